@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "stores/redis/client/reply_reader.h"
+#include "stores/redis/client/pipeline.h"
 
 namespace {
 

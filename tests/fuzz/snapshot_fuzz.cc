@@ -18,7 +18,7 @@
 #include "sluice/block.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
-#include "stores/memory/snapshot_format.h"
+#include "stores/memory/snapshot.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "stores/memory/request.h"
-
 namespace sluice::memory {
 namespace {
 

@@ -1,4 +1,4 @@
-#include "stores/memory/growing_table.h"
+#include "stores/memory/table.h"
 
 #include <gtest/gtest.h>
 

@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "limiter/answer.h"
-#include "stores/memory/in_place.h"
-#include "stores/memory/request.h"
-#include "stores/memory/snapshot_reader.h"
-#include "stores/memory/snapshot_writer.h"
+#include "stores/memory/counter.h"
+#include "stores/memory/snapshot.h"
 
 namespace sluice {
 namespace {

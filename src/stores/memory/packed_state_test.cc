@@ -1,11 +1,11 @@
-#include "stores/memory/packed_state.h"
+#include "stores/memory/table.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <limits>
 
-#include "stores/memory/blobs.h"
+#include "stores/memory/shard.h"
 
 namespace sluice::memory {
 namespace {

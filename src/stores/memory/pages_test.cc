@@ -1,4 +1,4 @@
-#include "stores/memory/pages.h"
+#include "stores/memory/table.h"
 
 #include <gtest/gtest.h>
 

@@ -3,16 +3,62 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "core/log.h"
+#include "core/sliding_window_counter.h"
 #include "sluice/store.h"
-#include "stores/memory/blobs.h"
 #include "stores/memory/blocks.h"
-#include "stores/memory/cells.h"
-#include "stores/memory/growing_table.h"
 #include "stores/memory/limit_usage.h"
 #include "stores/memory/lock.h"
+#include "stores/memory/table.h"
 
 namespace sluice::memory {
+
+// The states without a fixed size, each in one piece of memory that a Shard owns: a SliceBlob, a
+// core::LogBuffer or a core::PermitBuffer. Plain memory without a destructor.
+
+// A sliding counter: a header, then slices + 1 counts, newest first. 64 bytes for ten slices.
+struct SliceBlob {
+  core::Ticks last = 0;  // instant of the last change
+  std::uint64_t period = 0;
+  std::uint32_t slices = 0;
+  std::uint32_t newest = 0;  // the first count; the others follow
+
+  static std::size_t bytes_for(std::size_t slice_count) noexcept {
+    return sizeof(SliceBlob) + slice_count * sizeof(std::uint32_t);
+  }
+  std::size_t bytes() const noexcept { return bytes_for(slices); }
+  std::span<std::uint32_t> counts() noexcept { return {&newest, std::size_t{slices} + 1}; }
+  core::SliceGrid grid() const noexcept { return {period, slices}; }
+  core::Slices view() noexcept { return {counts(), last, grid()}; }
+};
+static_assert(sizeof(SliceBlob) == 24);
+
+// Pieces of one cache line each, for the many small states of a shard. malloc would put its own
+// data next to a state, which takes a second cache line. The pages of the pieces are few and large.
+//
+// Not thread-safe. Owns the memory, and keeps it for further pieces until it is destroyed.
+class Cells {
+ public:
+  static constexpr std::size_t kBytes = 64;
+
+  // Returns a piece with unspecified bytes. Throws std::bad_alloc.
+  void* take();
+  void give(void* cell) noexcept;
+
+ private:
+  struct Free {
+    Free* next;
+  };
+
+  Free* free_ = nullptr;
+  std::byte* fresh_ = nullptr;  // the part of the last chunk that is not in use yet
+  std::size_t fresh_bytes_ = 0;
+  std::size_t total_bytes_ = 0;
+  std::vector<Pages> chunks_;
+};
 
 // The bytes that shards may take beyond their own share. Thread-safe.
 class SharedBytes {

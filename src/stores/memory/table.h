@@ -5,15 +5,182 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
+
+#include "core/concurrency.h"
+#include "core/log.h"
+#include "core/state.h"
+#include "stores/memory/fingerprint.h"
+#include "stores/memory/lock.h"
+
+namespace sluice::memory {
+
+struct SliceBlob;
+
+// A core::State in 20 bytes, or a pointer to a window's memory, and when the counter is forgotten
+// (core::Forgotten). The expiry is also the lock of the counter: a thread puts a mark in its place
+// before it reads or changes the rest, and puts back the expiry or the next one. So a decision
+// needs no other cache line.
+//
+//   word a: last (52 bits) | low 12 bits of tag      or the pointer
+//   word b: aux (45) | high 17 bits of tag | 0 | 0   or 2 << 62 (slices), 3 << 62 (log), 1 << 62
+//   (permits) units (32), expiry (32)
+struct PackedState {
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  std::uint32_t units = 0;
+  std::uint32_t expiry = 0;
+
+  // The mark of a thread with the lock of the shard: so the thread knows its own counters. They are
+  // neither swept nor evicted.
+  static constexpr std::uint32_t kPinned = 0;  // as in an empty slot, which no thread can hold
+  // The mark of a thread without it.
+  static constexpr std::uint32_t kHeld = 0xFFFFFFFF;
+
+  static constexpr std::uint64_t kPermits = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kSlices = std::uint64_t{2} << 62;
+  static constexpr std::uint64_t kLog = std::uint64_t{3} << 62;
+
+  SliceBlob* slices() const noexcept {
+    return b == kSlices ? reinterpret_cast<SliceBlob*>(a) : nullptr;
+  }
+  core::LogBuffer* log() const noexcept {
+    return b == kLog ? reinterpret_cast<core::LogBuffer*>(a) : nullptr;
+  }
+  core::PermitBuffer* permits() const noexcept {
+    return b == kPermits ? reinterpret_cast<core::PermitBuffer*>(a) : nullptr;
+  }
+  void set(SliceBlob* blob) noexcept {
+    a = reinterpret_cast<std::uint64_t>(blob);
+    b = kSlices;
+  }
+  void set(core::LogBuffer* blob) noexcept {
+    a = reinterpret_cast<std::uint64_t>(blob);
+    b = kLog;
+  }
+
+  void set(core::PermitBuffer* blob) noexcept {
+    a = reinterpret_cast<std::uint64_t>(blob);
+    b = kPermits;
+  }
+
+  core::State state() const noexcept {
+    constexpr std::uint64_t kLast = (std::uint64_t{1} << 52) - 1;
+    constexpr std::uint64_t kAux = (std::uint64_t{1} << 45) - 1;
+    const std::uint64_t tag = a >> 52 | b >> 45 << 12;
+    return {static_cast<core::Ticks>(a & kLast), b & kAux, units, static_cast<std::uint32_t>(tag)};
+  }
+  void set_state(const core::State& s) noexcept {
+    a = static_cast<std::uint64_t>(s.last) | std::uint64_t{s.tag} << 52;
+    b = s.aux | std::uint64_t{s.tag} >> 12 << 45;
+    units = s.units;
+  }
+
+  // Sets everything except for the expiry.
+  void set_rest(const PackedState& other) noexcept {
+    a = other.a;
+    b = other.b;
+    units = other.units;
+  }
+
+  static constexpr bool is_mark(std::uint32_t expiry) noexcept { return expiry + 1 <= 1; }
+
+  // Replaces the expiry by a mark and returns it. If there is a mark already,
+  // returns that and changes nothing.
+  std::uint32_t try_mark(std::uint32_t mark) noexcept {
+    const std::atomic_ref held(expiry);
+    std::uint32_t before = held.load(std::memory_order_relaxed);
+    if (is_alone()) {
+      if (!is_mark(before)) held.store(mark, std::memory_order_relaxed);
+      return before;
+    }
+    while (!is_mark(before) && !held.compare_exchange_weak(before, mark, std::memory_order_acquire,
+                                                           std::memory_order_relaxed)) {
+    }
+    return before;
+  }
+  // For a thread without the lock of the shard. Waits for others; if it `gives_up`, not for long:
+  // then it returns a mark.
+  std::uint32_t hold(bool gives_up = false) noexcept {
+    const std::uint32_t before = try_mark(kHeld);
+    return before == kHeld ? wait_and_hold(gives_up) : before;
+  }
+  // For a thread with the lock of the shard. Waits for others. Returns kPinned if it was pinned.
+  std::uint32_t pin() noexcept {
+    Spin spin;
+    while (true) {
+      const std::uint32_t before = try_mark(kPinned);
+      if (before != kHeld) return before;
+      spin.wait();
+    }
+  }
+  // Ends hold() or pin().
+  void leave(std::uint32_t next) noexcept {
+    std::atomic_ref(expiry).store(next, std::memory_order_release);
+  }
+
+  // What leave() needs, and the reverse: the multiple, but never 0. A counter
+  // that exists is never untouched at the multiple 0, the first instant of all.
+  static constexpr std::uint32_t expiry_of(core::Forgotten forgotten) noexcept {
+    return forgotten.multiple() + (forgotten.multiple() == 0);
+  }
+  static constexpr core::Forgotten forgotten_of(std::uint32_t expiry) noexcept {
+    return core::Forgotten(is_mark(expiry) ? core::Forgotten::kNever : expiry);
+  }
+  void set_forgotten(core::Forgotten forgotten) noexcept { leave(expiry_of(forgotten)); }
+  bool is_forgotten(core::Ticks now) const noexcept { return forgotten().is_past(now); }
+  core::Forgotten forgotten() const noexcept {
+    return forgotten_of(__atomic_load_n(&expiry, __ATOMIC_RELAXED));
+  }
+
+ private:
+  [[gnu::noinline]] std::uint32_t wait_and_hold(bool gives_up) noexcept {
+    Spin spin;
+    while (true) {
+      const bool may_wait = spin.wait();
+      const std::uint32_t before = try_mark(kHeld);
+      if (before != kHeld || (gives_up && !may_wait)) return before;
+    }
+  }
+};
+static_assert(sizeof(PackedState) == 24);
+
+// Zeroed memory for a table, aligned to a cache line. From 2 MiB on it is in pages of 2 MiB if the
+// system provides them. With small pages, random look-ups spend most of their time in page tables.
+//
+// Owns the memory. Not thread-safe.
+class Pages {
+ public:
+  Pages() = default;
+  // Throws std::bad_alloc.
+  explicit Pages(std::size_t bytes);
+  ~Pages();
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept;
+
+  std::byte* data() const noexcept { return data_; }
+
+  // Returns the memory from byte `first` to byte `last`, both multiples of kHuge, to the system. It
+  // is zeroed memory again when it is used next. Memory of less than kHuge stays as it is.
+  void release(std::size_t first, std::size_t last) noexcept;
+
+  // Returns all of it to the system, which makes it zeroed memory again, if that is possible:
+  // memory that is not small. Otherwise returns false.
+  bool release() noexcept;
+
+  static constexpr std::size_t kHuge = std::size_t{2} << 20;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t mapped_ = 0;  // bytes from mmap; 0: from operator new
+  std::size_t whole_ = 0;   // bytes from operator new, if they are whole pages
+};
+
+}  // namespace sluice::memory
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
-
-#include "stores/memory/fingerprint.h"
-#include "stores/memory/packed_state.h"
-#include "stores/memory/pages.h"
-
 #if defined(__SANITIZE_THREAD__)
 #define SLUICE_TABLE_IS_CHECKED 1
 #elif defined(__has_feature)
@@ -382,6 +549,166 @@ class Table {
   std::size_t count_ = 0;
   std::size_t size_ = 0;
   std::size_t released_ = 0;  // the offset in memory_ up to which slots were released
+};
+
+// A table that grows without a pause. The counters move from the old table into the new one in the
+// order of their groups, a few groups with each insertion. The groups that have moved decide in
+// which of the two tables a key is. The memory of the old slots is returned as they move, so that
+// both tables together take little more than the new one.
+//
+// Thread-safety: take() from any thread; for all else hold the lock of the shard. A table that has
+// moved is kept empty and used again, because a thread in take() may look at it at any time. Owns
+// the slots, not the blobs they point to. Pointers to slots last until the next rebuild(),
+// begin_move() or move_some(). Cost: as Table; move_some() takes about a microsecond, and the
+// system's time for a page of memory if it needs one.
+class GrowingTable {
+ public:
+  // A smaller table is rebuilt at once. It has fewer than a thousand counters.
+  static constexpr std::size_t kFewGroups = 64;
+
+  std::size_t size() const noexcept { return now_.size() + old_.size(); }
+  bool is_moving() const noexcept { return old_.group_count() != 0; }
+  bool is_full() const noexcept { return !is_moving() && now_.is_full(); }
+
+  Slot* find(const Fingerprint& key) noexcept {
+    if (!is_moving()) [[likely]]
+      return now_.find(key);
+    return table_of(key).find(key);
+  }
+  // See Table::take().
+  [[gnu::always_inline]] Slot* take(const Fingerprint& key, bool gives_up,
+                                    std::uint32_t& expiry) noexcept {
+    TableView view;
+    const bool is_old = !old_view_.is_empty() && old_view_.read(view) && is_in_old(key, view.count);
+    if (!is_old && !now_view_.read(view)) return nullptr;
+    return Table::take(view, key, gives_up, expiry);
+  }
+  std::uint16_t& owner_of(const Slot& slot) noexcept { return table_of(slot).owner_of(slot); }
+  // Adds an absent key with an empty state. The table must not be full.
+  Slot& insert(const Fingerprint& key, std::uint32_t expiry = 1) noexcept {
+    return table_of(key).insert(key, expiry);
+  }
+  void erase(Slot& slot) noexcept { table_of(slot).erase(slot); }
+
+  // Moves every counter for which keep(slot, Forgotten) is true into a table of `groups` groups,
+  // which must have room for them. If it throws std::bad_alloc, nothing has changed. The table must
+  // not be moving.
+  template <typename Keep>
+  void rebuild(std::size_t groups, Keep keep) {
+    put_aside(now_.rebuild(make(groups), keep));
+    publish();
+  }
+
+  // Begins to move the counters into a table of `groups` groups, at least kFewGroups. The table
+  // must not be moving. Moves none yet: the first step needs new pages of memory, which can take
+  // the system a quarter of a millisecond each. If it throws std::bad_alloc, nothing has changed.
+  void begin_move(std::size_t groups) {
+    Table fresh = make(groups);
+    fresh.touch();
+    old_ = std::exchange(now_, std::move(fresh));
+    moved_.store(0, std::memory_order_relaxed);
+    publish();
+  }
+
+  // Moves the counters of the next groups for which keep(slot, Forgotten) is true and drops the
+  // others. Call it before each insertion while the table is moving. If more counters are kept than
+  // the new table has room for, it is rebuilt at once. If that throws std::bad_alloc, nothing has
+  // changed.
+  template <typename Keep>
+  void move_some(Keep keep) {
+    if (now_.is_full()) {
+      const auto keep_all = [](const Slot&, core::Forgotten) { return true; };
+      put_aside(now_.rebuild(make(Table::groups_for(size() + size() / 4)), keep_all));
+      publish();
+    }
+    std::size_t group = moved();
+    const std::size_t end = std::min(group + kGroupsPerStep, old_.group_count());
+    for (; group < end; ++group) {
+      old_.for_each_of_home(group, [&](Slot& slot) { old_.move(slot, now_, keep); });
+    }
+    moved_.store(group, std::memory_order_relaxed);
+    old_.release_slots_before(group);
+    if (group < old_.group_count()) return;
+    put_aside(std::exchange(old_, Table()));
+    publish();
+  }
+
+  template <typename Visit>
+  void for_each(Visit visit) {
+    now_.for_each(visit);
+    old_.for_each(visit);
+  }
+  // Visits each counter whose key's `high` is from `first` to `last`. A counter stays in that range
+  // when the table moves, so that calls for all ranges visit each counter once.
+  template <typename Visit>
+  void for_each_between(std::uint64_t first, std::uint64_t last, Visit visit) {
+    now_.for_each_between(first, last, visit);
+    old_.for_each_between(first, last, visit);
+  }
+  // The number of groups that contain counters, and Table::for_each_in() for one of them. Both
+  // change while the table moves. A group beyond the last is empty.
+  std::size_t group_count() const noexcept {
+    return reached() + (is_moving() ? old_.group_count() - moved() : 0);
+  }
+  template <typename... Arguments>
+  void for_each_in(std::size_t group, Arguments... arguments) {
+    if (group < reached()) {
+      now_.for_each_in(group, arguments...);
+    } else if (group < group_count()) {
+      old_.for_each_in(moved() + group - reached(), arguments...);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kGroupsPerStep = 2;
+
+  // The groups of the new table that counters have been moved into.
+  std::size_t reached() const noexcept {
+    if (!is_moving()) return now_.group_count();
+    return core::ceil_div(moved() * now_.group_count(), old_.group_count());
+  }
+  Table& table_of(const Fingerprint& key) noexcept {
+    return is_moving() && is_in_old(key, old_.group_count()) ? old_ : now_;
+  }
+  Table& table_of(const Slot& slot) noexcept { return old_.contains(slot) ? old_ : now_; }
+
+  bool is_in_old(const Fingerprint& key, std::size_t groups) const noexcept {
+    return Table::home_of(key, groups) >= moved();
+  }
+  std::size_t moved() const noexcept { return moved_.load(std::memory_order_relaxed); }
+
+  // Returns an empty table, a new one only if none of about that size is unused. So there are at
+  // most a few of each size. Throws std::bad_alloc.
+  Table make(std::size_t groups) {
+    unused_.reserve(unused_.size() + kTables);
+    const auto found = std::find_if(unused_.begin(), unused_.end(), [&](const Table& table) {
+      return table.capacity() >= groups && table.capacity() / 2 <= groups;
+    });
+    if (found == unused_.end()) return Table(groups);
+    Table table = std::exchange(*found, std::move(unused_.back()));
+    unused_.pop_back();
+    table.use_again(groups);
+    return table;
+  }
+  void put_aside(Table table) noexcept {
+    if (table.capacity() == 0) return;
+    table.clear();
+    unused_.push_back(std::move(table));  // make() has made room
+  }
+  void publish() noexcept {
+    now_view_.write(now_.view());
+    old_view_.write(old_.view());
+  }
+
+  static constexpr std::size_t kTables = 3;  // now_, old_ and one that is being made
+
+  // In a cache line that changes only when the table does.
+  alignas(64) SharedView now_view_;
+  SharedView old_view_;
+  Table now_;
+  Table old_;                          // without groups unless the table is moving
+  std::atomic<std::size_t> moved_{0};  // the counters with an earlier home in old_ are in now_
+  std::vector<Table> unused_;
 };
 
 }  // namespace sluice::memory

@@ -1,4 +1,4 @@
-#include "stores/policy/deny_table.h"
+#include "stores/policy/deny_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
-#include "stores/policy/deny_table.h"
+#include "stores/policy/deny_cache.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "stores/redis/client/handshake.h"
+#include "stores/redis/client/link.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
-#include "stores/redis/client/master_client.h"
+#include "stores/redis/client/clients.h"
 
 #include <gtest/gtest.h>
 
-#include "stores/redis/client/clients.h"
 #include "stores/redis/client/test_client.h"
 
 namespace sluice::redis {

@@ -1,8 +1,274 @@
 #include "stores/redis/client/pipeline.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "core/quoted.h"
 
 namespace sluice::redis {
+namespace {
+
+constexpr std::size_t kFirstCapacity = 16 << 10;
+// Releases a larger buffer or arena after a large reply.
+constexpr std::size_t kKeptCapacity = 1 << 20;
+constexpr std::size_t kFirstNodes = 16;
+constexpr std::size_t kKeptNodes = 16 << 10;
+constexpr std::string_view kTypes = "+-:$*_#,(!=%~>|";
+constexpr std::string_view kBulks = "$=!";
+constexpr std::string_view kAggregates = "*%~>|";
+
+bool holds(std::string_view set, char c) noexcept { return set.find(c) != set.npos; }
+
+// Reads a text that is a whole number.
+bool parse_number(std::string_view text, std::int64_t& value) noexcept {
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  return result.ec == std::errc{} && result.ptr == text.data() + text.size();
+}
+
+bool is_decimal(std::string_view text) noexcept {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || holds("+-.eEinfa", c);
+  });
+}
+
+void set_text(redisReply& node, int type, std::span<char> text) noexcept {
+  node.type = type;
+  node.str = text.data();
+  node.len = text.size();
+  text.data()[text.size()] = '\0';  // replaces the '\r' after it
+}
+
+}  // namespace
+
+std::span<char> ReplyReader::prepare(std::size_t at_least) {
+  start_over();
+  const std::size_t kept = end_ - begin_;
+  if (kept == 0 && capacity_ > kKeptCapacity) {
+    data_.reset();
+    capacity_ = 0;
+  }
+  if (kept + at_least > capacity_) {
+    const std::size_t capacity = std::max({kFirstCapacity, capacity_ * 2, kept + at_least});
+    std::unique_ptr<char[]> larger(new char[capacity]);
+    if (kept != 0) std::memcpy(larger.get(), data_.get() + begin_, kept);
+    data_ = std::move(larger);
+    capacity_ = capacity;
+    begin_ = 0;
+  } else if (kept == 0 || end_ + at_least > capacity_) {
+    if (kept != 0) std::memmove(data_.get(), data_.get() + begin_, kept);
+    begin_ = 0;
+  }
+  end_ = begin_ + kept;
+  return {data_.get() + end_, capacity_ - end_};
+}
+
+void ReplyReader::feed(std::string_view bytes) {
+  if (bytes.empty()) return;
+  std::memcpy(prepare(bytes.size()).data(), bytes.data(), bytes.size());
+  commit(bytes.size());
+}
+
+// Forgets the reply that was handed out.
+void ReplyReader::start_over() noexcept {
+  if (reply_end_ == 0) return;
+  begin_ += reply_end_;
+  reply_end_ = 0;
+  scanned_ = 0;
+  searched_ = 0;
+  wanted_ = 1;
+  elements_ = 1;
+}
+
+ReplyReader::Progress ReplyReader::bad(std::string_view why) {
+  if (why_.empty()) why_ = why;
+  return Progress::kBad;
+}
+
+ReplyReader::Progress ReplyReader::next() {
+  if (!why_.empty()) return Progress::kBad;
+  while (true) {
+    start_over();
+    if (const Progress found = scan(); found != Progress::kReply) return found;
+    make_room();
+    reply_end_ = scanned_;
+    cursor_ = begin_;
+    used_ = 1;
+    children_used_ = 0;
+    push_ = false;
+    if (!build(nodes_.front(), 0)) return bad("a reply is malformed");
+    if (!push_) return Progress::kReply;
+  }
+}
+
+// Nodes for all elements, before the first of them is pointed to.
+void ReplyReader::make_room() {
+  const bool too_large = nodes_.size() > kKeptNodes && elements_ <= kKeptNodes;
+  if (nodes_.size() >= elements_ && !too_large) return;
+  const std::size_t grown = too_large ? kKeptNodes : std::max(kFirstNodes, 2 * nodes_.size());
+  nodes_ = std::vector<redisReply>(std::max(elements_, grown));
+  children_ = std::vector<redisReply*>(nodes_.size());
+}
+
+ReplyReader::Progress ReplyReader::scan() {
+  while (wanted_ > 0) {
+    const std::string_view all = unread();
+    if (scanned_ >= all.size()) return Progress::kMore;
+    const std::string_view rest = all.substr(scanned_);
+    if (!holds(kTypes, rest.front())) {
+      return bad("the server does not speak the protocol of Redis: it sent " +
+                 core::in_quotes(rest.substr(0, 40)));
+    }
+    const std::size_t line = rest.find("\r\n", searched_);
+    if (line == rest.npos) {
+      searched_ = rest.size() - 1;
+      if (rest.size() <= bounds_.line_bytes + 1) return Progress::kMore;  // perhaps a '\r'
+    }
+    if (line > bounds_.line_bytes) return bad("a line of a reply is too long");
+    scanned_ += line + 2;
+    searched_ = 0;
+    if (!scan_head(rest.substr(0, line))) return bad("a reply is malformed");
+    if (scanned_ > bounds_.reply_bytes) return bad("a reply is too large");
+  }
+  return scanned_ <= unread().size() ? Progress::kReply : Progress::kMore;
+}
+
+bool ReplyReader::scan_head(std::string_view head) {
+  const char type = head.front();
+  if (!holds(kBulks, type) && !holds(kAggregates, type)) {
+    --wanted_;
+    return true;
+  }
+  std::int64_t length = 0;
+  if (!parse_number(head.substr(1), length)) return false;
+  if (length == -1 && (type == '$' || type == '*')) {
+    --wanted_;
+    return true;
+  }
+  if (length < 0) return false;
+  return holds(kBulks, type) ? scan_bulk(length) : scan_aggregate(type, length);
+}
+
+bool ReplyReader::scan_bulk(std::int64_t length) {
+  if (static_cast<std::uint64_t>(length) > bounds_.reply_bytes) {
+    bad("a reply is too large");
+    return false;
+  }
+  scanned_ += static_cast<std::size_t>(length) + 2;
+  --wanted_;
+  return true;
+}
+
+bool ReplyReader::scan_aggregate(char type, std::int64_t length) {
+  const auto count = static_cast<std::uint64_t>(length);
+  const std::uint64_t inside = type == '%' || type == '|' ? 2 * count : count;
+  if (count > bounds_.elements || elements_ + inside > bounds_.elements) {
+    bad("a reply has too many elements");
+    return false;
+  }
+  elements_ += static_cast<std::size_t>(inside);
+  wanted_ += inside;
+  if (type != '|') --wanted_;  // an attribute precedes an element and does not count
+  return true;
+}
+
+std::span<char> ReplyReader::take_line() noexcept {
+  char* const from = data_.get() + cursor_;
+  const std::string_view rest(from, begin_ + reply_end_ - cursor_);
+  const std::size_t line = rest.find("\r\n");
+  cursor_ += line + 2;
+  return {from, line};
+}
+
+bool ReplyReader::build(redisReply& node, std::size_t depth) {
+  if (depth > bounds_.depth) {
+    bad("a reply is nested too deeply");
+    return false;
+  }
+  std::span<char> line = take_line();
+  const auto length_of = [&line](std::int64_t& length) {
+    return parse_number({line.data() + 1, line.size() - 1}, length);
+  };
+  std::int64_t length = 0;
+  while (line.front() == '|') {
+    if (!length_of(length) || !skip_attribute(length, depth)) return false;
+    line = take_line();
+  }
+  node = redisReply{};
+  const char type = line.front();
+  if (holds(kBulks, type)) return length_of(length) && build_bulk(node, type, length);
+  if (!holds(kAggregates, type)) return build_scalar(node, type, line.subspan(1));
+  if (type == '>') {
+    if (depth > 0) return false;
+    push_ = true;
+  }
+  return length_of(length) && build_aggregate(node, type == '%' ? 2 * length : length, depth);
+}
+
+bool ReplyReader::skip_attribute(std::int64_t pairs, std::size_t depth) {
+  redisReply ignored;
+  for (std::int64_t i = 0; i < 2 * pairs; ++i) {
+    if (!build(ignored, depth + 1)) return false;
+  }
+  return true;
+}
+
+bool ReplyReader::build_scalar(redisReply& node, char type, std::span<char> text) {
+  const std::string_view view(text.data(), text.size());
+  std::int64_t number = 0;
+  switch (type) {
+    case '+': set_text(node, REDIS_REPLY_STATUS, text); return true;
+    case '-': set_text(node, REDIS_REPLY_ERROR, text); return true;
+    case ',':
+    case '(': set_text(node, REDIS_REPLY_STRING, text); return is_decimal(view);
+    case '_': node.type = REDIS_REPLY_NIL; return view.empty();
+    case '#':
+      node.type = REDIS_REPLY_INTEGER;
+      node.integer = view == "t" ? 1 : 0;
+      return view == "t" || view == "f";
+    default:
+      node.type = REDIS_REPLY_INTEGER;
+      if (!parse_number(view, number)) return false;
+      node.integer = number;
+      return true;
+  }
+}
+
+bool ReplyReader::build_bulk(redisReply& node, char type, std::int64_t length) {
+  constexpr std::size_t kFormat = 4;  // "txt:"
+  if (length < 0) {
+    node.type = REDIS_REPLY_NIL;
+    return true;
+  }
+  std::span<char> text(data_.get() + cursor_, static_cast<std::size_t>(length));
+  cursor_ += text.size() + 2;
+  if (text.data()[text.size()] != '\r' || text.data()[text.size() + 1] != '\n') return false;
+  if (type == '=') {
+    if (text.size() < kFormat || text[kFormat - 1] != ':') return false;
+    text = text.subspan(kFormat);
+  }
+  set_text(node, type == '!' ? REDIS_REPLY_ERROR : REDIS_REPLY_STRING, text);
+  return true;
+}
+
+bool ReplyReader::build_aggregate(redisReply& node, std::int64_t count, std::size_t depth) {
+  if (count < 0) {
+    node.type = REDIS_REPLY_NIL;
+    return true;
+  }
+  node.type = REDIS_REPLY_ARRAY;
+  node.elements = static_cast<std::size_t>(count);
+  node.element = children_.data() + children_used_;
+  redisReply* const first = nodes_.data() + used_;
+  children_used_ += node.elements;
+  used_ += node.elements;
+  for (std::size_t i = 0; i < node.elements; ++i) {
+    node.element[i] = first + i;
+    if (!build(first[i], depth + 1)) return false;
+  }
+  return true;
+}
+
 namespace {
 
 constexpr std::string_view kUnknownScript = "NOSCRIPT";

@@ -1,4 +1,4 @@
-#include "stores/redis/client/reply_reader.h"
+#include "stores/redis/client/pipeline.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "stores/redis/client/sentinels.h"
+#include "stores/redis/client/clients.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "stores/redis/client/url.h"
+#include "stores/redis/client/target.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,259 @@
 #include "stores/redis/cluster/cluster_client.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include "stores/redis/client/words.h"
-#include "stores/redis/cluster/cluster_client_impl.h"
+#include "stores/redis/client/client.h"
+#include "stores/redis/client/command.h"
+#include "stores/redis/client/event_loop.h"
+#include "stores/redis/client/link.h"
+#include "stores/redis/client/target.h"
+#include "stores/redis/cluster/topology.h"
 
 namespace sluice::redis {
+
+// One server of a cluster: makes a link when there is something to send, and another one when it
+// ends.
+//
+// Thread-safety: the loop's thread only. Must not be destroyed from within a call to its owner,
+// except for calls that its destruction causes.
+class Node final : private Link::Owner {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void on_ready(Node& node) = 0;
+    virtual void on_ended(Node& node, std::string_view why, bool was_ready) = 0;
+    // As in Link::Owner.
+    virtual bool on_error(Node& node, Command& command, std::string_view error) = 0;
+    virtual void on_script_sent(Node& node, const Script& script) = 0;
+  };
+  struct Parts {
+    EventLoop& loop;
+    std::shared_ptr<const Target> target;
+    LinkCounters& counters;
+    Owner& owner;
+    std::size_t& connecting;  // the number of nodes whose links are not ready
+  };
+  // The most links that are being made at the same time. A map may name thousands of servers that
+  // do not answer, and each attempt takes a descriptor for as long as `connect_timeout`.
+  static constexpr std::size_t kMostConnecting = 128;
+
+  Node(Parts parts, ServerAddress address);
+  ~Node() override { set_connecting(false); }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // False: refused, because the last attempt to connect failed or too many links are being made
+  // (why()); the caller keeps the command. kUrgent connects at once all the same.
+  enum class Kind : std::uint8_t { kPlain, kAsking, kUrgent };
+  [[nodiscard]] bool submit(Command& command, Kind kind, Time now);
+
+  // Connects if there is no link, the backoff has passed, and not too many links are being made.
+  void connect(Time now);
+  Time due() const noexcept { return reconnect_.due(); }
+
+  bool is_ready() const noexcept { return link_ && link_->ready(); }
+  bool has_link() const noexcept { return link_ != nullptr; }
+  std::size_t pending() const noexcept { return link_ ? link_->pending() : 0; }
+  const ServerAddress& address() const noexcept { return address_; }
+  const std::string& why() const noexcept { return why_; }
+
+  // Whether it is master of a slot; the client then connects to it again. Set by the client.
+  bool is_master = false;
+  // Until when the client keeps it if it is not.
+  Time used_until = {};
+
+ private:
+  void make_link(Kind kind);
+  void set_connecting(bool connecting) noexcept;
+  void on_ready(Link& link) override;
+  void on_ended(Link& link, std::string_view why, bool was_ready) override;
+  bool on_error(Link& link, Command& command, std::string_view error) override;
+  void on_script_sent(Link& link, const Script& script) override;
+
+  Parts parts_;
+  ServerAddress address_;
+  Reconnect reconnect_;
+  bool is_connecting_ = false;
+  std::string why_;
+  std::unique_ptr<Link> link_;
+};
+
+// What make_cluster_client() makes: executes what Topology, next_step(), Parked and Node decide.
+//
+// One timer serves everything that waits. An answer of a server may lead to new nodes, but only the
+// timer removes any, because a link must not be destroyed from within one of its calls.
+class ClusterClient final : public Client, private Node::Owner {
+ public:
+  ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
+                StoreObserver* observer);
+  ~ClusterClient() override;
+  ClusterClient(const ClusterClient&) = delete;
+  ClusterClient& operator=(const ClusterClient&) = delete;
+
+  void submit(Command& command) noexcept override;
+  bool ready() const noexcept override;
+  std::string why() const override;
+  RedisStoreStats stats() const noexcept override;
+
+ private:
+  // CLUSTER SLOTS, asked of one server.
+  struct Question final : public Command {
+    void done(const Answer& answer) noexcept override { client->answered(*this, answer); }
+
+    ClusterClient* client = nullptr;
+    ServerAddress asked;
+    std::uint64_t number = 0;
+  };
+
+  void send(Command& command, Time now);
+  void send_to(Node& node, Command& command, Node::Kind kind, Time now);
+  void park(Command& command, Time until, Parked& where);
+  void refuse(Command& command, std::string_view why) noexcept;
+
+  Time ask_around(Time now);
+  void ask(const Topology::Action& action, Time now);
+  void answered(Question& question, const Answer& answer) noexcept;
+  bool take_answer(const Question& question, const Answer& answer, Time now);
+  void map_changed(const ServerAddress& by, Time now);
+  void send_waiting(Time now);
+
+  Node* node_of(std::uint16_t slot);
+  Node* any_node();
+  Node& master(std::uint16_t number);
+  Node& node_at(const ServerAddress& address);
+  bool is_question(const Command& command) const noexcept;
+
+  void on_ready(Node& node) override;
+  void on_ended(Node& node, std::string_view why, bool was_ready) override;
+  bool on_error(Node& node, Command& command, std::string_view error) override;
+  void on_script_sent(Node& node, const Script& script) override;
+  void emit(StoreEventKind kind, const ServerAddress& address, std::string_view why) noexcept;
+
+  void arm(Time due) noexcept;
+  void turn();
+  void end_overdue(Time now);
+  void tend_nodes(Time now);
+  Time next_turn(Time now) const;
+
+  std::unique_ptr<EventLoop> loop_;
+  std::shared_ptr<const Target> target_;
+  StoreObserver* observer_;
+  bool is_closing_ = false;
+
+  LinkCounters counters_;
+  std::atomic<std::uint64_t> redirects_{0};
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::size_t> parked_{0};
+
+  Topology topology_;
+  std::vector<std::unique_ptr<Question>> questions_;
+  std::size_t connecting_ = 0;  // see Node::Parts; before the nodes, which use it
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Node*> masters_;  // by their numbers in the map; null: not needed yet
+  std::size_t next_master_ = 0;
+  Parked waiting_;  // commands that wait for the first map, until their deadlines
+  Parked paused_;   // commands that are sent again later
+  std::string why_ = "not connected yet";
+
+  std::unique_ptr<Timer> timer_;
+  Time armed_ = Time::max();
+};
+
+Reconnect::Reconnect(Duration first_backoff, Duration longest_backoff, Random random)
+    : backoff_(first_backoff, longest_backoff), random_(std::move(random)) {}
+
+void Reconnect::ready(Time now) noexcept {
+  is_ready_ = true;
+  is_failing_ = false;
+  ready_at_ = now;
+}
+
+void Reconnect::ended(Time now) {
+  const Duration wait = is_ready_ ? backoff_.after_loss(now - ready_at_, random_())
+                                  : backoff_.after_failure(random_());
+  has_link_ = false;
+  is_ready_ = false;
+  is_failing_ = wait > Duration::zero();
+  earliest_ = now + wait;
+}
+
+Node::Node(Parts parts, ServerAddress address)
+    : parts_(std::move(parts)),
+      address_(std::move(address)),
+      reconnect_(parts_.target->options.first_backoff, parts_.target->options.longest_backoff,
+                 [this] { return parts_.loop.random(); }) {}
+
+bool Node::submit(Command& command, Kind kind, Time now) {
+  if (!link_ && (kind == Kind::kUrgent || reconnect_.is_due(now))) make_link(kind);
+  const bool is_refused = !link_ || (reconnect_.is_failing() && kind != Kind::kUrgent);
+  if (is_refused && !is_ready()) return false;
+  link_->submit(command, now, kind == Kind::kAsking);
+  return true;
+}
+
+void Node::connect(Time now) {
+  if (!link_ && reconnect_.is_due(now)) make_link(Kind::kPlain);
+}
+
+void Node::make_link(Kind kind) {
+  if (kind != Kind::kUrgent && parts_.connecting >= kMostConnecting) {
+    why_ = address_.to_string() + ": too many other servers are being connected to";
+    return;
+  }
+  set_connecting(true);
+  reconnect_.connecting();
+  link_ = std::make_unique<Link>(parts_.loop, parts_.target, address_, Link::Purpose::kServer,
+                                 static_cast<Link::Owner&>(*this), parts_.counters);
+}
+
+void Node::set_connecting(bool connecting) noexcept {
+  if (connecting == is_connecting_) return;
+  is_connecting_ = connecting;
+  parts_.connecting += connecting ? 1 : ~std::size_t{0};
+}
+
+void Node::on_ready(Link&) {
+  set_connecting(false);
+  reconnect_.ready(parts_.loop.now());
+  parts_.owner.on_ready(*this);
+}
+
+void Node::on_ended(Link&, std::string_view why, bool was_ready) {
+  why_ = address_.to_string() + ": " + std::string(why);  // before the link, which may own the text
+  reconnect_.ended(parts_.loop.now());
+  set_connecting(false);
+  link_.reset();
+  parts_.owner.on_ended(*this, why_, was_ready);
+}
+
+bool Node::on_error(Link&, Command& command, std::string_view error) {
+  return parts_.owner.on_error(*this, command, error);
+}
+
+void Node::on_script_sent(Link&, const Script& script) {
+  parts_.owner.on_script_sent(*this, script);
+}
+
+void Parked::add(Command& command, Time due) {
+  heap_.push_back({due, next_number_++, &command});
+  std::push_heap(heap_.begin(), heap_.end(), is_later);
+}
+
+Command* Parked::take(Time now) noexcept {
+  if (heap_.empty() || heap_.front().due > now) return nullptr;
+  std::pop_heap(heap_.begin(), heap_.end(), is_later);
+  Command* const command = heap_.back().command;
+  heap_.pop_back();
+  return command;
+}
+
 namespace {
 
 using namespace std::chrono_literals;

@@ -1,4 +1,4 @@
-#include "stores/redis/cluster/slot_map.h"
+#include "stores/redis/cluster/topology.h"
 
 #include <gtest/gtest.h>
 

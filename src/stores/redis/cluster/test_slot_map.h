@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "stores/redis/client/test_reply.h"
-#include "stores/redis/cluster/slot_map.h"
+#include "stores/redis/cluster/topology.h"
 
 namespace sluice::redis {
 

@@ -1,4 +1,4 @@
-#include "stores/redis/script/families.h"
+#include "stores/redis/script/scripts.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "stores/redis/script/lua_text.h"
 #include "stores/redis/script/scripts.h"
 
 namespace sluice::redis {

@@ -1,4 +1,4 @@
-#include "stores/redis/script/key_block.h"
+#include "stores/redis/script/plan.h"
 
 #include <gtest/gtest.h>
 

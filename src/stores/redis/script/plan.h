@@ -7,13 +7,142 @@
 #include <string_view>
 #include <vector>
 
+#include "core/algorithms.h"
+#include "core/block.h"
 #include "sluice/clock.h"
+#include "sluice/permit_id.h"
 #include "sluice/store.h"
 #include "stores/redis/client/command.h"
-#include "stores/redis/script/counter.h"
-#include "stores/redis/script/key_block.h"
+#include "stores/redis/script/format.h"
+#include "stores/redis/script/scripts.h"
 
 namespace sluice::redis {
+
+// One counter of a request: the charges on it, the argument for the script, and the decision that
+// follows from the reply.
+//
+// A script returns the state that it found, and this class computes the decision from it with
+// core, like every other store. For a log, which may be long, a script returns a few numbers.
+class Counter {
+ public:
+  void begin(const Charge& charge);
+  bool is_same(const Charge& charge) const noexcept;
+  // Whether a charge on the same counter has the same limit, and the same permit if it needs one.
+  bool agrees_with(const Charge& charge) const noexcept;
+  // Adds the cost of another charge. A sum beyond all limits stays beyond them.
+  void add(const Charge& charge) noexcept;
+
+  const Limit& limit() const noexcept { return charge_->limit; }
+  NewKeyLimit* new_keys() const noexcept { return charge_->new_keys; }
+  const Family& family() const noexcept { return family_of(limit()); }
+  std::uint64_t cost() const noexcept { return cost_; }  // of all charges
+  bool gives_back() const noexcept { return gives_back_; }
+
+  // kTakeAtMost: the least cost of a charge; how many charges there are; after decide({kPeek}, 0)
+  // the most units that each can have; how many each takes; and that they have been taken.
+  std::uint64_t least_cost() const noexcept { return least_cost_; }
+  std::uint64_t charges() const noexcept { return charges_; }
+  std::uint64_t most_for_each() const noexcept;
+  void take_for_each(std::uint64_t units) noexcept { cost_ = units * charges_; }
+  void note_taken(std::uint64_t units) noexcept;
+
+  // Appends the argument for a script in which the family has this number.
+  void append_argument(int number, std::uint64_t cost, std::string& out) const;
+  // A limit with a calendar: appends the rest of the argument, which is the window of an instant
+  // and the next one. `index` names the counter if the script needs others.
+  void append_windows(std::size_t index, core::Ticks of, std::string& out) const;
+  // The instant of the counter, after decide().
+  core::Ticks at() const noexcept { return at_; }
+
+  // Reads the counter's part of a reply to a request at `now`. Returns false if it is malformed.
+  bool read(std::string_view bytes, core::Ticks now) noexcept;
+
+  // Call this after read(). Makes the decision that the script has made, or another about what it
+  // has found.
+  void decide(Action action) noexcept {
+    decide(gives_back_ ? Action(Verb::kRefund) : action, cost_);
+  }
+  void decide(Action action, std::uint64_t cost) noexcept;
+  // Answers without taking units, because another limit denies the request.
+  void leave_untaken() noexcept;
+
+  // Returns whether the script has found nothing, so that a take has created the counter.
+  bool is_new() const noexcept { return is_new_; }
+  bool admits() const noexcept { return answer_.admitted; }
+  // Whether it denies the charge now, and would admit it later.
+  bool is_limited() const noexcept { return !answer_.admitted && !answer_.never && !answer_.gone; }
+  void answer(Decision& decision) const noexcept;
+
+ private:
+  bool read_state(std::string_view bytes) noexcept;
+  bool read_slices(std::string_view bytes) noexcept;
+  bool read_log(std::string_view bytes) noexcept;
+  bool read_permits(std::string_view bytes) noexcept;
+  core::Answer decide_permits(Verb verb, std::uint64_t cost) const noexcept;
+
+  const Charge* charge_ = nullptr;
+  bool is_new_ = false;
+  std::uint64_t cost_ = 0;
+  bool gives_back_ = false;
+  std::uint64_t least_cost_ = 0;
+  std::uint64_t charges_ = 0;
+  core::Ticks now_ = 0;  // of the request
+  core::Ticks at_ = 0;
+  PermitId permit_;
+  // What the script has found. Only one of the four has a value, by the limit's kind.
+  core::Forgotten forgotten_;
+  core::State state_;
+  std::vector<std::uint32_t> counts_;  // of `slices_`
+  core::Slices slices_;
+  core::LogReport log_;
+  format::PermitsReply permits_;
+  core::Answer answer_;
+};
+
+// Returns whether scripts read or write blocks for the verb. The others change only counters.
+bool uses_blocks(Verb verb) noexcept;
+
+// The block of one counter of a request (Charge::block): its key, its argument for the script, and
+// what follows from the reply. As a Counter, it computes with core from the state that the script
+// has found.
+class KeyBlock {
+ public:
+  // `counter_key` is the key of the counter, after the prefix. `slot` is its slot in a cluster.
+  void begin(const Charge& charge, std::string_view prefix, std::string_view counter_key,
+             std::optional<std::uint16_t> slot);
+  bool is_used() const noexcept { return charge_ != nullptr; }
+  const std::string& key() const noexcept { return key_; }
+
+  // What a request asks of a counter, as far as its block needs it.
+  struct Asked {
+    Action action;
+    std::size_t counter;  // its number in the script, from 1
+    std::uint64_t cost;   // of all charges
+    bool may_fit;         // so that a denial is kLimited
+  };
+  void append_argument(const Asked& asked, std::string& out) const;
+
+  // Reads the block's part of a reply to a request at `now`. Returns false if it is malformed.
+  bool read(std::string_view bytes, core::Ticks now);
+  // Makes the change that the script has made. deny() is for a denial with kLimited.
+  void look() noexcept;
+  void deny(Verb verb) noexcept;
+  void change(Action action) noexcept;
+  bool denies(std::uint64_t cost) const noexcept { return answer_.left > 0 && cost > 0; }
+  const core::BlockAnswer& answer() const noexcept { return answer_; }
+
+ private:
+  const Charge* charge_ = nullptr;
+  std::string key_;
+  core::Ticks now_ = 0;
+  bool is_written_ = false;  // if the script had to write it
+  core::BlockState found_;
+  std::vector<core::Ticks> denials_;  // of found_
+  core::BlockAnswer answer_;
+};
+
+// Returns the least number whose decimal digits are in the slot of a cluster.
+std::uint32_t number_in_slot(std::uint16_t slot);
 
 // Options for the calls of scripts.
 struct PlanOptions {

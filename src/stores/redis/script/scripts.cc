@@ -1,16 +1,245 @@
 #include "stores/redis/script/scripts.h"
 
 #include <openssl/evp.h>
-
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "core/limit.h"
+#include "core/state.h"
+#include "stores/redis/script/format.h"
 #include "stores/redis/script/lua.h"
-#include "stores/redis/script/lua_text.h"
 
 namespace sluice::redis {
+namespace {
+
+// Lua that several families may need. The bits of Family::shared.
+enum Shared : std::uint8_t {
+  kWide = 1 << 0,
+  kSliced = 1 << 1,
+  kAnyLog = 1 << 2,
+  kSummaries = 1 << 3,
+  kShortLog = 1 << 4,
+  kEvery = 0xFF,  // needed even by a family without shared text
+};
+
+struct SharedText {
+  Shared needed_for;
+  std::string_view text;
+};
+
+// A script creates its functions at each call. The many functions for logs are inside another
+// function, so they are created only when it is called.
+constexpr std::string_view kAnyLogBegins = "local function any_log(key, arg, now, verb, state)\n";
+constexpr std::string_view kAnyLogEnds =
+    "return window_log(key, arg, now, verb, state)\n"
+    "end\n";
+
+// Each text uses only those before it.
+constexpr SharedText kSharedTexts[] = {
+    {kEvery, lua::kWithConstants<lua::kForeign>},
+    {kWide, lua::kWithConstants<lua::kWide>},
+    {kSliced, lua::kWithConstants<lua::kSlices>},
+    {kAnyLog, kAnyLogBegins},
+    {kAnyLog, lua::kWithConstants<lua::kLogEntries>},
+    {kSummaries, lua::kWithConstants<lua::kLogSummaries>},
+    {kAnyLog, lua::kWithConstants<lua::kLogOpen>},
+    {kAnyLog, lua::kWithConstants<lua::kLogWrite>},
+    {kAnyLog, lua::kWithConstants<lua::kLogChanges>},
+    {kAnyLog, lua::kWithConstants<lua::kLogDecide>},
+    {kAnyLog, kAnyLogEnds},
+    {kShortLog, lua::kWithConstants<lua::kLogShortTake>},
+};
+
+constexpr std::uint64_t period_of(const Limit& limit) noexcept {
+  return static_cast<std::uint64_t>(limit.period().count());
+}
+
+// The place of a row decides the order of the functions in a script, so a change of the order makes
+// other scripts.
+constexpr Family kFamilies[] = {
+    {.name = "bucket",
+     .function = "bucket",
+     .text = lua::kWithConstants<lua::kBucket>,
+     .shared = kWide,
+     .can_reserve_ahead = true,
+     .short_single = lua::kWithConstants<lua::kBucketSingle>,
+     .short_request = lua::kWithConstants<lua::kBucketRequest>,
+     .decides =
+         [](const AlgorithmInfo& algorithm, Refill refill, bool) {
+           return algorithm.state == StateKind::kBucket && refill == Refill::kContinuous;
+         },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           const core::Rate rate = core::LimitAccess::rate(l);
+           format::kBucketArgument.append(
+               {cost, l.capacity(), rate.units, rate.ticks, core::tag_of(l)}, out);
+         }},
+    {.name = "interval",
+     .function = "interval",
+     .text = lua::kWithConstants<lua::kInterval>,
+     .shared = 0,
+     .can_reserve_ahead = true,
+     .decides =
+         [](const AlgorithmInfo& algorithm, Refill refill, bool) {
+           return algorithm.state == StateKind::kBucket && refill == Refill::kInterval;
+         },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kIntervalArgument.append(
+               {cost, l.capacity(), l.limit(), period_of(l), core::tag_of(l)}, out);
+         }},
+    {.name = "fixed_window",
+     .function = "fixed_window",
+     .text = lua::kWithConstants<lua::kFixedWindow>,
+     .shared = 0,
+     .decides =
+         [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
+           return algorithm.state == StateKind::kWindow && !by_calendar;
+         },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kFixedWindowArgument.append(
+               {cost, l.capacity(), period_of(l), core::tag_of(l), l.align() == Align::kClock},
+               out);
+         }},
+    {.name = "sliding_window_counter",
+     .function = "sliding_window_counter",
+     .text = lua::kWithConstants<lua::kSlidingWindowCounter>,
+     .shared = kWide | kSliced,
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kSlices; },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kSlicesArgument.append(
+               {cost, l.capacity(), period_of(l), l.slices(), l.weighting() == Weighting::kNone},
+               out);
+         }},
+    {.name = "sliding_window_log",
+     .function = "short_log",
+     .text = {},
+     .shared = kAnyLog | kShortLog,
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kLog; },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kLogArgument.append({cost, l.capacity(), period_of(l), 0}, out);
+         }},
+    {.name = "sliding_window_hybrid",
+     .function = "short_hybrid",
+     .text = lua::kWithConstants<lua::kHybridShortTake>,
+     .shared = kWide | kSliced | kAnyLog | kSummaries,
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kLogAndSummaries; },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kLogArgument.append({cost, l.capacity(), period_of(l), l.slices()}, out);
+         }},
+    {.name = "concurrency",
+     .function = "concurrency",
+     .text = lua::kWithConstants<lua::kConcurrency>,
+     .shared = 0,
+     .decides = [](const AlgorithmInfo& algorithm, Refill,
+                   bool) { return algorithm.state == StateKind::kPermits; },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kPermitsArgument.append({cost, l.capacity(), period_of(l)}, out);
+         }},
+    {.name = "calendar",
+     .function = "calendar_window",
+     .text = lua::kWithConstants<lua::kCalendarWindow>,
+     .shared = 0,
+     .decides =
+         [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
+           return algorithm.state == StateKind::kWindow && by_calendar;
+         },
+     .append_argument =
+         [](const Limit& l, std::uint64_t cost, std::string& out) {
+           format::kCalendarArgument.append({cost, l.capacity(), core::tag_of(l)}, out);
+         }},
+};
+static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
+
+constexpr std::size_t kRefills = 2;
+
+constexpr std::size_t row_for(const AlgorithmInfo& algorithm, Refill refill, bool by_calendar) {
+  std::size_t found = std::size(kFamilies);
+  for (std::size_t i = 0; i < std::size(kFamilies); ++i) {
+    if (!kFamilies[i].decides(algorithm, refill, by_calendar)) continue;
+    if (found < i) throw std::logic_error("two families decide the same algorithm");
+    found = i;
+  }
+  if (found == std::size(kFamilies)) throw std::logic_error("no family decides the algorithm");
+  return found;
+}
+
+// The row of each algorithm and refill, without a calendar and with one. It does not compile unless
+// each has one row.
+using Rows = std::array<std::array<std::uint8_t, kRefills>, kAlgorithms.size()>;
+constexpr Rows rows_for(bool by_calendar) {
+  Rows rows{};
+  for (const AlgorithmInfo& algorithm : kAlgorithms) {
+    for (std::size_t refill = 0; refill < kRefills; ++refill) {
+      rows[static_cast<std::size_t>(algorithm.algorithm)][refill] =
+          static_cast<std::uint8_t>(row_for(algorithm, static_cast<Refill>(refill), by_calendar));
+    }
+  }
+  return rows;
+}
+constexpr Rows kRows = rows_for(false);
+constexpr Rows kCalendarRows = rows_for(true);
+
+bool contains(FamilySet set, const Family& family) noexcept { return (set & bit_of(family)) != 0; }
+
+}  // namespace
+
+std::span<const Family> families() noexcept { return kFamilies; }
+
+const Family& family_of(const Limit& limit) noexcept {
+  const Rows& rows = limit.calendar() == nullptr ? kRows : kCalendarRows;
+  return kFamilies[rows[static_cast<std::size_t>(limit.algorithm())]
+                       [static_cast<std::size_t>(limit.refill())]];
+}
+
+FamilySet bit_of(const Family& family) noexcept {
+  return static_cast<FamilySet>(1u << (&family - kFamilies));
+}
+
+int number_of(const Family& family, FamilySet set) noexcept {
+  const unsigned below = bit_of(family) - 1u;
+  return std::popcount(set & below) + 1;
+}
+
+bool can_reserve_ahead(FamilySet set) noexcept {
+  return std::any_of(std::begin(kFamilies), std::end(kFamilies), [set](const Family& family) {
+    return family.can_reserve_ahead && contains(set, family);
+  });
+}
+
+void append_functions(FamilySet set, std::string& out) {
+  unsigned shared = 0;
+  for (const Family& family : kFamilies) {
+    if (contains(set, family)) shared |= family.shared;
+  }
+  for (const SharedText& piece : kSharedTexts) {
+    if (piece.needed_for == kEvery || (piece.needed_for & shared) != 0) {
+      out.append(piece.text).append("\n");
+    }
+  }
+  std::string functions;
+  for (const Family& family : kFamilies) {
+    if (!contains(set, family)) continue;
+    if (!family.text.empty()) out.append(family.text).append("\n");
+    functions.append(family.function).append(", ");
+  }
+  out.append("local decide = {").append(functions).append("}\nlocal reads_whole = ");
+  out.append((shared & kAnyLog) == 0 ? "true\n" : "false\n");
+}
+
 namespace {
 
 // The number of sets, the empty one included.

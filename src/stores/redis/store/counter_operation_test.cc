@@ -1,4 +1,4 @@
-#include "stores/redis/store/counter_operation.h"
+#include "stores/redis/store/operation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,19 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "core/algorithms.h"
 #include "sluice/clock.h"
 #include "sluice/redis_store.h"
 #include "sluice/store.h"
 #include "stores/redis/client/client.h"
+#include "stores/redis/script/plan.h"
 
 namespace boost::asio {
 class io_context;
@@ -73,5 +77,121 @@ std::unique_ptr<Operation> make_operation(const OperationOptions& options);
 std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
                                     std::shared_ptr<const Target> target, StoreObserver* observer,
                                     const Clock& clock = SteadyClock::instance());
+
+// A request as one script call; in a cluster as one call per slot, all at the same time. Units that
+// one call took are given back if another denies or fails.
+class ScriptOperation final : public Operation {
+ public:
+  explicit ScriptOperation(const OperationOptions& options) : options_(options) {}
+
+  bool prepare(const Request& request) noexcept override;
+  void start(Client& client, Owner& owner) noexcept override;
+
+ private:
+  enum class Outcome : std::uint8_t { kUnderWay, kAllowed, kDenied, kFailed };
+  // The call for one slot.
+  struct Part final : public Command {
+    void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
+    bool expects(const redisReply& reply) noexcept override {
+      return operation->read(*this, reply);
+    }
+
+    ScriptOperation* operation = nullptr;
+    std::size_t index = 0;
+    Outcome outcome = Outcome::kUnderWay;
+    std::uint8_t repeats = 0;  // because the script needed other windows of a calendar
+    bool is_to_repeat = false;
+  };
+
+  void part_done(Part& part, const Answer& answer) noexcept;
+  // Returns whether the reply can be one of our scripts.
+  bool read(Part& part, const redisReply& reply) noexcept;
+  bool repeat(Part& part) noexcept;
+  void part_failed(Part& part, const Answer& answer) noexcept;
+  void failed(Reason reason) noexcept;
+  void finish() noexcept;
+  bool any(Outcome outcome) const noexcept;
+  void give_back() noexcept;
+
+  const OperationOptions& options_;
+  Plan plan_;
+  std::deque<Part> parts_;  // never shrinks: a part is borrowed by the client while it is under way
+  std::size_t used_ = 0;    // of parts_
+  std::size_t under_way_ = 0;
+  Verb verb_ = Verb::kTake;
+  std::span<Decision> each_;
+  Reason failure_ = Reason::kOk;
+  Client* client_ = nullptr;
+  Owner* owner_ = nullptr;
+};
+
+// A request without scripts (`scripting: off`). Each slice of the clock has a key; a fixed window
+// is one slice. A take sends SET NX PX and INCRBY for the newest slice and MGET for the others in
+// one write, and DECRBY if a limit denies. A refund and a reset read first. A full server counts
+// nothing: the take then only reads. docs/state-format.md
+// describes what is lost compared with scripts.
+class CounterOperation final : public Operation {
+ public:
+  explicit CounterOperation(const OperationOptions& options) : options_(options) {}
+
+  bool prepare(const Request& request) noexcept override;
+  void start(Client& client, Owner& owner) noexcept override;
+
+ private:
+  // All charges on one counter.
+  struct Counter {
+    const Charge* charge = nullptr;
+    std::uint64_t cost = 0;
+    std::string base;  // its keys without the number of the slice
+    std::uint64_t slice = 0;
+    std::vector<std::uint32_t> counts;  // newest slice first, without this request's cost
+    std::vector<bool> is_there;         // whether each slice exists, if it was read
+    core::Answer answer;
+  };
+  enum class Kind : std::uint8_t { kCreate, kIncrement, kRead, kWrite };
+  struct Step final : public Command {
+    void done(const Answer& answer) noexcept override { operation->step_done(*this, answer); }
+
+    CounterOperation* operation = nullptr;
+    Counter* counter = nullptr;
+    Kind kind = Kind::kRead;
+    bool is_counted = false;  // an increment that was acknowledged
+  };
+
+  bool add(const Charge& charge);
+  void begin(Counter& counter);
+  Step& add_step(Counter& counter, Kind kind);
+  static std::string key_of(const Counter& counter, std::uint64_t age);
+  std::uint64_t expiry_ms(const Counter& counter, std::uint64_t age) const noexcept;
+  void read_older(Counter& counter);
+  void increment(Counter& counter);
+  void read_uncounted();
+  void refund(Counter& counter);
+  void forget(Counter& counter);
+  void submit_from(std::size_t first) noexcept;
+  void step_done(Step& step, const Answer& answer) noexcept;
+  void take_reply(Step& step, const Answer& answer) noexcept;
+  static bool take_counts(Counter& counter, const redisReply& reply) noexcept;
+  void failed(const Answer& answer) noexcept;
+  void next() noexcept;
+  void give_back() noexcept;
+  void give_back(const Step& step) noexcept;
+  void decide(Counter& counter, std::uint64_t cost) noexcept;
+  std::vector<std::uint32_t> counts_after_refund(const Counter& counter) const;
+  void fail() noexcept;
+  void finish() noexcept;
+
+  const OperationOptions& options_;
+  Request request_;
+  core::Ticks now_ = 0;
+  std::deque<Counter> counters_;
+  std::vector<std::size_t> counter_of_;  // of each charge
+  std::deque<Step> steps_;               // cleared by the next prepare(): the client borrows them
+  std::size_t under_way_ = 0;
+  bool is_second_round_ = false;  // of a refund, a reset, or a take that a full server refuses
+  Reason failure_ = Reason::kOk;
+  Client* client_ = nullptr;
+  Owner* owner_ = nullptr;
+};
 
 }  // namespace sluice::redis

@@ -1,7 +1,6 @@
-#include "stores/memory/pages.h"
+#include "stores/memory/table.h"
 
 #include <sys/mman.h>
-
 #include <cstdint>
 #include <cstring>
 #include <new>
