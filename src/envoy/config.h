@@ -11,12 +11,40 @@
 #include <utility>
 #include <vector>
 
-#include "envoy/unit.h"
+#include "sluice/clock.h"
 #include "sluice/expected.h"
 #include "sluice/limit.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::envoy {
+
+// The unit of time of a limit, with the numbers of RateLimitResponse.RateLimit.Unit.
+enum class Unit : std::uint8_t {
+  kUnknown,
+  kSecond,
+  kMinute,
+  kHour,
+  kDay,
+  kMonth,  // 30 days
+  kYear,   // 365 days
+  kWeek,
+};
+
+// Parses "second" and so on, in any case.
+std::optional<Unit> unit_from(std::string_view name) noexcept;
+// Returns the name in lower case; "unknown" for kUnknown.
+std::string_view to_string(Unit unit) noexcept;
+// Returns zero for kUnknown.
+Duration length_of(Unit unit) noexcept;
+// Returns the unit of that length, or kUnknown.
+Unit unit_of(Duration length) noexcept;
+// Returns the unit of a limit: that of its calendar, or as above that of its period.
+Unit unit_of(const Limit& limit) noexcept;
+
+// Returns whether the text matches a pattern in which each `*` matches zero or more bytes.
+//
+// Cost: about linear in both lengths for every pattern; no allocation.
+bool matches_wildcard(std::string_view pattern, std::string_view text) noexcept;
 
 // The answer if the store cannot decide: as FailurePolicy, or an error of the call (UNAVAILABLE),
 // so that Envoy's own `failure_mode_deny` decides.

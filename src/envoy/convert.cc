@@ -6,7 +6,7 @@
 
 #include "core/limit.h"
 #include "core/period.h"
-#include "rules/attribute_table.h"
+#include "rules/attributes.h"
 
 namespace sluice::envoy {
 namespace {

@@ -1,19 +1,322 @@
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "core/limit.h"
 #include "core/period.h"
 #include "envoy/config.h"
-#include "envoy/go_yaml.h"
-#include "envoy/metadata.h"
-#include "envoy/schema.h"
 #include "limiter/without_scripts.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/rule_set.h"
+#include "rules/schema.h"
 #include "rules/yaml_tree.h"
+
+namespace sluice::envoy {
+
+// Rewrites the YAML 1.1 forms that Envoy's service accepts and rules do not: merge keys (`<<`),
+// flags such as `yes`, `On` and `True`, and numbers such as `1_000` and `0x10`.
+//
+// Errors, to the diagnostics: a merge key whose value is not made of maps. Cost: one pass over the
+// nodes, each alias counted as its target.
+void read_as_yaml_1_1(rules::Document& document, rules::Diagnostics& diagnostics);
+
+// The deepest nesting of lists and maps; readers of messages also have a bound.
+inline constexpr std::size_t kMaxMetadataDepth = 16;
+
+// Reads `metadata`: any maps, lists and scalars. The unquoted scalars `true`, `12` and `~` become a
+// flag, a number and null, as in YAML; quoted scalars are text.
+Value read_metadata(const rules::Node& node, rules::Diagnostics& diagnostics);
+
+// Returns whether YAML reads the unquoted scalar as a number, a flag or null instead of text.
+bool is_plain_text(const rules::Node& scalar);
+
+}  // namespace sluice::envoy
+
+namespace sluice::envoy::schema {
+
+// The schema of an Envoy configuration file; `descriptor` contains a list of itself.
+const rules::schema::Map& file() noexcept;
+const rules::schema::Map& descriptor() noexcept;
+const rules::schema::Map& rate_limit() noexcept;
+const rules::schema::Map& replacement() noexcept;
+
+}  // namespace sluice::envoy::schema
+
+namespace sluice::envoy {
+namespace {
+
+using rules::Document;
+using rules::Node;
+
+constexpr std::array<std::string_view, 6> kFlags{"unlimited",       "shadow_mode",
+                                                 "quota_mode",      "detailed_metric",
+                                                 "value_to_metric", "share_threshold"};
+constexpr std::array<std::string_view, 3> kNumbers{"requests_per_unit", "burst", "slices"};
+constexpr std::array<std::string_view, 11> kTrue{"true", "True", "TRUE", "yes", "Yes", "YES",
+                                                 "on",   "On",   "ON",   "y",   "Y"};
+constexpr std::array<std::string_view, 11> kFalse{"false", "False", "FALSE", "no", "No", "NO",
+                                                  "off",   "Off",   "OFF",   "n",  "N"};
+
+template <std::size_t N>
+bool is_one(const std::array<std::string_view, N>& of, std::string_view text) {
+  return std::find(of.begin(), of.end(), text) != of.end();
+}
+
+// Returns the number in plain digits, or nothing if it is not a number or already has that form.
+std::optional<std::string> plain_number(std::string_view text) {
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+  std::string digits;
+  std::remove_copy(text.begin(), text.end(), std::back_inserter(digits), '_');
+  const bool hexadecimal =
+      digits.size() > 2 && (digits.starts_with("0x") || digits.starts_with("0X"));
+  if (!hexadecimal && digits.size() == text.size()) return std::nullopt;
+  const char* const begin = digits.data() + (hexadecimal ? 2 : 0);
+  const char* const end = digits.data() + digits.size();
+  std::uint64_t value = 0;
+  const auto [last, error] = std::from_chars(begin, end, value, hexadecimal ? 16 : 10);
+  if (error != std::errc() || last != end || (!hexadecimal && digits.front() == '0')) {
+    return std::nullopt;
+  }
+  return std::to_string(value);
+}
+
+class Rewriter {
+ public:
+  Rewriter(Document& document, rules::Diagnostics& diagnostics)
+      : document_(document), diagnostics_(diagnostics) {}
+
+  void run() {
+    // Nodes that are created here need no rewriting.
+    const std::size_t count = document_.nodes.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      Node& node = document_.nodes[i];
+      if (!node.is_map()) continue;
+      by_address_.emplace(&node, &node);
+      for (auto& [key, value] : node.pairs) value = rewritten(*key, *value);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (document_.nodes[i].is_map()) merge(document_.nodes[i]);
+    }
+  }
+
+ private:
+  // Returns the value, or an equivalent value in the form that rules accept.
+  const Node* rewritten(const Node& key, const Node& value) {
+    if (!value.is_scalar() || value.quoted) return &value;
+    if (is_one(kFlags, key.text)) {
+      if (is_one(kTrue, value.text)) return with_text(value, "true");
+      if (is_one(kFalse, value.text)) return with_text(value, "false");
+    } else if (is_one(kNumbers, key.text)) {
+      if (auto number = plain_number(value.text)) return with_text(value, std::move(*number));
+    }
+    return &value;
+  }
+  const Node* with_text(const Node& value, std::string text) {
+    if (value.text == text) return &value;
+    Node& copy = document_.nodes.emplace_back(value);
+    copy.text = std::move(text);
+    return &copy;
+  }
+
+  // This terminates because an alias refers to a node that ended before it. With each alias counted
+  // as its target, the file has at most kMaxNodes members, so that is also the most to merge.
+  void merge(Node& map) {
+    if (!merged_.insert(&map).second) return;
+    const auto found = std::find_if(map.pairs.begin(), map.pairs.end(),
+                                    [](const auto& pair) { return pair.first->is_plain("<<"); });
+    if (found == map.pairs.end()) return;
+    const Node& from = *found->second;
+    map.pairs.erase(found);
+    if (from.is_map()) {
+      take(map, from);
+    } else if (from.is_sequence()) {
+      for (const Node* one : from.items) take(map, *one);
+    } else {
+      refuse(from);
+    }
+  }
+  void take(Node& into, const Node& from) {
+    const auto known = by_address_.find(&from);
+    if (known == by_address_.end()) return refuse(from);
+    merge(*known->second);
+    std::unordered_set<std::string_view> there;
+    for (const auto& [key, value] : into.pairs) there.insert(key->text);
+    for (const auto& pair : from.pairs) {
+      if (there.insert(pair.first->text).second) into.pairs.push_back(pair);
+    }
+  }
+  void refuse(const Node& node) {
+    diagnostics_.add(node.at, "'<<' merges a value that is not a map",
+                     "expected a map, or a list of maps");
+  }
+
+  Document& document_;
+  rules::Diagnostics& diagnostics_;
+  std::unordered_map<const Node*, Node*> by_address_;
+  std::unordered_set<const Node*> merged_;
+};
+
+}  // namespace
+
+void read_as_yaml_1_1(Document& document, rules::Diagnostics& diagnostics) {
+  Rewriter(document, diagnostics).run();
+}
+
+namespace {
+
+using rules::Diagnostics;
+using rules::Node;
+
+std::optional<bool> flag_of(std::string_view text) {
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  return std::nullopt;
+}
+
+// Parses a finite decimal number. It must begin with a digit, which excludes "inf" and "nan".
+std::optional<double> number_of(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  if (digits.empty() || digits[0] < '0' || digits[0] > '9') return std::nullopt;
+  double number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc{} || read.ptr != text.data() + text.size()) return std::nullopt;
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+Value scalar(const Node& node) {
+  Value value;
+  if (!node.quoted) {
+    if (node.text.empty() || node.text == "null") return value;
+    if (const auto flag = flag_of(node.text)) {
+      value.kind = Value::Kind::kFlag;
+      value.flag = *flag;
+      return value;
+    }
+    if (const auto number = number_of(node.text)) {
+      value.kind = Value::Kind::kNumber;
+      value.number = *number;
+      return value;
+    }
+  }
+  value.kind = Value::Kind::kText;
+  value.text = node.text;
+  return value;
+}
+
+Value read(const Node& node, Diagnostics& diagnostics, std::size_t depth) {
+  Value value;
+  if (node.kind == Node::Kind::kNull) return value;
+  if (node.is_scalar()) return scalar(node);
+  if (depth == 0) {
+    diagnostics.add(node.at, "'metadata' is nested too deeply",
+                    "expected at most " + std::to_string(kMaxMetadataDepth) + " levels");
+    return value;
+  }
+  value.kind = node.is_map() ? Value::Kind::kMap : Value::Kind::kList;
+  for (const Node* item : node.items) value.items.push_back(read(*item, diagnostics, depth - 1));
+  for (const auto& [key, member] : node.pairs) {
+    if (!is_plain_text(*key)) {
+      diagnostics.add(key->at, "the key " + rules::in_quotes(key->text) + " is not text",
+                      "expected it in quotes");
+    }
+    value.members.push_back({key->text, read(*member, diagnostics, depth - 1)});
+  }
+  return value;
+}
+
+}  // namespace
+
+bool is_plain_text(const Node& node) { return scalar(node).kind == Value::Kind::kText; }
+
+Value read_metadata(const Node& node, Diagnostics& diagnostics) {
+  return read(node, diagnostics, kMaxMetadataDepth);
+}
+
+}  // namespace sluice::envoy
+
+namespace sluice::envoy::schema {
+namespace {
+
+using rules::schema::Key;
+using rules::schema::Map;
+using rules::schema::Type;
+
+// In the order of their enumerators; the loader relies on it.
+constexpr std::array<std::string_view, 4> kOnStoreError{"allow", "deny", "local", "error"};
+
+constexpr std::uint64_t kLongestText = 65536;
+constexpr std::uint64_t kMostItems = 1000000;
+
+constexpr Key text(std::string_view name, bool required, std::uint64_t least) {
+  return {.name = name,
+          .type = Type::kText,
+          .required = required,
+          .least = least,
+          .most = kLongestText};
+}
+constexpr Key flag(std::string_view name) { return {.name = name, .type = Type::kFlag}; }
+constexpr Key integer(std::string_view name, std::uint64_t least, std::uint64_t most) {
+  return {.name = name, .type = Type::kInteger, .least = least, .most = most};
+}
+
+constexpr std::array<Key, 1> kReplacementKeys{text("name", true, 1)};
+constexpr Map kReplacement{"replaces", "each of `replaces`", kReplacementKeys};
+
+constexpr std::array<Key, 10> kRateLimitKeys{
+    text("unit", false, 1),
+    integer("requests_per_unit", 0, kMaxUnits),
+    flag("unlimited"),
+    text("name", false, 0),
+    Key{.name = "replaces", .type = Type::kList, .most = kMostItems, .map = &kReplacement},
+    Key{.name = "algorithm", .type = Type::kChoice, .values = core::kAlgorithmNames},
+    integer("burst", 0, kMaxUnits),
+    Key{.name = "period", .type = Type::kPeriod},
+    integer("slices", 1, kMaxSlices),
+    Key{.name = "on_store_error", .type = Type::kChoice, .values = kOnStoreError},
+};
+constexpr Map kRateLimit{"rate_limit", "`rate_limit`", kRateLimitKeys};
+
+// The items of this list contain descriptors again; readers handle the recursion.
+constexpr Key kDescriptors{.name = "descriptors", .type = Type::kList, .most = kMostItems};
+
+constexpr std::array<Key, 10> kDescriptorKeys{
+    text("key", true, 1),
+    text("value", false, 0),
+    Key{.name = "rate_limit", .type = Type::kMap, .map = &kRateLimit},
+    kDescriptors,
+    flag("shadow_mode"),
+    flag("quota_mode"),
+    flag("detailed_metric"),
+    flag("value_to_metric"),
+    flag("share_threshold"),
+    Key{.name = "metadata", .type = Type::kMap},
+};
+constexpr Map kDescriptor{"descriptor", "each of `descriptors`", kDescriptorKeys};
+
+constexpr std::array<Key, 2> kFileKeys{text("domain", true, 1), kDescriptors};
+constexpr Map kFile{"file", "the top of the file", kFileKeys};
+
+}  // namespace
+
+const Map& file() noexcept { return kFile; }
+const Map& descriptor() noexcept { return kDescriptor; }
+const Map& rate_limit() noexcept { return kRateLimit; }
+const Map& replacement() noexcept { return kReplacement; }
+
+}  // namespace sluice::envoy::schema
 
 namespace sluice::envoy {
 

@@ -1,4 +1,4 @@
-#include "envoy/wildcard.h"
+#include "envoy/config.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "replay/log_attributes.h"
-#include "rules/remembered_requests.h"
 #include "rules/request_names.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"

@@ -1,7 +1,8 @@
+#include "rules/attributes.h"
+
 #include <algorithm>
 
-#include "rules/attribute_table.h"
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 #include "sluice/attributes.h"
 
 namespace sluice {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "rules/attribute_table.h"
+#include "rules/attributes.h"
 #include "sluice/attributes.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "rules/calendar_fields.h"
+#include "rules/loader.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <utility>
 
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::rules {
 namespace {

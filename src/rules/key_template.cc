@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "rules/counter_key.h"
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::rules {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rules/attribute_table.h"
+#include "rules/attributes.h"
 #include "rules/ip_prefix.h"
 #include "sluice/expected.h"
 

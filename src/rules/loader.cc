@@ -1,26 +1,380 @@
 #include "rules/loader.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
 #include <deque>
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
+#include "core/calendar.h"
 #include "core/limit.h"
 #include "core/log.h"
+#include "core/period.h"
 #include "limiter/without_scripts.h"
-#include "rules/block_fields.h"
-#include "rules/calendar_fields.h"
+#include "rules/attributes.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/list_files.h"
-#include "rules/match_reader.h"
 #include "rules/plans.h"
-#include "rules/reject_fields.h"
-#include "rules/rule_action.h"
+#include "rules/reject_text.h"
+#include "rules/rule_set.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
+#include "sluice/block.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::rules {
+
+// Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
+std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
+                                Diagnostics& diagnostics);
+
+// Reads the `match` of rules:
+//
+//   path: /api/**                          one pattern
+//   ip: [10.0.0.0/8, "2001:db8::/32"]      one of several
+//   header.x-user: { in: users.txt }       one of the entries of a file
+//   header.x-client: { network: VALUE }    the same for networks of an attribute other than `ip`
+//   not: { ... }                           none of these conditions
+class MatchReader {
+ public:
+  // Borrows its arguments.
+  MatchReader(AttributeTable& attributes, const RuleTerms& terms, ListFiles& lists)
+      : attributes_(attributes), terms_(terms), lists_(lists) {}
+
+  // Begins the next file.
+  void begin(Diagnostics& diagnostics);
+  std::vector<Condition> read(const Node& match);
+
+ private:
+  // Whether values are compared as text, as networks if they are some (`ip`), or only as networks.
+  enum class Kind { kText, kAddressOrText, kNetwork };
+  struct Place {
+    Condition* condition;
+    std::string_view attribute;
+    Kind kind;
+  };
+
+  void read_conditions(const Node& map, bool negated, std::vector<Condition>& out);
+  void read_value(const Place& place, const Node& node);
+  void read_map(const Place& place, const Node& node);
+  void read_file(const Place& place, const Node& node);
+  void read_scalar(const Place& place, const Node& node);
+  bool read_network(const Place& place, const Node& node);
+  void read_pattern(const Place& place, const Node& node);
+  void check_method(const Node& node);
+
+  AttributeTable& attributes_;
+  const RuleTerms& terms_;
+  ListFiles& lists_;
+  Diagnostics* diagnostics_ = nullptr;
+  std::size_t expressions_ = 0;
+  std::size_t instructions_ = 0;  // of the expressions
+};
+
+std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
+                                Diagnostics& diagnostics) {
+  const Node* const node = limit.node("block");
+  if (node == nullptr) return std::nullopt;
+  const schema::Map& limits = schema::child(schema::child(schema::file(), "rules"), "limits");
+  const Fields fields = Fields::read(*node, schema::child(limits, "block"), diagnostics);
+  if (!terms.scripting) {
+    diagnostics.add(node->at, "'block' needs scripts, and the store has none (scripting: off)",
+                    "expected no 'block'");
+  }
+  const auto after = fields.integer("after");
+  const auto within = fields.period("within");
+  const auto time = fields.period("for");
+  if (!after || !within || !time) return std::nullopt;
+  const BlockSpec spec{.after = *after,
+                       .within = *within,
+                       .time = *time,
+                       .growth = 100 * fields.integer("grow").value_or(1),
+                       .at_most = fields.period("at_most").value_or(Duration{0})};
+  if (Block::find_error(spec) == BlockError::kAtMost) {
+    diagnostics.add(fields.at("at_most"),
+                    "'at_most' is " + core::format_period(spec.at_most) + ", and 'for' is " +
+                        core::format_period(spec.time),
+                    "expected at least " + core::format_period(spec.time));
+    return std::nullopt;
+  }
+  const auto block = Block::make(spec);
+  return block ? std::optional(*block) : std::nullopt;
+}
+
+const Calendar* read_calendar(const Fields& numbers, const Fields& limit,
+                              Diagnostics& diagnostics) {
+  const auto unit = core::calendar_unit_from(numbers.text("per"));
+  if (!unit) {
+    for (const char* name : {"zone", "starts"}) {
+      if (!limit.has(name)) continue;
+      diagnostics.add_message(limit.at(name),
+                              std::string("'") + name + "' " + std::string(core::kNeedsCalendar));
+    }
+    return nullptr;
+  }
+  CalendarSpec spec{.unit = *unit};
+  if (limit.node("starts") != nullptr) {
+    const auto started = core::starting(spec, limit.text("starts"));
+    if (!started) diagnostics.add_message(limit.at("starts"), started.error());
+    spec = started ? *started : spec;
+  }
+  if (limit.node("zone") != nullptr) spec.zone = limit.text("zone");
+  const auto calendar = Calendar::make(spec);
+  if (calendar) return *calendar;
+  diagnostics.add_message(limit.at("zone"), calendar.error());
+  return nullptr;
+}
+
+namespace {
+
+// Keys that count, or name counters.
+constexpr std::array<std::string_view, 4> kOfCounters{"limits", "plan", "tag", "max_new_keys"};
+
+std::string expectation_of(std::string_view name) {
+  for (const schema::Key& key : schema::child(schema::file(), "rules").keys) {
+    if (key.name == name) return schema::expectation(key);
+  }
+  return {};
+}
+
+void refuse(const Fields& rule, std::string_view key, std::string_view action,
+            Diagnostics& diagnostics) {
+  if (!rule.has(key)) return;
+  diagnostics.add(rule.at(key),
+                  "'" + std::string(key) + "' with 'action: " + std::string(action) + "'",
+                  "expected a rule without '" + std::string(key) + "'");
+}
+
+}  // namespace
+
+RuleAction read_action(const Fields& rule, Diagnostics& diagnostics) {
+  enum class Choice : std::uint8_t { kAllow, kDeny };
+  const auto choice = rule.choice<Choice>("action");
+  if (!choice) {
+    if (!rule.has("limits") && !rule.has("action")) {
+      diagnostics.add(rule.at("limits"), "rule lacks 'limits'",
+                      "expected 'limits:' with " + expectation_of("limits") + ", or 'action:'");
+    }
+    return RuleAction::kLimit;
+  }
+  const bool allows = *choice == Choice::kAllow;
+  const std::string_view name = allows ? "allow" : "deny";
+  for (const std::string_view key : kOfCounters) refuse(rule, key, name, diagnostics);
+  if (!allows) return RuleAction::kDeny;
+  refuse(rule, "reject", name, diagnostics);
+  if (rule.flag("continue") == true) refuse(rule, "continue", name, diagnostics);
+  if (rule.choice<RuleMode>("mode") == RuleMode::kShadow) {
+    diagnostics.add(rule.at("mode"), "'mode: shadow' with 'action: allow'",
+                    "expected 'mode: enforce', or no 'mode'");
+  }
+  return RuleAction::kAllow;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
+                                                   "CONNECT", "OPTIONS", "TRACE", "PATCH"};
+
+// An expression takes kilobytes and microseconds, and aliases create many of them from few bytes.
+constexpr std::size_t kMaxExpressions = 10000;
+// A request may run all expressions of a file, each over every byte of a value.
+constexpr std::size_t kMaxInstructions = 200'000;
+constexpr std::size_t kLongestPattern = 4096;
+
+// Returns an expression that matches only this text.
+std::string as_expression(std::string_view text) {
+  std::string out = "~";
+  for (const char c : text) {
+    if (c == '.') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+void MatchReader::begin(Diagnostics& diagnostics) {
+  diagnostics_ = &diagnostics;
+  expressions_ = 0;
+  instructions_ = 0;
+}
+
+std::vector<Condition> MatchReader::read(const Node& match) {
+  std::vector<Condition> out;
+  read_conditions(match, false, out);
+  return out;
+}
+
+void MatchReader::read_conditions(const Node& map, bool negated, std::vector<Condition>& out) {
+  std::unordered_map<std::uint32_t, std::size_t> seen;
+  for (const auto& [key, value] : map.pairs) {
+    if (key->text == "not" && !negated) {
+      if (value->is_map() && !value->pairs.empty()) {
+        read_conditions(*value, true, out);
+      } else {
+        diagnostics_->add(value->at, "'not' is " + describe(*value),
+                          "expected a map of attributes and patterns, such as { path: /health }");
+      }
+      continue;
+    }
+    if (auto wrong = find_name_error(key->text)) {
+      diagnostics_->add_message(key->at, *wrong);
+      continue;
+    }
+    Condition condition;
+    condition.attribute = attributes_.number(key->text);
+    condition.negated = negated;
+    const auto [first, is_new] = seen.try_emplace(condition.attribute, key->at);
+    if (!is_new) {
+      const auto [line, column] = diagnostics_->source().place(first->second);
+      diagnostics_->add(
+          key->at, "duplicate attribute " + in_quotes(attributes_.names()[condition.attribute]),
+          "expected a name other than that of line " + std::to_string(line) + ", column " +
+              std::to_string(column));
+    }
+    const Kind kind = key->text == "ip" ? Kind::kAddressOrText : Kind::kText;
+    read_value({&condition, key->text, kind}, *value);
+    condition.own_networks.build();
+    condition.has_networks = !condition.own_networks.empty() || !condition.networks.empty();
+    out.push_back(std::move(condition));
+  }
+}
+
+void MatchReader::read_value(const Place& place, const Node& node) {
+  if (node.is_map()) return read_map(place, node);
+  if (!node.is_sequence()) return read_scalar(place, node);
+  if (node.items.empty()) {
+    diagnostics_->add(node.at, in_quotes(place.attribute) + " has no patterns",
+                      "expected a pattern, or a list of patterns");
+  }
+  for (const Node* item : node.items) {
+    item->is_map() ? read_map(place, *item) : read_scalar(place, *item);
+  }
+}
+
+void MatchReader::read_map(const Place& place, const Node& node) {
+  const bool is_network = place.kind == Kind::kNetwork;
+  const std::string expected = is_network ? "expected 'in: FILE'"
+                                          : "expected a pattern, a list of patterns, 'in: FILE' or "
+                                            "'network: [...]'";
+  if (node.pairs.size() != 1) {
+    const std::string what = node.pairs.empty() ? " is an empty map" : " is a map of several keys";
+    return diagnostics_->add(node.at, in_quotes(place.attribute) + what, expected);
+  }
+  const auto& [key, value] = node.pairs.front();
+  if (key->text == "in") return read_file(place, *value);
+  if (key->text == "network" && !is_network) {
+    return read_value({place.condition, place.attribute, Kind::kNetwork}, *value);
+  }
+  diagnostics_->add(key->at, "unknown key " + in_quotes(key->text),
+                    expected + (is_network ? "" : did_you_mean(key->text, {"in", "network"})));
+}
+
+void MatchReader::read_file(const Place& place, const Node& node) {
+  if (!node.is_scalar() || node.text.empty() || node.text.find('\0') != node.text.npos) {
+    return diagnostics_->add(node.at, "'in' is " + describe(node), "expected the path of a file");
+  }
+  if (!terms_.reads_lists) {
+    return diagnostics_->add(node.at,
+                             "'in' names a file, and these rules were not read from a file",
+                             "expected the entries themselves, as a list");
+  }
+  namespace fs = std::filesystem;
+  const std::string path = (fs::path(diagnostics_->file()).parent_path() / node.text).string();
+  const auto add = [&](auto& sets, const auto& list) {
+    if (list) sets.push_back(*list);
+    return list ? std::string() : list.error();
+  };
+  const std::string problem = place.kind == Kind::kText
+                                  ? add(place.condition->texts, lists_.texts(path))
+                                  : add(place.condition->networks, lists_.networks(path));
+  if (problem.empty()) return;
+  diagnostics_->add(node.at, "the list " + in_quotes(path) + " cannot be read: " + problem,
+                    "expected the path of a file, relative to the folder of the rules file");
+}
+
+void MatchReader::read_scalar(const Place& place, const Node& node) {
+  if (!node.is_scalar() || node.text.size() > kLongestPattern) {
+    const bool is_network = place.kind == Kind::kNetwork;
+    return diagnostics_->add(
+        node.at, in_quotes(place.attribute) + " is " + describe(node),
+        is_network ? "expected an address or a network, or a list of them"
+                   : "expected a pattern of at most 4096 bytes, or a list of patterns");
+  }
+  if (place.kind == Kind::kText ? !looks_like_network(node.text) : !read_network(place, node)) {
+    return read_pattern(place, node);
+  }
+  if (place.kind != Kind::kText) return;
+  diagnostics_->add(node.at,
+                    in_quotes(node.text) + " is a network, and " + in_quotes(place.attribute) +
+                        " is compared as text",
+                    "expected { network: " + node.text + " } if " + in_quotes(place.attribute) +
+                        " is an address, or '" + as_expression(node.text) + "' for this text");
+}
+
+// Returns whether the text is an address or a network, right or wrong.
+bool MatchReader::read_network(const Place& place, const Node& node) {
+  const auto network = parse_network(node.text);
+  if (!network) {
+    diagnostics_->add_message(node.at, network.error());
+    return true;
+  }
+  if (*network) {
+    place.condition->own_networks.add(**network);
+    return true;
+  }
+  // Such a text would match no address.
+  const bool is_wrong =
+      place.kind == Kind::kNetwork ||
+      (node.text.find_first_of("*~") == node.text.npos &&
+       node.text.find_first_of("0123456789") != node.text.npos &&
+       node.text.find_first_not_of("0123456789abcdefABCDEF.:/") == node.text.npos);
+  if (is_wrong) {
+    diagnostics_->add(node.at, in_quotes(node.text) + " is not an address",
+                      "expected an address or a network, such as 192.0.2.0/24");
+  }
+  return is_wrong;
+}
+
+void MatchReader::read_pattern(const Place& place, const Node& node) {
+  if (expressions_ > kMaxExpressions || instructions_ > kMaxInstructions) return;
+  auto pattern = Pattern::compile(node.text);
+  if (!pattern) return diagnostics_->add_message(node.at, pattern.error());
+  if (pattern->is_expression() && ++expressions_ > kMaxExpressions) {
+    return diagnostics_->add(node.at, "too many expressions (aliases count as their values)",
+                             "expected at most " + std::to_string(kMaxExpressions) + " in a file");
+  }
+  instructions_ += pattern->instructions();
+  if (instructions_ > kMaxInstructions) {
+    return diagnostics_->add(
+        node.at,
+        "the expressions up to " + in_quotes(node.text) + " have " + std::to_string(instructions_) +
+            " instructions",
+        "expected at most " + std::to_string(kMaxInstructions) +
+            " in a file, so that no request takes long; repetitions such as {1,1000} cost most");
+  }
+  if (place.attribute == "method") check_method(node);
+  if (pattern->is_expression()) ++place.condition->expressions;
+  place.condition->any_of.push_back(std::move(pattern.value()));
+}
+
+void MatchReader::check_method(const Node& node) {
+  std::string upper = node.text;
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (const std::string_view method : kMethods) {
+    if (upper != method || node.text == method) continue;
+    diagnostics_->add(node.at, "the method " + in_quotes(node.text) + " would match no request",
+                      "expected '" + upper + "': methods are case-sensitive");
+  }
+}
+
 namespace {
 
 using schema::child;

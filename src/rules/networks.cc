@@ -1,13 +1,12 @@
 #include "rules/networks.h"
 
 #include <arpa/inet.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 
+#include "rules/diagnostics.h"
 #include "rules/ip_prefix.h"
-#include "rules/source_text.h"
 
 namespace sluice::rules {
 namespace {

@@ -1,16 +1,104 @@
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "rules/interval_set.h"
 #include "sluice/expected.h"
 
 namespace sluice::rules {
+
+// A set of numbers, given by intervals.
+//
+// The intervals are in one sorted array. Above their first numbers are levels of samples, each a
+// fraction of the one below, so that a look-up reads few cache lines.
+//
+// Thread-safety: contains() from any thread once build() was called. Cost: two numbers per
+// interval, and 1/15 of a number for the samples.
+template <typename Number>
+class IntervalSet {
+ public:
+  void add(const Number& first, const Number& last) { intervals_.push_back({first, last}); }
+
+  // Call it after the last add() and before the first contains().
+  void build() {
+    std::sort(intervals_.begin(), intervals_.end());
+    std::size_t kept = 0;
+    for (const Interval& next : intervals_) {
+      if (kept > 0 && next.first <= intervals_[kept - 1].last) {
+        intervals_[kept - 1].last = std::max(intervals_[kept - 1].last, next.last);
+      } else {
+        intervals_[kept++] = next;
+      }
+    }
+    intervals_.resize(kept);
+    intervals_.shrink_to_fit();
+    std::vector<Number> level;
+    for (std::size_t i = 0; i < kept; i += kFan) level.push_back(intervals_[i].first);
+    while (level.size() > 1) {
+      level.shrink_to_fit();
+      samples_.push_back(std::move(level));
+      level = std::vector<Number>();
+      const std::vector<Number>& below = samples_.back();
+      for (std::size_t i = 0; i < below.size(); i += kFan) level.push_back(below[i]);
+    }
+  }
+
+  bool contains(const Number& number) const noexcept {
+    std::size_t begin = 0;
+    for (std::size_t level = samples_.size(); level > 0; --level) {
+      const std::vector<Number>& samples = samples_[level - 1];
+      const Number* const at = samples.data() + begin;
+      const std::size_t up_to = count_up_to(at, samples.size() - begin, number);
+      if (up_to == 0) return false;
+      begin = (begin + up_to - 1) * kFan;
+    }
+    const Interval* const at = intervals_.data() + begin;
+    const std::size_t up_to = count_up_to(at, intervals_.size() - begin, number);
+    return up_to > 0 && number <= at[up_to - 1].last;
+  }
+
+  bool empty() const noexcept { return intervals_.empty(); }
+  std::size_t bytes() const noexcept {
+    std::size_t numbers = 2 * intervals_.capacity();
+    for (const auto& level : samples_) numbers += level.capacity();
+    return numbers * sizeof(Number);
+  }
+
+ private:
+  struct Interval {
+    Number first;
+    Number last;
+    friend constexpr bool operator==(const Interval&, const Interval&) = default;
+    friend constexpr auto operator<=>(const Interval& a, const Interval& b) noexcept {
+      return a.first != b.first ? a.first <=> b.first : a.last <=> b.last;
+    }
+  };
+  static constexpr std::size_t kFan = 16;
+
+  static const Number& first_of(const Interval& interval) noexcept { return interval.first; }
+  static const Number& first_of(const Number& sample) noexcept { return sample; }
+
+  // Returns how many of the next kFan, or of the `left` that there are, are not above `number`.
+  template <typename Entry>
+  static std::size_t count_up_to(const Entry* sorted, std::size_t left,
+                                 const Number& number) noexcept {
+    std::size_t count = 0;
+    const std::size_t most = std::min(kFan, left);
+    for (std::size_t i = 0; i < most; ++i) {
+      count += first_of(sorted[i]) <= number ? 1 : 0;
+    }
+    return count;
+  }
+
+  std::vector<Interval> intervals_;
+  std::vector<std::vector<Number>> samples_;  // from the largest to the smallest
+};
 
 // The number of an IPv6 address.
 struct V6Number {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/text_set.h"
+#include "rules/list_files.h"
 
 namespace sluice::rules {
 namespace {

@@ -2,11 +2,268 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
+#include <vector>
 
 #include "core/calendar.h"
+#include "core/limit.h"
 #include "core/period.h"
+#include "rules/counter_key.h"
+#include "rules/diagnostics.h"
 #include "rules/fields.h"
-#include "rules/source_text.h"
+#include "rules/plans.h"
+#include "rules/rule_set.h"
+
+namespace sluice {
+namespace {
+
+using rules::in_quotes;
+
+// The calendar of a unit, in the time zone of a limit's own calendar. Errors: see Calendar::make().
+Expected<const Calendar*> calendar_with(CalendarUnit unit, const Calendar* own) {
+  if (own != nullptr && own->spec().unit == unit) return own;
+  CalendarSpec spec{.unit = unit};
+  if (own != nullptr) spec.zone = own->spec().zone;
+  return Calendar::make(spec);
+}
+
+Expected<LimitSpec> spec_with(const Override& given, const Limit& own) {
+  LimitSpec spec = core::spec_of(own);
+  spec.limit = given.limit;
+  if (given.per) {
+    spec.per = *given.per;
+    spec.calendar = nullptr;
+  }
+  if (given.calendar) {
+    const auto calendar = calendar_with(*given.calendar, own.calendar());
+    if (!calendar) return Unexpected{calendar.error()};
+    spec.calendar = *calendar;
+  }
+  spec.burst = given.burst;
+  return spec;
+}
+
+// "WHAT; expected one of: a, b or c".
+template <typename Named>
+std::string expected_one_of(const std::string& what, const Named& all) {
+  constexpr std::size_t kMost = 20;
+  std::vector<std::string_view> names;
+  names.reserve(all.size());
+  for (const auto& one : all) names.push_back(one.name);
+  const bool is_long = names.size() > kMost;
+  if (is_long) names.resize(kMost);
+  if (names.empty()) return what + "; expected rules with that name";
+  return what + "; expected one of: " + rules::either(names) + (is_long ? ", ..." : "");
+}
+
+std::string why_no_plan(const Rule& rule, const RuleLimit& limit, const Override& given) {
+  const std::string in_rule = "the rule " + in_quotes(rule.name);
+  if (rule.plans.empty())
+    return in_rule + " has no plans; expected 'limit', 'blocked' or 'unlimited'";
+  if (!rules::find_plan(rule, given.plan)) {
+    return "there is no plan " + in_quotes(given.plan) +
+           "; expected one of: " + rules::either({rule.plans.begin(), rule.plans.end()});
+  }
+  if (!limit.by_plan.empty()) return {};
+  return "no plan has numbers for the limit " + in_quotes(limit.name) +
+         "; expected 'limit', 'blocked' or 'unlimited'";
+}
+
+// Returns why the limit cannot have the override, or an empty text.
+std::string find_term_problem(const Rule& rule, const RuleLimit& limit, const Override& given) {
+  if (given.kind == Override::Kind::kPlan) return why_no_plan(rule, limit, given);
+  if (given.kind != Override::Kind::kNumbers) return {};
+  const auto spec = spec_with(given, limit.limit);
+  if (!spec) return spec.error();
+  const LimitError error = find_error(*spec);
+  return error == LimitError::kNone ? std::string() : explain(error, *spec);
+}
+
+struct Found {
+  const Rule* rule;
+  const RuleLimit* limit;
+};
+
+Expected<Found> find_limit(const RuleSet& rules, std::string_view rule_name,
+                           std::string_view limit_name) {
+  const Rule* rule = rules.find(rule_name);
+  if (rule == nullptr) {
+    return Unexpected{expected_one_of("there is no rule " + in_quotes(rule_name), rules.rules())};
+  }
+  const auto limit = std::find_if(rule->limits.begin(), rule->limits.end(),
+                                  [&](const RuleLimit& one) { return one.name == limit_name; });
+  if (limit == rule->limits.end()) {
+    return Unexpected{expected_one_of(
+        "the rule " + in_quotes(rule_name) + " has no limit " + in_quotes(limit_name),
+        rule->limits)};
+  }
+  return Found{rule, &*limit};
+}
+
+const rules::CompiledLimit& compiled_of(const RuleSet& rules, const Found& found) {
+  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const auto at = static_cast<std::size_t>(found.rule - set.rules.data());
+  return set.compiled[at].limits[static_cast<std::size_t>(found.limit - found.rule->limits.data())];
+}
+
+// Returns the counter of the limit, or nothing if an attribute of its key is missing.
+std::optional<std::string> fill_key(const RuleSet& rules, const Found& found,
+                                    const AttributeSource& attributes) {
+  rules::AttributeValues values;
+  values.begin(rules::Access::impl(rules).attributes, attributes);
+  const rules::CompiledLimit& compiled = compiled_of(rules, found);
+  std::string counter = compiled.prefix;
+  std::string scratch;
+  std::size_t end = 0;
+  if (!compiled.key.fill(values, counter, end, scratch)) return std::nullopt;
+  counter.resize(end);
+  return counter;
+}
+
+// Returns the names of the attributes that the key of the limit reads.
+std::vector<std::string_view> names_read(const RuleSet& rules, const Found& found) {
+  const auto& names = rules::Access::impl(rules).attributes.names();
+  const rules::KeyTemplate& key = compiled_of(rules, found).key;
+  std::vector<std::string_view> read;
+  for (std::uint32_t i = 0; i < names.size(); ++i) {
+    if (key.reads(i)) read.push_back(names[i]);
+  }
+  return read;
+}
+
+// The attributes of a request with the counter. A part "ip/24/64=192.0.2.0/24" is of an address in
+// this network; of several networks the smallest counts.
+Attributes attributes_of(const rules::CounterKey& key) {
+  constexpr int kWhole = 1000;
+  Attributes attributes;
+  std::vector<std::pair<std::string_view, int>> bits_of;
+  for (const rules::CounterKey::Part& part : key.parts) {
+    if (!part.has_value) continue;
+    const std::size_t slash = part.name.find('/');
+    const std::string_view name = std::string_view(part.name).substr(0, slash);
+    const std::size_t end = slash == part.name.npos ? part.value.npos : part.value.rfind('/');
+    int bits = slash == part.name.npos ? kWhole : kWhole - 1;
+    if (end != part.value.npos) {
+      std::from_chars(part.value.data() + end + 1, part.value.data() + part.value.size(), bits);
+    }
+    const bool is_less = std::any_of(bits_of.begin(), bits_of.end(), [&](const auto& known) {
+      return known.first == name && known.second >= bits;
+    });
+    if (is_less) continue;
+    bits_of.emplace_back(name, bits);
+    attributes.set(name, std::string_view(part.value).substr(0, end));
+  }
+  return attributes;
+}
+
+// Every attribute, with the same value.
+class AnyAttributes final : public AttributeSource {
+ public:
+  std::optional<std::string_view> find(std::string_view) const override { return "VALUE"; }
+};
+
+// Returns the counter of requests with the attributes of the key, if it is the same one. Errors:
+// what the counter should be.
+Expected<std::string> named_again(const RuleSet& rules, const Found& found,
+                                  const rules::CounterKey& key) {
+  auto filled = fill_key(rules, found, attributes_of(key));
+  if (filled && *filled == key.text()) return *std::move(filled);
+  if (!filled) filled = fill_key(rules, found, AnyAttributes());
+  return Unexpected{"the counter does not have the key of its limit; expected '" +
+                    filled.value_or("") + "'"};
+}
+
+}  // namespace
+
+std::optional<rules::OverrideError> rules::find_place_error(const RuleSet& rules,
+                                                            std::string_view rule_name,
+                                                            std::string_view limit_name,
+                                                            std::span<const std::string> names) {
+  const auto found = find_limit(rules, rule_name, limit_name);
+  if (!found) return OverrideError{found.error(), true};
+  const auto read = names_read(rules, *found);
+  for (const std::string& name : names) {
+    if (std::find(read.begin(), read.end(), name) != read.end()) continue;
+    const auto& known = Access::impl(rules).attributes.names();
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    // A program may send all attributes of a request. For a counter of all requests that would
+    // look like an override of one key.
+    if (is_known && !read.empty()) continue;
+    std::string what = "the key of the limit " + in_quotes(limit_name) +
+                       " does not read the attribute " + in_quotes(name) + "; expected ";
+    what += (read.empty() ? "no attributes" : either(read)) + did_you_mean(name, read);
+    return OverrideError{std::move(what), false, is_known ? std::string() : name};
+  }
+  return std::nullopt;
+}
+
+Expected<std::string, rules::OverrideError> rules::check_counter(const RuleSet& rules,
+                                                                 std::string_view counter,
+                                                                 const Override& given) {
+  const auto key = parse_counter_key(counter);
+  if (!key) return Unexpected{OverrideError{key.error()}};
+  const auto found = find_limit(rules, key->rule, key->limit);
+  if (!found) return Unexpected{OverrideError{found.error(), true}};
+  const auto [rule, limit] = *found;
+  if (rule->domain != key->domain) {
+    return Unexpected{OverrideError{"the rule " + in_quotes(key->rule) + " is not of the domain " +
+                                        in_quotes(key->domain) + "; expected " +
+                                        in_quotes(rule->domain),
+                                    true}};
+  }
+  auto named = named_again(rules, *found, *key);
+  if (!named) return Unexpected{OverrideError{std::move(named.error())}};
+  if (std::string problem = find_term_problem(*rule, *limit, given); !problem.empty()) {
+    return Unexpected{OverrideError{std::move(problem)}};
+  }
+  return *std::move(named);
+}
+
+Expected<std::string> name_override(const RuleSet& rules, std::string_view rule_name,
+                                    std::string_view limit_name, const AttributeSource& attributes,
+                                    const Override& given) {
+  const auto found = find_limit(rules, rule_name, limit_name);
+  if (!found) return Unexpected{found.error()};
+  if (std::string problem = find_term_problem(*found->rule, *found->limit, given);
+      !problem.empty()) {
+    return Unexpected{std::move(problem)};
+  }
+  auto counter = fill_key(rules, *found, attributes);
+  if (counter) return std::move(*counter);
+  return Unexpected{"an attribute of the key " + in_quotes(found->limit->key) + " of the limit " +
+                    in_quotes(limit_name) + " is missing; expected all of them"};
+}
+
+Limit rules::numbers_with(const Override& given, const Rule& rule, const RuleLimit& limit,
+                          const Limit& planned) {
+  if (given.kind == Override::Kind::kPlan) {
+    const auto plan = rules::find_plan(rule, given.plan);
+    return plan && *plan < limit.by_plan.size() ? limit.by_plan[*plan] : planned;
+  }
+  if (given.kind != Override::Kind::kNumbers) return planned;
+  const auto spec = spec_with(given, planned);
+  if (!spec) return planned;
+  const auto numbers = Limit::make(*spec);
+  return numbers ? *numbers : planned;
+}
+
+Limit rules::OverrideNumbers::with(const Override& given, const Rule& rule, const RuleLimit& limit,
+                                   const Limit& planned) {
+  if (given.kind != Override::Kind::kNumbers) return numbers_with(given, rule, limit, planned);
+  const std::uint64_t mixed =
+      given.limit + given.burst.value_or(0) * 7 + std::uint64_t{planned.capacity()} * 31;
+  std::optional<Known>& known = known_[mixed % known_.size()];
+  const bool is_known = known && known->limit == given.limit && known->per == given.per &&
+                        known->calendar == given.calendar && known->burst == given.burst &&
+                        known->planned == planned;
+  if (!is_known) {
+    known = Known{given.limit, given.per, given.calendar,
+                  given.burst, planned,   numbers_with(given, rule, limit, planned)};
+  }
+  return known->numbers;
+}
+
+}  // namespace sluice
 
 namespace sluice::rules {
 namespace {

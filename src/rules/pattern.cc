@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::rules {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "rules/diagnostics.h"
 #include "rules/schema.h"
-#include "rules/source_text.h"
 
 namespace sluice::rules {
 namespace {

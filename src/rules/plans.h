@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/key_template.h"
-#include "rules/source_text.h"
 #include "sluice/rule.h"
 
 namespace sluice::rules {

@@ -1,10 +1,194 @@
 #include "rules/reject_text.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <string_view>
+#include <utility>
+
+#include "rules/diagnostics.h"
+#include "rules/fields.h"
+#include "rules/schema.h"
+
+namespace sluice::rules {
+namespace {
+
+constexpr std::size_t kMostHeaders = 16;
+constexpr std::size_t kLongestHeaderName = 64;
+constexpr std::size_t kLongestValue = 1024;
+constexpr std::string_view kNamesToUse = "{retry_after}, {limit}, {remaining} or {reset_at}";
+
+// Fields that belong to the connection or describe the body, and those that Sluice writes.
+constexpr std::array<std::string_view, 13> kReserved{
+    "connection",        "content-encoding", "content-length",    "content-type", "date",
+    "keep-alive",        "proxy-connection", "retry-after",       "te",           "trailer",
+    "transfer-encoding", "upgrade",          "proxy-authenticate"};
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+// Returns whether a header field can carry the text and it has the form TYPE/SUBTYPE.
+bool is_media_type(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  return slash != text.npos && slash > 0 && slash + 1 < text.size() && text.front() != ' ' &&
+         text.back() != ' ' && is_printable(text);
+}
+
+bool is_json(std::string_view content_type) {
+  return lower_case(content_type.substr(0, content_type.find(';'))).find("json") !=
+         std::string::npos;
+}
+
+std::string_view guess_type(std::string_view body) {
+  const std::size_t first = body.find_first_not_of(" \t\r\n");
+  const bool json = first != body.npos && (body[first] == '{' || body[first] == '[');
+  return json ? "application/json; charset=utf-8" : "text/plain; charset=utf-8";
+}
+
+bool is_token(std::string_view name) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  const auto is_right = [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != kMarks.npos;
+  };
+  return !name.empty() && name.size() <= kLongestHeaderName &&
+         std::all_of(name.begin(), name.end(), is_right);
+}
+
+// Returns what Sluice does with a field of this name, so that a rule cannot set it; empty: nothing.
+std::string_view reservation_of(std::string_view name, HeaderFields written) {
+  const bool draft = written == HeaderFields::kDraft || written == HeaderFields::kBoth;
+  const bool legacy = written == HeaderFields::kLegacy || written == HeaderFields::kBoth;
+  if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end()) {
+    return name == "content-type" ? "expected 'content_type' of 'reject'"
+                                  : "expected another name: the server sets this header itself";
+  }
+  const bool is_written = (draft && (name == "ratelimit" || name == "ratelimit-policy")) ||
+                          (legacy && name.starts_with("x-ratelimit-"));
+  return is_written ? "expected another name, or 'headers: none' in the rule" : "";
+}
+
+class RejectReader {
+ public:
+  RejectReader(Rule& rule, Diagnostics& diagnostics, const Warn& warn)
+      : rule_(rule), reject_(rule.reject), diagnostics_(diagnostics), warn_(warn) {}
+
+  void read(const Node& node) {
+    const schema::Map& keys = schema::child(schema::child(schema::file(), "rules"), "reject");
+    const Fields fields = Fields::read(node, keys, diagnostics_);
+    if (const auto status = fields.integer("status")) reject_.status = static_cast<int>(*status);
+    reject_.body = fields.text("body");
+    read_type(fields);
+    if (const Node* body = fields.node("body")) {
+      reject_.parts = read_names(*body, "'body'", is_json(reject_.content_type));
+    }
+    if (const Node* headers = fields.node("headers")) read_headers(*headers);
+  }
+
+ private:
+  void read_type(const Fields& fields) {
+    const Node* given = fields.node("content_type");
+    if (given != nullptr && !is_media_type(given->text)) {
+      diagnostics_.add(given->at, "'content_type' is " + describe(*given),
+                       "expected a media type in ASCII, such as text/html; charset=utf-8");
+    } else if (given != nullptr && reject_.body.empty()) {
+      diagnostics_.add(given->at, "'content_type' without 'body'", "expected also a 'body'");
+    }
+    if (reject_.body.empty()) return;
+    reject_.content_type =
+        given != nullptr ? std::string_view(given->text) : guess_type(reject_.body);
+  }
+
+  std::vector<RejectPart> read_names(const Node& node, std::string_view where, bool json) {
+    RejectText text = RejectText::parse(node.text, json);
+    for (const RejectText::Unknown& unknown : text.unknown) {
+      const std::vector<std::string_view> names(kRejectNames.begin(), kRejectNames.end());
+      warn_(position(node, unknown.at),
+            std::string(where) + " has the unknown name " +
+                in_quotes("{" + std::string(unknown.name) + "}") + ", which is sent as it is",
+            "expected " + std::string(kNamesToUse) + did_you_mean(unknown.name, names));
+    }
+    return std::move(text.parts);
+  }
+
+  // Returns the position in the file of an offset of the text. If the text is not written there as
+  // it is, returns that of its begin.
+  std::size_t position(const Node& node, std::size_t offset) const {
+    const std::string_view source = diagnostics_.source().text();
+    const std::size_t begin = std::min(node.at + (node.quoted ? 1 : 0), source.size());
+    return source.substr(begin).starts_with(node.text) ? begin + offset : node.at;
+  }
+
+  void read_headers(const Node& node) {
+    if (node.pairs.size() > kMostHeaders) {
+      diagnostics_.add(node.at, "'headers' has " + std::to_string(node.pairs.size()) + " headers",
+                       "expected at most " + std::to_string(kMostHeaders));
+    }
+    for (const auto& [name, value] : node.pairs) {
+      if (!is_right_name(*name) || !is_right_value(*name, *value)) continue;
+      reject_.headers.push_back(
+          {name->text, value->text, read_names(*value, in_quotes(name->text), false)});
+    }
+  }
+
+  bool is_right_name(const Node& name) {
+    const std::string lowered = lower_case(name.text);
+    if (!is_token(name.text)) {
+      diagnostics_.add(name.at, in_quotes(name.text) + " is not a header name",
+                       "expected 1 to " + std::to_string(kLongestHeaderName) +
+                           " letters, digits and '-', such as X-Reason");
+      return false;
+    }
+    if (const auto expected = reservation_of(lowered, rule_.headers); !expected.empty()) {
+      diagnostics_.add(name.at, "a rule cannot set the header " + in_quotes(name.text),
+                       std::string(expected));
+      return false;
+    }
+    const auto is_same = [&](const RejectHeader& other) {
+      return lower_case(other.name) == lowered;
+    };
+    if (std::none_of(reject_.headers.begin(), reject_.headers.end(), is_same)) return true;
+    diagnostics_.add(name.at, "duplicate header " + in_quotes(name.text),
+                     "expected each header once; upper and lower case do not differ");
+    return false;
+  }
+
+  bool is_right_value(const Node& name, const Node& value) {
+    const std::string_view text = value.text;
+    const bool is_right = value.is_scalar() && text.size() <= kLongestValue && is_printable(text) &&
+                          !text.starts_with(' ') && !text.ends_with(' ');
+    if (is_right) return true;
+    diagnostics_.add(value.at, in_quotes(name.text) + " is " + describe(value),
+                     "expected text of at most " + std::to_string(kLongestValue) +
+                         " printable ASCII characters without blanks at its ends");
+    return false;
+  }
+
+  Rule& rule_;
+  Reject& reject_;
+  Diagnostics& diagnostics_;
+  const Warn& warn_;
+};
+
+}  // namespace
+
+void read_reject(const Node& node, Rule& rule, Diagnostics& diagnostics, const Warn& warn) {
+  RejectReader(rule, diagnostics, warn).read(node);
+}
+
+}  // namespace sluice::rules
 
 namespace sluice {
 namespace rules {

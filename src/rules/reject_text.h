@@ -2,12 +2,24 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "rules/diagnostics.h"
+#include "rules/yaml_tree.h"
 #include "sluice/reject.h"
+#include "sluice/rule.h"
 
 namespace sluice::rules {
+
+// Reports a warning of the file: where, what, and what would be right.
+using Warn = std::function<void(std::size_t at, std::string what, std::string expected)>;
+
+// Reads `reject` of a rule into Rule::reject. Reports wrong values, and warns about names in braces
+// that it does not know. Rule::headers must be read already.
+void read_reject(const Node& node, Rule& rule, Diagnostics& diagnostics, const Warn& warn);
 
 // The names that a number replaces, in the order of RejectPart::Kind.
 inline constexpr std::array<std::string_view, 4> kRejectNames{"retry_after", "limit", "remaining",

@@ -1,11 +1,10 @@
-#include "rules/remembered_requests.h"
+#include "rules/request_names.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <sstream>
 
-#include "rules/request_names.h"
 #include "sluice/attributes.h"
 #include "sluice/memory_store.h"
 #include "sluice/overrides.h"

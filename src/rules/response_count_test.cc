@@ -1,4 +1,4 @@
-#include "rules/response_count.h"
+#include "rules/cost_template.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rules/rule_action.h"
+#include "rules/loader.h"
 
 #include <gtest/gtest.h>
 

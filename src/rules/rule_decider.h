@@ -1,15 +1,145 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "limiter/batch.h"
-#include "rules/named_limits.h"
+#include "rules/attributes.h"
+#include "rules/override_text.h"
+#include "rules/rule_set.h"
+#include "sluice/decision.h"
+#include "sluice/overrides.h"
 #include "sluice/permit_id.h"
+#include "sluice/request_costs.h"
+#include "sluice/rule.h"
 #include "sluice/rule_decider.h"
+#include "sluice/verb.h"
+
+namespace sluice::rules {
+
+// A limit that applies to the request. Its key and label are in NamedLimits::text().
+//
+// It is written where it is kept, as MatchedRule is: a copy of one just written member by member
+// waits for all of these writes.
+struct NamedLimit {
+  NamedLimit(const RuleLimit& from, const Limit& its_numbers, std::uint32_t its_id) noexcept
+      : limit(&from), numbers(its_numbers), id(its_id) {}
+
+  const RuleLimit* limit;
+  Limit numbers;  // that count for this request
+  std::uint32_t id;
+  std::uint64_t cost = 1;
+  std::uint64_t actual = 1;   // to settle to
+  bool looks = false;         // it is decided, and nothing is taken: responses are counted
+  bool is_blocked = false;    // by an override, for `blocked_for`; absent: for ever
+  bool is_unlimited = false;  // by an override: only a block of its key denies
+  std::optional<Duration> blocked_for = {};
+  std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
+};
+
+// A rule that matched. Its limits are `first` to `last` of NamedLimits::limits().
+struct MatchedRule {
+  MatchedRule(const Rule& matched, std::size_t its_part, std::size_t first_limit) noexcept
+      : rule(&matched), part(its_part), first(first_limit) {}
+
+  const Rule* rule;
+  std::size_t part;
+  std::size_t first = 0, last = 0;
+  std::size_t tag_at = 0, tag_end = 0;  // in the text
+  NewKeyLimit* new_keys = nullptr;
+  std::size_t plan = 0;  // index of Rule::plans
+  bool has_unknown_plan = false;
+  // Why a limit of it cannot be decided, so that the rule denies: `on_missing: deny`, or a cost
+  // that is no number. It has only that limit then. kBlocked: it has only the limits whose keys
+  // are blocked. kDenyRule: the rule has no limits and denies. kOk: all limits can be decided.
+  Reason refused = Reason::kOk;
+
+  bool enforced() const noexcept { return rule->mode == RuleMode::kEnforce; }
+  bool denies_itself() const noexcept { return refused == Reason::kDenyRule; }
+  // Whether the rule decides the request, and not its limits.
+  bool decides() const noexcept { return rule->action != RuleAction::kLimit && enforced(); }
+  bool denies() const noexcept { return refused != Reason::kOk && enforced(); }
+};
+
+// What a request asks of the limits that apply to it.
+//
+// `overrides` may be null, and `now` absent: at the system's time.
+struct NamingTerms {
+  Verb verb = Verb::kTake;
+  const RequestCosts* actual = nullptr;  // to settle to; null: it does not settle
+  bool refuses_permits = false;          // nobody would receive a permit
+  const Overrides* overrides = nullptr;
+  std::optional<Instant> now = {};
+  const AttributeSource* response = nullptr;  // to report; null: it does not report
+  bool leaves_permits = false;                // leaves out limits with permits
+};
+
+// The limits that apply to one request: matches the rules and names the counters.
+//
+// Thread-safety: one thread at a time. Cost: allocates nothing once its buffers have grown.
+class NamedLimits {
+ public:
+  void begin(const RuleSet::Impl& set, const NamingTerms& terms);
+  // Adds the limits of the rules of one domain that match, or of all domains if `domain` is null.
+  void match(const std::string_view* domain, const AttributeSource& attributes,
+             const RequestCosts& costs, std::size_t part);
+  // Adds those of one rule, whether it matches or not.
+  void add(std::size_t rule, const AttributeSource& attributes, const RequestCosts& costs);
+  // Whether a rule with `action: deny` and this mode matched a request that it can deny.
+  bool is_denied_by_rule(RuleMode mode) const noexcept;
+  // Drops the limits of rules that do not deny.
+  void keep_refused();
+
+  const std::vector<MatchedRule>& matched() const noexcept { return matched_; }
+  const std::vector<NamedLimit>& limits() const noexcept { return limits_; }
+  std::string_view text() const noexcept { return text_; }
+  // What is wrong with the request; empty if nothing is.
+  const std::string& mistake() const noexcept { return mistake_; }
+  // Whether the mistake is of the request and not of a limit: no limit has the name of a cost, or a
+  // value is too long for the expressions of an enforced rule.
+  bool is_invalid() const noexcept { return is_invalid_; }
+
+ private:
+  void name_rule(const Rule& rule, const CompiledRule& compiled, const RequestCosts& costs,
+                 std::size_t part);
+  void add_limit(const Rule& rule, const CompiledRule& compiled, std::size_t index);
+  Reason name_limit(const CompiledLimit& compiled, const RequestCosts& costs);
+  Reason find_costs(const CompiledLimit& compiled, const RequestCosts& costs, bool has_key,
+                    NamedLimit& named);
+  bool override_limit(NamedLimit& named, Reason& refused);
+  Reason find_cost(const RuleLimit& limit, const CompiledLimit& compiled, const RequestCosts& costs,
+                   std::uint64_t& cost);
+  bool refuses(const Limit& limit) const noexcept;
+  bool applies(const CompiledLimit& compiled) const noexcept;
+  Reason count_response(const ResponseCount& count, std::uint64_t& cost);
+  void explain(const RuleLimit& limit);
+  void explain_cost(const RuleLimit& limit);
+  void explain_permit(const RuleLimit& limit);
+  void explain_name(std::string_view name, std::size_t part);
+  void explain_length(const Rule& rule, std::uint32_t attribute);
+  void check_names(const RequestCosts& costs, std::size_t part);
+  bool has_limits(std::size_t part) const noexcept;
+
+  const RuleSet::Impl* set_ = nullptr;
+  NamingTerms terms_;
+  AttributeValues values_;
+  std::string text_;
+  std::string scratch_;
+  std::string mistake_;
+  std::string response_mistake_;  // of the latest response
+  bool is_invalid_ = false;
+  std::optional<std::uint32_t> wrong_;  // the attribute of the latest cost, if it is no number
+  OverrideNumbers override_numbers_;
+  std::vector<NamedLimit> limits_;
+  std::vector<MatchedRule> matched_;
+};
+
+}  // namespace sluice::rules
 
 namespace sluice {
 

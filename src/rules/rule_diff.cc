@@ -11,7 +11,6 @@
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
-#include "rules/source_text.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::rules {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "rules/diagnostics.h"
-#include "rules/source_text.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::rules {

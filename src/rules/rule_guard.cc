@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "limiter/waits.h"
-#include "rules/attribute_table.h"
+#include "rules/attributes.h"
 #include "rules/rule_wait.h"
 #include "sluice/detail/limit_gate.h"
 

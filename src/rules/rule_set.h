@@ -8,14 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rules/attribute_table.h"
+#include "rules/attributes.h"
 #include "rules/cost_template.h"
 #include "rules/key_template.h"
+#include "rules/list_files.h"
 #include "rules/networks.h"
 #include "rules/pattern.h"
 #include "rules/plans.h"
-#include "rules/response_count.h"
-#include "rules/text_set.h"
 #include "sluice/new_key_limit.h"
 #include "sluice/rule_set.h"
 

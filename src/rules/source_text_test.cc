@@ -1,4 +1,4 @@
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "rules/attribute_table.h"
+#include "rules/attributes.h"
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
 #include "server/config/clients_reader.h"

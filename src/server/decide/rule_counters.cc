@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "rules/override_terms.h"
+#include "rules/override_text.h"
 #include "rules/rule_set.h"
 
 namespace sluice::server {

@@ -1,6 +1,6 @@
 #include "server/rules/envoy_counts.h"
 
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::server {
 namespace {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 #include "server/logging/log_line.h"
 
 namespace sluice::server {

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "core/quoted.h"
-#include "rules/attribute_table.h"
+#include "rules/attributes.h"
 #include "rules/override_text.h"
 #include "server/api/admin/repeated_member.h"
 

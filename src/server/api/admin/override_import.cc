@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "rules/override_terms.h"
+#include "rules/override_text.h"
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/protocol/http/request_target.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "rules/counter_key.h"
-#include "rules/override_terms.h"
 #include "rules/override_text.h"
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"

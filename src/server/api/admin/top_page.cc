@@ -7,7 +7,7 @@
 
 #include "core/quoted.h"
 #include "insight/top_keys.h"
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/request_target.h"

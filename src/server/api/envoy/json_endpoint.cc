@@ -5,7 +5,7 @@
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "limiter/reason_report.h"
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 #include "server/api/envoy/json_syntax.h"
 #include "server/protocol/http/problem.h"
 

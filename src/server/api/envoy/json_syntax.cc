@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::server {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "envoy/type/v3/ratelimit_unit.pb.h"
-#include "rules/source_text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::server {
 namespace {

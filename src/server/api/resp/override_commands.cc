@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rules/attribute_table.h"
-#include "rules/override_terms.h"
+#include "rules/attributes.h"
 #include "rules/override_text.h"
 #include "server/api/resp/arguments.h"
 #include "server/api/resp/command_handler.h"
