@@ -7,7 +7,6 @@
 
 #include "cli/admin_client.h"
 #include "cli/commands.h"
-#include "cli/limit_place.h"
 #include "replay/text.h"
 
 namespace sluice::cli {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/file_commands.h"
 #include "server/config/schema.h"
 
 namespace sluice::cli {

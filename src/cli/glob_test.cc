@@ -1,4 +1,4 @@
-#include "cli/glob.h"
+#include "cli/keys_command.h"
 
 #include <gtest/gtest.h>
 

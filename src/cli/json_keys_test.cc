@@ -1,4 +1,4 @@
-#include "cli/json_keys.h"
+#include "cli/decide.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/override_lines.h"
+#include "cli/overrides_command.h"
 
 #include <gtest/gtest.h>
 

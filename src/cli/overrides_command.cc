@@ -1,21 +1,575 @@
+#include "cli/overrides_command.h"
+
+#include <algorithm>
+#include <array>
 #include <boost/json.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <charconv>
+#include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/admin_client.h"
+#include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/limit_place.h"
-#include "cli/override_pages.h"
-#include "cli/overrides_transfer.h"
 #include "core/quoted.h"
 #include "replay/text.h"
+#include "rules/diagnostics.h"
 #include "server/api/admin/json_writer.h"
+#include "sluice/overrides.h"
 
 namespace sluice::cli {
+
+// Add the subcommands of `sluice overrides` that read and write files.
+void add_overrides_import(Command overrides, int& status);
+void add_overrides_export(Command overrides, int& status);
+
+// Calls `take` with each override of a server, as GET /v1/overrides answers it; of one rule if
+// `rule` is not empty. Returns how many. Errors: why they cannot be read.
+Expected<std::size_t, Failed> for_each_override(
+    AdminClient& client, const std::string& rule,
+    const std::function<void(const boost::json::object&)>& take);
+
+// Prints the error of `sluice overrides COMMAND`, and returns its exit status.
+int finish_overrides(const char* command, const Expected<int, Failed>& result);
+
+namespace {
+
+constexpr const char* kImportHelp =
+    R"(Set the overrides in a file: JSON lines, or CSV if the name ends in .csv (docs/overrides.md).
+An override of the same counter is replaced; others stay.
+
+The server first checks every line. If one is wrong, the command prints FILE:LINE, what is wrong
+and what would be right, and sets nothing. If all lines are right, it then sends them in parts of
+2 MiB. With --skip-unknown, it leaves out the lines of rules and limits that are not there, and
+prints their numbers.
+
+Exit status: 0 set; 1 a line is wrong, or the overrides could not be set; 2 wrong usage.
+
+Examples:
+  sluice overrides import customers.csv
+  sluice overrides export | sluice overrides import - --admin 10.0.0.2:6070)";
+
+constexpr const char* kExportHelp =
+    R"(Print the overrides of a server to stdout, as JSON lines or CSV that `sluice overrides import`
+reads, in no order. The rule may be one that is no longer there.
+
+Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
+
+Example:
+  sluice overrides export --csv > overrides.csv)";
+
+using Result = Expected<int, Failed>;
+
+struct ImportFlags {
+  std::shared_ptr<AdminFlags> admin;
+  std::string file;
+  bool csv = false;
+  bool dry_run = false;
+  bool skip_unknown = false;
+
+  bool is_csv() const { return csv || file.ends_with(".csv"); }
+};
+
+struct Totals {
+  std::uint64_t count = 0, ended = 0, added = 0;
+  std::uint64_t room = 0;  // before the first part
+  std::uint64_t unknown = 0;
+  std::vector<std::uint64_t> unknown_lines = {};  // the first of them
+
+  std::string text(bool counts_repeated) const {
+    return std::to_string(count - ended - unknown) + " overrides, " +
+           (counts_repeated ? "at most " : "") + std::to_string(added) + " of them new" +
+           (ended > 0 ? "; " + std::to_string(ended) + " have ended and are left out" : "") +
+           text_of_unknown();
+  }
+
+ private:
+  std::string text_of_unknown() const {
+    if (unknown == 0) return {};
+    std::string lines;
+    for (const std::uint64_t line : unknown_lines)
+      lines.append(lines.empty() ? "" : ", ").append(std::to_string(line));
+    if (unknown > unknown_lines.size()) lines += ", ...";
+    return "; " + std::to_string(unknown) + " left out, of rules or limits that are not there (" +
+           (unknown == 1 ? "line " : "lines ") + lines + ")";
+  }
+};
+
+Expected<std::vector<OverridePart>> read_parts(const ImportFlags& flags) {
+  const auto format = flags.is_csv() ? OverrideFormat::kCsv : OverrideFormat::kJsonLines;
+  if (flags.file == "-") return read_override_lines(std::cin, flags.file, format);
+  std::ifstream file(flags.file, std::ios::binary);
+  if (!file) return Unexpected{flags.file + ": cannot be read; expected a file, or -"};
+  return read_override_lines(file, flags.file, format);
+}
+
+std::uint64_t number_in(const boost::json::object& json, std::string_view name) {
+  const auto* value = json.if_contains(name);
+  return value != nullptr && value->is_int64() ? static_cast<std::uint64_t>(value->as_int64()) : 0;
+}
+
+// Sends the parts of a file to a server.
+class Import {
+ public:
+  Import(AdminClient& client, const ImportFlags& flags, std::vector<OverridePart> parts)
+      : client_(client), flags_(flags), parts_(std::move(parts)) {}
+
+  // Has the server check every line, and changes nothing.
+  Expected<Totals, Failed> check() {
+    Totals totals;
+    for (const OverridePart& part : parts_) {
+      if (auto sent = send(part, part.body, "dry_run=true", totals); !sent) {
+        return Unexpected{Failed{std::move(sent.error().what)}};
+      }
+    }
+    if (totals.added <= totals.room) return totals;
+    return Unexpected{Failed{flags_.file + ": " + std::to_string(totals.added) +
+                             " new overrides; the server has room for " +
+                             std::to_string(totals.room)}};
+  }
+  Expected<Totals, Failed> set() && {
+    Totals totals;
+    std::uint32_t done = 0;  // the last line that can be set
+    for (OverridePart& part : parts_) {
+      const bool is_last = &part == &parts_.back();
+      const auto sent = send(part, std::move(part.body), is_last ? "" : "more=true", totals);
+      if (!sent) {
+        if (!sent.error().changes_nothing) done = part.lines.back();
+        return Unexpected{Failed{sent.error().what + so_far(done)}};
+      }
+      done = part.lines.back();
+    }
+    return totals;
+  }
+  bool has_parts() const noexcept { return parts_.size() > 1; }
+
+ private:
+  struct NotSent {
+    std::string what;
+    bool changes_nothing;
+  };
+
+  Expected<bool, NotSent> send(const OverridePart& part, std::string body, std::string query,
+                               Totals& totals) {
+    if (flags_.skip_unknown) query += query.empty() ? "skip_unknown=true" : "&skip_unknown=true";
+    const auto answer = client_.ask("POST", "/v1/overrides?" + query, std::move(body));
+    if (!answer) return Unexpected{NotSent{answer.error(), false}};
+    const auto json = answer->json();
+    if (answer->status != 200) {
+      const std::string what = refusal(part, *answer, json.value_or(boost::json::object()));
+      return Unexpected{NotSent{what, answer->status < 500}};
+    }
+    if (!json || !json->contains("count")) return Unexpected{NotSent{client_.strange(), false}};
+    add(part, *json, totals);
+    return true;
+  }
+
+  // The place of a refused line, "FILE:LINE: ", and why it was refused.
+  std::string refusal(const OverridePart& part, const AdminClient::Answer& answer,
+                      const boost::json::object& problem) const {
+    std::string why = client_.refusal(answer);
+    while (why.ends_with('.')) why.pop_back();
+    if (problem.contains("unknown")) why += "; --skip-unknown leaves out such lines";
+    const std::uint64_t line = number_in(problem, "line");
+    if (line == 0 || line > part.lines.size()) return flags_.file + ": " + why;
+    const auto* name = problem.if_contains("attribute");
+    if (!flags_.is_csv() || name == nullptr || !name->is_string()) {
+      return place(part.lines[line - 1]) + why;
+    }
+    const bool has_hint = why.find("; did you mean ") != why.npos;
+    return place(1) + why + (has_hint ? "" : hint_for_column(name->as_string()));
+  }
+  std::string place(std::uint32_t line) const {
+    return flags_.file + ":" + std::to_string(line) + ": ";
+  }
+
+  static std::string so_far(std::uint32_t line) {
+    if (line == 0) return {};
+    return "; some lines up to line " + std::to_string(line) +
+           " may be set; expected another import of the file";
+  }
+
+  static void add(const OverridePart& part, const boost::json::object& json, Totals& totals) {
+    constexpr std::size_t kShown = 20;
+    if (totals.count == 0) totals.room = number_in(json, "room");
+    totals.count += number_in(json, "count");
+    totals.ended += number_in(json, "ended");
+    totals.added += number_in(json, "new");
+    totals.unknown += number_in(json, "unknown");
+    const auto* lines = json.if_contains("unknown_lines");
+    if (lines == nullptr || !lines->is_array()) return;
+    for (const boost::json::value& one : lines->as_array()) {
+      const std::uint64_t line = one.is_int64() ? static_cast<std::uint64_t>(one.as_int64()) : 0;
+      if (line == 0 || line > part.lines.size() || totals.unknown_lines.size() == kShown) continue;
+      totals.unknown_lines.push_back(part.lines[line - 1]);
+    }
+  }
+
+  AdminClient& client_;
+  const ImportFlags& flags_;
+  std::vector<OverridePart> parts_;
+};
+
+Result import(const ImportFlags& flags) {
+  auto parts = read_parts(flags);
+  if (!parts) return Unexpected{Failed{parts.error()}};
+  const auto client = connect_to(*flags.admin);
+  if (!client) return Unexpected{client.error()};
+  Import import(**client, flags, *std::move(parts));
+  const auto checked = import.check();
+  if (!checked) return Unexpected{checked.error()};
+  if (flags.dry_run) {
+    std::cout << flags.file << ": ok, " << checked->text(import.has_parts()) << '\n';
+    return 0;
+  }
+  const auto done = std::move(import).set();
+  if (!done) return Unexpected{done.error()};
+  std::cout << flags.file << ": set " << done->text(false) << '\n';
+  return 0;
+}
+
+// Errors in a file are printed as FILE:LINE, without the name of the program.
+int run_import(const ImportFlags& flags) {
+  const Result result = import(flags);
+  if (result || !result.error().what.starts_with(flags.file + ":")) {
+    return finish_overrides("import", result);
+  }
+  std::cerr << result.error().what << '\n';
+  return result.error().status;
+}
+
+struct ExportFlags {
+  std::shared_ptr<AdminFlags> admin;
+  std::string rule;
+  bool csv = false;
+};
+
+Result print_all(const ExportFlags& flags) {
+  const auto client = connect_to(*flags.admin);
+  if (!client) return Unexpected{client.error()};
+  if (flags.csv) std::cout << csv_header();
+  std::string line;
+  const auto print = [&](const boost::json::object& one) {
+    line.clear();
+    if (flags.csv) {
+      append_csv(one, line);
+    } else {
+      line = boost::json::serialize(one) + "\n";
+    }
+    std::cout << line;
+  };
+  const auto count = for_each_override(**client, flags.rule, print);
+  if (!count) return Unexpected{count.error()};
+  return 0;
+}
+
+}  // namespace
+
+void add_overrides_import(Command overrides, int& status) {
+  const Command command = overrides.add_subcommand("import", "Set the overrides in a file");
+  auto flags = std::make_shared<ImportFlags>();
+  command.add_option("FILE", flags->file, "The file; - is standard input").required();
+  command.add_flag("--csv", flags->csv, "The file is CSV, whatever its name");
+  command.add_flag("--dry-run", flags->dry_run, "Check the file without a change");
+  command.add_flag("--skip-unknown", flags->skip_unknown,
+                   "Leave out lines of rules and limits that are not there");
+  flags->admin = add_admin_flags(command);
+  command.footer(kImportHelp);
+  command.callback([flags, &status] { status = run_import(*flags); });
+}
+
+void add_overrides_export(Command overrides, int& status) {
+  const Command command = overrides.add_subcommand("export", "Print the overrides for a file");
+  auto flags = std::make_shared<ExportFlags>();
+  command.add_option("--rule", flags->rule, "Only those of this rule").type_name("NAME");
+  command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
+  flags->admin = add_admin_flags(command);
+  command.footer(kExportHelp);
+  command.callback([flags, &status] { status = finish_overrides("export", print_all(*flags)); });
+}
+
+namespace {
+
+using core::in_quotes;
+using Cells = std::vector<std::string>;
+
+constexpr std::size_t kLongestLine = 65'536;
+
+// The columns of a CSV file with a meaning of their own; others are attributes.
+constexpr std::array<std::string_view, 11> kColumns = {"counter", "limit",   "per",       "burst",
+                                                       "plan",    "blocked", "unlimited", "until",
+                                                       "lease",   "rule",    "limit_name"};
+constexpr std::size_t kExported = 8;  // so many of them are in an export
+// Begins the name of an attribute that has the name of a column.
+constexpr std::string_view kMark = "attribute.";
+
+struct Wrong {
+  std::string message;
+};
+
+// Takes one cell and the comma after it. Sets `is_last` if there is no comma.
+std::string take_cell(std::string_view& rest, bool& is_last) {
+  std::string cell;
+  if (rest.starts_with('"')) {
+    for (rest.remove_prefix(1);; rest.remove_prefix(1)) {
+      if (rest.empty()) throw Wrong{"a quote is not closed; expected \" at the end of the field"};
+      if (rest.starts_with("\"\"")) {
+        rest.remove_prefix(1);
+      } else if (rest.front() == '"') {
+        break;
+      }
+      cell += rest.front();
+    }
+    rest.remove_prefix(1);
+    if (!rest.empty() && rest.front() != ',') {
+      throw Wrong{"text follows a closed quote; expected a comma, or \"\" for a quote"};
+    }
+  } else {
+    cell = rest.substr(0, rest.find(','));
+    rest.remove_prefix(cell.size());
+  }
+  is_last = rest.empty();
+  if (!is_last) rest.remove_prefix(1);
+  return cell;
+}
+
+Cells cells_of(std::string_view line) {
+  Cells cells;
+  for (bool is_last = false; !is_last;) cells.push_back(take_cell(line, is_last));
+  return cells;
+}
+
+bool is_column(std::string_view name) {
+  return std::find(kColumns.begin(), kColumns.end(), name) != kColumns.end();
+}
+
+std::string attribute_of(const std::string& column) {
+  return column.starts_with(kMark) ? column.substr(kMark.size()) : column;
+}
+
+// Whether two columns have the same meaning.
+bool is_same(const std::string& a, const std::string& b) {
+  return a == b || (!is_column(a) && !is_column(b) && attribute_of(a) == attribute_of(b));
+}
+
+void check_header(const Cells& names) {
+  const auto has = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (!has("counter") && !(has("rule") && has("limit_name"))) {
+    throw Wrong{
+        "the first line names no counter; expected the column counter, or the columns rule, "
+        "limit_name and those of attributes"};
+  }
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (name->empty()) throw Wrong{"a column has no name; expected one in the first line"};
+    if (std::any_of(names.begin(), name, [&](const auto& one) { return is_same(one, *name); })) {
+      throw Wrong{"the column " + in_quotes(*name) + " is there twice; expected it once"};
+    }
+  }
+}
+
+std::uint64_t number_of(const std::string& column, const std::string& cell) {
+  std::uint64_t number = 0;
+  const char* end = cell.data() + cell.size();
+  const auto read = std::from_chars(cell.data(), end, number);
+  if (read.ec == std::errc{} && read.ptr == end) return number;
+  throw Wrong{in_quotes(column) + " is " + in_quotes(cell) +
+              "; expected a whole number from 0 to 4294967295"};
+}
+
+void write_cell(const std::string& column, const std::string& cell, server::JsonWriter& json) {
+  if (column == "limit" || column == "burst") {
+    json.member(column, number_of(column, cell));
+  } else if (column != "blocked" && column != "unlimited") {
+    json.member(column, cell);
+  } else if (cell == "true") {
+    json.member(column, true);
+  } else if (cell != "false") {
+    throw Wrong{in_quotes(column) + " is " + in_quotes(cell) + "; expected true, false or nothing"};
+  }
+}
+
+std::string json_of(const Cells& names, const Cells& cells) {
+  if (cells.size() != names.size()) {
+    throw Wrong{"the line has " + std::to_string(cells.size()) + " fields; expected " +
+                std::to_string(names.size()) + " as in the first line"};
+  }
+  server::JsonWriter json;
+  json.begin_object();
+  bool has_attributes = false;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (cells[i].empty()) continue;
+    if (server::as_utf8(cells[i]) != cells[i]) {
+      throw Wrong{in_quotes(names[i]) + " is not UTF-8; expected UTF-8"};
+    }
+    if (is_column(names[i])) {
+      write_cell(names[i], cells[i], json);
+    } else {
+      has_attributes = true;
+    }
+  }
+  if (has_attributes) {
+    json.key("attributes").begin_object();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!cells[i].empty() && !is_column(names[i])) json.member(attribute_of(names[i]), cells[i]);
+    }
+    json.end_object();
+  }
+  return std::string(json.end_object().view());
+}
+
+// Reads the lines of a file into parts.
+class Reader {
+ public:
+  Reader(OverrideFormat format, std::size_t part_bytes)
+      : is_csv_(format == OverrideFormat::kCsv), part_bytes_(part_bytes) {}
+
+  void take(std::string_view line) {
+    constexpr std::string_view kByteOrder = "\xEF\xBB\xBF";
+    if (++number_ == 1 && line.starts_with(kByteOrder)) line.remove_prefix(kByteOrder.size());
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) return;
+    if (line.size() > kLongestLine) {
+      throw Wrong{"the line has " + std::to_string(line.size()) + " bytes; expected at most " +
+                  std::to_string(kLongestLine)};
+    }
+    if (!is_csv_) return add(line);
+    Cells cells = cells_of(line);
+    if (!names_.empty()) return add(json_of(names_, cells));
+    check_header(cells);
+    names_ = std::move(cells);
+  }
+  std::uint32_t number() const noexcept { return number_; }
+  std::vector<OverridePart> parts() && { return std::move(parts_); }
+
+ private:
+  void add(std::string_view json) {
+    if (++count_ > Overrides::kDefaultMost) {
+      throw Wrong{"more overrides than a server can have; expected at most " +
+                  std::to_string(Overrides::kDefaultMost)};
+    }
+    if (parts_.empty() || parts_.back().body.size() + json.size() >= part_bytes_) {
+      parts_.emplace_back();
+    }
+    parts_.back().body.append(json).append("\n");
+    parts_.back().lines.push_back(number_);
+  }
+
+  const bool is_csv_;
+  const std::size_t part_bytes_;
+  Cells names_;
+  std::uint32_t number_ = 0;
+  std::size_t count_ = 0;
+  std::vector<OverridePart> parts_;
+};
+
+void append_cell(std::string_view text, std::string& out) {
+  if (text.find_first_of(",\"\r\n") == text.npos) {
+    out += text;
+    return;
+  }
+  out += '"';
+  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
+  out += '"';
+}
+
+}  // namespace
+
+Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
+                                                        OverrideFormat format,
+                                                        std::size_t part_bytes) {
+  Reader reader(format, part_bytes);
+  try {
+    for (std::string line; std::getline(in, line);) reader.take(line);
+  } catch (const Wrong& wrong) {
+    return Unexpected{file + ":" + std::to_string(reader.number()) + ": " + wrong.message};
+  }
+  if (in.bad()) return Unexpected{file + ": cannot be read"};
+  auto parts = std::move(reader).parts();
+  if (parts.empty()) return Unexpected{file + ": there are no overrides; expected at least one"};
+  return parts;
+}
+
+std::string hint_for_column(std::string_view name) {
+  return rules::did_you_mean(name, {kColumns.begin(), kColumns.end()});
+}
+
+std::string csv_header() {
+  std::string out;
+  for (std::size_t i = 0; i < kExported; ++i) out.append(i > 0 ? "," : "").append(kColumns[i]);
+  return out + "\n";
+}
+
+void append_csv(const boost::json::object& one, std::string& out) {
+  for (std::size_t i = 0; i < kExported; ++i) {
+    if (i > 0) out += ',';
+    const boost::json::value* value = one.if_contains(kColumns[i]);
+    if (value == nullptr) continue;
+    append_cell(
+        value->is_string() ? std::string(value->as_string()) : boost::json::serialize(*value), out);
+  }
+  out += '\n';
+}
+
+namespace {
+
+struct Page {
+  std::vector<boost::json::object> overrides;
+  std::string next;  // empty: it is the last one
+};
+
+// Returns nothing if the answer has another form.
+std::optional<Page> read_page(const AdminClient::Answer& answer) {
+  auto json = answer.json();
+  const auto* list = json ? json->if_contains("overrides") : nullptr;
+  if (list == nullptr || !list->is_array()) return std::nullopt;
+  Page page;
+  for (const boost::json::value& one : list->as_array()) {
+    if (!one.is_object()) return std::nullopt;
+    page.overrides.push_back(one.as_object());
+  }
+  const auto* next = json->if_contains("next");
+  if (next != nullptr && !next->is_string()) return std::nullopt;
+  if (next != nullptr) page.next = next->as_string();
+  return page;
+}
+
+}  // namespace
+
+Expected<std::size_t, Failed> for_each_override(
+    AdminClient& client, const std::string& rule,
+    const std::function<void(const boost::json::object&)>& take) {
+  const std::string target =
+      "/v1/overrides?count=10000" + (rule.empty() ? "" : "&rule=" + url_encoded(rule)) + "&cursor=";
+  std::size_t count = 0;
+  for (std::string cursor = "0"; !cursor.empty();) {
+    const auto answer = client.ask("GET", target + cursor);
+    if (!answer) return Unexpected{Failed{answer.error()}};
+    if (answer->status != 200) return Unexpected{Failed{client.refusal(*answer)}};
+    const auto page = read_page(*answer);
+    if (!page) return Unexpected{Failed{client.strange()}};
+    for (const boost::json::object& one : page->overrides) take(one);
+    count += page->overrides.size();
+    cursor = page->next;
+  }
+  return count;
+}
+
+int finish_overrides(const char* command, const Expected<int, Failed>& result) {
+  if (result) return *result;
+  std::cerr << "sluice: overrides " << command << ": " << result.error().what << '\n';
+  return result.error().status;
+}
+
 namespace {
 
 constexpr const char* kSetOverrideHelp =

@@ -1,4 +1,4 @@
-#include "cli/redis_keys.h"
+#include "cli/keys_command.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,6 @@
 
 #include "cli/commands.h"
 #include "cli/log_flags.h"
-#include "cli/progress_line.h"
 #include "replay/replay.h"
 #include "replay/report.h"
 #include "replay/text.h"

@@ -1,23 +1,613 @@
+#include <pwd.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
 #include <cstddef>
+#include <cstdint>
+#include <iomanip>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/file_commands.h"
-#include "cli/rules_diff.h"
-#include "cli/rules_past.h"
-#include "cli/rules_push.h"
+#include "cli/redis_session.h"
+#include "cli/store_flags.h"
 #include "envoy/convert.h"
+#include "replay/text.h"
+#include "rules/rule_diff.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
+#include "server/rules/published_rules.h"
+#include "server/rules/redis_rules.h"
+#include "server/rules/rules_files.h"
+#include "server/rules/rules_history.h"
+#include "server/rules/rules_manager.h"
 #include "sluice/memory_store.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::cli {
+
+// Adds the subcommand diff to `rules`: compares rules of files, of Redis and of standard input.
+void add_diff(Command rules, int& status);
+
+// Adds the subcommands history and rollback to `rules`: print the last pushes of rules in Redis,
+// and push the rules of one of them again.
+void add_history(Command rules, int& status);
+void add_rollback(Command rules, int& status);
+
+// Adds the subcommands push and show to `rules`: publish rules files in Redis, and print them.
+void add_push(Command rules, int& status);
+void add_show(Command rules, int& status);
+
+// The flags that select the rules in Redis.
+struct PlaceFlags {
+  std::shared_ptr<StoreFlags> store;
+  std::string key;
+};
+std::shared_ptr<PlaceFlags> add_place_flags(Command command);
+
+// The location of rules in Redis. Failures name it.
+class RulesPlace {
+ public:
+  static Expected<RulesPlace, Failed> open(const server::Config& config, const std::string& key);
+  static Expected<RulesPlace, Failed> open(const PlaceFlags& flags);
+
+  const std::string& key() const noexcept { return key_; }
+  // Return nothing, or none, if nothing was pushed.
+  Expected<std::optional<server::PublishedRules>, Failed> read() const;
+  Expected<std::vector<server::PastPush>, Failed> history() const;
+  // Returns the rules of a push of the history.
+  Expected<std::vector<server::RulesText>, Failed> past(const server::PastPush& push) const;
+  // Returns whether the rules replaced those with the id `old`.
+  Expected<bool, Failed> put(const server::PublishedRules& rules, const std::string& old) const;
+
+ private:
+  RulesPlace(std::unique_ptr<RedisSession> session, std::string key, bool scripting)
+      : session_(std::move(session)), key_(std::move(key)), scripting_(scripting) {}
+  Failed wrong(const std::string& what) const;
+
+  std::unique_ptr<RedisSession> session_;
+  std::string key_;
+  bool scripting_;
+};
+
+// Valid rules, and a summary ("2 rules, 3 limits").
+struct CheckedRules {
+  std::vector<server::RulesText> texts;
+  std::string summary;
+};
+// Returns nothing after printing all errors.
+std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms& terms);
+
+// How rules are pushed.
+struct PushFlags {
+  std::optional<std::uint64_t> expect;
+  bool dry_run = false;
+  std::string by;
+};
+// Adds --expect, --dry-run and --by.
+std::shared_ptr<PushFlags> add_push_flags(Command command);
+// Pushes the rules and prints their version. `note` follows the name of who pushes, in the history.
+// Returns the exit status.
+Expected<int, Failed> push_rules(const RulesPlace& place, const PushFlags& flags,
+                                 CheckedRules checked, const std::string& note = {});
+
+// Prints a failure of `rules COMMAND`. Returns the exit status.
+int finish(const char* command, const Expected<int, Failed>& result);
+
+namespace {
+
+using rules::RuleDifference;
+using Kind = RuleDifference::Kind;
+
+constexpr const char* kDiffHelp =
+    R"(Compare two sets of rules by what they mean: which rules and limits were added (+) and removed
+(-), and which of their values changed (~). Comments, spelling and files do not matter.
+
+OLD and NEW are each a file, a directory, - for standard input, or redis for the rules in Redis
+(./redis is a file). Rules from standard input or from Redis cannot name lists (in: FILE).
+
+Exit status: 0 equal; 1 different; 2 wrong usage, or rules that cannot be read.
+
+Examples:
+  sluice rules diff rules.yaml new.yaml
+  sluice rules diff redis rules.d --store redis://127.0.0.1:6379
+  curl -s http://127.0.0.1:6070/v1/rules | sluice rules diff - rules.yaml)";
+
+struct DiffFlags {
+  std::shared_ptr<PlaceFlags> place;
+  std::string before, after;
+  bool json = false;
+};
+
+constexpr int kTrouble = 2;
+
+using Texts = std::vector<server::RulesText>;
+
+Expected<server::FilesRead, Failed> read_redis(const PlaceFlags& flags) {
+  const auto place = RulesPlace::open(flags);
+  if (!place) return Unexpected{Failed{place.error().what, kTrouble}};
+  auto found = place->read();
+  if (!found) return Unexpected{Failed{found.error().what, kTrouble}};
+  if (!*found) return Unexpected{Failed{server::no_rules_at(place->key()), kTrouble}};
+  return server::FilesRead{.picture = {}, .texts = std::move((*found)->texts), .errors = {}};
+}
+
+// Returns valid rules, or prints their errors.
+Expected<Texts, Failed> read(const DiffFlags& flags, const std::string& from) {
+  server::FilesRead read;
+  RuleTerms terms;
+  if (from == "redis") {
+    auto found = read_redis(*flags.place);
+    if (!found) return Unexpected{found.error()};
+    read = *std::move(found);
+  } else if (from == "-") {
+    using Bytes = std::istreambuf_iterator<char>;
+    read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
+  } else {
+    read = server::read_files({from});
+    terms.reads_lists = true;
+  }
+  auto checked = check_texts(std::move(read), terms);
+  if (!checked) return Unexpected{Failed{"the rules of '" + from + "' are wrong", kTrouble}};
+  return std::move(checked->texts);
+}
+
+std::vector<RuleText> views(const Texts& texts) {
+  std::vector<RuleText> out;
+  for (const server::RulesText& text : texts) out.push_back({text.name, text.text});
+  return out;
+}
+
+void print_text(const RuleDifference& one) {
+  const auto value = [](const std::string& text) {
+    constexpr std::string_view kPlain =
+        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_.,:/%*{}";
+    if (text.empty()) return std::string("none");
+    const bool is_plain = text != "none" && text.find_first_not_of(kPlain) == text.npos;
+    return is_plain ? text : '"' + replay::printable(text) + '"';
+  };
+  if (one.rule.empty()) {
+    std::cout << "~ the order of the rules\n";
+    return;
+  }
+  std::cout << "+-~"[static_cast<std::size_t>(one.kind)] << " rule " << replay::printable(one.rule)
+            << (one.limit.empty() ? "" : ", limit ") << replay::printable(one.limit);
+  if (!one.key.empty()) {
+    std::cout << ": " << replay::printable(one.key) << ' ' << value(one.before) << " -> "
+              << value(one.after);
+  }
+  std::cout << '\n';
+}
+
+boost::json::object as_json(const RuleDifference& one) {
+  static constexpr std::array<const char*, 3> kKinds{"added", "removed", "changed"};
+  boost::json::object out{{"change", kKinds[static_cast<std::size_t>(one.kind)]}};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) out[name] = value;
+  };
+  add("rule", one.rule);
+  add("limit", one.limit);
+  add("key", one.key);
+  add("old", one.before);
+  add("new", one.after);
+  return out;
+}
+
+Expected<int, Failed> diff(const DiffFlags& flags) {
+  const auto before = read(flags, flags.before);
+  if (!before) return Unexpected{before.error()};
+  const auto after = read(flags, flags.after);
+  if (!after) return Unexpected{after.error()};
+  const auto found = rules::compare_rules(views(*before), views(*after));
+  if (flags.json) {
+    boost::json::array differences;
+    for (const RuleDifference& one : found) differences.push_back(as_json(one));
+    std::cout << boost::json::object{{"equal", found.empty()}, {"differences", differences}}
+              << '\n';
+  } else {
+    for (const RuleDifference& one : found) print_text(one);
+  }
+  return found.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_diff(Command rules, int& status) {
+  const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
+  const auto flags = std::make_shared<DiffFlags>();
+  flags->place = add_place_flags(command);
+  command.add_option("OLD", flags->before, "A file, a directory, - or redis").required();
+  command.add_option("NEW", flags->after, "The same").required();
+  command.add_flag("--json", flags->json, "Print one JSON object");
+  command.footer(kDiffHelp);
+  command.callback([flags, &status] { status = finish("diff", diff(*flags)); });
+}
+
+namespace {
+
+using server::PastPush;
+
+constexpr const char* kHistoryHelp =
+    R"(Print the last 50 pushes of rules in Redis, the latest first: the version, its id, when and by
+whom it was pushed. Redis also keeps the rules of these pushes, at most 64 MiB in total; it drops
+the oldest first.
+
+Pushes with `scripting: off` and pushes by older versions of Sluice are not in the history.
+
+Exit status: 0 printed; 1 there is no history, or Redis cannot be read; 2 wrong usage.
+
+Examples:
+  sluice rules history --store redis://127.0.0.1:6379
+  sluice rules history --json --config /etc/sluice/sluice.yaml)";
+
+constexpr const char* kRollbackHelp =
+    R"(Push the rules of an earlier push again, as a new version. ID is a version or an id of
+`sluice rules history`.
+
+Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.
+
+Examples:
+  sluice rules rollback 7 --store redis://127.0.0.1:6379
+  sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
+
+void print_json(const std::vector<PastPush>& pushes) {
+  for (const PastPush& push : pushes) {
+    std::cout << boost::json::value{{"version", push.version},     {"id", push.id},
+                                    {"pushed_at", push.pushed_at}, {"by", push.by},
+                                    {"files", push.files},         {"bytes", push.bytes}}
+              << '\n';
+  }
+}
+
+void print_table(const std::vector<PastPush>& pushes) {
+  const auto row = [](const auto& version, const auto& id, const auto& at, const auto& files,
+                      const auto& bytes, const auto& by) {
+    std::cout << std::left << std::setw(8) << version << ' ' << std::setw(24) << id << ' '
+              << std::setw(20) << at << ' ' << std::right << std::setw(5) << files << ' '
+              << std::setw(9) << bytes << "  " << by << '\n';
+  };
+  row("VERSION", "ID", "PUSHED AT", "FILES", "BYTES", "BY");
+  for (const PastPush& push : pushes) {
+    row(push.version, replay::printable(push.id), replay::printable(push.pushed_at), push.files,
+        push.bytes, replay::printable(push.by));
+  }
+}
+
+Expected<int, Failed> history(const PlaceFlags& flags, bool json) {
+  const auto place = RulesPlace::open(flags);
+  if (!place) return Unexpected{place.error()};
+  const auto pushes = place->history();
+  if (!pushes) return Unexpected{pushes.error()};
+  if (pushes->empty()) {
+    return Unexpected{Failed{"there is no history of " + place->key() +
+                             "; it begins with the next sluice rules push"}};
+  }
+  if (json) {
+    print_json(*pushes);
+  } else {
+    print_table(*pushes);
+  }
+  return 0;
+}
+
+// The latest push with that version or id.
+Expected<PastPush, Failed> find_push(const std::vector<PastPush>& pushes, const std::string& id) {
+  const auto found = std::find_if(pushes.begin(), pushes.end(), [&](const PastPush& push) {
+    return push.id == id || std::to_string(push.version) == id;
+  });
+  if (found != pushes.end()) return *found;
+  const auto [least, most] = std::minmax_element(
+      pushes.begin(), pushes.end(),
+      [](const PastPush& a, const PastPush& b) { return a.version < b.version; });
+  const std::string expected =
+      pushes.empty() ? "there is no history"
+                     : "expected a version from " + std::to_string(least->version) + " to " +
+                           std::to_string(most->version) + ", or an id of sluice rules history";
+  return Unexpected{Failed{"the history has no push '" + id + "'; " + expected}};
+}
+
+Expected<int, Failed> roll_back(const PlaceFlags& place_flags, const PushFlags& flags,
+                                const std::string& id) {
+  const auto config = config_of(*place_flags.store);
+  if (!config) return Unexpected{config.error()};
+  const auto place = RulesPlace::open(*config, place_flags.key);
+  if (!place) return Unexpected{place.error()};
+  const auto pushes = place->history();
+  if (!pushes) return Unexpected{pushes.error()};
+  const auto push = find_push(*pushes, id);
+  if (!push) return Unexpected{push.error()};
+  auto texts = place->past(*push);
+  if (!texts) return Unexpected{texts.error()};
+  auto checked = check_texts({.picture = {}, .texts = *std::move(texts), .errors = {}},
+                             server::rule_terms(*config));
+  if (!checked) return 1;
+  return push_rules(*place, flags, *std::move(checked),
+                    " (rollback to version " + std::to_string(push->version) + ")");
+}
+
+}  // namespace
+
+void add_history(Command rules, int& status) {
+  const Command command = rules.add_subcommand("history", "Print the last pushes of rules");
+  const auto flags = add_place_flags(command);
+  const auto json = std::make_shared<bool>(false);
+  command.add_flag("--json", *json, "Print a JSON object for each push");
+  command.footer(kHistoryHelp);
+  command.callback([flags, json, &status] { status = finish("history", history(*flags, *json)); });
+}
+
+void add_rollback(Command rules, int& status) {
+  const Command command =
+      rules.add_subcommand("rollback", "Push the rules of an earlier push again");
+  const auto place = add_place_flags(command);
+  const auto flags = add_push_flags(command);
+  const auto id = std::make_shared<std::string>();
+  command.add_option("ID", *id, "The version or the id of the push").required();
+  command.footer(kRollbackHelp);
+  command.callback(
+      [place, flags, id, &status] { status = finish("rollback", roll_back(*place, *flags, *id)); });
+}
+
+namespace {
+
+constexpr const char* kPushHelp =
+    R"(Check the files as one set and replace the rules in Redis with them, in one step. Every
+server with `rules: redis` on this store uses them within a second. The output is the new version.
+
+Redis keeps the last 50 pushes (sluice rules history) with the user and the host that pushed;
+--by names somebody else.
+
+If two pushes happen at the same time, the later one fails. With --expect, a push also fails if
+the version in Redis is another one.
+
+Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.
+
+Examples:
+  sluice rules push rules.yaml --store redis://127.0.0.1:6379
+  sluice rules push rules.d --config /etc/sluice/sluice.yaml --expect 7)";
+
+constexpr const char* kShowHelp =
+    R"(Print the rules in Redis: the text of each file, after a comment with its name. If there
+is one file, the output is valid input for `sluice rules check -`.
+
+Example:
+  sluice rules show --store redis://127.0.0.1:6379)";
+
+using Files = std::vector<std::string>;
+
+Expected<int, Failed> push(const PlaceFlags& place_flags, const PushFlags& flags,
+                           const Files& files) {
+  const auto config = config_of(*place_flags.store);
+  if (!config) return Unexpected{config.error()};
+  if (const auto options = redis_options_of(*config); !options) return Unexpected{options.error()};
+  auto checked = check_texts(server::read_files(files), server::rule_terms(*config));
+  if (!checked) return 1;
+  const auto place = RulesPlace::open(*config, place_flags.key);
+  if (!place) return Unexpected{place.error()};
+  return push_rules(*place, flags, *std::move(checked));
+}
+
+void print(const server::PublishedRules& rules) {
+  for (const server::RulesText& text : rules.texts) {
+    std::cout << "# " << text.name << " (version " << rules.version << ", pushed "
+              << rules.pushed_at << (rules.by.empty() ? "" : " by ") << rules.by << ")\n"
+              << text.text << (text.text.ends_with('\n') ? "" : "\n");
+  }
+}
+
+Expected<int, Failed> show(const PlaceFlags& flags) {
+  const auto place = RulesPlace::open(flags);
+  if (!place) return Unexpected{place.error()};
+  const auto rules = place->read();
+  if (!rules) return Unexpected{rules.error()};
+  if (!*rules) return Unexpected{Failed{server::no_rules_at(place->key())}};
+  print(**rules);
+  return 0;
+}
+
+}  // namespace
+
+void add_push(Command rules, int& status) {
+  const Command command =
+      rules.add_subcommand("push", "Publish rules files in Redis for all servers");
+  const auto place = add_place_flags(command);
+  const auto flags = add_push_flags(command);
+  const auto files = std::make_shared<Files>();
+  command.add_option("FILE", *files, "Rules files and directories").required();
+  command.footer(kPushHelp);
+  command.callback(
+      [place, flags, files, &status] { status = finish("push", push(*place, *flags, *files)); });
+}
+
+void add_show(Command rules, int& status) {
+  const Command command = rules.add_subcommand("show", "Print the rules in Redis");
+  const auto flags = add_place_flags(command);
+  command.footer(kShowHelp);
+  command.callback([flags, &status] { status = finish("show", show(*flags)); });
+}
+
+namespace {
+
+using server::PastPush;
+using server::PublishedRules;
+using server::RulesText;
+
+// Returns "user@host".
+std::string who() {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> texts{};
+  std::array<char, 256> host{};
+  const bool has_host = ::gethostname(host.data(), host.size() - 1) == 0;
+  ::getpwuid_r(::geteuid(), &entry, texts.data(), texts.size(), &found);
+  const std::string user = found != nullptr ? found->pw_name : std::to_string(::geteuid());
+  return user + "@" + (has_host ? host.data() : "unknown");
+}
+
+std::string version_of(const std::optional<PublishedRules>& rules) {
+  return rules ? "version " + std::to_string(rules->version) : "no rules";
+}
+
+// For --by: the history has a line for each push.
+std::string find_wrong_name(const std::string& name) {
+  const bool has_control = std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (!name.empty() && name.size() <= 128 && !has_control) return {};
+  return "expected a name of 1 to 128 bytes without control characters";
+}
+
+}  // namespace
+
+std::shared_ptr<PlaceFlags> add_place_flags(Command command) {
+  auto flags = std::make_shared<PlaceFlags>();
+  flags->store = add_store_flags(command);
+  command.add_option("--key", flags->key, "The key of the rules in Redis [PREFIXrules]");
+  return flags;
+}
+
+Expected<RulesPlace, Failed> RulesPlace::open(const server::Config& config,
+                                              const std::string& key) {
+  const auto options = redis_options_of(config);
+  if (!options) return Unexpected{options.error()};
+  auto session = RedisSession::open(*options);
+  if (!session) return Unexpected{Failed{session.error()}};
+  return RulesPlace(*std::move(session), key.empty() ? server::rules_key(config.redis) : key,
+                    config.redis.options.scripting);
+}
+
+Expected<RulesPlace, Failed> RulesPlace::open(const PlaceFlags& flags) {
+  const auto config = config_of(*flags.store);
+  if (!config) return Unexpected{config.error()};
+  return open(*config, flags.key);
+}
+
+Failed RulesPlace::wrong(const std::string& what) const {
+  return Failed{key_ + " at " + session_->shown() + " holds " + what};
+}
+
+Expected<std::optional<PublishedRules>, Failed> RulesPlace::read() const {
+  Expected<std::optional<PublishedRules>> found = Unexpected{"no answer"};
+  const auto asked =
+      session_->ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
+                    [&](const redisReply& reply) { found = server::read_rules(reply); });
+  if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
+  if (!found) return Unexpected{wrong(found.error() + ". Delete it first if it is not needed")};
+  return *std::move(found);
+}
+
+Expected<std::vector<PastPush>, Failed> RulesPlace::history() const {
+  Expected<std::vector<PastPush>> found = Unexpected{"no answer"};
+  const auto asked =
+      session_->ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
+                    [&](const redisReply& reply) { found = server::read_history(reply); });
+  if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
+  if (!found) return Unexpected{wrong(found.error())};
+  return *std::move(found);
+}
+
+Expected<std::vector<RulesText>, Failed> RulesPlace::past(const PastPush& push) const {
+  Expected<std::vector<RulesText>> found = Unexpected{"no answer"};
+  const auto asked = session_->ask(
+      [&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
+      [&](const redisReply& reply) { found = server::read_past(reply, push); });
+  if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
+  if (!found)
+    return Unexpected{Failed{"version " + std::to_string(push.version) + ": " + found.error()}};
+  return *std::move(found);
+}
+
+Expected<bool, Failed> RulesPlace::put(const PublishedRules& rules, const std::string& old) const {
+  Expected<bool> pushed = true;
+  const auto asked = session_->ask(
+      [&](redis::Command& command) {
+        if (scripting_) return server::fill_in_push(command, key_, rules, old);
+        server::fill_in_overwrite(command, key_, rules);
+      },
+      [&](const redisReply& reply) {
+        if (scripting_) pushed = server::read_pushed(reply);
+      });
+  if (!asked) return Unexpected{Failed{asked.error()}};
+  if (!pushed) return Unexpected{Failed{pushed.error()}};
+  return *pushed;
+}
+
+std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms& terms) {
+  std::vector<RuleText> texts;
+  for (const RulesText& text : read.texts) texts.push_back({text.name, text.text});
+  const auto rules = RuleSet::parse(texts, terms);
+  if (!rules) {
+    for (const RuleError& error : rules.error()) read.errors.push_back(error);
+  }
+  for (const RuleError& error : read.errors) std::cerr << error.to_string() << '\n';
+  if (!read.errors.empty()) return std::nullopt;
+  return CheckedRules{std::move(read.texts), std::to_string(rules->rules().size()) + " rules, " +
+                                                 std::to_string(server::count_limits(*rules)) +
+                                                 " limits"};
+}
+
+std::shared_ptr<PushFlags> add_push_flags(Command command) {
+  auto flags = std::make_shared<PushFlags>();
+  command
+      .add_option("--expect", flags->expect, "Push only if this version is in Redis; 0: no rules")
+      .type_name("VERSION")
+      .non_negative();
+  command.add_flag("--dry-run", flags->dry_run, "Print what would change without pushing");
+  command.add_option("--by", flags->by, "Who pushes, for the history [USER@HOST]")
+      .type_name("NAME")
+      .check(find_wrong_name);
+  return flags;
+}
+
+Expected<int, Failed> push_rules(const RulesPlace& place, const PushFlags& flags,
+                                 CheckedRules checked, const std::string& note) {
+  const auto old = place.read();
+  if (!old) return Unexpected{old.error()};
+  const std::string there = version_of(*old);
+  if (flags.expect && *flags.expect != (*old ? (*old)->version : 0)) {
+    return Unexpected{Failed{place.key() + " has " + there + "; expected version " +
+                             std::to_string(*flags.expect) + " there. Nothing was pushed"}};
+  }
+  if (*old && (*old)->texts == checked.texts) {
+    std::cout << place.key() << ": " << there << " already has these rules\n";
+    return 0;
+  }
+  auto rules = server::publish(*old ? (*old)->version + 1 : 1, server::pushed_now(),
+                               std::move(checked.texts));
+  if (!rules) return Unexpected{Failed{rules.error()}};
+  rules->by = (flags.by.empty() ? who() : flags.by) + note;
+  const std::string done =
+      std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
+  if (flags.dry_run) {
+    std::cout << place.key() << ": would become version " << done << '\n';
+    return 0;
+  }
+  const auto pushed = place.put(*rules, *old ? (*old)->id : "");
+  if (!pushed) return Unexpected{pushed.error()};
+  if (!*pushed) {
+    return Unexpected{Failed{place.key() +
+                             ": other rules were pushed at the same time. Your rules were not "
+                             "pushed. Check those rules (sluice rules show), then push "
+                             "again"}};
+  }
+  std::cout << place.key() << ": version " << done << '\n';
+  return 0;
+}
+
+int finish(const char* command, const Expected<int, Failed>& result) {
+  if (result) return *result;
+  std::cerr << "sluice: rules " << command << ": " << result.error().what << '\n';
+  return result.error().status;
+}
+
 namespace {
 
 Expected<CheckedFile, std::vector<RuleError>> check_rules(std::string_view text,

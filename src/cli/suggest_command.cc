@@ -9,7 +9,6 @@
 
 #include "cli/commands.h"
 #include "cli/log_flags.h"
-#include "cli/progress_line.h"
 #include "core/period.h"
 #include "replay/suggest.h"
 

@@ -1,17 +1,492 @@
+#include "cli/top_command.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "cli/admin_client.h"
 #include "cli/commands.h"
-#include "cli/terminal.h"
-#include "cli/top_data.h"
-#include "cli/top_view.h"
+#include "replay/text.h"
 
 namespace sluice::cli {
+
+// The terminal of standard input and output, used as a whole screen. The destructor, a signal that
+// ends the process, and one that stops it restore what was there.
+//
+// Not thread-safe; one at a time. It handles SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT and
+// SIGWINCH while it exists.
+class Terminal {
+ public:
+  // Errors: std::system_error if standard input is no terminal.
+  Terminal();
+  ~Terminal();
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  // Returns whether both streams are a terminal that can show a screen.
+  static bool is_usable();
+
+  struct Size {
+    std::size_t width = 80;
+    std::size_t height = 24;
+  };
+  static Size size();
+  // Replaces the screen. The lines must not have control characters.
+  void draw(const std::vector<std::string>& lines);
+  // Waits for the keyboard. Returns what it sent; an empty text after the time, and after a change
+  // of the size or a stop of the process, when the screen is to be drawn again. `has_ended` is set
+  // if there is no keyboard any more.
+  std::string read(int timeout_ms, bool& has_ended);
+};
+
+namespace {
+
+using boost::json::object;
+
+// Takes the value of the next label from a text such as `rule="a\"b",outcome=...`. Returns false if
+// there is none.
+bool take_label(std::string_view& text, std::string_view& name, std::string& value) {
+  const std::size_t equals = text.find("=\"");
+  if (equals == text.npos) return false;
+  name = text.substr(0, equals);
+  value.clear();
+  std::size_t i = equals + 2;
+  for (; i < text.size() && text[i] != '"'; ++i) {
+    if (text[i] == '\\' && i + 1 < text.size()) {
+      ++i;
+      value += text[i] == 'n' ? '\n' : text[i];
+    } else {
+      value += text[i];
+    }
+  }
+  if (i >= text.size()) return false;
+  text.remove_prefix(i + 1);
+  if (text.starts_with(',')) text.remove_prefix(1);
+  return true;
+}
+
+void read_series(std::string_view labels, std::map<std::string, RequestCounts>& counts) {
+  std::string rule, value;
+  std::string_view name;
+  bool is_allowed = false;
+  while (!labels.starts_with('}') && take_label(labels, name, value)) {
+    if (name == "rule") rule = value;
+    if (name == "outcome") is_allowed = value == "allowed";
+  }
+  if (labels.size() < 2) return;
+  const auto number =
+      static_cast<std::uint64_t>(std::strtod(std::string(labels.substr(2)).c_str(), nullptr));
+  RequestCounts& of_rule = counts[rule];
+  of_rule.requests += number;
+  if (!is_allowed) of_rule.denied += number;
+}
+
+std::uint64_t number_member(const object& json, std::string_view name) {
+  const auto* const value = json.if_contains(name);
+  return value != nullptr && value->is_number() ? value->to_number<std::uint64_t>() : 0;
+}
+
+std::string string_member(const object& json, std::string_view name) {
+  const auto* const value = json.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
+}
+
+template <typename Use>
+void each_object(const object& json, std::string_view name, const Use& use) {
+  const auto* const values = json.if_contains(name);
+  if (values == nullptr || !values->is_array()) return;
+  for (const auto& value : values->as_array()) {
+    if (value.is_object()) use(value.as_object());
+  }
+}
+
+void read_keys(const object& json, TopSample& sample) {
+  sample.seconds = number_member(json, "seconds");
+  each_object(json, "limits", [&](const object& limit) {
+    each_object(limit, "keys", [&](const object& key) {
+      sample.keys.push_back({string_member(limit, "rule"), string_member(limit, "limit"),
+                             string_member(key, "key"), number_member(key, "count"),
+                             number_member(key, "error")});
+    });
+  });
+  std::stable_sort(sample.keys.begin(), sample.keys.end(), [](const TopRow& a, const TopRow& b) {
+    return a.count - a.error > b.count - b.error;
+  });
+}
+
+void read_status(const object& json, TopSample& sample) {
+  sample.version = string_member(json, "version");
+  sample.uptime_s = number_member(json, "uptime_s");
+  if (const auto* store = json.if_contains("store"); store != nullptr && store->is_object()) {
+    sample.store = string_member(store->as_object(), "kind");
+  }
+  each_object(json, "listeners", [&](const object& listener) {
+    sample.connections += number_member(listener, "connections");
+  });
+}
+
+}  // namespace
+
+std::map<std::string, RequestCounts> read_request_counts(std::string_view metrics) {
+  constexpr std::string_view kName = "sluice_requests_total{";
+  std::map<std::string, RequestCounts> counts;
+  while (!metrics.empty()) {
+    const std::size_t end = std::min(metrics.find('\n'), metrics.size() - 1);
+    const std::string_view line = metrics.substr(0, end);
+    if (line.starts_with(kName)) read_series(line.substr(kName.size()), counts);
+    metrics.remove_prefix(end + 1);
+  }
+  return counts;
+}
+
+Expected<TopSample> read_top(AdminClient& client, const TopQuery& query) {
+  const std::string keys = "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
+                           "&over=" + std::string(name_of(query.over));
+  TopSample sample;
+  sample.at = std::chrono::steady_clock::now();
+  const auto status = client.ask("GET", "/v1/status");
+  if (!status) return Unexpected{status.error()};
+  const auto json = status->json();
+  if (status->status != 200) return Unexpected{client.refusal(*status)};
+  if (!json) return Unexpected{client.strange()};
+  read_status(*json, sample);
+  const auto metrics = client.ask("GET", "/metrics");
+  if (!metrics) return Unexpected{metrics.error()};
+  sample.rules = read_request_counts(metrics->body);
+  const auto top = client.ask("GET", keys);
+  if (!top) return Unexpected{top.error()};
+  if (top->status != 200) {
+    sample.no_keys = client.refusal(*top);
+  } else if (const auto found = top->json()) {
+    read_keys(*found, sample);
+  }
+  return sample;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kSortNames = {"denied", "requests", "name"};
+constexpr char kEscape = '\x1b';
+constexpr char kDelete = '\x7f';
+constexpr std::size_t kRuleColumns = 32;
+
+std::string rate_text(double rate) {
+  std::array<char, 32> text{};
+  if (rate < 100) {
+    std::snprintf(text.data(), text.size(), "%.1f", rate);
+    return text.data();
+  }
+  return replay::grouped(static_cast<std::uint64_t>(std::llround(rate)));
+}
+
+std::string share_text(double part, double whole) {
+  if (whole <= 0) return "-";
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * part / whole);
+  return text.data();
+}
+
+std::string rates_line(std::string_view name, double requests, double denied) {
+  return replay::pad_right(replay::printable(name, kRuleColumns), kRuleColumns) +
+         replay::pad_left(rate_text(requests), 13) + replay::pad_left(rate_text(denied), 13) +
+         replay::pad_left(share_text(denied, requests), 11);
+}
+
+// The enumerator after this one; the first one after the last.
+template <typename Enum, std::size_t N>
+Enum next(Enum value, const std::array<std::string_view, N>& /*names*/) {
+  return static_cast<Enum>((static_cast<std::size_t>(value) + 1) % N);
+}
+
+std::string shown_name(const std::string& rule) { return rule.empty() ? "(no rule)" : rule; }
+
+}  // namespace
+
+void TopView::add(TopSample sample) {
+  if (is_paused_) return;
+  error_.clear();
+  before_ = std::move(last_);
+  last_ = std::move(sample);
+}
+
+TopView::Pressed TopView::press(std::string_view bytes) {
+  if (bytes.size() > 1 && bytes[0] == kEscape) return Pressed::kNothing;  // an arrow or the like
+  Pressed result = Pressed::kNothing;
+  for (const char key : bytes) {
+    const Pressed one = is_typing_ ? type(key) : press_one(key);
+    if (one == Pressed::kQuit) return one;
+    result = std::max(result, one);
+  }
+  return result;
+}
+
+TopView::Pressed TopView::press_one(char key) {
+  switch (key) {
+    case 'q':
+    case 'Q': return Pressed::kQuit;
+    case 'p':
+    case ' ': is_paused_ = !is_paused_; return is_paused_ ? Pressed::kRedraw : Pressed::kAsk;
+    case 's': sort_ = next(sort_, kSortNames); return Pressed::kRedraw;
+    case 'b': query_.by = next(query_.by, insight::kTopByNames); return Pressed::kAsk;
+    case 'w': query_.over = next(query_.over, insight::kSpanNames); return Pressed::kAsk;
+    case '/': is_typing_ = true; return Pressed::kRedraw;
+    case kEscape: filter_.clear(); return Pressed::kRedraw;
+    default: return Pressed::kNothing;
+  }
+}
+
+TopView::Pressed TopView::type(char key) {
+  if (key == '\n' || key == '\r') {
+    is_typing_ = false;
+  } else if (key == kEscape) {
+    is_typing_ = false;
+    filter_.clear();
+  } else if (key == kDelete || key == '\b') {
+    while (!filter_.empty() && (static_cast<unsigned char>(filter_.back()) & 0xC0) == 0x80) {
+      filter_.pop_back();
+    }
+    if (!filter_.empty()) filter_.pop_back();
+  } else if (static_cast<unsigned char>(key) >= 0x20) {
+    filter_ += key;
+  }
+  return Pressed::kRedraw;
+}
+
+bool TopView::is_shown(std::string_view text) const { return text.find(filter_) != text.npos; }
+
+// A counter that is less than before belongs to a server that was started again.
+std::vector<TopView::Rates> TopView::rates() const {
+  std::vector<Rates> all;
+  if (!last_ || !before_) return all;
+  const double seconds = std::chrono::duration<double>(last_->at - before_->at).count();
+  if (seconds <= 0) return all;
+  const auto rate = [&](std::uint64_t now, std::uint64_t then) {
+    return now < then ? 0 : static_cast<double>(now - then) / seconds;
+  };
+  for (const auto& [rule, now] : last_->rules) {
+    const auto then = before_->rules.find(rule);
+    const RequestCounts from = then == before_->rules.end() ? RequestCounts{} : then->second;
+    all.push_back({rule, rate(now.requests, from.requests), rate(now.denied, from.denied)});
+  }
+  const auto is_first = [this](const Rates& a, const Rates& b) {
+    if (sort_ == Sort::kName) return a.rule < b.rule;
+    return sort_ == Sort::kDenied ? a.denied > b.denied : a.requests > b.requests;
+  };
+  std::stable_sort(all.begin(), all.end(), is_first);
+  return all;
+}
+
+std::vector<std::string> TopView::head() const {
+  std::string first = "sluice top";
+  if (last_) {
+    first = "sluice " + replay::printable(last_->version) + ", up " +
+            replay::rough_duration_text(std::chrono::seconds(last_->uptime_s)) + ", store " +
+            replay::printable(last_->store) + ", " + replay::grouped(last_->connections) +
+            " connections";
+  }
+  if (is_paused_) first += "  [paused]";
+  std::vector<std::string> lines = {first};
+  if (!error_.empty()) lines.push_back("error: " + replay::printable(error_));
+  return lines;
+}
+
+std::vector<std::string> TopView::rule_lines() const {
+  std::vector<std::string> lines = {replay::pad_right("RULE", kRuleColumns) + "   REQUESTS/S" +
+                                    "     DENIED/S" + "     DENIED"};
+  Rates sum;
+  std::vector<std::string> rules;
+  for (const Rates& one : rates()) {
+    sum.requests += one.requests;
+    sum.denied += one.denied;
+    if (one.rule.empty() && one.requests <= 0) continue;
+    const std::string name = shown_name(one.rule);
+    if (is_shown(name)) rules.push_back(rates_line(name, one.requests, one.denied));
+  }
+  lines.push_back(rates_line("(all)", sum.requests, sum.denied));
+  lines.insert(lines.end(), rules.begin(), rules.end());
+  return lines;
+}
+
+std::vector<std::string> TopView::key_lines(std::size_t width) const {
+  const std::string what = query_.by == insight::TopBy::kAsked ? "ASKED" : "DENIED";
+  std::string title = "MOST " + what + " KEYS, last " + std::string(name_of(query_.over));
+  if (!last_) return {title};
+  if (!last_->no_keys.empty()) return {title, replay::printable(last_->no_keys)};
+  title += " (" + std::to_string(last_->seconds) + " s)";
+  const std::size_t key_columns = std::max<std::size_t>(width, 70) - 30 - 28;
+  std::vector<std::string> lines = {
+      title, "       COUNT     ERROR    PER S  " + replay::pad_right("RULE/LIMIT", 24) + "  KEY"};
+  for (const TopRow& row : last_->keys) {
+    const std::string place = shown_name(row.rule) + "/" + row.limit;
+    if (!is_shown(place) && !is_shown(row.key)) continue;
+    const double seconds = static_cast<double>(std::max<std::uint64_t>(last_->seconds, 1));
+    lines.push_back(replay::pad_left(replay::grouped(row.count), 12) +
+                    replay::pad_left(replay::grouped(row.error), 10) +
+                    replay::pad_left(rate_text(static_cast<double>(row.count) / seconds), 9) +
+                    "  " + replay::pad_right(replay::printable(place, 24), 24) + "  " +
+                    replay::printable(row.key, key_columns));
+  }
+  return lines;
+}
+
+std::vector<std::string> TopView::report(std::size_t width) const {
+  std::vector<std::string> lines = head();
+  for (auto& line : rule_lines()) lines.push_back(std::move(line));
+  for (auto& line : key_lines(width)) lines.push_back(std::move(line));
+  return lines;
+}
+
+// The rules get at most half of the screen. The last line is for the keyboard.
+std::vector<std::string> TopView::screen(std::size_t width, std::size_t height) const {
+  std::vector<std::string> lines = head();
+  lines.emplace_back();
+  const auto add = [&](std::vector<std::string> some, std::size_t most) {
+    for (std::size_t i = 0; i < std::min(most, some.size()); ++i) lines.push_back(some[i]);
+  };
+  const std::vector<std::string> keys = key_lines(width);
+  const std::size_t room = height > lines.size() + 3 ? height - lines.size() - 3 : 0;
+  add(rule_lines(), std::max(room / 2, room > keys.size() ? room - keys.size() : 0));
+  lines.emplace_back();
+  add(keys, height > lines.size() + 1 ? height - lines.size() - 1 : 0);
+  lines.resize(std::max<std::size_t>(height, 1) - 1);
+  std::string last = "q quit  s sort: " + std::string(kSortNames[static_cast<std::size_t>(sort_)]) +
+                     "  b by: " + std::string(name_of(query_.by)) +
+                     "  w over: " + std::string(name_of(query_.over)) + "  p pause  / filter";
+  if (is_typing_ || !filter_.empty()) last += ": " + replay::printable(filter_);
+  if (is_typing_) last += "_";
+  lines.push_back(last);
+  for (std::string& line : lines) line = replay::printable(line, width);
+  return lines;
+}
+
+namespace {
+
+constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l";  // another screen, no cursor
+constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
+constexpr std::array<int, 4> kEnding = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+// Signal handlers have no other way to know them. Set before the handlers are installed.
+// NOLINTNEXTLINE(*-avoid-non-const-global-variables)
+termios terminal_before, terminal_during;
+
+// Only uses functions that a signal handler may call.
+void write_text(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void enter_screen() {
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &terminal_during);
+  write_text(kEnter);
+}
+
+void leave_screen() {
+  write_text(kLeave);
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+}
+
+// Restores the terminal, and lets the signal do what it does by default after the handler.
+void end_by(int signal) {
+  leave_screen();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void stop_by(int) {
+  const int error = errno;
+  leave_screen();
+  ::kill(::getpid(), SIGSTOP);
+  errno = error;
+}
+
+void continue_by(int) {
+  const int error = errno;
+  enter_screen();
+  errno = error;
+}
+
+void do_nothing(int) {}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action{};
+  action.sa_handler = handler;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+bool Terminal::is_usable() {
+  const char* const kind = std::getenv("TERM");
+  return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1 && kind != nullptr &&
+         std::string_view(kind) != "dumb";
+}
+
+Terminal::Terminal() {
+  if (::tcgetattr(STDIN_FILENO, &terminal_before) != 0) {
+    throw std::system_error(errno, std::generic_category(), "standard input is no terminal");
+  }
+  terminal_during = terminal_before;
+  terminal_during.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  for (const int signal : kEnding) handle(signal, end_by);
+  handle(SIGTSTP, stop_by);
+  handle(SIGCONT, continue_by);
+  handle(SIGWINCH, do_nothing);
+  enter_screen();
+}
+
+Terminal::~Terminal() {
+  leave_screen();
+  for (const int signal : kEnding) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGTSTP, SIGCONT, SIGWINCH}) std::signal(signal, SIG_DFL);
+}
+
+Terminal::Size Terminal::size() {
+  winsize found{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) != 0 || found.ws_col == 0) return {};
+  return {found.ws_col, found.ws_row};
+}
+
+void Terminal::draw(const std::vector<std::string>& lines) {
+  std::string text = "\x1b[H";
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i > 0) text += "\r\n";
+    text += lines[i] + "\x1b[K";
+  }
+  write_text(text + "\x1b[J");
+}
+
+std::string Terminal::read(int timeout_ms, bool& has_ended) {
+  pollfd keyboard{STDIN_FILENO, POLLIN, 0};
+  if (::poll(&keyboard, 1, timeout_ms) <= 0) return {};
+  std::array<char, 256> bytes{};
+  const ssize_t size = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+  has_ended = size == 0 || (size < 0 && errno != EINTR);
+  return size > 0 ? std::string(bytes.data(), static_cast<std::size_t>(size)) : std::string();
+}
+
 namespace {
 
 using std::chrono::milliseconds;

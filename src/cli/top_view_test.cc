@@ -1,4 +1,4 @@
-#include "cli/top_view.h"
+#include "cli/top_command.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "insight/key_history.h"
+#include "insight/top_keys.h"
 
 #include <gtest/gtest.h>
 

@@ -1,18 +1,185 @@
 #include "insight/top_keys.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <set>
+#include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include "insight/key_table.h"
-#include "insight/running_time.h"
+#include "insight/key_sketch.h"
 #include "limiter/limit_arguments.h"
+#include "sluice/clock.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::insight {
+
+// What one loop has counted of one limit.
+struct CountedKeys {
+  explicit CountedKeys(std::size_t most) : asked(most), denied(most) {}
+  KeySketch asked;
+  KeySketch denied;
+};
+
+// A limit in one loop. The loop fills `live`. In between, the collector empties `handed`.
+struct KeySlot {
+  std::unique_ptr<CountedKeys> live;
+  std::unique_ptr<CountedKeys> handed;
+  std::atomic<bool> is_handed{false};  // `handed` belongs to the collector
+  bool is_used = false;                // since the last hand_over()
+};
+
+// The limits of one set of rules in one loop, and for each algorithm the limits that requests bring
+// along.
+struct KeyTable {
+  explicit KeyTable(const RuleSet& of) : rules(of), all(rules.rules()) {
+    first_limit.reserve(all.size());
+    std::size_t limits = 0;
+    for (const Rule& rule : all) {
+      first_limit.push_back(limits);
+      limits += rule.limits.size();
+    }
+    of_rules = limits;
+    limits += kAlgorithms.size();
+    slots = std::make_unique<KeySlot[]>(limits);
+    used.reserve(limits);
+    names.reserve(limits);
+    for (const Rule& rule : all) {
+      for (const RuleLimit& limit : rule.limits) names.emplace_back(rule.name, limit.name);
+    }
+    for (const AlgorithmInfo& algorithm : kAlgorithms) names.emplace_back("", algorithm.name);
+  }
+  // Returns the index of a limit's slot. For a limit of other rules it is the slot of the limit
+  // with the same names, which takes longer; nothing if there is none.
+  std::optional<std::size_t> index_of(const LimitAnswer& answer) const noexcept {
+    const auto rule = static_cast<std::size_t>(answer.rule - all.data());
+    if (rule < all.size()) {
+      const auto limit = static_cast<std::size_t>(answer.limit - all[rule].limits.data());
+      if (limit < all[rule].limits.size()) return first_limit[rule] + limit;
+    }
+    const auto same = std::find_if(names.begin(), names.end(), [&](const auto& known) {
+      return known.first == answer.rule->name && known.second == answer.limit->name;
+    });
+    if (same == names.end()) return {};
+    return static_cast<std::size_t>(same - names.begin());
+  }
+  std::size_t index_of(Algorithm algorithm) const noexcept {
+    return of_rules + static_cast<std::size_t>(algorithm);
+  }
+
+  const RuleSet rules;
+  std::size_t keys = 0;  // that are counted of each limit
+  const std::span<const Rule> all;
+  std::vector<std::size_t> first_limit;  // of each rule
+  std::size_t of_rules = 0;              // the number of slots for limits of rules
+  std::vector<std::pair<std::string_view, std::string_view>> names;  // of a rule and a limit
+  std::unique_ptr<KeySlot[]> slots;
+  std::vector<std::size_t> used;  // the slots with is_used
+};
+
+// What the collector is to read: `handed` of a slot, or `live` of one that its loop has left.
+struct HandedKeys {
+  std::shared_ptr<KeyTable> table;
+  std::size_t slot = 0;
+  bool is_left = false;
+};
+
+// The time since the start. It never goes back: a step back of the clock does not change it, and it
+// continues from there.
+//
+// Thread-safety: any member from any thread. Ownership: borrows the clock.
+class RunningTime {
+ public:
+  explicit RunningTime(const Clock& clock) : clock_(clock), last_(clock.now()) {}
+  Duration now() const {
+    const std::lock_guard lock(mutex_);
+    const Instant now = clock_.now();
+    if (now > last_) passed_ += now - last_;
+    last_ = now;
+    return passed_;
+  }
+
+ private:
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  mutable Instant last_;
+  mutable Duration passed_{0};
+};
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::array<Duration, kSpans> kLengths = {10s, 10min, 4h};  // of a frame
+constexpr auto kFrameCount = static_cast<std::int64_t>(KeyHistory::kFrames);
+
+std::int64_t frame_at(std::size_t span, Duration time) noexcept {
+  return std::max(time, Duration{0}) / kLengths[span];
+}
+
+}  // namespace
+
+void KeyHistory::add(const KeyFrame& frame, Duration now) {
+  add(0, std::max(frame_at(0, now), rings_[0].newest), frame);
+}
+
+void KeyHistory::add(std::size_t span, std::int64_t number, const KeyFrame& frame) {
+  Ring& ring = rings_[span];
+  if (number > ring.newest) {
+    if (ring.newest >= 0 && span + 1 < kSpans) {
+      const std::int64_t next = frame_at(span + 1, ring.newest * kLengths[span]);
+      add(span + 1, next, ring.slots[static_cast<std::size_t>(ring.newest) % kFrames].frame);
+    }
+    ring.slots[static_cast<std::size_t>(number) % kFrames] = {number, {}};
+    ring.newest = number;
+  }
+  ring.slots[static_cast<std::size_t>(number) % kFrames].frame.add(frame, most_);
+}
+
+// The newest frame of each shorter span is not yet in the frames of the longer ones.
+KeyFrame KeyHistory::over(Span span, Duration now) const {
+  const auto wanted = static_cast<std::size_t>(span);
+  const std::int64_t first = frame_at(wanted, now) - kFrameCount + 1;
+  KeyFrame sum;
+  for (const Slot& slot : rings_[wanted].slots) {
+    if (slot.number >= 0 && slot.number >= first) sum.add(slot.frame, most_);
+  }
+  for (std::size_t shorter = 0; shorter < wanted; ++shorter) {
+    const Ring& ring = rings_[shorter];
+    if (ring.newest < 0 || frame_at(wanted, ring.newest * kLengths[shorter]) < first) continue;
+    sum.add(ring.slots[static_cast<std::size_t>(ring.newest) % kFrames].frame, most_);
+  }
+  return sum;
+}
+
+Duration KeyHistory::covered(Span span, Duration now) noexcept {
+  const auto which = static_cast<std::size_t>(span);
+  const std::int64_t first = std::max<std::int64_t>(frame_at(which, now) - kFrameCount + 1, 0);
+  return std::max(now, Duration{0}) - first * kLengths[which];
+}
+
+bool KeyHistory::is_over(Duration now) const noexcept {
+  const std::size_t day = kSpans - 1;
+  const std::int64_t last = frame_at(day, rings_[0].newest * kLengths[0]);
+  return rings_[0].newest < 0 || last < frame_at(day, now) - kFrameCount + 1;
+}
+
+std::size_t KeyHistory::bytes() const noexcept {
+  std::size_t bytes = sizeof *this;
+  for (const Ring& ring : rings_) {
+    for (const Slot& slot : ring.slots) bytes += slot.frame.kept_bytes() - sizeof slot.frame;
+  }
+  return bytes;
+}
+
 namespace {
 
 constexpr std::size_t kFewestKeys = 8;               // per limit

@@ -1,4 +1,4 @@
-#include "metrics/activity.h"
+#include "metrics/counts.h"
 
 #include <gtest/gtest.h>
 

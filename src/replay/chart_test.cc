@@ -1,4 +1,4 @@
-#include "replay/chart.h"
+#include "replay/report_html.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,331 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/basic_parser_impl.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "replay/log_line.h"
 
 namespace sluice::replay {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+// Takes one field after the other from a line.
+class CsvFields {
+ public:
+  CsvFields(std::string_view line, char separator) : rest_(line), separator_(separator) {}
+
+  // Sets `field`, without its quotes. Returns false after the last field and after an open quote.
+  bool next(std::string_view& field) {
+    if (ended_) return false;
+    doubled_ = false;
+    if (rest_.starts_with('"')) return quoted(field);
+    field = rest_.substr(0, rest_.find(separator_));
+    return after(field.size());
+  }
+  // Whether the last field has quotes, which are written twice.
+  bool doubled() const { return doubled_; }
+  bool open() const { return open_; }
+
+ private:
+  bool quoted(std::string_view& field) {
+    std::size_t end = 1;
+    for (; end < rest_.size(); ++end) {
+      if (rest_[end] != '"') continue;
+      if (end + 1 == rest_.size() || rest_[end + 1] != '"') break;
+      doubled_ = true;
+      ++end;
+    }
+    open_ = end >= rest_.size() || (end + 1 < rest_.size() && rest_[end + 1] != separator_);
+    ended_ = open_;
+    if (open_) return false;
+    field = rest_.substr(1, end - 1);
+    return after(end + 1);
+  }
+
+  bool after(std::size_t bytes) {
+    ended_ = bytes >= rest_.size();
+    rest_.remove_prefix(ended_ ? rest_.size() : bytes + 1);
+    return true;
+  }
+
+  std::string_view rest_;
+  char separator_;
+  bool ended_ = false;
+  bool open_ = false;
+  bool doubled_ = false;
+};
+
+std::string undouble(std::string_view field) {
+  std::string text;
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    text += field[i];
+    if (field[i] == '"') ++i;
+  }
+  return text;
+}
+
+std::string_view content_of(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+char separator_of(std::string_view header) {
+  char best = ',';
+  for (const char candidate : {';', '\t'}) {
+    if (std::count(header.begin(), header.end(), candidate) >
+        std::count(header.begin(), header.end(), best)) {
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> names_in(std::string_view header) {
+  header = content_of(header);
+  if (header.starts_with(kByteOrderMark)) header.remove_prefix(kByteOrderMark.size());
+  CsvFields fields(header, separator_of(header));
+  std::vector<std::string> names;
+  for (std::string_view field; fields.next(field);) {
+    const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
+    field = field.substr(begin, field.find_last_not_of(' ') + 1 - begin);
+    names.push_back(fields.doubled() ? undouble(field) : std::string(field));
+  }
+  if (fields.open()) names.clear();
+  return names;
+}
+
+}  // namespace
+
+bool CsvLineReader::is_header(std::string_view line, const FieldMap& map) {
+  const std::vector<std::string> names = names_in(line);
+  const auto is_time = [&](const std::string& name) {
+    for (const FieldTarget* target = map.find(name); target != nullptr; target = target->also) {
+      if (target->kind == FieldKind::kTime) return true;
+    }
+    return false;
+  };
+  return names.size() > 1 && std::any_of(names.begin(), names.end(), is_time);
+}
+
+LineFault CsvLineReader::read_header(std::string_view line) {
+  separator_ = separator_of(line);
+  columns_ = names_in(line);
+  return is_header(line, map_) ? LineFault::kHeader : LineFault::kNoTime;
+}
+
+LineFault CsvLineReader::read(std::string_view line, LogLine& out, LogExtras& extras) {
+  line = content_of(line);
+  if (line.empty()) return LineFault::kEmpty;
+  if (!columns_) return read_header(line);
+  record_.begin(out, extras);
+  CsvFields fields(line, separator_);
+  std::size_t column = 0;
+  for (std::string_view field; fields.next(field); ++column) {
+    if (column == columns_->size()) return LineFault::kColumns;
+    record_.add((*columns_)[column], fields.doubled() ? extras.copy(undouble(field)) : field);
+  }
+  if (fields.open()) return LineFault::kOpenField;
+  if (column < columns_->size()) return LineFault::kColumns;
+  return record_.finish(false);
+}
+
+namespace {
+
+enum QuotedField : std::size_t { kForwarded, kAgent, kRequestId, kAuthority, kQuotedFields };
+using QuotedRun = std::array<std::string_view, kQuotedFields>;
+
+// Finds the first four quoted fields that follow each other.
+LineFault read_quoted_run(LineCursor& cursor, QuotedRun& out) noexcept {
+  std::size_t found = 0;
+  while (found < kQuotedFields) {
+    if (cursor.left() == 0) return LineFault::kNoEnvoyNumbers;
+    if (!cursor.eat("\"")) {
+      cursor.word();
+      found = 0;
+      continue;
+    }
+    out[found] = cursor.quoted();
+    if (out[found].data() == nullptr) return LineFault::kOpenField;
+    ++found;
+    cursor.eat(" ");
+  }
+  return LineFault::kNone;
+}
+
+// The last address of the header, without its port.
+std::string_view last_address(std::string_view forwarded) noexcept {
+  const std::string_view last = forwarded.substr(forwarded.rfind(',') + 1);
+  return unless_dash(last.starts_with(' ') ? last.substr(1) : last);
+}
+
+}  // namespace
+
+LineFault EnvoyLineReader::read(std::string_view line, LogLine& out, LogExtras& extras) {
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  if (line.empty()) return LineFault::kEmpty;
+  out = LogLine{};
+  out.escaped = false;
+  const std::size_t closing = line.find(']');
+  if (!line.starts_with('[') || closing == line.npos) return LineFault::kNoEnvoyTime;
+  const auto fault = times_.read(line.substr(1, closing - 1), out.at);
+  if (fault == TimestampFault::kOutOfRange) return LineFault::kOutOfRange;
+  if (fault != TimestampFault::kNone) return LineFault::kMalformedTime;
+  LineCursor cursor(line.substr(closing + 1));
+  if (!cursor.eat(" \"")) return LineFault::kNoRequest;
+  const std::string_view request = cursor.quoted();
+  if (request.data() == nullptr) return LineFault::kOpenRequest;
+  cursor.eat(" ");
+  const std::string_view status = cursor.word();
+  QuotedRun fields;
+  if (const LineFault quoted = read_quoted_run(cursor, fields); quoted != LineFault::kNone) {
+    return quoted;
+  }
+  read_request(request, out);
+  out.status = unless_dash(status);
+  out.client = last_address(fields[kForwarded]);
+  out.user_agent = unless_dash(fields[kAgent]);
+  out.fields_at = static_cast<std::uint32_t>(extras.fields.size());
+  const auto add = [&](std::string_view name, std::string_view value) {
+    if (unless_dash(value).data() != nullptr) extras.fields.push_back({name, value});
+  };
+  add("header.x-forwarded-for", fields[kForwarded]);
+  add("header.x-request-id", fields[kRequestId]);
+  add("host", fields[kAuthority]);
+  out.fields_size = static_cast<std::uint32_t>(extras.fields.size()) - out.fields_at;
+  return LineFault::kNone;
+}
+
+namespace {
+
+using JsonError = boost::json::error_code;
+using JsonText = boost::json::string_view;
+
+// Passes the values of a JSON text to a record, under the paths of their names. Boost.JSON calls
+// it.
+class JsonHandler {
+ public:
+  static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
+  static constexpr std::size_t max_array_size = static_cast<std::size_t>(-1);
+  static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
+  static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
+
+  explicit JsonHandler(const FieldMap& map) : record_(map) {}
+
+  void begin(std::string_view line, LogLine& out, LogExtras& extras) {
+    line_ = line;
+    extras_ = &extras;
+    record_.begin(out, extras);
+    path_.clear();
+    levels_.clear();
+    parts_.clear();
+  }
+  LineFault finish() { return record_.finish(true); }
+
+  bool on_document_begin(JsonError&) { return true; }
+  bool on_document_end(JsonError&) { return true; }
+  bool on_object_begin(JsonError&) { return open(); }
+  bool on_object_end(std::size_t, JsonError&) { return close(); }
+  bool on_array_begin(JsonError&) { return open(); }
+  bool on_array_end(std::size_t, JsonError&) { return close(); }
+  bool on_key_part(JsonText part, std::size_t, JsonError&) { return append(part); }
+  bool on_key(JsonText last, std::size_t, JsonError&) {
+    append(last);
+    path_.resize(levels_.back());
+    if (!path_.empty()) path_ += '.';
+    path_ += parts_;
+    parts_.clear();
+    return true;
+  }
+  bool on_string_part(JsonText part, std::size_t, JsonError&) { return append(part); }
+  bool on_string(JsonText last, std::size_t, JsonError&) { return text(last); }
+  bool on_number_part(JsonText part, JsonError&) { return append(part); }
+  bool on_int64(std::int64_t, JsonText last, JsonError&) { return text(last); }
+  bool on_uint64(std::uint64_t, JsonText last, JsonError&) { return text(last); }
+  bool on_double(double, JsonText last, JsonError&) { return text(last); }
+  bool on_bool(bool value, JsonError&) {
+    record_.add(path_, value ? "true" : "false");
+    return true;
+  }
+  bool on_null(JsonError&) { return true; }
+  bool on_comment_part(JsonText, JsonError&) { return true; }
+  bool on_comment(JsonText, JsonError&) { return true; }
+
+ private:
+  bool open() {
+    levels_.push_back(path_.size());
+    return true;
+  }
+  bool close() {
+    path_.resize(levels_.back());
+    levels_.pop_back();
+    return true;
+  }
+  bool append(JsonText part) {
+    parts_.append(part.data(), part.size());
+    return true;
+  }
+  // Adds a value whose last part this is. Text of the line is borrowed, other text copied.
+  bool text(JsonText last) {
+    std::string_view value(last.data(), last.size());
+    if (!parts_.empty()) {
+      append(last);
+      value = extras_->copy(parts_);
+      parts_.clear();
+    } else if (last.data() < line_.data() || last.data() > line_.data() + line_.size()) {
+      value = extras_->copy(value);
+    }
+    record_.add(path_, value);
+    return true;
+  }
+
+  LogRecord record_;
+  LogExtras* extras_ = nullptr;
+  std::string_view line_;
+  std::string path_;                 // of the value
+  std::vector<std::size_t> levels_;  // the sizes of the paths of the open objects and arrays
+  std::string parts_;                // of a key or a value that the parser passes in parts
+};
+
+constexpr boost::json::parse_options parse_options() {
+  boost::json::parse_options options;
+  options.allow_invalid_utf8 = true;  // servers log the bytes of clients
+  return options;
+}
+
+}  // namespace
+
+class JsonLineReader::Parser {
+ public:
+  explicit Parser(const FieldMap& map) : parser_(parse_options(), map) {}
+
+  LineFault read(std::string_view line, LogLine& out, LogExtras& extras) {
+    parser_.reset();
+    parser_.handler().begin(line, out, extras);
+    JsonError error;
+    const std::size_t read = parser_.write_some(false, line.data(), line.size(), error);
+    if (error || read != line.size()) return LineFault::kMalformedJson;
+    return parser_.handler().finish();
+  }
+
+ private:
+  boost::json::basic_parser<JsonHandler> parser_;
+};
+
+JsonLineReader::JsonLineReader(const FieldMap& map) : parser_(std::make_unique<Parser>(map)) {}
+JsonLineReader::~JsonLineReader() = default;
+
+LineFault JsonLineReader::read(std::string_view line, LogLine& out, LogExtras& extras) {
+  const std::size_t end = line.find_last_not_of(" \t\r");
+  if (end == line.npos) return LineFault::kEmpty;
+  line = line.substr(0, end + 1);
+  if (line.find_first_not_of(" \t") != line.find('{')) return LineFault::kMalformedJson;
+  return parser_->read(line, out, extras);
+}
+
 namespace {
 
 struct FormatNames {

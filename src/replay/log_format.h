@@ -1,14 +1,74 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "replay/csv_line.h"
-#include "replay/envoy_line.h"
-#include "replay/json_line.h"
+#include "replay/log_line.h"
+#include "replay/log_record.h"
 
 namespace sluice::replay {
+
+// Reads lines of CSV (RFC 4180). The first line has the names of the columns and says which of ','
+// ';' and tab separates them. Fields may be quoted, but not contain line breaks.
+//
+// Not thread-safe. Borrows the map; the LogLine borrows the line and the extras. Cost: one pass
+// over the line; copies what has quotes in quotes.
+class CsvLineReader {
+ public:
+  explicit CsvLineReader(const FieldMap& map) : map_(map), record_(map) {}
+
+  // Returns whether a line has names of columns, one of which is the time.
+  static bool is_header(std::string_view line, const FieldMap& map);
+
+  // Returns kHeader for the first line.
+  LineFault read(std::string_view line, LogLine& out, LogExtras& extras);
+
+ private:
+  LineFault read_header(std::string_view line);
+
+  const FieldMap& map_;
+  LogRecord record_;
+  std::optional<std::vector<std::string>> columns_;
+  char separator_ = ',';
+};
+
+// Reads lines of Envoy's default text format:
+//
+//   [2026-11-23T10:00:00.310Z] "POST /a HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "agent"
+//   "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "example.org" "10.0.2.1:80"
+//
+// The client is the last address of X-Forwarded-For, which Envoy has added or checked. Fields
+// before and after the quoted ones may differ, as in the default of Istio. Not thread-safe.
+class EnvoyLineReader {
+ public:
+  LineFault read(std::string_view line, LogLine& out, LogExtras& extras);
+
+ private:
+  LogTimeReader times_;
+};
+
+// Reads lines that are JSON objects. A field of an object in an object has the path of their names,
+// "request.headers.X-User". Of an array the first value counts.
+//
+// Not thread-safe. Borrows the map; the LogLine borrows the line and the extras. Cost: one pass
+// over the line; copies what has escapes.
+class JsonLineReader {
+ public:
+  explicit JsonLineReader(const FieldMap& map);
+  ~JsonLineReader();
+  JsonLineReader(const JsonLineReader&) = delete;
+  JsonLineReader& operator=(const JsonLineReader&) = delete;
+
+  LineFault read(std::string_view line, LogLine& out, LogExtras& extras);
+
+ private:
+  class Parser;
+  std::unique_ptr<Parser> parser_;
+};
 
 // The format of a log.
 enum class LogFormat : std::uint8_t {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "replay/line_cursor.h"
-
 namespace sluice::replay {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,7 +17,32 @@
 #include "replay/log_format.h"
 #include "replay/log_line.h"
 #include "replay/log_record.h"
-#include "replay/log_source.h"
+#include "sluice/expected.h"
+
+namespace sluice::replay {
+
+// The position in the file of a source.
+struct FileProgress {
+  std::uint64_t read = 0;               // bytes of the file, before inflating
+  std::optional<std::uint64_t> size{};  // absent for pipes
+};
+
+// The bytes of a log, in order. A gzip file, recognized by its first bytes, is inflated. Not
+// thread-safe.
+class LogSource {
+ public:
+  virtual ~LogSource() = default;
+
+  // Reads into the front of `into`, which must not be empty. Returns 0 at the end. Errors: what is
+  // wrong with the file, without its name, after all bytes before the error were returned.
+  virtual Expected<std::size_t> read(std::span<char> into) = 0;
+  virtual FileProgress progress() const = 0;
+};
+
+// Opens a file, or standard input for "-". Errors: why the file cannot be read, without its name.
+Expected<std::unique_ptr<LogSource>> open_log(const std::string& path);
+
+}  // namespace sluice::replay
 
 namespace sluice::rules {
 class RequestNames;
@@ -123,6 +149,57 @@ class LogReader {
   bool ended_ = false;
   bool stopped_ = false;
   std::thread thread_;  // declared last, because it uses the other members
+};
+
+// How far the logs were read.
+struct Progress {
+  std::string_view log;
+  std::uint64_t lines = 0;
+  std::uint64_t inflated = 0;  // bytes of text
+  FileProgress file;           // of the log being read
+};
+
+// Logs to read.
+struct LogInput {
+  std::vector<std::string> logs;  // paths; "-" is standard input
+  LogReaderOptions reading = {};
+  // Called for each problem of a log with one line of text: "LOG:LINE: what". May be empty.
+  std::function<void(std::string_view)> complain = {};
+  // Called after every batch. May be empty.
+  std::function<void(const Progress&)> on_progress = {};
+};
+
+// What was read.
+struct LogTotals {
+  std::vector<std::string> logs;
+  std::size_t opened = 0;          // logs that could be opened
+  std::vector<LogFormat> formats;  // of the logs with lines, each once
+  bool failed = false;             // whether a log could not be opened or read to its end
+  std::uint64_t lines = 0;         // parsed + skipped
+  std::uint64_t skipped = 0;       // lines that are not of the log's format
+  std::uint64_t bytes = 0;         // of text
+
+  std::uint64_t parsed() const noexcept { return lines - skipped; }
+};
+
+// Counts the batches of a LogReader, reports the problems of logs, and calls on_progress. Borrows
+// both arguments. Not thread-safe.
+class LogAccount {
+ public:
+  LogAccount(const LogInput& input, LogTotals& totals) : input_(input), totals_(totals) {
+    totals_.logs = input.logs;
+  }
+  void add(const LogBatch& batch);
+
+ private:
+  void finish_log(const std::string& path, const LogBatch& batch);
+  void complain_of(const std::string& path, const SkippedLine& line);
+  void complain(std::string_view text);
+
+  const LogInput& input_;
+  LogTotals& totals_;
+  std::uint64_t log_lines_ = 0;
+  std::uint64_t log_parsed_ = 0;
 };
 
 }  // namespace sluice::replay

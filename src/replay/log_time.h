@@ -1,11 +1,43 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 
-#include "replay/timestamp.h"
 #include "sluice/clock.h"
 
 namespace sluice::replay {
+
+// Why a timestamp is none.
+enum class TimestampFault : std::uint8_t {
+  kNone,
+  kMalformed,   // not of the form 20/Feb/2016:00:00:45 -0500
+  kNoSuchDate,  // a month, day, time or offset that does not exist
+  kOutOfRange,  // before 1970 or after kLastInstant
+};
+
+// Reads the timestamps of access logs, "20/Feb/2016:00:00:45 -0500", of any zone.
+//
+// A leap second, hh:mm:60, is the first instant of the next minute. Remembers the last second and
+// the last day, as neighbouring lines share them: then it costs a comparison. Not thread-safe.
+class TimestampReader {
+ public:
+  static constexpr std::size_t kLength = 26;
+
+  // Reads the kLength bytes at `text`, and sets `at` when there is no fault.
+  TimestampFault read(const char* text, Instant& at) noexcept;
+
+ private:
+  TimestampFault read_time(const char* text, Instant& at) noexcept;
+  TimestampFault read_day(const char* text) noexcept;
+
+  char last_[kLength + 1] = "01/Jan/1970:00:00:00 +0000";  // the text of last_at_
+  Instant last_at_{};
+  std::array<char, 11> day_{};  // the day and the zone of day_start_
+  std::array<char, 6> zone_{};
+  std::int64_t day_start_seconds_ = 0;  // midnight there, in seconds of UTC
+};
 
 // Reads the time of a JSON or CSV log in any of these forms:
 //

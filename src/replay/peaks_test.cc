@@ -1,4 +1,4 @@
-#include "replay/peaks.h"
+#include "replay/suggest.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,10 @@
+#define XXH_INLINE_ALL
 #include "replay/replay.h"
 
+#include <xxhash.h>
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "replay/log_attributes.h"
 #include "rules/request_names.h"
@@ -8,6 +12,181 @@
 #include "sluice/memory_store.h"
 
 namespace sluice::replay {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::days;
+using std::chrono::seconds;
+
+// Widths that are easy to read.
+constexpr std::array<seconds, 31> kWidths = {
+    1s,      2s,       5s,       10s,      15s,       20s,       30s,      1min,
+    2min,    5min,     10min,    15min,    20min,     30min,     1h,       2h,
+    3h,      4h,       6h,       12h,      days{1},   days{2},   days{3},  days{4},
+    days{7}, days{14}, days{28}, days{56}, days{112}, days{224}, days{448}};
+
+// Returns the next of these widths above `width` that is a multiple of `bucket`.
+Duration wider_than(Duration width, Duration bucket) {
+  for (const Duration wider : kWidths) {
+    if (wider > width && wider % bucket == Duration{0}) return wider;
+  }
+  return width * 2;
+}
+
+Instant floor_to(Instant at, Duration width) {
+  return at - at.time_since_epoch() % width;  // times are never before the epoch
+}
+
+std::size_t buckets_between(Instant start, Instant at, Duration width) {
+  return static_cast<std::size_t>((at - start) / width);
+}
+
+}  // namespace
+
+void TimeSeries::move_to(Instant at) {
+  if (counts_.empty()) start_ = floor_to(at, width_);
+  while (buckets_between(start_, at, width_) >= kMostBuckets) widen(wider_than(width_, width_));
+  current_ = buckets_between(start_, at, width_);
+  current_end_ = start_ + (static_cast<std::int64_t>(current_) + 1) * width_;
+  counts_.resize((current_ + 1) * channels_);
+}
+
+void TimeSeries::widen(Duration width) {
+  const Instant start = floor_to(start_, width);
+  const std::size_t count = buckets();
+  std::size_t last = 0;
+  for (std::size_t bucket = 0; bucket < count; ++bucket) {
+    const Instant at = start_ + static_cast<std::int64_t>(bucket) * width_;
+    last = buckets_between(start, at, width);  // never beyond `bucket`: it moves within counts_
+    for (std::size_t channel = 0; channel < channels_; ++channel) {
+      const std::uint64_t moved = std::exchange(counts_[bucket * channels_ + channel], 0);
+      counts_[last * channels_ + channel] += moved;
+    }
+  }
+  counts_.resize(count == 0 ? 0 : (last + 1) * channels_);
+  start_ = start;
+  width_ = width;
+}
+
+std::vector<std::uint64_t> TimeSeries::channel(std::size_t channel) const {
+  std::vector<std::uint64_t> counts(buckets());
+  for (std::size_t bucket = 0; bucket < counts.size(); ++bucket)
+    counts[bucket] = at(bucket, channel);
+  return counts;
+}
+
+TimeSeries TimeSeries::in_columns(std::size_t columns) const {
+  TimeSeries wide = *this;
+  if (buckets() <= columns) return wide;
+  const Instant last = start_ + static_cast<std::int64_t>(buckets() - 1) * width_;
+  const auto fits = [&](Duration width) {
+    return buckets_between(floor_to(start_, width), last, width) < columns;
+  };
+  Duration width = width_;
+  while (!fits(width)) width = wider_than(width, width_);
+  wide.widen(width);
+  return wide;
+}
+
+void KeyTally::count(const LimitAnswer& answer, Instant at) {
+  Entry* entry = entry_of(answer.counter);
+  if (entry == nullptr) return;
+  ++entry->requests;
+  if (!answer.decision.allowed()) count_denial(*entry, answer, at);
+}
+
+KeyTally::Entry* KeyTally::entry_of(std::string_view counter) {
+  if (last_entry_ != nullptr && counter == last_counter_) return last_entry_;
+  const XXH128_hash_t hash = XXH3_128bits(counter.data(), counter.size());
+  const Hash key{hash.low64, hash.high64};
+  auto found = keys_.find(key);
+  if (found == keys_.end()) {
+    if (keys_.size() >= most_keys_) {
+      overflowed_ = true;
+      return nullptr;
+    }
+    found = keys_.emplace(key, Entry{}).first;
+  }
+  last_counter_.assign(counter);
+  last_entry_ = &found->second;
+  return last_entry_;
+}
+
+void KeyTally::count_denial(Entry& entry, const LimitAnswer& answer, Instant at) {
+  if (entry.denied_index == kNeverDenied) {
+    entry.denied_index = static_cast<std::uint32_t>(denied_.size());
+    denied_.push_back({std::string(answer.label.substr(0, kLongestLabel)), 0, 0, at, at});
+    const XXH128_hash_t hash = XXH3_128bits(answer.counter.data(), answer.counter.size());
+    denied_hashes_.push_back({hash.low64, hash.high64});
+  }
+  DeniedKey& key = denied_[entry.denied_index];
+  ++key.denied;
+  key.last = at;
+}
+
+std::vector<DeniedKey> KeyTally::most_denied(std::size_t count) const {
+  std::vector<std::uint32_t> order(denied_.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
+  std::partial_sort(order.begin(), end, order.end(), [this](std::uint32_t a, std::uint32_t b) {
+    if (denied_[a].denied != denied_[b].denied) return denied_[a].denied > denied_[b].denied;
+    return denied_[a].label < denied_[b].label;
+  });
+  std::vector<DeniedKey> most;
+  for (auto index = order.begin(); index != end; ++index) {
+    most.push_back(denied_[*index]);
+    most.back().requests = keys_.at(denied_hashes_[*index]).requests;
+  }
+  return most;
+}
+
+Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
+    : file_order_(rule_set.rules()), series_(rule_channel(rule_set.rules().size())) {
+  for (const Rule& rule : rule_set.rules()) {
+    RuleTally& tally = rules.emplace_back();
+    tally.rule = &rule;
+    for (const RuleLimit& limit : rule.limits) {
+      tally.limits.push_back({&limit, 0, 0, KeyTally(most_keys)});
+    }
+  }
+}
+
+void Tally::count(const RuleAnswer& answer, Instant at) {
+  series_.advance(at);
+  series_.add(kRequests);
+  ++requests;
+  if (answer.matched.empty()) ++unmatched;
+  if (!answer.decision.allowed()) {
+    ++denied;
+    series_.add(kDenied);
+  }
+  const Reason reason = answer.decision.reason;
+  if (store_failed(reason) || reason == Reason::kFallback) ++undecided;
+  for (const RuleAnswer::Matched& matched : answer.matched) {
+    const auto index = static_cast<std::size_t>(matched.rule - file_order_.data());
+    RuleTally& tally = rules[index];
+    ++tally.matched;
+    tally.denied += matched.denied ? 1 : 0;
+    series_.add(rule_channel(index));
+    if (matched.denied) series_.add(rule_channel(index) + 1);
+  }
+  for (const LimitAnswer& each : answer.limits) {
+    RuleTally& tally = rules[static_cast<std::size_t>(each.rule - file_order_.data())];
+    LimitTally& limit =
+        tally.limits[static_cast<std::size_t>(each.limit - each.rule->limits.data())];
+    ++limit.requests;
+    limit.denied += each.decision.allowed() ? 0 : 1;
+    if (!each.counter.empty()) limit.keys.count(each, at);
+  }
+}
+
+bool Tally::overflowed() const noexcept {
+  const auto limit_overflowed = [](const LimitTally& limit) { return limit.keys.overflowed(); };
+  return std::any_of(rules.begin(), rules.end(), [&](const RuleTally& rule) {
+    return std::any_of(rule.limits.begin(), rule.limits.end(), limit_overflowed);
+  });
+}
+
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;

@@ -1,10 +1,12 @@
+#define XXH_INLINE_ALL
 #include "replay/suggest.h"
 
-#define XXH_INLINE_ALL
 #include <xxhash.h>
-
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "core/period.h"
 #include "replay/log_attributes.h"
@@ -12,6 +14,125 @@
 #include "rules/rule_set.h"
 
 namespace sluice::replay {
+namespace {
+
+constexpr std::uint64_t kExact = 4096;
+constexpr std::uint64_t kMantissas = 2048;
+
+}  // namespace
+
+PeakCode peak_code(std::uint64_t units) noexcept {
+  units = std::min(units, kMostUnits);
+  if (units <= kExact) return static_cast<PeakCode>(units);
+  const auto shift = static_cast<unsigned>(std::bit_width(units - 1)) - 12;
+  const std::uint64_t mantissa = (units + (std::uint64_t{1} << shift) - 1) >> shift;
+  return static_cast<PeakCode>(kExact + (shift - 1) * kMantissas + (mantissa - kMantissas));
+}
+
+std::uint64_t units_of(PeakCode code) noexcept {
+  if (code <= kExact) return code;
+  const std::uint64_t above = code - kExact - 1;
+  const std::uint64_t mantissa = above % kMantissas + kMantissas + 1;
+  return std::min(mantissa << (above / kMantissas + 1), kMostUnits);
+}
+
+Peaks::Peaks(std::size_t measures) : stride_(kHashCodes + measures), index_(1024, kNoKey) {}
+
+std::uint32_t Peaks::number_of(std::uint64_t hash) {
+  std::size_t place = place_of(hash);
+  if (index_[place] == kNoKey) {
+    if ((keys_ + 1) * 5 > index_.size() * 4) {
+      grow();
+      place = place_of(hash);
+    }
+    if (keys_ % kPerChunk == 0) {
+      chunks_.push_back(std::make_unique<PeakCode[]>(kPerChunk * stride_));
+    }
+    index_[place] = static_cast<std::uint32_t>(keys_++);
+    std::memcpy(entry(keys_ - 1), &hash, sizeof(hash));
+  }
+  return index_[place];
+}
+
+std::size_t Peaks::bytes() const noexcept {
+  return chunks_.size() * kPerChunk * stride_ * sizeof(PeakCode) +
+         index_.capacity() * sizeof(std::uint32_t);
+}
+
+std::uint64_t Peaks::hash_of(std::size_t key) const noexcept {
+  std::uint64_t hash = 0;
+  std::memcpy(&hash, entry(key), sizeof(hash));
+  return hash;
+}
+
+// Returns the place of the key in the index, or where it belongs.
+std::size_t Peaks::place_of(std::uint64_t hash) const noexcept {
+  const auto scaled = (hash >> 32) * index_.size();  // fewer than 2^32 places
+  std::size_t place = scaled >> 32;
+  while (index_[place] != kNoKey && hash_of(index_[place]) != hash) {
+    if (++place == index_.size()) place = 0;
+  }
+  return place;
+}
+
+void Peaks::grow() {
+  index_.assign(0, 0);
+  index_.shrink_to_fit();  // before the larger one is allocated
+  index_.assign(std::max<std::size_t>(1024, keys_ + keys_ / 4 * 3), kNoKey);
+  for (std::size_t key = 0; key < keys_; ++key) {
+    index_[place_of(hash_of(key))] = static_cast<std::uint32_t>(key);
+  }
+}
+
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+
+}  // namespace
+
+Need Demand::add(std::uint32_t key, std::uint64_t units, Instant at) {
+  const auto now = static_cast<std::uint64_t>(at.time_since_epoch().count());
+  if (const std::uint64_t window = now / period_; window != window_) advance(window);
+  std::uint32_t& used = current_[key];
+  used = static_cast<std::uint32_t>(std::min<std::uint64_t>(used + units, kMostUnits));
+  std::uint64_t sliding = used;
+  if (const auto before = previous_.find(key); before != previous_.end()) {
+    // The share of the previous window that is still inside the sliding one, rounded up.
+    const Wide inside = Wide{before->second} * (period_ - now % period_);
+    sliding += static_cast<std::uint64_t>((inside + period_ - 1) / period_);
+  }
+  return {{used, sliding, fill_bucket(key, units, now)}};
+}
+
+void Demand::advance(std::uint64_t window) {
+  if (window == window_ + 1) {
+    std::swap(previous_, current_);
+  } else {
+    previous_.clear();
+  }
+  current_.clear();
+  window_ = window;
+}
+
+// Returns the burst that the request needs.
+std::uint64_t Demand::fill_bucket(std::uint32_t key, std::uint64_t units, std::uint64_t at) {
+  if (!std::exchange(began_, true)) first_ = at;
+  const std::uint64_t drained = (at - first_) * rate_;
+  if (levels_.size() >= most_levels_) drop_full_buckets(drained);
+  std::uint64_t& level = levels_[key];
+  constexpr Wide kMost = Wide{1} << 62;  // what has drained is below 2^63
+  const std::uint64_t before = std::max(level, drained) - drained;
+  const Wide after = std::min(before + Wide{std::min(units, kMostUnits)} * period_, kMost);
+  level = drained + static_cast<std::uint64_t>(after);
+  return static_cast<std::uint64_t>((after + period_ - 1) / period_);
+}
+
+void Demand::drop_full_buckets(std::uint64_t drained) {
+  boost::unordered::erase_if(levels_,
+                             [drained](const auto& bucket) { return bucket.second <= drained; });
+  most_levels_ = std::max<std::size_t>(1024, levels_.size() + levels_.size() / 2);
+}
+
 namespace {
 
 constexpr Algorithm kAlgorithmOf[kMeasures] = {

@@ -1,4 +1,4 @@
-#include "replay/time_series.h"
+#include "replay/replay.h"
 
 #include <gtest/gtest.h>
 

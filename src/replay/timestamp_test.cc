@@ -1,4 +1,4 @@
-#include "replay/timestamp.h"
+#include "replay/log_time.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <new>
 #include <span>
 
-#include "insight/key_hash.h"
+#include "insight/key_sketch.h"
 #include "rules/rule_set.h"
 #include "server/logging/log_line.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <variant>
 
-#include "insight/key_hash.h"
+#include "insight/key_sketch.h"
 #include "server/logging/trace_parent.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"

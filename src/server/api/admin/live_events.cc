@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "metrics/activity.h"
+#include "metrics/counts.h"
 #include "server/api/admin/json_writer.h"
 #include "server/api/admin/pages.h"
 

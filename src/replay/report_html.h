@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "replay/time_series.h"
+#include "replay/replay.h"
 
 namespace sluice::replay {
 
