@@ -10,7 +10,7 @@
 #include "server/logging/log.h"
 #include "server/net/address.h"
 #include "server/net/tls_context.h"
-#include "server/protocol/grpc/front_end.h"
+#include "server/protocol/grpc/connection.h"
 
 namespace {
 

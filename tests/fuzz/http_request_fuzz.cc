@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/protocol/http/request_reader.h"
+#include "server/protocol/http/connection_state.h"
 
 namespace {
 

@@ -4,7 +4,6 @@
 #include <linux/filter.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "server/net/certificate_names.h"
+#include "server/net/transport.h"
 
 #include <gtest/gtest.h>
 

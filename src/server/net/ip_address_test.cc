@@ -1,4 +1,4 @@
-#include "server/net/ip_address.h"
+#include "server/net/trusted_proxies.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

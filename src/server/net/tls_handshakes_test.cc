@@ -1,4 +1,4 @@
-#include "server/net/tls_handshakes.h"
+#include "server/net/listener.h"
 
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>

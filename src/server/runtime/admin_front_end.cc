@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "server/protocol/http/front_end.h"
+#include "server/protocol/http/connection.h"
 #include "server/runtime/admin_handler.h"
 
 namespace sluice::server {

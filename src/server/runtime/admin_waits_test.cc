@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "server/net/address.h"
-#include "server/protocol/http/front_end.h"
+#include "server/protocol/http/connection.h"
 #include "server/rules/test_folder.h"
 #include "server/runtime/admin_handler.h"
 #include "server/runtime/test_client.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/protocol/grpc/front_end.h"
+#include "server/protocol/grpc/connection.h"
 #include "server/runtime/rls_handler.h"
 
 namespace sluice::server {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/protocol/http/front_end.h"
+#include "server/protocol/http/connection.h"
 #include "server/runtime/public_handler.h"
 
 namespace sluice::server {

@@ -10,7 +10,7 @@
 
 #include "server/net/address.h"
 #include "server/net/test_connection_state.h"
-#include "server/protocol/http/front_end.h"
+#include "server/protocol/http/connection.h"
 #include "server/rules/test_folder.h"
 #include "server/runtime/public_handler.h"
 #include "server/runtime/test_client.h"

@@ -8,7 +8,7 @@
 
 #include "server/api/resp/command_handler.h"
 #include "server/config/secret.h"
-#include "server/protocol/resp/front_end.h"
+#include "server/protocol/resp/connection.h"
 
 namespace sluice::server {
 namespace {

@@ -9,7 +9,6 @@
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/query_attributes.h"
-#include "server/protocol/http/percent.h"
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {

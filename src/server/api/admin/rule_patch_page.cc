@@ -10,7 +10,7 @@
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_patch_body.h"
 #include "server/api/admin/rules_answers.h"
-#include "server/protocol/http/percent.h"
+#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 namespace {

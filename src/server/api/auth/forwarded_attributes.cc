@@ -1,7 +1,7 @@
 #include "server/api/auth/forwarded_attributes.h"
 
-#include "server/protocol/http/client_address.h"
-#include "server/protocol/http/host.h"
+#include "server/protocol/http/access.h"
+#include "server/protocol/http/fields.h"
 
 namespace sluice::server {
 namespace {

@@ -17,8 +17,7 @@
 #include "server/logging/log.h"
 #include "server/net/loop_clock.h"
 #include "server/protocol/resp/client.h"
-#include "server/protocol/resp/handler.h"
-#include "server/protocol/resp/users.h"
+#include "server/protocol/resp/connection_state.h"
 #include "server/rules/server_overrides.h"
 
 namespace sluice::server::resp {

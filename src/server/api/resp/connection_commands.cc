@@ -4,7 +4,7 @@
 #include <string>
 
 #include "server/api/resp/command_handler.h"
-#include "server/protocol/resp/number.h"
+#include "server/protocol/resp/request_reader.h"
 
 // The commands that clients send before they ask for decisions.
 namespace sluice::server::resp::commands {

@@ -1,4 +1,4 @@
-#include "server/protocol/resp/front_end.h"
+#include "server/protocol/resp/connection.h"
 
 #include <gtest/gtest.h>
 

@@ -19,7 +19,7 @@
 
 #include "server/api/resp/test_handler.h"
 #include "server/net/address.h"
-#include "server/protocol/resp/front_end.h"
+#include "server/protocol/resp/connection.h"
 #include "server/runtime/test_waiting_stores.h"
 
 namespace sluice::server::resp {

@@ -1,4 +1,4 @@
-#include "server/protocol/grpc/connection_state.h"
+#include "server/protocol/grpc/connection.h"
 
 #include <gtest/gtest.h>
 

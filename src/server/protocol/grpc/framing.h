@@ -9,6 +9,19 @@
 
 #include "server/net/loop_clock.h"
 
+namespace sluice::server::grpc {
+
+enum class Gunzip : std::uint8_t {
+  kOk,
+  kMalformed,  // not exactly one complete gzip member
+  kTooLarge,   // more than `most` bytes
+};
+
+// Decompresses `bytes` into `out`. `out` never holds more than `most` bytes.
+Gunzip gunzip(std::string_view bytes, std::size_t most, std::string& out);
+
+}  // namespace sluice::server::grpc
+
 // The formats that gRPC adds to HTTP/2: messages, texts and times.
 namespace sluice::server::grpc {
 

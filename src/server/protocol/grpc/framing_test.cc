@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include "server/protocol/grpc/gzip.h"
-
 namespace sluice::server::grpc {
 namespace {
 

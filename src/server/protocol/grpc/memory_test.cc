@@ -1,4 +1,4 @@
-#include "server/protocol/grpc/memory.h"
+#include "server/protocol/grpc/protocol.h"
 
 #include <gtest/gtest.h>
 

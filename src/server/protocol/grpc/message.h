@@ -1,12 +1,16 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/config/role.h"
 #include "server/net/loop_clock.h"
+#include "server/net/worker_pool.h"
 
 namespace sluice::server::grpc {
 
@@ -74,5 +78,26 @@ class Handler {
   // Releases rules that are no longer active. Called while there are no calls.
   virtual void follow_rules() {}
 };
+
+// A handler and the buffers of its reply.
+class Worker {
+ public:
+  explicit Worker(std::unique_ptr<Handler> made) : handler(std::move(made)) {}
+
+  void follow_rules() { handler->follow_rules(); }
+  void recycle() {
+    reply.clear();
+    if (reply.bytes.capacity() > kMostKept) reply.bytes = std::string();
+  }
+
+  const std::unique_ptr<Handler> handler;
+  Reply reply;
+
+ private:
+  // Larger buffers are released.
+  static constexpr std::size_t kMostKept = std::size_t{64} << 10;
+};
+
+using Handlers = net::WorkerPool<Worker>;
 
 }  // namespace sluice::server::grpc

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nghttp2/nghttp2.h>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,10 +13,144 @@
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
 #include "server/protocol/grpc/framing.h"
-#include "server/protocol/grpc/handlers.h"
-#include "server/protocol/grpc/memory.h"
 #include "server/protocol/grpc/message.h"
-#include "server/protocol/grpc/stream.h"
+
+namespace sluice::server::grpc {
+
+// The memory of the nghttp2 sessions of one event loop. Small blocks are kept and used again. The
+// large blocks of a session are placed so that the parts an idle session does not use take no
+// memory.
+//
+// A session allocates itself (about 3 KB), a table of its streams (4 KB) and a frame buffer (16 KB)
+// at once. An idle session needs only the first. The three blocks share a slot of six pages: the
+// session with the beginning of the buffer, the rest of the buffer, and the table. Pages that were
+// never written take no memory. Allocations of other sizes get blocks of their own. This layout
+// changes only the memory that a session takes, not its behaviour.
+//
+// Thread-safety: the loop's thread only. Ownership: must outlive the sessions. Small blocks are
+// returned to the system when the object is destroyed, sessions at once. Cost: about ten
+// instructions for a block.
+class Memory {
+ public:
+  Memory();
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // For nghttp2_session_server_new3(). Returns null, which selects nghttp2's own allocator, in
+  // builds with a sanitizer that should see each block.
+  nghttp2_mem* get() noexcept;
+
+  // Call it when the session has nothing to do. Returns an unused table to the system. Cost: at
+  // most one system call.
+  static void idle(nghttp2_session* session) noexcept;
+
+  // The allocation functions of nghttp2. They return null if there is no memory.
+  void* allocate(std::size_t size) noexcept;
+  void* allocate_zeros(std::size_t size) noexcept;
+  void* reallocate(void* block, std::size_t size) noexcept;
+  void release(void* block) noexcept;
+
+ private:
+  struct Head;
+  struct FreeUnmapped {
+    void operator()(void* at) const noexcept;
+  };
+
+  static constexpr std::size_t kStep = 16;
+  static constexpr std::size_t kMostSmall = 1040;
+
+  void* take_small(std::size_t place) noexcept;
+  void* take_from_heap(std::size_t size) noexcept;
+  void* take_slot(std::size_t size) noexcept;
+  void* take_part(std::size_t size, bool zeros) noexcept;
+  std::byte* new_slot() noexcept;
+  void drop_part(std::byte* slot) noexcept;
+
+  std::array<void*, kMostSmall / kStep + 1> free_{};  // the head of each list
+  std::byte* next_ = nullptr;                         // in the chunk of small blocks
+  std::size_t left_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  std::vector<std::unique_ptr<void, FreeUnmapped>> regions_;  // of slots
+  std::vector<std::byte*> slots_;                             // the free slots
+  std::byte* young_ = nullptr;  // the slot of the session that is being created
+  nghttp2_mem interface_;
+};
+
+class Protocol;
+class Streams;
+struct Stream;
+
+// The kind of a call's method.
+enum class Method : std::uint8_t {
+  kNone,   // no such method
+  kUnary,  // answered by the handler
+  kHealthCheck,
+  kHealthWatch,
+  kReflection,
+};
+
+// The state of a stream that is cleared before the stream is used again.
+struct StreamState {
+  Protocol* protocol = nullptr;  // null: the stream has been closed
+  Stream* next = nullptr;        // of the connection's open streams
+  Stream* previous = nullptr;
+  std::int32_t id = 0;
+  Method method = Method::kNone;
+  Code code = Code::kOk;  // the call's final status
+  bool is_post = false;
+  bool is_grpc = false;       // according to its content-type
+  bool bad_timeout = false;   // grpc-timeout is malformed
+  bool gzip = false;          // grpc-encoding is gzip
+  bool bad_encoding = false;  // grpc-encoding is something else
+  bool opened = false;        // the header is complete
+  bool whole = false;         // the client has sent everything
+  bool in_work = false;       // a handler answers it, or will
+  bool begun = false;         // a response was submitted
+  bool ended = false;         // nothing follows what `out` holds
+  bool known = false;         // of a Watch: the service exists
+  bool serving_seen = false;  // of a Watch: the status that was last reported
+  std::size_t header_bytes = 0;
+  std::size_t buffered = 0;  // the counted bytes of `in`
+  std::size_t unread = 0;    // the counted bytes of `out`
+  std::size_t out_done = 0;  // the sent bytes of `out`
+  SteadyTime began{};
+  SteadyTime deadline = SteadyTime::max();  // set by the client
+  Call call;
+};
+
+// One call of a connection, with its buffers. Streams are kept and used again; see Streams.
+struct Stream final : Handlers::Task, StreamState {
+  void work(Worker& worker) override { worker.handler->handle(call, worker.reply); }
+  bool finish(Worker& worker) override;
+  bool wanted() const override { return protocol != nullptr && !ended; }
+  void dropped() override;
+  // Releases larger buffers.
+  void clear(std::size_t most_kept);
+
+  std::string in;        // the input
+  std::string inflated;  // the decompressed message
+  std::string out;       // messages with their prefixes
+  std::string text;      // grpc-message, encoded
+  std::string peer;      // for a call that may outlive its connection
+  std::string authorization;
+  std::string traceparent;
+  Streams* home = nullptr;
+};
+
+// The unused streams of one event loop.
+class Streams {
+ public:
+  Stream& take();
+  void give_back(Stream& stream);
+  std::size_t in_use() const noexcept { return all_.size() - free_.size(); }
+
+ private:
+  std::vector<std::unique_ptr<Stream>> all_;
+  std::vector<Stream*> free_;
+};
+
+}  // namespace sluice::server::grpc
 
 struct nghttp2_session;
 

@@ -1,12 +1,124 @@
 #include "server/protocol/http/access.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "server/config/secret.h"
+#include "server/net/trusted_proxies.h"
 #include "server/protocol/http/fields.h"
-#include "server/protocol/http/web_page.h"
 
 namespace sluice::server {
+namespace {
+
+// Returns the authority of "http://authority/path", or nothing if there is no scheme.
+std::string_view authority_of(std::string_view url) noexcept {
+  const std::size_t scheme = url.find("://");
+  if (url.starts_with('/') || scheme == url.npos) return {};
+  const std::string_view rest = url.substr(scheme + 3);
+  return rest.substr(0, rest.find_first_of("/?#"));
+}
+
+bool is_same(std::string_view a, std::string_view b) noexcept {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+bool is_loopback(std::string_view host) noexcept {
+  if (host == "localhost") return true;
+  const auto address = IpAddress::parse(host);
+  if (!address) return false;
+  constexpr unsigned kFirstByte = IpAddress::kMappedBits + 8;
+  static const IpAddress v4 = *IpAddress::parse("127.0.0.0");
+  static const IpAddress v6 = *IpAddress::parse("::1");
+  return *address == v6 || (address->is_v4() && address->shares_prefix(v4, kFirstByte));
+}
+
+bool marks_a_browser(const http::Field& field) noexcept {
+  constexpr std::string_view kFetch = "sec-fetch-";
+  const http::Field prefix{field.name.substr(0, kFetch.size()), {}};
+  return has_name(prefix, kFetch) || has_name(field, "origin") ||
+         has_name(field, "accept-language");
+}
+
+bool is_known(std::string_view authority, std::span<const std::string> hosts) {
+  std::string buffer;
+  const std::string_view host = host_name(authority, buffer);
+  return is_loopback(host) || std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+}
+
+bool has_known_host(const http::Request& request, std::span<const std::string> hosts) {
+  const std::string_view target = authority_of(request.target);
+  bool known = target.empty() || is_known(target, hosts);
+  for (const http::Field& field : request.fields) {
+    if (has_name(field, "host")) known = known && is_known(field.value, hosts);
+  }
+  return known;
+}
+
+}  // namespace
+
+std::optional<Problem> find_web_page(const http::Request& request) {
+  Buffers buffers;
+  const auto field = [&](std::string_view name) {
+    return find_header(request.fields, name, buffers);
+  };
+  const std::string_view site = field("sec-fetch-site").value_or(std::string_view());
+  bool is_foreign = site == "cross-site" || site == "same-site";
+  if (const auto origin = field("origin")) {
+    const std::string_view own = field("host").value_or(std::string_view());
+    const std::string_view authority = authority_of(*origin);
+    is_foreign = is_foreign || authority.empty() || !is_same(authority, own);
+  }
+  if (!is_foreign) return std::nullopt;
+  return Problem{403, "requests from web pages of another site are refused"};
+}
+
+std::optional<Problem> find_foreign_host(const http::Request& request,
+                                         std::span<const std::string> hosts) {
+  if (has_known_host(request, hosts)) return std::nullopt;
+  return Problem{403,
+                 "the host is not this machine; expected localhost, a loopback address or one of "
+                 "http.hosts in the configuration"};
+}
+
+std::optional<Problem> find_page_as_gateway(const http::Request& request,
+                                            std::span<const std::string> hosts) {
+  bool is_browser = false;
+  for (const http::Field& field : request.fields) {
+    if (has_name(field, "sec-sluice-gateway") && !field.value.empty()) return std::nullopt;
+    is_browser = is_browser || marks_a_browser(field);
+  }
+  if (!is_browser || has_known_host(request, hosts)) return std::nullopt;
+  return Problem{
+      403,
+      "a web page may have sent this request, and the host is not this machine; expected "
+      "a gateway that sets Sec-Sluice-Gateway: 1, or the host localhost, a loopback "
+      "address or one of http.hosts in the configuration"};
+}
+
+namespace {
+
+constexpr bool is_upper(char c) noexcept { return c >= 'A' && c <= 'Z'; }
+
+}  // namespace
+
+std::string_view host_name(std::string_view authority, std::string& buffer) {
+  std::string_view name = authority;
+  const std::size_t bracket = name.starts_with('[') ? name.find(']') : name.npos;
+  if (bracket != name.npos) {
+    name = name.substr(1, bracket - 1);
+  } else {
+    name = name.substr(0, name.find(':'));
+    if (name.ends_with('.')) name.remove_suffix(1);
+  }
+  if (std::none_of(name.begin(), name.end(), is_upper)) return name;
+  buffer.assign(name);
+  for (char& c : buffer) {
+    if (is_upper(c)) c = static_cast<char>(c | 0x20);
+  }
+  return buffer;
+}
 
 std::optional<Problem> Access::find_refusal(const http::Request& request) const {
   if (auto refusal = find_web_page(request)) return refusal;

@@ -1,4 +1,4 @@
-#include "server/protocol/http/client_address.h"
+#include "server/protocol/http/fields.h"
 
 #include <gtest/gtest.h>
 

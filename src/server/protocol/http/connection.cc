@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
 #include <boost/asio/error.hpp>
 #include <cerrno>
 #include <utility>

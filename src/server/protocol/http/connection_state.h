@@ -4,20 +4,158 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
 #include "server/net/loop_clock.h"
+#include "server/net/worker_pool.h"
 #include "server/protocol/http/broadcast.h"
-#include "server/protocol/http/handlers.h"
-#include "server/protocol/http/kept_bytes.h"
 #include "server/protocol/http/message.h"
-#include "server/protocol/http/request_reader.h"
 
 namespace sluice::server::http {
+
+// The bytes that the connections of a loop keep for their clients: requests that are not complete
+// or that wait, and responses that the clients have not read. If they exceed a bound, connections
+// drop what they keep until the rest is within it, first the one with the largest product of bytes
+// and time. A client that is quick therefore keeps its response even if many others are slow.
+//
+// Thread-safety: one loop's thread. Ownership: borrows the holders. Cost: set() a few instructions;
+// beyond the bound, one pass over all holders for each that drops.
+class KeptBytes {
+ public:
+  class Holder {
+   public:
+    Holder() = default;
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+    virtual ~Holder() = default;
+    // Releases the bytes, or ends soon what needs them. Must not call set().
+    virtual void drop_kept() noexcept = 0;
+
+   private:
+    friend class KeptBytes;
+    bool is_listed_ = false;
+    std::size_t bytes_ = 0;  // its own
+    std::shared_ptr<const std::string> text_;
+    net::SteadyTime since_;
+    std::size_t place_ = 0;
+  };
+
+  explicit KeptBytes(std::size_t most) : most_(most) {}
+  KeptBytes(const KeptBytes&) = delete;
+  KeptBytes& operator=(const KeptBytes&) = delete;
+
+  // Now the holder has these bytes, and the text, which counts once for all holders of it. Call it
+  // with none before the holder is destroyed. May call drop_kept() of any holder. Errors:
+  // std::bad_alloc, unless it has none.
+  void set(Holder& holder, std::size_t bytes, const std::shared_ptr<const std::string>& text,
+           net::SteadyTime now);
+  std::size_t total() const noexcept { return total_; }
+
+ private:
+  void release_text(Holder& holder) noexcept;
+  void forget(Holder& holder) noexcept;
+  void drop(net::SteadyTime now);
+
+  const std::size_t most_;
+  std::size_t total_ = 0;
+  std::vector<Holder*> holders_;
+  std::map<const std::string*, std::size_t> texts_;  // and the number of their holders
+};
+
+struct ReaderBounds {
+  std::size_t header_bytes;
+  std::size_t body_bytes;
+};
+
+// The reason why a request is refused, as the client sees it. The connection ends after it.
+struct BadRequest {
+  int status = 400;
+  std::string_view detail;
+};
+
+// Reads HTTP/1.0 and 1.1 requests from bytes as they arrive. Does no input or output. Refuses
+// requests that two readers could understand differently: Content-Length together with
+// Transfer-Encoding, codings other than `chunked`, folded fields, a request without Host.
+//
+// Not thread-safe. Ownership: a complete request consists of views of the bytes that were passed
+// last. Cost: reads each byte once, except for a header that arrives in pieces; copies a body only
+// if it comes in chunks.
+class RequestReader {
+ public:
+  enum class Progress { kMore, kWhole, kBad };
+
+  explicit RequestReader(const ReaderBounds& bounds);
+  ~RequestReader();
+  RequestReader(const RequestReader&) = delete;
+  RequestReader& operator=(const RequestReader&) = delete;
+
+  // Continues with `message`: all bytes from the first byte of the request on, including those that
+  // were passed before. They may have moved. After kWhole use request() and size(), then call
+  // next().
+  Progress read(std::string_view message);
+  // Returns how many bytes the complete request took.
+  std::size_t size() const noexcept;
+  // Returns the request. The caller sets its `peer`.
+  Request request() const;
+  const BadRequest& bad() const noexcept;
+
+  // Returns whether the header of the request is complete.
+  bool has_header() const noexcept;
+  // Returns whether the client waits for 100 Continue before it sends the body.
+  bool expects_continue() const noexcept;
+
+  // Prepares for the next request.
+  void next();
+
+ private:
+  struct Parts;
+  class Parser;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The properties of a response that depend on its request and connection.
+struct Sending {
+  int version = 11;  // of the request
+  bool body = true;  // false: writes the body's length without the body
+  bool keep_alive = true;
+  std::string_view date = {};  // the value of Date
+};
+
+// Appends the bytes of the response.
+void append_response(std::string& out, const Response& response, const Sending& sending);
+
+// Returns "OK", "Too Many Requests", ...; empty if the status has no usual phrase.
+std::string_view reason_phrase(int status) noexcept;
+
+// A handler, the request that it answers and the buffers of its response.
+class Worker {
+ public:
+  explicit Worker(std::unique_ptr<Handler> made) : handler(std::move(made)) {}
+
+  void follow_rules() { handler->follow_rules(); }
+  void recycle() {
+    response.clear();
+    if (response.text.capacity() > kMostKept) response.text = std::string();
+  }
+
+  const std::unique_ptr<Handler> handler;
+  Request request;
+  Response response;
+
+ private:
+  // Larger buffers are released.
+  static constexpr std::size_t kMostKept = std::size_t{64} << 10;
+};
+
+using Handlers = net::WorkerPool<Worker>;
 
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
 struct SharedState {

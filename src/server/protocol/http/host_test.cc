@@ -1,4 +1,4 @@
-#include "server/protocol/http/host.h"
+#include "server/protocol/http/access.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/protocol/http/kept_bytes.h"
+#include "server/protocol/http/connection_state.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "server/protocol/http/percent.h"
-
 namespace sluice::server {
 namespace {
 

@@ -1,4 +1,4 @@
-#include "server/protocol/http/response_writer.h"
+#include "server/protocol/http/connection_state.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/protocol/http/web_page.h"
+#include "server/protocol/http/access.h"
 
 #include <gtest/gtest.h>
 

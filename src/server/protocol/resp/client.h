@@ -1,13 +1,47 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "server/config/role.h"
 #include "server/net/loop_clock.h"
-#include "server/protocol/resp/users.h"
 
 namespace sluice::server::resp {
+
+struct User {
+  std::string name;
+  std::string password;
+  Role role = Role::kCheck;
+  std::string certificate = {};  // a name in it; empty: no certificate logs in
+};
+
+// The users of the RESP front end and their passwords. Without any user, every client may do
+// everything.
+//
+// Thread-safety: const, so any thread. Cost of a password check: a comparison with the passwords of
+// all users, which takes as long for a wrong password as for a right one.
+class Users {
+ public:
+  // The user that AUTH uses if it gets only a password.
+  static constexpr std::string_view kDefault = "default";
+
+  Users() = default;
+  explicit Users(std::vector<User> users) : users_(std::move(users)) {}
+
+  bool none() const noexcept { return users_.empty(); }
+  // Returns the role of a client before it logs in.
+  Role at_first() const noexcept { return none() ? Role::kAdmin : Role::kNobody; }
+  // Returns the user whose certificate has one of these names, or null if there is none.
+  const User* find_certificate(std::span<const std::string> names) const noexcept;
+  // Returns the user with that name and password, or null if there is none.
+  const User* find(std::string_view name, std::string_view password) const noexcept;
+
+ private:
+  std::vector<User> users_;
+};
 
 // The properties of a connection and the settings that its client made.
 struct Client {

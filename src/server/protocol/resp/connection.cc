@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
 #include <boost/asio/error.hpp>
 #include <cerrno>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "server/protocol/resp/inline_words.h"
+#include "server/protocol/resp/request_reader.h"
 
 #include <gtest/gtest.h>
 

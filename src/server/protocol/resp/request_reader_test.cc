@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "server/protocol/resp/number.h"
-
 namespace sluice::server::resp {
 namespace {
 

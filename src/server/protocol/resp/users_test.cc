@@ -1,4 +1,4 @@
-#include "server/protocol/resp/users.h"
+#include "server/protocol/resp/client.h"
 
 #include <gtest/gtest.h>
 

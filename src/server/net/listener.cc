@@ -1,8 +1,7 @@
-#include "server/net/tls_handshakes.h"
+#include "server/net/listener.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
