@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rules/ip_prefix.h"
-#include "server/api/auth/forwarded_attributes.h"
+#include "server/api/auth/auth_endpoint.h"
 
 namespace {
 

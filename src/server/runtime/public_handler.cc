@@ -1,6 +1,6 @@
 #include "server/runtime/public_handler.h"
 
-#include "server/api/check/permit_endpoint.h"
+#include "server/api/check/check_endpoint.h"
 #include "server/protocol/http/problem.h"
 #include "server/protocol/http/request_target.h"
 

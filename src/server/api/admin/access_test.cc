@@ -1,4 +1,4 @@
-#include "server/api/admin/access.h"
+#include "server/api/admin/admin_endpoint.h"
 
 #include "server/api/admin/test_endpoint.h"
 

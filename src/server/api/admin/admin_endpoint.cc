@@ -3,13 +3,50 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include "server/api/admin/access.h"
 #include "server/api/admin/pages.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
+
+Expected<AdminToken> AdminToken::from(SecretSource source) {
+  if (!source.file.empty() && !source.variable.empty()) {
+    return Unexpected{"both a token file and a token variable are given; expected one of them"};
+  }
+  AdminToken token;
+  token.source_ = std::move(source);
+  if (auto read = token.reload(); !read) return Unexpected{std::move(read.error())};
+  return token;
+}
+
+Expected<bool> AdminToken::reload() {
+  if (!source_.is_set()) return false;
+  auto read = read_token(source_);
+  if (!read) return Unexpected{std::move(read.error())};
+  warning_ = find_weakness("the administration token", source_, *read);
+  return std::exchange(token_, *read) != *read;
+}
+
+bool AdminToken::matches(std::string_view presented) const noexcept {
+  return is_same_secret(presented, token_);
+}
+
+std::optional<Problem> check_token(const http::Request& request, const AdminToken& token) {
+  if (!token.is_set() || request.certificate_role >= Role::kAdmin) return std::nullopt;
+  Buffers buffers;
+  const std::string_view field =
+      find_header(request.fields, "authorization", buffers).value_or(std::string_view());
+  const std::string_view presented = bearer_token(field);
+  if (presented.empty()) {
+    return Problem{401, "a token is required; expected the header Authorization: Bearer TOKEN"};
+  }
+  if (token.matches(presented)) return std::nullopt;
+  return Problem{401, "the token is not the one that is configured"};
+}
+
 namespace {
 
 struct Route {

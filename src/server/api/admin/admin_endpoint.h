@@ -1,22 +1,52 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "insight/top_keys.h"
-#include "server/api/admin/admin_token.h"
-#include "server/api/admin/live_events.h"
+#include "server/api/admin/live_page.h"
 #include "server/api/admin/status_page.h"
+#include "server/config/secret.h"
 #include "server/protocol/http/message.h"
+#include "server/protocol/http/problem.h"
 #include "server/rules/pushed_rules.h"
 #include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"
 #include "server/storage/held_blocks.h"
+#include "sluice/expected.h"
 #include "sluice/limiter.h"
 
 namespace sluice::server {
+
+// The bearer token of the administration, from a file or an environment variable, or no token.
+//
+// Thread-safety: that of a value. Cost: the time of matches() depends only on the length of the
+// presented token, not on how much of it is right.
+class AdminToken {
+ public:
+  // Reads the file, or the variable of that name. With neither there is no token. Line ends at the
+  // end are not part of the token. Errors: the problem with the source and what is expected.
+  static Expected<AdminToken> from(SecretSource source);
+
+  // Reads the source again. After an error the token is unchanged. Returns whether it changed.
+  Expected<bool> reload();
+  bool is_set() const noexcept { return !token_.empty(); }
+  bool matches(std::string_view presented) const noexcept;
+  // Returns a weakness of the token ("others may read the file"), or an empty text.
+  const std::string& warning() const noexcept { return warning_; }
+
+ private:
+  SecretSource source_;
+  std::string token_;
+  std::string warning_;
+};
+
+// Returns why a request to the administration is refused (401), or nothing. With a token, the
+// request must present it, or the client the certificate of an admin.
+std::optional<Problem> check_token(const http::Request& request, const AdminToken& token);
 
 // The administration over HTTP (docs/admin.md): the active rules, counters, and the status.
 //

@@ -1,4 +1,4 @@
-#include "server/api/admin/admin_token.h"
+#include "server/api/admin/admin_endpoint.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include "core/quoted.h"
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
-#include "server/api/admin/query_attributes.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/request_target.h"
 #include "sluice/limit.h"

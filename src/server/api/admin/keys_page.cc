@@ -1,9 +1,147 @@
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "core/quoted.h"
+#include "insight/top_keys.h"
+#include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
+#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
+namespace {
+
+using core::in_quotes;
+using insight::TopKeysQuery;
+
+// The parameters of the query, decoded.
+struct Parameters {
+  std::optional<std::string> rule, limit;
+  TopKeysQuery query() const {
+    TopKeysQuery out = numbers;
+    if (rule) out.rule = *rule;
+    if (limit) out.limit = *limit;
+    return out;
+  }
+  TopKeysQuery numbers;  // without the names
+};
+
+// Answers with status 400 or 404.
+std::nullopt_t refuse(const Call& call, int status, const std::string& detail) {
+  answer(call.response, {status, detail});
+  return std::nullopt;
+}
+
+// Reads a parameter that is the name of an enumerator. Returns what is wrong.
+template <typename Enum>
+std::string read_enum(const Call& call, std::string_view name,
+                      Expected<Enum> (&read)(std::string_view), Enum& to) {
+  Buffers buffers;
+  const auto text = find_query(call.query, name, buffers);
+  if (!text) return {};
+  const Expected<Enum> found = read(*text);
+  if (found) {
+    to = *found;
+    return {};
+  }
+  return "'" + std::string(name) + "' is " + in_quotes(*text) + "; expected " + found.error();
+}
+
+std::string read_key_count(const Call& call, std::size_t& to) {
+  Buffers buffers;
+  const auto text = find_query(call.query, "n", buffers);
+  if (!text) return {};
+  const char* const end = text->data() + text->size();
+  const auto read = std::from_chars(text->data(), end, to);
+  const bool is_number = read.ec == std::errc() && read.ptr == end;
+  if (is_number && to >= 1 && to <= insight::KeyFrame::kMostKeys) return {};
+  return "'n' is " + in_quotes(*text) + "; expected a number of keys from 1 to " +
+         std::to_string(insight::KeyFrame::kMostKeys);
+}
+
+// If the rule or the limit does not exist, writes the reason into the answer.
+bool names_limits(const Call& call, const RuleSet& rules, const Parameters& parameters) {
+  if (!parameters.rule) {
+    if (parameters.limit) refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");
+    return !parameters.limit;
+  }
+  const Rule* const rule = rules.find(*parameters.rule);
+  if (rule == nullptr) {
+    refuse(call, 404,
+           "there is no rule " + in_quotes(*parameters.rule) +
+               "; expected one of: " + names_of(rules.rules()));
+    return false;
+  }
+  for (const RuleLimit& limit : rule->limits) {
+    if (!parameters.limit || limit.name == *parameters.limit) return true;
+  }
+  if (!parameters.limit) return true;
+  refuse(call, 404,
+         "rule " + in_quotes(rule->name) + " has no limit " + in_quotes(*parameters.limit) +
+             "; expected one of: " + names_of(rule->limits));
+  return false;
+}
+
+std::optional<Parameters> read_parameters(const Call& call, const RuleSet& rules) {
+  Parameters out;
+  for (const std::string& wrong : {read_enum(call, "by", insight::read_top_by, out.numbers.by),
+                                   read_enum(call, "over", insight::read_span, out.numbers.over),
+                                   read_key_count(call, out.numbers.most)}) {
+    if (!wrong.empty()) return refuse(call, 400, wrong);
+  }
+  Buffers buffers;
+  if (const auto rule = find_query(call.query, "rule", buffers)) out.rule = *rule;
+  if (const auto limit = find_query(call.query, "limit", buffers)) out.limit = *limit;
+  if (!names_limits(call, rules, out)) return std::nullopt;
+  return out;
+}
+
+void write_limit(JsonWriter& json, const insight::TopLimit& limit) {
+  json.begin_object()
+      .member("rule", limit.rule)
+      .member("limit", limit.limit)
+      .member("total", limit.total)
+      .key("keys")
+      .begin_array();
+  for (const insight::TopKey& key : limit.keys) {
+    json.begin_object().key("key").visible_value(key.text);
+    json.member("count", key.count).member("error", key.error);
+    if (key.is_cut) json.member("cut", true);
+    if (rules::find_invalid_utf8(key.text) != key.text.npos) json.member("not_utf8", true);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+void show_top(const Call& call) {
+  const insight::TopKeys* const keys = call.parts.top_keys;
+  if (keys == nullptr || !keys->is_on()) {
+    return answer(call.response, {404,
+                                  "this server does not count keys; expected top_keys over 0 in "
+                                  "its configuration, and log.keys plain or hash"});
+  }
+  const auto parameters = read_parameters(call, call.parts.rules.current());
+  if (!parameters) return;
+  const TopKeysQuery query = parameters->query();
+  const auto covered = std::chrono::floor<std::chrono::seconds>(keys->covered(query.over));
+  JsonWriter json;
+  json.begin_object()
+      .member("by", name_of(query.by))
+      .member("over", name_of(query.over))
+      .member("seconds", static_cast<std::uint64_t>(covered.count()))
+      .member("hashed", keys->is_hashed())
+      .key("limits")
+      .begin_array();
+  for (const insight::TopLimit& limit : keys->top(query)) write_limit(json, limit);
+  answer(call.response, 200, json.end_array().end_object());
+}
+
 namespace {
 
 void write_counter(JsonWriter& json, const RuleCounter& counter, const Decision& decision) {

@@ -1,4 +1,4 @@
-#include "server/api/admin/live_events.h"
+#include "server/api/admin/live_page.h"
 
 #include <chrono>
 #include <string>

@@ -2,11 +2,178 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
+#include <span>
+#include <utility>
 
+#include "metrics/counts.h"
+#include "server/api/admin/json_writer.h"
 #include "server/api/admin/page_files.h"
+#include "server/api/admin/pages.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
+namespace {
+
+using metrics::Activity;
+
+constexpr auto kPeriod = std::chrono::seconds(1);
+constexpr auto kEarliest = std::chrono::milliseconds(750);  // half a period later would be too late
+constexpr std::size_t kMostRules = 100, kMostSources = 20, kMostErrors = 3;
+
+std::uint64_t total_of(const Activity::Requests& of) noexcept { return of.allowed + of.denied; }
+
+void write_requests(JsonWriter& json, const Activity::Requests& of) {
+  json.member("requests", total_of(of))
+      .member("denied", of.denied)
+      .member("would_deny", of.would_deny);
+}
+
+void write_totals(JsonWriter& json, const Activity& all) {
+  Activity::Requests sum;
+  for (const Activity::Requests& one : all.rules) {
+    sum.allowed += one.allowed;
+    sum.denied += one.denied;
+    sum.would_deny += one.would_deny;
+  }
+  write_requests(json.key("total").begin_object(), sum);
+  json.end_object().key("reasons").begin_object();
+  for (std::size_t i = 0; i < all.reasons.size(); ++i) {
+    if (all.reasons[i] > 0) json.member(to_string(static_cast<Reason>(i)), all.reasons[i]);
+  }
+  json.end_object();
+}
+
+void write_durations(JsonWriter& json, const Activity& all) {
+  json.key("latency").begin_array();
+  for (std::size_t i = 0; i < metrics::kFrontEnds; ++i) {
+    const auto& buckets = all.durations[i];
+    if (std::all_of(buckets.begin(), buckets.end(), [](auto n) { return n == 0; })) continue;
+    json.begin_object().member("front_end", metrics::kFrontEndNames[i]).key("buckets");
+    json.begin_array();
+    for (const std::uint64_t count : buckets) json.value(count);
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
+void write_rule(JsonWriter& json, const Rule& rule, const Activity::Requests& of) {
+  json.begin_object()
+      .member("name", rule.name)
+      .member("domain", rule.domain)
+      .member("shadow", rule.mode == RuleMode::kShadow);
+  write_requests(json, of);
+  json.key("limits").begin_array();
+  for (const RuleLimit& limit : rule.limits) {
+    json.begin_object()
+        .member("name", limit.name)
+        .member("key", limit.key)
+        .member("algorithm", to_string(limit.limit.algorithm()))
+        .member("blocks", limit.block.has_value())
+        .end_object();
+  }
+  json.end_array().end_object();
+}
+
+void write_rules_status(JsonWriter& json, const RulesStatus& status) {
+  json.member("version", status.version)
+      .member("loaded_at", status.loaded_at)
+      .member("rules", std::uint64_t{status.rules})
+      .member("limits", std::uint64_t{status.limits})
+      .member("files", std::uint64_t{status.sources.size()})
+      .member("failures", status.failures)
+      .key("sources")
+      .begin_array();
+  for (std::size_t i = 0; i < std::min(status.sources.size(), kMostSources); ++i) {
+    json.value(status.sources[i]);
+  }
+  json.end_array().key("last_errors");
+  const auto shown = std::min(status.last_errors.size(), kMostErrors);
+  const auto first = status.last_errors.begin();
+  pages::write_errors(json, {first, first + static_cast<std::ptrdiff_t>(shown)});
+}
+
+// Returns the positions of the rules that an event shows: the busiest since the previous event, in
+// the order of the rules.
+std::vector<std::size_t> busiest(const Activity& all, std::span<const std::uint64_t> before) {
+  std::vector<std::size_t> places(all.rules.size() - 1);
+  std::iota(places.begin(), places.end(), 0);
+  if (places.size() <= kMostRules) return places;
+  const auto key = [&](std::size_t i) {
+    const std::uint64_t total = total_of(all.rules[i]);
+    return std::pair(i < before.size() && before[i] <= total ? total - before[i] : total, total);
+  };
+  const auto end = places.begin() + kMostRules;
+  std::partial_sort(places.begin(), end, places.end(), [&](std::size_t a, std::size_t b) {
+    return key(a) != key(b) ? key(a) > key(b) : a < b;
+  });
+  places.erase(end, places.end());
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+}  // namespace
+
+const std::string& LiveEvents::latest() {
+  const net::SteadyTime now = parts_.clock.now();
+  if (event_.empty() || (viewers_.empty() && now - made_ >= kPeriod)) make(now);
+  return event_;
+}
+
+void LiveEvents::tick() {
+  const net::SteadyTime now = parts_.clock.now();
+  if (viewers_.empty() || now - made_ < kEarliest) return;
+  make(now);
+  viewers_.send(event_);
+}
+
+void LiveEvents::make(net::SteadyTime now) {
+  const RuleSet rules = parts_.rules.current();
+  const Activity all = parts_.registry.activity(rules);
+  JsonWriter json;
+  json.begin_object()
+      .member("at", SystemClock::instance().now())
+      .member("steady_ms",
+              static_cast<std::uint64_t>(
+                  std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch()).count()))
+      .member("viewers", std::uint64_t{viewers_.size()});
+  pages::write_server(json, parts_.status());
+  write_totals(json, all);
+  write_durations(json, all);
+  json.key("rules").begin_object();
+  write_rules_status(json, parts_.rules.status());
+  json.key("busiest").begin_array();
+  for (const std::size_t place : busiest(all, before_)) {
+    write_rule(json, rules.rules()[place], all.rules[place]);
+  }
+  json.end_array().end_object().end_object();
+  before_.clear();
+  for (const Activity::Requests& one : all.rules) before_.push_back(total_of(one));
+  event_ = "data: ";
+  event_.append(json.view()).append("\n\n");
+  made_ = now;
+}
+
+namespace pages {
+
+void show_events(const Call& call) {
+  LiveEvents* const events = call.parts.events;
+  if (events == nullptr || events->viewers().ended()) {
+    return answer(call.response, {503, "the server is draining"});
+  }
+  http::Broadcast& viewers = events->viewers();
+  if (!viewers.has_room()) {
+    call.response.add("Retry-After", "10");
+    const std::string detail = std::to_string(viewers.most()) +
+                               " viewers receive events already, which is the maximum; close one";
+    return answer(call.response, {503, detail});
+  }
+  call.response.text = events->latest();
+  call.response.answer_text(200, "text/event-stream");
+  call.response.broadcast = &viewers;
+}
+
+}  // namespace pages
 namespace {
 
 // The page contains text that clients have chosen. No text can become a script or a style, and no

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/quoted.h"
-#include "server/api/admin/query_attributes.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
 

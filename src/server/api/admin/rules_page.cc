@@ -1,16 +1,315 @@
 #include <algorithm>
 #include <array>
+#include <boost/json.hpp>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "core/calendar.h"
+#include "core/period.h"
+#include "core/quoted.h"
 #include "rules/rule_diff.h"
+#include "rules/rule_edit.h"
 #include "server/api/admin/pages.h"
-#include "server/api/admin/rules_answers.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
+#include "sluice/expected.h"
+
+// What the answers about rules have in common.
+namespace sluice::server::pages {
+
+// Adds the version of the rules and their ETag.
+void add_version(const ActiveRules& rules, http::Response& response);
+void write_counts(JsonWriter& json, const RuleSet& rules);
+void answer_errors(int status, const RulesManager::Errors& errors, http::Response& response);
+
+// Whether the request has If-Match, and whether that names these rules: "*", their ETag, or only
+// their version.
+bool has_condition(const Call& call);
+bool meets_condition(const Call& call, const ActiveRules& rules);
+void answer_other_version(const Call& call);
+
+}  // namespace sluice::server::pages
+
+namespace sluice::server {
+
+// Reads the body of PATCH /v1/rules/RULE: {"limits":{"user":{"limit":20,"per":"1s"}},"mode":
+// "shadow"}. Errors: "'limits.user.per' is wrong; expected ...".
+Expected<rules::RuleChanges> read_rule_changes(std::string_view json);
+
+}  // namespace sluice::server
 
 namespace sluice::server::pages {
+namespace {
+
+// Returns "VERSION-CONTENT". Versions start again with each process, whose rules may differ.
+std::string tag_of(const ActiveRules& rules) {
+  const std::hash<std::string_view> hash;
+  std::size_t content = 0;
+  for (const RulesText& text : *rules.texts) {
+    content = content * 31 + hash(text.name) * 7 + hash(text.text);
+  }
+  return std::to_string(rules.version) + "-" + std::to_string(content);
+}
+
+bool names_rules(std::string_view list, const ActiveRules& rules) {
+  const std::string tag = tag_of(rules);
+  const std::string version = std::to_string(rules.version);
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    std::string_view one = trimmed(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+    if (one.size() > 1 && one.starts_with('"') && one.ends_with('"')) {
+      one = one.substr(1, one.size() - 2);
+    }
+    if (one == "*" || one == tag || one == version) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void add_version(const ActiveRules& rules, http::Response& response) {
+  response.add("ETag", "\"" + tag_of(rules) + "\"");
+  response.add("X-Sluice-Rules-Version", std::to_string(rules.version));
+}
+
+void write_counts(JsonWriter& json, const RuleSet& rules) {
+  json.member("rules", std::uint64_t{rules.rules().size()})
+      .member("limits", std::uint64_t{count_limits(rules)});
+}
+
+void answer_errors(int status, const RulesManager::Errors& errors, http::Response& response) {
+  JsonWriter json;
+  write_errors(json, errors);
+  const std::string detail = errors.front().to_string();
+  answer(response, {status, detail}, "\"errors\":" + std::string(json.view()));
+}
+
+bool has_condition(const Call& call) {
+  Buffers buffers;
+  return find_header(call.request.fields, "if-match", buffers).has_value();
+}
+
+bool meets_condition(const Call& call, const ActiveRules& rules) {
+  Buffers buffers;
+  const auto condition = find_header(call.request.fields, "if-match", buffers);
+  return !condition || names_rules(*condition, rules);
+}
+
+void answer_other_version(const Call& call) {
+  const ActiveRules now = call.parts.rules.active();
+  add_version(now, call.response);
+  const std::string detail = "If-Match does not name the active rules; expected version " +
+                             std::to_string(now.version) + ", or its ETag of GET /v1/rules";
+  answer(call.response, {412, detail, "Precondition Failed"});
+}
+
+}  // namespace sluice::server::pages
+
+namespace sluice::server {
+namespace {
+
+using rules::RuleChanges;
+
+struct WrongPatch {
+  std::string message;
+};
+
+[[noreturn]] void fail_patch(const std::string& member, std::string_view expected) {
+  throw WrongPatch{core::in_quotes(member) + " is wrong; expected " + std::string(expected)};
+}
+
+std::string read_number(const std::string& member, const boost::json::value& value) {
+  if (value.is_int64() && value.as_int64() >= 0) return std::to_string(value.as_int64());
+  fail_patch(member, "a whole number from 0 to 4294967295, without quotes");
+}
+
+std::string read_period(const std::string& member, const boost::json::value& value) {
+  if (!value.is_string()) fail_patch(member, "a period in quotes, such as \"1s\"");
+  std::string text(value.as_string());
+  const auto& words = core::kCalendarUnits;
+  if (std::find(words.begin(), words.end(), text) != words.end()) return text;
+  const auto period = core::parse_period(text);
+  if (!period) throw WrongPatch{core::in_quotes(member) + ": " + period.error()};
+  return text;
+}
+
+void read_limit(const std::string& limit, const boost::json::value& value, RuleChanges& changes) {
+  const std::string place = "limits." + limit;
+  constexpr std::string_view kNumbers = "an object with limit, per, lease or burst";
+  if (!value.is_object() || value.as_object().empty()) fail_patch(place, kNumbers);
+  for (const auto& [key, of] : value.as_object()) {
+    const std::string member = place + "." + std::string(key);
+    if (key == "limit" || key == "burst") {
+      changes.numbers.push_back({limit, std::string(key), read_number(member, of)});
+    } else if (key == "per" || key == "lease") {
+      changes.numbers.push_back({limit, std::string(key), read_period(member, of)});
+    } else {
+      throw WrongPatch{
+          "unknown member " + core::in_quotes(member) +
+          "; expected limit, per, lease or burst, other keys are changed by PUT /v1/rules"};
+    }
+  }
+}
+
+RuleChanges read_changes(std::string_view text) {
+  constexpr std::string_view kExample = R"({"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
+  boost::json::error_code error;
+  const boost::json::value value = boost::json::parse(text, error);
+  if (error || !value.is_object()) {
+    throw WrongPatch{"the body is not a JSON object; expected " + std::string(kExample)};
+  }
+  RuleChanges changes;
+  for (const auto& [name, of] : value.as_object()) {
+    if (name == "mode") {
+      if (of != boost::json::value("enforce") && of != boost::json::value("shadow")) {
+        fail_patch("mode", "\"enforce\" or \"shadow\"");
+      }
+      changes.mode = std::string(of.as_string());
+    } else if (name == "limits") {
+      if (!of.is_object()) fail_patch("limits", "an object such as " + std::string(kExample));
+      for (const auto& [limit, numbers] : of.as_object()) {
+        read_limit(std::string(limit), numbers, changes);
+      }
+    } else {
+      throw WrongPatch{"unknown member " + core::in_quotes(name) + "; expected limits or mode"};
+    }
+  }
+  if (changes.numbers.empty() && !changes.mode) {
+    throw WrongPatch{"the body changes nothing; expected " + std::string(kExample)};
+  }
+  return changes;
+}
+
+}  // namespace
+
+Expected<RuleChanges> read_rule_changes(std::string_view json) try {
+  return read_changes(json);
+} catch (WrongPatch& wrong) {
+  return Unexpected{std::move(wrong.message)};
+}
+
+}  // namespace sluice::server
+
+namespace sluice::server::pages {
+namespace {
+
+// "a, b, c and 97 more"
+std::string some_names(std::span<const Rule> rules) {
+  constexpr std::size_t kMost = 20;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(rules.size(), kMost); ++i) {
+    out.append(i == 0 ? "" : ", ").append(rules[i].name);
+  }
+  if (rules.size() > kMost) out += " and " + std::to_string(rules.size() - kMost) + " more";
+  return out;
+}
+
+void answer_no_rule(const Call& call, const std::string& name, const RuleSet& rules) {
+  const std::string detail =
+      "there is no rule " + core::in_quotes(name) + "; expected " +
+      (rules.rules().empty() ? "none, there are no rules" : "one of: " + some_names(rules.rules()));
+  answer(call.response, {404, detail});
+}
+
+using Outcome = PushedRules::Outcome;
+
+std::string_view end_of_change(const RulesManager& rules, Outcome outcome) {
+  if (outcome == Outcome::kPushed) return "other rules are pushed";
+  if (rules.built_in()) return "the server stops";
+  if (rules.from_source()) return "other rules are pushed, or the server reloads or stops";
+  return "the rules files or their lists change, or the server reloads or stops";
+}
+
+void answer_changed(const Call& call, const ActiveRules& before, const ActiveRules& now,
+                    const std::string& file, Outcome outcome) {
+  const bool changed = now.version != before.version;
+  add_version(now, call.response);
+  JsonWriter json;
+  json.begin_object().member("version", now.version).member("changed", changed);
+  write_counts(json, now.rules);
+  json.member("file", file).member("active_until", end_of_change(call.parts.rules, outcome));
+  answer(call.response, 200, json.end_object());
+}
+
+// Pushes checked rules, if the active rules are in Redis. Returns nothing after answering why they
+// were not pushed.
+std::optional<Outcome> push(const Call& call, const ActiveRules& before,
+                            const std::vector<RulesText>& texts, const std::string& rule) {
+  if (!call.parts.push || *before.texts == texts) return Outcome::kNotInRedis;
+  if (const auto checked = call.parts.rules.check(texts); !checked) {
+    answer_errors(400, checked.error(), call.response);
+    return std::nullopt;
+  }
+  std::string by = "PATCH /v1/rules/" + rule;
+  if (!call.request.peer.empty()) by.append(" from ").append(call.request.peer);
+  const auto pushed = call.parts.push(*before.texts, texts, by);
+  if (!pushed) {
+    const std::string detail = "the rules in Redis could not be changed: " + pushed.error();
+    answer(call.response, {503, detail});
+    return std::nullopt;
+  }
+  if (*pushed == Outcome::kOthersPushed) {
+    answer(call.response, {409,
+                           "other rules were pushed at the same time; expected the same request "
+                           "again, after a look at those rules"});
+    return std::nullopt;
+  }
+  return *pushed;
+}
+
+void finish(const Call& call, const ActiveRules& before, const ActiveRules& now,
+            const std::string& rule, const std::string& file, Outcome outcome) {
+  if (now.version != before.version) {
+    call.done("rule " + rule + " changed: version " + std::to_string(now.version));
+  }
+  answer_changed(call, before, now, file, outcome);
+}
+
+// A push has activated the rules, unless others came at the same time.
+void finish_push(const Call& call, const ActiveRules& before, const std::vector<RulesText>& texts,
+                 const std::string& rule, const std::string& file) {
+  const ActiveRules now = call.parts.rules.active();
+  if (*now.texts == texts) return finish(call, before, now, rule, file, Outcome::kPushed);
+  answer(call.response, {409,
+                         "the change is in Redis, but this server has got other rules at the same "
+                         "time; look at its active rules"});
+}
+
+}  // namespace
+
+void change_rule(const Call& call, std::string_view path) {
+  const std::string name = decoded(path);
+  const auto changes = read_rule_changes(call.request.body);
+  if (!changes) return answer(call.response, {400, changes.error()});
+  for (;;) {  // again, if the rules change meanwhile
+    const ActiveRules now = call.parts.rules.active();
+    if (!meets_condition(call, now)) return answer_other_version(call);
+    if (now.rules.find(name) == nullptr) return answer_no_rule(call, name, now.rules);
+    std::vector<RuleText> files;
+    for (const RulesText& text : *now.texts) files.push_back({text.name, text.text});
+    auto edit = rules::edit_rule(files, name, *changes);
+    if (!edit) {
+      return answer(call.response, {edit.error().is_unknown ? 400 : 409, edit.error().message});
+    }
+    std::vector<RulesText> texts = *now.texts;
+    texts[edit->file].text = std::move(edit->text);
+    const std::string file = texts[edit->file].name;
+    const auto outcome = push(call, now, texts, name);
+    if (!outcome) return;
+    if (*outcome == Outcome::kPushed) return finish_push(call, now, texts, name, file);
+    const auto revised = call.parts.rules.revise(std::move(texts), now.version);
+    if (!revised && revised.error().empty()) continue;
+    if (!revised) return answer_errors(400, revised.error(), call.response);
+    return finish(call, now, *revised, name, file, *outcome);
+  }
+}
+
 namespace {
 
 // Returns the text of that name, or the only text whose path ends with that name.

@@ -1,12 +1,65 @@
 #pragma once
 
-#include "server/api/auth/forwarded_attributes.h"
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rules/ip_prefix.h"
 #include "server/decide/session.h"
 #include "server/net/trusted_proxies.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
+#include "server/protocol/http/request_target.h"
+#include "sluice/attributes.h"
 #include "sluice/rule_http_fields.h"
 
 namespace sluice::server {
+
+// How a gateway describes the request that it asks about.
+enum class Description : std::uint8_t {
+  kOriginal,   // by X-Original-URI and X-Original-Method
+  kForwarded,  // by X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
+  kMissing,    // by neither: there is nothing to decide
+  kUnclear,    // by both, or with a repeated field: one may be the client's own
+};
+
+// The attributes of the request that a gateway asks about by forward-auth (docs/attributes.md):
+// method, path, host, ip, header.*, query.*, cookie.*.
+//
+// There is one for each event loop; not thread-safe. begin() starts the next request. Values are
+// computed when they are asked for: path, host and ip once, the others each time. Ownership:
+// borrows the request and the proxies. The result of find() is valid until the next begin(). Cost:
+// allocates nothing once its buffers have grown.
+class ForwardedAttributes final : public AttributeSource {
+ public:
+  explicit ForwardedAttributes(const TrustedProxies& trusted) : trusted_(&trusted) {}
+
+  // Do not decide if the description is missing or unclear.
+  [[nodiscard]] Description begin(const http::Request& request);
+  std::optional<std::string_view> find(std::string_view name) const override;
+
+ private:
+  std::optional<std::string_view> path() const;
+  std::optional<std::string_view> host() const;
+  std::optional<std::string_view> ip() const;
+  std::string_view authority() const;
+
+  const TrustedProxies* trusted_;
+  const http::Request* request_ = nullptr;
+  Description description_ = Description::kMissing;
+  std::string_view method_;
+  RequestTarget target_;
+
+  // The values of this request that have been computed.
+  mutable std::optional<std::string_view> path_;
+  mutable std::optional<std::string_view> host_;
+  mutable std::optional<std::string_view> ip_;
+  mutable std::string path_buffer_;
+  mutable std::string host_buffer_;
+  mutable rules::AddressText ip_buffer_;
+  mutable Buffers buffers_;
+};
 
 // /v1/auth, which answers gateways whether a request may pass (docs/attributes.md): 200 or the
 // rule's status, or 403 instead of it with `?deny=403`; the header fields of the answer; no body

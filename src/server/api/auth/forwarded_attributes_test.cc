@@ -1,4 +1,4 @@
-#include "server/api/auth/forwarded_attributes.h"
+#include "server/api/auth/auth_endpoint.h"
 
 #include <gtest/gtest.h>
 

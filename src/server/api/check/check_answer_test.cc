@@ -1,4 +1,4 @@
-#include "server/api/check/check_answer.h"
+#include "server/api/check/check_endpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "limiter/text_buffer.h"
 #include "limiter/waits.h"
 #include "server/api/check/check_request.h"
@@ -7,9 +10,25 @@
 #include "server/net/fiber_sleep.h"
 #include "server/protocol/http/message.h"
 #include "sluice/http_fields.h"
+#include "sluice/rule_answer.h"
 #include "sluice/rule_http_fields.h"
 
 namespace sluice::server {
+
+// Writes an answer of POST /v1/check: one JSON object (docs/http.md). `with_taken`: of
+// take_at_most.
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken = false);
+
+// The same for a limit of the request itself, which has no rule. `permit` may be empty.
+void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
+                      bool with_taken);
+
+enum class PermitAction : std::uint8_t { kRelease, kExtend };
+
+// POST /v1/release and /v1/extend: end a permit that /v1/check has handed out, or start its lease
+// again. The body is {"permit":"TEXT"} (docs/http.md).
+void answer_permit(PermitAction action, Session& session, const http::Request& request,
+                   http::Response& response);
 
 // POST /v1/check, /v1/settle and /v1/report, which answer programs in JSON (docs/http.md). For one
 // request it returns the answer with the status and the header fields of any other endpoint; for an

@@ -1,4 +1,4 @@
-#include "server/api/envoy/json_syntax.h"
+#include "server/api/envoy/json_endpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -1,19 +1,387 @@
 #include "server/api/envoy/rls_service.h"
 
 #include <google/protobuf/arena.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "envoy/decide.h"
-#include "server/api/envoy/native_answer.h"
-#include "server/api/envoy/rls_messages.h"
+#include "envoy/service/ratelimit/v3/rls.pb.h"
+#include "envoy/type/v3/ratelimit_unit.pb.h"
+#include "rules/diagnostics.h"
+#include "server/decide/session.h"
 #include "server/protocol/http/access.h"
+#include "server/rules/envoy_manager.h"
+#include "sluice/clock.h"
+#include "sluice/wire_request.pb.h"
 
 namespace sluice::server {
+
+// Decides Envoy's requests by native rules: for each descriptor, the rules of its domain that match
+// its entries. All descriptors that take are one all-or-nothing request. Those that give back are
+// applied after it if it was admitted, as in envoy::Request.
+//
+// Use one for each thread. Ownership: borrows session and clock.
+class NativeAnswer {
+ public:
+  NativeAnswer(Session& session, const Clock& clock) : session_(session), clock_(clock) {}
+
+  // Valid until the next call. names() has the name of the limit of each status.
+  const envoy::Answer& decide(std::string_view domain, std::span<const envoy::Question> questions);
+  std::span<const std::string_view> names() const noexcept { return names_; }
+
+ private:
+  // The entries of one descriptor as attributes.
+  class Entries final : public AttributeSource {
+   public:
+    explicit Entries(std::span<const envoy::Entry> entries) : entries_(entries) {}
+    std::optional<std::string_view> find(std::string_view name) const override;
+
+   private:
+    std::span<const envoy::Entry> entries_;
+  };
+
+  bool begin(std::span<const envoy::Question> questions);
+  bool ask(std::string_view domain, std::span<const envoy::Question> questions, bool giving_back);
+  void take_answers(const RuleAnswer& answer, bool giving_back);
+  void fail(const RuleAnswer& answer);
+
+  Session& session_;
+  const Clock& clock_;
+  envoy::Answer answer_;
+  std::vector<std::string> kept_names_;
+  std::vector<std::string_view> names_;
+  std::vector<std::size_t> asked_;  // the index of the question of each part
+  std::vector<Entries> sources_;
+  std::vector<RequestPart> parts_;
+  std::vector<const LimitAnswer*> tightest_;  // the tightest limit of each part
+};
+
+namespace rls = ::envoy::service::ratelimit::v3;
+
+// The questions of a message, as views of it.
+struct RlsQuestions {
+  std::vector<envoy::Entry> entries;
+  std::vector<envoy::Question> questions;
+
+  // `request` must outlive the views. Reads at most kMaxDescriptors + 1 descriptors.
+  void read(const wire::Request& request);
+};
+
+// Receives the answers for the descriptors of a request in their order.
+class RlsAnswer {
+ public:
+  RlsAnswer(rls::RateLimitResponse& response, const Clock& clock)
+      : response_(response), clock_(clock) {}
+
+  void add(const envoy::Status& status, std::string_view name, bool quota);
+  // Adds the headers that report the tightest limit. Adds none if no limit applied.
+  void add_headers(const EnvoyOptions& options);
+
+ private:
+  void add_quota(const envoy::Status& status, rls::RateLimitResponse::DescriptorStatus& out);
+
+  rls::RateLimitResponse& response_;
+  const Clock& clock_;
+};
+
+// Merges the metadata of a descriptor of the file. Maps are merged recursively. For any other
+// member that is already present, the present value is kept.
+void merge_metadata(const envoy::Value& metadata, google::protobuf::Struct& into);
+// Adds the request itself, and the indexes of its descriptors in quota mode that are over their
+// limit.
+void write_request(const wire::Request& request, std::span<const std::size_t> quota_over,
+                   google::protobuf::Struct& into);
+
+namespace {
+
+using envoy::Answer;
+using envoy::Code;
+using envoy::Question;
+
+// Returns whether `a` is tighter than `b`: it denies and `b` does not, or it leaves less.
+bool is_tighter(const LimitAnswer& a, const LimitAnswer& b) noexcept {
+  if (a.decision.allowed() != b.decision.allowed()) return !a.decision.allowed();
+  return has_numbers(a.decision) && a.decision.remaining < b.decision.remaining;
+}
+
+}  // namespace
+
+std::optional<std::string_view> NativeAnswer::Entries::find(std::string_view name) const {
+  for (const envoy::Entry& entry : entries_) {
+    if (entry.key == name) return entry.value;
+  }
+  return std::nullopt;
+}
+
+const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Question> questions) {
+  if (!begin(questions) || !ask(domain, questions, false)) return answer_;
+  ask(domain, questions, true);
+  names_.assign(kept_names_.begin(), kept_names_.end());
+  return answer_;
+}
+
+bool NativeAnswer::begin(std::span<const Question> questions) {
+  answer_.failure = Reason::kOk;
+  answer_.message.clear();
+  answer_.overall = Code::kOk;
+  answer_.statuses.assign(questions.size(), envoy::Status{});
+  kept_names_.assign(questions.size(), {});
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const auto& entries = questions[i].entries;
+    const bool empty = std::any_of(entries.begin(), entries.end(),
+                                   [](const envoy::Entry& entry) { return entry.key.empty(); });
+    if (!empty) continue;
+    answer_.failure = Reason::kInvalid;
+    answer_.message = "descriptors[" + std::to_string(i) + "] has an empty key; expected a key";
+    return false;
+  }
+  return true;
+}
+
+// Asks the questions that take or those that give back. If the request was denied, those that give
+// back are only read.
+bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questions,
+                       bool giving_back) {
+  const bool denied = answer_.overall == Code::kOverLimit;
+  asked_.clear();
+  parts_.clear();
+  sources_.clear();
+  sources_.reserve(questions.size());  // so that they stay where they are
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    if (questions[i].gives_back != giving_back) continue;
+    const std::uint64_t most = giving_back ? kMaxUnits : kMaxUnits + 1;
+    parts_.push_back({&sources_.emplace_back(questions[i].entries),
+                      denied ? 0 : std::min(questions[i].hits, most)});
+    asked_.push_back(i);
+  }
+  if (parts_.empty()) return true;
+  const Verb verb = !giving_back ? Verb::kTake : denied ? Verb::kPeek : Verb::kRefund;
+  const RuleAnswer& answer = session_.decide_parts(domain, parts_, verb);
+  const Reason reason = answer.decision.reason;
+  if (store_failed(reason) || reason == Reason::kInvalid) {
+    fail(answer);
+    return false;
+  }
+  if (!giving_back && !answer.decision.allowed()) answer_.overall = Code::kOverLimit;
+  take_answers(answer, giving_back);
+  return true;
+}
+
+// Sets the tightest limit of each part.
+void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
+  tightest_.assign(asked_.size(), nullptr);
+  for (const LimitAnswer& limit : answer.limits) {
+    if (limit.rule->mode == RuleMode::kShadow) continue;
+    const LimitAnswer*& of_part = tightest_[limit.part];
+    if (of_part == nullptr || is_tighter(limit, *of_part)) of_part = &limit;
+  }
+  for (const RuleAnswer::Matched& matched : answer.matched) {
+    const bool denies = matched.denied && matched.rule->action == RuleAction::kDeny &&
+                        matched.rule->mode == RuleMode::kEnforce;
+    if (denies) answer_.statuses[asked_[matched.part]].code = Code::kOverLimit;
+  }
+  const Instant now = clock_.now();
+  for (std::size_t part = 0; part < tightest_.size(); ++part) {
+    if (tightest_[part] == nullptr) continue;
+    const LimitAnswer& of = *tightest_[part];
+    const Limit& limit = of.numbers;
+    const bool known = has_numbers(of.decision);
+    envoy::Status& status = answer_.statuses[asked_[part]];
+    status.code = of.decision.allowed() || giving_back ? Code::kOk : Code::kOverLimit;
+    status.limit = limit;
+    status.unit = envoy::unit_of(limit);
+    status.remaining = known ? of.decision.remaining : of.decision.allowed() ? limit.capacity() : 0;
+    status.until_reset = envoy::until_reset(limit, of.decision, known, now);
+    status.decision = of.decision;
+    kept_names_[asked_[part]] = of.limit->name;
+  }
+}
+
+void NativeAnswer::fail(const RuleAnswer& answer) {
+  const Reason reason = answer.decision.reason;
+  const bool invalid = reason == Reason::kInvalid;
+  answer_.failure = reason;
+  answer_.message = !answer.mistake.empty() ? std::string(answer.mistake)
+                    : invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
+                                    " limits apply to it, or its hits are out of range"
+                              : "the store could not decide: " + std::string(to_string(reason));
+}
+
+namespace {
+
+using google::protobuf::ListValue;
+using google::protobuf::Struct;
+
+// Returns a request's text in the form that messages can hold.
+std::string as_utf8(std::string_view text) {
+  std::string out;
+  for (;;) {
+    const std::size_t bad = rules::find_invalid_utf8(text);
+    out.append(text.substr(0, bad));
+    if (bad == text.npos) return out;
+    out.append("\xEF\xBF\xBD");
+    text.remove_prefix(bad + 1);
+  }
+}
+
+void write_value(const envoy::Value& value, google::protobuf::Value& out) {
+  switch (value.kind) {
+    case envoy::Value::Kind::kNull: out.set_null_value(google::protobuf::NULL_VALUE); break;
+    case envoy::Value::Kind::kFlag: out.set_bool_value(value.flag); break;
+    case envoy::Value::Kind::kNumber: out.set_number_value(value.number); break;
+    case envoy::Value::Kind::kText: out.set_string_value(value.text); break;
+    case envoy::Value::Kind::kList:
+      out.mutable_list_value();
+      for (const envoy::Value& item : value.items) {
+        write_value(item, *out.mutable_list_value()->add_values());
+      }
+      break;
+    case envoy::Value::Kind::kMap: merge_metadata(value, *out.mutable_struct_value()); break;
+  }
+}
+
+std::optional<envoy::Question::Override> override_of(const wire::Descriptor& descriptor) {
+  if (!descriptor.has_limit()) return std::nullopt;
+  const std::int32_t unit = descriptor.limit().unit();
+  const bool known = unit > 0 && unit <= static_cast<std::int32_t>(envoy::Unit::kYear);
+  return envoy::Question::Override{descriptor.limit().requests_per_unit(),
+                                   known ? static_cast<envoy::Unit>(unit) : envoy::Unit::kUnknown};
+}
+
+// The names are those of Envoy's own service.
+void write_descriptor(const wire::Descriptor& descriptor, Struct& into) {
+  auto& fields = *into.mutable_fields();
+  ListValue& entries = *fields["entries"].mutable_list_value();
+  for (const wire::Entry& entry : descriptor.entries()) {
+    entries.add_values()->set_string_value(as_utf8(entry.key()) + "=" + as_utf8(entry.value()));
+  }
+  if (const auto limit = override_of(descriptor)) {
+    const auto unit = static_cast<::envoy::type::v3::RateLimitUnit>(limit->unit);
+    fields["limit"].set_string_value(
+        "requests_per_unit:" + std::to_string(limit->requests_per_unit) +
+        " unit:" + ::envoy::type::v3::RateLimitUnit_Name(unit));
+  }
+  if (descriptor.has_hits_addend()) {
+    fields["hitsAddend"].set_number_value(static_cast<double>(descriptor.hits_addend().value()));
+  }
+}
+
+void add_header(rls::RateLimitResponse& response, std::string_view name, std::uint64_t value) {
+  auto& header = *response.add_response_headers_to_add();
+  header.set_key(std::string(name));
+  header.set_value(std::to_string(value));
+}
+
+}  // namespace
+
+void RlsQuestions::read(const wire::Request& request) {
+  entries.clear();
+  questions.clear();
+  const int most = static_cast<int>(envoy::kMaxDescriptors) + 1;
+  const int count = std::min(request.descriptors_size(), most);
+  for (int i = 0; i < count; ++i) {
+    for (const wire::Entry& entry : request.descriptors(i).entries()) {
+      entries.push_back({entry.key(), entry.value()});
+    }
+  }
+  std::span<const envoy::Entry> rest = entries;
+  for (int i = 0; i < count; ++i) {
+    const wire::Descriptor& descriptor = request.descriptors(i);
+    const auto size = static_cast<std::size_t>(descriptor.entries_size());
+    const std::uint64_t hits = descriptor.has_hits_addend() ? descriptor.hits_addend().value()
+                                                            : std::max(request.hits_addend(), 1U);
+    questions.push_back(
+        {rest.first(size), override_of(descriptor), hits, descriptor.is_negative_hits()});
+    rest = rest.subspan(size);
+  }
+}
+
+void RlsAnswer::add(const envoy::Status& status, std::string_view name, bool quota) {
+  auto& out = *response_.add_statuses();
+  out.set_code(static_cast<rls::RateLimitResponse::Code>(status.code));
+  if (status.unlimited) out.set_limit_remaining(std::numeric_limits<std::uint32_t>::max());
+  if (!status.limit) return;
+  auto& limit = *out.mutable_current_limit();
+  limit.set_requests_per_unit(status.limit->limit());
+  limit.set_unit(static_cast<rls::RateLimitResponse::RateLimit::Unit>(status.unit));
+  if (!name.empty()) limit.set_name(name.data(), name.size());
+  out.set_limit_remaining(status.remaining);
+  out.mutable_duration_until_reset()->set_seconds(
+      std::chrono::duration_cast<std::chrono::seconds>(status.until_reset).count());
+  if (quota) add_quota(status, out);
+}
+
+// A quota covers at least one request.
+void RlsAnswer::add_quota(const envoy::Status& status,
+                          rls::RateLimitResponse::DescriptorStatus& out) {
+  if (status.code != envoy::Code::kOk || status.remaining == 0) return;
+  rls::RateLimitResponse::Quota& quota = *out.mutable_quota();
+  quota.set_requests(status.remaining);
+  quota.mutable_valid_until()->set_seconds(
+      std::chrono::floor<std::chrono::seconds>(clock_.now() + status.until_reset)
+          .time_since_epoch()
+          .count());
+  quota.set_id(as_utf8(status.counter));
+}
+
+void RlsAnswer::add_headers(const EnvoyOptions& options) {
+  const rls::RateLimitResponse::DescriptorStatus* tightest = nullptr;
+  const auto over = [](const auto& status) {
+    return status.code() == rls::RateLimitResponse::OVER_LIMIT;
+  };
+  for (const auto& status : response_.statuses()) {
+    if (!status.has_current_limit()) continue;
+    if (tightest == nullptr || (over(status) && !over(*tightest)) ||
+        (over(status) == over(*tightest) &&
+         status.limit_remaining() < tightest->limit_remaining())) {
+      tightest = &status;
+    }
+  }
+  if (tightest == nullptr) return;
+  add_header(response_, options.limit_header, tightest->current_limit().requests_per_unit());
+  add_header(response_, options.remaining_header, tightest->limit_remaining());
+  add_header(response_, options.reset_header,
+             static_cast<std::uint64_t>(tightest->duration_until_reset().seconds()));
+}
+
+void merge_metadata(const envoy::Value& metadata, Struct& into) {
+  auto& fields = *into.mutable_fields();
+  for (const auto& [name, value] : metadata.members) {
+    const auto [there, is_new] = fields.insert({name, google::protobuf::Value()});
+    google::protobuf::Value& out = there->second;
+    if (is_new) {
+      write_value(value, out);
+    } else if (value.kind == envoy::Value::Kind::kMap && out.has_struct_value()) {
+      merge_metadata(value, *out.mutable_struct_value());
+    }
+  }
+}
+
+void write_request(const wire::Request& request, std::span<const std::size_t> quota_over,
+                   Struct& into) {
+  auto& fields = *into.mutable_fields();
+  fields["domain"].set_string_value(as_utf8(request.domain()));
+  if (request.hits_addend() != 0) fields["hitsAddend"].set_number_value(request.hits_addend());
+  ListValue& descriptors = *fields["descriptors"].mutable_list_value();
+  for (const wire::Descriptor& descriptor : request.descriptors()) {
+    write_descriptor(descriptor, *descriptors.add_values()->mutable_struct_value());
+  }
+  if (quota_over.empty()) return;
+  ListValue& over = *fields["quotaModeViolations"].mutable_list_value();
+  for (const std::size_t index : quota_over) {
+    over.add_values()->set_number_value(static_cast<double>(index));
+  }
+}
+
 namespace {
 
 using envoy::Answer;

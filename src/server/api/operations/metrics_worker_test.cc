@@ -1,4 +1,4 @@
-#include "server/api/operations/metrics_worker.h"
+#include "server/api/operations/operations.h"
 
 #include <gtest/gtest.h>
 

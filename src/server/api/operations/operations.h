@@ -1,14 +1,52 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "metrics/metrics.h"
-#include "server/api/operations/metrics_worker.h"
 #include "server/net/fiber_sleep.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
+
+// Writes the text of /metrics in a thread of its own, one text at a time: with thousands of limits
+// it takes tens of milliseconds, for which an event loop would decide nothing. The thread has a low
+// priority. Requests that arrive while a text is written wait for the next one, which they share.
+//
+// Thread-safety: any member from any thread. Ownership: borrows the registry; outlives the fibers
+// that wait, but not their loops.
+class MetricsWorker {
+ public:
+  explicit MetricsWorker(const metrics::Registry& registry);
+  ~MetricsWorker();
+  MetricsWorker(const MetricsWorker&) = delete;
+  MetricsWorker& operator=(const MetricsWorker&) = delete;
+
+  // Returns a text that was begun after this call. Call it on a fiber, which sleeps meanwhile. If
+  // the sleeps of its loop are stopped, the fiber writes the text itself.
+  std::shared_ptr<const std::string> text(net::FiberSleeps& sleeps);
+
+ private:
+  struct Waiter {
+    std::mutex mutex;
+    net::FiberSleep* sleep = nullptr;  // null: it does not wait any more
+    std::shared_ptr<const std::string> text;
+  };
+  void run();
+
+  const metrics::Registry& registry_;
+  std::mutex mutex_;  // protects the next two
+  std::vector<std::shared_ptr<Waiter>> waiters_;
+  bool is_stopped_ = false;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
 
 // Answers requests about the process itself: /healthz, /readyz, /metrics, and 404 for any other
 // path. Thread-safety: that of its parts. Ownership: borrows them.

@@ -1,4 +1,4 @@
-#include "server/api/resp/access_line.h"
+#include "server/api/resp/command_handler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,99 @@
 #include "server/api/resp/command.h"
 
+#include "core/quoted.h"
+#include "limiter/limit_arguments.h"
+
 namespace sluice::server::resp {
+
+std::string shown(std::string_view argument) { return core::in_quotes(argument); }
+
+std::optional<std::int64_t> read_number(std::string_view text, const NumberArgument& argument,
+                                        Reply& reply) {
+  const auto number = parse_number(text, argument);
+  if (number) return *number;
+  reply.error("ERR " + number.error());
+  return std::nullopt;
+}
+
+std::optional<Duration> read_max_wait(std::string_view value, Reply& reply) {
+  const auto wait = parse_max_wait(value);
+  if (wait) return *wait;
+  reply.error("ERR " + wait.error());
+  return std::nullopt;
+}
+
+void put_decision(Reply& reply, const Decision& decision) {
+  put_decision(reply, decision, has_numbers(decision));
+}
+
+void put_decision(Reply& reply, const Decision& decision, bool numbers) {
+  for (const DecisionField& field : decision_fields(decision, numbers)) {
+    reply.bulk(field.name);
+    if (field.number) {
+      reply.integer(*field.number);
+    } else if (field.text.empty()) {
+      reply.null();
+    } else {
+      reply.bulk(field.text);
+    }
+  }
+}
+
+void put_permit(Reply& reply, std::string_view permit) {
+  reply.bulk("permit");
+  reply.bulk(permit);
+}
+
+void put_taken(Reply& reply, const Decision& decision) {
+  reply.bulk("taken");
+  reply.integer(decision.taken);
+}
+
+namespace {
+
+// Removes the text up to the next blank outside of brackets and returns it.
+std::string_view take_group(std::string_view& rest) {
+  std::size_t end = 0;
+  int depth = 0;
+  for (; end < rest.size() && (depth > 0 || rest[end] != ' '); ++end) {
+    if (rest[end] == '[') ++depth;
+    if (rest[end] == ']') --depth;
+  }
+  const std::string_view group = rest.substr(0, end);
+  rest.remove_prefix(end < rest.size() ? end + 1 : end);
+  return group;
+}
+
+}  // namespace
+
+std::vector<SynopsisPart> read_synopsis(std::string_view synopsis) {
+  std::vector<SynopsisPart> parts;
+  while (!synopsis.empty()) {
+    std::string_view group = take_group(synopsis);
+    SynopsisPart part;
+    if (group.ends_with("...")) {
+      part.multiple = true;
+      group.remove_suffix(3);
+    }
+    if (group.starts_with('[') && group.ends_with(']')) {
+      part.optional = true;
+      group = group.substr(1, group.size() - 2);
+    }
+    const std::size_t blank = group.rfind(' ');
+    const bool has_token = blank != group.npos;
+    part.name = has_token ? group.substr(blank + 1) : group;
+    // "[attribute value]..." is two arguments that are repeated together; the first is not a token.
+    const std::string_view before = has_token ? group.substr(0, blank) : std::string_view();
+    if (!before.empty() && before.front() >= 'A' && before.front() <= 'Z') {
+      part.token = before;
+    } else if (!before.empty()) {
+      parts.push_back({before, {}, part.optional, part.multiple});
+    }
+    parts.push_back(part);
+  }
+  return parts;
+}
+
 namespace {
 
 const Command* find_in(std::span<const Command> commands, std::string_view name) noexcept {

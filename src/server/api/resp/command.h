@@ -2,15 +2,52 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "limiter/limit_arguments.h"
 #include "server/protocol/resp/client.h"
 #include "server/protocol/resp/reply.h"
+#include "sluice/clock.h"
+#include "sluice/decision.h"
 
 namespace sluice::server::resp {
+
+// Returns the number. If it is invalid, writes an error that names the argument and returns
+// nothing.
+std::optional<std::int64_t> read_number(std::string_view text, const NumberArgument& argument,
+                                        Reply& reply);
+
+// Reads the value of MAXWAIT, such as "500ms": at most a day. If it is invalid, writes an error.
+std::optional<Duration> read_max_wait(std::string_view value, Reply& reply);
+
+// Returns an argument as errors show it: in quotes and truncated.
+std::string shown(std::string_view argument);
+
+// The number of pairs that put_decision() writes into a map: see decision_fields().
+inline constexpr std::size_t kDecisionPairs = 7;
+void put_decision(Reply& reply, const Decision& decision);
+void put_decision(Reply& reply, const Decision& decision, bool numbers);
+
+// Writes the pair of `permit`: the text with which the client releases it.
+void put_permit(Reply& reply, std::string_view permit);
+// Writes the pair of `taken`: the units that were taken from every limit.
+void put_taken(Reply& reply, const Decision& decision);
+
+// One argument of a synopsis.
+struct SynopsisPart {
+  std::string_view name;
+  std::string_view token;  // the word before it, if there is one: COST
+  bool optional = false;
+  bool multiple = false;
+};
+
+// Reads the synopsis of a command's arguments: `name`, `[name]`, `[TOKEN name]`, each followed by
+// `...` if it may be repeated.
+std::vector<SynopsisPart> read_synopsis(std::string_view synopsis);
 
 class CommandHandler;
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -11,7 +14,6 @@
 
 #include "insight/top_keys.h"
 #include "server/api/resp/command.h"
-#include "server/api/resp/limit_cache.h"
 #include "server/decide/named_attributes.h"
 #include "server/decide/session.h"
 #include "server/logging/log.h"
@@ -19,8 +21,62 @@
 #include "server/protocol/resp/client.h"
 #include "server/protocol/resp/connection_state.h"
 #include "server/rules/server_overrides.h"
+#include "sluice/decision.h"
+#include "sluice/limit.h"
 
 namespace sluice::server::resp {
+
+// Remembers the limits that requests give as numbers. Most requests use the same few limits, and
+// creating one costs more than the rest of the request.
+class LimitCache {
+ public:
+  struct Numbers {
+    std::uint64_t burst;
+    std::uint64_t count;
+    std::uint64_t period;
+    friend bool operator==(const Numbers&, const Numbers&) = default;
+  };
+
+  // Returns the limit with these numbers, or null.
+  const Limit* find(const Numbers& numbers) const noexcept {
+    const auto& entry = entries_[place(numbers)];
+    return entry && entry->numbers == numbers ? &entry->limit : nullptr;
+  }
+  const Limit& keep(const Numbers& numbers, const Limit& limit) {
+    return entries_[place(numbers)].emplace(Entry{numbers, limit}).limit;
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = 64;
+  struct Entry {
+    Numbers numbers;
+    Limit limit;
+  };
+
+  static std::size_t place(const Numbers& numbers) noexcept {
+    constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
+    std::uint64_t mixed = numbers.burst * kOdd ^ numbers.count;
+    mixed = mixed * kOdd ^ numbers.period;
+    return static_cast<std::size_t>(mixed * kOdd >> 58);
+  }
+
+  std::array<std::optional<Entry>, kPlaces> entries_;
+};
+
+// An answered request, for the access log.
+struct Answered {
+  std::span<const std::string_view> request;  // not empty
+  std::string_view reply;
+  std::optional<Outcome> outcome;  // of the decision, if there was one
+  const Client& client;
+  std::chrono::nanoseconds took;
+};
+
+// Writes a line "request" with these fields: command (with its part, if it has parts; for an
+// unknown command, the client's word); status, which is "ok" or the first word of the error;
+// outcome, if there was a decision; peer, unless it is a Unix socket; user; duration_us; front_end.
+// Does not write arguments, which may be passwords. Only the denial log has keys.
+void log_access(Log& log, const Answered& answered) noexcept;
 
 // The properties of the server that INFO and HELLO report.
 struct About {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "server/api/resp/command.h"
-#include "server/api/resp/synopsis.h"
 #include "server/api/resp/test_handler.h"
 
 namespace sluice::server::resp {

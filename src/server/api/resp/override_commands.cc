@@ -1,14 +1,219 @@
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/period.h"
+#include "insight/top_keys.h"
+#include "limiter/reason_report.h"
 #include "rules/attributes.h"
 #include "rules/override_text.h"
-#include "server/api/resp/arguments.h"
+#include "server/api/resp/command.h"
 #include "server/api/resp/command_handler.h"
+#include "server/decide/rule_counters.h"
+
+// RL.BLOCK and RL.UNBLOCK: the blocks of single keys.
+namespace sluice::server::resp::commands {
+namespace {
+
+// Reads the value of FOR or UNTIL as the time from now. Writes an error if it is wrong.
+std::optional<Duration> read_for(std::string_view value, Reply& reply) {
+  const auto time = core::parse_period(value);
+  if (time && *time >= kMinPeriod && *time <= kMaxPeriod) return *time;
+  reply.error("ERR FOR" + (time ? " is out of range: " + shown(value) + "; expected 1ms to 366d"
+                                : ": " + time.error()));
+  return std::nullopt;
+}
+
+std::optional<Duration> read_until(std::string_view value, Reply& reply) {
+  using std::chrono::milliseconds;
+  const Duration now = SystemClock().now().time_since_epoch();
+  const auto first = std::chrono::ceil<milliseconds>(now + kMinPeriod);
+  const auto last = std::chrono::floor<milliseconds>(now + kMaxPeriod);
+  const auto ms = read_number(value, {"UNTIL", first.count(), last.count()}, reply);
+  return ms ? std::optional<Duration>(milliseconds{*ms} - now) : std::nullopt;
+}
+
+bool ends_with_option(std::span<const std::string_view> words) {
+  if (words.size() < 2) return false;
+  const std::string_view name = words[words.size() - 2];
+  return same_word(name, "FOR") || same_word(name, "UNTIL");
+}
+
+// A rule's counter that has a block, and the rules that it borrows from.
+struct FoundLimit {
+  RuleSet rules;
+  RuleCounter counter;
+};
+
+// Returns the counter of the rule, the limit and the attributes in the arguments; or writes an
+// error.
+std::optional<FoundLimit> find_counter(CommandHandler& handler, const Call& call,
+                                       std::span<const std::string_view> attributes) {
+  if (!read_attributes(attributes, handler, call.reply)) return std::nullopt;
+  const std::string_view rule_name = call.arguments[1];
+  const std::string_view limit_name = call.arguments[2];
+  RuleSet rules = handler.rules.current();
+  const auto named = name_override(rules, rule_name, limit_name, handler.attributes,
+                                   {.kind = Override::Kind::kBlocked});
+  if (!named) {
+    call.reply.error("ERR " + named.error());
+    return std::nullopt;
+  }
+  const Rule& rule = *rules.find(rule_name);
+  for (RuleCounter& counter : counters_of(rules, rule, handler.attributes)) {
+    if (counter.limit->name != limit_name) continue;
+    if (counter.limit->block) return FoundLimit{std::move(rules), std::move(counter)};
+    break;
+  }
+  call.reply.error("ERR the limit " + shown(limit_name) + " of the rule " + shown(rule_name) +
+                   " has no block; expected a limit with 'block:' in the rules, or an override, "
+                   "which blocks a key of any limit: RL.OVERRIDE SET " +
+                   shown(rule_name) + " " + shown(limit_name) + " ... LIMIT blocked");
+  return std::nullopt;
+}
+
+// Returns nothing if the store did not do it; then writes an error.
+std::optional<Decision> apply(CommandHandler& handler, const Call& call, const FoundLimit& found,
+                              Action action) {
+  const Decision done = handler.limiter.store().apply_one(action, found.counter.charge(1), {});
+  const bool is_done =
+      action.verb == Verb::kPeek ? done.outcome != Outcome::kFailed : done.allowed();
+  if (is_done) return done;
+  call.reply.error(report_of(done.reason).resp_error);
+  return std::nullopt;
+}
+
+}  // namespace
+
+void block(CommandHandler& handler, const Call& call) {
+  const auto words = call.arguments.subspan(3);
+  const auto attributes = words.first(words.size() - std::min<std::size_t>(words.size(), 2));
+  if (words.size() % 2 != 0 || !ends_with_option(words) || ends_with_option(attributes)) {
+    return call.reply.error("ERR expected one of FOR and UNTIL after the attributes");
+  }
+  const std::string_view value = words.back();
+  const auto time = same_word(words[attributes.size()], "FOR") ? read_for(value, call.reply)
+                                                               : read_until(value, call.reply);
+  if (!time) return;
+  const auto found = find_counter(handler, call, attributes);
+  if (found && apply(handler, call, *found, {Verb::kBlock, *time})) call.reply.ok();
+}
+
+void unblock(CommandHandler& handler, const Call& call) {
+  const auto found = find_counter(handler, call, call.arguments.subspan(3));
+  if (!found) return;
+  const auto before = apply(handler, call, *found, Verb::kPeek);
+  if (!before || !apply(handler, call, *found, Verb::kUnblock)) return;
+  call.reply.integer(before->reason == Reason::kBlocked ? 1 : 0);
+}
+
+}  // namespace sluice::server::resp::commands
+
+// RL.TOP: the most asked and the most denied keys of a rule.
+namespace sluice::server::resp::commands {
+namespace {
+
+using insight::TopKeysQuery;
+
+// Sets a value that was read. Returns false if the reply has become an error.
+template <typename T>
+bool set_option(std::string_view option, std::string_view value, const Expected<T>& read, T& to,
+                Reply& reply) {
+  if (read) {
+    to = *read;
+    return true;
+  }
+  reply.error("ERR " + std::string(option) + " is " + shown(value) + "; expected " + read.error());
+  return false;
+}
+
+bool read_top_option(std::string_view name, std::string_view value, TopKeysQuery& query,
+                     Reply& reply) {
+  if (same_word(name, "BY"))
+    return set_option(name, value, insight::read_top_by(value), query.by, reply);
+  if (same_word(name, "OVER"))
+    return set_option(name, value, insight::read_span(value), query.over, reply);
+  if (same_word(name, "LIMIT")) {
+    query.limit = value;
+    return true;
+  }
+  if (same_word(name, "COUNT")) {
+    const auto most = read_number(value, {"COUNT", 1, insight::KeyFrame::kMostKeys}, reply);
+    if (most) query.most = static_cast<std::size_t>(*most);
+    return most.has_value();
+  }
+  reply.error("ERR " + shown(name) + " is not an option; expected LIMIT, BY, OVER or COUNT");
+  return false;
+}
+
+bool names_a_limit(const Rule& rule, std::string_view limit, Reply& reply) {
+  std::string names;
+  for (const RuleLimit& one : rule.limits) {
+    if (limit.empty() || one.name == limit) return true;
+    names.append(names.empty() ? "" : ", ").append(one.name);
+  }
+  reply.error("ERR the rule " + shown(rule.name) + " has no limit " + shown(limit) +
+              (names.empty() ? "" : "; expected one of: " + names));
+  return false;
+}
+
+void write_keys(const insight::TopLimit& limit, Reply& reply) {
+  reply.map(3);
+  reply.bulk("limit");
+  reply.bulk(limit.limit);
+  reply.bulk("total");
+  reply.integer(static_cast<std::int64_t>(limit.total));
+  reply.bulk("keys");
+  reply.array(limit.keys.size());
+  for (const insight::TopKey& key : limit.keys) {
+    reply.map(3);
+    reply.bulk("key");
+    reply.bulk(key.text);
+    reply.bulk("count");
+    reply.integer(static_cast<std::int64_t>(key.count));
+    reply.bulk("error");
+    reply.integer(static_cast<std::int64_t>(key.error));
+  }
+}
+
+}  // namespace
+
+void top(CommandHandler& handler, const Call& call) {
+  if (handler.top_keys == nullptr || !handler.top_keys->is_on()) {
+    return call.reply.error(
+        "ERR this server does not count keys; expected top_keys over 0 in its configuration, and "
+        "log.keys plain or hash");
+  }
+  const RuleSet rules = handler.rules.current();
+  const Rule* const rule = rules.find(call.arguments[1]);
+  if (rule == nullptr) {
+    return call.reply.error("ERR there is no rule " + shown(call.arguments[1]));
+  }
+  TopKeysQuery query{.rule = rule->name};
+  const auto options = call.arguments.subspan(2);
+  if (options.size() % 2 != 0) {
+    return call.reply.error(
+        "ERR " + shown(options.back()) +
+        " has no value; expected pairs of LIMIT, BY, OVER or COUNT and a value");
+  }
+  for (std::size_t i = 0; i < options.size(); i += 2) {
+    if (!read_top_option(options[i], options[i + 1], query, call.reply)) return;
+  }
+  if (!names_a_limit(*rule, query.limit, call.reply)) return;
+  const auto limits = handler.top_keys->top(query);
+  call.reply.array(limits.size());
+  for (const insight::TopLimit& limit : limits) write_keys(limit, call.reply);
+}
+
+}  // namespace sluice::server::resp::commands
 
 // RL.OVERRIDE: the overrides of single keys.
 namespace sluice::server::resp::commands {
