@@ -27,7 +27,6 @@
 #include "server/rules/published_rules.h"
 #include "server/rules/redis_rules.h"
 #include "server/rules/rules_files.h"
-#include "server/rules/rules_history.h"
 #include "server/rules/rules_manager.h"
 #include "sluice/memory_store.h"
 #include "sluice/rule_set.h"

@@ -1,22 +1,351 @@
 #include "server/config/config.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rules/attributes.h"
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
-#include "server/config/clients_reader.h"
-#include "server/config/redis_reader.h"
 #include "server/config/schema.h"
-#include "server/config/tls_reader.h"
+#include "server/config/secret.h"
 #include "server/net/address.h"
+#include "server/net/tls_files.h"
 #include "server/net/trusted_proxies.h"
+#include "stores/redis/client/target.h"
 
 namespace sluice::server {
+
+// Reads the keys NAME_file and NAME_env of a section, of which at most one may be set. `example` is
+// the name of a variable for the error.
+SecretSource read_source(const rules::Fields& fields, std::string_view name,
+                         std::string_view example, const std::filesystem::path& folder,
+                         rules::Diagnostics& diagnostics);
+
+// Reads the section `resp` of a configuration file. Paths are relative to `folder`.
+RespConfig read_resp(const rules::Fields& fields, const std::filesystem::path& folder,
+                     rules::Diagnostics& diagnostics);
+// Reads the list `clients` of the whole file.
+std::vector<ClientConfig> read_clients(const rules::Fields& file,
+                                       const std::filesystem::path& folder,
+                                       rules::Diagnostics& diagnostics);
+// Reads the list `hosts` of the section `http`.
+std::vector<std::string> read_hosts(const rules::Fields& http, rules::Diagnostics& diagnostics);
+
+// Reads the section `redis` of a configuration file. Paths are relative to `folder`.
+RedisConfig read_redis(const rules::Fields& fields, const std::filesystem::path& folder,
+                       rules::Diagnostics& diagnostics);
+
+// Reads the key `tls` of a listener's section, whose schema is `map`. Paths are relative to
+// `folder`.
+net::TlsFiles read_tls(const rules::Fields& section, const rules::schema::Map& map,
+                       const std::filesystem::path& folder, rules::Diagnostics& diagnostics);
+
+namespace {
+
+using rules::Diagnostics;
+using rules::Fields;
+using rules::Node;
+
+// The keys of a list of clients.
+struct ClientKeys {
+  std::string_view list;
+  std::string_view secret;  // "password"; with _file and _env, the keys of its source
+  std::string_view example;
+};
+constexpr ClientKeys kUsers{"users", "password", "RESP_PASSWORD"};
+constexpr ClientKeys kClients{"clients", "token", "SHOP_TOKEN"};
+
+// The roles in the order of the schema's choices. `check-only` is `check`.
+constexpr std::array kRoles{Role::kCheck, Role::kOperate, Role::kAdmin, Role::kCheck};
+
+ClientConfig read_client(const ClientKeys& keys, const Fields& fields,
+                         const std::filesystem::path& folder, Diagnostics& diagnostics) {
+  ClientConfig client;
+  client.name = fields.text("name");
+  if (const auto role = fields.choice<std::size_t>("role")) client.role = kRoles[*role];
+  client.secret = read_source(fields, keys.secret, keys.example, folder, diagnostics);
+  client.certificate = fields.text("certificate");
+  if (!client.secret.is_set() && client.certificate.empty()) {
+    const std::string name(keys.secret);
+    diagnostics.add(fields.at(name + "_env"),
+                    "neither '" + name + "_file', '" + name + "_env' nor 'certificate'",
+                    "expected one of them");
+  }
+  return client;
+}
+
+// Reads a list of a section.
+std::vector<ClientConfig> read_list(const ClientKeys& keys, const Fields& section,
+                                    const rules::schema::Map& section_map,
+                                    const std::filesystem::path& folder, Diagnostics& diagnostics) {
+  std::vector<ClientConfig> clients;
+  const Node* const list = section.node(keys.list);
+  if (list == nullptr) return clients;
+  const auto& map = rules::schema::child(section_map, keys.list);
+  for (const Node* const node : list->items) {
+    ClientConfig client =
+        read_client(keys, Fields::read(*node, map, diagnostics), folder, diagnostics);
+    const auto check_unique = [&](std::string ClientConfig::* member, std::string_view what) {
+      const bool twice = !(client.*member).empty() &&
+                         std::any_of(clients.begin(), clients.end(), [&](const auto& other) {
+                           return other.*member == client.*member;
+                         });
+      if (!twice) return;
+      diagnostics.add(node->at,
+                      "two " + std::string(keys.list) + " have the same " + std::string(what),
+                      "expected different " + std::string(what) + "s");
+    };
+    check_unique(&ClientConfig::name, "name");
+    check_unique(&ClientConfig::certificate, "certificate");
+    clients.push_back(std::move(client));
+  }
+  return clients;
+}
+
+}  // namespace
+
+SecretSource read_source(const Fields& fields, std::string_view name, std::string_view example,
+                         const std::filesystem::path& folder, Diagnostics& diagnostics) {
+  const std::string file_key = std::string(name) + "_file";
+  const std::string env_key = std::string(name) + "_env";
+  const std::string_view file = fields.text(file_key);
+  const std::string_view variable = fields.text(env_key);
+  if (variable.find_first_of("= ") != variable.npos) {
+    diagnostics.add(
+        fields.at(env_key), "'" + env_key + "' is " + rules::describe(*fields.node(env_key)),
+        "expected the name of an environment variable, such as " + std::string(example));
+  }
+  if (!file.empty() && !variable.empty()) {
+    diagnostics.add(fields.at(env_key), "both '" + file_key + "' and '" + env_key + "'",
+                    "expected one of them");
+  }
+  return {file.empty() ? std::string() : (folder / file).string(), std::string(variable)};
+}
+
+RespConfig read_resp(const Fields& fields, const std::filesystem::path& folder,
+                     Diagnostics& diagnostics) {
+  RespConfig resp;
+  if (const auto timeout = fields.period("idle_timeout")) {
+    resp.idle_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(*timeout);
+  }
+  resp.users =
+      read_list(kUsers, fields, rules::schema::child(config::file(), "resp"), folder, diagnostics);
+  return resp;
+}
+
+std::vector<ClientConfig> read_clients(const Fields& file, const std::filesystem::path& folder,
+                                       Diagnostics& diagnostics) {
+  return read_list(kClients, file, config::file(), folder, diagnostics);
+}
+
+std::vector<std::string> read_hosts(const Fields& fields, Diagnostics& diagnostics) {
+  std::vector<std::string> hosts;
+  for (const Node* const node : fields.texts("hosts")) {
+    std::string& host = hosts.emplace_back(node->text);
+    for (char& c : host) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if (host.find_first_of(":/ ") == host.npos) continue;
+    diagnostics.add(node->at, "the host is " + rules::describe(*node),
+                    "expected a host name without a port, such as sluice.internal");
+  }
+  return hosts;
+}
+
+namespace {
+
+using rules::Fields;
+using rules::Node;
+using std::chrono::milliseconds;
+
+class RedisReader {
+ public:
+  RedisReader(const std::filesystem::path& folder, rules::Diagnostics& diagnostics)
+      : folder_(folder), diagnostics_(diagnostics) {}
+
+  RedisConfig read(const Fields& fields);
+
+ private:
+  void read_options(const Fields& fields);
+  void read_tls(const Fields& fields);
+  void read_breaker(const Fields& fields);
+  void read_prefix(const Fields& fields);
+  Fields part(const Node& node, std::string_view name) const;
+  std::string path(std::string_view written) const {
+    return written.empty() ? std::string() : std::string(folder_ / written);
+  }
+
+  const std::filesystem::path& folder_;
+  rules::Diagnostics& diagnostics_;
+  RedisConfig redis_;
+};
+
+template <typename Number>
+void set_number(Number& target, std::optional<std::uint64_t> value) {
+  if (value) target = static_cast<Number>(*value);
+}
+
+template <typename Period>
+void set_period(Period& target, std::optional<Duration> value) {
+  if (value) target = std::chrono::duration_cast<Period>(*value);
+}
+
+Fields RedisReader::part(const Node& node, std::string_view name) const {
+  const auto& keys = rules::schema::child(config::file(), "redis");
+  return Fields::read(node, rules::schema::child(keys, name), diagnostics_);
+}
+
+RedisConfig RedisReader::read(const Fields& fields) {
+  read_options(fields);
+  read_prefix(fields);
+  const auto secret = [&](std::string_view name) {
+    return read_source(fields, name, "REDIS_PASSWORD", folder_, diagnostics_);
+  };
+  redis_.password = secret("password");
+  redis_.sentinel_password = secret("sentinel_password");
+  if (const Node* tls = fields.node("tls")) read_tls(part(*tls, "tls"));
+  set_number(redis_.nodes, fields.integer("nodes"));
+  if (const Node* node = fields.node("deny_cache")) {
+    const Fields cache = part(*node, "deny_cache");
+    redis_.deny_cache_enabled = cache.flag("enabled").value_or(true);
+    set_number(redis_.deny_cache.max_keys, cache.integer("max_keys"));
+    set_period(redis_.deny_cache.longest, cache.period("longest"));
+  }
+  if (const Node* node = fields.node("leases")) {
+    const Fields leases = part(*node, "leases");
+    set_number(redis_.lease_percent, leases.integer("share"));
+    set_number(redis_.lease_keys, leases.integer("max_keys"));
+  }
+  if (const Node* breaker = fields.node("breaker")) read_breaker(part(*breaker, "breaker"));
+  redis_.rules_key = fields.text("rules_key");
+  return std::move(redis_);
+}
+
+void RedisReader::read_options(const Fields& fields) {
+  RedisOptions& options = redis_.options;
+  options.username = fields.text("username");
+  options.sentinel_username = fields.text("sentinel_username");
+  set_period(options.deadline, fields.period("deadline"));
+  set_period(options.connect_timeout, fields.period("connect_timeout"));
+  set_number(options.max_pending, fields.integer("max_pending"));
+  set_number(options.protocol, fields.integer("protocol"));
+  if (options.protocol == 1) {
+    diagnostics_.add(fields.at("protocol"), "'protocol' is '1'",
+                     "expected 2, 3, or 0 for the version that the server supports");
+  }
+  options.scripting = fields.choice<bool>("scripting").value_or(options.scripting);
+  options.module = fields.choice<ModuleUse>("module").value_or(options.module);
+}
+
+// Braces in the prefix would put all keys of a cluster into one slot.
+void RedisReader::read_prefix(const Fields& fields) {
+  const Node* prefix = fields.node("prefix");
+  if (prefix == nullptr) return;
+  redis_.options.prefix = prefix->text;
+  if (prefix->text.find_first_of("{}") == std::string::npos) return;
+  diagnostics_.add(prefix->at, "'prefix' is " + rules::describe(*prefix),
+                   "expected text without braces, which mark tags");
+}
+
+void RedisReader::read_tls(const Fields& fields) {
+  RedisOptions& options = redis_.options;
+  options.tls_ca_file = path(fields.text("ca_file"));
+  options.tls_cert_file = path(fields.text("cert_file"));
+  options.tls_key_file = path(fields.text("key_file"));
+  options.tls_server_name = fields.text("server_name");
+  options.tls_verify = fields.flag("verify").value_or(options.tls_verify);
+}
+
+void RedisReader::read_breaker(const Fields& fields) {
+  CircuitBreakerOptions& breaker = redis_.breaker;
+  set_number(breaker.failures, fields.integer("failures"));
+  set_period(breaker.open_for, fields.period("open_for"));
+  set_period(breaker.longest_open, fields.period("longest_open"));
+  if (breaker.open_for <= breaker.longest_open) return;
+  diagnostics_.add(fields.at("open_for"), "'open_for' is longer than 'longest_open'",
+                   "expected at most 'longest_open', which is 10s by default");
+}
+
+}  // namespace
+
+RedisConfig read_redis(const rules::Fields& fields, const std::filesystem::path& folder,
+                       rules::Diagnostics& diagnostics) {
+  return RedisReader(folder, diagnostics).read(fields);
+}
+
+net::TlsFiles read_tls(const rules::Fields& section, const rules::schema::Map& map,
+                       const std::filesystem::path& folder, rules::Diagnostics& diagnostics) {
+  net::TlsFiles files;
+  const rules::Node* const node = section.node("tls");
+  if (node == nullptr) return files;
+  const auto tls = rules::Fields::read(*node, rules::schema::child(map, "tls"), diagnostics);
+  const auto read_path = [&](std::string_view name, std::string& target) {
+    if (const auto text = tls.text(name); !text.empty()) target = folder / text;
+  };
+  read_path("cert_file", files.cert_file);
+  read_path("key_file", files.key_file);
+  read_path("client_ca_file", files.client_ca_file);
+  files.requires_client = tls.text("client_certificate") != "optional";
+  const bool wanted = !files.key_file.empty() || !files.client_ca_file.empty();
+  if (files.cert_file.empty() ? wanted : files.key_file.empty()) {
+    diagnostics.add(node->at, "'tls' lacks a file", "expected both 'cert_file' and 'key_file'");
+  }
+  if (!files.requires_client && files.client_ca_file.empty()) {
+    diagnostics.add(tls.at("client_certificate"), "'client_certificate' without 'client_ca_file'",
+                    "expected the authorities of the certificates");
+  }
+  return files;
+}
+
+std::string find_store_error(const std::string& store, const RedisConfig& redis) {
+  if (store == "memory") return {};
+  if (store.find("://") == store.npos) {
+    return "unknown store; expected memory, or the URL of a Redis server, such as "
+           "redis://127.0.0.1:6379";
+  }
+  // Files are not read. It matters only whether there is a password.
+  RedisOptions options{.url = store, .username = redis.options.username};
+  const auto placeholder = [](const SecretSource& source) { return source.is_set() ? "-" : ""; };
+  options.password = placeholder(redis.password);
+  options.sentinel_username = redis.options.sentinel_username;
+  options.sentinel_password = placeholder(redis.sentinel_password);
+  const auto target = redis::make_target(options);
+  return target ? std::string() : target.error();
+}
+
+Expected<RedisOptions> redis_options(const Config& config) {
+  const RedisConfig& redis = config.redis;
+  RedisOptions options = redis.options;
+  options.url = config.store;
+  auto password = read_password(redis.password);
+  if (!password) return Unexpected{password.error()};
+  options.password = std::move(*password);
+  auto of_sentinels = read_password(redis.sentinel_password);
+  if (!of_sentinels) return Unexpected{of_sentinels.error()};
+  options.sentinel_password = std::move(*of_sentinels);
+  if (const auto target = redis::make_target(options); !target) {
+    return Unexpected{"the store: " + target.error()};
+  }
+  return options;
+}
+
+RuleTerms rule_terms(const Config& config) noexcept {
+  const bool in_memory = config.store == "memory";
+  return {.scripting = in_memory || config.redis.options.scripting,
+          .max_log_bytes = in_memory ? config.max_log_bytes : 0,
+          .leases = !in_memory,
+          .in_redis = !in_memory};
+}
+
+std::string rules_key(const RedisConfig& redis) {
+  return redis.rules_key.empty() ? redis.options.prefix + "rules" : redis.rules_key;
+}
+
 namespace {
 
 using rules::Fields;

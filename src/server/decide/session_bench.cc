@@ -8,7 +8,6 @@
 #include <fstream>
 #include <string>
 
-#include "server/decide/traffic_recorder.h"
 #include "sluice/memory_store.h"
 
 namespace sluice::server {

@@ -1,4 +1,4 @@
-#include "server/decide/traffic_recorder.h"
+#include "server/decide/session.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "server/decide/session.h"
 #include "server/logging/testing_pipe.h"
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"

@@ -1,16 +1,140 @@
 #include "server/logging/log.h"
 
+#include <poll.h>
 #include <spdlog/async_logger.h>
 #include <spdlog/details/thread_pool.h>
-
+#include <spdlog/sinks/sink.h>
+#include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "server/logging/log_line.h"
-#include "server/logging/log_writer.h"
+#include "sluice/clock.h"
 
 namespace sluice::server {
+
+// Writes whole lines to a descriptor; the end of the log's thread. Where lines were dropped, a line
+// says how many before the next is written.
+//
+// Thread-safety: log() from one thread, give_up_soon() and unwritten() from any.
+class LogWriter final : public spdlog::sinks::sink {
+ public:
+  // `overrun` counts the lines that were dropped before they reached this writer.
+  LogWriter(LogFormat format, int descriptor, const LogClocks& clocks)
+      : format_(format), descriptor_(descriptor), clocks_(clocks) {}
+  void follow(std::function<std::uint64_t()> overrun) { overrun_ = std::move(overrun); }
+
+  void log(const spdlog::details::log_msg& line) override;
+  void flush() override {}
+  void set_pattern(const std::string& /*pattern*/) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
+
+  // One second after this call, nothing waits for the descriptor any more.
+  void give_up_soon() noexcept;
+  std::uint64_t unwritten() const noexcept { return unwritten_.load(std::memory_order_relaxed); }
+  void count_unwritten() noexcept { unwritten_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void report_dropped();
+  bool write(std::string_view text) noexcept;
+  bool wait() const noexcept;
+
+  LogFormat format_;
+  int descriptor_;
+  const LogClocks clocks_;
+  std::function<std::uint64_t()> overrun_;
+  std::uint64_t reported_ = 0;
+  std::atomic<std::uint64_t> unwritten_{0};
+  std::atomic<Instant> deadline_{Instant::max()};
+};
+
+namespace {
+
+// Only lower-case digits are valid.
+bool is_hex(std::string_view text) noexcept {
+  return text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+bool is_id(std::string_view text) noexcept {
+  return is_hex(text) && text.find_first_not_of('0') != text.npos;
+}
+
+}  // namespace
+
+std::optional<TraceParent> TraceParent::parse(std::string_view text) noexcept {
+  constexpr std::size_t kTrace = 3, kSpan = 36, kFlags = 53, kSize = 55;
+  if (text.size() < kSize) return std::nullopt;
+  const std::string_view version = text.substr(0, 2);
+  const bool is_longer = text.size() > kSize;
+  if (!is_hex(version) || version == "ff") return std::nullopt;
+  if (is_longer && (version == "00" || text[kSize] != '-')) return std::nullopt;
+  for (const std::size_t dash : {kTrace - 1, kSpan - 1, kFlags - 1}) {
+    if (text[dash] != '-') return std::nullopt;
+  }
+  const TraceParent trace{text.substr(kTrace, 32), text.substr(kSpan, 16)};
+  if (!is_id(trace.trace_id) || !is_id(trace.span_id) || !is_hex(text.substr(kFlags, 2))) {
+    return std::nullopt;
+  }
+  return trace;
+}
+
+namespace {
+
+// A writable pipe accepts this many bytes without blocking.
+constexpr std::size_t kPiece = 4096;
+
+}  // namespace
+
+void LogWriter::log(const spdlog::details::log_msg& line) {
+  report_dropped();
+  if (!write({line.payload.data(), line.payload.size()})) count_unwritten();
+}
+
+void LogWriter::report_dropped() {
+  const auto dropped = overrun_() + unwritten();
+  if (dropped == reported_) return;
+  const std::array fields = {LogField("lines", dropped - reported_)};
+  if (write(
+          log_line(format_, clocks_.date.now(), LogLevel::kWarning, "log lines dropped", fields))) {
+    reported_ = dropped;
+  }
+}
+
+bool LogWriter::write(std::string_view text) noexcept {
+  while (!text.empty()) {
+    if (!wait()) return false;
+    const auto written = ::write(descriptor_, text.data(), std::min(text.size(), kPiece));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+// Waits until the descriptor is writable or has an error. Returns false if the time is up.
+bool LogWriter::wait() const noexcept {
+  constexpr int kLookAgainMs = 100;
+  for (;;) {
+    const Instant deadline = deadline_.load(std::memory_order_relaxed);
+    const bool late = deadline != Instant::max() && clocks_.steady.now() >= deadline;
+    pollfd one{descriptor_, POLLOUT, 0};
+    if (poll(&one, 1, late ? 0 : kLookAgainMs) > 0) return true;
+    if (late) return false;
+  }
+}
+
+void LogWriter::give_up_soon() noexcept {
+  deadline_.store(clocks_.steady.now() + std::chrono::seconds(1), std::memory_order_relaxed);
+}
+
 namespace {
 
 constexpr std::size_t kWaitingLines = 1024;

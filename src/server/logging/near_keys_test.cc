@@ -1,4 +1,4 @@
-#include "server/logging/near_keys.h"
+#include "server/logging/denial_log.h"
 
 #include <gtest/gtest.h>
 

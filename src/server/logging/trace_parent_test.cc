@@ -1,4 +1,4 @@
-#include "server/logging/trace_parent.h"
+#include "server/logging/log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/rules/envoy_counts.h"
+#include "server/rules/envoy_manager.h"
 
 #include <gtest/gtest.h>
 

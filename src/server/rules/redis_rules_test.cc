@@ -5,7 +5,6 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 
-#include "server/rules/pushed_rules.h"
 #include "stores/redis/client/target.h"
 #include "tests/redis/redis_server.h"
 #include "tests/support/wait_until.h"

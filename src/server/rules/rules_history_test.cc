@@ -1,4 +1,4 @@
-#include "server/rules/rules_history.h"
+#include "server/rules/published_rules.h"
 
 #include <gtest/gtest.h>
 #include <hiredis/hiredis.h>

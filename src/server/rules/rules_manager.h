@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/rules/rules_files.h"
@@ -15,6 +16,12 @@
 #include "sluice/rule_set.h"
 
 namespace sluice::server {
+
+// The name of the built-in rules, which are active if no rules are configured.
+inline constexpr std::string_view kBuiltInName = "built-in";
+
+// The text of these rules: an example to try.
+std::string_view built_in_rules() noexcept;
 
 // The state of the active rules.
 struct RulesStatus {

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/rules/built_in_rules.h"
 #include "server/rules/test_folder.h"
 #include "sluice/testing/manual_clock.h"
 

@@ -1,4 +1,4 @@
-#include "server/runtime/descriptors.h"
+#include "server/runtime/server.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,464 @@
 #include "server/runtime/front_ends.h"
 
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "limiter/reason_report.h"
+#include "server/api/admin/live_page.h"
+#include "server/api/check/check_endpoint.h"
+#include "server/api/envoy/rls_service.h"
+#include "server/api/resp/command_handler.h"
 #include "server/config/secret.h"
-#include "server/runtime/grpc_front_end.h"
-#include "server/runtime/http_front_end.h"
-#include "server/runtime/resp_front_end.h"
+#include "server/net/address.h"
+#include "server/protocol/grpc/connection.h"
+#include "server/protocol/grpc/message.h"
+#include "server/protocol/http/access.h"
+#include "server/protocol/http/connection.h"
+#include "server/protocol/http/problem.h"
+#include "server/protocol/http/request_target.h"
+#include "server/protocol/resp/connection.h"
 
 namespace sluice::server {
+
+// gRPC: Envoy's rate limit service.
+std::unique_ptr<FrontEnd> make_grpc_front_end(const FrontEndParts& parts);
+
+// HTTP: /v1/check, /v1/auth, /json and the operations.
+std::unique_ptr<FrontEnd> make_http_front_end(const FrontEndParts& parts);
+
+// RESP: the commands for clients of Redis.
+std::unique_ptr<FrontEnd> make_resp_front_end(const FrontEndParts& parts);
+
+// Answers the calls of the gRPC front end: Envoy's rate limit service.
+// Borrows `access`.
+std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts,
+                                                const Access& access);
+// Returns the paths of its methods.
+std::vector<std::string_view> rls_paths();
+
+Expected<bool> FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
+                              net::InheritedSockets& inherited) {
+  const Config& config = parts_.config;
+  const auto address = parse_address(config.*address_.address);
+  if (!address) return Unexpected{config.*address_.address + ": " + address.error()};
+  if (address->kind == Address::Kind::kOff) return true;
+  if (const net::TlsFiles& files = config.*address_.tls; !files.cert_file.empty()) {
+    auto tls = net::TlsContext::open(files, protocol_);
+    if (!tls) return Unexpected{std::string(name()) + ".tls: " + tls.error()};
+    tls_ = std::move(*tls);
+  }
+  auto listening = net::listen_at(*address, loops, inherited);
+  if (!listening) return Unexpected{listening.error()};
+  listening_ = std::move(*listening);
+  for (const auto& socket : listening_->sockets) descriptors_.push_back(socket.descriptor());
+  const auto reach = !listening_->unix_path.empty() ? Access::Reach::kUnixSocket
+                     : listening_->loopback         ? Access::Reach::kLoopback
+                                                    : Access::Reach::kNetwork;
+  share_ = &parts_.descriptors.add_listener(is_administration());
+  access_.emplace(reach, clients, parts_.config.hosts);
+  return check();
+}
+
+std::unique_ptr<net::LoopFrontEnd> FrontEnd::start(const LoopServices& loop, std::size_t number) {
+  const net::Acceptor::Parts accept{.loop = loop.context,
+                                    .recorder = loop.recorder,
+                                    .warn = warning_writer(parts_.log),
+                                    .connections = connections_,
+                                    .most = bounds().connections,
+                                    .clock = loop.clock,
+                                    .descriptors = &parts_.descriptors,
+                                    .share = share_,
+                                    .tls = tls_.get(),
+                                    .handshake_timeout = bounds().header_timeout};
+  return make(loop, accept, std::move(listening_->sockets[number]));
+}
+
+void FrontEnd::log_that_nobody_operates() const {
+  parts_.log.info(std::string(name()) + " at " + listening_->name +
+                  " refuses refunds, resets and takes of several units, because no client in "
+                  "`clients` has the role operate");
+}
+
+Expected<bool> FrontEnd::reload() {
+  if (!tls_) return true;
+  if (const auto read = tls_->reload(); !read) {
+    return Unexpected{"the certificate was not replaced: " + read.error()};
+  }
+  return true;
+}
+
+void FrontEnd::keep_unix_socket() noexcept {
+  if (listening_) listening_->removes_unix_path = false;
+}
+
+void FrontEnd::unlink() noexcept {
+  if (listening_ && listening_->removes_unix_path) ::unlink(listening_->unix_path.c_str());
+}
+
+namespace {
+
+// Returns bounds under which a file of rules fits into a body.
+Bounds bounds_for_rules(Bounds bounds) {
+  constexpr std::size_t kMostRules = std::size_t{4} << 20;
+  bounds.body_bytes = std::max(bounds.body_bytes, kMostRules);
+  return bounds;
+}
+
+class AdminFrontEnd final : public FrontEnd {
+ public:
+  AdminFrontEnd(const FrontEndParts& parts, AdminParts admin)
+      : FrontEnd(listen_address("admin"), "http/1.1", parts),
+        admin_(std::move(admin)),
+        bounds_(bounds_for_rules(parts.config.bounds)) {}
+
+ protected:
+  Expected<bool> check() override {
+    if (listening().loopback || admin_.token.is_set()) return true;
+    return Unexpected{"administration at " + listening().name +
+                      " needs a token because other machines can connect; set admin.token_file or "
+                      "admin.token_env in the configuration file, or listen on 127.0.0.1"};
+  }
+  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
+                                          const net::Acceptor::Parts& accept,
+                                          net::ListeningSocket socket) override {
+    const auto make_handler = [this, loop] {
+      return std::make_unique<AdminHandler>(AdminHandler::Parts{{.rules = admin_.rules,
+                                                                 .limiter = loop.session().limiter,
+                                                                 .token = admin_.token,
+                                                                 .status = admin_.status,
+                                                                 .reload = admin_.reload,
+                                                                 .done = admin_.done,
+                                                                 .overrides = admin_.overrides,
+                                                                 .push = admin_.push,
+                                                                 .find_blocks = admin_.find_blocks,
+                                                                 .top_keys = &admin_.top_keys,
+                                                                 .events = admin_.events},
+                                                                parts().operations.in(loop.sleeps),
+                                                                access(),
+                                                                loop.recorder,
+                                                                parts().log});
+    };
+    return std::make_unique<http::FrontEnd>(
+        http::FrontEnd::Parts{bounds_, make_handler, loop.fibers, role_of_certificate()}, accept,
+        std::move(socket));
+  }
+  const Bounds& bounds() const override { return bounds_; }
+  bool is_administration() const override { return true; }
+
+ private:
+  const AdminParts admin_;
+  const Bounds bounds_;
+};
+
+}  // namespace
+
+std::unique_ptr<FrontEnd> make_admin_front_end(const FrontEndParts& parts, AdminParts admin) {
+  return std::make_unique<AdminFrontEnd>(parts, std::move(admin));
+}
+
+namespace {
+
+class GrpcFrontEnd final : public FrontEnd {
+ public:
+  explicit GrpcFrontEnd(const FrontEndParts& parts)
+      : FrontEnd(listen_address("grpc"), "h2", parts) {}
+
+ protected:
+  Expected<bool> check() override {
+    if (access().nobody_operates()) log_that_nobody_operates();
+    return true;
+  }
+  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
+                                          const net::Acceptor::Parts& accept,
+                                          net::ListeningSocket socket) override {
+    const GrpcConfig& grpc = parts().config.grpc_options;
+    return std::make_unique<grpc::FrontEnd>(
+        grpc::FrontEnd::Parts{
+            .bounds = bounds(),
+            .paths = rls_paths(),
+            .most_streams = grpc.streams,
+            .ages = {grpc.max_age},
+            .serving = parts().ready,
+            .make = [&envoy = parts().envoy, session = loop.session,
+                     &access = access()] { return make_rls_handler({session(), envoy}, access); },
+            .fibers = loop.fibers,
+            .role_of_certificate = role_of_certificate()},
+        accept, std::move(socket));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<FrontEnd> make_grpc_front_end(const FrontEndParts& parts) {
+  return std::make_unique<GrpcFrontEnd>(parts);
+}
+
+namespace {
+
+class HttpFrontEnd final : public FrontEnd {
+ public:
+  explicit HttpFrontEnd(const FrontEndParts& parts)
+      : FrontEnd(listen_address("http"), "http/1.1", parts) {}
+
+  std::string example() const override {
+    if (!is_open()) return {};
+    const std::string scheme = has_tls() ? "--insecure https://" : "http://";
+    const std::string at =
+        listening().unix_path.empty()
+            ? scheme + listening().name + "/v1/check"
+            : "--unix-socket " + listening().unix_path + " " + scheme + "localhost/v1/check";
+    return "curl -i " + at +
+           R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
+  }
+
+ protected:
+  Expected<bool> check() override {
+    if (access().nobody_operates()) log_that_nobody_operates();
+    return true;
+  }
+  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
+                                          const net::Acceptor::Parts& accept,
+                                          net::ListeningSocket socket) override {
+    CheckEndpoint::Waiting waiting;
+    auto fibers = loop.fibers;
+    if (!fibers) fibers.emplace();  // /metrics waits, whatever the store does
+    if (bounds().waiting > 0) {
+      waiting = {loop.waits, loop.sleeps};
+      fibers->most += bounds().waiting;
+    }
+    const auto make_handler = [parts = parts(), loop, &access = access(), waiting] {
+      return std::make_unique<PublicHandler>(
+          PublicHandler::Parts{loop.session(), parts.envoy, parts.trusted, loop.recorder, parts.log,
+                               parts.operations.in(loop.sleeps), access, waiting});
+    };
+    return std::make_unique<http::FrontEnd>(
+        http::FrontEnd::Parts{bounds(), make_handler, fibers, role_of_certificate()}, accept,
+        std::move(socket));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<FrontEnd> make_http_front_end(const FrontEndParts& parts) {
+  return std::make_unique<HttpFrontEnd>(parts);
+}
+
+namespace {
+
+// Returns the configured users with their passwords. Warns of weak ones.
+Expected<resp::Users> read_users(const RespConfig& config, Log& log) {
+  std::vector<resp::User> users;
+  for (const ClientConfig& user : config.users) {
+    users.push_back({user.name, {}, user.role, user.certificate});
+    if (!user.secret.is_set()) continue;
+    auto password = read_password(user.secret);
+    if (!password) return Unexpected{"resp.users: " + password.error()};
+    const std::string what = "the password of the RESP user '" + user.name + "'";
+    const std::string weakness = find_weakness(what, user.secret, *password);
+    if (!weakness.empty()) log.warning(weakness);
+    users.back().password = std::move(*password);
+  }
+  return resp::Users(std::move(users));
+}
+
+class RespFrontEnd final : public FrontEnd {
+ public:
+  explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd(listen_address("resp"), {}, parts) {}
+
+ protected:
+  Expected<bool> check() override {
+    auto users = read_users(parts().config.resp_options, parts().log);
+    if (!users) return Unexpected{users.error()};
+    users_ = std::move(*users);
+    if (listening().loopback || !users_.none()) return true;
+    return Unexpected{
+        "RESP at " + listening().name +
+        " needs users with passwords because other machines can connect; set resp.users in "
+        "the configuration file, or listen on 127.0.0.1"};
+  }
+  std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
+                                          const net::Acceptor::Parts& accept,
+                                          net::ListeningSocket socket) override {
+    Log& log = parts().log;
+    const auto make_handler = [this, loop, access = log.options().access ? &log : nullptr] {
+      return std::make_unique<resp::CommandHandler>(
+          resp::CommandHandler::Parts{.session = loop.session(),
+                                      .users = users_,
+                                      .about = about_,
+                                      .clock = loop.clock,
+                                      .access_log = access,
+                                      .on_network = !listening().loopback,
+                                      .overrides = parts().overrides,
+                                      .redis = loop.redis,
+                                      .top_keys = parts().top_keys});
+    };
+    return std::make_unique<resp::FrontEnd>(
+        resp::FrontEnd::Parts{.bounds = bounds(),
+                              .users = users_,
+                              .last_id = last_id_,
+                              .unix_path = listening().unix_path,
+                              .idle_timeout = parts().config.resp_options.idle_timeout,
+                              .make = make_handler,
+                              .fibers = loop.fibers},
+        accept, std::move(socket));
+  }
+
+ private:
+  resp::Users users_;
+  std::atomic<std::uint64_t> last_id_{0};
+  const resp::About about_{SLUICE_VERSION, parts().clock.now(), connections_};
+};
+
+}  // namespace
+
+std::unique_ptr<FrontEnd> make_resp_front_end(const FrontEndParts& parts) {
+  return std::make_unique<RespFrontEnd>(parts);
+}
+
+namespace {
+
+class RlsHandler final : public grpc::Handler {
+ public:
+  RlsHandler(const RlsService::Parts& parts, const Access& access)
+      : service_(parts), recorder_(parts.session.recorder), access_(access) {}
+
+  void handle(const grpc::Call& call, grpc::Reply& reply) override {
+    const auto role = access_.role_of(call.authorization, call.certificate_role);
+    if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
+    const bool may_operate = *role >= Role::kOperate;
+    const RlsStatus status =
+        service_.call(call.message, may_operate, reply.bytes, call.traceparent);
+    if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
+    if (status.reason != Reason::kOk) {
+      reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);
+    }
+  }
+  void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {
+    recorder_.observe(metrics::FrontEnd::kGrpc, took);
+  }
+  void follow_rules() override { service_.follow_rules(); }
+
+ private:
+  RlsService service_;
+  metrics::Recorder& recorder_;
+  const Access& access_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts,
+                                                const Access& access) {
+  return std::make_unique<RlsHandler>(parts, access);
+}
+
+std::vector<std::string_view> rls_paths() {
+  return {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"};
+}
+
+namespace {
+
+std::optional<CheckKind> check_kind_of(std::string_view path) noexcept {
+  if (path == "/v1/check") return CheckKind::kCheck;
+  if (path == "/v1/settle") return CheckKind::kSettle;
+  if (path == "/v1/report") return CheckKind::kReport;
+  return std::nullopt;
+}
+
+// Whether the fields of the request describe the one whose response it reports. As at /v1/auth, the
+// host and other fields can be those of a client.
+bool is_gateway_report(std::string_view target) noexcept {
+  const auto [path, query] = split_target(target);
+  return path == "/v1/report" && !query.empty();
+}
+
+constexpr std::string_view kRelease = "/v1/release", kExtend = "/v1/extend";
+
+metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
+  if (path == "/v1/auth") return metrics::FrontEnd::kAuth;
+  if (check_kind_of(path)) return metrics::FrontEnd::kCheck;
+  if (path == kRelease || path == kExtend) return metrics::FrontEnd::kCheck;
+  if (path == "/json") return metrics::FrontEnd::kJson;
+  return metrics::FrontEnd::kOther;
+}
+
+}  // namespace
+
+PublicHandler::PublicHandler(const Parts& parts)
+    : recorder_(parts.recorder),
+      log_(parts.log),
+      operations_(parts.operations),
+      access_(parts.access),
+      session_(parts.session),
+      auth_(session_, parts.trusted),
+      check_(session_, parts.waiting),
+      rls_({parts.session, parts.envoy}),
+      json_(rls_) {
+  session_.use_trace(&trace_);
+}
+
+// Load balancers may send any host and any field to the endpoints that are open to all.
+void PublicHandler::handle(const http::Request& request, http::Response& response) {
+  const std::string_view path = split_target(request.target).path;
+  endpoint_ = endpoint_of(path);
+  trace_.request = &request;
+  if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
+  const bool is_auth = endpoint_ == metrics::FrontEnd::kAuth;
+  const bool describes = is_auth || is_gateway_report(request.target);
+  if (const auto refusal =
+          describes ? access_.find_gateway_refusal(request) : access_.find_refusal(request))
+    return answer_problem(response, *refusal);
+  if (is_auth) return auth_.handle(request, response);
+  if (endpoint_ == metrics::FrontEnd::kOther) return operations_.handle(path, request, response);
+  const auto role = access_.role_of(request);
+  if (!role) {
+    response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
+    return answer_problem(response, {401, kUnknownToken});
+  }
+  const bool may_operate = *role >= Role::kOperate;
+  if (path == kRelease || path == kExtend) {
+    const PermitAction action = path == kRelease ? PermitAction::kRelease : PermitAction::kExtend;
+    answer_permit(action, session_, request, response);
+  } else if (describes) {
+    if (!may_operate) return answer_problem(response, {403, kNeedsOperate});
+    auth_.report(request, response);
+  } else if (const auto kind = check_kind_of(path)) {
+    check_.handle(*kind, request, may_operate, response);
+  } else {
+    json_.handle(request, may_operate, response);
+  }
+}
+
+void PublicHandler::finished(const http::Request& request, const http::Response& response,
+                             std::chrono::nanoseconds took) {
+  recorder_.observe(endpoint_, took);
+  if (!log_.options().access) return;
+  log_.access({request.method, request.target, response.status, request.peer, took,
+               metrics::to_string(endpoint_)});
+}
+
+void AdminHandler::handle(const http::Request& request, http::Response& response) {
+  const std::string_view path = split_target(request.target).path;
+  if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
+  if (answer_live_page(path, request, response)) return;
+  if (const auto refusal = access_.find_refusal(request)) return answer_problem(response, *refusal);
+  if (path.starts_with("/v1/")) return endpoint_.handle(request, response);
+  operations_.handle(path, request, response);
+}
+
+void AdminHandler::finished(const http::Request& request, const http::Response& response,
+                            std::chrono::nanoseconds took) {
+  recorder_.observe(metrics::FrontEnd::kOther, took);
+  if (!log_.options().access) return;
+  log_.access({request.method, request.target, response.status, request.peer, took, "admin"});
+}
 
 namespace {
 

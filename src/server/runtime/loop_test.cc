@@ -12,7 +12,7 @@
 #include "server/net/test_connection_state.h"
 #include "server/protocol/http/connection.h"
 #include "server/rules/test_folder.h"
-#include "server/runtime/public_handler.h"
+#include "server/runtime/front_ends.h"
 #include "server/runtime/test_client.h"
 #include "server/runtime/test_waiting_stores.h"
 #include "tests/support/wait_until.h"

@@ -1,30 +1,464 @@
 #include "server/runtime/server.h"
 
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "metrics/metrics.h"
+#include "server/config/config.h"
+#include "server/logging/log.h"
+#include "server/logging/traffic_log.h"
+#include "server/net/loop_clock.h"
+#include "server/net/loop_front_end.h"
+#include "server/rules/envoy_manager.h"
+#include "server/rules/redis_overrides.h"
+#include "server/rules/redis_rules.h"
+#include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"
-#include "server/runtime/descriptors.h"
 #include "server/runtime/front_ends.h"
 #include "server/runtime/handover.h"
-#include "server/runtime/loops.h"
-#include "server/runtime/notify.h"
-#include "server/runtime/server_metrics.h"
-#include "server/runtime/server_rules.h"
-#include "server/runtime/shutdown.h"
+#include "server/runtime/loop.h"
 #include "server/storage/stores.h"
+#include "sluice/expected.h"
+#include "sluice/overrides.h"
+#include "stores/redis/client/target.h"
 
 namespace sluice::server {
+
+struct ServerMetricsParts {
+  const RulesManager& rules;
+  const EnvoyManager& envoy;
+  const Log& log;
+  const std::atomic<bool>& ready;
+  std::function<std::size_t()> connections_max;
+  std::function<std::size_t()> waiting;  // requests that wait for units
+  const Overrides& overrides;
+};
+
+// Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.
+void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts);
+
+// Adds the metrics of recorded requests. Ownership: the registry borrows the log.
+void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic);
+
+}  // namespace sluice::server
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice::server {
+
+// The overrides of a server: in a file, or in Redis if the counters are there. Errors: one line.
+Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config);
+
+// All rules of a server: its own, from files or from Redis, and those from Envoy's files.
+//
+// Thread-safety: one thread only; the managers from any thread.
+class ServerRules {
+ public:
+  using Reloaded = Expected<bool, RulesManager::Errors>;
+
+  // Reads the rules. Errors: one line for each.
+  static Expected<ServerRules> open(const Config& config);
+
+  RulesManager& manager() const noexcept { return *manager_; }
+  EnvoyManager& envoy() const noexcept { return *envoy_; }
+  // Logs the warnings about the active rules.
+  void log_warnings(Log& log) const;
+  bool only_built_in() const { return manager_->built_in() && !envoy_->has_files(); }
+
+  // Reads all files again and logs the result. Returns whether any rules changed. If there are
+  // errors, returns all of them and keeps the active rules.
+  Reloaded reload(Log& log);
+  // Returns whether files have changed since they were read. Call it about twice a second.
+  bool changed_on_disk();
+  // Returns whether the active rules have changed since the last call.
+  bool changed();
+  // Follows the rules in Redis, if they are there. Calls `changed` after each change.
+  void follow_pushes(boost::asio::io_context& loop, Log& log, std::function<void()> changed);
+  // Pushes rules if they are in Redis. Call it on a fiber of that loop.
+  Expected<PushedRules::Outcome> push(const std::vector<RulesText>& before,
+                                      std::vector<RulesText> texts, std::string by);
+  // Ends that. Call it before the loop is destroyed.
+  void stop_following() noexcept { pushed_.reset(); }
+
+ private:
+  void reload_envoy(Log& log, Reloaded& result);
+
+  std::unique_ptr<RulesManager> manager_;
+  std::unique_ptr<EnvoyManager> envoy_;
+  std::unique_ptr<PushedRules> pushed_;  // null: the rules are in files
+  std::uint64_t followed_version_ = 1;
+  std::uint64_t followed_envoy_ = 1;
+};
+
+// The end of a server: closes the listeners, lets the connections finish, and then stops `main`
+// (docs/restart.md).
+//
+// Thread-safety: the thread of `main`. Ownership: borrows its parts.
+class Shutdown {
+ public:
+  struct Parts {
+    boost::asio::io_context& main;
+    const Config& config;
+    Log& log;
+    FrontEnds& front_ends;
+    Loops& loops;
+    std::atomic<bool>& ready;
+  };
+  explicit Shutdown(const Parts& parts);
+
+  // Ends the server after `drain.delay`, in which it still accepts.
+  void drain();
+  // Ends the server, whose successor accepts already.
+  void hand_over();
+  void stop();
+  bool begun() const noexcept { return begun_; }
+
+ private:
+  void close_listeners(net::Queued queued);
+
+  const Parts parts_;
+  boost::asio::steady_timer timer_;
+  bool begun_ = false;
+};
+
+// Reports the state of the process ("READY=1") to the service manager by the protocol of
+// sd_notify(3). Does nothing if there is no service manager (NOTIFY_SOCKET is not set). Does not
+// report errors, because no caller could act on them.
+void notify_manager(std::string_view state) noexcept;
+// Reports "RELOADING=1" with the time, which the protocol requires.
+void notify_reloading(net::SteadyTime now) noexcept;
+
+namespace {
+
+// Files that are open for a short time: rules, certificates, tokens, name resolution.
+constexpr std::size_t kFiles = 32;
+// Connections of a loop to the servers of Redis.
+constexpr std::size_t kToRedis = 16;
+constexpr std::size_t kForAdministration = 16;
+// The fewest connections of each kind, if the limit is too low for anything else.
+constexpr std::size_t kLeast = 8;
+
+}  // namespace
+
+DescriptorPlan plan_descriptors(const DescriptorPlan::Needs& needs) {
+  const std::size_t others = needs.open + kFiles + (needs.redis ? (needs.loops + 1) * kToRedis : 0);
+  const std::size_t left = needs.limit > others ? needs.limit - others : 0;
+  DescriptorPlan plan{.connections = std::max(left, 2 * kLeast), .reserve = 0, .warning = {}};
+  plan.reserve = std::clamp(plan.connections / 4, kLeast, kForAdministration);
+  if (plan.connections - plan.reserve < needs.connections) {
+    plan.warning = "the limit of " + std::to_string(needs.limit) + " open files is enough for " +
+                   std::to_string(plan.connections - plan.reserve) +
+                   " connections, but bounds.connections allows " +
+                   std::to_string(needs.connections) +
+                   " on all listeners together; raise the limit (ulimit -n, LimitNOFILE) to " +
+                   std::to_string(others + needs.connections + kForAdministration);
+  }
+  return plan;
+}
+
+std::size_t raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  if (limit.rlim_cur == limit.rlim_max) return limit.rlim_cur;
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  return ::setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
+}
+
+std::size_t count_open_descriptors() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc/self/fd"), ::closedir);
+  if (!all) return 0;
+  std::size_t count = 0;
+  while (const dirent* const entry = ::readdir(all.get())) count += entry->d_name[0] != '.' ? 1 : 0;
+  return count;
+}
+
+namespace {
+
+std::vector<metrics::Registry::Row> envoy_rows(const EnvoyManager& envoy) {
+  std::vector<metrics::Registry::Row> rows;
+  for (const EnvoyCounts::Row& of : envoy.counted()) {
+    for (std::size_t i = 0; i < of.cells.size(); ++i) {
+      const auto outcome = EnvoyCounts::to_string(static_cast<EnvoyCounts::Cell>(i));
+      rows.push_back({{of.name, std::string(outcome)}, static_cast<double>(of.cells[i])});
+    }
+  }
+  return rows;
+}
+
+double number(std::uint64_t value) { return static_cast<double>(value); }
+
+void add_reload_metrics(metrics::Registry& registry, const ServerMetricsParts& parts) {
+  registry.add_gauge("sluice_rules_version",
+                     "Version of the active rules: 1 at the start; increases with every change.",
+                     [parts] { return number(parts.rules.version()); });
+  registry.add_counter("sluice_rules_reloads_total", "Reloads that changed the rules.", [parts] {
+    return number(parts.rules.status().reloads + parts.envoy.status().reloads);
+  });
+  registry.add_counter(
+      "sluice_rules_reload_failures_total", "Rejected reloads; the previous rules stayed active.",
+      [parts] { return number(parts.rules.status().failures + parts.envoy.status().failures); });
+  registry.add_gauge("sluice_rules_last_reload_successful",
+                     "0 if the last reload of the rules failed, 1 otherwise.", [parts] {
+                       const bool right = parts.rules.status().last_errors.empty() &&
+                                          parts.envoy.status().last_errors.empty();
+                       return right ? 1. : 0.;
+                     });
+}
+
+}  // namespace
+
+void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts) {
+  add_reload_metrics(registry, parts);
+  registry.add_table("sluice_envoy_decisions_total",
+                     "Decisions by the limits of Envoy files, for each descriptor.",
+                     {"descriptor", "outcome"}, [parts] { return envoy_rows(parts.envoy); });
+  registry.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
+                       [parts] { return number(parts.log.dropped()); });
+  registry.add_gauge("sluice_connections_max",
+                     "Maximum number of connections of all listeners together.",
+                     [parts] { return number(parts.connections_max()); });
+  registry.add_gauge("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
+                     [parts] { return number(parts.waiting()); });
+  registry.add_gauge("sluice_overrides", "Overrides of keys.",
+                     [parts] { return number(parts.overrides.size()); });
+  registry.add_gauge("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
+                     [parts] { return parts.ready.load() ? 1.0 : 0.0; });
+}
+
+void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic) {
+  const auto add = [&](const char* name, const char* help, std::uint64_t TrafficLog::Stats::* one) {
+    registry.add_counter(name, help, [&traffic, one] { return number(traffic.stats().*one); });
+  };
+  add("sluice_recorded_requests_total", "Requests that were recorded.", &TrafficLog::Stats::lines);
+  add("sluice_recorded_bytes_total", "Bytes of recorded requests.", &TrafficLog::Stats::bytes);
+  add("sluice_recorded_dropped_total",
+      "Requests that were to be recorded, but were too many, too long, or could not be written.",
+      &TrafficLog::Stats::dropped);
+  add("sluice_recorded_rotations_total",
+      "Times that the file of recorded requests was full and a new one began.",
+      &TrafficLog::Stats::rotations);
+}
+
+namespace {
+
+std::string joined(const std::vector<RuleError>& errors) {
+  std::string out;
+  for (const RuleError& error : errors) {
+    out.append(out.empty() ? "" : "\n").append(error.to_string());
+  }
+  return out;
+}
+
+Expected<std::shared_ptr<const redis::Target>> redis_target(const Config& config) {
+  const auto options = redis_options(config);
+  if (!options) return Unexpected{options.error()};
+  return redis::make_target(*options);
+}
+
+Expected<std::unique_ptr<PushedRules>> open_pushed(const Config& config) {
+  auto target = redis_target(config);
+  if (!target) return Unexpected{target.error()};
+  return PushedRules::open({.target = std::move(*target), .key = rules_key(config.redis)},
+                           rule_terms(config));
+}
+
+EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
+  return {.merge_domains = envoy.merge_domains,
+          .consume_on_reject = envoy.consume_on_reject,
+          .shadow_mode = envoy.shadow_mode,
+          .headers = envoy.headers,
+          .limit_header = envoy.limit_header,
+          .remaining_header = envoy.remaining_header,
+          .reset_header = envoy.reset_header,
+          .request_metadata = envoy.request_metadata};
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config) {
+  if (config.store == "memory") return ServerOverrides::open(overrides_path(config));
+  auto target = redis_target(config);
+  if (!target) return Unexpected{target.error()};
+  auto overrides = std::make_unique<RedisOverrides>(RedisOverridesSource{std::move(*target)});
+  overrides->read_all();
+  return Expected<std::unique_ptr<ServerOverrides>>(std::move(overrides));
+}
+
+Expected<ServerRules> ServerRules::open(const Config& config) {
+  ServerRules rules;
+  const RuleTerms terms = rule_terms(config);
+  if (config.rules_in_redis) {
+    auto pushed = open_pushed(config);
+    if (!pushed) return Unexpected{pushed.error()};
+    rules.pushed_ = std::move(*pushed);
+    rules.manager_ = rules.pushed_->take_manager();
+  } else {
+    auto manager = RulesManager::open(config.rules, SystemClock::instance(), terms);
+    if (!manager) return Unexpected{joined(manager.error())};
+    rules.manager_ = std::move(*manager);
+  }
+  auto envoy = EnvoyManager::open(config.envoy.files, envoy_options(config.envoy), terms);
+  if (!envoy) return Unexpected{joined(envoy.error())};
+  rules.envoy_ = std::move(*envoy);
+  static_cast<void>(rules.changed());
+  return rules;
+}
+
+void ServerRules::log_warnings(Log& log) const {
+  const auto rules = manager_->current();
+  for (const RuleError& warning : rules.warnings()) log.warning(warning.to_string());
+}
+
+ServerRules::Reloaded ServerRules::reload(Log& log) {
+  auto result = manager_->reload();
+  if (!result) {
+    for (const RuleError& error : result.error()) {
+      log.error("the active rules are unchanged", {{"why", error.to_string()}});
+    }
+  } else {
+    log.info(*result ? "new rules are active" : "the rules did not change",
+             {{"version", manager_->version()}, {"rules", manager_->status().rules}});
+    if (*result) log_warnings(log);
+  }
+  reload_envoy(log, result);
+  return result;
+}
+
+void ServerRules::reload_envoy(Log& log, Reloaded& result) {
+  auto read = envoy_->reload();
+  if (read) {
+    if (*read) log.info("new Envoy files are active", {{"version", envoy_->version()}});
+    if (*read && result) result = true;
+    return;
+  }
+  for (const RuleError& error : read.error()) {
+    log.error("the active Envoy files are unchanged", {{"why", error.to_string()}});
+  }
+  if (!result) {
+    read.error().insert(read.error().begin(), result.error().begin(), result.error().end());
+  }
+  result = Unexpected{std::move(read.error())};
+}
+
+bool ServerRules::changed_on_disk() {
+  const bool rules = manager_->changed_on_disk();
+  return envoy_->changed_on_disk() || rules;
+}
+
+bool ServerRules::changed() {
+  const std::uint64_t version = manager_->version();
+  const std::uint64_t envoy = envoy_->version();
+  const bool same = std::exchange(followed_version_, version) == version;
+  return std::exchange(followed_envoy_, envoy) != envoy || !same;
+}
+
+Expected<PushedRules::Outcome> ServerRules::push(const std::vector<RulesText>& before,
+                                                 std::vector<RulesText> texts, std::string by) {
+  if (!pushed_) return PushedRules::Outcome::kNotInRedis;
+  return pushed_->push(before, std::move(texts), std::move(by));
+}
+
+void ServerRules::follow_pushes(boost::asio::io_context& loop, Log& log,
+                                std::function<void()> changed) {
+  if (pushed_) pushed_->follow(loop, *manager_, log, std::move(changed));
+}
+
+using boost::system::error_code;
+
+Shutdown::Shutdown(const Parts& parts) : parts_(parts), timer_(parts.main) {}
+
+void Shutdown::drain() {
+  begun_ = true;
+  // Without a delay, this would only make clients connect again while the listeners close.
+  if (parts_.config.drain_delay.count() > 0) parts_.ready = false;
+  notify_manager("STOPPING=1");
+  parts_.log.info("draining", {{"connections", parts_.front_ends.connections()}});
+  timer_.expires_after(parts_.config.drain_delay);
+  timer_.async_wait([this](const error_code& why) {
+    if (!why) close_listeners(net::Queued::kAccept);
+  });
+}
+
+// The successor accepts, so this server is not missed, and its health is not of interest.
+void Shutdown::hand_over() {
+  begun_ = true;
+  parts_.log.info("handed over", {{"connections", parts_.front_ends.connections()}});
+  parts_.front_ends.keep_unix_sockets();
+  close_listeners(net::Queued::kLeave);
+}
+
+void Shutdown::close_listeners(net::Queued queued) {
+  // The file system refuses new connections; those in the queue are accepted.
+  parts_.front_ends.unlink();
+  parts_.loops.stop_accepting(parts_.main, queued, [this, queued] {
+    if (queued == net::Queued::kAccept) parts_.ready = false;
+    parts_.loops.drain(parts_.main, [this] { stop(); });
+  });
+  timer_.expires_after(parts_.config.drain_timeout);
+  timer_.async_wait([this](const error_code& why) {
+    if (why) return;
+    parts_.log.warning("connections were closed because they did not end in time",
+                       {{"connections", parts_.front_ends.connections()}});
+    stop();
+  });
+}
+
+void Shutdown::stop() {
+  parts_.log.info("stopped");
+  parts_.main.stop();
+}
+
+void notify_manager(std::string_view state) noexcept {
+  const char* const path = std::getenv("NOTIFY_SOCKET");  // NOLINT: nobody sets it meanwhile
+  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
+  sockaddr_un address{};
+  const std::size_t size = std::strlen(path);
+  if (size >= sizeof address.sun_path) return;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path, size);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // in the abstract namespace
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return;
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + size);
+  static_cast<void>(::sendto(socket, state.data(), state.size(), MSG_NOSIGNAL,
+                             reinterpret_cast<const sockaddr*>(&address), length));
+  ::close(socket);
+}
+
+void notify_reloading(net::SteadyTime now) noexcept {
+  const auto since = std::chrono::floor<std::chrono::microseconds>(now.time_since_epoch());
+  char text[64];
+  const int size = std::snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
+                                 static_cast<long long>(since.count()));
+  notify_manager({text, static_cast<std::size_t>(size)});
+}
+
 namespace {
 
 using boost::system::error_code;

@@ -1,7 +1,37 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/clock.h"
 #include "sluice/limiter.h"
 #include "sluice/store.h"
+
+namespace sluice::server {
+
+// A counter of a rule whose key is blocked.
+struct HeldBlock {
+  std::string counter;  // the key in the store
+  std::string tag;
+  Instant until;
+};
+
+// The blocks that hold now, or some of them, in no order.
+struct HeldBlocks {
+  std::vector<HeldBlock> blocks;
+  bool more = false;  // whether there may be others
+};
+
+// What GET /v1/status reports about the store.
+struct StoreStatus {
+  std::string kind = {};     // "memory" or "redis"
+  std::string address = {};  // its URL without passwords; empty for memory
+  std::vector<std::pair<std::string, std::uint64_t>> numbers = {};  // {"keys", 12}, ...
+};
+
+}  // namespace sluice::server
 
 namespace sluice::redis {
 class Client;

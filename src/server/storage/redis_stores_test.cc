@@ -1,4 +1,4 @@
-#include "server/storage/redis_stores.h"
+#include "server/storage/stores.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

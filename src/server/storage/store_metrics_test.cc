@@ -1,4 +1,4 @@
-#include "server/storage/store_metrics.h"
+#include "server/storage/store_log.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,18 +1,476 @@
 #include "server/storage/stores.h"
 
+#include <hiredis/hiredis.h>
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/system/system_error.hpp>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "metrics/counts.h"
+#include "server/net/fiber.h"
 #include "server/storage/counter_snapshots.h"
-#include "server/storage/redis_blocks.h"
+#include "server/storage/loop_stores.h"
 #include "server/storage/redis_health.h"
-#include "server/storage/redis_stores.h"
 #include "server/storage/store_log.h"
-#include "server/storage/store_metrics.h"
+#include "sluice/async_policies.h"
+#include "sluice/async_store.h"
+#include "sluice/expected.h"
+#include "sluice/leased_store.h"
 #include "sluice/memory_store.h"
+#include "sluice/store.h"
+#include "stores/redis/client/client.h"
 #include "stores/redis/client/target.h"
+#include "stores/redis/script/format.h"
+#include "stores/redis/script/state_reader.h"
 
 namespace sluice::server {
+
+// Finds at most `most` blocks that hold in Redis, with SCAN on every master. It stops after 5 s. It
+// may miss blocks that start or end meanwhile. Errors: what Redis answered.
+//
+// Call it on a fiber of the client's loop.
+Expected<HeldBlocks> find_blocks(redis::Client& client, const redis::Target& target,
+                                 std::size_t most);
+
+// An asynchronous store for the fibers of one event loop. A request waits for its answer while the
+// loop continues.
+//
+// Thread-safety: the loop's thread only, and only on its fibers; any other request returns
+// kStoreError; durations() from any thread. Ownership: borrows the store.
+class FiberStore final : public Store {
+ public:
+  explicit FiberStore(AsyncStore& store) noexcept : store_(store) {}
+
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override;
+  // The times from a request to its answer or its failure.
+  const metrics::Durations& durations() const noexcept { return durations_; }
+
+ private:
+  AsyncStore& store_;
+  metrics::Durations durations_;
+};
+
+// Leases in front of the stores of one event loop. A timer of the loop gives back what was not
+// used, all in one turn.
+//
+// Thread-safety: the loop's thread only; the leases are shared by all loops. Ownership: borrows its
+// arguments. `returns` takes back the units; it must not wait.
+class LoopLeases final : public Store {
+ public:
+  LoopLeases(boost::asio::io_context& loop, Store& store, AsyncStore& returns, Leases& leases)
+      : leases_(leases),
+        leased_(store, leases, LeaseReturns::kByCaller),
+        returns_(returns, leases),
+        timer_(loop) {}
+
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override;
+  Decision apply_one(Action action, const Charge& charge,
+                     std::optional<Instant> now) noexcept override;
+  // From now on nothing is given back.
+  void stop() noexcept;
+
+ private:
+  void arm() noexcept;
+
+  Leases& leases_;
+  LeasedStore leased_;
+  AsyncLeasedStore returns_;
+  boost::asio::steady_timer timer_;
+  Instant armed_for_ = Instant::max();
+  bool is_stopped_ = false;
+};
+
+namespace {
+
+void add_counts(RedisStoreStats& sum, const RedisStoreStats& one) {
+  sum.requests += one.requests;
+  sum.timeouts += one.timeouts;
+  sum.errors += one.errors;
+  sum.connects += one.connects;
+  sum.scripts_sent += one.scripts_sent;
+  sum.redirects += one.redirects;
+  sum.gave_back += one.gave_back;
+}
+
+policy::Shared::Options shared_options(const Config& config) {
+  policy::Shared::Options options{
+      .breaker = config.redis.breaker,
+      .local = {.nodes = static_cast<std::uint32_t>(config.redis.nodes),
+                .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}}};
+  if (config.redis.deny_cache_enabled) options.deny_cache = config.redis.deny_cache;
+  return options;
+}
+
+LeaseOptions lease_options(const Config& config) {
+  return {.nodes = static_cast<std::uint32_t>(config.redis.nodes),
+          .share = static_cast<double>(config.redis.lease_percent) / 100,
+          .max_keys = config.redis.lease_keys};
+}
+
+}  // namespace
+
+// The stores of one loop.
+class RedisStores::Chain final : public LoopStores {
+ public:
+  Chain(RedisStores& all, boost::asio::io_context& loop)
+      : all_(all),
+        redis_(loop, all.target_, &all.shared_.client_events),
+        fibers_(redis_),
+        chain_(fibers_, all.shared_),
+        returns_(redis_, all.shared_),
+        leased_(loop, chain_.store(), returns_.store(), all.leases_),
+        limiter_(leased_) {
+    all_.add(*this);
+  }
+  ~Chain() override { stop(); }
+
+  Limiter& limiter() override { return limiter_; }
+  Store* shadow() override { return &chain_.uncached(); }
+  Store* local() override { return &all_.shared_.local; }
+  redis::Client* redis() override { return &redis_.client(); }
+  void stop() override {
+    if (std::exchange(is_stopped_, true)) return;
+    leased_.stop();
+    all_.remove(*this);
+    redis_.close();
+  }
+
+  const redis::LoopStore& store() const noexcept { return redis_; }
+  const metrics::Durations& durations() const noexcept { return fibers_.durations(); }
+
+ private:
+  RedisStores& all_;
+  bool is_stopped_ = false;
+  redis::LoopStore redis_;
+  FiberStore fibers_;
+  policy::Chain chain_;
+  policy::AsyncChain returns_;  // takes back what leases did not use
+  LoopLeases leased_;
+  Limiter limiter_;
+};
+
+Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config,
+                                                         StoreObserver* observer) {
+  const auto options = redis_options(config);
+  if (!options) return Unexpected{options.error()};
+  auto target = redis::make_target(*options);
+  if (!target) return Unexpected{target.error()};
+  return std::unique_ptr<RedisStores>(new RedisStores(config, std::move(*target), observer));
+}
+
+RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
+                         StoreObserver* observer)
+    : target_(std::move(target)),
+      shared_(shared_options(config), observer),
+      leases_(lease_options(config)) {}
+
+RedisStores::~RedisStores() {
+  if (!leases_.next_end()) return;
+  try {
+    boost::asio::io_context loop;
+    redis::LoopStore redis(loop, target_, nullptr);
+    AsyncLeasedStore(redis, leases_).give_back(LeaseEnd::kAll);
+    for (int i = 0; i < 100 && redis.stats().pending > 0; ++i) {
+      loop.run_for(std::chrono::milliseconds(10));
+    }
+  } catch (const std::exception&) {  // they stay taken
+  }
+}
+
+std::unique_ptr<LoopStores> RedisStores::make(boost::asio::io_context& loop) {
+  return std::make_unique<Chain>(*this, loop);
+}
+
+void RedisStores::add(const Chain& chain) {
+  const std::lock_guard lock(mutex_);
+  chains_.push_back(&chain);
+}
+
+void RedisStores::remove(const Chain& chain) {
+  const std::lock_guard lock(mutex_);
+  add_counts(past_, chain.store().stats());
+  chain.durations().add_to(past_durations_);
+  std::erase(chains_, &chain);
+}
+
+RedisStoreStats RedisStores::stats() const {
+  const std::lock_guard lock(mutex_);
+  RedisStoreStats sum = past_;
+  for (const Chain* const chain : chains_) {
+    const RedisStoreStats one = chain->store().stats();
+    add_counts(sum, one);
+    sum.connected += one.connected;
+    sum.pending += one.pending;
+  }
+  return sum;
+}
+
+metrics::DurationCounts RedisStores::durations() const {
+  const std::lock_guard lock(mutex_);
+  metrics::DurationCounts sum = past_durations_;
+  for (const Chain* const chain : chains_) chain->durations().add_to(sum);
+  return sum;
+}
+
+namespace {
+
+using Steady = std::chrono::steady_clock;
+using Slot = std::optional<std::uint16_t>;
+
+constexpr std::chrono::seconds kLongest{5};
+constexpr std::size_t kAtOnce = 100;  // commands under way
+
+std::string_view text_of(const redisReply& reply) noexcept {
+  const bool has_text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
+  return has_text ? std::string_view(reply.str, reply.len) : std::string_view();
+}
+
+// A command that a fiber waits for.
+class Ask final : public redis::Command {
+ public:
+  using See = std::function<void(const redisReply&)>;
+
+  Ask(Slot in_slot, std::initializer_list<std::string_view> words, See see) : see_(std::move(see)) {
+    slot = in_slot;
+    repeatable = true;
+    for (const std::string_view word : words) append(word);
+  }
+  Expected<bool> wait() {
+    wait_.wait();
+    if (!why_.empty()) return Unexpected{std::move(why_)};
+    return true;
+  }
+  void done(const redis::Answer& answer) noexcept override {
+    if (answer.failure == redis::Failure::kNone) {
+      see_(*answer.reply);
+    } else {
+      why_ = answer.text.empty() ? "Redis did not answer" : answer.text;
+    }
+    wait_.finish();
+  }
+
+ private:
+  const See see_;
+  net::FiberWait wait_;
+  std::string why_;
+};
+
+// Returns one slot of each master of a cluster, by which the client finds it.
+std::vector<Slot> slots_of_masters(const redisReply& ranges) {
+  std::vector<Slot> slots;
+  std::set<std::pair<std::string_view, long long>> masters;
+  for (std::size_t i = 0; i < ranges.elements; ++i) {
+    const redisReply& range = *ranges.element[i];
+    if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) continue;
+    const redisReply& master = *range.element[2];
+    if (master.type != REDIS_REPLY_ARRAY || master.elements < 2) continue;
+    if (!masters.emplace(text_of(*master.element[0]), master.element[1]->integer).second) continue;
+    slots.emplace_back(static_cast<std::uint16_t>(range.element[0]->integer));
+  }
+  return slots;
+}
+
+// A pattern that matches the text itself.
+std::string literal(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view("*?[]\\").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+class Search {
+ public:
+  Search(redis::Client& client, const redis::Target& target, std::size_t most)
+      : client_(client), prefix_(target.options.prefix), most_(most) {}
+
+  Expected<HeldBlocks> find(bool is_cluster) {
+    std::vector<Slot> slots{Slot{}};
+    if (is_cluster) {
+      Ask ask({}, {"CLUSTER", "SLOTS"}, [&](const redisReply& r) { slots = slots_of_masters(r); });
+      if (auto asked = run(ask); !asked) return Unexpected{std::move(asked.error())};
+    }
+    for (const Slot slot : slots) {
+      if (auto scanned = scan(slot); !scanned) return Unexpected{std::move(scanned.error())};
+    }
+    return std::move(found_);
+  }
+
+ private:
+  Expected<bool> run(Ask& ask) {
+    client_.submit(ask);
+    return ask.wait();
+  }
+  bool is_enough() const { return found_.more || Steady::now() > end_; }
+
+  Expected<bool> scan(Slot slot) {
+    const std::string pattern = literal(prefix_) + redis::format::kOfBlocks + "*";
+    std::string cursor = "0";
+    do {
+      if (is_enough()) {
+        found_.more = true;
+        return true;
+      }
+      std::vector<std::string> keys;
+      Ask ask(slot, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}, [&](const redisReply& r) {
+        cursor = "0";
+        if (r.type != REDIS_REPLY_ARRAY || r.elements != 2) return;
+        cursor = text_of(*r.element[0]);
+        const redisReply& list = *r.element[1];
+        for (std::size_t i = 0; i < list.elements; ++i)
+          keys.emplace_back(text_of(*list.element[i]));
+      });
+      if (auto asked = run(ask); !asked) return asked;
+      if (auto got = read(keys); !got) return got;
+    } while (cursor != "0");
+    return true;
+  }
+
+  Expected<bool> read(std::span<const std::string> keys) {
+    Expected<bool> got = true;
+    while (got && !keys.empty()) {
+      const std::size_t count = std::min(keys.size(), kAtOnce);
+      got = read_at_once(keys.first(count));
+      keys = keys.subspan(count);
+    }
+    return got;
+  }
+
+  Expected<bool> read_at_once(std::span<const std::string> keys) {
+    std::deque<Ask> asks;
+    for (const std::string& key : keys) {
+      auto name = redis::read_block_name(std::string_view(key).substr(prefix_.size()));
+      if (!name || name->keyspace != Keyspace::kRules) continue;
+      const auto see = [this, name = std::move(*name)](const redisReply& r) {
+        see_block(name, text_of(r));
+      };
+      client_.submit(asks.emplace_back(redis::slot_of(key),
+                                       std::initializer_list<std::string_view>{"GET", key}, see));
+    }
+    Expected<bool> all = true;
+    for (Ask& ask : asks) {
+      if (auto got = ask.wait(); !got) all = std::move(got);
+    }
+    return all;
+  }
+
+  void see_block(const redis::CounterName& name, std::string_view value) {
+    const auto until = redis::read_block_end(value);
+    if (!until || *until <= now_ || !seen_.insert(name.tag + '\0' + name.key).second) return;
+    if (found_.blocks.size() == most_) {
+      found_.more = true;
+    } else {
+      found_.blocks.push_back({name.key, name.tag, *until});
+    }
+  }
+
+  redis::Client& client_;
+  const std::string prefix_;
+  const std::size_t most_;
+  const Steady::time_point end_ = Steady::now() + kLongest;
+  const Instant now_ = SystemClock().now();
+  HeldBlocks found_;
+  std::set<std::string> seen_;  // SCAN may return a key twice
+};
+
+}  // namespace
+
+Expected<HeldBlocks> find_blocks(redis::Client& client, const redis::Target& target,
+                                 std::size_t most) {
+  return Search(client, target, most).find(target.kind == redis::Target::Kind::kCluster);
+}
+
+namespace {
+
+// Resumes the fiber when its request is answered.
+class Waker final : public AsyncStore::Completion {
+ public:
+  Decision wait() {
+    wait_.wait();
+    return decision_;
+  }
+  void done(const Decision& decision) noexcept override {
+    decision_ = decision;
+    wait_.finish();
+  }
+
+ private:
+  net::FiberWait wait_;
+  Decision decision_;
+};
+
+}  // namespace
+
+Decision FiberStore::apply(Action action, std::span<const Charge> charges,
+                           std::optional<Instant> now, std::span<Decision> each) noexcept {
+  if (net::current_fiber() == nullptr) {
+    const Decision refusal = Decision::refused(Reason::kStoreError);
+    std::fill(each.begin(), each.end(), refusal);
+    return refusal;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  Waker waker;
+  store_.async_apply(action, charges, now, each, waker);
+  const Decision decision = waker.wait();
+  durations_.add(std::chrono::steady_clock::now() - begin);
+  return decision;
+}
+
+Decision LoopLeases::apply(Action action, std::span<const Charge> charges,
+                           std::optional<Instant> now, std::span<Decision> each) noexcept {
+  const Decision decision = leased_.apply(action, charges, now, each);
+  arm();
+  return decision;
+}
+
+Decision LoopLeases::apply_one(Action action, const Charge& charge,
+                               std::optional<Instant> now) noexcept {
+  const Decision decision = leased_.apply_one(action, charge, now);
+  arm();
+  return decision;
+}
+
+void LoopLeases::stop() noexcept {
+  is_stopped_ = true;
+  try {
+    timer_.cancel();
+  } catch (const boost::system::system_error&) {  // then it finds that it is stopped
+  }
+}
+
+// Sets the timer to the end of the next lease, which may be one of another loop.
+void LoopLeases::arm() noexcept {
+  const auto next = leases_.next_end();
+  if (!next || *next >= armed_for_ || is_stopped_) return;
+  armed_for_ = *next;
+  try {
+    timer_.expires_at(std::chrono::steady_clock::time_point(next->time_since_epoch()));
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (error) return;
+      armed_for_ = Instant::max();
+      returns_.give_back();
+      arm();
+    });
+  } catch (const std::exception&) {  // the next request tries again
+    armed_for_ = Instant::max();
+  }
+}
+
 namespace {
 
 class InMemory final : public Stores {

@@ -12,10 +12,10 @@
 #include "server/config/secret.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
-#include "server/rules/pushed_rules.h"
+#include "server/rules/redis_rules.h"
 #include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"
-#include "server/storage/held_blocks.h"
+#include "server/storage/loop_stores.h"
 #include "sluice/expected.h"
 #include "sluice/limiter.h"
 

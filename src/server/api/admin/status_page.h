@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "server/rules/envoy_status.h"
-#include "server/storage/store_status.h"
+#include "server/rules/envoy_manager.h"
+#include "server/storage/loop_stores.h"
 
 namespace sluice::server {
 
