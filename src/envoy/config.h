@@ -185,4 +185,12 @@ void append_counter(std::string& out, const Domain& domain, std::span<const Entr
 void append_counter(std::string& out, const Domain& domain, std::span<const Entry> entries,
                     Unit unit);
 
+// The native rules (docs/rules.md) that are closest to one of Envoy's files.
+struct Converted {
+  std::string yaml;
+  std::vector<std::string> remarks;  // the differences: "DESCRIPTOR: WHAT"
+};
+
+Converted convert(const Domain& domain);
+
 }  // namespace sluice::envoy

@@ -1,4 +1,4 @@
-#include "envoy/convert.h"
+#include "envoy/config.h"
 
 #include <gtest/gtest.h>
 

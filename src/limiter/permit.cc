@@ -1,4 +1,4 @@
-#include "limiter/permit.h"
+#include "limiter/waits.h"
 
 #include <pthread.h>
 #include <sys/random.h>

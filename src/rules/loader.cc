@@ -1,4 +1,4 @@
-#include "rules/loader.h"
+#include "rules/rule_set.h"
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,6 @@
 #include "rules/list_files.h"
 #include "rules/plans.h"
 #include "rules/reject_text.h"
-#include "rules/rule_set.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 #include "sluice/block.h"

@@ -1,4 +1,4 @@
-#include "rules/pattern.h"
+#include "rules/rule_set.h"
 
 #include <re2/re2.h>
 

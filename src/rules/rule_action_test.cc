@@ -1,4 +1,4 @@
-#include "rules/loader.h"
+#include "rules/rule_set.h"
 
 #include <gtest/gtest.h>
 

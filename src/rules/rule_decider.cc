@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <tuple>
 
-#include "limiter/permit.h"
+#include "limiter/waits.h"
 #include "rules/diagnostics.h"
 #include "sluice/decision.h"
 #include "sluice/rule_limit.h"

@@ -1,4 +1,4 @@
-#include "rules/rule_edit.h"
+#include "rules/rule_changes.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "rules/counter_key.h"
-#include "rules/loader.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice {

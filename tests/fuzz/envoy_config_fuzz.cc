@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "envoy/config.h"
-#include "envoy/convert.h"
 #include "sluice/rule_set.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include "rules/cost_template.h"
 #include "rules/counter_key.h"
 #include "rules/key_template.h"
-#include "rules/pattern.h"
+#include "rules/rule_set.h"
 #include "sluice/attributes.h"
 #include "sluice/limit.h"
 
