@@ -1,8 +1,826 @@
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "module/abi.h"
-#include "module/commands.h"
+#include "core/block.h"
+#include "limiter/answer.h"
+#include "limiter/limit_arguments.h"
+#include "module/counter.h"
+#include "module/request.h"
+#include "sluice/decision.h"
+#include "sluice/store.h"
+#include "stores/redis/script/format.h"
+
+// The part of the module interface of Redis and Valkey that Sluice uses: version 1, which has not
+// changed since Redis 4. Redis publishes the interface as the names and types of functions, which a
+// module asks for by name when it is loaded.
+
+extern "C" {
+struct RedisModuleCtx;
+struct RedisModuleString;
+struct RedisModuleKey;
+struct RedisModuleCommand;
+using RedisModuleCmdFunc = int (*)(RedisModuleCtx* ctx, RedisModuleString** argv, int argc);
+}
+
+namespace sluice::redis_module {
+
+inline constexpr int kOk = 0;
+inline constexpr int kError = 1;
+inline constexpr int kAbiVersion = 1;
+
+// Modes of OpenKey and StringDMA.
+inline constexpr int kRead = 1 << 0;
+inline constexpr int kWrite = 1 << 1;
+
+// An option of the module: the server treats a key as changed if the module says so, not whenever
+// it was open for writing.
+inline constexpr int kSignalsChanges = 1 << 1;
+
+// Results of KeyType.
+inline constexpr int kNoKey = 0;
+inline constexpr int kString = 1;
+
+// The functions of the server, with its names.
+// NOLINTBEGIN(readability-identifier-naming)
+struct Abi {
+  int (*SetModuleAttribs)(RedisModuleCtx*, const char* name, int version, int abi_version);
+  int (*IsModuleNameBusy)(const char* name);
+  int (*CreateCommand)(RedisModuleCtx*, const char* name, RedisModuleCmdFunc, const char* flags,
+                       int first_key, int last_key, int key_step);
+  int (*WrongArity)(RedisModuleCtx*);
+  const char* (*StringPtrLen)(const RedisModuleString*, std::size_t* size);
+  RedisModuleString* (*CreateString)(RedisModuleCtx*, const char* bytes, std::size_t size);
+  void (*FreeString)(RedisModuleCtx*, RedisModuleString*);
+  RedisModuleKey* (*OpenKey)(RedisModuleCtx*, RedisModuleString* name, int mode);
+  void (*CloseKey)(RedisModuleKey*);
+  int (*KeyType)(RedisModuleKey*);
+  int (*DeleteKey)(RedisModuleKey*);
+  char* (*StringDMA)(RedisModuleKey*, std::size_t* size, int mode);
+  int (*StringSet)(RedisModuleKey*, RedisModuleString*);
+  int (*StringTruncate)(RedisModuleKey*, std::size_t size);
+  int (*SetExpire)(RedisModuleKey*, long long milliseconds);
+  long long (*Milliseconds)();
+  int (*Replicate)(RedisModuleCtx*, const char* command, const char* format, ...);
+  int (*ReplyWithStringBuffer)(RedisModuleCtx*, const char* bytes, std::size_t size);
+  int (*ReplyWithSimpleString)(RedisModuleCtx*, const char* text);
+  int (*ReplyWithError)(RedisModuleCtx*, const char* text);
+  int (*ReplyWithArray)(RedisModuleCtx*, long size);
+  int (*ReplyWithLongLong)(RedisModuleCtx*, long long number);
+  int (*ReplyWithNull)(RedisModuleCtx*);
+
+  // Null if the server is too old for them.
+  void (*SetModuleOptions)(RedisModuleCtx*, int options);
+  int (*SignalModifiedKey)(RedisModuleCtx*, RedisModuleString* name);
+  int (*SetAbsExpire)(RedisModuleKey*, long long unix_milliseconds);
+  int (*ReplyWithMap)(RedisModuleCtx*, long pairs);
+  int (*AddACLCategory)(RedisModuleCtx*, const char* name);
+  RedisModuleCommand* (*GetCommand)(RedisModuleCtx*, const char* name);
+  int (*SetCommandACLCategories)(RedisModuleCommand*, const char* names);
+};
+// NOLINTEND(readability-identifier-naming)
+
+// Asks the server for its functions. Call this first. Returns false if one is missing.
+bool load_abi(RedisModuleCtx* context) noexcept;
+const Abi& abi() noexcept;
+
+namespace {
+
+// Set when the server loads the module.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+Abi functions;
+
+using GetFunction = int (*)(const char* name, void* function);
+
+template <typename Function>
+bool get(GetFunction from, const char* name, Function& function) noexcept {
+  function = nullptr;
+  return from(name, static_cast<void*>(&function)) == kOk && function != nullptr;
+}
+
+}  // namespace
+
+// A context begins with a pointer to the function that returns the others.
+bool load_abi(RedisModuleCtx* context) noexcept {
+  const auto from = reinterpret_cast<GetFunction>(*reinterpret_cast<void**>(context));
+  Abi& to = functions;
+  bool has_all = true;
+  const auto need = [&](const char* name, auto& function) { has_all &= get(from, name, function); };
+  need("RedisModule_SetModuleAttribs", to.SetModuleAttribs);
+  need("RedisModule_IsModuleNameBusy", to.IsModuleNameBusy);
+  need("RedisModule_CreateCommand", to.CreateCommand);
+  need("RedisModule_WrongArity", to.WrongArity);
+  need("RedisModule_StringPtrLen", to.StringPtrLen);
+  need("RedisModule_CreateString", to.CreateString);
+  need("RedisModule_FreeString", to.FreeString);
+  need("RedisModule_OpenKey", to.OpenKey);
+  need("RedisModule_CloseKey", to.CloseKey);
+  need("RedisModule_KeyType", to.KeyType);
+  need("RedisModule_DeleteKey", to.DeleteKey);
+  need("RedisModule_StringDMA", to.StringDMA);
+  need("RedisModule_StringSet", to.StringSet);
+  need("RedisModule_StringTruncate", to.StringTruncate);
+  need("RedisModule_SetExpire", to.SetExpire);
+  need("RedisModule_Milliseconds", to.Milliseconds);
+  need("RedisModule_Replicate", to.Replicate);
+  need("RedisModule_ReplyWithStringBuffer", to.ReplyWithStringBuffer);
+  need("RedisModule_ReplyWithSimpleString", to.ReplyWithSimpleString);
+  need("RedisModule_ReplyWithError", to.ReplyWithError);
+  need("RedisModule_ReplyWithArray", to.ReplyWithArray);
+  need("RedisModule_ReplyWithLongLong", to.ReplyWithLongLong);
+  need("RedisModule_ReplyWithNull", to.ReplyWithNull);
+  get(from, "RedisModule_SetModuleOptions", to.SetModuleOptions);
+  get(from, "RedisModule_SignalModifiedKey", to.SignalModifiedKey);
+  get(from, "RedisModule_SetAbsExpire", to.SetAbsExpire);
+  get(from, "RedisModule_ReplyWithMap", to.ReplyWithMap);
+  get(from, "RedisModule_AddACLCategory", to.AddACLCategory);
+  get(from, "RedisModule_GetCommand", to.GetCommand);
+  get(from, "RedisModule_SetCommandACLCategories", to.SetCommandACLCategories);
+  return has_all;
+}
+
+const Abi& abi() noexcept { return functions; }
+
+// The block of one counter, as its value holds it.
+struct BlockValue {
+  core::BlockState state;  // as it counts now
+  std::vector<core::Ticks> denials;
+};
+
+// Reads a value; empty if the key does not exist. Returns false if it is something else.
+bool read_block_value(std::string_view bytes, core::Ticks now, BlockValue& block);
+
+// Returns whether the block denies its counter's request.
+bool denies(const AskedBlock& asked, const BlockValue& block, core::Ticks now) noexcept;
+
+// Writes the value with a denial, or with a block by hand, to `out`. Returns the instant until
+// which it is to be kept.
+core::Ticks change_block_value(const AskedBlock& asked, const BlockValue& block, core::Ticks now,
+                               std::string& out);
+
+std::string_view bytes_of(const RedisModuleString* text) noexcept;
+
+// An open key of the server. A change is replicated as what it does, such as `SET`, so replicas and
+// append-only files need no module. A change ends the transactions that watch the key (WATCH) and
+// the copies of clients that track it; reading does not. Ownership: borrows the context and the
+// name.
+//
+// Do not open a key twice at the same time.
+class Key {
+ public:
+  Key(RedisModuleCtx* context, RedisModuleString* name) noexcept;
+  ~Key();
+  Key(Key&& other) noexcept;
+  Key& operator=(Key&&) = delete;
+  Key(const Key&) = delete;
+  Key& operator=(const Key&) = delete;
+
+  bool is_absent() const noexcept { return type_ == kNoKey; }
+  bool is_string() const noexcept { return type_ == kString; }
+  // The value; empty if there is none, or one of another type. Valid until the next change.
+  std::string_view value() const noexcept { return value_; }
+  std::string_view name() const noexcept { return bytes_of(name_); }
+
+  // Writes a string that expires at an instant, in ms since the Unix epoch.
+  void store(std::string_view value, long long until_ms) noexcept;
+  // Changes a part of the string.
+  void patch(std::size_t at, std::string_view bytes) noexcept;
+  void expire(long long until_ms) noexcept;
+  void erase() noexcept;
+
+ private:
+  void read() noexcept;
+  void set_expiry(long long until_ms) noexcept;
+
+  RedisModuleCtx* context_;
+  RedisModuleString* name_;
+  RedisModuleKey* key_;
+  int type_ = kNoKey;
+  bool is_changed_ = false;
+  std::string_view value_;
+};
+
+// Decides requests on keys of the server: reads all, decides, then writes all changes or none, as
+// the scripts do. The server runs one command after the other, so nothing comes in between. Reused,
+// so that it seldom allocates.
+//
+//   open() -> decide() -> reply from outcomes() -> write()
+class Decider {
+ public:
+  enum class Result : std::uint8_t {
+    kDecided,
+    kForeign,    // key(failed()) holds something else
+    kWindow,     // counter failed() needs other windows of its calendar
+    kStoreFull,  // counters that must exist do not: new_counters()
+  };
+
+  // Opens the keys: those of the counters of a request, then those of its blocks.
+  bool open(RedisModuleCtx* context, std::span<RedisModuleString*> names);
+  // Decides the request at its time, or at the server's.
+  Result decide(const Request& request);
+  // Makes the changes.
+  void write(const Request& request);
+  // Closes the keys.
+  void close() noexcept { keys_.clear(); }
+
+  static core::Ticks server_time() noexcept;
+  core::Ticks now() const noexcept { return now_; }
+  bool admits() const noexcept { return admits_; }
+  const Key& key(std::size_t i) const noexcept { return keys_[i]; }
+  const Outcome& outcome(std::size_t i) const noexcept { return outcomes_[i]; }
+  std::size_t failed() const noexcept { return failed_; }
+  const std::vector<std::size_t>& new_counters() const noexcept { return new_; }
+
+ private:
+  Result read_blocks(const Request& request);
+  Result share_units(const Request& request);
+  Result decide_counters(const Request& request);
+  Result failure_of(std::size_t i) noexcept;
+  bool changes_block(const Request& request, const AskedBlock& asked) const noexcept;
+  void write_block(const Request& request, std::size_t j);
+  long long end_of_key(const Request& request, core::Ticks keep_until) const noexcept;
+
+  std::vector<Key> keys_;
+  std::vector<Outcome> outcomes_;
+  std::vector<BlockValue> blocks_;
+  std::vector<std::size_t> new_;
+  std::string block_text_;
+  core::Ticks now_ = 0;
+  std::optional<std::uint64_t> units_for_each_;
+  bool is_blocked_ = false;
+  bool admits_ = false;
+  std::size_t failed_ = 0;
+};
+
+// What commands reuse from one call to the next. The server runs one command at a time.
+struct Workspace {
+  Request request;
+  Decider decider;
+  std::string text;
+};
+
+struct CommandCall {
+  RedisModuleCtx* context;
+  std::span<RedisModuleString*> words;  // the first is the name of the command
+};
+
+// A command. It may throw: the module answers with an error. Nothing may throw after a change.
+using RunCommand = int (*)(Workspace& workspace, const CommandCall& call);
+
+int apply(Workspace& workspace, const CommandCall& call);
+int throttle_like_cell(Workspace& workspace, const CommandCall& call);
+int throttle_like_crab(Workspace& workspace, const CommandCall& call);
+int gcra(Workspace& workspace, const CommandCall& call);
+int limit(Workspace& workspace, const CommandCall& call);
+int peek(Workspace& workspace, const CommandCall& call);
+int refund(Workspace& workspace, const CommandCall& call);
+int reset(Workspace& workspace, const CommandCall& call);
+
+// Decides by one limit at the time of the server, and writes the change. `at` is the index of the
+// key in the words. Returns nothing if the reply has become an error.
+std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall& call,
+                                        std::size_t at, Verb verb, const Asked& asked);
+
+// Replies "ERR " and why.
+int reply_error(RedisModuleCtx* context, const std::string& why);
+
+// Returns the error of a key that holds something else.
+std::string foreign_value_error(const Key& key);
+
+namespace format = redis::format;
+using core::Ticks;
+
+bool read_block_value(std::string_view bytes, Ticks now, BlockValue& block) {
+  block.denials.clear();
+  block.state = {};
+  if (bytes.empty()) return true;
+  if (bytes.size() < format::kKeyBlockHead.size()) return false;
+  const format::KeyBlockHead head = format::kKeyBlockHead.take(bytes);
+  if (bytes.size() % format::kInstant.size() != 0 || head.kind != format::kKeyBlockKind ||
+      head.changed >= format::kEndOfInstants || head.grown >= format::kEndOfSpans) {
+    return false;
+  }
+  // Only a damaged value has more.
+  if (bytes.size() > kMaxBlockDenials * format::kInstant.size()) return false;
+  while (!bytes.empty()) {
+    block.denials.push_back(static_cast<Ticks>(format::kInstant.take(bytes).value));
+  }
+  block.state = core::BlockState{.last = static_cast<Ticks>(head.changed),
+                                 .end = static_cast<Ticks>(head.end),
+                                 .grown = static_cast<Ticks>(head.grown),
+                                 .forgotten = static_cast<Ticks>(head.forgotten),
+                                 .denials = block.denials}
+                    .at(now);
+  return true;
+}
+
+bool denies(const AskedBlock& asked, const BlockValue& block, Ticks now) noexcept {
+  return (asked.flags & format::kDeniesIfBlocked) != 0 && core::look(block.state, now).left > 0;
+}
+
+Ticks change_block_value(const AskedBlock& asked, const BlockValue& block, Ticks now,
+                         std::string& out) {
+  const core::NextBlock next =
+      asked.flags == format::kBlocksByHand
+          ? core::block_for(asked.block, block.state, now, asked.time.count())
+          : core::deny(asked.block, block.state, now);
+  const auto number = [](Ticks ticks) { return static_cast<std::uint64_t>(ticks); };
+  out.clear();
+  format::kKeyBlockHead.append({.kind = format::kKeyBlockKind,
+                                .changed = number(next.state.last),
+                                .end = number(next.state.end),
+                                .grown = number(next.state.grown),
+                                .forgotten = number(next.state.forgotten)},
+                               out);
+  for (const Ticks denial : block.state.denials.subspan(next.expired)) {
+    format::kInstant.append({number(denial)}, out);
+  }
+  if (next.adds) format::kInstant.append({number(next.state.last)}, out);
+  return next.state.forgotten;
+}
+
+std::string_view bytes_of(const RedisModuleString* text) noexcept {
+  std::size_t size = 0;
+  const char* const bytes = abi().StringPtrLen(text, &size);
+  return {bytes, size};
+}
+
+Key::Key(RedisModuleCtx* context, RedisModuleString* name) noexcept
+    : context_(context), name_(name), key_(abi().OpenKey(context, name, kRead | kWrite)) {
+  read();
+}
+
+Key::~Key() {
+  if (key_ == nullptr) return;
+  abi().CloseKey(key_);
+  if (is_changed_ && abi().SignalModifiedKey != nullptr) {
+    abi().SignalModifiedKey(context_, name_);
+  }
+}
+
+Key::Key(Key&& other) noexcept
+    : context_(other.context_),
+      name_(other.name_),
+      key_(std::exchange(other.key_, nullptr)),
+      type_(other.type_),
+      is_changed_(other.is_changed_),
+      value_(other.value_) {}
+
+void Key::read() noexcept {
+  type_ = abi().KeyType(key_);
+  value_ = {};
+  if (!is_string()) return;
+  std::size_t size = 0;
+  const char* const bytes = abi().StringDMA(key_, &size, kRead);
+  if (size > 0) value_ = {bytes, size};
+}
+
+void Key::set_expiry(long long until_ms) noexcept {
+  if (abi().SetAbsExpire != nullptr) {
+    abi().SetAbsExpire(key_, until_ms);
+  } else {
+    abi().SetExpire(key_, std::max(until_ms - abi().Milliseconds(), 1LL));
+  }
+}
+
+void Key::store(std::string_view value, long long until_ms) noexcept {
+  if (!is_string()) {
+    RedisModuleString* const text = abi().CreateString(context_, value.data(), value.size());
+    abi().StringSet(key_, text);
+    abi().FreeString(context_, text);
+  } else {
+    if (value_.size() != value.size()) abi().StringTruncate(key_, value.size());
+    std::size_t size = 0;
+    char* const bytes = abi().StringDMA(key_, &size, kWrite);
+    if (size == value.size()) std::memcpy(bytes, value.data(), size);
+  }
+  set_expiry(until_ms);
+  abi().Replicate(context_, "SET", "sbcl", name_, value.data(), value.size(), "PXAT", until_ms);
+  is_changed_ = true;
+  read();
+}
+
+void Key::patch(std::size_t at, std::string_view bytes) noexcept {
+  std::size_t size = 0;
+  char* const held = abi().StringDMA(key_, &size, kWrite);
+  if (at > size || bytes.size() > size - at) return;
+  std::memcpy(held + at, bytes.data(), bytes.size());
+  abi().Replicate(context_, "SETRANGE", "slb", name_, static_cast<long long>(at), bytes.data(),
+                  bytes.size());
+  is_changed_ = true;
+  read();
+}
+
+void Key::expire(long long until_ms) noexcept {
+  set_expiry(until_ms);
+  abi().Replicate(context_, "PEXPIREAT", "sl", name_, until_ms);
+  is_changed_ = true;
+}
+
+void Key::erase() noexcept {
+  if (is_absent()) return;
+  abi().DeleteKey(key_);
+  abi().Replicate(context_, "DEL", "s", name_);
+  is_changed_ = true;
+  read();
+}
+
+namespace {
+
+namespace format = redis::format;
+using core::Ticks;
+
+constexpr std::size_t kMostBlockBytes =
+    format::kKeyBlockHead.size() + kMaxBlockDenials * format::kInstant.size();
+
+}  // namespace
+
+Ticks Decider::server_time() noexcept {
+  return std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names) {
+  close();
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (bytes_of(names[i]) == bytes_of(names[j])) return false;
+    }
+  }
+  keys_.reserve(names.size());
+  for (RedisModuleString* const name : names) keys_.emplace_back(context, name);
+  return true;
+}
+
+Decider::Result Decider::decide(const Request& request) {
+  now_ = request.at ? *request.at : server_time();
+  units_for_each_.reset();
+  is_blocked_ = false;
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    failed_ = i;
+    if (!keys_[i].is_absent() && keys_[i].value().empty()) return Result::kForeign;
+  }
+  block_text_.reserve(kMostBlockBytes);  // so that write() allocates nothing
+  Result result = read_blocks(request);
+  if (result == Result::kDecided && request.shares_units) result = share_units(request);
+  return result == Result::kDecided ? decide_counters(request) : result;
+}
+
+Decider::Result Decider::read_blocks(const Request& request) {
+  if (blocks_.size() < request.blocks.size()) blocks_.resize(request.blocks.size());
+  for (std::size_t j = 0; j < request.blocks.size(); ++j) {
+    failed_ = request.counters.size() + j;
+    if (!read_block_value(keys_[failed_].value(), now_, blocks_[j])) return Result::kForeign;
+    is_blocked_ |= denies(request.blocks[j], blocks_[j], now_);
+  }
+  return Result::kDecided;
+}
+
+Decider::Result Decider::failure_of(std::size_t i) noexcept {
+  failed_ = i;
+  switch (outcomes_[i].kind) {
+    case Outcome::Kind::kDecided: break;
+    case Outcome::Kind::kForeign: return Result::kForeign;
+    case Outcome::Kind::kWindow: return Result::kWindow;
+  }
+  return Result::kDecided;
+}
+
+// Finds out how many units every charge can have; one if there are none, which is denied then.
+Decider::Result Decider::share_units(const Request& request) {
+  std::uint64_t units = kMaxUnits;
+  if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    const Asked& asked = request.counters[i];
+    redis_module::decide(Verb::kPeek, asked, 0, keys_[i].value(), now_, outcomes_[i]);
+    const Result result = failure_of(i);
+    if (result != Result::kDecided) return result;
+    units = std::min({units, asked.cost, outcomes_[i].answer.remaining / asked.charges});
+  }
+  units_for_each_ = std::max<std::uint64_t>(units, 1);
+  return Result::kDecided;
+}
+
+Decider::Result Decider::decide_counters(const Request& request) {
+  const Action action = units_for_each_ ? Action(Verb::kTake) : request.action;
+  if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
+  admits_ = !is_blocked_;
+  new_.clear();
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    const Asked& asked = request.counters[i];
+    Outcome& outcome = outcomes_[i];
+    const std::uint64_t cost = units_for_each_ ? *units_for_each_ * asked.charges : asked.cost;
+    const Action own = asked.gives_back ? Action(Verb::kRefund) : action;
+    redis_module::decide(own, asked, cost, keys_[i].value(), now_, outcome);
+    const Result result = failure_of(i);
+    if (result != Result::kDecided) return result;
+    admits_ = admits_ && outcome.answer.admitted;
+    const bool is_new = outcome.change == core::Change::kWrite && keys_[i].is_absent();
+    if (asked.must_exist && is_new) new_.push_back(i);
+  }
+  return admits_ && !new_.empty() ? Result::kStoreFull : Result::kDecided;
+}
+
+// Returns when the key expires, in ms since the Unix epoch; later than now.
+long long Decider::end_of_key(const Request& request, Ticks keep_until) const noexcept {
+  if (request.at) {
+    return abi().Milliseconds() + static_cast<long long>(request.explicit_expiry_ms);
+  }
+  return core::ceil_div<Ticks>(std::max(keep_until, now_ + 1), 1000);
+}
+
+void Decider::write(const Request& request) {
+  const Verb verb = request.action.verb;
+  const bool writes = admits_ || verb == Verb::kRelease;
+  for (std::size_t i = 0; writes && i < request.counters.size(); ++i) {
+    const Outcome& outcome = outcomes_[i];
+    Key& key = keys_[i];
+    if (outcome.change == core::Change::kErase) key.erase();
+    if (outcome.change != core::Change::kWrite) continue;
+    const long long until_ms = end_of_key(request, outcome.keep_until);
+    if (outcome.pieces.empty()) {
+      key.store(outcome.value, until_ms);
+      continue;
+    }
+    for (const Piece& piece : outcome.pieces) key.patch(piece.at, piece.bytes);
+    if (!outcome.is_kept) key.expire(until_ms);
+  }
+  for (std::size_t j = 0; j < request.blocks.size(); ++j) write_block(request, j);
+}
+
+bool Decider::changes_block(const Request& request, const AskedBlock& asked) const noexcept {
+  if (asked.flags == format::kBlocksByHand) return true;
+  const bool counts = asked.flags >= format::kCountsDenials && !is_blocked_;
+  const Outcome& outcome = outcomes_[asked.counter];
+  return counts && request.action.verb != Verb::kReset && !outcome.answer.admitted;
+}
+
+void Decider::write_block(const Request& request, std::size_t j) {
+  const AskedBlock& asked = request.blocks[j];
+  Key& key = keys_[request.counters.size() + j];
+  if (asked.flags == format::kUnblocksByHand || request.action.verb == Verb::kReset) {
+    return key.erase();
+  }
+  if (!changes_block(request, asked)) return;
+  const Ticks keep_until = change_block_value(asked, blocks_[j], now_, block_text_);
+  key.store(block_text_, end_of_key(request, keep_until));
+}
+
+}  // namespace sluice::redis_module
+
+// SLUICE.APPLY key... request: the request of a RedisStore, which gets the reply of the scripts.
+namespace sluice::redis_module {
+namespace {
+
+namespace format = redis::format;
+
+// The reply must be written before the change, which may overwrite the values that were found.
+void append_found(std::string_view found, std::string& out) {
+  format::kValueSize.append({found.size()}, out);
+  out.append(found);
+}
+
+void append_reply(const Decider& decider, const Request& request, std::string& out) {
+  out.clear();
+  const auto now = static_cast<std::uint64_t>(decider.now());
+  format::kInstant.append({decider.admits() ? now + format::kAdmits : now}, out);
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    const Outcome& outcome = decider.outcome(i);
+    append_found(outcome.replaces_found ? outcome.reply : decider.key(i).value(), out);
+  }
+  for (std::size_t j = 0; j < request.blocks.size(); ++j) {
+    const std::string_view found = decider.key(request.counters.size() + j).value();
+    format::kValueSize.append({found.size() + 1}, out);
+    out += '\1';  // it was written if it had to be
+    out.append(found);
+  }
+}
+
+int reply_window(RedisModuleCtx* context, const Decider& decider, const Request& request) {
+  const Asked& asked = request.counters[decider.failed()];
+  const std::string text = "WINDOW " + std::to_string(asked.windows->number) + " " +
+                           std::to_string(decider.outcome(decider.failed()).at) + " " +
+                           std::to_string(decider.now());
+  return abi().ReplyWithSimpleString(context, text.c_str());
+}
+
+int reply_full(RedisModuleCtx* context, const Decider& decider) {
+  std::string text = "STOREFULL";
+  for (const std::size_t i : decider.new_counters()) text.append(" ").append(std::to_string(i + 1));
+  return abi().ReplyWithSimpleString(context, text.c_str());
+}
+
+}  // namespace
+
+std::string foreign_value_error(const Key& key) {
+  constexpr std::size_t kShown = 64;
+  std::string shown(key.name().substr(0, kShown));
+  for (char& c : shown) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) c = '?';
+  }
+  if (key.name().size() > kShown) shown += "...";
+  const bool is_string = key.is_string();
+  return "FOREIGNVALUE " + shown + " holds " +
+         (is_string ? "a value of another kind or version" : "another type");
+}
+
+int apply(Workspace& workspace, const CommandCall& call) {
+  const auto keys = call.words.subspan(1, call.words.size() - 2);
+  Request& request = workspace.request;
+  Decider& decider = workspace.decider;
+  if (keys.size() > 2 * kMaxCharges ||
+      !read_request(bytes_of(call.words.back()), keys.size(), request)) {
+    return abi().ReplyWithError(call.context,
+                                "ERR the request is malformed, or of a later version");
+  }
+  if (!decider.open(call.context, keys)) {
+    return abi().ReplyWithError(call.context, "ERR a key is given twice");
+  }
+  switch (decider.decide(request)) {
+    case Decider::Result::kDecided: break;
+    case Decider::Result::kForeign:
+      return abi().ReplyWithError(call.context,
+                                  foreign_value_error(decider.key(decider.failed())).c_str());
+    case Decider::Result::kWindow: return reply_window(call.context, decider, request);
+    case Decider::Result::kStoreFull: return reply_full(call.context, decider);
+  }
+  append_reply(decider, request, workspace.text);
+  decider.write(request);
+  return abi().ReplyWithStringBuffer(call.context, workspace.text.data(), workspace.text.size());
+}
+
+}  // namespace sluice::redis_module
+
+// RL.LIMIT, RL.PEEK, RL.REFUND and RL.RESET: any limit in the arguments. The key is an argument, as
+// it is.
+namespace sluice::redis_module {
+namespace {
+
+// More words than these contain an option twice, or an unknown one.
+constexpr std::size_t kMostWords = 3 + 32;
+
+void reply_field(RedisModuleCtx* context, const DecisionField& field) {
+  abi().ReplyWithStringBuffer(context, field.name.data(), field.name.size());
+  if (field.number) {
+    abi().ReplyWithLongLong(context, *field.number);
+  } else if (field.text.empty()) {
+    abi().ReplyWithNull(context);
+  } else {
+    abi().ReplyWithStringBuffer(context, field.text.data(), field.text.size());
+  }
+}
+
+// `at` is the index of the key in the words.
+int run_limit(Workspace& workspace, const CommandCall& call, Verb verb, std::size_t at) {
+  const auto after_key = call.words.subspan(at + 1);
+  std::vector<std::string_view> words;
+  words.reserve(kMostWords);
+  for (std::size_t i = 0; i < std::min(after_key.size(), kMostWords); ++i) {
+    words.push_back(bytes_of(after_key[i]));
+  }
+  const auto asked = parse_limit({verb}, words);
+  if (!asked) return reply_error(call.context, asked.error());
+  if (holds_permits(asked->limit.algorithm())) {
+    return reply_error(call.context, "algorithm: the module has no permits; sluice serve has");
+  }
+  const auto decision =
+      decide_by_limit(workspace, call, at, verb, {.limit = asked->limit, .cost = asked->cost});
+  if (!decision) return kOk;
+  const auto fields = decision_fields(*decision, has_numbers(*decision));
+  if (abi().ReplyWithMap != nullptr) {
+    abi().ReplyWithMap(call.context, static_cast<long>(fields.size()));
+  } else {
+    abi().ReplyWithArray(call.context, static_cast<long>(2 * fields.size()));
+  }
+  for (const DecisionField& field : fields) reply_field(call.context, field);
+  return kOk;
+}
+
+// The command has a form for rules in sluice serve.
+int run_part(Workspace& workspace, const CommandCall& call, Verb verb) {
+  if (!same_word(bytes_of(call.words[1]), "LIMIT")) {
+    return reply_error(call.context, "there are no rules in the module; expected LIMIT");
+  }
+  return run_limit(workspace, call, verb, 2);
+}
+
+}  // namespace
+
+int limit(Workspace& workspace, const CommandCall& call) {
+  return run_limit(workspace, call, Verb::kTake, 1);
+}
+int peek(Workspace& workspace, const CommandCall& call) {
+  return run_part(workspace, call, Verb::kPeek);
+}
+int refund(Workspace& workspace, const CommandCall& call) {
+  return run_part(workspace, call, Verb::kRefund);
+}
+int reset(Workspace& workspace, const CommandCall& call) {
+  return run_part(workspace, call, Verb::kReset);
+}
+
+namespace {
+
+CalendarWindows windows_at(const Calendar& calendar, core::Ticks now) {
+  const redis::format::Windows windows = redis::windows_of(calendar, now, 0);
+  const auto ticks = [](std::uint64_t instant) { return static_cast<core::Ticks>(instant); };
+  return {0, ticks(windows.open), ticks(windows.close), ticks(windows.next_close)};
+}
+
+// `near`: an instant of the window of the calendar; the time of the server if absent.
+Decider::Result decide_near(Decider& decider, Request& request, std::optional<core::Ticks> near) {
+  Asked& asked = request.counters[0];
+  const Calendar* const calendar = asked.limit.calendar();
+  if (calendar != nullptr) {
+    asked.windows = windows_at(*calendar, near ? *near : Decider::server_time());
+  }
+  return decider.decide(request);
+}
+
+int reply_foreign(RedisModuleCtx* context, const Key& key) {
+  if (key.is_string()) return reply_error(context, foreign_value_error(key));
+  return abi().ReplyWithError(context,
+                              "WRONGTYPE Operation against a key holding the wrong kind of value");
+}
+
+}  // namespace
+
+int reply_error(RedisModuleCtx* context, const std::string& why) {
+  return abi().ReplyWithError(context, ("ERR " + why).c_str());
+}
+
+std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall& call,
+                                        std::size_t at, Verb verb, const Asked& asked) {
+  Request& request = workspace.request;
+  Decider& decider = workspace.decider;
+  request.action = verb;
+  request.shares_units = false;
+  request.at.reset();
+  request.blocks.clear();
+  request.counters.assign(1, asked);
+  decider.open(call.context, call.words.subspan(at, 1));
+  Decider::Result result = decide_near(decider, request, std::nullopt);
+  // The counter may be in a later window.
+  if (result == Decider::Result::kWindow) {
+    result = decide_near(decider, request, decider.outcome(0).at);
+  }
+  if (result != Decider::Result::kDecided) {
+    reply_foreign(call.context, decider.key(0));
+    return std::nullopt;
+  }
+  Decision decision;
+  core::write(asked.limit, decider.outcome(0).answer, decision);
+  decider.write(request);
+  return decision;
+}
+
+}  // namespace sluice::redis_module
+
+// CL.THROTTLE and the same decision under other names. The key is the first argument, as it is.
+namespace sluice::redis_module {
+namespace {
+
+int run_throttle(Workspace& workspace, const CommandCall& call, ThrottleForm form) {
+  std::array<std::string_view, 5> words;
+  const std::size_t count = call.words.size() - 2;
+  for (std::size_t i = 0; i < count; ++i) words[i] = bytes_of(call.words[i + 2]);
+  const auto asked = parse_throttle(form, {words.data(), count});
+  if (!asked) return reply_error(call.context, asked.error());
+  const auto limit = asked->limit();
+  if (!limit) return reply_error(call.context, limit.error());
+  const auto decision =
+      decide_by_limit(workspace, call, 1, asked->verb(), {.limit = *limit, .cost = asked->cost()});
+  if (!decision) return kOk;
+  abi().ReplyWithArray(call.context, 5);
+  for (const std::int64_t number : throttle_reply(form, *asked, *limit, *decision)) {
+    abi().ReplyWithLongLong(call.context, number);
+  }
+  return kOk;
+}
+
+}  // namespace
+
+int throttle_like_cell(Workspace& workspace, const CommandCall& call) {
+  return run_throttle(workspace, call, ThrottleForm::kCell);
+}
+int throttle_like_crab(Workspace& workspace, const CommandCall& call) {
+  return run_throttle(workspace, call, ThrottleForm::kCrab);
+}
+int gcra(Workspace& workspace, const CommandCall& call) {
+  return run_throttle(workspace, call, ThrottleForm::kGcra);
+}
+
+}  // namespace sluice::redis_module
 
 // The entry of the module: its commands, and what no exception may pass.
 namespace sluice::redis_module {

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "sluice/redis_store.h"
-#include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 #include "tests/support/wait_until.h"

@@ -24,7 +24,7 @@
 #include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
 
-#include "stores/redis/client/asio_event_loop.h"
+#include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"
 #include "tests/redis/redis_cluster.h"

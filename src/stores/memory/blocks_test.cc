@@ -1,4 +1,4 @@
-#include "stores/memory/blocks.h"
+#include "stores/memory/shard.h"
 
 #include <gtest/gtest.h>
 

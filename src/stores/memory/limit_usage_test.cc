@@ -1,4 +1,4 @@
-#include "stores/memory/limit_usage.h"
+#include "stores/memory/shard.h"
 
 #include <gtest/gtest.h>
 

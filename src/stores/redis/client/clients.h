@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/clock.h"
 #include "stores/redis/client/backoff.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/event_loop.h"
@@ -17,7 +18,19 @@
 #include "stores/redis/client/server_address.h"
 #include "stores/redis/client/target.h"
 
+namespace boost::asio {
+class io_context;
+}
+
 namespace sluice::redis {
+
+struct Target;
+
+// An event loop on Boost.Asio, with sockets as the target's options say. Borrows both. `clock` must
+// run at the pace of std::chrono::steady_clock and have its epoch, as SteadyClock does.
+std::unique_ptr<EventLoop> make_asio_event_loop(boost::asio::io_context& loop,
+                                                std::shared_ptr<const Target> target,
+                                                const Clock& clock = SteadyClock::instance());
 
 // Which Sentinel to ask for the master, without I/O: first those that the options name, then those
 // that Sentinels report. The one that answered last is asked first.

@@ -1,4 +1,4 @@
-#include "stores/redis/cluster/topology.h"
+#include "stores/redis/cluster/cluster_client.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "stores/redis/client/test_reply.h"
-#include "stores/redis/cluster/topology.h"
+#include "stores/redis/cluster/cluster_client.h"
 
 namespace sluice::redis {
 

@@ -11,7 +11,6 @@
 
 #include "limiter/answer.h"
 #include "limiter/without_scripts.h"
-#include "stores/redis/client/asio_event_loop.h"
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"
