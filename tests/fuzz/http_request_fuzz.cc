@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/protocol/http/connection_state.h"
+#include "server/protocol/http/connection.h"
 
 namespace {
 

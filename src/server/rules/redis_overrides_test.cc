@@ -1,4 +1,4 @@
-#include "server/rules/redis_overrides.h"
+#include "server/rules/server_overrides.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,630 @@
 #include "server/rules/server_overrides.h"
 
+#include <hiredis/hiredis.h>
 #include <sys/stat.h>
+#include <xxhash.h>
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "rules/override_text.h"
+#include "server/net/fiber.h"
+#include "server/rules/redis_rules.h"
+#include "sluice/expected.h"
+#include "sluice/overrides.h"
+#include "stores/redis/client/client.h"
+#include "stores/redis/client/target.h"
+#include "stores/redis/store/operation.h"
+
 namespace sluice::server {
+
+// Changes the override of a counter in Redis, or removes it if the text is empty. Returns the
+// number of the change, or 0 if there was nothing to remove. Waits, on a fiber of the client's
+// loop; null is an error. Errors: why it was not changed, or may not be.
+Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
+                                       std::string_view counter, std::string_view text);
+
+// Sets at most kOverrideGroup overrides in script calls that are sent together. Returns the number
+// of the change of each. After an error, some of them may be set.
+inline constexpr std::size_t kOverrideGroup = 1600;
+Expected<std::vector<std::uint64_t>> change_overrides(
+    redis::Client* client, const OverrideKeys& keys,
+    std::span<const Overrides::Page::Entry> entries);
+
+namespace {
+
+constexpr std::uint64_t kPage = 1000;
+
+// Returns the number of the change, 0 if there was nothing to remove, -1 if there are too many.
+constexpr std::string_view kChangeText = R"(if ARGV[3] == '' then
+  if redis.call('HDEL', KEYS[1], ARGV[2]) == 0 then return 0 end
+else
+  if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[4])
+    and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return -1 end
+  redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+end
+if redis.call('HSETNX', KEYS[3], 'epoch', ARGV[1]) == 1 then redis.call('DEL', KEYS[2]) end
+local number = redis.call('HINCRBY', KEYS[3], 'number', 1)
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[2], 't', ARGV[3])
+return number
+)";
+constexpr redis::Script kChange{"change_override", kChangeText,
+                                "218ecc2bc3a19100afa68305767b00c083a03807"};
+
+// ARGV: epoch, most, and counters with their texts. Returns the number of the last change, or -1 if
+// there are too many.
+constexpr std::string_view kChangesText = R"(local count = (#ARGV - 2) / 2
+local there = redis.call('HLEN', KEYS[1])
+if there + count > tonumber(ARGV[2]) then
+  for i = 3, #ARGV, 2 do there = there + 1 - redis.call('HEXISTS', KEYS[1], ARGV[i]) end
+  if there > tonumber(ARGV[2]) then return -1 end
+end
+redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+if redis.call('HSETNX', KEYS[3], 'epoch', ARGV[1]) == 1 then redis.call('DEL', KEYS[2]) end
+local number = redis.call('HINCRBY', KEYS[3], 'number', count) - count
+for i = 3, #ARGV, 2 do
+  number = number + 1
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, number .. '-0', 'c', ARGV[i], 't', ARGV[i + 1])
+end
+return number
+)";
+constexpr redis::Script kChanges{"change_overrides", kChangesText,
+                                 "06d1db049aea9c988fcb7e24ba3668beb43a55c7"};
+
+void begin_script(redis::Command& command, const OverrideKeys& keys) {
+  command.script = nullptr;
+  command.elements = 0;
+  command.tail.clear();
+  command.slot = redis::slot_of(keys.all);
+  command.repeatable = true;
+}
+
+bool is_text(const redisReply& reply) noexcept {
+  return reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
+}
+
+std::string_view text_in(const redisReply& reply) noexcept {
+  return is_text(reply) ? std::string_view(reply.str, reply.len) : std::string_view();
+}
+
+std::optional<std::uint64_t> parsed_number(std::string_view text) noexcept {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec != std::errc{} || read.ptr == text.data()) return std::nullopt;
+  return number;
+}
+
+bool is_array(const redisReply& reply, std::size_t least) noexcept {
+  return reply.type == REDIS_REPLY_ARRAY && reply.elements >= least;
+}
+
+// [ID, [c, COUNTER, t, TEXT]]
+std::optional<OverrideChange> read_change(const redisReply& entry) {
+  if (!is_array(entry, 2) || !is_array(*entry.element[1], 4)) return std::nullopt;
+  const auto number = parsed_number(text_in(*entry.element[0]));
+  if (!number) return std::nullopt;
+  const redisReply& fields = *entry.element[1];
+  return OverrideChange{*number, text_in(*fields.element[1]), text_in(*fields.element[3])};
+}
+
+}  // namespace
+
+void fill_in_read_head(redis::Command& command, const OverrideKeys& keys) {
+  begin_script(command, keys);
+  for (const std::string_view word : {std::string_view("HMGET"), std::string_view(keys.head),
+                                      std::string_view("epoch"), std::string_view("number")}) {
+    command.append(word);
+  }
+}
+
+void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std::uint64_t after) {
+  begin_script(command, keys);
+  command.append("XRANGE");
+  command.append(keys.changes);
+  command.append(std::to_string(after + 1) + "-0");
+  command.append("+");
+  command.append("COUNT");
+  command.append(kPage);
+}
+
+void fill_in_scan(redis::Command& command, const OverrideKeys& keys, std::string_view cursor) {
+  begin_script(command, keys);
+  command.append("HSCAN");
+  command.append(keys.all);
+  command.append(cursor);
+  command.append("COUNT");
+  command.append(kPage);
+}
+
+void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
+                    std::string_view counter, std::string_view text, std::size_t most) {
+  begin_script(command, keys);
+  command.script = &kChange;
+  command.repeatable = false;
+  command.append(std::uint64_t{3});
+  for (const std::string_view word : {std::string_view(keys.all), std::string_view(keys.changes),
+                                      std::string_view(keys.head), epoch, counter, text}) {
+    command.append(word);
+  }
+  command.append(std::uint64_t{most});
+}
+
+void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
+                        std::span<const OverrideChange> changes, std::size_t most) {
+  begin_script(command, keys);
+  command.script = &kChanges;
+  command.repeatable = false;
+  command.append(std::uint64_t{3});
+  for (const std::string_view word : {std::string_view(keys.all), std::string_view(keys.changes),
+                                      std::string_view(keys.head), epoch}) {
+    command.append(word);
+  }
+  command.append(std::uint64_t{most});
+  for (const OverrideChange& change : changes) {
+    command.append(change.counter);
+    command.append(change.text);
+  }
+}
+
+std::optional<OverrideHead> read_head(const redisReply& reply) {
+  if (!is_array(reply, 2)) return std::nullopt;
+  OverrideHead head{std::string(text_in(*reply.element[0])), 0};
+  if (!head.epoch.empty()) head.number = parsed_number(text_in(*reply.element[1])).value_or(0);
+  return head;
+}
+
+std::optional<std::vector<OverrideChange>> read_changes(const redisReply& reply) {
+  if (!is_array(reply, 0)) return std::nullopt;
+  std::vector<OverrideChange> changes;
+  for (std::size_t i = 0; i < reply.elements; ++i) {
+    const auto change = read_change(*reply.element[i]);
+    if (!change) return std::nullopt;
+    changes.push_back(*change);
+  }
+  return changes;
+}
+
+std::optional<OverrideScan> read_scan(const redisReply& reply) {
+  if (!is_array(reply, 2) || !is_array(*reply.element[1], 0)) return std::nullopt;
+  OverrideScan scan{std::string(text_in(*reply.element[0])), {}};
+  const redisReply& pairs = *reply.element[1];
+  for (std::size_t i = 0; i + 1 < pairs.elements; i += 2) {
+    scan.entries.push_back({0, text_in(*pairs.element[i]), text_in(*pairs.element[i + 1])});
+  }
+  if (scan.cursor.empty()) return std::nullopt;
+  return scan;
+}
+
+namespace {
+
+// A script call of so many changes takes Redis less than a millisecond.
+constexpr std::size_t kChangesPerCall = 200;
+
+std::string new_epoch() {
+  std::random_device random;
+  return std::to_string(std::uint64_t{random()} << 32 | random());
+}
+
+std::string too_many() {
+  return "there are " + std::to_string(Overrides::kDefaultMost) +
+         " overrides, as many as there may be; expected fewer";
+}
+
+// Returns the error of a script without the place in it.
+std::string_view without_script(std::string_view error) {
+  constexpr std::string_view kPlace = "@user_script:";
+  if (error.starts_with("ERR Error running script")) {
+    const std::size_t place = error.rfind(kPlace);
+    const std::size_t end = place == error.npos ? place : error.find(": ", place + kPlace.size());
+    if (end != error.npos) error.remove_prefix(end + 2);
+  }
+  return error.substr(0, error.find(" script: "));
+}
+
+std::string why_not(const redis::Answer& answer) {
+  switch (answer.failure) {
+    case redis::Failure::kUnavailable:
+      return "Redis cannot be reached, and nothing is changed: " + std::string(answer.text);
+    case redis::Failure::kError:
+      return "Redis refused the change: " + std::string(without_script(answer.text));
+    default: return "Redis did not answer; the change may have been made; repeat it";
+  }
+}
+
+// A command that a fiber waits for.
+class Change final : public redis::Command {
+ public:
+  Expected<std::int64_t> wait() {
+    wait_.wait();
+    if (!why_.empty()) return Unexpected{std::move(why_)};
+    if (number_ < 0) return Unexpected{too_many()};
+    return number_;
+  }
+  void done(const redis::Answer& answer) noexcept override {
+    if (answer.failure != redis::Failure::kNone) {
+      why_ = why_not(answer);
+    } else if (answer.reply->type != REDIS_REPLY_INTEGER) {
+      why_ = "Redis answered something else; the change may have been made; repeat it";
+    } else {
+      number_ = answer.reply->integer;
+    }
+    wait_.finish();
+  }
+
+ private:
+  net::FiberWait wait_;
+  std::string why_;
+  std::int64_t number_ = 0;
+};
+
+Expected<bool> check(const redis::Client* client) {
+  if (client != nullptr && net::current_fiber() != nullptr) return true;
+  return Unexpected{"the server is not connected to Redis, and nothing is changed"};
+}
+
+}  // namespace
+
+Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
+                                       std::string_view counter, std::string_view text) {
+  if (const auto can = check(client); !can) return Unexpected{can.error()};
+  Change command;
+  fill_in_change(command, keys, new_epoch(), counter, text, Overrides::kDefaultMost);
+  client->submit(command);
+  return command.wait();
+}
+
+Expected<std::vector<std::uint64_t>> change_overrides(
+    redis::Client* client, const OverrideKeys& keys,
+    std::span<const Overrides::Page::Entry> entries) {
+  if (const auto can = check(client); !can) return Unexpected{can.error()};
+  std::vector<std::string> texts(entries.size());
+  std::vector<OverrideChange> changes;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    rules::append_text(entries[i].given, texts[i]);
+    changes.push_back({0, entries[i].counter, texts[i]});
+  }
+  std::deque<Change> calls;
+  const std::string epoch = new_epoch();
+  for (std::size_t at = 0; at < changes.size(); at += kChangesPerCall) {
+    const std::size_t count = std::min(kChangesPerCall, changes.size() - at);
+    fill_in_change_all(calls.emplace_back(), keys, epoch, std::span(changes).subspan(at, count),
+                       Overrides::kDefaultMost);
+  }
+  for (Change& call : calls) client->submit(call);
+  std::vector<std::uint64_t> numbers;
+  std::string why;
+  for (Change& call : calls) {
+    const auto last = call.wait();
+    if (!last && why.empty()) why = last.error();
+    if (!why.empty()) continue;
+    const std::size_t count = std::min(kChangesPerCall, entries.size() - numbers.size());
+    for (std::size_t i = count; i > 0; --i)
+      numbers.push_back(static_cast<std::uint64_t>(*last) - i + 1);
+  }
+  if (!why.empty()) return Unexpected{std::move(why)};
+  return numbers;
+}
+
+namespace {
+
+constexpr std::chrono::seconds kFirstAnswer{1};
+constexpr std::chrono::seconds kLongestScan{30};
+
+std::uint64_t hash_of(std::string_view counter) noexcept {
+  return XXH3_64bits(counter.data(), counter.size());
+}
+
+}  // namespace
+
+struct RedisOverrides::Timer : boost::asio::steady_timer {
+  using boost::asio::steady_timer::steady_timer;
+};
+
+RedisOverrides::RedisOverrides(RedisOverridesSource source)
+    : ServerOverrides({}), source_(std::move(source)), keys_(source_.target->options.prefix) {}
+
+RedisOverrides::~RedisOverrides() { stop(); }
+
+void RedisOverrides::stop() noexcept {
+  loop_ = nullptr;
+  timer_.reset();
+  client_.reset();  // ends the commands in progress
+}
+
+void RedisOverrides::start(boost::asio::io_context& loop) {
+  loop_ = &loop;
+  timer_ = std::make_unique<Timer>(loop);
+  client_ = redis::make_client(loop, patient(*source_.target), nullptr);
+  look(Step::kHead);
+}
+
+void RedisOverrides::read_all() {
+  boost::asio::io_context loop{1};
+  start(loop);
+  const auto run_until = [&](const bool& condition, std::chrono::seconds at_most) {
+    const auto end = std::chrono::steady_clock::now() + at_most;
+    while (!condition && std::chrono::steady_clock::now() < end) loop.run_one_until(end);
+  };
+  run_until(has_answered_, kFirstAnswer);
+  if (has_answered_) run_until(is_read_or_not_, kLongestScan);
+  stop();
+}
+
+void RedisOverrides::follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) {
+  on_trouble_ = on_trouble;
+  state_ = State::kFine;
+  start(loop);
+}
+
+void RedisOverrides::look(Step step) {
+  step_ = step;
+  switch (step) {
+    case Step::kHead:
+      asked_ = known().number;
+      fill_in_read_head(look_, keys_);
+      break;
+    case Step::kChanges: fill_in_read_changes(look_, keys_, after_); break;
+    case Step::kScan: fill_in_scan(look_, keys_, cursor_); break;
+  }
+  client_->submit(look_);
+}
+
+void RedisOverrides::wait() {
+  timer_->expires_after(source_.every);
+  timer_->async_wait([this](const boost::system::error_code& why) {
+    if (!why) look(Step::kHead);
+  });
+}
+
+void RedisOverrides::Look::done(const redis::Answer& answer) noexcept try {
+  overrides_.looked(answer);
+} catch (const std::exception&) {
+  std::terminate();  // out of memory: nobody would notice that overrides are no longer followed
+}
+
+void RedisOverrides::looked(const redis::Answer& answer) {
+  if (loop_ == nullptr) return;
+  const Step step = step_;
+  if (answer.failure == redis::Failure::kError) {
+    has_answered_ = true;
+    trouble(State::kWrong, read_key(step) + ": " + std::string(answer.text));
+  } else if (answer.failure != redis::Failure::kNone) {
+    trouble(State::kUnreachable, answer.text);
+  } else {
+    has_answered_ = true;
+    const bool is_right = step == Step::kHead      ? see_head(*answer.reply)
+                          : step == Step::kChanges ? see_changes(*answer.reply)
+                                                   : see_page(*answer.reply);
+    if (is_right) return;
+    trouble(State::kWrong, read_key(step) + " holds something else");
+  }
+  wait();
+}
+
+// Names the key that the step reads, and what it should hold.
+std::string RedisOverrides::read_key(Step step) const {
+  switch (step) {
+    case Step::kHead: return keys_.head + " (a hash)";
+    case Step::kChanges: return keys_.changes + " (a stream)";
+    case Step::kScan: break;
+  }
+  return keys_.all + " (a hash)";
+}
+
+// Each see_* returns whether the reply was right, after it has begun the next step.
+
+bool RedisOverrides::see_head(const redisReply& reply) {
+  auto head = read_head(reply);
+  if (!head) return false;
+  const OverrideHead known = this->known();
+  // This server may have made changes since it asked.
+  const bool is_later = head->epoch == known.epoch && head->number >= asked_;
+  if (!is_synced_ || !is_later) {
+    scan(std::move(*head));
+  } else if (head->number > known.number) {
+    latest_ = head->number;
+    look_for_changes(known.number);
+  } else {
+    trouble(State::kFine, {});
+    wait();
+  }
+  return true;
+}
+
+void RedisOverrides::look_for_changes(std::uint64_t after) {
+  after_ = after;
+  look(Step::kChanges);
+}
+
+bool RedisOverrides::see_changes(const redisReply& reply) {
+  const auto changes = read_changes(reply);
+  if (!changes) return false;
+  if (changes->empty()) {
+    is_synced_ = false;
+    wait();
+    return true;
+  }
+  for (const OverrideChange& change : *changes) {
+    if (!apply_next(change)) {
+      is_synced_ = false;
+      break;
+    }
+  }
+  const std::uint64_t number = known().number;
+  if (is_synced_ && number < latest_) {
+    look_for_changes(number);
+  } else {
+    look(Step::kHead);
+  }
+  return true;
+}
+
+void RedisOverrides::scan(OverrideHead head) {
+  scanned_ = std::move(head);
+  {
+    const std::lock_guard lock(mutex_);
+    ++scans_;
+  }
+  cursor_ = "0";
+  seen_.clear();
+  look(Step::kScan);
+}
+
+bool RedisOverrides::see_page(const redisReply& reply) {
+  auto page = read_scan(reply);
+  if (!page) return false;
+  for (const OverrideChange& entry : page->entries) {
+    apply(entry);
+    seen_.push_back(hash_of(entry.counter));
+  }
+  cursor_ = std::move(page->cursor);
+  if (cursor_ == "0") {
+    finish_scan();
+    look(Step::kHead);
+  } else {
+    look(Step::kScan);
+  }
+  return true;
+}
+
+// Removes what Redis no longer has.
+void RedisOverrides::finish_scan() {
+  constexpr std::size_t kPage = 1000;
+  std::sort(seen_.begin(), seen_.end());
+  for (std::optional<std::uint64_t> at = 0; at;) {
+    const Overrides::Page page = overrides_.list(*at, kPage);
+    for (const auto& entry : page.entries) {
+      if (!std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter))) {
+        overrides_.unset(entry.counter);
+      }
+    }
+    at = page.next;
+  }
+  std::vector<std::uint64_t>().swap(seen_);
+  is_synced_ = is_read_or_not_ = true;
+  const std::lock_guard lock(mutex_);
+  known_ = std::move(scanned_);
+}
+
+// Skips what another version of the program has written.
+void RedisOverrides::apply(const OverrideChange& change) {
+  if (change.text.empty()) {
+    overrides_.unset(change.counter);
+    return;
+  }
+  const auto given = rules::parse_override(change.text);
+  if (!given) return;
+  const bool has_ended = given->until && *given->until <= SystemClock().now();
+  if (has_ended) {
+    overrides_.unset(change.counter);
+  } else {
+    static_cast<void>(overrides_.set(change.counter, *given));
+  }
+}
+
+// Reports a change of the state. It is fine only after everything could be read: a part that can be
+// read does not end the trouble with another.
+void RedisOverrides::trouble(State state, std::string_view why) {
+  if (state == State::kWrong) is_read_or_not_ = true;
+  if (std::exchange(state_, state) != state && on_trouble_) on_trouble_(why);
+}
+
+Expected<bool> RedisOverrides::set(std::string_view counter, const Override& given) {
+  return set_through(client_.get(), counter, given);
+}
+
+Expected<bool> RedisOverrides::unset(std::string_view counter) {
+  return unset_through(client_.get(), counter);
+}
+
+// Returns false if changes before it are missing. Skips what this server has made since it asked.
+bool RedisOverrides::apply_next(const OverrideChange& change) {
+  const std::lock_guard lock(mutex_);
+  if (change.number <= known_.number) return true;
+  if (change.number != known_.number + 1) return false;
+  apply(change);
+  known_.number = change.number;
+  return true;
+}
+
+OverrideHead RedisOverrides::known() const {
+  const std::lock_guard lock(mutex_);
+  return known_;
+}
+
+std::uint64_t RedisOverrides::scans() const {
+  const std::lock_guard lock(mutex_);
+  return scans_;
+}
+
+// Makes a change that Redis has made, unless the follower has read it already: a change with a
+// greater number, which it has read too, would be lost for good. `scans` was read before the change
+// was sent: a scan that began since reads it, or the follower does after the scan. The follower
+// does not read a change that comes next after those that it knows. Returns what `change` does, or
+// false.
+bool RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
+                               const std::function<bool()>& change) {
+  const std::lock_guard lock(mutex_);
+  if (scans != scans_ || number <= known_.number) return false;
+  const bool result = change();
+  if (number == known_.number + 1) known_.number = number;
+  return result;
+}
+
+Expected<bool> RedisOverrides::set_through(redis::Client* client, std::string_view counter,
+                                           const Override& given) {
+  if (counter.size() > Overrides::kLongestKey) return overrides_.set(counter, given);
+  std::string text;
+  rules::append_text(given, text);
+  const std::uint64_t before = scans();
+  const auto number = change_override(client, keys_, counter, text);
+  if (!number) return Unexpected{number.error()};
+  Expected<bool> is_new = false;
+  apply_own(before, static_cast<std::uint64_t>(*number), [&] {
+    is_new = overrides_.set(counter, given);
+    return true;
+  });
+  return is_new;
+}
+
+Expected<bool> RedisOverrides::unset_through(redis::Client* client, std::string_view counter) {
+  const std::uint64_t before = scans();
+  const auto number = change_override(client, keys_, counter, {});
+  if (!number) return Unexpected{number.error()};
+  apply_own(before, static_cast<std::uint64_t>(*number), [&] { return overrides_.unset(counter); });
+  return *number > 0;
+}
+
+Expected<bool> RedisOverrides::set_all(Entries entries, bool) {
+  for (std::size_t at = 0; at < entries.size(); at += kOverrideGroup) {
+    const Entries group = entries.subspan(at, std::min(kOverrideGroup, entries.size() - at));
+    const std::uint64_t before = scans();
+    const auto numbers = change_overrides(client_.get(), keys_, group);
+    if (!numbers) return Unexpected{numbers.error()};
+    Expected<bool> set = true;
+    for (std::size_t i = 0; i < group.size() && set; ++i) {
+      apply_own(before, (*numbers)[i], [&] {
+        set = overrides_.set(group[i].counter, group[i].given);
+        return true;
+      });
+    }
+    if (!set) return set;
+  }
+  return true;
+}
 
 FileMark FileMark::of(const std::string& path) noexcept {
   struct stat found{};

@@ -10,10 +10,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/net/file_lock.h"
 #include "sluice/expected.h"
 #include "sluice/overrides.h"
+#include "stores/redis/client/client.h"
+#include "stores/redis/client/command.h"
 
 namespace sluice::server {
 
@@ -120,6 +123,151 @@ class ServerOverrides {
   FileMark known_;            // the file that was read or written last
   bool has_unsaved_ = false;  // the file lacks some
   bool saves_all_ = false;
+};
+
+}  // namespace sluice::server
+
+// The overrides in Redis are three keys in one slot: a hash from counters to overrides
+// (rules/override_text.h); a stream of the latest changes, whose entry N-0 is change number N; and
+// a hash with the number of the latest change and an `epoch`, which differs after a loss of all
+// data.
+namespace sluice::server {
+
+struct OverrideKeys {
+  explicit OverrideKeys(const std::string& prefix)
+      : all(prefix + "{overrides}"), changes(all + ":changes"), head(all + ":head") {}
+
+  std::string all, changes, head;
+};
+
+// The state of the overrides: no change has the number 0.
+struct OverrideHead {
+  std::string epoch;
+  std::uint64_t number = 0;
+
+  friend bool operator==(const OverrideHead&, const OverrideHead&) = default;
+};
+
+struct OverrideChange {
+  std::uint64_t number = 0;
+  std::string_view counter;
+  std::string_view text;  // empty: it was removed
+};
+
+struct OverrideScan {
+  std::string cursor;  // of the next page; "0": it was the last one
+  std::vector<OverrideChange> entries;
+};
+
+void fill_in_read_head(redis::Command& command, const OverrideKeys& keys);
+void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std::uint64_t after);
+void fill_in_scan(redis::Command& command, const OverrideKeys& keys, std::string_view cursor);
+// With an empty text: removes it.
+void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
+                    std::string_view counter, std::string_view text, std::size_t most);
+// Sets at most 1000 of them in one step. Each has a text.
+void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
+                        std::span<const OverrideChange> changes, std::size_t most);
+
+// Return nothing for replies that are none. What they return borrows the reply.
+std::optional<OverrideHead> read_head(const redisReply& reply);
+std::optional<std::vector<OverrideChange>> read_changes(const redisReply& reply);
+std::optional<OverrideScan> read_scan(const redisReply& reply);
+
+}  // namespace sluice::server
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice::server {
+
+// The place of the overrides of a fleet.
+struct RedisOverridesSource {
+  std::shared_ptr<const redis::Target> target;
+  std::chrono::milliseconds every{250};  // between two polls
+};
+
+// The overrides of a fleet, which are in Redis. Follows their changes: polls the number of the
+// latest change every 250 ms, and reads the changes since the known one. If these are not all there
+// (the stream was trimmed, Redis lost data), it reads all overrides again, page by page.
+//
+// A change of this server counts at once, unless the follower has read it already: then later
+// changes of the same counter may have been read too.
+//
+// Thread-safety: set(), unset() and set_all() on a fiber of the loop that follow() was given;
+// the rest like ServerOverrides. Cost: a poll is one small command.
+class RedisOverrides final : public ServerOverrides {
+ public:
+  explicit RedisOverrides(RedisOverridesSource source);
+  ~RedisOverrides() override;
+
+  // Reads all overrides, if Redis answers within a second. Ends at the first error of Redis. Runs
+  // its own event loop.
+  void read_all();
+  void follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) override;
+  void stop() noexcept override;
+
+  Expected<bool> set(std::string_view counter, const Override& given) override;
+  Expected<bool> unset(std::string_view counter) override;
+  Expected<bool> set_through(redis::Client* client, std::string_view counter,
+                             const Override& given) override;
+  Expected<bool> unset_through(redis::Client* client, std::string_view counter) override;
+  // Sends them in groups. After an error, the groups before it are set.
+  Expected<bool> set_all(Entries entries, bool more) override;
+
+ private:
+  struct Timer;
+  enum class Step : std::uint8_t { kHead, kChanges, kScan };
+  enum class State : std::uint8_t { kFine, kUnreachable, kWrong };
+  class Look final : public redis::Command {
+   public:
+    explicit Look(RedisOverrides& overrides) : overrides_(overrides) {}
+    void done(const redis::Answer& answer) noexcept override;
+
+   private:
+    RedisOverrides& overrides_;
+  };
+
+  void start(boost::asio::io_context& loop);
+  void look(Step step);
+  void looked(const redis::Answer& answer);
+  bool see_head(const redisReply& reply);
+  void look_for_changes(std::uint64_t after);
+  bool see_changes(const redisReply& reply);
+  bool see_page(const redisReply& reply);
+  void scan(OverrideHead head);
+  void finish_scan();
+  void apply(const OverrideChange& change);
+  bool apply_next(const OverrideChange& change);
+  OverrideHead known() const;
+  std::uint64_t scans() const;
+  bool apply_own(std::uint64_t scans, std::uint64_t number, const std::function<bool()>& change);
+  void wait();
+  void trouble(State state, std::string_view why);
+  std::string read_key(Step step) const;
+
+  const RedisOverridesSource source_;
+  const OverrideKeys keys_;
+  OnTrouble on_trouble_;
+  mutable std::mutex mutex_;  // of known_ and scans_, and of changes that depend on them
+  OverrideHead known_;
+  std::uint64_t scans_ = 0;  // that have begun
+  bool is_synced_ = false;
+  State state_ = State::kFine;
+  bool has_answered_ = false;
+  bool is_read_or_not_ = false;  // all overrides were read, or Redis refused that
+  Step step_ = Step::kHead;
+  OverrideHead scanned_;  // the head before the scan
+  std::string cursor_;
+  std::vector<std::uint64_t> seen_;  // hashes of the counters of the scan
+  std::uint64_t asked_ = 0;          // the latest change that was known when the head was asked for
+  std::uint64_t after_ = 0;          // the changes after this number were asked for,
+  std::uint64_t latest_ = 0;         // and this was the latest one
+  Look look_{*this};
+  boost::asio::io_context* loop_ = nullptr;
+  std::unique_ptr<Timer> timer_;
+  std::unique_ptr<redis::Client> client_;
 };
 
 }  // namespace sluice::server

@@ -34,7 +34,6 @@
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/rules/envoy_manager.h"
-#include "server/rules/redis_overrides.h"
 #include "server/rules/redis_rules.h"
 #include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"

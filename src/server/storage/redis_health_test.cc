@@ -1,4 +1,4 @@
-#include "server/storage/redis_health.h"
+#include "server/storage/store_health.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/storage/store_log.h"
+#include "server/storage/store_health.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

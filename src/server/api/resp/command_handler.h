@@ -19,7 +19,7 @@
 #include "server/logging/log.h"
 #include "server/net/loop_clock.h"
 #include "server/protocol/resp/client.h"
-#include "server/protocol/resp/connection_state.h"
+#include "server/protocol/resp/connection.h"
 #include "server/rules/server_overrides.h"
 #include "sluice/decision.h"
 #include "sluice/limit.h"

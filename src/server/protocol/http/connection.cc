@@ -3,11 +3,696 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <algorithm>
 #include <boost/asio/error.hpp>
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/status.hpp>
+#include <cassert>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <ostream>  // Beast does not include it
 #include <utility>
 
+#include "server/protocol/http/problem.h"
+
 namespace sluice::server::http {
+
+void KeptBytes::set(Holder& holder, std::size_t bytes,
+                    const std::shared_ptr<const std::string>& text, net::SteadyTime now) {
+  if (bytes == 0 && text == nullptr) {
+    if (holder.is_listed_) forget(holder);
+    return;
+  }
+  if (!holder.is_listed_) {
+    holders_.push_back(&holder);
+    holder.is_listed_ = true;
+    holder.place_ = holders_.size() - 1;
+    holder.since_ = now;
+  }
+  total_ += bytes;
+  total_ -= holder.bytes_;
+  holder.bytes_ = bytes;
+  if (text != holder.text_) {
+    release_text(holder);
+    if (text != nullptr && ++texts_[text.get()] == 1) total_ += text->size();
+    holder.text_ = text;
+  }
+  while (total_ > most_ && holders_.size() > 1) drop(now);
+}
+
+void KeptBytes::release_text(Holder& holder) noexcept {
+  if (holder.text_ == nullptr) return;
+  const auto found = texts_.find(holder.text_.get());
+  if (--found->second == 0) {
+    total_ -= holder.text_->size();
+    texts_.erase(found);
+  }
+  holder.text_.reset();
+}
+
+void KeptBytes::forget(Holder& holder) noexcept {
+  release_text(holder);
+  total_ -= holder.bytes_;
+  holder.bytes_ = 0;
+  holders_[holder.place_] = holders_.back();
+  holders_[holder.place_]->place_ = holder.place_;
+  holders_.pop_back();
+  holder.is_listed_ = false;
+}
+
+void KeptBytes::drop(net::SteadyTime now) {
+  const auto costs = [now](const Holder* holder) {
+    const std::size_t bytes = holder->bytes_ + (holder->text_ ? holder->text_->size() : 0);
+    const auto since = std::min(holder->since_, now);  // a holder may have read the clock earlier
+    const auto time = std::chrono::floor<std::chrono::milliseconds>(now - since).count();
+    return std::uint64_t{bytes} * static_cast<std::uint64_t>(time + 1);
+  };
+  Holder& dearest =
+      **std::max_element(holders_.begin(), holders_.end(),
+                         [&](const Holder* a, const Holder* b) { return costs(a) < costs(b); });
+  forget(dearest);
+  dearest.drop_kept();
+}
+
+namespace {
+
+namespace beast_http = boost::beast::http;
+using beast_http::error;
+using boost::beast::error_code;
+using boost::beast::string_view;
+
+std::string_view view(string_view text) noexcept { return {text.data(), text.size()}; }
+
+// A part of the message, as an offset, because the bytes may move.
+struct Piece {
+  std::uint32_t at = 0;
+  std::uint32_t size = 0;
+};
+struct FieldPieces {
+  Piece name;
+  Piece value;
+};
+
+BadRequest bad_request(const error_code& why) {
+  switch (static_cast<error>(why.value())) {
+    case error::header_limit: return {431, "the header of the request is too long"};
+    case error::body_limit: return {413, "the body of the request is too long"};
+    case error::bad_version: return {505, "expected HTTP/1.1 or HTTP/1.0"};
+    case error::bad_method: return {400, "the method is not a token"};
+    case error::bad_target: return {400, "the target of the request contains an invalid byte"};
+    case error::bad_field: return {400, "the name of a field is not a token"};
+    case error::bad_value: return {400, "the value of a field is not valid"};
+    case error::bad_content_length:
+      return {400, "Content-Length is not a number, or is combined with Transfer-Encoding"};
+    case error::multiple_content_length: return {400, "several Content-Length fields differ"};
+    case error::bad_transfer_encoding:
+      return {400, "Transfer-Encoding is repeated, or is combined with Content-Length"};
+    case error::bad_chunk:
+    case error::bad_chunk_extension: return {400, "a chunk of the body is not valid"};
+    default: return {400, "this is not HTTP/1.1"};
+  }
+}
+
+constexpr std::size_t kLastChunkBytes = 5;
+// The most bytes of chunk headers and trailers. More count as an attack.
+constexpr std::size_t kMostChunkBytes = std::size_t{64} << 10;
+
+}  // namespace
+
+// The parts of a message, as offsets into its bytes.
+struct RequestReader::Parts {
+  std::string_view message;
+  std::vector<FieldPieces> fields;
+  std::string chunks;  // the body if it came in chunks
+  std::size_t at = 0;  // the bytes that are read
+  Piece method, target, body;
+  int version = 11;
+  bool expects = false;
+  BadRequest bad;
+
+  void clear() {
+    fields.clear();
+    chunks.clear();
+    at = 0;
+    method = target = body = {};
+    expects = false;
+    bad = {};
+  }
+  Piece place(std::string_view text) const noexcept {
+    return {static_cast<std::uint32_t>(text.data() - message.data()),
+            static_cast<std::uint32_t>(text.size())};
+  }
+  std::string_view text(const Piece& piece) const noexcept {
+    return message.substr(piece.at, piece.size);
+  }
+  bool holds(std::string_view text) const noexcept {
+    return text.data() >= message.data() && text.data() <= message.data() + message.size();
+  }
+};
+
+// Beast's parser of one message. It records in `parts` what it finds.
+class RequestReader::Parser final : public beast_http::basic_parser<true> {
+ public:
+  Parser(const ReaderBounds& bounds, Parts& parts)
+      : parts_(parts), header_bytes_(bounds.header_bytes) {
+    eager(true);
+    header_limit(static_cast<std::uint32_t>(bounds.header_bytes));
+    body_limit(bounds.body_bytes);
+  }
+
+ private:
+  void refuse(int status, std::string_view detail, error_code& why) {
+    parts_.bad = {status, detail};
+    why = make_error_code(error::bad_value);
+  }
+
+  void on_request_impl(beast_http::verb, string_view method, string_view target, int version,
+                       error_code&) override {
+    parts_.method = parts_.place(view(method));
+    parts_.target = parts_.place(view(target));
+    parts_.version = version;
+  }
+  void on_field_impl(beast_http::field field, string_view name, string_view value,
+                     error_code& why) override {
+    if (is_header_done()) return;  // a trailer field
+    if (is_folded(view(name), view(value))) {
+      return refuse(400, "a field is folded over several lines", why);
+    }
+    const Piece place = parts_.place(view(value));
+    // Beast bounds the first line and the fields separately.
+    if (place.at + place.size > header_bytes_) {
+      why = make_error_code(error::header_limit);
+      return;
+    }
+    check_field(field, view(value), why);
+    parts_.fields.push_back({parts_.place(view(name)), place});
+  }
+  // Beast joins the lines of a value elsewhere, but only if there is text on the first one.
+  bool is_folded(std::string_view name, std::string_view value) const noexcept {
+    if (!parts_.holds(value)) return true;
+    const char* const name_end = name.data() + name.size();
+    return std::find(name_end, value.data(), '\n') != value.data();
+  }
+  void check_field(beast_http::field field, std::string_view value, error_code& why) {
+    if (field == beast_http::field::host) {
+      if (has_host_) return refuse(400, "the field Host is repeated", why);
+      has_host_ = true;
+    } else if (field == beast_http::field::transfer_encoding) {
+      if (parts_.version < 11) return refuse(400, "Transfer-Encoding in HTTP/1.0", why);
+      if (!equal_names(value, "chunked"))
+        return refuse(501, "the only Transfer-Encoding here is chunked", why);
+    } else if (field == beast_http::field::expect) {
+      if (!equal_names(value, "100-continue"))
+        return refuse(417, "the only Expect here is 100-continue", why);
+      parts_.expects = parts_.version == 11;
+    }
+  }
+  void on_header_impl(error_code& why) override {
+    if (parts_.version == 11 && !has_host_) refuse(400, "the field Host is missing", why);
+  }
+  std::size_t on_body_impl(string_view body, error_code&) override {
+    if (parts_.body.size == 0) parts_.body = parts_.place(view(body.substr(0, 0)));
+    parts_.body.size += static_cast<std::uint32_t>(body.size());
+    return body.size();
+  }
+  std::size_t on_chunk_body_impl(std::uint64_t, string_view body, error_code&) override {
+    parts_.chunks.append(body.data(), body.size());
+    return body.size();
+  }
+  void on_chunk_header_impl(std::uint64_t, string_view, error_code&) override {}
+  void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
+  void on_response_impl(int, string_view, int, error_code&) override {}
+  void on_finish_impl(error_code&) override {}
+
+  Parts& parts_;
+  const std::size_t header_bytes_;
+  bool has_host_ = false;
+};
+
+class RequestReader::Impl {
+ public:
+  explicit Impl(const ReaderBounds& given) : bounds(given) { next(); }
+  void next() {
+    parts.clear();
+    parser.emplace(bounds, parts);
+  }
+  Progress read(std::string_view message);
+  Progress more();
+  Progress refuse(const BadRequest& why) {
+    parts.bad = why;
+    return Progress::kBad;
+  }
+
+  ReaderBounds bounds;
+  Parts parts;
+  std::optional<Parser> parser;
+  std::vector<Field> fields;  // of the last request()
+};
+
+RequestReader::Progress RequestReader::Impl::read(std::string_view message) {
+  parts.message = message;
+  // Empty lines before a request are skipped (RFC 9112, 2.2); they count as a part of it.
+  while (parts.at + 1 < message.size() && !parser->got_some() && message[parts.at] == '\r' &&
+         message[parts.at + 1] == '\n') {
+    parts.at += 2;
+  }
+  const std::string_view rest = message.substr(parts.at);
+  if (rest.empty() || (rest == "\r" && !parser->got_some())) return more();
+  // Beast asserts that it gets the last chunk, "0\r
+  // \r
+  // " or longer, in one piece. Every chunked body ends with it, so that many bytes always arrive.
+  if (parser->is_header_done() && parser->chunked() && rest.size() < kLastChunkBytes) return more();
+  error_code why;
+  parts.at += parser->put({rest.data(), rest.size()}, why);
+  if (why == error::need_more) return more();
+  if (why) return parts.bad.detail.empty() ? refuse(bad_request(why)) : Progress::kBad;
+  return parser->is_done() ? Progress::kWhole : more();
+}
+
+// The parser bounds only its unparsed input. This bounds the whole message.
+RequestReader::Progress RequestReader::Impl::more() {
+  const std::size_t size = parts.message.size();
+  if (!parser->is_header_done()) {
+    return size >= bounds.header_bytes ? refuse(bad_request(error::header_limit)) : Progress::kMore;
+  }
+  const bool too_long = size - parts.at > bounds.header_bytes ||
+                        size > bounds.header_bytes + 2 * bounds.body_bytes + kMostChunkBytes;
+  if (parser->chunked() && too_long) return refuse({413, "the chunks of the body are too small"});
+  return Progress::kMore;
+}
+
+RequestReader::RequestReader(const ReaderBounds& bounds) : impl_(std::make_unique<Impl>(bounds)) {}
+RequestReader::~RequestReader() = default;
+
+RequestReader::Progress RequestReader::read(std::string_view message) {
+  return impl_->read(message);
+}
+
+std::size_t RequestReader::size() const noexcept { return impl_->parts.at; }
+
+Request RequestReader::request() const {
+  const Parts& parts = impl_->parts;
+  impl_->fields.clear();
+  for (const FieldPieces& field : parts.fields) {
+    impl_->fields.push_back({parts.text(field.name), parts.text(field.value)});
+  }
+  Request out;
+  out.method = parts.text(parts.method);
+  out.target = parts.text(parts.target);
+  out.version = parts.version;
+  out.keep_alive = impl_->parser->keep_alive();
+  out.fields = impl_->fields;
+  out.body = impl_->parser->chunked() ? std::string_view(parts.chunks) : parts.text(parts.body);
+  return out;
+}
+
+const BadRequest& RequestReader::bad() const noexcept { return impl_->parts.bad; }
+bool RequestReader::has_header() const noexcept { return impl_->parser->is_header_done(); }
+bool RequestReader::expects_continue() const noexcept { return impl_->parts.expects; }
+void RequestReader::next() { impl_->next(); }
+
+namespace {
+
+void append_number(std::string& out, std::size_t number) {
+  char digits[20];
+  const char* const end = std::to_chars(digits, digits + sizeof digits, number).ptr;
+  out.append(digits, static_cast<std::size_t>(end - digits));
+}
+
+void append_status_line(std::string& out, int status) {
+  if (status == 200) {  // the usual case
+    out.append("HTTP/1.1 200 OK\r\n");
+    return;
+  }
+  out.append("HTTP/1.1 ");
+  append_number(out, static_cast<std::size_t>(status));
+  out.append(" ").append(reason_phrase(status)).append("\r\n");
+}
+
+}  // namespace
+
+std::string_view reason_phrase(int status) noexcept {
+  namespace http = boost::beast::http;
+  const auto known = http::int_to_status(static_cast<unsigned>(status));
+  if (known == http::status::unknown) return {};
+  const auto phrase = http::obsolete_reason(known);
+  return {phrase.data(), phrase.size()};
+}
+
+void append_response(std::string& out, const Response& response, const Sending& sending) {
+  append_status_line(out, response.status);
+  out.append("Date: ").append(sending.date).append("\r\n");
+  if (!response.content_type.empty()) {
+    out.append("Content-Type: ").append(response.content_type).append("\r\n");
+  }
+  if (response.broadcast == nullptr) {
+    out.append("Content-Length: ");
+    append_number(out, response.body.size());
+    out.append("\r\n");
+  }
+  if (!sending.keep_alive) {
+    out.append("Connection: close\r\n");
+  } else if (sending.version < 11) {
+    out.append("Connection: keep-alive\r\n");
+  }
+  out.append(response.fields).append("\r\n");
+  if (sending.body) out.append(response.body);
+}
+
+namespace {
+
+using net::SteadyTime;
+
+// When this many bytes of responses wait, later requests are not answered.
+constexpr std::size_t kMostWaiting = std::size_t{64} << 10;
+// Larger buffers are released when they are empty.
+constexpr std::size_t kMostKept = std::size_t{16} << 10;
+// After the last response the connection reads and discards input for this long and this much, so
+// that the client sees the response and not a reset.
+constexpr auto kLingerTime = std::chrono::seconds(2);
+constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
+// How long an idle connection stays open while the server drains.
+constexpr auto kDrainIdle = std::chrono::seconds(1);
+
+// Gives memory back that is not used any more.
+void release(std::string& text) {
+  if (text.capacity() > kMostKept && text.size() <= text.capacity() / 2) text.shrink_to_fit();
+}
+
+}  // namespace
+
+void SharedState::tick() {
+  const std::time_t now = clock.date();
+  if (now == date_second_) return;
+  date_second_ = now;
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[40];
+  date.assign(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts));
+}
+
+ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& owner,
+                                 SteadyTime now, Role certificate_role)
+    : shared_(shared),
+      owner_(owner),
+      peer_(std::move(peer)),
+      certificate_role_(certificate_role),
+      reader_({shared.bounds.header_bytes, shared.bounds.body_bytes}),
+      now_(now) {
+  enter(Phase::kIdle);
+}
+
+ConnectionState::~ConnectionState() {
+  assert(phase_ != Phase::kAnswering);
+  leave();
+}
+
+std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
+  switch (phase) {
+    case Phase::kIdle: return shared_.draining ? kDrainIdle : shared_.bounds.idle_timeout;
+    case Phase::kHeader: return shared_.bounds.header_timeout;
+    case Phase::kBody: return shared_.bounds.body_timeout;
+    case Phase::kSending: return shared_.bounds.write_timeout;
+    case Phase::kAnswering:
+    case Phase::kReceiving:
+    case Phase::kLingering: break;
+  }
+  return kLingerTime;
+}
+
+void ConnectionState::enter(Phase phase) {
+  phase_ = phase;
+  const bool has_deadline = phase != Phase::kAnswering && phase != Phase::kReceiving;
+  deadline_ = has_deadline ? now_ + time_for(phase) : SteadyTime::max();
+}
+
+ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
+  now_ = now;
+  if (broken_) return Action::kClose;
+  if (phase_ == Phase::kLingering || phase_ == Phase::kReceiving) {
+    lingered_ += bytes.size();
+    return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
+  }
+  answer_input(bytes);
+  return Action::kSend;
+}
+
+void ConnectionState::answer_input(std::string_view bytes) try {
+  answered_ = now_;
+  // A connection that may wait for an answer keeps the request, because the input buffer is shared.
+  if (pending_.empty() && !shared_.handlers.waits()) {
+    pending_.assign(bytes.substr(answer_all(bytes, 0)));
+    return;
+  }
+  pending_.append(bytes);
+  answer_pending(0);
+} catch (const std::bad_alloc&) {
+  fail();
+}
+
+void ConnectionState::answer_pending(std::size_t done) try {
+  done_ = answer_all(pending_, done);
+  if (phase_ == Phase::kAnswering) return;
+  pending_.erase(0, done_);
+  release(pending_);
+} catch (const std::bad_alloc&) {
+  fail();
+}
+
+// Without memory nothing more is answered: the next event closes. No request is being answered.
+void ConnectionState::fail() noexcept {
+  responses().clear();
+  unsent_text_.reset();
+  phase_ = Phase::kIdle;
+  closing_ = broken_ = true;
+  deadline_ = SteadyTime::min();
+}
+
+// Answers the complete requests after the first `done` bytes, until a request has to wait for its
+// answer or too many responses wait. Returns how many bytes are done then.
+std::size_t ConnectionState::answer_all(std::string_view input, std::size_t done) {
+  paused_ = false;
+  while (done < input.size() && !closing_) {
+    paused_ = responses().size() >= kMostWaiting || unsent_text_ != nullptr;
+    if (paused_ || !read_next(input.substr(done))) break;
+    if (closing_) break;
+    enter(Phase::kAnswering);
+    if (!shared_.handlers.submit(*this)) return done;
+    done += reader_.size();
+    reader_.next();
+    continued_ = false;
+  }
+  return closing_ ? input.size() : done;
+}
+
+// Returns whether the next request is complete or refused. A refused request closes the connection.
+bool ConnectionState::read_next(std::string_view input) {
+  const auto progress = reader_.read(input);
+  if (progress == RequestReader::Progress::kBad) refuse(reader_.bad());
+  if (progress != RequestReader::Progress::kMore) return true;
+  if (reader_.has_header() && reader_.expects_continue() && !continued_) {
+    responses().append("HTTP/1.1 100 Continue\r\n\r\n");
+    continued_ = true;
+  }
+  return false;
+}
+
+void ConnectionState::work(Worker& worker) {
+  worker.request = reader_.request();
+  worker.request.peer = peer_;
+  worker.request.certificate_role = certificate_role_;
+  worker_ = &worker;
+  try {
+    worker.handler->handle(worker.request, worker.response);
+  } catch (const std::bad_alloc&) {
+    worker.response.clear();
+    worker.response.status = 503;
+    closing_ = true;
+  }
+  worker_ = nullptr;
+}
+
+bool ConnectionState::finish(Worker& worker) try {
+  const Request& request = worker.request;
+  const std::size_t most = shared_.bounds.requests_per_connection;
+  const bool is_head = request.method == "HEAD";
+  broadcast_ = is_head ? nullptr : worker.response.broadcast;
+  if (broadcast_ != nullptr) broadcast_->add(*this);
+  closing_ = closing_ || !request.keep_alive || shared_.draining || ++requests_ == most ||
+             worker.response.broadcast != nullptr;
+  const bool apart = worker.response.body.size() >= kMostWaiting && !is_head;
+  if (apart) unsent_text_ = std::move(worker.response.shared_text);
+  append_response(responses(), worker.response,
+                  {request.version, !is_head && unsent_text_ == nullptr, !closing_, shared_.date});
+  phase_ = Phase::kIdle;  // the time of the next phase starts now
+  const SteadyTime before = std::exchange(answered_, shared_.clock.now());
+  worker.handler->finished(request, worker.response, answered_ - before);
+  return true;
+} catch (const std::bad_alloc&) {
+  fail();
+  return true;
+}
+
+// Continues after a request that had to wait is answered.
+void ConnectionState::resume() {
+  now_ = answered_;
+  if (broken_) return owner_.act(Action::kClose);
+  const std::size_t done = done_ + reader_.size();
+  reader_.next();
+  continued_ = false;
+  answer_pending(done);
+  owner_.act(Action::kSend);
+}
+
+void ConnectionState::refuse(const BadRequest& why) {
+  Response& response = shared_.refusal;
+  response.clear();
+  answer_problem(response, {why.status, why.detail});
+  append_response(responses(), response, {.keep_alive = false, .date = shared_.date});
+  shared_.recorder.add(why.status == 408 ? metrics::Event::kTimedOut : metrics::Event::kBadRequest);
+  closing_ = true;
+}
+
+std::string_view ConnectionState::output() {
+  if (unsent_text_ != nullptr && unsent_.empty() && shared_.output.empty()) {
+    return std::string_view(*unsent_text_).substr(text_sent_);
+  }
+  if (unsent_.empty()) return shared_.output;
+  unsent_.append(shared_.output);
+  shared_.output.clear();
+  return unsent_;
+}
+
+ConnectionState::Action ConnectionState::on_sent(std::size_t size, bool broken) {
+  const Action next = take_sent(size, broken);
+  if (next != Action::kSend) count_kept();
+  return next;
+}
+
+ConnectionState::Action ConnectionState::take_sent(std::size_t size, bool broken) {
+  const std::string_view out = output();
+  const bool all = size == out.size();
+  if (unsent_text_ != nullptr && unsent_.empty() && shared_.output.empty()) {
+    text_sent_ += size;
+    if (all) unsent_text_.reset();
+  } else if (unsent_.empty()) {
+    if (!all) unsent_.assign(out.substr(size));
+    shared_.output.clear();
+    text_sent_ = 0;
+  } else {
+    unsent_.erase(0, size);
+    release(unsent_);
+    text_sent_ = 0;
+  }
+  broken_ = broken_ || broken;
+  if (phase_ == Phase::kAnswering) return Action::kWait;
+  if (broken_) return Action::kClose;
+  // What comes next is kept from now on.
+  if (all && size > 0) shared_.kept.set(*this, 0, nullptr, now_);
+  if (all) return unsent_text_ != nullptr ? Action::kSend : settle();
+  // What a broadcast sends must be taken in time as a whole.
+  const bool moves = size > 0 && broadcast_ == nullptr;
+  if (moves || phase_ != Phase::kSending) enter(Phase::kSending);
+  return Action::kWaitToSend;
+}
+
+ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
+  now_ = now;
+  return broken_ ? Action::kClose : Action::kSend;
+}
+
+// Buffers that are empty are small.
+void ConnectionState::count_kept() try {
+  const auto bytes = [](const std::string& text) { return text.empty() ? 0 : text.capacity(); };
+  shared_.kept.set(*this, bytes(pending_) + bytes(unsent_), unsent_text_, now_);
+} catch (const std::bad_alloc&) {
+  if (phase_ != Phase::kAnswering) fail();
+}
+
+// A request that waits is denied, and its client reads that. Otherwise the next event closes.
+void ConnectionState::drop_kept() noexcept {
+  shared_.recorder.add(metrics::Event::kTimedOut);
+  if (phase_ == Phase::kAnswering) {
+    if (worker_ != nullptr) worker_->handler->stop_waiting();
+    return;
+  }
+  pending_ = std::string();
+  unsent_ = std::string();
+  unsent_text_.reset();
+  broken_ = true;
+  deadline_ = SteadyTime::min();
+}
+
+// Chooses the next action after everything is sent.
+ConnectionState::Action ConnectionState::settle() {
+  if (broadcast_ != nullptr) {
+    enter(Phase::kReceiving);
+    return Action::kReceive;
+  }
+  if (closing_) return linger();
+  if (paused_) {
+    answer_input({});
+    return Action::kSend;
+  }
+  // Empty lines before a request are a part of it.
+  const Phase next = pending_.empty()       ? Phase::kIdle
+                     : reader_.has_header() ? Phase::kBody
+                                            : Phase::kHeader;
+  // The time of a phase starts with the phase.
+  if (next == Phase::kIdle || next != phase_) enter(next);
+  return Action::kReceive;
+}
+
+// Ends the stream, and reads until the client has ended it too: otherwise the kernel would answer
+// further input by a reset, which may overtake the response.
+ConnectionState::Action ConnectionState::linger() {
+  enter(Phase::kLingering);
+  return Action::kHalfClose;
+}
+
+ConnectionState::Action ConnectionState::on_expired(SteadyTime now) {
+  now_ = now;
+  if (broken_) return Action::kClose;
+  if (phase_ != Phase::kHeader && phase_ != Phase::kBody) {
+    if (phase_ == Phase::kSending) shared_.recorder.add(metrics::Event::kTimedOut);
+    return Action::kClose;
+  }
+  refuse({408, phase_ == Phase::kHeader ? "the header of the request did not arrive in time"
+                                        : "the body of the request did not arrive in time"});
+  return Action::kSend;
+}
+
+void ConnectionState::receive(std::string_view bytes) {
+  if (phase_ != Phase::kReceiving) return;  // the previous bytes are not sent yet
+  now_ = shared_.clock.now();
+  try {
+    responses().append(bytes);
+  } catch (const std::bad_alloc&) {
+    fail();
+  }
+  owner_.act(Action::kSend);
+}
+
+void ConnectionState::end() {
+  broadcast_ = nullptr;
+  now_ = shared_.clock.now();
+  if (phase_ == Phase::kReceiving) owner_.act(linger());
+}
+
+void ConnectionState::leave() noexcept {
+  if (broadcast_ != nullptr) std::exchange(broadcast_, nullptr)->remove(*this);
+  shared_.kept.set(*this, 0, nullptr, now_);
+}
+
+void ConnectionState::on_drain(SteadyTime now) {
+  if (phase_ == Phase::kIdle) deadline_ = std::min(deadline_, now + kDrainIdle);
+}
+
 namespace {
 
 using boost::system::error_code;

@@ -1,23 +1,305 @@
 #pragma once
 
 #include <boost/system/error_code.hpp>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "metrics/metrics.h"
 #include "server/net/bounds.h"
 #include "server/net/fiber.h"
 #include "server/net/listener.h"
+#include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/net/poller.h"
 #include "server/net/transport.h"
-#include "server/protocol/http/connection_state.h"
+#include "server/net/worker_pool.h"
+#include "server/protocol/http/broadcast.h"
+#include "server/protocol/http/message.h"
 
 namespace sluice::server::http {
+
+// The bytes that the connections of a loop keep for their clients: requests that are not complete
+// or that wait, and responses that the clients have not read. If they exceed a bound, connections
+// drop what they keep until the rest is within it, first the one with the largest product of bytes
+// and time. A client that is quick therefore keeps its response even if many others are slow.
+//
+// Thread-safety: one loop's thread. Ownership: borrows the holders. Cost: set() a few instructions;
+// beyond the bound, one pass over all holders for each that drops.
+class KeptBytes {
+ public:
+  class Holder {
+   public:
+    Holder() = default;
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+    virtual ~Holder() = default;
+    // Releases the bytes, or ends soon what needs them. Must not call set().
+    virtual void drop_kept() noexcept = 0;
+
+   private:
+    friend class KeptBytes;
+    bool is_listed_ = false;
+    std::size_t bytes_ = 0;  // its own
+    std::shared_ptr<const std::string> text_;
+    net::SteadyTime since_;
+    std::size_t place_ = 0;
+  };
+
+  explicit KeptBytes(std::size_t most) : most_(most) {}
+  KeptBytes(const KeptBytes&) = delete;
+  KeptBytes& operator=(const KeptBytes&) = delete;
+
+  // Now the holder has these bytes, and the text, which counts once for all holders of it. Call it
+  // with none before the holder is destroyed. May call drop_kept() of any holder. Errors:
+  // std::bad_alloc, unless it has none.
+  void set(Holder& holder, std::size_t bytes, const std::shared_ptr<const std::string>& text,
+           net::SteadyTime now);
+  std::size_t total() const noexcept { return total_; }
+
+ private:
+  void release_text(Holder& holder) noexcept;
+  void forget(Holder& holder) noexcept;
+  void drop(net::SteadyTime now);
+
+  const std::size_t most_;
+  std::size_t total_ = 0;
+  std::vector<Holder*> holders_;
+  std::map<const std::string*, std::size_t> texts_;  // and the number of their holders
+};
+
+struct ReaderBounds {
+  std::size_t header_bytes;
+  std::size_t body_bytes;
+};
+
+// The reason why a request is refused, as the client sees it. The connection ends after it.
+struct BadRequest {
+  int status = 400;
+  std::string_view detail;
+};
+
+// Reads HTTP/1.0 and 1.1 requests from bytes as they arrive. Does no input or output. Refuses
+// requests that two readers could understand differently: Content-Length together with
+// Transfer-Encoding, codings other than `chunked`, folded fields, a request without Host.
+//
+// Not thread-safe. Ownership: a complete request consists of views of the bytes that were passed
+// last. Cost: reads each byte once, except for a header that arrives in pieces; copies a body only
+// if it comes in chunks.
+class RequestReader {
+ public:
+  enum class Progress { kMore, kWhole, kBad };
+
+  explicit RequestReader(const ReaderBounds& bounds);
+  ~RequestReader();
+  RequestReader(const RequestReader&) = delete;
+  RequestReader& operator=(const RequestReader&) = delete;
+
+  // Continues with `message`: all bytes from the first byte of the request on, including those that
+  // were passed before. They may have moved. After kWhole use request() and size(), then call
+  // next().
+  Progress read(std::string_view message);
+  // Returns how many bytes the complete request took.
+  std::size_t size() const noexcept;
+  // Returns the request. The caller sets its `peer`.
+  Request request() const;
+  const BadRequest& bad() const noexcept;
+
+  // Returns whether the header of the request is complete.
+  bool has_header() const noexcept;
+  // Returns whether the client waits for 100 Continue before it sends the body.
+  bool expects_continue() const noexcept;
+
+  // Prepares for the next request.
+  void next();
+
+ private:
+  struct Parts;
+  class Parser;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The properties of a response that depend on its request and connection.
+struct Sending {
+  int version = 11;  // of the request
+  bool body = true;  // false: writes the body's length without the body
+  bool keep_alive = true;
+  std::string_view date = {};  // the value of Date
+};
+
+// Appends the bytes of the response.
+void append_response(std::string& out, const Response& response, const Sending& sending);
+
+// Returns "OK", "Too Many Requests", ...; empty if the status has no usual phrase.
+std::string_view reason_phrase(int status) noexcept;
+
+// A handler, the request that it answers and the buffers of its response.
+class Worker {
+ public:
+  explicit Worker(std::unique_ptr<Handler> made) : handler(std::move(made)) {}
+
+  void follow_rules() { handler->follow_rules(); }
+  void recycle() {
+    response.clear();
+    if (response.text.capacity() > kMostKept) response.text = std::string();
+  }
+
+  const std::unique_ptr<Handler> handler;
+  Request request;
+  Response response;
+
+ private:
+  // Larger buffers are released.
+  static constexpr std::size_t kMostKept = std::size_t{64} << 10;
+};
+
+using Handlers = net::WorkerPool<Worker>;
+
+// What the connections of one listener share in one event loop. Used by that loop's thread only.
+struct SharedState {
+  SharedState(const Bounds& of_listener, Handlers& of_loop, metrics::Recorder& to,
+              const net::LoopClock& loop_clock)
+      : bounds(of_listener), handlers(of_loop), recorder(to), clock(loop_clock) {}
+
+  // Keeps the date. Call it a few times a second, and before the first connection.
+  void tick();
+
+  const Bounds& bounds;
+  Handlers& handlers;
+  metrics::Recorder& recorder;
+  const net::LoopClock& clock;
+  std::string date;       // the value of the field Date
+  bool draining = false;  // the next response of a connection is its last
+  std::string output;     // responses that are not sent yet, if the handlers never wait
+  KeptBytes kept{std::size_t{32} << 20};
+  Response refusal;
+
+ private:
+  std::time_t date_second_ = -1;  // of `date`
+};
+
+// A connection that speaks HTTP/1.1, without its socket: takes events, returns actions.
+//
+// Requests are answered in their order. Responses to requests that arrive together are sent
+// together. When 64 KiB of responses wait, later requests are not answered until these are sent.
+// Must not be destroyed while it waits for a handler, which nothing cuts short: the store's
+// deadline bounds that wait. If the connections of the loop keep too many bytes, those that keep
+// many for long close, and their requests that wait for units are denied. Without memory it closes,
+// after the response 503 if a handler found none. While it receives a broadcast, it keeps at most
+// the bytes of one send(), and closes if the client has not taken them within the write timeout.
+// Cost: about 1 KiB while idle.
+class ConnectionState final : private Handlers::Task,
+                              private Broadcast::Receiver,
+                              private KeptBytes::Holder {
+ public:
+  // What the socket must do next.
+  enum class Action : std::uint8_t {
+    kReceive,     // wait for input, then on_input()
+    kSend,        // send output(), as far as it goes without waiting, then on_sent()
+    kWaitToSend,  // wait for room, then on_room()
+    kWait,        // wait for Owner::act()
+    kHalfClose,   // send the end of the stream, then as kReceive
+    kClose,
+  };
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The request that had to wait is answered, or a broadcast goes on. May close the connection.
+    virtual void act(Action action) = 0;
+  };
+
+  ConnectionState(std::string peer, SharedState& shared, Owner& owner, net::SteadyTime now,
+                  Role certificate_role = Role::kNobody);
+  ~ConnectionState() override;
+
+  Action on_input(std::string_view bytes, net::SteadyTime now);
+  Action on_room(net::SteadyTime now);
+  // The responses to send. Valid until the next event.
+  std::string_view output();
+  // `size` bytes of output() were sent. If that is not all of it, the socket has no room, or is
+  // broken.
+  Action on_sent(std::size_t size, bool broken = false);
+  // Returns whether the connection takes too long. If so, stop waiting and call on_expired().
+  bool expired(net::SteadyTime now) const noexcept { return now >= deadline_; }
+  Action on_expired(net::SteadyTime now);
+  // Whether a request is being answered, and waits.
+  bool is_answering() const noexcept { return worker_ != nullptr; }
+  // The client sends no more, and has perhaps gone. Call it only while is_answering().
+  void on_end_of_input() { worker_->handler->stop_waiting(); }
+  // The server is draining.
+  void on_drain(net::SteadyTime now);
+  // The socket is closed.
+  void on_closed() noexcept { leave(); }
+  // Whether the response goes on until the connection ends.
+  bool is_broadcast() const noexcept { return broadcast_ != nullptr; }
+
+ private:
+  enum class Phase : std::uint8_t {
+    kIdle,
+    kHeader,
+    kBody,
+    kAnswering,
+    kSending,
+    kReceiving,
+    kLingering
+  };
+
+  void work(Worker& worker) override;
+  bool finish(Worker& worker) override;
+  void resume() override;
+  void receive(std::string_view bytes) override;
+  void end() override;
+  void drop_kept() noexcept override;
+  void leave() noexcept;
+  void answer_input(std::string_view bytes);
+  void answer_pending(std::size_t done);
+  std::size_t answer_all(std::string_view input, std::size_t done);
+  bool answer_next(std::string_view input);
+  bool read_next(std::string_view input);
+  void refuse(const BadRequest& why);
+  void fail() noexcept;
+  Action take_sent(std::size_t size, bool broken);
+  void count_kept();
+  Action settle();
+  Action linger();
+  void enter(Phase phase);
+  std::chrono::milliseconds time_for(Phase phase) const;
+  std::string& responses() { return shared_.handlers.waits() ? unsent_ : shared_.output; }
+
+  SharedState& shared_;
+  Owner& owner_;
+  std::string peer_;
+  const Role certificate_role_;
+  Worker* worker_ = nullptr;        // during work()
+  Broadcast* broadcast_ = nullptr;  // the response that goes on
+  RequestReader reader_;
+  std::string pending_;   // of requests that are not complete or not answered
+  std::size_t done_ = 0;  // bytes of `pending_` before the request that is being answered
+  std::string unsent_;
+  std::shared_ptr<const std::string> unsent_text_;  // after `unsent_`
+  std::size_t text_sent_ = 0;                       // bytes of `unsent_text_`
+  net::SteadyTime now_;
+  net::SteadyTime deadline_;
+  net::SteadyTime answered_;  // when the previous response was written
+  std::size_t requests_ = 0;
+  std::size_t lingered_ = 0;
+  Phase phase_ = Phase::kIdle;
+  bool closing_ = false;    // after the responses are sent
+  bool paused_ = false;     // until the responses are sent
+  bool continued_ = false;  // 100 Continue was sent
+  // Nothing can be sent, or what was kept is dropped; closes after the current request is answered.
+  bool broken_ = false;
+};
 
 // A connection that speaks HTTP/1.1: the socket of a ConnectionState. For everything that arrives
 // together it makes one read and one write.

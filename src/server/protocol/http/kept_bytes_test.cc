@@ -1,4 +1,4 @@
-#include "server/protocol/http/connection_state.h"
+#include "server/protocol/http/connection.h"
 
 #include <gtest/gtest.h>
 

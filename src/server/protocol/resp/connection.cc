@@ -4,11 +4,231 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <algorithm>
 #include <boost/asio/error.hpp>
+#include <cassert>
 #include <cerrno>
 #include <utility>
 
+#include "server/protocol/resp/reply.h"
+
 namespace sluice::server::resp {
+namespace {
+
+using net::SteadyTime;
+
+// When this many bytes of replies wait, later requests are not answered.
+constexpr std::size_t kMostWaiting = std::size_t{64} << 10;
+// Larger buffers are released when they are empty.
+constexpr std::size_t kMostKept = std::size_t{4} << 10;
+constexpr std::size_t kMostOutputKept = std::size_t{256} << 10;
+// After the last reply the connection reads and discards input for this long and this much, so that
+// the client sees the reply and not a reset.
+constexpr auto kLingerTime = std::chrono::seconds(2);
+constexpr std::uint32_t kLingerBytes = std::uint32_t{16} << 20;
+// How long an idle connection stays open while the server drains.
+constexpr auto kDrainIdle = std::chrono::seconds(1);
+
+bool same_word(std::string_view word, std::string_view lower_case) {
+  return std::equal(word.begin(), word.end(), lower_case.begin(), lower_case.end(),
+                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? (a | 0x20) : a) == b; });
+}
+
+// Returns whether a request is a line of HTTP. In that case a web page made a browser send it, and
+// the body would be read as commands. Redis closes the connection for the same two.
+bool is_http(std::string_view command) {
+  return same_word(command, "post") || same_word(command, "host:");
+}
+
+void release(std::string& text) {
+  text.clear();
+  if (text.capacity() > kMostKept) text.shrink_to_fit();
+}
+
+}  // namespace
+
+ConnectionState::ConnectionState(Client client, SharedState& shared, Owner& owner, SteadyTime now)
+    : shared_(shared),
+      owner_(owner),
+      now_(now),
+      client_(std::move(client)),
+      reader_({.frame_bytes = shared.bounds.body_bytes}) {
+  enter(Phase::kIdle);
+}
+
+ConnectionState::~ConnectionState() { assert(phase_ != Phase::kAnswering); }
+
+std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
+  switch (phase) {
+    case Phase::kIdle:
+      if (shared_.draining) return kDrainIdle;
+      if (client_.role == Role::kNobody) return shared_.bounds.header_timeout;
+      return shared_.idle_timeout;
+    case Phase::kRequest: return shared_.bounds.body_timeout;
+    case Phase::kSending: return shared_.bounds.write_timeout;
+    case Phase::kLingering: return kLingerTime;
+    case Phase::kAnswering: break;
+  }
+  return std::chrono::milliseconds(0);
+}
+
+void ConnectionState::enter(Phase phase) {
+  phase_ = phase;
+  const auto time = time_for(phase);
+  deadline_ = time.count() > 0 ? now_ + time : SteadyTime::max();
+}
+
+ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
+  now_ = now;
+  if (phase_ != Phase::kLingering) return answer_input(bytes);
+  lingered_ += static_cast<std::uint32_t>(bytes.size());
+  return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
+}
+
+ConnectionState::Action ConnectionState::answer_input(std::string_view bytes) {
+  if (shared_.handlers.waits() || !pending_.empty()) {
+    pending_.append(bytes);
+    return answer_pending();
+  }
+  const SteadyTime begun = std::max(now_, shared_.answered);
+  const std::size_t done = answer_all(bytes, shared_.handlers.only(), begun);
+  if (done < bytes.size()) pending_.assign(bytes.substr(done));
+  return Action::kSend;
+}
+
+ConnectionState::Action ConnectionState::answer_pending() {
+  if (!shared_.handlers.waits()) {
+    const SteadyTime begun = std::max(now_, shared_.answered);
+    done_ = answer_all(pending_, shared_.handlers.only(), begun);
+  } else {
+    enter(Phase::kAnswering);
+    if (!shared_.handlers.submit(*this)) return Action::kWait;
+    phase_ = Phase::kIdle;
+  }
+  drop_answered();
+  return Action::kSend;
+}
+
+void ConnectionState::work(Handler& handler) {
+  done_ = answer_all(pending_, handler, shared_.clock.now());
+  unsent_.append(handler.output.view());
+  handler.output.clear();
+}
+
+void ConnectionState::resume() {
+  now_ = shared_.answered;
+  phase_ = Phase::kIdle;
+  drop_answered();
+  owner_.act(Action::kSend);
+}
+
+void ConnectionState::drop_answered() {
+  pending_.erase(0, done_);
+  if (pending_.empty()) release(pending_);
+}
+
+// Answers the requests of `input` that are complete, until too many replies wait. Returns how many
+// bytes they took.
+std::size_t ConnectionState::answer_all(std::string_view input, Handler& handler,
+                                        SteadyTime begun) {
+  std::size_t done = 0;
+  std::size_t requests = 0;
+  paused_ = false;
+  while (done < input.size() && !closing_) {
+    paused_ = handler.output.size() + unsent_.size() >= kMostWaiting;
+    if (paused_ || !answer_next(input.substr(done), handler)) break;
+    if (closing_ && !client_.leaves) break;
+    done += reader_.size();
+    if (!handler.request.empty()) ++requests;
+    reader_.next();
+  }
+  shared_.answered = shared_.clock.now();
+  shared_.recorder.observe_many(metrics::FrontEnd::kResp, requests, shared_.answered - begun);
+  return closing_ ? input.size() : done;
+}
+
+// Returns false if the next request is not complete.
+bool ConnectionState::answer_next(std::string_view input, Handler& handler) {
+  const auto progress = reader_.read(input, client_.role != Role::kNobody);
+  if (progress == RequestReader::Progress::kMore) return false;
+  if (progress == RequestReader::Progress::kBad) {
+    Reply(handler.output, client_.protocol).error("ERR " + reader_.why());
+    refuse();
+    return true;
+  }
+  reader_.arguments(input, handler.request);
+  if (handler.request.empty()) return true;
+  if (is_http(handler.request[0])) {
+    refuse();
+    return true;
+  }
+  handler.answer(client_);
+  closing_ = client_.leaves;
+  return true;
+}
+
+void ConnectionState::refuse() noexcept {
+  shared_.recorder.add(metrics::Event::kBadRequest);
+  closing_ = true;
+}
+
+std::string_view ConnectionState::output() const noexcept {
+  if (shared_.handlers.waits() || !unsent_.empty()) return unsent_;
+  return shared_.handlers.only().output.view();
+}
+
+ConnectionState::Action ConnectionState::on_sent(std::size_t size) {
+  const bool all = size == output().size();
+  if (!shared_.handlers.waits() && unsent_.empty()) {
+    TextBuffer& fresh = shared_.handlers.only().output;
+    if (!all) unsent_.assign(fresh.view().substr(size));
+    if (fresh.size() > kMostOutputKept) fresh = TextBuffer();
+    fresh.clear();
+  } else {
+    unsent_.erase(0, size);
+    if (unsent_.empty()) release(unsent_);
+  }
+  if (all) return settle();
+  if (size > 0 || phase_ != Phase::kSending) enter(Phase::kSending);
+  return Action::kWaitToSend;
+}
+
+ConnectionState::Action ConnectionState::on_room(SteadyTime now) {
+  now_ = now;
+  return Action::kSend;
+}
+
+// Chooses the next action after everything is sent.
+ConnectionState::Action ConnectionState::settle() {
+  if (closing_) return linger();
+  if (paused_) return answer_pending();
+  if (shared_.draining && pending_.empty()) return linger();
+  const Phase next = pending_.empty() ? Phase::kIdle : Phase::kRequest;
+  // The time of a request starts with its first byte.
+  if (next == Phase::kIdle || next != phase_) enter(next);
+  return Action::kReceive;
+}
+
+// Ends the stream, and reads until the client has ended it too: otherwise the kernel would answer
+// further input by a reset, which may overtake the reply.
+ConnectionState::Action ConnectionState::linger() {
+  release(pending_);
+  enter(Phase::kLingering);
+  return Action::kHalfClose;
+}
+
+bool ConnectionState::on_tick(SteadyTime now) {
+  if (now < deadline_) return false;
+  if (phase_ == Phase::kSending || phase_ == Phase::kRequest) {
+    shared_.recorder.add(metrics::Event::kTimedOut);
+  }
+  return true;
+}
+
+void ConnectionState::on_drain(SteadyTime now) {
+  if (phase_ == Phase::kIdle) deadline_ = std::min(deadline_, now + kDrainIdle);
+}
+
 namespace {
 
 using boost::system::error_code;

@@ -1,4 +1,4 @@
-#include "server/protocol/resp/connection_state.h"
+#include "server/protocol/resp/connection.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/net/inherited_sockets.h"
+#include "server/runtime/handover.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

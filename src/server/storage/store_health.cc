@@ -1,11 +1,225 @@
-#include "server/storage/store_log.h"
+#include "server/storage/store_health.h"
 
+#include <hiredis/hiredis.h>
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <charconv>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "stores/redis/store/operation.h"
+
 namespace sluice::server {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{2'000};
+
+std::optional<std::uint64_t> number_of(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Returns what is before the separator, and removes both.
+std::string_view take_until(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view taken = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return taken;
+}
+
+std::string_view text_in(const redisReply& reply) noexcept {
+  const bool has_text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
+  return has_text ? std::string_view(reply.str, reply.len) : std::string_view();
+}
+
+// A line such as slave0:ip=127.0.0.1,port=6380,state=online,offset=42,lag=1.
+struct Replica {
+  std::optional<std::uint64_t> offset, lag;
+
+  explicit Replica(std::string_view text) {
+    while (!text.empty()) {
+      std::string_view value = take_until(text, ',');
+      const std::string_view name = take_until(value, '=');
+      if (name == "offset") offset = number_of(value);
+      if (name == "lag") lag = number_of(value);
+    }
+  }
+};
+
+bool is_replica(std::string_view name) {
+  constexpr std::string_view kSlave = "slave";
+  return name.starts_with(kSlave) && number_of(name.substr(kSlave.size()));
+}
+
+}  // namespace
+
+struct RedisHealth::Timer : boost::asio::steady_timer {
+  using boost::asio::steady_timer::steady_timer;
+};
+
+ServerInfo ServerInfo::read(std::string_view text) {
+  ServerInfo info;
+  std::vector<Replica> replicas;
+  std::optional<std::uint64_t> offset;
+  while (!text.empty()) {
+    std::string_view value = take_until(text, '\n');
+    if (value.ends_with('\r')) value.remove_suffix(1);
+    const std::string_view name = take_until(value, ':');
+    if (is_replica(name)) replicas.emplace_back(value);
+    if (name == "used_memory") info.used_memory = number_of(value);
+    if (name == "maxmemory") info.max_memory = number_of(value);
+    if (name == "total_commands_processed") info.commands = number_of(value);
+    if (name == "evicted_keys") info.evicted_keys = number_of(value);
+    if (name == "connected_slaves") info.replicas = number_of(value);
+    if (name == "master_repl_offset") offset = number_of(value);
+  }
+  for (const Replica& one : replicas) {
+    if (one.lag) info.lag_seconds = std::max(info.lag_seconds.value_or(0), *one.lag);
+    if (!one.offset || !offset) continue;
+    const std::uint64_t behind = *offset - std::min(*offset, *one.offset);
+    info.lag_bytes = std::max(info.lag_bytes.value_or(0), behind);
+  }
+  return info;
+}
+
+class RedisHealth::Ask final : public redis::Command {
+ public:
+  Ask(std::initializer_list<std::string_view> words, std::function<void(const redisReply*)> see)
+      : see_(std::move(see)) {
+    repeatable = true;
+    for (const std::string_view word : words) append(word);
+  }
+  void done(const redis::Answer& answer) noexcept override {
+    see_(answer.failure == redis::Failure::kNone ? answer.reply : nullptr);
+  }
+
+ private:
+  const std::function<void(const redisReply*)> see_;
+};
+
+RedisHealth::RedisHealth(std::shared_ptr<const redis::Target> target,
+                         std::chrono::milliseconds every)
+    : target_(std::move(target)), every_(every) {}
+
+RedisHealth::~RedisHealth() { stop(); }
+
+void RedisHealth::start(boost::asio::io_context& loop) {
+  auto patient = std::make_shared<redis::Target>(*target_);
+  patient->options.deadline = std::max(patient->options.deadline, kPatience);
+  timer_ = std::make_unique<Timer>(loop);
+  client_ = redis::make_client(loop, std::move(patient), nullptr);
+  look();
+}
+
+void RedisHealth::stop() noexcept {
+  timer_.reset();
+  client_.reset();  // ends the commands in progress
+  asks_.clear();
+}
+
+void RedisHealth::submit(std::optional<std::uint16_t> slot,
+                         std::initializer_list<std::string_view> words,
+                         std::function<void(const redisReply* reply)> see) {
+  ++pending_;
+  Ask& one = asks_.emplace_back(words, [this, see = std::move(see)](const redisReply* reply) {
+    if (timer_ == nullptr) return;  // stopped
+    see(reply);
+    if (--pending_ == 0) finish();
+  });
+  one.slot = slot;
+  client_->submit(one);
+}
+
+void RedisHealth::look() {
+  asks_.clear();
+  seen_.clear();
+  if (target_->kind != redis::Target::Kind::kCluster) return ask({{target_->shown, {}}});
+  submit({}, {"CLUSTER", "SLOTS"}, [this](const redisReply* reply) {
+    if (reply != nullptr) ask(masters_of(*reply));
+  });
+}
+
+void RedisHealth::ask(const std::vector<Master>& masters) {
+  ++pending_;  // so that the round does not end before all are asked
+  for (const Master& master : masters) {
+    submit(master.slot, {"INFO"}, [this, name = master.name](const redisReply* reply) {
+      if (reply != nullptr) seen_.push_back({name, ServerInfo::read(text_in(*reply))});
+    });
+  }
+  if (--pending_ == 0) finish();
+}
+
+// Waits for the next round.
+void RedisHealth::finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    servers_.swap(seen_);
+  }
+  timer_->expires_after(every_);
+  timer_->async_wait([this](const boost::system::error_code& why) {
+    if (!why) look();
+  });
+}
+
+std::vector<RedisHealth::Server> RedisHealth::servers() const {
+  const std::lock_guard lock(mutex_);
+  return servers_;
+}
+
+std::vector<RedisHealth::Master> RedisHealth::masters_of(const redisReply& slots) {
+  std::vector<Master> masters;
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < slots.elements && masters.size() < kMostServers; ++i) {
+    const redisReply& range = *slots.element[i];
+    if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) continue;
+    const redisReply& master = *range.element[2];
+    if (master.type != REDIS_REPLY_ARRAY || master.elements < 2) continue;
+    const std::string name =
+        std::string(text_in(*master.element[0])) + ':' + std::to_string(master.element[1]->integer);
+    if (!names.insert(name).second) continue;
+    masters.push_back({name, static_cast<std::uint16_t>(range.element[0]->integer)});
+  }
+  return masters;
+}
+
+void add_health_metrics(metrics::Registry& registry, const RedisHealth& health) {
+  using Value = std::optional<std::uint64_t> ServerInfo::*;
+  const auto rows_of = [&health](Value value) {
+    return [&health, value] {
+      std::vector<metrics::Registry::Row> rows;
+      for (const RedisHealth::Server& server : health.servers()) {
+        const auto& number = server.info.*value;
+        if (number) rows.push_back({{server.name}, static_cast<double>(*number)});
+      }
+      return rows;
+    };
+  };
+  const auto gauge = [&](const char* name, const char* help, Value value) {
+    registry.add_gauges(name, help, {"server"}, rows_of(value));
+  };
+  const auto counter = [&](const char* name, const char* help, Value value) {
+    registry.add_table(name, help, {"server"}, rows_of(value));
+  };
+  gauge("sluice_redis_memory_used_bytes", "Memory that the Redis server uses.",
+        &ServerInfo::used_memory);
+  gauge("sluice_redis_memory_max_bytes", "Its maxmemory; 0 if it has none.",
+        &ServerInfo::max_memory);
+  counter("sluice_redis_commands_total", "Commands that it has executed.", &ServerInfo::commands);
+  counter("sluice_redis_evicted_keys_total", "Keys that it has evicted.",
+          &ServerInfo::evicted_keys);
+  gauge("sluice_redis_replicas", "Replicas that are connected to it.", &ServerInfo::replicas);
+  gauge("sluice_redis_replication_lag_bytes", "Bytes that its slowest replica is behind.",
+        &ServerInfo::lag_bytes);
+  gauge("sluice_redis_replication_lag_seconds", "Time since its most silent replica has reported.",
+        &ServerInfo::lag_seconds);
+}
+
 namespace {
 
 // Adds one number of a store's statistics.
