@@ -237,6 +237,21 @@ class History(Lint):
         self.commit("Add comments", "They say why.")
         self.assertIn("(Add comments): it changes 501 lines, at most 500", self.history()[1])
 
+    def test_counts_no_moved_lines_of_a_pure_move(self):
+        lines = [f"int x{i};" for i in range(501)]
+        self.write("x.cc", "\n".join(lines))
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "-mAdd numbers", "-mThey count.")
+        self.git("tag", "--force", "v1")
+        (self.tree / "x.cc").unlink()
+        self.write("y.cc", "#include <z.h>\n" + "\n".join(reversed(lines)))
+        self.commit("Move the numbers", "A pure move.")
+        self.assertEqual(self.history(), (0, ""))
+        self.git("tag", "--force", "v1")
+        self.write("y.cc", "\n".join(f"{one}  // moved" for one in lines))
+        self.commit("Move the numbers again", "A pure move, it says.")
+        self.assertIn("it changes 1002 lines, at most 500", self.history()[1])
+
 
 if __name__ == "__main__":
     unittest.main()
