@@ -67,7 +67,7 @@ struct Reply {
 };
 
 // Answers the calls of a listener. There is one handler for each event loop, called by that loop's
-// thread only, or one for each call in progress if it may wait (see handlers.h).
+// thread only, or one for each call in progress if it may wait.
 class Handler {
  public:
   virtual ~Handler() = default;

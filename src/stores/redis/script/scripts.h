@@ -16,7 +16,7 @@
 namespace sluice::redis {
 
 // Algorithms that one function of a script decides. A script contains the functions that the
-// families of its charges need. The table in families.cc has a row for each family.
+// families of its charges need. The table in scripts.cc has a row for each family.
 struct Family {
   std::string_view name;
   std::string_view function;  // its name in Lua
