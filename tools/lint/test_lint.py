@@ -68,6 +68,28 @@ class Sizes(Lint):
         self.refuses("sizes", "x.py", f"\n# {PUT_OFF}: later\n", "x.py:2: do it, or leave it out")
 
 
+class Headers(Lint):
+    def check(self, allowed):
+        for path, text in (("tools/lint/headers.txt", f"# A comment.\n{allowed}"),
+                           ("src/a/x.h", ""), ("src/a/x.cc", '#include "a/x.h"\n'),
+                           ("src/a/x_test.cc", '#include "a/x.h"\n'),
+                           ("src/a/y.h", '#include "a/x.h"\n'), ("src/a/y.cc", '#include "a/y.h"\n'),
+                           ("src/b.cc", '#include "a/y.h"\n'), ("src/c.cc", '#include "a/y.h"\n')):
+            self.write(path, text)
+        shutil.copy(LINT / "headers", self.tree / "tools/lint/headers")
+        sources = sorted(str(path.relative_to(self.tree)) for path in self.tree.glob("src/**/*.*"))
+        result = self.run_check("headers", *sources, program=self.tree / "tools/lint/headers")
+        return result.returncode, result.stdout
+
+    def test_refuses_a_header_with_one_user_that_is_not_listed(self):
+        self.assertEqual(self.check(""), (1, "src/a/x.h: only src/a/y includes it; move it there\n"))
+        self.assertEqual(self.check("src/a/x.h\n"), (0, ""))
+
+    def test_refuses_a_listed_header_that_has_another_number_of_users(self):
+        self.assertIn("src/a/y.h: does not have exactly one user",
+                      self.check("src/a/x.h\nsrc/a/y.h\n")[1])
+
+
 class LayersTest(Lint):
     def test_accepts_what_points_to_the_left(self):
         self.accepts("layers", "src/cli/x.cc", "#include <zlib.h>\n#include \"server/api/x.h\"\n"
