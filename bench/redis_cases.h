@@ -51,7 +51,7 @@ class Case {
 inline constexpr std::size_t kRequests = 1 << 14;  // prepared before the run
 
 // The requests of the cases, for which 70 % of a limit is used if Redis decides about 100,000
-// requests per second: of one key of so many, for a limit of so many units per second.
+// requests per second: over a fixed number of keys, each with a limit in units per second.
 inline constexpr std::size_t kBenchKeys = 1000;
 inline constexpr std::uint64_t kPerSecond = 150;
 std::string key_of(std::uint64_t number);

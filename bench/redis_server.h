@@ -10,7 +10,7 @@
 namespace sluice::bench {
 
 // A redis-server on a Unix socket in a new folder, pinned to one processor, without persistence. It
-// stops with this object, and also if this process is killed.
+// stops with this object, and if this process is killed.
 class RedisServer {
  public:
   // `options` are more arguments of redis-server. Exits with status 1 if there is no redis-server

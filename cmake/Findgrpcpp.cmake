@@ -1,5 +1,5 @@
-# Finds gRPC's C++ library and makes grpcpp::grpcpp. Its pkg-config file lists so many parts of Abseil
-# that pkgconf takes 20 s to read it.
+# Finds gRPC's C++ library and makes grpcpp::grpcpp. Its pkg-config file lists every part of
+# Abseil, and pkgconf takes 20 s to read it.
 
 find_path(grpcpp_INCLUDE_DIR grpcpp/grpcpp.h)
 find_library(grpcpp_LIBRARY grpc++)

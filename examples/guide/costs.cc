@@ -29,7 +29,7 @@ void download(sluice::Limiter& limiter) {
 std::uint64_t send_some(sluice::Limiter& limiter, std::uint64_t queued) {
   constexpr auto kMails = sluice::fixed_window(100).per(1h);
   const auto decision = limiter.take_at_most("mails", kMails, queued);
-  return decision ? decision.taken : 0;  // send so many now
+  return decision ? decision.taken : 0;  // send this many now
 }
 // [end at_most]
 

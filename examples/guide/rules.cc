@@ -1,4 +1,4 @@
-// Limits in a file: other numbers without a new program.
+// Limits in a file: they change without a new program.
 #include <sluice/rule_decider.h>
 #include <sluice/rule_set.h>
 #include <sluice/sluice.h>

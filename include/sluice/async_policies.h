@@ -75,8 +75,8 @@ class AsyncLeasedStore final : public AsyncStore {
   // See AsyncStore.
   void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override;
-  // Starts to give back the units of leases that have ended, or ends all: all in this turn, up to
-  // 64 counters in one request. If that fails, they stay taken.
+  // Starts returning the unused units of ended leases, or of all leases. Sends one request per 64
+  // counters, all in this turn of the loop. If a request fails, its units stay taken.
   void give_back(LeaseEnd which = LeaseEnd::kDue) noexcept;
 
  private:

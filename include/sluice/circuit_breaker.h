@@ -14,7 +14,7 @@ namespace sluice {
 // When a CircuitBreaker opens, and for how long.
 struct CircuitBreakerOptions {
   // The number of failures in a row that opens the breaker; 0 counts as 1. A lower number opens it
-  // sooner, but also if many requests fail together in a short disturbance.
+  // sooner, but it also opens if many requests fail together in a short disturbance.
   std::uint32_t failures = 5;
   // The percentage of failed requests that also opens the breaker, out of at least
   // `least_requests` since a first failure at most `window` ago. 0: only failures in a row open it.

@@ -53,7 +53,8 @@ class DenyCache {
 // refunds units. `retry_after` is the rest of the wait (of the smaller cost that was denied, so at
 // most that of a larger one); `capacity` and `remaining` are those of the denial. A request of
 // several charges is denied if any charge is. The other charges are then allowed with reason
-// `kDenyCache` and their capacity, without other numbers, because nobody looked at their counters.
+// `kDenyCache` and their capacity, without remaining units or waits, because nobody
+// looked at their counters.
 //
 // Of a charge with a block (Charge::block) it repeats denials with `kBlocked` only, with that
 // reason: the store must see the others, because they count.
@@ -61,7 +62,7 @@ class DenyCache {
 // This holds for takes at the store's own time. Peeks, explicit timestamps, costs beyond the
 // capacity and requests with two charges on one counter always go to the store. A refund or a
 // reset through any store on this cache removes the denial, even if it fails. So does an admitted
-// take that may make room (under other numbers; of a sliding_window_hybrid).
+// take that may make room (under another limit; of a sliding_window_hybrid).
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store and the cache. Cost of a
 // hit: a hash, a clock reading and two cache lines, no lock. No lock is held during a request to

@@ -72,7 +72,7 @@ struct FailurePolicyOptions {
 // A request goes to the store if the breaker lets it pass. If the breaker does not, or the store
 // answers kStoreTimeout, kStoreError, kForeignValue or kStoreFull, takes and peeks get the reason
 // kFallback:
-//   kAllow, kDeny  with the capacity and no other numbers, because nobody knows them
+//   kAllow, kDeny  with the capacity, without remaining units or waits, because nobody knows them
 //   kLocal         with the answer of the local share, which the request is charged to
 // If the store is full, only the charges that need a new counter get the policy's answer; the store
 // decides the others. A request that is kInvalid stays so. The policy never answers refunds and

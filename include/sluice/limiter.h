@@ -29,7 +29,7 @@ class Reservation;
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store, which must outlive the
 // limiter. Cost: the store's; nothing here throws or allocates. A cost is in units, 0 to kMaxUnits;
-// Verb says what each verb does with it. Every verb may be given the time to decide at, from
+// Verb says what each verb does with it. Every verb takes an optional timestamp, from
 // kFirstInstant to kLastInstant; without one the store decides at its own time. A request that is
 // itself wrong is denied with Reason::kInvalid.
 class Limiter {

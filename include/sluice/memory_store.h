@@ -58,7 +58,7 @@ struct BlockedKey {
 struct MemorySnapshot {
   std::uint64_t counters = 0;
   std::uint64_t blocks = 0;   // keys with denials that count for a block, or with one
-  std::uint64_t dropped = 0;  // by load(): there was no room for so many of them
+  std::uint64_t dropped = 0;  // by load(): the number for which there was no room
   std::uint64_t bytes = 0;    // of the file
   Instant saved;              // when save() began
 };
@@ -95,16 +95,16 @@ class MemoryStore final : public Store {
   // the flush of its folder has failed. Cost: about 48 bytes a key and 12 a log entry; each shard
   // is locked for a fraction of a millisecond at a time, or some milliseconds with very long logs.
   Expected<MemorySnapshot> save(const std::string& path, std::optional<Instant> now = {}) const;
-  // Replaces what the store holds by what save() has written, also with other options. For a new
-  // store: what it holds takes a part of its bounds until it is replaced. Every decision is then as
-  // if the store had continued, so the clock must have continued too. What exceeds the bounds is
-  // dropped by the rules of eviction. Call it before other threads use the store. Errors: where the
-  // file is wrong; the store is unchanged. Any bytes are safe to read.
+  // Replaces the contents of the store with a snapshot from save(). The options of the two stores
+  // may differ. For a new store: what it holds takes a part of its bounds until it is replaced.
+  // Every decision is then as if the store had continued, so the clock must have continued too.
+  // What exceeds the bounds is dropped by the rules of eviction. Call it before other threads use
+  // the store. Errors: where the file is wrong; the store is unchanged. Any bytes are safe to read.
   Expected<MemorySnapshot> load(const std::string& path, std::optional<Instant> now = {});
 
   // What it holds now. Cost: locks each shard in turn.
   MemoryStoreStats stats() const;
-  // At most so many of the keys that are blocked at `now` (absent: now), in no order; without keys
+  // At most `most` of the keys that are blocked at `now` (absent: now), in no order; without keys
   // that have more than 2048 bytes with their tag. Cost: locks each shard in turn, until there are
   // as many.
   std::vector<BlockedKey> blocked(std::size_t most, std::optional<Instant> now = {}) const;

@@ -59,7 +59,7 @@ class Overrides {
   // The longest key of a counter that can have an override.
   static constexpr std::size_t kLongestKey = 2048;
 
-  // At most so many overrides.
+  // The maximum number of overrides.
   explicit Overrides(std::size_t most = kDefaultMost);
   ~Overrides();
   Overrides(const Overrides&) = delete;

@@ -19,15 +19,15 @@ struct LimitAnswer {
   const RuleLimit* limit = nullptr;
   std::string_view counter;   // the counter's key in the store (docs/rules.md)
   std::string_view label;     // the key as a person reads it: the template with its values
-  Decision decision;          // the limit's own decision, also for a rule in shadow mode
+  Decision decision;          // the limit's own decision, even for a rule in shadow mode
   std::string_view tag = {};  // the counter's tag, if the rule has one (docs/rules.md)
   std::size_t part = 0;       // the index of the request's part that the limit applied to
   // The store could not create the limit's counter: it is full, or `max_new_keys` does not allow
   // it.
   bool lacks_counter = false;
   std::uint64_t cost = 1;  // the units that the request asked for
-  // The numbers that counted for this request. They differ from those of `limit` if something gave
-  // the key other numbers.
+  // The limit that counted for this request. It differs from `limit` if a plan or an override
+  // changed this key's limit.
   Limit numbers = token_bucket(1).per(std::chrono::seconds{1});
   bool near = false;  // as much of the limit is used as its `warn` says, whatever the decision is
 };

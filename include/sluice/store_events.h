@@ -31,7 +31,7 @@ struct StoreEvent {
 
 // Receives the events of stores, for logs and metrics.
 //
-// Thread-safety: on() is called from any thread, also from several at the same time, and must not
+// Thread-safety: on() is called from any thread, even from several at the same time, and must not
 // block. Ownership: stores borrow their observer.
 class StoreObserver {
  public:

@@ -307,7 +307,7 @@ constexpr std::size_t kLongestLine = 65'536;
 constexpr std::array<std::string_view, 11> kColumns = {"counter", "limit",   "per",       "burst",
                                                        "plan",    "blocked", "unlimited", "until",
                                                        "lease",   "rule",    "limit_name"};
-constexpr std::size_t kExported = 8;  // so many of them are in an export
+constexpr std::size_t kExported = 8;  // this many of them are in an export
 // Begins the name of an attribute that has the name of a column.
 constexpr std::string_view kMark = "attribute.";
 

@@ -21,7 +21,7 @@ struct OverridePart {
   std::vector<std::uint32_t> lines;  // the line of the file for each line of the body
 };
 
-// Reads a file of at most so many overrides as a server can have. `file` is its name for errors.
+// Reads a file of at most as many overrides as a server can have. `file` is its name for errors.
 // Errors: "FILE:LINE: WHAT; EXPECTED"; a file without overrides. Cost: keeps the whole file in
 // memory.
 Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,

@@ -124,7 +124,7 @@ constexpr std::uint64_t units_ended(std::span<const PermitEntry> entries, Ticks 
   return units;
 }
 
-// Returns the time until the leases of permits with so many units have ended. They are not in the
+// Returns the time until the leases of permits with this many units have ended. They are not in the
 // order of their ends, because a lease can start again.
 constexpr Ticks time_to_end(const Permits& permits, const Live& live,
                             std::uint64_t units) noexcept {

@@ -82,7 +82,7 @@ constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
   return {remaining, static_cast<Ticks>(left(limit, s))};
 }
 
-// Returns the state of the clock's or the calendar's window at `now` with so many units used.
+// Returns the state of the clock's or the calendar's window at `now` with `units` units used.
 constexpr Kept<State> clock_window(const Limit& limit, Ticks now, std::uint32_t units) noexcept {
   State state = closed_at(limit, now);
   state.units = units;

@@ -29,7 +29,7 @@ class LogEntry {
   std::uint32_t units_ = 0;
 };
 
-// An older slice of a log: so many units between two instants.
+// An older slice of a log: a number of units between two instants.
 struct Summary {
   Ticks first = 0;
   Ticks last = 0;
@@ -62,7 +62,7 @@ struct LogDigest {
   Ticks newest = 0;         // the newest instant that counts; ignored if no units count
 };
 
-// Describes a log of so many units, the newest of that instant.
+// Describes a log with a number of units, the newest of that instant.
 constexpr Numbers numbers_of(const Limit& limit, std::uint64_t used, Ticks newest,
                              Ticks at) noexcept {
   const std::uint64_t capacity = limit.capacity();

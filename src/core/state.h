@@ -46,7 +46,7 @@ concept FixedSizeFunctions =
       {
         F::advance(limit, at, now)
       } -> std::same_as<State>;                              // a stored state, at the later instant
-      { F::quote(limit, at, n, n) } -> std::same_as<Quote>;  // a cost, of so many units in all
+      { F::quote(limit, at, n, n) } -> std::same_as<Quote>;  // a cost, of this many units in all
       { F::give_back(limit, at, n) } -> std::same_as<State>;  // without the newest n units
       { F::describe(limit, at) } -> std::same_as<Numbers>;
       { F::spent(at) } -> std::same_as<std::uint64_t>;          // units, rounded up

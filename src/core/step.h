@@ -172,7 +172,7 @@ constexpr std::uint64_t units_at_most(const Limit& limit, std::uint64_t used,
   return std::min(cost, used < capacity ? capacity - used : 1);
 }
 
-// Whether a counter with so many units is beyond its limit. A limit of 0 counts none.
+// Whether a counter with this many units is beyond its limit. A limit of 0 counts none.
 constexpr bool exceeds(const Limit& limit, std::uint64_t units) noexcept {
   return limit.capacity() > 0 && units > limit.capacity();
 }

@@ -48,7 +48,7 @@ struct Status {
   std::uint32_t remaining = 0;
   Duration until_reset{0};  // whole seconds, rounded up
   std::string_view counter = {};
-  Decision decision = {};  // of the limit itself, also in shadow mode
+  Decision decision = {};  // of the limit itself, even in shadow mode
 };
 
 // The answer to a request.

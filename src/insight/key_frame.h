@@ -31,7 +31,7 @@ class KeyFrame {
 
   bool empty() const noexcept { return total_ == 0; }
   std::uint64_t total() const noexcept { return total_; }
-  // Returns the most that a key can have been counted that is not here.
+  // Returns the maximum that can have been counted for a key that is not here.
   std::uint64_t floor() const noexcept { return floor_; }
   // Returns the keys that were counted most, those with the highest `count - error` first. They
   // borrow the frame.

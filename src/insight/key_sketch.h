@@ -62,7 +62,7 @@ class KeySketch {
 
   std::uint64_t total() const noexcept { return total_; }
   std::size_t size() const noexcept { return counts_.size(); }
-  // Returns the most that a key can have been added that is not counted.
+  // Returns the maximum that can have been added for a key without being counted.
   std::uint64_t floor() const noexcept;
   CountedKey at(std::size_t index) const noexcept;
   std::size_t bytes() const noexcept;

@@ -220,7 +220,7 @@ struct TopKeys::Shared {
   Shared(const TopKeysOptions& all, const KeyHash& hasher, const Clock& clock)
       : options(all), hash(hasher), time(clock) {}
 
-  // Returns how many keys are counted of each limit if there are so many limits.
+  // Returns how many keys of each limit are counted if there are `number` limits.
   std::size_t keys_of_each(std::size_t number) const noexcept {
     return std::min(options.keys,
                     std::max(kFewestKeys, kMostKeysInAll / std::max(number, std::size_t{1})));

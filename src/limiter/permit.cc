@@ -40,7 +40,7 @@ class Source {
   void fill(std::uint64_t now) {
     [[maybe_unused]] static const int handler =
         ::pthread_atfork(nullptr, nullptr, [] { forks().fetch_add(1, std::memory_order_relaxed); });
-    static_assert(sizeof(names_) <= 256, "at most so much at once");
+    static_assert(sizeof(names_) <= 256, "at most this much at once");
     if (::getentropy(names_.data(), sizeof(names_)) != 0) {
       throw std::system_error(errno, std::generic_category(), "the system has no random bytes");
     }

@@ -63,7 +63,7 @@ Decision too_late(const Decision& said, Duration wait) noexcept {
   return decision;
 }
 
-// Returns the end of so many windows from `from` on; of at most 1000, which is not later.
+// Returns the end of `windows` windows from `from` on; of at most 1000, which is not later.
 Instant end_of(const Calendar& calendar, std::uint64_t windows, Instant from) noexcept {
   Instant end = from;
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(windows, 1000); ++i) {

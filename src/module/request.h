@@ -51,7 +51,7 @@ struct Request {
   std::vector<AskedBlock> blocks;
 };
 
-// Reads a request for so many keys. Returns false if it is malformed, also if a number is out of
+// Reads a request for `keys` keys. Returns false if it is malformed or a number is out of
 // the range that any limit has. May throw std::bad_alloc.
 bool read_request(std::string_view bytes, std::size_t keys, Request& request);
 

@@ -78,13 +78,13 @@ rules:
       - { key: "{ip}", algorithm: gcra, limit: 10, per: 1s }
 ```
 
-`allow` ends the search: Sluice tries no rule after it, also with the numbers that a request gives for
-the limits of other rules. The rules before it that matched with `continue: true` still apply, with
-their limits. So put rules that allow first. `deny` denies with the reason `deny_rule` and the status
-403, or the `reject` of the rule. Nothing is counted then, by no limit of any rule. In shadow mode a
-rule with `action: deny` is only counted: it never denies, and Sluice goes on with the rules after it.
-Metrics count what both decide under the name of the rule. A refund, a reset, a settlement or a charge
-reports what has happened, so `deny` does not deny it.
+`allow` ends the search: Sluice tries no rule after it, not even with the numbers that a request
+gives for the limits of other rules. The rules before it that matched with `continue: true` still
+apply, with their limits. So put rules that allow first. `deny` denies with the reason `deny_rule`
+and the status 403, or the `reject` of the rule. Nothing is counted then, by no limit of any rule.
+In shadow mode a rule with `action: deny` is only counted: it never denies, and Sluice goes on with
+the rules after it. Metrics count what both decide under the name of the rule. A refund, a reset, a
+settlement or a charge reports what has happened, so `deny` does not deny it.
 
 **Store failures.** If the store cannot decide, the `on_store_error` setting of the matching rules
 decides, and the reason is `fallback`. If the rules have different settings, the strictest one
@@ -402,8 +402,8 @@ rules:
 
 An address that this limit denies 5 times within any 10 minutes is denied for 15 minutes from then on,
 the next time for 30, and so on up to a day. The reason is `blocked`, and `Retry-After` is exact.
-Denials while a key is blocked do not count, and the next block is a first one again when a key has
-had none for `at_most`. Only denials by this limit count, and not those of a cost that could never
+Denials during a block are not counted. If a key stays unblocked for `at_most`, its next block is as
+short as the first. Only denials by this limit count, and not those of a cost that could never
 be admitted. A request that is let wait (`wait_ms`) counts only with a bucket. Rules in shadow mode
 count and block for themselves and never deny. `docs/algorithms.md` has every detail.
 
@@ -472,7 +472,7 @@ is added. A request is denied if its cost is more than what is left, as without 
 `POST /v1/report` (`docs/http.md`), `RL.REPORT` (`docs/commands.md`) and `RuleDecider::report` report
 a response with its status, and with the same attributes as the decision. nginx and Caddy can do so
 (`docs/gateway.md`); how Envoy counts responses is in `docs/envoy.md`. A report charges only limits
-with `count`, and always: the response is there, also if it is beyond the limit. Sluice does not
+with `count`, and always: the response is sent even if it is beyond the limit. Sluice does not
 remember decisions, so a report counts without one, and requests that are decided before the
 responses of others may pass the limit together. A status that
 is missing or wrong, or is not a number, makes the report `invalid`, and it charges nothing.
@@ -500,10 +500,10 @@ until the holder releases the permit, or until the lease ends. So a holder that 
 units no longer than the lease. A holder that needs more time extends the lease before it ends.
 `docs/algorithms.md` defines all of this.
 
-Permits are in the store, also in Redis (not with `scripting: off`), so any server can release them.
-A request that cannot receive a permit is `invalid` if such a limit applies to it: at `/v1/auth`,
-from Envoy, and over gRPC, because nobody reports when the request ends. A refund shrinks the newest
-permits, and settling leaves permits as they are.
+Permits are in the store, including Redis (but not with `scripting: off`), so any server can release
+them. A request that cannot receive a permit is `invalid` if such a limit applies to it: at
+`/v1/auth`, from Envoy, and over gRPC, because nobody reports when the request ends. A refund
+shrinks the newest permits, and settling leaves permits as they are.
 
 ## Leases
 

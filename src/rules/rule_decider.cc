@@ -11,7 +11,7 @@
 
 namespace sluice::rules {
 
-// Returns whether so much of the limit is used that its `warn` applies. A decision without the
+// Returns whether the used share of the limit reaches its `warn`. A decision without the
 // numbers of the limit and a limit that holds nothing are not near.
 constexpr bool is_near(const RuleLimit& limit, const Decision& decision) noexcept {
   if (limit.warn_percent == 0 || decision.capacity == 0 || !has_numbers(decision)) return false;

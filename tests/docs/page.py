@@ -34,7 +34,7 @@ class Step:
     line: int
     command: str = ""
     output: str | None = None  # what the page shows, of
-    of: int = 1  # so many steps that end with this one
+    of: int = 1  # the number of steps that end with this one
     kind: str = "command"  # or "hidden", or "yaml" and "file": the command is their text
 
 

@@ -160,7 +160,7 @@ class SteeredGate:
         self._order(way="open", latency=latency, loss=loss)
 
     def cut_replies(self, bytes=3, times=1):
-        """Ends the next replies (0: all) after so many bytes, and their connections too."""
+        """Ends the next replies (0: all) after this many bytes, and their connections too."""
         self._order(way="cut", bytes=bytes, times=times)
 
     def garble_replies(self, garbage=b"\x16\x03\x01 HTTP/1.1 400 ?!\r\n", times=1):

@@ -1,6 +1,6 @@
 """Starts the real program, and gateways in front of it, for the tests of this folder.
 
-The harness stops every process group that it started, also when a test fails. The environment
+The harness stops every process group that it started, even when a test fails. The environment
 variable SLUICE_BINARY contains the path of the program.
 """
 

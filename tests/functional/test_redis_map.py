@@ -22,7 +22,7 @@ def server_entry(host, port=9):
 
 
 def slots_reply(masters, replicas, first_host):
-    """Returns an answer to CLUSTER SLOTS with so many masters, each with so many replicas."""
+    """Returns an answer to CLUSTER SLOTS with this many masters and replicas of each."""
     reply = [f"*{masters}\r\n"]
     for i in range(masters):
         first, last = i * SLOTS // masters, (i + 1) * SLOTS // masters - 1

@@ -47,7 +47,7 @@ end
 @unittest.skipUnless(os.environ.get("SLUICE_LONG_TESTS"), "SLUICE_LONG_TESTS is not set")
 class Soak(ServerTest):
     def load(self, seconds):
-        """Runs wrk for so many seconds while the rules change every second."""
+        """Runs wrk for `seconds` while the rules change every second."""
         folder = self.sluice.folder
         (folder / "load.lua").write_text(SCRIPT)
         wrk = subprocess.Popen(

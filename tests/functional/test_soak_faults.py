@@ -105,7 +105,7 @@ class Soak(FaultTest):
         self.addCleanup(self.clients[name].stop)
 
     def push(self):
-        """Pushes rules with other numbers, or another algorithm for the same counter."""
+        """Pushes rules with other limits, or another algorithm for the same counter."""
         text = RULES.format(algorithm=random.choice(ALGORITHMS), limit=random.randrange(1, 5000))
         file = self.files / "rules.yaml"
         file.write_text(text)

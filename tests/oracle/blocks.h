@@ -46,7 +46,7 @@ struct BlockedCharge {
 };
 
 // The limits of another oracle with blocks. Instants never go back. Every charge of a request has a
-// counter of its own; a reservation and a take of at most so much have one charge.
+// counter of its own; a reservation and a partial take have one charge.
 class BlockingOracle {
  public:
   Answer apply(const Action& action, const std::vector<BlockedCharge>& charges, std::int64_t at_us);

@@ -195,7 +195,7 @@ Rational refund_to(Hybrid& state, const Counter& counter, std::int64_t instant,
   return cost - left;
 }
 
-// --- reading with other numbers ---
+// --- reading under another limit ---
 
 Bucket convert(const Bucket& bucket, const Counter& counter, const Spec& spec) {
   if (same_numbers(counter.spec, spec)) return bucket;

@@ -45,7 +45,7 @@ std::string disagreement(const History& history) {
   return parts ? "step " + std::to_string(parts->step) + "\n" + parts->what : "";
 }
 
-// The counter still had units of other numbers, and they were compared with a limit of 0.
+// The counter still had units of another limit, and they were compared with a limit of 0.
 TEST(CounterexampleOfVerbs, AChargeOfNothingUnderABanIsNotOver) {
   for (const Algorithm algorithm : kAll) {
     const Spec spec = limit_of_numbers(algorithm, 5, kDay);

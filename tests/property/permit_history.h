@@ -48,7 +48,7 @@ class PermitHistory {
                            : Verb::kReset);
   }
 
-  // After the longest lease nothing is in flight, also if nobody has released. Returns what is;
+  // After the longest lease nothing is in flight, even if nobody has released. Returns what is;
   // empty if nothing is.
   std::string what_is_left() {
     const std::int64_t at = latest_ + 4 * kLongestLease;

@@ -48,7 +48,7 @@ PlanHistory::PlanHistory(std::uint64_t seed, sluice::Store& store)
   write_rules();
 }
 
-// Other numbers with the same options.
+// Another limit with the same options.
 Spec PlanHistory::random_numbers(const Spec& own) {
   for (;;) {
     const Spec other = random_spec(dice_, own.algorithm);

@@ -44,7 +44,7 @@ class ModuleFuzzer {
     keys_ = {"a", "b", "", "list", std::string(70'000, 'k'), std::string("\0\r\n\xFF", 4)};
   }
 
-  // Sends so many commands and reads their replies.
+  // Sends this many commands and reads their replies.
   void run(RedisConnection& redis, std::size_t commands) {
     while (commands > 0) {
       const std::size_t batch = std::min<std::size_t>(commands, 64);

@@ -86,7 +86,7 @@ inline void check_changed_numbers(Check& c, const Limit& limit) {
   };
   c.expect(remaining(10) == 7, "a raised limit must keep what was consumed");
   c.expect(remaining(2) == 0, "a limit lowered below what was consumed must have nothing left");
-  c.expect(remaining(5) == 2, "a peek with other numbers must change nothing");
+  c.expect(remaining(5) == 2, "a peek under another limit must change nothing");
   for (const Algorithm other : c.conformance().algorithms) {
     if (other == limit.algorithm()) continue;
     c.expect_equal(

@@ -160,7 +160,7 @@ sluice rules rollback 7 --store redis://127.0.0.1:6379                  # publis
 
 - All servers activate pushed rules within a second. A server that cannot use the new rules keeps
   its current rules and logs the reason.
-- A server keeps its rules while Redis is unavailable, and also if the rules in Redis are deleted.
+- A server keeps its rules while Redis is unavailable, and if the rules in Redis are deleted.
 - If Redis or the rules in it are missing when a server starts, the server tries again for 5
   seconds. Then it reports what is missing and exits.
 - Rules from `PUT /v1/rules` are active until the next push.

@@ -55,8 +55,9 @@ class TrafficLane {
 
 // Writes recorded requests to a file of whole lines, mode 0600. A thread of its own writes them 50
 // times a second, so that a slow disk never delays a decision. When the file has half of max_bytes,
-// it replaces an earlier FILE.1 and a new file begins; also if somebody else has renamed or removed
-// it. Lines that cannot be written are dropped and counted, and the first failure is logged.
+// it replaces an earlier FILE.1 and a new file begins. A new file also begins if somebody else has
+// renamed or removed it. Lines that cannot be written are dropped and counted, and the first
+// failure is logged.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the log; owns the lanes, whose
 // threads must end before it.

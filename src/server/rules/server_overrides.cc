@@ -210,7 +210,7 @@ std::optional<OverrideScan> read_scan(const redisReply& reply) {
 
 namespace {
 
-// A script call of so many changes takes Redis less than a millisecond.
+// A script call with this many changes takes Redis less than a millisecond.
 constexpr std::size_t kChangesPerCall = 200;
 
 std::string new_epoch() {

@@ -798,7 +798,7 @@ void Server::Impl::collect_keys() {
 
 bool Server::Impl::keep_overrides() {
   const auto kept = overrides_->keep();
-  if (!kept) log_.error("the latest overrides are not in the file", {{"why", kept.error()}});
+  if (!kept) log_.error("could not save the latest overrides", {{"why", kept.error()}});
   return kept.has_value();
 }
 

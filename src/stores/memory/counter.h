@@ -152,7 +152,7 @@ struct InPlace {
     return charge.block != nullptr && (!admits() || shard->blocks.contains(key));
   }
 
-  // Decides what takes or counts units, except for several takes of at most so many. Returns false
+  // Decides what takes or counts units, except for several partial takes. Returns false
   // if the counter is missing or needs memory; or, if it `gives_up`, because another thread holds
   // it.
   [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now,

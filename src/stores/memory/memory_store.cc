@@ -24,7 +24,7 @@ constexpr std::size_t kMinShardKeys = 2 * kMaxCharges;
 constexpr std::size_t kMinLogBytes = 4096;
 constexpr std::size_t kMaxShards = 1024;
 constexpr std::size_t kMinShardLogBytes = std::size_t{32} << 10;
-// Requests of up to so many charges have their counters in a small stack frame.
+// Requests of up to this many charges have their counters in a small stack frame.
 constexpr std::size_t kFewCharges = 4;
 
 std::size_t shard_count(const MemoryStoreOptions& options) {

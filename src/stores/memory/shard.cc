@@ -354,8 +354,8 @@ void Cells::give(void* cell) noexcept { free_ = new (cell) Free{free_}; }
 
 namespace {
 
-// Every counter of so many groups is looked at. Then more groups are searched for counters of the
-// limit that uses the most, until so many of them have been compared.
+// Every counter of this many groups is looked at. Then more groups are searched for counters of the
+// limit that uses the most, until this many of them have been compared.
 constexpr std::size_t kGroupsLookedAt = 2;
 constexpr std::size_t kGroupsSearched = 64;
 constexpr std::size_t kCompared = 24;

@@ -304,7 +304,7 @@ class alignas(64) Shard {
                        std::uint32_t expiry = 1);
   void erase(Slot& slot) noexcept;
 
-  // Makes the empty shard's table large enough for so many counters, at most its bound. Throws
+  // Makes the empty shard's table large enough for `counters` counters, at most its bound. Throws
   // std::bad_alloc.
   void expect(std::size_t counters);
   // Adds an absent counter of a snapshot, pinned. Returns null if it is there. Throws

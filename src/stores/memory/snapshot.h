@@ -90,8 +90,8 @@ static_assert(sizeof(SlicesBody) == 24);
 
 struct LogBody {
   std::int64_t last;
-  std::uint32_t summaries;      // so many SummaryBody follow
-  std::uint32_t entries;        // then so many core::LogEntry
+  std::uint32_t summaries;      // the number of SummaryBody that follow
+  std::uint32_t entries;        // then this number of core::LogEntry
   std::uint64_t has_summaries;  // whether the log may have any: 0 or 1
 };
 static_assert(sizeof(LogBody) == 24);
@@ -104,13 +104,13 @@ static_assert(sizeof(SummaryBody) == 24);
 
 struct PermitsBody {
   std::int64_t last;
-  std::uint64_t count;  // so many core::PermitEntry follow
+  std::uint64_t count;  // the number of core::PermitEntry that follow
 };
 static_assert(sizeof(PermitsBody) == 16);
 
 struct BlockBody {
   std::int64_t last, end, grown, forgotten;
-  std::uint32_t denials;    // so many instants of 64 bits follow
+  std::uint32_t denials;    // the number of instants of 64 bits that follow
   std::uint32_t key_bytes;  // then the name
   std::uint32_t tag_bytes;
   std::uint16_t keyspace;

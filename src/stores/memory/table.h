@@ -291,7 +291,7 @@ class Table {
   std::size_t size() const noexcept { return size_; }
   std::size_t group_count() const noexcept { return count_; }
   bool is_full() const noexcept { return size_ >= fill_limit(count_); }
-  // Returns the number of counters with which so many groups are full, and the reverse.
+  // Returns the number of counters with which this many groups are full, and the reverse.
   static std::size_t fill_limit(std::size_t groups) noexcept {
     return groups * Tags::kSlots * 7 / 8;
   }

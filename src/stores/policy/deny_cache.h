@@ -47,7 +47,7 @@ class DenyTable {
   enum class Found : std::uint8_t {
     kNothing,
     kDenial,
-    kOther,  // a denial for other numbers
+    kOther,  // a denial under another limit
   };
   static Found find(const Group& group, const memory::Fingerprint& key,
                     const PackedNumbers& numbers, Denial& denial) noexcept;

@@ -10,7 +10,7 @@ namespace {
 
 using policy::LeaseCounter;
 
-// Returns the ticks in which so many units of the limit drain.
+// Returns the ticks in which this many units of the limit drain.
 Duration time_of(const Limit& limit, std::uint64_t units) noexcept {
   const core::Rate rate = core::LimitAccess::rate(limit);
   if (rate.units == 0) return Duration{0};

@@ -187,7 +187,7 @@ class Leases::Impl {
   static constexpr std::size_t kGroup = 8;
   static constexpr std::size_t kLocks = 64;
   static constexpr std::int64_t kNever = INT64_MAX;
-  // A counter is busy from so many requests in a lease on.
+  // A counter is busy from this many requests in a lease on.
   static constexpr std::uint64_t kBusy = 4;
 
   // The names in a group, in memory that the cache can hold: most requests with another key read

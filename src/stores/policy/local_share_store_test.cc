@@ -55,7 +55,7 @@ TEST(ShareOf, SumsToTheLimitAtMostOrIsOne) {
 }
 
 TEST(ShareOf, OfAnyLimitIsALimit) {
-  // 5 a year hold just so many as come back in 142 years; a share of 1 a year would need 142 more.
+  // 5 a year hold just what comes back in 142 years; a share of 1 a year would need 142 more.
   const auto limit = Limit::make({.algorithm = Algorithm::kTokenBucket,
                                   .limit = 5,
                                   .per = std::chrono::days{366},

@@ -71,7 +71,7 @@ class AdminEndpoint {
     ServerOverrides* overrides = nullptr;
     // Empty: rules are not in Redis.
     Push push = {};
-    // Finds at most so many blocks that hold now. Errors: why the store cannot say.
+    // Finds at most `most` blocks that hold now. Errors: why the store cannot say.
     std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
     const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
     // Null: no events.

@@ -77,7 +77,7 @@ struct Wrong {
   std::string message;
 };
 
-// Reads a number of so many digits, and removes it.
+// Reads a number of `digits` digits, and removes it.
 std::optional<int> take_number(std::string_view& text, std::size_t digits) {
   int number = 0;
   if (text.size() < digits) return std::nullopt;

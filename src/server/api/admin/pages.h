@@ -48,7 +48,7 @@ void show_events(const Call& call);
 void show_top(const Call& call);
 void list_overrides(const Call& call);
 void import_overrides(const Call& call);
-// Removes the override of the counter in the query, also of a rule that is no longer there.
+// Removes the override of the counter in the query, even if its rule is gone.
 void remove_counter(const Call& call);
 // Says that the key of a counter is too long for an override.
 std::string too_long(std::string_view counter);

@@ -549,7 +549,7 @@ constexpr std::array<Command, 30> kAll{
            {.role = Role::kOperate, .parts = kCharge, .writes = true, .text = kChargeText}),
     limits("rl.extend", {2, 2}, "permit", "Starts the lease of a permit again.", commands::extend,
            {.writes = true, .text = kExtendText}),
-    limits("rl.override", {2, 0}, "", "Gives a key of a limit other numbers, or a block.", nullptr,
+    limits("rl.override", {2, 0}, "", "Changes the limit of one key, or blocks it.", nullptr,
            {.role = Role::kOperate, .parts = kOverride, .writes = true, .text = kOverrideText}),
     limits("rl.peek", {2, 0}, "", "Returns a decision without taking units.", nullptr,
            {.parts = kPeek}),

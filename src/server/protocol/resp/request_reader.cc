@@ -93,7 +93,7 @@ InlineWords::Quotes InlineWords::close() {
 
 namespace {
 
-// The most that a client may send before it has logged in.
+// The maximum that a client may send before it has logged in.
 constexpr std::int64_t kMostUnknownArguments = 10;
 constexpr std::int64_t kMostUnknownBytes = 16384;
 // Larger buffers are released.

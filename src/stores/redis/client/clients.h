@@ -136,7 +136,7 @@ std::unique_ptr<Client> make_standalone_client(std::unique_ptr<EventLoop> loop,
                                                std::shared_ptr<const Target> target,
                                                StoreObserver* observer);
 
-// A client of the master that the target's Sentinels name, also after it changes.
+// A client of the master that the target's Sentinels name; it follows a change of master.
 std::unique_ptr<Client> make_sentinel_client(std::unique_ptr<EventLoop> loop,
                                              std::shared_ptr<const Target> target,
                                              StoreObserver* observer);

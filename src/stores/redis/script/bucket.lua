@@ -6,7 +6,7 @@ local function bucket(key, arg, now, verb, state)
   include 'fixed_state_read'
   if units + aux > 0 then
     if old_checksum ~= checksum then
-      -- Counted by other numbers: whole units, no more than can ever drain.
+      -- Counted under another limit: whole units, no more than can ever drain.
       if aux > 0 and old_checksum % 2 == 0 and units < kMaxUnits then units = units + 1 end
       aux = 0
       if l > 0 then

@@ -190,7 +190,7 @@ inline constexpr Layout<Summary, 3> kSummary({{"first", &Summary::first, 6},
                                               {"last", &Summary::last, 6},
                                               {"units", &Summary::units, 4}});
 
-// A long log has two blocks of so many entries after its head: the back with the newest entries,
+// A long log has two blocks of this many entries after its head: the back with the newest entries,
 // which are not in the ring yet, and the front with copies of the oldest entries of the ring. Most
 // requests need only the head and the blocks.
 inline constexpr std::uint64_t kBlockEntries = 16;
@@ -257,7 +257,7 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //                and to give back, of the take: instant (7); to reserve: max_wait (7); to take at
 //                most the cost with each of several charges: their number on the counter (7)
 //   reply        instant (7), plus 2^52 if all counters admit; then for each counter: size (2)
-//                and so many bytes, the value that was found, empty if there was none; or of a
+//                and that many bytes, the value that was found, empty if there was none; or of a
 //     log        at (7), units (5), newest (7), forgotten (4), wait (7), changed (1)
 //     permits    at (7), units (4), last_end (7), wait (7), units_after (4), last_after (7),
 //                gone (1)

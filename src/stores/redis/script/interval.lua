@@ -4,7 +4,7 @@ local function interval(key, arg, now, verb, state)
   local cost, capacity, refill, period, checksum = struct.unpack(kIntervalArgument, arg, 2)
   include 'fixed_state_read'
   if old_checksum ~= checksum then
-    -- Counted by other numbers: whole units, no more than can ever be refilled.
+    -- Counted under another limit: whole units, no more than can ever be refilled.
     if old_checksum % 2 == 0 then
       if aux > 0 and units < kMaxUnits then units = units + 1 end
       aux = 0

@@ -98,7 +98,7 @@ TEST(CounterState, OfSlicesShowsTheUnitsOfEach) {
                                       "2 slices before: 1 unit"}));
 }
 
-// An entry of a log: its instant, so many seconds before the last change, and the running sum.
+// An entry of a log: its instant, in seconds before the last change, and the running sum.
 std::string entry(std::uint64_t seconds_before, std::uint64_t sum) {
   constexpr std::uint64_t kMask = (std::uint64_t{1} << 48) - 1;
   return bytes((kChanged - seconds_before * 1000000) & kMask, 6) + bytes(sum, 4);
