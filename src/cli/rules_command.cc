@@ -1,3 +1,6 @@
+// `sluice rules`: checks and converts rules, compares them, and pushes them to Redis, where servers
+// follow them; shows what was pushed, and pushes an earlier state again.
+
 #include <pwd.h>
 #include <unistd.h>
 #include <algorithm>

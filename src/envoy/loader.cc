@@ -1,3 +1,7 @@
+// Reads the configuration files of Envoy's rate limit service. That service accepts forms
+// of YAML 1.1 (merge keys, `yes`, `0x10`), which are rewritten before the files are read like
+// rules.
+
 #include <algorithm>
 #include <array>
 #include <charconv>

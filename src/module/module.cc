@@ -1,3 +1,8 @@
+// The module for Redis and Valkey: `sluice.so`. It registers commands that take the same requests
+// as the Lua scripts, read the same values, and decide with the functions of core. All charges of a
+// request are decided before the first value is written. The replies are those of the scripts, byte
+// for byte, except for the size of one field, so clients need not know who has answered.
+
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,3 +1,6 @@
+// Reads rules from YAML into a RuleSet. It reads every file to the end and collects each error with
+// its place, so that one run reports all of them. Nothing of a file with an error is used.
+
 #include "rules/rule_set.h"
 
 #include <algorithm>

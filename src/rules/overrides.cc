@@ -1,3 +1,6 @@
+// The overrides of a process: packed records in a table behind 256 locks, found by the key of a
+// counter. A file of overrides has one JSON object per line and is replaced as a whole.
+
 #include <fcntl.h>
 #include <algorithm>
 #include <array>

@@ -1,3 +1,6 @@
+// What differs between two files of rules, and the change of one rule in the text of its file. A
+// change writes only the values that it is about; comments and the order of keys stay.
+
 #include "rules/rule_changes.h"
 
 #include <algorithm>

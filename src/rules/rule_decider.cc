@@ -1,3 +1,7 @@
+// Decides requests by a rule set: finds the rules that match, names their counters, looks up
+// overrides and plans, charges all limits in one step, and combines the answers. Shadow rules are
+// charged with the others but change no answer.
+
 #include "rules/rule_decider.h"
 
 #include <algorithm>

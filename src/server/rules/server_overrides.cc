@@ -1,3 +1,8 @@
+// The overrides of a server: a table that decisions read, and the place where changes are kept.
+// With a memory store that is a file, which a successor shares. With Redis it is a hash, and a
+// stream of the latest changes, which each server follows; one that has missed a change reads the
+// hash again.
+
 #include "server/rules/server_overrides.h"
 
 #include <hiredis/hiredis.h>

@@ -1,3 +1,6 @@
+// The front ends of a server: HTTP, gRPC, RESP and administration, each with the sockets that it
+// listens on and the handlers of each event loop. The list of them opens, drains and reports all.
+
 #include "server/runtime/front_ends.h"
 
 #include <unistd.h>

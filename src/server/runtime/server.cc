@@ -1,3 +1,8 @@
+// `sluice serve` from start to end: reads rules and overrides, opens the store, starts the event
+// loops and front ends, and hands sockets over to a successor. The main thread then runs
+// administration, the watching of files, signals and the questions about the health of Redis, until
+// it drains the loops and ends.
+
 #include "server/runtime/server.h"
 
 #include <dirent.h>

@@ -1,3 +1,8 @@
+// The store of a server and what each event loop uses of it. In memory, all loops share one store,
+// whose counters are saved in a snapshot. With Redis, each loop has a connection of its own, and
+// leases, deny cache, circuit breaker and failure policy are in front of it; a request waits on its
+// fiber.
+
 #include "server/storage/stores.h"
 
 #include <hiredis/hiredis.h>

@@ -1,4 +1,7 @@
-// The part of Shard that selects what to drop at a bound.
+// A part of the memory store: the table of its counters, their logs and permits, and the blocked
+// keys. A shard counts what each limit uses. When it is full it evicts from the limit that uses the
+// most, so that a flood of keys of one limit does not release the keys of another.
+
 #include "stores/memory/shard.h"
 
 #include <algorithm>

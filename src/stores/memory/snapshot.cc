@@ -1,4 +1,7 @@
-#define XXH_INLINE_ALL
+// Snapshots of the memory store in a file. The writer copies about a thousand counters at a time
+// under the lock of their shard, and writes them without it. The reader accepts any bytes: it
+// checks lengths and values before it uses them, and drops what exceeds the bounds of the store.
+
 #define XXH_INLINE_ALL
 #include "stores/memory/snapshot.h"
 

@@ -1,3 +1,7 @@
+// Remembers denials of the store until the first instant at which it could allow, and answers
+// requests of the same key and cost from memory until then. Synchronous and asynchronous stores
+// share the table.
+
 #include "stores/policy/deny_cache.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Quota leases: a process takes units of a counter from the store in batches and decides by what it
+// holds. LeaseRequest says without I/O what to ask the store; the blocking store and the
+// asynchronous one both drive it. What is left when a lease ends is given back.
+
 #include <algorithm>
 #include <array>
 #include <atomic>

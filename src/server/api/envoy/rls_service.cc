@@ -1,3 +1,6 @@
+// Envoy's rate limit service. Reads a RateLimitRequest, turns its descriptors into charges by
+// Envoy's files or into attributes for rules, and answers as the service of Envoy's project does.
+
 #include "server/api/envoy/rls_service.h"
 
 #include <google/protobuf/arena.h>

@@ -1,3 +1,6 @@
+// HTTP/2 and gRPC on one connection, without I/O. nghttp2 reads and writes frames; this file keeps
+// the streams, joins the messages of calls, and bounds the memory of a connection.
+
 #include "server/protocol/grpc/protocol.h"
 
 #include <nghttp2/nghttp2.h>

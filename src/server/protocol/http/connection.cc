@@ -1,3 +1,8 @@
+// HTTP/1.1 on one connection. The state of the connection turns bytes into requests and answers
+// into bytes without I/O: it keeps the order of pipelined requests, counts what clients have not
+// read (KeptBytes), and says what the connection waits for next. The connection adds the socket and
+// the Poller.
+
 #include "server/protocol/http/connection.h"
 
 #include <poll.h>

@@ -1,3 +1,7 @@
+// Clients of one Redis server, and of the master that Sentinels name. Both keep one link and a
+// queue of commands that wait for it. A Sentinel's client asks the Sentinels in turn for the
+// address, checks the role of the server that it finds, and asks again when the link is lost.
+
 #include "stores/redis/client/clients.h"
 
 #include <netinet/tcp.h>

@@ -1,3 +1,7 @@
+// One connection to a Redis server: the handshake (AUTH, HELLO, SELECT, and whether
+// the module is there), commands in a pipeline, and the deadlines of each. LinkMachine decides
+// without sockets what to do; Link does it.
+
 #include "stores/redis/client/link.h"
 
 #include <algorithm>

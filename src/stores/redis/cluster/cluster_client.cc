@@ -1,3 +1,9 @@
+// The client of a Redis Cluster. It keeps a map from slots to masters, one link per master, and
+// sends each command to the master of its slot. A redirect (MOVED, ASK, CLUSTERDOWN) or a lost link
+// makes it ask for the map again; commands that wait for the map are parked until their deadline.
+// What to ask, and when, is decided without sockets (SlotMap, Redirect, Topology), so that tests
+// need no cluster.
+
 #include "stores/redis/cluster/cluster_client.h"
 
 #include <hiredis/hiredis.h>

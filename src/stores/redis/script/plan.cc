@@ -1,3 +1,7 @@
+// Turns the charges of a request into calls of a script, and the replies into decisions. A reply
+// has the state of each counter before the change; the functions of core compute from it what the
+// script has decided, and a reply with another verdict is refused.
+
 #include "stores/redis/script/plan.h"
 
 #include <hiredis/hiredis.h>

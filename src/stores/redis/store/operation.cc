@@ -1,3 +1,7 @@
+// One request to Redis from start to end: with scripts, or with `scripting: off` by INCRBY, which
+// works for windows of the clock and for counters of slices. In a cluster a request is one call per
+// slot. If a slot denies, the others give back what they took.
+
 #include "stores/redis/store/operation.h"
 
 #include <hiredis/hiredis.h>
