@@ -51,8 +51,8 @@ class Metrics(ServerTest):
         server = self.serve(rules)
 
         def processor_times():
-            """Returns the nanoseconds of each thread, by its nice value: the writer has 10."""
-            times = {}
+            """Returns the nanoseconds of the threads by nice value: 10 once the writer has begun."""
+            times = {10: 0}
             for task in Path(f"/proc/{server.pid}/task").iterdir():
                 nice = int((task / "stat").read_text().rpartition(")")[2].split()[16])
                 took = int((task / "schedstat").read_text().split()[0])
