@@ -37,7 +37,8 @@ int write_pages(Command program, const std::string& folder) {
   commands.push_back(program);
   for (const Command command : commands) {
     const std::string name = command.parent() ? "sluice-" + command.name() : "sluice";
-    const std::string path = folder + "/" + name + ".1";
+    std::string path = folder;
+    path.append("/").append(name).append(".1");
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file << manual_page(command);
     file.close();

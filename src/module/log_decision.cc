@@ -183,7 +183,7 @@ std::optional<LiveLog> live_at(const Limit& limit, const LogValue& log, bool is_
   live.horizon = live.at - limit.period().count();
   live.expired = log.first_after(0, live.horizon);
   live.before = live.expired == 0 ? log.before() : log.entry(live.expired - 1).sum;
-  live.units = static_cast<std::uint32_t>(log.after() - live.before);
+  live.units = log.after() - live.before;
   if ((live.count() == 0) != (live.units == 0)) return std::nullopt;
   if (live.count() > 0) {
     const LogValue::Entry newest = log.entry(log.count() - 1);
@@ -259,8 +259,7 @@ NextValue without(const LiveLog& live, std::uint64_t units) {
   }
   const std::size_t newest = live.log.first_with(live.expired, live.before, live.units - units);
   next.kept = newest - live.expired;
-  next.added = {live.log.entry(newest).at,
-                static_cast<std::uint32_t>(live.log.after() - static_cast<std::uint32_t>(units))};
+  next.added = {live.log.entry(newest).at, live.log.after() - static_cast<std::uint32_t>(units)};
   return next;
 }
 

@@ -92,7 +92,7 @@ void* Memory::allocate_zeros(std::size_t size) noexcept {
 
 void* Memory::take_small(std::size_t place) noexcept {
   if (void* const block = free_[place]) {
-    std::memcpy(&free_[place], block, sizeof(void*));
+    std::memcpy(static_cast<void*>(&free_[place]), block, sizeof(void*));
     return block;
   }
   const std::size_t size = (place + 1) * kStep;
@@ -187,7 +187,7 @@ void Memory::release(void* block) noexcept {
   auto* const at = reinterpret_cast<std::byte*>(&head);
   switch (head.kind) {
     case Head::kSmall:
-      std::memcpy(block, &free_[head.size], sizeof(void*));
+      std::memcpy(block, static_cast<const void*>(&free_[head.size]), sizeof(void*));
       free_[head.size] = block;
       return;
     case Head::kHeap: return std::free(at);
