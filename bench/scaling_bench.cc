@@ -39,7 +39,8 @@ constexpr const char* kLegend =
 
 constexpr std::size_t kSlots = 16384;
 constexpr std::uint64_t kUsers = 30'000;
-constexpr int kPatience = 500;  // looks at a cluster, each after 10 ms
+constexpr int kPatience = 6000;  // looks at a cluster, each after 10 ms
+constexpr int kMeetAgain = 100;  // looks after which a greeting may be lost
 
 [[noreturn]] void fail(const std::string& what) {
   std::fprintf(stderr, "scaling_bench: %s\n", what.c_str());
@@ -88,7 +89,7 @@ class Masters {
     if (!is_cluster) return;
     name_ = std::to_string(count) + (count == 1 ? " master" : " masters");
     for (std::size_t i = 0; i < count; ++i) join(i);
-    for (const auto& master : masters_) wait_until_whole(*master);
+    for (std::size_t i = 0; i < count; ++i) wait_until_whole(i);
   }
 
   const std::string& name() const { return name_; }
@@ -147,13 +148,21 @@ class Masters {
     const std::string last = std::to_string(std::stoul(first_slot(i + 1)) - 1);
     link.ask({"CLUSTER", "ADDSLOTSRANGE", first_slot(i), last});
     link.ask({"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
-    if (i == 0) return;
-    link.ask({"CLUSTER", "MEET", "127.0.0.1", masters_[0]->port, masters_[0]->bus});
+    meet_first(link, i);
   }
-  static void wait_until_whole(const Master& master) {
-    RedisLink link(master.server.socket());
-    for (int i = 0; i < kPatience; ++i) {
+  void meet_first(RedisLink& link, std::size_t i) {
+    if (i > 0) link.ask({"CLUSTER", "MEET", "127.0.0.1", masters_[0]->port, masters_[0]->bus});
+  }
+  void wait_until_whole(std::size_t master) {
+    RedisLink link(masters_[master]->server.socket());
+    for (int look = 1; look <= kPatience; ++look) {
       if (link.ask({"CLUSTER", "INFO"}).find("cluster_state:ok") != std::string::npos) return;
+      if (look % kMeetAgain == 0) {
+        for (std::size_t i = 1; i < masters_.size(); ++i) {
+          RedisLink other(masters_[i]->server.socket());
+          meet_first(other, i);
+        }
+      }
       usleep(10'000);
     }
     fail("the cluster does not become whole");
