@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "metrics/metrics.h"
+#include "server/net/connection.h"
 #include "server/net/fiber.h"
 #include "server/net/loop_clock.h"
 
@@ -48,9 +49,9 @@ class TestWaits {
 
 // A connection without a socket, and what it sent. The derived test makes `state_`.
 template <typename State>
-class ConnectionStateTest : public ::testing::Test, public State::Owner {
+class ConnectionStateTest : public ::testing::Test, public StateOwner {
  protected:
-  using Action = typename State::Action;
+  using Action = net::Action;
 
   void TearDown() override {
     waits_.finish_all();

@@ -7,6 +7,8 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "server/net/connection.h"
+
 namespace sluice::server::grpc {
 namespace {
 
@@ -17,10 +19,6 @@ constexpr std::size_t kMostAtOnce = std::size_t{64} << 10;
 constexpr auto kNotice = std::chrono::milliseconds(500);
 // How long a client with open calls may stay silent after a PING.
 constexpr auto kSignOfLife = std::chrono::seconds(20);
-// After the end, the connection reads and discards input for this long and this much, so that the
-// client sees the reason and not a reset.
-constexpr auto kLingerTime = std::chrono::seconds(2);
-constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
 
 }  // namespace
 
@@ -37,7 +35,7 @@ ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& o
 ConnectionState::Action ConnectionState::on_input(std::string_view bytes) {
   if (lingers()) {
     lingered_ += bytes.size();
-    return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
+    return lingered_ > net::kLingerBytes ? Action::kClose : Action::kReceive;
   }
   pinged_ = false;
   protocol_.take(bytes, heard_);
@@ -88,7 +86,7 @@ ConnectionState::Action ConnectionState::on_tick(SteadyTime now) {
 
 // Returns whether the connection exceeded the timeout of its current phase.
 bool ConnectionState::expired(SteadyTime now) {
-  if (lingers()) return now - ending_ >= kLingerTime;
+  if (lingers()) return now - ending_ >= net::kLingerTime;
   const Bounds& bounds = shared_.bounds;
   const bool unread = waits_for_room_ && now - progress_ >= bounds.write_timeout;
   const bool silent = !protocol_.has_preface() && now - started_ >= bounds.header_timeout;

@@ -373,16 +373,8 @@ namespace {
 
 using net::SteadyTime;
 
-// When this many bytes of responses wait, later requests are not answered.
-constexpr std::size_t kMostWaiting = std::size_t{64} << 10;
 // Larger buffers are released when they are empty.
 constexpr std::size_t kMostKept = std::size_t{16} << 10;
-// After the last response the connection reads and discards input for this long and this much, so
-// that the client sees the response and not a reset.
-constexpr auto kLingerTime = std::chrono::seconds(2);
-constexpr std::size_t kLingerBytes = std::size_t{16} << 20;
-// How long an idle connection stays open while the server drains.
-constexpr auto kDrainIdle = std::chrono::seconds(1);
 
 // Gives memory back that is not used any more.
 void release(std::string& text) {
@@ -401,14 +393,13 @@ void SharedState::tick() {
   date.assign(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts));
 }
 
-ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& owner,
+ConnectionState::ConnectionState(std::string peer, SharedState& shared, net::StateOwner& owner,
                                  SteadyTime now, Role certificate_role)
-    : shared_(shared),
-      owner_(owner),
+    : StreamState(owner, now),
+      shared_(shared),
       peer_(std::move(peer)),
       certificate_role_(certificate_role),
-      reader_({shared.bounds.header_bytes, shared.bounds.body_bytes}),
-      now_(now) {
+      reader_({shared.bounds.header_bytes, shared.bounds.body_bytes}) {
   enter(Phase::kIdle);
 }
 
@@ -419,7 +410,7 @@ ConnectionState::~ConnectionState() {
 
 std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
   switch (phase) {
-    case Phase::kIdle: return shared_.draining ? kDrainIdle : shared_.bounds.idle_timeout;
+    case Phase::kIdle: return shared_.draining ? net::kDrainIdle : shared_.bounds.idle_timeout;
     case Phase::kHeader: return shared_.bounds.header_timeout;
     case Phase::kBody: return shared_.bounds.body_timeout;
     case Phase::kSending: return shared_.bounds.write_timeout;
@@ -427,7 +418,7 @@ std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
     case Phase::kReceiving:
     case Phase::kLingering: break;
   }
-  return kLingerTime;
+  return net::kLingerTime;
 }
 
 void ConnectionState::enter(Phase phase) {
@@ -439,10 +430,7 @@ void ConnectionState::enter(Phase phase) {
 ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
   now_ = now;
   if (broken_) return Action::kClose;
-  if (phase_ == Phase::kLingering || phase_ == Phase::kReceiving) {
-    lingered_ += bytes.size();
-    return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
-  }
+  if (phase_ == Phase::kLingering || phase_ == Phase::kReceiving) return discard(bytes);
   answer_input(bytes);
   return Action::kSend;
 }
@@ -483,7 +471,7 @@ void ConnectionState::fail() noexcept {
 std::size_t ConnectionState::answer_all(std::string_view input, std::size_t done) {
   paused_ = false;
   while (done < input.size() && !closing_) {
-    paused_ = responses().size() >= kMostWaiting || unsent_text_ != nullptr;
+    paused_ = responses().size() >= net::kMostWaiting || unsent_text_ != nullptr;
     if (paused_ || !read_next(input.substr(done))) break;
     if (closing_) break;
     enter(Phase::kAnswering);
@@ -530,7 +518,7 @@ bool ConnectionState::finish(Worker& worker) try {
   if (broadcast_ != nullptr) broadcast_->add(*this);
   closing_ = closing_ || !request.keep_alive || shared_.draining || ++requests_ == most ||
              worker.response.broadcast != nullptr;
-  const bool apart = worker.response.body.size() >= kMostWaiting && !is_head;
+  const bool apart = worker.response.body.size() >= net::kMostWaiting && !is_head;
   if (apart) unsent_text_ = std::move(worker.response.shared_text);
   append_response(responses(), worker.response,
                   {request.version, !is_head && unsent_text_ == nullptr, !closing_, shared_.date});
@@ -695,7 +683,7 @@ void ConnectionState::leave() noexcept {
 }
 
 void ConnectionState::on_drain(SteadyTime now) {
-  if (phase_ == Phase::kIdle) deadline_ = std::min(deadline_, now + kDrainIdle);
+  if (phase_ == Phase::kIdle) end_soon(now);
 }
 
 namespace {

@@ -16,6 +16,7 @@
 
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
+#include "server/net/connection.h"
 #include "server/net/fiber.h"
 #include "server/net/listener.h"
 #include "server/net/loop_clock.h"
@@ -198,28 +199,15 @@ struct SharedState {
 // after the response 503 if a handler found none. While it receives a broadcast, it keeps at most
 // the bytes of one send(), and closes if the client has not taken them within the write timeout.
 // Cost: about 1 KiB while idle.
-class ConnectionState final : private Handlers::Task,
+class ConnectionState final : public net::StreamState,
+                              private Handlers::Task,
                               private Broadcast::Receiver,
                               private KeptBytes::Holder {
  public:
-  // What the socket must do next.
-  enum class Action : std::uint8_t {
-    kReceive,     // wait for input, then on_input()
-    kSend,        // send output(), as far as it goes without waiting, then on_sent()
-    kWaitToSend,  // wait for room, then on_room()
-    kWait,        // wait for Owner::act()
-    kHalfClose,   // send the end of the stream, then as kReceive
-    kClose,
-  };
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // The request that had to wait is answered, or a broadcast goes on. May close the connection.
-    virtual void act(Action action) = 0;
-  };
+  using Action = net::Action;
 
-  ConnectionState(std::string peer, SharedState& shared, Owner& owner, net::SteadyTime now,
-                  Role certificate_role = Role::kNobody);
+  ConnectionState(std::string peer, SharedState& shared, net::StateOwner& owner,
+                  net::SteadyTime now, Role certificate_role = Role::kNobody);
   ~ConnectionState() override;
 
   Action on_input(std::string_view bytes, net::SteadyTime now);
@@ -229,18 +217,12 @@ class ConnectionState final : private Handlers::Task,
   // `size` bytes of output() were sent. If that is not all of it, the socket has no room, or is
   // broken.
   Action on_sent(std::size_t size, bool broken = false);
-  // Returns whether the connection takes too long. If so, stop waiting and call on_expired().
-  bool expired(net::SteadyTime now) const noexcept { return now >= deadline_; }
   Action on_expired(net::SteadyTime now);
-  // Whether a request is being answered, and waits.
   bool is_answering() const noexcept { return worker_ != nullptr; }
-  // The client sends no more, and has perhaps gone. Call it only while is_answering().
   void on_end_of_input() { worker_->handler->stop_waiting(); }
   // The server is draining.
   void on_drain(net::SteadyTime now);
-  // The socket is closed.
   void on_closed() noexcept { leave(); }
-  // Whether the response goes on until the connection ends.
   bool is_broadcast() const noexcept { return broadcast_ != nullptr; }
 
  private:
@@ -277,7 +259,6 @@ class ConnectionState final : private Handlers::Task,
   std::string& responses() { return shared_.handlers.waits() ? unsent_ : shared_.output; }
 
   SharedState& shared_;
-  Owner& owner_;
   std::string peer_;
   const Role certificate_role_;
   Worker* worker_ = nullptr;        // during work()
@@ -288,14 +269,9 @@ class ConnectionState final : private Handlers::Task,
   std::string unsent_;
   std::shared_ptr<const std::string> unsent_text_;  // after `unsent_`
   std::size_t text_sent_ = 0;                       // bytes of `unsent_text_`
-  net::SteadyTime now_;
-  net::SteadyTime deadline_;
-  net::SteadyTime answered_;  // when the previous response was written
+  net::SteadyTime answered_;                        // when the previous response was written
   std::size_t requests_ = 0;
-  std::size_t lingered_ = 0;
   Phase phase_ = Phase::kIdle;
-  bool closing_ = false;    // after the responses are sent
-  bool paused_ = false;     // until the responses are sent
   bool continued_ = false;  // 100 Continue was sent
   // Nothing can be sent, or what was kept is dropped; closes after the current request is answered.
   bool broken_ = false;
@@ -303,7 +279,7 @@ class ConnectionState final : private Handlers::Task,
 
 // A connection that speaks HTTP/1.1: the socket of a ConnectionState. For everything that arrives
 // together it makes one read and one write.
-class Connection final : private net::Poller::Source, private ConnectionState::Owner {
+class Connection final : private net::Poller::Source, private net::StateOwner {
  public:
   struct Shared : SharedState {
     Shared(const Bounds& of_listener, Handlers& of_loop, metrics::Recorder& to,

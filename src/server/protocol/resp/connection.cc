@@ -17,17 +17,9 @@ namespace {
 
 using net::SteadyTime;
 
-// When this many bytes of replies wait, later requests are not answered.
-constexpr std::size_t kMostWaiting = std::size_t{64} << 10;
 // Larger buffers are released when they are empty.
 constexpr std::size_t kMostKept = std::size_t{4} << 10;
 constexpr std::size_t kMostOutputKept = std::size_t{256} << 10;
-// After the last reply the connection reads and discards input for this long and this much, so that
-// the client sees the reply and not a reset.
-constexpr auto kLingerTime = std::chrono::seconds(2);
-constexpr std::uint32_t kLingerBytes = std::uint32_t{16} << 20;
-// How long an idle connection stays open while the server drains.
-constexpr auto kDrainIdle = std::chrono::seconds(1);
 
 bool same_word(std::string_view word, std::string_view lower_case) {
   return std::equal(word.begin(), word.end(), lower_case.begin(), lower_case.end(),
@@ -47,10 +39,10 @@ void release(std::string& text) {
 
 }  // namespace
 
-ConnectionState::ConnectionState(Client client, SharedState& shared, Owner& owner, SteadyTime now)
-    : shared_(shared),
-      owner_(owner),
-      now_(now),
+ConnectionState::ConnectionState(Client client, SharedState& shared, net::StateOwner& owner,
+                                 SteadyTime now)
+    : StreamState(owner, now),
+      shared_(shared),
       client_(std::move(client)),
       reader_({.frame_bytes = shared.bounds.body_bytes}) {
   enter(Phase::kIdle);
@@ -61,12 +53,12 @@ ConnectionState::~ConnectionState() { assert(phase_ != Phase::kAnswering); }
 std::chrono::milliseconds ConnectionState::time_for(Phase phase) const {
   switch (phase) {
     case Phase::kIdle:
-      if (shared_.draining) return kDrainIdle;
+      if (shared_.draining) return net::kDrainIdle;
       if (client_.role == Role::kNobody) return shared_.bounds.header_timeout;
       return shared_.idle_timeout;
     case Phase::kRequest: return shared_.bounds.body_timeout;
     case Phase::kSending: return shared_.bounds.write_timeout;
-    case Phase::kLingering: return kLingerTime;
+    case Phase::kLingering: return net::kLingerTime;
     case Phase::kAnswering: break;
   }
   return std::chrono::milliseconds(0);
@@ -80,9 +72,7 @@ void ConnectionState::enter(Phase phase) {
 
 ConnectionState::Action ConnectionState::on_input(std::string_view bytes, SteadyTime now) {
   now_ = now;
-  if (phase_ != Phase::kLingering) return answer_input(bytes);
-  lingered_ += static_cast<std::uint32_t>(bytes.size());
-  return lingered_ > kLingerBytes ? Action::kClose : Action::kReceive;
+  return phase_ == Phase::kLingering ? discard(bytes) : answer_input(bytes);
 }
 
 ConnectionState::Action ConnectionState::answer_input(std::string_view bytes) {
@@ -135,7 +125,7 @@ std::size_t ConnectionState::answer_all(std::string_view input, Handler& handler
   std::size_t requests = 0;
   paused_ = false;
   while (done < input.size() && !closing_) {
-    paused_ = handler.output.size() + unsent_.size() >= kMostWaiting;
+    paused_ = handler.output.size() + unsent_.size() >= net::kMostWaiting;
     if (paused_ || !answer_next(input.substr(done), handler)) break;
     if (closing_ && !client_.leaves) break;
     done += reader_.size();
@@ -177,7 +167,7 @@ std::string_view ConnectionState::output() const noexcept {
   return shared_.handlers.only().output.view();
 }
 
-ConnectionState::Action ConnectionState::on_sent(std::size_t size) {
+ConnectionState::Action ConnectionState::on_sent(std::size_t size, bool broken) {
   const bool all = size == output().size();
   if (!shared_.handlers.waits() && unsent_.empty()) {
     TextBuffer& fresh = shared_.handlers.only().output;
@@ -188,6 +178,7 @@ ConnectionState::Action ConnectionState::on_sent(std::size_t size) {
     unsent_.erase(0, size);
     if (unsent_.empty()) release(unsent_);
   }
+  if (broken) return Action::kClose;
   if (all) return settle();
   if (size > 0 || phase_ != Phase::kSending) enter(Phase::kSending);
   return Action::kWaitToSend;
@@ -217,16 +208,15 @@ ConnectionState::Action ConnectionState::linger() {
   return Action::kHalfClose;
 }
 
-bool ConnectionState::on_tick(SteadyTime now) {
-  if (now < deadline_) return false;
+ConnectionState::Action ConnectionState::on_expired(SteadyTime) {
   if (phase_ == Phase::kSending || phase_ == Phase::kRequest) {
     shared_.recorder.add(metrics::Event::kTimedOut);
   }
-  return true;
+  return Action::kClose;
 }
 
 void ConnectionState::on_drain(SteadyTime now) {
-  if (phase_ == Phase::kIdle) deadline_ = std::min(deadline_, now + kDrainIdle);
+  if (phase_ == Phase::kIdle) end_soon(now);
 }
 
 namespace {
@@ -325,12 +315,11 @@ Connection::Action Connection::send() {
   while (sent < bytes.size() && !why) {
     sent += transport_.write(bytes.data() + sent, bytes.size() - sent, why);
   }
-  const Action next = state_.on_sent(sent);
-  return why && !would_block(why) ? Action::kClose : next;
+  return state_.on_sent(sent, why && !would_block(why));
 }
 
 void Connection::tick(net::SteadyTime now) {
-  if (state_.on_tick(now)) close();
+  if (state_.expired(now)) act(state_.on_expired(now));
 }
 
 void Connection::close() {

@@ -16,6 +16,7 @@
 #include "limiter/text_buffer.h"
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
+#include "server/net/connection.h"
 #include "server/net/fiber.h"
 #include "server/net/listener.h"
 #include "server/net/loop_clock.h"
@@ -61,35 +62,21 @@ struct SharedState {
 // Requests are answered in their order, as many as have arrived, and their replies are sent
 // together. When 64 KiB of replies wait, later requests are neither answered nor read until the
 // client has read these. Cost: about 300 bytes while idle.
-class ConnectionState final : private Handlers::Task {
+class ConnectionState final : public net::StreamState, private Handlers::Task {
  public:
-  // What the socket must do next.
-  enum class Action : std::uint8_t {
-    kReceive,     // wait for input, then on_input()
-    kSend,        // send output(), as far as it goes without waiting, then on_sent()
-    kWaitToSend,  // wait for room, then on_room()
-    kWait,        // wait for Owner::act()
-    kHalfClose,   // send the end of the stream, then as kReceive
-    kClose,
-  };
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // The requests that had to wait are answered. May destroy the connection.
-    virtual void act(Action action) = 0;
-  };
+  using Action = net::Action;
 
-  ConnectionState(Client client, SharedState& shared, Owner& owner, net::SteadyTime now);
+  ConnectionState(Client client, SharedState& shared, net::StateOwner& owner, net::SteadyTime now);
   ~ConnectionState() override;
 
   Action on_input(std::string_view bytes, net::SteadyTime now);
   Action on_room(net::SteadyTime now);
   // The replies to send. Valid until the next event.
   std::string_view output() const noexcept;
-  // `size` bytes of output() were sent. If that is not all of it, the socket has no room.
-  Action on_sent(std::size_t size);
-  // Returns whether the connection must be closed because it takes too long.
-  bool on_tick(net::SteadyTime now);
+  // `size` bytes of output() were sent. If that is not all of it, the socket has no room, or is
+  // broken.
+  Action on_sent(std::size_t size, bool broken = false);
+  Action on_expired(net::SteadyTime now);
   // The server is draining.
   void on_drain(net::SteadyTime now);
 
@@ -110,14 +97,8 @@ class ConnectionState final : private Handlers::Task {
   void enter(Phase phase);
   std::chrono::milliseconds time_for(Phase phase) const;
 
-  SharedState& shared_;
-  Owner& owner_;
   Phase phase_ = Phase::kIdle;
-  bool closing_ = false;  // after the replies are sent
-  bool paused_ = false;   // until the replies are sent
-  std::uint32_t lingered_ = 0;
-  net::SteadyTime now_;
-  net::SteadyTime deadline_;
+  SharedState& shared_;
   Client client_;
   RequestReader reader_;
   std::string pending_;   // requests that are not answered yet
@@ -127,7 +108,7 @@ class ConnectionState final : private Handlers::Task {
 
 // A connection that speaks RESP: the socket of a ConnectionState. Cost: about 400 bytes while idle;
 // one system call to read and one to write for everything that arrives together.
-class Connection final : private net::Poller::Source, private ConnectionState::Owner {
+class Connection final : private net::Poller::Source, private net::StateOwner {
  public:
   struct Shared : SharedState {
     net::Poller& poller;

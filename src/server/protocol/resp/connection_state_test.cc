@@ -125,50 +125,50 @@ TEST_F(RespConnectionState, ClosesWhenAClientSendsTooMuchAfterTheLastReply) {
 }
 
 TEST_F(RespConnectionState, AnIdleConnectionHasNoTimeoutUnlessOneIsConfigured) {
-  EXPECT_FALSE(state_->on_tick(clock_.time + std::chrono::hours(1000)));
+  EXPECT_FALSE(state_->expired(clock_.time + std::chrono::hours(1000)));
   shared_->idle_timeout = seconds(5);
   ASSERT_EQ(input("ECHO a\r\n"), Action::kReceive);
-  EXPECT_FALSE(state_->on_tick(clock_.time + milliseconds(4999)));
-  EXPECT_TRUE(state_->on_tick(clock_.time + seconds(5)));
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(4999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(5)));
 }
 
 TEST_F(RespConnectionState, AClientThatDoesNotLogInIsClosedAndOneThatDoesIsNot) {
   start(false, Role::kNobody);
-  EXPECT_FALSE(state_->on_tick(clock_.time + milliseconds(999)));
-  EXPECT_TRUE(state_->on_tick(clock_.time + seconds(1)));
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(1)));
   start(false, Role::kNobody);
   ASSERT_EQ(input("AUTH secret\r\n"), Action::kReceive);
-  EXPECT_FALSE(state_->on_tick(clock_.time + std::chrono::hours(1000)));
+  EXPECT_FALSE(state_->expired(clock_.time + std::chrono::hours(1000)));
 }
 
 TEST_F(RespConnectionState, ClosesWhenARequestTakesTooLongFromItsFirstByteOn) {
   ASSERT_EQ(input("ECHO"), Action::kReceive);
   clock_.time += milliseconds(1500);
   ASSERT_EQ(input(" a"), Action::kReceive);
-  EXPECT_FALSE(state_->on_tick(clock_.time + milliseconds(499)));
-  EXPECT_TRUE(state_->on_tick(clock_.time + milliseconds(500)));
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(499)));
+  EXPECT_TRUE(state_->expired(clock_.time + milliseconds(500)));
 }
 
 TEST_F(RespConnectionState, ClosesWhenAClientDoesNotReadItsReplies) {
   ASSERT_EQ(state_->on_input("ECHO a\r\n", clock_.time), Action::kSend);
   ASSERT_EQ(state_->on_sent(0), Action::kWaitToSend);
-  EXPECT_FALSE(state_->on_tick(clock_.time + milliseconds(2999)));
-  EXPECT_TRUE(state_->on_tick(clock_.time + seconds(3)));
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(2999)));
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(3)));
 }
 
 TEST_F(RespConnectionState, WhileDrainingAnswersWhatArrivesAndThenEnds) {
   shared_->draining = true;
   state_->on_drain(clock_.time);
-  EXPECT_FALSE(state_->on_tick(clock_.time + milliseconds(999)));
+  EXPECT_FALSE(state_->expired(clock_.time + milliseconds(999)));
   EXPECT_EQ(input("ECHO a\r\n"), Action::kHalfClose);
   EXPECT_EQ(sent_, "$1\r\na\r\n");
-  EXPECT_TRUE(state_->on_tick(clock_.time + seconds(2))) << "the client does not close";
+  EXPECT_TRUE(state_->expired(clock_.time + seconds(2))) << "the client does not close";
 }
 
 TEST_F(RespConnectionState, WaitsForTheStoreAndKeepsTheOrderOfTheReplies) {
   start(true);
   EXPECT_EQ(input("ECHO a\r\nECHO b\r\nECHO"), Action::kWait);
-  EXPECT_FALSE(state_->on_tick(clock_.time + std::chrono::hours(9))) << "the store has a deadline";
+  EXPECT_FALSE(state_->expired(clock_.time + std::chrono::hours(9))) << "the store has a deadline";
   waits_.finish_first();
   EXPECT_EQ(resumed_, std::nullopt) << "the second request waits";
   waits_.finish_first();
