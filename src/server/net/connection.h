@@ -1,12 +1,24 @@
 #pragma once
 
+#include <sys/socket.h>
+#include <unistd.h>
 #include <algorithm>
+#include <boost/asio/error.hpp>
+#include <boost/system/error_code.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
+#include "server/net/acceptor.h"
+#include "server/net/listener.h"
 #include "server/net/loop_clock.h"
+#include "server/net/poller.h"
+#include "server/net/transport.h"
 
 namespace sluice::server::net {
 
@@ -69,6 +81,130 @@ class StreamState {
   std::uint32_t lingered_ = 0;
   bool closing_ = false;  // after the responses are sent
   bool paused_ = false;   // until the responses are sent
+};
+
+// The socket of a connection whose State answers requests in their order. For everything that
+// arrives together it makes one read and one write; it waits for input or for room, never for both.
+//
+// A State derives from StreamState, takes events and returns actions. Its Shared is what the
+// connections of a listener share in one event loop; it prepares a socket and says who is connected
+// (peer_of), and returns the time of an event (time_of_event).
+//
+// Thread-safety: the loop's thread only. Cost: about 100 bytes in addition to the state.
+template <typename State>
+class Connection final : private Poller::Source, private StateOwner {
+ public:
+  struct Shared : State::Shared {
+    template <typename... Arguments>
+    explicit Shared(const Acceptor::Parts& accept, Arguments&&... arguments)
+        : State::Shared{std::forward<Arguments>(arguments)..., accept.recorder, accept.clock},
+          poller(accept.loop, accept.clock) {}
+
+    Poller poller;
+    std::string input = std::string(std::size_t{64} << 10,
+                                    '\0');  // shared by the connections, which read one at a time
+  };
+  using Owner = ConnectionOwner<Connection>;
+  static constexpr std::string_view kRefusal = State::kRefusal;
+  static constexpr std::string_view kNeedsTls = State::kNeedsTls;
+
+  // See Listener.
+  static std::unique_ptr<Connection> open(Accepted& accepted, Shared& shared, Owner& owner,
+                                          SteadyTime now, boost::system::error_code& why) {
+    std::unique_ptr<Connection> connection(
+        new Connection(accepted, shared.peer_of(accepted, now), shared, owner, now));
+    if (shared.poller.add(accepted.descriptor, *connection)) return connection;
+    why.assign(errno, boost::system::system_category());
+    connection->waits_for_ = Poller::For::kNothing;
+    return nullptr;
+  }
+  ~Connection() override {
+    if (descriptor_ < 0) return;
+    shared_.poller.remove(descriptor_, *this, waits_for_);
+    ::close(descriptor_);
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void tick(SteadyTime now) {
+    if (state_.is_answering() && transport_.has_ended()) return state_.on_end_of_input();
+    if (state_.expired(now)) act(state_.on_expired(now));
+  }
+  void drain(SteadyTime now) { state_.on_drain(now); }
+
+  std::size_t place = 0;
+
+ private:
+  Connection(Accepted& accepted, typename State::Peer peer, Shared& shared, Owner& owner,
+             SteadyTime now)
+      : shared_(shared),
+        owner_(owner),
+        descriptor_(accepted.descriptor),
+        transport_(descriptor_, std::move(accepted.tls)),
+        state_(std::move(peer), shared, *this, now) {}
+
+  void ready() override {
+    if (answering_) return wait_for(Poller::For::kNothing);  // input has to wait
+    const SteadyTime now = shared_.time_of_event(shared_.poller);
+    if (waits_for_ == Poller::For::kRoom) return act(state_.on_room(now));
+    boost::system::error_code why;
+    const std::size_t size = transport_.read(shared_.input.data(), shared_.input.size(), why);
+    if (!why) return act(state_.on_input({shared_.input.data(), size}, now));
+    if (why != boost::asio::error::would_block) close();
+  }
+
+  void act(Action action) override {
+    answering_ = false;
+    while (action == Action::kSend) action = send();
+    switch (action) {
+      case Action::kWait: answering_ = true; return;
+      case Action::kWaitToSend: return wait_for(Poller::For::kRoom);
+      case Action::kHalfClose: transport_.finish(); [[fallthrough]];
+      case Action::kSend:
+      case Action::kReceive:
+        if (state_.is_broadcast()) bound_send_buffer();
+        return wait_for(Poller::For::kInput);
+      case Action::kClose: return close();
+    }
+  }
+
+  // Sends what the socket has room for.
+  Action send() {
+    const std::string_view bytes = state_.output();
+    std::size_t sent = 0;
+    boost::system::error_code why;
+    while (sent < bytes.size() && !why) {
+      sent += transport_.write(bytes.data() + sent, bytes.size() - sent, why);
+    }
+    return state_.on_sent(sent, why && why != boost::asio::error::would_block);
+  }
+
+  void wait_for(Poller::For what) {
+    if (std::exchange(waits_for_, what) != what) shared_.poller.change(descriptor_, *this, what);
+  }
+
+  // A client that does not read its broadcast is found when the buffer is full.
+  void bound_send_buffer() {
+    if (std::exchange(bounded_, true)) return;
+    const int bytes = 32 << 10;  // the kernel doubles it
+    ::setsockopt(descriptor_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  }
+
+  void close() {
+    shared_.poller.remove(descriptor_, *this, waits_for_);
+    ::close(std::exchange(descriptor_, -1));
+    state_.on_closed();
+    owner_.closed(*this);
+  }
+
+  Shared& shared_;
+  Owner& owner_;
+  int descriptor_;  // below 0 once it is closed
+  Poller::For waits_for_ = Poller::For::kInput;
+  bool answering_ = false;
+  bool bounded_ = false;  // the buffer of the socket is small
+  Transport transport_;
+  State state_;
 };
 
 }  // namespace sluice::server::net

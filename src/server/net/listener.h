@@ -93,6 +93,11 @@ struct Accepted {
   int family;
   const SocketAddress& peer;
   std::unique_ptr<TlsSession> tls = nullptr;  // null: plaintext
+
+  // See TlsSession.
+  std::vector<std::string> certificate_names() const {
+    return tls ? tls->certificate_names() : std::vector<std::string>();
+  }
 };
 
 // Owns connections.

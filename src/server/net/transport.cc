@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <boost/asio/error.hpp>
 #include <cerrno>
@@ -235,6 +236,11 @@ std::size_t Transport::write(const char* bytes, std::size_t size, error_code& wh
   why = {};
   if (sent < 0) why.assign(errno, boost::system::system_category());
   return sent > 0 ? static_cast<std::size_t>(sent) : 0;
+}
+
+bool Transport::has_ended() const noexcept {
+  pollfd one{descriptor_, POLLRDHUP, 0};
+  return ::poll(&one, 1, 0) > 0;
 }
 
 void Transport::finish() {

@@ -78,11 +78,9 @@ class Transport {
   // Announces that nothing more will be written.
   void finish();
 
+  // Whether the client has closed the connection, at least its side of it.
+  bool has_ended() const noexcept;
   bool is_encrypted() const noexcept { return tls_ != nullptr; }
-  // See TlsSession.
-  std::vector<std::string> certificate_names() const {
-    return tls_ ? tls_->certificate_names() : std::vector<std::string>();
-  }
 
  private:
   int descriptor_;

@@ -147,20 +147,20 @@ std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& sh
     ::close(accepted.descriptor);
     return nullptr;
   }
+  const Role role = role_of(accepted.certificate_names(), shared.role_of_certificate);
   std::unique_ptr<Connection> connection(
-      new Connection(std::move(socket), accepted, shared, owner, now));
+      new Connection(std::move(socket), accepted, role, shared, owner, now));
   connection->wait_for_input();
   return connection;
 }
 
-Connection::Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner,
-                       SteadyTime now)
+Connection::Connection(Socket socket, net::Accepted& accepted, Role role, Shared& shared,
+                       Owner& owner, SteadyTime now)
     : socket_(std::move(socket)),
       transport_(accepted.descriptor, std::move(accepted.tls)),
       shared_(shared),
       owner_(owner),
-      state_(accepted.peer.host(), shared, *this, now,
-             role_of(transport_.certificate_names(), shared.role_of_certificate)) {}
+      state_(accepted.peer.host(), shared, *this, now, role) {}
 
 void Connection::act(Action action) {
   switch (send_all(action)) {

@@ -140,7 +140,8 @@ class Connection final : private ConnectionState::Owner {
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Action = ConnectionState::Action;
 
-  Connection(Socket socket, net::Accepted& accepted, Shared& shared, Owner& owner, SteadyTime now);
+  Connection(Socket socket, net::Accepted& accepted, Role role, Shared& shared, Owner& owner,
+             SteadyTime now);
   static void flush_all(Shared& shared);
   void has_output() override;
   void flush();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "metrics/metrics.h"
+#include "server/config/role.h"
 #include "server/net/bounds.h"
 #include "server/net/connection.h"
 #include "server/net/fiber.h"
@@ -22,7 +23,6 @@
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/net/poller.h"
-#include "server/net/transport.h"
 #include "server/net/worker_pool.h"
 #include "server/protocol/http/broadcast.h"
 #include "server/protocol/http/message.h"
@@ -166,16 +166,33 @@ class Worker {
 
 using Handlers = net::WorkerPool<Worker>;
 
+// The other side of a connection.
+struct Peer {
+  std::string host;
+  Role certificate_role = Role::kNobody;
+};
+
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
 struct SharedState {
-  SharedState(const Bounds& of_listener, Handlers& of_loop, metrics::Recorder& to,
-              const net::LoopClock& loop_clock)
-      : bounds(of_listener), handlers(of_loop), recorder(to), clock(loop_clock) {}
+  SharedState(const Bounds& of_listener, RoleOfCertificate find_role, Handlers& of_loop,
+              metrics::Recorder& to, const net::LoopClock& loop_clock)
+      : bounds(of_listener),
+        role_of_certificate(std::move(find_role)),
+        handlers(of_loop),
+        recorder(to),
+        clock(loop_clock) {}
+
+  Peer peer_of(const net::Accepted& accepted, net::SteadyTime) const {
+    return {accepted.peer.host(), role_of(accepted.certificate_names(), role_of_certificate)};
+  }
+  // The duration of a request counts from the read.
+  net::SteadyTime time_of_event(const net::Poller&) const { return clock.now(); }
 
   // Keeps the date. Call it a few times a second, and before the first connection.
   void tick();
 
   const Bounds& bounds;
+  const RoleOfCertificate role_of_certificate;  // may be empty
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
@@ -205,9 +222,20 @@ class ConnectionState final : public net::StreamState,
                               private KeptBytes::Holder {
  public:
   using Action = net::Action;
+  using Shared = SharedState;
+  using Peer = http::Peer;
+  static constexpr std::string_view kRefusal =
+      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
+      "Content-Length: 75\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
+      R"({"type":"about:blank","title":"too many connections at once","status":503})"
+      "\n";
+  static constexpr std::string_view kNeedsTls =
+      "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n"
+      "Content-Length: 74\r\nConnection: close\r\n\r\n"
+      R"({"type":"about:blank","title":"expected https on this port","status":400})"
+      "\n";
 
-  ConnectionState(std::string peer, SharedState& shared, net::StateOwner& owner,
-                  net::SteadyTime now, Role certificate_role = Role::kNobody);
+  ConnectionState(Peer peer, SharedState& shared, net::StateOwner& owner, net::SteadyTime now);
   ~ConnectionState() override;
 
   Action on_input(std::string_view bytes, net::SteadyTime now);
@@ -259,8 +287,7 @@ class ConnectionState final : public net::StreamState,
   std::string& responses() { return shared_.handlers.waits() ? unsent_ : shared_.output; }
 
   SharedState& shared_;
-  std::string peer_;
-  const Role certificate_role_;
+  const Peer peer_;
   Worker* worker_ = nullptr;        // during work()
   Broadcast* broadcast_ = nullptr;  // the response that goes on
   RequestReader reader_;
@@ -277,66 +304,8 @@ class ConnectionState final : public net::StreamState,
   bool broken_ = false;
 };
 
-// A connection that speaks HTTP/1.1: the socket of a ConnectionState. For everything that arrives
-// together it makes one read and one write.
-class Connection final : private net::Poller::Source, private net::StateOwner {
- public:
-  struct Shared : SharedState {
-    Shared(const Bounds& of_listener, Handlers& of_loop, metrics::Recorder& to,
-           const net::LoopClock& loop_clock, net::Poller& of_front_end)
-        : SharedState(of_listener, of_loop, to, loop_clock), poller(of_front_end) {}
-
-    net::Poller& poller;
-    RoleOfCertificate role_of_certificate;  // may be empty
-    std::string input = std::string(std::size_t{64} << 10,
-                                    '\0');  // shared by the connections, which read one at a time
-  };
-  using Owner = net::ConnectionOwner<Connection>;
-  static constexpr std::string_view kRefusal =
-      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
-      "Content-Length: 75\r\nConnection: close\r\nRetry-After: 1\r\n\r\n"
-      R"({"type":"about:blank","title":"too many connections at once","status":503})"
-      "\n";
-
-  static constexpr std::string_view kNeedsTls =
-      "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n"
-      "Content-Length: 74\r\nConnection: close\r\n\r\n"
-      R"({"type":"about:blank","title":"expected https on this port","status":400})"
-      "\n";
-
-  // See net::Listener.
-  static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, Owner& owner,
-                                          net::SteadyTime now, boost::system::error_code& why);
-  ~Connection() override;
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  void tick(net::SteadyTime now);
-  void drain(net::SteadyTime now) { state_.on_drain(now); }
-
-  std::size_t place = 0;
-
- private:
-  using Action = ConnectionState::Action;
-
-  Connection(net::Accepted& accepted, Shared& shared, Owner& owner, net::SteadyTime now);
-  void ready() override;
-  void act(Action action) override;
-  void receive();
-  Action send();
-  void wait_for(net::Poller::For what);
-  void bound_send_buffer();
-  void close();
-
-  int descriptor_;  // below 0 once it is closed
-  net::Transport transport_;
-  Shared& shared_;
-  Owner& owner_;
-  net::Poller::For waits_for_ = net::Poller::For::kInput;
-  bool answering_ = false;
-  bool bounded_ = false;  // the buffer of the socket is small
-  ConnectionState state_;
-};
+// A connection that speaks HTTP/1.1.
+using Connection = net::Connection<ConnectionState>;
 
 // HTTP in one event loop. Ownership: borrows what its Parts refer to.
 class FrontEnd final : public net::LoopFrontEnd {
@@ -349,12 +318,9 @@ class FrontEnd final : public net::LoopFrontEnd {
   };
 
   FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
-      : poller_(accept.loop, accept.clock),
-        handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
-        shared_(parts.bounds, handlers_, accept.recorder, accept.clock, poller_),
-        listener_(accept, std::move(socket), shared_) {
-    shared_.role_of_certificate = parts.role_of_certificate;
-  }
+      : handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
+        shared_(accept, parts.bounds, parts.role_of_certificate, handlers_),
+        listener_(accept, std::move(socket), shared_) {}
 
   void follow_rules() override { handlers_.follow_rules(); }
   void stop_accepting(net::Queued queued, std::function<void()> stopped) override {
@@ -363,7 +329,6 @@ class FrontEnd final : public net::LoopFrontEnd {
   void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
 
  private:
-  net::Poller poller_;
   Handlers handlers_;
   Connection::Shared shared_;
   net::Listener<Connection> listener_;

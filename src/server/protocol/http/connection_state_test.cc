@@ -63,9 +63,9 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
           std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_, text_, stops_));
     };
     handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
-    shared_.emplace(bounds_, *handlers_, registry_.make_recorder(), clock_);
+    shared_.emplace(bounds_, RoleOfCertificate{}, *handlers_, registry_.make_recorder(), clock_);
     shared_->tick();
-    state_.emplace("192.0.2.1", *shared_, *this, clock_.time);
+    state_.emplace(Peer{"192.0.2.1"}, *shared_, *this, clock_.time);
   }
 
   // Two of this size exceed the bound of a loop.
@@ -172,7 +172,7 @@ TEST_F(HttpConnectionState, ClosesAndReleasesAResponseThatIsNotReadIfTooMuchIsKe
   ASSERT_EQ(state_->on_input(request, clock_.time), Action::kSend);
   ASSERT_EQ(state_->on_sent(1), Action::kWaitToSend);
   EXPECT_GT(shared_->kept.total(), kLarge);
-  ConnectionState other("192.0.2.2", *shared_, *this, clock_.time);
+  ConnectionState other({"192.0.2.2"}, *shared_, *this, clock_.time);
   clock_.time += milliseconds(1);
   ASSERT_EQ(other.on_input(request, clock_.time), Action::kSend);
   ASSERT_EQ(other.on_sent(1), Action::kWaitToSend);
@@ -191,7 +191,7 @@ TEST_F(HttpConnectionState, EndsTheWaitOfARequestIfTooMuchIsKept) {
   start(true);
   const std::string request = large_request();
   ASSERT_EQ(input(request), Action::kWait);
-  ConnectionState other("192.0.2.2", *shared_, *this, clock_.time);
+  ConnectionState other({"192.0.2.2"}, *shared_, *this, clock_.time);
   clock_.time += milliseconds(1);
   EXPECT_EQ(stops_, 0);
   ASSERT_EQ(other.on_input(request, clock_.time), Action::kSend);
