@@ -22,7 +22,6 @@
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/net/poller.h"
-#include "server/net/transport.h"
 #include "server/net/worker_pool.h"
 #include "server/protocol/resp/client.h"
 #include "server/protocol/resp/request_reader.h"
@@ -48,23 +47,34 @@ using Handlers = net::WorkerPool<Handler>;
 
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
 struct SharedState {
+  // Sets the options of the socket.
+  Client peer_of(const net::Accepted& accepted, net::SteadyTime now) const;
+  net::SteadyTime time_of_event(const net::Poller& poller) const { return poller.now(); }
+
   const Bounds& bounds;
+  const Users& users;
+  std::atomic<std::uint64_t>& last_id;     // of the connections of all loops
+  std::string unix_path;                   // of the listening socket, if it is a Unix socket
+  std::chrono::milliseconds idle_timeout;  // 0: none
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
-  std::chrono::milliseconds idle_timeout{0};  // 0: none
-  bool draining = false;                      // a connection ends when its requests are answered
-  net::SteadyTime answered{};                 // when the last requests were answered
+  bool draining = false;       // a connection ends when its requests are answered
+  net::SteadyTime answered{};  // when the last requests were answered
 };
 
 // A connection that speaks RESP, without its socket: takes events, returns actions.
 //
 // Requests are answered in their order, as many as have arrived, and their replies are sent
 // together. When 64 KiB of replies wait, later requests are neither answered nor read until the
-// client has read these. Cost: about 300 bytes while idle.
+// client has read these. Cost: about 300 bytes while idle, 400 with the socket.
 class ConnectionState final : public net::StreamState, private Handlers::Task {
  public:
   using Action = net::Action;
+  using Shared = SharedState;
+  using Peer = Client;
+  static constexpr std::string_view kRefusal = "-ERR max number of clients reached\r\n";
+  static constexpr std::string_view kNeedsTls = "-ERR expected TLS on this port\r\n";
 
   ConnectionState(Client client, SharedState& shared, net::StateOwner& owner, net::SteadyTime now);
   ~ConnectionState() override;
@@ -106,54 +116,8 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
   std::string unsent_;
 };
 
-// A connection that speaks RESP: the socket of a ConnectionState. Cost: about 400 bytes while idle;
-// one system call to read and one to write for everything that arrives together.
-class Connection final : private net::Poller::Source, private net::StateOwner {
- public:
-  struct Shared : SharedState {
-    net::Poller& poller;
-    const Users& users;
-    std::atomic<std::uint64_t>& last_id;  // of the connections of all loops
-    std::string unix_path = {};           // of the listening socket, if it is a Unix socket
-    std::string input = std::string(std::size_t{64} << 10,
-                                    '\0');  // shared by the connections, which read one at a time
-  };
-  using Owner = net::ConnectionOwner<Connection>;
-  static constexpr std::string_view kRefusal = "-ERR max number of clients reached\r\n";
-  static constexpr std::string_view kNeedsTls = "-ERR expected TLS on this port\r\n";
-
-  // See net::Listener.
-  static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, Owner& owner,
-                                          net::SteadyTime now, boost::system::error_code& why);
-  ~Connection() override;
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  void tick(net::SteadyTime now);
-  void drain(net::SteadyTime now) { state_.on_drain(now); }
-
-  std::size_t place = 0;
-
- private:
-  using Action = ConnectionState::Action;
-
-  Connection(net::Accepted& accepted, Client client, Shared& shared, Owner& owner,
-             net::SteadyTime now);
-  void ready() override;
-  void act(Action action) override;
-  void receive();
-  Action send();
-  void wait_for(net::Poller::For what);
-  void close();
-
-  Shared& shared_;
-  Owner& owner_;
-  int descriptor_;  // below 0 once it is closed
-  net::Transport transport_;
-  net::Poller::For waits_for_ = net::Poller::For::kInput;
-  bool answering_ = false;
-  ConnectionState state_;
-};
+// A connection that speaks RESP.
+using Connection = net::Connection<ConnectionState>;
 
 // RESP in one event loop. Ownership: borrows what its Parts refer to.
 class FrontEnd final : public net::LoopFrontEnd {
@@ -169,13 +133,9 @@ class FrontEnd final : public net::LoopFrontEnd {
   };
 
   FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
-      : poller_(accept.loop, accept.clock),
-        handlers_(parts.make, parts.fibers),
-        shared_{{parts.bounds, handlers_, accept.recorder, accept.clock, parts.idle_timeout},
-                poller_,
-                parts.users,
-                parts.last_id,
-                parts.unix_path},
+      : handlers_(parts.make, parts.fibers),
+        shared_(accept, parts.bounds, parts.users, parts.last_id, parts.unix_path,
+                parts.idle_timeout, handlers_),
         listener_(accept, std::move(socket), shared_) {}
 
   void follow_rules() override { handlers_.follow_rules(); }
@@ -185,7 +145,6 @@ class FrontEnd final : public net::LoopFrontEnd {
   void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
 
  private:
-  net::Poller poller_;
   Handlers handlers_;
   Connection::Shared shared_;
   net::Listener<Connection> listener_;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,7 +51,14 @@ class RespConnectionState : public net::ConnectionStateTest<ConnectionState> {
       return std::make_unique<EchoHandler>(waits ? &waits_ : nullptr);
     };
     handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
-    shared_.emplace(SharedState{bounds_, *handlers_, registry_.make_recorder(), clock_});
+    shared_.emplace(SharedState{bounds_,
+                                users_,
+                                last_id_,
+                                {},
+                                milliseconds(0),
+                                *handlers_,
+                                registry_.make_recorder(),
+                                clock_});
     Client client;
     client.role = role;
     state_.emplace(std::move(client), *shared_, *this, clock_.time);
@@ -59,6 +68,8 @@ class RespConnectionState : public net::ConnectionStateTest<ConnectionState> {
                  .header_timeout = seconds(1),
                  .body_timeout = seconds(2),
                  .write_timeout = seconds(3)};
+  const Users users_;
+  std::atomic<std::uint64_t> last_id_{0};
   std::optional<Handlers> handlers_;
   std::optional<SharedState> shared_;
 };
