@@ -94,10 +94,11 @@ class StreamState {
 template <typename State>
 class Connection final : private Poller::Source, private StateOwner {
  public:
+  using Options = typename State::Shared::Options;
+  using Handlers = typename State::Handlers;
   struct Shared : State::Shared {
-    template <typename... Arguments>
-    explicit Shared(const Acceptor::Parts& accept, Arguments&&... arguments)
-        : State::Shared{std::forward<Arguments>(arguments)..., accept.recorder, accept.clock},
+    Shared(const Acceptor::Parts& accept, const Options& options, Handlers& handlers)
+        : State::Shared{options, handlers, accept.recorder, accept.clock},
           poller(accept.loop, accept.clock) {}
 
     Poller poller;

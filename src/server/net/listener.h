@@ -22,6 +22,7 @@
 #include "server/net/acceptor.h"
 #include "server/net/listening_socket.h"
 #include "server/net/loop_clock.h"
+#include "server/net/loop_front_end.h"
 #include "server/net/socket_address.h"
 #include "server/net/transport.h"
 
@@ -272,6 +273,31 @@ class Listener final : private Acceptor::Owner,
   std::function<void()> drained_;
   std::optional<TlsHandshakes> handshakes_;  // if the listener has TLS
   Acceptor acceptor_;
+};
+
+// A protocol in one event loop: the handlers of its requests and the listener of its connections.
+// The options of the connection's Shared say how handlers are made (`make`), and whether on fibers.
+//
+// Ownership: borrows what its arguments refer to.
+template <ListenedConnection Connection>
+class FrontEnd final : public LoopFrontEnd {
+ public:
+  FrontEnd(const typename Connection::Options& options, const Acceptor::Parts& accept,
+           ListeningSocket socket)
+      : handlers_(options.make, options.fibers),
+        shared_(accept, options, handlers_),
+        listener_(accept, std::move(socket), shared_) {}
+
+  void follow_rules() override { handlers_.follow_rules(); }
+  void stop_accepting(Queued queued, std::function<void()> stopped) override {
+    listener_.stop_accepting(queued, std::move(stopped));
+  }
+  void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
+
+ private:
+  typename Connection::Handlers handlers_;
+  typename Connection::Shared shared_;
+  Listener<Connection> listener_;
 };
 
 }  // namespace sluice::server::net

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -31,8 +32,6 @@ namespace sluice::server::net {
 template <typename Worker>
 class WorkerPool {
  public:
-  using Make = std::function<std::unique_ptr<Worker>()>;
-
   // A request to answer. A connection or a call derives from it.
   class Task {
    public:
@@ -51,9 +50,18 @@ class WorkerPool {
     virtual void dropped() {}
   };
 
-  // Without `fibers` the workers never wait. Errors: std::bad_alloc, and what `make` throws.
+  // `make` returns a worker, or the handler of a worker. Without `fibers` the workers never wait.
+  // Errors: std::bad_alloc, and what `make` throws.
+  template <typename Make>
   WorkerPool(Make make, const std::optional<FiberPool::Options>& fibers)
-      : make_(std::move(make)), most_(fibers ? std::max<std::size_t>(fibers->most, 1) : 1) {
+      : make_([make = std::move(make)]() -> std::unique_ptr<Worker> {
+          if constexpr (std::convertible_to<decltype(make()), std::unique_ptr<Worker>>) {
+            return make();
+          } else {
+            return std::make_unique<Worker>(make());
+          }
+        }),
+        most_(fibers ? std::max<std::size_t>(fibers->most, 1) : 1) {
     if (fibers) fibers_.emplace(*fibers);
     add();
   }
@@ -182,7 +190,7 @@ class WorkerPool {
     std::erase_if(all_, [&](const auto& one) { return one.get() == &slot; });
   }
 
-  const Make make_;
+  const std::function<std::unique_ptr<Worker>()> make_;
   const std::size_t most_;
   std::optional<FiberPool> fibers_;
   std::vector<std::unique_ptr<Slot>> all_;

@@ -97,7 +97,7 @@ class TestTask final : public Pool::Task {
 
 class WorkerPoolTest : public ::testing::Test {
  protected:
-  Pool::Make make() {
+  auto make() {
     return [this] { return std::make_unique<TestWorker>(record_); };
   }
   Record record_;

@@ -41,9 +41,8 @@ class AdminWaits : public ::testing::Test {
                                     recorder_,
                                     log_};
     front_end_.emplace(
-        http::FrontEnd::Parts{
-            bounds_, [parts] { return std::make_unique<AdminHandler>(parts); },
-            net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20}},
+        http::Options{bounds_, [parts] { return std::make_unique<AdminHandler>(parts); },
+                      net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20}},
         net::Acceptor::Parts{main_, recorder_, warning_writer(log_), connections_,
                              bounds_.connections, net::LoopClock::system()},
         std::move(listening->sockets[0]));

@@ -150,7 +150,7 @@ class AdminFrontEnd final : public FrontEnd {
                                                                 parts().log});
     };
     return std::make_unique<http::FrontEnd>(
-        http::FrontEnd::Parts{bounds_, make_handler, loop.fibers, role_of_certificate()}, accept,
+        http::Options{bounds_, make_handler, loop.fibers, role_of_certificate()}, accept,
         std::move(socket));
   }
   const Bounds& bounds() const override { return bounds_; }
@@ -184,7 +184,7 @@ class GrpcFrontEnd final : public FrontEnd {
                                           net::ListeningSocket socket) override {
     const GrpcConfig& grpc = parts().config.grpc_options;
     return std::make_unique<grpc::FrontEnd>(
-        grpc::FrontEnd::Parts{
+        grpc::Options{
             .bounds = bounds(),
             .paths = rls_paths(),
             .most_streams = grpc.streams,
@@ -243,7 +243,7 @@ class HttpFrontEnd final : public FrontEnd {
                                parts.operations.in(loop.sleeps), access, waiting});
     };
     return std::make_unique<http::FrontEnd>(
-        http::FrontEnd::Parts{bounds(), make_handler, fibers, role_of_certificate()}, accept,
+        http::Options{bounds(), make_handler, fibers, role_of_certificate()}, accept,
         std::move(socket));
   }
 };
@@ -304,13 +304,13 @@ class RespFrontEnd final : public FrontEnd {
                                       .top_keys = parts().top_keys});
     };
     return std::make_unique<resp::FrontEnd>(
-        resp::FrontEnd::Parts{.bounds = bounds(),
-                              .users = users_,
-                              .last_id = last_id_,
-                              .unix_path = listening().unix_path,
-                              .idle_timeout = parts().config.resp_options.idle_timeout,
-                              .make = make_handler,
-                              .fibers = loop.fibers},
+        resp::Options{.bounds = bounds(),
+                      .users = users_,
+                      .last_id = last_id_,
+                      .unix_path = listening().unix_path,
+                      .idle_timeout = parts().config.resp_options.idle_timeout,
+                      .make = make_handler,
+                      .fibers = loop.fibers},
         accept, std::move(socket));
   }
 

@@ -98,7 +98,7 @@ class LoopTest : public ::testing::Test {
           services.session(), *envoy_, trusted_, recorder_, log_, {registry_, ready_}, access_});
     };
     loop_->add(std::make_unique<http::FrontEnd>(
-        http::FrontEnd::Parts{bounds_, make, services.fibers},
+        http::Options{bounds_, make, services.fibers},
         net::Acceptor::Parts{services.context, recorder_, warning_writer(log_), connections_,
                              bounds_.connections, services.clock},
         std::move(listening->sockets[0])));

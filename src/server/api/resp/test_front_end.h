@@ -42,7 +42,7 @@ class TestFrontEnd {
       stores->store.waits = *options.waits;
     }
     auto listening = net::listen_at({Address::Kind::kUnix, {}, 0, path}, 1).value();
-    FrontEnd::Parts of_front_end{
+    resp::Options of_front_end{
         .bounds = bounds, .users = users, .last_id = last_id, .make = [this] {
           return std::make_unique<CommandHandler>(
               CommandHandler::Parts{session(), users, about, net::LoopClock::system()});

@@ -30,6 +30,18 @@ struct Ages {
   std::chrono::milliseconds most{0};  // then it accepts no more calls; 0: no limit
 };
 
+// What a front end serves.
+struct Options {
+  const Bounds& bounds;
+  std::vector<std::string_view> paths;  // the handler's methods; literals
+  std::size_t most_streams = 1024;      // concurrent calls of a connection
+  Ages ages = {};
+  const std::atomic<bool>& serving;  // what Health reports
+  std::function<std::unique_ptr<Handler>()> make;
+  std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
+  RoleOfCertificate role_of_certificate = {};          // for clients with certificates
+};
+
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
 struct SharedState : ProtocolShared {
   Ages ages = {};
@@ -108,9 +120,18 @@ class ConnectionState {
 // write.
 class Connection final : private ConnectionState::Owner {
  public:
+  using Options = grpc::Options;
+  using Handlers = grpc::Handlers;
   struct Shared : SharedState {
+    Shared(const net::Acceptor::Parts& accept, const Options& options, Handlers& of_loop)
+        : SharedState{{options.bounds, options.most_streams, of_loop, options.paths,
+                       accept.recorder, options.serving, accept.clock},
+                      options.ages},
+          loop(accept.loop),
+          role_of_certificate(options.role_of_certificate) {}
+
     boost::asio::io_context& loop;
-    RoleOfCertificate role_of_certificate = {};  // may be empty
+    const RoleOfCertificate role_of_certificate;  // may be empty
     bool draining = false;
     std::string input = std::string(std::size_t{64} << 10, '\0');  // of the connection that reads
     std::vector<Connection*> to_flush = {};                        // in this turn of the loop
@@ -167,39 +188,7 @@ class Connection final : private ConnectionState::Owner {
   bool flushing_ = false;  // is in Shared::to_flush
 };
 
-// gRPC in one event loop. Ownership: borrows what its Parts refer to.
-class FrontEnd final : public net::LoopFrontEnd {
- public:
-  struct Parts {
-    const Bounds& bounds;
-    std::vector<std::string_view> paths;  // the handler's methods; literals
-    std::size_t most_streams = 1024;      // concurrent calls of a connection
-    Ages ages = {};
-    const std::atomic<bool>& serving;  // what Health reports
-    std::function<std::unique_ptr<Handler>()> make;
-    std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
-    RoleOfCertificate role_of_certificate = {};          // for clients with certificates
-  };
-
-  FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
-      : handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
-        shared_{{{parts.bounds, parts.most_streams, handlers_, parts.paths, accept.recorder,
-                  parts.serving, accept.clock},
-                 parts.ages},
-                accept.loop,
-                parts.role_of_certificate},
-        listener_(accept, std::move(socket), shared_) {}
-
-  void follow_rules() override { handlers_.follow_rules(); }
-  void stop_accepting(net::Queued queued, std::function<void()> stopped) override {
-    listener_.stop_accepting(queued, std::move(stopped));
-  }
-  void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
-
- private:
-  Handlers handlers_;
-  Connection::Shared shared_;
-  net::Listener<Connection> listener_;
-};
+// gRPC in one event loop.
+using FrontEnd = net::FrontEnd<Connection>;
 
 }  // namespace sluice::server::grpc

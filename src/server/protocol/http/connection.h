@@ -172,15 +172,19 @@ struct Peer {
   Role certificate_role = Role::kNobody;
 };
 
+// What a front end serves.
+struct Options {
+  const Bounds& bounds;
+  std::function<std::unique_ptr<Handler>()> make = {};
+  std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
+  RoleOfCertificate role_of_certificate = {};          // for clients with certificates
+};
+
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
-struct SharedState {
-  SharedState(const Bounds& of_listener, RoleOfCertificate find_role, Handlers& of_loop,
-              metrics::Recorder& to, const net::LoopClock& loop_clock)
-      : bounds(of_listener),
-        role_of_certificate(std::move(find_role)),
-        handlers(of_loop),
-        recorder(to),
-        clock(loop_clock) {}
+struct SharedState : Options {
+  SharedState(const Options& options, Handlers& of_loop, metrics::Recorder& to,
+              const net::LoopClock& loop_clock)
+      : Options(options), handlers(of_loop), recorder(to), clock(loop_clock) {}
 
   Peer peer_of(const net::Accepted& accepted, net::SteadyTime) const {
     return {accepted.peer.host(), role_of(accepted.certificate_names(), role_of_certificate)};
@@ -191,8 +195,6 @@ struct SharedState {
   // Keeps the date. Call it a few times a second, and before the first connection.
   void tick();
 
-  const Bounds& bounds;
-  const RoleOfCertificate role_of_certificate;  // may be empty
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
@@ -223,6 +225,7 @@ class ConnectionState final : public net::StreamState,
  public:
   using Action = net::Action;
   using Shared = SharedState;
+  using Handlers = http::Handlers;
   using Peer = http::Peer;
   static constexpr std::string_view kRefusal =
       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
@@ -307,31 +310,7 @@ class ConnectionState final : public net::StreamState,
 // A connection that speaks HTTP/1.1.
 using Connection = net::Connection<ConnectionState>;
 
-// HTTP in one event loop. Ownership: borrows what its Parts refer to.
-class FrontEnd final : public net::LoopFrontEnd {
- public:
-  struct Parts {
-    const Bounds& bounds;
-    std::function<std::unique_ptr<Handler>()> make;
-    std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
-    RoleOfCertificate role_of_certificate = {};          // for clients with certificates
-  };
-
-  FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
-      : handlers_([make = parts.make] { return std::make_unique<Worker>(make()); }, parts.fibers),
-        shared_(accept, parts.bounds, parts.role_of_certificate, handlers_),
-        listener_(accept, std::move(socket), shared_) {}
-
-  void follow_rules() override { handlers_.follow_rules(); }
-  void stop_accepting(net::Queued queued, std::function<void()> stopped) override {
-    listener_.stop_accepting(queued, std::move(stopped));
-  }
-  void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
-
- private:
-  Handlers handlers_;
-  Connection::Shared shared_;
-  net::Listener<Connection> listener_;
-};
+// HTTP in one event loop.
+using FrontEnd = net::FrontEnd<Connection>;
 
 }  // namespace sluice::server::http

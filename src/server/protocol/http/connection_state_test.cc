@@ -63,7 +63,7 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
           std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_, text_, stops_));
     };
     handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
-    shared_.emplace(bounds_, RoleOfCertificate{}, *handlers_, registry_.make_recorder(), clock_);
+    shared_.emplace(Options{bounds_}, *handlers_, registry_.make_recorder(), clock_);
     shared_->tick();
     state_.emplace(Peer{"192.0.2.1"}, *shared_, *this, clock_.time);
   }

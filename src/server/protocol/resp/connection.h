@@ -45,17 +45,23 @@ class Handler {
 
 using Handlers = net::WorkerPool<Handler>;
 
+// What a front end serves.
+struct Options {
+  const Bounds& bounds;
+  const Users& users;
+  std::atomic<std::uint64_t>& last_id;        // of the connections of all loops
+  std::string unix_path = {};                 // of the listening socket, if it is a Unix socket
+  std::chrono::milliseconds idle_timeout{0};  // 0: none
+  std::function<std::unique_ptr<Handler>()> make = {};
+  std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
+};
+
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
-struct SharedState {
+struct SharedState : Options {
   // Sets the options of the socket.
   Client peer_of(const net::Accepted& accepted, net::SteadyTime now) const;
   net::SteadyTime time_of_event(const net::Poller& poller) const { return poller.now(); }
 
-  const Bounds& bounds;
-  const Users& users;
-  std::atomic<std::uint64_t>& last_id;     // of the connections of all loops
-  std::string unix_path;                   // of the listening socket, if it is a Unix socket
-  std::chrono::milliseconds idle_timeout;  // 0: none
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
@@ -72,6 +78,7 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
  public:
   using Action = net::Action;
   using Shared = SharedState;
+  using Handlers = resp::Handlers;
   using Peer = Client;
   static constexpr std::string_view kRefusal = "-ERR max number of clients reached\r\n";
   static constexpr std::string_view kNeedsTls = "-ERR expected TLS on this port\r\n";
@@ -119,35 +126,7 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
 // A connection that speaks RESP.
 using Connection = net::Connection<ConnectionState>;
 
-// RESP in one event loop. Ownership: borrows what its Parts refer to.
-class FrontEnd final : public net::LoopFrontEnd {
- public:
-  struct Parts {
-    const Bounds& bounds;
-    const Users& users;
-    std::atomic<std::uint64_t>& last_id;        // of the connections of all loops
-    std::string unix_path = {};                 // of the listening socket, if it is a Unix socket
-    std::chrono::milliseconds idle_timeout{0};  // 0: none
-    std::function<std::unique_ptr<Handler>()> make;
-    std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
-  };
-
-  FrontEnd(const Parts& parts, const net::Acceptor::Parts& accept, net::ListeningSocket socket)
-      : handlers_(parts.make, parts.fibers),
-        shared_(accept, parts.bounds, parts.users, parts.last_id, parts.unix_path,
-                parts.idle_timeout, handlers_),
-        listener_(accept, std::move(socket), shared_) {}
-
-  void follow_rules() override { handlers_.follow_rules(); }
-  void stop_accepting(net::Queued queued, std::function<void()> stopped) override {
-    listener_.stop_accepting(queued, std::move(stopped));
-  }
-  void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
-
- private:
-  Handlers handlers_;
-  Connection::Shared shared_;
-  net::Listener<Connection> listener_;
-};
+// RESP in one event loop.
+using FrontEnd = net::FrontEnd<Connection>;
 
 }  // namespace sluice::server::resp

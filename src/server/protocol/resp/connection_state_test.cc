@@ -51,14 +51,8 @@ class RespConnectionState : public net::ConnectionStateTest<ConnectionState> {
       return std::make_unique<EchoHandler>(waits ? &waits_ : nullptr);
     };
     handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
-    shared_.emplace(SharedState{bounds_,
-                                users_,
-                                last_id_,
-                                {},
-                                milliseconds(0),
-                                *handlers_,
-                                registry_.make_recorder(),
-                                clock_});
+    shared_.emplace(
+        SharedState{{bounds_, users_, last_id_}, *handlers_, registry_.make_recorder(), clock_});
     Client client;
     client.role = role;
     state_.emplace(std::move(client), *shared_, *this, clock_.time);
