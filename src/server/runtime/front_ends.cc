@@ -368,28 +368,56 @@ std::vector<std::string_view> rls_paths() {
 
 namespace {
 
-std::optional<CheckKind> check_kind_of(std::string_view path) noexcept {
-  if (path == "/v1/check") return CheckKind::kCheck;
-  if (path == "/v1/settle") return CheckKind::kSettle;
-  if (path == "/v1/report") return CheckKind::kReport;
-  return std::nullopt;
-}
+enum class Answer : std::uint8_t {
+  kCheck,
+  kSettle,
+  kReport,
+  kGatewayReport,
+  kRelease,
+  kExtend,
+  kAuth,
+  kJson,
+  kOperations,
+};
 
-// Whether the fields of the request describe the one whose response it reports. As at /v1/auth, the
-// host and other fields can be those of a client.
-bool is_gateway_report(std::string_view target) noexcept {
-  const auto [path, query] = split_target(target);
-  return path == "/v1/report" && !query.empty();
-}
+// Whose the host and the other fields of a request can be.
+enum class Fields : std::uint8_t {
+  kOwn,      // of the request itself
+  kOfOther,  // of a client's request, about which a gateway asks or which it reports
+  kAny,      // load balancers may send any
+};
 
-constexpr std::string_view kRelease = "/v1/release", kExtend = "/v1/extend";
+// What answers the requests for a path, or those of them that have a query.
+struct Endpoint {
+  std::string_view path;
+  Answer answer;
+  metrics::FrontEnd metric;
+  Fields fields;
+  Role role;  // the least that a client needs; kNobody: no token is read
+  bool needs_query = false;
+};
 
-metrics::FrontEnd endpoint_of(std::string_view path) noexcept {
-  if (path == "/v1/auth") return metrics::FrontEnd::kAuth;
-  if (check_kind_of(path)) return metrics::FrontEnd::kCheck;
-  if (path == kRelease || path == kExtend) return metrics::FrontEnd::kCheck;
-  if (path == "/json") return metrics::FrontEnd::kJson;
-  return metrics::FrontEnd::kOther;
+constexpr Endpoint kEndpoints[] = {
+    {"/v1/check", Answer::kCheck, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
+    {"/v1/auth", Answer::kAuth, metrics::FrontEnd::kAuth, Fields::kOfOther, Role::kNobody},
+    {"/json", Answer::kJson, metrics::FrontEnd::kJson, Fields::kOwn, Role::kCheck},
+    {"/v1/settle", Answer::kSettle, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
+    {"/v1/report", Answer::kGatewayReport, metrics::FrontEnd::kCheck, Fields::kOfOther,
+     Role::kOperate, true},
+    {"/v1/report", Answer::kReport, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
+    {"/v1/release", Answer::kRelease, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
+    {"/v1/extend", Answer::kExtend, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
+    {"/healthz", Answer::kOperations, metrics::FrontEnd::kOther, Fields::kAny, Role::kNobody},
+    {"/readyz", Answer::kOperations, metrics::FrontEnd::kOther, Fields::kAny, Role::kNobody},
+};
+constexpr Endpoint kOtherPaths{
+    {}, Answer::kOperations, metrics::FrontEnd::kOther, Fields::kOwn, Role::kNobody};
+
+const Endpoint& find_endpoint(const RequestTarget& target) noexcept {
+  for (const Endpoint& one : kEndpoints) {
+    if (one.path == target.path && (!one.needs_query || !target.query.empty())) return one;
+  }
+  return kOtherPaths;
 }
 
 }  // namespace
@@ -407,35 +435,38 @@ PublicHandler::PublicHandler(const Parts& parts)
   session_.use_trace(&trace_);
 }
 
-// Load balancers may send any host and any field to the endpoints that are open to all.
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
-  const std::string_view path = split_target(request.target).path;
-  endpoint_ = endpoint_of(path);
+  const auto target = split_target(request.target);
+  const Endpoint& endpoint = find_endpoint(target);
+  endpoint_ = endpoint.metric;
   trace_.request = &request;
-  if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
-  const bool is_auth = endpoint_ == metrics::FrontEnd::kAuth;
-  const bool describes = is_auth || is_gateway_report(request.target);
-  if (const auto refusal =
-          describes ? access_.find_gateway_refusal(request) : access_.find_refusal(request))
-    return answer_problem(response, *refusal);
-  if (is_auth) return auth_.handle(request, response);
-  if (endpoint_ == metrics::FrontEnd::kOther) return operations_.handle(path, request, response);
-  const auto role = access_.role_of(request);
-  if (!role) {
-    response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
-    return answer_problem(response, {401, kUnknownToken});
+  if (endpoint.fields != Fields::kAny) {
+    if (const auto refusal = endpoint.fields == Fields::kOfOther
+                                 ? access_.find_gateway_refusal(request)
+                                 : access_.find_refusal(request))
+      return answer_problem(response, *refusal);
   }
-  const bool may_operate = *role >= Role::kOperate;
-  if (path == kRelease || path == kExtend) {
-    const PermitAction action = path == kRelease ? PermitAction::kRelease : PermitAction::kExtend;
-    answer_permit(action, session_, request, response);
-  } else if (describes) {
-    if (!may_operate) return answer_problem(response, {403, kNeedsOperate});
-    auth_.report(request, response);
-  } else if (const auto kind = check_kind_of(path)) {
-    check_.handle(*kind, request, may_operate, response);
-  } else {
-    json_.handle(request, may_operate, response);
+  bool may_operate = false;
+  if (endpoint.role != Role::kNobody) {
+    const auto role = access_.role_of(request);
+    if (!role) {
+      response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
+      return answer_problem(response, {401, kUnknownToken});
+    }
+    if (*role < endpoint.role) return answer_problem(response, {403, kNeedsOperate});
+    may_operate = *role >= Role::kOperate;
+  }
+  switch (endpoint.answer) {
+    case Answer::kCheck: return check_.handle(CheckKind::kCheck, request, may_operate, response);
+    case Answer::kSettle: return check_.handle(CheckKind::kSettle, request, may_operate, response);
+    case Answer::kReport: return check_.handle(CheckKind::kReport, request, may_operate, response);
+    case Answer::kGatewayReport: return auth_.report(request, response);
+    case Answer::kRelease:
+      return answer_permit(PermitAction::kRelease, session_, request, response);
+    case Answer::kExtend: return answer_permit(PermitAction::kExtend, session_, request, response);
+    case Answer::kAuth: return auth_.handle(request, response);
+    case Answer::kJson: return json_.handle(request, may_operate, response);
+    case Answer::kOperations: return operations_.handle(target.path, request, response);
   }
 }
 
