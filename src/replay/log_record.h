@@ -26,7 +26,7 @@ struct FieldMapping {
 
 // What a field of a JSON or CSV log is. The kinds up to kTime occur once for a line.
 enum class FieldKind : std::uint8_t {
-  kClient,        // an address, also with a port
+  kClient,        // an address, with or without a port
   kForwardedFor,  // addresses separated by commas; the last one is the client
   kMethod,
   kTarget,   // path and query
