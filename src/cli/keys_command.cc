@@ -1,6 +1,7 @@
 #include "cli/keys_command.h"
 
 #include <hiredis/hiredis.h>
+
 #include <algorithm>
 #include <array>
 #include <iostream>

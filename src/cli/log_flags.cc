@@ -1,6 +1,7 @@
 #include "cli/log_flags.h"
 
 #include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>

@@ -30,10 +30,6 @@
 
 namespace sluice::cli {
 
-// Add the subcommands of `sluice overrides` that read and write files.
-void add_overrides_import(Command overrides, int& status);
-void add_overrides_export(Command overrides, int& status);
-
 // Calls `take` with each override of a server, as GET /v1/overrides answers it; of one rule if
 // `rule` is not empty. Returns how many. Errors: why they cannot be read.
 Expected<std::size_t, Failed> for_each_override(
@@ -276,6 +272,7 @@ Result print_all(const ExportFlags& flags) {
 
 }  // namespace
 
+// Adds the subcommand import to `overrides`.
 void add_overrides_import(Command overrides, int& status) {
   const Command command = overrides.add_subcommand("import", "Set the overrides in a file");
   auto flags = std::make_shared<ImportFlags>();
@@ -289,6 +286,7 @@ void add_overrides_import(Command overrides, int& status) {
   command.callback([flags, &status] { status = run_import(*flags); });
 }
 
+// Adds the subcommand export to `overrides`.
 void add_overrides_export(Command overrides, int& status) {
   const Command command = overrides.add_subcommand("export", "Print the overrides for a file");
   auto flags = std::make_shared<ExportFlags>();

@@ -3,6 +3,7 @@
 
 #include <pwd.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
@@ -35,18 +36,6 @@
 #include "sluice/rule_set.h"
 
 namespace sluice::cli {
-
-// Adds the subcommand diff to `rules`: compares rules of files, of Redis and of standard input.
-void add_diff(Command rules, int& status);
-
-// Adds the subcommands history and rollback to `rules`: print the last pushes of rules in Redis,
-// and push the rules of one of them again.
-void add_history(Command rules, int& status);
-void add_rollback(Command rules, int& status);
-
-// Adds the subcommands push and show to `rules`: publish rules files in Redis, and print them.
-void add_push(Command rules, int& status);
-void add_show(Command rules, int& status);
 
 // The flags that select the rules in Redis.
 struct PlaceFlags {
@@ -222,6 +211,7 @@ Expected<int, Failed> diff(const DiffFlags& flags) {
 
 }  // namespace
 
+// Adds the subcommand diff to `rules`: compares rules of files, of Redis and of standard input.
 void add_diff(Command rules, int& status) {
   const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
   const auto flags = std::make_shared<DiffFlags>();
@@ -337,6 +327,7 @@ Expected<int, Failed> roll_back(const PlaceFlags& place_flags, const PushFlags& 
 
 }  // namespace
 
+// Adds the subcommand history to `rules`: prints the last pushes of rules in Redis.
 void add_history(Command rules, int& status) {
   const Command command = rules.add_subcommand("history", "Print the last pushes of rules");
   const auto flags = add_place_flags(command);
@@ -346,6 +337,7 @@ void add_history(Command rules, int& status) {
   command.callback([flags, json, &status] { status = finish("history", history(*flags, *json)); });
 }
 
+// Adds the subcommand rollback to `rules`: pushes the rules of an earlier push again.
 void add_rollback(Command rules, int& status) {
   const Command command =
       rules.add_subcommand("rollback", "Push the rules of an earlier push again");
@@ -417,6 +409,7 @@ Expected<int, Failed> show(const PlaceFlags& flags) {
 
 }  // namespace
 
+// Adds the subcommand push to `rules`: publishes rules files in Redis.
 void add_push(Command rules, int& status) {
   const Command command =
       rules.add_subcommand("push", "Publish rules files in Redis for all servers");
@@ -429,6 +422,7 @@ void add_push(Command rules, int& status) {
       [place, flags, files, &status] { status = finish("push", push(*place, *flags, *files)); });
 }
 
+// Adds the subcommand show to `rules`: prints the rules in Redis.
 void add_show(Command rules, int& status) {
   const Command command = rules.add_subcommand("show", "Print the rules in Redis");
   const auto flags = add_place_flags(command);

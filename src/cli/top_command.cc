@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>

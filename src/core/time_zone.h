@@ -34,8 +34,6 @@ struct TimeZoneRule {
   static std::optional<TimeZoneRule> parse(std::string_view text);
 };
 
-struct TimeZoneRule;
-
 // The offsets of a time zone from UTC, as a TZif file of the IANA time zone database says (RFC
 // 8536): its transitions, and those that its last rule makes until `kLastYear`.
 //

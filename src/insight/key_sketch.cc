@@ -3,6 +3,7 @@
 
 #include <sys/random.h>
 #include <xxhash.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>

@@ -83,10 +83,7 @@ inline std::optional<std::int64_t> whole_number(std::string_view text) noexcept 
   return number;
 }
 
-}  // namespace sluice
-
 // The commands that decide by any limit in their arguments, as RL.LIMIT.
-namespace sluice {
 
 // Returns whether two words are equal. The case of ASCII letters does not matter.
 bool same_word(std::string_view a, std::string_view b) noexcept;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/random.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -62,12 +63,9 @@ PermitId PermitId::random() {
   return PermitId(bytes);
 }
 
-}  // namespace sluice
-
 // The text is base64url without padding of these bytes; numbers have their lowest byte first:
 //   version (1 byte: 1), id (12), number of counters (1), and for each counter:
 //   keyspace (1), limit (2), lease in µs (6), size of the key (4), size of the tag (4), key, tag
-namespace sluice {
 
 using detail::HeldPermit;
 

@@ -6,6 +6,7 @@
 #include <prometheus/text_serializer.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -94,10 +94,6 @@ struct Abi {
 };
 // NOLINTEND(readability-identifier-naming)
 
-// Asks the server for its functions. Call this first. Returns false if one is missing.
-bool load_abi(RedisModuleCtx* context) noexcept;
-const Abi& abi() noexcept;
-
 namespace {
 
 // Set when the server loads the module.
@@ -114,6 +110,8 @@ bool get(GetFunction from, const char* name, Function& function) noexcept {
 
 }  // namespace
 
+// Asks the server for its functions. Call this first. Returns false if one is missing.
+//
 // A context begins with a pointer to the function that returns the others.
 bool load_abi(RedisModuleCtx* context) noexcept {
   const auto from = reinterpret_cast<GetFunction>(*reinterpret_cast<void**>(context));
@@ -281,13 +279,6 @@ struct CommandCall {
 // A command. It may throw: the module answers with an error. Nothing may throw after a change.
 using RunCommand = int (*)(Workspace& workspace, const CommandCall& call);
 
-int apply(Workspace& workspace, const CommandCall& call);
-int throttle_like_cell(Workspace& workspace, const CommandCall& call);
-int throttle_like_crab(Workspace& workspace, const CommandCall& call);
-int gcra(Workspace& workspace, const CommandCall& call);
-int limit(Workspace& workspace, const CommandCall& call);
-int peek(Workspace& workspace, const CommandCall& call);
-int refund(Workspace& workspace, const CommandCall& call);
 int reset(Workspace& workspace, const CommandCall& call);
 
 // Decides by one limit at the time of the server, and writes the change. `at` is the index of the
@@ -297,9 +288,6 @@ std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall&
 
 // Replies "ERR " and why.
 int reply_error(RedisModuleCtx* context, const std::string& why);
-
-// Returns the error of a key that holds something else.
-std::string foreign_value_error(const Key& key);
 
 namespace format = redis::format;
 using core::Ticks;
@@ -580,10 +568,7 @@ void Decider::write_block(const Request& request, std::size_t j) {
   key.store(block_text_, end_of_key(request, keep_until));
 }
 
-}  // namespace sluice::redis_module
-
 // SLUICE.APPLY key... request: the request of a RedisStore, which gets the reply of the scripts.
-namespace sluice::redis_module {
 namespace {
 
 namespace format = redis::format;
@@ -626,6 +611,7 @@ int reply_full(RedisModuleCtx* context, const Decider& decider) {
 
 }  // namespace
 
+// Returns the error of a key that holds something else.
 std::string foreign_value_error(const Key& key) {
   constexpr std::size_t kShown = 64;
   std::string shown(key.name().substr(0, kShown));
@@ -664,11 +650,8 @@ int apply(Workspace& workspace, const CommandCall& call) {
   return abi().ReplyWithStringBuffer(call.context, workspace.text.data(), workspace.text.size());
 }
 
-}  // namespace sluice::redis_module
-
 // RL.LIMIT, RL.PEEK, RL.REFUND and RL.RESET: any limit in the arguments. The key is an argument, as
 // it is.
-namespace sluice::redis_module {
 namespace {
 
 // More words than these contain an option twice, or an unknown one.
@@ -789,10 +772,7 @@ std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall&
   return decision;
 }
 
-}  // namespace sluice::redis_module
-
 // CL.THROTTLE and the same decision under other names. The key is the first argument, as it is.
-namespace sluice::redis_module {
 namespace {
 
 int run_throttle(Workspace& workspace, const CommandCall& call, ThrottleForm form) {
@@ -825,10 +805,7 @@ int gcra(Workspace& workspace, const CommandCall& call) {
   return run_throttle(workspace, call, ThrottleForm::kGcra);
 }
 
-}  // namespace sluice::redis_module
-
 // The entry of the module: its commands, and what no exception may pass.
-namespace sluice::redis_module {
 namespace {
 
 constexpr int kVersion = 1;

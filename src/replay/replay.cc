@@ -2,6 +2,7 @@
 #include "replay/replay.h"
 
 #include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>

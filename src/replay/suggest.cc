@@ -2,6 +2,7 @@
 #include "replay/suggest.h"
 
 #include <xxhash.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>

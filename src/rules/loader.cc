@@ -33,10 +33,6 @@
 
 namespace sluice::rules {
 
-// Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
-std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
-                                Diagnostics& diagnostics);
-
 // Reads the `match` of rules:
 //
 //   path: /api/**                          one pattern
@@ -80,6 +76,7 @@ class MatchReader {
   std::size_t instructions_ = 0;  // of the expressions
 };
 
+// Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                                 Diagnostics& diagnostics) {
   const Node* const node = limit.node("block");

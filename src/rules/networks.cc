@@ -1,6 +1,7 @@
 #include "rules/networks.h"
 
 #include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -2,6 +2,7 @@
 // counter. A file of overrides has one JSON object per line and is replaced as a whole.
 
 #include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>

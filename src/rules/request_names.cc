@@ -2,6 +2,7 @@
 #include "rules/request_names.h"
 
 #include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
 

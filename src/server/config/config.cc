@@ -38,10 +38,6 @@ std::vector<ClientConfig> read_clients(const rules::Fields& file,
 // Reads the list `hosts` of the section `http`.
 std::vector<std::string> read_hosts(const rules::Fields& http, rules::Diagnostics& diagnostics);
 
-// Reads the section `redis` of a configuration file. Paths are relative to `folder`.
-RedisConfig read_redis(const rules::Fields& fields, const std::filesystem::path& folder,
-                       rules::Diagnostics& diagnostics);
-
 // Reads the key `tls` of a listener's section, whose schema is `map`. Paths are relative to
 // `folder`.
 net::TlsFiles read_tls(const rules::Fields& section, const rules::schema::Map& map,
@@ -273,6 +269,7 @@ void RedisReader::read_breaker(const Fields& fields) {
 
 }  // namespace
 
+// Reads the section `redis` of a configuration file. Paths are relative to `folder`.
 RedisConfig read_redis(const rules::Fields& fields, const std::filesystem::path& folder,
                        rules::Diagnostics& diagnostics) {
   return RedisReader(folder, diagnostics).read(fields);

@@ -2,6 +2,7 @@
 #include "server/decide/session.h"
 
 #include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

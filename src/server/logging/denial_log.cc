@@ -1,6 +1,7 @@
 #include "server/logging/denial_log.h"
 
 #include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -5,6 +5,7 @@
 #include <spdlog/details/thread_pool.h>
 #include <spdlog/sinks/sink.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>

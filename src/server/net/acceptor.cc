@@ -4,6 +4,7 @@
 #include <linux/filter.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <iterator>

@@ -16,6 +16,7 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>

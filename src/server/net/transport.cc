@@ -7,6 +7,7 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
+
 #include <boost/asio/error.hpp>
 #include <cerrno>
 #include <cstdint>

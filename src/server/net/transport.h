@@ -1,6 +1,7 @@
 #pragma once
 
 #include <openssl/x509.h>
+
 #include <boost/system/error_code.hpp>
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "server/net/trusted_proxies.h"
 
 #include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstddef>

@@ -4,6 +4,7 @@
 
 #include <hiredis/hiredis.h>
 #include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -97,14 +97,6 @@ class RedisRules {
 // The message if there are no rules: "there are no rules at KEY; push some: ..."
 std::string no_rules_at(std::string_view key);
 
-}  // namespace sluice::server
-
-namespace boost::asio {
-class io_context;
-}
-
-namespace sluice::server {
-
 // The rules of a server that reads them from Redis: the rules at its start, and then every push.
 // Invalid pushes and an unreachable Redis are logged and leave the active rules unchanged.
 //

@@ -8,6 +8,7 @@
 #include <hiredis/hiredis.h>
 #include <sys/stat.h>
 #include <xxhash.h>
+
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -35,18 +36,7 @@
 
 namespace sluice::server {
 
-// Changes the override of a counter in Redis, or removes it if the text is empty. Returns the
-// number of the change, or 0 if there was nothing to remove. Waits, on a fiber of the client's
-// loop; null is an error. Errors: why it was not changed, or may not be.
-Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
-                                       std::string_view counter, std::string_view text);
-
-// Sets at most kOverrideGroup overrides in script calls that are sent together. Returns the number
-// of the change of each. After an error, some of them may be set.
-inline constexpr std::size_t kOverrideGroup = 1600;
-Expected<std::vector<std::uint64_t>> change_overrides(
-    redis::Client* client, const OverrideKeys& keys,
-    std::span<const Overrides::Page::Entry> entries);
+constexpr std::size_t kOverrideGroup = 1600;  // overrides in one call of change_overrides()
 
 namespace {
 
@@ -282,6 +272,9 @@ Expected<bool> check(const redis::Client* client) {
 
 }  // namespace
 
+// Changes the override of a counter in Redis, or removes it if the text is empty. Returns the
+// number of the change, or 0 if there was nothing to remove. Waits, on a fiber of the client's
+// loop; null is an error. Errors: why it was not changed, or may not be.
 Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
                                        std::string_view counter, std::string_view text) {
   if (const auto can = check(client); !can) return Unexpected{can.error()};
@@ -291,6 +284,8 @@ Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys
   return command.wait();
 }
 
+// Sets at most kOverrideGroup overrides in script calls that are sent together. Returns the number
+// of the change of each. After an error, some of them may be set.
 Expected<std::vector<std::uint64_t>> change_overrides(
     redis::Client* client, const OverrideKeys& keys,
     std::span<const Overrides::Page::Entry> entries) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -125,13 +126,10 @@ class ServerOverrides {
   bool saves_all_ = false;
 };
 
-}  // namespace sluice::server
-
 // The overrides in Redis are three keys in one slot: a hash from counters to overrides
 // (rules/override_text.h); a stream of the latest changes, whose entry N-0 is change number N; and
 // a hash with the number of the latest change and an `epoch`, which differs after a loss of all
 // data.
-namespace sluice::server {
 
 struct OverrideKeys {
   explicit OverrideKeys(const std::string& prefix)
@@ -173,14 +171,6 @@ void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::
 std::optional<OverrideHead> read_head(const redisReply& reply);
 std::optional<std::vector<OverrideChange>> read_changes(const redisReply& reply);
 std::optional<OverrideScan> read_scan(const redisReply& reply);
-
-}  // namespace sluice::server
-
-namespace boost::asio {
-class io_context;
-}
-
-namespace sluice::server {
 
 // The place of the overrides of a fleet.
 struct RedisOverridesSource {

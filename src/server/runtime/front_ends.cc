@@ -4,6 +4,7 @@
 #include "server/runtime/front_ends.h"
 
 #include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -30,15 +31,6 @@
 #include "server/protocol/resp/connection.h"
 
 namespace sluice::server {
-
-// gRPC: Envoy's rate limit service.
-std::unique_ptr<FrontEnd> make_grpc_front_end(const FrontEndParts& parts);
-
-// HTTP: /v1/check, /v1/auth, /json and the operations.
-std::unique_ptr<FrontEnd> make_http_front_end(const FrontEndParts& parts);
-
-// RESP: the commands for clients of Redis.
-std::unique_ptr<FrontEnd> make_resp_front_end(const FrontEndParts& parts);
 
 // Answers the calls of the gRPC front end: Envoy's rate limit service.
 // Borrows `access`.
@@ -200,6 +192,7 @@ class GrpcFrontEnd final : public FrontEnd {
 
 }  // namespace
 
+// gRPC: Envoy's rate limit service.
 std::unique_ptr<FrontEnd> make_grpc_front_end(const FrontEndParts& parts) {
   return std::make_unique<GrpcFrontEnd>(parts);
 }
@@ -250,6 +243,7 @@ class HttpFrontEnd final : public FrontEnd {
 
 }  // namespace
 
+// HTTP: /v1/check, /v1/auth, /json and the operations.
 std::unique_ptr<FrontEnd> make_http_front_end(const FrontEndParts& parts) {
   return std::make_unique<HttpFrontEnd>(parts);
 }
@@ -322,6 +316,7 @@ class RespFrontEnd final : public FrontEnd {
 
 }  // namespace
 
+// RESP: the commands for clients of Redis.
 std::unique_ptr<FrontEnd> make_resp_front_end(const FrontEndParts& parts) {
   return std::make_unique<RespFrontEnd>(parts);
 }

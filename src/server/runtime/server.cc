@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -62,12 +63,6 @@ struct ServerMetricsParts {
   const Overrides& overrides;
 };
 
-// Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.
-void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts);
-
-// Adds the metrics of recorded requests. Ownership: the registry borrows the log.
-void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic);
-
 }  // namespace sluice::server
 
 namespace boost::asio {
@@ -75,9 +70,6 @@ class io_context;
 }
 
 namespace sluice::server {
-
-// The overrides of a server: in a file, or in Redis if the counters are there. Errors: one line.
-Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config);
 
 // All rules of a server: its own, from files or from Redis, and those from Envoy's files.
 //
@@ -155,8 +147,6 @@ class Shutdown {
 // sd_notify(3). Does nothing if there is no service manager (NOTIFY_SOCKET is not set). Does not
 // report errors, because no caller could act on them.
 void notify_manager(std::string_view state) noexcept;
-// Reports "RELOADING=1" with the time, which the protocol requires.
-void notify_reloading(net::SteadyTime now) noexcept;
 
 namespace {
 
@@ -237,6 +227,7 @@ void add_reload_metrics(metrics::Registry& registry, const ServerMetricsParts& p
 
 }  // namespace
 
+// Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.
 void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts) {
   add_reload_metrics(registry, parts);
   registry.add_table("sluice_envoy_decisions_total",
@@ -255,6 +246,7 @@ void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& p
                      [parts] { return parts.ready.load() ? 1.0 : 0.0; });
 }
 
+// Adds the metrics of recorded requests. Ownership: the registry borrows the log.
 void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic) {
   const auto add = [&](const char* name, const char* help, std::uint64_t TrafficLog::Stats::* one) {
     registry.add_counter(name, help, [&traffic, one] { return number(traffic.stats().*one); });
@@ -305,6 +297,7 @@ EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
 
 }  // namespace
 
+// The overrides of a server: in a file, or in Redis if the counters are there. Errors: one line.
 Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config) {
   if (config.store == "memory") return ServerOverrides::open(overrides_path(config));
   auto target = redis_target(config);
@@ -455,6 +448,7 @@ void notify_manager(std::string_view state) noexcept {
   ::close(socket);
 }
 
+// Reports "RELOADING=1" with the time, which the protocol requires.
 void notify_reloading(net::SteadyTime now) noexcept {
   const auto since = std::chrono::floor<std::chrono::microseconds>(now.time_since_epoch());
   char text[64];

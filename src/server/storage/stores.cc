@@ -8,6 +8,7 @@
 #include <hiredis/hiredis.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -221,13 +222,6 @@ void CounterSnapshots::add_metrics(metrics::Registry& registry) {
                        "Snapshots that could not be read or written.",
                        [this] { return static_cast<double>(stats().failures); });
 }
-
-// Finds at most `most` blocks that hold in Redis, with SCAN on every master. It stops after 5 s. It
-// may miss blocks that start or end meanwhile. Errors: what Redis answered.
-//
-// Call it on a fiber of the client's loop.
-Expected<HeldBlocks> find_blocks(redis::Client& client, const redis::Target& target,
-                                 std::size_t most);
 
 // An asynchronous store for the fibers of one event loop. A request waits for its answer while the
 // loop continues.
@@ -575,6 +569,10 @@ class Search {
 
 }  // namespace
 
+// Finds at most `most` blocks that hold in Redis, with SCAN on every master. It stops after 5 s. It
+// may miss blocks that start or end meanwhile. Errors: what Redis answered.
+//
+// Call it on a fiber of the client's loop.
 Expected<HeldBlocks> find_blocks(redis::Client& client, const redis::Target& target,
                                  std::size_t most) {
   return Search(client, target, most).find(target.kind == redis::Target::Kind::kCluster);

@@ -152,14 +152,6 @@ class RedisStores {
   metrics::DurationCounts past_durations_;
 };
 
-}  // namespace sluice::server
-
-namespace boost::asio {
-class io_context;
-}
-
-namespace sluice::server {
-
 // The place of a server's counters: its memory or Redis, as `store` in its configuration says.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the log; outlives the stores that

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>

@@ -1,6 +1,7 @@
 #include "stores/memory/table.h"
 
 #include <sys/mman.h>
+
 #include <cstdint>
 #include <cstring>
 #include <new>

@@ -89,14 +89,10 @@ class LeaseRequest {
   std::array<Decision, kMost> asked_each_;
 };
 
-// Asks a store for a request that leases concern.
-Decision apply_leased(Leases::Impl& leases, Store& store, std::span<const Charge> charges,
-                      std::span<Decision> each) noexcept;
 // Whether the verb ends the leases of its counters.
 constexpr bool ends_leases(Verb verb) noexcept {
   return verb == Verb::kReset || verb == Verb::kBlock;
 }
-void drop_leases(Leases::Impl& leases, std::span<const Charge> charges) noexcept;
 
 // Gives back what is due, or all units, in requests of kMaxCharges counters.
 void give_back(Leases::Impl& leases, Store& store, LeaseEnd which) noexcept;
@@ -242,6 +238,7 @@ bool decide_one(Leases::Impl& leases, Store& store, const Charge& charge,
 
 }  // namespace
 
+// Asks a store for a request that leases concern.
 Decision apply_leased(Leases::Impl& leases, Store& store, std::span<const Charge> charges,
                       std::span<Decision> each) noexcept {
   if (charges.size() == 1 && decide_one(leases, store, charges.front(), each.front())) {

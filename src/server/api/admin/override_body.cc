@@ -14,9 +14,6 @@
 
 namespace sluice::server {
 
-// Returns the name of a member that an object in this JSON has twice. The text must be valid JSON.
-std::optional<std::string> find_repeated_member(std::string_view json);
-
 namespace {
 
 // Removes the string at the front, and returns it with its quotes.
@@ -40,6 +37,7 @@ bool is_name(std::string_view rest) {
 
 }  // namespace
 
+// Returns the name of a member that an object in this JSON has twice. The text must be valid JSON.
 std::optional<std::string> find_repeated_member(std::string_view json) {
   std::vector<std::string> names;  // of the objects around this byte
   std::vector<std::size_t> open;   // for each of these objects, the first of its names

@@ -18,30 +18,6 @@
 #include "server/protocol/http/request_target.h"
 #include "sluice/expected.h"
 
-// What the answers about rules have in common.
-namespace sluice::server::pages {
-
-// Adds the version of the rules and their ETag.
-void add_version(const ActiveRules& rules, http::Response& response);
-void write_counts(JsonWriter& json, const RuleSet& rules);
-void answer_errors(int status, const RulesManager::Errors& errors, http::Response& response);
-
-// Whether the request has If-Match, and whether that names these rules: "*", their ETag, or only
-// their version.
-bool has_condition(const Call& call);
-bool meets_condition(const Call& call, const ActiveRules& rules);
-void answer_other_version(const Call& call);
-
-}  // namespace sluice::server::pages
-
-namespace sluice::server {
-
-// Reads the body of PATCH /v1/rules/RULE: {"limits":{"user":{"limit":20,"per":"1s"}},"mode":
-// "shadow"}. Errors: "'limits.user.per' is wrong; expected ...".
-Expected<rules::RuleChanges> read_rule_changes(std::string_view json);
-
-}  // namespace sluice::server
-
 namespace sluice::server::pages {
 namespace {
 
@@ -72,6 +48,7 @@ bool names_rules(std::string_view list, const ActiveRules& rules) {
 
 }  // namespace
 
+// Adds the version of the rules and their ETag.
 void add_version(const ActiveRules& rules, http::Response& response) {
   response.add("ETag", "\"" + tag_of(rules) + "\"");
   response.add("X-Sluice-Rules-Version", std::to_string(rules.version));
@@ -89,11 +66,13 @@ void answer_errors(int status, const RulesManager::Errors& errors, http::Respons
   answer(response, {status, detail}, "\"errors\":" + std::string(json.view()));
 }
 
+// Whether the request has If-Match.
 bool has_condition(const Call& call) {
   Buffers buffers;
   return find_header(call.request.fields, "if-match", buffers).has_value();
 }
 
+// Whether If-Match names these rules: "*", their ETag, or only their version.
 bool meets_condition(const Call& call, const ActiveRules& rules) {
   Buffers buffers;
   const auto condition = find_header(call.request.fields, "if-match", buffers);
@@ -187,6 +166,8 @@ RuleChanges read_changes(std::string_view text) {
 
 }  // namespace
 
+// Reads the body of PATCH /v1/rules/RULE: {"limits":{"user":{"limit":20,"per":"1s"}},"mode":
+// "shadow"}. Errors: "'limits.user.per' is wrong; expected ...".
 Expected<RuleChanges> read_rule_changes(std::string_view json) try {
   return read_changes(json);
 } catch (WrongPatch& wrong) {

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
+
 #include <algorithm>
 #include <boost/json/basic_parser_impl.hpp>
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include "server/api/envoy/rls_service.h"
 
 #include <google/protobuf/arena.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <unistd.h>
+
 #include <csignal>
 #include <memory>
 #include <new>

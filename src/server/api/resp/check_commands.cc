@@ -83,10 +83,7 @@ void settle_limit(CommandHandler& handler, const Call& call) {
   decide_limit(handler, call, {Verb::kCharge, true}, 2);
 }
 
-}  // namespace sluice::server::resp::commands
-
 // CL.THROTTLE, compatible with redis-cell, and the same decision under other names.
-namespace sluice::server::resp::commands {
 namespace {
 
 // Returns the limit with these numbers, or null if the reply has become an error.
@@ -131,10 +128,7 @@ void throttle_like_crab(CommandHandler& handler, const Call& call) {
 }
 void gcra(CommandHandler& handler, const Call& call) { run(handler, call, ThrottleForm::kGcra); }
 
-}  // namespace sluice::server::resp::commands
-
 // The commands that decide by rules, such as RL.CHECK.
-namespace sluice::server::resp::commands {
 namespace {
 
 constexpr std::string_view kHeader = "header.";

@@ -159,10 +159,7 @@ std::string commands_page() {
   return page;
 }
 
-}  // namespace sluice::server::resp
-
 // The table of commands: arity, role, syntax and documentation of each.
-namespace sluice::server::resp {
 namespace {
 
 constexpr std::string_view kLimits = "limits";

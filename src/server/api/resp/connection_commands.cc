@@ -1,4 +1,5 @@
 #include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -188,10 +189,7 @@ void info(CommandHandler& handler, const Call& call) {
   call.reply.verbatim(text);
 }
 
-}  // namespace sluice::server::resp::commands
-
 // The commands that clients send before they ask for decisions.
-namespace sluice::server::resp::commands {
 namespace {
 
 constexpr std::size_t kMostNameBytes = 1024;

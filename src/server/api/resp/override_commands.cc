@@ -115,10 +115,7 @@ void unblock(CommandHandler& handler, const Call& call) {
   call.reply.integer(before->reason == Reason::kBlocked ? 1 : 0);
 }
 
-}  // namespace sluice::server::resp::commands
-
 // RL.TOP: the most asked and the most denied keys of a rule.
-namespace sluice::server::resp::commands {
 namespace {
 
 using insight::TopKeysQuery;
@@ -213,10 +210,7 @@ void top(CommandHandler& handler, const Call& call) {
   for (const insight::TopLimit& limit : limits) write_keys(limit, call.reply);
 }
 
-}  // namespace sluice::server::resp::commands
-
 // RL.OVERRIDE: the overrides of single keys.
-namespace sluice::server::resp::commands {
 namespace {
 
 using std::chrono::milliseconds;

@@ -1,8 +1,10 @@
 // The gRPC part of Protocol: checks calls and answers them. protocol.cc has the HTTP/2 part.
 #include <google/protobuf/descriptor.h>
+
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/stubs/logging.h>
 #include <nghttp2/nghttp2.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -23,23 +25,9 @@ namespace sluice::server::grpc {
 
 enum class Health : std::uint8_t { kServing, kNotServing, kServiceUnknown };
 
-// Returns the bytes of a HealthCheckResponse.
-std::string_view health_message(Health health) noexcept;
-
-// Answers a HealthCheckRequest. Errors: kNotFound for an unknown service, kInvalidArgument.
-void check_health(std::string_view request, bool serving, Reply& reply);
-
-}  // namespace sluice::server::grpc
-
 // Server reflection. The versions v1 and v1alpha have the same wire format.
-namespace sluice::server::grpc {
 
-// Answers one ServerReflectionRequest with the services of `paths` and of this folder, and with
-// descriptors of messages that are linked in. Errors: kInvalidArgument. If something is not found,
-// the reply's message says so.
-void answer_reflection(std::string_view request, std::span<const std::string_view> paths,
-                       Reply& reply);
-
+// Returns the bytes of a HealthCheckResponse.
 std::string_view health_message(Health health) noexcept {
   // Each text is the field `status`, an enumeration.
   switch (health) {
@@ -50,6 +38,7 @@ std::string_view health_message(Health health) noexcept {
   return "\x08\x03";
 }
 
+// Answers a HealthCheckRequest. Errors: kNotFound for an unknown service, kInvalidArgument.
 void check_health(std::string_view request, bool serving, Reply& reply) {
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   ::grpc::health::v1::HealthCheckRequest message;
@@ -128,6 +117,9 @@ void add_services(std::span<const std::string_view> paths, ServerReflectionRespo
 
 }  // namespace
 
+// Answers one ServerReflectionRequest with the services of `paths` and of this folder, and with
+// descriptors of messages that are linked in. Errors: kInvalidArgument. If something is not found,
+// the reply's message says so.
 void answer_reflection(std::string_view request, std::span<const std::string_view> paths,
                        Reply& reply) {
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input

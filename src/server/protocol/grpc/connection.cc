@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <utility>

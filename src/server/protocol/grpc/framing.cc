@@ -1,6 +1,7 @@
 #include "server/protocol/grpc/framing.h"
 
 #include <zlib.h>
+
 #include <algorithm>
 #include <utility>
 

@@ -20,10 +20,7 @@ enum class Gunzip : std::uint8_t {
 // Decompresses `bytes` into `out`. `out` never holds more than `most` bytes.
 Gunzip gunzip(std::string_view bytes, std::size_t most, std::string& out);
 
-}  // namespace sluice::server::grpc
-
 // The formats that gRPC adds to HTTP/2: messages, texts and times.
-namespace sluice::server::grpc {
 
 // The prefix of each message: whether it is compressed, and its length.
 struct Prefix {

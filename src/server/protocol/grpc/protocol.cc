@@ -5,6 +5,7 @@
 
 #include <nghttp2/nghttp2.h>
 #include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

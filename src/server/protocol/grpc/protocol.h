@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nghttp2/nghttp2.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>

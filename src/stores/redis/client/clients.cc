@@ -5,6 +5,7 @@
 #include "stores/redis/client/clients.h"
 
 #include <netinet/tcp.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/basic_stream_socket.hpp>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <hiredis/hiredis.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

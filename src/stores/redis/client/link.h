@@ -1,6 +1,7 @@
 #pragma once
 
 #include <hiredis/hiredis.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <hiredis/hiredis.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

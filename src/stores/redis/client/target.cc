@@ -1,6 +1,7 @@
 #include "stores/redis/client/target.h"
 
 #include <sys/un.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/ip/address.hpp>

@@ -7,6 +7,7 @@
 #include "stores/redis/cluster/cluster_client.h"
 
 #include <hiredis/hiredis.h>
+
 #include <algorithm>
 #include <atomic>
 #include <charconv>

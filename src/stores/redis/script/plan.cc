@@ -5,6 +5,7 @@
 #include "stores/redis/script/plan.h"
 
 #include <hiredis/hiredis.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

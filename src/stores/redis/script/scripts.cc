@@ -1,6 +1,7 @@
 #include "stores/redis/script/scripts.h"
 
 #include <openssl/evp.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,4 +1,5 @@
 #include <semaphore.h>
+
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
