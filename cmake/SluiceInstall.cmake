@@ -50,24 +50,6 @@ if(TARGET sluice)
   install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# The program prints its manual pages and completions.
-if(TARGET sluice AND NOT CMAKE_CROSSCOMPILING)
-  install(CODE [[
-    function(print_to file)
-      get_filename_component(folder ${file} DIRECTORY)
-      file(MAKE_DIRECTORY ${folder})
-      execute_process(COMMAND $<TARGET_FILE:sluice> ${ARGN} OUTPUT_FILE ${file}
-        COMMAND_ERROR_IS_FATAL ANY)
-      message(STATUS "Installing: ${file}")
-    endfunction()
-    set(share $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/share)
-    print_to(${share}/bash-completion/completions/sluice completion bash)
-    print_to(${share}/zsh/site-functions/_sluice completion zsh)
-    print_to(${share}/fish/vendor_completions.d/sluice.fish completion fish)
-    execute_process(COMMAND $<TARGET_FILE:sluice> manual --all ${share}/man/man1
-      COMMAND_ERROR_IS_FATAL ANY)]])
-endif()
-
 configure_package_config_file(cmake/sluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
   INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake

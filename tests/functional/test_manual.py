@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from harness import PATIENCE, binary, tool
+from harness import PATIENCE, ROOT, binary, tool
 
 
 def run(*command, **more):
@@ -43,22 +43,23 @@ class Folder(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def write(self):
+        written = run(str(ROOT / "packaging/manual"), binary(), str(self.folder))
+        self.assertEqual((written.returncode, written.stderr), (0, ""))
+        return self.folder
+
 
 class ManualPages(Folder):
     def setUp(self):
         super().setUp()
-        written = sluice("manual", "--all", str(self.folder / "man"))
-        self.assertEqual((written.returncode, written.stderr), (0, ""))
-        self.pages = sorted((self.folder / "man").iterdir())
+        self.pages = sorted((self.write() / "man/man1").iterdir())
 
     def test_each_subcommand_has_one(self):
         names = {"sluice.1", *(f"sluice-{name}.1" for name in help_of(())[0])}
         self.assertEqual({page.name for page in self.pages}, names)
-        self.assertEqual(sluice("manual", "serve").stdout, self.page("sluice-serve").read_text())
-        self.assertEqual(sluice("manual").stdout, self.page("sluice").read_text())
 
     def page(self, name):
-        return self.folder / "man" / f"{name}.1"
+        return self.folder / "man/man1" / f"{name}.1"
 
     def test_man_and_mandoc_read_them_without_a_warning(self):
         man, mandoc = tool("man"), tool("mandoc")
@@ -79,11 +80,6 @@ class ManualPages(Folder):
         shown = run(tool("man"), "-l", "-Tutf8", "-P", "cat", str(self.page("sluice-decide"))).stdout
         self.assertIn("--store redis://127.0.0.1:6379 --prefix trial: < requests.jsonl\n", shown)
 
-    def test_errors(self):
-        self.assertEqual(sluice("manual", "nothing").returncode, 2)
-        self.assertEqual(sluice("manual", "--all", "/dev/null/x").returncode, 1)
-        self.assertEqual(sluice("completion", "tcsh").returncode, 2)
-
 
 class Completions(Folder):
     def setUp(self):
@@ -99,16 +95,10 @@ class Completions(Folder):
         self.assertEqual(complete("sluice serve --config rul"), {"rules.yaml"})
         self.assertEqual(complete("sluice rules check rul"), {"rules.yaml"})
         self.assertEqual(complete("sluice serve --threads rul"), set())
-
-    def write(self, shell):
-        printed = sluice("completion", shell)
-        self.assertEqual((printed.returncode, printed.stderr), (0, ""))
-        path = self.folder / f"completion.{shell}"
-        path.write_text(printed.stdout)
-        return path
+        self.assertEqual(complete("sluice serve --help --conf"), {"--config"})
 
     def test_bash(self):
-        path = self.write("bash")
+        path = self.write() / "bash-completion/completions/sluice"
 
         def complete(line):
             words = line.split(" ")
@@ -123,7 +113,7 @@ class Completions(Folder):
         self.check(complete)
 
     def test_fish(self):
-        path = self.write("fish")
+        path = self.write() / "fish/vendor_completions.d/sluice.fish"
         fish = tool("fish")
 
         def complete(line):
@@ -136,7 +126,7 @@ class Completions(Folder):
         self.check(complete)
 
     def test_zsh(self):
-        path = self.write("zsh")
+        path = self.write() / "zsh/vendor-completions/_sluice"
         zsh = tool("zsh")
         # zsh completes only at a terminal. Ctrl-D lists what is possible, Ctrl-E goes to the end.
         start = (
