@@ -12,7 +12,6 @@ inline constexpr int kUsage = 2;
 // does the work and stores the exit status in `status`, which must outlive the parser.
 void add_blocks(Command app, int& status);
 void add_commands(Command app, int& status);
-void add_completion(Command app, int& status);
 void add_config(Command app, int& status);
 void add_decide(Command app, int& status);
 void add_keys(Command app, int& status);

@@ -69,7 +69,6 @@ int parse_and_work(int argc, const char* const* argv) {
   const Command app = program.command();
   add_blocks(app, status);
   add_commands(app, status);
-  add_completion(app, status);
   add_config(app, status);
   add_decide(app, status);
   add_keys(app, status);
