@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::cli {
@@ -53,8 +54,8 @@ void add_check(Command app, int& status, const FileKind& kind) {
 }
 
 void add_print(Command app, int& status, const std::string& name, const std::string& help,
-               std::string (*text)()) {
-  app.add_subcommand(name, help).callback([text, &status] {
+               std::function<std::string()> text) {
+  app.add_subcommand(name, help).callback([text = std::move(text), &status] {
     std::cout << text() << std::flush;
     status = std::cout ? 0 : 1;
   });
@@ -67,8 +68,8 @@ void add_file_commands(Command command, int& status, const FileKind& kind) {
   add_check(command, status, kind);
   add_print(command, status, "schema", "Print a JSON Schema of " + kind.files + " for editors",
             kind.schema);
-  add_print(command, status, "docs", "Print the manual of " + kind.files + ", " + kind.guide_file,
-            kind.guide);
+  add_print(command, status, "docs", "Print the reference of all keys, as in " + kind.guide_file,
+            [&keys = *kind.keys] { return rules::schema::reference(keys); });
 }
 
 Option Option::type_name(const std::string& name) const {
@@ -101,30 +102,6 @@ Option Option::check(const std::function<std::string(const std::string&)>& find_
   return Option(*option_->check(find_error));
 }
 
-std::vector<std::string> Option::names() const {
-  std::vector<std::string> names;
-  for (const std::string& name : option_->get_lnames()) names.push_back("--" + name);
-  for (const std::string& name : option_->get_snames()) names.push_back("-" + name);
-  return names;
-}
-
-std::string Option::description() const { return option_->get_description(); }
-bool Option::takes_value() const { return option_->get_type_size() > 0; }
-
-bool Option::takes_file() const {
-  const std::string name =
-      option_->get_positional() ? option_->get_name(true) : option_->get_type_name();
-  return name.starts_with("FILE") || name.starts_with("LOG");
-}
-
-bool Option::can_repeat() const { return option_->get_items_expected_max() > 1; }
-
-std::string Option::shown_name() const {
-  return CLI::Formatter().make_option_name(option_, option_->get_positional());
-}
-
-std::string Option::shown_value() const { return CLI::Formatter().make_option_opts(option_); }
-
 Command Command::add_subcommand(const std::string& name, const std::string& description) const {
   return Command(*app_->add_subcommand(name, description));
 }
@@ -153,54 +130,6 @@ Option Command::add_flag(const std::string& name, bool& value,
 void Command::require_subcommand() const { app_->require_subcommand(1); }
 void Command::footer(const std::string& text) const { app_->footer(text); }
 void Command::callback(std::function<void()> work) const { app_->callback(std::move(work)); }
-
-std::optional<Command> Command::parent() const {
-  CLI::App* const parent = app_->get_parent();
-  return parent == nullptr ? std::nullopt : std::optional(Command(*parent));
-}
-
-std::string Command::name() const { return app_->get_name(); }
-
-std::string Command::called_as() const {
-  const auto above = parent();
-  return above ? above->called_as() + " " + name() : name();
-}
-
-std::string Command::description() const { return app_->get_description(); }
-std::string Command::footer() const { return app_->get_footer(); }
-
-std::string Command::usage() const {
-  constexpr std::string_view kUsageText = "Usage: ";
-  std::string text = CLI::Formatter().make_usage(app_, called_as());
-  text.erase(std::remove(text.begin(), text.end(), '\n'), text.end());
-  if (text.starts_with(kUsageText)) text.erase(0, kUsageText.size());
-  return text;
-}
-
-std::vector<Command> Command::subcommands() const {
-  std::vector<Command> all;
-  for (CLI::App* const one : app_->get_subcommands([](CLI::App*) { return true; })) {
-    all.emplace_back(*one);
-  }
-  return all;
-}
-
-std::vector<Command> Command::all() const {
-  std::vector<Command> all{*this};
-  for (const Command below : subcommands()) {
-    const auto more = below.all();
-    all.insert(all.end(), more.begin(), more.end());
-  }
-  return all;
-}
-
-std::vector<Option> Command::options(bool positional) const {
-  std::vector<Option> all;
-  for (CLI::Option* const one : app_->get_options()) {
-    if (one->get_positional() == positional) all.emplace_back(*one);
-  }
-  return all;
-}
 
 Program::Program(const std::string& about, const std::string& version)
     : app_(std::make_unique<CLI::App>(about, "sluice")) {

@@ -15,11 +15,14 @@ class App;
 class Option;
 }  // namespace CLI
 
+namespace sluice::rules::schema {
+struct Map;
+}  // namespace sluice::rules::schema
+
 namespace sluice::cli {
 
 // The parser of the arguments. Its own header takes seconds to compile; only command.cc includes
-// it. Manual pages and completions read the same parser as --help, so that none of them describes
-// an option that another one lacks.
+// it. packaging/manual writes manual pages and completions from --help.
 
 // A handle of an option, a flag or a positional argument of a command.
 class Option {
@@ -38,15 +41,6 @@ class Option {
   // `find_error` returns an empty text for a valid value.
   Option check(const std::function<std::string(const std::string&)>& find_error) const;
 
-  std::vector<std::string> names() const;  // with dashes, the long ones first
-  std::string description() const;
-  bool takes_value() const;  // unlike a flag
-  bool takes_file() const;   // which a shell can complete
-  bool can_repeat() const;
-  // The two parts of its line in --help: "--config", " FILE".
-  std::string shown_name() const;
-  std::string shown_value() const;
-
  private:
   CLI::Option* option_;
 };
@@ -63,18 +57,6 @@ class Command {
   void require_subcommand() const;
   void footer(const std::string& text) const;
   void callback(std::function<void()> work) const;
-
-  std::optional<Command> parent() const;  // nothing: the program
-  std::string name() const;
-  std::string called_as() const;  // "sluice rules check"
-  std::string description() const;
-  std::string footer() const;
-  std::string usage() const;
-  std::vector<Command> subcommands() const;
-  // This command and all commands below it, each before those below it.
-  std::vector<Command> all() const;
-  // The options that start with a dash, or the positional arguments.
-  std::vector<Option> options(bool positional) const;
 
  private:
   CLI::App* app_;
@@ -95,9 +77,6 @@ class Program {
   const std::unique_ptr<CLI::App> app_;
 };
 
-// Returns a page of section 1, in the macros of man(7), of a command and all commands below it.
-std::string manual_page(Command command);
-
 // A valid file.
 struct CheckedFile {
   std::string summary;  // "1 rules, 1 limits"; may be empty
@@ -113,7 +92,7 @@ struct FileKind {
                                                               const std::string& file)>
       check;
   std::string (*schema)();
-  std::string (*guide)();
+  const rules::schema::Map* keys;  // of the file; not null
   // Adds options to the subcommand `check`; may be empty.
   std::function<void(Command)> add_check_options = {};
 };

@@ -15,7 +15,6 @@ void add_commands(Command app, int& status);
 void add_config(Command app, int& status);
 void add_decide(Command app, int& status);
 void add_keys(Command app, int& status);
-void add_manual(Command app, int& status);
 void add_overrides(Command app, int& status);
 void add_replay(Command app, int& status);
 void add_rules(Command app, int& status);

@@ -33,7 +33,7 @@ void add_config(Command app, int& status) {
        .guide_file = "docs/config.md",
        .check = check_config,
        .schema = server::config::json_schema,
-       .guide = server::config::guide});
+       .keys = &server::config::file()});
 }
 
 }  // namespace sluice::cli

@@ -57,9 +57,9 @@ TEST(ConfigCommand, ReportsKeysThatDoNotFitEachOther) {
             "--store URL, or rules files\n");
 }
 
-TEST(ConfigCommand, PrintsSchemaAndManual) {
+TEST(ConfigCommand, PrintsSchemaAndReference) {
   EXPECT_EQ(run_config({"schema"}).out, server::config::json_schema());
-  EXPECT_EQ(run_config({"docs"}).out, server::config::guide());
+  EXPECT_EQ(run_config({"docs"}).out, rules::schema::reference(server::config::file()));
 }
 
 }  // namespace

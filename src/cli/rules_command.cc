@@ -668,7 +668,7 @@ void add_rules(Command app, int& status) {
        .check = [terms](std::string_view text,
                         const std::string& file) { return check_rules(text, file, *terms); },
        .schema = rules::schema::json_schema,
-       .guide = rules::schema::guide,
+       .keys = &rules::schema::file(),
        .add_check_options =
            [terms](Command check) {
              check

@@ -162,11 +162,11 @@ TEST_F(RulesCommand, NeedsSomethingToDo) {
   EXPECT_EQ(run({"chekc", "x"}), 2);
 }
 
-TEST_F(RulesCommand, PrintsSchemaAndManual) {
+TEST_F(RulesCommand, PrintsSchemaAndReference) {
   EXPECT_EQ(run({"schema"}), 0);
   EXPECT_EQ(out_, rules::schema::json_schema());
   EXPECT_EQ(run({"docs"}), 0);
-  EXPECT_EQ(out_, rules::schema::guide());
+  EXPECT_EQ(out_, rules::schema::reference(rules::schema::file()));
 }
 
 }  // namespace

@@ -72,7 +72,6 @@ int parse_and_work(int argc, const char* const* argv) {
   add_config(app, status);
   add_decide(app, status);
   add_keys(app, status);
-  add_manual(app, status);
   add_overrides(app, status);
   add_replay(app, status);
   add_rules(app, status);
