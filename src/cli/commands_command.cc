@@ -6,10 +6,10 @@
 namespace sluice::cli {
 
 void add_commands(Command app, int& status) {
-  const Command command =
-      app.add_subcommand("commands", "Print the commands for Redis clients, docs/commands.md");
+  const Command command = app.add_subcommand(
+      "commands", "Print the commands for Redis clients, as in docs/commands.md");
   command.callback([&status] {
-    std::cout << server::resp::commands_page() << std::flush;
+    std::cout << server::resp::commands_reference() << std::flush;
     status = std::cout ? 0 : 1;
   });
 }

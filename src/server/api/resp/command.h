@@ -71,9 +71,8 @@ struct Command {
   std::string_view group;
   Handle handle;  // null: only its parts can be called
   std::span<const Command> parts = {};
-  bool has_key = false;        // the first argument after the name
-  bool writes = false;         // may change a counter
-  std::string_view text = {};  // more text for docs/commands.md
+  bool has_key = false;  // the first argument after the name
+  bool writes = false;   // may change a counter
 };
 
 // Returns all commands in the order of their reference.
@@ -94,7 +93,9 @@ std::string full_name(const Found& found);
 // Returns the number of arguments as Redis reports it: exact, or, if negative, the minimum.
 std::int64_t arity(const Command& command) noexcept;
 
-// Returns the text of docs/commands.md.
-std::string commands_page();
+// Returns the heading, the syntax, the summary and the role of a command in Markdown, as they stand
+// in docs/commands.md, and those of all commands.
+std::string reference(const Command& command);
+std::string commands_reference();
 
 }  // namespace sluice::server::resp
