@@ -10,8 +10,7 @@ namespace sluice::server::config {
 // with it. Their defaults are those of Config.
 const rules::schema::Map& file() noexcept;
 
-// Return docs/config.schema.json and the whole of docs/config.md.
+// Returns the text of docs/config.schema.json.
 std::string json_schema();
-std::string guide();
 
 }  // namespace sluice::server::config

@@ -26,8 +26,9 @@ std::string text_of(const std::filesystem::path& path) {
 }
 
 TEST(ConfigSchema, MatchesTheManual) {
-  EXPECT_TRUE(text_of(kSource / "docs/config.md") == guide())
-      << "docs/config.md differs from what `sluice config docs` prints";
+  EXPECT_TRUE(
+      text_of(kSource / "docs/config.md").ends_with("\n" + rules::schema::reference(file())))
+      << "docs/config.md does not end with what `sluice config docs` prints";
 }
 
 TEST(ConfigSchema, MatchesTheSchemaForEditors) {
@@ -42,7 +43,7 @@ TEST(ConfigSchema, ReportsTheDefaultAddressesOfConfig) {
 }
 
 TEST(ConfigSchema, ExamplesOfTheManualAreValid) {
-  const std::string manual = guide();
+  const std::string manual = text_of(kSource / "docs/config.md");
   const std::string fence = "```yaml\n";
   int examples = 0;
   for (std::size_t at = manual.find(fence); at != manual.npos; at = manual.find(fence, at)) {
