@@ -75,8 +75,7 @@ std::string json_schema(const Map& file, std::string_view title);
 // Returns their reference as Markdown: a heading and a table for each kind of map.
 std::string reference(const Map& file);
 
-// The texts of docs/rules.schema.json and of docs/rules.md.
+// Returns the text of docs/rules.schema.json.
 std::string json_schema();
-std::string guide();
 
 }  // namespace sluice::rules::schema
