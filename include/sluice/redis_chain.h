@@ -53,7 +53,7 @@ struct RedisChainStatus {
 //   4. RedisStore decides it in one round trip.
 //   5. FailurePolicyStore answers if neither 3 nor 4 could.
 // Use these classes instead if several stores share a breaker or a cache, or to leave one out.
-// async_apply() passes through the same parts (async_policies.h) without a thread that sleeps.
+// async_apply() passes through the same parts without a thread that sleeps.
 //
 // Thread-safety: any member from any thread; one chain serves a whole process. Ownership: owns all
 // of its parts and two threads; borrows the observer. Errors: apply() answers with a reason, see

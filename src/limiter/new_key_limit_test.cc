@@ -1,4 +1,4 @@
-#include "sluice/new_key_limit.h"
+#include "limiter/new_key_limit.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "limiter/new_key_limit.h"
 #include "rules/attributes.h"
 #include "rules/cost_template.h"
 #include "rules/diagnostics.h"
@@ -19,7 +20,6 @@
 #include "rules/plans.h"
 #include "sluice/calendar.h"
 #include "sluice/expected.h"
-#include "sluice/new_key_limit.h"
 #include "sluice/rule.h"
 #include "sluice/rule_set.h"
 

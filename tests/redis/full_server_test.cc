@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/new_key_limit.h"
+#include "limiter/new_key_limit.h"
 #include "tests/redis/script_test.h"
 
 // A server whose memory is full (`maxmemory`, `noeviction`): counters that exist go on counting,

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <random>
 
-#include "sluice/new_key_limit.h"
+#include "limiter/new_key_limit.h"
 #include "sluice/permit.h"
 #include "sluice/testing/store_conformance.h"
 #include "tests/redis/store_test.h"

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "limiter/answer.h"
-#include "sluice/new_key_limit.h"
+#include "limiter/new_key_limit.h"
 #include "sluice/permit_id.h"
 
 namespace sluice::memory {

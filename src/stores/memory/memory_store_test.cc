@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "limiter/new_key_limit.h"
 #include "sluice/limiter.h"
-#include "sluice/new_key_limit.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "sluice/async_policies.h"
+#include "stores/policy/async_policies.h"
 
 #include <gtest/gtest.h>
 

@@ -2,10 +2,10 @@
 
 #include <optional>
 
-#include "sluice/async_policies.h"
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
+#include "stores/policy/async_policies.h"
 
 namespace sluice::policy {
 

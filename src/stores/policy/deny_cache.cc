@@ -11,8 +11,8 @@
 #include <new>
 
 #include "limiter/answer.h"
-#include "sluice/async_policies.h"
 #include "sluice/deny_cache.h"
+#include "stores/policy/async_policies.h"
 #include "stores/policy/spread_count.h"
 
 namespace sluice::policy {

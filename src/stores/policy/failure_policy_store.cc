@@ -8,9 +8,9 @@
 
 #include "limiter/answer.h"
 #include "limiter/batch.h"
-#include "sluice/async_policies.h"
 #include "sluice/failure_policy.h"
 #include "sluice/store.h"
+#include "stores/policy/async_policies.h"
 
 namespace sluice::policy {
 

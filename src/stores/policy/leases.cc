@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "limiter/answer.h"
-#include "sluice/async_policies.h"
 #include "sluice/async_store.h"
 #include "sluice/leased_store.h"
+#include "stores/policy/async_policies.h"
 #include "stores/policy/lease_table.h"
 
 namespace sluice::policy {

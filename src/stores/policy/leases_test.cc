@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "core/limit.h"
-#include "sluice/async_policies.h"
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 #include "sluice/testing/store_conformance.h"
+#include "stores/policy/async_policies.h"
 #include "tests/support/wait_until.h"
 
 namespace sluice {

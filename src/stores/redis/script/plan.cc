@@ -11,7 +11,7 @@
 #include <charconv>
 
 #include "limiter/answer.h"
-#include "sluice/new_key_limit.h"
+#include "limiter/new_key_limit.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/scripts.h"
