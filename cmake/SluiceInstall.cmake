@@ -15,8 +15,7 @@ install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${config_dir})
 
 install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
-  PATTERN attributes.h EXCLUDE PATTERN live_rules.h EXCLUDE PATTERN overrides.h EXCLUDE PATTERN reject.h EXCLUDE
-  PATTERN rule*.h EXCLUDE
+  PATTERN attributes.h EXCLUDE PATTERN overrides.h EXCLUDE PATTERN rule*.h EXCLUDE
   PATTERN redis*.h EXCLUDE PATTERN async_redis*.h EXCLUDE)
 
 if(TARGET sluice_rules)
@@ -25,8 +24,7 @@ if(TARGET sluice_rules)
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT sluiceRulesTargets NAMESPACE sluice:: DESTINATION ${config_dir})
   install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILES_MATCHING PATTERN attributes.h PATTERN live_rules.h PATTERN overrides.h PATTERN reject.h
-                     PATTERN rule*.h)
+    FILES_MATCHING PATTERN attributes.h PATTERN overrides.h PATTERN rule*.h)
   install(FILES cmake/Findre2.cmake DESTINATION ${config_dir})
 endif()
 

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sluice/decision.h"
+#include "sluice/http_fields.h"
 #include "sluice/limit.h"
 #include "sluice/rule.h"
 
@@ -61,6 +63,25 @@ struct RuleAnswer {
   // The text of the permit that the request has taken, if a `concurrency` limit applied to it: the
   // holder releases it with RuleDecider::release(). Else empty.
   std::string permit = {};
+};
+
+// Writes the answer of rules as header fields, as HttpFields does, and according to the `headers`
+// of the deciding rule. Omits limits of shadow rules. Limits of the same name are written with
+// their rules: "RULE/NAME".
+//
+// Thread-safety, ownership, errors and cost are those of HttpFields.
+class RuleHttpFields {
+ public:
+  // Returns the fields. They are valid until the next call of either function.
+  std::span<const HttpField> of(const RuleAnswer& answer);
+  // Returns the same fields as complete lines: "Name: value\r\n". Cheaper.
+  std::string_view lines(const RuleAnswer& answer);
+
+ private:
+  HeaderFields choose(const RuleAnswer& answer);
+
+  HttpFields fields_;
+  std::vector<NamedDecision> shown_;
 };
 
 }  // namespace sluice

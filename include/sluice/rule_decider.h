@@ -9,7 +9,6 @@
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
 #include "sluice/overrides.h"
-#include "sluice/request_costs.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_set.h"
 

@@ -7,7 +7,7 @@
 
 #include "sluice/detail/rule_gate.h"
 #include "sluice/guard_call.h"
-#include "sluice/live_rules.h"
+#include "sluice/rule_set.h"
 
 // Rules on functions: the limits are in a file of rules, under the rule's name.
 //

@@ -13,7 +13,7 @@
 
 #include "replay/log_line.h"
 #include "replay/log_time.h"
-#include "sluice/request_costs.h"
+#include "sluice/attributes.h"
 
 namespace sluice::replay {
 

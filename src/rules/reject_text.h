@@ -9,7 +9,6 @@
 
 #include "rules/diagnostics.h"
 #include "rules/yaml_tree.h"
-#include "sluice/reject.h"
 #include "sluice/rule.h"
 
 namespace sluice::rules {

@@ -11,7 +11,7 @@
 #include "limiter/waits.h"
 #include "rules/diagnostics.h"
 #include "sluice/decision.h"
-#include "sluice/rule_limit.h"
+#include "sluice/rule.h"
 
 namespace sluice::rules {
 

@@ -1,4 +1,4 @@
-#include "sluice/rule_http_fields.h"
+#include "sluice/rule_answer.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "sluice/attributes.h"
-#include "sluice/request_costs.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_decider.h"
 #include "sluice/store.h"

@@ -18,10 +18,9 @@
 #include "sluice/attributes.h"
 #include "sluice/detail/guard_values.h"
 #include "sluice/limiter.h"
-#include "sluice/live_rules.h"
 #include "sluice/path.h"
-#include "sluice/request_costs.h"
 #include "sluice/rule_decider.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::detail {
 

@@ -20,7 +20,6 @@
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 #include "sluice/limiter.h"
-#include "sluice/request_costs.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_decider.h"
 #include "sluice/rule_set.h"

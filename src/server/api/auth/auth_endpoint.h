@@ -12,7 +12,7 @@
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/request_target.h"
 #include "sluice/attributes.h"
-#include "sluice/rule_http_fields.h"
+#include "sluice/rule_answer.h"
 
 namespace sluice::server {
 

@@ -11,7 +11,6 @@
 #include "server/protocol/http/message.h"
 #include "sluice/http_fields.h"
 #include "sluice/rule_answer.h"
-#include "sluice/rule_http_fields.h"
 
 namespace sluice::server {
 

@@ -11,7 +11,6 @@
 #include "sluice/attributes.h"
 #include "sluice/expected.h"
 #include "sluice/limit.h"
-#include "sluice/request_costs.h"
 #include "sluice/store.h"
 
 namespace sluice::server {
