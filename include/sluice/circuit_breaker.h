@@ -7,7 +7,7 @@
 
 #include "sluice/clock.h"
 #include "sluice/decision.h"
-#include "sluice/store_events.h"
+#include "sluice/store.h"
 
 namespace sluice {
 

@@ -10,7 +10,6 @@
 #include "sluice/async_store.h"
 #include "sluice/expected.h"
 #include "sluice/store.h"
-#include "sluice/store_events.h"
 
 namespace sluice {
 

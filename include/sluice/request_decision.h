@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "sluice/clock.h"
 #include "sluice/http_fields.h"
 #include "sluice/limiter.h"
 
@@ -57,5 +59,11 @@ class RequestDecision {
   Decision decision_;
   HttpFields fields_;
 };
+
+// Returns the details of a gRPC status: a serialized google.rpc.Status with this code and message,
+// and with a google.rpc.RetryInfo if there is a wait. Needs
+// neither gRPC nor protobuf. Clients find it in the trailer `grpc-status-details-bin`.
+std::string grpc_status_details(int code, std::string_view message,
+                                std::optional<Duration> retry_after);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "sluice/grpc_status_details.h"
+#include "sluice/request_decision.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include "limiter/waits.h"
 #include "sluice/limiter.h"
-#include "sluice/store_events.h"
+#include "sluice/store.h"
 
 namespace sluice {
 

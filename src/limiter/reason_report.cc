@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "sluice/grpc_status_details.h"
 #include "sluice/request_decision.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "sluice/store_events.h"
+#include "sluice/store.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sluice/leases.h"
+#include "sluice/leased_store.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "sluice/leased_store.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 #include "tests/property/generate.h"

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/grpc_status_details.h"
 #include "sluice/request_decision.h"
 
 namespace sluice {

@@ -18,7 +18,7 @@
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/expected.h"
-#include "sluice/leases.h"
+#include "sluice/leased_store.h"
 #include "sluice/redis_store.h"
 #include "sluice/rule_set.h"
 

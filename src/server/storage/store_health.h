@@ -19,10 +19,10 @@
 #include "sluice/circuit_breaker.h"
 #include "sluice/clock.h"
 #include "sluice/deny_cache.h"
-#include "sluice/leases.h"
+#include "sluice/leased_store.h"
 #include "sluice/memory_store.h"
 #include "sluice/redis_store.h"
-#include "sluice/store_events.h"
+#include "sluice/store.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/target.h"
 

@@ -18,10 +18,10 @@
 #include "server/net/file_lock.h"
 #include "server/storage/loop_stores.h"
 #include "sluice/expected.h"
-#include "sluice/leases.h"
+#include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
-#include "sluice/store_events.h"
+#include "sluice/store.h"
 #include "stores/policy/chain.h"
 #include "stores/redis/store/loop_store.h"
 

@@ -7,7 +7,7 @@
 #include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
-#include "sluice/leases.h"
+#include "sluice/leased_store.h"
 
 namespace sluice {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/limit.h"
-#include "sluice/leases.h"
+#include "sluice/leased_store.h"
 #include "sluice/store.h"
 #include "stores/memory/fingerprint.h"
 #include "stores/memory/lock.h"

@@ -1,4 +1,4 @@
-#include "sluice/leases.h"
+#include "sluice/leased_store.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/limit.h"
-#include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "sluice/store.h"
-#include "sluice/store_events.h"
 
 namespace sluice {
 

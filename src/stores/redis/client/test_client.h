@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/store_events.h"
+#include "sluice/store.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/client/test_command.h"
