@@ -7,7 +7,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "sluice/detail/limit_gate.h"
+#include "sluice/detail/guard_gate.h"
 #include "sluice/limiter.h"
 
 // Limits at the top of a function, without a wrapper around it.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "sluice/detail/rule_gate.h"
-#include "sluice/guard_call.h"
+#include "sluice/guard.h"
 #include "sluice/rule_set.h"
 
 // Rules on functions: the limits are in a file of rules, under the rule's name.
@@ -37,7 +37,7 @@ Field<Of, Fields...> field(std::string_view name, Of of, Fields... fields) {
 // Returns a guard with the limits of the rule of that name; `rules` is a RuleSet or a LiveRules.
 // Continue with `.with(NAME, VALUE)` for each attribute that the rule's keys and costs read (text,
 // an integer, an enumeration, or an optional of one; an empty value is a missing one), with
-// options, and with the function (Guard in guard_call.h).
+// options, and with the function (Guard in guard.h).
 //
 // Errors: the last step throws std::invalid_argument if there is no such rule, if one of its keys
 // or costs reads an attribute that the guard does not provide, or if the guard provides the cost of

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "sluice/acquire.h"
+#include "sluice/guard_parts.h"
 #include "sluice/memory_store.h"
-#include "sluice/path.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/path.h"
+#include "sluice/guard_parts.h"
 
 namespace sluice::key_builder_test {
 namespace {

@@ -10,7 +10,7 @@
 #include "limiter/waits.h"
 #include "rules/attributes.h"
 #include "rules/rule_wait.h"
-#include "sluice/detail/limit_gate.h"
+#include "sluice/detail/guard_gate.h"
 
 namespace sluice {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "sluice/attributes.h"
-#include "sluice/detail/guard_values.h"
+#include "sluice/detail/guard_gate.h"
+#include "sluice/guard_parts.h"
 #include "sluice/limiter.h"
-#include "sluice/path.h"
 #include "sluice/rule_decider.h"
 #include "sluice/rule_set.h"
 

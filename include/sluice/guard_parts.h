@@ -1,0 +1,156 @@
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "sluice/decision.h"
+#include "sluice/expected.h"
+#include "sluice/key_builder.h"
+#include "sluice/limit.h"
+
+// What guards (guard.h) and acquire() are given, and what they return or throw.
+namespace sluice {
+
+// A limit of a guard, and the values that each have their own counter under it. Made by per() and
+// global().
+//
+// A plain value. Ownership: holds its values; a text value of per() is borrowed.
+template <typename... Values>
+struct LimitPer {
+  Limit limit;
+  std::tuple<Values...> values;
+  std::string label = {};
+
+  // Names the limit in keys of counters and in messages. A limit without a name is numbered, so
+  // that its counters change with the order of the limits.
+  LimitPer named(std::string_view name) const {
+    LimitPer other = *this;
+    other.label = name;
+    return other;
+  }
+};
+
+// Returns a limit with one counter for all calls.
+inline LimitPer<> global(const Limit& limit) { return {limit, {}}; }
+
+// Returns a limit with a counter for each value of `of`: for guarded(), a projection of the
+// arguments; for acquire(), a value, of which text is borrowed. For several values, give a tuple.
+template <typename Of>
+auto per(Of&& of, const Limit& limit) {
+  if constexpr (detail::kIsText<std::remove_cvref_t<Of>>) {
+    return LimitPer<std::string_view>{limit, {std::string_view(of)}};
+  } else {
+    return LimitPer<std::decay_t<Of>>{limit, {std::forward<Of>(of)}};
+  }
+}
+
+// A way to a nested value, for keys, costs and attributes of guards:
+// `path(&Request::email, &Email::address)` leads from a request to its e-mail address.
+//
+// Thread-safety: that of its steps. Ownership: copies its steps. Cost: that of the steps; it copies
+// a value only if a step returned it by value.
+template <typename First, typename... Rest>
+class Path {
+ public:
+  // A path of these steps.
+  constexpr explicit Path(First first, Rest... rest)
+      : first_(std::move(first)), rest_(std::move(rest)...) {}
+
+  // Follows the path from an object.
+  template <typename T>
+    requires std::invocable<const First&, const T&> &&
+             std::invocable<const Path<Rest...>&, std::invoke_result_t<const First&, const T&>>
+  constexpr decltype(auto) operator()(const T& object) const {
+    using Step = std::invoke_result_t<const First&, const T&>;
+    using End = std::invoke_result_t<const Path<Rest...>&, Step>;
+    using Result =
+        std::conditional_t<std::is_lvalue_reference_v<Step>, End, std::remove_cvref_t<End>>;
+    return static_cast<Result>(rest_(std::invoke(first_, object)));
+  }
+
+ private:
+  First first_;
+  Path<Rest...> rest_;
+};
+
+// The last step of a path.
+template <typename Last>
+class Path<Last> {
+ public:
+  // A path of one step.
+  constexpr explicit Path(Last last) : last_(std::move(last)) {}
+
+  // Takes the step from an object.
+  template <typename T>
+    requires std::invocable<const Last&, const T&>
+  constexpr decltype(auto) operator()(const T& object) const {
+    return std::invoke(last_, object);
+  }
+
+ private:
+  Last last_;
+};
+
+// Returns the path of these steps: member pointers, or callables with one argument.
+template <typename... Steps>
+  requires(sizeof...(Steps) > 0)
+constexpr Path<std::decay_t<Steps>...> path(Steps&&... steps) {
+  return Path<std::decay_t<Steps>...>(std::forward<Steps>(steps)...);
+}
+
+// The exception of a guard that throws, if it denies a call.
+//
+// what() says which limit denies and for how long: "send_code: limited to 3 per 1m
+// (sliding_window_log); retry after 12.5 s". Thread-safety: read it from any thread. Ownership:
+// holds its text, which copies share. Cost: an allocation for the text.
+class RateLimited : public std::runtime_error {
+ public:
+  // `name` is the guard's; `cause` is the part of what() between the name and the wait.
+  RateLimited(std::string_view name, std::string_view cause, const Decision& decision);
+
+  // The guard's name. It is valid as long as the exception.
+  std::string_view name() const noexcept { return {what(), name_size_}; }
+  // The decision: its reason, and when to retry. Its outcome is kFailed if the store failed.
+  const Decision& decision() const noexcept { return decision_; }
+
+ private:
+  std::size_t name_size_;
+  Decision decision_;
+};
+
+namespace detail {
+
+// The result of a guarded function as the value of an Expected: std::monostate for void, a
+// std::reference_wrapper for a reference.
+template <typename R>
+struct Boxed {
+  using Type = R;
+};
+template <typename R>
+struct Boxed<R&> {
+  using Type = std::reference_wrapper<R>;
+};
+template <typename R>
+struct Boxed<R&&> {
+  using Type = R;
+};
+template <>
+struct Boxed<void> {
+  using Type = std::monostate;
+};
+
+}  // namespace detail
+
+// The result of a function that a guard calls with returning(): its result, or the decision that
+// denied the call. R is the result of the function.
+template <typename R>
+using OrDecision = Expected<typename detail::Boxed<R>::Type, Decision>;
+
+}  // namespace sluice
