@@ -1,4 +1,4 @@
-#include "sluice/detail/wait_queue.h"
+#include "sluice/detail/async_waits.h"
 
 #include <gtest/gtest.h>
 

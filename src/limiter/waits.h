@@ -12,7 +12,7 @@
 
 #include "sluice/clock.h"
 #include "sluice/decision.h"
-#include "sluice/detail/wait_queue.h"
+#include "sluice/detail/async_waits.h"
 #include "sluice/permit.h"
 #include "sluice/store.h"
 

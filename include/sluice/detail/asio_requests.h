@@ -14,19 +14,51 @@
 #include <boost/asio/require.hpp>
 #include <boost/system/error_code.hpp>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "sluice/async_store.h"
 #include "sluice/detail/async_waits.h"
-#include "sluice/detail/owned_charges.h"
+#include "sluice/store.h"
 
 // The operations of AsyncLimiter.
 namespace sluice::detail {
+
+// A copy of charges with the bytes of their keys and tags.
+class OwnedCharges {
+ public:
+  // Throws std::bad_alloc.
+  explicit OwnedCharges(std::span<const Charge> charges)
+      : charges_(charges.begin(), charges.end()) {
+    std::size_t size = 0;
+    for (const Charge& charge : charges) size += charge.key.size() + charge.tag.size();
+    bytes_.reserve(size);  // so that the views below stay valid
+    for (Charge& charge : charges_) {
+      charge.key = add(charge.key);
+      charge.tag = add(charge.tag);
+    }
+  }
+  OwnedCharges(OwnedCharges&&) = default;  // the bytes do not move
+  OwnedCharges& operator=(OwnedCharges&&) = default;
+
+  std::span<const Charge> view() const noexcept { return charges_; }
+
+ private:
+  std::string_view add(std::string_view text) {
+    const std::size_t begin = bytes_.size();
+    bytes_.insert(bytes_.end(), text.begin(), text.end());
+    return {bytes_.data() + begin, text.size()};
+  }
+
+  std::vector<Charge> charges_;
+  std::vector<char> bytes_;
+};
 
 using DecisionSignature = void(boost::system::error_code, Decision);
 using DecisionsSignature = void(boost::system::error_code, Decision, std::vector<Decision>);
