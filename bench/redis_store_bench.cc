@@ -18,7 +18,6 @@
 #include "bench/store_callers.h"
 #include "bench/threads.h"
 #include "bench/workload.h"
-#include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
 #include "sluice/limiter.h"

@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/async_store.h"
 #include "sluice/detail/asio_requests.h"
 #include "sluice/limit.h"
 #include "sluice/store.h"

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "sluice/async_store.h"
 #include "sluice/redis_store.h"
+#include "sluice/store.h"
 
 namespace boost::asio {
 class io_context;

@@ -1,14 +1,123 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
-#include "sluice/circuit_breaker.h"
+#include "sluice/clock.h"
+#include "sluice/decision.h"
 #include "sluice/memory_store.h"
 #include "sluice/store.h"
 
 namespace sluice {
+
+// When a CircuitBreaker opens, and for how long.
+struct CircuitBreakerOptions {
+  // The number of failures in a row that opens the breaker; 0 counts as 1. A lower number opens it
+  // sooner, but it also opens if many requests fail together in a short disturbance.
+  std::uint32_t failures = 5;
+  // The percentage of failed requests that also opens the breaker, out of at least
+  // `least_requests` since a first failure at most `window` ago. 0: only failures in a row open it.
+  std::uint32_t failed_percent = 50;
+  std::uint32_t least_requests = 20;
+  Duration window = std::chrono::seconds{1};
+  // The time from opening to the first probe, at least 1 ms. It doubles after each probe that
+  // fails, up to `longest_open`. The breaker waits a random time between half of it and all of it.
+  Duration open_for = std::chrono::seconds{1};
+  Duration longest_open = std::chrono::seconds{10};
+};
+
+// Decides whether to ask a store, so that requests do not wait for a store that fails.
+//
+//   closed   All requests go to the store. Failures in a row, or their share, open the breaker.
+//   open     No request goes to the store until the next probe is due.
+//   probing  One request goes to the store. Its success closes the breaker, its failure opens it.
+//
+// kStoreTimeout and kStoreError are failures. kForeignValue and kStoreFull are not: the store
+// works. Answers to requests from before a change of state do not count.
+//
+// Thread-safety: any member from any thread. Ownership: borrows the observer and the clock, which
+// should be steady; share one breaker between the stores that ask one server. Cost: closed, one
+// load per request, and a few ns more for the first 1000 successes after a failure; open, a load
+// and a clock reading. No lock is held while the observer is called.
+class CircuitBreaker {
+ public:
+  // The constructor throws std::exception if the system provides no random bytes.
+  explicit CircuitBreaker(const CircuitBreakerOptions& options = {},
+                          StoreObserver* observer = nullptr,
+                          const Clock& clock = SteadyClock::instance());
+  ~CircuitBreaker();
+  CircuitBreaker(const CircuitBreaker&) = delete;
+  CircuitBreaker& operator=(const CircuitBreaker&) = delete;
+
+  // What the breaker does with requests; see above.
+  enum class State : std::uint8_t { kClosed, kOpen, kProbing };
+
+  // The answer of try_pass(): true if the caller may ask the store. It must then call record().
+  class Pass {
+   public:
+    explicit operator bool() const noexcept { return may_ask_; }
+
+   private:
+    friend class CircuitBreaker;
+    std::uint64_t seen_ = 0;
+    bool may_ask_ = false;
+  };
+  // Returns whether to ask the store for this request.
+  Pass try_pass() noexcept {
+    Pass pass;
+    pass.seen_ = state_.load(std::memory_order_relaxed);
+    pass.may_ask_ = mode_of(pass.seen_) == State::kClosed;
+    return pass.may_ask_ ? pass : try_probe(pass.seen_);
+  }
+  // Records the reason of the store's answer. kInvalid does not count.
+  void record(const Pass& pass, Reason reason) noexcept;
+
+  // Ends the wait of an open breaker, because the store may work again: the next request is a
+  // probe. If a probe is under way and fails, so is the request after it.
+  void probe_soon() noexcept;
+
+  // Returns the state now.
+  State state() const noexcept { return mode_of(state_.load(std::memory_order_relaxed)); }
+  // Returns the number of requests that it kept from the store.
+  std::uint64_t refused() const noexcept;
+
+ private:
+  // A state and an instant in one word, so that no state has the same word as an earlier one.
+  // kClosed: when it closed. kOpen: when the next probe is due. kProbing: the probe's deadline, in
+  // case the probe never returns.
+  static constexpr State mode_of(std::uint64_t word) noexcept {
+    return static_cast<State>(word & 3);
+  }
+  static std::uint64_t word_of(State mode, Instant instant) noexcept;
+  Pass try_probe(std::uint64_t seen) noexcept;
+  void count_success(std::uint64_t seen) noexcept;
+  void count_failure(std::uint64_t seen, Reason reason) noexcept;
+  void begin_window(Instant now) noexcept;
+  void forget_counts() noexcept;
+  void end_probe(std::uint64_t seen, Reason reason) noexcept;
+  Duration next_wait(std::uint32_t probes_failed) noexcept;
+  void report(StoreEventKind kind, const char* why) const noexcept;
+
+  class Refusals;
+
+  const CircuitBreakerOptions options_;
+  StoreObserver* const observer_;
+  const Clock& clock_;
+  std::atomic<std::uint64_t> state_;
+  std::atomic<bool> probe_again_{false};  // probe_soon() was called during the probe
+  std::atomic<bool> watching_{false};     // there was a failure, so that successes are counted
+  std::atomic<std::uint32_t> successes_{0};
+  std::atomic<std::uint32_t> in_row_{0};  // failures
+  std::mutex mutex_;                      // guards failed_ and window_start_
+  std::uint32_t failed_ = 0;
+  Instant window_start_{};
+  std::atomic<std::uint32_t> probes_failed_{0};
+  std::atomic<std::uint64_t> random_;
+  std::unique_ptr<Refusals> refusals_;
+};
 
 // How a LocalShareStore divides limits, and the memory for its counters.
 struct LocalShareOptions {

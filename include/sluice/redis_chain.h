@@ -5,7 +5,6 @@
 #include <optional>
 #include <string_view>
 
-#include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
 #include "sluice/leased_store.h"

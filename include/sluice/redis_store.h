@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "sluice/async_store.h"
 #include "sluice/expected.h"
 #include "sluice/store.h"
 

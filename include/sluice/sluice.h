@@ -7,7 +7,6 @@
 
 #include "sluice/acquire.h"
 #include "sluice/block.h"
-#include "sluice/circuit_breaker.h"
 #include "sluice/client_throttle.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"

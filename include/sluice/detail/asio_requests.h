@@ -23,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/async_store.h"
 #include "sluice/detail/async_waits.h"
 #include "sluice/store.h"
 

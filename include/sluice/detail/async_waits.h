@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/async_store.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 #include "sluice/store.h"

@@ -16,9 +16,9 @@
 
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
-#include "sluice/circuit_breaker.h"
 #include "sluice/clock.h"
 #include "sluice/deny_cache.h"
+#include "sluice/failure_policy.h"
 #include "sluice/leased_store.h"
 #include "sluice/memory_store.h"
 #include "sluice/redis_store.h"

@@ -33,7 +33,6 @@
 #include "server/net/fiber.h"
 #include "server/storage/loop_stores.h"
 #include "server/storage/store_health.h"
-#include "sluice/async_store.h"
 #include "sluice/expected.h"
 #include "sluice/leased_store.h"
 #include "sluice/memory_store.h"

@@ -3,11 +3,10 @@
 #include <optional>
 #include <span>
 
-#include "sluice/async_store.h"
-#include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
 #include "sluice/leased_store.h"
+#include "sluice/store.h"
 
 namespace sluice {
 

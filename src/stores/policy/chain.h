@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
 #include "stores/policy/async_policies.h"

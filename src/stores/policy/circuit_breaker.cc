@@ -1,4 +1,4 @@
-#include "sluice/circuit_breaker.h"
+#include "sluice/failure_policy.h"
 
 #include <algorithm>
 #include <array>

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "limiter/answer.h"
-#include "sluice/async_store.h"
 #include "sluice/leased_store.h"
+#include "sluice/store.h"
 #include "stores/policy/async_policies.h"
 #include "stores/policy/lease_table.h"
 

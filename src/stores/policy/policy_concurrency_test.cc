@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "sluice/circuit_breaker.h"
 #include "sluice/deny_cache.h"
+#include "sluice/failure_policy.h"
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"

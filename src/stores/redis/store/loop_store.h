@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/async_store.h"
+#include "sluice/store.h"
 #include "stores/redis/store/operation.h"
 
 namespace sluice::redis {
