@@ -5,10 +5,10 @@
 #include "bench/report.h"
 #include "bench/threads.h"
 #include "bench/workload.h"
-#include "sluice/acquire.h"
 #include "sluice/guard.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit.h"
+#include "sluice/require.h"
 #include "sluice/reservation.h"
 #include "sluice/testing/manual_clock.h"
 
@@ -199,10 +199,10 @@ void guards(const Options& options) {
   const auto returning = guard.returning(handle);
   row("guard, returning", compare(options, users, limiter, limit, returning));
   const auto inside = [&](const Request& request) {
-    const Decision taken = acquire({limiter, "handle"}, limit, request.user);
+    const Decision taken = require({limiter, "handle"}, limit, request.user);
     return taken.allowed() ? handle(request) : 0;
   };
-  row("acquire() in the function", compare(options, users, limiter, limit, inside));
+  row("require() in the function", compare(options, users, limiter, limit, inside));
   promise_at_most("guard-ns-over-a-take", thrown.more_ns, 20);
 }
 

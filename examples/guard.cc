@@ -74,9 +74,9 @@ void many(sluice::Limiter& limiter, const Request& request) {
   // [end many]
 }
 
-// [start acquire]
+// [start require]
 int charge_card(sluice::Limiter& limiter, std::string_view user, int cents) {
-  sluice::acquire(limiter, sluice::fixed_window(2).per(24h), user);  // throws RateLimited
+  sluice::require(limiter, sluice::fixed_window(2).per(24h), user);  // throws RateLimited
   return cents;
 }
 
@@ -84,7 +84,7 @@ bool try_charge_card(sluice::Limiter& limiter, std::string_view user) {
   return sluice::try_acquire({limiter, "charge_card"}, sluice::fixed_window(2).per(24h), user)
       .allowed();
 }
-// [end acquire]
+// [end require]
 
 void waiting(sluice::Limiter& limiter) {
   // [start delaying]

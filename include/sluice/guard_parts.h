@@ -15,7 +15,7 @@
 #include "sluice/key_builder.h"
 #include "sluice/limit.h"
 
-// What guards (guard.h) and acquire() are given, and what they return or throw.
+// What guards (guard.h) and require() are given, and what they return or throw.
 namespace sluice {
 
 // A limit of a guard, and the values that each have their own counter under it. Made by per() and
@@ -41,7 +41,7 @@ struct LimitPer {
 inline LimitPer<> global(const Limit& limit) { return {limit, {}}; }
 
 // Returns a limit with a counter for each value of `of`: for guarded(), a projection of the
-// arguments; for acquire(), a value, of which text is borrowed. For several values, give a tuple.
+// arguments; for require(), a value, of which text is borrowed. For several values, give a tuple.
 template <typename Of>
 auto per(Of&& of, const Limit& limit) {
   if constexpr (detail::kIsText<std::remove_cvref_t<Of>>) {

@@ -5,7 +5,6 @@
 // sluice/rule_guard.h; yaml-cpp and RE2) and the store on Redis (sluice/redis_store.h; Boost,
 // OpenSSL and hiredis).
 
-#include "sluice/acquire.h"
 #include "sluice/block.h"
 #include "sluice/client_throttle.h"
 #include "sluice/clock.h"
@@ -21,5 +20,6 @@
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit.h"
+#include "sluice/require.h"
 #include "sluice/reservation.h"
 #include "sluice/store.h"

@@ -3,7 +3,7 @@
 //   Plain       try_acquire with a key that is there already: the baseline
 //   Guarded     the same take by a guard, whose key it composes from the argument: a text by member
 //               pointer, or a number; of two limits, against check() of two charges
-//   Acquire     the same take by acquire(), whose key begins with the function's name
+//   Require     the same take by require(), whose key begins with the function's name
 //
 // Every take is admitted and falls on one of 1024 counters in turn, so that all of it stays in the
 // caches: a bias against the guards, whose own work is the larger share then. The guarded function
@@ -75,16 +75,16 @@ void BM_GuardedByNumber(benchmark::State& state) {
 }
 BENCHMARK(BM_GuardedByNumber);
 
-[[gnu::noinline]] int acquire_and_serve(sluice::Limiter& limiter, const Request& request) {
-  sluice::acquire(limiter, kLimit, request.email);
+[[gnu::noinline]] int require_and_serve(sluice::Limiter& limiter, const Request& request) {
+  sluice::require(limiter, kLimit, request.email);
   return request.user;
 }
 
-void BM_Acquire(benchmark::State& state) {
+void BM_Require(benchmark::State& state) {
   Fixture f;
-  for (auto _ : state) benchmark::DoNotOptimize(acquire_and_serve(f.limiter, f.request()));
+  for (auto _ : state) benchmark::DoNotOptimize(require_and_serve(f.limiter, f.request()));
 }
-BENCHMARK(BM_Acquire);
+BENCHMARK(BM_Require);
 
 void BM_PlainOfTwo(benchmark::State& state) {
   Fixture f;

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/acquire.h"
 #include "sluice/guard_parts.h"
 #include "sluice/memory_store.h"
+#include "sluice/require.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {
@@ -398,31 +398,31 @@ TEST_F(GuardTest, AGuardThatCannotWorkIsRefusedWhenItIsMade) {
             "guard \"f\", limit \"x\": another limit has the same name; expected a unique name");
 }
 
-int acquires(Limiter& limiter, int user) {
-  acquire(limiter, kOne, user);
+int requires_one(Limiter& limiter, int user) {
+  require(limiter, kOne, user);
   return user;
 }
-int acquires_elsewhere(Limiter& limiter, int user) {
-  acquire(limiter, kOne, user);
+int requires_one_elsewhere(Limiter& limiter, int user) {
+  require(limiter, kOne, user);
   return user;
 }
 
-TEST_F(GuardTest, AcquireCountsByFunctionAndArguments) {
-  EXPECT_EQ(acquires(limiter_, 1), 1);
-  EXPECT_EQ(acquires(limiter_, 2), 2);
-  EXPECT_THROW(acquires(limiter_, 1), RateLimited);
-  EXPECT_EQ(acquires_elsewhere(limiter_, 1), 1);
-  EXPECT_NE(what_of([&] { acquires(limiter_, 1); }).find("acquires"), std::string::npos);
+TEST_F(GuardTest, RequireCountsByFunctionAndArguments) {
+  EXPECT_EQ(requires_one(limiter_, 1), 1);
+  EXPECT_EQ(requires_one(limiter_, 2), 2);
+  EXPECT_THROW(requires_one(limiter_, 1), RateLimited);
+  EXPECT_EQ(requires_one_elsewhere(limiter_, 1), 1);
+  EXPECT_NE(what_of([&] { requires_one(limiter_, 1); }).find("requires_one"), std::string::npos);
 }
 
-TEST_F(GuardTest, AcquireByNameSharesACounterWithTheGuardOfThatName) {
+TEST_F(GuardTest, RequireByNameSharesACounterWithTheGuardOfThatName) {
   const auto guard = guarded(limiter_, "f", kOne).key(&Request::user).returning(length);
   EXPECT_TRUE(guard(Request{"a"}));
   EXPECT_FALSE(try_acquire({limiter_, "f"}, kOne, "a"));
   EXPECT_TRUE(try_acquire({limiter_, "f"}, kOne, std::string("b")));
 }
 
-TEST_F(GuardTest, AcquireOfSeveralLimitsTakesAllOrNothing) {
+TEST_F(GuardTest, RequireOfSeveralLimitsTakesAllOrNothing) {
   const auto ask = [&](std::string_view user) {
     return try_acquire({limiter_, "f"}, global(token_bucket(2).per(1s)),
                        per(user, kOne).named("user"));
@@ -432,14 +432,14 @@ TEST_F(GuardTest, AcquireOfSeveralLimitsTakesAllOrNothing) {
   EXPECT_TRUE(ask("b"));
   EXPECT_FALSE(ask("c"));
   EXPECT_EQ(what_of([&] {
-              acquire({limiter_, "f"}, global(token_bucket(2).per(1s)),
+              require({limiter_, "f"}, global(token_bucket(2).per(1s)),
                       per("c", kOne).named("user"));
             }),
             "f: limited to 2 per 1s (token_bucket); retry after 0.5 s");
 }
 
-TEST_F(GuardTest, AcquireAnswersTheDecision) {
-  const Decision decision = acquire({limiter_, "f"}, token_bucket(5).per(1s));
+TEST_F(GuardTest, RequireAnswersTheDecision) {
+  const Decision decision = require({limiter_, "f"}, token_bucket(5).per(1s));
   EXPECT_EQ(decision.remaining, 4u);
 }
 

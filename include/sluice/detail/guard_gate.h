@@ -21,7 +21,7 @@
 #include "sluice/limiter.h"
 #include "sluice/permit_id.h"
 
-// What the calls of guards and of acquire() consist of: how they read values from the arguments,
+// What the calls of guards and of require() consist of: how they read values from the arguments,
 // what a call costs, what a denied call returns, and how limits decide it.
 namespace sluice::detail {
 

@@ -13,7 +13,7 @@
 // Limits at the top of a function, without a wrapper around it.
 //
 //   void send_code(const std::string& email) {
-//     sluice::acquire(limiter, kLimit, email);  // takes one unit, or throws RateLimited
+//     sluice::require(limiter, kLimit, email);  // takes one unit, or throws RateLimited
 namespace sluice {
 
 // The function that asks a limiter. Give `limiter`, and the function's name names the counters, or
@@ -99,24 +99,24 @@ Decision ask_or_throw(const Site& site, const Limits&... limits) {
 // RateLimited if the request is denied. A leaky bucket in queue mode says in `delay` how long to
 // wait.
 template <KeyValue... Values>
-Decision acquire(const Site& site, const Limit& limit, const Values&... values) {
+Decision require(const Site& site, const Limit& limit, const Values&... values) {
   return detail::ask_or_throw(site, LimitPer<const Values&...>{limit, {values...}});
 }
 // Takes one unit of each limit, or throws and takes nothing:
-// `acquire(limiter, global(kAll), per(user, kPerUser));`
+// `require(limiter, global(kAll), per(user, kPerUser));`
 template <typename... Values, typename... More>
-Decision acquire(const Site& site, const LimitPer<Values...>& limit, const More&... more) {
+Decision require(const Site& site, const LimitPer<Values...>& limit, const More&... more) {
   return detail::ask_or_throw(site, limit, more...);
 }
 
-// As acquire(), but returns a denial instead of throwing it:
+// As require(), but returns a denial instead of throwing it:
 // `if (const auto d = try_acquire(limiter, kLimit, user); !d) return busy(d);`
 template <KeyValue... Values>
 [[nodiscard]] Decision try_acquire(const Site& site, const Limit& limit, const Values&... values) {
   Decision each;
   return detail::ask(site, {&each, 1}, LimitPer<const Values&...>{limit, {values...}});
 }
-// As acquire() with several limits, but returns a denial instead of throwing it.
+// As require() with several limits, but returns a denial instead of throwing it.
 template <typename... Values, typename... More>
 [[nodiscard]] Decision try_acquire(const Site& site, const LimitPer<Values...>& limit,
                                    const More&... more) {
