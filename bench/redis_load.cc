@@ -1,6 +1,5 @@
 #include "bench/redis_load.h"
 
-#include <hiredis/hiredis.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,18 +8,24 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
+
+#include "bench/redis_server.h"
 
 namespace sluice::bench {
 namespace {
 
-[[noreturn]] void fail(const char* what, const char* more) {
-  std::fprintf(stderr, "redis_bench: %s: %s\n", what, more);
+constexpr std::size_t kReadAtLeast = 4 << 10;
+
+[[noreturn]] void fail(const std::string& what, std::string_view more) {
+  std::fprintf(stderr, "redis_bench: %s: %.*s\n", what.c_str(), static_cast<int>(more.size()),
+               more.data());
   std::exit(1);
 }
 
-redisContext* connect(const std::string& socket) {
-  redisContext* made = redisConnectUnix(socket.c_str());
-  if (made == nullptr || made->err != 0) fail(socket.c_str(), made ? made->errstr : "no memory");
+int connect(const std::string& socket) {
+  const int made = connected_to(socket);
+  if (made < 0) fail(socket, "cannot connect");
   return made;
 }
 
@@ -30,6 +35,24 @@ void send_all(int socket, std::string_view bytes) {
     if (sent <= 0) fail("send", "the server has ended the connection");
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
+}
+
+void receive(int socket, redis::ReplyReader& replies) {
+  const std::span<char> room = replies.prepare(kReadAtLeast);
+  const ssize_t got = ::recv(socket, room.data(), room.size(), 0);
+  if (got <= 0) fail("read", "the server has ended the connection");
+  replies.commit(static_cast<std::size_t>(got));
+}
+
+// Returns the next reply, or null if more bytes are needed.
+const redisReply* next_of(redis::ReplyReader& replies) {
+  using Progress = redis::ReplyReader::Progress;
+  const Progress progress = replies.next();
+  if (progress == Progress::kBad) fail("reply", replies.why());
+  if (progress == Progress::kMore) return nullptr;
+  const redisReply& reply = replies.reply();
+  if (reply.type == REDIS_REPLY_ERROR) fail("reply", {reply.str, reply.len});
+  return &reply;
 }
 
 }  // namespace
@@ -43,25 +66,18 @@ RespCommand& RespCommand::add(std::string_view element) {
 
 std::string RespCommand::text() const { return "*" + std::to_string(elements_) + "\r\n" + body_; }
 
-RedisLink::RedisLink(const std::string& socket) : context_(connect(socket)) {}
-RedisLink::~RedisLink() { redisFree(context_); }
+RedisLink::RedisLink(const std::string& socket) : socket_(connect(socket)) {}
+RedisLink::~RedisLink() { close(socket_); }
 
 std::string RedisLink::ask(const std::vector<std::string>& words) {
-  std::vector<const char*> texts;
-  std::vector<std::size_t> sizes;
-  for (const std::string& word : words) {
-    texts.push_back(word.data());
-    sizes.push_back(word.size());
-  }
-  auto* reply = static_cast<redisReply*>(
-      redisCommandArgv(context_, static_cast<int>(words.size()), texts.data(), sizes.data()));
-  if (reply == nullptr) fail(words[0].c_str(), context_->errstr);
-  if (reply->type == REDIS_REPLY_ERROR) fail(words[0].c_str(), reply->str);
-  std::string text = reply->type == REDIS_REPLY_INTEGER ? std::to_string(reply->integer)
-                     : reply->str != nullptr            ? std::string(reply->str, reply->len)
-                                                        : std::string();
-  freeReplyObject(reply);
-  return text;
+  RespCommand command;
+  for (const std::string& word : words) command.add(word);
+  send_all(socket_, command.text());
+  redis::ReplyReader replies;
+  const redisReply* reply = nullptr;
+  while ((reply = next_of(replies)) == nullptr) receive(socket_, replies);
+  return reply->type == REDIS_REPLY_INTEGER ? std::to_string(reply->integer)
+                                            : std::string(reply->str, reply->len);
 }
 
 RedisLoad::RedisLoad(const std::string& socket, Writer write, Reader read,
@@ -72,14 +88,14 @@ RedisLoad::RedisLoad(const std::string& socket, Writer write, Reader read,
       connections_(connections),
       poll_(epoll_create1(EPOLL_CLOEXEC)) {
   for (Connection& connection : connections_) {
-    connection.context = connect(socket);
+    connection.socket = connect(socket);
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &connection}};
-    if (epoll_ctl(poll_, EPOLL_CTL_ADD, connection.context->fd, &event) != 0) fail("epoll", "add");
+    if (epoll_ctl(poll_, EPOLL_CTL_ADD, connection.socket, &event) != 0) fail("epoll", "add");
   }
 }
 
 RedisLoad::~RedisLoad() {
-  for (Connection& connection : connections_) redisFree(connection.context);
+  for (Connection& connection : connections_) close(connection.socket);
   close(poll_);
 }
 
@@ -106,21 +122,15 @@ void RedisLoad::send(Connection& connection) {
   buffer_.clear();
   for (std::size_t i = 0; i < count; ++i) write_(next_++, buffer_);
   connection.awaited = count * commands_per_operation_;
-  send_all(connection.context->fd, buffer_);
+  send_all(connection.socket, buffer_);
 }
 
 void RedisLoad::take_replies(Connection& connection) {
-  if (redisBufferRead(connection.context) != REDIS_OK) fail("read", connection.context->errstr);
+  receive(connection.socket, connection.replies);
   while (connection.awaited != 0) {
-    void* at = nullptr;
-    if (redisGetReplyFromReader(connection.context, &at) != REDIS_OK) {
-      fail("reply", connection.context->errstr);
-    }
-    if (at == nullptr) return;
-    auto* reply = static_cast<redisReply*>(at);
-    if (reply->type == REDIS_REPLY_ERROR) fail("reply", reply->str);
+    const redisReply* const reply = next_of(connection.replies);
+    if (reply == nullptr) return;
     if (!read_(*reply)) fail("reply", "not what this script answers");
-    freeReplyObject(reply);
     --connection.awaited;
   }
 }

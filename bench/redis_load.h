@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-struct redisReply;
-struct redisContext;
+#include "stores/redis/client/pipeline.h"
 
 namespace sluice::bench {
 
@@ -39,7 +38,7 @@ class RedisLink {
   std::string load_script(const std::string& text) { return ask({"SCRIPT", "LOAD", text}); }
 
  private:
-  redisContext* context_;
+  int socket_;
 };
 
 // Several connections in one thread. Each sends 16 commands in one write when it has the 16 replies
@@ -62,7 +61,8 @@ class RedisLoad {
 
  private:
   struct Connection {
-    redisContext* context = nullptr;
+    int socket = -1;
+    redis::ReplyReader replies = {};
     std::size_t awaited = 0;  // replies
   };
   void send(Connection& connection);

@@ -33,4 +33,7 @@ class RedisServer {
   pid_t pid_ = 0;
 };
 
+// Returns a descriptor that is connected to this Unix socket, or -1.
+int connected_to(const std::string& socket) noexcept;
+
 }  // namespace sluice::bench

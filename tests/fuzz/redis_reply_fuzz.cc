@@ -1,7 +1,5 @@
-// Replies of arbitrary bytes: the result is the same however they are split, stays within bounds,
-// and equals the result of hiredis for input that hiredis understands.
-
-#include <hiredis/hiredis.h>
+// Replies of arbitrary bytes: the result is the same however they are split, and stays within
+// bounds.
 
 #include <algorithm>
 #include <cstddef>
@@ -31,10 +29,7 @@ std::size_t describe(const redisReply& reply, std::string& out) {
     case REDIS_REPLY_INTEGER: out += std::to_string(reply.integer); return 1;
     case REDIS_REPLY_NIL: return 1;
     case REDIS_REPLY_ARRAY: break;
-    default:
-      require(reply.str[reply.len] == '\0');
-      out.append(std::to_string(reply.len)).append(reply.str, reply.len);
-      return 1;
+    default: out.append(std::to_string(reply.len)).append(reply.str, reply.len); return 1;
   }
   std::size_t elements = 1;
   out += std::to_string(reply.elements) + "[";
@@ -63,22 +58,6 @@ std::vector<std::string> read(std::string_view bytes, std::size_t piece) {
   return out;
 }
 
-void compare_with_hiredis(std::string_view bytes, const std::vector<std::string>& replies) {
-  redisReader* const reader = redisReaderCreate();
-  redisReaderFeed(reader, bytes.data(), bytes.size());
-  for (const std::string& expected : replies) {
-    void* reply = nullptr;
-    // hiredis has no bounds of its own, so it only gets what the reader above has read.
-    if (expected == "bad" || redisReaderGetReply(reader, &reply) != REDIS_OK) break;
-    require(reply != nullptr);
-    std::string described;
-    describe(*static_cast<redisReply*>(reply), described);
-    freeReplyObject(reply);
-    require(described == expected);
-  }
-  redisReaderFree(reader);
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -87,6 +66,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::vector<std::string> whole = read(bytes, std::max<std::size_t>(1, bytes.size()));
   require(whole == read(bytes, piece));
-  compare_with_hiredis(bytes, whole);
   return 0;
 }

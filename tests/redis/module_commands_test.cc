@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/api/resp/test_handler.h"
+#include "stores/redis/client/pipeline.h"
 #include "tests/property/generate.h"
 #include "tests/redis/plan_store.h"
 #include "tests/redis/redis_server.h"
@@ -49,12 +50,10 @@ class ModuleCommands : public ::testing::Test {
   }
   std::string by_front_end(const Words& words) {
     const std::string bytes = front_end_.ask(views_of(words));
-    const std::unique_ptr<redisReader, void (*)(redisReader*)> reader(redisReaderCreate(),
-                                                                      redisReaderFree);
-    redisReaderFeed(reader.get(), bytes.data(), bytes.size());
-    void* reply = nullptr;
-    redisReaderGetReply(reader.get(), &reply);
-    return reply == nullptr ? "none" : text_of(*Reply(static_cast<redisReply*>(reply)));
+    sluice::redis::ReplyReader reader;
+    reader.feed(bytes);
+    const bool is_whole = reader.next() == sluice::redis::ReplyReader::Progress::kReply;
+    return is_whole ? text_of(reader.reply()) : "none";
   }
 
   RedisServer server_{kLoad};

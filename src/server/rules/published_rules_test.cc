@@ -1,32 +1,13 @@
 #include "server/rules/published_rules.h"
 
 #include <gtest/gtest.h>
-#include <hiredis/hiredis.h>
 
-#include <memory>
+#include "stores/redis/client/test_reply.h"
 
 namespace sluice::server {
 namespace {
 
-// A reply, parsed by hiredis from the bytes of a server.
-class Reply {
- public:
-  explicit Reply(const std::string& bytes) : reader_(redisReaderCreate()) {
-    redisReaderFeed(reader_.get(), bytes.data(), bytes.size());
-    void* reply = nullptr;
-    EXPECT_EQ(redisReaderGetReply(reader_.get(), &reply), REDIS_OK);
-    reply_.reset(static_cast<redisReply*>(reply));
-  }
-  const redisReply& operator*() const { return *reply_; }
-
- private:
-  struct Free {
-    void operator()(redisReader* reader) const { redisReaderFree(reader); }
-    void operator()(redisReply* reply) const { freeReplyObject(reply); }
-  };
-  std::unique_ptr<redisReader, Free> reader_;
-  std::unique_ptr<redisReply, Free> reply_;
-};
+using redis::TestReply;
 
 struct Sent : redis::Command {
   void done(const redis::Answer&) noexcept override {}
@@ -56,14 +37,14 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 std::string error_of(const std::string& reply) {
-  const Reply read(reply);
+  const TestReply read(reply);
   const auto rules = read_rules(*read);
   return rules ? "no error" : rules.error();
 }
 
 TEST(PublishedRules, ReadBackAsTheyWerePushed) {
   const PublishedRules pushed = published(7);
-  const Reply reply(stored(pushed));
+  const TestReply reply(stored(pushed));
   const auto rules = read_rules(*reply);
   ASSERT_TRUE(rules) << rules.error();
   ASSERT_TRUE(rules->has_value());
@@ -85,7 +66,7 @@ TEST(PublishedRules, HaveAnIdOfTheirVersionNamesAndTexts) {
 }
 
 TEST(PublishedRules, AreAbsentWhereTheKeyIs) {
-  const Reply reply("*0\r\n");
+  const TestReply reply("*0\r\n");
   const auto rules = read_rules(*reply);
   ASSERT_TRUE(rules);
   EXPECT_FALSE(rules->has_value());
@@ -137,9 +118,9 @@ TEST(PublishedRules, ArePushedByOneScriptOnTheSlotOfTheirKey) {
 }
 
 TEST(PublishedRules, SayWhetherAPushWasTaken) {
-  EXPECT_TRUE(*read_pushed(*Reply(":1\r\n")));
-  EXPECT_FALSE(*read_pushed(*Reply(":0\r\n")));
-  EXPECT_FALSE(read_pushed(*Reply("+OK\r\n")));
+  EXPECT_TRUE(*read_pushed(*TestReply(":1\r\n")));
+  EXPECT_FALSE(*read_pushed(*TestReply(":0\r\n")));
+  EXPECT_FALSE(read_pushed(*TestReply("+OK\r\n")));
 }
 
 }  // namespace

@@ -1,35 +1,18 @@
 #include "server/rules/published_rules.h"
 
 #include <gtest/gtest.h>
-#include <hiredis/hiredis.h>
 
-#include <memory>
+#include <string_view>
+
+#include "stores/redis/client/test_reply.h"
 
 namespace sluice::server::rules_history_test {
 namespace {
 
-// The reply to HGET, parsed by hiredis.
-class Reply {
- public:
-  explicit Reply(const std::string& value)
-      : Reply(0, "$" + std::to_string(value.size()) + "\r\n" + value + "\r\n") {}
-  static Reply none() { return {0, "$-1\r\n"}; }
-  const redisReply& operator*() const { return *reply_; }
+using redis::TestReply;
 
- private:
-  Reply(int, const std::string& bytes) {
-    const std::unique_ptr<redisReader, void (*)(redisReader*)> reader(redisReaderCreate(),
-                                                                      redisReaderFree);
-    redisReaderFeed(reader.get(), bytes.data(), bytes.size());
-    void* reply = nullptr;
-    EXPECT_EQ(redisReaderGetReply(reader.get(), &reply), REDIS_OK);
-    reply_.reset(static_cast<redisReply*>(reply));
-  }
-  struct Free {
-    void operator()(redisReply* reply) const { freeReplyObject(reply); }
-  };
-  std::unique_ptr<redisReply, Free> reply_;
-};
+// The reply to HGET.
+TestReply reply_with(std::string_view value) { return TestReply(redis::bulk(value)); }
 
 PublishedRules published(std::uint64_t version) {
   auto rules = publish(version, "2026-11-21T07:48:59Z", {{"a.yaml", "x: 1\n"}, {"", "\n:"}});
@@ -50,7 +33,7 @@ TEST(RulesHistory, HasAKeyInTheSlotOfTheRulesThatBeginsWithTheirs) {
 
 TEST(RulesHistory, ReadsBackItsEntries) {
   const PublishedRules second = published(2);
-  const auto pushes = read_history(*Reply(entry_of(second) + "\n" + entry_of(published(1))));
+  const auto pushes = read_history(*reply_with(entry_of(second) + "\n" + entry_of(published(1))));
   ASSERT_TRUE(pushes) << pushes.error();
   ASSERT_EQ(pushes->size(), 2U);
   const PastPush& latest = pushes->front();
@@ -61,18 +44,18 @@ TEST(RulesHistory, ReadsBackItsEntries) {
   EXPECT_EQ(latest.bytes, encode_texts(second.texts).size());
   EXPECT_EQ(latest.by, "ann@host (rollback to version 7)");
   EXPECT_EQ(pushes->back().version, 1U);
-  EXPECT_TRUE(read_history(*Reply::none())->empty());
-  EXPECT_TRUE(read_history(*Reply("x y"))->empty()) << "no push has written this line";
+  EXPECT_TRUE(read_history(*TestReply("$-1\r\n"))->empty());
+  EXPECT_TRUE(read_history(*reply_with("x y"))->empty()) << "no push has written this line";
 }
 
 TEST(RulesHistory, ReadsBackTheRulesOfAPush) {
   const PublishedRules rules = published(2);
-  const PastPush push = read_history(*Reply(entry_of(rules)))->front();
+  const PastPush push = read_history(*reply_with(entry_of(rules)))->front();
   const std::string kept = encode_texts(rules.texts);
-  EXPECT_EQ(*read_past(*Reply(kept), push), rules.texts);
-  EXPECT_EQ(read_past(*Reply::none(), push).error(), "the rules are no longer there");
-  EXPECT_EQ(read_past(*Reply(kept.substr(0, kept.size() - 1)), push).error(), "damaged rules");
-  EXPECT_EQ(read_past(*Reply("1:a1:b"), push).error(),
+  EXPECT_EQ(*read_past(*reply_with(kept), push), rules.texts);
+  EXPECT_EQ(read_past(*TestReply("$-1\r\n"), push).error(), "the rules are no longer there");
+  EXPECT_EQ(read_past(*reply_with(kept.substr(0, kept.size() - 1)), push).error(), "damaged rules");
+  EXPECT_EQ(read_past(*reply_with("1:a1:b"), push).error(),
             "damaged rules: something other than a push has changed them");
 }
 
