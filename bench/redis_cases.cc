@@ -1,7 +1,5 @@
 #include "bench/redis_cases.h"
 
-#include <hiredis/hiredis.h>
-
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>

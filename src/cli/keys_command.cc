@@ -1,7 +1,5 @@
 #include "cli/keys_command.h"
 
-#include <hiredis/hiredis.h>
-
 #include <algorithm>
 #include <array>
 #include <iostream>

@@ -24,7 +24,7 @@ void require(bool holds) {
 
 // Describes everything that a reply holds, and counts its elements.
 std::size_t describe(const redisReply& reply, std::string& out) {
-  out += static_cast<char>('a' + reply.type);
+  out += static_cast<char>('a' + static_cast<int>(reply.type));
   switch (reply.type) {
     case REDIS_REPLY_INTEGER: out += std::to_string(reply.integer); return 1;
     case REDIS_REPLY_NIL: return 1;

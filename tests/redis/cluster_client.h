@@ -22,8 +22,6 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <hiredis/hiredis.h>
-
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <hiredis/hiredis.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -9,11 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <initializer_list>
+#include <list>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -22,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "stores/redis/client/command.h"
+#include "stores/redis/client/pipeline.h"
 #include "tests/support/wait_until.h"
 
 // Real Redis servers for tests.
@@ -39,6 +42,17 @@ inline const char* redis_program() {
 inline const char* module_file() {
   const char* const named = std::getenv("SLUICE_MODULE");
   return named != nullptr && *named != '\0' ? named : nullptr;
+}
+
+// Returns a descriptor that is connected to the Unix socket of this path, or -1.
+inline int connected_to(const std::string& path) noexcept {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  ::close(fd);
+  return -1;
 }
 
 // A redis-server process for one test: in a new folder, on a Unix socket in it (and on a TCP port
@@ -126,13 +140,9 @@ class RedisServer {
   }
 
   bool can_connect() const noexcept {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, socket().c_str(), sizeof(address.sun_path) - 1);
-    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool can = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-    ::close(fd);
-    return can;
+    const int fd = connected_to(socket());
+    if (fd >= 0) ::close(fd);
+    return fd >= 0;
   }
 
   std::vector<std::string> options_;
@@ -141,20 +151,47 @@ class RedisServer {
   pid_t pid_ = -1;
 };
 
-struct FreeReply {
-  void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
+// A reply that owns its texts and elements.
+class Reply {
+ public:
+  using enum sluice::redis::Reply::Type;
+
+  explicit Reply(const sluice::redis::Reply& from) : root_(copy(from)) {}
+  Reply(Reply&&) = default;
+  Reply& operator=(Reply&&) = default;
+
+  const sluice::redis::Reply& operator*() const noexcept { return root_; }
+  const sluice::redis::Reply* operator->() const noexcept { return &root_; }
+
+ private:
+  sluice::redis::Reply copy(const sluice::redis::Reply& from) {
+    sluice::redis::Reply to = from;
+    to.text = texts_.emplace_back(from.text);
+    to.str = from.str == nullptr ? nullptr : to.text.data();
+    std::vector<sluice::redis::Reply>& elements = arrays_.emplace_back();
+    for (const sluice::redis::Reply& one : from) elements.push_back(copy(one));
+    to.first = elements.data();
+    std::vector<sluice::redis::Reply*>& pointers = pointers_.emplace_back();
+    for (sluice::redis::Reply& one : elements) pointers.push_back(&one);
+    to.element = pointers.data();
+    return to;
+  }
+
+  // Lists, because their elements keep their addresses.
+  std::list<std::string> texts_;
+  std::list<std::vector<sluice::redis::Reply>> arrays_;
+  std::list<std::vector<sluice::redis::Reply*>> pointers_;
+  sluice::redis::Reply root_;
 };
-using Reply = std::unique_ptr<redisReply, FreeReply>;
 
 // A blocking connection to a server. Throws std::runtime_error if the connection fails. Returns a
 // server's error as a reply.
 class RedisConnection {
  public:
-  explicit RedisConnection(const RedisServer& server)
-      : context_(redisConnectUnix(server.socket().c_str())) {
-    if (context_ == nullptr || context_->err != 0) throw std::runtime_error("cannot connect");
+  explicit RedisConnection(const RedisServer& server) : fd_(connected_to(server.socket())) {
+    if (fd_ < 0) throw std::runtime_error("cannot connect");
   }
-  ~RedisConnection() { redisFree(context_); }
+  ~RedisConnection() { ::close(fd_); }
   RedisConnection(const RedisConnection&) = delete;
   RedisConnection& operator=(const RedisConnection&) = delete;
 
@@ -166,33 +203,46 @@ class RedisConnection {
     append_words({words.begin(), words.size()});
   }
   void append_words(std::span<const std::string_view> words) {
-    std::vector<const char*> at;
-    std::vector<std::size_t> sizes;
-    for (const std::string_view word : words) {
-      at.push_back(word.data());
-      sizes.push_back(word.size());
-    }
-    redisAppendCommandArgv(context_, static_cast<int>(at.size()), at.data(), sizes.data());
+    sluice::redis::append_size('*', words.size(), output_);
+    for (const std::string_view word : words) sluice::redis::append_element(word, output_);
   }
-  // Returns the bytes of a command.
-  void append_raw(std::string_view bytes) {
-    redisAppendFormattedCommand(context_, bytes.data(), bytes.size());
-  }
+  // Appends the bytes of a command.
+  void append_raw(std::string_view bytes) { output_ += bytes; }
   Reply next() {
-    void* reply = nullptr;
-    if (redisGetReply(context_, &reply) != REDIS_OK) {
-      throw std::runtime_error(std::string("lost the connection: ") + context_->errstr);
-    }
-    return Reply(static_cast<redisReply*>(reply));
+    using Progress = sluice::redis::ReplyReader::Progress;
+    Progress progress = reader_.next();
+    if (progress == Progress::kMore) send();
+    for (; progress == Progress::kMore; progress = reader_.next()) receive();
+    if (progress == Progress::kBad) throw std::runtime_error(std::string(reader_.why()));
+    return Reply(reader_.reply());
   }
 
   // Returns the text of a string reply, or an empty text for other replies.
-  static std::string text(const Reply& reply) {
-    return reply->str == nullptr ? std::string() : std::string(reply->str, reply->len);
-  }
+  static std::string text(const Reply& reply) { return std::string(reply->text); }
 
  private:
-  redisContext* context_;
+  void send() {
+    for (std::string_view rest = output_; !rest.empty();) {
+      const ssize_t sent = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent <= 0) throw std::runtime_error("lost the connection");
+      rest.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    output_.clear();
+  }
+  void receive() {
+    const std::span<char> room = reader_.prepare(1);
+    ssize_t got = 0;
+    do {
+      got = ::recv(fd_, room.data(), room.size(), 0);
+    } while (got < 0 && errno == EINTR);
+    if (got <= 0) throw std::runtime_error("lost the connection");
+    reader_.commit(static_cast<std::size_t>(got));
+  }
+
+  int fd_;
+  std::string output_;
+  sluice::redis::ReplyReader reader_;
 };
 
 }  // namespace sluice_redis

@@ -74,7 +74,7 @@ std::string result_of(const Reply& reply) {
   const auto text_of = [](const redisReply& one) {
     std::string text(one.str == nullptr ? "" : one.str, one.len);
     if (one.type == REDIS_REPLY_ERROR) text.resize(std::min(text.find(" script: "), text.size()));
-    return std::to_string(one.type) + ":" + text;
+    return std::to_string(static_cast<int>(one.type)) + ":" + text;
   };
   if (reply->type != REDIS_REPLY_ARRAY) return text_of(*reply);
   std::string text;

@@ -2,7 +2,6 @@
 #define XXH_INLINE_ALL
 #include "server/rules/published_rules.h"
 
-#include <hiredis/hiredis.h>
 #include <xxhash.h>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 
 #include "server/rules/server_overrides.h"
 
-#include <hiredis/hiredis.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 

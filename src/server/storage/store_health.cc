@@ -1,7 +1,5 @@
 #include "server/storage/store_health.h"
 
-#include <hiredis/hiredis.h>
-
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>

@@ -5,7 +5,6 @@
 
 #include "server/storage/stores.h"
 
-#include <hiredis/hiredis.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

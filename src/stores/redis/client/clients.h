@@ -1,7 +1,5 @@
 #pragma once
 
-#include <hiredis/hiredis.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/client/pipeline.h"
+#include "stores/redis/client/reply.h"
 #include "stores/redis/client/server_address.h"
 #include "stores/redis/client/target.h"
 

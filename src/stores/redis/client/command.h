@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "stores/redis/client/reply.h"
+
 namespace sluice::redis {
 
 // Returns a server's text for logs: shortened, without control characters, and without the
@@ -20,12 +22,6 @@ inline std::string shown(std::string_view said) {
       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   return out;
 }
-
-}  // namespace sluice::redis
-
-struct redisReply;
-
-namespace sluice::redis {
 
 // A script. The client sends EVALSHA with the hash, or EVAL with the text if the server does not
 // know the script.

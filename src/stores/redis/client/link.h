@@ -1,7 +1,5 @@
 #pragma once
 
-#include <hiredis/hiredis.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,6 +15,7 @@
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/pipeline.h"
+#include "stores/redis/client/reply.h"
 
 namespace sluice::redis {
 

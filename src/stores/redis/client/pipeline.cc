@@ -32,11 +32,12 @@ bool is_decimal(std::string_view text) noexcept {
   });
 }
 
-void set_text(redisReply& node, int type, std::span<char> text) noexcept {
+bool set_text(Reply& node, Reply::Type type, std::string_view text) noexcept {
   node.type = type;
+  node.text = text;
   node.str = text.data();
   node.len = text.size();
-  text.data()[text.size()] = '\0';  // replaces the '\r' after it
+  return true;
 }
 
 }  // namespace
@@ -106,8 +107,8 @@ void ReplyReader::make_room() {
   const bool too_large = nodes_.size() > kKeptNodes && elements_ <= kKeptNodes;
   if (nodes_.size() >= elements_ && !too_large) return;
   const std::size_t grown = too_large ? kKeptNodes : std::max(kFirstNodes, 2 * nodes_.size());
-  nodes_ = std::vector<redisReply>(std::max(elements_, grown));
-  children_ = std::vector<redisReply*>(nodes_.size());
+  nodes_ = std::vector<Reply>(std::max(elements_, grown));
+  children_ = std::vector<Reply*>(nodes_.size());
 }
 
 ReplyReader::Progress ReplyReader::scan() {
@@ -172,32 +173,32 @@ bool ReplyReader::scan_aggregate(char type, std::int64_t length) {
   return true;
 }
 
-std::span<char> ReplyReader::take_line() noexcept {
-  char* const from = data_.get() + cursor_;
+std::string_view ReplyReader::take_line() noexcept {
+  const char* const from = data_.get() + cursor_;
   const std::string_view rest(from, begin_ + reply_end_ - cursor_);
   const std::size_t line = rest.find("\r\n");
   cursor_ += line + 2;
   return {from, line};
 }
 
-bool ReplyReader::build(redisReply& node, std::size_t depth) {
+bool ReplyReader::build(Reply& node, std::size_t depth) {
   if (depth > bounds_.depth) {
     bad("a reply is nested too deeply");
     return false;
   }
-  std::span<char> line = take_line();
+  std::string_view line = take_line();
   const auto length_of = [&line](std::int64_t& length) {
-    return parse_number({line.data() + 1, line.size() - 1}, length);
+    return parse_number(line.substr(1), length);
   };
   std::int64_t length = 0;
   while (line.front() == '|') {
     if (!length_of(length) || !skip_attribute(length, depth)) return false;
     line = take_line();
   }
-  node = redisReply{};
+  node = Reply{};
   const char type = line.front();
   if (holds(kBulks, type)) return length_of(length) && build_bulk(node, type, length);
-  if (!holds(kAggregates, type)) return build_scalar(node, type, line.subspan(1));
+  if (!holds(kAggregates, type)) return build_scalar(node, type, line.substr(1));
   if (type == '>') {
     if (depth > 0) return false;
     push_ = true;
@@ -206,63 +207,62 @@ bool ReplyReader::build(redisReply& node, std::size_t depth) {
 }
 
 bool ReplyReader::skip_attribute(std::int64_t pairs, std::size_t depth) {
-  redisReply ignored;
+  Reply ignored;
   for (std::int64_t i = 0; i < 2 * pairs; ++i) {
     if (!build(ignored, depth + 1)) return false;
   }
   return true;
 }
 
-bool ReplyReader::build_scalar(redisReply& node, char type, std::span<char> text) {
-  const std::string_view view(text.data(), text.size());
+bool ReplyReader::build_scalar(Reply& node, char type, std::string_view text) {
   std::int64_t number = 0;
   switch (type) {
-    case '+': set_text(node, REDIS_REPLY_STATUS, text); return true;
-    case '-': set_text(node, REDIS_REPLY_ERROR, text); return true;
+    case '+': return set_text(node, Reply::kStatus, text);
+    case '-': return set_text(node, Reply::kError, text);
     case ',':
-    case '(': set_text(node, REDIS_REPLY_STRING, text); return is_decimal(view);
-    case '_': node.type = REDIS_REPLY_NIL; return view.empty();
+    case '(': return set_text(node, Reply::kString, text) && is_decimal(text);
+    case '_': node.type = Reply::kNil; return text.empty();
     case '#':
-      node.type = REDIS_REPLY_INTEGER;
-      node.integer = view == "t" ? 1 : 0;
-      return view == "t" || view == "f";
+      node.type = Reply::kInteger;
+      node.integer = text == "t" ? 1 : 0;
+      return text == "t" || text == "f";
     default:
-      node.type = REDIS_REPLY_INTEGER;
-      if (!parse_number(view, number)) return false;
+      node.type = Reply::kInteger;
+      if (!parse_number(text, number)) return false;
       node.integer = number;
       return true;
   }
 }
 
-bool ReplyReader::build_bulk(redisReply& node, char type, std::int64_t length) {
+bool ReplyReader::build_bulk(Reply& node, char type, std::int64_t length) {
   constexpr std::size_t kFormat = 4;  // "txt:"
   if (length < 0) {
-    node.type = REDIS_REPLY_NIL;
+    node.type = Reply::kNil;
     return true;
   }
-  std::span<char> text(data_.get() + cursor_, static_cast<std::size_t>(length));
+  std::string_view text(data_.get() + cursor_, static_cast<std::size_t>(length));
   cursor_ += text.size() + 2;
   if (text.data()[text.size()] != '\r' || text.data()[text.size() + 1] != '\n') return false;
   if (type == '=') {
     if (text.size() < kFormat || text[kFormat - 1] != ':') return false;
-    text = text.subspan(kFormat);
+    text = text.substr(kFormat);
   }
-  set_text(node, type == '!' ? REDIS_REPLY_ERROR : REDIS_REPLY_STRING, text);
-  return true;
+  return set_text(node, type == '!' ? Reply::kError : Reply::kString, text);
 }
 
-bool ReplyReader::build_aggregate(redisReply& node, std::int64_t count, std::size_t depth) {
+bool ReplyReader::build_aggregate(Reply& node, std::int64_t count, std::size_t depth) {
   if (count < 0) {
-    node.type = REDIS_REPLY_NIL;
+    node.type = Reply::kNil;
     return true;
   }
-  node.type = REDIS_REPLY_ARRAY;
-  node.elements = static_cast<std::size_t>(count);
+  node.type = Reply::kArray;
+  node.elements = node.count = static_cast<std::size_t>(count);
   node.element = children_.data() + children_used_;
-  redisReply* const first = nodes_.data() + used_;
-  children_used_ += node.elements;
-  used_ += node.elements;
-  for (std::size_t i = 0; i < node.elements; ++i) {
+  Reply* const first = nodes_.data() + used_;
+  node.first = first;
+  children_used_ += node.count;
+  used_ += node.count;
+  for (std::size_t i = 0; i < node.count; ++i) {
     node.element[i] = first + i;
     if (!build(first[i], depth + 1)) return false;
   }
@@ -278,8 +278,8 @@ constexpr std::string_view kEval = "$4\r\nEVAL\r\n";
 // Releases a larger buffer, which a burst has needed.
 constexpr std::size_t kKeptOutput = 1 << 20;
 
-bool says_unknown_script(const redisReply& reply) noexcept {
-  return std::string_view(reply.str, reply.len).starts_with(kUnknownScript);
+bool says_unknown_script(const Reply& reply) noexcept {
+  return reply.text.starts_with(kUnknownScript);
 }
 
 }  // namespace
@@ -304,9 +304,9 @@ Pipeline::Form Pipeline::form_of(const Command& command) noexcept {
   return Form::kModule;
 }
 
-bool Pipeline::note_module(const redisReply& reply) noexcept {
-  const std::string_view text(reply.str, reply.len);
-  const bool is_error = reply.type == REDIS_REPLY_ERROR;
+bool Pipeline::note_module(const Reply& reply) noexcept {
+  const std::string_view text = reply.text;
+  const bool is_error = reply.type == Reply::kError;
   const bool is_unknown = is_error && (text.starts_with("ERR ") || text.starts_with("NOPERM "));
   if (is_unknown) module_ = Module::kAbsent;
   if (!is_error && module_ == Module::kAsked) module_ = Module::kPresent;
@@ -373,12 +373,11 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
     if (progress == ReplyReader::Progress::kMore) return {};
     if (progress == ReplyReader::Progress::kBad)
       return {.kind = Kind::kBroken, .why = reader.why()};
-    const redisReply& reply = reader.reply();
-    const bool error = reply.type == REDIS_REPLY_ERROR;
+    const Reply& reply = reader.reply();
+    const bool error = reply.type == Reply::kError;
     if (!open_ || slots_.empty()) {
       return {.kind = Kind::kBroken,
-              .why = error ? std::string_view(reply.str, reply.len)
-                           : "the server sent a reply without a command"};
+              .why = error ? reply.text : "the server sent a reply without a command"};
     }
     if (slots_.front().ignored > 0) {
       --slots_.front().ignored;

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <hiredis/hiredis.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,17 +12,19 @@
 
 #include "stores/redis/client/command.h"
 
+#include "stores/redis/client/reply.h"
+
 namespace sluice::redis {
 
-// Bytes of RESP2 and RESP3 in, replies out, in the form of hiredis' redisReply.
+// Reads replies from bytes of RESP2 and RESP3.
 //
 // The types of RESP3 are returned as those of RESP2: null as nil; booleans as integers 1 and 0;
 // doubles, big numbers and verbatim strings (without their "txt:") as strings; sets as arrays; maps
 // as arrays of keys and values; blob errors as errors. Attributes and pushes are skipped.
 //
-// Nothing is copied: the strings of a reply are in the reader's buffer, each followed by a NUL, and
-// its nodes in an arena, so that reading allocates nothing once both have grown. Bytes, elements
-// and depth of one reply are bounded; a larger reply is refused when its head is read.
+// Nothing is copied: the texts of a reply are in the reader's buffer, and its nodes in an arena, so
+// that reading allocates nothing once both have grown. Bytes, elements and depth of one reply are
+// bounded; a larger reply is refused when its head is read.
 class ReplyReader {
  public:
   struct Bounds {
@@ -50,7 +50,7 @@ class ReplyReader {
   void feed(std::string_view bytes);  // both at once
 
   Progress next();
-  const redisReply& reply() const noexcept { return nodes_.front(); }
+  const Reply& reply() const noexcept { return nodes_.front(); }
   std::string_view why() const noexcept { return why_; }
 
  private:
@@ -64,12 +64,12 @@ class ReplyReader {
   bool scan_aggregate(char type, std::int64_t length);
   void make_room();
   // Builds the nodes of a complete reply.
-  bool build(redisReply& node, std::size_t depth);
-  bool build_scalar(redisReply& node, char type, std::span<char> text);
-  bool build_bulk(redisReply& node, char type, std::int64_t length);
-  bool build_aggregate(redisReply& node, std::int64_t count, std::size_t depth);
+  bool build(Reply& node, std::size_t depth);
+  bool build_scalar(Reply& node, char type, std::string_view text);
+  bool build_bulk(Reply& node, char type, std::int64_t length);
+  bool build_aggregate(Reply& node, std::int64_t count, std::size_t depth);
   bool skip_attribute(std::int64_t pairs, std::size_t depth);
-  std::span<char> take_line() noexcept;
+  std::string_view take_line() noexcept;
 
   Bounds bounds_ = {};
   std::unique_ptr<char[]> data_;
@@ -85,8 +85,8 @@ class ReplyReader {
 
   std::size_t cursor_ = 0;  // of build(), into data_
   std::size_t used_ = 0;
-  std::vector<redisReply> nodes_;
-  std::vector<redisReply*> children_;
+  std::vector<Reply> nodes_;
+  std::vector<Reply*> children_;
   std::size_t children_used_ = 0;
   bool push_ = false;
   std::string why_;
@@ -166,7 +166,7 @@ class Pipeline {
   struct Event {
     Kind kind = Kind::kNothing;
     Command* command = nullptr;
-    const redisReply* reply = nullptr;  // until the reader is used again
+    const Reply* reply = nullptr;  // until the reader is used again
     std::string_view why = {};
   };
   Event next(ReplyReader& reader);
@@ -212,7 +212,7 @@ class Pipeline {
 
   Form form_of(const Command& command) noexcept;
   // Returns whether the module has not executed a command, so that a script can.
-  bool note_module(const redisReply& reply) noexcept;
+  bool note_module(const Reply& reply) noexcept;
   void push(Slot slot);
   void write(Slot& slot);
   // True: sent as text. False: sent as hash again.

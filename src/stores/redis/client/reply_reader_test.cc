@@ -70,10 +70,9 @@ TEST(ReplyReader, ReadsTheSameRepliesFromPiecesOfAnySize) {
   }
 }
 
-TEST(ReplyReader, EndsStringsWithNul) {
+TEST(ReplyReader, KeepsNulInStrings) {
   const TestReply reply("$3\r\na\0b\r\n"s);
-  EXPECT_EQ((*reply).len, 3u);
-  EXPECT_EQ((*reply).str[3], '\0');
+  EXPECT_EQ((*reply).text, "a\0b"s);
 }
 
 TEST(ReplyReader, RefusesMalformedReplies) {
@@ -114,6 +113,21 @@ TEST(ReplyReader, ReadsNothingMoreAfterAMalformedReply) {
   EXPECT_EQ(reader.next(), Progress::kBad);
 }
 
+TEST(ReplyReader, AsksForMoreOrRefusesIfAnyByteIsLostOrChanged) {
+  const std::string bytes =
+      "*4\r\n$1\r\na\r\n%1\r\n+k\r\n:12\r\n|1\r\n+x\r\n#t\r\n=5\r\ntxt:b\r\n~0\r\n";
+  ASSERT_EQ(read_all(bytes), "[\"a\" [+k 12] \"b\" []] more");
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    EXPECT_EQ(read_all(bytes.substr(0, at)), "more");
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string changed = bytes;
+      changed[at] = static_cast<char>(byte);
+      const std::string said = read_all(changed);  // perhaps other replies
+      EXPECT_TRUE(said.ends_with("more") || said.find("bad: ") != said.npos) << changed;
+    }
+  }
+}
+
 TEST(ReplyReader, RefusesATooLargeReplyWhenItHasReadItsHead) {
   EXPECT_EQ(read_bounded("$101\r\n", {.reply_bytes = 100}), "bad: a reply is too large");
   EXPECT_EQ(
@@ -144,17 +158,43 @@ TEST(ReplyReader, RefusesArraysThatAreNestedTooDeeply) {
   EXPECT_EQ(read_bounded(bytes + ":1\r\n", {.depth = 4}), "bad: a reply is nested too deeply");
 }
 
+TEST(Reply, HasTheTextOfStringsAndStatusesOnly) {
+  EXPECT_EQ((*TestReply("$1\r\na\r\n")).string(), "a");
+  EXPECT_EQ((*TestReply("+OK\r\n")).string(), "OK");
+  EXPECT_EQ((*TestReply("-ERR\r\n")).string(), "");
+  EXPECT_EQ((*TestReply(":1\r\n")).string(), "");
+}
+
+TEST(Reply, IsAnArrayOfItsElementsOrFewer) {
+  const TestReply pair("*2\r\n:1\r\n:2\r\n");
+  EXPECT_TRUE((*pair).is_array_of(0));
+  EXPECT_TRUE((*pair).is_array_of(2));
+  EXPECT_FALSE((*pair).is_array_of(3));
+  EXPECT_FALSE((*TestReply("*-1\r\n")).is_array_of(0));
+  EXPECT_FALSE((*TestReply("$0\r\n\r\n")).is_array_of(0));
+}
+
+TEST(Reply, FindsTheFieldsOfMapsAndOfLists) {
+  for (const std::string_view head : {"%2\r\n", "*4\r\n", "*5\r\n"}) {
+    const TestReply reply(std::string(head) + "+b\r\n+a\r\n+a\r\n$1\r\n1\r\n+b\r\n");
+    EXPECT_EQ((*reply).field("a"), "1") << head;
+    EXPECT_EQ((*reply).field("b"), "a") << head;
+    EXPECT_EQ((*reply).field("c"), "") << head;
+  }
+  EXPECT_EQ((*TestReply("+a\r\n")).field("a"), "");
+}
+
 TEST(ReplyReader, ReadsManyRepliesInARow) {
   ReplyReader reader;
   for (int i = 0; i < 10'000; ++i) {
     const std::string text(static_cast<std::size_t>(i % 100), 'x');
     reader.feed(bulk(text) + "*2\r\n:1\r\n" + bulk(text).substr(0, 2));
     ASSERT_EQ(reader.next(), Progress::kReply);
-    ASSERT_EQ(std::string_view(reader.reply().str, reader.reply().len), text);
+    ASSERT_EQ(reader.reply().text, text);
     ASSERT_EQ(reader.next(), Progress::kMore);
     reader.feed(bulk(text).substr(2));
     ASSERT_EQ(reader.next(), Progress::kReply);
-    ASSERT_EQ(reader.reply().elements, 2u);
+    ASSERT_EQ(reader.reply().count, 2u);
     ASSERT_EQ(reader.next(), Progress::kMore);
   }
 }

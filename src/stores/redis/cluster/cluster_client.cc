@@ -6,8 +6,6 @@
 
 #include "stores/redis/cluster/cluster_client.h"
 
-#include <hiredis/hiredis.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>

@@ -17,9 +17,8 @@
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
+#include "stores/redis/client/reply.h"
 #include "stores/redis/client/server_address.h"
-
-struct redisReply;
 
 namespace sluice::redis {
 

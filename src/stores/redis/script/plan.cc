@@ -4,8 +4,6 @@
 
 #include "stores/redis/script/plan.h"
 
-#include <hiredis/hiredis.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -593,11 +591,11 @@ void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::u
 
 // --- replies ---
 
-Plan::Read Plan::read(std::size_t index, const redisReply& reply, bool is_by_module) {
-  if (reply.type == REDIS_REPLY_STATUS) return read_status(index, {reply.str, reply.len});
-  if (reply.type != REDIS_REPLY_STRING || reply.len < format::kInstant.size())
+Plan::Read Plan::read(std::size_t index, const Reply& reply, bool is_by_module) {
+  if (reply.type == Reply::kStatus) return read_status(index, reply.text);
+  if (reply.type != Reply::kString || reply.text.size() < format::kInstant.size())
     return Read::kMalformed;
-  std::string_view rest(reply.str, reply.len);
+  std::string_view rest = reply.text;
   const std::uint64_t head = format::kInstant.take(rest).value;
   const bool admits = (head & format::kAdmits) != 0;
   const std::uint64_t now = head & ~format::kAdmits;

@@ -180,7 +180,7 @@ class Plan {
     kRepeat,    // this part needs other windows of a calendar: write() and send it again
     kMalformed  // the reply is not that of a script of Sluice
   };
-  Read read(std::size_t part, const redisReply& reply, bool is_by_module = false);
+  Read read(std::size_t part, const Reply& reply, bool is_by_module = false);
 
   // Fills in the call that undoes an allowed take of this part. It never gives back more units than
   // are still consumed, so take and undo together admit nothing more. Its reply is ignored.

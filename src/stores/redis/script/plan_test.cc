@@ -1,7 +1,6 @@
 #include "stores/redis/script/plan.h"
 
 #include <gtest/gtest.h>
-#include <hiredis/hiredis.h>
 
 #include <array>
 #include <chrono>
@@ -305,26 +304,24 @@ TEST(PlanVerbs, TakeAtMostNeedsOneSlot) {
 
 // A reply that owns its text and its elements.
 struct BuiltReply {
-  redisReply reply{};
+  Reply reply{};
   std::string text;
   std::vector<BuiltReply> children;
-  std::vector<redisReply*> pointers;
+  std::vector<Reply> elements;
 
-  const redisReply& get() {
-    reply.str = text.data();
-    reply.len = text.size();
-    pointers.clear();
+  const Reply& get() {
+    reply.text = text;
+    elements.clear();
     for (BuiltReply& child : children) {
-      child.get();
-      pointers.push_back(&child.reply);
+      elements.push_back(child.get());
     }
-    reply.element = pointers.data();
-    reply.elements = pointers.size();
+    reply.first = elements.data();
+    reply.count = elements.size();
     return reply;
   }
 };
 
-BuiltReply of_type(int type, std::string text = {}, long long integer = 0) {
+BuiltReply of_type(Reply::Type type, std::string text = {}, long long integer = 0) {
   BuiltReply built;
   built.reply.type = type;
   built.reply.integer = integer;
@@ -333,24 +330,24 @@ BuiltReply of_type(int type, std::string text = {}, long long integer = 0) {
 }
 
 BuiltReply array_of(std::vector<BuiltReply> children) {
-  BuiltReply built = of_type(REDIS_REPLY_ARRAY);
+  BuiltReply built = of_type(Reply::kArray);
   built.children = std::move(children);
   return built;
 }
 
 std::vector<BuiltReply> strange_replies() {
   std::vector<BuiltReply> replies = {
-      of_type(REDIS_REPLY_NIL),
-      of_type(REDIS_REPLY_STATUS, "OK"),
-      of_type(REDIS_REPLY_STRING),
-      of_type(REDIS_REPLY_STRING, "x"),
-      of_type(REDIS_REPLY_INTEGER, "", -1),
-      of_type(REDIS_REPLY_INTEGER, "", 1LL << 62),
+      of_type(Reply::kNil),
+      of_type(Reply::kStatus, "OK"),
+      of_type(Reply::kString),
+      of_type(Reply::kString, "x"),
+      of_type(Reply::kInteger, "", -1),
+      of_type(Reply::kInteger, "", 1LL << 62),
       array_of({}),
-      array_of({of_type(REDIS_REPLY_NIL)}),
-      array_of({of_type(REDIS_REPLY_STRING, "1"), of_type(REDIS_REPLY_NIL)}),
+      array_of({of_type(Reply::kNil)}),
+      array_of({of_type(Reply::kString, "1"), of_type(Reply::kNil)}),
       array_of({array_of({array_of({})})}),
-      array_of(std::vector<BuiltReply>(200, of_type(REDIS_REPLY_INTEGER, "", -5))),
+      array_of(std::vector<BuiltReply>(200, of_type(Reply::kInteger, "", -5))),
   };
   return replies;
 }
@@ -361,7 +358,8 @@ TEST(PlanReplies, OfOtherTypesAreMalformed) {
     for (BuiltReply& reply : strange_replies()) {
       Plan plan;
       ASSERT_TRUE(plan.begin({.prefix = "p:"}, Verb::kTake, std::span(charges).first(count), kNow));
-      EXPECT_EQ(plan.read(0, reply.get()), Plan::Read::kMalformed) << reply.reply.type;
+      EXPECT_EQ(plan.read(0, reply.get()), Plan::Read::kMalformed)
+          << static_cast<int>(reply.reply.type);
     }
   }
 }
@@ -370,7 +368,7 @@ constexpr std::uint64_t kNowTicks = 1700000000123456;
 constexpr std::uint64_t kAdmits = std::uint64_t{1} << 52;
 
 Plan::Read read_text(Plan& plan, std::size_t part, const std::string& text) {
-  BuiltReply reply = of_type(REDIS_REPLY_STRING, text);
+  BuiltReply reply = of_type(Reply::kString, text);
   return plan.read(part, reply.get());
 }
 
@@ -488,7 +486,7 @@ TEST(PlanReplies, OfRandomNumbersAndBytesAreReadSafely) {
       std::string bytes(below(48), '\0');
       for (char& c : bytes) c = static_cast<char>(random());
       const bool is_text = below(2) == 0;
-      children.push_back(of_type(is_text ? REDIS_REPLY_STRING : REDIS_REPLY_INTEGER, bytes,
+      children.push_back(of_type(is_text ? Reply::kString : Reply::kInteger, bytes,
                                  static_cast<long long>(random() >> below(64))));
     }
     BuiltReply reply = children.size() == 1 ? children[0] : array_of(children);

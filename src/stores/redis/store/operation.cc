@@ -4,8 +4,6 @@
 
 #include "stores/redis/store/operation.h"
 
-#include <hiredis/hiredis.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
