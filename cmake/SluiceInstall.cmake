@@ -29,7 +29,7 @@ if(TARGET sluice_rules)
 endif()
 
 if(TARGET sluice_redis)
-  install(TARGETS sluice_redis sluice_redis_client sluice_redis_cluster sluice_redis_script sluice_hiredis
+  install(TARGETS sluice_redis sluice_redis_client sluice_redis_cluster sluice_redis_script
     EXPORT sluiceRedisTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -37,7 +37,6 @@ if(TARGET sluice_redis)
   install(FILES include/sluice/async_redis_store.h include/sluice/redis_chain.h
     include/sluice/redis_store.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
-  install(FILES cmake/Findhiredis.cmake DESTINATION ${config_dir})
 endif()
 
 if(TARGET sluice_module)

@@ -2,8 +2,8 @@
 
 // Everything for limits in this process, and the stores that answer if a remote one fails. Two
 // parts are libraries of their own because of what they need: rules (sluice/rule_decider.h,
-// sluice/rule_guard.h; yaml-cpp and RE2) and the store on Redis (sluice/redis_store.h; Boost,
-// OpenSSL and hiredis).
+// sluice/rule_guard.h; yaml-cpp and RE2) and the store on Redis (sluice/redis_store.h; Boost and
+// OpenSSL).
 
 #include "sluice/block.h"
 #include "sluice/client_throttle.h"

@@ -36,7 +36,6 @@ class Sluice(ConanFile):
             self.requires("yaml-cpp/[>=0.7 <1]")
         if self.options.redis:
             self.requires("boost/[>=1.81 <2]", options={"header_only": True}, transitive_headers=True)
-            self.requires("hiredis/[>=0.14 <2]")
             self.requires("openssl/[>=3 <4]")
 
     def validate(self):

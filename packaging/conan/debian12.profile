@@ -11,7 +11,6 @@ build_type=Release
 
 [platform_requires]
 boost/1.81.0
-hiredis/0.14.1
 openssl/3.0
 re2/20220601
 xxhash/0.8.1
