@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "stores/redis/client/reply.h"
 
 #include "sluice/clock.h"
 #include "stores/redis/client/backoff.h"
@@ -14,7 +15,6 @@
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/client/pipeline.h"
-#include "stores/redis/client/reply.h"
 #include "stores/redis/client/server_address.h"
 #include "stores/redis/client/target.h"
 
@@ -48,9 +48,9 @@ class Sentinels {
   void on_failed(std::string_view why);
   // Reads its reply to SENTINEL GET-MASTER-ADDR-BY-NAME. Empty: it knows no such master, and
   // another one is next.
-  std::optional<ServerAddress> on_master(const redisReply& reply);
+  std::optional<ServerAddress> on_master(const Reply& reply);
   // Reads its reply to SENTINEL SENTINELS: the other Sentinels.
-  void on_others(const redisReply& reply);
+  void on_others(const Reply& reply);
 
   // Why each Sentinel since begin() did not help.
   const std::string& why() const noexcept { return why_; }

@@ -42,8 +42,8 @@ enum class Failure : std::uint8_t {
 
 struct Answer {
   Failure failure = Failure::kNone;
-  std::string_view text = {};         // of a failure, for people; valid for the call
-  const redisReply* reply = nullptr;  // kNone and kError; valid for the call
+  std::string_view text = {};    // of a failure, for people; valid for the call
+  const Reply* reply = nullptr;  // kNone and kError; valid for the call
 };
 
 // One command for Redis. Its owner must not move it from Client::submit() to done().
@@ -61,7 +61,7 @@ class Command {
   // Called before done() with a reply that is no error: returns whether it can belong to this
   // command. If not, replies and commands are out of step, and the client ends the connection, so
   // that no request gets the answer of another.
-  virtual bool expects(const redisReply&) noexcept { return true; }
+  virtual bool expects(const Reply&) noexcept { return true; }
 
   void append(std::string_view element);
   void append(std::uint64_t number);

@@ -18,21 +18,6 @@ namespace {
 
 constexpr std::string_view kName = "sluice";
 
-std::string_view text_of(const redisReply& reply) noexcept {
-  const bool text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS ||
-                    reply.type == REDIS_REPLY_ERROR;
-  return text ? std::string_view(reply.str, reply.len) : std::string_view();
-}
-
-// Returns a value of HELLO's map, which is a list of keys and values.
-std::string_view value_of(const redisReply& map, std::string_view name) noexcept {
-  if (map.type != REDIS_REPLY_ARRAY) return {};
-  for (std::size_t i = 0; i + 1 < map.elements; i += 2) {
-    if (text_of(*map.element[i]) == name) return text_of(*map.element[i + 1]);
-  }
-  return {};
-}
-
 struct Meaning {
   std::string_view begins;
   std::string_view holds;
@@ -109,14 +94,14 @@ void Handshake::say(std::initializer_list<std::string_view> elements) {
   }
 }
 
-Handshake::Step Handshake::on_reply(const redisReply& reply) {
-  if (reply.type == REDIS_REPLY_ERROR) return on_error(text_of(reply));
+Handshake::Step Handshake::on_reply(const Reply& reply) {
+  if (reply.type == Reply::kError) return on_error(reply.text);
   switch (stage_) {
     case Stage::kHello: {
-      if (value_of(reply, "server").empty() && value_of(reply, "version").empty()) {
+      if (reply.field("server").empty() && reply.field("version").empty()) {
         return fail("the server is not Redis: its answer to HELLO is unknown");
       }
-      const std::string_view role = value_of(reply, "role");
+      const std::string_view role = reply.field("role");
       if (!role.empty() && options_.only_master) {
         role_known_ = true;
         if (on_role(role) == Step::kFailed) return Step::kFailed;
@@ -128,10 +113,10 @@ Handshake::Step Handshake::on_reply(const redisReply& reply) {
     case Stage::kSelect:
       return enter(options_.only_master && !role_known_ ? Stage::kRole : Stage::kReady);
     case Stage::kRole:
-      if (reply.type != REDIS_REPLY_ARRAY || reply.elements == 0) {
+      if (!reply.is_array_of(1)) {
         return fail("the server is not Redis: its answer to ROLE is unknown");
       }
-      if (on_role(text_of(*reply.element[0])) == Step::kFailed) return Step::kFailed;
+      if (on_role(reply[0].string()) == Step::kFailed) return Step::kFailed;
       return enter(Stage::kReady);
     case Stage::kReady: break;
   }
@@ -314,7 +299,7 @@ Action LinkMachine::answer_commands() {
     case Pipeline::Kind::kScript: return {Kind::kScriptSent, event.command};
     case Pipeline::Kind::kAnswer: return {Kind::kFinish, event.command, {.reply = event.reply}};
     case Pipeline::Kind::kError: {
-      const std::string_view text(event.reply->str, event.reply->len);
+      const std::string_view text = event.reply->text;
       return {Kind::kError,
               event.command,
               {.failure = Failure::kError, .text = text, .reply = event.reply}};

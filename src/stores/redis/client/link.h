@@ -15,6 +15,7 @@
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/pipeline.h"
+
 #include "stores/redis/client/reply.h"
 
 namespace sluice::redis {
@@ -41,7 +42,7 @@ class Handshake {
   explicit Handshake(Options options) : options_(std::move(options)) {}
 
   Step begin();
-  Step on_reply(const redisReply& reply);
+  Step on_reply(const Reply& reply);
 
   std::string_view output() const noexcept { return output_; }
   const std::string& why() const noexcept { return why_; }

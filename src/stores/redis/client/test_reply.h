@@ -17,7 +17,7 @@ class TestReply {
     reader_.feed(resp);
     if (reader_.next() != ReplyReader::Progress::kReply) throw std::logic_error("no whole reply");
   }
-  const redisReply& operator*() const noexcept { return reader_.reply(); }
+  const Reply& operator*() const noexcept { return reader_.reply(); }
 
  private:
   ReplyReader reader_;
@@ -45,18 +45,18 @@ inline std::string list(std::initializer_list<std::string_view> elements, char t
 }
 
 // "text", 7, nil, [...], !error: the content of a reply.
-inline std::string described(const redisReply& reply) {
+inline std::string described(const Reply& reply) {
   switch (reply.type) {
-    case REDIS_REPLY_INTEGER: return std::to_string(reply.integer);
-    case REDIS_REPLY_NIL: return "nil";
-    case REDIS_REPLY_ERROR: return "!" + std::string(reply.str, reply.len);
-    case REDIS_REPLY_STATUS: return "+" + std::string(reply.str, reply.len);
-    case REDIS_REPLY_STRING: return '"' + std::string(reply.str, reply.len) + '"';
+    case Reply::kInteger: return std::to_string(reply.integer);
+    case Reply::kNil: return "nil";
+    case Reply::kError: return "!" + std::string(reply.text);
+    case Reply::kStatus: return "+" + std::string(reply.text);
+    case Reply::kString: return '"' + std::string(reply.text) + '"';
     default: break;
   }
   std::string out = "[";
-  for (std::size_t i = 0; i < reply.elements; ++i) {
-    out.append(i == 0 ? "" : " ").append(described(*reply.element[i]));
+  for (std::size_t i = 0; i < reply.count; ++i) {
+    out.append(i == 0 ? "" : " ").append(described(reply[i]));
   }
   return out + "]";
 }

@@ -28,45 +28,25 @@ namespace {
 
 constexpr std::size_t kLongestHost = 1024;
 
-std::span<redisReply* const> elements_of(const redisReply& reply) noexcept {
-  if (reply.type != REDIS_REPLY_ARRAY) return {};
-  return {reply.element, reply.elements};
-}
-
-std::optional<std::string_view> text_of(const redisReply& reply) noexcept {
-  if (reply.type != REDIS_REPLY_STRING && reply.type != REDIS_REPLY_STATUS) return std::nullopt;
-  return std::string_view(reply.str, reply.len);
-}
-
-std::optional<std::uint16_t> number_of(const redisReply& reply, long long most) noexcept {
-  if (reply.type != REDIS_REPLY_INTEGER || reply.integer < 0 || reply.integer > most) {
+std::optional<std::uint16_t> number_of(const Reply& reply, std::int64_t most) noexcept {
+  if (reply.type != Reply::kInteger || reply.integer < 0 || reply.integer > most) {
     return std::nullopt;
   }
   return static_cast<std::uint16_t>(reply.integer);
 }
 
-// ["ip", "127.0.0.1", "hostname", ...]: returns the value of `name`; empty if there is none.
-std::string_view look_up(const redisReply& fields, std::string_view name) noexcept {
-  const auto elements = elements_of(fields);
-  for (std::size_t i = 0; i + 1 < elements.size(); i += 2) {
-    if (text_of(*elements[i]) == name) return text_of(*elements[i + 1]).value_or("");
-  }
-  return {};
-}
-
 // Reads [host, port, id, further fields]. A null or empty host is the server that was asked. "?" is
 // a server without its preferred name, whose address is in the further fields.
-std::optional<ServerAddress> read_address(const redisReply& node, const ServerAddress& asked) {
-  const auto elements = elements_of(node);
-  if (elements.size() < 2) return std::nullopt;
-  const auto port = number_of(*elements[1], 65'535);
+std::optional<ServerAddress> read_address(const Reply& node, const ServerAddress& asked) {
+  if (!node.is_array_of(2)) return std::nullopt;
+  const auto port = number_of(node[1], 65'535);
   if (!port || *port == 0) return std::nullopt;
-  if (elements[0]->type == REDIS_REPLY_NIL) return ServerAddress{asked.host, *port};
-  const auto text = text_of(*elements[0]);
-  if (!text || text->size() > kLongestHost) return std::nullopt;
-  std::string_view host = *text;
+  if (node[0].type == Reply::kNil) return ServerAddress{asked.host, *port};
+  if (node[0].type != Reply::kString && node[0].type != Reply::kStatus) return std::nullopt;
+  std::string_view host = node[0].text;
+  if (host.size() > kLongestHost) return std::nullopt;
   if (host == "?") {
-    host = elements.size() > 3 ? look_up(*elements[3], "ip") : std::string_view();
+    host = node.is_array_of(4) ? node[3].field("ip") : std::string_view();
     if (host.empty()) return std::nullopt;
   }
   return ServerAddress{host.empty() ? asked.host : std::string(host), *port};
@@ -78,13 +58,13 @@ void add_once(std::vector<ServerAddress>& to, ServerAddress address) {
   if (std::find(to.begin(), to.end(), address) == to.end()) to.push_back(std::move(address));
 }
 
-Expected<SlotMap> SlotMap::read(const redisReply& reply, const ServerAddress& asked) {
-  if (reply.type != REDIS_REPLY_ARRAY || reply.elements > kSlots) {
+Expected<SlotMap> SlotMap::read(const Reply& reply, const ServerAddress& asked) {
+  if (reply.type != Reply::kArray || reply.count > kSlots) {
     return Unexpected{"its answer to CLUSTER SLOTS is not a list of ranges"};
   }
   SlotMap map;
-  for (const redisReply* const range : elements_of(reply)) {
-    if (!map.read_range(*range, asked)) {
+  for (const Reply& range : reply) {
+    if (!map.read_range(range, asked)) {
       return Unexpected{"its answer to CLUSTER SLOTS has an invalid range"};
     }
   }
@@ -95,19 +75,17 @@ Expected<SlotMap> SlotMap::read(const redisReply& reply, const ServerAddress& as
 }
 
 // Reads [first slot, last slot, master, replica...]. A master without an address serves nothing.
-bool SlotMap::read_range(const redisReply& range, const ServerAddress& asked) {
-  const auto elements = elements_of(range);
-  if (elements.size() < 3) return false;
-  const auto first = redis::number_of(*elements[0], kSlots - 1);
-  const auto last = redis::number_of(*elements[1], kSlots - 1);
-  if (!first || !last || *first > *last || elements[2]->type != REDIS_REPLY_ARRAY) return false;
-  if (const auto master = read_address(*elements[2], asked)) {
+bool SlotMap::read_range(const Reply& range, const ServerAddress& asked) {
+  if (!range.is_array_of(3)) return false;
+  const auto first = redis::number_of(range[0], kSlots - 1);
+  const auto last = redis::number_of(range[1], kSlots - 1);
+  if (!first || !last || *first > *last || range[2].type != Reply::kArray) return false;
+  if (const auto master = read_address(range[2], asked)) {
     const std::uint16_t owner = number_of(*master);
     for (std::size_t slot = *first; slot <= *last; ++slot) assign(slot, owner);
   }
-  for (const redisReply* const node : elements.subspan(3)) {
-    if (replicas_.size() == kMostReplicas) break;
-    if (auto replica = read_address(*node, asked)) add_once(replicas_, std::move(*replica));
+  for (std::size_t i = 3; i < range.count && replicas_.size() < kMostReplicas; ++i) {
+    if (auto replica = read_address(range[i], asked)) add_once(replicas_, std::move(*replica));
   }
   return true;
 }

@@ -39,7 +39,7 @@ class SlotMap {
 
   // Reads the answer to CLUSTER SLOTS. A server without an address is the one that was asked.
   // Errors: not such an answer, or no slot is served.
-  static Expected<SlotMap> read(const redisReply& reply, const ServerAddress& asked);
+  static Expected<SlotMap> read(const Reply& reply, const ServerAddress& asked);
 
   // The number of the slot's master; kNobody: none, or unknown.
   std::uint16_t owner_of(std::uint16_t slot) const noexcept { return owners_[slot % kSlots]; }
@@ -66,7 +66,7 @@ class SlotMap {
 
   std::uint16_t number_of(const ServerAddress& address);
   void assign(std::size_t slot, std::uint16_t owner) noexcept;
-  bool read_range(const redisReply& range, const ServerAddress& asked);
+  bool read_range(const Reply& range, const ServerAddress& asked);
 
   std::array<std::uint16_t, kSlots> owners_;
   std::vector<ServerAddress> masters_;

@@ -34,9 +34,9 @@ class GiveBack final : public Command {
     client.submit(*command);
   }
   void done(const Answer&) noexcept override { delete this; }
-  bool expects(const redisReply& reply) noexcept override {
+  bool expects(const Reply& reply) noexcept override {
     // A status: the window of a calendar is over, and its units with it.
-    return reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
+    return reply.type == Reply::kString || reply.type == Reply::kStatus;
   }
 };
 
@@ -79,7 +79,7 @@ void ScriptOperation::start(Client& client, Owner& owner) noexcept {
   for (std::size_t i = 0; i < count; ++i) client.submit(parts_[i]);
 }
 
-bool ScriptOperation::read(Part& part, const redisReply& reply) noexcept {
+bool ScriptOperation::read(Part& part, const Reply& reply) noexcept {
   switch (plan_.read(part.index, reply, part.is_by_module)) {
     case Plan::Read::kAllowed: part.outcome = Outcome::kAllowed; return true;
     case Plan::Read::kDenied: part.outcome = Outcome::kDenied; return true;
@@ -243,15 +243,16 @@ std::uint32_t count_of(std::int64_t value) noexcept {
       std::clamp<std::int64_t>(value, 0, std::numeric_limits<std::uint32_t>::max()));
 }
 
-bool read_count(const redisReply& reply, std::uint32_t& count) noexcept {
-  if (reply.type == REDIS_REPLY_NIL) {
+bool read_count(const Reply& reply, std::uint32_t& count) noexcept {
+  if (reply.type == Reply::kNil) {
     count = 0;
     return true;
   }
-  if (reply.type != REDIS_REPLY_STRING) return false;
+  if (reply.type != Reply::kString) return false;
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(reply.str, reply.str + reply.len, value);
-  if (error != std::errc() || end != reply.str + reply.len) return false;
+  const char* const text_end = reply.text.data() + reply.text.size();
+  const auto [end, error] = std::from_chars(reply.text.data(), text_end, value);
+  if (error != std::errc() || end != text_end) return false;
   count = count_of(value);
   return true;
 }
@@ -408,25 +409,25 @@ void CounterOperation::step_done(Step& step, const Answer& answer) noexcept {
 }
 
 // Reads the count of the newest slice, or those of all others.
-bool CounterOperation::take_counts(Counter& counter, const redisReply& reply) noexcept {
-  const auto take = [&](std::size_t age, const redisReply& one) {
-    counter.is_there[age] = one.type != REDIS_REPLY_NIL;
+bool CounterOperation::take_counts(Counter& counter, const Reply& reply) noexcept {
+  const auto take = [&](std::size_t age, const Reply& one) {
+    counter.is_there[age] = one.type != Reply::kNil;
     return read_count(one, counter.counts[age]);
   };
-  if (reply.type != REDIS_REPLY_ARRAY) return take(0, reply);
-  if (reply.elements == 0 || reply.elements + 1 != counter.counts.size()) return false;
-  for (std::size_t i = 0; i < reply.elements; ++i) {
-    if (!take(i + 1, *reply.element[i])) return false;
+  if (reply.type != Reply::kArray) return take(0, reply);
+  if (reply.count == 0 || reply.count + 1 != counter.counts.size()) return false;
+  for (std::size_t i = 0; i < reply.count; ++i) {
+    if (!take(i + 1, reply[i])) return false;
   }
   return true;
 }
 
 void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
   std::vector<std::uint32_t>& counts = step.counter->counts;
-  const redisReply& reply = *answer.reply;
+  const Reply& reply = *answer.reply;
   bool is_read = true;
   if (step.kind == Kind::kIncrement) {
-    step.is_counted = is_read = reply.type == REDIS_REPLY_INTEGER;
+    step.is_counted = is_read = reply.type == Reply::kInteger;
     if (is_read)
       counts[0] = count_of(reply.integer - static_cast<std::int64_t>(step.counter->cost));
   } else if (step.kind == Kind::kRead) {

@@ -92,9 +92,7 @@ class ScriptOperation final : public Operation {
   // The call for one slot.
   struct Part final : public Command {
     void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
-    bool expects(const redisReply& reply) noexcept override {
-      return operation->read(*this, reply);
-    }
+    bool expects(const Reply& reply) noexcept override { return operation->read(*this, reply); }
 
     ScriptOperation* operation = nullptr;
     std::size_t index = 0;
@@ -105,7 +103,7 @@ class ScriptOperation final : public Operation {
 
   void part_done(Part& part, const Answer& answer) noexcept;
   // Returns whether the reply can be one of our scripts.
-  bool read(Part& part, const redisReply& reply) noexcept;
+  bool read(Part& part, const Reply& reply) noexcept;
   bool repeat(Part& part) noexcept;
   void part_failed(Part& part, const Answer& answer) noexcept;
   void failed(Reason reason) noexcept;
@@ -171,7 +169,7 @@ class CounterOperation final : public Operation {
   void submit_from(std::size_t first) noexcept;
   void step_done(Step& step, const Answer& answer) noexcept;
   void take_reply(Step& step, const Answer& answer) noexcept;
-  static bool take_counts(Counter& counter, const redisReply& reply) noexcept;
+  static bool take_counts(Counter& counter, const Reply& reply) noexcept;
   void failed(const Answer& answer) noexcept;
   void next() noexcept;
   void give_back() noexcept;

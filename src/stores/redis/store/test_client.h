@@ -25,9 +25,9 @@ class AnsweredClient final : public Client {
     const Command& command = *commands_.front();
     const TestReply words("*" + std::to_string(command.elements) + "\r\n" + command.tail);
     std::string out;
-    for (std::size_t i = 0; i < (*words).elements; ++i) {
-      const redisReply& word = *(*words).element[i];
-      out.append(i == 0 ? "" : " ").append(word.str, word.len);
+    for (std::size_t i = 0; i < (*words).count; ++i) {
+      const Reply& word = (*words)[i];
+      out.append(i == 0 ? "" : " ").append(word.text);
     }
     return out;
   }
@@ -36,12 +36,12 @@ class AnsweredClient final : public Client {
   bool answer(std::string_view resp) {
     Command& command = take();
     const TestReply reply(resp);
-    const bool is_error = (*reply).type == REDIS_REPLY_ERROR;
+    const bool is_error = (*reply).type == Reply::kError;
     if (!is_error && !command.expects(*reply)) return false;
     Answer answer{.reply = &*reply};
     if (is_error) {
       answer.failure = Failure::kError;
-      answer.text = std::string_view((*reply).str, (*reply).len);
+      answer.text = (*reply).text;
     }
     command.done(answer);
     return true;
