@@ -25,26 +25,20 @@ using Slot = std::optional<std::uint16_t>;
 
 constexpr std::size_t kBatch = 100;  // keys whose values are read at once
 
-std::string text_of(const redisReply& reply) {
-  const bool has_text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
-  return has_text ? std::string(reply.str, reply.len) : std::string();
-}
-
 // Returns one slot of each master of a cluster, so that the client can address each master.
 Expected<std::vector<Slot>> slots_of_masters(RedisSession& session) {
   std::vector<Slot> slots;
   std::vector<std::string> masters;
-  const auto take = [&](const redisReply& reply) {
-    for (std::size_t i = 0; i < reply.elements; ++i) {
-      const redisReply& range = *reply.element[i];
-      if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) continue;
-      const redisReply& master = *range.element[2];
-      if (master.type != REDIS_REPLY_ARRAY || master.elements < 2) continue;
-      std::string name =
-          text_of(*master.element[0]) + ":" + std::to_string(master.element[1]->integer);
+  const auto take = [&](const redis::Reply& reply) {
+    for (std::size_t i = 0; i < reply.count; ++i) {
+      const redis::Reply& range = reply[i];
+      if (!range.is_array_of(3)) continue;
+      const redis::Reply& master = range[2];
+      if (!master.is_array_of(2)) continue;
+      std::string name = std::string(master[0].string()) + ":" + std::to_string(master[1].integer);
       if (std::find(masters.begin(), masters.end(), name) != masters.end()) continue;
       masters.push_back(std::move(name));
-      slots.emplace_back(static_cast<std::uint16_t>(range.element[0]->integer));
+      slots.emplace_back(static_cast<std::uint16_t>(range[0].integer));
     }
   };
   const auto asked = session.ask(
@@ -66,12 +60,11 @@ class Scan {
   bool ended() const { return cursor_ == "0"; }
   Expected<std::vector<std::string>> next() {
     std::vector<std::string> keys;
-    const auto take = [&](const redisReply& reply) {
+    const auto take = [&](const redis::Reply& reply) {
       cursor_ = "0";
-      if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2) return;
-      cursor_ = text_of(*reply.element[0]);
-      const redisReply& list = *reply.element[1];
-      for (std::size_t i = 0; i < list.elements; ++i) keys.push_back(text_of(*list.element[i]));
+      if (reply.type != redis::Reply::kArray || reply.count != 2) return;
+      cursor_ = reply[0].string();
+      for (const redis::Reply& key : reply[1]) keys.emplace_back(key.string());
     };
     const auto fill = [&](redis::Command& command) {
       for (const std::string_view word : {"SCAN", cursor_.empty() ? "0" : cursor_.c_str(), "MATCH",
@@ -166,11 +159,11 @@ class KeyReader {
       }
     }
     std::vector<Raw> raw(keys.size());
-    const auto take = [&](std::size_t number, const redisReply& reply) {
+    const auto take = [&](std::size_t number, const redis::Reply& reply) {
       Raw& one = raw[number / 3];
-      if (number % 3 == 0) one.type = text_of(reply);
+      if (number % 3 == 0) one.type = reply.string();
       if (number % 3 == 1) one.ttl_ms = reply.integer;
-      if (number % 3 == 2 && reply.type == REDIS_REPLY_STRING) one.value = text_of(reply);
+      if (number % 3 == 2 && reply.type == redis::Reply::kString) one.value = reply.string();
     };
     // GET fails for a value of another type, which TYPE reports.
     const auto refused = [](std::size_t, std::string_view) {};

@@ -85,8 +85,8 @@ Expected<bool> RedisSession::ask(const std::vector<Fill>& commands, const Take& 
 }
 
 Expected<bool> RedisSession::ask(const Fill& command,
-                                 const std::function<void(const redisReply&)>& take) {
-  return ask({command}, [&](std::size_t, const redisReply& reply) { take(reply); });
+                                 const std::function<void(const redis::Reply&)>& take) {
+  return ask({command}, [&](std::size_t, const redis::Reply& reply) { take(reply); });
 }
 
 const std::string& RedisSession::shown() const noexcept { return target_->shown; }

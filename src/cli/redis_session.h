@@ -29,13 +29,13 @@ class RedisSession {
 
   using Fill = std::function<void(redis::Command&)>;
   // `reply` of the command of that number; it is valid for the call.
-  using Take = std::function<void(std::size_t number, const redisReply& reply)>;
+  using Take = std::function<void(std::size_t number, const redis::Reply& reply)>;
   // Sends commands in one write and waits for all replies. Errors: the first failure. An error
   // reply of the server goes to `refused`, or is an error if `refused` is empty.
   using Refused = std::function<void(std::size_t number, std::string_view error)>;
   Expected<bool> ask(const std::vector<Fill>& commands, const Take& take,
                      const Refused& refused = {});
-  Expected<bool> ask(const Fill& command, const std::function<void(const redisReply&)>& take);
+  Expected<bool> ask(const Fill& command, const std::function<void(const redis::Reply&)>& take);
 
   // Returns the URL without passwords.
   const std::string& shown() const noexcept;

@@ -494,7 +494,7 @@ Expected<std::optional<PublishedRules>, Failed> RulesPlace::read() const {
   Expected<std::optional<PublishedRules>> found = Unexpected{"no answer"};
   const auto asked =
       session_->ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
-                    [&](const redisReply& reply) { found = server::read_rules(reply); });
+                    [&](const redis::Reply& reply) { found = server::read_rules(reply); });
   if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
   if (!found) return Unexpected{wrong(found.error() + ". Delete it first if it is not needed")};
   return *std::move(found);
@@ -504,7 +504,7 @@ Expected<std::vector<PastPush>, Failed> RulesPlace::history() const {
   Expected<std::vector<PastPush>> found = Unexpected{"no answer"};
   const auto asked =
       session_->ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
-                    [&](const redisReply& reply) { found = server::read_history(reply); });
+                    [&](const redis::Reply& reply) { found = server::read_history(reply); });
   if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
   if (!found) return Unexpected{wrong(found.error())};
   return *std::move(found);
@@ -514,7 +514,7 @@ Expected<std::vector<RulesText>, Failed> RulesPlace::past(const PastPush& push) 
   Expected<std::vector<RulesText>> found = Unexpected{"no answer"};
   const auto asked = session_->ask(
       [&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
-      [&](const redisReply& reply) { found = server::read_past(reply, push); });
+      [&](const redis::Reply& reply) { found = server::read_past(reply, push); });
   if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
   if (!found)
     return Unexpected{Failed{"version " + std::to_string(push.version) + ": " + found.error()}};
@@ -528,7 +528,7 @@ Expected<bool, Failed> RulesPlace::put(const PublishedRules& rules, const std::s
         if (scripting_) return server::fill_in_push(command, key_, rules, old);
         server::fill_in_overwrite(command, key_, rules);
       },
-      [&](const redisReply& reply) {
+      [&](const redis::Reply& reply) {
         if (scripting_) pushed = server::read_pushed(reply);
       });
   if (!asked) return Unexpected{Failed{asked.error()}};

@@ -103,11 +103,11 @@ void fill_in_read_past(redis::Command& command, std::string_view key, std::strin
   begin_read(command, key, "rules." + std::string(id));
 }
 
-Expected<std::vector<PastPush>> read_history(const redisReply& reply) {
+Expected<std::vector<PastPush>> read_history(const redis::Reply& reply) {
   std::vector<PastPush> pushes;
-  if (reply.type == REDIS_REPLY_NIL) return pushes;
-  if (reply.type != REDIS_REPLY_STRING) return Unexpected{"the reply is not text"};
-  std::string_view rest(reply.str, reply.len);
+  if (reply.type == redis::Reply::kNil) return pushes;
+  if (reply.type != redis::Reply::kString) return Unexpected{"the reply is not text"};
+  std::string_view rest = reply.text;
   while (!rest.empty()) {
     auto push = read_entry(take_until(rest, '\n'));
     if (push) pushes.push_back(std::move(*push));  // else something else has written the line
@@ -115,9 +115,9 @@ Expected<std::vector<PastPush>> read_history(const redisReply& reply) {
   return pushes;
 }
 
-Expected<std::vector<RulesText>> read_past(const redisReply& reply, const PastPush& push) {
-  if (reply.type != REDIS_REPLY_STRING) return Unexpected{"the rules are no longer there"};
-  std::string_view rest(reply.str, reply.len);
+Expected<std::vector<RulesText>> read_past(const redis::Reply& reply, const PastPush& push) {
+  if (reply.type != redis::Reply::kString) return Unexpected{"the rules are no longer there"};
+  std::string_view rest = reply.text;
   std::vector<RulesText> texts;
   while (!rest.empty()) {
     auto name = take_text(rest);
@@ -164,11 +164,6 @@ redis.call('HSET', KEYS[2], 'entries', table.concat(kept, '\n'), 'rules.' .. new
 return 1
 )";
 constexpr redis::Script kPush{"push_rules", kPushText, "ae65cac226226832eb417c173958932da34992d4"};
-
-std::string_view text_of(const redisReply& reply) noexcept {
-  if (reply.type != REDIS_REPLY_STRING && reply.type != REDIS_REPLY_STATUS) return {};
-  return {reply.str, reply.len};
-}
 
 std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
   std::uint64_t number = 0;
@@ -220,11 +215,11 @@ void begin(redis::Command& command, std::string_view key) {
 // The reply of HGETALL.
 class Hash {
  public:
-  explicit Hash(const redisReply& reply) : reply_(reply) {}
+  explicit Hash(const redis::Reply& reply) : reply_(reply) {}
 
   std::optional<std::string_view> find(std::string_view name) const {
-    for (std::size_t i = 0; i + 1 < reply_.elements; i += 2) {
-      if (text_of(*reply_.element[i]) == name) return text_of(*reply_.element[i + 1]);
+    for (std::size_t i = 0; i + 1 < reply_.count; i += 2) {
+      if (reply_[i].string() == name) return reply_[i + 1].string();
     }
     return std::nullopt;
   }
@@ -234,7 +229,7 @@ class Hash {
   }
 
  private:
-  const redisReply& reply_;
+  const redis::Reply& reply_;
 };
 
 }  // namespace
@@ -280,9 +275,9 @@ void fill_in_read_rules(redis::Command& command, std::string_view key) {
   command.repeatable = true;
 }
 
-Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_ARRAY) return Unexpected{"the reply is not a hash"};
-  if (reply.elements == 0) return std::optional<PublishedRules>{};
+Expected<std::optional<PublishedRules>> read_rules(const redis::Reply& reply) {
+  if (reply.type != redis::Reply::kArray) return Unexpected{"the reply is not a hash"};
+  if (reply.count == 0) return std::optional<PublishedRules>{};
   const Hash hash(reply);
   const auto format = hash.find("format");
   if (!format) return Unexpected{"a hash that does not contain rules"};
@@ -332,8 +327,8 @@ void fill_in_overwrite(redis::Command& command, std::string_view key, const Publ
   append_fields(command, rules);
 }
 
-Expected<bool> read_pushed(const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_INTEGER) return Unexpected{"a reply that is not a number"};
+Expected<bool> read_pushed(const redis::Reply& reply) {
+  if (reply.type != redis::Reply::kInteger) return Unexpected{"a reply that is not a number"};
   return reply.integer != 0;
 }
 

@@ -45,7 +45,7 @@ std::string pushed_now();
 void fill_in_read_id(redis::Command& command, std::string_view key);
 void fill_in_read_rules(redis::Command& command, std::string_view key);
 // Returns nothing if there are no rules. Errors: the value is something else, or damaged.
-Expected<std::optional<PublishedRules>> read_rules(const redisReply& reply);
+Expected<std::optional<PublishedRules>> read_rules(const redis::Reply& reply);
 
 // Fills in the command that replaces the rules with the id `expected` (empty: no rules), and adds
 // them to the history, all at once or not at all. One script call.
@@ -55,7 +55,7 @@ void fill_in_push(redis::Command& command, std::string_view key, const Published
 void fill_in_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules);
 // Returns whether the rules were pushed; false if the id was not the expected one. Errors: an
 // unexpected reply.
-Expected<bool> read_pushed(const redisReply& reply);
+Expected<bool> read_pushed(const redis::Reply& reply);
 
 // The last pushes of rules in Redis, a hash under a key of its own in the slot of the rules:
 //
@@ -85,8 +85,8 @@ std::string encode_texts(const std::vector<RulesText>& texts);
 void fill_in_read_history(redis::Command& command, std::string_view key);
 void fill_in_read_past(redis::Command& command, std::string_view key, std::string_view id);
 // Returns nothing if there was no push. Errors: the value is something else.
-Expected<std::vector<PastPush>> read_history(const redisReply& reply);
+Expected<std::vector<PastPush>> read_history(const redis::Reply& reply);
 // Errors: there are none, or they are damaged.
-Expected<std::vector<RulesText>> read_past(const redisReply& reply, const PastPush& push);
+Expected<std::vector<RulesText>> read_past(const redis::Reply& reply, const PastPush& push);
 
 }  // namespace sluice::server

@@ -204,16 +204,15 @@ void RedisRules::looked(const redis::Answer& answer) {
   wait();
 }
 
-void RedisRules::see_id(const redisReply& reply) {
+void RedisRules::see_id(const redis::Reply& reply) {
   // A hash without an id is read as well, to report its error.
-  const std::string_view id =
-      reply.type == REDIS_REPLY_STRING ? std::string_view(reply.str, reply.len) : "";
+  const std::string_view id = reply.type == redis::Reply::kString ? reply.text : "";
   if (!id.empty() && id == known_) return fine();
   reading_ = true;
   fill_in_read_rules(look_, source_.key);
 }
 
-void RedisRules::see_rules(const redisReply& reply) {
+void RedisRules::see_rules(const redis::Reply& reply) {
   auto rules = read_rules(reply);
   if (!rules) return trouble(State::kWrong, source_.key + " holds " + rules.error());
   if (!*rules) return trouble(State::kNone, no_rules_at(source_.key));

@@ -77,8 +77,8 @@ class RedisRules {
 
   void look();
   void looked(const redis::Answer& answer);
-  void see_id(const redisReply& reply);
-  void see_rules(const redisReply& reply);
+  void see_id(const redis::Reply& reply);
+  void see_rules(const redis::Reply& reply);
   void trouble(State state, std::string_view why);
   void fine();
   void wait();

@@ -37,7 +37,7 @@ class Publisher {
     fill_in_push(sent, kKey, *rules, expected);
     last_id = rules->id;
     const auto reply = run(sent);
-    last_error = reply->type == REDIS_REPLY_ERROR ? RedisConnection::text(reply) : "";
+    last_error = reply->type == redis::Reply::kError ? RedisConnection::text(reply) : "";
     return last_error.empty() && *read_pushed(*reply);
   }
   void overwrite(std::uint64_t version, const std::string& text) {

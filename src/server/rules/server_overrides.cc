@@ -85,14 +85,6 @@ void begin_script(redis::Command& command, const OverrideKeys& keys) {
   command.repeatable = true;
 }
 
-bool is_text(const redisReply& reply) noexcept {
-  return reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
-}
-
-std::string_view text_in(const redisReply& reply) noexcept {
-  return is_text(reply) ? std::string_view(reply.str, reply.len) : std::string_view();
-}
-
 std::optional<std::uint64_t> parsed_number(std::string_view text) noexcept {
   std::uint64_t number = 0;
   const char* end = text.data() + text.size();
@@ -101,17 +93,13 @@ std::optional<std::uint64_t> parsed_number(std::string_view text) noexcept {
   return number;
 }
 
-bool is_array(const redisReply& reply, std::size_t least) noexcept {
-  return reply.type == REDIS_REPLY_ARRAY && reply.elements >= least;
-}
-
 // [ID, [c, COUNTER, t, TEXT]]
-std::optional<OverrideChange> read_change(const redisReply& entry) {
-  if (!is_array(entry, 2) || !is_array(*entry.element[1], 4)) return std::nullopt;
-  const auto number = parsed_number(text_in(*entry.element[0]));
+std::optional<OverrideChange> read_change(const redis::Reply& entry) {
+  if (!entry.is_array_of(2) || !entry[1].is_array_of(4)) return std::nullopt;
+  const auto number = parsed_number(entry[0].string());
   if (!number) return std::nullopt;
-  const redisReply& fields = *entry.element[1];
-  return OverrideChange{*number, text_in(*fields.element[1]), text_in(*fields.element[3])};
+  const redis::Reply& fields = entry[1];
+  return OverrideChange{*number, fields[1].string(), fields[3].string()};
 }
 
 }  // namespace
@@ -173,30 +161,30 @@ void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::
   }
 }
 
-std::optional<OverrideHead> read_head(const redisReply& reply) {
-  if (!is_array(reply, 2)) return std::nullopt;
-  OverrideHead head{std::string(text_in(*reply.element[0])), 0};
-  if (!head.epoch.empty()) head.number = parsed_number(text_in(*reply.element[1])).value_or(0);
+std::optional<OverrideHead> read_head(const redis::Reply& reply) {
+  if (!reply.is_array_of(2)) return std::nullopt;
+  OverrideHead head{std::string(reply[0].string()), 0};
+  if (!head.epoch.empty()) head.number = parsed_number(reply[1].string()).value_or(0);
   return head;
 }
 
-std::optional<std::vector<OverrideChange>> read_changes(const redisReply& reply) {
-  if (!is_array(reply, 0)) return std::nullopt;
+std::optional<std::vector<OverrideChange>> read_changes(const redis::Reply& reply) {
+  if (!reply.is_array_of(0)) return std::nullopt;
   std::vector<OverrideChange> changes;
-  for (std::size_t i = 0; i < reply.elements; ++i) {
-    const auto change = read_change(*reply.element[i]);
+  for (const redis::Reply& entry : reply) {
+    const auto change = read_change(entry);
     if (!change) return std::nullopt;
     changes.push_back(*change);
   }
   return changes;
 }
 
-std::optional<OverrideScan> read_scan(const redisReply& reply) {
-  if (!is_array(reply, 2) || !is_array(*reply.element[1], 0)) return std::nullopt;
-  OverrideScan scan{std::string(text_in(*reply.element[0])), {}};
-  const redisReply& pairs = *reply.element[1];
-  for (std::size_t i = 0; i + 1 < pairs.elements; i += 2) {
-    scan.entries.push_back({0, text_in(*pairs.element[i]), text_in(*pairs.element[i + 1])});
+std::optional<OverrideScan> read_scan(const redis::Reply& reply) {
+  if (!reply.is_array_of(2) || !reply[1].is_array_of(0)) return std::nullopt;
+  OverrideScan scan{std::string(reply[0].string()), {}};
+  const redis::Reply& pairs = reply[1];
+  for (std::size_t i = 0; i + 1 < pairs.count; i += 2) {
+    scan.entries.push_back({0, pairs[i].string(), pairs[i + 1].string()});
   }
   if (scan.cursor.empty()) return std::nullopt;
   return scan;
@@ -250,7 +238,7 @@ class Change final : public redis::Command {
   void done(const redis::Answer& answer) noexcept override {
     if (answer.failure != redis::Failure::kNone) {
       why_ = why_not(answer);
-    } else if (answer.reply->type != REDIS_REPLY_INTEGER) {
+    } else if (answer.reply->type != redis::Reply::kInteger) {
       why_ = "Redis answered something else; the change may have been made; repeat it";
     } else {
       number_ = answer.reply->integer;
@@ -425,7 +413,7 @@ std::string RedisOverrides::read_key(Step step) const {
 
 // Each see_* returns whether the reply was right, after it has begun the next step.
 
-bool RedisOverrides::see_head(const redisReply& reply) {
+bool RedisOverrides::see_head(const redis::Reply& reply) {
   auto head = read_head(reply);
   if (!head) return false;
   const OverrideHead known = this->known();
@@ -448,7 +436,7 @@ void RedisOverrides::look_for_changes(std::uint64_t after) {
   look(Step::kChanges);
 }
 
-bool RedisOverrides::see_changes(const redisReply& reply) {
+bool RedisOverrides::see_changes(const redis::Reply& reply) {
   const auto changes = read_changes(reply);
   if (!changes) return false;
   if (changes->empty()) {
@@ -482,7 +470,7 @@ void RedisOverrides::scan(OverrideHead head) {
   look(Step::kScan);
 }
 
-bool RedisOverrides::see_page(const redisReply& reply) {
+bool RedisOverrides::see_page(const redis::Reply& reply) {
   auto page = read_scan(reply);
   if (!page) return false;
   for (const OverrideChange& entry : page->entries) {

@@ -168,9 +168,9 @@ void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::
                         std::span<const OverrideChange> changes, std::size_t most);
 
 // Return nothing for replies that are none. What they return borrows the reply.
-std::optional<OverrideHead> read_head(const redisReply& reply);
-std::optional<std::vector<OverrideChange>> read_changes(const redisReply& reply);
-std::optional<OverrideScan> read_scan(const redisReply& reply);
+std::optional<OverrideHead> read_head(const redis::Reply& reply);
+std::optional<std::vector<OverrideChange>> read_changes(const redis::Reply& reply);
+std::optional<OverrideScan> read_scan(const redis::Reply& reply);
 
 // The place of the overrides of a fleet.
 struct RedisOverridesSource {
@@ -222,10 +222,10 @@ class RedisOverrides final : public ServerOverrides {
   void start(boost::asio::io_context& loop);
   void look(Step step);
   void looked(const redis::Answer& answer);
-  bool see_head(const redisReply& reply);
+  bool see_head(const redis::Reply& reply);
   void look_for_changes(std::uint64_t after);
-  bool see_changes(const redisReply& reply);
-  bool see_page(const redisReply& reply);
+  bool see_changes(const redis::Reply& reply);
+  bool see_page(const redis::Reply& reply);
   void scan(OverrideHead head);
   void finish_scan();
   void apply(const OverrideChange& change);

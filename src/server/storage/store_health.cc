@@ -32,11 +32,6 @@ std::string_view take_until(std::string_view& text, char separator) {
   return taken;
 }
 
-std::string_view text_in(const redisReply& reply) noexcept {
-  const bool has_text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
-  return has_text ? std::string_view(reply.str, reply.len) : std::string_view();
-}
-
 // A line such as slave0:ip=127.0.0.1,port=6380,state=online,offset=42,lag=1.
 struct Replica {
   std::optional<std::uint64_t> offset, lag;
@@ -89,7 +84,7 @@ ServerInfo ServerInfo::read(std::string_view text) {
 
 class RedisHealth::Ask final : public redis::Command {
  public:
-  Ask(std::initializer_list<std::string_view> words, std::function<void(const redisReply*)> see)
+  Ask(std::initializer_list<std::string_view> words, std::function<void(const redis::Reply*)> see)
       : see_(std::move(see)) {
     repeatable = true;
     for (const std::string_view word : words) append(word);
@@ -99,7 +94,7 @@ class RedisHealth::Ask final : public redis::Command {
   }
 
  private:
-  const std::function<void(const redisReply*)> see_;
+  const std::function<void(const redis::Reply*)> see_;
 };
 
 RedisHealth::RedisHealth(std::shared_ptr<const redis::Target> target,
@@ -124,9 +119,9 @@ void RedisHealth::stop() noexcept {
 
 void RedisHealth::submit(std::optional<std::uint16_t> slot,
                          std::initializer_list<std::string_view> words,
-                         std::function<void(const redisReply* reply)> see) {
+                         std::function<void(const redis::Reply* reply)> see) {
   ++pending_;
-  Ask& one = asks_.emplace_back(words, [this, see = std::move(see)](const redisReply* reply) {
+  Ask& one = asks_.emplace_back(words, [this, see = std::move(see)](const redis::Reply* reply) {
     if (timer_ == nullptr) return;  // stopped
     see(reply);
     if (--pending_ == 0) finish();
@@ -139,7 +134,7 @@ void RedisHealth::look() {
   asks_.clear();
   seen_.clear();
   if (target_->kind != redis::Target::Kind::kCluster) return ask({{target_->shown, {}}});
-  submit({}, {"CLUSTER", "SLOTS"}, [this](const redisReply* reply) {
+  submit({}, {"CLUSTER", "SLOTS"}, [this](const redis::Reply* reply) {
     if (reply != nullptr) ask(masters_of(*reply));
   });
 }
@@ -147,8 +142,8 @@ void RedisHealth::look() {
 void RedisHealth::ask(const std::vector<Master>& masters) {
   ++pending_;  // so that the round does not end before all are asked
   for (const Master& master : masters) {
-    submit(master.slot, {"INFO"}, [this, name = master.name](const redisReply* reply) {
-      if (reply != nullptr) seen_.push_back({name, ServerInfo::read(text_in(*reply))});
+    submit(master.slot, {"INFO"}, [this, name = master.name](const redis::Reply* reply) {
+      if (reply != nullptr) seen_.push_back({name, ServerInfo::read(reply->string())});
     });
   }
   if (--pending_ == 0) finish();
@@ -171,18 +166,18 @@ std::vector<RedisHealth::Server> RedisHealth::servers() const {
   return servers_;
 }
 
-std::vector<RedisHealth::Master> RedisHealth::masters_of(const redisReply& slots) {
+std::vector<RedisHealth::Master> RedisHealth::masters_of(const redis::Reply& slots) {
   std::vector<Master> masters;
   std::set<std::string> names;
-  for (std::size_t i = 0; i < slots.elements && masters.size() < kMostServers; ++i) {
-    const redisReply& range = *slots.element[i];
-    if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) continue;
-    const redisReply& master = *range.element[2];
-    if (master.type != REDIS_REPLY_ARRAY || master.elements < 2) continue;
+  for (std::size_t i = 0; i < slots.count && masters.size() < kMostServers; ++i) {
+    const redis::Reply& range = slots[i];
+    if (!range.is_array_of(3)) continue;
+    const redis::Reply& master = range[2];
+    if (!master.is_array_of(2)) continue;
     const std::string name =
-        std::string(text_in(*master.element[0])) + ':' + std::to_string(master.element[1]->integer);
+        std::string(master[0].string()) + ':' + std::to_string(master[1].integer);
     if (!names.insert(name).second) continue;
-    masters.push_back({name, static_cast<std::uint16_t>(range.element[0]->integer)});
+    masters.push_back({name, static_cast<std::uint16_t>(range[0].integer)});
   }
   return masters;
 }

@@ -79,12 +79,12 @@ class RedisHealth {
     std::string name;
     std::optional<std::uint16_t> slot;  // one of its slots, by which the client finds it
   };
-  static std::vector<Master> masters_of(const redisReply& slots);
+  static std::vector<Master> masters_of(const redis::Reply& slots);
 
   void look();
   void ask(const std::vector<Master>& masters);
   void submit(std::optional<std::uint16_t> slot, std::initializer_list<std::string_view> words,
-              std::function<void(const redisReply* reply)> see);
+              std::function<void(const redis::Reply* reply)> see);
   void finish();
 
   const std::shared_ptr<const redis::Target> target_;

@@ -411,15 +411,10 @@ using Slot = std::optional<std::uint16_t>;
 constexpr std::chrono::seconds kLongest{5};
 constexpr std::size_t kAtOnce = 100;  // commands under way
 
-std::string_view text_of(const redisReply& reply) noexcept {
-  const bool has_text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS;
-  return has_text ? std::string_view(reply.str, reply.len) : std::string_view();
-}
-
 // A command that a fiber waits for.
 class Ask final : public redis::Command {
  public:
-  using See = std::function<void(const redisReply&)>;
+  using See = std::function<void(const redis::Reply&)>;
 
   Ask(Slot in_slot, std::initializer_list<std::string_view> words, See see) : see_(std::move(see)) {
     slot = in_slot;
@@ -447,16 +442,16 @@ class Ask final : public redis::Command {
 };
 
 // Returns one slot of each master of a cluster, by which the client finds it.
-std::vector<Slot> slots_of_masters(const redisReply& ranges) {
+std::vector<Slot> slots_of_masters(const redis::Reply& ranges) {
   std::vector<Slot> slots;
   std::set<std::pair<std::string_view, long long>> masters;
-  for (std::size_t i = 0; i < ranges.elements; ++i) {
-    const redisReply& range = *ranges.element[i];
-    if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) continue;
-    const redisReply& master = *range.element[2];
-    if (master.type != REDIS_REPLY_ARRAY || master.elements < 2) continue;
-    if (!masters.emplace(text_of(*master.element[0]), master.element[1]->integer).second) continue;
-    slots.emplace_back(static_cast<std::uint16_t>(range.element[0]->integer));
+  for (std::size_t i = 0; i < ranges.count; ++i) {
+    const redis::Reply& range = ranges[i];
+    if (!range.is_array_of(3)) continue;
+    const redis::Reply& master = range[2];
+    if (!master.is_array_of(2)) continue;
+    if (!masters.emplace(master[0].string(), master[1].integer).second) continue;
+    slots.emplace_back(static_cast<std::uint16_t>(range[0].integer));
   }
   return slots;
 }
@@ -479,7 +474,8 @@ class Search {
   Expected<HeldBlocks> find(bool is_cluster) {
     std::vector<Slot> slots{Slot{}};
     if (is_cluster) {
-      Ask ask({}, {"CLUSTER", "SLOTS"}, [&](const redisReply& r) { slots = slots_of_masters(r); });
+      Ask ask({}, {"CLUSTER", "SLOTS"},
+              [&](const redis::Reply& r) { slots = slots_of_masters(r); });
       if (auto asked = run(ask); !asked) return Unexpected{std::move(asked.error())};
     }
     for (const Slot slot : slots) {
@@ -504,14 +500,13 @@ class Search {
         return true;
       }
       std::vector<std::string> keys;
-      Ask ask(slot, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}, [&](const redisReply& r) {
-        cursor = "0";
-        if (r.type != REDIS_REPLY_ARRAY || r.elements != 2) return;
-        cursor = text_of(*r.element[0]);
-        const redisReply& list = *r.element[1];
-        for (std::size_t i = 0; i < list.elements; ++i)
-          keys.emplace_back(text_of(*list.element[i]));
-      });
+      Ask ask(slot, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"},
+              [&](const redis::Reply& r) {
+                cursor = "0";
+                if (r.type != redis::Reply::kArray || r.count != 2) return;
+                cursor = r[0].string();
+                for (const redis::Reply& key : r[1]) keys.emplace_back(key.string());
+              });
       if (auto asked = run(ask); !asked) return asked;
       if (auto got = read(keys); !got) return got;
     } while (cursor != "0");
@@ -533,8 +528,8 @@ class Search {
     for (const std::string& key : keys) {
       auto name = redis::read_block_name(std::string_view(key).substr(prefix_.size()));
       if (!name || name->keyspace != Keyspace::kRules) continue;
-      const auto see = [this, name = std::move(*name)](const redisReply& r) {
-        see_block(name, text_of(r));
+      const auto see = [this, name = std::move(*name)](const redis::Reply& r) {
+        see_block(name, r.string());
       };
       client_.submit(asks.emplace_back(redis::slot_of(key),
                                        std::initializer_list<std::string_view>{"GET", key}, see));
