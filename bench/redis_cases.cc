@@ -96,10 +96,10 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
   each_.resize(charges_.size());
   load_ = std::make_unique<RedisLoad>(
       server.socket(), [this](std::size_t i, std::string& out) { out += requests_[i % kRequests]; },
-      [this](const redisReply& reply) { return read(reply); });
+      [this](const redis::Reply& reply) { return read(reply); });
 }
 
-bool OwnCase::read(const redisReply& reply) {
+bool OwnCase::read(const redis::Reply& reply) {
   const redis::Plan::Read what = plan_.read(0, reply, by_ == By::kModule);
   if (what == redis::Plan::Read::kMalformed) return false;
   Decision all;
@@ -129,7 +129,7 @@ BaselineCase::BaselineCase(const RedisServer& server, const std::string& script,
   }
   load_ = std::make_unique<RedisLoad>(
       server.socket(), [this](std::size_t i, std::string& out) { write(i % kRequests, out); },
-      [this](const redisReply& reply) { return read(reply); }, requests_[0].size());
+      [this](const redis::Reply& reply) { return read(reply); }, requests_[0].size());
 }
 
 void BaselineCase::write(std::size_t request, std::string& out) {
@@ -144,10 +144,10 @@ void BaselineCase::write(std::size_t request, std::string& out) {
   }
 }
 
-bool BaselineCase::read(const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_ARRAY || reply.elements != 2) return false;
-  told.denied += reply.element[0]->integer == 0;
-  told.remaining = static_cast<std::uint64_t>(reply.element[1]->integer);
+bool BaselineCase::read(const redis::Reply& reply) {
+  if (reply.type != redis::Reply::kArray || reply.count != 2) return false;
+  told.denied += reply[0].integer == 0;
+  told.remaining = static_cast<std::uint64_t>(reply[1].integer);
   return true;
 }
 
@@ -159,10 +159,10 @@ CommandCase::CommandCase(const RedisServer& server, const Words& words) : Case(s
   }
   load_ = std::make_unique<RedisLoad>(
       server.socket(), [this](std::size_t i, std::string& out) { out += requests_[i % kRequests]; },
-      [this](const redisReply& reply) {
-        const bool is_array = reply.type == REDIS_REPLY_ARRAY && reply.elements > 0;
-        if (is_array) told.denied += reply.element[0]->integer == 1;
-        return is_array || reply.type == REDIS_REPLY_INTEGER;
+      [this](const redis::Reply& reply) {
+        const bool is_array = reply.type == redis::Reply::kArray && reply.count > 0;
+        if (is_array) told.denied += reply[0].integer == 1;
+        return is_array || reply.type == redis::Reply::kInteger;
       });
 }
 

@@ -67,7 +67,7 @@ class OwnCase final : public Case {
           Action action = Verb::kTake, By by = By::kScripts);
 
  private:
-  bool read(const redisReply& reply);
+  bool read(const redis::Reply& reply);
 
   By by_;
   std::vector<std::string> requests_;
@@ -97,7 +97,7 @@ class BaselineCase final : public Case {
     std::size_t unique_at = 0;  // 0: none
   };
   void write(std::size_t request, std::string& out);
-  bool read(const redisReply& reply);
+  bool read(const redis::Reply& reply);
 
   std::vector<std::vector<Prepared>> requests_;
   std::uint64_t next_unique_ = 0;

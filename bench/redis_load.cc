@@ -45,14 +45,13 @@ void receive(int socket, redis::ReplyReader& replies) {
 }
 
 // Returns the next reply, or null if more bytes are needed.
-const redisReply* next_of(redis::ReplyReader& replies) {
+const redis::Reply* next_of(redis::ReplyReader& replies) {
   using Progress = redis::ReplyReader::Progress;
   const Progress progress = replies.next();
   if (progress == Progress::kBad) fail("reply", replies.why());
   if (progress == Progress::kMore) return nullptr;
-  const redisReply& reply = replies.reply();
-  if (reply.type == REDIS_REPLY_ERROR) fail("reply", {reply.str, reply.len});
-  return &reply;
+  if (replies.reply().type == redis::Reply::kError) fail("reply", replies.reply().text);
+  return &replies.reply();
 }
 
 }  // namespace
@@ -74,10 +73,10 @@ std::string RedisLink::ask(const std::vector<std::string>& words) {
   for (const std::string& word : words) command.add(word);
   send_all(socket_, command.text());
   redis::ReplyReader replies;
-  const redisReply* reply = nullptr;
+  const redis::Reply* reply = nullptr;
   while ((reply = next_of(replies)) == nullptr) receive(socket_, replies);
-  return reply->type == REDIS_REPLY_INTEGER ? std::to_string(reply->integer)
-                                            : std::string(reply->str, reply->len);
+  return reply->type == redis::Reply::kInteger ? std::to_string(reply->integer)
+                                               : std::string(reply->text);
 }
 
 RedisLoad::RedisLoad(const std::string& socket, Writer write, Reader read,
@@ -128,7 +127,7 @@ void RedisLoad::send(Connection& connection) {
 void RedisLoad::take_replies(Connection& connection) {
   receive(connection.socket, connection.replies);
   while (connection.awaited != 0) {
-    const redisReply* const reply = next_of(connection.replies);
+    const redis::Reply* const reply = next_of(connection.replies);
     if (reply == nullptr) return;
     if (!read_(*reply)) fail("reply", "not what this script answers");
     --connection.awaited;

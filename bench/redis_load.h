@@ -48,7 +48,7 @@ class RedisLoad {
   // Appends the commands of the i-th operation to `out`: `commands_per_operation` of them.
   using Writer = std::function<void(std::size_t operation, std::string& out)>;
   // Checks each reply. If it returns false, the program prints the reply and exits.
-  using Reader = std::function<bool(const redisReply& reply)>;
+  using Reader = std::function<bool(const redis::Reply& reply)>;
 
   RedisLoad(const std::string& socket, Writer write, Reader read,
             std::size_t commands_per_operation = 1, std::size_t connections = 8);

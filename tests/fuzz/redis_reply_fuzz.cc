@@ -13,6 +13,7 @@
 
 namespace {
 
+using sluice::redis::Reply;
 using sluice::redis::ReplyReader;
 
 constexpr ReplyReader::Bounds kBounds = {
@@ -23,17 +24,17 @@ void require(bool holds) {
 }
 
 // Describes everything that a reply holds, and counts its elements.
-std::size_t describe(const redisReply& reply, std::string& out) {
+std::size_t describe(const Reply& reply, std::string& out) {
   out += static_cast<char>('a' + static_cast<int>(reply.type));
   switch (reply.type) {
-    case REDIS_REPLY_INTEGER: out += std::to_string(reply.integer); return 1;
-    case REDIS_REPLY_NIL: return 1;
-    case REDIS_REPLY_ARRAY: break;
-    default: out.append(std::to_string(reply.len)).append(reply.str, reply.len); return 1;
+    case Reply::kInteger: out += std::to_string(reply.integer); return 1;
+    case Reply::kNil: return 1;
+    case Reply::kArray: break;
+    default: out.append(std::to_string(reply.text.size())).append(reply.text); return 1;
   }
   std::size_t elements = 1;
-  out += std::to_string(reply.elements) + "[";
-  for (std::size_t i = 0; i < reply.elements; ++i) elements += describe(*reply.element[i], out);
+  out += std::to_string(reply.count) + "[";
+  for (const Reply& one : reply) elements += describe(one, out);
   return elements;
 }
 

@@ -32,16 +32,16 @@ using sluice::redis::Command;
 using sluice::redis::Failure;
 
 // Returns a reply as text: "PONG", "7", "nil", "[a b]".
-inline std::string words_of(const redisReply& reply) {
+inline std::string words_of(const sluice::redis::Reply& reply) {
   switch (reply.type) {
-    case REDIS_REPLY_INTEGER: return std::to_string(reply.integer);
-    case REDIS_REPLY_NIL: return "nil";
-    case REDIS_REPLY_ARRAY: break;
-    default: return std::string(reply.str, reply.len);
+    case sluice::redis::Reply::kInteger: return std::to_string(reply.integer);
+    case sluice::redis::Reply::kNil: return "nil";
+    case sluice::redis::Reply::kArray: break;
+    default: return std::string(reply.text);
   }
   std::string out = "[";
-  for (std::size_t i = 0; i < reply.elements; ++i) {
-    out.append(i == 0 ? "" : " ").append(words_of(*reply.element[i]));
+  for (std::size_t i = 0; i < reply.count; ++i) {
+    out.append(i == 0 ? "" : " ").append(words_of(reply[i]));
   }
   return out + "]";
 }

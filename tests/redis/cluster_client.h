@@ -22,6 +22,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/cluster/cluster_client.h"
@@ -122,10 +123,9 @@ class ClusterCaller {
   struct Call final : public Command {
     void done(const Answer& answer) noexcept override {
       Outcome out{answer.failure, std::string(answer.text), 0};
-      if (answer.failure == Failure::kNone && answer.reply->type == REDIS_REPLY_INTEGER) {
+      if (answer.failure == Failure::kNone) {
         out.number = answer.reply->integer;
-      } else if (answer.failure == Failure::kNone && answer.reply->str != nullptr) {
-        out.text = std::string(answer.reply->str, answer.reply->len);
+        out.text = answer.reply->text;
       }
       auto kept = std::move(outcome);  // the waiting caller destroys this object
       kept.set_value(std::move(out));

@@ -199,9 +199,9 @@ TEST(WithoutScripts, EveryKeyExpires) {
   for (int i = 0; i < 3; ++i) static_cast<void>(limiter.check(charges));
   limiter.refund("a", small, 1);
   const Reply keys = redis.run({"KEYS", "*"});
-  EXPECT_GE(keys->elements, 2u);
-  for (std::size_t i = 0; i < keys->elements; ++i) {
-    const std::string_view key(keys->element[i]->str, keys->element[i]->len);
+  EXPECT_GE(keys->count, 2u);
+  for (const auto& found : *keys) {
+    const std::string_view key(found.text);
     const long long left = redis.run({"PTTL", key})->integer;
     EXPECT_GT(left, 0) << key;
     EXPECT_LE(left, 70'000 + 10'001) << key;
@@ -231,8 +231,8 @@ TEST(WithoutScripts, KeyThatAGiveBackCreatesExpires) {
   static_cast<void>(limiter.check(std::array{Charge{"key", many}, Charge{"full", full, 2}}));
   RedisConnection redis(server);
   const Reply keys = redis.run({"KEYS", "*"});
-  for (std::size_t i = 0; i < keys->elements; ++i) {
-    const std::string_view key(keys->element[i]->str, keys->element[i]->len);
+  for (const auto& found : *keys) {
+    const std::string_view key(found.text);
     EXPECT_GT(redis.run({"PTTL", key})->integer, 0) << key;
   }
 }

@@ -75,9 +75,9 @@ TEST_F(Expiry, OfEveryKeyIsSetAfterAnyHistory) {
     answers(redis_, std::string(kPrefix) + std::to_string(i) + ":", told.steps);
   }
   const Reply keys = redis_.run({"KEYS", "*"});
-  ASSERT_GT(keys->elements, histories);
-  for (std::size_t i = 0; i < keys->elements; ++i) {
-    const std::string key(keys->element[i]->str, keys->element[i]->len);
+  ASSERT_GT(keys->count, histories);
+  for (const auto& found : *keys) {
+    const std::string key(found.text);
     EXPECT_GT(number({"PTTL", key}), 0) << key;
   }
 }

@@ -300,7 +300,7 @@ TEST_F(ForeignValue, NeverBlocksTheServerForASecond) {
   redis_.run({"CONFIG", "SET", "slowlog-log-slower-than", "0"});
   redis_.run({"EVAL", "for i = 1, 1e7 do end", "0"});
   const std::int64_t measured =
-      redis_.run({"SLOWLOG", "GET", "1"})->element[0]->element[2]->integer;  // microseconds
+      (*redis_.run({"SLOWLOG", "GET", "1"}))[0][2].integer;  // microseconds
   ASSERT_GT(measured, 0);
   redis_.run({"CONFIG", "SET", "slowlog-log-slower-than", std::to_string(25 * measured)});
   redis_.run({"SLOWLOG", "RESET"});

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "server/api/resp/test_handler.h"
-#include "stores/redis/client/pipeline.h"
 #include "tests/property/generate.h"
 #include "tests/redis/plan_store.h"
 #include "tests/redis/redis_server.h"
@@ -23,20 +22,18 @@ std::vector<std::string_view> views_of(const Words& words) { return {words.begin
 
 // Returns "outcome allowed reason ok ...", or the error. Long waits are rounded, because the
 // requests of a step are some milliseconds apart.
-std::string text_of(const redisReply& reply) {
-  if (reply.type != REDIS_REPLY_ARRAY) {
-    return reply.str == nullptr ? "?" : std::string(reply.str, reply.len);
-  }
+std::string text_of(const sluice::redis::Reply& reply) {
+  if (reply.type != Reply::kArray) return std::string(reply.text);
   std::string text;
-  for (std::size_t i = 0; i < reply.elements; ++i) {
-    const redisReply& element = *reply.element[i];
+  for (std::size_t i = 0; i < reply.count; ++i) {
+    const sluice::redis::Reply& element = reply[i];
     text += i == 0 ? "" : " ";
-    if (element.type == REDIS_REPLY_INTEGER) {
+    if (element.type == Reply::kInteger) {
       constexpr long long kMinute = 60'000;
       const long long number = element.integer;
       text += std::to_string(number < kMinute ? number : (number + kMinute) / (10 * kMinute));
     } else {
-      text += element.type == REDIS_REPLY_NIL ? "null" : std::string(element.str, element.len);
+      text += element.type == Reply::kNil ? "null" : std::string(element.text);
     }
   }
   return text;

@@ -85,9 +85,9 @@ class ModuleFuzzer {
   }
 
   // Remembers values, which are found again in other keys.
-  void keep(const redisReply& reply) {
-    if (reply.type != REDIS_REPLY_STRING || reply.len < 2 || reply.str[0] != '\xC1') return;
-    std::string value(reply.str, reply.len);
+  void keep(const sluice::redis::Reply& reply) {
+    if (reply.type != Reply::kString || reply.text.size() < 2 || reply.text[0] != '\xC1') return;
+    std::string value(reply.text);
     if (values_.size() < 200) {
       values_.push_back(std::move(value));
     } else {

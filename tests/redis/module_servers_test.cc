@@ -126,7 +126,7 @@ TEST_F(ModuleServers, CountExactlyWhileTheModuleIsLoaded) {
   EXPECT_GT(by_module(server), 0u);
   // A server that unloads a module can call it for clients that have used it: Redis 8.2 does.
   const Reply unloaded = RedisConnection(server).run({"MODULE", "UNLOAD", "sluice"});
-  EXPECT_EQ(unloaded->type, REDIS_REPLY_ERROR);
+  EXPECT_EQ(unloaded->type, Reply::kError);
   const std::uint64_t calls = by_module(server);
   module.advance();
   EXPECT_GT(by_module(server), calls);

@@ -93,7 +93,7 @@ bool ends_watch(const RedisServer& server, std::string_view key,
   other.run(words);
   watcher.run({"MULTI"});
   watcher.run({"PING"});
-  return watcher.run({"EXEC"})->type == REDIS_REPLY_NIL;
+  return watcher.run({"EXEC"})->type == Reply::kNil;
 }
 
 TEST(Module, OnlyAChangeOfAKeyEndsATransactionThatWatchesIt) {
@@ -122,10 +122,10 @@ TEST(Module, OnlyAChangeOfAKeyEndsATransactionThatWatchesIt) {
 // Returns "[0,16,15,-1,2]", or the error.
 std::string throttled(RedisConnection& redis, std::initializer_list<std::string_view> words) {
   const Reply reply = redis.run(words);
-  if (reply->type != REDIS_REPLY_ARRAY) return RedisConnection::text(reply);
+  if (reply->type != Reply::kArray) return RedisConnection::text(reply);
   std::string text;
-  for (std::size_t i = 0; i < reply->elements; ++i) {
-    text += (i == 0 ? "" : ",") + std::to_string(reply->element[i]->integer);
+  for (std::size_t i = 0; i < reply->count; ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string((*reply)[i].integer);
   }
   return "[" + text + "]";
 }

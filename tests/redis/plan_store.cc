@@ -22,8 +22,8 @@ void refuse(Reason reason, std::span<Decision> each, Decision& all) {
   std::fill(each.begin(), each.end(), all);
 }
 
-Reason reason_of_error(const redisReply& reply) {
-  const std::string_view error(reply.str, reply.len);
+Reason reason_of_error(const sluice::redis::Reply& reply) {
+  const std::string_view error = reply.text;
   if (Plan::is_full(error)) return Reason::kStoreFull;
   return Plan::is_foreign_value(error) ? Reason::kForeignValue : Reason::kStoreError;
 }
@@ -67,7 +67,7 @@ Reply ScriptConnection::next() {
 
 PlanStore::Outcome PlanStore::read(std::size_t part) {
   const Reply reply = connection_.next();
-  if (reply->type == REDIS_REPLY_ERROR) {
+  if (reply->type == Reply::kError) {
     error_ = RedisConnection::text(reply);
     if (connection_.was_by_module() && error_.starts_with("OOM ") && plan_.parts() == 1) {
       error_.clear();  // the stores do the same
@@ -121,7 +121,7 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
     plan_.write_undo(i, command);
     connection_.send(command);
     const Reply reply = connection_.next();
-    if (reply->type == REDIS_REPLY_ERROR) error_ = "undo: " + RedisConnection::text(reply);
+    if (reply->type == Reply::kError) error_ = "undo: " + RedisConnection::text(reply);
   }
   if (count(Outcome::kForeign) > 0 || count(Outcome::kError) > 0) {
     const bool is_foreign = count(Outcome::kForeign) > 0;
@@ -182,7 +182,7 @@ std::vector<Answered> answers(ScriptConnection& connection, std::string_view pre
       continue;
     }
     const Reply reply = connection.next();
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == Reply::kError) {
       refuse(reason_of_error(*reply), answered.each, answered.request);
     } else if (plans[i].read(0, *reply, connection.was_by_module()) == Plan::Read::kMalformed) {
       refuse(Reason::kStoreTimeout, answered.each, answered.request);

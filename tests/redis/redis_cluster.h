@@ -88,10 +88,9 @@ class RedisCluster {
   // Returns the number of the server that serves the slot, according to server `asked`.
   std::size_t master_of(int slot, std::size_t asked = 0) {
     const Reply ranges = run(asked, {"CLUSTER", "SLOTS"});
-    for (std::size_t i = 0; i < ranges->elements; ++i) {
-      const redisReply& range = *ranges->element[i];
-      if (range.element[0]->integer > slot || range.element[1]->integer < slot) continue;
-      return number_of(static_cast<std::uint16_t>(range.element[2]->element[1]->integer));
+    for (const auto& range : *ranges) {
+      if (range[0].integer > slot || range[1].integer < slot) continue;
+      return number_of(static_cast<std::uint16_t>(range[2][1].integer));
     }
     throw std::runtime_error("nobody serves slot " + std::to_string(slot));
   }
@@ -105,7 +104,7 @@ class RedisCluster {
   void move_key(std::string_view key, std::size_t from, std::size_t to) {
     const Reply reply =
         run(from, {"MIGRATE", "127.0.0.1", std::to_string(port(to)), key, "0", "5000"});
-    if (reply->type == REDIS_REPLY_ERROR) throw std::runtime_error(RedisConnection::text(reply));
+    if (reply->type == Reply::kError) throw std::runtime_error(RedisConnection::text(reply));
   }
   void end_move(int slot, std::size_t from, std::size_t to) {
     const std::string owner = id(to);
@@ -168,8 +167,8 @@ class RedisCluster {
         return false;
       }
       const Reply ranges = run(i, {"CLUSTER", "SLOTS"});
-      for (std::size_t r = 0; r < ranges->elements; ++r) {
-        if (ranges->element[r]->elements != 2 + size() / masters) return false;
+      for (const auto& range : *ranges) {
+        if (range.count != 2 + size() / masters) return false;
       }
     }
     return seen == masters;

@@ -65,7 +65,8 @@ class ScriptTest : public ::testing::Test {
   }
   std::int64_t server_time() {
     const Reply time = redis_.run({"TIME"});
-    return std::stoll(time->element[0]->str) * 1000000 + std::stoll(time->element[1]->str);
+    return std::stoll(std::string((*time)[0].text)) * 1000000 +
+           std::stoll(std::string((*time)[1].text));
   }
 
   ScriptConnection redis_{server()};

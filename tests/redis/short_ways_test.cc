@@ -71,14 +71,14 @@ std::string with_clock(std::string_view script, std::int64_t at_us) {
 
 // Returns what the script said and wrote. Without the place in the script of an error it raised.
 std::string result_of(const Reply& reply) {
-  const auto text_of = [](const redisReply& one) {
-    std::string text(one.str == nullptr ? "" : one.str, one.len);
-    if (one.type == REDIS_REPLY_ERROR) text.resize(std::min(text.find(" script: "), text.size()));
+  const auto text_of = [](const sluice::redis::Reply& one) {
+    std::string text(one.text);
+    if (one.type == Reply::kError) text.resize(std::min(text.find(" script: "), text.size()));
     return std::to_string(static_cast<int>(one.type)) + ":" + text;
   };
-  if (reply->type != REDIS_REPLY_ARRAY) return text_of(*reply);
+  if (reply->type != Reply::kArray) return text_of(*reply);
   std::string text;
-  for (std::size_t i = 0; i < reply->elements; ++i) text += text_of(*reply->element[i]) + "\n";
+  for (const auto& one : *reply) text += text_of(one) + "\n";
   return text;
 }
 

@@ -173,7 +173,7 @@ class Interleaving {
   Reply run(const PlainCommand& command) {
     connection_.send(command);
     Reply reply = connection_.next();
-    EXPECT_NE(reply->type, REDIS_REPLY_ERROR) << RedisConnection::text(reply);
+    EXPECT_NE(reply->type, Reply::kError) << RedisConnection::text(reply);
     return reply;
   }
 
@@ -315,7 +315,7 @@ TEST_F(Undo, OfACounterThatIsGoneChangesNothing) {
 
     limiter_.reset("key", limit);
     redis_.send(command);
-    EXPECT_NE(redis_.next()->type, REDIS_REPLY_ERROR);
+    EXPECT_NE(redis_.next()->type, Reply::kError);
     EXPECT_EQ(number({"EXISTS", key}), 0);
 
     redis_.run({"SET", key, "not a counter"});
