@@ -167,20 +167,15 @@ class Reply {
   sluice::redis::Reply copy(const sluice::redis::Reply& from) {
     sluice::redis::Reply to = from;
     to.text = texts_.emplace_back(from.text);
-    to.str = from.str == nullptr ? nullptr : to.text.data();
     std::vector<sluice::redis::Reply>& elements = arrays_.emplace_back();
     for (const sluice::redis::Reply& one : from) elements.push_back(copy(one));
     to.first = elements.data();
-    std::vector<sluice::redis::Reply*>& pointers = pointers_.emplace_back();
-    for (sluice::redis::Reply& one : elements) pointers.push_back(&one);
-    to.element = pointers.data();
     return to;
   }
 
   // Lists, because their elements keep their addresses.
   std::list<std::string> texts_;
   std::list<std::vector<sluice::redis::Reply>> arrays_;
-  std::list<std::vector<sluice::redis::Reply*>> pointers_;
   sluice::redis::Reply root_;
 };
 

@@ -35,8 +35,6 @@ bool is_decimal(std::string_view text) noexcept {
 bool set_text(Reply& node, Reply::Type type, std::string_view text) noexcept {
   node.type = type;
   node.text = text;
-  node.str = text.data();
-  node.len = text.size();
   return true;
 }
 
@@ -95,7 +93,6 @@ ReplyReader::Progress ReplyReader::next() {
     reply_end_ = scanned_;
     cursor_ = begin_;
     used_ = 1;
-    children_used_ = 0;
     push_ = false;
     if (!build(nodes_.front(), 0)) return bad("a reply is malformed");
     if (!push_) return Progress::kReply;
@@ -108,7 +105,6 @@ void ReplyReader::make_room() {
   if (nodes_.size() >= elements_ && !too_large) return;
   const std::size_t grown = too_large ? kKeptNodes : std::max(kFirstNodes, 2 * nodes_.size());
   nodes_ = std::vector<Reply>(std::max(elements_, grown));
-  children_ = std::vector<Reply*>(nodes_.size());
 }
 
 ReplyReader::Progress ReplyReader::scan() {
@@ -256,14 +252,11 @@ bool ReplyReader::build_aggregate(Reply& node, std::int64_t count, std::size_t d
     return true;
   }
   node.type = Reply::kArray;
-  node.elements = node.count = static_cast<std::size_t>(count);
-  node.element = children_.data() + children_used_;
+  node.count = static_cast<std::size_t>(count);
   Reply* const first = nodes_.data() + used_;
   node.first = first;
-  children_used_ += node.count;
   used_ += node.count;
   for (std::size_t i = 0; i < node.count; ++i) {
-    node.element[i] = first + i;
     if (!build(first[i], depth + 1)) return false;
   }
   return true;

@@ -86,8 +86,6 @@ class ReplyReader {
   std::size_t cursor_ = 0;  // of build(), into data_
   std::size_t used_ = 0;
   std::vector<Reply> nodes_;
-  std::vector<Reply*> children_;
-  std::size_t children_used_ = 0;
   bool push_ = false;
   std::string why_;
 };

@@ -33,20 +33,6 @@ struct Reply {
   std::string_view text = {};    // of kStatus, kString and kError
   const Reply* first = nullptr;  // elements of kArray
   std::size_t count = 0;
-
-  // The same under the names of hiredis.
-  const char* str = nullptr;
-  std::size_t len = 0;
-  std::size_t elements = 0;
-  Reply** element = nullptr;
 };
 
 }  // namespace sluice::redis
-
-using redisReply = sluice::redis::Reply;
-inline constexpr auto REDIS_REPLY_NIL = redisReply::kNil;
-inline constexpr auto REDIS_REPLY_INTEGER = redisReply::kInteger;
-inline constexpr auto REDIS_REPLY_STATUS = redisReply::kStatus;
-inline constexpr auto REDIS_REPLY_STRING = redisReply::kString;
-inline constexpr auto REDIS_REPLY_ERROR = redisReply::kError;
-inline constexpr auto REDIS_REPLY_ARRAY = redisReply::kArray;
