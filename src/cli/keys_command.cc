@@ -25,30 +25,17 @@ using Slot = std::optional<std::uint16_t>;
 
 constexpr std::size_t kBatch = 100;  // keys whose values are read at once
 
-// Returns one slot of each master of a cluster, so that the client can address each master.
-Expected<std::vector<Slot>> slots_of_masters(RedisSession& session) {
-  std::vector<Slot> slots;
-  std::vector<std::string> masters;
-  const auto take = [&](const redis::Reply& reply) {
-    for (std::size_t i = 0; i < reply.count; ++i) {
-      const redis::Reply& range = reply[i];
-      if (!range.is_array_of(3)) continue;
-      const redis::Reply& master = range[2];
-      if (!master.is_array_of(2)) continue;
-      std::string name = std::string(master[0].string()) + ":" + std::to_string(master[1].integer);
-      if (std::find(masters.begin(), masters.end(), name) != masters.end()) continue;
-      masters.push_back(std::move(name));
-      slots.emplace_back(static_cast<std::uint16_t>(range[0].integer));
-    }
-  };
+// Returns the masters of a cluster.
+Expected<std::vector<redis::SlotMaster>> ask_masters(RedisSession& session) {
+  std::vector<redis::SlotMaster> masters;
   const auto asked = session.ask(
       [](redis::Command& command) {
         command.append("CLUSTER");
         command.append("SLOTS");
       },
-      take);
+      [&](const redis::Reply& reply) { masters = redis::masters_of(reply); });
   if (!asked) return Unexpected{asked.error()};
-  return slots;
+  return masters;
 }
 
 // Iterates over the matching keys of one server.
@@ -287,17 +274,17 @@ std::optional<SliceName> read_slice_name(std::string_view redis_key) {
 
 Expected<bool> find_keys(RedisSession& session, const KeyQuery& query,
                          const std::function<void(const FoundKey&)>& found) {
-  std::vector<Slot> slots{Slot{}};
+  std::vector<redis::SlotMaster> masters(1);
   if (session.target().kind == redis::Target::Kind::kCluster) {
-    auto masters = slots_of_masters(session);
-    if (!masters) return Unexpected{masters.error()};
-    slots = *std::move(masters);
+    auto asked = ask_masters(session);
+    if (!asked) return Unexpected{asked.error()};
+    masters = *std::move(asked);
   }
   KeyReader reader(session, query, found);
   std::unordered_set<std::string> seen;  // SCAN may return a key twice
   std::size_t left = query.most;
-  for (const Slot slot : slots) {
-    for (Scan scan(session, slot, wide_pattern(query)); !scan.ended();) {
+  for (const redis::SlotMaster& master : masters) {
+    for (Scan scan(session, master.slot, wide_pattern(query)); !scan.ended();) {
       auto keys = scan.next();
       if (!keys) return Unexpected{keys.error()};
       keep_new(*keys, reader, seen);

@@ -4,7 +4,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -135,13 +134,16 @@ void RedisHealth::look() {
   seen_.clear();
   if (target_->kind != redis::Target::Kind::kCluster) return ask({{target_->shown, {}}});
   submit({}, {"CLUSTER", "SLOTS"}, [this](const redis::Reply* reply) {
-    if (reply != nullptr) ask(masters_of(*reply));
+    if (reply == nullptr) return;
+    std::vector<redis::SlotMaster> masters = redis::masters_of(*reply);
+    masters.resize(std::min(masters.size(), kMostServers));
+    ask(masters);
   });
 }
 
-void RedisHealth::ask(const std::vector<Master>& masters) {
+void RedisHealth::ask(const std::vector<redis::SlotMaster>& masters) {
   ++pending_;  // so that the round does not end before all are asked
-  for (const Master& master : masters) {
+  for (const redis::SlotMaster& master : masters) {
     submit(master.slot, {"INFO"}, [this, name = master.name](const redis::Reply* reply) {
       if (reply != nullptr) seen_.push_back({name, ServerInfo::read(reply->string())});
     });
@@ -164,22 +166,6 @@ void RedisHealth::finish() {
 std::vector<RedisHealth::Server> RedisHealth::servers() const {
   const std::lock_guard lock(mutex_);
   return servers_;
-}
-
-std::vector<RedisHealth::Master> RedisHealth::masters_of(const redis::Reply& slots) {
-  std::vector<Master> masters;
-  std::set<std::string> names;
-  for (std::size_t i = 0; i < slots.count && masters.size() < kMostServers; ++i) {
-    const redis::Reply& range = slots[i];
-    if (!range.is_array_of(3)) continue;
-    const redis::Reply& master = range[2];
-    if (!master.is_array_of(2)) continue;
-    const std::string name =
-        std::string(master[0].string()) + ':' + std::to_string(master[1].integer);
-    if (!names.insert(name).second) continue;
-    masters.push_back({name, static_cast<std::uint16_t>(range[0].integer)});
-  }
-  return masters;
 }
 
 void add_health_metrics(metrics::Registry& registry, const RedisHealth& health) {

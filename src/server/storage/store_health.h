@@ -75,14 +75,9 @@ class RedisHealth {
  private:
   class Ask;
   struct Timer;
-  struct Master {
-    std::string name;
-    std::optional<std::uint16_t> slot;  // one of its slots, by which the client finds it
-  };
-  static std::vector<Master> masters_of(const redis::Reply& slots);
 
   void look();
-  void ask(const std::vector<Master>& masters);
+  void ask(const std::vector<redis::SlotMaster>& masters);
   void submit(std::optional<std::uint16_t> slot, std::initializer_list<std::string_view> words,
               std::function<void(const redis::Reply* reply)> see);
   void finish();

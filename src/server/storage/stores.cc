@@ -441,21 +441,6 @@ class Ask final : public redis::Command {
   std::string why_;
 };
 
-// Returns one slot of each master of a cluster, by which the client finds it.
-std::vector<Slot> slots_of_masters(const redis::Reply& ranges) {
-  std::vector<Slot> slots;
-  std::set<std::pair<std::string_view, long long>> masters;
-  for (std::size_t i = 0; i < ranges.count; ++i) {
-    const redis::Reply& range = ranges[i];
-    if (!range.is_array_of(3)) continue;
-    const redis::Reply& master = range[2];
-    if (!master.is_array_of(2)) continue;
-    if (!masters.emplace(master[0].string(), master[1].integer).second) continue;
-    slots.emplace_back(static_cast<std::uint16_t>(range[0].integer));
-  }
-  return slots;
-}
-
 // A pattern that matches the text itself.
 std::string literal(std::string_view text) {
   std::string out;
@@ -472,14 +457,14 @@ class Search {
       : client_(client), prefix_(target.options.prefix), most_(most) {}
 
   Expected<HeldBlocks> find(bool is_cluster) {
-    std::vector<Slot> slots{Slot{}};
+    std::vector<redis::SlotMaster> masters(1);
     if (is_cluster) {
       Ask ask({}, {"CLUSTER", "SLOTS"},
-              [&](const redis::Reply& r) { slots = slots_of_masters(r); });
+              [&](const redis::Reply& r) { masters = redis::masters_of(r); });
       if (auto asked = run(ask); !asked) return Unexpected{std::move(asked.error())};
     }
-    for (const Slot slot : slots) {
-      if (auto scanned = scan(slot); !scanned) return Unexpected{std::move(scanned.error())};
+    for (const redis::SlotMaster& master : masters) {
+      if (auto scanned = scan(master.slot); !scanned) return Unexpected{std::move(scanned.error())};
     }
     return std::move(found_);
   }

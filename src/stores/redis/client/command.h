@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stores/redis/client/reply.h"
 
@@ -96,5 +97,14 @@ void append_element(std::string_view element, std::string& out);
 
 // Returns the slot of a key in a cluster: CRC16 of its hash tag, or of the whole key, modulo 16384.
 std::uint16_t slot_of(std::string_view key) noexcept;
+
+// A master of a cluster.
+struct SlotMaster {
+  std::string name;                   // "host:port"
+  std::optional<std::uint16_t> slot;  // one of its slots, by which the client finds it
+};
+
+// Returns the masters that an answer to CLUSTER SLOTS names, each once.
+std::vector<SlotMaster> masters_of(const Reply& slots);
 
 }  // namespace sluice::redis
