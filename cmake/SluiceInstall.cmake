@@ -8,7 +8,8 @@ include(CMakePackageConfigHelpers)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
-install(TARGETS sluice_core sluice_limiter sluice_memory sluice_policy sluice_sluice EXPORT sluiceTargets
+install(TARGETS sluice_base sluice_core sluice_limiter sluice_memory sluice_policy sluice_sluice
+  EXPORT sluiceTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${config_dir})

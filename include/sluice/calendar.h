@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-namespace core {
+namespace base {
 class TimeZone;
 }
 
@@ -105,12 +105,12 @@ class Calendar {
   static constexpr unsigned kLengthBits = 25;  // for 388 days
   static constexpr std::uint64_t kMostLength = (std::uint64_t{1} << kLengthBits) - 1;
 
-  Calendar(const CalendarSpec& spec, const core::TimeZone& zone, std::uint32_t number);
+  Calendar(const CalendarSpec& spec, const base::TimeZone& zone, std::uint32_t number);
   std::uint64_t find_window(std::int64_t at) const noexcept;
   std::int64_t start_of(int window) const noexcept;
 
   const CalendarSpec spec_;
-  const core::TimeZone& zone_;
+  const base::TimeZone& zone_;
   const std::uint64_t checksum_;
   const std::uint32_t number_;
   mutable std::atomic<std::uint64_t> last_{0};

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "cli/commands.h"
-#include "core/quoted.h"
 #include "server/config/secret.h"
 #include "server/net/address.h"
 
@@ -43,7 +43,7 @@ Expected<EncodedNames, Failed> names_of(const LimitPlace& place) {
   const std::size_t slash = text.find('/');
   if (slash == text.npos || slash == 0 || slash + 1 == text.size()) {
     return Unexpected{
-        Failed{core::in_quotes(text) + " names no limit; expected RULE/LIMIT, such as api/requests",
+        Failed{base::in_quotes(text) + " names no limit; expected RULE/LIMIT, such as api/requests",
                kUsage}};
   }
   return EncodedNames{encoded(text.substr(0, slash)), encoded(text.substr(slash + 1))};
@@ -55,14 +55,14 @@ Expected<std::vector<PlaceAttribute>, Failed> attributes_of(const LimitPlace& pl
     const std::size_t equals = text.find('=');
     if (equals == text.npos || equals == 0) {
       return Unexpected{
-          Failed{core::in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage}};
+          Failed{base::in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage}};
     }
     const PlaceAttribute one{std::string_view(text).substr(0, equals),
                              std::string_view(text).substr(equals + 1)};
     for (const PlaceAttribute& other : attributes) {
       if (other.name != one.name) continue;
       return Unexpected{
-          Failed{"the attribute " + core::in_quotes(one.name) + " is given twice; expected it once",
+          Failed{"the attribute " + base::in_quotes(one.name) + " is given twice; expected it once",
                  kUsage}};
     }
     attributes.push_back(one);

@@ -20,13 +20,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "cli/commands.h"
 #include "cli/store_flags.h"
 #include "core/calendar.h"
 #include "core/decision.h"
 #include "core/limit.h"
 #include "core/period.h"
-#include "core/quoted.h"
 #include "sluice/memory_store.h"
 #include "sluice/overrides.h"
 #include "sluice/permit.h"
@@ -327,7 +327,7 @@ const json::object& object_at(const json::value& value, std::string_view where,
     const std::string_view name(member.key().data(), member.key().size());
     if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
       fail(where,
-           "unknown key " + core::in_quotes(name) + "; expected one of: " + core::list_of(keys));
+           "unknown key " + base::in_quotes(name) + "; expected one of: " + core::list_of(keys));
     }
   }
   return *object;
@@ -371,7 +371,7 @@ Algorithm algorithm_at(const json::value& value, const std::string& where) {
   const std::string_view name = text_at(value, where);
   const auto algorithm = algorithm_from(name);
   if (algorithm) return *algorithm;
-  fail(where, core::in_quotes(name) + " is unknown; expected " +
+  fail(where, base::in_quotes(name) + " is unknown; expected " +
                   core::list_of(core::kAllAlgorithmNames, "or"));
 }
 
@@ -389,7 +389,7 @@ std::uint64_t word_at(const json::value& value, const std::string& where,
   const auto found = std::find(option.words.begin(), option.words.end(), text);
   if (found == option.words.end()) {
     fail(where,
-         core::in_quotes(text) + " is unknown; expected " + core::list_of(option.words, "or"));
+         base::in_quotes(text) + " is unknown; expected " + core::list_of(option.words, "or"));
   }
   return static_cast<std::uint64_t>(found - option.words.begin());
 }
@@ -439,7 +439,7 @@ Limit limit_at(const json::value& value, const std::string& where) {
   const std::string_view period = is_lease ? "lease" : "per";
   if (const std::string_view other = is_lease ? "per" : "lease"; object.contains(other)) {
     fail(child(where, other), "does not apply to " + std::string(to_string(spec.algorithm)) +
-                                  "; expected " + core::in_quotes(period));
+                                  "; expected " + base::in_quotes(period));
   }
   spec.calendar = is_lease ? nullptr : calendar_at(object, where);
   if (spec.calendar == nullptr) {
@@ -479,7 +479,7 @@ Verb verb_at(const json::object& object) {
   if (name == "reserve") return Verb::kReserve;
   if (name == "release") return Verb::kRelease;
   if (name == "extend") return Verb::kExtend;
-  fail("verb", core::in_quotes(name) +
+  fail("verb", base::in_quotes(name) +
                    " is unknown; expected take, peek, refund, reset, charge, take_at_most, "
                    "reserve, release or extend");
 }
@@ -623,7 +623,7 @@ json::value parse(std::string_view line) {
   }
   if (const auto duplicate = find_duplicate_key(line)) {
     fail(duplicate->where,
-         "the key " + core::in_quotes(duplicate->key) + " is given twice; give it once");
+         "the key " + base::in_quotes(duplicate->key) + " is given twice; give it once");
   }
   return parser.release();
 }

@@ -12,7 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/store_flags.h"
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "limiter/without_scripts.h"
 #include "server/api/admin/json_writer.h"
 #include "stores/redis/client/target.h"
@@ -431,7 +431,7 @@ std::string printable(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out;
   for (std::size_t i = 0, controls = 0; i < text.size(); ++i) {
-    if (controls == 0) controls = core::control_length(text.substr(i));
+    if (controls == 0) controls = base::control_length(text.substr(i));
     const auto byte = static_cast<unsigned char>(text[i]);
     if (controls == 0) {
       out += text[i];

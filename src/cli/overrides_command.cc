@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "core/quoted.h"
 #include "replay/text.h"
 #include "rules/diagnostics.h"
 #include "server/api/admin/json_writer.h"
@@ -299,7 +299,7 @@ void add_overrides_export(Command overrides, int& status) {
 
 namespace {
 
-using core::in_quotes;
+using base::in_quotes;
 using Cells = std::vector<std::string>;
 
 constexpr std::size_t kLongestLine = 65'536;
@@ -682,7 +682,7 @@ Result set(const SetFlags& flags) {
   if (!attributes) return Unexpected{attributes.error()};
   for (const PlaceAttribute& one : *attributes) {
     if (server::as_utf8(one.value) == one.value) continue;
-    return Unexpected{Failed{"the attribute " + core::in_quotes(one.name) +
+    return Unexpected{Failed{"the attribute " + base::in_quotes(one.name) +
                                  " is not UTF-8; expected an import of its counter, with %XX for "
                                  "the bytes that are not",
                              kUsage}};

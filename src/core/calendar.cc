@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,8 +12,8 @@
 #include <shared_mutex>
 #include <tuple>
 
-#include "core/quoted.h"
-#include "core/time_zone.h"
+#include "base/quoted.h"
+#include "base/time_zone.h"
 #include "sluice/calendar.h"
 
 namespace sluice::core {
@@ -41,7 +38,7 @@ Unexpected<std::string> wrong(std::string_view starts, const CalendarSpec& spec)
       "expected a day of the week, monday to sunday",
       "expected a day of the month, 1 to 31; in a shorter month it is the last day",
       "expected a month and a day, such as 04-06"};
-  return {"'starts' is " + in_quotes(starts) + "; " +
+  return {"'starts' is " + base::in_quotes(starts) + "; " +
           std::string(kRight[static_cast<std::size_t>(spec.unit)])};
 }
 
@@ -118,65 +115,6 @@ namespace {
 using std::chrono::days;
 using std::chrono::sys_days;
 
-constexpr std::size_t kMostFileBytes = 64 << 10;
-
-constexpr std::array<const char*, 3> kFolders{"/usr/share/zoneinfo", "/usr/lib/zoneinfo",
-                                              "/etc/zoneinfo"};
-
-// Returns the folder of the system's time zones; absent if it has none.
-std::optional<std::string> folder_of_zones() {
-  std::error_code error;
-  const char* const chosen = std::getenv("TZDIR");  // NOLINT: nobody sets it meanwhile
-  if (chosen != nullptr && *chosen != '\0') {
-    if (std::filesystem::is_directory(chosen, error)) return chosen;
-    return std::nullopt;
-  }
-  for (const char* const folder : kFolders) {
-    if (std::filesystem::is_directory(folder, error)) return folder;
-  }
-  return std::nullopt;
-}
-
-// Whether the text can be a name such as America/Argentina/Buenos_Aires: no other path.
-bool is_name(std::string_view zone) noexcept {
-  constexpr std::size_t kLongest = 64;
-  char before = '/';
-  for (const char c : zone) {
-    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const bool is_other = (c >= '0' && c <= '9') || c == '_' || c == '+' || c == '-';
-    if (!is_letter && !is_other && (c != '/' || before == '/')) return false;
-    before = c;
-  }
-  return !zone.empty() && zone.size() <= kLongest && before != '/';
-}
-
-std::optional<core::TimeZone> read_zone(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::string content(kMostFileBytes, '\0');
-  file.read(content.data(), static_cast<std::streamsize>(content.size()));
-  content.resize(static_cast<std::size_t>(file.gcount()));
-  return core::TimeZone::parse(content);
-}
-
-Expected<core::TimeZone> find_zone(std::string_view name) {
-  if (name == "UTC") return core::TimeZone::utc();
-  const auto folder = folder_of_zones();
-  if (!folder) {
-    const char* const chosen = std::getenv("TZDIR");  // NOLINT: as above
-    return Unexpected{"the time zone " + core::in_quotes(name) +
-                      " is unknown: there is no folder " +
-                      (chosen != nullptr && *chosen != '\0' ? chosen : kFolders[0]) +
-                      "; expected the system's package tzdata, or the zone UTC"};
-  }
-  std::optional<core::TimeZone> zone;
-  if (is_name(name)) zone = read_zone(*folder + "/" + std::string(name));
-  if (zone) return *std::move(zone);
-  return Unexpected{"there is no time zone " + core::in_quotes(name) + " in " + *folder +
-                    "; expected a name of the IANA time zone database, such as Asia/Shanghai"};
-}
-
 // --- the first days of windows ---
 
 sys_days day_in(std::chrono::year year, unsigned month, unsigned day) noexcept {
@@ -251,7 +189,7 @@ struct Calendars {
   };
 
   std::shared_mutex mutex;
-  std::map<std::string, core::TimeZone, std::less<>> zones;
+  std::map<std::string, base::TimeZone, std::less<>> zones;
   std::set<std::unique_ptr<const Calendar>, Less> all;
 
   const Calendar* find(const CalendarSpec& spec) {
@@ -269,14 +207,14 @@ struct Calendars {
 
 }  // namespace
 
-Calendar::Calendar(const CalendarSpec& spec, const core::TimeZone& zone, std::uint32_t number)
+Calendar::Calendar(const CalendarSpec& spec, const base::TimeZone& zone, std::uint32_t number)
     : spec_(spec), zone_(zone), checksum_(checksum_of(key_of(spec))), number_(number) {}
 
 Expected<const Calendar*> Calendar::make(const CalendarSpec& spec) {
   if (const auto error = core::find_error(spec)) return Unexpected{*error};
   Calendars& calendars = Calendars::of_program();
   if (const Calendar* const known = calendars.find(spec)) return known;
-  auto read = find_zone(spec.zone);
+  auto read = base::TimeZone::read(spec.zone);
   if (!read) return Unexpected{read.error()};
   const std::lock_guard lock(calendars.mutex);
   const auto& [name, zone] =

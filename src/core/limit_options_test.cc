@@ -5,14 +5,14 @@
 #include <chrono>
 #include <set>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 
 namespace sluice::core {
 namespace {
 
 using namespace std::chrono_literals;
 
-static_assert(FixedText<8>().append("a-").append_upper("b_c").view() == "a-B_C");
+static_assert(base::FixedText<8>().append("a-").append_upper("b_c").view() == "a-B_C");
 
 TEST(AlgorithmTable, HasUniqueNamesAndLettersAndASummaryInEachRow) {
   std::set<std::string_view> names;

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/quoted.h"
 #include "core/calendar.h"
-#include "core/quoted.h"
 
 namespace sluice::core {
 namespace {
@@ -22,15 +22,19 @@ constexpr std::string_view kForm = "expected a whole number and its unit (ms, s,
 
 Unexpected<std::string> no_period(std::string_view text, std::string_view what,
                                   std::string_view example) {
-  return {
-      in_quotes(text).append(what).append("; ").append(kForm).append(", such as ").append(example)};
+  return {base::in_quotes(text)
+              .append(what)
+              .append("; ")
+              .append(kForm)
+              .append(", such as ")
+              .append(example)};
 }
 
 Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digits,
                                    std::string_view unit) {
   const std::string what = unit.front() == '.' || unit.front() == ',' || unit.front() == '_'
                                ? " is not a whole number with a unit"
-                               : " has an unknown unit " + in_quotes(unit);
+                               : " has an unknown unit " + base::in_quotes(unit);
   return no_period(text, what, std::string(digits.substr(0, 12)) + "s");
 }
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/decision.h"
 #include "core/limit.h"
 #include "core/period.h"
-#include "core/quoted.h"
 
 namespace sluice {
 namespace {
@@ -57,7 +57,7 @@ Expected<Duration> parse_seconds(std::string_view text) {
                                : "is not a number of "
                                  "seconds with at most 6 digits after the "
                                  "point: ") +
-                    core::in_quotes(text) + "; expected 0.001 to " +
+                    base::in_quotes(text) + "; expected 0.001 to " +
                     std::to_string(kMostPeriodSeconds)};
 }
 
@@ -77,7 +77,7 @@ Expected<std::int64_t> parse_quantity(ThrottleForm form, std::span<const std::st
   if (words.size() == 2 && (same_word(words[0], "TOKENS") || same_word(words[0], "NUM_REQUESTS"))) {
     return parse_number(words[1], kTokens);
   }
-  return Unexpected{"there is no option " + core::in_quotes(words[0]) + "; expected TOKENS count"};
+  return Unexpected{"there is no option " + base::in_quotes(words[0]) + "; expected TOKENS count"};
 }
 
 std::int64_t whole_seconds(Duration duration) noexcept {
@@ -116,7 +116,7 @@ Expected<std::int64_t> parse_number(std::string_view text, const NumberArgument&
       !unsigned_text.empty() && unsigned_text.front() != '0' && is_digits(unsigned_text);
   std::string error(argument.name);
   error.append(number || has_digits ? " is out of range: " : " is not an integer: ");
-  error.append(core::in_quotes(text)).append("; expected a whole number from ");
+  error.append(base::in_quotes(text)).append("; expected a whole number from ");
   error.append(std::to_string(argument.least)).append(" to ");
   error.append(std::to_string(argument.most));
   return Unexpected{error};
@@ -218,7 +218,7 @@ class LimitParser {
       out = i;
       if (same_word(value, option.words[i])) return true;
     }
-    return fail(upper(option.name) + ": there is no " + core::in_quotes(value) + "; expected " +
+    return fail(upper(option.name) + ": there is no " + base::in_quotes(value) + "; expected " +
                 core::list_of(option.words, "or"));
   }
 
@@ -227,7 +227,7 @@ class LimitParser {
     for (const core::OptionInfo& option : core::kLimitOptions) {
       names.append(names.empty() ? "" : ", ").append(upper(option.name));
     }
-    return fail("there is no option " + core::in_quotes(name) + "; expected " + names +
+    return fail("there is no option " + base::in_quotes(name) + "; expected " + names +
                 ", ZONE, STARTS or " + std::string(verb_.cost_word()) +
                 (verb_.verb == Verb::kReserve ? " or MAXWAIT"
                  : verb_.settles              ? " or ACTUAL"
@@ -263,7 +263,7 @@ class LimitParser {
   bool read_options(std::span<const std::string_view> words) {
     for (std::size_t i = 0; i < words.size(); i += 2) {
       const auto refuse = [&](const char* why) {
-        return fail("the option " + core::in_quotes(words[i]) + why);
+        return fail("the option " + base::in_quotes(words[i]) + why);
       };
       if (i + 1 == words.size()) return refuse(" lacks its value");
       for (std::size_t before = 0; before < i; before += 2) {
@@ -307,7 +307,7 @@ class LimitParser {
   std::optional<Limit> read(std::span<const std::string_view> words) {
     const auto algorithm = algorithm_from(words[0]);
     if (!algorithm) {
-      fail("algorithm: there is no " + core::in_quotes(words[0]) + "; expected " +
+      fail("algorithm: there is no " + base::in_quotes(words[0]) + "; expected " +
            core::list_of(core::kAllAlgorithmNames, "or"));
       return std::nullopt;
     }
@@ -368,7 +368,7 @@ Expected<Duration> parse_max_wait(std::string_view value) {
   if (wait && *wait <= kMost) return *wait;
   return Unexpected{
       "MAXWAIT: " +
-      (wait ? core::in_quotes(value) + " is too long; expected at most 1d" : wait.error())};
+      (wait ? base::in_quotes(value) + " is too long; expected at most 1d" : wait.error())};
 }
 
 std::array<DecisionField, 7> decision_fields(const Decision& decision, bool numbers) noexcept {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 
 namespace sluice::replay {
 namespace {
@@ -51,7 +51,7 @@ std::string hex_escape(std::string_view prefix, char last) {
 
 // Appends a character, or the escape of a control character: \x1b, \u202e.
 void append_visible(std::string& text, std::string_view character) {
-  const std::size_t length = core::control_length(character);
+  const std::size_t length = base::control_length(character);
   if (length == 0) {
     text += character;
   } else if (character[0] == '\xD8') {

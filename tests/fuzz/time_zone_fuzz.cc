@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/time_zone.h"
+#include "base/time_zone.h"
 
 namespace {
 
@@ -18,7 +18,7 @@ std::int64_t number_of(std::string_view bytes) {
 
 // Clocks never show a later time at an earlier instant for the first time, and are never far from
 // UTC.
-void check_clocks(const sluice::core::TimeZone& zone, std::int64_t from) {
+void check_clocks(const sluice::base::TimeZone& zone, std::int64_t from) {
   constexpr std::int64_t kStep = kDay / 4;
   std::int64_t before = zone.first_at(from - kStep);
   for (std::int64_t local = from; local < from + 400 * kDay; local += kStep) {
@@ -35,8 +35,8 @@ void check_clocks(const sluice::core::TimeZone& zone, std::int64_t from) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::string_view file = size < 4 ? input : input.substr(0, size - 4);
-  const auto zone = sluice::core::TimeZone::parse(file);
+  const auto zone = sluice::base::TimeZone::parse(file);
   if (zone) check_clocks(*zone, number_of(input.substr(file.size())));
-  (void)sluice::core::TimeZoneRule::parse(input);
+  (void)sluice::base::TimeZoneRule::parse(input);
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 
 namespace sluice::server {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
 
 Unexpected<std::string> wrong(std::string_view text, std::string_view what,
                               std::string_view expected) {
-  return {core::in_quotes(text).append(what).append("; expected ").append(expected)};
+  return {base::in_quotes(text).append(what).append("; expected ").append(expected)};
 }
 
 bool is_ip(int family, std::string_view text) {
@@ -62,7 +62,7 @@ Expected<std::uint16_t> parse_port(std::string_view text, std::string_view port)
   const char* end = port.data() + port.size();
   const auto result = std::from_chars(port.data(), end, value);
   if (port.empty() || result.ec != std::errc{} || result.ptr != end) {
-    return wrong(text, " has no port " + core::in_quotes(port), "a port from 0 to 65535");
+    return wrong(text, " has no port " + base::in_quotes(port), "a port from 0 to 65535");
   }
   return value;
 }
@@ -86,7 +86,7 @@ Expected<Address> parse_tcp(std::string_view text) {
     return wrong(text, " has no IPv6 address in brackets", "such as [::1]:8080");
   }
   if (!brackets && !is_ip(AF_INET, host) && !is_host_name(host)) {
-    return wrong(text, " has no host " + core::in_quotes(host),
+    return wrong(text, " has no host " + base::in_quotes(host),
                  "an IP address or a host name, such as 127.0.0.1 or localhost");
   }
   const auto port = parse_port(text, text.substr(colon + 1));

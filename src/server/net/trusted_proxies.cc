@@ -8,7 +8,7 @@
 #include <span>
 #include <system_error>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "rules/ip_prefix.h"
 
 namespace sluice::server {
@@ -81,7 +81,7 @@ std::string_view without_port(std::string_view text) noexcept {
 
 namespace {
 
-using core::in_quotes;
+using base::in_quotes;
 
 constexpr unsigned kAllBits = 128;
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/period.h"
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
@@ -14,7 +14,7 @@
 namespace sluice::server::pages {
 namespace {
 
-using core::in_quotes;
+using base::in_quotes;
 
 // The counters of a request that have blocks. If there are none, writes the reason into the answer.
 std::optional<Selection> find_blocks(const Call& call) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "insight/top_keys.h"
 #include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
@@ -15,7 +15,7 @@
 namespace sluice::server::pages {
 namespace {
 
-using core::in_quotes;
+using base::in_quotes;
 using insight::TopKeysQuery;
 
 // The parameters of the query, decoded.

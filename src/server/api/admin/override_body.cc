@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "rules/attributes.h"
 #include "rules/override_text.h"
 
@@ -123,7 +123,7 @@ std::optional<std::chrono::minutes> take_offset(std::string_view& text) {
 }
 
 [[noreturn]] void fail(std::string_view member, std::string_view expected) {
-  throw Wrong{core::in_quotes(member) + " is wrong; expected " + std::string(expected)};
+  throw Wrong{base::in_quotes(member) + " is wrong; expected " + std::string(expected)};
 }
 
 std::uint64_t number_of(std::string_view member, const json::value& value) {
@@ -143,7 +143,7 @@ void read_attributes(const json::value& value, OverrideBody& body) {
     if (!of.is_string()) fail("attributes", "an object whose members are texts");
     std::string name = rules::normalized(written);
     if (std::find(body.names.begin(), body.names.end(), name) != body.names.end()) {
-      throw Wrong{"the attribute " + core::in_quotes(name) + " is given twice; expected it once"};
+      throw Wrong{"the attribute " + base::in_quotes(name) + " is given twice; expected it once"};
     }
     body.attributes.set(name, of.as_string());
     body.names.push_back(std::move(name));
@@ -177,7 +177,7 @@ bool read_member(std::string_view name, const json::value& value, bool& has_kind
     }
     const auto wrong =
         rules::set_period(text_of(name, value, "a period such as \"1m\" or \"month\""), given);
-    if (wrong) throw Wrong{core::in_quotes(name) + ": " + *wrong};
+    if (wrong) throw Wrong{base::in_quotes(name) + ": " + *wrong};
   } else if (name == "burst") {
     given.burst = number_of(name, value);
   } else if (name == "until") {
@@ -195,7 +195,7 @@ json::value parse(std::string_view text, std::string_view example) {
   json::value value = json::parse(text, error);
   if (error || !value.is_object()) throw Wrong{std::string(example)};
   if (const auto twice = find_repeated_member(text)) {
-    throw Wrong{"the member " + core::in_quotes(*twice) + " is given twice; expected it once"};
+    throw Wrong{"the member " + base::in_quotes(*twice) + " is given twice; expected it once"};
   }
   return value;
 }
@@ -216,7 +216,7 @@ OverrideBody read(std::string_view text, Instant now) {
   bool has_kind = false;
   for (const auto& [name, of] : value.as_object()) {
     if (read_member(name, of, has_kind, body)) continue;
-    throw Wrong{"unknown member " + core::in_quotes(name) + "; " + std::string(kMembers)};
+    throw Wrong{"unknown member " + base::in_quotes(name) + "; " + std::string(kMembers)};
   }
   if (auto problem = find_problem(body.given, has_kind); !problem.empty()) {
     throw Wrong{std::move(problem)};
@@ -243,7 +243,7 @@ OverrideLine read_line(std::string_view text) {
     if (std::string* text_member = name_in(line, name)) {
       *text_member = text_of(name, of, "a text");
     } else if (!read_member(name, of, has_kind, line.body)) {
-      throw Wrong{"unknown member " + core::in_quotes(name) + "; " + std::string(kNames) +
+      throw Wrong{"unknown member " + base::in_quotes(name) + "; " + std::string(kNames) +
                   ", and limit, plan, blocked or unlimited, and per, burst or until"};
     }
   }

@@ -3,14 +3,14 @@
 #include <chrono>
 #include <utility>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 namespace {
 
-using core::in_quotes;
+using base::in_quotes;
 
 std::string missing_in(const RuleCounter& counter) {
   std::string names;

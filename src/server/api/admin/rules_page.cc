@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/period.h"
-#include "core/quoted.h"
 #include "rules/rule_changes.h"
 #include "server/api/admin/pages.h"
 #include "server/protocol/http/fields.h"
@@ -99,7 +99,7 @@ struct WrongPatch {
 };
 
 [[noreturn]] void fail_patch(const std::string& member, std::string_view expected) {
-  throw WrongPatch{core::in_quotes(member) + " is wrong; expected " + std::string(expected)};
+  throw WrongPatch{base::in_quotes(member) + " is wrong; expected " + std::string(expected)};
 }
 
 std::string read_number(const std::string& member, const boost::json::value& value) {
@@ -113,7 +113,7 @@ std::string read_period(const std::string& member, const boost::json::value& val
   const auto& words = core::kCalendarUnits;
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
   const auto period = core::parse_period(text);
-  if (!period) throw WrongPatch{core::in_quotes(member) + ": " + period.error()};
+  if (!period) throw WrongPatch{base::in_quotes(member) + ": " + period.error()};
   return text;
 }
 
@@ -129,7 +129,7 @@ void read_limit(const std::string& limit, const boost::json::value& value, RuleC
       changes.numbers.push_back({limit, std::string(key), read_period(member, of)});
     } else {
       throw WrongPatch{
-          "unknown member " + core::in_quotes(member) +
+          "unknown member " + base::in_quotes(member) +
           "; expected limit, per, lease or burst, other keys are changed by PUT /v1/rules"};
     }
   }
@@ -155,7 +155,7 @@ RuleChanges read_changes(std::string_view text) {
         read_limit(std::string(limit), numbers, changes);
       }
     } else {
-      throw WrongPatch{"unknown member " + core::in_quotes(name) + "; expected limits or mode"};
+      throw WrongPatch{"unknown member " + base::in_quotes(name) + "; expected limits or mode"};
     }
   }
   if (changes.numbers.empty() && !changes.mode) {
@@ -192,7 +192,7 @@ std::string some_names(std::span<const Rule> rules) {
 
 void answer_no_rule(const Call& call, const std::string& name, const RuleSet& rules) {
   const std::string detail =
-      "there is no rule " + core::in_quotes(name) + "; expected " +
+      "there is no rule " + base::in_quotes(name) + "; expected " +
       (rules.rules().empty() ? "none, there are no rules" : "one of: " + some_names(rules.rules()));
   answer(call.response, {404, detail});
 }

@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "base/quoted.h"
 #include "core/limit.h"
-#include "core/quoted.h"
 #include "limiter/limit_arguments.h"
 #include "server/protocol/http/access.h"
 
@@ -35,10 +35,10 @@ std::optional<std::string> RequestLimit::begin(std::string_view name) {
   name_ = name;
   if (const std::string_view* const word = word_of(name)) {
     if (word->data() == nullptr) return std::nullopt;
-    return core::in_quotes(name) + " is given twice; expected it once";
+    return base::in_quotes(name) + " is given twice; expected it once";
   }
   for (std::size_t i = kRequired.size(); i < words_.size(); i += 2) {
-    if (words_[i] == name) return core::in_quotes(name) + " is given twice; expected it once";
+    if (words_[i] == name) return base::in_quotes(name) + " is given twice; expected it once";
   }
   std::string expected = "expected one of: key, algorithm, limit, per";
   bool is_known = name == "zone" || name == "starts";
@@ -47,7 +47,7 @@ std::optional<std::string> RequestLimit::begin(std::string_view name) {
     expected.append(", ").append(option.name);
   }
   if (is_known) return std::nullopt;
-  return "unknown member " + core::in_quotes(name) + "; " + expected + ", zone, starts";
+  return "unknown member " + base::in_quotes(name) + "; " + expected + ", zone, starts";
 }
 
 bool RequestLimit::set(std::string_view value) {
@@ -63,7 +63,7 @@ bool RequestLimit::set(std::string_view value) {
 Expected<Limit> RequestLimit::finish() const {
   for (std::size_t i = 0; i < kRequired.size(); ++i) {
     if (words_[i].data() != nullptr) continue;
-    return Unexpected{"lacks " + core::in_quotes(kRequired[i]) + "; " + std::string(kExpected)};
+    return Unexpected{"lacks " + base::in_quotes(kRequired[i]) + "; " + std::string(kExpected)};
   }
   const auto read = parse_limit({}, std::span(words_).subspan(1));
   if (!read) return Unexpected{read.error()};
@@ -297,15 +297,15 @@ bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view
     case Place::kRequest: break;
     case Place::kAttributes:
     case Place::kBody:
-      return fail(error, attributes_name(), core::in_quotes(name_) + " is " + std::string(what),
+      return fail(error, attributes_name(), base::in_quotes(name_) + " is " + std::string(what),
                   place_ == Place::kBody ? "expected text, a number, true, false, null or an object"
                   : name_ == "body"      ? "expected text or an object"
                                          : "expected text");
     case Place::kCosts:
-      return fail(error, costs_name(), core::in_quotes(name_) + " is " + std::string(what),
+      return fail(error, costs_name(), base::in_quotes(name_) + " is " + std::string(what),
                   kWholeCost);
     case Place::kLimit:
-      return fail(error, "limit", core::in_quotes(name_) + " is " + std::string(what),
+      return fail(error, "limit", base::in_quotes(name_) + " is " + std::string(what),
                   "expected text or a number");
   }
   switch (member_) {
@@ -394,7 +394,7 @@ bool CheckReader::Handler::check_alone(json::error_code& error) {
 
 bool CheckReader::Handler::twice_named(json::error_code& error, std::string_view where,
                                        std::string_view name) {
-  return fail(error, where, core::in_quotes(name) + " is given twice",
+  return fail(error, where, base::in_quotes(name) + " is given twice",
               "expected each attribute once");
 }
 
@@ -517,14 +517,14 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
   } else if (kind_ == CheckKind::kCheck && name == "wait_ms") {
     member_ = Member::kWait;
   } else {
-    return fail(error, {}, "unknown member " + core::in_quotes(name),
+    return fail(error, {}, "unknown member " + base::in_quotes(name),
                 kind_ == CheckKind::kSettle   ? kSettleMembers
                 : kind_ == CheckKind::kReport ? kReportMembers
                                               : kMembers);
   }
   const unsigned bit = 1U << static_cast<unsigned>(member_);
   if ((members_ & bit) != 0) {
-    return fail(error, {}, "the member " + core::in_quotes(name) + " is given twice",
+    return fail(error, {}, "the member " + base::in_quotes(name) + " is given twice",
                 "expected it once");
   }
   members_ |= bit;
@@ -534,7 +534,7 @@ bool CheckReader::Handler::on_member(std::string_view name, json::error_code& er
 bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_code& error) {
   const std::size_t prefix = place_ == Place::kBody ? prefix_.size() : 0;
   if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
-    return fail(error, attributes_name(), "the name " + core::in_quotes(name) + " is too long",
+    return fail(error, attributes_name(), "the name " + base::in_quotes(name) + " is too long",
                 "expected at most 256 bytes, including dots and the names of outer objects");
   }
   const std::size_t start = text_.size();
@@ -555,7 +555,7 @@ bool CheckReader::Handler::on_limit_name(std::string_view name, json::error_code
   const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
   const std::vector<LimitCost>& costs = named_costs();
   if (std::any_of(costs.begin(), costs.end(), is_same)) {
-    return fail(error, costs_name(), core::in_quotes(name) + " is given twice",
+    return fail(error, costs_name(), base::in_quotes(name) + " is given twice",
                 "expected each limit once");
   }
   if (costs.size() == kMaxCharges) {
@@ -603,7 +603,7 @@ bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::
   }
   if (place_ != Place::kRequest || member_ != Member::kVerb) return wrong_value(error, "text");
   const auto verb = verb_from(value);
-  if (!verb) return wrong_value(error, core::in_quotes(value));
+  if (!verb) return wrong_value(error, base::in_quotes(value));
   request_.verb = *verb;
   return true;
 }

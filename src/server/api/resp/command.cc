@@ -1,11 +1,11 @@
 #include "server/api/resp/command.h"
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "limiter/limit_arguments.h"
 
 namespace sluice::server::resp {
 
-std::string shown(std::string_view argument) { return core::in_quotes(argument); }
+std::string shown(std::string_view argument) { return base::in_quotes(argument); }
 
 std::optional<std::int64_t> read_number(std::string_view text, const NumberArgument& argument,
                                         Reply& reply) {

@@ -1,8 +1,8 @@
 #include <array>
 #include <string>
 
+#include "base/quoted.h"
 #include "core/limit.h"
-#include "core/quoted.h"
 #include "server/api/resp/command.h"
 #include "server/api/resp/command_handler.h"
 
@@ -71,7 +71,7 @@ constexpr std::string_view kRuleCosts = "[COST units] [COST limit=units]...";
 
 // The syntax of the attributes that select rules, and of options.
 constexpr auto rule_syntax(std::string_view options) {
-  core::FixedText<512> text;
+  base::FixedText<512> text;
   return text.append("rule [attribute value]... ").append(options);
 }
 constexpr auto kRuleSyntax = rule_syntax(kRuleCosts);
@@ -79,7 +79,7 @@ constexpr std::string_view kRuleAddress = kRuleSyntax.view();
 
 // The syntax of a limit, with the options of the table.
 constexpr auto limit_syntax(std::string_view options) {
-  core::FixedText<512> text;
+  base::FixedText<512> text;
   text.append("key algorithm limit period");
   for (const core::OptionInfo& option : core::kLimitOptions) {
     text.append(" [").append_upper(option.name).append(" ").append(option.unit);

@@ -32,7 +32,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "sluice/clock.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
@@ -452,7 +452,7 @@ void Sentinels::on_failed(std::string_view why) {
 
 std::optional<ServerAddress> Sentinels::on_master(const Reply& reply) {
   if (reply.type == Reply::kNil) {
-    on_failed("it knows no master " + core::in_quotes(master_));
+    on_failed("it knows no master " + base::in_quotes(master_));
     return {};
   }
   std::optional<ServerAddress> out;

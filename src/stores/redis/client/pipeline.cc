@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 
 namespace sluice::redis {
 namespace {
@@ -114,7 +114,7 @@ ReplyReader::Progress ReplyReader::scan() {
     const std::string_view rest = all.substr(scanned_);
     if (!holds(kTypes, rest.front())) {
       return bad("the server does not speak the protocol of Redis: it sent " +
-                 core::in_quotes(rest.substr(0, 40)));
+                 base::in_quotes(rest.substr(0, 40)));
     }
     const std::size_t line = rest.find("\r\n", searched_);
     if (line == rest.npos) {

@@ -9,13 +9,13 @@
 #include <limits>
 #include <string>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 #include "stores/redis/client/tls.h"
 
 namespace sluice::redis {
 namespace {
 
-using core::in_quotes;
+using base::in_quotes;
 
 constexpr std::string_view kForms =
     "redis://host:port/db, rediss://..., redis+unix:///path/to.sock, "
@@ -216,7 +216,7 @@ Expected<Url> parse_url(std::string_view text) {
 
 namespace {
 
-using core::in_quotes;
+using base::in_quotes;
 using std::chrono::milliseconds;
 
 constexpr std::uint16_t kPort = 6379;

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "core/quoted.h"
+#include "base/quoted.h"
 
 namespace sluice::redis {
 namespace {
@@ -19,7 +19,7 @@ using boost::system::error_code;
 
 Unexpected<std::string> cannot_use(std::string_view option, const std::string& file,
                                    std::string_view why) {
-  return {std::string(option) + ": " + core::in_quotes(file) + ": " + std::string(why)};
+  return {std::string(option) + ": " + base::in_quotes(file) + ": " + std::string(why)};
 }
 
 // OpenSSL's message for a missing file is hard to understand.

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice::core {
+#include "sluice/expected.h"
+
+namespace sluice::base {
 
 // The day and time of a change to or from daylight saving time, each year.
 struct YearlyChange {
@@ -48,6 +50,9 @@ class TimeZone {
   // Reads the content of a file. Absent: it is not a valid TZif file of version 2 or later, or it
   // counts leap seconds.
   static std::optional<TimeZone> parse(std::string_view file);
+  // Reads a zone of the system: from the folder of the environment variable TZDIR, or from
+  // /usr/share/zoneinfo. UTC needs no file. Errors: "WHAT IS WRONG; WHAT WOULD BE RIGHT".
+  static Expected<TimeZone> read(std::string_view name);
 
   // Returns how many seconds clocks of the zone are ahead of UTC at an instant.
   std::int64_t offset_at(std::int64_t instant) const noexcept;
@@ -71,4 +76,4 @@ class TimeZone {
   std::vector<Period> periods_;  // in the order of their instants
 };
 
-}  // namespace sluice::core
+}  // namespace sluice::base

@@ -1,4 +1,4 @@
-#include "core/time_zone.h"
+#include "base/time_zone.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-namespace sluice::core::time_zone_test {
+namespace sluice::base::time_zone_test {
 namespace {
 
 using std::chrono::sys_days;
@@ -137,4 +137,4 @@ TEST(TimeZoneRule, RefusesOthers) {
 }
 
 }  // namespace
-}  // namespace sluice::core::time_zone_test
+}  // namespace sluice::base::time_zone_test

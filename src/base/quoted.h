@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace sluice::core {
+namespace sluice::base {
 
 // Text that a constant expression composes, of at most N bytes. A longer text does not compile.
 template <std::size_t N>
@@ -62,4 +62,4 @@ inline std::string in_quotes(std::string_view text) {
   return out + (end < text.size() ? "...'" : "'");
 }
 
-}  // namespace sluice::core
+}  // namespace sluice::base

@@ -1,12 +1,17 @@
-#include "core/time_zone.h"
+#include "base/time_zone.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
-namespace sluice::core {
+#include "base/quoted.h"
+
+namespace sluice::base {
 namespace {
 
 constexpr std::int64_t kHour = 3600;
@@ -267,4 +272,66 @@ std::int64_t TimeZone::first_at(std::int64_t local) const noexcept {
   return local - offset;
 }
 
-}  // namespace sluice::core
+namespace {
+
+constexpr std::size_t kMostFileBytes = 64 << 10;
+
+constexpr std::array<const char*, 3> kFolders{"/usr/share/zoneinfo", "/usr/lib/zoneinfo",
+                                              "/etc/zoneinfo"};
+
+// Returns the folder of the system's time zones; absent if it has none.
+std::optional<std::string> folder_of_zones() {
+  std::error_code error;
+  const char* const chosen = std::getenv("TZDIR");  // NOLINT: nobody sets it meanwhile
+  if (chosen != nullptr && *chosen != '\0') {
+    if (std::filesystem::is_directory(chosen, error)) return chosen;
+    return std::nullopt;
+  }
+  for (const char* const folder : kFolders) {
+    if (std::filesystem::is_directory(folder, error)) return folder;
+  }
+  return std::nullopt;
+}
+
+// Whether the text can be a name such as America/Argentina/Buenos_Aires: no other path.
+bool is_name(std::string_view zone) noexcept {
+  constexpr std::size_t kLongest = 64;
+  char before = '/';
+  for (const char c : zone) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool is_other = (c >= '0' && c <= '9') || c == '_' || c == '+' || c == '-';
+    if (!is_letter && !is_other && (c != '/' || before == '/')) return false;
+    before = c;
+  }
+  return !zone.empty() && zone.size() <= kLongest && before != '/';
+}
+
+std::optional<TimeZone> read_zone(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  std::string content(kMostFileBytes, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  return TimeZone::parse(content);
+}
+
+}  // namespace
+
+Expected<TimeZone> TimeZone::read(std::string_view name) {
+  if (name == "UTC") return utc();
+  const auto folder = folder_of_zones();
+  if (!folder) {
+    const char* const chosen = std::getenv("TZDIR");  // NOLINT: as above
+    return Unexpected{"the time zone " + in_quotes(name) + " is unknown: there is no folder " +
+                      (chosen != nullptr && *chosen != '\0' ? chosen : kFolders[0]) +
+                      "; expected the system's package tzdata, or the zone UTC"};
+  }
+  std::optional<TimeZone> zone;
+  if (is_name(name)) zone = read_zone(*folder + "/" + std::string(name));
+  if (zone) return *std::move(zone);
+  return Unexpected{"there is no time zone " + in_quotes(name) + " in " + *folder +
+                    "; expected a name of the IANA time zone database, such as Asia/Shanghai"};
+}
+
+}  // namespace sluice::base

@@ -1,8 +1,8 @@
-#include "core/quoted.h"
+#include "base/quoted.h"
 
 #include <gtest/gtest.h>
 
-namespace sluice::core {
+namespace sluice::base {
 namespace {
 
 TEST(Quoted, IsTheTextInQuotes) {
@@ -39,4 +39,4 @@ TEST(Quoted, KeepsOtherCharacters) {
 }
 
 }  // namespace
-}  // namespace sluice::core
+}  // namespace sluice::base
