@@ -10,9 +10,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/civil_time.h"
+#include "base/quoted.h"
 #include "cli/commands.h"
 #include "cli/store_flags.h"
-#include "base/quoted.h"
 #include "limiter/without_scripts.h"
 #include "server/api/admin/json_writer.h"
 #include "stores/redis/client/target.h"
@@ -115,8 +116,8 @@ void read_value(const Name& name, const std::string& value, FoundKey& found) {
   found.algorithm = name.algorithm;
   found.summary = std::move(state->summary);
   found.details = std::move(state->details);
-  found.changed = redis::to_text(state->changed);
-  if (state->forgotten_from) found.forgotten = redis::to_text(*state->forgotten_from);
+  found.changed = base::to_rfc3339(state->changed, 6);
+  if (state->forgotten_from) found.forgotten = base::to_rfc3339(*state->forgotten_from, 6);
 }
 
 // Reads the values of keys and reports them.

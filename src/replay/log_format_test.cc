@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/civil_time.h"
 #include "replay/log_attributes.h"
 #include "replay/text.h"
 
@@ -51,7 +52,7 @@ class LogFormats : public ::testing::Test {
     parser_.begin(format);
     return read(line);
   }
-  std::string time() const { return iso_time(line_.at); }
+  std::string time() const { return base::to_rfc3339(line_.at); }
 
   FieldMap map_{std::vector<FieldMapping>{{"user", "user.id"},
                                           {"costs.tokens", "ContextTokens"},

@@ -5,17 +5,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/civil_time.h"
 #include "sluice/clock.h"
 
 namespace sluice::replay {
 
-// Why a timestamp is none.
-enum class TimestampFault : std::uint8_t {
-  kNone,
-  kMalformed,   // not of the form 20/Feb/2016:00:00:45 -0500
-  kNoSuchDate,  // a month, day, time or offset that does not exist
-  kOutOfRange,  // before 1970 or after kLastInstant
-};
+using base::TimestampFault;
 
 // Reads the timestamps of access logs, "20/Feb/2016:00:00:45 -0500", of any zone.
 //

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/civil_time.h"
 #include "core/limit.h"
 #include "core/period.h"
 #include "replay/text.h"
@@ -46,7 +47,7 @@ class Writer {
     return name(key).raw(json_string(value));
   }
   Writer& member(std::string_view key, const std::optional<Instant>& at) {
-    return name(key).raw(at ? json_string(iso_time(*at)) : "null");
+    return name(key).raw(at ? json_string(base::to_rfc3339(*at)) : "null");
   }
   std::string take() { return std::move(text_); }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/civil_time.h"
 #include "core/period.h"
 #include "replay/page_style.h"
 #include "replay/suggest.h"
@@ -208,8 +209,8 @@ std::string suggest_json(const SuggestReport& report, double harm) {
                     member("unmatched", report.unmatched) + member("keyless", report.keyless) +
                     member("keys", report.keys) + member("key_bytes", report.key_bytes);
   out += "\"harm\":" + decimal(harm, "%.9g") +
-         ",\"first\":" + (report.first ? json_string(iso_time(*report.first)) : "null") +
-         ",\"last\":" + (report.last ? json_string(iso_time(*report.last)) : "null") +
+         ",\"first\":" + (report.first ? json_string(base::to_rfc3339(*report.first)) : "null") +
+         ",\"last\":" + (report.last ? json_string(base::to_rfc3339(*report.last)) : "null") +
          ",\"suggestions\":[";
   const char* comma = "";
   for (const Suggestion& each : suggestions(report, harm)) {

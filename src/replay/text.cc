@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/civil_time.h"
 #include "base/quoted.h"
 
 namespace sluice::replay {
@@ -162,19 +163,10 @@ std::string bytes_text(std::uint64_t bytes) {
 }
 
 std::string plain_time(Instant at) {
-  const auto day = std::chrono::floor<std::chrono::days>(at);
-  const std::chrono::year_month_day date{day};
-  const std::chrono::hh_mm_ss time{std::chrono::floor<std::chrono::seconds>(at - day)};
-  return formatted("%04d-%02u-%02u %02d:%02d:%02d", static_cast<int>(date.year()),
-                   static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                   static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
-                   static_cast<int>(time.seconds().count()));
-}
-
-std::string iso_time(Instant at) {
-  std::string text = plain_time(at);
-  text[text.find(' ')] = 'T';
-  return text + "Z";
+  std::string text;
+  base::append_civil(text, at);
+  text[text.find('T')] = ' ';
+  return text;
 }
 
 std::string duration_text(Duration duration) {

@@ -31,8 +31,7 @@ std::string grouped(std::uint64_t number);
 std::string percent(std::uint64_t part, std::uint64_t whole);
 // "1.5 KB", "36.2 MB": decimal units.
 std::string bytes_text(std::uint64_t bytes);
-// "2016-02-20T05:00:45Z", and with a space and no Z for people.
-std::string iso_time(Instant at);
+// "2016-02-20 05:00:45"
 std::string plain_time(Instant at);
 // "45 s", "1 min 30 s", "1 s 500 ms": exact.
 std::string duration_text(Duration duration);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/civil_time.h"
+
 namespace sluice::replay {
 namespace {
 
@@ -83,7 +85,7 @@ TEST(BytesText, UsesDecimalUnits) {
 
 TEST(IsoTime, IsUtc) {
   const Instant at{std::chrono::seconds{1455944445}};
-  EXPECT_EQ(iso_time(at), "2016-02-20T05:00:45Z");
+  EXPECT_EQ(base::to_rfc3339(at), "2016-02-20T05:00:45Z");
   EXPECT_EQ(plain_time(at), "2016-02-20 05:00:45");
 }
 

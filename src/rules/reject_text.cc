@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/civil_time.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/schema.h"
@@ -282,20 +283,6 @@ void append_number(std::uint64_t number, std::string& out) {
   out.append(text, std::to_chars(text, text + sizeof text, number).ptr);
 }
 
-void append_instant(Instant instant, std::string& out) {
-  const auto second = std::chrono::ceil<std::chrono::seconds>(instant);
-  const auto day = std::chrono::floor<std::chrono::days>(second);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss time(second - day);
-  char text[64];
-  const int size = std::snprintf(
-      text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02dZ", static_cast<int>(date.year()),
-      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-      static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
-      static_cast<int>(time.seconds().count()));
-  out.append(text, static_cast<std::size_t>(size));
-}
-
 // A key that an override blocks has no numbers, and one that is blocked without end has no instant
 // at which it is free again.
 bool has(const Decision& decision, Kind kind) {
@@ -317,7 +304,7 @@ void append_part(const RejectPart& part, const Decision& decision, Instant now, 
     case Kind::kRemaining: return append_number(decision.remaining, out);
     case Kind::kResetAt:
       if (part.is_json_value) out += '"';
-      append_instant(now + decision.reset_after, out);
+      out += base::to_rfc3339(std::chrono::ceil<std::chrono::seconds>(now + decision.reset_after));
       if (part.is_json_value) out += '"';
       return;
     case Kind::kBraces: return;

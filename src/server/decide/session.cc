@@ -1,5 +1,6 @@
 #define XXH_INLINE_ALL
 #include "server/decide/session.h"
+#include "base/civil_time.h"
 
 #include <xxhash.h>
 
@@ -109,7 +110,7 @@ void TrafficRecorder::put_time() {
   const auto second = std::chrono::floor<std::chrono::seconds>(now);
   if (second != second_) {
     second_text_.clear();
-    append_seconds(second_text_, second);
+    base::append_civil(second_text_, second);
     second_ = second;
   }
   line_.append("{\"time\":\"").append(second_text_).append(".000000Z\"");

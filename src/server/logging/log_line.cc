@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/civil_time.h"
+
 namespace sluice::server {
 namespace {
 
@@ -91,17 +93,6 @@ void append_value(std::string& to, LogFormat format, const LogField::Value& valu
   }
 }
 
-// Appends a time such as 2026-11-21T01:02:03.456Z.
-void append_time(std::string& to, Instant at) {
-  const auto second = std::chrono::floor<std::chrono::seconds>(at);
-  append_seconds(to, second);
-  std::array<char, 8> text{};
-  const int size = std::snprintf(
-      text.data(), text.size(), ".%03dZ",
-      static_cast<int>(std::chrono::floor<std::chrono::milliseconds>(at - second).count()));
-  to.append(text.data(), static_cast<std::size_t>(size));
-}
-
 std::string_view to_string(LogLevel level) noexcept {
   static constexpr std::array<std::string_view, 5> kNames = {"debug", "info", "warning", "error",
                                                              "off"};
@@ -131,26 +122,14 @@ void append_json_text(std::string& to, std::string_view text) {
   }
 }
 
-void append_seconds(std::string& to, std::chrono::sys_seconds at) {
-  const auto day = std::chrono::floor<std::chrono::days>(at);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss time(at - day);
-  std::array<char, 32> text{};
-  const int size = std::snprintf(
-      text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d", static_cast<int>(date.year()),
-      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-      static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
-      static_cast<int>(time.seconds().count()));
-  to.append(text.data(), static_cast<std::size_t>(size));
-}
-
 std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields) {
   const bool json = format == LogFormat::kJson;
   std::string line;
   line.reserve(256);
   line += json ? "{\"time\":\"" : "";
-  append_time(line, at);
+  base::append_civil(line, at, 3);
+  line += 'Z';
   line.append(json ? "\",\"level\":\"" : " ").append(to_string(level));
   line += json ? "\",\"message\":\"" : " ";
   append_json_text(line, message);

@@ -19,8 +19,6 @@ std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_v
 // Appends text as inside the quotes of a JSON string, escaped as above.
 void append_json_text(std::string& to, std::string_view text);
 
-// Appends a time such as 2026-11-21T01:02:03.
-void append_seconds(std::string& to, std::chrono::sys_seconds at);
 // Returns text as a JSON string in its quotes, escaped as in a line.
 std::string quoted_line(std::string_view text);
 

@@ -3,8 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "core/period.h"
+#include "base/civil_time.h"
 #include "base/quoted.h"
+#include "core/period.h"
 #include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
@@ -38,7 +39,7 @@ std::optional<Selection> find_blocks(const Call& call) {
 
 // Returns the time from now until an instant such as "2026-12-01T00:00:00Z".
 Expected<Duration> time_until(std::string_view text) {
-  if (const auto until = parse_rfc3339(text)) return *until - SystemClock().now();
+  if (const auto until = base::parse_rfc3339(text)) return *until - SystemClock().now();
   return Unexpected{in_quotes(text) + " is no instant; expected one such as 2026-12-01T00:00:00Z"};
 }
 

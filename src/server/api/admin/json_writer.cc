@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/civil_time.h"
 #include "rules/diagnostics.h"
 #include "server/logging/log_line.h"
 
@@ -70,16 +71,7 @@ JsonWriter& JsonWriter::value(bool flag) {
 }
 
 JsonWriter& JsonWriter::value(Instant instant) {
-  const auto day = std::chrono::floor<std::chrono::days>(instant);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss time(instant - day);
-  char text[64];
-  const int size = std::snprintf(
-      text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02d.%06dZ", static_cast<int>(date.year()),
-      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-      static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
-      static_cast<int>(time.seconds().count()), static_cast<int>(time.subseconds().count()));
-  return value(std::string_view(text, static_cast<std::size_t>(size)));
+  return value(std::string_view(base::to_rfc3339(instant, 6)));
 }
 
 }  // namespace sluice::server

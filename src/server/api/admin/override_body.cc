@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/civil_time.h"
 #include "base/quoted.h"
 #include "rules/attributes.h"
 #include "rules/override_text.h"
@@ -75,53 +76,6 @@ struct Wrong {
   std::string message;
 };
 
-// Reads a number of `digits` digits, and removes it.
-std::optional<int> take_number(std::string_view& text, std::size_t digits) {
-  int number = 0;
-  if (text.size() < digits) return std::nullopt;
-  const auto read = std::from_chars(text.data(), text.data() + digits, number);
-  if (read.ec != std::errc{} || read.ptr != text.data() + digits || text.front() == '-') return {};
-  text.remove_prefix(digits);
-  return number;
-}
-
-bool take(std::string_view& text, std::string_view any_of) {
-  if (text.empty() || any_of.find(text.front()) == any_of.npos) return false;
-  text.remove_prefix(1);
-  return true;
-}
-
-// Reads "HH:MM", and removes it.
-std::optional<std::chrono::minutes> take_minutes(std::string_view& text) {
-  const auto hours = take_number(text, 2);
-  if (!hours || !take(text, ":")) return std::nullopt;
-  const auto minutes = take_number(text, 2);
-  if (!minutes || *hours > 23 || *minutes > 59) return std::nullopt;
-  return std::chrono::hours{*hours} + std::chrono::minutes{*minutes};
-}
-
-std::optional<Duration> take_fraction(std::string_view& text) {
-  Duration fraction{0};
-  Duration unit{100'000};
-  if (!take(text, ".")) return fraction;
-  const std::size_t before = text.size();
-  while (!text.empty() && text.front() >= '0' && text.front() <= '9') {
-    fraction += unit * (text.front() - '0');
-    unit /= 10;
-    text.remove_prefix(1);
-  }
-  return text.size() == before ? std::nullopt : std::optional(fraction);
-}
-
-std::optional<std::chrono::minutes> take_offset(std::string_view& text) {
-  if (take(text, "Zz")) return std::chrono::minutes{0};
-  const bool is_west = text.starts_with('-');
-  if (!take(text, "+-")) return std::nullopt;
-  const auto offset = take_minutes(text);
-  if (!offset) return std::nullopt;
-  return is_west ? -*offset : *offset;
-}
-
 [[noreturn]] void fail(std::string_view member, std::string_view expected) {
   throw Wrong{base::in_quotes(member) + " is wrong; expected " + std::string(expected)};
 }
@@ -182,7 +136,7 @@ bool read_member(std::string_view name, const json::value& value, bool& has_kind
     given.burst = number_of(name, value);
   } else if (name == "until") {
     constexpr std::string_view kInstant = "an instant such as \"2026-12-01T00:00:00Z\"";
-    given.until = parse_rfc3339(text_of(name, value, kInstant));
+    given.until = base::parse_rfc3339(text_of(name, value, kInstant));
     if (!given.until) fail(name, kInstant);
   } else {
     return false;
@@ -257,30 +211,6 @@ OverrideLine read_line(std::string_view text) {
 }
 
 }  // namespace
-
-std::optional<Instant> parse_rfc3339(std::string_view text) {
-  namespace chrono = std::chrono;
-  const auto year = take_number(text, 4);
-  if (!year || !take(text, "-")) return std::nullopt;
-  const auto month = take_number(text, 2);
-  if (!month || !take(text, "-")) return std::nullopt;
-  const auto day = take_number(text, 2);
-  if (!day || !take(text, "Tt ")) return std::nullopt;
-  const chrono::year_month_day date(chrono::year{*year},
-                                    chrono::month{static_cast<unsigned>(*month)},
-                                    chrono::day{static_cast<unsigned>(*day)});
-  const auto minutes = take_minutes(text);
-  if (!date.ok() || !minutes || !take(text, ":")) return std::nullopt;
-  const auto seconds = take_number(text, 2);
-  if (!seconds || *seconds > 60) return std::nullopt;
-  const auto fraction = take_fraction(text);
-  const auto offset = take_offset(text);
-  if (!fraction || !offset || !text.empty()) return std::nullopt;
-  const Instant instant =
-      chrono::sys_days(date) + *minutes + chrono::seconds{*seconds} + *fraction - *offset;
-  if (instant < kFirstInstant || instant > kLastInstant) return std::nullopt;
-  return instant;
-}
 
 Expected<OverrideBody> read_override_body(std::string_view json, Instant now) try {
   return read(json, now);

@@ -32,7 +32,4 @@ Expected<OverrideBody> read_override_body(std::string_view json, Instant now);
 // Reads the same, and "counter", or "rule" and "limit_name". The override may have ended.
 Expected<OverrideLine> read_override_line(std::string_view json);
 
-// Reads "2026-12-01T00:00:00Z", also with a fraction or an offset such as +08:00.
-std::optional<Instant> parse_rfc3339(std::string_view text);
-
 }  // namespace sluice::server

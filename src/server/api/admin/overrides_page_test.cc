@@ -180,17 +180,5 @@ TEST_F(OverridesPage, RefusesMoreThanThereMayBe) {
   EXPECT_EQ(refused.detail(), "there are 1 overrides, as many as there may be; expected fewer");
 }
 
-TEST(Rfc3339, ReadsInstants) {
-  EXPECT_EQ(parse_rfc3339("1970-01-02T00:00:00Z"), Instant{std::chrono::days{1}});
-  EXPECT_EQ(parse_rfc3339("1970-01-02t08:00:00.5+08:00"), Instant{std::chrono::days{1} + 500ms});
-  EXPECT_EQ(parse_rfc3339("1970-01-01T23:30:00-00:30"), Instant{std::chrono::days{1}});
-  for (const char* wrong :
-       {"", "1970-01-02", "1970-02-30T00:00:00Z", "1970-01-02T00:00:00", "1970-01-02T24:00:00Z",
-        "1970-01-02T00:00:00.Z", "1970-01-02T00:00:00Zx", "1969-12-31T23:59:59Z",
-        "-970-01-02T00:00:00Z"}) {
-    EXPECT_FALSE(parse_rfc3339(wrong)) << wrong;
-  }
-}
-
 }  // namespace
 }  // namespace sluice::server::overrides_page_test

@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "base/quoted.h"
+
 namespace sluice::server::resp {
 namespace {
 
@@ -12,13 +14,6 @@ constexpr bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <=
 // Returns whether a byte ends a word outside of quotes.
 constexpr bool ends_word(char c) noexcept {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
-std::optional<int> hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return std::nullopt;
 }
 
 constexpr char escaped(char c) noexcept {
@@ -52,9 +47,9 @@ InlineWords::Next InlineWords::next(std::string& out) {
 InlineWords::Quotes InlineWords::take_double(std::string& out) {
   while (!rest_.empty()) {
     const char c = rest_.front();
-    if (c == '\\' && rest_.size() >= 4 && rest_[1] == 'x' && hex_digit(rest_[2]) &&
-        hex_digit(rest_[3])) {
-      out += static_cast<char>(*hex_digit(rest_[2]) * 16 + *hex_digit(rest_[3]));
+    if (c == '\\' && rest_.size() >= 4 && rest_[1] == 'x' && base::hex_digit(rest_[2]) >= 0 &&
+        base::hex_digit(rest_[3]) >= 0) {
+      out += static_cast<char>(base::hex_digit(rest_[2]) * 16 + base::hex_digit(rest_[3]));
       rest_.remove_prefix(4);
     } else if (c == '\\' && rest_.size() >= 2) {
       out += escaped(rest_[1]);

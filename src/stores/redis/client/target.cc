@@ -15,6 +15,7 @@
 namespace sluice::redis {
 namespace {
 
+using base::hex_digit;
 using base::in_quotes;
 
 constexpr std::string_view kForms =
@@ -30,13 +31,6 @@ constexpr std::size_t kLongestSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 
 Unexpected<std::string> wrong_url(std::string what, std::string_view right) {
   return {std::move(what.append("; ").append(right))};
-}
-
-int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 bool is_name(std::string_view host) noexcept {

@@ -5,11 +5,14 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/civil_time.h"
 #include "core/period.h"
 #include "stores/redis/script/format.h"
 
 namespace sluice::redis {
 namespace {
+
+std::string time_text(Instant at) { return base::to_rfc3339(at, 6); }
 
 constexpr std::size_t kMostDetails = 100;
 
@@ -74,7 +77,7 @@ std::optional<CounterState> read_window(std::string_view value) {
   if (!window) return std::nullopt;
   state.summary = count_of(window->units, "unit") + " used";
   if (window->units > 0 && window->aux <= window->changed) {
-    state.summary += " in the window since " + to_text(instant_of(window->changed - window->aux));
+    state.summary += " in the window since " + time_text(instant_of(window->changed - window->aux));
   }
   return state;
 }
@@ -151,8 +154,8 @@ std::uint64_t read_summaries(const LogParts& log, CounterState& state) {
     const format::Summary summary = log.summary(i);
     sum += summary.units;
     add_detail(state, i, log.head().summaries,
-               to_text(log.instant(summary.first)) + " to " + to_text(log.instant(summary.last)) +
-                   ": " + count_of(summary.units, "unit"));
+               time_text(log.instant(summary.first)) + " to " +
+                   time_text(log.instant(summary.last)) + ": " + count_of(summary.units, "unit"));
   }
   return sum;
 }
@@ -164,7 +167,7 @@ void read_entries(const LogParts& log, CounterState& state) {
     const std::uint64_t units = LogParts::difference(entry.sum, before);
     before = entry.sum;
     add_detail(state, i, log.head().count,
-               to_text(log.instant(entry.instant)) + ": " + count_of(units, "unit"));
+               time_text(log.instant(entry.instant)) + ": " + count_of(units, "unit"));
   }
 }
 
@@ -199,7 +202,7 @@ std::optional<CounterState> read_permits(std::string_view value) {
     const format::Permit permit = format::kPermit.take(value);
     value.remove_prefix(format::kPermitIdSize);
     add_detail(state, i, count,
-               count_of(permit.units, "unit") + " until " + to_text(instant_of(permit.end)));
+               count_of(permit.units, "unit") + " until " + time_text(instant_of(permit.end)));
   }
   state.summary = count_of(head.units, "unit") + " in " + count_of(count, "permit");
   return state;
@@ -299,10 +302,10 @@ std::optional<CounterState> read_block_state(std::string_view value) {
   const std::size_t denials = value.size() / format::kInstant.size();
   for (std::size_t i = 0; i < denials; ++i) {
     add_detail(state, i, denials,
-               to_text(instant_of(format::kInstant.take(value).value)) + ": a denial");
+               time_text(instant_of(format::kInstant.take(value).value)) + ": a denial");
   }
   state.summary = count_of(denials, "denial");
-  if (head.end > 0) state.summary = "blocked until " + to_text(instant_of(head.end));
+  if (head.end > 0) state.summary = "blocked until " + time_text(instant_of(head.end));
   if (head.end > 0 && denials > 0)
     state.summary += ", and " + count_of(denials, "denial") + " since";
   return state;
@@ -313,20 +316,6 @@ std::optional<Instant> read_block_end(std::string_view value) {
   const format::KeyBlockHead head = format::kKeyBlockHead.take(value);
   if (head.kind != format::kKeyBlockKind || head.end == 0) return std::nullopt;
   return instant_of(head.end);
-}
-
-std::string to_text(Instant instant) {
-  const auto day = std::chrono::floor<std::chrono::days>(instant);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss<Duration> time(std::chrono::duration_cast<Duration>(instant - day));
-  std::array<char, 40> text;
-  const int size = std::snprintf(
-      text.data(), text.size(), "%04d-%02u-%02uT%02ld:%02ld:%02ld.%06ldZ",
-      static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-      static_cast<unsigned>(date.day()), static_cast<long>(time.hours().count()),
-      static_cast<long>(time.minutes().count()), static_cast<long>(time.seconds().count()),
-      static_cast<long>(time.subseconds().count()));
-  return std::string(text.data(), static_cast<std::size_t>(size));
 }
 
 }  // namespace sluice::redis

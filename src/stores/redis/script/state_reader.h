@@ -50,7 +50,4 @@ std::optional<CounterState> read_block_state(std::string_view value);
 // Returns when the latest block ends or ended; nothing if there was none, or for another value.
 std::optional<Instant> read_block_end(std::string_view value);
 
-// Returns a time in the format of states: "2026-03-01T12:00:00.123456Z".
-std::string to_text(Instant instant);
-
 }  // namespace sluice::redis

@@ -5,6 +5,8 @@
 #include <random>
 #include <string>
 
+#include "base/civil_time.h"
+
 namespace sluice::redis::state_reader_test {
 namespace {
 
@@ -53,7 +55,7 @@ TEST(CounterState, OfABucketShowsTheUnitsSpent) {
   const auto state = read_counter_state(Algorithm::kTokenBucket, bucket(12, 500, 8));
   ASSERT_TRUE(state);
   EXPECT_EQ(state->summary, "12 units spent and a part of one");
-  EXPECT_EQ(to_text(state->changed), "2023-11-14T22:13:20.123456Z");
+  EXPECT_EQ(base::to_rfc3339(state->changed, 6), "2023-11-14T22:13:20.123456Z");
   ASSERT_TRUE(state->forgotten_from);
   EXPECT_EQ(state->forgotten_from->time_since_epoch().count(), std::int64_t{kForgotten} << 20);
   EXPECT_EQ(summary_of(Algorithm::kGcra, bucket(1, 0, 8)), "1 unit spent");
