@@ -91,6 +91,36 @@ class Headers(Lint):
                       self.check("src/a/x.h\nsrc/a/y.h\n")[1])
 
 
+class Lists(Lint):
+    PAGE = "## Add a thing\n\n<!-- as `kThing`: at most {} -->\n\n1. `src/a/x.{{h,cc}}`: it. `src/NAME/`.{}\n"
+
+    def check(self, most, more, complaint=None):
+        for path, text in (("src/a/x.h", "kThing"), ("src/a/x.cc", "kThing"), ("src/b.cc", "kThing"),
+                           ("src/a/x_test.cc", "kThing"), ("src/c.cc", "kThings")):
+            self.write(path, text.replace("kThings", "nothing"))
+        page = self.PAGE.format(most, more)
+        if complaint is None:
+            self.accepts("lists", "PAGE.md", page)
+        else:
+            self.refuses("lists", "PAGE.md", page, complaint)
+
+    def test_accepts_a_list_that_names_every_file_of_its_example(self):
+        self.check(2, " `src/b.cc` too.")
+
+    def test_refuses_a_list_that_lacks_a_file(self):
+        self.check(2, "", "PAGE.md: Add a thing: src/b has kThing, but the list does not name it")
+
+    def test_refuses_more_files_than_the_list_allows(self):
+        self.check(1, " `src/b.cc`", "2 files have kThing, at most 1: src/a/x, src/b")
+
+    def test_refuses_a_file_that_does_not_exist(self):
+        self.check(2, " `src/b.cc`, `src/gone.cc`", "there is no src/gone.cc")
+
+    def test_refuses_an_example_that_is_gone(self):
+        self.refuses("lists", "PAGE.md", "## Add\n<!-- as `kGone`: at most 1 -->\n",
+                     "no source has kGone")
+
+
 class LayersTest(Lint):
     def test_accepts_what_points_to_the_left(self):
         self.accepts("layers", "src/cli/x.cc", "#include <zlib.h>\n#include \"server/api/x.h\"\n"
