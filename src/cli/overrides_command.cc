@@ -47,7 +47,7 @@ An override of the same counter is replaced; others stay.
 
 The server first checks every line. If one is wrong, the command prints FILE:LINE, what is wrong
 and what would be right, and sets nothing. If all lines are right, it then sends them in parts of
-2 MiB. With --skip-unknown, it leaves out the lines of rules and limits that are not there, and
+256 KiB. With --skip-unknown, it leaves out the lines of rules and limits that are not there, and
 prints their numbers.
 
 Exit status: 0 set; 1 a line is wrong, or the overrides could not be set; 2 wrong usage.

@@ -26,7 +26,7 @@ struct OverridePart {
 // memory.
 Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
                                                         OverrideFormat format,
-                                                        std::size_t part_bytes = 2U << 20);
+                                                        std::size_t part_bytes = 256U << 10);
 
 // Returns "; did you mean 'limit'?" if a column of a CSV file has a similar name, else "".
 std::string hint_for_column(std::string_view name);
