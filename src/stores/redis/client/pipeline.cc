@@ -236,9 +236,10 @@ bool ReplyReader::build_bulk(Reply& node, char type, std::int64_t length) {
     node.type = Reply::kNil;
     return true;
   }
-  std::string_view text(data_.get() + cursor_, static_cast<std::size_t>(length));
-  cursor_ += text.size() + 2;
-  if (text.data()[text.size()] != '\r' || text.data()[text.size() + 1] != '\n') return false;
+  std::string_view text(data_.get() + cursor_, static_cast<std::size_t>(length) + 2);
+  cursor_ += text.size();
+  if (!text.ends_with("\r\n")) return false;
+  text.remove_suffix(2);
   if (type == '=') {
     if (text.size() < kFormat || text[kFormat - 1] != ':') return false;
     text = text.substr(kFormat);
