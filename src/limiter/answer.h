@@ -27,6 +27,12 @@ constexpr bool verb_fits(Verb verb, const Charge& charge) noexcept {
 // Whether the verb may create a counter, so that NewKeyLimit bounds it.
 constexpr bool creates(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
 
+// Whether a request is decided for the counters that a full store has. Work that is done is charged
+// where it can be.
+constexpr bool goes_on_without_new(Verb verb) noexcept {
+  return asks(verb) || verb == Verb::kCharge;
+}
+
 // Whether a verb that changes blocks has one to change, and a length that a block can have.
 constexpr bool block_fits(Action action, const Charge& charge) noexcept {
   if (!changes_block(action.verb)) return true;

@@ -9,10 +9,6 @@
 namespace sluice {
 namespace {
 
-// Whether a request is decided for the counters that a full store has. Work that is done is charged
-// where it can be.
-bool goes_on_without_new(Verb verb) noexcept { return asks(verb) || verb == Verb::kCharge; }
-
 // Whether the store has answered each charge, and not the request as a whole.
 bool answers_each(const Decision& decision) noexcept {
   return decision.reason != Reason::kInvalid && !store_failed(decision.reason);

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -97,8 +98,9 @@ std::vector<Charge> random_charges(std::mt19937& random) {
 }
 
 Action random_action(std::mt19937& random) {
-  constexpr std::array kActions = {Action(Verb::kTake), Action(Verb::kPeek), Action(Verb::kRefund),
-                                   Action(Verb::kReset), Action(Verb::kReserve, 100ms)};
+  constexpr std::array kActions = {Action(Verb::kTake),           Action(Verb::kPeek),
+                                   Action(Verb::kRefund),         Action(Verb::kReset),
+                                   Action(Verb::kReserve, 100ms), Action(Verb::kCharge)};
   return kActions[random() % 3 == 0 ? random() % kActions.size() : 0];
 }
 
@@ -191,6 +193,27 @@ TEST(AsyncPolicies, AskAFullStoreAgainForTheCountersThatItHas) {
   EXPECT_TRUE(answer.decision->allowed());
   EXPECT_EQ(each[0].reason, Reason::kFallback);
   EXPECT_EQ(each[1].remaining, 17u);
+}
+
+TEST(AsyncPolicies, ChargeAFullStoreForTheCountersThatItHas) {
+  for (const FailurePolicy fallback : {FailurePolicy::kAllow, FailurePolicy::kLocal}) {
+    testing::ManualClock clock(Instant{1'700'000'000s});
+    Policies policies(clock, fallback);
+    const std::array charges{Charge{"new", kLimit}, Charge{"a", kLimit, 3},
+                             Charge{"new-b", kLimit}};
+    std::array<Decision, 3> each;
+    Answer answer;
+    policies.async_chain.store().async_apply(Verb::kCharge, charges, clock.now(), each, answer);
+    ASSERT_TRUE(answer.decision);
+    EXPECT_EQ(answer.decision->reason, Reason::kFallback);
+    EXPECT_EQ(each[0].reason, Reason::kStoreFull);
+    EXPECT_EQ(each[1].remaining, 17u);
+    EXPECT_EQ(each[2].reason, Reason::kStoreFull);
+    Answer alone;
+    policies.async_chain.store().async_apply(Verb::kCharge, std::span(charges).first(1),
+                                             clock.now(), std::span(each).first(1), alone);
+    EXPECT_EQ(alone.decision->reason, Reason::kStoreFull);
+  }
 }
 
 TEST(AsyncPolicies, DoNotAskTheStoreWhileTheBreakerIsOpen) {

@@ -58,7 +58,7 @@ class AsyncFailurePolicyStore::Request final : public Completion {
     if (!store_failed(said.reason)) return end(said);
     if (said.reason == Reason::kStoreFull && charges_.size() > 1) {
       if (!policy_.fallback_) return end(said);
-      if (asks(action_.verb)) return begin_without_new();
+      if (goes_on_without_new(action_.verb)) return begin_without_new();
     }
     end(policy_.fall_back(action_, charges_, now_, each_, said.reason));
   }
@@ -71,7 +71,7 @@ class AsyncFailurePolicyStore::Request final : public Completion {
   }
 
   // The store is full: the policy answers for the charges that need new counters, and the store is
-  // asked for the others.
+  // asked for the others. Work that is done is not counted where it needs new counters.
   void begin_without_new() noexcept try {
     is_without_new_ = true;
     for (std::size_t i = 0; i < charges_.size(); ++i) rest_.push_back(i);
@@ -94,7 +94,8 @@ class AsyncFailurePolicyStore::Request final : public Completion {
       return std::find(added.begin(), added.end(), i) != added.end();
     });
     new_.insert(new_.end(), added.begin(), added.end());
-    if (!answer.allowed() || rest_.empty()) return end(answer);
+    const bool goes_on = answer.allowed() || action_.verb == Verb::kCharge;
+    if (!goes_on || rest_.empty()) return end(answer);
     rest_charges_ = select(rest_);
     rest_each_.resize(rest_.size());
     store_.async_apply(action_, rest_charges_, now_, rest_each_, *this);
