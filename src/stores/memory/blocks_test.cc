@@ -186,6 +186,16 @@ TEST_F(BlocksOfStore, RefusesToBlockWithoutABlockOrALength) {
   EXPECT_EQ(apply({Verb::kBlock, std::chrono::days{367}}, charge()).reason, Reason::kInvalid);
 }
 
+TEST_F(BlocksOfStore, RefusesToBlockByAChargeThatGivesBack) {
+  Charge back = charge();
+  back.gives_back = true;
+  EXPECT_EQ(apply({Verb::kBlock, 1h}, back).reason, Reason::kInvalid);
+  EXPECT_TRUE(take()) << "it is not blocked";
+  EXPECT_TRUE(apply({Verb::kBlock, 1h}, charge()));
+  EXPECT_EQ(apply(Verb::kUnblock, back).reason, Reason::kInvalid);
+  EXPECT_EQ(take().reason, Reason::kBlocked) << "it is still blocked";
+}
+
 TEST_F(BlocksOfStore, ServesEveryAlgorithm) {
   const PermitId permit = PermitId::random();
   const Limit limits[] = {fixed_window(1).per(1h),

@@ -198,7 +198,9 @@ class MemoryStore::Impl {
   [[gnu::noinline]] void change_blocks(Action action, std::span<const Charge> charges,
                                        core::Ticks now, std::span<Decision> each,
                                        Decision& all) noexcept {
-    const auto fits = [&](const Charge& charge) { return block_fits(action, charge); };
+    const auto fits = [&](const Charge& charge) {
+      return verb_fits(action.verb, charge) && block_fits(action, charge);
+    };
     if (!std::all_of(charges.begin(), charges.end(), fits)) {
       return refuse(Reason::kInvalid, each, all);
     }
