@@ -305,6 +305,26 @@ TEST_F(FullBlocks, BlocksByHandGiveWayToOthersByHandOnly) {
   EXPECT_EQ(blocks_.size(), size);
 }
 
+TEST_F(FullBlocks, ALostKeyOfASnapshotCountsByWhatItHad) {
+  block(1, 10 * kRoom, 1);
+  const std::uint64_t evictions = blocks_.evictions();
+  const std::uint64_t freed = blocks_.freed();
+  const auto lose = [&](std::uint64_t key, const core::BlockState& state) {
+    EXPECT_TRUE(blocks_.restore(fingerprint_of(key), {.state = state, .limit = 2}, kNow));
+    EXPECT_FALSE(blocks_.contains(fingerprint_of(key)));
+  };
+  constexpr core::Ticks kLater = kNow + 3'600'000'000;
+  lose(1'000'001, {.last = kNow, .end = kLater, .grown = 1, .forgotten = kLater});
+  EXPECT_EQ(blocks_.evictions(), evictions + 1) << "a blocked key";
+  EXPECT_EQ(blocks_.freed(), freed + 1);
+  lose(1'000'002, {.last = kNow, .forgotten = kLater});
+  EXPECT_EQ(blocks_.evictions(), evictions + 2) << "a key with denials";
+  EXPECT_EQ(blocks_.freed(), freed + 1);
+  lose(1'000'003, {.last = kNow, .forgotten = kNow});
+  EXPECT_EQ(blocks_.evictions(), evictions + 2) << "a forgotten key";
+  EXPECT_EQ(blocks_.freed(), freed + 1);
+}
+
 TEST_F(FullBlocks, AKeyThatIsUnblockedAndDeniedAgainIsNotBlockedByHand) {
   block(1, 20, 1);
   for (std::uint64_t i = 1; i <= 20; ++i) blocks_.erase(fingerprint_of(i));

@@ -188,7 +188,7 @@ bool Blocks::restore(const Fingerprint& key, const Known& known, core::Ticks now
   }
   Node* const node = node_of(key, pool_of(known.limit, known.by_hand), now);
   if (node == nullptr) {
-    ++evictions_;
+    note_lost(known.state.end, known.state.forgotten, now);
     return true;
   }
   Entry& entry = node->second;
@@ -314,10 +314,15 @@ bool Blocks::make_room(bool by_hand, core::Ticks now) noexcept {
     };
     if (victim == nullptr || worth(*node) < worth(*victim)) victim = node;
   }
-  evictions_ += victim->second.forgotten > now ? 1 : 0;
-  freed_ += victim->second.end > now ? 1 : 0;
+  note_lost(victim->second.end, victim->second.forgotten, now);
   drop(*victim);
   return true;
+}
+
+// Counts an entry for which there is no room.
+void Blocks::note_lost(core::Ticks end, core::Ticks forgotten, core::Ticks now) noexcept {
+  evictions_ += forgotten > now ? 1 : 0;
+  freed_ += end > now ? 1 : 0;
 }
 
 void Blocks::drop(Node& node) noexcept {

@@ -197,6 +197,7 @@ class Blocks {
   void count(const Entry& entry) noexcept;
   void uncount(const Entry& entry) noexcept;
   bool make_room(bool by_hand, core::Ticks now) noexcept;
+  void note_lost(core::Ticks end, core::Ticks forgotten, core::Ticks now) noexcept;
   void drop_forgotten(core::Ticks now) noexcept;
   void drop(Node& node) noexcept;
 
