@@ -19,12 +19,16 @@ class LogValue {
   struct Entry {
     core::Ticks at = 0;
     std::uint32_t sum = 0;  // of all units, with this entry
+
+    bool operator==(const Entry&) const = default;
   };
 
   // A log without entries.
   explicit LogValue(core::Ticks now) noexcept : last_(now) {}
-  // Returns nothing if the value is not that of a log of this kind.
-  static std::optional<LogValue> open(std::string_view value, bool is_hybrid) noexcept;
+  // Returns nothing if the value is not that of a log of this kind. `most`: the size up to which a
+  // script reads it as a whole.
+  static std::optional<LogValue> open(std::string_view value, bool is_hybrid,
+                                      std::size_t most) noexcept;
 
   const redis::format::LogHead& head() const noexcept { return head_; }
   std::string_view value() const noexcept { return value_; }
@@ -34,6 +38,14 @@ class LogValue {
   std::uint32_t before() const noexcept { return static_cast<std::uint32_t>(head_.before); }
   std::uint32_t after() const noexcept { return static_cast<std::uint32_t>(head_.after); }
   std::size_t base() const noexcept { return base_; }  // of the ring
+
+  // The oldest and the newest entry as the head has them, where the scripts read them.
+  Entry oldest() const noexcept {
+    return {instant(head_.oldest), static_cast<std::uint32_t>(head_.first_sum)};
+  }
+  Entry newest() const noexcept { return {instant(head_.newest), after()}; }
+  // Whether the head contradicts the entries. Looks only where the scripts do.
+  bool contradicts_ends() const noexcept;
 
   // The oldest entry is 0.
   Entry entry(std::size_t i) const noexcept;
@@ -52,6 +64,7 @@ class LogValue {
   core::Ticks last_ = 0;
   core::Forgotten forgotten_;
   std::size_t base_ = redis::format::kLogHead.size();
+  bool is_whole_ = true;  // a script reads all of the value
 };
 
 namespace {
@@ -59,18 +72,31 @@ namespace {
 namespace format = redis::format;
 using core::Ticks;
 
-// Returns the first of [low, high) for which is_it() is true, as it is for all after it.
+// Returns the first of [low, high) for which is_it() is true, as it is for all after it. Searches
+// in the order of the scripts, so that both find the same in a damaged log: in steps that grow by a
+// factor, then by halves.
 template <typename IsIt>
-std::size_t search(std::size_t low, std::size_t high, const IsIt& is_it) {
+std::size_t search(std::size_t low, std::size_t high, std::size_t growth, const IsIt& is_it) {
+  std::size_t step = 1;
   while (low < high) {
-    const std::size_t middle = low + (high - low) / 2;
-    if (is_it(middle)) {
-      high = middle;
+    std::size_t i = low + step - 1;
+    if (step == 0 || i >= high) i = low + (high - low) / 2;
+    if (is_it(i)) {
+      high = i;
+      step = 0;
     } else {
-      low = middle + 1;
+      low = i + 1;
+      step *= growth;
     }
   }
   return low;
+}
+
+// The size up to which the scripts read and write a log as a whole.
+std::size_t most_whole(const Limit& limit) noexcept {
+  const bool is_large =
+      limit.state_kind() == StateKind::kLog && limit.capacity() > format::kWholeLogUnits;
+  return is_large ? format::kLongHeadSize : format::kWholeLogSize;
 }
 
 bool is_consistent(const format::LogHead& head, std::size_t size, bool is_hybrid) noexcept {
@@ -89,7 +115,8 @@ bool is_consistent(const format::LogHead& head, std::size_t size, bool is_hybrid
 
 }  // namespace
 
-std::optional<LogValue> LogValue::open(std::string_view value, bool is_hybrid) noexcept {
+std::optional<LogValue> LogValue::open(std::string_view value, bool is_hybrid,
+                                       std::size_t most) noexcept {
   if (value.size() < format::kLogHead.size()) return std::nullopt;
   const format::LogHead head = format::kLogHead.read(value);
   if (!is_consistent(head, value.size(), is_hybrid)) return std::nullopt;
@@ -98,6 +125,7 @@ std::optional<LogValue> LogValue::open(std::string_view value, bool is_hybrid) n
   log.value_ = value;
   log.forgotten_ = core::Forgotten(static_cast<std::uint32_t>(head.forgotten));
   log.base_ = value.size() - head.room * format::kLogEntry.size();
+  log.is_whole_ = value.size() <= most;
   if (log.last_ > log.forgotten_.from()) return std::nullopt;
   return log;
 }
@@ -118,13 +146,18 @@ LogValue::Entry LogValue::entry(std::size_t i) const noexcept {
   return {instant(read.instant), static_cast<std::uint32_t>(read.sum)};
 }
 
+bool LogValue::contradicts_ends() const noexcept {
+  return is_whole_ && count() > 0 && (entry(0) != oldest() || entry(count() - 1) != newest());
+}
+
 std::size_t LogValue::first_after(std::size_t low, Ticks horizon) const noexcept {
-  return search(low, count(), [&](std::size_t i) { return entry(i).at > horizon; });
+  return search(low, count(), is_whole_ ? 1 : 2,
+                [&](std::size_t i) { return entry(i).at > horizon; });
 }
 
 std::size_t LogValue::first_with(std::size_t low, std::uint32_t since,
                                  std::uint64_t units) const noexcept {
-  return search(low, count(), [&](std::size_t i) { return entry(i).sum - since >= units; });
+  return search(low, count(), 2, [&](std::size_t i) { return entry(i).sum - since >= units; });
 }
 
 bool LogValue::append_summaries(Ticks horizon, std::vector<core::Summary>& out) const {
@@ -172,8 +205,7 @@ std::uint64_t stored_units(const LiveLog& live) noexcept {
 }
 
 bool moves_newest(const Limit& limit, const LiveLog& live, Ticks at) noexcept {
-  return live.count() >= 2 * std::uint64_t{limit.capacity()} &&
-         live.log.entry(live.log.count() - 1).at != at;
+  return live.count() >= 2 * std::uint64_t{limit.capacity()} && live.log.newest().at != at;
 }
 
 // Returns nothing if the value is damaged.
@@ -181,23 +213,25 @@ std::optional<LiveLog> live_at(const Limit& limit, const LogValue& log, bool is_
   LiveLog live{.log = log, .is_known = is_known, .older = {}};
   live.at = core::effective(now, log.last());
   live.horizon = live.at - limit.period().count();
-  live.expired = log.first_after(0, live.horizon);
+  if (log.contradicts_ends()) return std::nullopt;
+  const bool any_expired = log.count() > 0 && log.oldest().at <= live.horizon;
+  live.expired = any_expired ? log.first_after(1, live.horizon) : 0;
   live.before = live.expired == 0 ? log.before() : log.entry(live.expired - 1).sum;
   live.units = log.after() - live.before;
   if ((live.count() == 0) != (live.units == 0)) return std::nullopt;
-  if (live.count() > 0) {
-    const LogValue::Entry newest = log.entry(log.count() - 1);
-    if (newest.sum != log.after() || newest.at <= live.horizon) return std::nullopt;
-  }
+  if (live.count() > 0 && log.newest().at <= live.horizon) return std::nullopt;
   if (!log.append_summaries(live.horizon, live.older)) return std::nullopt;
   return live;
 }
 
+// In a damaged log there may be no newest instant.
 core::LogDigest digest_without(const LiveLog& live, std::uint64_t units) noexcept {
   core::LogDigest digest{.at = live.at, .units = live.units - std::min(live.units, units)};
-  if (digest.units > 0) {
+  if (digest.units > 0 && units == 0) {
+    digest.newest = live.log.newest().at;
+  } else if (digest.units > 0) {
     const std::size_t newest = live.log.first_with(live.expired, live.before, digest.units);
-    digest.newest = live.log.entry(std::min(newest, live.log.count() - 1)).at;
+    if (newest < live.log.count()) digest.newest = live.log.entry(newest).at;
   }
   units -= std::min(live.units, units);
   for (std::size_t i = live.older.size(); i-- > 0;) {
@@ -225,7 +259,7 @@ Ticks time_to_expire(const LiveLog& live, std::uint64_t units) noexcept {
 bool begins_slice(const Limit& limit, const LiveLog& live) noexcept {
   if (limit.state_kind() != StateKind::kLogAndSummaries || live.count() == 0) return false;
   const core::SliceGrid grid(limit);
-  return grid.slice_of(live.at) != grid.slice_of(live.log.entry(live.log.count() - 1).at);
+  return grid.slice_of(live.at) != grid.slice_of(live.log.newest().at);
 }
 
 // --- the next value ---
@@ -268,12 +302,11 @@ NextValue with(const LiveLog& live, const core::NextLog& change) {
       .first = live.expired, .kept = live.count(), .before = live.before, .older = live.older};
   next.added = {live.at, live.log.after() + change.added};
   if (change.summarizes) {
-    next.older.push_back({live.log.entry(live.expired).at, live.log.entry(live.log.count() - 1).at,
+    next.older.push_back({live.log.entry(live.expired).at, live.log.newest().at,
                           static_cast<std::uint32_t>(live.units)});
     next.kept = 0;
     next.before = live.log.after();
-  } else if (next.kept > 0 &&
-             (change.moves_newest || live.log.entry(live.log.count() - 1).at == live.at)) {
+  } else if (next.kept > 0 && (change.moves_newest || live.log.newest().at == live.at)) {
     --next.kept;  // charges of one instant share an entry
   }
   return next;
@@ -304,13 +337,6 @@ class LogWriter {
   LogValue::Entry entry(std::size_t i) const noexcept {
     return i < next_.kept ? live_.log.entry(next_.first + i) : *next_.added;
   }
-  // The size up to which a value is written as a whole.
-  std::size_t most() const noexcept {
-    const bool is_large =
-        limit_.state_kind() == StateKind::kLog && limit_.capacity() > format::kWholeLogUnits;
-    return is_large ? format::kLongHeadSize : format::kWholeLogSize;
-  }
-
   void set_ends() noexcept {
     head_.after = head_.before;
     if (head_.count == 0) return;
@@ -324,7 +350,7 @@ class LogWriter {
 
   bool fits_in_place() const noexcept {
     const format::LogHead& held = live_.log.head();
-    return live_.is_known && live_.log.value().size() > most() && held.room > 0 &&
+    return live_.is_known && live_.log.value().size() > most_whole(limit_) && held.room > 0 &&
            head_.count <= held.room && held.room <= head_.count * 4 + 100 &&
            head_.summaries <= held.space;
   }
@@ -371,7 +397,7 @@ class LogWriter {
     head_.room = head_.count;
     const std::size_t whole = format::kLogHead.size() + head_.summaries * format::kSummary.size() +
                               head_.count * format::kLogEntry.size();
-    if (whole > most()) {
+    if (whole > most_whole(limit_)) {
       head_.room += head_.count / 5 + 8;
       const std::uint64_t capacity = limit_.capacity();
       if (head_.room > capacity && head_.count <= capacity) head_.room = capacity;
@@ -427,7 +453,8 @@ void decide_log(Action action, const Limit& limit, std::uint64_t cost, std::stri
   LogValue log(now);
   bool is_known = false;
   if (!found.empty()) {
-    const auto opened = LogValue::open(found, limit.state_kind() == StateKind::kLogAndSummaries);
+    const auto opened =
+        LogValue::open(found, limit.state_kind() == StateKind::kLogAndSummaries, most_whole(limit));
     if (!opened) {
       outcome.kind = Outcome::Kind::kForeign;
       return;

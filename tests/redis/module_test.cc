@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "sluice/limiter.h"
+#include "stores/redis/script/format.h"
 #include "tests/redis/client_probe.h"
 #include "tests/redis/plan_store.h"
 #include "tests/redis/redis_server.h"
@@ -325,6 +328,120 @@ TEST(Module, DecidesDamagedPermitsAsTheScriptsDo) {
       }
     }
   }
+}
+
+// A log of three entries, whose value a script reads as a whole, and its damages.
+class DamagedLog : public ::testing::Test {
+ protected:
+  using Head = sluice::redis::format::LogHead;
+
+  // Expects that the module and the scripts answer alike and leave the same value.
+  void expect_same(const std::string& bytes, const std::string& damage) {
+    using enum sluice::Verb;
+    for (const auto verb : {kTake, kPeek, kRefund, kCharge, kTakeAtMost, kReserve, kReset}) {
+      for (const std::uint64_t cost : {1, 5}) {
+        for (const int seconds : {2, 4, 62}) {
+          EXPECT_EQ(counter_.decide(true, bytes, verb, cost, seconds),
+                    counter_.decide(false, bytes, verb, cost, seconds))
+              << damage << ", verb " << static_cast<int>(verb) << ", cost " << cost << ", after "
+              << seconds << " s";
+        }
+      }
+    }
+  }
+  void expect_foreign(const std::string& bytes, const std::string& damage) {
+    for (const bool by_module : {true, false}) {
+      EXPECT_EQ(counter_.decide(by_module, bytes, sluice::Verb::kTake, 1, 4),
+                "FOREIGNVALUE" + bytes)
+          << damage;
+    }
+    expect_same(bytes, damage);
+  }
+  std::string with_head(std::uint64_t Head::* member, std::uint64_t number) const {
+    Head head = kHead.read(good_);
+    head.*member = number;
+    std::string bytes;
+    kHead.append(head, bytes);
+    return bytes + good_.substr(kHead.size());
+  }
+  // With another instant and sum in entry i, and in its copies in the head if `is_copied`.
+  std::string with_entry(std::size_t i, std::int64_t later, std::int64_t more, bool is_copied) {
+    const std::size_t at = kHead.size() + i * kEntry.size();
+    auto entry = kEntry.read(std::string_view(good_).substr(at));
+    entry.instant += static_cast<std::uint64_t>(later);
+    entry.sum += static_cast<std::uint64_t>(more);
+    Head head = kHead.read(good_);
+    if (is_copied && i == 0) {
+      head.oldest = entry.instant;
+      head.first_sum = entry.sum;
+    }
+    if (is_copied && i == 2) {
+      head.newest = entry.instant;
+      head.after = entry.sum;
+    }
+    std::string bytes;
+    kHead.append(head, bytes);
+    bytes += good_.substr(kHead.size());
+    std::string changed;
+    kEntry.append(entry, changed);
+    return bytes.replace(at, kEntry.size(), changed);
+  }
+
+  static constexpr auto kHead = sluice::redis::format::kLogHead;
+  static constexpr auto kEntry = sluice::redis::format::kLogEntry;
+  const RedisServer server_{kLoad};
+  Damaged counter_{server_, sluice::sliding_window_log(9).per(60s)};
+  const std::string good_ = counter_.make({2, 1, 3});
+};
+
+TEST_F(DamagedLog, IsDecidedAlikeWithAnyByteChanged) {
+  expect_same(good_, "no damage");
+  for (std::size_t i = 0; i < good_.size(); ++i) {
+    std::string bytes = good_;
+    bytes[i] = static_cast<char>(static_cast<unsigned char>(bytes[i]) ^ (i % 2 == 0 ? 1 : 128));
+    expect_same(bytes, "byte " + std::to_string(i));
+  }
+}
+
+TEST_F(DamagedLog, IsRefusedIfItIsShorterOrLonger) {
+  for (std::size_t size = 1; size < good_.size(); size += 3) {
+    expect_foreign(good_.substr(0, size), "the first " + std::to_string(size) + " bytes");
+  }
+  expect_foreign(good_ + '\0', "a byte more");
+  expect_foreign(good_ + good_.substr(good_.size() - kEntry.size()), "an entry more");
+  expect_foreign(good_ + std::string(10'000, '\0'), "10,000 bytes more");
+}
+
+TEST_F(DamagedLog, IsRefusedWithImpossibleCounts) {
+  for (const std::uint64_t number : {1, 2, 4, 17, 0xFFFF}) {
+    const std::string what = " is " + std::to_string(number);
+    expect_foreign(with_head(&Head::space, number), "space" + what);
+    expect_foreign(with_head(&Head::summaries, number), "summaries" + what);
+    expect_foreign(with_head(&Head::room, number), "room" + what);
+    if (number < 256) expect_foreign(with_head(&Head::back, number), "back" + what);
+    if (number > 3) expect_foreign(with_head(&Head::count, number), "count" + what);
+    expect_foreign(with_head(&Head::first_sum, number + 2), "the first sum" + what + " and 2");
+    expect_same(with_head(&Head::before, number), "the sum before" + what);
+    expect_same(with_head(&Head::head, number), "head" + what);
+  }
+  expect_foreign(with_head(&Head::after, 7), "the last sum is 7");
+  expect_foreign(with_head(&Head::before, 6), "entries without units");
+}
+
+TEST_F(DamagedLog, IsDecidedAlikeWithInstantsAndSumsOutOfOrder) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const bool is_copied : {true, false}) {
+      const std::string where = "entry " + std::to_string(i) + (is_copied ? " and head " : " ");
+      for (const std::int64_t seconds : {-3600, -60, -1, 1, 2, 5, 3600}) {
+        expect_same(with_entry(i, seconds * 1'000'000, 0, is_copied),
+                    where + std::to_string(seconds) + " s later");
+      }
+      for (const std::int64_t units : {-6, -1, 1, 2, 100, 1 << 30}) {
+        expect_same(with_entry(i, 0, units, is_copied), where + std::to_string(units) + " units");
+      }
+    }
+  }
+  expect_foreign(with_entry(2, 3'600'000'000, 0, true), "the newest is in the future");
 }
 
 }  // namespace

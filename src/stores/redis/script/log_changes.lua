@@ -15,12 +15,14 @@ local function with_take(log, live, at, newest, cost, n, period, most)
   return keep, struct.pack(kLogEntry, at % kInstantModulus, (log.after + cost) % kSumModulus)
 end
 
--- With `cost` units less, the newest first.
-local function refunded(log, live, cost)
+-- With `cost` units less, the newest first. What is `age` old has expired.
+local function refunded(log, live, cost, age)
   if cost < log.units then
     local i = first_entry(log, log.expired, nil, log.before, log.units - cost)
-    return i - log.expired,
-           struct.pack(kLogEntry, (entry(log, i)), (log.after - cost) % kSumModulus)
+    if i == log.count then damaged(log) end
+    local instant = entry(log, i)
+    if age_of(log, instant) >= age then damaged(log) end
+    return i - log.expired, struct.pack(kLogEntry, instant, (log.after - cost) % kSumModulus)
   end
   if #live > 0 then give_back_summaries(live, cost - log.units) end
   return 0, ''

@@ -63,7 +63,7 @@ local function window_log(key, arg, now, verb, state)
     local taken_at = struct.unpack(kInstant, arg, 2 + kLogArgumentSize)
     keep, tail = given_back(log, taken_at % kInstantModulus, cost)
   elseif capacity > 0 and units > 0 then
-    keep, tail = refunded(log, live, cost)
+    keep, tail = refunded(log, live, cost, age)
   end
   local reply = log.is_known and reply_of(log, at, units, newest, stored, 0) or false
   if not keep then return reply, true end

@@ -33,7 +33,8 @@ end
 
 -- Returns the first entry from `low` on that is younger than `age`; without an age the first that
 -- brings the units since the sum `before` to `units`; log.count if there is none. Searches in steps
--- that double, then by halves.
+-- that double, then by halves; for an age in a log of which all was read, one by one, as the short
+-- way does. The module searches in the same order, so that both decide a damaged log alike.
 local function first_entry(log, low, age, before, units)
   local high, step = log.count, 1
   while low < high do
@@ -50,7 +51,7 @@ local function first_entry(log, low, age, before, units)
       high, step = i, 0
     else
       low = i + 1
-      step = step * 2
+      if not age or not log.is_whole then step = step * 2 end
     end
   end
   return low

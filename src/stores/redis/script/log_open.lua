@@ -28,7 +28,7 @@ local function open_log(key, state, own_kind, now, most)
       front > cached or cached > kBlockEntries or back > kBlockEntries * blocks or back > count or
       count - back > room or head > room or count == 0 and before ~= after or
       #state ~= (size < most and size or most) or
-      size > most and redis.call('STRLEN', key) ~= size then
+      size >= most and redis.call('STRLEN', key) ~= size then
     return nil
   end
   if known_until <= now then return unknown_log(key, state, now, most) end
@@ -36,13 +36,25 @@ local function open_log(key, state, own_kind, now, most)
   return {key = key, value = state, most = most, base = base, is_whole = is_whole, is_known = true,
           last = changed, forgotten = forgotten, kept_until = kept_until, space = space,
           summaries = summaries, room = room, head = head, count = count, before = before,
-          after = after, oldest = oldest, newest = newest, blocks = blocks, back = back,
+          after = after, oldest = oldest, newest = newest, first_sum = first_sum, blocks = blocks,
+          back = back,
           bytes = state, skip = base, first = 0, held = is_whole and room or 0}
+end
+
+-- Refuses a log of which all was read if its head contradicts the first or the last entry.
+local function check_ends(log)
+  local oldest, first_sum = entry(log, 0)
+  local newest, after = entry(log, log.count - 1)
+  if oldest ~= log.oldest or first_sum ~= log.first_sum or newest ~= log.newest or
+      after ~= log.after then
+    damaged(log)
+  end
 end
 
 -- Passes over the entries that have expired.
 local function expire(log, age)
   log.expired = 0
+  if log.is_whole and log.count > 0 then check_ends(log) end
   if log.count > 0 and age_of(log, log.oldest) >= age then
     log.expired = first_entry(log, 1, age)
     local _
@@ -51,7 +63,7 @@ local function expire(log, age)
   log.units = (log.after - log.before) % kSumModulus
   log.live = log.count - log.expired
   if log.live > 0 then
-    if age_of(log, log.newest) >= age then damaged(log) end
+    if log.units == 0 or age_of(log, log.newest) >= age then damaged(log) end
   elseif log.units > 0 then
     damaged(log)
   end

@@ -20,7 +20,13 @@ local function short_log(key, arg, now, verb)
   local bytes, at, stop = state, kLogHeadSize + 1, kLogHeadSize + count * kLogEntrySize
   local in_ring = count
   if blocks == 0 then
-    if head > 0 or count ~= room or stop > most - kLogEntrySize or #state ~= stop then
+    if head > 0 or count ~= room or stop > most - kLogEntrySize or #state ~= stop or
+        summaries > 0 or front > 0 or cached > 0 or back > 0 then
+      return any_log(key, arg, now, verb, state)
+    end
+    local first, sum = unpack(kLogEntry, state, at)
+    local last, total = unpack(kLogEntry, state, stop - (kLogEntrySize - 1))
+    if first ~= oldest or sum ~= first_sum or last ~= newest or total ~= after then
       return any_log(key, arg, now, verb, state)
     end
   else
@@ -32,7 +38,9 @@ local function short_log(key, arg, now, verb)
     end
   end
 
-  local expired, is_live = 0, (now - oldest) % kInstantModulus < period
+  -- What was `age` old at the last change has expired.
+  local age = period - (now - changed)
+  local expired, is_live = 0, (changed - oldest) % kInstantModulus < age
   while not is_live and expired < in_ring do
     if at > stop then
       -- The next entries of the ring, as many as the front block holds.
@@ -46,17 +54,18 @@ local function short_log(key, arg, now, verb)
       if #bytes ~= stop then return any_log(key, arg, now, verb, state) end
     end
     oldest, first_sum = unpack(kLogEntry, bytes, at)
-    is_live = (now - oldest) % kInstantModulus < period
+    is_live = (changed - oldest) % kInstantModulus < age
     if not is_live then
       before = first_sum
       at, expired = at + kLogEntrySize, expired + 1
     end
   end
-  local units, age = (after - before) % kSumModulus, (now - newest) % kInstantModulus
-  if is_live and age >= period or not is_live and (blocks == 1 or units > 0) or age == 0 then
+  local units, last = (after - before) % kSumModulus, changed - (changed - newest) % kInstantModulus
+  if is_live and (units == 0 or changed - last >= age) or
+      not is_live and (blocks == 1 or units > 0) or last == now then
     return any_log(key, arg, now, verb, state)
   end
-  local last = is_live and now - age or 0
+  if not is_live then last = 0 end
   if verb == kTakeAtMost then
     local left = capacity - units
     include 'at_most'
@@ -68,7 +77,7 @@ local function short_log(key, arg, now, verb)
       if units + cost - capacity > (first_sum - before) % kSumModulus then
         return any_log(key, arg, now, verb, state)
       end
-      wait = period - (now - oldest) % kInstantModulus
+      wait = age - (changed - oldest) % kInstantModulus
     end
     return struct.pack(kLogReply, now, units, last, forgotten, wait, 0), false
   end
