@@ -109,6 +109,11 @@ class RuleDecider {
   // For callers that cannot hand out a permit: whether takes are kInvalid to which a `concurrency`
   // limit applies. Default: they are not.
   void refuse_permits(bool refuse) noexcept;
+  // For callers that decide many requests of one client at once: whether the requests from now on
+  // are those of one array. The expressions for all of them share a bound on what they read
+  // (docs/rules.md); a request beyond it is kInvalid. Call it with true for each array, and with
+  // false after it.
+  void decide_array(bool is_array) noexcept;
 
  private:
   friend class rules::RememberedRequests;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,8 +42,13 @@ class AttributeValues {
     source_ = &source;
     if (known_.size() < names_->size()) known_.resize(names_->size());
     ++request_;
-    if (part == 0) long_bytes_ = shadow_bytes_ = 0;
-    too_long_.reset();
+    if (part == 0) begin_request();
+    too_much_.reset();
+  }
+  // From now on requests are those of one array, until this is called with false.
+  void read_for_array(bool is_array) noexcept {
+    is_array_ = is_array;
+    read_ = {};
   }
 
   // Values of more than kLong bytes are long. The expressions of a request may read kMostLongBytes
@@ -50,20 +57,23 @@ class AttributeValues {
   static constexpr std::size_t kMostLongBytes = std::size_t{8} << 20;
   // The expressions from now on are those of a rule in shadow mode, or of others.
   void read_for_shadow(bool is_shadow) noexcept { is_shadow_ = is_shadow; }
+  // The expressions for all requests of an array may read kMostLongBytes of long values too, and
+  // kMostArrayBytes of all values, with kEachRead more for each expression and value.
+  static constexpr std::size_t kMostArrayBytes = std::size_t{64} << 20;
+  static constexpr std::size_t kEachRead = 64;
   // Returns whether that many expressions may read the value, which is known, and counts it then.
   bool may_read(std::uint32_t number, std::size_t expressions) noexcept {
     const std::size_t size = known_[number].value->size();
-    if (size <= kLong) return true;
-    std::size_t& read = is_shadow_ ? shadow_bytes_ : long_bytes_;
-    if (size * expressions > kMostLongBytes - read) {
-      too_long_ = number;
-      return false;
-    }
-    read += size * expressions;
-    return true;
+    if (size <= kLong && !is_array_) return true;
+    return count(number, size > kLong ? size * expressions : 0, (size + kEachRead) * expressions);
   }
-  // The attribute that an expression could not read since the last call.
-  std::optional<std::uint32_t> take_too_long() noexcept { return std::exchange(too_long_, {}); }
+  // What expressions could not read.
+  struct TooMuch {
+    std::uint32_t attribute = 0;
+    bool of_array = false;  // a request of its own could have read it
+  };
+  // That of the reads since the last call.
+  std::optional<TooMuch> take_too_much() noexcept { return std::exchange(too_much_, {}); }
 
   const std::optional<std::string_view>& get(std::uint32_t number) {
     Known& known = known_[number];
@@ -75,6 +85,32 @@ class AttributeValues {
   }
 
  private:
+  // What expressions have read.
+  struct Read {
+    std::size_t long_bytes = 0;   // of the request
+    std::size_t array_long = 0;   // of the array
+    std::size_t array_bytes = 0;  // of all values, with kEachRead
+  };
+
+  void begin_request() noexcept {
+    for (Read& read : read_) read.long_bytes = 0;
+  }
+  bool count(std::uint32_t number, std::size_t long_bytes, std::size_t bytes) noexcept {
+    Read& read = read_[is_shadow_ ? 1 : 0];
+    const bool fits_request = long_bytes <= kMostLongBytes - read.long_bytes;
+    const bool fits_array = long_bytes <= kMostLongBytes - read.array_long &&
+                            bytes <= kMostArrayBytes - read.array_bytes;
+    if (!fits_request || (is_array_ && !fits_array)) {
+      too_much_ = {number, fits_request};
+      return false;
+    }
+    read.long_bytes += long_bytes;
+    if (!is_array_) return true;
+    read.array_long += long_bytes;
+    read.array_bytes += bytes;
+    return true;
+  }
+
   struct Known {
     std::uint64_t request = 0;
     std::optional<std::string_view> value;
@@ -84,10 +120,10 @@ class AttributeValues {
   const AttributeSource* source_ = nullptr;
   std::vector<Known> known_;
   std::uint64_t request_ = 0;
-  std::size_t long_bytes_ = 0;  // that expressions have read
-  std::size_t shadow_bytes_ = 0;
+  std::array<Read, 2> read_;  // by expressions of rules that are enforced, and in shadow mode
   bool is_shadow_ = false;
-  std::optional<std::uint32_t> too_long_;
+  bool is_array_ = false;
+  std::optional<TooMuch> too_much_;
 };
 
 }  // namespace sluice::rules

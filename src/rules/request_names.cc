@@ -75,7 +75,7 @@ std::string_view RequestNames::name(const AttributeSource& request) {
   size_ = 0;
   for (std::size_t i = 0; i < set.rules.size(); ++i) {
     const bool matches = set.compiled[i].matches(values_);
-    if (values_.take_too_long()) return {};
+    if (values_.take_too_much()) return {};
     if (!matches) continue;
     if (!attributes_[i]) return {};
     append(i, std::nullopt);

@@ -60,9 +60,9 @@ void NamedLimits::match(const std::string_view* domain, const AttributeSource& a
     if (domain != nullptr && rule.domain != *domain) continue;
     values_.read_for_shadow(rule.mode != RuleMode::kEnforce);
     if (!set_->compiled[i].matches(values_)) {
-      const auto too_long = values_.take_too_long();
-      if (!too_long || rule.mode != RuleMode::kEnforce) continue;
-      return explain_length(rule, *too_long);
+      const auto too_much = values_.take_too_much();
+      if (!too_much || rule.mode != RuleMode::kEnforce) continue;
+      return too_much->of_array ? explain_array(rule) : explain_length(rule, too_much->attribute);
     }
     name_rule(rule, set_->compiled[i], costs, part);
     if (!lets_others_match(rule)) break;
@@ -116,6 +116,17 @@ void NamedLimits::explain_length(const Rule& rule, std::uint32_t attribute) {
              "; expected at most " + std::to_string(AttributeValues::kLong) +
              " bytes, or that all expressions together read at most " +
              std::to_string(AttributeValues::kMostLongBytes) + " bytes of longer values";
+}
+
+void NamedLimits::explain_array(const Rule& rule) {
+  is_invalid_ = true;
+  mistake_ = "the array is too much for the expressions up to the rule " + in_quotes(rule.name) +
+             "; expected that for all its requests they read at most " +
+             std::to_string(AttributeValues::kMostLongBytes) + " bytes of values of more than " +
+             std::to_string(AttributeValues::kLong) + " bytes, and at most " +
+             std::to_string(AttributeValues::kMostArrayBytes) +
+             " bytes of all values, where each expression counts " +
+             std::to_string(AttributeValues::kEachRead) + " more for each value";
 }
 
 void NamedLimits::name_rule(const Rule& rule, const CompiledRule& compiled,
@@ -648,6 +659,7 @@ Decision RuleDecider::extend(std::string_view permit, std::optional<Instant> now
 }
 
 void RuleDecider::refuse_permits(bool refuse) noexcept { impl_->refuse_permits(refuse); }
+void RuleDecider::decide_array(bool is_array) noexcept { impl_->decide_array(is_array); }
 
 const RuleAnswer& RuleDecider::settle(const RuleSet& rules, const AttributeSource& attributes,
                                       const RequestCosts& reserved, const RequestCosts& actual,

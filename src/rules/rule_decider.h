@@ -84,6 +84,8 @@ struct NamingTerms {
 // Thread-safety: one thread at a time. Cost: allocates nothing once its buffers have grown.
 class NamedLimits {
  public:
+  // Whether the requests from now on are those of one array: see AttributeValues.
+  void read_for_array(bool is_array) noexcept { values_.read_for_array(is_array); }
   void begin(const RuleSet::Impl& set, const NamingTerms& terms);
   // Adds the limits of the rules of one domain that match, or of all domains if `domain` is null.
   void match(const std::string_view* domain, const AttributeSource& attributes,
@@ -122,6 +124,7 @@ class NamedLimits {
   void explain_permit(const RuleLimit& limit);
   void explain_name(std::string_view name, std::size_t part);
   void explain_length(const Rule& rule, std::uint32_t attribute);
+  void explain_array(const Rule& rule);
   void check_names(const RequestCosts& costs, std::size_t part);
   bool has_limits(std::size_t part) const noexcept;
 
@@ -174,6 +177,7 @@ class RuleDecider::Impl {
   const RuleAnswer& decide_shadow(const Decision& enforced, const Action& action);
   Decision change_permit(Verb verb, std::string_view permit, std::optional<Instant> now);
   void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
+  void decide_array(bool is_array) noexcept { named_.read_for_array(is_array); }
 
  private:
   void begin(const RuleSet::Impl& set, const BatchTerms& terms, const Work& work);

@@ -131,6 +131,8 @@ class Session {
   // The trace of the requests to come, for the denial log. A request's attribute `traceparent` or
   // `header.traceparent` comes first. Borrows the source; null: none.
   void use_trace(const TraceSource* trace) noexcept { trace_ = trace; }
+  // Whether the requests to come are those of one array: see RuleDecider.
+  void decide_array(bool is_array) noexcept { decider_.decide_array(is_array); }
   // Switches to the active rules. The functions above do so too; without requests, a call releases
   // the old rules.
   void follow_rules();

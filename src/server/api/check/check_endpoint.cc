@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/decision.h"
 #include "limiter/reason_report.h"
@@ -200,8 +201,12 @@ class CheckEndpoint::Decider final : public CheckListener {
  public:
   Decider(CheckEndpoint& endpoint, CheckKind kind, http::Response& response)
       : endpoint_(endpoint), kind_(kind), response_(response) {}
+  ~Decider() {
+    if (is_array_) endpoint_.session_.decide_array(false);
+  }
 
   void on_request(const CheckRequest& request, bool alone) override {
+    if (!alone && !std::exchange(is_array_, true)) endpoint_.session_.decide_array(true);
     if (request.wait > Duration{0} && endpoint_.waiting_.waits == nullptr) {
       return answer_problem(response_, {400, std::string(kNoWaiting)});
     }
@@ -261,6 +266,7 @@ class CheckEndpoint::Decider final : public CheckListener {
   CheckEndpoint& endpoint_;
   const CheckKind kind_;
   http::Response& response_;
+  bool is_array_ = false;
 };
 
 void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool may_operate,

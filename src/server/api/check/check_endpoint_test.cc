@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
@@ -74,6 +77,12 @@ class CheckEndpointTest : public ::testing::Test {
               "per: 1s } ] }\n";
     }
     ASSERT_TRUE(manager_->replace(yaml, "test"));
+  }
+  // Replaces the rules by one that no request here matches, with that many expressions.
+  void use_expressions(int count) {
+    std::string yaml = "version: 1\nrules:\n  - { name: a, match: { path: ['~/b'";
+    for (int i = 1; i < count; ++i) yaml += ", '~/b'";
+    ASSERT_TRUE(manager_->replace(yaml + "] }, action: deny }\n", "test"));
   }
   bool has_line(std::string_view line) const {
     return response_.fields.find(std::string(line) + "\r\n") != std::string::npos;
@@ -292,6 +301,53 @@ TEST_F(CheckEndpointTest, AnswersAThousandAtOnce) {
   for (int i = 0; i < 1000; ++i) body.append(kOrder) += i < 999 ? ',' : ']';
   const auto& response = ask(body);
   EXPECT_EQ(json::parse({response.body.data(), response.body.size()}).as_array().size(), 1000u);
+}
+
+// Makes an array of requests with this path.
+std::string array_of(int count, std::string_view path) {
+  std::string body = "[";
+  for (int i = 0; i < count; ++i) {
+    body.append(i == 0 ? "" : ",").append(R"({"attributes":{"path":")").append(path) += "\"}}";
+  }
+  return body + "]";
+}
+
+TEST_F(CheckEndpointTest, BoundsWhatExpressionsReadForAnArray) {
+  use_expressions(1001);
+  const auto reasons = [&](int count, std::string_view path) {
+    std::vector<std::string> out;
+    const json::value answers = json::parse(ask(array_of(count, path)).body);
+    for (const json::value& answer : answers.as_array()) {
+      out.emplace_back(answer.at("reason").as_string());
+    }
+    return out;
+  };
+  // A request counts (100 + 64) bytes for each of 1,001 expressions; 64 MiB suffice for 408.
+  const std::string path = "/" + std::string(99, 'x');
+  const std::vector<std::string> said = reasons(1000, path);
+  EXPECT_EQ(std::count(said.begin(), said.begin() + 408, "ok"), 408);
+  EXPECT_EQ(std::count(said.begin() + 408, said.end(), "invalid"), 592);
+  const json::value last = json::parse(response_.body).at(999);
+  EXPECT_EQ(last.at("detail").as_string(),
+            "the array is too much for the expressions up to the rule 'a'; expected that for all "
+            "its requests they read at most 8388608 bytes of values of more than 8192 bytes, and "
+            "at most 67108864 bytes of all values, where each expression counts 64 more for each "
+            "value");
+  EXPECT_EQ(reasons(408, path).back(), "ok") << "another array has a bound of its own";
+  EXPECT_EQ(reasons(409, path).back(), "invalid");
+  const std::string alone = R"({"attributes":{"path":")" + path + "\"}}";
+  for (int i = 0; i < 409; ++i) {
+    ASSERT_EQ(json::parse(ask(alone).body).at("reason").as_string(), "ok");
+  }
+}
+
+TEST_F(CheckEndpointTest, BoundsWhatExpressionsReadOfLongValuesForAnArray) {
+  use_expressions(10);
+  // 83 times 10 expressions read 10,000 bytes: 8.3 MB of 8 MiB.
+  const std::string body = array_of(84, "/" + std::string(9'999, 'x'));
+  const json::value answers = json::parse(ask(body).body);
+  EXPECT_EQ(answers.at(82).at("reason").as_string(), "ok");
+  EXPECT_EQ(answers.at(83).at("reason").as_string(), "invalid");
 }
 
 TEST_F(CheckEndpointTest, DecidesNothingOfAnArrayWithAnError) {
