@@ -22,8 +22,8 @@ describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
 
 SIGHUP reloads the rules, Envoy's files, the administration token and certificates. The server
 also reloads rules when their files change. On SIGTERM, SIGINT and SIGPWR it stops accepting
-connections, finishes open requests and exits with status 0. It logs SIGUSR1, SIGUSR2, SIGALRM
-and SIGIO, which have no effect.
+connections, finishes open requests and exits with status 0. It logs SIGUSR1, SIGUSR2, SIGALRM,
+SIGIO, SIGPROF, SIGVTALRM and real-time signals, which have no effect.
 
 Exit status: 0 stopped by a signal; 1 the server could not start, or could not save its
 counters or overrides at the end; 2 wrong usage.

@@ -136,7 +136,6 @@ class Recording(ServerTest):
 
     def test_full_disk_costs_lines_but_no_decision(self):
         def limit():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))
 
         sluice = self.record({"attributes": ["filler"]}, preexec_fn=limit)

@@ -471,10 +471,13 @@ insight::TopKeysOptions top_keys_options(const Config& config) {
           .hashed = config.log.keys == LogKeys::kHash};
 }
 
-constexpr std::array kWithoutEffect = {SIGUSR1, SIGUSR2, SIGALRM, SIGIO};
+constexpr std::array kWithoutEffect = {SIGUSR1, SIGUSR2, SIGALRM, SIGIO, SIGPROF, SIGVTALRM};
+
+bool is_real_time(int signal) { return signal >= SIGRTMIN && signal <= SIGRTMAX; }
 
 bool has_no_effect(int signal) {
-  return std::find(kWithoutEffect.begin(), kWithoutEffect.end(), signal) != kWithoutEffect.end();
+  return is_real_time(signal) ||
+         std::find(kWithoutEffect.begin(), kWithoutEffect.end(), signal) != kWithoutEffect.end();
 }
 
 // A signal that arrives from here on does not end the process with the signal's status, when nobody
@@ -577,6 +580,8 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
   rules_.log_warnings(log_);
   for (const int signal : {SIGTERM, SIGINT, SIGPWR, SIGHUP}) signals_.add(signal);
   for (const int signal : kWithoutEffect) signals_.add(signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) signals_.add(signal);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes returns an error
 }
 
 AdminParts Server::Impl::admin_parts() {

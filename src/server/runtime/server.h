@@ -34,9 +34,10 @@ std::size_t count_open_descriptors();
 //
 // SIGTERM, SIGINT and SIGPWR start draining: the server accepts no new connections and answers the
 // requests that it has accepted. A second signal ends the server at once. SIGHUP reads the rules,
-// the token and the certificates again. SIGUSR1, SIGUSR2, SIGALRM and SIGIO are logged and have no
-// effect. Create at most one in a process, because it handles the process's signals. Ownership:
-// owns its threads, which end with run().
+// the token and the certificates again. SIGUSR1, SIGUSR2, SIGALRM, SIGIO, SIGPROF, SIGVTALRM and
+// the real-time signals are logged and have no effect; SIGXFSZ is ignored, so that a write to a
+// file that is as long as it may be fails. Create at most one in a process, because it handles the
+// process's signals. Ownership: owns its threads, which end with run().
 class Server {
  public:
   // Reads the rules and listens. Errors: one line for each problem.
