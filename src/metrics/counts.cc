@@ -83,6 +83,14 @@ std::size_t RuleCounts::index_of(const Rule* rule) const noexcept {
   return index < all_.size() ? index : all_.size();
 }
 
+// Returns the counts of the limit, or null if it is not one of them.
+Tally* RuleCounts::tally_of(const LimitAnswer& of) const noexcept {
+  const auto index = index_of(of.rule);
+  if (index == all_.size()) return nullptr;
+  const auto limit = static_cast<std::size_t>(of.limit - of.rule->limits.data());
+  return limit < of.rule->limits.size() ? &limits_[first_limit_[index] + limit] : nullptr;
+}
+
 void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
   const auto cell = cell_of(answer.decision.outcome, answer.decision.reason);
   requests_[index_of(answer.rule)].cells[cell].add(1);
@@ -95,18 +103,22 @@ void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
   for (const LimitAnswer& of : answer.limits) {
     const bool is_near = (near & 1) != 0;
     near >>= 1;
-    const auto index = index_of(of.rule);
-    if (index == all_.size()) continue;
-    const auto limit = static_cast<std::size_t>(of.limit - of.rule->limits.data());
-    if (limit >= of.rule->limits.size()) continue;
-    Tally& tally = limits_[first_limit_[index] + limit];
-    tally.cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
-    if (of.lacks_counter) tally.cells[kNewCell].add(1);
-    if (is_near) tally.cells[kNearCell].add(1);
-    if (of.decision.starts_block) tally.cells[kBlockCell].add(1);
+    Tally* const tally = tally_of(of);
+    if (tally == nullptr) continue;
+    tally->cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
+    if (of.lacks_counter) tally->cells[kNewCell].add(1);
+    if (is_near) tally->cells[kNearCell].add(1);
+    if (of.decision.starts_block) tally->cells[kBlockCell].add(1);
     if (of.rule->mode == RuleMode::kShadow && !of.decision.allowed()) {
-      tally.cells[kShadowCell].add(1);
+      tally->cells[kShadowCell].add(1);
     }
+  }
+}
+
+void RuleCounts::count_refused_new(const RuleAnswer& answer) noexcept {
+  for (const LimitAnswer& of : answer.limits) {
+    Tally* const tally = of.lacks_counter ? tally_of(of) : nullptr;
+    if (tally != nullptr) tally->cells[kNewCell].add(1);
   }
 }
 
@@ -136,6 +148,12 @@ bool RuleCounts::knows(const std::string& rule, const std::string& limit) const 
   const Rule* found = rules_ ? rules_->find(rule) : nullptr;
   return found != nullptr && std::any_of(found->limits.begin(), found->limits.end(),
                                          [&](const RuleLimit& one) { return one.name == limit; });
+}
+
+void Shared::keep(const RuleCounts& late) {
+  const std::lock_guard lock(mutex);
+  late.add_to(kept);
+  forget_unknown_names();
 }
 
 void Shared::forget_unknown_names() {
@@ -185,9 +203,18 @@ void Recorder::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
 void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer, std::uint64_t near) {
   RuleCounts late(rules);
   late.count(answer, near);
-  const std::lock_guard lock(state_->shared.mutex);
-  late.add_to(state_->shared.kept);
-  state_->shared.forget_unknown_names();
+  state_->shared.keep(late);
+}
+
+void Recorder::count_refused_new(const RuleSet& rules, const RuleAnswer& answer) {
+  if (std::none_of(answer.limits.begin(), answer.limits.end(),
+                   [](const LimitAnswer& limit) { return limit.lacks_counter; })) {
+    return;
+  }
+  if (uses(rules)) return state_->rules->count_refused_new(answer);
+  RuleCounts late(rules);
+  late.count_refused_new(answer);
+  state_->shared.keep(late);
 }
 
 void Recorder::observe(FrontEnd front_end, std::chrono::nanoseconds took) noexcept {

@@ -97,6 +97,7 @@ class RuleCounts {
   explicit RuleCounts(const RuleSet& rules);
 
   void count(const RuleAnswer& answer, std::uint64_t near) noexcept;
+  void count_refused_new(const RuleAnswer& answer) noexcept;
   void add_to(Totals& totals) const;
   void add_to(Activity& to) const noexcept;  // which is of these rules
   bool knows(const std::string& rule, const std::string& limit) const noexcept;
@@ -106,6 +107,7 @@ class RuleCounts {
 
  private:
   std::size_t index_of(const Rule* rule) const noexcept;
+  Tally* tally_of(const LimitAnswer& of) const noexcept;
 
   std::optional<RuleSet> rules_;
   std::span<const Rule> all_;
@@ -145,7 +147,8 @@ struct Shared {
   Totals kept;
   std::vector<const Recorder::State*> recorders;
 
-  void forget_unknown_names();
+  void keep(const RuleCounts& late);
+  void forget_unknown_names();  // under the lock
 };
 
 struct Recorder::State {

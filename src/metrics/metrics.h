@@ -64,6 +64,9 @@ class Recorder final {
   // Counts an answer by other rules, such as one that waited while the rules changed, if the names
   // of its rules and limits are still in use. Cost: that of use().
   void count_late(const RuleSet& rules, const RuleAnswer& answer, std::uint64_t near = 0);
+  // Counts only the counters that could not be created: the answer reports or settles a request,
+  // which count() has counted. Cost: that of use() if the answer is by other rules and has some.
+  void count_refused_new(const RuleSet& rules, const RuleAnswer& answer);
   void observe(FrontEnd front_end, std::chrono::nanoseconds took) noexcept;
   // Records requests that arrived together, with their total duration: each counts as an equal
   // part.

@@ -210,7 +210,8 @@ MetricFamily shadow_denials_of(const Totals& totals) {
 
 MetricFamily new_counters_refused_of(const Totals& totals) {
   Family family(MetricType::Counter, "sluice_new_counters_refused_total",
-                "Requests for which the store could not create the counter of a limit.");
+                "Requests, reports and settlements for which the store could not create the "
+                "counter of a limit.");
   for (const auto& [names, total] : totals.limits) {
     family.add({{"rule", names.first}, {"limit", names.second}}, total.cells[kNewCell]);
   }

@@ -317,27 +317,29 @@ const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSourc
 const RuleAnswer& Session::settle(const AttributeSource& attributes, const RequestCosts& reserved,
                                   const RequestCosts& actual) {
   follow_rules();
-  return decider_.settle(rules_, attributes, reserved, actual);
+  return reported(decider_.settle(rules_, attributes, reserved, actual));
 }
 
 const RuleAnswer* Session::settle_by(std::string_view rule, const AttributeSource& attributes,
                                      const RequestCosts& reserved, const RequestCosts& actual) {
   follow_rules();
   const Rule* const found = rules_.find(rule);
-  return found ? &decider_.settle_by(rules_, *found, attributes, reserved, actual) : nullptr;
+  if (found == nullptr) return nullptr;
+  return &reported(decider_.settle_by(rules_, *found, attributes, reserved, actual));
 }
 
 const RuleAnswer& Session::report(const AttributeSource& attributes,
                                   const AttributeSource& response, const RequestCosts& costs) {
   follow_rules();
-  return decider_.report(rules_, attributes, response, costs);
+  return reported(decider_.report(rules_, attributes, response, costs));
 }
 
 const RuleAnswer* Session::report_by(std::string_view rule, const AttributeSource& attributes,
                                      const AttributeSource& response, const RequestCosts& costs) {
   follow_rules();
   const Rule* const found = rules_.find(rule);
-  return found ? &decider_.report_by(rules_, *found, attributes, response, costs) : nullptr;
+  if (found == nullptr) return nullptr;
+  return &reported(decider_.report_by(rules_, *found, attributes, response, costs));
 }
 
 Decision Session::decide(Charge charge, Action action, std::string* permit) {
@@ -360,6 +362,12 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
   if (keys_ != nullptr) keys_->count(charge.limit, charge.key, decision);
   denials_->write({}, charge.key, decision, trace_);
   return decision;
+}
+
+// The request itself has been counted when it was decided.
+const RuleAnswer& Session::reported(const RuleAnswer& answer) {
+  recorder_->count_refused_new(rules_, answer);
+  return answer;
 }
 
 void Session::record(const AttributeSource& attributes, const RequestCosts& costs,

@@ -141,6 +141,7 @@ class Session {
   class Trace;
   class Waiting;
 
+  const RuleAnswer& reported(const RuleAnswer& answer);
   void record(const AttributeSource& attributes, const RequestCosts& costs,
               const RuleAnswer& answer);
   void record(const RuleAnswer& answer, const TraceSource& trace);

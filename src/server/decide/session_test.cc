@@ -129,6 +129,46 @@ TEST(SessionDenials, ReportAKeyNearItsLimitOncePerWindow) {
             std::string::npos);
 }
 
+TEST(SessionMetrics, CountTheNewCountersThatReportsAndSettlementsAreRefused) {
+  const testing::ManualClock clock;
+  MemoryStore store{{}, clock};
+  Limiter limiter{store};
+  TestFolder folder;
+  constexpr std::string_view kNew = R"(version: 1
+rules:
+  - name: login
+    max_new_keys: 1
+    limits: [ { name: failures, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h,
+                count: { on: 401 } } ]
+  - name: work
+    match: { path: /work }
+    max_new_keys: 1
+    limits: [ { name: tokens, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h } ]
+)";
+  const auto manager = RulesManager::open({folder.write("rules.yaml", kNew)}).value();
+  metrics::Registry registry;
+  TestingPipe pipe;
+  Log log({}, pipe.writing());
+  DenialLog denials(log, clock);
+  Session session({limiter, *manager, registry.make_recorder(), denials});
+  const Attributes response{{"status", "401"}};
+  for (const char* ip : {"a", "b", "c"}) {
+    session.report(Attributes{{"path", "/"}, {"ip", ip}}, response);
+    session.settle_by("work", Attributes{{"ip", ip}}, {1}, {3});
+  }
+  session.report_by("login", Attributes{{"ip", "d"}}, response);
+  session.settle(Attributes{{"path", "/work"}, {"ip", "d"}}, {1}, {3});
+  const std::string text = registry.text();
+  for (const std::string_view line : {
+           R"(sluice_new_counters_refused_total{rule="login",limit="failures"} 3)",
+           R"(sluice_new_counters_refused_total{rule="work",limit="tokens"} 3)",
+           R"(sluice_requests_total{rule="login",outcome="allowed",reason="ok"} 0)",
+           R"(sluice_decisions_total{rule="work",limit="tokens",outcome="allowed",reason="ok"} 0)",
+       }) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
+  }
+}
+
 TEST(SessionPermits, AreForRequestsThatHandThemOut) {
   testing::ManualClock clock;
   MemoryStore store{{}, clock};
