@@ -27,13 +27,6 @@ class FixedText {
   std::size_t size_ = 0;
 };
 
-// Returns the value of a hex digit of either case, or a negative number.
-constexpr int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  const int lower = c | 0x20;
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 // Returns the length of the character at the front of `text` if it could change how the text around
 // it looks, else 0: controls, which a terminal obeys; ends of lines; and the marks that reverse the
 // direction of text, by which a name can look like another one (Unicode TR36, UTS #39).

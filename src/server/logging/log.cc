@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/percent.h"
 #include "server/logging/log_line.h"
 #include "sluice/clock.h"
 
@@ -150,6 +151,22 @@ bool ends_with_token(std::string_view name) noexcept {
                     [](char c, char lower) { return (c | 0x20) == lower; });
 }
 
+// Whether the name of a parameter may end in "token" when it is decoded, also more than once: a
+// gateway may encode a target that a client has encoded. A name that is encoded more often than any
+// of them does is taken for one.
+bool names_a_token(std::string_view sent) {
+  constexpr int kMostTimes = 4;
+  if (sent.find('%') == sent.npos) return ends_with_token(sent);
+  std::string name(sent);
+  for (int times = 0; times <= kMostTimes; ++times) {
+    std::size_t size = 0;
+    for (std::string_view rest = name; !rest.empty();) name[size++] = base::take_decoded(rest);
+    if (size == name.size()) return ends_with_token(name);
+    name.resize(size);
+  }
+  return true;
+}
+
 // Returns the target with "***" as the value of each parameter whose name ends in "token".
 std::string without_tokens(std::string_view target) {
   const std::size_t query = std::min(target.find('?'), target.size());
@@ -158,7 +175,7 @@ std::string without_tokens(std::string_view target) {
     const std::size_t end = std::min(target.find('&', at + 1), target.size());
     const std::string_view parameter = target.substr(at, end - at);  // "?name=value", "&name"
     const std::size_t equals = parameter.find('=');
-    const bool is_secret = equals != parameter.npos && ends_with_token(parameter.substr(0, equals));
+    const bool is_secret = equals != parameter.npos && names_a_token(parameter.substr(0, equals));
     out.append(is_secret ? parameter.substr(0, equals + 1) : parameter)
         .append(is_secret ? "***" : "");
     at = end;

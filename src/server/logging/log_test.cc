@@ -107,6 +107,28 @@ TEST(Log, MasksTokensInTargets) {
   EXPECT_TRUE(shows(2, "/token=a?tokens=b&tokenize=c&token")) << lines[2];
 }
 
+TEST(Log, MasksTokensWhoseNamesAreEncoded) {
+  TestingPipe pipe;
+  {
+    Log log({.access = true}, pipe.writing());
+    for (const char* target :
+         {"/a?%74oken=secret", "/a?b=%74oken&access%5F%54%4fke%6E=secret&c=d",
+          "/a?%2574oken=secret", "/a?%252525252574oken=secret", "/a?%token=secret&toke%6=b&%7=c"}) {
+      log.access({.method = "GET", .target = target, .peer = "", .front_end = ""});
+    }
+  }
+  const std::vector<std::string> lines = lines_of(pipe);
+  ASSERT_EQ(lines.size(), 5U);
+  const auto shows = [&](std::size_t line, std::string_view target) {
+    return lines[line].find("target=\"" + std::string(target) + "\" ") != std::string::npos;
+  };
+  EXPECT_TRUE(shows(0, "/a?%74oken=***")) << lines[0];
+  EXPECT_TRUE(shows(1, "/a?b=%74oken&access%5F%54%4fke%6E=***&c=d")) << lines[1];
+  EXPECT_TRUE(shows(2, "/a?%2574oken=***")) << lines[2];
+  EXPECT_TRUE(shows(3, "/a?%252525252574oken=***")) << lines[3];
+  EXPECT_TRUE(shows(4, "/a?%token=***&toke%6=b&%7=c")) << lines[4];
+}
+
 TEST(Log, CutsLongTargets) {
   TestingPipe pipe;
   {

@@ -55,7 +55,7 @@ std::size_t resolve(std::string& path) noexcept {
 }
 
 char take_query_byte(std::string_view& rest) noexcept {
-  if (rest.front() != '+') return take_decoded(rest);
+  if (rest.front() != '+') return base::take_decoded(rest);
   rest.remove_prefix(1);
   return ' ';
 }
@@ -87,7 +87,7 @@ RequestTarget split_target(std::string_view target) noexcept {
 std::string_view normalized_path(std::string_view sent, std::string& buffer) {
   if (is_normal(sent)) return sent;
   buffer.assign(1, '/');
-  while (!sent.empty()) buffer.push_back(take_decoded(sent));
+  while (!sent.empty()) buffer.push_back(base::take_decoded(sent));
   buffer.resize(resolve(buffer));
   return buffer;
 }

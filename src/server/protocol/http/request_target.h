@@ -5,25 +5,15 @@
 #include <string>
 #include <string_view>
 
-#include "base/quoted.h"
+#include "base/percent.h"
 #include "server/protocol/http/fields.h"
 
 namespace sluice::server {
 
-// Removes the first byte of `rest` and returns it, decoded if it begins a %XX. A % that begins no
-// escape is returned as it is. `rest` must not be empty.
-constexpr char take_decoded(std::string_view& rest) noexcept {
-  const char first = rest.front();
-  const int high = first == '%' && rest.size() >= 3 ? base::hex_digit(rest[1]) : -1;
-  const int low = high >= 0 ? base::hex_digit(rest[2]) : -1;
-  rest.remove_prefix(low >= 0 ? 3 : 1);
-  return low >= 0 ? static_cast<char>(high * 16 + low) : first;
-}
-
 // Returns the text with each %XX decoded.
 inline std::string decoded(std::string_view text) {
   std::string out;
-  while (!text.empty()) out += take_decoded(text);
+  while (!text.empty()) out += base::take_decoded(text);
   return out;
 }
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "base/quoted.h"
+#include "base/percent.h"
 
 namespace sluice::server::resp {
 namespace {

@@ -9,13 +9,13 @@
 #include <limits>
 #include <string>
 
+#include "base/percent.h"
 #include "base/quoted.h"
 #include "stores/redis/client/tls.h"
 
 namespace sluice::redis {
 namespace {
 
-using base::hex_digit;
 using base::in_quotes;
 
 constexpr std::string_view kForms =
@@ -159,8 +159,8 @@ Expected<std::string> percent_decoded(std::string_view text, std::string_view wh
       out += text[i];
       continue;
     }
-    const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+    const int high = i + 2 < text.size() ? base::hex_digit(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? base::hex_digit(text[i + 2]) : -1;
     if (high < 0 || low < 0) {
       return wrong_url(
           "the URL's " + std::string(what) + " has a '%' without two hexadecimal digits after it",
