@@ -600,18 +600,22 @@ void ConnectionState::count_kept() try {
   if (phase_ != Phase::kAnswering) fail();
 }
 
-// A request that waits is denied, and its client reads that. Otherwise the next event closes.
+// A request that waits for units is denied, and its client reads that; a worker needs its bytes
+// until then. A request that waits for a worker closes when its turn comes. Otherwise the next
+// event closes.
 void ConnectionState::drop_kept() noexcept {
   shared_.recorder.add(metrics::Event::kTimedOut);
-  if (phase_ == Phase::kAnswering) {
-    if (worker_ != nullptr) worker_->handler->stop_waiting();
-    return;
-  }
+  if (worker_ != nullptr) return worker_->handler->stop_waiting();
   pending_ = std::string();
   unsent_ = std::string();
   unsent_text_.reset();
   broken_ = true;
-  deadline_ = SteadyTime::min();
+  if (phase_ != Phase::kAnswering) deadline_ = SteadyTime::min();
+}
+
+void ConnectionState::dropped() {
+  phase_ = Phase::kIdle;
+  owner_.act(Action::kClose);
 }
 
 // Chooses the next action after everything is sent.

@@ -214,7 +214,8 @@ struct SharedState : Options {
 // together. When 64 KiB of responses wait, later requests are not answered until these are sent.
 // Must not be destroyed while it waits for a handler, which nothing cuts short: the store's
 // deadline bounds that wait. If the connections of the loop keep too many bytes, those that keep
-// many for long close, and their requests that wait for units are denied. Without memory it closes,
+// many for long close, and their requests that wait for units are denied; requests that wait for a
+// handler are not answered. Without memory it closes,
 // after the response 503 if a handler found none. While it receives a broadcast, it keeps at most
 // the bytes of one send(), and closes if the client has not taken them within the write timeout.
 // Cost: about 1 KiB while idle.
@@ -270,6 +271,8 @@ class ConnectionState final : public net::StreamState,
   void work(Worker& worker) override;
   bool finish(Worker& worker) override;
   void resume() override;
+  bool wanted() const override { return !pending_.empty(); }  // else drop_kept() has released it
+  void dropped() override;
   void receive(std::string_view bytes) override;
   void end() override;
   void drop_kept() noexcept override;

@@ -52,17 +52,24 @@ std::string get(std::string_view target) {
   return "GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n";
 }
 
+// The owner of another connection than the test's.
+struct Ends final : net::StateOwner {
+  void act(net::Action action) override { last = action; }
+  std::optional<net::Action> last;
+};
+
 class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
  protected:
   void SetUp() override { start(false); }
-  void start(bool waits) {
+  void start(bool waits, std::size_t workers = net::FiberPool::Options{}.most) {
     state_.reset();
     shared_.reset();
     const auto make = [this, waits] {
       return std::make_unique<Worker>(
           std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_, text_, stops_));
     };
-    handlers_.emplace(make, waits ? std::optional(net::FiberPool::Options{}) : std::nullopt);
+    handlers_.emplace(
+        make, waits ? std::optional(net::FiberPool::Options{.most = workers}) : std::nullopt);
     shared_.emplace(Options{bounds_}, *handlers_, registry_.make_recorder(), clock_);
     shared_->tick();
     state_.emplace(Peer{"192.0.2.1"}, *shared_, *this, clock_.time);
@@ -202,6 +209,30 @@ TEST_F(HttpConnectionState, EndsTheWaitOfARequestIfTooMuchIsKept) {
   EXPECT_TRUE(sent("HTTP/1.1 200 OK"));
   EXPECT_EQ(stops_, 1) << "the second may wait";
   waits_.finish_first();
+}
+
+TEST_F(HttpConnectionState, ReleasesAndClosesAQueuedRequestIfTooMuchIsKept) {
+  start(true, 1);
+  ASSERT_EQ(input(get("/a")), Action::kWait) << "the only worker has it";
+  Ends first_ends, second_ends;
+  const std::string request = large_request();
+  ConnectionState first({"192.0.2.2"}, *shared_, first_ends, clock_.time);
+  ASSERT_EQ(first.on_input(request, clock_.time), Action::kSend);
+  ASSERT_EQ(first.on_sent(0), Action::kWait);
+  clock_.time += milliseconds(1);
+  ConnectionState second({"192.0.2.3"}, *shared_, second_ends, clock_.time);
+  ASSERT_EQ(second.on_input(request, clock_.time), Action::kSend);
+  ASSERT_EQ(second.on_sent(0), Action::kWait);
+  EXPECT_LT(shared_->kept.total(), kLarge + kLarge / 2) << "the first has released its bytes";
+  EXPECT_FALSE(first.expired(clock_.time + seconds(9))) << "it is in the queue";
+  EXPECT_EQ(first_ends.last, std::nullopt);
+  waits_.finish_first();
+  EXPECT_EQ(first_ends.last, Action::kClose);
+  first.on_closed();
+  EXPECT_TRUE(sent("HTTP/1.1 200 OK"));
+  waits_.finish_first();
+  EXPECT_EQ(second_ends.last, Action::kSend) << "the second is answered";
+  second.on_closed();
 }
 
 TEST_F(HttpConnectionState, ClosesWithoutMemoryForARequest) {
