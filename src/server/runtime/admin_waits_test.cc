@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
+#include <deque>
 #include <optional>
 #include <string>
 #include <thread>
@@ -36,19 +37,20 @@ class AdminWaits : public ::testing::Test {
                                      .limiter = stores_.limiter(),
                                      .token = token_,
                                      .status = [] { return ServerStatus{}; }},
-                                    {registry_, ready_},
+                                    Operations(registry_, ready_, &worker_).in(&sleeps_),
                                     access_,
                                     recorder_,
                                     log_};
     front_end_.emplace(
         http::Options{bounds_, [parts] { return std::make_unique<AdminHandler>(parts); },
-                      net::FiberPool::Options{.most = 4, .stack_bytes = std::size_t{8} << 20}},
+                      kAdminFibers},
         net::Acceptor::Parts{main_, recorder_, warning_writer(log_), connections_,
                              bounds_.connections, net::LoopClock::system()},
         std::move(listening->sockets[0]));
     thread_ = std::thread([this] {
       main_.run();
       stores_.stop();
+      sleeps_.stop();
     });
   }
   void TearDown() override {
@@ -78,6 +80,8 @@ class AdminWaits : public ::testing::Test {
   std::atomic<bool> ready_ = true;
   std::atomic<std::size_t> connections_ = 0;
   boost::asio::io_context main_{1};
+  net::FiberSleeps sleeps_{main_};
+  MetricsWorker worker_{registry_};
   WaitingStores stores_{main_};
   std::optional<http::FrontEnd> front_end_;
   std::thread thread_;
@@ -97,6 +101,26 @@ TEST_F(AdminWaits, WaitsForTheStoreWhileItsLoopContinues) {
   EXPECT_NE(answer.body.find(R"("remaining":7)"), std::string::npos) << answer.body;
   EXPECT_NE(answer.body.find(R"("remaining":3)"), std::string::npos) << answer.body;
   EXPECT_EQ(stores_.store.asked, 2U);
+}
+
+TEST_F(AdminWaits, AnswersOthersWhileManyWaitForTheMetrics) {
+  std::atomic<int> begun = 0;
+  std::atomic<bool> may_end = false;
+  registry_.add_gauge("sluice_test", "Takes until the test ends it.", [&] {
+    ++begun;
+    testing::wait_until("the test lets the text end", [&] { return may_end.load(); });
+    return 7.;
+  });
+  std::deque<TestClient> clients;
+  for (std::size_t i = 0; i < MetricsWorker::kMostWaiting; ++i) {
+    clients.emplace_back(path_).send(get("/metrics"));
+    testing::wait_until("a text is begun", [&] { return begun > 0; });
+  }
+  TestClient other(path_);
+  EXPECT_EQ(other.ask(get("/healthz")).status, 200);
+  EXPECT_EQ(other.ask(post("/v1/rules/validate", kRules)).status, 200);
+  may_end = true;
+  for (TestClient& client : clients) EXPECT_EQ(client.read().status, 200);
 }
 
 TEST_F(AdminWaits, EndsWhileARequestWaits) {

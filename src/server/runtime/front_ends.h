@@ -119,10 +119,10 @@ class FrontEnd {
   std::unique_ptr<net::TlsContext> tls_;  // null: plaintext
 };
 
-// Several fibers, so that /healthz does not wait for /metrics or a page that asks the store. Their
-// stacks are as long as a thread's because they parse rules; a stack takes no memory before it is
-// used.
-inline constexpr net::FiberPool::Options kAdminFibers{.most = 4,
+// Several fibers, so that /healthz does not wait for a page that asks the store, and one for each
+// request that waits for /metrics. Their stacks are as long as a thread's because they parse rules;
+// a stack takes no memory before it is used.
+inline constexpr net::FiberPool::Options kAdminFibers{.most = 4 + MetricsWorker::kMostWaiting,
                                                       .stack_bytes = std::size_t{8} << 20};
 
 // What the administration needs in addition to FrontEndParts.

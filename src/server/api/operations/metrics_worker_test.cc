@@ -70,7 +70,7 @@ class MetricsWorkerTest : public ::testing::Test {
 TEST_F(MetricsWorkerTest, LetsTheLoopGoOnAndWritesOneTextAtATime) {
   MetricsWorker worker(registry_);
   std::deque<Ask> asks;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 30; ++i) {
     pool_.run(asks.emplace_back(worker, sleeps_));  // returns although no text is written
     wait_for_first_text();
   }
@@ -83,6 +83,28 @@ TEST_F(MetricsWorkerTest, LetsTheLoopGoOnAndWritesOneTextAtATime) {
   for (const Ask& ask : std::ranges::subrange(asks.begin() + 1, asks.end())) {
     EXPECT_EQ(ask.text, asks.back().text) << "they share it";
   }
+}
+
+TEST_F(MetricsWorkerTest, BoundsTheRequestsOfALoopThatWait) {
+  MetricsWorker worker(registry_);
+  std::deque<Ask> asks;
+  for (std::size_t i = 0; i < MetricsWorker::kMostWaiting; ++i) {
+    pool_.run(asks.emplace_back(worker, sleeps_));
+    EXPECT_FALSE(asks.back().is_done);
+  }
+  Ask more(worker, sleeps_);
+  pool_.run(more);
+  EXPECT_TRUE(more.is_done);
+  EXPECT_EQ(more.text, nullptr);
+  net::FiberSleeps sleeps_of_another_loop(loop_);
+  pool_.run(asks.emplace_back(worker, sleeps_of_another_loop));
+  EXPECT_FALSE(asks.back().is_done);
+  may_end_ = true;
+  run_until_done(asks);
+  for (const Ask& ask : asks) EXPECT_NE(ask.text, nullptr);
+  pool_.run(asks.emplace_back(worker, sleeps_));
+  run_until_done(asks);
+  EXPECT_NE(asks.back().text, nullptr) << "nobody waits any more";
 }
 
 TEST_F(MetricsWorkerTest, RequestsThatWaitAreAnsweredWhenTheLoopStops) {

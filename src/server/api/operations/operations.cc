@@ -44,10 +44,17 @@ std::shared_ptr<const std::string> MetricsWorker::text(net::FiberSleeps& sleeps)
   waiter->sleep = &sleep;
   {
     const std::lock_guard lock(mutex_);
+    std::size_t& waiting = waiting_[&sleeps];
+    if (waiting == kMostWaiting) return nullptr;
     waiters_.push_back(waiter);
+    ++waiting;
   }
   wake_.notify_one();
   const bool woken = sleep.sleep(Instant::max());
+  {
+    const std::lock_guard lock(mutex_);
+    if (--waiting_[&sleeps] == 0) waiting_.erase(&sleeps);
+  }
   const std::lock_guard lock(waiter->mutex);
   waiter->sleep = nullptr;
   if (woken && waiter->text == nullptr) throw std::bad_alloc();
@@ -106,6 +113,10 @@ void Operations::handle(std::string_view path, const http::Request& request,
   const bool may_wait = worker_ != nullptr && sleeps_ != nullptr && net::current_fiber() != nullptr;
   response.shared_text =
       may_wait ? worker_->text(*sleeps_) : std::make_shared<const std::string>(registry_->text());
+  if (response.shared_text == nullptr) {
+    response.add("Retry-After", "1");
+    return answer_problem(response, {503, "too many requests wait for the metrics"});
+  }
   response.status = 200;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = *response.shared_text;

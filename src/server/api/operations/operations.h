@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,8 +30,13 @@ class MetricsWorker {
   MetricsWorker(const MetricsWorker&) = delete;
   MetricsWorker& operator=(const MetricsWorker&) = delete;
 
-  // Returns a text that was begun after this call. Call it on a fiber, which sleeps meanwhile. If
-  // the sleeps of its loop are stopped, the fiber writes the text itself.
+  // The most requests of a loop that wait at the same time. A loop has more fibers than that, so
+  // that other requests are answered meanwhile.
+  static constexpr std::size_t kMostWaiting = 32;
+
+  // Returns a text that was begun after this call, or null if too many requests of the loop wait
+  // already. Call it on a fiber, which sleeps meanwhile. If the sleeps of its loop are stopped, the
+  // fiber writes the text itself.
   std::shared_ptr<const std::string> text(net::FiberSleeps& sleeps);
 
  private:
@@ -41,8 +48,9 @@ class MetricsWorker {
   void run();
 
   const metrics::Registry& registry_;
-  std::mutex mutex_;  // protects the next two
+  std::mutex mutex_;  // protects the next three
   std::vector<std::shared_ptr<Waiter>> waiters_;
+  std::map<const net::FiberSleeps*, std::size_t> waiting_;  // how many fibers, by loop
   bool is_stopped_ = false;
   std::condition_variable wake_;
   std::thread thread_;
