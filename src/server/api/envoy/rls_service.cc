@@ -410,6 +410,7 @@ class RlsService::Impl {
         native_(session_, parts.clock),
         manager_(parts.envoy),
         denials_(parts.session.denials),
+        keys_(parts.session.keys),
         clock_(parts.clock),
         request_({parts.session.limiter, parts.session.stores, parts.clock}),
         stripe_(manager_.next_stripe()),
@@ -444,6 +445,7 @@ class RlsService::Impl {
   NativeAnswer native_;
   EnvoyManager& manager_;
   DenialLog& denials_;
+  insight::KeyRecorder* const keys_;  // null: keys are not counted
   const Clock& clock_;
   envoy::Request request_;
   const std::size_t stripe_;
@@ -559,12 +561,16 @@ void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
   }
 }
 
-// Counts the answers of limits, and logs a denial like the other front ends.
+// Counts the answers of limits and their keys, and logs a denial like the other front ends. Envoy's
+// files have no rules, so their keys count like those of limits that requests bring along.
 void RlsService::Impl::record(const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Question& question = input_.questions[i];
     if (question.gives_back) continue;
-    active_->counts.count(answer.statuses[i], question.entries, stripe_);
+    const envoy::Status& status = answer.statuses[i];
+    active_->counts.count(status, question.entries, stripe_);
+    if (keys_ == nullptr || !status.limit || question.hits == 0) continue;
+    keys_->count(*status.limit, status.counter, status.decision);
   }
   if (answer.overall == envoy::Code::kOk || manager_.options().shadow_mode) return;
   log_denial(answer);

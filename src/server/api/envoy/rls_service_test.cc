@@ -135,6 +135,27 @@ TEST_F(ServiceTest, AppliesTheLimitOfTheRequest) {
   EXPECT_FALSE(ask(request).statuses(0).has_current_limit());
 }
 
+TEST_F(ServiceTest, CountsTheKeysOfEnvoysFilesByTheirAlgorithm) {
+  open(kEnvoy);
+  for (int i = 0; i < 3; ++i) ask("shop", {"user=u1", "free=x", "ok=y"});
+  ask("shop", {"path=/api/a"});
+  auto request = request_of("shop", {"user=u2", "user=u3"});
+  request.mutable_descriptors(0)->mutable_hits_addend()->set_value(0);
+  request.mutable_descriptors(1)->set_is_negative_hits(true);
+  ask(request);
+  keys_.hand_over();
+  top_keys_.collect(rules_->current());
+  const auto asked = top_keys_.top({.by = insight::TopBy::kAsked});
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked[0].rule + "/" + asked[0].limit, "/fixed_window");
+  EXPECT_EQ(asked[0].total, 4U) << "without a peek, and without hits that are given back";
+  const auto denied = top_keys_.top({});
+  ASSERT_EQ(denied.size(), 1U);
+  ASSERT_EQ(denied[0].keys.size(), 1U);
+  EXPECT_EQ(denied[0].keys[0].text, "shop||user=u1");
+  EXPECT_EQ(denied[0].keys[0].count, 1U);
+}
+
 TEST_F(ServiceTest, RefusesALimitOfTheRequestWithAnUnknownUnit) {
   open(kEnvoy);
   for (const int unit : {-1, 0, 7, 100}) {  // a request's units have no week

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
+#include "insight/top_keys.h"
 #include "metrics/metrics.h"
 #include "server/api/envoy/rls_service.h"
 #include "server/rules/test_folder.h"
@@ -48,8 +49,13 @@ class ServiceTest : public ::testing::Test {
     auto rules = RulesManager::open({folder_.write("rules.yaml", native)}, clock_);
     ASSERT_TRUE(rules) << rules.error().front().to_string();
     rules_ = std::move(*rules);
-    service_ = std::make_unique<RlsService>(
-        RlsService::Parts{{limiter_, *rules_, recorder_, denials_}, *envoy_, clock_});
+    service_ = std::make_unique<RlsService>(RlsService::Parts{{.limiter = limiter_,
+                                                               .rules = *rules_,
+                                                               .recorder = recorder_,
+                                                               .denials = denials_,
+                                                               .keys = &keys_},
+                                                              *envoy_,
+                                                              clock_});
   }
 
   // "KEY=VALUE,KEY=VALUE" for each descriptor.
@@ -90,6 +96,8 @@ class ServiceTest : public ::testing::Test {
   metrics::Recorder& recorder_ = registry_.make_recorder();
   Log log_{{.level = LogLevel::kOff}};
   DenialLog denials_{log_};
+  insight::TopKeys top_keys_{{}, denials_.key_hash(), clock_};
+  insight::KeyRecorder& keys_ = top_keys_.make_recorder();
   std::unique_ptr<EnvoyManager> envoy_;
   std::unique_ptr<RulesManager> rules_;
   std::unique_ptr<RlsService> service_;
