@@ -4,6 +4,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <exception>
+#include <mutex>
 #include <utility>
 
 #include "server/net/fiber.h"
@@ -66,6 +68,45 @@ void FiberSleep::wake() {
 void FiberSleep::stop() {
   state_->is_stopped = true;
   wake();
+}
+
+namespace {
+
+// Work that a fiber waits for.
+struct WorkElsewhere {
+  void run() {
+    const auto begun = std::exchange(work, nullptr);
+    try {
+      (*begun)();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
+
+  std::mutex mutex;
+  const std::function<void()>* work;  // null once it has begun; the next two are the fiber's, too
+  FiberSleep* sleep;
+  std::exception_ptr thrown = {};
+};
+
+}  // namespace
+
+void run_elsewhere(boost::asio::io_context& elsewhere, FiberSleeps& sleeps,
+                   const std::function<void()>& work) {
+  FiberSleep sleep(sleeps);
+  const auto shared = std::make_shared<WorkElsewhere>();
+  shared->work = &work;
+  shared->sleep = &sleep;
+  boost::asio::post(elsewhere, [shared] {
+    const std::lock_guard lock(shared->mutex);
+    if (shared->work == nullptr) return;  // the fiber has not waited
+    shared->run();
+    shared->sleep->wake();
+  });
+  sleep.sleep(Instant::max());
+  const std::lock_guard lock(shared->mutex);
+  if (shared->work != nullptr) shared->run();
+  if (shared->thrown) std::rethrow_exception(shared->thrown);
 }
 
 }  // namespace sluice::server::net

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -59,5 +60,11 @@ class FiberSleep {
   FiberSleeps& loop_;
   const std::shared_ptr<State> state_;
 };
+
+// Runs work that blocks, such as writing a file, in the thread of another loop, while the fiber
+// sleeps. If the sleeps of the fiber's loop are stopped, the fiber runs what has not begun. Errors:
+// what `work` throws.
+void run_elsewhere(boost::asio::io_context& elsewhere, FiberSleeps& sleeps,
+                   const std::function<void()>& work);
 
 }  // namespace sluice::server::net

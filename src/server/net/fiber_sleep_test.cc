@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <functional>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -106,6 +107,42 @@ TEST_F(FiberSleepTest, CanBeStoppedAloneAndEndsInTheLoop) {
   EXPECT_FALSE(ended) << "the fiber must not run inside its caller";
   loop_.run();
   EXPECT_TRUE(ended);
+}
+
+TEST_F(FiberSleepTest, WaitsForWorkInAnotherLoop) {
+  boost::asio::io_context elsewhere;
+  std::string said;
+  Does job([&] {
+    run_elsewhere(elsewhere, sleeps_, [&] { said += "work,"; });
+    said += "end,";
+    try {
+      run_elsewhere(elsewhere, sleeps_, [] { throw std::bad_alloc(); });
+    } catch (const std::bad_alloc&) {
+      said += "no memory,";
+    }
+  });
+  pool_.run(job);
+  EXPECT_EQ(said, "") << "the loop goes on";
+  std::thread([&] { elsewhere.run(); }).join();
+  EXPECT_EQ(said, "work,");
+  loop_.run();
+  EXPECT_EQ(said, "work,end,");
+  elsewhere.restart();
+  std::thread([&] { elsewhere.run(); }).join();
+  loop_.restart();
+  loop_.run();
+  EXPECT_EQ(said, "work,end,no memory,");
+}
+
+TEST_F(FiberSleepTest, DoesTheWorkOnceIfTheLoopStops) {
+  boost::asio::io_context elsewhere;
+  int done = 0;
+  Does job([&] { run_elsewhere(elsewhere, sleeps_, [&] { ++done; }); });
+  pool_.run(job);
+  sleeps_.stop();
+  EXPECT_EQ(done, 1);
+  elsewhere.run();
+  EXPECT_EQ(done, 1);
 }
 
 }  // namespace

@@ -289,7 +289,10 @@ class FrontEnd final : public LoopFrontEnd {
         shared_(accept, options, handlers_),
         listener_(accept, std::move(socket), shared_) {}
 
-  void follow_rules() override { handlers_.follow_rules(); }
+  void follow_rules() override {
+    handlers_.follow_rules();
+    if constexpr (requires { shared_.follow_rules(); }) shared_.follow_rules();
+  }
   void stop_accepting(Queued queued, std::function<void()> stopped) override {
     listener_.stop_accepting(queued, std::move(stopped));
   }

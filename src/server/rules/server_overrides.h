@@ -74,7 +74,8 @@ class ServerOverrides {
   virtual Expected<bool> set(std::string_view counter, const Override& given);
   virtual Expected<bool> unset(std::string_view counter);
   // The same on a fiber of another loop, whose connection to Redis is `client`; null if there is
-  // none. Without Redis, they block the thread only while this process writes the file.
+  // none. Without Redis, they block the thread while this process writes the file, and do not wait
+  // for another process.
   virtual Expected<bool> set_through(redis::Client* client, std::string_view counter,
                                      const Override& given);
   virtual Expected<bool> unset_through(redis::Client* client, std::string_view counter);

@@ -266,6 +266,9 @@ Expected<resp::Users> read_users(const RespConfig& config, Log& log) {
   return resp::Users(std::move(users));
 }
 
+// Changes of overrides that a loop takes at once; the file is written for one at a time.
+constexpr net::FiberPool::Options kOverrideFibers{.most = 16};
+
 class RespFrontEnd final : public FrontEnd {
  public:
   explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd(listen_address("resp"), {}, parts) {}
@@ -285,7 +288,16 @@ class RespFrontEnd final : public FrontEnd {
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
     Log& log = parts().log;
-    const auto make_handler = [this, loop, access = log.options().access ? &log : nullptr] {
+    ServerOverrides* const overrides = parts().overrides;
+    const bool has_file = !loop.redis && overrides != nullptr && !overrides->path().empty();
+    std::function<void(const std::function<void()>&)> run_elsewhere;
+    if (has_file && parts().elsewhere != nullptr && loop.sleeps != nullptr) {
+      run_elsewhere = [elsewhere = parts().elsewhere, sleeps = loop.sleeps](const auto& work) {
+        net::run_elsewhere(*elsewhere, *sleeps, work);
+      };
+    }
+    const auto make_handler = [this, loop, run_elsewhere,
+                               access = log.options().access ? &log : nullptr] {
       return std::make_unique<resp::CommandHandler>(
           resp::CommandHandler::Parts{.session = loop.session(),
                                       .users = users_,
@@ -295,16 +307,19 @@ class RespFrontEnd final : public FrontEnd {
                                       .on_network = !listening().loopback,
                                       .overrides = parts().overrides,
                                       .redis = loop.redis,
-                                      .top_keys = parts().top_keys});
+                                      .top_keys = parts().top_keys,
+                                      .run_elsewhere = run_elsewhere});
     };
     return std::make_unique<resp::FrontEnd>(
-        resp::Options{.bounds = bounds(),
-                      .users = users_,
-                      .last_id = last_id_,
-                      .unix_path = listening().unix_path,
-                      .idle_timeout = parts().config.resp_options.idle_timeout,
-                      .make = make_handler,
-                      .fibers = loop.fibers},
+        resp::Options{
+            .bounds = bounds(),
+            .users = users_,
+            .last_id = last_id_,
+            .unix_path = listening().unix_path,
+            .idle_timeout = parts().config.resp_options.idle_timeout,
+            .make = make_handler,
+            .fibers = loop.fibers,
+            .fibers_apart = run_elsewhere ? std::optional(kOverrideFibers) : std::nullopt},
         accept, std::move(socket));
   }
 

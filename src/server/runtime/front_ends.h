@@ -49,6 +49,7 @@ struct FrontEndParts {
   net::DescriptorBudget& descriptors;
   ServerOverrides* overrides = nullptr;
   const insight::TopKeys* top_keys = nullptr;
+  boost::asio::io_context* elsewhere = nullptr;  // a loop for work that blocks; null: there is none
 };
 
 // A protocol at a listening address, in all loops.

@@ -574,7 +574,8 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                    clock_,
                    descriptors_,
                    overrides_.get(),
-                   &top_keys_},
+                   &top_keys_,
+                   &main_},
                   admin_parts()) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
   rules_.log_warnings(log_);

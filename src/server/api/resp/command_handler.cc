@@ -126,6 +126,11 @@ bool CommandHandler::may_take(const Call& call, std::uint64_t units) const {
   return false;
 }
 
+bool CommandHandler::waits() const noexcept {
+  return run_elsewhere && request.size() > 1 && same_word(request[0], "rl.override") &&
+         !same_word(request[1], "get");
+}
+
 void CommandHandler::answer(Client& client) {
   if (access_log_ == nullptr) return run_command(client);
   const std::size_t begin = output.size();

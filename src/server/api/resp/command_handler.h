@@ -107,6 +107,9 @@ class CommandHandler final : public Handler {
     ServerOverrides* overrides = nullptr;
     std::function<redis::Client*()> redis = {};  // of the loop; empty: no Redis
     const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
+    // Runs work that blocks in another thread, while the fiber waits; empty: changes of overrides
+    // do not block.
+    std::function<void(const std::function<void()>&)> run_elsewhere = {};
   };
   explicit CommandHandler(const Parts& parts)
       : session(parts.session),
@@ -118,12 +121,14 @@ class CommandHandler final : public Handler {
         overrides(parts.overrides),
         redis(parts.redis),
         top_keys(parts.top_keys),
+        run_elsewhere(parts.run_elsewhere),
         access_log_(parts.access_log),
         on_network_(parts.on_network) {}
   CommandHandler(const CommandHandler&) = delete;
   CommandHandler& operator=(const CommandHandler&) = delete;
 
   void answer(Client& client) override;
+  bool waits() const noexcept override;
   void follow_rules() override { session.follow_rules(); }
 
   // Returns whether the client may take that many units at once. If not, replies with the reason.
@@ -141,11 +146,12 @@ class CommandHandler final : public Handler {
   ServerOverrides* const overrides;             // of RL.OVERRIDE; null: there are none
   const std::function<redis::Client*()> redis;  // of RL.OVERRIDE
   const insight::TopKeys* const top_keys;       // of RL.TOP; null: keys are not counted
-  LimitCache limits;                            // of CL.THROTTLE
-  NamedAttributes attributes;                   // of RL.CHECK
-  std::vector<LimitCost> costs;                 // of RL.CHECK
-  std::vector<LimitCost> actual_costs;          // of RL.SETTLE
-  std::string text;                             // names of attributes whose spelling changes
+  const std::function<void(const std::function<void()>&)> run_elsewhere;  // of RL.OVERRIDE
+  LimitCache limits;                                                      // of CL.THROTTLE
+  NamedAttributes attributes;                                             // of RL.CHECK
+  std::vector<LimitCost> costs;                                           // of RL.CHECK
+  std::vector<LimitCost> actual_costs;                                    // of RL.SETTLE
+  std::string text;  // names of attributes whose spelling changes
 
  private:
   void run_command(Client& client);

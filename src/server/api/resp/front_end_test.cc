@@ -54,6 +54,33 @@ TEST(FrontEnd, AnswersPipelinesOfAnyDepthInTheirOrder) {
   }
 }
 
+TEST(FrontEnd, AnswersOthersWhileTheFileOfOverridesIsWritten) {
+  TestFrontEnd::Options options;
+  options.changes_elsewhere = true;
+  TestFrontEnd front_end(options);
+  const auto there = [&] { return front_end.parts.overrides->all().size(); };
+  const TestPeer peer(front_end.path);
+  const TestPeer other(front_end.path);
+  const std::string login = frame({"RL.OVERRIDE", "SET", "login", "ip", "ip", "::1", "LIMIT", "7"});
+  for (const std::string_view part : {"SET", "UNSET"}) {
+    const std::string change =
+        part == "SET" ? login : frame({"RL.OVERRIDE", "UNSET", "login", "ip", "ip", "::1"});
+    peer.send(frame({"ECHO", "a"}) + change + frame({"ECHO", "b"}));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("PING\r\n", 7), "+PONG\r\n");
+    EXPECT_EQ(there(), part == "SET" ? 0U : 1U);
+    wait_until("the change is made", [&] {
+      front_end.elsewhere.restart();
+      return front_end.elsewhere.poll() > 0;
+    });
+    EXPECT_EQ(there(), part == "SET" ? 1U : 0U);
+    const std::string expected =
+        "$1\r\na\r\n" + std::string(part == "SET" ? "+OK" : ":1") + "\r\n$1\r\nb\r\n";
+    EXPECT_EQ(peer.read(expected.size()), expected);
+  }
+  peer.send(login);
+  EXPECT_EQ(other.ask("PING\r\n", 7), "+PONG\r\n");
+}
+
 TEST(FrontEnd, AClientThatDoesNotReadIsPausedAndThenClosed) {
   TestFrontEnd::Options options;
   options.bounds.write_timeout = milliseconds(300);

@@ -18,6 +18,7 @@
 #include "server/api/resp/command.h"
 #include "server/api/resp/command_handler.h"
 #include "server/decide/rule_counters.h"
+#include "server/net/fiber.h"
 
 // RL.BLOCK and RL.UNBLOCK: the blocks of single keys.
 namespace sluice::server::resp::commands {
@@ -380,6 +381,15 @@ void put_override(Reply& reply, std::string_view counter, const Override& given)
   }
 }
 
+// Changes overrides, in another thread if that writes a file. Returns what `change` does.
+template <typename Change>
+Expected<bool> make_change(const CommandHandler& handler, const Change& change) {
+  if (!handler.run_elsewhere || net::current_fiber() == nullptr) return change();
+  Expected<bool> result = false;
+  handler.run_elsewhere([&] { result = change(); });
+  return result;
+}
+
 // An override that every limit can have.
 Override any_override() { return {.kind = Override::Kind::kBlocked}; }
 
@@ -391,7 +401,9 @@ void set_override(CommandHandler& handler, const Call& call) {
   if (!read_override(words, into, call.reply)) return;
   const auto counter = counter_of(handler, call, words, into.given);
   if (!counter) return;
-  const auto set = handler.overrides->set_through(client_of(handler), *counter, into.given);
+  const auto set = make_change(handler, [&] {
+    return handler.overrides->set_through(client_of(handler), *counter, into.given);
+  });
   if (!set) return call.reply.error("ERR " + set.error());
   call.reply.ok();
 }
@@ -399,7 +411,8 @@ void set_override(CommandHandler& handler, const Call& call) {
 void unset_override(CommandHandler& handler, const Call& call) {
   const auto counter = counter_of(handler, call, call.arguments.subspan(4), any_override());
   if (!counter) return;
-  const auto was_there = handler.overrides->unset_through(client_of(handler), *counter);
+  const auto was_there = make_change(
+      handler, [&] { return handler.overrides->unset_through(client_of(handler), *counter); });
   if (!was_there) return call.reply.error("ERR " + was_there.error());
   call.reply.integer(*was_there ? 1 : 0);
 }

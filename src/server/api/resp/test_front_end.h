@@ -19,6 +19,7 @@
 
 #include "server/api/resp/test_handler.h"
 #include "server/net/address.h"
+#include "server/net/fiber_sleep.h"
 #include "server/protocol/resp/connection.h"
 #include "server/runtime/test_waiting_stores.h"
 
@@ -32,6 +33,7 @@ class TestFrontEnd {
     std::vector<User> users = {};
     std::optional<WaitingStore::Waits> waits = {};  // nothing: the store does not wait
     std::size_t fibers = 8;
+    bool changes_elsewhere = false;  // RL.OVERRIDE waits until a test runs `elsewhere`
   };
 
   TestFrontEnd() : TestFrontEnd(Options{}) {}
@@ -42,11 +44,21 @@ class TestFrontEnd {
       stores->store.waits = *options.waits;
     }
     auto listening = net::listen_at({Address::Kind::kUnix, {}, 0, path}, 1).value();
-    resp::Options of_front_end{
-        .bounds = bounds, .users = users, .last_id = last_id, .make = [this] {
-          return std::make_unique<CommandHandler>(
-              CommandHandler::Parts{session(), users, about, net::LoopClock::system()});
-        }};
+    resp::Options of_front_end{.bounds = bounds,
+                               .users = users,
+                               .last_id = last_id,
+                               .make = [this, changes_elsewhere = options.changes_elsewhere] {
+                                 CommandHandler::Parts made{session(), users, about,
+                                                            net::LoopClock::system()};
+                                 made.overrides = parts.overrides.get();
+                                 if (changes_elsewhere) {
+                                   made.run_elsewhere = [this](const auto& change) {
+                                     net::run_elsewhere(elsewhere, sleeps, change);
+                                   };
+                                 }
+                                 return std::make_unique<CommandHandler>(made);
+                               }};
+    if (options.changes_elsewhere) of_front_end.fibers_apart = net::FiberPool::Options{.most = 2};
     if (stores) of_front_end.fibers = net::FiberPool::Options{.most = options.fibers};
     front_end.emplace(
         of_front_end,
@@ -58,6 +70,7 @@ class TestFrontEnd {
   ~TestFrontEnd() {
     on_loop([this] {
       if (stores) stores->stop();
+      sleeps.stop();
       loop.stop();
     });
     thread.join();
@@ -90,6 +103,8 @@ class TestFrontEnd {
   std::atomic<std::size_t> connections{0};
   const About about{"", net::LoopClock::system().now(), connections};
   boost::asio::io_context loop{1};
+  boost::asio::io_context elsewhere{1};
+  net::FiberSleeps sleeps{loop};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work{
       loop.get_executor()};
   std::optional<WaitingStores> stores;

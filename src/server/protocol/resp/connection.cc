@@ -111,18 +111,35 @@ ConnectionState::Action ConnectionState::answer_input(std::string_view bytes) {
   const SteadyTime begun = std::max(now_, shared_.answered);
   const std::size_t done = answer_all(bytes, shared_.handlers.only(), begun);
   if (done < bytes.size()) pending_.assign(bytes.substr(done));
-  return Action::kSend;
+  return is_next_apart_ ? answer_apart() : Action::kSend;
 }
 
 ConnectionState::Action ConnectionState::answer_pending() {
   if (!shared_.handlers.waits()) {
     const SteadyTime begun = std::max(now_, shared_.answered);
     done_ = answer_all(pending_, shared_.handlers.only(), begun);
+    if (is_next_apart_) {
+      drop_answered();
+      return answer_apart();
+    }
   } else {
     enter(Phase::kAnswering);
     if (!shared_.handlers.submit(*this)) return Action::kWait;
     phase_ = Phase::kIdle;
   }
+  drop_answered();
+  return Action::kSend;
+}
+
+// The buffer with the replies so far belongs to all connections.
+ConnectionState::Action ConnectionState::answer_apart() {
+  is_next_apart_ = false;
+  TextBuffer& shared = shared_.handlers.only().output;
+  unsent_.append(shared.view());
+  shared.clear();
+  enter(Phase::kAnswering);
+  if (!shared_.apart->submit(*this)) return Action::kWait;
+  phase_ = Phase::kIdle;
   drop_answered();
   return Action::kSend;
 }
@@ -179,6 +196,11 @@ bool ConnectionState::answer_next(std::string_view input, Handler& handler) {
   if (is_http(handler.request[0])) {
     refuse();
     return true;
+  }
+  if (phase_ != Phase::kAnswering && shared_.apart != nullptr && handler.waits()) {
+    reader_.next();  // the other handler reads it again
+    is_next_apart_ = true;
+    return false;
   }
   handler.answer(client_);
   closing_ = client_.leaves;

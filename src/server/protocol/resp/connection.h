@@ -35,6 +35,8 @@ class Handler {
   virtual ~Handler() = default;
   // Appends the reply to `request` to `output`. The request is not empty.
   virtual void answer(Client& client) = 0;
+  // Whether the answer to `request` waits for something else than the store.
+  virtual bool waits() const noexcept { return false; }
   // Releases rules that are no longer active.
   virtual void follow_rules() = 0;
   void recycle() {}
@@ -53,7 +55,8 @@ struct Options {
   std::string unix_path = {};                 // of the listening socket, if it is a Unix socket
   std::chrono::milliseconds idle_timeout{0};  // 0: none
   std::function<std::unique_ptr<Handler>()> make = {};
-  std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
+  std::optional<net::FiberPool::Options> fibers = {};        // if handlers may wait for the store
+  std::optional<net::FiberPool::Options> fibers_apart = {};  // else, for requests that wait anyway
 };
 
 // What the connections of one listener share in one event loop. Used by that loop's thread only.
@@ -61,19 +64,27 @@ struct SharedState : Options {
   // Sets the options of the socket.
   Client peer_of(const net::Accepted& accepted, net::SteadyTime now) const;
   net::SteadyTime time_of_event(const net::Poller& poller) const { return poller.now(); }
+  void follow_rules() {
+    if (apart) apart->follow_rules();
+  }
 
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
   bool draining = false;       // a connection ends when its requests are answered
   net::SteadyTime answered{};  // when the last requests were answered
+  // Handlers on fibers, for the requests that wait although the store does not; null: there are
+  // none.
+  std::unique_ptr<Handlers> apart =
+      fibers || !fibers_apart ? nullptr : std::make_unique<Handlers>(make, fibers_apart);
 };
 
 // A connection that speaks RESP, without its socket: takes events, returns actions.
 //
 // Requests are answered in their order, as many as have arrived, and their replies are sent
 // together. When 64 KiB of replies wait, later requests are neither answered nor read until the
-// client has read these. Cost: about 300 bytes while idle, 400 with the socket.
+// client has read these. A request that waits although the store does not is answered on a fiber,
+// with those that came after it. Cost: about 300 bytes while idle, 400 with the socket.
 class ConnectionState final : public net::StreamState, private Handlers::Task {
  public:
   using Action = net::Action;
@@ -105,6 +116,7 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
   void resume() override;
   Action answer_input(std::string_view bytes);
   Action answer_pending();
+  Action answer_apart();
   std::size_t answer_all(std::string_view input, Handler& handler, net::SteadyTime begun);
   bool answer_next(std::string_view input, Handler& handler);
   void refuse() noexcept;
@@ -121,6 +133,7 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
   std::string pending_;   // requests that are not answered yet
   std::size_t done_ = 0;  // bytes of `pending_` that are answered
   std::string unsent_;
+  bool is_next_apart_ = false;  // the next request needs a handler on a fiber
 };
 
 // A connection that speaks RESP.
