@@ -1,5 +1,9 @@
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "Sluice needs C++20: compile with -std=c++20, or set(CMAKE_CXX_STANDARD 20)"
+#endif
+
 #include <chrono>
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <numeric>
 
@@ -22,6 +23,65 @@ namespace detail {
 // As Calendar::make(), but throws std::invalid_argument with its error.
 const Calendar* calendar_of(const CalendarSpec& spec);
 
+template <typename>
+inline constexpr bool kNever = false;
+
+// A number of units as programs write it.
+struct Units {
+  constexpr Units(std::uint64_t units) noexcept : count(units) {}
+  template <std::floating_point T>
+  constexpr Units(T) noexcept {
+    static_assert(
+        kNever<T>,
+        "sluice: units are whole numbers: token_bucket(1).per(2s) is half a unit a second");
+  }
+
+  std::uint64_t count;
+};
+
+// A compiler prints the name of the function that it cannot call in a constant expression.
+namespace expected {
+[[noreturn]] inline void at_most_4294967295_units(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kLimitTooLarge, spec);
+}
+[[noreturn]] inline void a_concurrency_of_at_most_65535(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kLimitTooLarge, spec);
+}
+[[noreturn]] inline void a_period_of_1_ms_to_366_days(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kPeriodOutOfRange, spec);
+}
+[[noreturn]] inline void a_burst_of_1_to_4294967295_units(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kBurstOutOfRange, spec);
+}
+[[noreturn]] inline void from_1_to_1000_slices(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kSlicesOutOfRange, spec);
+}
+[[noreturn]] inline void a_bucket_that_refills_within_142_years(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kRefillsTooSlowly, spec);
+}
+[[noreturn]] inline void a_lease_of_1_ms_to_10_s(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kLeaseOutOfRange, spec);
+}
+}  // namespace expected
+static_assert(kMaxUnits == 4294967295 && kMaxPermitUnits == 65535 && kMaxSlices == 1000 &&
+              kMinPeriod == std::chrono::milliseconds{1} && kMaxPeriod == std::chrono::days{366} &&
+              kMinLease == std::chrono::milliseconds{1} && kMaxLease == std::chrono::seconds{10});
+
+// Throws std::invalid_argument, or stops the compiler.
+constexpr void refuse(LimitError error, const LimitSpec& spec) {
+  switch (error) {
+    case LimitError::kLimitTooLarge:
+      if (holds_permits(spec.algorithm)) expected::a_concurrency_of_at_most_65535(spec);
+      expected::at_most_4294967295_units(spec);
+    case LimitError::kPeriodOutOfRange: expected::a_period_of_1_ms_to_366_days(spec);
+    case LimitError::kBurstOutOfRange: expected::a_burst_of_1_to_4294967295_units(spec);
+    case LimitError::kSlicesOutOfRange: expected::from_1_to_1000_slices(spec);
+    case LimitError::kRefillsTooSlowly: expected::a_bucket_that_refills_within_142_years(spec);
+    case LimitError::kLeaseOutOfRange: expected::a_lease_of_1_ms_to_10_s(spec);
+    default: throw_limit_error(error, spec);
+  }
+}
+
 }  // namespace detail
 
 // A builder with its limit and period, which converts to a Limit wherever one is expected. The
@@ -40,10 +100,10 @@ class LimitBuilder {
 
   // token_bucket, leaky_bucket: the capacity in units, at least 1; default: the limit. gcra: the
   // units after the first; default: the limit - 1.
-  constexpr LimitBuilder burst(std::uint64_t units) const
+  constexpr LimitBuilder burst(detail::Units units) const
     requires(applies(LimitOption::kBurst, A))
   {
-    return with([=](LimitSpec& spec) { spec.burst = units; });
+    return with([=](LimitSpec& spec) { spec.burst = units.count; });
   }
   // sliding_window_counter, sliding_window_hybrid: 1 to kMaxSlices slices; default: 10.
   constexpr LimitBuilder slices(std::uint64_t count) const
@@ -89,7 +149,7 @@ class LimitBuilder {
  private:
   static constexpr const LimitSpec& checked(const LimitSpec& spec) {
     const LimitError error = find_error(spec);
-    if (error != LimitError::kNone) detail::throw_limit_error(error, spec);
+    if (error != LimitError::kNone) detail::refuse(error, spec);
     return spec;
   }
   template <typename Change>
@@ -112,6 +172,15 @@ struct LimitUnits {
   // microseconds. Errors: throws std::invalid_argument for a number out of range.
   constexpr LimitBuilder<A> per(Duration period) const {
     return LimitBuilder<A>(LimitSpec{.algorithm = A, .limit = units, .per = period});
+  }
+
+  // Does not compile: there is no limit without a period.
+  template <std::same_as<Limit> T>
+  constexpr operator T() const {
+    static_assert(
+        detail::kNever<T>,
+        "sluice: a limit needs a period: token_bucket(100).per(1s), not token_bucket(100)");
+    return per(kMinPeriod);
   }
 };
 
@@ -138,24 +207,36 @@ struct LeasedUnits {
     return LimitBuilder<Algorithm::kConcurrency>(
         LimitSpec{.algorithm = Algorithm::kConcurrency, .limit = units, .per = time});
   }
+
+  // Does not compile: there is no limit of permits without a lease.
+  template <std::same_as<Limit> T>
+  constexpr operator T() const {
+    static_assert(detail::kNever<T>,
+                  "sluice: permits need a lease: concurrency(10).lease(30s), not concurrency(10)");
+    return lease(kMinPeriod);
+  }
 };
 
 // Admits `burst` units at once; tokens refill evenly at the rate. Exact.
 // Cost: 60 bytes a key; constant time. The usual choice: a rate that allows bursts.
 //   token_bucket(100).per(1s).burst(200)
-constexpr LimitUnits<Algorithm::kTokenBucket> token_bucket(std::uint64_t units) { return {units}; }
+constexpr LimitUnits<Algorithm::kTokenBucket> token_bucket(detail::Units units) {
+  return {units.count};
+}
 
 // A bucket of `burst` units that drains evenly at the rate. Exact. With queueing() a decision says
 // how long an admitted request must wait, so that requests leave evenly spaced.
 // Cost: 60 bytes a key; constant time. Choose it to protect a service that needs an even load.
 //   leaky_bucket(10).per(1s).burst(50).queueing()
-constexpr LimitUnits<Algorithm::kLeakyBucket> leaky_bucket(std::uint64_t units) { return {units}; }
+constexpr LimitUnits<Algorithm::kLeakyBucket> leaky_bucket(detail::Units units) {
+  return {units.count};
+}
 
 // Decides as a token bucket of `burst` + 1 units. Exact.
 // Cost: 60 bytes a key; constant time. Choose it if you think in the terms of redis-cell's
 // CL.THROTTLE, or of cell rates: one unit every period / limit, and `burst` more at once.
 //   gcra(30).per(60s).burst(15): 16 at once, then one every 2 s
-constexpr LimitUnits<Algorithm::kGcra> gcra(std::uint64_t units) { return {units}; }
+constexpr LimitUnits<Algorithm::kGcra> gcra(detail::Units units) { return {units.count}; }
 
 // Admits at most `units` in each window of one period. Up to twice as many pass across the boundary
 // of two windows.
@@ -163,15 +244,15 @@ constexpr LimitUnits<Algorithm::kGcra> gcra(std::uint64_t units) { return {units
 // explain.
 //   fixed_window(1000).per(24h).aligned_to_clock()
 //   fixed_window(50000).per(calendar_month("Asia/Shanghai", 15)): from the 15th to the 15th
-constexpr WindowUnits fixed_window(std::uint64_t units) { return {{units}}; }
+constexpr WindowUnits fixed_window(detail::Units units) { return {{units.count}}; }
 
 // Admits at most `units` in any window of one period. Exact: it stores every admitted request.
 // Cost: 60 bytes a key and 12 for each request in the window; time in proportion to the requests
 // that have left the window, and of a denial to those that have to leave. Choose it for small
 // limits that must hold exactly, such as codes sent or logins.
 //   sliding_window_log(3).per(60s)
-constexpr LimitUnits<Algorithm::kSlidingWindowLog> sliding_window_log(std::uint64_t units) {
-  return {units};
+constexpr LimitUnits<Algorithm::kSlidingWindowLog> sliding_window_log(detail::Units units) {
+  return {units.count};
 }
 
 // Admits about `units` in any window of one period. It counts by slices of the period; the error is
@@ -179,8 +260,8 @@ constexpr LimitUnits<Algorithm::kSlidingWindowLog> sliding_window_log(std::uint6
 // Cost: 60 bytes a key and about 4 for each slice; time in proportion to the slices. Choose it for
 // large limits over a sliding window, in fixed memory.
 //   sliding_window_counter(1000).per(1min).slices(6)
-constexpr LimitUnits<Algorithm::kSlidingWindowCounter> sliding_window_counter(std::uint64_t units) {
-  return {units};
+constexpr LimitUnits<Algorithm::kSlidingWindowCounter> sliding_window_counter(detail::Units units) {
+  return {units.count};
 }
 
 // Admits at most `units` in flight: a permit holds those of a request until it is released, or
@@ -188,7 +269,7 @@ constexpr LimitUnits<Algorithm::kSlidingWindowCounter> sliding_window_counter(st
 // proportion to the permits when one ends. Choose it for what takes long: exports, uploads,
 // connections.
 //   concurrency(10).lease(30s)
-constexpr LeasedUnits concurrency(std::uint64_t units) { return {units}; }
+constexpr LeasedUnits concurrency(detail::Units units) { return {units.count}; }
 
 // As sliding_window_log for the newest slice of the period; the requests of an older slice are
 // assumed to be evenly spread. The error is at most the units of the oldest slice.
@@ -196,8 +277,8 @@ constexpr LeasedUnits concurrency(std::uint64_t units) { return {units}; }
 // in proportion to the slices. Choose it if recent requests must count exactly and a log needs too
 // much memory.
 //   sliding_window_hybrid(1000).per(1min).slices(6)
-constexpr LimitUnits<Algorithm::kSlidingWindowHybrid> sliding_window_hybrid(std::uint64_t units) {
-  return {units};
+constexpr LimitUnits<Algorithm::kSlidingWindowHybrid> sliding_window_hybrid(detail::Units units) {
+  return {units.count};
 }
 
 // The rest makes constants of limits: the members of limit.h that are constexpr.

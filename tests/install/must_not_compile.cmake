@@ -1,5 +1,6 @@
-# Checks that CASE compiles, and that it does not compile with -DWRONG, for the reason in its first
-# lines: `// gcc: REGEX` and `// clang: REGEX` match the error of each compiler.
+# Checks that CASE compiles, and that it does not compile with -DWRONG (or the flag in its line
+# `// wrong: FLAG`), for the reason in its first lines: `// gcc: REGEX` and `// clang: REGEX` match the
+# error of each compiler.
 
 set(family gcc)
 if(COMPILER MATCHES "clang")
@@ -10,6 +11,11 @@ string(REGEX REPLACE "^// ${family}: " "" reason "${reason}")
 if(NOT reason)
   message(FATAL_ERROR "${CASE} has no line `// ${family}: REGEX`")
 endif()
+file(STRINGS "${CASE}" wrong REGEX "^// wrong: ")
+string(REGEX REPLACE "^// wrong: " "" wrong "${wrong}")
+if(NOT wrong)
+  set(wrong -DWRONG)
+endif()
 set(ENV{LC_ALL} C)
 set(compile "${COMPILER}" -std=c++20 -Werror=unused-result "-I${INCLUDE}" -fsyntax-only "${CASE}")
 
@@ -17,7 +23,7 @@ execute_process(COMMAND ${compile} RESULT_VARIABLE result ERROR_VARIABLE output)
 if(result)
   message(FATAL_ERROR "the right spelling does not compile:\n${output}")
 endif()
-execute_process(COMMAND ${compile} -DWRONG RESULT_VARIABLE result ERROR_VARIABLE output)
+execute_process(COMMAND ${compile} ${wrong} RESULT_VARIABLE result ERROR_VARIABLE output)
 if(NOT result)
   message(FATAL_ERROR "the wrong spelling compiles")
 endif()

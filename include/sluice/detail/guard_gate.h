@@ -25,9 +25,6 @@
 // what a call costs, what a denied call returns, and how limits decide it.
 namespace sluice::detail {
 
-template <typename>
-inline constexpr bool kNever = false;
-
 // Returns what a projection makes of the arguments of a call. It receives all of them if it accepts
 // all, else the first one that it accepts.
 template <typename Of>

@@ -1,5 +1,5 @@
 // gcc: cannot convert 'int' to 'sluice::Duration'
-// clang: no viable conversion from 'int' to 'sluice::Duration'
+// clang: no viable conversion from 'int' to '(sluice::)?Duration'
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;

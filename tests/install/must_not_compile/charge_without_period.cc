@@ -1,5 +1,5 @@
-// gcc: could not convert '.*LimitUnits<.*' to 'sluice::Limit'
-// clang: no viable conversion from 'LimitUnits<.*' to 'sluice::Limit'
+// gcc: sluice: a limit needs a period:
+// clang: sluice: a limit needs a period:
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;

@@ -1,5 +1,5 @@
-// gcc: call to non-'constexpr' function .*throw_limit_error
-// clang: constant expression.*function 'throw_limit_error'
+// gcc: call to non-'constexpr' function .*a_burst_of_1_to_4294967295_units
+// clang: constant expression.*function 'a_burst_of_1_to_4294967295_units'
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;

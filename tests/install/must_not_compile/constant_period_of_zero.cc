@@ -1,5 +1,5 @@
-// gcc: call to non-'constexpr' function .*throw_limit_error
-// clang: constant expression.*function 'throw_limit_error'
+// gcc: call to non-'constexpr' function .*a_period_of_1_ms_to_366_days
+// clang: constant expression.*function 'a_period_of_1_ms_to_366_days'
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;

@@ -1,5 +1,5 @@
 // gcc: cannot convert 'sluice::Decision' to 'const int'
-// clang: no viable conversion from 'sluice::Decision' to 'const int'
+// clang: no viable conversion from '(sluice::)?Decision' to 'const int'
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;

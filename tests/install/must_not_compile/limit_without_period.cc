@@ -1,5 +1,5 @@
-// gcc: cannot convert 'sluice::LimitUnits<.*' to 'const sluice::Limit&'
-// clang: no viable conversion from 'LimitUnits<.*' to 'const sluice::Limit'
+// gcc: sluice: a limit needs a period:
+// clang: sluice: a limit needs a period:
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;

@@ -1,5 +1,5 @@
 // gcc: cannot bind non-const lvalue reference of type 'sluice::Store&' to an rvalue
-// clang: no matching (constructor for initialization|conversion).*'sluice::Limiter'
+// clang: no matching (constructor for initialization|conversion).*'(const )?(sluice::)?Limiter'
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 
