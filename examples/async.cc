@@ -18,14 +18,13 @@
 using namespace std::chrono_literals;
 namespace asio = boost::asio;
 using asio::use_awaitable;
-using Steady = std::chrono::steady_clock;
 
 // [start wait]
 asio::awaitable<void> send_all(sluice::AsyncLimiter& limiter) {
   constexpr auto kMails = sluice::token_bucket(100).per(1s).burst(2);
   for (int i = 1; i <= 4; ++i) {
     const sluice::Decision decision =
-        co_await limiter.async_acquire("mails", kMails, 1, Steady::now() + 1min, use_awaitable);
+        co_await limiter.async_acquire("mails", kMails, 1, 1min, use_awaitable);
     if (!decision) co_return;
     std::printf("mail %d\n", i);  // 1 and 2 at once, the others 10 ms apart
   }
@@ -38,7 +37,7 @@ constexpr auto kExports = sluice::token_bucket(1).per(1h);
 asio::awaitable<void> export_now(sluice::AsyncLimiter& limiter) {
   for (int i = 1; i <= 2; ++i) {
     const sluice::Decision decision =
-        co_await limiter.async_acquire("exports", kExports, 1, Steady::now() + 5s, use_awaitable);
+        co_await limiter.async_acquire("exports", kExports, 1, 5s, use_awaitable);
     std::puts(decision ? "exported" : "no export within 5 s");  // the second line at once
   }
 }
@@ -49,9 +48,8 @@ using namespace asio::experimental::awaitable_operators;
 
 asio::awaitable<void> export_unless_gone(sluice::AsyncLimiter& limiter,
                                          asio::steady_timer& client_is_gone) {
-  const auto first =
-      co_await (limiter.async_acquire("exports", kExports, 1, Steady::now() + 2h, use_awaitable) ||
-                client_is_gone.async_wait(use_awaitable));
+  const auto first = co_await (limiter.async_acquire("exports", kExports, 1, 2h, use_awaitable) ||
+                               client_is_gone.async_wait(use_awaitable));
   std::puts(first.index() == 0 ? "exported" : "the client is gone");
 }
 // [end cancel]
@@ -64,7 +62,7 @@ void report(sluice::Store& store) {
 
   std::future<sluice::Decision> reports[3];
   for (auto& one : reports) {
-    one = limiter.async_acquire("reports", kReports, 1, Steady::now() + 1min, asio::use_future);
+    one = limiter.async_acquire("reports", kReports, 1, 1min, asio::use_future);
   }
   for (auto& one : reports) std::puts(one.get() ? "reported" : "no report");
   threads.join();

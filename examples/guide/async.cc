@@ -16,9 +16,8 @@ namespace asio = boost::asio;
 // [start async]
 asio::awaitable<void> job(sluice::AsyncLimiter& limiter, int number) {
   constexpr auto kJobs = sluice::token_bucket(10'000).per(1s).burst(1);
-  const auto deadline = std::chrono::steady_clock::now() + 1min;
   const sluice::Decision decision =
-      co_await limiter.async_acquire("jobs", kJobs, 1, deadline, asio::use_awaitable);
+      co_await limiter.async_acquire("jobs", kJobs, 1, 1min, asio::use_awaitable);
   if (decision && number % 250 == 0) std::printf("job %d\n", number);
 }
 

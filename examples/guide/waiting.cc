@@ -6,13 +6,12 @@
 #include <cstdio>
 
 using namespace std::chrono_literals;
-using Steady = std::chrono::steady_clock;
 
 // [start wait]
 void work(sluice::Limiter& limiter) {
   constexpr auto kJobs = sluice::token_bucket(100).per(1s).burst(1);
   for (int i = 1; i <= 3; ++i) {
-    const auto decision = limiter.acquire("jobs", kJobs, 1, Steady::now() + 10s);
+    const auto decision = limiter.acquire("jobs", kJobs, 1, 10s);
     if (!decision) break;
     std::printf("job %d\n", i);  // one each 10 ms
   }
@@ -23,7 +22,7 @@ void work(sluice::Limiter& limiter) {
 void nightly(sluice::Limiter& limiter) {
   constexpr auto kBackups = sluice::token_bucket(1).per(24h);
   for (int i = 0; i < 2; ++i) {
-    const auto decision = limiter.acquire("backups", kBackups, 1, Steady::now() + 10s);
+    const auto decision = limiter.acquire("backups", kBackups, 1, 10s);
     std::puts(decision ? "backup" : "no backup: the wait would be too long");
   }
 }

@@ -3,7 +3,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/execution_context.hpp>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -35,7 +34,7 @@ struct AsyncLimiterOptions {
 //
 //   boost::asio::awaitable<void> export_all(sluice::AsyncLimiter& limiter) {
 //     const auto decision = co_await limiter.async_acquire(
-//         "export", kPerSecond, 1, std::chrono::steady_clock::now() + 5s, use_awaitable);
+//         "export", kPerSecond, 1, 5s, use_awaitable);
 //     if (!decision) co_return report(decision);
 //
 // Each operation takes any completion token: use_awaitable, use_future, a callback. The completion
@@ -89,7 +88,8 @@ class AsyncLimiter {
         token, std::string(key), limit, cost);
   }
 
-  // Takes `cost` units, waiting for them until `deadline`. Completes with (error_code, Decision).
+  // Takes `cost` units, waiting for them until `deadline`, an instant of std::chrono::steady_clock
+  // or the time from now on. Completes with (error_code, Decision).
   //
   // Callers of a counter are served in order of arrival. With a token bucket, a leaky bucket or
   // GCRA the store reserves the units in one question, also between machines, and the operation
@@ -101,15 +101,14 @@ class AsyncLimiter {
   // when the answer arrives.
   template <typename Token>
   auto async_acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
-                     std::chrono::steady_clock::time_point deadline, Token&& token) {
+                     Deadline deadline, Token&& token) {
     return boost::asio::async_initiate<Token, detail::DecisionSignature>(
         [this](auto handler, const std::string& key_of, const Limit& limit_of, std::uint64_t units,
                Instant until) {
           const Charge charge{.key = key_of, .limit = limit_of, .cost = units};
           detail::acquire(parts_, std::move(handler), charge, until);
         },
-        token, std::string(key), limit, cost,
-        Instant{std::chrono::time_point_cast<Duration>(deadline).time_since_epoch()});
+        token, std::string(key), limit, cost, deadline.at());
   }
 
   // Applies any verb to 1 to kMaxCharges charges, as Store::apply() does, at `now` or at the

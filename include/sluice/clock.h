@@ -5,7 +5,10 @@
 #endif
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
+#include <ratio>
+#include <utility>
 
 namespace sluice {
 
@@ -83,6 +86,46 @@ class SteadyClock final : public Clock {
     static const SteadyClock clock;
     return clock;
   }
+};
+
+// When a wait ends at the latest: an instant of std::chrono::steady_clock, or the time from now on.
+// Both convert to it: `limiter.acquire(key, limit, 1, 5s)`.
+//
+// A plain value. Cost: for a time from now on, a reading of the clock.
+class Deadline {
+ public:
+  // The wait ends at this instant.
+  template <typename D>
+  Deadline(std::chrono::time_point<std::chrono::steady_clock, D> at) noexcept
+      : at_(std::chrono::time_point_cast<Duration>(at).time_since_epoch()) {}
+  // The wait ends this long after the call. A fraction of a microsecond is rounded up.
+  template <std::integral Rep, typename Period>
+  Deadline(std::chrono::duration<Rep, Period> wait) noexcept
+      : at_(after(bounded(wait), SteadyClock::instance().now())) {}
+
+  // The instant, as SteadyClock counts.
+  Instant at() const noexcept { return at_; }
+
+ private:
+  // The last instant of std::chrono::steady_clock, which counts nanoseconds.
+  static constexpr Instant kLast{
+      std::chrono::floor<Duration>(std::chrono::steady_clock::duration::max())};
+
+  template <std::integral Rep, typename Period>
+  static Duration bounded(std::chrono::duration<Rep, Period> wait) noexcept {
+    using Wait = std::chrono::duration<std::int64_t, Period>;
+    if constexpr (std::ratio_greater_v<Period, Duration::period>) {
+      const auto most = std::chrono::floor<Wait>(kLast.time_since_epoch());
+      if (std::cmp_greater(wait.count(), most.count())) return kLast.time_since_epoch();
+      if (std::cmp_less(wait.count(), -most.count())) return -kLast.time_since_epoch();
+    }
+    return std::chrono::ceil<Duration>(wait);
+  }
+  static Instant after(Duration wait, Instant now) noexcept {
+    return wait < kLast - now ? now + wait : kLast;
+  }
+
+  Instant at_;
 };
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -77,12 +76,13 @@ class Limiter {
   // Takes `cost` units, and blocks the thread until it may act. With token_bucket, leaky_bucket and
   // gcra the store reserves them in one question, also between machines; with the other algorithms
   // the threads of a key queue in this process in order of arrival, and only the first asks.
-  // Denied at once if the deadline cannot be met, and with kTooManyWaiters if 65,536 requests wait.
+  // The deadline is an instant of std::chrono::steady_clock, or the time from now on: `5s`. Denied
+  // at once if it cannot be met, and with kTooManyWaiters if 65,536 requests wait.
   [[nodiscard]] Decision acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
-                                 std::chrono::steady_clock::time_point deadline) noexcept;
+                                 Deadline deadline) noexcept;
   // Takes every charge when all limits admit them, as acquire() and check() do.
   [[nodiscard]] Decision acquire(std::span<const Charge> charges, std::span<Decision> each,
-                                 std::chrono::steady_clock::time_point deadline) noexcept;
+                                 Deadline deadline) noexcept;
   // Takes a permit of a `concurrency` limit, which holds `cost` units until it is destroyed, or
   // until the end of its lease. Include sluice/permit.h. Copies the key; throws before anything is
   // taken.
@@ -92,7 +92,7 @@ class Limiter {
   // as in acquire(). A release by this process calls the first one at once; it sees that of another
   // process within 250 ms.
   [[nodiscard]] Permit hold(std::string_view key, const Limit& limit, std::uint64_t cost,
-                            std::chrono::steady_clock::time_point deadline);
+                            Deadline deadline);
   // Takes every charge, or denies the request; one permit holds the units of all `concurrency`
   // limits among them.
   [[nodiscard]] Permit hold(std::span<const Charge> charges, std::optional<Instant> now = {});

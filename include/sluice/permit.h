@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,7 +39,7 @@ class Permit {
   // deadline, blocks the thread until the permit is taken at the store's time, or until the
   // deadline.
   Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now,
-         std::optional<std::chrono::steady_clock::time_point> deadline = {});
+         std::optional<Deadline> deadline = {});
   ~Permit();
   Permit(Permit&&) noexcept;
   Permit& operator=(Permit&&) noexcept;

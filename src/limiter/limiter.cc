@@ -59,21 +59,20 @@ class WaitingCharges final : public detail::WaitingThread {
 }  // namespace
 
 Decision Limiter::acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
-                          std::chrono::steady_clock::time_point deadline) noexcept {
+                          Deadline deadline) noexcept {
   const Charge charge{key, limit, cost};
   Decision each;
   return acquire({&charge, 1}, {&each, 1}, deadline);
 }
 
 Decision Limiter::acquire(std::span<const Charge> charges, std::span<Decision> each,
-                          std::chrono::steady_clock::time_point deadline) noexcept {
+                          Deadline deadline) noexcept {
   std::array<Decision, kMaxCharges> unread;
   const bool is_short = each.size() < charges.size() && !each.empty();
   if (is_short || charges.size() > kMaxCharges) return Decision::refused(Reason::kInvalid);
   const std::span<Decision> answers = each.empty() ? std::span<Decision>(unread) : each;
   WaitingCharges call(*store_, charges, answers.first(charges.size()));
-  return detail::acquire(
-      *store_, call, Instant{std::chrono::time_point_cast<Duration>(deadline).time_since_epoch()});
+  return detail::acquire(*store_, call, deadline.at());
 }
 
 Decision Limiter::apply(Action action, std::span<const Charge> charges, std::span<Decision> each,

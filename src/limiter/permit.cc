@@ -244,7 +244,7 @@ void detail::DeleteHeldPermit::operator()(HeldPermit* held) const noexcept {
 }
 
 Permit::Permit(Store& store, std::span<const Charge> charges, std::optional<Instant> now,
-               std::optional<std::chrono::steady_clock::time_point> deadline)
+               std::optional<Deadline> deadline)
     : held_(HeldPermit::make(PermitId::random(), charges, charges.size())), store_(&store) {
   const auto holds = [](const Charge& charge) { return holds_permits(charge.limit.algorithm()); };
   const std::span<Decision> each = held_->answers();
@@ -317,7 +317,7 @@ Permit Limiter::hold(std::span<const Charge> charges, std::optional<Instant> now
 }
 
 Permit Limiter::hold(std::string_view key, const Limit& limit, std::uint64_t cost,
-                     std::chrono::steady_clock::time_point deadline) {
+                     Deadline deadline) {
   const Charge charge{key, limit, cost};
   return {*store_, {&charge, 1}, {}, deadline};
 }

@@ -284,6 +284,24 @@ using Steady = std::chrono::steady_clock;
 
 Steady::time_point in(Duration wait) { return Steady::now() + wait; }
 
+TEST(Deadline, IsAnInstantOrATimeFromNowOn) {
+  const Steady::time_point begin = Steady::now();
+  EXPECT_EQ(Deadline(begin).at().time_since_epoch(),
+            std::chrono::floor<Duration>(begin.time_since_epoch()));
+  const Instant before = SteadyClock::instance().now();
+  const Instant at = Deadline(5s).at();
+  EXPECT_GE(at, before + 5s);
+  EXPECT_LE(at, SteadyClock::instance().now() + 5s);
+  EXPECT_GE(Deadline(std::chrono::nanoseconds{1}).at(), before + 1us) << "is rounded up";
+}
+
+TEST(Deadline, OfAnEndlessWaitIsTheLastInstantOfTheClock) {
+  const Instant last = Deadline(Steady::time_point::max()).at();
+  EXPECT_EQ(Deadline(std::chrono::hours::max()).at(), last);
+  EXPECT_EQ(Deadline(Duration::max()).at(), last);
+  EXPECT_LE(Deadline(std::chrono::hours::min()).at(), SteadyClock::instance().now());
+}
+
 TEST(AcquireThreads, BlocksUntilTheUnitsAreThere) {
   MemoryStore store;
   Limiter limiter(store);
@@ -292,13 +310,13 @@ TEST(AcquireThreads, BlocksUntilTheUnitsAreThere) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(limiter.acquire("key", kFast, 1, in(1h)).allowed());
   EXPECT_GE(Steady::now() - begin, 79ms);
   constexpr Limit kSlow = token_bucket(1).per(1h);
-  EXPECT_TRUE(limiter.acquire("slow", kSlow, 1, Steady::now()).allowed());
+  EXPECT_TRUE(limiter.acquire("slow", kSlow, 1, 0s).allowed());
   EXPECT_EQ(limiter.acquire("slow", kSlow, 1, Steady::now()).reason, Reason::kLimited);
   std::vector<Charge> charges{{"key", kFast}, {"window", fixed_window(1).per(20ms)}};
   std::vector<Decision> each(2);
   EXPECT_TRUE(limiter.acquire(charges, each, in(1h)).allowed());
   EXPECT_TRUE(limiter.acquire(charges, each, in(1h)).allowed());
-  EXPECT_TRUE(limiter.acquire(charges, {}, in(1h)).allowed());
+  EXPECT_TRUE(limiter.acquire(charges, {}, 1h).allowed());
   EXPECT_EQ(limiter.acquire(charges, {each.data(), 1}, in(1h)).reason, Reason::kInvalid);
   EXPECT_EQ(limiter.acquire({}, {}, in(1h)).reason, Reason::kInvalid);
 }
@@ -379,7 +397,7 @@ TEST(AcquireThreads, WaitForPermitsThatOthersRelease) {
   EXPECT_EQ(calls, 200);
   Permit held = limiter.hold("key", kFlight, 1, in(1h));
   EXPECT_TRUE(held);
-  EXPECT_EQ(limiter.hold("key", kFlight, 1, Steady::now()).decision().reason, Reason::kLimited);
+  EXPECT_EQ(limiter.hold("key", kFlight, 1, 0s).decision().reason, Reason::kLimited);
   std::thread waits([&] { EXPECT_TRUE(limiter.hold("key", kFlight, 1, in(1h))); });
   EXPECT_TRUE(held.release());
   waits.join();

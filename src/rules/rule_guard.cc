@@ -274,8 +274,7 @@ Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& co
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);
   if (const auto& max_wait = deciders_.needs_->max_wait) {
     Waiting call(*deciders_.limiter_, *slot_, attributes, costs);
-    const Instant until{
-        std::chrono::time_point_cast<Duration>(deadline(*max_wait)).time_since_epoch()};
+    const Instant until = Deadline(*max_wait).at();
     const Decision decision = acquire(deciders_.limiter_->store(), call, until);
     return call.end(decision, Waits::reservation(until, SteadyClock::instance()));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -218,14 +217,6 @@ inline void begin_key(KeyBuilder& key, std::string_view name, std::string_view l
   label.empty() ? key.add(place) : key.add(label);
 }
 
-// Returns the end of a wait that begins now.
-inline std::chrono::steady_clock::time_point deadline(Duration wait) noexcept {
-  const auto now = std::chrono::steady_clock::now();
-  return wait < std::chrono::steady_clock::time_point::max() - now
-             ? now + wait
-             : std::chrono::steady_clock::time_point::max();
-}
-
 // The limits of a guard, which are one decision.
 template <typename... Limits>
 class LimitGate {
@@ -278,17 +269,16 @@ class LimitGate {
       if constexpr (kCount == 1) {
         if (permit_) {
           const auto all = charges(std::make_index_sequence<1>());
-          decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, {}, deadline(*gate.max_wait_))
+          decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, {}, *gate.max_wait_)
                                      : gate.limiter_->store().apply_one(Verb::kTake, all[0], {});
           return;
         }
         const Limit& limit = std::get<0>(gate.limits_).limit;
-        decision_ = gate.max_wait_
-                        ? gate.limiter_->acquire(key(0), limit, cost, deadline(*gate.max_wait_))
-                        : gate.limiter_->try_acquire(key(0), limit, cost);
+        decision_ = gate.max_wait_ ? gate.limiter_->acquire(key(0), limit, cost, *gate.max_wait_)
+                                   : gate.limiter_->try_acquire(key(0), limit, cost);
       } else {
         const auto all = charges(std::make_index_sequence<kCount>());
-        decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, each_, deadline(*gate.max_wait_))
+        decision_ = gate.max_wait_ ? gate.limiter_->acquire(all, each_, *gate.max_wait_)
                                    : gate.limiter_->check(all, each_);
       }
     }
