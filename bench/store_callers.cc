@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   // A request that a busy machine delays is slow, not undecided.
   auto store = RedisStore::open({.url = argv[1], .deadline = std::chrono::seconds{30}});
   const auto ready = store ? (*store)->wait_until_ready(std::chrono::seconds{5})
-                           : Expected<bool>(Unexpected{store.error()});
+                           : Status(Unexpected{store.error()});
   if (!ready) {
     std::fprintf(stderr, "store_callers: %s\n", ready.error().c_str());
     return 1;

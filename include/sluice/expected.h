@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -66,6 +67,32 @@ class [[nodiscard]] Expected {
   }
 
   std::variant<T, E> state_;
+};
+
+// Success, or the error that explains the failure: what functions return that have no value.
+//
+// Thread-safety: read it from any thread. Ownership: holds its text. Cost: a text and a flag.
+// Errors: reading the error of a success is a bug of the caller and ends the program (std::abort).
+class [[nodiscard]] Status {
+ public:
+  // A success: `return {};`.
+  Status() = default;
+  // Made implicitly from an error: `return Unexpected{"there is no such file"};`.
+  template <typename G>
+  Status(Unexpected<G> unexpected) : error_(std::move(unexpected.error)) {}
+
+  // Whether it is a success.
+  bool has_value() const noexcept { return !error_; }
+  explicit operator bool() const noexcept { return has_value(); }
+
+  // The error. Aborts if there is none.
+  const std::string& error() const noexcept {
+    if (!error_) std::abort();
+    return *error_;
+  }
+
+ private:
+  std::optional<std::string> error_;
 };
 
 }  // namespace sluice

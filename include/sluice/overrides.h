@@ -114,6 +114,6 @@ Expected<bool> read_overrides(const std::string& path, Overrides& into);
 
 // Writes a new file, flushes it to the disk, and gives it the name of the old one: whenever the
 // process ends, the file is whole. Errors: why not; then the old file is unchanged.
-Expected<bool> write_overrides(const std::string& path, const Overrides& from);
+Status write_overrides(const std::string& path, const Overrides& from);
 
 }  // namespace sluice

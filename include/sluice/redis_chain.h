@@ -86,7 +86,7 @@ class RedisChain final : public Store, public AsyncStore {
 
   // Waits until Redis can be asked, for instance before a service reports that it is ready.
   // Errors: why it cannot, as far as is known.
-  Expected<bool> wait_until_ready(std::chrono::milliseconds at_most);
+  Status wait_until_ready(std::chrono::milliseconds at_most);
 
   // Returns the counts and the state now.
   RedisChainStatus status() const;

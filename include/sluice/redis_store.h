@@ -117,7 +117,7 @@ class RedisStore final : public Store, public AsyncStore {
                    std::span<Decision> each, Completion& completion) noexcept override;
 
   // Waits until the server can be asked. Errors: why it cannot, as far as is known.
-  Expected<bool> wait_until_ready(std::chrono::milliseconds at_most);
+  Status wait_until_ready(std::chrono::milliseconds at_most);
 
   // Returns the counts now.
   RedisStoreStats stats() const;

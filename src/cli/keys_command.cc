@@ -135,7 +135,7 @@ class KeyReader {
     return name && glob_matches(*query_.pattern, name->key);
   }
 
-  Expected<bool> read(std::span<const std::string> keys) {
+  Status read(std::span<const std::string> keys) {
     std::vector<RedisSession::Fill> commands;
     for (const std::string& key : keys) {
       for (const std::string_view verb : {"TYPE", "PTTL", "GET"}) {
@@ -159,7 +159,7 @@ class KeyReader {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (raw[i].type != "none") found_(describe(keys[i], raw[i]));
     }
-    return true;
+    return {};
   }
 
  private:
@@ -292,7 +292,7 @@ Expected<bool> find_keys(RedisSession& session, const KeyQuery& query,
       for (std::span<const std::string> rest(*keys); !rest.empty();) {
         if (left == 0) return false;
         const auto batch = rest.first(std::min({rest.size(), kBatch, left}));
-        if (auto read = reader.read(batch); !read) return read;
+        if (auto read = reader.read(batch); !read) return Unexpected{read.error()};
         rest = rest.subspan(batch.size());
         left -= batch.size();
       }

@@ -58,7 +58,7 @@ RedisSession::RedisSession(std::shared_ptr<const redis::Target> target)
       client_(redis::make_client(*loop_, target_, nullptr)) {}
 RedisSession::~RedisSession() = default;
 
-Expected<bool> RedisSession::connect(std::chrono::milliseconds at_most) {
+Status RedisSession::connect(std::chrono::milliseconds at_most) {
   const auto end = std::chrono::steady_clock::now() + at_most;
   while (!client_->ready()) {
     loop_->run_one_for(std::chrono::milliseconds(5));
@@ -67,11 +67,11 @@ Expected<bool> RedisSession::connect(std::chrono::milliseconds at_most) {
     const std::string why = client_->why();
     return Unexpected{shown() + " is not available: " + (why.empty() ? "no answer yet" : why)};
   }
-  return true;
+  return {};
 }
 
-Expected<bool> RedisSession::ask(const std::vector<Fill>& commands, const Take& take,
-                                 const Refused& refused) {
+Status RedisSession::ask(const std::vector<Fill>& commands, const Take& take,
+                         const Refused& refused) {
   Step::Common common{take, refused, commands.size(), {}};
   std::deque<Step> steps;
   for (const Fill& fill : commands) fill(steps.emplace_back(common, steps.size()));
@@ -81,11 +81,11 @@ Expected<bool> RedisSession::ask(const std::vector<Fill>& commands, const Take& 
     loop_->restart();
   }
   if (!common.error.empty()) return Unexpected{shown() + ": " + common.error};
-  return true;
+  return {};
 }
 
-Expected<bool> RedisSession::ask(const Fill& command,
-                                 const std::function<void(const redis::Reply&)>& take) {
+Status RedisSession::ask(const Fill& command,
+                         const std::function<void(const redis::Reply&)>& take) {
   return ask({command}, [&](std::size_t, const redis::Reply& reply) { take(reply); });
 }
 

@@ -33,9 +33,8 @@ class RedisSession {
   // Sends commands in one write and waits for all replies. Errors: the first failure. An error
   // reply of the server goes to `refused`, or is an error if `refused` is empty.
   using Refused = std::function<void(std::size_t number, std::string_view error)>;
-  Expected<bool> ask(const std::vector<Fill>& commands, const Take& take,
-                     const Refused& refused = {});
-  Expected<bool> ask(const Fill& command, const std::function<void(const redis::Reply&)>& take);
+  Status ask(const std::vector<Fill>& commands, const Take& take, const Refused& refused = {});
+  Status ask(const Fill& command, const std::function<void(const redis::Reply&)>& take);
 
   // Returns the URL without passwords.
   const std::string& shown() const noexcept;
@@ -45,7 +44,7 @@ class RedisSession {
   class Step;
 
   explicit RedisSession(std::shared_ptr<const redis::Target> target);
-  Expected<bool> connect(std::chrono::milliseconds at_most);
+  Status connect(std::chrono::milliseconds at_most);
 
   std::shared_ptr<const redis::Target> target_;
   std::unique_ptr<boost::asio::io_context> loop_;

@@ -375,7 +375,7 @@ class Reader {
  public:
   Reader(const std::string& path, Overrides& into) : path_(path), into_(into), file_(path) {}
 
-  Expected<bool> read() {
+  Status read() {
     if (!next() || line_ != kFirstLine) return wrong("is no file of overrides", kFirstLine);
     std::size_t count = 0;
     for (; next(); ++count) {
@@ -388,7 +388,7 @@ class Reader {
     }
     const std::string last = "end " + std::to_string(count);
     if (line_ != last || next()) return wrong("the file is damaged", last);
-    return true;
+    return {};
   }
 
  private:
@@ -418,16 +418,16 @@ Expected<bool> read_overrides(const std::string& path, Overrides& into) {
     return Unexpected{"cannot read " + path + ": " + std::strerror(errno)};
   }
   Overrides next(into.most());
-  auto read = Reader(path, next).read();
-  if (read) into.replace(std::move(next));
-  return read;
+  if (auto read = Reader(path, next).read(); !read) return Unexpected{read.error()};
+  into.replace(std::move(next));
+  return true;
 }
 
-Expected<bool> write_overrides(const std::string& path, const Overrides& from) try {
+Status write_overrides(const std::string& path, const Overrides& from) try {
   detail::ReplacementFile file(path);
   write_all(file, from);
   file.replace();
-  return true;
+  return {};
 } catch (const std::system_error& error) {
   return Unexpected{error.what()};
 }

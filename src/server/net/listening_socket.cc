@@ -76,8 +76,8 @@ Expected<ListeningSocket> listen_tcp(const SocketAddress& address, bool shared) 
 
 // Checks that no other server listens. With SO_REUSEPORT alone, a second server of the same user
 // would silently share the port.
-Expected<bool> find_free(const SocketAddress& address) {
-  if (address.port() == 0) return true;
+Status find_free(const SocketAddress& address) {
+  if (address.port() == 0) return {};
   const ListeningSocket socket = open_socket(address);
   if (socket.descriptor() < 0) return failed(address.text(), why(errno));
   set_flag(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR);
@@ -85,7 +85,7 @@ Expected<bool> find_free(const SocketAddress& address) {
   if (const int error = bind_to(socket.descriptor(), address)) {
     return failed(address.text(), why(error));
   }
-  return true;
+  return {};
 }
 
 ListeningSocket copy_of(const ListeningSocket& socket) {

@@ -12,8 +12,6 @@
 namespace sluice::server::net {
 namespace {
 
-using Ready = Expected<bool>;
-
 Unexpected<std::string> cannot_use(std::string_view what, const std::string& file,
                                    std::string_view why) {
   ::ERR_clear_error();
@@ -22,8 +20,8 @@ Unexpected<std::string> cannot_use(std::string_view what, const std::string& fil
 }
 
 // OpenSSL's message for a missing file is hard to understand.
-Ready check_readable(std::string_view what, const std::string& file) {
-  if (std::ifstream(file).good()) return true;
+Status check_readable(std::string_view what, const std::string& file) {
+  if (std::ifstream(file).good()) return {};
   return cannot_use(what, file, std::generic_category().message(errno));
 }
 
@@ -62,7 +60,7 @@ SSL_CTX* new_context() {
   return made;
 }
 
-Ready use_certificate(SSL_CTX* context, const TlsFiles& files) {
+Status use_certificate(SSL_CTX* context, const TlsFiles& files) {
   if (auto ready = check_readable("certificate", files.cert_file); !ready) return ready;
   if (auto ready = check_readable("key", files.key_file); !ready) return ready;
   if (::SSL_CTX_use_certificate_chain_file(context, files.cert_file.c_str()) != 1) {
@@ -75,10 +73,10 @@ Ready use_certificate(SSL_CTX* context, const TlsFiles& files) {
                       "certificate in " +
                           files.cert_file);
   }
-  return true;
+  return {};
 }
 
-Ready use_authorities(SSL_CTX* context, const TlsFiles& files) {
+Status use_authorities(SSL_CTX* context, const TlsFiles& files) {
   constexpr std::string_view kWhat = "authorities";
   if (auto ready = check_readable(kWhat, files.client_ca_file); !ready) return ready;
   const char* const file = files.client_ca_file.c_str();
@@ -93,7 +91,7 @@ Ready use_authorities(SSL_CTX* context, const TlsFiles& files) {
   // Every connection proves its certificate again.
   ::SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
   ::SSL_CTX_set_num_tickets(context, 0);
-  return true;
+  return {};
 }
 
 }  // namespace
@@ -112,12 +110,12 @@ Expected<std::unique_ptr<TlsContext>> TlsContext::open(const TlsFiles& files,
   return made;
 }
 
-Expected<bool> TlsContext::reload() {
+Status TlsContext::reload() {
   auto context = read();
   if (!context) return Unexpected{std::move(context.error())};
   const std::lock_guard lock(mutex_);
   context_.swap(*context);  // open connections keep their context
-  return true;
+  return {};
 }
 
 ssl_st* TlsContext::make() const {

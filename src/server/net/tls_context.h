@@ -28,7 +28,7 @@ class TlsContext {
   TlsContext& operator=(const TlsContext&) = delete;
 
   // Reads the files again, for new connections. Errors: as open(); the previous certificate stays.
-  Expected<bool> reload();
+  Status reload();
   // Returns the TLS state of one connection. Free it with SSL_free(). Errors: std::bad_alloc.
   ssl_st* make() const;
   std::string_view protocol() const noexcept { return protocol_; }

@@ -595,7 +595,7 @@ Expected<bool> RedisOverrides::unset_through(redis::Client* client, std::string_
   return *number > 0;
 }
 
-Expected<bool> RedisOverrides::set_all(Entries entries, bool) {
+Status RedisOverrides::set_all(Entries entries, bool) {
   for (std::size_t at = 0; at < entries.size(); at += kOverrideGroup) {
     const Entries group = entries.subspan(at, std::min(kOverrideGroup, entries.size() - at));
     const std::uint64_t before = scans();
@@ -608,9 +608,9 @@ Expected<bool> RedisOverrides::set_all(Entries entries, bool) {
         return true;
       });
     }
-    if (!set) return set;
+    if (!set) return Unexpected{set.error()};
   }
-  return true;
+  return {};
 }
 
 FileMark FileMark::of(const std::string& path) noexcept {
@@ -636,8 +636,8 @@ Expected<std::unique_ptr<ServerOverrides>> ServerOverrides::open(std::string pat
   return made;
 }
 
-Expected<bool> ServerOverrides::save() {
-  if (path_.empty()) return true;
+Status ServerOverrides::save() {
+  if (path_.empty()) return {};
   auto saved = write_overrides(path_, overrides_);
   if (saved) {
     known_ = FileMark::of(path_);
@@ -660,15 +660,15 @@ Expected<bool> ServerOverrides::reread() {
   return read_if_changed();
 }
 
-Expected<bool> ServerOverrides::keep() {
+Status ServerOverrides::keep() {
   {
     const std::lock_guard lock(mutex_);
     saves_all_ = true;
-    if (!has_unsaved_) return true;
+    if (!has_unsaved_) return {};
   }
   const auto change = begin(kPatience);
   if (!change) return Unexpected{change.error()};
-  return has_unsaved_ ? save() : true;
+  return has_unsaved_ ? save() : Status();
 }
 
 Expected<std::optional<ServerOverrides::Change>> ServerOverrides::try_begin() {
@@ -712,7 +712,7 @@ Expected<bool> ServerOverrides::set(std::string_view counter, const Override& gi
   if (!is_new) return is_new;
   if (auto saved = save(); !saved) {
     put_back(counter, before);
-    return saved;
+    return Unexpected{saved.error()};
   }
   return !before;
 }
@@ -725,7 +725,7 @@ Expected<bool> ServerOverrides::unset(std::string_view counter,
   if (!overrides_.unset(counter)) return false;
   if (auto saved = save(); !saved) {
     put_back(counter, before);
-    return saved;
+    return Unexpected{saved.error()};
   }
   return before.has_value();
 }
@@ -747,22 +747,24 @@ Expected<bool> ServerOverrides::unset_through(redis::Client*, std::string_view c
   return unset(counter, {});
 }
 
-Expected<bool> ServerOverrides::set_all(Entries entries, bool more) {
+Status ServerOverrides::set_all(Entries entries, bool more) {
   const auto change = begin(kPatience);
   if (!change) return Unexpected{change.error()};
   std::vector<std::optional<Override>> before;
   before.reserve(entries.size());
-  Expected<bool> done = true;
+  Status done;
   for (const auto& [counter, given] : entries) {
     auto there = overrides_.find(counter);
-    done = overrides_.set(counter, given);
-    if (!done) break;
+    if (const auto set = overrides_.set(counter, given); !set) {
+      done = Unexpected{set.error()};
+      break;
+    }
     before.push_back(std::move(there));
   }
   const bool saves = saves_all_ || !more;
   if (done && saves) done = save();
   if (done) has_unsaved_ |= !saves;
-  if (done) return true;
+  if (done) return {};
   for (std::size_t i = before.size(); i-- > 0;) put_back(entries[i].counter, before[i]);
   return done;
 }

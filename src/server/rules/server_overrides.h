@@ -82,7 +82,7 @@ class ServerOverrides {
   // Sets them in this order, all or none. With `more`, the file is not written; the next change
   // does that, or keep().
   using Entries = std::span<const Overrides::Page::Entry>;
-  virtual Expected<bool> set_all(Entries entries, bool more);
+  virtual Status set_all(Entries entries, bool more);
   // Follows the changes of other servers, until stop(). `on_trouble` is called with the reason when
   // overrides cannot be read, once per problem, and with an empty text when they can be read again.
   using OnTrouble = std::function<void(std::string_view why)>;
@@ -90,7 +90,7 @@ class ServerOverrides {
   virtual void stop() noexcept {}
   // Writes what set_all() has not written, for a server that ends or is succeeded; from then on,
   // set_all() always writes. Errors: why not.
-  virtual Expected<bool> keep();
+  virtual Status keep();
   // Reads the file again if another process has written it. Returns whether it has; if the file is
   // wrong, an error, once, and they stay as they are.
   virtual Expected<bool> reread();
@@ -116,7 +116,7 @@ class ServerOverrides {
   Expected<bool> set(std::string_view counter, const Override& given,
                      std::chrono::milliseconds patience);
   Expected<bool> unset(std::string_view counter, std::chrono::milliseconds patience);
-  Expected<bool> save();
+  Status save();
   Expected<bool> read_if_changed();
   void put_back(std::string_view counter, const std::optional<Override>& before);
 
@@ -205,7 +205,7 @@ class RedisOverrides final : public ServerOverrides {
                              const Override& given) override;
   Expected<bool> unset_through(redis::Client* client, std::string_view counter) override;
   // Sends them in groups. After an error, the groups before it are set.
-  Expected<bool> set_all(Entries entries, bool more) override;
+  Status set_all(Entries entries, bool more) override;
 
  private:
   struct Timer;

@@ -88,11 +88,11 @@ TEST_F(ServerOverridesTest, OfAnImportAreWrittenBeforeAServerEnds) {
   const std::vector<Overrides::Page::Entry> first = {{"d|r|l|k=1", {.limit = 1}}};
   const std::vector<Overrides::Page::Entry> second = {{"d|r|l|k=2", {.limit = 2}}};
   const auto overrides = open();
-  EXPECT_TRUE(overrides->set_all(first, true).value());
+  EXPECT_TRUE(overrides->set_all(first, true));
   EXPECT_EQ(open()->all().size(), 0U);
-  EXPECT_TRUE(overrides->keep().value());
+  EXPECT_TRUE(overrides->keep());
   EXPECT_EQ(open()->all().size(), 1U);
-  EXPECT_TRUE(overrides->set_all(second, true).value());
+  EXPECT_TRUE(overrides->set_all(second, true));
   EXPECT_EQ(open()->all().size(), 2U) << "a server that is succeeded writes each part";
 }
 
@@ -113,7 +113,7 @@ TEST_F(ServerOverridesTest, AreNotChangedWhileAnotherProcessHoldsTheLockOfTheFil
   EXPECT_FALSE(overrides->keep());
   EXPECT_EQ(overrides->all().find("d|r|l|k=1")->limit, 1U);
   other->reset();
-  EXPECT_TRUE(overrides->keep().value());
+  EXPECT_TRUE(overrides->keep());
   EXPECT_TRUE(overrides->set_through(nullptr, "d|r|l|k=1", {.limit = 5}));
   EXPECT_EQ(open()->all().size(), 2U);
 }

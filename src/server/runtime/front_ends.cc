@@ -39,12 +39,12 @@ std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts,
 // Returns the paths of its methods.
 std::vector<std::string_view> rls_paths();
 
-Expected<bool> FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
-                              net::InheritedSockets& inherited) {
+Status FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
+                      net::InheritedSockets& inherited) {
   const Config& config = parts_.config;
   const auto address = parse_address(config.*address_.address);
   if (!address) return Unexpected{config.*address_.address + ": " + address.error()};
-  if (address->kind == Address::Kind::kOff) return true;
+  if (address->kind == Address::Kind::kOff) return {};
   if (const net::TlsFiles& files = config.*address_.tls; !files.cert_file.empty()) {
     auto tls = net::TlsContext::open(files, protocol_);
     if (!tls) return Unexpected{std::string(name()) + ".tls: " + tls.error()};
@@ -82,12 +82,12 @@ void FrontEnd::log_that_nobody_operates() const {
                   "`clients` has the role operate");
 }
 
-Expected<bool> FrontEnd::reload() {
-  if (!tls_) return true;
+Status FrontEnd::reload() {
+  if (!tls_) return {};
   if (const auto read = tls_->reload(); !read) {
     return Unexpected{"the certificate was not replaced: " + read.error()};
   }
-  return true;
+  return {};
 }
 
 void FrontEnd::keep_unix_socket() noexcept {
@@ -115,8 +115,8 @@ class AdminFrontEnd final : public FrontEnd {
         bounds_(bounds_for_rules(parts.config.bounds)) {}
 
  protected:
-  Expected<bool> check() override {
-    if (listening().loopback || admin_.token.is_set()) return true;
+  Status check() override {
+    if (listening().loopback || admin_.token.is_set()) return {};
     return Unexpected{"administration at " + listening().name +
                       " needs a token because other machines can connect; set admin.token_file or "
                       "admin.token_env in the configuration file, or listen on 127.0.0.1"};
@@ -167,9 +167,9 @@ class GrpcFrontEnd final : public FrontEnd {
       : FrontEnd(listen_address("grpc"), "h2", parts) {}
 
  protected:
-  Expected<bool> check() override {
+  Status check() override {
     if (access().nobody_operates()) log_that_nobody_operates();
-    return true;
+    return {};
   }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
@@ -216,9 +216,9 @@ class HttpFrontEnd final : public FrontEnd {
   }
 
  protected:
-  Expected<bool> check() override {
+  Status check() override {
     if (access().nobody_operates()) log_that_nobody_operates();
-    return true;
+    return {};
   }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
@@ -274,11 +274,11 @@ class RespFrontEnd final : public FrontEnd {
   explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd(listen_address("resp"), {}, parts) {}
 
  protected:
-  Expected<bool> check() override {
+  Status check() override {
     auto users = read_users(parts().config.resp_options, parts().log);
     if (!users) return Unexpected{users.error()};
     users_ = std::move(*users);
-    if (listening().loopback || !users_.none()) return true;
+    if (listening().loopback || !users_.none()) return {};
     return Unexpected{
         "RESP at " + listening().name +
         " needs users with passwords because other machines can connect; set resp.users in "
@@ -532,7 +532,7 @@ FrontEnds::FrontEnds(const FrontEndParts& parts, AdminParts admin)
   all_.push_back(make_resp_front_end(parts));
 }
 
-Expected<bool> FrontEnds::open(std::size_t loops, net::InheritedSockets& inherited) {
+Status FrontEnds::open(std::size_t loops, net::InheritedSockets& inherited) {
   auto clients = read_clients(config_, log_);
   if (!clients) return Unexpected{clients.error()};
   clients_ = std::move(*clients);
@@ -546,7 +546,7 @@ Expected<bool> FrontEnds::open(std::size_t loops, net::InheritedSockets& inherit
     log_.warning("an inherited socket is closed, because no listener has its address",
                  {{"address", address.text()}});
   }
-  return true;
+  return {};
 }
 
 void FrontEnds::start(Loop& loop, std::size_t number) {

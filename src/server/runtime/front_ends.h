@@ -67,8 +67,8 @@ class FrontEnd {
 
   // Listens with a socket for each loop, unless the address is "off". Borrows the clients with
   // tokens. Errors: one line.
-  Expected<bool> open(std::size_t loops, std::span<const KnownClient> clients,
-                      net::InheritedSockets& inherited);
+  Status open(std::size_t loops, std::span<const KnownClient> clients,
+              net::InheritedSockets& inherited);
   bool is_open() const noexcept { return listening_.has_value(); }
   // Starts the front end, which is open, in the loop of that number.
   std::unique_ptr<net::LoopFrontEnd> start(const LoopServices& loop, std::size_t number);
@@ -79,7 +79,7 @@ class FrontEnd {
   // Removes the Unix socket, so that no client can connect any more.
   void unlink() noexcept;
   // Reads files again (SIGHUP). Errors: what stays as it is, and why.
-  Expected<bool> reload();
+  Status reload();
   // A command that tries the built-in rules, or nothing.
   virtual std::string example() const { return {}; }
 
@@ -91,7 +91,7 @@ class FrontEnd {
 
  protected:
   // Reads what the front end needs, and checks the address that it listens at.
-  virtual Expected<bool> check() { return true; }
+  virtual Status check() { return {}; }
   virtual std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                                   const net::Acceptor::Parts& accept,
                                                   net::ListeningSocket socket) = 0;
@@ -234,7 +234,7 @@ class FrontEnds {
 
   // Reads the clients' tokens, warns of weak ones, and listens: the front ends with a socket for
   // each loop, the administration with one. Errors: the first, as one line.
-  Expected<bool> open(std::size_t loops, net::InheritedSockets& inherited);
+  Status open(std::size_t loops, net::InheritedSockets& inherited);
   // Starts the front ends that are open in the loop of that number.
   void start(Loop& loop, std::size_t number);
   // Starts the administration; null if it is off.

@@ -177,8 +177,8 @@ Expected<net::InheritedSockets> Handover::inherit(const std::string& path) {
   return out;
 }
 
-Expected<bool> Handover::succeed(const std::string& path) {
-  if (path.empty()) return true;
+Status Handover::succeed(const std::string& path) {
+  if (path.empty()) return {};
   if (auto opened = open(path); !opened) return opened;
   if (predecessor_) {
     if (auto succeeded = predecessor_->succeed(); !succeeded) return succeeded;
@@ -187,20 +187,20 @@ Expected<bool> Handover::succeed(const std::string& path) {
   return publish();
 }
 
-Expected<bool> Handover::open(const std::string& path) {
+Status Handover::open(const std::string& path) {
   ListeningSocket socket = open_socket(SOCK_NONBLOCK);
   const int error = socket.descriptor() < 0 ? errno : bind_and_listen(socket.descriptor(), path);
   if (error != 0) return cannot_listen(path, error);
   path_ = path;
   listening_.assign(socket.release());
-  return true;
+  return {};
 }
 
-Expected<bool> Handover::publish() {
+Status Handover::publish() {
   if (::rename(new_path(path_).c_str(), path_.c_str()) != 0) return cannot_listen(path_, errno);
   published_ = true;
   wait_for_successor();
-  return true;
+  return {};
 }
 
 void Handover::close() noexcept {
@@ -281,24 +281,24 @@ Expected<std::optional<Predecessor>> Predecessor::find(const std::string& path) 
   return std::optional(std::move(out));
 }
 
-Expected<bool> Predecessor::receive_sockets() {
+Status Predecessor::receive_sockets() {
   for (;;) {
     auto packet = net::receive_packet(socket_.descriptor());
     if (!packet) return failed("it did not answer");
-    if (packet->text == kEnd) return true;
+    if (packet->text == kEnd) return {};
     for (auto& socket : packet->sockets) sockets_.push_back(std::move(socket));
     for (auto& lock : packet->locks) locks_.push_back(std::move(lock));
   }
 }
 
-Expected<bool> Predecessor::succeed() {
+Status Predecessor::succeed() {
   ::setsockopt(socket_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &kSnapshotPatience,
                sizeof kSnapshotPatience);
   const int error = net::send_packet(socket_.descriptor(), kReady, {});
   if (error != 0) return failed(text_of(error));
   const auto packet = net::receive_packet(socket_.descriptor());
   if (!packet || packet->text != kDone) return failed("it has ended, or has another successor");
-  return true;
+  return {};
 }
 
 }  // namespace sluice::server

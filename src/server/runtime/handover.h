@@ -50,12 +50,12 @@ class Predecessor {
   net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
   std::vector<net::FileLock> take_locks() noexcept { return std::move(locks_); }
   // The predecessor stops accepting. From then on, this process must accept. Errors: one line.
-  Expected<bool> succeed();
+  Status succeed();
 
  private:
   Predecessor(std::string path, net::ListeningSocket socket)
       : path_(std::move(path)), socket_(std::move(socket)) {}
-  Expected<bool> receive_sockets();
+  Status receive_sockets();
   Unexpected<std::string> failed(std::string_view why) const;
 
   std::string path_;
@@ -102,12 +102,12 @@ class Handover {
   }
   // Replaces that server, if there is one, and waits for a successor. From then on, this process
   // must accept. Does nothing if the path is empty. Errors: one line.
-  Expected<bool> succeed(const std::string& path);
+  Status succeed(const std::string& path);
 
   // Makes the Unix socket for that path, next to that of a predecessor. Errors: one line.
-  Expected<bool> open(const std::string& path);
+  Status open(const std::string& path);
   // Waits for a successor at the path, where from now on no other server waits. Errors: one line.
-  Expected<bool> publish();
+  Status publish();
   // Hands over to no successor any more, and removes the Unix socket unless a successor has it.
   void close() noexcept;
 

@@ -495,7 +495,7 @@ class Server::Impl {
   Impl(const Config& config, ServerRules rules, std::unique_ptr<ServerOverrides> overrides,
        TrustedProxies trusted, AdminToken token);
 
-  Expected<bool> open();
+  Status open();
   std::string ready_line() const { return front_ends_.ready_line(); }
   std::string hint() const;
   bool run();
@@ -608,7 +608,7 @@ AdminParts Server::Impl::admin_parts() {
           &events_};
 }
 
-Expected<bool> Server::Impl::open() {
+Status Server::Impl::open() {
   auto stores = Stores::open(config_, log_);
   if (!stores) return Unexpected{stores.error()};
   stores_ = std::move(*stores);

@@ -84,7 +84,7 @@ Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(MemoryStore& 
   return std::unique_ptr<CounterSnapshots>(new CounterSnapshots(store, std::move(options), log));
 }
 
-Expected<bool> CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
+Status CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
   auto taken = net::FileLock::try_take(options_.path, std::move(inherited));
   if (!taken) return Unexpected{"memory.snapshot: " + taken.error()};
   if (!*taken) {
@@ -93,7 +93,7 @@ Expected<bool> CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
         "; expected a file for each server, or drain.handover to replace that server"};
   }
   lock_.emplace(std::move(**taken));
-  return true;
+  return {};
 }
 
 void CounterSnapshots::read() {
@@ -421,10 +421,10 @@ class Ask final : public redis::Command {
     repeatable = true;
     for (const std::string_view word : words) append(word);
   }
-  Expected<bool> wait() {
+  Status wait() {
     wait_.wait();
     if (!why_.empty()) return Unexpected{std::move(why_)};
-    return true;
+    return {};
   }
   void done(const redis::Answer& answer) noexcept override {
     if (answer.failure == redis::Failure::kNone) {
@@ -470,19 +470,19 @@ class Search {
   }
 
  private:
-  Expected<bool> run(Ask& ask) {
+  Status run(Ask& ask) {
     client_.submit(ask);
     return ask.wait();
   }
   bool is_enough() const { return found_.more || Steady::now() > end_; }
 
-  Expected<bool> scan(Slot slot) {
+  Status scan(Slot slot) {
     const std::string pattern = literal(prefix_) + redis::format::kOfBlocks + "*";
     std::string cursor = "0";
     do {
       if (is_enough()) {
         found_.more = true;
-        return true;
+        return {};
       }
       std::vector<std::string> keys;
       Ask ask(slot, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"},
@@ -495,11 +495,11 @@ class Search {
       if (auto asked = run(ask); !asked) return asked;
       if (auto got = read(keys); !got) return got;
     } while (cursor != "0");
-    return true;
+    return {};
   }
 
-  Expected<bool> read(std::span<const std::string> keys) {
-    Expected<bool> got = true;
+  Status read(std::span<const std::string> keys) {
+    Status got;
     while (got && !keys.empty()) {
       const std::size_t count = std::min(keys.size(), kAtOnce);
       got = read_at_once(keys.first(count));
@@ -508,7 +508,7 @@ class Search {
     return got;
   }
 
-  Expected<bool> read_at_once(std::span<const std::string> keys) {
+  Status read_at_once(std::span<const std::string> keys) {
     std::deque<Ask> asks;
     for (const std::string& key : keys) {
       auto name = redis::read_block_name(std::string_view(key).substr(prefix_.size()));
@@ -519,7 +519,7 @@ class Search {
       client_.submit(asks.emplace_back(redis::slot_of(key),
                                        std::initializer_list<std::string_view>{"GET", key}, see));
     }
-    Expected<bool> all = true;
+    Status all;
     for (Ask& ask : asks) {
       if (auto got = ask.wait(); !got) all = std::move(got);
     }
@@ -677,8 +677,8 @@ class InMemory final : public Stores {
   void stop_following() noexcept override {
     if (snapshots_) snapshots_->stop();
   }
-  Expected<bool> lock_snapshot(std::vector<net::FileLock>&& inherited) override {
-    return snapshots_ ? snapshots_->lock(std::move(inherited)) : true;
+  Status lock_snapshot(std::vector<net::FileLock>&& inherited) override {
+    return snapshots_ ? snapshots_->lock(std::move(inherited)) : Status();
   }
   int snapshot_lock() const noexcept override {
     return snapshots_ ? snapshots_->lock_descriptor() : -1;

@@ -54,7 +54,7 @@ class CounterSnapshots {
 
   // Keeps other servers from using the file, until this object and the processes that received
   // lock_descriptor() have ended. Call it before read(). Errors: one line.
-  Expected<bool> lock(std::vector<net::FileLock> inherited = {});
+  Status lock(std::vector<net::FileLock> inherited = {});
   int lock_descriptor() const noexcept { return lock_ ? lock_->descriptor() : -1; }
   // Closes the lock. The file stays locked while a successor has it.
   void unlock() noexcept { lock_.reset(); }
@@ -180,7 +180,7 @@ class Stores {
 
   // The file that keeps the counters of a memory store (CounterSnapshots). They do nothing without
   // one, and in Redis; then snapshot_lock() is -1.
-  virtual Expected<bool> lock_snapshot(std::vector<net::FileLock>&& /*inherited*/) { return true; }
+  virtual Status lock_snapshot(std::vector<net::FileLock>&& /*inherited*/) { return {}; }
   virtual int snapshot_lock() const noexcept { return -1; }
   virtual void unlock_snapshot() noexcept {}
   virtual void read_snapshot() {}

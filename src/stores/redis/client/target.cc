@@ -94,18 +94,18 @@ Expected<ServerAddress> parse_server(std::string_view text) {
   return address;
 }
 
-Expected<bool> parse_servers(std::string_view text, Url& url) {
+Status parse_servers(std::string_view text, Url& url) {
   while (true) {
     const std::size_t comma = text.find(',');
     auto server = parse_server(text.substr(0, comma));
     if (!server) return Unexpected{server.error()};
     url.servers.push_back(std::move(*server));
-    if (comma == text.npos) return true;
+    if (comma == text.npos) return {};
     text.remove_prefix(comma + 1);
   }
 }
 
-Expected<bool> parse_socket(std::string_view authority, Url& url) {
+Status parse_socket(std::string_view authority, Url& url) {
   if (!authority.empty()) {
     return wrong_url("the URL of a Unix socket names a host", "redis+unix:///path/to.sock");
   }
@@ -120,11 +120,11 @@ Expected<bool> parse_socket(std::string_view authority, Url& url) {
   }
   url.servers.push_back({.host = *path, .port = 0});
   url.path = std::move(*path);
-  return true;
+  return {};
 }
 
 // Decodes "user:password", and appends the part without the password to url.shown.
-Expected<bool> parse_user(std::string_view text, Url& url) {
+Status parse_user(std::string_view text, Url& url) {
   const std::size_t colon = text.find(':');
   auto username = percent_decoded(text.substr(0, colon), "user name");
   if (!username) return Unexpected{username.error()};
@@ -135,15 +135,15 @@ Expected<bool> parse_user(std::string_view text, Url& url) {
     url.password = std::move(*password);
   }
   if (colon != 0) url.shown.append(text.substr(0, colon)).append("@");
-  return true;
+  return {};
 }
 
-Expected<bool> check_characters(std::string_view text) {
+Status check_characters(std::string_view text) {
   const auto* const bad = std::find_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte <= 0x20 || byte == 0x7f;
   });
-  if (bad == text.end()) return true;
+  if (bad == text.end()) return {};
   return wrong_url(
       "the URL has a space or control character at byte " + std::to_string(bad - text.begin()),
       "such bytes are written as %XX");
@@ -220,16 +220,16 @@ Unexpected<std::string> wrong(std::string what, std::string_view right) {
   return {std::move(what.append("; ").append(right))};
 }
 
-Expected<bool> take_database(std::string_view text, Target& target) {
-  if (text.empty()) return true;
+Status take_database(std::string_view text, Target& target) {
+  if (text.empty()) return {};
   const auto result = std::from_chars(text.data(), text.data() + text.size(), target.database);
   if (result.ec == std::errc{} && result.ptr == text.data() + text.size() && target.database >= 0) {
-    return true;
+    return {};
   }
   return wrong("the URL has no database " + in_quotes(text), "a database is a number from 0");
 }
 
-Expected<bool> take_query(std::string_view query, Target& target) {
+Status take_query(std::string_view query, Target& target) {
   constexpr std::string_view kDatabase = "db=";
   if (!query.starts_with(kDatabase) || query.size() == kDatabase.size()) {
     return wrong("the URL of a Unix socket has " + in_quotes(query) + " after its '?'",
@@ -239,7 +239,7 @@ Expected<bool> take_query(std::string_view query, Target& target) {
 }
 
 // "/master" or "/master/db".
-Expected<bool> take_master(std::string_view path, Target& target) {
+Status take_master(std::string_view path, Target& target) {
   path.remove_prefix(std::min<std::size_t>(1, path.size()));
   const std::size_t slash = path.find('/');
   auto name = percent_decoded(path.substr(0, slash), "master");
@@ -249,12 +249,12 @@ Expected<bool> take_master(std::string_view path, Target& target) {
                  "redis+sentinel://host:port,host:port/NAME, as `sentinel monitor` calls it");
   }
   target.master = std::move(*name);
-  return slash == path.npos ? Expected<bool>(true) : take_database(path.substr(slash + 1), target);
+  return slash == path.npos ? Status() : take_database(path.substr(slash + 1), target);
 }
 
-Expected<bool> take_path(const Url& url, Target& target) {
+Status take_path(const Url& url, Target& target) {
   if (url.scheme == "redis+unix") {
-    return url.query.empty() ? Expected<bool>(true) : take_query(url.query, target);
+    return url.query.empty() ? Status() : take_query(url.query, target);
   }
   if (!url.query.empty()) {
     return wrong("the URL has " + in_quotes("?" + url.query),
@@ -269,18 +269,18 @@ Expected<bool> take_path(const Url& url, Target& target) {
   return taken;
 }
 
-Expected<bool> take_servers(const Url& url, Target& target) {
+Status take_servers(const Url& url, Target& target) {
   target.servers = url.servers;
   for (ServerAddress& server : target.servers) {
     if (server.port != 0 || server.host.starts_with('/')) continue;
     server.port = target.kind == Target::Kind::kSentinel ? kSentinelPort : kPort;
   }
-  if (target.kind != Target::Kind::kStandalone || target.servers.size() == 1) return true;
+  if (target.kind != Target::Kind::kStandalone || target.servers.size() == 1) return {};
   return wrong("the URL names " + std::to_string(target.servers.size()) + " servers",
                "one, or redis+sentinel:// or redis+cluster://");
 }
 
-Expected<bool> take_credentials(const Url& url, Target& target) {
+Status take_credentials(const Url& url, Target& target) {
   RedisOptions& options = target.options;
   if (options.username.empty()) options.username = url.username;
   if (options.password.empty()) options.password = url.password;
@@ -296,10 +296,10 @@ Expected<bool> take_credentials(const Url& url, Target& target) {
     return wrong("there is a sentinel_password, but the URL names no Sentinels",
                  "redis+sentinel://host:port/master, or leave it out");
   }
-  return true;
+  return {};
 }
 
-Expected<bool> take_tls(const Url& url, Target& target) {
+Status take_tls(const Url& url, Target& target) {
   const RedisOptions& options = target.options;
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
     return wrong("only one of tls_cert_file and tls_key_file is set", "both, or neither");
@@ -308,7 +308,7 @@ Expected<bool> take_tls(const Url& url, Target& target) {
     auto tls = make_tls(options);
     if (!tls) return Unexpected{tls.error()};
     target.tls = std::move(*tls);
-    return true;
+    return {};
   }
   for (const auto& [name, value] : {std::pair{"tls_ca_file", &options.tls_ca_file},
                                     std::pair{"tls_cert_file", &options.tls_cert_file},
@@ -318,17 +318,17 @@ Expected<bool> take_tls(const Url& url, Target& target) {
                    "a URL that begins with rediss, or leave it out");
     }
   }
-  return true;
+  return {};
 }
 
-Expected<bool> check_time(std::string_view name, milliseconds value, milliseconds least) {
+Status check_time(std::string_view name, milliseconds value, milliseconds least) {
   constexpr milliseconds kMost = std::chrono::hours{24};
-  if (value >= least && value <= kMost) return true;
+  if (value >= least && value <= kMost) return {};
   return wrong(std::string(name) + " is " + std::to_string(value.count()) + " ms",
                "from " + std::to_string(least.count()) + " ms to a day");
 }
 
-Expected<bool> check_numbers(const RedisOptions& options) {
+Status check_numbers(const RedisOptions& options) {
   constexpr milliseconds kLeast{1};
   for (const auto& [name, value, least] :
        {std::tuple{"deadline", options.deadline, kLeast},
@@ -346,7 +346,7 @@ Expected<bool> check_numbers(const RedisOptions& options) {
   if (options.protocol != 0 && options.protocol != 2 && options.protocol != 3) {
     return wrong("protocol is " + std::to_string(options.protocol), "2, 3, or 0 for either");
   }
-  return true;
+  return {};
 }
 
 Target::Kind kind_of(std::string_view scheme) noexcept {

@@ -23,26 +23,26 @@ Unexpected<std::string> cannot_use(std::string_view option, const std::string& f
 }
 
 // OpenSSL's message for a missing file is hard to understand.
-Expected<bool> check_readable(std::string_view option, const std::string& file) {
-  if (std::ifstream(file).good()) return true;
+Status check_readable(std::string_view option, const std::string& file) {
+  if (std::ifstream(file).good()) return {};
   return cannot_use(option, file, "cannot be read: " + std::generic_category().message(errno));
 }
 
-Expected<bool> use_authorities(ssl::context& context, const std::string& file) {
+Status use_authorities(ssl::context& context, const std::string& file) {
   error_code error;
   if (file.empty()) {
     context.set_default_verify_paths(error);
     if (error) return Unexpected{"the system's certificate authorities: " + error.message()};
-    return true;
+    return {};
   }
   if (auto readable = check_readable("tls_ca_file", file); !readable) return readable;
   context.load_verify_file(file, error);
   if (error) return cannot_use("tls_ca_file", file, "contains no certificates in PEM");
-  return true;
+  return {};
 }
 
-Expected<bool> use_own_certificate(ssl::context& context, const RedisOptions& options) {
-  if (options.tls_cert_file.empty()) return true;
+Status use_own_certificate(ssl::context& context, const RedisOptions& options) {
+  if (options.tls_cert_file.empty()) return {};
   if (auto ok = check_readable("tls_cert_file", options.tls_cert_file); !ok) return ok;
   if (auto ok = check_readable("tls_key_file", options.tls_key_file); !ok) return ok;
   error_code error;
@@ -58,7 +58,7 @@ Expected<bool> use_own_certificate(ssl::context& context, const RedisOptions& op
                       "contains no private key in PEM without a passphrase that belongs to the "
                       "certificate in tls_cert_file");
   }
-  return true;
+  return {};
 }
 
 }  // namespace

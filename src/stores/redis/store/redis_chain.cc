@@ -80,7 +80,7 @@ void RedisChain::async_apply(Action action, std::span<const Charge> charges,
   impl_->async_leased->async_apply(action, charges, now, each, completion);
 }
 
-Expected<bool> RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {
+Status RedisChain::wait_until_ready(std::chrono::milliseconds at_most) {
   return impl_->redis->wait_until_ready(at_most);
 }
 

@@ -127,7 +127,7 @@ class RedisStore::Impl {
     if (call != nullptr && queue_.push(*call)) wake();
   }
 
-  Expected<bool> wait_until_ready(std::chrono::milliseconds at_most) {
+  Status wait_until_ready(std::chrono::milliseconds at_most) {
     const Callers::Guard inside(callers_);
     const auto end = std::chrono::steady_clock::now() + at_most;
     for (;;) {
@@ -136,7 +136,7 @@ class RedisStore::Impl {
         said.set_value(store_.ready() ? std::string() : store_.why().insert(0, 1, ' '));
       });
       const std::string why = said.get_future().get();
-      if (why.empty()) return true;
+      if (why.empty()) return {};
       const bool is_closing = is_closing_.load(std::memory_order_relaxed);
       if (is_closing || std::chrono::steady_clock::now() >= end) {
         return Unexpected{why.size() > 1 ? why.substr(1) : "it has not answered yet"};
@@ -195,7 +195,7 @@ void RedisStore::async_apply(Action action, std::span<const Charge> charges,
   impl_->async_apply({action, charges, now, each}, completion);
 }
 
-Expected<bool> RedisStore::wait_until_ready(std::chrono::milliseconds at_most) {
+Status RedisStore::wait_until_ready(std::chrono::milliseconds at_most) {
   return impl_->wait_until_ready(at_most);
 }
 
