@@ -22,6 +22,19 @@ enum class Keyspace : std::uint8_t {
   kRules,    // the limit is that of a rule, or of Envoy's configuration
 };
 
+// What rules add to a charge of theirs. A plain value that borrows `new_keys`.
+struct RuleCharge {
+  Keyspace keyspace = Keyspace::kCallers;
+  // Names the limit that the counter belongs to, as far as 32 bits can; not a part of the counter's
+  // name. A store at its bound evicts a counter of the limit that has most. 0: limits with other
+  // numbers are other limits.
+  std::uint32_t limit_id = 0;
+  // Bounds the counters that takes and charges (kCharge) may create. Without its permission, a
+  // charge that needs a new counter is answered as by a full store. Null: no bound. A store may
+  // ignore it.
+  NewKeyLimit* new_keys = nullptr;
+};
+
 // What a request asks of one counter: a key, a limit and a cost. A counter is named by its
 // keyspace, its tag, its key and the limit's algorithm.
 //
@@ -35,30 +48,23 @@ struct Charge {
   // the same tag are stored together, so that a request on them is one atomic step. Empty: the key
   // alone chooses the server.
   std::string_view tag = {};
-  Keyspace keyspace = Keyspace::kCallers;
   // kCharge: gives the cost back instead, as kRefund does, so that one request can settle some
   // counters up and others down. Other verbs are kInvalid.
   bool gives_back = false;
-  // Names the limit that the counter belongs to, as far as 32 bits can; not a part of the counter's
-  // name. A store at its bound evicts a counter of the limit that has most. 0: limits with other
-  // numbers are other limits.
-  std::uint32_t limit_id = 0;
-  // Bounds the counters that takes and charges (kCharge) may create. Without its permission, a
-  // charge that needs a new counter is answered as by a full store. Null: no bound. A store may
-  // ignore it.
-  NewKeyLimit* new_keys = nullptr;
   // concurrency: the permit that a take gives to its caller, and that a release ends. A take, a
   // release and an extension without one are kInvalid. Others ignore it.
   const PermitId* permit = nullptr;
   // Blocks the key after repeated denials (kLimited) of takes: a second counter, stored next to
   // the charge's own and decided with it. Null: none. docs/algorithms.md, Blocks.
   const Block* block = nullptr;
+  // For the rules of Sluice: programs leave it as it is.
+  RuleCharge rule = {};
 };
 
 // Whether both charges name the same counter.
 inline bool is_same_counter(const Charge& a, const Charge& b) noexcept {
-  return a.limit.algorithm() == b.limit.algorithm() && a.keyspace == b.keyspace && a.key == b.key &&
-         a.tag == b.tag;
+  return a.limit.algorithm() == b.limit.algorithm() && a.rule.keyspace == b.rule.keyspace &&
+         a.key == b.key && a.tag == b.tag;
 }
 
 // What answers if a store cannot decide.

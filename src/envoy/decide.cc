@@ -242,8 +242,7 @@ void Request::Impl::fill_batch(std::span<const Question> questions) {
     batch_.add({.key = key_of(named),
                 .limit = named.limit,
                 .cost = cost_of(questions[named.question]),
-                .keyspace = Keyspace::kRules,
-                .limit_id = named.id},
+                .rule = {Keyspace::kRules, named.id}},
                terms);
   }
 }

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// The most counters that charges may create in each second (Charge::new_keys), so that clients that
-// make up keys cannot fill a store. Existing counters need no permission.
+// The most counters that charges may create in each second (RuleCharge::new_keys), so that clients
+// that make up keys cannot fill a store. Existing counters need no permission.
 //
 // Seconds are those of the requests' clock. Requests that are under way at the same moment may
 // create a few counters more.

@@ -167,8 +167,7 @@ std::optional<Charge> read_charge(Reader& in) {
   const auto made =
       Limit::make({.algorithm = Algorithm::kConcurrency, .limit = limit, .per = Duration{lease}});
   if (in.is_short() || keyspace > 1 || !made) return std::nullopt;
-  return Charge{
-      .key = key, .limit = *made, .tag = tag, .keyspace = static_cast<Keyspace>(keyspace)};
+  return Charge{.key = key, .limit = *made, .tag = tag, .rule = {static_cast<Keyspace>(keyspace)}};
 }
 
 // Returns the charges, which borrow the bytes; none if they are wrong.
@@ -196,7 +195,7 @@ void PermitText::append(const PermitId& id, std::span<const Charge> charges, std
   writer.byte(static_cast<std::uint8_t>(count));
   for (const Charge& charge : charges) {
     if (!HeldPermit::belongs(charge)) continue;
-    writer.byte(static_cast<std::uint8_t>(charge.keyspace));
+    writer.byte(static_cast<std::uint8_t>(charge.rule.keyspace));
     writer.number(charge.limit.limit(), kLimitBytes);
     writer.number(static_cast<std::uint64_t>(charge.limit.period().count()), kLeaseBytes);
     writer.number(charge.key.size(), kSizeBytes);

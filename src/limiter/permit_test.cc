@@ -103,14 +103,14 @@ TEST_F(Permits, NeedAConcurrencyLimit) {
 TEST_F(Permits, AreReleasedByTheirTextInAnyProcess) {
   const std::string key("a\0/ü", 5);
   const Charge charges[] = {{.key = key, .limit = kTwo, .cost = 2, .tag = "t"},
-                            {.key = "", .limit = kTwo, .keyspace = Keyspace::kRules},
+                            {.key = "", .limit = kTwo, .rule = {Keyspace::kRules}},
                             {.key = "rate", .limit = kBucket}};
   const std::string text = limiter_.hold(charges).detach();
   EXPECT_EQ(
       text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"),
       text.npos);
   const Charge peeks[] = {{.key = key, .limit = kTwo, .cost = 0, .tag = "t"},
-                          {.key = "", .limit = kTwo, .cost = 0, .keyspace = Keyspace::kRules}};
+                          {.key = "", .limit = kTwo, .cost = 0, .rule = {Keyspace::kRules}}};
   std::vector<Decision> each(2);
   limiter_.apply(Verb::kPeek, peeks, each);
   EXPECT_EQ(each[0].remaining, 0u);

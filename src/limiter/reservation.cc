@@ -57,7 +57,8 @@ Reservation::Reservation(Store& store, std::span<const Charge> charges, Duration
   decision_ = store.apply({Verb::kReserve, max_wait}, request.charges, now, request.each);
   request.turn = std::chrono::steady_clock::now() + delay();
   request.is_settled = !allowed();
-  for (Charge& charge : request.charges) charge.new_keys = nullptr;  // borrowed for the call only
+  for (Charge& charge : request.charges)
+    charge.rule.new_keys = nullptr;  // borrowed for the call only
 }
 
 Reservation::~Reservation() = default;

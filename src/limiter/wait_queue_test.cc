@@ -333,7 +333,7 @@ TEST(WaitQueue, SeparatesCounters) {
   EXPECT_EQ(join({.key = "b", .limit = kWindow}), Joined::kAsks);
   EXPECT_EQ(join({.key = "a", .limit = kLog}), Joined::kAsks);
   EXPECT_EQ(join({.key = "a", .limit = kWindow, .tag = "t"}), Joined::kAsks);
-  EXPECT_EQ(join({.key = "a", .limit = kWindow, .keyspace = Keyspace::kRules}), Joined::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = kWindow, .rule = {Keyspace::kRules}}), Joined::kAsks);
   EXPECT_EQ(join({.key = "a", .limit = fixed_window(7).per(1s)}), Joined::kWaits)
       << "the numbers do not name the counter";
 }

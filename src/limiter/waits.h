@@ -153,7 +153,7 @@ struct HeldPermit {
       own->key = copy(charge.key);
       own->tag = copy(charge.tag);
       own->permit = &held->id;
-      own->new_keys = nullptr;
+      own->rule.new_keys = nullptr;
     }
     return held;
   }

@@ -508,9 +508,9 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   charge.limit = named.numbers;
   charge.cost = named.cost;
   charge.tag = text.substr(matched.tag_at, matched.tag_end - matched.tag_at);
-  charge.keyspace = Keyspace::kRules;
-  charge.limit_id = named.id;
-  charge.new_keys = matched.new_keys;
+  charge.rule.keyspace = Keyspace::kRules;
+  charge.rule.limit_id = named.id;
+  charge.rule.new_keys = matched.new_keys;
   charge.block = named.limit->block_of_charges();
   if (named.is_blocked) return batch_.block(named.blocked_for);
   if (named.is_unlimited) return;

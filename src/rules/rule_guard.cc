@@ -298,7 +298,11 @@ void RulePass::refund() noexcept {
   for (const LimitAnswer& answer : slot_->answer->limits) {
     if (holds_permits(answer.numbers.algorithm())) continue;  // released
     if (answer.limit->counts_responses) continue;             // nothing was taken
-    const Charge charge{answer.counter, answer.numbers, answer.cost, answer.tag, Keyspace::kRules};
+    const Charge charge{.key = answer.counter,
+                        .limit = answer.numbers,
+                        .cost = answer.cost,
+                        .tag = answer.tag,
+                        .rule = {Keyspace::kRules}};
     deciders_.limiter_->apply(Verb::kRefund, {&charge, 1});
   }
 }

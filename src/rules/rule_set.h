@@ -99,7 +99,7 @@ struct Condition {
 
 struct CompiledLimit {
   std::string prefix;  // of the counters' keys: "domain|rule|limit"
-  std::uint32_t id;    // Charge::limit_id: a hash of the prefix
+  std::uint32_t id;    // RuleCharge::limit_id: a hash of the prefix
   KeyTemplate key;
   CostTemplate cost;
   std::optional<ResponseCount> count = {};
@@ -124,7 +124,7 @@ inline bool lets_others_match(const Rule& rule) noexcept {
 // Returns "domain|rule|limit", escaped.
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
 
-// Returns the Charge::limit_id of a limit with this name. It differs between processes.
+// Returns the RuleCharge::limit_id of a limit with this name. It differs between processes.
 std::uint32_t limit_id_of(std::string_view name) noexcept;
 
 }  // namespace sluice::rules

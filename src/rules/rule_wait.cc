@@ -12,7 +12,11 @@ Decision RuleWait::ask(RuleDecider& decider, const RuleSet& rules, const Rule* r
   each_.clear();
   for (const LimitAnswer& limit : answer_->limits) {
     if (limit.rule->mode == RuleMode::kShadow) continue;
-    charges_.push_back({limit.counter, limit.numbers, limit.cost, limit.tag, Keyspace::kRules});
+    charges_.push_back({.key = limit.counter,
+                        .limit = limit.numbers,
+                        .cost = limit.cost,
+                        .tag = limit.tag,
+                        .rule = {Keyspace::kRules}});
     charges_.back().block = limit.limit->block_of_charges();
     each_.push_back(limit.decision);
   }

@@ -121,7 +121,7 @@ class NewKeys : public ScriptTest {
  protected:
   static constexpr std::int64_t kSecond = 1'000'000;
   Charge charge(std::string_view key, const Limit& limit) {
-    return {.key = key, .limit = limit, .new_keys = &new_keys_};
+    return {.key = key, .limit = limit, .rule = {.new_keys = &new_keys_}};
   }
   Reason take(std::string_view key, const Limit& limit, std::int64_t at) {
     return store_.apply_one(sluice::Verb::kTake, charge(key, limit), instant(at)).reason;
@@ -163,7 +163,7 @@ TEST_F(NewKeys, ChargesOfWorkCreateOnlyTheCountersThatNewKeyLimitAllows) {
     sluice::NewKeyLimit ten(10);
     const auto charge = [&](int number, std::optional<sluice::Instant> at) {
       const std::string key = std::to_string(number);
-      const Charge one{.key = key, .limit = limit, .new_keys = &ten};
+      const Charge one{.key = key, .limit = limit, .rule = {.new_keys = &ten}};
       return store_.apply_one(sluice::Verb::kCharge, one, at).reason;
     };
     for (int i = 0; i < 50; ++i) {
@@ -185,7 +185,7 @@ TEST_F(NewKeys, CountsAtTheServersTimeToo) {
     sluice::NewKeyLimit two(2);
     two.count(instant(server_time() + 3600 * kSecond));  // no second of this test begins again
     const auto take_now = [&](std::string_view key) {
-      const Charge one{.key = key, .limit = limit, .new_keys = &two};
+      const Charge one{.key = key, .limit = limit, .rule = {.new_keys = &two}};
       return store_.apply_one(sluice::Verb::kTake, one, {}).reason;
     };
     EXPECT_EQ(take_now("a"), Reason::kOk) << store_.error();

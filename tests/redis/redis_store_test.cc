@@ -164,7 +164,7 @@ TEST(RedisStoreOverSlots, GiveBackNothingIfASettlementWouldNeedACounterThatMayNo
       none.count(at(kNow));
       std::array charges{Charge{key, five, 1}, Charge{"new", five, 1}};
       charges[0].gives_back = true;
-      charges[1].new_keys = &none;
+      charges[1].rule.new_keys = &none;
       EXPECT_EQ(limiter.apply(sluice::Verb::kCharge, charges, {}, at(kNow)).reason,
                 Reason::kStoreFull);
       EXPECT_EQ(limiter.peek(key, five, 0, at(kNow)).remaining, before.remaining)

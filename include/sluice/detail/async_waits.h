@@ -189,7 +189,7 @@ class WaitQueue {
   using Name = std::tuple<Algorithm, Keyspace, std::string_view, std::string_view>;
 
   static Name name_of(const Charge& charge, const Limit& limit) noexcept {
-    return {limit.algorithm(), charge.keyspace, charge.tag, charge.key};
+    return {limit.algorithm(), charge.rule.keyspace, charge.tag, charge.key};
   }
   void push(Line& line, Waiter& waiter) noexcept;
   void remove(Waiter& waiter) noexcept;

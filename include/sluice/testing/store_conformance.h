@@ -806,7 +806,7 @@ inline void check_keys(Check& c, const Limit& one) {
 }
 
 inline void check_keyspaces(Check& c, const Limit& five) {
-  const Charge of_rule{"key", five, 2, {}, Keyspace::kRules};
+  const Charge of_rule{.key = "key", .limit = five, .cost = 2, .rule = {Keyspace::kRules}};
   const Charge of_caller{"key", five, 3};
   const std::array both{of_rule, of_caller};
   c.expect_allowed(c.limiter().check(both, {}, kStart), "one key in two keyspaces");
@@ -815,7 +815,7 @@ inline void check_keyspaces(Check& c, const Limit& five) {
   const Charge wide{"key", other, 900};
   c.expect_allowed(c.limiter().store().apply(Verb::kTake, {&wide, 1}, kStart, each),
                    "a caller's own numbers");
-  const Charge rest{"key", five, 3, {}, Keyspace::kRules};
+  const Charge rest{.key = "key", .limit = five, .cost = 3, .rule = {Keyspace::kRules}};
   c.expect_allowed(c.limiter().store().apply(Verb::kTake, {&rest, 1}, kStart, each),
                    "a rule's counter after others used its key");
   c.expect_limited(c.limiter().store().apply(Verb::kTake, {&of_rule, 1}, kStart, each),

@@ -67,9 +67,8 @@ Charge RuleCounter::charge(std::uint64_t cost) const {
           .limit = numbers,
           .cost = cost,
           .tag = tag,
-          .keyspace = Keyspace::kRules,
-          .limit_id = id,
-          .block = limit->block_of_charges()};
+          .block = limit->block_of_charges(),
+          .rule = {Keyspace::kRules, id}};
 }
 
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,

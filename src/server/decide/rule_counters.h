@@ -18,7 +18,7 @@ struct RuleCounter {
   std::string tag;    // like Charge::tag; a missing attribute counts as empty
   std::vector<std::string> missing;  // "ip", "header.x-user-id or ip"
   Limit numbers;                     // those of the attributes' plan, or of an override
-  std::uint32_t id;                  // Charge::limit_id
+  std::uint32_t id;                  // RuleCharge::limit_id
 
   Charge charge(std::uint64_t cost) const;
 };

@@ -222,7 +222,7 @@ TEST_F(BlocksOfStore, BlockedKeysAreListed) {
   take("denied");
   Charge by_hand = charge("by hand");
   by_hand.tag = "t";
-  by_hand.keyspace = Keyspace::kRules;
+  by_hand.rule.keyspace = Keyspace::kRules;
   EXPECT_TRUE(apply({Verb::kBlock, 1h}, by_hand));
   const std::string longest(2049, 'x');
   EXPECT_TRUE(apply({Verb::kBlock, 1h}, charge(longest)));
@@ -254,7 +254,10 @@ class FullBlocks : public ::testing::Test {
 
   // A charge of the limit with this id.
   static Charge of(std::uint32_t limit) {
-    return {.key = "k", .limit = fixed_window(1).per(1min), .limit_id = limit, .block = &kBlock};
+    return {.key = "k",
+            .limit = fixed_window(1).per(1min),
+            .block = &kBlock,
+            .rule = {.limit_id = limit}};
   }
   void deny(std::uint64_t first, std::uint64_t count, std::uint32_t limit) {
     for (std::uint64_t i = first; i < first + count; ++i) {

@@ -314,14 +314,15 @@ void Counter::leave() noexcept {
 }
 
 bool Counter::refuse_new() noexcept {
-  is_refused_ = slot_ == nullptr && writes() && creates(verb_) && charge_->new_keys != nullptr &&
-                !charge_->new_keys->allows(Instant{Duration{now_}});
+  is_refused_ = slot_ == nullptr && writes() && creates(verb_) &&
+                charge_->rule.new_keys != nullptr &&
+                !charge_->rule.new_keys->allows(Instant{Duration{now_}});
   return is_refused_;
 }
 
 void Counter::write() noexcept {
-  if (is_new_ && creates(verb_) && charge_->new_keys != nullptr) {
-    charge_->new_keys->count(Instant{Duration{now_}});
+  if (is_new_ && creates(verb_) && charge_->rule.new_keys != nullptr) {
+    charge_->rule.new_keys->count(Instant{Duration{now_}});
   }
   if (change_ == core::Change::kWrite) write_next();
   if (change_ == core::Change::kErase && slot_ != nullptr) {

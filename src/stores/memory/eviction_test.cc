@@ -42,11 +42,8 @@ class Eviction : public ::testing::Test {
   void empty_store() { store_ = std::make_unique<MemoryStore>(options_); }
   bool take(std::string_view key, const Limit& limit, std::uint32_t limit_id = 0) {
     const PermitId permit = PermitId::random();
-    const Charge charge{.key = key,
-                        .limit = limit,
-                        .keyspace = Keyspace::kRules,
-                        .limit_id = limit_id,
-                        .permit = &permit};
+    const Charge charge{
+        .key = key, .limit = limit, .permit = &permit, .rule = {Keyspace::kRules, limit_id}};
     return store_->apply_one(Verb::kTake, charge, kNow).allowed();
   }
   static std::string address(int i) { return "login|ip=" + std::to_string(i); }

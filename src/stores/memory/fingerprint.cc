@@ -36,12 +36,12 @@ FingerprintMaker::FingerprintMaker() {
     return write_long(charge, out);
   }
   finish(XXH3_128bits_withSecret(key.data(), key.size(), secret_.bytes, sizeof(secret_.bytes)),
-         salt(charge.limit.algorithm(), charge.keyspace), out);
+         salt(charge.limit.algorithm(), charge.rule.keyspace), out);
 }
 
 [[gnu::noinline]] void FingerprintMaker::write_long(const Charge& charge,
                                                     Fingerprint& out) const noexcept {
-  out = (*this)(charge.tag, charge.key, charge.limit.algorithm(), charge.keyspace);
+  out = (*this)(charge.tag, charge.key, charge.limit.algorithm(), charge.rule.keyspace);
 }
 
 Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view key,

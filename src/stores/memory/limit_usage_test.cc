@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 constexpr auto kLimit = token_bucket(5).per(1s);
 
 Charge named(std::uint32_t id, const Limit& limit = kLimit) {
-  return {.key = "", .limit = limit, .keyspace = Keyspace::kRules, .limit_id = id};
+  return {.key = "", .limit = limit, .rule = {Keyspace::kRules, id}};
 }
 
 TEST(LimitUsage, TellsLimitsApartByTheirIds) {
@@ -32,7 +32,7 @@ TEST(LimitUsage, TellsLimitsWithoutAnIdApartByTheirNumbers) {
                             {"", token_bucket(5).per(2s)},
                             {"", token_bucket(5).per(1s).burst(6)},
                             {"", leaky_bucket(5).per(1s)},
-                            {"", kLimit, 1, "", Keyspace::kRules}};
+                            {.key = "", .limit = kLimit, .rule = {Keyspace::kRules}}};
   std::set<LimitUsage::Index> all;
   for (const Charge& charge : charges) all.insert(usage.add_counter(charge));
   EXPECT_EQ(all.size(), std::size(charges));

@@ -55,7 +55,7 @@ TEST(MemoryStore, CreatesOnlyTheCountersThatNewKeyLimitAllows) {
     MemoryStore store;
     NewKeyLimit new_keys(2);
     const auto charge = [&](std::string_view key) {
-      return Charge{.key = key, .limit = limit, .new_keys = &new_keys};
+      return Charge{.key = key, .limit = limit, .rule = {.new_keys = &new_keys}};
     };
     const auto take = [&](std::string_view key, Duration when) {
       return store.apply_one(Verb::kTake, charge(key), at(when)).reason;
@@ -84,7 +84,7 @@ TEST(MemoryStore, ChargesOfWorkCreateOnlyTheCountersThatNewKeyLimitAllows) {
     NewKeyLimit new_keys(10);
     const auto charge = [&](int number) {
       const std::string key = std::to_string(number);
-      const Charge one{.key = key, .limit = limit, .new_keys = &new_keys};
+      const Charge one{.key = key, .limit = limit, .rule = {.new_keys = &new_keys}};
       return store.apply_one(Verb::kCharge, one, at(0s)).reason;
     };
     for (int i = 0; i < 500; ++i) EXPECT_EQ(charge(i), i < 10 ? Reason::kOk : Reason::kStoreFull);

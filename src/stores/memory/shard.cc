@@ -29,9 +29,9 @@ std::size_t places_for(std::size_t max_keys) noexcept {
 std::uint64_t limit_id_of(const Charge& charge) noexcept {
   const Limit& limit = charge.limit;
   const auto kind = static_cast<std::uint64_t>(limit.algorithm()) << 1 |
-                    std::uint64_t{charge.keyspace == Keyspace::kRules};
-  const std::uint64_t id = detail::mix(kind, charge.limit_id);
-  if (charge.limit_id != 0) return id;
+                    std::uint64_t{charge.rule.keyspace == Keyspace::kRules};
+  const std::uint64_t id = detail::mix(kind, charge.rule.limit_id);
+  if (charge.rule.limit_id != 0) return id;
   const auto period = static_cast<std::uint64_t>(limit.period().count());
   const std::uint64_t numbers =
       detail::mix(detail::mix(detail::mix(id, limit.limit()), period), limit.capacity());
@@ -206,7 +206,7 @@ bool Blocks::restore(const Fingerprint& key, const Known& known, core::Ticks now
 void Blocks::keep_name(Entry& entry, const Charge& charge) {
   if (entry.name || charge.key.size() + charge.tag.size() > kLongestName) return;
   entry.name = std::make_unique<const Name>(
-      Name{std::string(charge.key), std::string(charge.tag), charge.keyspace});
+      Name{std::string(charge.key), std::string(charge.tag), charge.rule.keyspace});
 }
 
 void Blocks::write(Node& node, const Charge& charge, const core::NextBlock& next,

@@ -27,9 +27,9 @@ enum class Resource : std::uint8_t { kCounters, kBytes };
 // Identifies the limit of a charge: by its id, or else by its numbers.
 std::uint64_t limit_id_of(const Charge& charge) noexcept;
 
-// How much of a shard each limit uses. A limit is what Charge::limit_id names, or else all counters
-// of a keyspace with the same numbers. If there is no place for another limit, it shares the place
-// of one that is there; shards of usual size have room for hundreds.
+// How much of a shard each limit uses. A limit is what RuleCharge::limit_id names, or else all
+// counters of a keyspace with the same numbers. If there is no place for another limit, it shares
+// the place of one that is there; shards of usual size have room for hundreds.
 //
 // Not thread-safe. Cost: constant; it allocates nothing after the constructor.
 class LimitUsage {

@@ -82,7 +82,7 @@ class History {
     const PermitId permit(PermitId::Bytes{static_cast<std::uint8_t>(1 + pick(50))});
     Charge charge{.key = key, .limit = limit, .cost = pick(3)};
     if (pick(1) == 1) charge.tag = "t";
-    if (pick(1) == 1) charge.keyspace = Keyspace::kRules;
+    if (pick(1) == 1) charge.rule.keyspace = Keyspace::kRules;
     if (pick(2) > 0) charge.block = &*block_;
     charge.permit = holds_permits(limit.algorithm()) ? &permit : nullptr;
     const Action action = pick_action(charge);
@@ -212,7 +212,8 @@ TEST_F(Snapshot, KeepsWhichBlocksAreByHandAndOfWhichLimit) {
   const MemoryStoreOptions small{.max_keys = 128, .max_log_bytes = 64 << 10, .shards = 1};
   const Block block = *Block::make({.after = 1, .within = 10min, .time = 1h});
   const auto of = [&](const std::string& key, std::uint32_t limit) {
-    return Charge{.key = key, .limit = fixed_window(1).per(1h), .limit_id = limit, .block = &block};
+    return Charge{
+        .key = key, .limit = fixed_window(1).per(1h), .block = &block, .rule = {.limit_id = limit}};
   };
   MemoryStore before(small);
   before.apply_one({Verb::kBlock, 1h}, of("by hand", 1), kStart);

@@ -28,8 +28,7 @@ struct LeaseName {
         charge{.key = key,
                .limit = of.limit,
                .tag = tag,
-               .keyspace = of.keyspace,
-               .limit_id = of.limit_id} {}
+               .rule = {of.rule.keyspace, of.rule.limit_id}} {}
   LeaseName(const LeaseName&) = delete;
   LeaseName& operator=(const LeaseName&) = delete;
 

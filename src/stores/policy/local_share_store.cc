@@ -30,7 +30,7 @@ class SharedOut {
     for (std::size_t i = 0; i < size_; ++i) {
       Charge* const charge = ::new (bytes_ + i * sizeof(Charge)) Charge(charges[i]);
       charge->limit = share_of(charge->limit, nodes);
-      charge->new_keys = nullptr;  // its memory is bounded
+      charge->rule.new_keys = nullptr;  // its memory is bounded
     }
   }
   std::span<const Charge> view() const noexcept {
@@ -62,7 +62,7 @@ LocalShareStore::LocalShareStore(const LocalShareOptions& options, const Clock& 
 Decision LocalShareStore::apply(Action action, std::span<const Charge> charges,
                                 std::optional<Instant> now, std::span<Decision> each) noexcept {
   const bool is_bounded = std::any_of(charges.begin(), charges.end(), [](const Charge& charge) {
-    return charge.new_keys != nullptr;
+    return charge.rule.new_keys != nullptr;
   });
   if ((nodes_ == 1 && !is_bounded) || charges.size() > kMaxCharges)
     return store_.apply(action, charges, now, each);
@@ -73,7 +73,7 @@ Decision LocalShareStore::apply_one(Action action, const Charge& charge,
                                     std::optional<Instant> now) noexcept {
   Charge own = charge;
   own.limit = share_of(charge.limit, nodes_);
-  own.new_keys = nullptr;
+  own.rule.new_keys = nullptr;
   return store_.apply_one(action, own, now);
 }
 

@@ -67,7 +67,8 @@ TEST_F(RulesPage, PutReplacesTheRulesAndReturnsTheirNumbers) {
 TEST_F(RulesPage, CountersContinueUnderNewNumbers) {
   open({rules_named("r", 5)});
   const Limit limit = manager_->current().find("r")->limits[0].limit;
-  const Charge charge{"default|r|all", limit, 3, {}, Keyspace::kRules};
+  const Charge charge{
+      .key = "default|r|all", .limit = limit, .cost = 3, .rule = {Keyspace::kRules}};
   EXPECT_TRUE(limiter_.store().apply_one(Verb::kTake, charge, {}));
   EXPECT_EQ(put(rules_named("r", 4)).status, 200);
   EXPECT_EQ(get("/v1/keys?rule=r").json().at("limits").at(0).at("remaining"), 1);

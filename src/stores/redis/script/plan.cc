@@ -373,7 +373,7 @@ bool Plan::begin(const PlanOptions& options, Action action, std::span<const Char
     } else {
       counters_[i].counter.add(charge);
     }
-    if (charge.new_keys != nullptr) note_limit(i, charge);
+    if (charge.rule.new_keys != nullptr) note_limit(i, charge);
     counter_of_.push_back(static_cast<std::uint8_t>(i));
   }
   return action_.verb != Verb::kTakeAtMost || begin_take_at_most();
@@ -409,14 +409,14 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
 }
 
 void Plan::note_limit(std::size_t index, const Charge& charge) {
-  if (!creates(action_.verb) || charge.new_keys->allows(now_ ? *now_ : clock_->now())) return;
+  if (!creates(action_.verb) || charge.rule.new_keys->allows(now_ ? *now_ : clock_->now())) return;
   counters_[index].must_exist = true;
   parts_[counters_[index].part].must_exist = true;
 }
 
 void Plan::make_key(const Charge& charge, std::string& key) const {
   key = prefix_;
-  if (charge.keyspace == Keyspace::kRules) key += format::kOfRules;
+  if (charge.rule.keyspace == Keyspace::kRules) key += format::kOfRules;
   key += info(charge.limit.algorithm()).letter;
   key += '{';
   for (const char c : charge.tag) {

@@ -33,7 +33,7 @@ class Counter {
   void add(const Charge& charge) noexcept;
 
   const Limit& limit() const noexcept { return charge_->limit; }
-  NewKeyLimit* new_keys() const noexcept { return charge_->new_keys; }
+  NewKeyLimit* new_keys() const noexcept { return charge_->rule.new_keys; }
   const Family& family() const noexcept { return family_of(limit()); }
   std::uint64_t cost() const noexcept { return cost_; }  // of all charges
   bool gives_back() const noexcept { return gives_back_; }

@@ -222,7 +222,7 @@ void append_encoded(std::string& out, std::string_view text) {
 std::string base_of(std::string_view prefix, const Charge& charge) {
   const Limit& limit = charge.limit;
   std::string base(prefix);
-  if (charge.keyspace == Keyspace::kRules) base += format::kOfRules;
+  if (charge.rule.keyspace == Keyspace::kRules) base += format::kOfRules;
   base += static_cast<char>(info(limit.algorithm()).letter - 'a' + 'A');
   base += '{';
   if (!charge.tag.empty()) {
