@@ -136,14 +136,14 @@ TEST(SessionMetrics, CountTheNewCountersThatReportsAndSettlementsAreRefused) {
   TestFolder folder;
   constexpr std::string_view kNew = R"(version: 1
 rules:
-  - name: login
-    max_new_keys: 1
-    limits: [ { name: failures, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h,
-                count: { on: 401 } } ]
   - name: work
     match: { path: /work }
     max_new_keys: 1
     limits: [ { name: tokens, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h } ]
+  - name: login
+    max_new_keys: 1
+    limits: [ { name: failures, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h,
+                count: { on: 401 } } ]
 )";
   const auto manager = RulesManager::open({folder.write("rules.yaml", kNew)}).value();
   metrics::Registry registry;
