@@ -330,6 +330,28 @@ TEST(Module, DecidesDamagedPermitsAsTheScriptsDo) {
   }
 }
 
+TEST(Module, DecidesDamagedHybridsAsTheScriptsDo) {
+  using enum sluice::Verb;
+  const RedisServer server(kLoad);
+  Damaged counter(server, sluice::sliding_window_hybrid(20).per(60s));
+  // The summary of a slice, and entries of the next one.
+  const std::string good = counter.make({2, 1, 3, 1, 1, 2, 1, 1});
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bytes = good;
+    bytes[i] = static_cast<char>(static_cast<unsigned char>(bytes[i]) ^ (i % 2 == 0 ? 1 : 128));
+    for (const auto verb : {kTake, kPeek, kRefund, kCharge, kTakeAtMost}) {
+      for (const std::uint64_t cost : {1, 11}) {
+        for (const int seconds : {4, 9, 64}) {
+          EXPECT_EQ(counter.decide(true, bytes, verb, cost, seconds),
+                    counter.decide(false, bytes, verb, cost, seconds))
+              << "byte " << i << ", verb " << static_cast<int>(verb) << ", cost " << cost
+              << ", after " << seconds << " s";
+        }
+      }
+    }
+  }
+}
+
 // A log of three entries, whose value a script reads as a whole, and its damages.
 class DamagedLog : public ::testing::Test {
  protected:

@@ -13,36 +13,46 @@ local function short_hybrid(key, arg, now, verb)
   include 'check_header'
   local first_entry = kLogHeadSize + summaries * kSummarySize
   local into = now % period * n
+  -- What was that old at the last change has expired.
+  local expired_age = period - (now - changed)
   if known_until <= now or changed > now or space ~= summaries or count == 0 or count ~= room or
       head > 0 or blocks > 0 or back > 0 or front > cached or cached > kBlockEntries or
       #state ~= first_entry + count * kLogEntrySize or
       #state > kWholeLogSize - kSummarySize - kLogEntrySize or into >= kExact or
-      (now - oldest) % kInstantModulus >= period then
+      (changed - oldest) % kInstantModulus >= expired_age then
+    return any_log(key, arg, now, verb, state)
+  end
+  local its_oldest, its_sum = unpack(kLogEntry, state, first_entry + 1)
+  local its_newest, total = unpack(kLogEntry, state, #state - (kLogEntrySize - 1))
+  if its_oldest ~= oldest or its_sum ~= first_sum or its_newest ~= newest or total ~= after then
     return any_log(key, arg, now, verb, state)
   end
 
   -- The units that count. The summaries before byte `at` have expired.
   local units, at = (after - before) % kSumModulus, kLogHeadSize + 1
-  local sum = units
+  local sum, stored = units, 0
   for i = at, first_entry, kSummarySize do
     local first, last, all = unpack(kSummary, state, i)
-    first = (now - first) % kInstantModulus
-    if first < period then
+    first, last = (changed - first) % kInstantModulus, (changed - last) % kInstantModulus
+    if first < last then return any_log(key, arg, now, verb, state) end
+    stored = stored + all
+    if first < expired_age then
       sum = sum + all
     else
-      last = (now - last) % kInstantModulus
-      if last >= period then
+      if last >= expired_age then
         if i > at then return any_log(key, arg, now, verb, state) end
         at = i + kSummarySize
       else
-        local product = all * (period - last)
+        local product = all * (expired_age - last)
         if product >= kExact then return any_log(key, arg, now, verb, state) end
         sum = sum + (product + -product % (first - last)) / (first - last)
       end
     end
   end
-  local age = (now - newest) % kInstantModulus
-  if sum + cost > capacity or age >= period then return any_log(key, arg, now, verb, state) end
+  local age = now - changed + (changed - newest) % kInstantModulus
+  if sum + cost > capacity or age >= period or units == 0 or stored > 2 * kMaxUnits then
+    return any_log(key, arg, now, verb, state)
+  end
 
   local reply = struct.pack(kLogReply, now, sum, now - age, forgotten, 0, 0)
   local low = now % kInstantModulus

@@ -16,7 +16,7 @@ end
 
 -- Returns the summaries that count, the oldest first, and the sum of their units that do.
 local function live_summaries(log, age)
-  local live, sum = {}, 0
+  local live, sum, stored = {}, 0, 0
   local value = log.value
   if kLogHeadSize + log.summaries * kSummarySize > #value then
     value = redis.call('GETRANGE', log.key, 0, log.base - 1)
@@ -25,6 +25,8 @@ local function live_summaries(log, age)
   for i = 0, log.summaries - 1 do
     local first, last, units = struct.unpack(kSummary, value, kLogHeadSize + 1 + i * kSummarySize)
     local oldest, newest = age_of(log, first), age_of(log, last)
+    stored = stored + units
+    if oldest < newest or stored > 2 * kMaxUnits then damaged(log) end
     if newest < age then
       local summary = {0, oldest, newest, units}
       summary[1] = live_units(summary, age)
