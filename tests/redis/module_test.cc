@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -253,7 +254,7 @@ TEST_F(ModulePersistence, OnAReplicaWithoutTheModule) {
 class Damaged {
  public:
   Damaged(const RedisServer& server, Limit limit)
-      : scripts_(server), module_(server), limit_(std::move(limit)) {}
+      : scripts_(server), module_(server), limit_(limit) {}
 
   // Makes the value by takes of these units, a second apart. Returns it.
   std::string make(const std::vector<std::uint64_t>& costs) {
@@ -308,6 +309,28 @@ class Damaged {
   int takes_ = 0;
 };
 
+// Expects that the module and the scripts answer alike and leave the same value.
+void expect_same(Damaged& counter, const std::string& bytes, const std::string& damage,
+                 std::initializer_list<sluice::Verb> verbs,
+                 std::initializer_list<std::uint64_t> costs, std::initializer_list<int> seconds) {
+  for (const sluice::Verb verb : verbs) {
+    for (const std::uint64_t cost : costs) {
+      for (const int after : seconds) {
+        EXPECT_EQ(counter.decide(true, bytes, verb, cost, after),
+                  counter.decide(false, bytes, verb, cost, after))
+            << damage << ", verb " << static_cast<int>(verb) << ", cost " << cost << ", after "
+            << after << " s";
+      }
+    }
+  }
+}
+
+// The bytes with one of them changed.
+std::string flipped(std::string bytes, std::size_t i, int change) {
+  bytes[i] = static_cast<char>(static_cast<unsigned char>(bytes[i]) ^ change);
+  return bytes;
+}
+
 // Where a script looks at all permits, it and the module refuse what contradicts the head.
 TEST(Module, DecidesDamagedPermitsAsTheScriptsDo) {
   using enum sluice::Verb;
@@ -316,16 +339,9 @@ TEST(Module, DecidesDamagedPermitsAsTheScriptsDo) {
   const std::string good = counter.make({2, 1, 3});
   for (std::size_t i = 0; i < good.size(); ++i) {
     for (const int change : {1, 3, 128, 255}) {
-      std::string bytes = good;
-      bytes[i] = static_cast<char>(static_cast<unsigned char>(bytes[i]) ^ change);
-      for (const auto verb : {kTake, kPeek, kRefund, kTakeAtMost, kRelease, kExtend}) {
-        for (const int seconds : {4, 60}) {
-          EXPECT_EQ(counter.decide(true, bytes, verb, 2, seconds),
-                    counter.decide(false, bytes, verb, 2, seconds))
-              << "byte " << i << " ^ " << change << ", verb " << static_cast<int>(verb)
-              << ", after " << seconds << " s";
-        }
-      }
+      expect_same(counter, flipped(good, i, change),
+                  "byte " + std::to_string(i) + " ^ " + std::to_string(change),
+                  {kTake, kPeek, kRefund, kTakeAtMost, kRelease, kExtend}, {2}, {4, 60});
     }
   }
 }
@@ -337,18 +353,8 @@ TEST(Module, DecidesDamagedHybridsAsTheScriptsDo) {
   // The summary of a slice, and entries of the next one.
   const std::string good = counter.make({2, 1, 3, 1, 1, 2, 1, 1});
   for (std::size_t i = 0; i < good.size(); ++i) {
-    std::string bytes = good;
-    bytes[i] = static_cast<char>(static_cast<unsigned char>(bytes[i]) ^ (i % 2 == 0 ? 1 : 128));
-    for (const auto verb : {kTake, kPeek, kRefund, kCharge, kTakeAtMost}) {
-      for (const std::uint64_t cost : {1, 11}) {
-        for (const int seconds : {4, 9, 64}) {
-          EXPECT_EQ(counter.decide(true, bytes, verb, cost, seconds),
-                    counter.decide(false, bytes, verb, cost, seconds))
-              << "byte " << i << ", verb " << static_cast<int>(verb) << ", cost " << cost
-              << ", after " << seconds << " s";
-        }
-      }
-    }
+    expect_same(counter, flipped(good, i, i % 2 == 0 ? 1 : 128), "byte " + std::to_string(i),
+                {kTake, kPeek, kRefund, kCharge, kTakeAtMost}, {1, 11}, {4, 9, 64});
   }
 }
 
@@ -357,19 +363,11 @@ class DamagedLog : public ::testing::Test {
  protected:
   using Head = sluice::redis::format::LogHead;
 
-  // Expects that the module and the scripts answer alike and leave the same value.
   void expect_same(const std::string& bytes, const std::string& damage) {
     using enum sluice::Verb;
-    for (const auto verb : {kTake, kPeek, kRefund, kCharge, kTakeAtMost, kReserve, kReset}) {
-      for (const std::uint64_t cost : {1, 5}) {
-        for (const int seconds : {2, 4, 62}) {
-          EXPECT_EQ(counter_.decide(true, bytes, verb, cost, seconds),
-                    counter_.decide(false, bytes, verb, cost, seconds))
-              << damage << ", verb " << static_cast<int>(verb) << ", cost " << cost << ", after "
-              << seconds << " s";
-        }
-      }
-    }
+    sluice_redis::expect_same(counter_, bytes, damage,
+                              {kTake, kPeek, kRefund, kCharge, kTakeAtMost, kReserve, kReset},
+                              {1, 5}, {2, 4, 62});
   }
   void expect_foreign(const std::string& bytes, const std::string& damage) {
     for (const bool by_module : {true, false}) {
