@@ -581,7 +581,10 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
   rules_.log_warnings(log_);
   for (const int signal : {SIGTERM, SIGINT, SIGPWR, SIGHUP}) signals_.add(signal);
   for (const int signal : kWithoutEffect) signals_.add(signal);
-  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) signals_.add(signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) {
+    boost::system::error_code reserved;  // by a tool that runs the server, such as valgrind
+    signals_.add(signal, reserved);
+  }
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes returns an error
 }
 
