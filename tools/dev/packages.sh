@@ -29,7 +29,7 @@ packages_bench=(libbenchmark-dev mawk nginx-light python3 redis-server redis-too
   "${packages_grpc[@]}")
 packages_quick_lint=(clang-format-19 python3 shellcheck universal-ctags)
 packages_tidy=(clang-19 clang-tidy-19)
-packages_package=(build-essential debhelper dpkg-dev lintian)
+packages_package=(build-essential debhelper dpkg-dev lintian python3)
 packages_check=(buildah curl mmdebstrap python3-venv systemd-container)
 
 # install PURPOSE PACKAGE...: installs the packages that are missing. Never removes one.
