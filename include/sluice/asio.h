@@ -89,7 +89,7 @@ class AsyncLimiter {
   }
 
   // Takes `cost` units, waiting for them until `deadline`, an instant of std::chrono::steady_clock
-  // or the time from now on. Completes with (error_code, Decision).
+  // or the time until then. Completes with (error_code, Decision).
   //
   // Callers of a counter are served in order of arrival. With a token bucket, a leaky bucket or
   // GCRA the store reserves the units in one question, also between machines, and the operation

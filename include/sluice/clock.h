@@ -88,10 +88,10 @@ class SteadyClock final : public Clock {
   }
 };
 
-// When a wait ends at the latest: an instant of std::chrono::steady_clock, or the time from now on.
+// When a wait ends at the latest: an instant of std::chrono::steady_clock, or the time until then.
 // Both convert to it: `limiter.acquire(key, limit, 1, 5s)`.
 //
-// A plain value. Cost: for a time from now on, a reading of the clock.
+// A plain value. Cost: made from a time, a reading of the clock.
 class Deadline {
  public:
   // The wait ends at this instant.

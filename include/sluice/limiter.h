@@ -76,7 +76,7 @@ class Limiter {
   // Takes `cost` units, and blocks the thread until it may act. With token_bucket, leaky_bucket and
   // gcra the store reserves them in one question, also between machines; with the other algorithms
   // the threads of a key queue in this process in order of arrival, and only the first asks.
-  // The deadline is an instant of std::chrono::steady_clock, or the time from now on: `5s`. Denied
+  // The deadline is an instant of std::chrono::steady_clock, or the time until then: `5s`. Denied
   // at once if it cannot be met, and with kTooManyWaiters if 65,536 requests wait.
   [[nodiscard]] Decision acquire(std::string_view key, const Limit& limit, std::uint64_t cost,
                                  Deadline deadline) noexcept;

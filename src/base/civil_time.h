@@ -11,13 +11,13 @@
 namespace sluice::base {
 
 // Appends "2024-02-29T12:00:00", with `fraction` digits (0 to 6) of the second after a point and no
-// zone. What the digits cannot show is cut. Not locale-dependent. Cost: about 100 ns.
+// zone. What the digits cannot show is cut. The locale has no effect. Cost: one call of snprintf().
 void append_civil(std::string& out, Instant at, int fraction = 0);
 
 // The same with "Z" at the end: RFC 3339 in UTC.
 std::string to_rfc3339(Instant at, int fraction = 0);
 
-// Why a timestamp is none.
+// What is wrong with a timestamp.
 enum class TimestampFault : std::uint8_t {
   kNone,
   kMalformed,
@@ -25,9 +25,9 @@ enum class TimestampFault : std::uint8_t {
   kOutOfRange,  // before 1970 or after kLastInstant
 };
 
-// Reads ISO 8601, such as 2026-11-23T10:00:00.123456Z: also with a space instead of the T, a comma
-// before the fraction, a zone such as +01:00, +0100 or +01, or without one, which means UTC. Digits
-// beyond microseconds are dropped. Sets `at` if there is no fault. Allocates nothing.
+// Reads ISO 8601, such as 2026-11-23T10:00:00.123456Z. A space may replace the T, and a comma the
+// point. The zone may be +01:00, +0100 or +01; without a zone the time is UTC. Digits beyond
+// microseconds are dropped. Sets `at` if there is no fault. Allocates nothing.
 TimestampFault read_iso8601(std::string_view text, Instant& at) noexcept;
 
 // Reads the seconds since 1970, such as 1795428000.123: milliseconds, microseconds or nanoseconds

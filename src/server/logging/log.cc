@@ -151,9 +151,9 @@ bool ends_with_token(std::string_view name) noexcept {
                     [](char c, char lower) { return (c | 0x20) == lower; });
 }
 
-// Whether the name of a parameter may end in "token" when it is decoded, also more than once: a
-// gateway may encode a target that a client has encoded. A name that is encoded more often than any
-// of them does is taken for one.
+// Whether the name of a parameter may end in "token" when it is decoded. A gateway may encode a
+// target that a client has encoded, so the name may be encoded up to four times. Returns true for a
+// name that is encoded more often.
 bool names_a_token(std::string_view sent) {
   constexpr int kMostTimes = 4;
   if (sent.find('%') == sent.npos) return ends_with_token(sent);

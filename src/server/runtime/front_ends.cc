@@ -390,7 +390,7 @@ enum class Answer : std::uint8_t {
   kOperations,
 };
 
-// Whose the host and the other fields of a request can be.
+// Whose host and other fields a request has.
 enum class Fields : std::uint8_t {
   kOwn,      // of the request itself
   kOfOther,  // of a client's request, about which a gateway asks or which it reports
