@@ -36,7 +36,7 @@ def caller(rls, channel):
 
 
 def address_of(server):
-    return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["grpc"]
+    return server.front_ends["grpc"]
 
 
 def channel_to(server):

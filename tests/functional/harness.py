@@ -387,8 +387,8 @@ class Sluice(Process):
         except BaseException:
             self.stop()
             raise
-        front_ends = dict(word.split("=", 1) for word in self.ready_line.split()[1:])
-        self.http, self.admin = front_ends.get("http"), front_ends.get("admin")
+        self.front_ends = dict(word.split("=", 1) for word in self.ready_line.split()[1:])
+        self.http, self.admin = self.front_ends.get("http"), self.front_ends.get("admin")
 
     def _read_ready_line(self):
         line, end = b"", time.monotonic() + PATIENCE

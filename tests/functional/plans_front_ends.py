@@ -100,8 +100,7 @@ class RespCommands(FrontEnd):
 
     def __init__(self, server):
         super().__init__(server)
-        words = dict(word.split("=", 1) for word in server.ready_line.split()[1:])
-        self.resp = Resp(words["resp"])
+        self.resp = Resp(server.front_ends["resp"])
         self.close = self.resp.close
         self.resp.ask("HELLO", 3)
 

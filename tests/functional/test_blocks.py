@@ -30,8 +30,7 @@ class Tests:
     def setUpClass(cls):
         super().setUpClass()
         cls.sluice = cls.start()
-        words = dict(word.split("=", 1) for word in cls.sluice.ready_line.split()[1:])
-        host, port = words["resp"].rsplit(":", 1)
+        host, port = cls.sluice.front_ends["resp"].rsplit(":", 1)
         cls.resp = (host, int(port))
 
     @classmethod

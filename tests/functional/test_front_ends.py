@@ -359,8 +359,7 @@ class Servers(redis_harness.RedisTest):
             **more,
         }
         server = self.serve(native_rules(), config, clock=self.clock)
-        front_ends = dict(word.split("=", 1) for word in server.ready_line.split()[1:])
-        server.resp, server.grpc = front_ends["resp"], front_ends["grpc"]
+        server.resp, server.grpc = server.front_ends["resp"], server.front_ends["grpc"]
         return server
 
     def serve_redis(self, **more):

@@ -107,7 +107,7 @@ class Drips(ServerTest):
                 "bounds": {name: f"{seconds * 1000:.0f}ms" for name, seconds in bounds.items()},
             }
         )
-        address = dict(w.split("=", 1) for w in server.ready_line.split()[1:])["grpc"]
+        address = server.front_ends["grpc"]
         clients = {name: Drip(address, *drip[:2]) for name, drip in drips.items()}
         for client in clients.values():
             client.start()

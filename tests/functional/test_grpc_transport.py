@@ -32,7 +32,7 @@ def channel(address, **options):
 
 
 def grpc_address(server):
-    return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["grpc"]
+    return server.front_ends["grpc"]
 
 
 def unary(over, path, message=b"", timeout=harness.PATIENCE, **options):

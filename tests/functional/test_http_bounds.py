@@ -494,7 +494,7 @@ class FewDescriptors(ServerTest):
         sluice = self.serve(
             RULES, {"listen": {"resp": "127.0.0.1:0"}}, preexec_fn=limit_descriptors(160)
         )
-        resp = dict(word.split("=", 1) for word in sluice.ready_line.split()[1:])["resp"]
+        resp = sluice.front_ends["resp"]
         flood = [Raw(resp) for _ in range(150)]
         try:
             wait_for(lambda: "out of file descriptors" in sluice.log(), what="the end of them")
@@ -512,7 +512,7 @@ class FewDescriptors(ServerTest):
         )
         warning = "the limit of 160 open files is enough for "
         wait_for(lambda: warning in sluice.log(), what="the warning")
-        resp = dict(word.split("=", 1) for word in sluice.ready_line.split()[1:])["resp"]
+        resp = sluice.front_ends["resp"]
         flood = [Raw(address) for _ in range(150) for address in (sluice.http, resp)]
         try:
             wait_for(lambda: "out of file descriptors" in sluice.log(), what="the end of them")

@@ -34,8 +34,7 @@ class Actions(ServerTest):
                 "trusted_proxies": ["127.0.0.1"],
             },
         )
-        front_ends = dict(word.split("=", 1) for word in cls.sluice.ready_line.split()[1:])
-        cls.resp = front_ends["resp"]
+        cls.resp = cls.sluice.front_ends["resp"]
 
     def check(self, ip, path="/", **more):
         return self.sluice.check({"attributes": {"ip": ip, "path": path}, **more})
@@ -193,8 +192,7 @@ class Lists(ServerTest):
         self.assertIsNone(self.rule(path="/a", method="HEAD"))
 
     def test_resp_and_grpc(self):
-        front_ends = dict(word.split("=", 1) for word in self.sluice.ready_line.split()[1:])
-        with Resp(front_ends["resp"]) as resp:
+        with Resp(self.sluice.front_ends["resp"]) as resp:
             answer = resp.ask("RL.CHECK", "*", "ip", "192.0.2.1", "header.X-User", "mallory")
             self.assertEqual(dict(zip(answer[::2], answer[1::2]))[b"rule"], b"banned")
         rls = envoy_harness.messages()

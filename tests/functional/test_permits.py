@@ -29,8 +29,7 @@ class Tests:
         super().setUpClass()
         cls.clock = cls.clock or cls.stopped_clock()
         cls.sluice = cls.start("1h", {"listen": {"resp": "127.0.0.1:0"}})
-        words = dict(word.split("=", 1) for word in cls.sluice.ready_line.split()[1:])
-        host, port = words["resp"].rsplit(":", 1)
+        host, port = cls.sluice.front_ends["resp"].rsplit(":", 1)
         cls.resp = (host, int(port))
 
     @classmethod

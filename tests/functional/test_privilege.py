@@ -234,7 +234,7 @@ class RespOnTheNetwork(ServerTest):
                  {"name": "batch", "role": "operate", "password_env": "BATCH_TOKEN"}]
         server = self.serve(RULES, {"listen": {"resp": EVERYWHERE}, "resp": {"users": users}},
                             env={**os.environ, **TOKENS})
-        address = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+        address = server.front_ends["resp"]
         rule = ("RL.CHECK", "page", "ip", "192.0.2.1")
         several = ((*rule, "COST", 2), (*rule, "COST", "hour=2"), ("RL.LIMIT", "k", "gcra", 9, "1h", "COST", 2),
                    ("CL.THROTTLE", "k", 9, 9, 3600, 2), ("RL.RESET", "CHECK", *rule[1:]))

@@ -46,7 +46,7 @@ class Recording(ServerTest):
             **options.pop("config", {}),
         }
         server = self.serve(RULES, config, **options)
-        self.resp = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+        self.resp = server.front_ends["resp"]
         return server
 
     def lines(self, count):

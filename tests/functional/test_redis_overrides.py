@@ -59,7 +59,7 @@ class RedisOverrides(RedisTest):
     def test_a_change_over_resp_reaches_every_server(self):
         server = self.serve(rules=RULES, config={
             "store": self.redis_server.url, "listen": {"resp": "127.0.0.1:0"}})
-        address = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+        address = server.front_ends["resp"]
         resp = Resp(address)
         self.addCleanup(resp.close)
         place = ("api", "requests", "header.x-customer", "5")

@@ -21,7 +21,7 @@ rules:
 
 
 def front_end(server):
-    return dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+    return server.front_ends["resp"]
 
 
 class Decisions(ServerTest):

@@ -42,7 +42,7 @@ class Clients(ServerTest):
             server = cls.serve(
                 RULES, {"listen": {"resp": "127.0.0.1:0"}, "resp": {"users": users}}
             )
-            resp = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+            resp = server.front_ends["resp"]
             cls.arguments.append([resp.rsplit(":", 1)[1], *more])
 
     def check(self, *argv, cwd):

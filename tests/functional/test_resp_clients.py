@@ -34,7 +34,7 @@ class Clients(ServerTest):
                 RULES,
                 {"listen": {"resp": "127.0.0.1:0"}, "resp": {"users": users if secret else []}},
             )
-            resp = dict(word.split("=", 1) for word in server.ready_line.split()[1:])["resp"]
+            resp = server.front_ends["resp"]
             cls.ports[secret] = resp.rsplit(":", 1)[1]
 
     def run_tool(self, *argv, given=None):

@@ -81,7 +81,7 @@ class Soak(FaultTest):
             "listen": {"grpc": "127.0.0.1:0", "resp": "127.0.0.1:0"},
             "redis": {"deadline": "100ms", "breaker": {"open_for": "200ms", "longest_open": "500ms"}},
         })
-        addresses = dict(word.split("=", 1) for word in self.server.ready_line.split()[1:])
+        addresses = self.server.front_ends
         self.resp_port = addresses["resp"].rsplit(":", 1)[1]
         (self.files / "load.lua").write_text(LOAD)
         call = envoy_harness.messages().RateLimitRequest(domain="shop")

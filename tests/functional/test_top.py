@@ -34,8 +34,7 @@ class TopTest(ServerTest):
         return {key["key"]: key["count"] for limit in limits for key in limit["keys"]}
 
     def address(self):
-        words = dict(word.split("=", 1) for word in self.sluice.ready_line.split()[1:])
-        return words["admin"]
+        return self.sluice.admin
 
 
 class Top(TopTest):

@@ -57,7 +57,7 @@ class Tracing(ServerTest):
         self.assert_logged(6)
 
     def test_attribute_of_resp(self):
-        address = dict(word.split("=", 1) for word in self.sluice.ready_line.split()[1:])["resp"]
+        address = self.sluice.front_ends["resp"]
         with Resp(address) as resp:
             resp.ask("RL.CHECK", "*", "path", "/", "traceparent", trace(7))
         self.assert_logged(7)
