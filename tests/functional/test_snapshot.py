@@ -2,10 +2,12 @@
 
 import json
 import os
+import threading
 import time
 import unittest
 
-from harness import ServerTest, Sluice, free_port, request, wait_for
+from harness import PATIENCE, Raw, ServerTest, Sluice, free_port, request, wait_for
+from resp_harness import Resp
 
 RULES = """
 version: 1
@@ -36,6 +38,56 @@ rules:
     match: { path: /soon }
     limits: [{ name: soon, key: "{ip}", algorithm: fixed_window, limit: 1, per: 2s }]
 """
+
+
+class Client(threading.Thread):
+    """Takes single units of /all on a connection, and on a new one whenever the server ends it.
+    Counts the admitted and the denied requests, and keeps the errors."""
+
+    ATTRIBUTES = ("path", "/all", "ip", "192.0.2.1")
+
+    def __init__(self, address):
+        super().__init__(daemon=True)
+        self.address, self.ends = address, False
+        self.admitted, self.denied, self.failed, self.connections = 0, 0, [], 0
+
+    def run(self):
+        while not self.ends:
+            self.connections += 1
+            with self.connect() as connection:
+                try:
+                    self.ask_until_it_ends(connection)
+                except (EOFError, OSError) as error:
+                    self.failed.append(repr(error))
+
+    def count(self, outcome):
+        self.admitted += outcome == "allowed"
+        self.denied += outcome != "allowed"
+
+    def connect(self):
+        return Raw(self.address)
+
+    def ask_until_it_ends(self, connection):
+        body = json.dumps({"attributes": dict(zip(self.ATTRIBUTES[::2], self.ATTRIBUTES[1::2]))})
+        head = f"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        keeps = True
+        while keeps and not self.ends:
+            answer = connection.send(head + body).answer()
+            self.count(answer.json["outcome"])
+            keeps = answer["connection"] != "close"
+
+
+class RespClient(Client):
+    def connect(self):
+        return Resp(self.address)
+
+    def ask_until_it_ends(self, connection):
+        while not self.ends:
+            try:
+                reply = connection.ask("RL.CHECK", "*", *self.ATTRIBUTES)
+            except (EOFError, ConnectionError):  # it ended after the reply before
+                return
+            self.count(dict(zip(reply[::2], reply[1::2]))[b"outcome"].decode())
 
 
 class Snapshots(ServerTest):
@@ -175,6 +227,33 @@ class Snapshots(ServerTest):
             old = new
         old.stop()
         self.assertEqual(set(self.remaining(self.start()).values()), {91})
+
+    def test_a_successor_knows_every_unit_that_its_predecessor_admitted(self):
+        config = {
+            "listen": {f: f"127.0.0.1:{free_port()}" for f in ("http", "resp")},
+            "drain": {"handover": str(self.folder() / "handover.sock")},
+        }
+        limit = 100_000  # of which a bucket gets one back in five minutes
+        rules = RULES.replace("limit: 100, per: 24h", f"limit: {limit}, per: 365d")
+        old = self.start(config, rules)
+        clients = [Client(old.http) for _ in range(3)] + [
+            RespClient(config["listen"]["resp"]) for _ in range(3)]
+        for one in clients:
+            one.start()
+        for takeover in range(2):
+            wait_for(lambda: all(one.admitted > 5 for one in clients), what="the first answers")
+            new = self.start(config, rules)
+            self.assertEqual(old.wait(), 0)
+            wait_for(lambda: all(one.connections > 1 + takeover for one in clients), "reconnects")
+            old = new
+        for one in clients:
+            one.ends = True
+        for one in clients:
+            one.join(PATIENCE)
+        self.assertEqual([one.failed for one in clients], [[]] * len(clients))
+        self.assertEqual(sum(one.denied for one in clients), 0)
+        admitted = sum(one.admitted for one in clients)
+        self.assertEqual(set(self.remaining(old).values()), {limit - admitted})
 
     def refused(self, config):
         """Returns what a server with this configuration says before it ends."""

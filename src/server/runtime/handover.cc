@@ -90,7 +90,9 @@ std::optional<Packet> receive_packet(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = room.data();
   message.msg_controllen = room.size();
-  const ssize_t size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  ssize_t size = 0;
+  do size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  while (size < 0 && errno == EINTR);
   if (size <= 0) return std::nullopt;
   Packet out{{text.data(), static_cast<std::size_t>(size)}, {}, {}};
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
@@ -122,8 +124,8 @@ constexpr std::string_view kSockets = "sockets";
 constexpr std::string_view kEnd = "end";
 constexpr std::string_view kReady = "ready";
 constexpr std::string_view kDone = "done";
-constexpr timeval kPatience{10, 0};           // of the successor
-constexpr timeval kSnapshotPatience{120, 0};  // while the predecessor writes its counters
+constexpr timeval kPatience{10, 0};  // of the successor, until it is ready
+constexpr timeval kNoLimit{0, 0};
 
 std::string text_of(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -255,11 +257,19 @@ void Handover::wait_for_ready() {
 }
 
 void Handover::on_ready() {
-  parts_.prepare();
-  if (net::send_packet(successor_.native_handle(), kDone, {}) != 0) return parts_.failed();
-  path_.clear();  // the successor replaces the Unix socket
-  close();
+  if (!parts_.ends_first() && !finish()) return;  // it has gone, so this server continues
+  path_.clear();                                  // the successor replaces the Unix socket
+  error_code ignored;
+  listening_.close(ignored);
   parts_.handed_over();
+}
+
+bool Handover::finish() noexcept {
+  if (!successor_.is_open()) return false;
+  const int error = net::send_packet(successor_.native_handle(), kDone, {});
+  error_code ignored;
+  successor_.close(ignored);
+  return error == 0;
 }
 
 Unexpected<std::string> Predecessor::failed(std::string_view why) const {
@@ -292,8 +302,8 @@ Status Predecessor::receive_sockets() {
 }
 
 Status Predecessor::succeed() {
-  ::setsockopt(socket_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &kSnapshotPatience,
-               sizeof kSnapshotPatience);
+  // The predecessor no longer accepts, so its end is the only reason to give up.
+  ::setsockopt(socket_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &kNoLimit, sizeof kNoLimit);
   const int error = net::send_packet(socket_.descriptor(), kReady, {});
   if (error != 0) return failed(text_of(error));
   const auto packet = net::receive_packet(socket_.descriptor());

@@ -66,14 +66,16 @@ class Predecessor {
 
 // A server that hands over to its successor: gives it copies of its listening sockets and of the
 // lock of its snapshot, and stops accepting when the successor is ready. Connections that arrive
-// meanwhile stay in the queues of the sockets, so that none is refused.
+// meanwhile stay in the queues of the sockets, so that none is refused. A server with a snapshot
+// decides nothing more once the successor begins, so the successor knows every unit it admitted.
 //
 //   successor                       predecessor
 //   connects to the Unix socket
 //                                   "sockets" with descriptors, as often as needed; "end"
 //   "ready"
-//                                   writes the snapshot of its counters, if it has one
-//                                   "done"; stops accepting and drains
+//                                   stops accepting and drains
+//                                   with a snapshot: after its last connection, writes it
+//                                   "done" (without a snapshot: before it stops accepting)
 //   reads the snapshot, accepts
 //
 // Both have the same user. Thread-safety: the thread of `main`.
@@ -83,9 +85,9 @@ class Handover {
     boost::asio::io_context& main;
     Log& log;
     std::function<std::vector<int>()> descriptors;  // to give
-    std::function<void()> handed_over;
-    std::function<void()> prepare = [] {};  // while this server still accepts
-    std::function<void()> failed = [] {};   // after prepare(): this server continues
+    std::function<void()> handed_over;              // this server must stop accepting
+    // Whether the successor waits for finish(). Otherwise it begins before handed_over().
+    std::function<bool()> ends_first = [] { return false; };
   };
   explicit Handover(Parts parts);
   Handover(const Handover&) = delete;
@@ -108,6 +110,8 @@ class Handover {
   Status open(const std::string& path);
   // Waits for a successor at the path, where from now on no other server waits. Errors: one line.
   Status publish();
+  // Lets a successor begin that waits for this server's end. Returns whether there is one.
+  bool finish() noexcept;
   // Hands over to no successor any more, and removes the Unix socket unless a successor has it.
   void close() noexcept;
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <fstream>
 #include <string>
@@ -21,13 +22,13 @@ class HandoverTest : public ::testing::Test {
     handover_.reset();
     ::unlink(path_.c_str());
   }
-  void start(std::vector<int> sockets) {
+  void start(std::vector<int> sockets, bool ends_first = false) {
     handover_.emplace(Handover::Parts{main_, log_, [sockets] { return sockets; },
                                       [this] {
                                         ++handed_over_;
                                         main_.stop();
                                       },
-                                      [this] { prepared_before_ = handed_over_ == 0; }});
+                                      [ends_first] { return ends_first; }});
     ASSERT_TRUE(handover_->open(path_));
     EXPECT_NE(::access(path_.c_str(), F_OK), 0);
     ASSERT_TRUE(handover_->publish());
@@ -41,7 +42,6 @@ class HandoverTest : public ::testing::Test {
   std::optional<Handover> handover_;
   std::thread thread_;
   int handed_over_ = 0;
-  bool prepared_before_ = false;
 };
 
 TEST_F(HandoverTest, WithoutAPredecessorThereIsNone) {
@@ -60,8 +60,24 @@ TEST_F(HandoverTest, ASuccessorReceivesEverySocketAndTheServerStops) {
   EXPECT_TRUE((*found)->succeed());
   thread_.join();
   EXPECT_EQ(handed_over_, 1);
-  EXPECT_TRUE(prepared_before_);
   EXPECT_EQ(::access(path_.c_str(), F_OK), 0) << "the successor replaces it";
+}
+
+TEST_F(HandoverTest, ASuccessorBeginsAfterTheEndOfAServerThatKeepsItsCounters) {
+  start({}, true);
+  auto found = Predecessor::find(path_);
+  ASSERT_TRUE(found->has_value());
+  std::atomic<bool> ended = false;
+  bool began_after = false;
+  std::thread successor([&] { began_after = (*found)->succeed() && ended; });
+  thread_.join();
+  EXPECT_EQ(handed_over_, 1);
+  EXPECT_EQ(::access(path_.c_str(), F_OK), 0) << "the successor replaces it";
+  ended = true;
+  EXPECT_TRUE(handover_->finish());
+  successor.join();
+  EXPECT_TRUE(began_after);
+  EXPECT_FALSE(handover_->finish()) << "once";
 }
 
 TEST_F(HandoverTest, ASuccessorThatEndsBeforeItIsReadyChangesNothing) {

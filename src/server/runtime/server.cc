@@ -130,7 +130,7 @@ class Shutdown {
 
   // Ends the server after `drain.delay`, in which it still accepts.
   void drain();
-  // Ends the server, whose successor accepts already.
+  // Ends the server, whose successor has the listening sockets.
   void hand_over();
   void stop();
   bool begun() const noexcept { return begun_; }
@@ -402,7 +402,7 @@ void Shutdown::drain() {
   });
 }
 
-// The successor accepts, so this server is not missed, and its health is not of interest.
+// The successor has the sockets, so this server is not missed, and its health is not of interest.
 void Shutdown::hand_over() {
   begun_ = true;
   parts_.log.info("handed over", {{"connections", parts_.front_ends.connections()}});
@@ -547,9 +547,7 @@ class Server::Impl {
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
   Handover handover_{{main_, log_, [this] { return descriptors_to_give(); },
-                      [this] { hand_over(); },
-                      [this] { static_cast<void>(stores_->write_last_snapshot()); },
-                      [this] { stores_->continue_writing_snapshots(); }}};
+                      [this] { hand_over(); }, [this] { return stores_->snapshot_lock() >= 0; }}};
   // Destroyed first, because the metrics borrow the other members.
   MetricsWorker metrics_worker_{registry_};
 };
@@ -646,7 +644,7 @@ Status Server::Impl::open() {
     if (!succeeds) stores_->read_snapshot();
     ready_ = true;
     opened = handover_.succeed(config_.handover);
-    if (opened && succeeds) stores_->read_snapshot();  // which the predecessor has just written
+    if (opened && succeeds) stores_->read_snapshot();  // which the predecessor wrote at its end
   }
   if (!opened && handover_.has_predecessor()) {
     front_ends_.keep_unix_sockets();  // it continues to serve
@@ -720,6 +718,7 @@ bool Server::Impl::run() {
   loops_.stop();
   const bool overrides = keep_overrides();
   const bool counters = stores_->write_last_snapshot();
+  handover_.finish();  // a successor that waits for the counters
   block_signals();
   return overrides && counters;
 }
@@ -818,7 +817,6 @@ std::vector<int> Server::Impl::descriptors_to_give() {
 }
 
 void Server::Impl::hand_over() {
-  stores_->unlock_snapshot();  // the successor has the same lock
   if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
   events_.end();
   shutdown_.hand_over();

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/logging/testing_pipe.h"
@@ -76,20 +75,6 @@ TEST_F(CounterSnapshotsTest, AreWrittenAtIntervals) {
   EXPECT_EQ(left(other), 7u);
 }
 
-TEST_F(CounterSnapshotsTest, AreNotWrittenAfterTheLastOne) {
-  MemoryStore store;
-  const auto snapshots = open(store, 1ms);
-  snapshots->write_last();
-  snapshots->start();
-  const Instant last = snapshots->stats().last.saved;
-  std::this_thread::sleep_for(
-      20ms);  // the time of several intervals; nothing shows that they passed
-  EXPECT_EQ(snapshots->stats().last.saved, last);
-  snapshots->continue_writing();
-  testing::wait_until("another snapshot is written",
-                      [&] { return snapshots->stats().last.saved != last; });
-}
-
 TEST_F(CounterSnapshotsTest, KeepADamagedFileAside) {
   write_file("something else");
   MemoryStore store;
@@ -154,7 +139,6 @@ TEST_F(CounterSnapshotsTest, SayThatTheLastOneFailedEvenIfThatIsNotNew) {
     testing::wait_until("writing fails twice", [&] { return snapshots->stats().failures > 1; });
     snapshots->stop();
     EXPECT_FALSE(snapshots->write_last());
-    EXPECT_FALSE(snapshots->write_last()) << "it is still not written";
   }
   EXPECT_EQ(pipe.lines().size(), 2U) << "for the first and for the last failure";
 }

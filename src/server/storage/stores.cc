@@ -152,17 +152,12 @@ void CounterSnapshots::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_.wait_for(lock, options_.interval, [this] { return stops_; })) {
     lock.unlock();
-    {
-      const std::lock_guard writing(writing_);
-      if (!is_last_written_) write(false);
-    }
+    write(false);
     lock.lock();
   }
 }
 
 bool CounterSnapshots::write_last() {
-  const std::lock_guard writing(writing_);
-  if (std::exchange(is_last_written_, true)) return failure_.empty();
   write(true);
   const Stats now = stats();
   if (!failure_.empty()) return false;
@@ -172,11 +167,6 @@ bool CounterSnapshots::write_last() {
                                                    {"bytes", now.last.bytes},
                                                    {"seconds", seconds(now.took)}});
   return true;
-}
-
-void CounterSnapshots::continue_writing() {
-  const std::lock_guard writing(writing_);
-  is_last_written_ = false;
 }
 
 // Logs the first failure in a row, and a failure of the last snapshot always.
@@ -683,16 +673,10 @@ class InMemory final : public Stores {
   int snapshot_lock() const noexcept override {
     return snapshots_ ? snapshots_->lock_descriptor() : -1;
   }
-  void unlock_snapshot() noexcept override {
-    if (snapshots_) snapshots_->unlock();
-  }
   void read_snapshot() override {
     if (snapshots_) snapshots_->read();
   }
   bool write_last_snapshot() override { return !snapshots_ || snapshots_->write_last(); }
-  void continue_writing_snapshots() override {
-    if (snapshots_) snapshots_->continue_writing();
-  }
 
   void log_freed_keys() override {
     const std::uint64_t freed = store_.stats().freed_keys;

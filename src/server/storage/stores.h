@@ -30,7 +30,8 @@ namespace sluice::server {
 // The file that keeps the counters of a memory store (memory.snapshot): read at the start, written
 // at intervals by a thread of its own, and when the server ends or hands over.
 //
-// Thread-safety: any member from any thread, except that read() needs a store that nobody uses.
+// Thread-safety: any member from any thread, except that read() and write_last() need a store that
+// nobody uses.
 // Ownership: borrows the store and the log.
 class CounterSnapshots {
  public:
@@ -56,8 +57,6 @@ class CounterSnapshots {
   // lock_descriptor() have ended. Call it before read(). Errors: one line.
   Status lock(std::vector<net::FileLock> inherited = {});
   int lock_descriptor() const noexcept { return lock_ ? lock_->descriptor() : -1; }
-  // Closes the lock. The file stays locked while a successor has it.
-  void unlock() noexcept { lock_.reset(); }
 
   // Reads the file, if there is one. A file that cannot be used is renamed to FILE.damaged, and
   // the store stays empty.
@@ -66,10 +65,9 @@ class CounterSnapshots {
   void start();
   // Ends the thread.
   void stop();
-  // Writes the file for the next process, and not again until continue_writing(). Returns whether
-  // the file has the counters; if not, logs why.
+  // Writes the file for the next process. Call it after stop(), when nobody uses the store. Returns
+  // whether the file has the counters; if not, logs why.
   bool write_last();
-  void continue_writing();
 
   Stats stats() const;
   // Adds the metrics to the registry, which docs/metrics.md lists. Call it once.
@@ -86,10 +84,8 @@ class CounterSnapshots {
   const Options options_;
   Log& log_;
   std::optional<net::FileLock> lock_;
-  std::mutex writing_;            // held while the file is written
-  bool is_last_written_ = false;  // under `writing_`
-  std::string failure_;           // the last problem, until a file is written; under `writing_`
-  mutable std::mutex mutex_;      // of what follows
+  std::string failure_;       // the last problem, until a file is written
+  mutable std::mutex mutex_;  // of what follows
   Stats stats_;
   bool stops_ = false;
   std::condition_variable stopping_;
@@ -182,10 +178,8 @@ class Stores {
   // one, and in Redis; then snapshot_lock() is -1.
   virtual Status lock_snapshot(std::vector<net::FileLock>&& /*inherited*/) { return {}; }
   virtual int snapshot_lock() const noexcept { return -1; }
-  virtual void unlock_snapshot() noexcept {}
   virtual void read_snapshot() {}
   virtual bool write_last_snapshot() { return true; }  // false: the counters are lost
-  virtual void continue_writing_snapshots() {}
 
   // In memory: says in the log, at most once a minute, that blocked keys were freed because blocks
   // have reached their bound. Call it often, in one thread.
