@@ -24,7 +24,7 @@ constexpr std::size_t kMinShardKeys = 2 * kMaxCharges;
 constexpr std::size_t kMinLogBytes = 4096;
 constexpr std::size_t kMaxShards = 1024;
 constexpr std::size_t kMinShardLogBytes = std::size_t{32} << 10;
-// Requests of up to this many charges have their counters in a small stack frame.
+// Requests of up to this many charges are decided in place.
 constexpr std::size_t kFewCharges = 4;
 
 std::size_t shard_count(const MemoryStoreOptions& options) {
@@ -35,11 +35,6 @@ std::size_t shard_count(const MemoryStoreOptions& options) {
   const std::size_t most = std::max<std::size_t>(
       std::min(options.max_keys / kMinShardKeys, options.max_log_bytes / kMinShardLogBytes), 1);
   return std::min(std::bit_ceil(std::min(shards, kMaxShards)), std::bit_floor(most));
-}
-
-void refuse(Reason reason, std::span<Decision> each, Decision& all) noexcept {
-  all = Decision::refused(reason);
-  std::fill(each.begin(), each.end(), all);
 }
 
 bool is_valid(Action action) noexcept { return action.max_wait >= Duration{0}; }
@@ -59,20 +54,24 @@ class MemoryStore::Impl {
   // would take as long as the decision.
   Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> instant,
                  std::span<Decision> each) noexcept {
-    Decision all;
     const Instant at = instant ? *instant : clock_.now();
     const core::Ticks now = at.time_since_epoch().count();
+    Reason failed = Reason::kInvalid;
     if (charges.empty() || charges.size() > kMaxCharges || each.size() != charges.size() ||
         !is_in_range(at) || !is_valid(action)) {
-      refuse(Reason::kInvalid, each, all);
-    } else if (changes_block(action.verb)) {
-      change_blocks(action, charges, now, each, all);
-    } else if (charges.size() == 1) {
-      decide<1>(action, charges, now, each, all);
-    } else if (charges.size() <= kFewCharges) {
-      decide<kFewCharges>(action, charges, now, each, all);
+      std::fill(each.begin(), each.end(), Decision::refused(failed));
+    } else if (decide_few_in_place(action, charges, now, each)) {
+      failed = Reason::kOk;
     } else {
-      decide<kMaxCharges>(action, charges, now, each, all);
+      failed = decide_in_steps(action, charges, now, each);
+    }
+    Decision all;
+    if (failed != Reason::kOk) {
+      all = Decision::refused(failed);
+    } else if (action.verb == Verb::kRelease) {
+      combine_released(each, all);
+    } else {
+      combine(each, all);
     }
     return all;
   }
@@ -86,9 +85,12 @@ class MemoryStore::Impl {
                           !charge.gives_back && core::has_fixed_size(charge.limit) &&
                           is_in_range(at) && is_valid(action);
     const core::Ticks now = at.time_since_epoch().count();
-    if (!is_usual || !apply_in_place(Verb::kTake, charge, now, decision)) {
-      apply_any(action, charge, at, decision);
+    memory::Fingerprint key;
+    if (is_usual) {
+      fingerprint_.write(charge, key);
+      if (memory::InPlace::take(shard_of(key), key, charge, now, decision)) return;
     }
+    apply_any(action, charge, at, decision);
   }
 
   MemoryStoreStats stats() {
@@ -160,254 +162,94 @@ class MemoryStore::Impl {
     return *shards_[key.high & (shards_.size() - 1)];
   }
 
-  void begin(Counter& c, const Charge& charge, core::Ticks now) noexcept {
-    const memory::Fingerprint key = fingerprint_(charge);
-    c.begin(key, shard_of(key), charge, now);
-  }
-
-  void apply_to_one(Action action, const Charge& charge, core::Ticks now,
-                    Decision& decision) noexcept {
-    if (!verb_fits(action.verb, charge)) {
-      decision = Decision::refused(Reason::kInvalid);
-      return;
-    }
-    if (holds_permits(charge.limit.algorithm()) && charge.block == nullptr &&
-        change_permit_in_place(action, charge, now, decision)) {
-      return;
-    }
-    Counter c;
-    begin(c, charge, now);
-    const std::lock_guard lock(c.shard()->mutex);
-    const Reason failed = memory::carry_out(action, {&c, 1});
-    if (failed == Reason::kOk) {
-      c.answer(decision);
-    } else {
-      decision = Decision::refused(failed);
-    }
-  }
-
-  // Not inlined, so that the path of other limits is short.
-  [[gnu::noinline]] bool change_permit_in_place(Action action, const Charge& charge,
-                                                core::Ticks now, Decision& decision) noexcept {
-    if (action.verb != Verb::kTake && !changes_permit(action.verb)) return false;
-    const memory::Fingerprint key = fingerprint_(charge);
-    return memory::change_permit(shard_of(key), key, action, charge, now, decision);
-  }
-
-  // Writes the blocks of all keys, and looks at their counters.
-  [[gnu::noinline]] void change_blocks(Action action, std::span<const Charge> charges,
-                                       core::Ticks now, std::span<Decision> each,
-                                       Decision& all) noexcept {
-    const auto fits = [&](const Charge& charge) {
-      return verb_fits(action.verb, charge) && block_fits(action, charge);
-    };
-    if (!std::all_of(charges.begin(), charges.end(), fits)) {
-      return refuse(Reason::kInvalid, each, all);
-    }
-    for (std::size_t i = 0; i < charges.size(); ++i) {
-      Counter c;
-      Charge looked = charges[i];
-      looked.cost = 0;
-      begin(c, looked, now);
-      const std::lock_guard lock(c.shard()->mutex);
-      if (!c.change_block(action)) return refuse(Reason::kStoreError, each, all);
-      static_cast<void>(memory::carry_out(Verb::kPeek, {&c, 1}));
-      c.answer(each[i]);
-    }
-    combine(each, all);
-  }
-
-  // Has the verbs of most requests as constants.
+  // All requests of one charge that apply_one() does not decide itself.
   [[gnu::noinline]] void apply_any(Action action, const Charge& charge, Instant at,
                                    Decision& decision) noexcept {
-    switch (action.verb) {
-      case Verb::kTake: return apply_as<Verb::kTake>(action.max_wait, charge, at, decision);
-      case Verb::kCharge: return apply_as<Verb::kCharge>(action.max_wait, charge, at, decision);
-      case Verb::kTakeAtMost:
-        return apply_as<Verb::kTakeAtMost>(action.max_wait, charge, at, decision);
-      case Verb::kReserve: return apply_as<Verb::kReserve>(action.max_wait, charge, at, decision);
-      default: return apply_other(action, charge, at, decision);
-    }
-  }
-
-  template <Verb TheVerb>
-  [[gnu::noinline]] void apply_as(Duration max_wait, const Charge& charge, Instant at,
-                                  Decision& decision) noexcept {
-    const Action action{TheVerb, max_wait};
     const core::Ticks now = at.time_since_epoch().count();
     if (!is_in_range(at) || !is_valid(action)) {
       decision = Decision::refused(Reason::kInvalid);
-    } else if (!decide_one_in_place(action, charge, now, decision)) {
-      apply_to_one(action, charge, now, decision);
+      return;
     }
-  }
-
-  [[gnu::noinline]] void apply_other(Action action, const Charge& charge, Instant at,
-                                     Decision& decision) noexcept {
-    if (!is_in_range(at) || !is_valid(action)) {
-      decision = Decision::refused(Reason::kInvalid);
-    } else if (changes_block(action.verb)) {
-      change_blocks(action, {&charge, 1}, at.time_since_epoch().count(), {&decision, 1}, decision);
-    } else {
-      apply_to_one(action, charge, at.time_since_epoch().count(), decision);
+    if (memory::InPlace::serves(action.verb, charge)) {
+      memory::InPlace counter;
+      fingerprint_.write(charge, counter.key);
+      if (counter.look(shard_of(counter.key), action, charge, now)) {
+        return counter.finish(charge, decision);
+      }
     }
+    static_cast<void>(decide_in_steps(action, {&charge, 1}, now, {&decision, 1}));
   }
 
-  // Applies what takes or counts units to a counter of fixed size. Returns false, with nothing
-  // changed, if the counter is missing.
-  [[gnu::always_inline]] bool apply_in_place(Action action, const Charge& charge, core::Ticks now,
-                                             Decision& decision) noexcept {
-    memory::Fingerprint key;
-    fingerprint_.write(charge, key);
-    std::uint32_t expiry = 0;
-    memory::Slot* const slot = shard_of(key).take(key, false, expiry);
-    if (slot == nullptr) return false;
-    memory::apply(*slot, expiry, action, charge, now, decision);
-    return true;
-  }
-
-  // decide_in_place() for one charge, without the loops.
-  [[gnu::always_inline]] bool decide_one_in_place(Action action, const Charge& charge,
-                                                  core::Ticks now, Decision& decision) noexcept {
-    if (!memory::InPlace::serves(charge.limit) || charge.gives_back) return false;
-    if (core::has_fixed_size(charge.limit) && charge.block == nullptr) {
-      return apply_in_place(action, charge, now, decision);
-    }
-    memory::InPlace counter;
-    fingerprint_.write(charge, counter.key);
-    counter.shard = &shard_of(counter.key);
-    if (charge.block != nullptr) [[unlikely]]
-      return decide_blocking(action, charge, now, counter, decision);
-    if (!counter.look(action, charge, now)) return false;
-    counter.finish(charge, decision);
-    return true;
-  }
-
-  // decide_one_in_place() for a charge with a block.
-  [[gnu::noinline]] static bool decide_blocking(Action action, const Charge& charge,
-                                                core::Ticks now, memory::InPlace& counter,
-                                                Decision& decision) noexcept {
-    const std::lock_guard lock(counter.shard->mutex);
-    if (!counter.look(action, charge, now)) return false;
-    if (counter.needs_block(charge)) {
-      counter.leave();
-      return false;
-    }
-    counter.finish(charge, decision);
-    return true;
-  }
-
-  // Serves most requests: charges on different counters that all exist. Looks each counter up once
-  // and writes it where it was found. Returns false, with nothing changed, for any other request.
-  template <std::size_t N>
-  [[gnu::always_inline]] bool decide_in_place(Action action, std::span<const Charge> charges,
-                                              core::Ticks now, std::span<Decision> each,
-                                              Decision& all) noexcept {
-    std::array<memory::InPlace, N> counters;
-    const std::span used(counters.data(), N == 1 ? 1 : charges.size());
-    bool has_blocks = false;
+  // Serves most requests: a few charges on different counters that all exist. Looks each counter up
+  // once and writes it where it was found. Returns false, with nothing changed, for any other
+  // request.
+  bool decide_few_in_place(Action action, std::span<const Charge> charges, core::Ticks now,
+                           std::span<Decision> each) noexcept {
+    if (charges.size() > kFewCharges || action.verb == Verb::kTakeAtMost) return false;
+    std::array<memory::InPlace, kFewCharges> counters;
+    const std::span used(counters.data(), charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
-      if (!memory::InPlace::serves(charges[i].limit) || charges[i].gives_back) return false;
-      has_blocks |= charges[i].block != nullptr;
+      const bool is_served = memory::InPlace::serves(action.verb, charges[i]) &&
+                             !holds_permits(charges[i].limit.algorithm());
+      if (!is_served) return false;
       memory::Fingerprint& key = used[i].key;
       fingerprint_.write(charges[i], key);
       for (std::size_t j = 0; j < i; ++j) {
         if (used[j].key == key) return false;
       }
-      used[i].shard = &shard_of(key);
     }
     // A thread that holds a counter does not wait for another one: it gives up instead.
-    const memory::Locks<N> locks(
-        used.first(has_blocks ? used.size() : 0), [&](const memory::InPlace& c) {
-          return charges[static_cast<std::size_t>(&c - used.data())].block ? c.shard : nullptr;
-        });
     bool all_admit = true;
-    std::size_t held = 0;
-    for (; held < used.size(); ++held) {
-      if (!used[held].look(action, charges[held], now, held > 0)) break;
-      if (used[held].needs_block(charges[held])) {
-        used[held].leave();
-        break;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!used[i].look(shard_of(used[i].key), action, charges[i], now, i > 0)) {
+        while (i > 0) used[--i].leave();
+        return false;
       }
-      all_admit &= used[held].admits();
+      all_admit &= used[i].admits();
     }
-    if (held < used.size()) {
-      while (held > 0) used[--held].leave();
-      return false;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!all_admit) used[i].untake(charges[i], now);
+      used[i].finish(charges[i], each[i]);
     }
-    if (!all_admit) {
-      finish_untaken(charges, used, now, each, all);
-      return true;
-    }
-    for (std::size_t i = 0; i < used.size(); ++i) used[i].finish(charges[i], each[i]);
-    memory::combine_admitted(charges, used, all);
     return true;
   }
 
-  [[gnu::noinline]] static void finish_untaken(std::span<const Charge> charges,
-                                               std::span<memory::InPlace> counters, core::Ticks now,
-                                               std::span<Decision> each, Decision& all) noexcept {
-    for (std::size_t i = 0; i < counters.size(); ++i) {
-      counters[i].finish_untaken(charges[i], now, each[i]);
-    }
-    combine(each, all);
-  }
-
-  template <std::size_t N>
-  void decide(Action action, std::span<const Charge> charges, core::Ticks now,
-              std::span<Decision> each, Decision& all) noexcept {
-    if (action.verb == Verb::kTake) {
-      if (decide_in_place<N>(Verb::kTake, charges, now, each, all)) return;
-      return decide_in_steps<N>(Verb::kTake, charges, now, each, all);
-    }
-    const bool is_usual = action.verb == Verb::kReserve || action.verb == Verb::kCharge;
-    if (is_usual && decide_others_in_place<N>(action, charges, now, each, all)) return;
-    decide_in_steps<N>(action, charges, now, each, all);
-  }
-
-  // Not inlined, so that the path of a take is short.
-  template <std::size_t N>
-  [[gnu::noinline]] bool decide_others_in_place(Action action, std::span<const Charge> charges,
-                                                core::Ticks now, std::span<Decision> each,
-                                                Decision& all) noexcept {
-    return decide_in_place<N>(action, charges, now, each, all);
-  }
-
-  template <std::size_t N>
-  void decide_in_steps(Action action, std::span<const Charge> charges, core::Ticks now,
-                       std::span<Decision> each, Decision& all) noexcept {
-    std::array<Counter, N> counters;
-    std::array<std::uint8_t, N> counter_of;
+  // Serves all requests, under the locks of the shards. Returns why there is no decision, or kOk.
+  Reason decide_in_steps(Action action, std::span<const Charge> charges, core::Ticks now,
+                         std::span<Decision> each) noexcept {
+    // Counters are made as they are needed, because most requests have few.
+    alignas(Counter) std::array<std::byte, kMaxCharges * sizeof(Counter)> memory;
+    auto* const counters = reinterpret_cast<Counter*>(memory.data());
+    std::array<std::uint8_t, kMaxCharges> counter_of;
     std::size_t count = 0;
-    for (std::size_t i = 0; i < charges.size(); ++i) {
-      if (!verb_fits(action.verb, charges[i])) return refuse(Reason::kInvalid, each, all);
-      begin(counters[count], charges[i], now);
-      std::size_t same = 0;
-      while (!(counters[same].key() == counters[count].key())) ++same;
-      counter_of[i] = static_cast<std::uint8_t>(same);
-      if (same == count) {
-        ++count;
-      } else if (!counters[same].agrees_with(charges[i])) {
-        return refuse(Reason::kInvalid, each, all);
-      } else {
-        counters[same].add(charges[i]);
-      }
-    }
-    const std::span used(counters.data(), count);
     Reason failed = Reason::kOk;
-    {
-      const memory::Locks<N> locks(used, [](const Counter& c) { return c.shard(); });
-      failed = memory::carry_out(action, used);
-    }
-    if (failed != Reason::kOk) refuse(failed, each, all);
-    if (failed == Reason::kStoreFull) {
-      for (std::size_t i = 0; i < charges.size(); ++i) {
-        if (!used[counter_of[i]].is_refused()) each[i] = Decision{};
+    for (std::size_t i = 0; i < charges.size() && failed == Reason::kOk; ++i) {
+      const Charge& charge = charges[i];
+      const memory::Fingerprint key = fingerprint_(charge);
+      new (&counters[count]) Counter(key, shard_of(key), charge, now);
+      std::size_t same = 0;
+      while (!(counters[same].key() == key)) ++same;
+      counter_of[i] = static_cast<std::uint8_t>(same);
+      const bool is_first = same == count;
+      const bool agrees = is_first || counters[same].agrees_with(charge);
+      if (!agrees || !verb_fits(action.verb, charge) || !block_fits(action, charge)) {
+        failed = Reason::kInvalid;
+      } else if (is_first) {
+        ++count;
+      } else {
+        counters[same].add(charge);
       }
     }
-    if (failed != Reason::kOk) return;
-    for (std::size_t i = 0; i < charges.size(); ++i) used[counter_of[i]].answer(each[i]);
-    action.verb == Verb::kRelease ? combine_released(each, all) : combine(each, all);
+    if (failed == Reason::kOk) failed = memory::carry_out(action, {counters, count});
+    for (std::size_t i = 0; i < charges.size(); ++i) {
+      const bool is_refused = failed != Reason::kStoreFull || counters[counter_of[i]].is_refused();
+      if (failed == Reason::kOk) {
+        counters[counter_of[i]].answer(each[i]);
+      } else {
+        each[i] = is_refused ? Decision::refused(failed) : Decision{};
+      }
+    }
+    return failed;
   }
 
   const Clock& clock_;
