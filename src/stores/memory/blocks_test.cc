@@ -164,6 +164,8 @@ TEST_F(BlocksOfStore, RefusesOneCounterWithTwoBlocks) {
   both[1].block = &other;
   std::vector<Decision> each(2);
   EXPECT_EQ(store_.apply(Verb::kTake, both, {}, each).reason, Reason::kInvalid);
+  EXPECT_EQ(store_.apply({Verb::kBlock, 1h}, both, {}, each).reason, Reason::kInvalid);
+  EXPECT_TRUE(take()) << "it is not blocked";
   both[1].block = nullptr;
   EXPECT_EQ(store_.apply(Verb::kTake, both, {}, each).reason, Reason::kInvalid);
 }

@@ -1,6 +1,8 @@
 #include "stores/memory/counter.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <new>
 
 #include "limiter/answer.h"
@@ -71,6 +73,12 @@ void deny(Verb verb, std::span<Counter> counters) noexcept {
 }
 
 Reason decide(Action action, std::span<Counter> counters) noexcept {
+  if (changes_block(action.verb)) {
+    for (Counter& c : counters) {
+      if (!c.change_block(action)) return Reason::kStoreError;
+    }
+    action = Verb::kPeek;
+  }
   for (Counter& c : counters) {
     c.find();
     c.look(action);
@@ -111,29 +119,43 @@ Reason take_at_most(std::span<Counter> counters) noexcept {
   return failed;
 }
 
+// Locks the shards of one request, each once and in their order, so that two requests never wait
+// for each other.
+class Locks {
+ public:
+  explicit Locks(std::span<const Counter> counters) noexcept {
+    for (const Counter& c : counters) add(c.shard());
+    for (std::size_t i = 0; i < count_; ++i) shards_[i]->mutex.lock();
+  }
+  ~Locks() {
+    for (std::size_t i = count_; i > 0; --i) shards_[i - 1]->mutex.unlock();
+  }
+  Locks(const Locks&) = delete;
+  Locks& operator=(const Locks&) = delete;
+
+ private:
+  // Inserts a shard in order, unless it is there already. Most requests have two or three.
+  void add(Shard* shard) noexcept {
+    std::size_t at = count_;
+    while (at > 0 && std::less<>{}(shard, shards_[at - 1])) --at;
+    if (at > 0 && shards_[at - 1] == shard) return;
+    for (std::size_t i = count_; i > at; --i) shards_[i] = shards_[i - 1];
+    shards_[at] = shard;
+    ++count_;
+  }
+
+  std::array<Shard*, kMaxCharges> shards_;
+  std::size_t count_ = 0;
+};
+
 }  // namespace
 
 Reason carry_out(Action action, std::span<Counter> counters) noexcept {
+  const Locks locks(counters);
   const Reason failed =
       action.verb == Verb::kTakeAtMost ? take_at_most(counters) : decide(action, counters);
   for (Counter& c : counters) c.leave();
   return failed;
-}
-
-void Counter::begin(Fingerprint fingerprint, Shard& home, const Charge& charge,
-                    core::Ticks now) noexcept {
-  key_ = fingerprint;
-  shard_ = &home;
-  charge_ = &charge;
-  cost_ = least_cost_ = charge.cost;
-  gives_back_ = charge.gives_back;
-  charges_ = 1;
-  now_ = now;
-  slot_ = nullptr;
-  change_ = core::Change::kNone;
-  is_new_ = is_refused_ = false;
-  block_ = {};
-  asked_ = 0;
 }
 
 void Counter::add(const Charge& charge) noexcept {
@@ -229,6 +251,7 @@ void Counter::deny() noexcept {
 }
 
 bool Counter::change_block(Action action) noexcept {
+  cost_ = 0;
   if (action.verb == Verb::kUnblock) {
     shard_->blocks.erase(key_);
     return true;

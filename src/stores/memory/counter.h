@@ -1,9 +1,7 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <type_traits>
 
@@ -21,13 +19,16 @@ namespace sluice::memory {
 //   insert(), find_again(), make_room()  ensure that a write cannot fail
 //   write()  stores the next state, if every counter of the request admits
 //   leave()  ends the pin
-//
-// The members have no values before begin(): a request has up to 64 counters, and most have few.
 class Counter {
  public:
-  Counter() noexcept {}  // NOLINT(modernize-use-equals-default): a union cannot have a default
-
-  void begin(Fingerprint fingerprint, Shard& home, const Charge& charge, core::Ticks now) noexcept;
+  Counter(Fingerprint fingerprint, Shard& home, const Charge& charge, core::Ticks now) noexcept
+      : key_(fingerprint),
+        shard_(&home),
+        charge_(&charge),
+        cost_(charge.cost),
+        gives_back_(charge.gives_back),
+        least_cost_(charge.cost),
+        now_(now) {}
 
   const Fingerprint& key() const noexcept { return key_; }
   const Limit& limit() const noexcept { return charge_->limit; }
@@ -59,7 +60,7 @@ class Counter {
   void leave_untaken() noexcept;
 
   // Looks whether the key is blocked; counts a denial, which may block it; blocks or unblocks it by
-  // hand, and returns false if memory is exhausted.
+  // hand, takes nothing from then on, and returns false if memory is exhausted.
   void look_at_block() noexcept;
   void deny() noexcept;
   bool change_block(Action action) noexcept;
@@ -98,24 +99,24 @@ class Counter {
   std::uint64_t cost_;
   bool gives_back_;           // the cost
   std::uint64_t least_cost_;  // of its charges
-  std::uint32_t charges_;
+  std::uint32_t charges_ = 1;
   core::Ticks now_;  // of the request
-  Duration max_wait_;
-  Slot* slot_;  // null: the counter is untouched
-  Verb verb_;
-  core::Change change_;
-  bool is_new_;  // by insert()
-  bool is_refused_;
-  std::uint32_t converted_;  // slices: all units that count, if the grid has changed
-  std::uint32_t expiry_;     // of the slot
+  Duration max_wait_{};
+  Slot* slot_ = nullptr;  // null: the counter is untouched
+  Verb verb_{};
+  core::Change change_ = core::Change::kNone;
+  bool is_new_ = false;  // by insert()
+  bool is_refused_ = false;
+  std::uint32_t converted_ = 0;  // slices: all units that count, if the grid has changed
+  std::uint32_t expiry_ = 0;     // of the slot
   core::Answer answer_;
   core::BlockAnswer block_;
-  std::uint64_t asked_;  // the cost for which the block was looked at
+  std::uint64_t asked_ = 0;  // the cost for which the block was looked at
   core::Forgotten next_forgotten_;
-  core::Ticks at_;  // the instant of the next state
+  core::Ticks at_ = 0;  // the instant of the next state
   union {
     // NOLINTBEGIN(readability-identifier-naming): clang-tidy takes them for public
-    core::State next_state_;
+    core::State next_state_ = {};
     core::NextSlices next_slices_;
     core::NextLog next_log_;
     core::NextPermits next_permits_;
@@ -123,220 +124,142 @@ class Counter {
   };
 };
 
-// A counter that exists and has room for a take. Most requests have only such counters; they are
-// decided and written in their slots, without the lock of the shard. Counter decides logs and
-// permits.
+// A counter that exists and needs no more memory. Most requests have only such counters; they are
+// decided and written in their slots, without the lock of the shard. Counter decides all else:
+// logs, charges with a block, and verbs that neither take nor count units.
 //
-// The members have no values before begin() and look(). Both are inlined by force: a request of one
-// charge then keeps the members in registers.
+// The members have no values before look().
 struct InPlace {
   Fingerprint key;
-  Shard* shard;
   Slot* slot;
   std::uint32_t expiry;  // of the slot, from look() to finish() or leave()
   union {
     core::Step<core::State> step;
     core::Step<core::NextSlices> slices_step;
+    core::Step<core::NextPermits> permits_step;
   };
 
   InPlace() noexcept {}  // NOLINT(modernize-use-equals-default): a union cannot have a default
 
-  bool admits() const noexcept { return step.answer.admitted; }
-
-  static bool serves(const Limit& limit) noexcept {
-    return core::has_fixed_size(limit) || limit.state_kind() == StateKind::kSlices;
-  }
-  // Whether the charge's block matters: the key has one, or this may be a denial that counts. Under
-  // the lock of the shard.
-  bool needs_block(const Charge& charge) const noexcept {
-    return charge.block != nullptr && (!admits() || shard->blocks.contains(key));
+  static bool serves(Verb verb, const Charge& charge) noexcept {
+    if (charge.block != nullptr || charge.gives_back || core::has_log(charge.limit)) return false;
+    if (!holds_permits(charge.limit.algorithm())) return takes(verb) || verb == Verb::kCharge;
+    return charge.permit != nullptr && (takes(verb) || changes_permit(verb));
   }
 
   // Decides what takes or counts units, except for several partial takes. Returns false
   // if the counter is missing or needs memory; or, if it `gives_up`, because another thread holds
   // it.
-  [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now,
-                                   bool gives_up = false) noexcept {
-    slot = shard->take(key, gives_up, expiry);
+  [[gnu::always_inline]] bool look(Shard& shard, Action action, const Charge& charge,
+                                   core::Ticks now, bool gives_up = false) noexcept {
+    slot = shard.take(key, gives_up, expiry);
     if (slot == nullptr) return false;
-    if (core::has_fixed_size(charge.limit)) {
-      if (!core::take_quickly(action.verb, charge.limit, slot->state.state(), now, charge.cost,
-                              step)) {
-        look_in_full(action, charge, now);
-      }
-      return true;
+    if (!core::has_fixed_size(charge.limit)) return look_at_blob(action, charge, now);
+    if (!core::take_quickly(action.verb, charge.limit, slot->state.state(), now, charge.cost,
+                            step)) {
+      look_in_full(action, charge, now);
     }
-    SliceBlob* const blob = slot->state.slices();
-    if (blob == nullptr || blob->grid() != core::SliceGrid(charge.limit)) {
-      leave();
-      return false;
-    }
-    slices_step = core::step(action, charge.limit, kept_slices(), now, charge.cost);
     return true;
   }
+  bool admits() const noexcept { return step.answer.admitted; }
 
+  // Takes nothing, because another counter denies the request. Not for permits.
+  void untake(const Charge& charge, core::Ticks now) noexcept {
+    if (admits()) {
+      step.answer =
+          core::has_fixed_size(charge.limit)
+              ? core::untaken(charge.limit, kept(slot->state.state()), now, step, charge.cost)
+              : core::untaken(charge.limit, kept(slot->state.slices()->view()), now);
+    }
+    step.change = core::Change::kNone;
+  }
   // Writes the next state, if there is one, and the answer.
-  [[gnu::always_inline]] void finish(const Charge& charge, Decision& decision) noexcept {
+  void finish(const Charge& charge, Decision& decision) noexcept {
     if (step.change == core::Change::kWrite) write(charge.limit);
     leave();
     core::write(charge.limit, step.answer, decision);
   }
-  // As above, if another counter denies the request.
-  void finish_untaken(const Charge& charge, core::Ticks now, Decision& decision) noexcept {
-    if (admits()) {
-      step.answer = core::has_fixed_size(charge.limit)
-                        ? core::untaken(charge.limit, kept_state(), now, step, charge.cost)
-                        : core::untaken(charge.limit, kept_slices(), now);
-    }
-    leave();
-    core::write(charge.limit, step.answer, decision);
-  }
-
   void leave() noexcept { slot->state.leave(expiry); }
 
- private:
-  [[gnu::noinline]] void look_in_full(Action action, const Charge& charge,
-                                      core::Ticks now) noexcept {
-    step = core::step(action, charge.limit, kept_state(), now, charge.cost);
-  }
-  core::Kept<core::State> kept_state() const noexcept {
-    return {slot->state.state(), PackedState::forgotten_of(expiry)};
-  }
-  core::Kept<core::Slices> kept_slices() const noexcept {
-    return {slot->state.slices()->view(), PackedState::forgotten_of(expiry)};
+  // The same for a take of most requests, the only one of its request: of fixed size. Keeps all in
+  // registers. Returns false if the counter is missing.
+  [[gnu::always_inline]] static bool take(Shard& shard, const Fingerprint& key,
+                                          const Charge& charge, core::Ticks now,
+                                          Decision& decision) noexcept {
+    std::uint32_t expiry = 0;
+    Slot* const slot = shard.take(key, false, expiry);
+    if (slot == nullptr) return false;
+    core::Step<core::State> step;
+    if (!core::take_quickly(Verb::kTake, charge.limit, slot->state.state(), now, charge.cost, step))
+        [[unlikely]] {
+      take_in_full(*slot, expiry, charge, now, decision);
+      return true;
+    }
+    if (step.change == core::Change::kWrite) {
+      expiry = PackedState::expiry_of(step.forgotten());
+      slot->state.set_state(step.next);
+    }
+    slot->state.leave(expiry);
+    core::write(charge.limit, step.answer, decision);
+    return true;
   }
 
-  [[gnu::always_inline]] void write(const Limit& limit) noexcept {
+ private:
+  template <typename State>
+  core::Kept<State> kept(const State& state) const noexcept {
+    return {state, PackedState::forgotten_of(expiry)};
+  }
+
+  [[gnu::noinline]] static void take_in_full(Slot& slot, std::uint32_t expiry, const Charge& charge,
+                                             core::Ticks now, Decision& decision) noexcept {
+    InPlace counter;
+    counter.slot = &slot;
+    counter.expiry = expiry;
+    counter.look_in_full(Verb::kTake, charge, now);
+    counter.finish(charge, decision);
+  }
+  [[gnu::noinline]] void look_in_full(Action action, const Charge& charge,
+                                      core::Ticks now) noexcept {
+    step = core::step(action, charge.limit, kept(slot->state.state()), now, charge.cost);
+  }
+  bool look_at_blob(Action action, const Charge& charge, core::Ticks now) noexcept {
+    if (SliceBlob* const blob = slot->state.slices()) {
+      if (blob->grid() == core::SliceGrid(charge.limit)) {
+        slices_step = core::step(action, charge.limit, kept(blob->view()), now, charge.cost);
+        return true;
+      }
+    } else if (core::PermitBuffer* const permits = slot->state.permits()) {
+      core::Permits view = permits->view();
+      view.asked = charge.permit;
+      permits_step = core::step(action, charge.limit, kept(view), now, charge.cost);
+      if (permits_step.change != core::Change::kWrite || permits->has_room(permits_step.next)) {
+        return true;
+      }
+    }
+    leave();
+    return false;
+  }
+
+  void write(const Limit& limit) noexcept {
     expiry = PackedState::expiry_of(step.forgotten());
     if (core::has_fixed_size(limit)) return slot->state.set_state(step.next);
-    SliceBlob* const blob = slot->state.slices();
-    slices_step.next.write(blob->counts());
-    blob->last = slices_step.at;
+    if (SliceBlob* const blob = slot->state.slices()) {
+      slices_step.next.write(blob->counts());
+      blob->last = slices_step.at;
+    } else {
+      slot->state.permits()->write(permits_step.next, permits_step.at);
+    }
   }
 };
-// Writes the answer to a request whose charges are all admitted: combine(), without reading what
-// was just written.
-inline void combine_admitted(std::span<const Charge> charges, std::span<const InPlace> counters,
-                             Decision& all) noexcept {
-  std::size_t tightest = 0;
-  core::Answer answer = counters.front().step.answer;
-  for (std::size_t i = 1; i < counters.size(); ++i) {
-    const core::Answer& one = counters[i].step.answer;
-    answer.over |= one.over;
-    answer.delay = std::max(answer.delay, one.delay);
-    if (one.remaining >= answer.remaining) continue;
-    tightest = i;
-    answer.remaining = one.remaining;
-    answer.reset_after = one.reset_after;
-    answer.taken = one.taken;
-  }
-  core::write(charges[tightest].limit, answer, all);
-}
 
 // So the members before `next` can be read for every kind of step.
 static_assert(std::is_standard_layout_v<core::Step<core::State>>);
 static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);
-
-// Writes the step of a counter of fixed size that this thread holds, and its answer, and ends that.
-[[gnu::always_inline]] inline void finish(Slot& slot, std::uint32_t expiry,
-                                          const core::Step<core::State>& step, const Limit& limit,
-                                          Decision& decision) noexcept {
-  if (step.change == core::Change::kWrite) {
-    expiry = PackedState::expiry_of(step.forgotten());
-    slot.state.set_state(step.next);
-  }
-  slot.state.leave(expiry);
-  core::write(limit, step.answer, decision);
-}
-
-[[gnu::noinline]] inline void apply_in_full(Slot& slot, std::uint32_t expiry, Action action,
-                                            const Charge& charge, core::Ticks now,
-                                            Decision& decision) noexcept {
-  const core::Kept kept{slot.state.state(), PackedState::forgotten_of(expiry)};
-  finish(slot, expiry, core::step(action, charge.limit, kept, now, charge.cost), charge.limit,
-         decision);
-}
-
-// Applies what takes or counts units to the only counter of a request, which has a fixed size and
-// is held by this thread.
-[[gnu::always_inline]] inline void apply(Slot& slot, std::uint32_t expiry, Action action,
-                                         const Charge& charge, core::Ticks now,
-                                         Decision& decision) noexcept {
-  core::Step<core::State> step;
-  if (core::take_quickly(action.verb, charge.limit, slot.state.state(), now, charge.cost, step))
-      [[likely]] {
-    return finish(slot, expiry, step, charge.limit, decision);
-  }
-  apply_in_full(slot, expiry, action, charge, now, decision);
-}
-
-// Makes a take, a release or an extension of one permit where its counter is. Returns false, with
-// nothing changed, if the counter is missing or has no room.
-inline bool change_permit(Shard& shard, const Fingerprint& key, Action action, const Charge& charge,
-                          core::Ticks now, Decision& decision) noexcept {
-  std::uint32_t expiry = 0;
-  Slot* const slot = shard.take(key, false, expiry);
-  if (slot == nullptr) return false;
-  core::PermitBuffer* const blob = slot->state.permits();
-  bool has_room = blob != nullptr;
-  if (has_room) {
-    core::Permits permits = blob->view();
-    permits.asked = charge.permit;
-    const core::Step<core::NextPermits> step =
-        core::step(action, charge.limit, core::Kept{permits, PackedState::forgotten_of(expiry)},
-                   now, charge.cost);
-    if (step.change == core::Change::kWrite) {
-      has_room = blob->has_room(step.next);
-      if (has_room) {
-        blob->write(step.next, step.at);
-        expiry = PackedState::expiry_of(step.forgotten());
-      }
-    }
-    if (has_room) core::write(charge.limit, step.answer, decision);
-  }
-  slot->state.leave(expiry);
-  return has_room;
-}
+static_assert(std::is_standard_layout_v<core::Step<core::NextPermits>>);
 
 // Applies an action to all counters of one request or to none, under the locks of their shards.
 // Returns kOk; or kStoreError if the store has no memory, or kStoreFull if a counter must not be
 // created (Counter::is_refused()): then nothing was taken or given back.
 Reason carry_out(Action action, std::span<Counter> counters) noexcept;
-
-// Locks the shards of one request, each once and in their order, so that two requests never wait
-// for each other. `shard_of` returns the shard of an element, or null for none.
-template <std::size_t N>
-class Locks {
- public:
-  template <typename Elements, typename ShardOf>
-  Locks(const Elements& elements, ShardOf shard_of) noexcept {
-    for (const auto& element : elements) add(shard_of(element));
-    for (std::size_t i = 0; i < count_; ++i) shards_[i]->mutex.lock();
-  }
-  ~Locks() {
-    for (std::size_t i = count_; i > 0; --i) shards_[i - 1]->mutex.unlock();
-  }
-  Locks(const Locks&) = delete;
-  Locks& operator=(const Locks&) = delete;
-
- private:
-  // Inserts a shard in order, unless it is there already. Most requests have two or three.
-  void add(Shard* shard) noexcept {
-    if (shard == nullptr) return;
-    if constexpr (N == 1) {
-      shards_[count_++] = shard;
-      return;
-    }
-    std::size_t at = count_;
-    while (at > 0 && std::less<>{}(shard, shards_[at - 1])) --at;
-    if (at > 0 && shards_[at - 1] == shard) return;
-    for (std::size_t i = count_; i > at; --i) shards_[i] = shards_[i - 1];
-    shards_[at] = shard;
-    ++count_;
-  }
-
-  std::array<Shard*, N> shards_;
-  std::size_t count_ = 0;
-};
 
 }  // namespace sluice::memory

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,7 @@ class CounterTest : public ::testing::Test {
   Counter& begin(const Limit& limit, std::uint64_t cost, core::Ticks now = kNow,
                  std::uint64_t key = 1) {
     charge_ = {"", limit, cost};
-    counter_.begin(key_of(key), shard_, charge_, now);
-    return counter_;
+    return counter_.emplace(key_of(key), shard_, charge_, now);
   }
   // Decides the verb as a store does and returns the answer.
   Decision decide(Verb verb, const Limit& limit, std::uint64_t cost, core::Ticks now = kNow,
@@ -40,7 +40,7 @@ class CounterTest : public ::testing::Test {
   }
   Decision answer() const {
     Decision decision;
-    counter_.answer(decision);
+    counter_->answer(decision);
     return decision;
   }
   std::uint32_t remaining(const Limit& limit, core::Ticks now = kNow) {
@@ -50,7 +50,7 @@ class CounterTest : public ::testing::Test {
   SharedBytes shared_{kPlenty};
   Shard shard_{1000, 0, shared_};
   Charge charge_{"", kBucket};
-  Counter counter_;
+  std::optional<Counter> counter_;
 };
 
 TEST_F(CounterTest, NeverAdmitsASumOfCostsThatOverflows) {
@@ -194,8 +194,7 @@ TEST_F(CounterTest, FailsWithoutBytesForItsWindowAndLeavesNoSlot) {
   Shard shard{1000, 0, none};
   for (const Limit& limit : {Limit(kSlices), Limit(kLog)}) {
     const Charge charge{"", limit, 1};
-    Counter counter;
-    counter.begin(key_of(1), shard, charge, kNow);
+    Counter counter(key_of(1), shard, charge, kNow);
     counter.find();
     counter.look(Verb::kTake);
     counter.insert();
@@ -208,8 +207,7 @@ TEST_F(CounterTest, FailsWithoutBytesForItsWindowAndLeavesNoSlot) {
 TEST_F(CounterTest, IsNotEvictedWhileItIsPinned) {
   Shard small{8, 0, shared_};
   const Charge charge{"", kBucket, 1};
-  Counter counter;
-  counter.begin(key_of(0), small, charge, kNow);
+  Counter counter(key_of(0), small, charge, kNow);
   counter.find();
   counter.look(Verb::kTake);
   counter.insert();
