@@ -20,14 +20,55 @@ local states = reads_whole and count > 1 and call('MGET', unpack(keys)) or {}
 local blocks, is_blocked, denied
 if verb >= kWithBlocks then
   verb, count, denied = verb - kWithBlocks, #ARGV - 2, {}
-  include 'key_blocks_read'
+  -- Reads the blocks of the counters; their keys follow those of the counters. In: keys, states,
+  -- count and now. Out: blocks, the value of each, '' if it has none; and is_blocked, whether one of
+  -- them denies the request.
+  blocks = {}
+  for j = 1, #keys - count do
+    local key, value = keys[count + j], states[count + j]
+    if not reads_whole then value = redis.pcall('GET', key) end
+    if value then
+      local size = type(value) == 'string' and #value - kKeyBlockHeadSize or -1
+      if size < 0 or size % kInstantSize ~= 0 then return foreign(key, value) end
+      local kind, changed, ends, grown, forgotten = struct.unpack(kKeyBlockHead, value)
+      if kind ~= kKeyBlockKind or changed >= kEndOfInstants or grown >= kEndOfSpans then
+        return foreign(key, value)
+      end
+      local _, flags = struct.unpack('<I1I1', ARGV[count + 2], (j - 1) * kKeyBlockArgumentSize + 1)
+      local at = changed > now and changed or now
+      if forgotten > now and ends > at and flags % 2 == kDeniesIfBlocked then is_blocked = true end
+    end
+    blocks[j] = value or ''
+  end
 end
 -- With room for three counters, so that these tables seldom grow.
 local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
 local more, must_exist, all_admit = nil, nil, true
 local args = ARGV
 if verb == kTakeAtMostOfAll then
-  include 'at_most_of_all'
+  -- Changes the request into a take of as many units with every charge as each can have, up to the
+  -- least cost; one if there are none, which is denied then. In: keys, states, count and now. Out:
+  -- verb and args.
+  local units
+  for i = 1, count do
+    local arg = ARGV[i + 1]
+    local state, left = decide[string.byte(arg) % kMustExist](keys[i], arg, now, verb, states[i])
+    if state == nil then return foreign(keys[i], left) end
+    states[i] = state or nil
+    local cost = struct.unpack(kCost, arg, 2)
+    local charges = struct.unpack(kInstant, arg, #arg - (kInstantSize - 1))
+    left = (left - left % charges) / charges
+    if left < cost then cost = left end
+    if not units or cost < units then units = cost end
+  end
+  if units < 1 then units = 1 end
+  verb, args = kTake, {}
+  for i = 1, count do
+    local arg = ARGV[i + 1]
+    local charges = struct.unpack(kInstant, arg, #arg - (kInstantSize - 1))
+    args[i + 1] = string.sub(arg, 1, 1) .. struct.pack(kCost, units * charges) ..
+      string.sub(arg, 2 + kCostSize)
+  end
 end
 for i = 1, count do
   local arg = args[i + 1]
@@ -71,7 +112,64 @@ elseif verb ~= kPeek and (all_admit or verb == kRelease) then
   end
 end
 if blocks then
-  include 'key_blocks_write'
+  -- Counts the denials of a request for the blocks of their counters, or blocks and unblocks by hand:
+  -- see core/block.h. In: keys, count, blocks, is_blocked, denied and now, and explicit_ms as for
+  -- write.lua. Changes blocks[j] into its part of the reply.
+  for j = 1, #blocks do
+    local counter, flags, after, within, length, growth, at_most =
+      struct.unpack(kKeyBlockArgument, ARGV[count + 2], (j - 1) * kKeyBlockArgumentSize + 1)
+    local key, value, is_written = keys[count + j], blocks[j], '\1'
+    if flags == kUnblocksByHand then
+      call('DEL', key)
+    elseif flags == kBlocksByHand or
+        denied[counter] and not is_blocked and flags >= kCountsDenials then
+      local at, ends, grown, denials, forgotten = now, 0, 0, '', nil
+      if value ~= '' then
+        local _, changed, held_end, held_grown, known_until = struct.unpack(kKeyBlockHead, value)
+        if known_until > now then
+          if changed > now then at = changed end
+          ends, denials = held_end, string.sub(value, kKeyBlockHeadSize + 1)
+          if at - ends < at_most then grown = held_grown end
+        end
+      end
+      local first = 1
+      while first <= #denials and at - struct.unpack(kInstant, denials, first) >= within do
+        first = first + kInstantSize
+      end
+      denials = string.sub(denials, first)
+      if flags == kBlocksByHand then
+        ends, denials = at + length, ''
+      elseif #denials / kInstantSize + 1 < after then
+        denials = denials .. struct.pack(kInstant, at)
+        forgotten = at + within
+      else
+        if grown == 0 then
+          grown = length
+        else
+          local part = grown % 100
+          local longer = part * growth
+          grown = (grown - part) / 100 * growth + (longer + -longer % 100) / 100
+          if grown < length then grown = length end
+          if grown > at_most then grown = at_most end
+        end
+        ends, denials = at + grown, ''
+      end
+      local quiet = grown > 0 and ends + at_most or ends
+      if not forgotten or quiet > forgotten then forgotten = quiet end
+      local left = forgotten - now
+      local ms = explicit_ms or (left + -left % 1000) / 1000 + 1
+      -- A value of another type is not overwritten: MGET returns nothing for it.
+      local said = redis.pcall('SET', key,
+        struct.pack(kKeyBlockHead, kKeyBlockKind, at, ends, grown, forgotten) .. denials,
+        'PX', ms, value == '' and 'NX' or 'XX')
+      if not said then return foreign(key, redis.pcall('GET', key)) end
+      if said.err then
+        if flags == kBlocksByHand then return said end
+        is_written = '\0' -- the server has no memory for it
+      end
+    end
+    blocks[j] = is_written .. value
+  end
   for j = 1, #blocks do
     count = count + 1
     reply[count * 2], reply[count * 2 + 1] = #blocks[j], blocks[j]
