@@ -125,7 +125,7 @@ std::optional<Limit> read_log(std::string_view& rest, Asked& asked) noexcept {
 
 std::optional<Limit> read_permits(std::string_view& rest, Asked& asked) noexcept {
   const auto read = take(rest, format::kPermitsArgument);
-  if (!read || !is_period(read->lease) || rest.size() < format::kPermitIdSize) return std::nullopt;
+  if (!read || !is_period(read->period) || rest.size() < format::kPermitIdSize) return std::nullopt;
   if (read->capacity > kMaxPermitUnits) return std::nullopt;
   asked.cost = read->cost;
   PermitId::Bytes name;
@@ -135,7 +135,7 @@ std::optional<Limit> read_permits(std::string_view& rest, Asked& asked) noexcept
   return core::LimitAccess::restored({.algorithm = Algorithm::kConcurrency,
                                       .limit = read->capacity,
                                       .capacity = read->capacity,
-                                      .period = read->lease});
+                                      .period = read->period});
 }
 
 // In the order of the numbers of the families.

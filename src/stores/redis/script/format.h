@@ -325,44 +325,45 @@ inline constexpr std::uint64_t kGivesBack = 0x40;
 // More than any limit contains. A sum of it and any state is still exact in a script.
 inline constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;
 
-struct BucketArgument {
-  std::uint64_t cost, capacity, rate_units, rate_ticks, checksum;
+// The charge and the limit. The argument of each family has some of these numbers.
+struct Argument {
+  std::uint64_t cost = 0, capacity = 0, rate_units = 0, rate_ticks = 0, limit = 0, period = 0;
+  std::uint64_t checksum = 0, by_clock = 0, slices = 0, oldest_whole = 0;
 };
-inline constexpr Layout<BucketArgument, 5> kBucketArgument(
-    {{"cost", &BucketArgument::cost, 6},
-     {"capacity", &BucketArgument::capacity, 4},
-     {"rate_units", &BucketArgument::rate_units, 4},
-     {"rate_ticks", &BucketArgument::rate_ticks, 6},
-     {"checksum", &BucketArgument::checksum, 4}});
-
-struct IntervalArgument {
-  std::uint64_t cost, capacity, limit, period, checksum;
-};
-inline constexpr Layout<IntervalArgument, 5> kIntervalArgument(
-    {{"cost", &IntervalArgument::cost, 6},
-     {"capacity", &IntervalArgument::capacity, 4},
-     {"limit", &IntervalArgument::limit, 4},
-     {"period", &IntervalArgument::period, 6},
-     {"checksum", &IntervalArgument::checksum, 4}});
-
-struct FixedWindowArgument {
-  std::uint64_t cost, capacity, period, checksum, by_clock;
-};
-inline constexpr Layout<FixedWindowArgument, 5> kFixedWindowArgument(
-    {{"cost", &FixedWindowArgument::cost, 6},
-     {"capacity", &FixedWindowArgument::capacity, 4},
-     {"period", &FixedWindowArgument::period, 6},
-     {"checksum", &FixedWindowArgument::checksum, 4},
-     {"by_clock", &FixedWindowArgument::by_clock, 1}});
-
+inline constexpr Layout<Argument, 5> kBucketArgument({{"cost", &Argument::cost, 6},
+                                                      {"capacity", &Argument::capacity, 4},
+                                                      {"rate_units", &Argument::rate_units, 4},
+                                                      {"rate_ticks", &Argument::rate_ticks, 6},
+                                                      {"checksum", &Argument::checksum, 4}});
+inline constexpr Layout<Argument, 5> kIntervalArgument({{"cost", &Argument::cost, 6},
+                                                        {"capacity", &Argument::capacity, 4},
+                                                        {"limit", &Argument::limit, 4},
+                                                        {"period", &Argument::period, 6},
+                                                        {"checksum", &Argument::checksum, 4}});
+inline constexpr Layout<Argument, 5> kFixedWindowArgument({{"cost", &Argument::cost, 6},
+                                                           {"capacity", &Argument::capacity, 4},
+                                                           {"period", &Argument::period, 6},
+                                                           {"checksum", &Argument::checksum, 4},
+                                                           {"by_clock", &Argument::by_clock, 1}});
 // The windows follow.
-struct CalendarArgument {
-  std::uint64_t cost, capacity, checksum;
-};
-inline constexpr Layout<CalendarArgument, 3> kCalendarArgument(
-    {{"cost", &CalendarArgument::cost, 6},
-     {"capacity", &CalendarArgument::capacity, 4},
-     {"checksum", &CalendarArgument::checksum, 4}});
+inline constexpr Layout<Argument, 3> kCalendarArgument({{"cost", &Argument::cost, 6},
+                                                        {"capacity", &Argument::capacity, 4},
+                                                        {"checksum", &Argument::checksum, 4}});
+inline constexpr Layout<Argument, 5> kSlicesArgument({{"cost", &Argument::cost, 6},
+                                                      {"capacity", &Argument::capacity, 4},
+                                                      {"period", &Argument::period, 6},
+                                                      {"slices", &Argument::slices, 2},
+                                                      {"oldest_whole", &Argument::oldest_whole,
+                                                       1}});
+// A log has 0 slices.
+inline constexpr Layout<Argument, 4> kLogArgument({{"cost", &Argument::cost, 6},
+                                                   {"capacity", &Argument::capacity, 4},
+                                                   {"period", &Argument::period, 6},
+                                                   {"slices", &Argument::slices, 2}});
+// The name of the permit follows.
+inline constexpr Layout<Argument, 3> kPermitsArgument({{"cost", &Argument::cost, 6},
+                                                       {"capacity", &Argument::capacity, 4},
+                                                       {"lease", &Argument::period, 6}});
 
 // Two windows of a calendar that follow each other. The number is that of the counter, for a reply
 // that asks for other windows.
@@ -373,34 +374,6 @@ inline constexpr Layout<Windows, 4> kWindows({{"number", &Windows::number, 1},
                                               {"open", &Windows::open, 7},
                                               {"close", &Windows::close, 7},
                                               {"next_close", &Windows::next_close, 7}});
-
-struct SlicesArgument {
-  std::uint64_t cost, capacity, period, slices, oldest_whole;
-};
-inline constexpr Layout<SlicesArgument, 5> kSlicesArgument(
-    {{"cost", &SlicesArgument::cost, 6},
-     {"capacity", &SlicesArgument::capacity, 4},
-     {"period", &SlicesArgument::period, 6},
-     {"slices", &SlicesArgument::slices, 2},
-     {"oldest_whole", &SlicesArgument::oldest_whole, 1}});
-
-// A log has 0 slices.
-struct LogArgument {
-  std::uint64_t cost, capacity, period, slices;
-};
-inline constexpr Layout<LogArgument, 4> kLogArgument({{"cost", &LogArgument::cost, 6},
-                                                      {"capacity", &LogArgument::capacity, 4},
-                                                      {"period", &LogArgument::period, 6},
-                                                      {"slices", &LogArgument::slices, 2}});
-
-// The name of the permit follows.
-struct PermitsArgument {
-  std::uint64_t cost, capacity, lease;
-};
-inline constexpr Layout<PermitsArgument, 3> kPermitsArgument(
-    {{"cost", &PermitsArgument::cost, 6},
-     {"capacity", &PermitsArgument::capacity, 4},
-     {"lease", &PermitsArgument::lease, 6}});
 
 // The arguments of all blocks are one argument.
 struct KeyBlockArgument {

@@ -53,7 +53,7 @@ void Counter::note_taken(std::uint64_t units) noexcept {
 
 void Counter::append_argument(int number, std::uint64_t cost, std::string& out) const {
   format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
-  family().append_argument(limit(), std::min(cost, format::kCostBeyondAll), out);
+  append_numbers(limit(), std::min(cost, format::kCostBeyondAll), out);
   if (!holds_permits(limit().algorithm())) return;
   for (const std::uint8_t byte : permit_.bytes()) out += static_cast<char>(byte);
 }

@@ -56,10 +56,6 @@ constexpr SharedText kSharedTexts[] = {
     {kShortLog, lua::kWithConstants<lua::kLogShortTake>},
 };
 
-constexpr std::uint64_t period_of(const Limit& limit) noexcept {
-  return static_cast<std::uint64_t>(limit.period().count());
-}
-
 // The place of a row decides the order of the functions in a script, so a change of the order makes
 // other scripts.
 constexpr Family kFamilies[] = {
@@ -73,12 +69,6 @@ constexpr Family kFamilies[] = {
      .decides =
          [](const AlgorithmInfo& algorithm, Refill refill, bool) {
            return algorithm.state == StateKind::kBucket && refill == Refill::kContinuous;
-         },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           const core::Rate rate = core::LimitAccess::rate(l);
-           format::kBucketArgument.append(
-               {cost, l.capacity(), rate.units, rate.ticks, core::tag_of(l)}, out);
          }},
     {.name = "interval",
      .function = "interval",
@@ -88,11 +78,6 @@ constexpr Family kFamilies[] = {
      .decides =
          [](const AlgorithmInfo& algorithm, Refill refill, bool) {
            return algorithm.state == StateKind::kBucket && refill == Refill::kInterval;
-         },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           format::kIntervalArgument.append(
-               {cost, l.capacity(), l.limit(), period_of(l), core::tag_of(l)}, out);
          }},
     {.name = "fixed_window",
      .function = "fixed_window",
@@ -101,55 +86,31 @@ constexpr Family kFamilies[] = {
      .decides =
          [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
            return algorithm.state == StateKind::kWindow && !by_calendar;
-         },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           format::kFixedWindowArgument.append(
-               {cost, l.capacity(), period_of(l), core::tag_of(l), l.align() == Align::kClock},
-               out);
          }},
     {.name = "sliding_window_counter",
      .function = "sliding_window_counter",
      .text = lua::kWithConstants<lua::kSlidingWindowCounter>,
      .shared = kWide | kSliced,
      .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kSlices; },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           format::kSlicesArgument.append(
-               {cost, l.capacity(), period_of(l), l.slices(), l.weighting() == Weighting::kNone},
-               out);
-         }},
+                   bool) { return algorithm.state == StateKind::kSlices; }},
     {.name = "sliding_window_log",
      .function = "short_log",
      .text = {},
      .shared = kAnyLog | kShortLog,
      .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kLog; },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           format::kLogArgument.append({cost, l.capacity(), period_of(l), 0}, out);
-         }},
+                   bool) { return algorithm.state == StateKind::kLog; }},
     {.name = "sliding_window_hybrid",
      .function = "short_hybrid",
      .text = lua::kWithConstants<lua::kHybridShortTake>,
      .shared = kWide | kSliced | kAnyLog | kSummaries,
      .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kLogAndSummaries; },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           format::kLogArgument.append({cost, l.capacity(), period_of(l), l.slices()}, out);
-         }},
+                   bool) { return algorithm.state == StateKind::kLogAndSummaries; }},
     {.name = "concurrency",
      .function = "concurrency",
      .text = lua::kWithConstants<lua::kConcurrency>,
      .shared = 0,
      .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kPermits; },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           format::kPermitsArgument.append({cost, l.capacity(), period_of(l)}, out);
-         }},
+                   bool) { return algorithm.state == StateKind::kPermits; }},
     {.name = "calendar",
      .function = "calendar_window",
      .text = lua::kWithConstants<lua::kCalendarWindow>,
@@ -157,10 +118,6 @@ constexpr Family kFamilies[] = {
      .decides =
          [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
            return algorithm.state == StateKind::kWindow && by_calendar;
-         },
-     .append_argument =
-         [](const Limit& l, std::uint64_t cost, std::string& out) {
-           format::kCalendarArgument.append({cost, l.capacity(), core::tag_of(l)}, out);
          }},
 };
 static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
@@ -204,6 +161,34 @@ const Family& family_of(const Limit& limit) noexcept {
   const Rows& rows = limit.calendar() == nullptr ? kRows : kCalendarRows;
   return kFamilies[rows[static_cast<std::size_t>(limit.algorithm())]
                        [static_cast<std::size_t>(limit.refill())]];
+}
+
+void append_numbers(const Limit& limit, std::uint64_t cost, std::string& out) {
+  const core::Rate rate = core::LimitAccess::rate(limit);
+  const bool has_slices = limit.state_kind() != StateKind::kLog;
+  const format::Argument argument{
+      .cost = cost,
+      .capacity = limit.capacity(),
+      .rate_units = rate.units,
+      .rate_ticks = rate.ticks,
+      .limit = limit.limit(),
+      .period = static_cast<std::uint64_t>(limit.period().count()),
+      .checksum = core::tag_of(limit),
+      .by_clock = limit.align() == Align::kClock ? std::uint64_t{1} : 0,
+      .slices = has_slices ? limit.slices() : std::uint64_t{0},
+      .oldest_whole = limit.weighting() == Weighting::kNone ? std::uint64_t{1} : 0};
+  switch (limit.state_kind()) {
+    case StateKind::kBucket:
+      return limit.refill() == Refill::kInterval ? format::kIntervalArgument.append(argument, out)
+                                                 : format::kBucketArgument.append(argument, out);
+    case StateKind::kWindow:
+      return limit.calendar() != nullptr ? format::kCalendarArgument.append(argument, out)
+                                         : format::kFixedWindowArgument.append(argument, out);
+    case StateKind::kSlices: return format::kSlicesArgument.append(argument, out);
+    case StateKind::kLog:
+    case StateKind::kLogAndSummaries: return format::kLogArgument.append(argument, out);
+    case StateKind::kPermits: return format::kPermitsArgument.append(argument, out);
+  }
 }
 
 FamilySet bit_of(const Family& family) noexcept {

@@ -29,12 +29,13 @@ struct Family {
 
   // Returns whether the family decides an algorithm with this refill, with or without a calendar.
   bool (*decides)(const AlgorithmInfo& algorithm, Refill refill, bool by_calendar);
-  // Appends the record of the function's argument (format.h).
-  void (*append_argument)(const Limit& limit, std::uint64_t cost, std::string& out);
 };
 
 std::span<const Family> families() noexcept;
 const Family& family_of(const Limit& limit) noexcept;
+
+// Appends the numbers of a charge on the limit, as the function of the limit's family reads them.
+void append_numbers(const Limit& limit, std::uint64_t cost, std::string& out);
 
 // A set of families: bit i for row i.
 using FamilySet = std::uint8_t;
