@@ -28,14 +28,6 @@ TEST(Families, AreThoseOfTheStateAndTheRefillOfALimit) {
   EXPECT_EQ(name_of(concurrency(5).lease(1s)), "concurrency");
 }
 
-TEST(Families, DecideEveryAlgorithm) {
-  for (const AlgorithmInfo& algorithm : kAlgorithms) {
-    const Limit limit =
-        Limit::make({.algorithm = algorithm.algorithm, .limit = 1, .per = 1s}).value();
-    EXPECT_TRUE(family_of(limit).decides(algorithm, limit.refill(), false)) << algorithm.name;
-  }
-}
-
 TEST(Families, HaveADifferentNameAndFunctionEach) {
   std::set<std::string_view> names;
   std::set<std::string_view> functions;

@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -65,91 +64,59 @@ constexpr Family kFamilies[] = {
      .shared = kWide,
      .can_reserve_ahead = true,
      .short_single = lua::kWithConstants<lua::kBucketSingle>,
-     .short_request = lua::kWithConstants<lua::kBucketRequest>,
-     .decides =
-         [](const AlgorithmInfo& algorithm, Refill refill, bool) {
-           return algorithm.state == StateKind::kBucket && refill == Refill::kContinuous;
-         }},
+     .short_request = lua::kWithConstants<lua::kBucketRequest>},
     {.name = "interval",
      .function = "interval",
      .text = lua::kWithConstants<lua::kInterval>,
      .shared = 0,
-     .can_reserve_ahead = true,
-     .decides =
-         [](const AlgorithmInfo& algorithm, Refill refill, bool) {
-           return algorithm.state == StateKind::kBucket && refill == Refill::kInterval;
-         }},
+     .can_reserve_ahead = true},
     {.name = "fixed_window",
      .function = "fixed_window",
      .text = lua::kWithConstants<lua::kFixedWindow>,
-     .shared = 0,
-     .decides =
-         [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
-           return algorithm.state == StateKind::kWindow && !by_calendar;
-         }},
+     .shared = 0},
     {.name = "sliding_window_counter",
      .function = "sliding_window_counter",
      .text = lua::kWithConstants<lua::kSlidingWindowCounter>,
-     .shared = kWide | kSliced,
-     .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kSlices; }},
+     .shared = kWide | kSliced},
     {.name = "sliding_window_log",
      .function = "short_log",
      .text = {},
-     .shared = kAnyLog | kShortLog,
-     .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kLog; }},
+     .shared = kAnyLog | kShortLog},
     {.name = "sliding_window_hybrid",
      .function = "short_hybrid",
      .text = lua::kWithConstants<lua::kHybridShortTake>,
-     .shared = kWide | kSliced | kAnyLog | kSummaries,
-     .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kLogAndSummaries; }},
+     .shared = kWide | kSliced | kAnyLog | kSummaries},
     {.name = "concurrency",
      .function = "concurrency",
      .text = lua::kWithConstants<lua::kConcurrency>,
-     .shared = 0,
-     .decides = [](const AlgorithmInfo& algorithm, Refill,
-                   bool) { return algorithm.state == StateKind::kPermits; }},
+     .shared = 0},
     {.name = "calendar",
      .function = "calendar_window",
      .text = lua::kWithConstants<lua::kCalendarWindow>,
-     .shared = 0,
-     .decides =
-         [](const AlgorithmInfo& algorithm, Refill, bool by_calendar) {
-           return algorithm.state == StateKind::kWindow && by_calendar;
-         }},
+     .shared = 0},
 };
 static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
 
-constexpr std::size_t kRefills = 2;
+constexpr FamilySet kBucket = 1 << 0;
+constexpr FamilySet kInterval = 1 << 1;
+constexpr FamilySet kFixedWindow = 1 << 2;
+constexpr FamilySet kSlices = 1 << 3;
+constexpr FamilySet kLog = 1 << 4;
+constexpr FamilySet kHybrid = 1 << 5;
+constexpr FamilySet kPermits = 1 << 6;
+constexpr FamilySet kCalendar = 1 << 7;
 
-constexpr std::size_t row_for(const AlgorithmInfo& algorithm, Refill refill, bool by_calendar) {
-  std::size_t found = std::size(kFamilies);
-  for (std::size_t i = 0; i < std::size(kFamilies); ++i) {
-    if (!kFamilies[i].decides(algorithm, refill, by_calendar)) continue;
-    if (found < i) throw std::logic_error("two families decide the same algorithm");
-    found = i;
+FamilySet family_bit(const Limit& limit) noexcept {
+  switch (limit.state_kind()) {
+    case StateKind::kBucket: return limit.refill() == Refill::kInterval ? kInterval : kBucket;
+    case StateKind::kWindow: return limit.calendar() != nullptr ? kCalendar : kFixedWindow;
+    case StateKind::kSlices: return kSlices;
+    case StateKind::kLog: return kLog;
+    case StateKind::kLogAndSummaries: return kHybrid;
+    case StateKind::kPermits: return kPermits;
   }
-  if (found == std::size(kFamilies)) throw std::logic_error("no family decides the algorithm");
-  return found;
+  return 0;
 }
-
-// The row of each algorithm and refill, without a calendar and with one. It does not compile unless
-// each has one row.
-using Rows = std::array<std::array<std::uint8_t, kRefills>, kAlgorithms.size()>;
-constexpr Rows rows_for(bool by_calendar) {
-  Rows rows{};
-  for (const AlgorithmInfo& algorithm : kAlgorithms) {
-    for (std::size_t refill = 0; refill < kRefills; ++refill) {
-      rows[static_cast<std::size_t>(algorithm.algorithm)][refill] =
-          static_cast<std::uint8_t>(row_for(algorithm, static_cast<Refill>(refill), by_calendar));
-    }
-  }
-  return rows;
-}
-constexpr Rows kRows = rows_for(false);
-constexpr Rows kCalendarRows = rows_for(true);
 
 bool contains(FamilySet set, const Family& family) noexcept { return (set & bit_of(family)) != 0; }
 
@@ -158,9 +125,7 @@ bool contains(FamilySet set, const Family& family) noexcept { return (set & bit_
 std::span<const Family> families() noexcept { return kFamilies; }
 
 const Family& family_of(const Limit& limit) noexcept {
-  const Rows& rows = limit.calendar() == nullptr ? kRows : kCalendarRows;
-  return kFamilies[rows[static_cast<std::size_t>(limit.algorithm())]
-                       [static_cast<std::size_t>(limit.refill())]];
+  return kFamilies[std::countr_zero(family_bit(limit))];
 }
 
 void append_numbers(const Limit& limit, std::uint64_t cost, std::string& out) {
@@ -177,17 +142,16 @@ void append_numbers(const Limit& limit, std::uint64_t cost, std::string& out) {
       .by_clock = limit.align() == Align::kClock ? std::uint64_t{1} : 0,
       .slices = has_slices ? limit.slices() : std::uint64_t{0},
       .oldest_whole = limit.weighting() == Weighting::kNone ? std::uint64_t{1} : 0};
-  switch (limit.state_kind()) {
-    case StateKind::kBucket:
-      return limit.refill() == Refill::kInterval ? format::kIntervalArgument.append(argument, out)
-                                                 : format::kBucketArgument.append(argument, out);
-    case StateKind::kWindow:
-      return limit.calendar() != nullptr ? format::kCalendarArgument.append(argument, out)
-                                         : format::kFixedWindowArgument.append(argument, out);
-    case StateKind::kSlices: return format::kSlicesArgument.append(argument, out);
-    case StateKind::kLog:
-    case StateKind::kLogAndSummaries: return format::kLogArgument.append(argument, out);
-    case StateKind::kPermits: return format::kPermitsArgument.append(argument, out);
+  switch (family_bit(limit)) {
+    case kBucket: return format::kBucketArgument.append(argument, out);
+    case kInterval: return format::kIntervalArgument.append(argument, out);
+    case kFixedWindow: return format::kFixedWindowArgument.append(argument, out);
+    case kCalendar: return format::kCalendarArgument.append(argument, out);
+    case kSlices: return format::kSlicesArgument.append(argument, out);
+    case kLog:
+    case kHybrid: return format::kLogArgument.append(argument, out);
+    case kPermits: return format::kPermitsArgument.append(argument, out);
+    default: return;
   }
 }
 

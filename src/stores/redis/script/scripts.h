@@ -26,9 +26,6 @@ struct Family {
   // The short ways of a script with no other family: before its functions, and without one.
   std::string_view short_single = {};
   std::string_view short_request = {};
-
-  // Returns whether the family decides an algorithm with this refill, with or without a calendar.
-  bool (*decides)(const AlgorithmInfo& algorithm, Refill refill, bool by_calendar);
 };
 
 std::span<const Family> families() noexcept;
