@@ -49,8 +49,10 @@ constexpr std::string_view kAfter = "\nend\nreturn {script(), table.concat(notes
 // Returns a script that has only the long way.
 std::string without_short_way(std::string_view script) {
   for (const sluice::redis::Family& family : sluice::redis::families()) {
-    for (const std::string_view way : {family.short_single, family.short_request}) {
-      if (!way.empty() && script.starts_with(way)) script.remove_prefix(way.size());
+    for (const std::string_view name : {family.short_single, family.short_request}) {
+      if (name.empty()) continue;
+      const std::string& way = sluice::redis::lua_part(name);
+      if (script.starts_with(way)) script.remove_prefix(way.size());
     }
   }
   std::string text(script);

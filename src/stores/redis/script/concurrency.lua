@@ -1,10 +1,11 @@
+part 'concurrency'
 -- Returns those of the permits that end after `at`, their units, and their first and last end; and
 -- what the head says of all of them: their units (-1 if a permit has none), and the same ends.
 local function live_permits(held, at)
   local units, first, last, total, least, most = 0, 0, 0, 0, 0, 0
   local is_all, is_right = true, true
   for i = 1, #held, kPermitSize do
-    local ends, count = struct.unpack(kPermit, held, i)
+    local ends, count = struct.unpack(kPermitHead, held, i)
     total = total + count
     if count == 0 then is_right = false end
     if i == 1 or ends < least then least = ends end
@@ -20,7 +21,7 @@ local function live_permits(held, at)
   if not is_all then
     local live = {}
     for i = 1, #held, kPermitSize do
-      if struct.unpack(kPermit, held, i) > at then
+      if struct.unpack(kPermitHead, held, i) > at then
         live[#live + 1] = string.sub(held, i, i + (kPermitSize - 1))
       end
     end
@@ -37,12 +38,12 @@ local function with_end(held, id, ends)
   while at do
     local begin = at - (kPermitSize - kPermitIdSize)
     if (begin - 1) % kPermitSize == 0 then
-      local before, count = struct.unpack(kPermit, held, begin)
+      local before, count = struct.unpack(kPermitHead, held, begin)
       units = units + count
       if first == 0 or before < first then first = before end
       if before > last then last = before end
       parts[#parts + 1] = string.sub(held, from, begin - 1)
-      if ends then parts[#parts + 1] = struct.pack(kPermit, ends, count) .. id end
+      if ends then parts[#parts + 1] = struct.pack(kPermitHead, ends, count) .. id end
       from = begin + kPermitSize
     end
     at = string.find(held, id, at + 1, true)
@@ -56,9 +57,9 @@ end
 local function without_newest(held, given)
   local i, rest = #held - (kPermitSize - 1), ''
   while i >= 1 and given > 0 do
-    local ends, units = struct.unpack(kPermit, held, i)
+    local ends, units = struct.unpack(kPermitHead, held, i)
     if units > given then
-      rest = struct.pack(kPermit, ends, units - given) ..
+      rest = struct.pack(kPermitHead, ends, units - given) ..
         string.sub(held, i + (kPermitSize - kPermitIdSize), i + (kPermitSize - 1))
     end
     i, given = i - kPermitSize, given - units
@@ -71,7 +72,7 @@ local function end_of(held, first, units)
   if units <= 1 then return first end
   local ends = {}
   for i = 1, #held, kPermitSize do
-    ends[#ends + 1] = {struct.unpack(kPermit, held, i)}
+    ends[#ends + 1] = {struct.unpack(kPermitHead, held, i)}
   end
   table.sort(ends, function(a, b) return a[1] < b[1] end)
   for _, permit in ipairs(ends) do
@@ -146,7 +147,7 @@ local function concurrency(key, arg, now, verb, state)
       end
       return reply_of(wait, units, last, 0), false
     end
-    after = held .. struct.pack(kPermit, at + lease, cost) .. id
+    after = held .. struct.pack(kPermitHead, at + lease, cost) .. id
     left, sooner, final = units + cost, at + lease, at + lease
     if held ~= '' and first < sooner then sooner = first end
     if last > final then final = last end

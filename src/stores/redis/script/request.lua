@@ -1,3 +1,19 @@
+part 'single'
+-- One charge at the server's time, the most common request: ARGV[1] is the counter's argument. The
+-- verb is kTake if there is no other, ARGV[2].
+local verb = ARGV[2] and string.byte(ARGV[2]) or kTake
+local call, explicit_ms = redis.call, nil
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local keys, values, key = KEYS, nil, KEYS[1]
+local state, admits, value, keep_for, others = decide[1](key, ARGV[1], now, verb)
+if state == nil then return foreign(key, admits) end
+if value then
+  include 'write'
+end
+return struct.pack(kSingleReply, admits and now + kAdmits or now, state or '')
+
+part 'request'
 -- Any request. KEYS, ARGV and the reply: see the contract in format.h.
 --
 -- decide[f](key, arg, now, verb, state) decides for one counter of family f. `state` is the
@@ -20,9 +36,7 @@ local states = reads_whole and count > 1 and call('MGET', unpack(keys)) or {}
 local blocks, is_blocked, denied
 if verb >= kWithBlocks then
   verb, count, denied = verb - kWithBlocks, #ARGV - 2, {}
-  -- Reads the blocks of the counters; their keys follow those of the counters. In: keys, states,
-  -- count and now. Out: blocks, the value of each, '' if it has none; and is_blocked, whether one of
-  -- them denies the request.
+  -- The value of each block, '' if it has none. Their keys follow those of the counters.
   blocks = {}
   for j = 1, #keys - count do
     local key, value = keys[count + j], states[count + j]
@@ -46,9 +60,8 @@ local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
 local more, must_exist, all_admit = nil, nil, true
 local args = ARGV
 if verb == kTakeAtMostOfAll then
-  -- Changes the request into a take of as many units with every charge as each can have, up to the
-  -- least cost; one if there are none, which is denied then. In: keys, states, count and now. Out:
-  -- verb and args.
+  -- A take of as many units with every charge as each can have, up to the least cost; one if there
+  -- are none, which is denied then.
   local units
   for i = 1, count do
     local arg = ARGV[i + 1]
@@ -112,9 +125,8 @@ elseif verb ~= kPeek and (all_admit or verb == kRelease) then
   end
 end
 if blocks then
-  -- Counts the denials of a request for the blocks of their counters, or blocks and unblocks by hand:
-  -- see core/block.h. In: keys, count, blocks, is_blocked, denied and now, and explicit_ms as for
-  -- write.lua. Changes blocks[j] into its part of the reply.
+  -- Counts the denials of a request, or blocks and unblocks by hand: see core/block.h. Changes
+  -- blocks[j] into its part of the reply.
   for j = 1, #blocks do
     local counter, flags, after, within, length, growth, at_most =
       struct.unpack(kKeyBlockArgument, ARGV[count + 2], (j - 1) * kKeyBlockArgumentSize + 1)

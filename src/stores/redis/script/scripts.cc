@@ -1,3 +1,5 @@
+// Composes the scripts from parts of the .lua files.
+
 #include "stores/redis/script/scripts.h"
 
 #include <openssl/evp.h>
@@ -5,8 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "core/limit.h"
@@ -17,86 +19,179 @@
 namespace sluice::redis {
 namespace {
 
-// Lua that several families may need. The bits of Family::shared.
-enum Shared : std::uint8_t {
-  kWide = 1 << 0,
-  kSliced = 1 << 1,
-  kAnyLog = 1 << 2,
-  kSummaries = 1 << 3,
-  kShortLog = 1 << 4,
-  kEvery = 0xFF,  // needed even by a family without shared text
+// --- constants of the .lua files ---
+
+struct Constant {
+  constexpr Constant(std::string_view its_name, std::uint64_t its_number)
+      : name(its_name), number(its_number) {}
+  template <typename T, std::size_t N>
+  constexpr Constant(std::string_view its_name, const Layout<T, N>& layout)
+      : name(its_name), number(layout.size()), format(layout.format()) {}
+
+  std::string_view name;
+  std::uint64_t number;
+  // Of a record, for struct.pack() and struct.unpack(). Its size is the constant NAMESize.
+  std::string_view format = {};
 };
 
-struct SharedText {
-  Shared needed_for;
-  std::string_view text;
+constexpr Constant kConstants[] = {
+    // Calls.
+    {"kTake", format::kTake},
+    {"kPeek", format::kPeek},
+    {"kRefund", format::kRefund},
+    {"kReset", format::kReset},
+    {"kGiveBack", format::kGiveBack},
+    {"kCharge", format::kCharge},
+    {"kReserve", format::kReserve},
+    {"kTakeAtMost", format::kTakeAtMost},
+    {"kTakeAtMostOfAll", format::kTakeAtMostOfAll},
+    {"kRelease", format::kRelease},
+    {"kExtend", format::kExtend},
+    {"kServerTime", format::kServerTime},
+    {"kRequest", format::kRequest},
+    {"kMustExist", format::kMustExist},
+    {"kGivesBack", format::kGivesBack},
+    {"kBucketArgument", format::kBucketArgument},
+    {"kIntervalArgument", format::kIntervalArgument},
+    {"kFixedWindowArgument", format::kFixedWindowArgument},
+    {"kCalendarArgument", format::kCalendarArgument},
+    {"kWindows", format::kWindows},
+    {"kSlicesArgument", format::kSlicesArgument},
+    {"kLogArgument", format::kLogArgument},
+    {"kPermitsArgument", format::kPermitsArgument},
+    {"kWithBlocks", format::kWithBlocks},
+    {"kKeyBlockArgument", format::kKeyBlockArgument},
+    {"kDeniesIfBlocked", format::kDeniesIfBlocked},
+    {"kCountsDenials", format::kCountsDenials},
+    {"kBlocksByHand", format::kBlocksByHand},
+    {"kUnblocksByHand", format::kUnblocksByHand},
+    {"kInstant", format::kInstant},
+    {"kCost", format::kCost},
+    // Replies.
+    {"kAdmits", format::kAdmits},
+    {"kLogReply", format::kLogReply},
+    {"kPermitsReply", format::kPermitsReply},
+    // Stored values.
+    {"kEndOfInstants", format::kEndOfInstants},
+    {"kEndOfSpans", format::kEndOfSpans},
+    {"kMaxWait", static_cast<std::uint64_t>(kMaxWait.count())},
+    {"kMinPeriod", static_cast<std::uint64_t>(kMinPeriod.count())},
+    {"kMaxSlices", kMaxSlices},
+    {"kMaxUnits", kMaxUnits},
+    {"kExact", format::kExact},
+    {"kForgottenUnit", format::kForgottenUnit},
+    {"kNeverForgotten", format::kNeverForgotten},
+    {"kBucketKind", format::kBucketKind},
+    {"kFixedWindowKind", format::kFixedWindowKind},
+    {"kFixedState", format::kFixedState},
+    {"kSlicesKind", format::kSlicesKind},
+    {"kSlicesHead", format::kSlicesHead},
+    {"kSliceCountSize", format::kSliceCount.size()},
+    {"kKeyBlockKind", format::kKeyBlockKind},
+    {"kKeyBlockHead", format::kKeyBlockHead},
+    {"kPermitsKind", format::kPermitsKind},
+    {"kPermitsHead", format::kPermitsHead},
+    {"kPermitHead", format::kPermit},
+    {"kPermitIdSize", format::kPermitIdSize},
+    {"kPermitSize", format::kPermitSize},
+    {"kLogKind", format::kLogKind},
+    {"kHybridKind", format::kHybridKind},
+    {"kLogHead", format::kLogHead},
+    {"kLogEntry", format::kLogEntry},
+    {"kSummary", format::kSummary},
+    {"kInstantModulus", format::kInstantModulus},
+    {"kSumModulus", format::kSumModulus},
+    {"kBlockEntries", format::kBlockEntries},
+    {"kBlocksSize", format::kBlocksSize},
+    {"kFrontBlock", format::kFrontBlock},
+    {"kLongHeadSize", format::kLongHeadSize},
+    {"kWholeLogSize", format::kWholeLogSize},
+    {"kWholeLogUnits", format::kWholeLogUnits},
 };
 
-// A script creates its functions at each call. The many functions for logs are inside another
-// function, so they are created only when it is called.
-constexpr std::string_view kAnyLogBegins = "local function any_log(key, arg, now, verb, state)\n";
-constexpr std::string_view kAnyLogEnds =
-    "return window_log(key, arg, now, verb, state)\n"
-    "end\n";
+// Returns the constants by name, in Lua syntax.
+std::map<std::string, std::string> constants_in_lua() {
+  std::map<std::string, std::string> all;
+  const auto quoted = [](auto... texts) {
+    std::string text = "'";
+    (text.append(texts), ...);
+    return text + "'";
+  };
+  for (const Constant& constant : kConstants) {
+    const std::string name(constant.name);
+    const std::string number = std::to_string(constant.number);
+    if (constant.format.empty()) {
+      all[name] = number;
+    } else {
+      all[name] = quoted(constant.format);
+      all[name + "Size"] = number;
+    }
+  }
+  // What follows another record has no byte order of its own.
+  const auto rest_of = [](const auto& layout) { return layout.format().substr(1); };
+  all["kSliceCount"] = quoted(rest_of(format::kSliceCount));
+  all["kBucketOfRequest"] = quoted("<I1", rest_of(format::kBucketArgument));
+  all["kSingleReply"] = quoted(format::kInstant.format(), "c0");
+  all["kCounterReply"] = quoted(rest_of(format::kValueSize), "c0");
+  // What a reply says of a counter without a value, and the size before such a value.
+  all["kNoState"] = quoted("\\0\\0");
+  all["kFoundState"] = quoted("\\", std::to_string(format::kFixedState.size()), "\\0");
+  // A head, bytes, and an entry.
+  all["kLogBeforeAnEntry"] = quoted(format::kLogHead.format(), "c0", rest_of(format::kLogEntry));
+  all["kLongHeadEnd"] = quoted(std::to_string(format::kLongHeadSize - 1));
+  all["kWholeLogEnd"] = quoted(std::to_string(format::kWholeLogSize - 1));
+  return all;
+}
 
-// Each text uses only those before it.
-constexpr SharedText kSharedTexts[] = {
-    {kEvery, lua::kWithConstants<lua::kForeign>},
-    {kWide, lua::kWithConstants<lua::kWide>},
-    {kSliced, lua::kWithConstants<lua::kSlices>},
-    {kAnyLog, kAnyLogBegins},
-    {kAnyLog, lua::kWithConstants<lua::kLogEntries>},
-    {kSummaries, lua::kWithConstants<lua::kLogSummaries>},
-    {kAnyLog, lua::kWithConstants<lua::kLogOpen>},
-    {kAnyLog, lua::kWithConstants<lua::kLogWrite>},
-    {kAnyLog, lua::kWithConstants<lua::kLogChanges>},
-    {kAnyLog, lua::kWithConstants<lua::kLogDecide>},
-    {kAnyLog, kAnyLogEnds},
-    {kShortLog, lua::kWithConstants<lua::kLogShortTake>},
-};
+bool is_word(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+// Returns NAME if the line is "WORD 'NAME'"; else an empty text.
+std::string name_after(std::string_view word, std::string_view line) {
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  if (!line.starts_with(word) || !line.substr(word.size()).starts_with(" '")) return {};
+  line.remove_prefix(word.size() + 2);
+  return std::string(line.substr(0, line.find('\'')));
+}
+
+std::map<std::string, std::string> parts_of_files() {
+  std::map<std::string, std::string> parts;
+  std::string* part = nullptr;
+  for (std::string_view text : lua::kTexts) {
+    while (!text.empty()) {
+      const std::string_view line = text.substr(0, text.find('\n') + 1);
+      text.remove_prefix(line.size());
+      if (const std::string name = name_after("part", line); !name.empty()) {
+        part = &parts[name];
+      } else if (const std::string included = name_after("include", line); !included.empty()) {
+        part->append(parts.at(included));
+      } else {
+        part->append(with_constants(line));
+      }
+    }
+  }
+  return parts;
+}
+
+// --- families ---
 
 // The place of a row decides the order of the functions in a script, so a change of the order makes
 // other scripts.
 constexpr Family kFamilies[] = {
     {.name = "bucket",
      .function = "bucket",
-     .text = lua::kWithConstants<lua::kBucket>,
-     .shared = kWide,
      .can_reserve_ahead = true,
-     .short_single = lua::kWithConstants<lua::kBucketSingle>,
-     .short_request = lua::kWithConstants<lua::kBucketRequest>},
-    {.name = "interval",
-     .function = "interval",
-     .text = lua::kWithConstants<lua::kInterval>,
-     .shared = 0,
-     .can_reserve_ahead = true},
-    {.name = "fixed_window",
-     .function = "fixed_window",
-     .text = lua::kWithConstants<lua::kFixedWindow>,
-     .shared = 0},
-    {.name = "sliding_window_counter",
-     .function = "sliding_window_counter",
-     .text = lua::kWithConstants<lua::kSlidingWindowCounter>,
-     .shared = kWide | kSliced},
-    {.name = "sliding_window_log",
-     .function = "short_log",
-     .text = {},
-     .shared = kAnyLog | kShortLog},
-    {.name = "sliding_window_hybrid",
-     .function = "short_hybrid",
-     .text = lua::kWithConstants<lua::kHybridShortTake>,
-     .shared = kWide | kSliced | kAnyLog | kSummaries},
-    {.name = "concurrency",
-     .function = "concurrency",
-     .text = lua::kWithConstants<lua::kConcurrency>,
-     .shared = 0},
-    {.name = "calendar",
-     .function = "calendar_window",
-     .text = lua::kWithConstants<lua::kCalendarWindow>,
-     .shared = 0},
+     .short_single = "bucket_single",
+     .short_request = "bucket_request"},
+    {.name = "interval", .function = "interval", .can_reserve_ahead = true},
+    {.name = "fixed_window", .function = "fixed_window"},
+    {.name = "sliding_window_counter", .function = "sliding_window_counter"},
+    {.name = "sliding_window_log", .function = "short_log"},
+    {.name = "sliding_window_hybrid", .function = "short_hybrid"},
+    {.name = "concurrency", .function = "concurrency"},
+    {.name = "calendar", .function = "calendar_window"},
 };
-static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
-
 constexpr FamilySet kBucket = 1 << 0;
 constexpr FamilySet kInterval = 1 << 1;
 constexpr FamilySet kFixedWindow = 1 << 2;
@@ -105,6 +200,29 @@ constexpr FamilySet kLog = 1 << 4;
 constexpr FamilySet kHybrid = 1 << 5;
 constexpr FamilySet kPermits = 1 << 6;
 constexpr FamilySet kCalendar = 1 << 7;
+
+struct NeededPart {
+  std::string_view name;
+  FamilySet needed_by;
+};
+
+// Each uses only those before it.
+constexpr NeededPart kParts[] = {
+    {"foreign", kAllFamilies},
+    {"wide", kBucket | kSlices | kHybrid},
+    {"slice_of", kSlices | kHybrid},
+    {"log_entries", kLog | kHybrid},
+    {"hybrid_summaries", kHybrid},
+    {"log", kLog | kHybrid},
+    {"log_short", kLog},
+    {"hybrid_short", kHybrid},
+    {"bucket", kBucket},
+    {"interval", kInterval},
+    {"fixed_window", kFixedWindow},
+    {"calendar_window", kCalendar},
+    {"sliding_window_counter", kSlices},
+    {"concurrency", kPermits},
+};
 
 FamilySet family_bit(const Limit& limit) noexcept {
   switch (limit.state_kind()) {
@@ -118,9 +236,26 @@ FamilySet family_bit(const Limit& limit) noexcept {
   return 0;
 }
 
-bool contains(FamilySet set, const Family& family) noexcept { return (set & bit_of(family)) != 0; }
-
 }  // namespace
+
+std::string with_constants(std::string_view lua) {
+  static const std::map<std::string, std::string> constants = constants_in_lua();
+  std::string out;
+  while (!lua.empty()) {
+    std::size_t size = 1;
+    while (size < lua.size() && is_word(lua[size]) == is_word(lua[0])) ++size;
+    const std::string word(lua.substr(0, size));
+    const bool is_constant = size > 1 && word[0] == 'k' && word[1] >= 'A' && word[1] <= 'Z';
+    out += is_constant ? constants.at(word) : word;
+    lua.remove_prefix(size);
+  }
+  return out;
+}
+
+const std::string& lua_part(std::string_view name) {
+  static const std::map<std::string, std::string> parts = parts_of_files();
+  return parts.at(std::string(name));
+}
 
 std::span<const Family> families() noexcept { return kFamilies; }
 
@@ -166,34 +301,23 @@ int number_of(const Family& family, FamilySet set) noexcept {
 
 bool can_reserve_ahead(FamilySet set) noexcept {
   return std::any_of(std::begin(kFamilies), std::end(kFamilies), [set](const Family& family) {
-    return family.can_reserve_ahead && contains(set, family);
+    return family.can_reserve_ahead && (set & bit_of(family)) != 0;
   });
 }
 
 void append_functions(FamilySet set, std::string& out) {
-  unsigned shared = 0;
+  for (const NeededPart& part : kParts) {
+    if ((part.needed_by & set) != 0) out.append(lua_part(part.name)).append("\n");
+  }
+  out.append("local decide = {");
   for (const Family& family : kFamilies) {
-    if (contains(set, family)) shared |= family.shared;
+    if ((set & bit_of(family)) != 0) out.append(family.function).append(", ");
   }
-  for (const SharedText& piece : kSharedTexts) {
-    if (piece.needed_for == kEvery || (piece.needed_for & shared) != 0) {
-      out.append(piece.text).append("\n");
-    }
-  }
-  std::string functions;
-  for (const Family& family : kFamilies) {
-    if (!contains(set, family)) continue;
-    if (!family.text.empty()) out.append(family.text).append("\n");
-    functions.append(family.function).append(", ");
-  }
-  out.append("local decide = {").append(functions).append("}\nlocal reads_whole = ");
-  out.append((shared & kAnyLog) == 0 ? "true\n" : "false\n");
+  out.append("}\nlocal reads_whole = ");
+  out.append((set & (kLog | kHybrid)) == 0 ? "true\n" : "false\n");
 }
 
 namespace {
-
-// The number of sets, the empty one included.
-std::size_t set_count() noexcept { return std::size_t{1} << families().size(); }
 
 std::string list_of(FamilySet set) {
   std::string list;
@@ -217,59 +341,45 @@ std::string sha1_of(std::string_view text) {
   return hex;
 }
 
-// Scripts with one frame. Each is composed at its first use.
-class Table {
- public:
-  Table(std::string_view name, std::string_view Family::* short_way, std::string_view frame)
-      : name_(name), short_way_(short_way), frame_(frame) {}
-
-  const Script& operator[](FamilySet set) {
-    Entry& entry = entries_[set];
-    std::call_once(entry.once, [&] {
-      for (const Family& family : families()) {
-        if (set == bit_of(family)) entry.text = family.*short_way_;
-      }
-      append_functions(set, entry.text);
-      entry.text += frame_;
-      entry.sha1 = sha1_of(entry.text);
-      entry.name = std::string(name_) + ":" + list_of(set);
-      entry.script = {.name = entry.name, .text = entry.text, .sha1 = entry.sha1};
-    });
-    return entry.script;
-  }
-
- private:
-  struct Entry {
-    std::once_flag once;
-    std::string name;
-    std::string text;
-    std::string sha1;
-    Script script;
-  };
-  std::string_view name_;
-  std::string_view Family::* short_way_;
-  std::string_view frame_;
-  std::vector<Entry> entries_{set_count()};
+// A script that ends with one of two parts, "single" or "request". Composed at its first use.
+struct Composed {
+  std::once_flag once;
+  std::string name;
+  std::string text;
+  std::string sha1;
+  Script script;
 };
+
+const Script& script_of(FamilySet set, bool is_single) {
+  constexpr std::size_t kSets = std::size_t{1} << std::size(kFamilies);
+  static std::vector<Composed> all(2 * kSets);
+  Composed& made = all[is_single ? kSets + set : set];
+  std::call_once(made.once, [&] {
+    for (const Family& family : kFamilies) {
+      const std::string_view way = is_single ? family.short_single : family.short_request;
+      if (set == bit_of(family) && !way.empty()) made.text = lua_part(way);
+    }
+    append_functions(set, made.text);
+    const std::string frame = is_single ? "single" : "request";
+    made.text += lua_part(frame);
+    made.sha1 = sha1_of(made.text);
+    made.name = frame + ":" + list_of(set);
+    made.script = {.name = made.name, .text = made.text, .sha1 = made.sha1};
+  });
+  return made.script;
+}
 
 }  // namespace
 
-const Script& script_for_one(const Family& family) {
-  static Table table("single", &Family::short_single, lua::kWithConstants<lua::kSingle>);
-  return table[bit_of(family)];
-}
+const Script& script_for_one(const Family& family) { return script_of(bit_of(family), true); }
 
-const Script& script_for(FamilySet set) {
-  static Table table("request", &Family::short_request, lua::kWithConstants<lua::kRequest>);
-  return table[set];
-}
+const Script& script_for(FamilySet set) { return script_of(set, false); }
 
 std::span<const Script> scripts() {
   static const std::vector<Script> all = [] {
     std::vector<Script> made;
-    made.reserve(families().size() + set_count() - 1);
     for (const Family& family : families()) made.push_back(script_for_one(family));
-    for (std::size_t set = 1; set < set_count(); ++set) {
+    for (std::size_t set = 1; set < std::size_t{1} << families().size(); ++set) {
       made.push_back(script_for(static_cast<FamilySet>(set)));
     }
     return made;
