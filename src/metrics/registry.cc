@@ -1,9 +1,5 @@
 #include <dirent.h>
 #include <fcntl.h>
-#include <prometheus/check_names.h>
-#include <prometheus/collectable.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,8 +7,11 @@
 #include <array>
 #include <charconv>
 #include <ctime>
+#include <initializer_list>
 #include <mutex>
-#include <optional>
+#include <numeric>
+#include <set>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 
@@ -21,14 +20,43 @@
 
 namespace sluice::metrics {
 
-// What the system reports about this process. Absent: the system does not report it.
-struct ProcessFacts {
-  std::optional<double> start_time_seconds;  // since 1970
-  std::optional<double> cpu_seconds;
-  std::optional<double> virtual_bytes;
-  std::optional<double> resident_bytes;
-  std::optional<double> open_descriptors;
-  std::optional<double> max_descriptors;
+// A label of a series.
+struct Label {
+  std::string_view name;
+  std::string_view value;
+};
+
+// The text of all metrics, as Prometheus reads it, while it is written.
+class Text {
+ public:
+  // Begins a metric; its series follow.
+  Text& begin(std::string_view type, std::string_view name, std::string_view help) {
+    name_ = name;
+    out_.append("# HELP ").append(name).append(" ").append(help);
+    out_.append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
+    return *this;
+  }
+  Text& add(std::initializer_list<Label> labels, double value) {
+    return add(std::span(labels.begin(), labels.size()), value);
+  }
+  Text& add(std::initializer_list<Label> labels, std::uint64_t value) {
+    return add(labels, static_cast<double>(value));
+  }
+  Text& add(std::span<const Label> labels, double value) {
+    write("", labels, {}, value);
+    return *this;
+  }
+  // Adds a histogram.
+  void add(std::span<const Label> labels, const DurationCounts& counts);
+  std::string take() { return std::move(out_); }
+
+ private:
+  void write(std::string_view suffix, std::span<const Label> labels, std::string_view le,
+             double value);
+  void write_label(const Label& label);
+
+  std::string_view name_;
+  std::string out_;
 };
 
 // Reads /proc/self. It keeps its files open, so that it works when no file descriptor is free.
@@ -40,17 +68,68 @@ class Process {
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
-  ProcessFacts read() const;
+  // Adds what the system reports.
+  void write(Text& text) const;
 
  private:
-  void read_stat(ProcessFacts& facts) const;
-  std::optional<double> open_descriptors() const;
+  void write_stat(Text& text) const;
+  void write_descriptors(Text& text) const;
 
   int stat_;       // negative if it could not be opened
   double booted_;  // start of the system, in seconds since 1970
   DIR* descriptors_;
   mutable std::mutex mutex_;  // protects the position in `descriptors_`
 };
+
+namespace {
+
+// Sixteen digits show every count below 10^16 exactly.
+std::string text_of(double value) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
+                                 std::chars_format::general, 16);
+  return {digits.data(), end.ptr};
+}
+
+}  // namespace
+
+void Text::write_label(const Label& label) {
+  out_.append(label.name).append("=\"");
+  for (const char c : label.value) {
+    if (c == '\\' || c == '"' || c == '\n') out_ += '\\';
+    out_ += c == '\n' ? 'n' : c;
+  }
+  out_ += '"';
+}
+
+// Writes a line. `le` is the bound of a bucket, or empty.
+void Text::write(std::string_view suffix, std::span<const Label> labels, std::string_view le,
+                 double value) {
+  out_.append(name_).append(suffix);
+  char before = '{';
+  for (const Label& label : labels) {
+    out_ += std::exchange(before, ',');
+    write_label(label);
+  }
+  if (!le.empty()) {
+    out_ += std::exchange(before, ',');
+    write_label({"le", le});
+  }
+  out_.append(before == ',' ? "} " : " ").append(text_of(value)).append("\n");
+}
+
+void Text::add(std::span<const Label> labels, const DurationCounts& counts) {
+  const auto all = std::accumulate(counts.buckets.begin(), counts.buckets.end(), std::uint64_t{0});
+  write("_count", labels, {}, static_cast<double>(all));
+  write("_sum", labels, {}, static_cast<double>(counts.sum_ns) / 1e9);
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < DurationCounts::kBounds; ++i) {
+    count += counts.buckets[i];
+    const double bound = static_cast<double>(std::uint64_t{1} << i) / 1e6;
+    write("_bucket", labels, text_of(bound), static_cast<double>(count));
+  }
+  write("_bucket", labels, "+Inf", static_cast<double>(all));
+}
 
 namespace {
 
@@ -89,77 +168,46 @@ Process::~Process() {
   if (descriptors_ != nullptr) closedir(descriptors_);
 }
 
-void Process::read_stat(ProcessFacts& facts) const {
+void Process::write_stat(Text& text) const {
   std::array<char, 2048> buffer{};
-  const auto size = pread(stat_, buffer.data(), buffer.size(), 0);
+  const auto size = stat_ >= 0 ? pread(stat_, buffer.data(), buffer.size(), 0) : 0;
   if (size <= 0) return;
   const auto fields = fields_of({buffer.data(), static_cast<std::size_t>(size)});
   const auto tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
-  facts.start_time_seconds = booted_ + fields[kStartTime] * tick;
-  facts.cpu_seconds = (fields[kUserTime] + fields[kSystemTime]) * tick;
-  facts.virtual_bytes = fields[kVirtualBytes];
-  facts.resident_bytes = fields[kResidentPages] * static_cast<double>(sysconf(_SC_PAGESIZE));
+  text.begin("gauge", "process_start_time_seconds",
+             "Start time of the process since the Unix epoch.")
+      .add({}, booted_ + fields[kStartTime] * tick);
+  text.begin("counter", "process_cpu_seconds_total", "User and system CPU time.")
+      .add({}, (fields[kUserTime] + fields[kSystemTime]) * tick);
+  text.begin("gauge", "process_resident_memory_bytes", "Resident memory.")
+      .add({}, fields[kResidentPages] * static_cast<double>(sysconf(_SC_PAGESIZE)));
+  text.begin("gauge", "process_virtual_memory_bytes", "Virtual memory.")
+      .add({}, fields[kVirtualBytes]);
 }
 
-std::optional<double> Process::open_descriptors() const {
-  if (descriptors_ == nullptr) return {};
+void Process::write_descriptors(Text& text) const {
+  if (descriptors_ == nullptr) return;
   const std::lock_guard lock(mutex_);
   rewinddir(descriptors_);
   double count = 0;
   while (const dirent* entry = readdir(descriptors_)) count += entry->d_name[0] != '.';
-  return count;
+  text.begin("gauge", "process_open_fds", "Open file descriptors.").add({}, count);
 }
 
-ProcessFacts Process::read() const {
-  ProcessFacts facts;
-  if (stat_ >= 0) read_stat(facts);
-  facts.open_descriptors = open_descriptors();
+void Process::write(Text& text) const {
+  write_stat(text);
+  write_descriptors(text);
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    facts.max_descriptors = static_cast<double>(limit.rlim_cur);
-  }
-  return facts;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  text.begin("gauge", "process_max_fds", "Maximum number of open file descriptors.")
+      .add({}, std::uint64_t{limit.rlim_cur});
 }
 
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
-// A metric family under construction.
-class Family {
- public:
-  Family(MetricType type, std::string name, std::string help) {
-    family_.type = type;
-    family_.name = std::move(name);
-    family_.help = std::move(help);
-  }
-  Family& add(Labels labels, double value) {
-    ClientMetric& metric = family_.metric.emplace_back();
-    metric.label = std::move(labels);
-    (family_.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
-    return *this;
-  }
-  Family& add(Labels labels, std::uint64_t value) {
-    return add(std::move(labels), static_cast<double>(value));
-  }
-  Family& add(Labels labels, ClientMetric::Histogram histogram) {
-    ClientMetric& metric = family_.metric.emplace_back();
-    metric.label = std::move(labels);
-    metric.histogram = std::move(histogram);
-    return *this;
-  }
-  MetricFamily take() { return std::move(family_); }
-
- private:
-  MetricFamily family_;
-};
-
 // Adds the series of a total by outcome and reason: those with counts, and the two that exist from
-// the start for rate(). Requests that no rule decided are never limited.
-void add_outcomes(Family& family, const Labels& names, const Total& total, bool limited) {
+// the start for rate(). Requests that no rule decided are never limited. `labels` has room for two.
+void write_outcomes(Text& text, std::span<Label> labels, const Total& total, bool limited) {
   for (const auto outcome : {Outcome::kAllowed, Outcome::kDenied}) {
     for (std::size_t i = 0; i < kReasons; ++i) {
       const auto reason = static_cast<Reason>(i);
@@ -167,151 +215,100 @@ void add_outcomes(Family& family, const Labels& names, const Total& total, bool 
       const bool from_start = outcome == Outcome::kAllowed ? reason == Reason::kOk
                                                            : limited && reason == Reason::kLimited;
       if (value == 0 && !from_start) continue;
-      Labels labels = names;
-      labels.push_back({"outcome", std::string(core::wire_outcome(outcome))});
-      labels.push_back({"reason", std::string(to_string(reason))});
-      family.add(std::move(labels), value);
+      labels[labels.size() - 2] = {"outcome", core::wire_outcome(outcome)};
+      labels[labels.size() - 1] = {"reason", to_string(reason)};
+      text.add(labels, static_cast<double>(value));
     }
   }
 }
 
-MetricFamily requests_of(const Totals& totals) {
-  Family family(MetricType::Counter, "sluice_requests_total",
-                "Decided requests by the rule that decided (empty: no rule matched).");
+void write_decisions(Text& text, const Totals& totals) {
+  text.begin("counter", "sluice_requests_total",
+             "Decided requests by the rule that decided (empty: no rule matched).");
   for (const auto& [rule, total] : totals.requests) {
-    add_outcomes(family, {{"rule", rule}}, total, !rule.empty());
+    std::array<Label, 3> labels{Label{"rule", rule}};
+    write_outcomes(text, labels, total, !rule.empty());
   }
-  return family.take();
-}
-
-MetricFamily decisions_of(const Totals& totals) {
-  Family family(MetricType::Counter, "sluice_decisions_total",
-                "Decisions of limits, including those of shadow rules.");
+  text.begin("counter", "sluice_decisions_total",
+             "Decisions of limits, including those of shadow rules.");
   for (const auto& [names, total] : totals.limits) {
-    add_outcomes(family, {{"rule", names.first}, {"limit", names.second}}, total, true);
+    std::array<Label, 4> labels{Label{"rule", names.first}, Label{"limit", names.second}};
+    write_outcomes(text, labels, total, true);
   }
-  return family.take();
 }
 
-MetricFamily shadow_denials_of(const Totals& totals) {
-  Family family(MetricType::Counter, "sluice_shadow_denials_total",
-                "Requests that limits of shadow rules would have denied (empty limit: the rule).");
+// Writes one cell of each limit: if it has counted something, or if the limit has `shown`.
+void write_cells(Text& text, const Totals& totals, std::size_t cell, bool Total::* shown) {
+  for (const auto& [names, total] : totals.limits) {
+    const auto value = total.cells[cell];
+    if (value > 0 || shown == nullptr || total.*shown) {
+      text.add({{"rule", names.first}, {"limit", names.second}}, value);
+    }
+  }
+}
+
+void write_special_decisions(Text& text, const Totals& totals) {
+  text.begin("counter", "sluice_shadow_denials_total",
+             "Requests that limits of shadow rules would have denied (empty limit: the rule).");
   for (const auto& [rule, total] : totals.requests) {
     const auto value = total.cells[kShadowCell];
-    if (value > 0 || total.shadow) family.add({{"rule", rule}, {"limit", ""}}, value);
+    if (value > 0 || total.shadow) text.add({{"rule", rule}, {"limit", ""}}, value);
   }
-  for (const auto& [names, total] : totals.limits) {
-    const auto value = total.cells[kShadowCell];
-    if (value == 0 && !total.shadow) continue;
-    family.add({{"rule", names.first}, {"limit", names.second}}, value);
-  }
-  return family.take();
-}
-
-MetricFamily new_counters_refused_of(const Totals& totals) {
-  Family family(MetricType::Counter, "sluice_new_counters_refused_total",
-                "Requests, reports and settlements for which the store could not create the "
-                "counter of a limit.");
-  for (const auto& [names, total] : totals.limits) {
-    family.add({{"rule", names.first}, {"limit", names.second}}, total.cells[kNewCell]);
-  }
-  return family.take();
-}
-
-MetricFamily blocks_of(const Totals& totals) {
-  Family family(MetricType::Counter, "sluice_blocks_total",
-                "Blocks that repeated denials by a limit have started.");
-  for (const auto& [names, total] : totals.limits) {
-    const auto value = total.cells[kBlockCell];
-    if (value == 0 && !total.blocks) continue;
-    family.add({{"rule", names.first}, {"limit", names.second}}, value);
-  }
-  return family.take();
-}
-
-MetricFamily near_keys_of(const Totals& totals) {
-  Family family(MetricType::Counter, "sluice_near_keys_total",
-                "Keys that came near a limit with `warn`, once per key and window.");
-  for (const auto& [names, total] : totals.limits) {
-    const auto value = total.cells[kNearCell];
-    if (value == 0 && !total.warns) continue;
-    family.add({{"rule", names.first}, {"limit", names.second}}, value);
-  }
-  return family.take();
-}
-
-MetricFamily unknown_plans_of(const Totals& totals) {
-  Family family(MetricType::Counter, "sluice_unknown_plans_total",
-                "Requests whose plan is none of their rule, which got its default plan.");
+  write_cells(text, totals, kShadowCell, &Total::shadow);
+  text.begin("counter", "sluice_new_counters_refused_total",
+             "Requests, reports and settlements for which the store could not create the "
+             "counter of a limit.");
+  write_cells(text, totals, kNewCell, nullptr);
+  text.begin("counter", "sluice_blocks_total",
+             "Blocks that repeated denials by a limit have started.");
+  write_cells(text, totals, kBlockCell, &Total::blocks);
+  text.begin("counter", "sluice_near_keys_total",
+             "Keys that came near a limit with `warn`, once per key and window.");
+  write_cells(text, totals, kNearCell, &Total::warns);
+  text.begin("counter", "sluice_unknown_plans_total",
+             "Requests whose plan is none of their rule, which got its default plan.");
   for (const auto& [rule, total] : totals.requests) {
     const auto value = total.cells[kUnknownPlanCell];
-    if (value > 0 || total.plans) family.add({{"rule", rule}}, value);
+    if (value > 0 || total.plans) text.add({{"rule", rule}}, value);
   }
-  return family.take();
 }
 
-ClientMetric::Histogram histogram_of(const DurationCounts& duration) {
-  ClientMetric::Histogram histogram;
-  std::uint64_t count = 0;
-  for (std::size_t i = 0; i < Durations::kBounds; ++i) {
-    count += duration.buckets[i];
-    histogram.bucket.push_back({count, static_cast<double>(std::uint64_t{1} << i) / 1e6});
-  }
-  histogram.sample_count = count + duration.buckets[Durations::kBounds];
-  histogram.sample_sum = static_cast<double>(duration.sum_ns) / 1e9;
-  return histogram;
-}
-
-MetricFamily durations_of(const Sums& sums) {
-  Family family(MetricType::Histogram, "sluice_request_duration_seconds",
-                "Time from reading a request to writing its response into a buffer.");
+void write_durations(Text& text, const Sums& sums) {
+  text.begin("histogram", "sluice_request_duration_seconds",
+             "Time from reading a request to writing its response into a buffer.");
   for (std::size_t i = 0; i < kFrontEnds; ++i) {
-    family.add({{"front_end", std::string(to_string(static_cast<FrontEnd>(i)))}},
-               histogram_of(sums.durations[i]));
+    const Label front_end{"front_end", to_string(static_cast<FrontEnd>(i))};
+    text.add(std::span(&front_end, 1), sums.durations[i]);
   }
-  return family.take();
 }
 
-void add_events(std::vector<MetricFamily>& families, const Sums& sums) {
+void write_events(Text& text, const Sums& sums) {
   const auto of = [&](Event event) { return sums.events[static_cast<std::size_t>(event)]; };
   const auto accepted = of(Event::kAccepted);
   // A recorder that counts at the same time can make the number of closed connections larger.
   const auto closed = std::min(of(Event::kClosed), accepted);
-  families.push_back(
-      Family(MetricType::Counter, "sluice_connections_accepted_total", "Accepted connections.")
-          .add({}, accepted)
-          .take());
-  families.push_back(Family(MetricType::Gauge, "sluice_connections", "Open connections.")
-                         .add({}, accepted - closed)
-                         .take());
-  families.push_back(
-      Family(MetricType::Counter, "sluice_connections_refused_total",
+  text.begin("counter", "sluice_connections_accepted_total", "Accepted connections.")
+      .add({}, accepted);
+  text.begin("gauge", "sluice_connections", "Open connections.").add({}, accepted - closed);
+  text.begin("counter", "sluice_connections_refused_total",
              "Refused connections: over the maximum, or no file descriptor was free.")
-          .add({{"reason", "cap"}}, of(Event::kRefused))
-          .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors))
-          .take());
-  families.push_back(Family(MetricType::Counter, "sluice_request_errors_total",
-                            "Malformed requests, requests of slow clients, failed handshakes.")
-                         .add({{"reason", "bad_request"}}, of(Event::kBadRequest))
-                         .add({{"reason", "timed_out"}}, of(Event::kTimedOut))
-                         .add({{"reason", "tls_failed"}}, of(Event::kTlsFailed))
-                         .take());
+      .add({{"reason", "cap"}}, of(Event::kRefused))
+      .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors));
+  text.begin("counter", "sluice_request_errors_total",
+             "Malformed requests, requests of slow clients, failed handshakes.")
+      .add({{"reason", "bad_request"}}, of(Event::kBadRequest))
+      .add({{"reason", "timed_out"}}, of(Event::kTimedOut))
+      .add({{"reason", "tls_failed"}}, of(Event::kTlsFailed));
 }
 
-void add_process(std::vector<MetricFamily>& families, const ProcessFacts& facts) {
-  const auto add = [&](MetricType type, const char* name, const char* help,
-                       const std::optional<double>& value) {
-    if (value) families.push_back(Family(type, name, help).add({}, *value).take());
+// Whether the text may be the name of a metric, and, without a colon, of a label.
+bool is_name(std::string_view text) noexcept {
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == ':';
   };
-  add(MetricType::Gauge, "process_start_time_seconds",
-      "Start time of the process since the Unix epoch.", facts.start_time_seconds);
-  add(MetricType::Counter, "process_cpu_seconds_total", "User and system CPU time.",
-      facts.cpu_seconds);
-  add(MetricType::Gauge, "process_resident_memory_bytes", "Resident memory.", facts.resident_bytes);
-  add(MetricType::Gauge, "process_virtual_memory_bytes", "Virtual memory.", facts.virtual_bytes);
-  add(MetricType::Gauge, "process_open_fds", "Open file descriptors.", facts.open_descriptors);
-  add(MetricType::Gauge, "process_max_fds", "Maximum number of open file descriptors.",
-      facts.max_descriptors);
+  return !text.empty() && !(text[0] >= '0' && text[0] <= '9') && !text.starts_with("__") &&
+         std::all_of(text.begin(), text.end(), is_part);
 }
 
 // Values with one name that text() reads, each with its label if there is one.
