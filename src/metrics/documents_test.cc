@@ -113,14 +113,15 @@ std::string exercised_text() {
   for (const char* name : kRedisGauges)
     registry.add_gauges(name, "Of the server.", {"server"}, rows);
   for (const char* name : kRedisCounters) {
-    registry.add_table(name, "Of the server.", {"server"}, rows);
+    registry.add_counters(name, "Of the server.", {"server"}, rows);
   }
   registry.add_histogram("sluice_store_duration_seconds", "Of the server.",
                          [] { return DurationCounts{}; });
-  registry.add_counters("sluice_store_events_total", "Of the server.", "event",
-                        {{"connected", [] { return 1.; }}, {"breaker_opened", [] { return 0.; }}});
-  registry.add_table("sluice_envoy_decisions_total", "Of the server.", {"descriptor", "outcome"},
-                     [] { return std::vector<Registry::Row>{{{"a", "ok"}, 1.}}; });
+  registry.add_counters("sluice_store_events_total", "Of the server.", {"event"}, [] {
+    return std::vector<Registry::Row>{{{"connected"}, 1.}, {{"breaker_opened"}, 0.}};
+  });
+  registry.add_counters("sluice_envoy_decisions_total", "Of the server.", {"descriptor", "outcome"},
+                        [] { return std::vector<Registry::Row>{{{"a", "ok"}, 1.}}; });
   return registry.text();
 }
 

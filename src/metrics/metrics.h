@@ -107,24 +107,16 @@ class Registry {
   // std::invalid_argument for a malformed or repeated name.
   void add_gauge(std::string name, std::string help, std::function<double()> value);
   void add_counter(std::string name, std::string help, std::function<double()> value);
-  // Adds counters with one name that differ in the value of one label.
-  struct Series {
-    std::string label;
-    std::function<double()> value;
-  };
-  void add_counters(std::string name, std::string help, std::string label,
-                    std::vector<Series> series);
-  // Adds counters with one name whose labels can change. text() calls `rows`. Each row has a value
-  // for each label, and no two rows are equal.
+  // Adds gauges or counters with one name whose labels can change. text() calls `rows`. Each row
+  // has a value for each label, and no two rows are equal.
   struct Row {
     std::vector<std::string> values;
     double count = 0;
   };
-  void add_table(std::string name, std::string help, std::vector<std::string> labels,
-                 std::function<std::vector<Row>()> rows);
-  // As add_table(), of gauges.
   void add_gauges(std::string name, std::string help, std::vector<std::string> labels,
                   std::function<std::vector<Row>()> rows);
+  void add_counters(std::string name, std::string help, std::vector<std::string> labels,
+                    std::function<std::vector<Row>()> rows);
   // Adds a histogram of durations, which text() reads as others.
   void add_histogram(std::string name, std::string help, std::function<DurationCounts()> counts);
   // Returns Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters

@@ -311,67 +311,51 @@ bool is_name(std::string_view text) noexcept {
          std::all_of(text.begin(), text.end(), is_part);
 }
 
-// Values with one name that text() reads, each with its label if there is one.
-struct Asked {
-  MetricType type;
-  std::string name;
-  std::string help;
-  std::string label;
-  std::vector<Registry::Series> series;
-  std::vector<std::string> labels = {};  // of the rows
-  std::function<std::vector<Registry::Row>()> rows = {};
-  std::function<DurationCounts()> durations = {};
-
-  MetricFamily read() const {
-    Family family(type, name, help);
-    if (durations) family.add({}, histogram_of(durations()));
-    if (rows) {
-      for (const Registry::Row& row : rows()) family.add(named(row.values), row.count);
-    }
-    for (const Registry::Series& one : series) {
-      family.add(label.empty() ? Labels{} : Labels{{label, one.label}}, one.value());
-    }
-    return family.take();
-  }
-  Labels named(const std::vector<std::string>& values) const {
-    Labels out;
-    for (std::size_t i = 0; i < labels.size(); ++i) out.push_back({labels[i], values[i]});
-    return out;
-  }
-};
-
 }  // namespace
 
-class Registry::Impl final : public prometheus::Collectable {
+class Registry::Impl {
  public:
-  std::vector<MetricFamily> Collect() const override;
-  void add(Asked asked);
+  // Adds a metric; `write` adds its series.
+  void add(std::string_view type, std::string name, std::string help,
+           std::function<void(Text&)> write);
+  void add_rows(std::string_view type, std::string name, std::string help,
+                std::vector<std::string> labels, std::function<std::vector<Row>()> rows);
+  Sums sums() const;
 
   mutable Shared shared;
   std::vector<std::unique_ptr<Recorder>> recorders;  // under the lock of `shared`
+  std::vector<std::function<void(Text&)>> asked;     // each writes a metric; under the lock
+  const Process process;
 
  private:
-  Sums sums() const;
-
-  std::vector<Asked> asked_;  // under the lock of `shared`
-  Process process_;
+  std::set<std::string> names_;  // of `asked`; under the lock
 };
 
-void Registry::Impl::add(Asked asked) {
-  if (!prometheus::CheckMetricName(asked.name)) {
-    throw std::invalid_argument("'" + asked.name + "' is no name of a metric");
-  }
-  // A valid metric name is a valid label name, except for colons.
-  if (!asked.label.empty() && !prometheus::CheckMetricName(asked.label)) {
-    throw std::invalid_argument("'" + asked.label + "' is no name of a label");
-  }
+void Registry::Impl::add(std::string_view type, std::string name, std::string help,
+                         std::function<void(Text&)> write) {
+  if (!is_name(name)) throw std::invalid_argument("'" + name + "' is no name of a metric");
   const std::lock_guard lock(shared.mutex);
-  for (const Asked& other : asked_) {
-    if (other.name == asked.name) {
-      throw std::invalid_argument("the metric '" + asked.name + "' was added before");
-    }
+  if (!names_.insert(name).second) {
+    throw std::invalid_argument("the metric '" + name + "' was added before");
   }
-  asked_.push_back(std::move(asked));
+  asked.push_back([type, name = std::move(name), help = std::move(help),
+                   write = std::move(write)](Text& text) { write(text.begin(type, name, help)); });
+}
+
+void Registry::Impl::add_rows(std::string_view type, std::string name, std::string help,
+                              std::vector<std::string> labels,
+                              std::function<std::vector<Row>()> rows) {
+  for (const std::string& label : labels) {
+    if (!is_name(label)) throw std::invalid_argument("'" + label + "' is no name of a label");
+  }
+  add(type, std::move(name), std::move(help),
+      [labels = std::move(labels), rows = std::move(rows)](Text& text) {
+        std::vector<Label> named(labels.size());
+        for (const Row& row : rows()) {
+          for (std::size_t i = 0; i < labels.size(); ++i) named[i] = {labels[i], row.values[i]};
+          text.add(named, row.count);
+        }
+      });
 }
 
 Sums Registry::Impl::sums() const {
@@ -380,31 +364,6 @@ Sums Registry::Impl::sums() const {
   sums.totals = shared.kept;
   for (const Recorder::State* recorder : shared.recorders) sums.add(*recorder);
   return sums;
-}
-
-std::vector<MetricFamily> Registry::Impl::Collect() const {
-  const Sums all = sums();
-  std::vector<MetricFamily> families;
-  families.push_back(requests_of(all.totals));
-  families.push_back(decisions_of(all.totals));
-  families.push_back(shadow_denials_of(all.totals));
-  families.push_back(new_counters_refused_of(all.totals));
-  families.push_back(blocks_of(all.totals));
-  families.push_back(near_keys_of(all.totals));
-  families.push_back(unknown_plans_of(all.totals));
-  families.push_back(durations_of(all));
-  add_events(families, all);
-  const auto asked = [&] {
-    const std::lock_guard lock(shared.mutex);
-    return asked_;
-  }();
-  for (const Asked& one : asked) families.push_back(one.read());
-  families.push_back(
-      Family(MetricType::Gauge, "sluice_build_info", "Always 1; the version is a label.")
-          .add({{"version", SLUICE_VERSION}}, 1.0)
-          .take());
-  add_process(families, process_.read());
-  return families;
 }
 
 Registry::Registry() : impl_(std::make_unique<Impl>()) {}
@@ -419,28 +378,29 @@ Recorder& Registry::make_recorder() {
 }
 
 void Registry::add_gauge(std::string name, std::string help, std::function<double()> value) {
-  impl_->add({MetricType::Gauge, std::move(name), std::move(help), {}, {{{}, std::move(value)}}});
+  impl_->add("gauge", std::move(name), std::move(help),
+             [value = std::move(value)](Text& text) { text.add({}, value()); });
 }
 
 void Registry::add_counter(std::string name, std::string help, std::function<double()> value) {
-  impl_->add({MetricType::Counter, std::move(name), std::move(help), {}, {{{}, std::move(value)}}});
+  impl_->add("counter", std::move(name), std::move(help),
+             [value = std::move(value)](Text& text) { text.add({}, value()); });
 }
 
-void Registry::add_counters(std::string name, std::string help, std::string label,
-                            std::vector<Series> series) {
-  impl_->add(
-      {MetricType::Counter, std::move(name), std::move(help), std::move(label), std::move(series)});
+void Registry::add_gauges(std::string name, std::string help, std::vector<std::string> labels,
+                          std::function<std::vector<Row>()> rows) {
+  impl_->add_rows("gauge", std::move(name), std::move(help), std::move(labels), std::move(rows));
 }
 
-void Registry::add_table(std::string name, std::string help, std::vector<std::string> labels,
-                         std::function<std::vector<Row>()> rows) {
-  impl_->add({MetricType::Counter,
-              std::move(name),
-              std::move(help),
-              {},
-              {},
-              std::move(labels),
-              std::move(rows)});
+void Registry::add_counters(std::string name, std::string help, std::vector<std::string> labels,
+                            std::function<std::vector<Row>()> rows) {
+  impl_->add_rows("counter", std::move(name), std::move(help), std::move(labels), std::move(rows));
+}
+
+void Registry::add_histogram(std::string name, std::string help,
+                             std::function<DurationCounts()> counts) {
+  impl_->add("histogram", std::move(name), std::move(help),
+             [counts = std::move(counts)](Text& text) { text.add({}, counts()); });
 }
 
 Activity Registry::activity(const RuleSet& rules) const {
@@ -453,29 +413,22 @@ Activity Registry::activity(const RuleSet& rules) const {
   return all;
 }
 
-void Registry::add_gauges(std::string name, std::string help, std::vector<std::string> labels,
-                          std::function<std::vector<Row>()> rows) {
-  impl_->add({MetricType::Gauge,
-              std::move(name),
-              std::move(help),
-              {},
-              {},
-              std::move(labels),
-              std::move(rows)});
-}
-
-void Registry::add_histogram(std::string name, std::string help,
-                             std::function<DurationCounts()> counts) {
-  impl_->add({.type = MetricType::Histogram,
-              .name = std::move(name),
-              .help = std::move(help),
-              .label = {},
-              .series = {},
-              .durations = std::move(counts)});
-}
-
 std::string Registry::text() const {
-  return prometheus::TextSerializer().Serialize(impl_->Collect());
+  const Sums all = impl_->sums();
+  Text text;
+  write_decisions(text, all.totals);
+  write_special_decisions(text, all.totals);
+  write_durations(text, all);
+  write_events(text, all);
+  const auto asked = [&] {
+    const std::lock_guard lock(impl_->shared.mutex);
+    return impl_->asked;
+  }();
+  for (const auto& write : asked) write(text);
+  text.begin("gauge", "sluice_build_info", "Always 1; the version is a label.")
+      .add({{"version", SLUICE_VERSION}}, 1.0);
+  impl_->process.write(text);
+  return text.take();
 }
 
 }  // namespace sluice::metrics

@@ -38,36 +38,31 @@ TEST_F(RegistryTest, CallsFunctionsWhenItsTextIsRead) {
   EXPECT_NE(text.find("# TYPE sluice_store_evictions_total counter\n"), std::string::npos);
 }
 
-TEST_F(RegistryTest, ShowsCountersOfOneNameByTheirLabel) {
-  registry_.add_counters("sluice_store_events_total", "Events of the store.", "event",
-                         {{"connected", [] { return 3.0; }}, {"lost", [] { return 4.0; }}});
-  EXPECT_EQ(value("sluice_store_events_total{event=\"connected\"}"), "3");
-  EXPECT_EQ(value("sluice_store_events_total{event=\"lost\"}"), "4");
-}
-
 TEST_F(RegistryTest, RefusesNamesThatAreMalformedOrRepeated) {
   const auto value = [] { return 0.0; };
   const auto rows = [] { return std::vector<Registry::Row>(); };
   registry_.add_gauge("sluice_ready", "Ready.", value);
   EXPECT_THROW(registry_.add_gauge("sluice_ready", "Ready.", value), std::invalid_argument);
   EXPECT_THROW(registry_.add_counter("sluice_ready", "Ready.", value), std::invalid_argument);
-  EXPECT_THROW(registry_.add_table("sluice_ready", "Ready.", {"a"}, rows), std::invalid_argument);
+  EXPECT_THROW(registry_.add_counters("sluice_ready", "Ready.", {"a"}, rows),
+               std::invalid_argument);
   for (const char* name : {"", "sluice ready", "9sluice", "sluice-ready", "__name"}) {
     EXPECT_THROW(registry_.add_gauge(name, "Ready.", value), std::invalid_argument) << name;
   }
   for (const char* label : {"a label", "9", "a-b", "__a"}) {
-    EXPECT_THROW(registry_.add_counters("sluice_x_total", "X.", label, {{"x", value}}),
+    EXPECT_THROW(registry_.add_counters("sluice_x_total", "X.", {label}, rows),
                  std::invalid_argument)
         << label;
   }
-  registry_.add_counters("sluice_x_total", "X.", "label", {{"x", value}});
-  EXPECT_EQ(value_of(registry_.text(), "sluice_x_total{label=\"x\"}"), "0")
+  registry_.add_counters("sluice_x_total", "X.", {"label"},
+                         [] { return std::vector<Registry::Row>{{{"x"}, 3}}; });
+  EXPECT_EQ(value_of(registry_.text(), "sluice_x_total{label=\"x\"}"), "3")
       << "a refused name is not taken";
 }
 
 TEST_F(RegistryTest, ShowsTheRowsOfATableAsTheyAreNow) {
   std::vector<Registry::Row> rows;
-  registry_.add_table("sluice_rows_total", "Rows.", {"domain", "code"}, [&] { return rows; });
+  registry_.add_counters("sluice_rows_total", "Rows.", {"domain", "code"}, [&] { return rows; });
   EXPECT_EQ(registry_.text().find("sluice_rows_total{"), std::string::npos);
   rows = {{{"a", "OK"}, 1}, {{"a", "OVER_LIMIT"}, 2}, {{"", "OK"}, 3}};
   const std::string text = registry_.text();
@@ -81,9 +76,49 @@ TEST_F(RegistryTest, ShowsTheRowsOfATableAsTheyAreNow) {
 }
 
 TEST_F(RegistryTest, EscapesTheValuesOfLabels) {
-  registry_.add_table("sluice_odd_total", "Odd.", {"name"},
-                      [] { return std::vector<Registry::Row>{{{"a\"b\\c\nd"}, 1}}; });
+  registry_.add_counters("sluice_odd_total", "Odd.", {"name"},
+                         [] { return std::vector<Registry::Row>{{{"a\"b\\c\nd"}, 1}}; });
   EXPECT_EQ(value(R"(sluice_odd_total{name="a\"b\\c\nd"})"), "1");
+}
+
+TEST_F(RegistryTest, ShowsNumbersWithSixteenDigits) {
+  double number = 0;
+  registry_.add_gauge("sluice_x", "X.", [&] { return number; });
+  const auto shown = [&](double of) {
+    number = of;
+    return value("sluice_x");
+  };
+  EXPECT_EQ(shown(0.1), "0.1");
+  EXPECT_EQ(shown(1. / 3), "0.3333333333333333");
+  EXPECT_EQ(shown(1764171704.13), "1764171704.13");
+  EXPECT_EQ(shown(1e15), "1000000000000000");
+  EXPECT_EQ(shown(1e16), "1e+16");
+  EXPECT_EQ(shown(-2.5), "-2.5");
+  EXPECT_EQ(shown(1e-7), "1e-07");
+  EXPECT_EQ(shown(18446744073709551615.), "1.844674407370955e+19");
+}
+
+TEST_F(RegistryTest, ShowsAHistogramAsCountSumAndBuckets) {
+  DurationCounts counts;
+  counts.buckets[0] = 2;
+  counts.buckets[3] = 1;
+  counts.buckets[DurationCounts::kBounds] = 4;
+  counts.sum_ns = 123'456'789;
+  registry_.add_histogram("sluice_x_seconds", "X.", [&] { return counts; });
+  const std::string text = registry_.text();
+  const auto from = text.find("# HELP sluice_x_seconds");
+  EXPECT_TRUE(
+      text.substr(from).starts_with("# HELP sluice_x_seconds X.\n"
+                                    "# TYPE sluice_x_seconds histogram\n"
+                                    "sluice_x_seconds_count 7\n"
+                                    "sluice_x_seconds_sum 0.123456789\n"
+                                    "sluice_x_seconds_bucket{le=\"1e-06\"} 2\n"
+                                    "sluice_x_seconds_bucket{le=\"2e-06\"} 2\n"
+                                    "sluice_x_seconds_bucket{le=\"4e-06\"} 2\n"
+                                    "sluice_x_seconds_bucket{le=\"8e-06\"} 3\n"))
+      << text.substr(from, 400);
+  EXPECT_EQ(value_of(text, "sluice_x_seconds_bucket{le=\"1.048576\"}"), "3");
+  EXPECT_EQ(value_of(text, "sluice_x_seconds_bucket{le=\"+Inf\"}"), "7");
 }
 
 TEST_F(RegistryTest, DescribesEachMetricOnce) {

@@ -35,6 +35,7 @@
 
 #include "metrics/metrics.h"
 #include "server/config/config.h"
+#include "server/logging/denial_log.h"
 #include "server/logging/log.h"
 #include "server/logging/traffic_log.h"
 #include "server/net/loop_clock.h"
@@ -230,9 +231,9 @@ void add_reload_metrics(metrics::Registry& registry, const ServerMetricsParts& p
 // Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.
 void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts) {
   add_reload_metrics(registry, parts);
-  registry.add_table("sluice_envoy_decisions_total",
-                     "Decisions by the limits of Envoy files, for each descriptor.",
-                     {"descriptor", "outcome"}, [parts] { return envoy_rows(parts.envoy); });
+  registry.add_counters("sluice_envoy_decisions_total",
+                        "Decisions by the limits of Envoy files, for each descriptor.",
+                        {"descriptor", "outcome"}, [parts] { return envoy_rows(parts.envoy); });
   registry.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
                        [parts] { return number(parts.log.dropped()); });
   registry.add_gauge("sluice_connections_max",

@@ -184,7 +184,7 @@ void add_health_metrics(metrics::Registry& registry, const RedisHealth& health) 
     registry.add_gauges(name, help, {"server"}, rows_of(value));
   };
   const auto counter = [&](const char* name, const char* help, Value value) {
-    registry.add_table(name, help, {"server"}, rows_of(value));
+    registry.add_counters(name, help, {"server"}, rows_of(value));
   };
   gauge("sluice_redis_memory_used_bytes", "Memory that the Redis server uses.",
         &ServerInfo::used_memory);
@@ -254,15 +254,16 @@ void add_store_metrics(metrics::Registry& registry, const StoreSources& sources)
                          "Time from a request to the store to its answer or its failure.",
                          sources.durations);
   add_leases(registry, sources.leases);
-  std::vector<metrics::Registry::Series> kinds;
-  for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
-    const auto kind = static_cast<StoreEventKind>(i);
-    kinds.push_back({std::string(to_string(kind)), [events = &sources.events, kind] {
-                       return static_cast<double>(events->count(kind));
-                     }});
-  }
-  registry.add_counters("sluice_store_events_total", "Events of the store, by kind.", "event",
-                        std::move(kinds));
+  registry.add_counters("sluice_store_events_total", "Events of the store, by kind.", {"event"},
+                        [events = &sources.events] {
+                          std::vector<metrics::Registry::Row> rows;
+                          for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
+                            const auto kind = static_cast<StoreEventKind>(i);
+                            rows.push_back({{std::string(to_string(kind))},
+                                            static_cast<double>(events->count(kind))});
+                          }
+                          return rows;
+                        });
   const CircuitBreaker* const breaker = &sources.breaker;
   registry.add_gauge(
       "sluice_store_breaker_open", "1 while the circuit breaker is open, otherwise 0.",
