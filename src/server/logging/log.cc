@@ -1,63 +1,24 @@
 #include "server/logging/log.h"
 
 #include <poll.h>
-#include <spdlog/async_logger.h>
-#include <spdlog/details/thread_pool.h>
-#include <spdlog/sinks/sink.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/percent.h"
 #include "server/logging/log_line.h"
 #include "sluice/clock.h"
 
 namespace sluice::server {
-
-// Writes whole lines to a descriptor; the end of the log's thread. Where lines were dropped, a line
-// says how many before the next is written.
-//
-// Thread-safety: log() from one thread, give_up_soon() and unwritten() from any.
-class LogWriter final : public spdlog::sinks::sink {
- public:
-  // `overrun` counts the lines that were dropped before they reached this writer.
-  LogWriter(LogFormat format, int descriptor, const LogClocks& clocks)
-      : format_(format), descriptor_(descriptor), clocks_(clocks) {}
-  void follow(std::function<std::uint64_t()> overrun) { overrun_ = std::move(overrun); }
-
-  void log(const spdlog::details::log_msg& line) override;
-  void flush() override {}
-  void set_pattern(const std::string& /*pattern*/) override {}
-  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
-
-  // One second after this call, nothing waits for the descriptor any more.
-  void give_up_soon() noexcept;
-  std::uint64_t unwritten() const noexcept { return unwritten_.load(std::memory_order_relaxed); }
-  void count_unwritten() noexcept { unwritten_.fetch_add(1, std::memory_order_relaxed); }
-
- private:
-  void report_dropped();
-  bool write(std::string_view text) noexcept;
-  bool wait() const noexcept;
-
-  LogFormat format_;
-  int descriptor_;
-  const LogClocks clocks_;
-  std::function<std::uint64_t()> overrun_;
-  std::uint64_t reported_ = 0;
-  std::atomic<std::uint64_t> unwritten_{0};
-  std::atomic<Instant> deadline_{Instant::max()};
-};
 
 namespace {
 
@@ -93,52 +54,6 @@ namespace {
 
 // A writable pipe accepts this many bytes without blocking.
 constexpr std::size_t kPiece = 4096;
-
-}  // namespace
-
-void LogWriter::log(const spdlog::details::log_msg& line) {
-  report_dropped();
-  if (!write({line.payload.data(), line.payload.size()})) count_unwritten();
-}
-
-void LogWriter::report_dropped() {
-  const auto dropped = overrun_() + unwritten();
-  if (dropped == reported_) return;
-  const std::array fields = {LogField("lines", dropped - reported_)};
-  if (write(
-          log_line(format_, clocks_.date.now(), LogLevel::kWarning, "log lines dropped", fields))) {
-    reported_ = dropped;
-  }
-}
-
-bool LogWriter::write(std::string_view text) noexcept {
-  while (!text.empty()) {
-    if (!wait()) return false;
-    const auto written = ::write(descriptor_, text.data(), std::min(text.size(), kPiece));
-    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
-// Waits until the descriptor is writable or has an error. Returns false if the time is up.
-bool LogWriter::wait() const noexcept {
-  constexpr int kLookAgainMs = 100;
-  for (;;) {
-    const Instant deadline = deadline_.load(std::memory_order_relaxed);
-    const bool late = deadline != Instant::max() && clocks_.steady.now() >= deadline;
-    pollfd one{descriptor_, POLLOUT, 0};
-    if (poll(&one, 1, late ? 0 : kLookAgainMs) > 0) return true;
-    if (late) return false;
-  }
-}
-
-void LogWriter::give_up_soon() noexcept {
-  deadline_.store(clocks_.steady.now() + std::chrono::seconds(1), std::memory_order_relaxed);
-}
-
-namespace {
-
 constexpr std::size_t kWaitingLines = 1024;
 constexpr std::size_t kLongestTarget = 1024;
 constexpr std::size_t kLongestMethod = 32;
@@ -183,62 +98,35 @@ std::string without_tokens(std::string_view target) {
   return out;
 }
 
-// Other threads handle signals. A reader that has gone makes write() fail instead of raising
-// SIGPIPE.
-void block_signals() {
-  sigset_t all{};
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
-
 }  // namespace
 
-class Log::Impl {
- public:
-  Impl(const LogOptions& chosen, int descriptor, const LogClocks& clocks)
-      : options(chosen),
-        date(clocks.date),
-        writer(std::make_shared<LogWriter>(chosen.format, descriptor, clocks)),
-        threads(std::make_shared<spdlog::details::thread_pool>(kWaitingLines, 1, block_signals)),
-        logger(std::make_shared<spdlog::async_logger>(
-            "sluice", writer, threads, spdlog::async_overflow_policy::overrun_oldest)) {
-    writer->follow([pool = threads.get()] { return pool->overrun_counter(); });
-    logger->set_level(spdlog::level::trace);
-    // By default, spdlog writes errors to stderr.
-    logger->set_error_handler([this](const std::string&) { writer->count_unwritten(); });
+Log::Log(const LogOptions& options, int descriptor, const Clock& date, const Clock& steady)
+    : options_(options), descriptor_(descriptor), date_(date), steady_(steady), thread_([this] {
+        run();
+      }) {}
+
+Log::~Log() {
+  deadline_.store(steady_.now() + std::chrono::seconds(1), std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
   }
-  ~Impl() {
-    writer->give_up_soon();
-    threads.reset();
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  const LogOptions options;
-  const Clock& date;
-  const std::shared_ptr<LogWriter> writer;
-  std::shared_ptr<spdlog::details::thread_pool> threads;
-  const std::shared_ptr<spdlog::async_logger> logger;
-};
-
-Log::Log(const LogOptions& options, int descriptor, const LogClocks& clocks)
-    : impl_(std::make_unique<Impl>(options, descriptor, clocks)) {}
-
-Log::~Log() = default;
+  changed_.notify_one();
+  thread_.join();
+}
 
 void Log::write_all(LogLevel level, std::string_view message,
                     std::span<const LogField> fields) noexcept {
-  if (level < impl_->options.level || level == LogLevel::kOff) return;
+  if (level < options_.level || level == LogLevel::kOff) return;
   try {
-    const auto line = log_line(impl_->options.format, impl_->date.now(), level, message, fields);
-    impl_->logger->log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
+    push(log_line(options_.format, date_.now(), level, message, fields));
   } catch (...) {
-    impl_->writer->count_unwritten();
+    count_dropped();
   }
 }
 
 void Log::access(const AccessLine& line) noexcept {
-  if (!impl_->options.access) return;
+  if (!options_.access) return;
   try {
     info("request", {{"method", cut(line.method, kLongestMethod)},
                      {"target", cut(without_tokens(line.target), kLongestTarget)},
@@ -247,14 +135,77 @@ void Log::access(const AccessLine& line) noexcept {
                      {"duration_us", std::chrono::floor<Duration>(line.took).count()},
                      {"front_end", line.front_end}});
   } catch (...) {
-    impl_->writer->count_unwritten();
+    count_dropped();
   }
 }
 
-const LogOptions& Log::options() const noexcept { return impl_->options; }
+// If too many lines wait, drops the oldest.
+void Log::push(std::string line) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(line));
+    if (waiting_.size() > kWaitingLines) {
+      waiting_.pop_front();
+      count_dropped();
+    }
+  }
+  changed_.notify_one();
+}
 
-std::uint64_t Log::dropped() const noexcept {
-  return impl_->threads->overrun_counter() + impl_->writer->unwritten();
+// Other threads handle signals. A reader that has gone makes write() fail instead of raising
+// SIGPIPE.
+void Log::run() noexcept {
+  sigset_t all{};
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const std::string line = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    try {
+      write_waiting(line);
+    } catch (...) {
+      count_dropped();
+    }
+    lock.lock();
+  }
+}
+
+// Where lines were dropped, a line says how many before the next is written.
+void Log::write_waiting(const std::string& line) {
+  if (const std::uint64_t lost = dropped(); lost != reported_) {
+    const LogField lines("lines", lost - reported_);
+    if (write_bytes(log_line(options_.format, date_.now(), LogLevel::kWarning, "log lines dropped",
+                             {&lines, 1}))) {
+      reported_ = lost;
+    }
+  }
+  if (!write_bytes(line)) count_dropped();
+}
+
+bool Log::write_bytes(std::string_view text) noexcept {
+  while (!text.empty()) {
+    if (!wait_for_reader()) return false;
+    const auto written = ::write(descriptor_, text.data(), std::min(text.size(), kPiece));
+    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+// Waits until the descriptor is writable or has an error. Returns false if the time is up.
+bool Log::wait_for_reader() const noexcept {
+  constexpr int kLookAgainMs = 100;
+  for (;;) {
+    const Instant deadline = deadline_.load(std::memory_order_relaxed);
+    const bool late = deadline != Instant::max() && steady_.now() >= deadline;
+    pollfd one{descriptor_, POLLOUT, 0};
+    if (poll(&one, 1, late ? 0 : kLookAgainMs) > 0) return true;
+    if (late) return false;
+  }
 }
 
 std::function<void(std::string_view, std::string_view)> warning_writer(Log& log) {

@@ -1,21 +1,24 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <limits>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <variant>
 
-#include "insight/key_sketch.h"
 #include "sluice/clock.h"
-#include "sluice/decision.h"
 
 namespace sluice::server {
 
@@ -74,12 +77,6 @@ struct LogField {
   }
 };
 
-// The clocks of a log. It borrows them.
-struct LogClocks {
-  const Clock& date = SystemClock::instance();    // of each line
-  const Clock& steady = SteadyClock::instance();  // for the time to write the last lines
-};
-
 // One request, for the access log. A Unix socket has no peer.
 struct AccessLine {
   std::string_view method;
@@ -101,10 +98,15 @@ struct AccessLine {
 // briefly; of a line below the level: one comparison.
 class Log {
  public:
-  // Writes to the descriptor. It must outlive the log, and the log does not close it.
-  explicit Log(const LogOptions& options, int descriptor = 2, const LogClocks& clocks = {});
+  // Writes to the descriptor. It must outlive the log, and the log does not close it. The clocks
+  // are for the date of each line, and for the time to write the last lines.
+  explicit Log(const LogOptions& options, int descriptor = 2,
+               const Clock& date = SystemClock::instance(),
+               const Clock& steady = SteadyClock::instance());
   // Writes the waiting lines. If the reader does not read, it waits for at most a second.
   ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
 
   // Does not throw: lines that cannot be written are dropped and counted.
   void write(LogLevel level, std::string_view message,
@@ -129,63 +131,34 @@ class Log {
   // most 1 KiB, then "…"), status, peer, duration_us, front_end.
   void access(const AccessLine& line) noexcept;
 
-  const LogOptions& options() const noexcept;
+  const LogOptions& options() const noexcept { return options_; }
   // Returns the number of lines that were not written.
-  std::uint64_t dropped() const noexcept;
+  std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void push(std::string line);
+  void count_dropped() noexcept { dropped_.fetch_add(1, std::memory_order_relaxed); }
+  void run() noexcept;
+  void write_waiting(const std::string& line);
+  bool write_bytes(std::string_view text) noexcept;
+  bool wait_for_reader() const noexcept;
+
+  const LogOptions options_;
+  const int descriptor_;
+  const Clock& date_;
+  const Clock& steady_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> waiting_;  // under the lock, as is the next
+  bool ending_ = false;
+  std::atomic<std::uint64_t> dropped_{0};
+  std::uint64_t reported_ = 0;                     // of these; the thread's own
+  std::atomic<Instant> deadline_{Instant::max()};  // to write the last lines
+  std::thread thread_;
 };
 
 // Returns a function that writes a warning with the field `why` unless `why` is empty, for code
 // that does not depend on the log. Borrows the log.
 std::function<void(std::string_view what, std::string_view why)> warning_writer(Log& log);
-
-// The rule and the limit of a line. Empty: none.
-struct DenialName {
-  std::string_view rule = {};
-  std::string_view limit = {};
-};
-
-// Returns a steady clock with a resolution of a few milliseconds. Cost: about 5 ns a call.
-const Clock& coarse_clock() noexcept;
-
-// A key that is near a limit with `warn`.
-struct NearKey {
-  std::string_view counter;  // with its tag the name of the counter in the store
-  std::string_view tag;
-  std::string_view label;  // the text that people read; empty: none
-};
-
-// Writes a line for each denied request, at a bounded rate for the process: message "denied"; rule;
-// limit; key; reason; retry_after_ms, absent for never; trace_id and span_id of a request with a
-// valid `traceparent`; suppressed: the number of denials without a line since the last line. Writes
-// a line for each key that comes near a limit, once in a window and at the same rate again: message
-// "near"; rule; limit; key; capacity; remaining; reset_after_ms; suppressed.
-//
-// Thread-safety: write() from any thread. Ownership: borrows the log and the clock. Cost if the
-// rate is exhausted: some ns, without a lock and without a write to memory that another loop
-// writes.
-class DenialLog {
- public:
-  // The first clock counts seconds, the other one is for windows.
-  explicit DenialLog(Log& log, const Clock& clock = coarse_clock(),
-                     const Clock& windows = SteadyClock::instance());
-  ~DenialLog();
-  // Does nothing if the decision allows. `key` is the text that people read; empty: none.
-  // `trace` is asked if a line is written; null: the request has none.
-  void write(const DenialName& name, std::string_view key, const Decision& decision,
-             const TraceSource* trace = nullptr) noexcept;
-  // Returns whether the key is reported for the first time in its window, which lasts until
-  // `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
-  bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) noexcept;
-  // Returns the hash that lines show with LogKeys::kHash.
-  const insight::KeyHash& key_hash() const noexcept;
-
- private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
-};
 
 }  // namespace sluice::server

@@ -145,7 +145,7 @@ TEST(Log, DropsTheOldestAndTellsHowManyWhileItsReaderIsStuck) {
   std::thread reader;
   std::uint64_t dropped = 0;
   {
-    Log log(LogOptions{}, pipe.writing(), {.steady = still});
+    Log log(LogOptions{}, pipe.writing(), SystemClock::instance(), still);
     const std::string value(200, 'x');
     for (std::uint64_t i = 0; i < kLines; ++i) log.info("line", {{"n", i}, {"value", value}});
     dropped = log.dropped();
@@ -174,7 +174,7 @@ TEST(Log, WritesTheTimeOfItsClock) {
   testing::ManualClock clock(Instant{std::chrono::sys_days{std::chrono::year{2026} / 11 / 21}} +
                              std::chrono::milliseconds{3'723'456});
   {
-    Log log(LogOptions{}, pipe.writing(), {.date = clock});
+    Log log(LogOptions{}, pipe.writing(), clock);
     log.info("a");
   }
   EXPECT_EQ(pipe.lines(), (std::vector<std::string>{"2026-11-21T01:02:03.456Z info a"}));
@@ -192,7 +192,7 @@ class HastyClock final : public Clock {
 TEST(Log, EndsAlsoIfItsReaderIsStuckForEver) {
   const HastyClock clock;
   TestingPipe pipe;
-  Log log(LogOptions{}, pipe.writing(), {.steady = clock});
+  Log log(LogOptions{}, pipe.writing(), SystemClock::instance(), clock);
   for (int i = 0; i < 2000; ++i) log.info("line", {{"value", std::string(200, 'x')}});
 }
 
