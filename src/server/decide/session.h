@@ -12,6 +12,7 @@
 #include "limiter/batch.h"
 #include "limiter/waits.h"
 #include "metrics/metrics.h"
+#include "server/logging/denial_log.h"
 #include "server/logging/log.h"
 #include "server/logging/traffic_log.h"
 #include "server/net/fiber_sleep.h"

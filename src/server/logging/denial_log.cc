@@ -1,11 +1,6 @@
 #include "server/logging/denial_log.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <bit>
 #include <ctime>
 #include <optional>
 #include <span>
@@ -36,7 +31,6 @@ bool NearKeys::add(std::uint64_t hash, Instant now, Duration window) {
 namespace {
 
 constexpr std::size_t kLongestKey = 1024;
-constexpr std::size_t kSlots = 16;
 
 class CoarseClock final : public Clock {
  public:
@@ -47,118 +41,11 @@ class CoarseClock final : public Clock {
   }
 };
 
-// A count that many threads add to. Most threads use their own slot, so they do not wait for the
-// cache line of another thread.
-class SpreadCount {
- public:
-  void add_one() noexcept { slot().fetch_add(1, std::memory_order_relaxed); }
-  std::uint64_t take() noexcept {
-    std::uint64_t sum = 0;
-    for (Slot& one : slots_) sum += one.count.exchange(0, std::memory_order_relaxed);
-    return sum;
-  }
-
- private:
-  struct alignas(64) Slot {
-    std::atomic<std::uint64_t> count{0};
-  };
-  std::atomic<std::uint64_t>& slot() noexcept {
-    constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
-    const auto thread = std::uint64_t{pthread_self()} * kGolden;
-    return slots_[thread >> (64 - std::bit_width(kSlots - 1))].count;
-  }
-
-  std::array<Slot, kSlots> slots_;
-};
-
-// Admits up to a maximum in each second of a clock.
-class PerSecond {
- public:
-  explicit PerSecond(std::uint32_t most) : most_(most) {}
-
-  bool admit(std::int64_t second) noexcept {
-    const auto now = static_cast<std::uint64_t>(second) << 32;
-    auto state = state_.load(std::memory_order_relaxed);
-    for (;;) {
-      const bool same = state >> 32 == now >> 32;
-      if (same && static_cast<std::uint32_t>(state) >= most_) return false;
-      const auto next = same ? state + 1 : now + 1;
-      if (state_.compare_exchange_weak(state, next, std::memory_order_relaxed)) return true;
-    }
-  }
-
- private:
-  std::uint32_t most_;
-  std::atomic<std::uint64_t> state_{~std::uint64_t{0} << 32};  // the second, and how many in it
-};
-
 std::int64_t milliseconds_up(Duration wait) noexcept {
   return std::chrono::ceil<std::chrono::milliseconds>(wait).count();
 }
 
-}  // namespace
-
-class DenialLog::Impl {
- public:
-  Impl(Log& log, const Clock& clock, const Clock& windows)
-      : log_(log),
-        clock_(clock),
-        windows_(windows),
-        per_second_(log.options().denials_per_second),
-        near_per_second_(log.options().denials_per_second),
-        wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
-
-  void write(const DenialName& name, std::string_view key, const Decision& decision,
-             const TraceSource* trace) {
-    if (decision.allowed() || !admits(per_second_, suppressed_)) return;
-    write_line(name, key, decision, trace);
-  }
-
-  bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) {
-    const std::uint64_t hash = hash_(key.counter) ^ (key.tag.empty() ? 0 : hash_(key.tag));
-    if (!near_.add(hash, windows_.now(), decision.reset_after)) return false;
-    if (admits(near_per_second_, near_suppressed_)) write_near(name, key.label, decision);
-    return true;
-  }
-
-  const insight::KeyHash& key_hash() const noexcept { return hash_; }
-
- private:
-  // Returns whether to write a line now.
-  bool admits(PerSecond& per_second, SpreadCount& suppressed) noexcept {
-    if (!wanted_) return false;
-    const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
-    if (per_second.admit(now.time_since_epoch().count())) return true;
-    suppressed.add_one();
-    return false;
-  }
-  static std::vector<LogField> named(const DenialName& name, std::string_view shown);
-  void write_near(const DenialName& name, std::string_view label, const Decision& decision);
-  void write_line(const DenialName& name, std::string_view key, const Decision& decision,
-                  const TraceSource* trace);
-  std::string shown_key(std::string_view key) const;
-
-  Log& log_;
-  const Clock& clock_;
-  const Clock& windows_;
-  PerSecond per_second_;
-  PerSecond near_per_second_;
-  const bool wanted_;
-  SpreadCount suppressed_;
-  SpreadCount near_suppressed_;
-  NearKeys near_;
-  const insight::KeyHash hash_;
-};
-
-// Returns the key as it is logged; an empty text if there is none, or keys are not logged.
-std::string DenialLog::Impl::shown_key(std::string_view key) const {
-  if (key.empty()) return {};
-  if (log_.options().keys == LogKeys::kNone) return {};
-  if (log_.options().keys == LogKeys::kPlain) return cut(key, kLongestKey);
-  return insight::KeyHash::text(hash_(key));
-}
-
-std::vector<LogField> DenialLog::Impl::named(const DenialName& name, std::string_view shown) {
+std::vector<LogField> named(const DenialName& name, std::string_view shown) {
   std::vector<LogField> fields;
   if (!name.rule.empty()) fields.emplace_back("rule", name.rule);
   if (!name.limit.empty()) fields.emplace_back("limit", name.limit);
@@ -166,8 +53,55 @@ std::vector<LogField> DenialLog::Impl::named(const DenialName& name, std::string
   return fields;
 }
 
-void DenialLog::Impl::write_near(const DenialName& name, std::string_view label,
-                                 const Decision& decision) {
+}  // namespace
+
+DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
+    : log_(log),
+      clock_(clock),
+      windows_(windows),
+      per_second_(log.options().denials_per_second),
+      near_per_second_(log.options().denials_per_second),
+      wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
+
+void DenialLog::write(const DenialName& name, std::string_view key, const Decision& decision,
+                      const TraceSource* trace) noexcept {
+  try {
+    if (decision.allowed() || !admits(per_second_, suppressed_)) return;
+    write_line(name, key, decision, trace);
+  } catch (...) {  // Without memory, the line is lost.
+  }
+}
+
+bool DenialLog::report_near(const DenialName& name, const NearKey& key,
+                            const Decision& decision) noexcept {
+  try {
+    const std::uint64_t hash = hash_(key.counter) ^ (key.tag.empty() ? 0 : hash_(key.tag));
+    if (!near_.add(hash, windows_.now(), decision.reset_after)) return false;
+    if (admits(near_per_second_, near_suppressed_)) write_near(name, key.label, decision);
+    return true;
+  } catch (...) {  // Without memory, the report is lost.
+    return false;
+  }
+}
+
+bool DenialLog::admits(PerSecond& per_second, SpreadCount& suppressed) noexcept {
+  if (!wanted_) return false;
+  const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
+  if (per_second.admit(now.time_since_epoch().count())) return true;
+  suppressed.add_one();
+  return false;
+}
+
+// Returns the key as it is logged; an empty text if there is none, or keys are not logged.
+std::string DenialLog::shown_key(std::string_view key) const {
+  if (key.empty()) return {};
+  if (log_.options().keys == LogKeys::kNone) return {};
+  if (log_.options().keys == LogKeys::kPlain) return cut(key, kLongestKey);
+  return insight::KeyHash::text(hash_(key));
+}
+
+void DenialLog::write_near(const DenialName& name, std::string_view label,
+                           const Decision& decision) {
   const std::uint64_t suppressed = near_suppressed_.take();
   const std::string shown = shown_key(label);
   std::vector<LogField> fields = named(name, shown);
@@ -178,8 +112,8 @@ void DenialLog::Impl::write_near(const DenialName& name, std::string_view label,
   log_.write_all(LogLevel::kInfo, "near", fields);
 }
 
-void DenialLog::Impl::write_line(const DenialName& name, std::string_view key,
-                                 const Decision& decision, const TraceSource* trace) {
+void DenialLog::write_line(const DenialName& name, std::string_view key, const Decision& decision,
+                           const TraceSource* trace) {
   const std::uint64_t suppressed = suppressed_.take();
   const std::string shown = shown_key(key);
   std::vector<LogField> fields = named(name, shown);
@@ -199,30 +133,6 @@ void DenialLog::Impl::write_line(const DenialName& name, std::string_view key,
 const Clock& coarse_clock() noexcept {
   static const CoarseClock clock;
   return clock;
-}
-
-DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
-    : impl_(std::make_unique<Impl>(log, clock, windows)) {}
-
-DenialLog::~DenialLog() = default;
-
-const insight::KeyHash& DenialLog::key_hash() const noexcept { return impl_->key_hash(); }
-
-void DenialLog::write(const DenialName& name, std::string_view key, const Decision& decision,
-                      const TraceSource* trace) noexcept {
-  try {
-    impl_->write(name, key, decision, trace);
-  } catch (...) {  // Without memory, the line is lost.
-  }
-}
-
-bool DenialLog::report_near(const DenialName& name, const NearKey& key,
-                            const Decision& decision) noexcept {
-  try {
-    return impl_->report_near(name, key, decision);
-  } catch (...) {  // Without memory, the report is lost.
-    return false;
-  }
 }
 
 }  // namespace sluice::server

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "server/logging/denial_log.h"
 #include "server/logging/log.h"
 
 namespace sluice::server {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/logging/denial_log.h"
 #include "server/logging/log.h"
 #include "server/logging/testing_pipe.h"
 #include "sluice/testing/manual_clock.h"
