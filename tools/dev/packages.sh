@@ -5,8 +5,8 @@
 boost=''
 ! grep -qx 'VERSION_ID="12"' /etc/os-release 2>/dev/null || boost=1.81
 packages_run=(g++ cmake ninja-build "libboost$boost-dev" "libboost-context$boost-dev" "libboost-json$boost-dev"
-  libcli11-dev libisal-dev libnghttp2-dev libprotobuf-dev libre2-dev libspdlog-dev
-  libssl-dev libxxhash-dev libyaml-cpp-dev prometheus-cpp-dev protobuf-compiler zlib1g-dev)
+  libcli11-dev libisal-dev libnghttp2-dev libprotobuf-dev libre2-dev
+  libssl-dev libxxhash-dev libyaml-cpp-dev protobuf-compiler zlib1g-dev)
 packages_quick_test=(libgtest-dev librapidcheck-dev python3 tzdata)
 packages_test=("${packages_quick_test[@]}" clang-19 libclang-rt-19-dev lld-19 llvm-19 pkgconf)
 # Programs that the tests start: Redis, gateways, clients, promtool.
