@@ -59,9 +59,9 @@ void resume_handshakes(int descriptor) {
 
 }  // namespace
 
-Acceptor::Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner)
+Acceptor::Acceptor(const Parts& parts, ListeningSocket socket, Accept accept)
     : parts_(parts),
-      owner_(owner),
+      accept_(std::move(accept)),
       socket_(parts.loop, socket.release()),
       family_(socket.family()),
       leaves_queue_(socket.activated()),
@@ -101,7 +101,7 @@ bool Acceptor::accept_one() {
     refuse(descriptor, Event::kOutOfDescriptors, kNoDescriptor);
   } else {
     parts_.recorder.add(Event::kAccepted);
-    owner_.accepted(descriptor, peer);
+    accept_(descriptor, peer);
   }
   return true;
 }

@@ -91,14 +91,9 @@ class DescriptorBudget {
 // stopped.
 class Acceptor {
  public:
-  // Receives the connections.
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // Takes ownership of the descriptor, which does not block. The acceptor counts the connection
-    // as open until closed() is called.
-    virtual void accepted(int descriptor, const SocketAddress& peer) = 0;
-  };
+  // Takes ownership of the descriptor of a connection, which does not block. The acceptor counts
+  // the connection as open until closed() is called.
+  using Accept = std::function<void(int descriptor, const SocketAddress& peer)>;
   struct Parts {
     boost::asio::io_context& loop;
     metrics::Recorder& recorder;
@@ -115,7 +110,7 @@ class Acceptor {
     std::chrono::milliseconds handshake_timeout{0};  // of TLS
   };
 
-  Acceptor(const Parts& parts, ListeningSocket socket, Owner& owner);
+  Acceptor(const Parts& parts, ListeningSocket socket, Accept accept);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -141,7 +136,7 @@ class Acceptor {
   void give_back_descriptor();
 
   Parts parts_;
-  Owner& owner_;
+  const Accept accept_;
   boost::asio::posix::stream_descriptor socket_;
   int family_;
   bool leaves_queue_;  // to the next process

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class AcceptorTest : public ListeningTest, public Acceptor::Owner {
+class AcceptorTest : public ListeningTest {
  protected:
   ~AcceptorTest() override {
     for (const int descriptor : accepted_) ::close(descriptor);
@@ -25,11 +25,13 @@ class AcceptorTest : public ListeningTest, public Acceptor::Owner {
   void start(std::size_t most, std::string_view refusal = {}) {
     Acceptor::Parts all = parts(most);
     all.refusal = refusal;
-    acceptor_.emplace(all, socket(), *this);
+    start(all, socket());
   }
-  void accepted(int descriptor, const SocketAddress& peer) override {
-    accepted_.push_back(descriptor);
-    peer_ = peer.host();
+  void start(const Acceptor::Parts& all, ListeningSocket at) {
+    acceptor_.emplace(all, std::move(at), [this](int descriptor, const SocketAddress& peer) {
+      accepted_.push_back(descriptor);
+      peer_ = peer.host();
+    });
   }
 
   std::vector<int> accepted_;
@@ -97,7 +99,7 @@ TEST_F(AcceptorTest, LeavesTheReserveOfTheDescriptorsToTheAdministration) {
   DescriptorBudget::Share& administration = budget.add_listener(true);
   budget.set(2, 1);
   all.refusal = "too many\n";
-  acceptor_.emplace(all, socket(), *this);
+  start(all, socket());
   const TestSocket first(address_);
   const TestSocket second(address_);
   run_until([&] { return !warnings_.empty(); });
@@ -164,7 +166,7 @@ TEST_F(AcceptorTest, StopAcceptsWhatTheKernelHasQueuedAndThenClosesThePort) {
 TEST_F(AcceptorTest, StopLeavesWhatTheKernelHasQueuedToACopyOfTheSocket) {
   ListeningSocket own = socket();
   const int copy = ::dup(own.descriptor());
-  acceptor_.emplace(parts(10), std::move(own), *this);
+  start(parts(10), std::move(own));
   run_ready();
   const TestSocket client(address_);
   bool stopped = false;

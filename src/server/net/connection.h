@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -101,19 +102,19 @@ class Connection final : private Poller::Source, private StateOwner {
         : State::Shared{options, handlers, accept.recorder, accept.clock},
           poller(accept.loop, accept.clock) {}
 
+    std::function<void(Connection&)> closed;  // see ListenedConnection
     Poller poller;
     std::string input = std::string(std::size_t{64} << 10,
                                     '\0');  // shared by the connections, which read one at a time
   };
-  using Owner = ConnectionOwner<Connection>;
   static constexpr std::string_view kRefusal = State::kRefusal;
   static constexpr std::string_view kNeedsTls = State::kNeedsTls;
 
   // See Listener.
-  static std::unique_ptr<Connection> open(Accepted& accepted, Shared& shared, Owner& owner,
-                                          SteadyTime now, boost::system::error_code& why) {
+  static std::unique_ptr<Connection> open(Accepted& accepted, Shared& shared, SteadyTime now,
+                                          boost::system::error_code& why) {
     std::unique_ptr<Connection> connection(
-        new Connection(accepted, shared.peer_of(accepted, now), shared, owner, now));
+        new Connection(accepted, shared.peer_of(accepted, now), shared, now));
     if (shared.poller.add(accepted.descriptor, *connection)) return connection;
     why.assign(errno, boost::system::system_category());
     connection->waits_for_ = Poller::For::kNothing;
@@ -136,10 +137,8 @@ class Connection final : private Poller::Source, private StateOwner {
   std::size_t place = 0;
 
  private:
-  Connection(Accepted& accepted, typename State::Peer peer, Shared& shared, Owner& owner,
-             SteadyTime now)
+  Connection(Accepted& accepted, typename State::Peer peer, Shared& shared, SteadyTime now)
       : shared_(shared),
-        owner_(owner),
         descriptor_(accepted.descriptor),
         transport_(descriptor_, std::move(accepted.tls)),
         state_(std::move(peer), shared, *this, now) {}
@@ -195,11 +194,10 @@ class Connection final : private Poller::Source, private StateOwner {
     shared_.poller.remove(descriptor_, *this, waits_for_);
     ::close(std::exchange(descriptor_, -1));
     state_.on_closed();
-    owner_.closed(*this);
+    shared_.closed(*this);
   }
 
   Shared& shared_;
-  Owner& owner_;
   int descriptor_;  // below 0 once it is closed
   Poller::For waits_for_ = Poller::For::kInput;
   bool answering_ = false;

@@ -19,23 +19,23 @@ constexpr auto kDrainTime = std::chrono::seconds(1);
 }  // namespace
 
 void TlsHandshakes::start(int descriptor, const SocketAddress& peer, SteadyTime now) {
-  Descriptor socket(parts_.loop);
+  Descriptor socket(loop_);
   error_code error;
   socket.assign(descriptor, error);
   if (error) {  // the loop has no room for it
     ::close(descriptor);
-    return owner_.refused("a connection was dropped", error.message());
+    return refused_("a connection was dropped", error.message());
   }
-  auto session = std::make_unique<TlsSession>(parts_.context, descriptor);
-  all_.push_back(std::make_unique<Handshake>(Handshake{std::move(socket), peer, std::move(session),
-                                                       now, now + parts_.timeout, all_.size()}));
+  auto session = std::make_unique<TlsSession>(context_, descriptor);
+  all_.push_back(std::make_unique<Handshake>(
+      Handshake{std::move(socket), peer, std::move(session), now, now + timeout_, all_.size()}));
   wait(*all_.back(), Descriptor::wait_read);
 }
 
 void TlsHandshakes::wait(Handshake& handshake, Descriptor::wait_type what) {
   handshake.socket.async_wait(what, [this, &handshake](const error_code& why) {
     if (handshake.expired) {
-      parts_.recorder.add(Event::kTimedOut);
+      recorder_.add(Event::kTimedOut);
       return fail(handshake, {});
     }
     if (why) return fail(handshake, {});
@@ -52,17 +52,17 @@ void TlsHandshakes::go_on(Handshake& handshake) {
     case Progress::kLeft: return fail(handshake, {});
     case Progress::kPlaintext:
       answer_plaintext(handshake);
-      parts_.recorder.add(Event::kTlsFailed);
+      recorder_.add(Event::kTlsFailed);
       return fail(handshake, "a client without TLS was refused, because this listener has `tls`");
     case Progress::kFailed:
-      parts_.recorder.add(Event::kTlsFailed);
+      recorder_.add(Event::kTlsFailed);
       return fail(handshake, "a TLS handshake failed");
   }
 }
 
 void TlsHandshakes::succeed(Handshake& handshake) {
   const auto taken = take(handshake);
-  owner_.secured(taken->socket.release(), taken->peer, std::move(taken->session), taken->began);
+  secured_(taken->socket.release(), taken->peer, std::move(taken->session), taken->began);
 }
 
 // Closes the connection and reports it, with the peer and the reason if `what` says something.
@@ -70,10 +70,10 @@ void TlsHandshakes::fail(Handshake& handshake, std::string_view what) {
   const auto taken = take(handshake);
   error_code ignored;
   taken->socket.close(ignored);
-  if (what.empty()) return owner_.refused({}, {});
+  if (what.empty()) return refused_({}, {});
   std::string why = taken->peer.host();
   if (!why.empty() && !taken->session->why().empty()) why += ": ";
-  owner_.refused(what, why + taken->session->why());
+  refused_(what, why + taken->session->why());
 }
 
 // Reads what has arrived before it answers: otherwise the kernel would send a reset, which may
@@ -82,7 +82,7 @@ void TlsHandshakes::answer_plaintext(Handshake& handshake) const {
   const int descriptor = handshake.socket.native_handle();
   char input[4096];
   while (::recv(descriptor, input, sizeof input, MSG_DONTWAIT) == sizeof input) continue;
-  const std::string_view answer = parts_.plaintext_answer;
+  const std::string_view answer = plaintext_answer_;
   [[maybe_unused]] const auto sent =
       ::send(descriptor, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   ::shutdown(descriptor, SHUT_WR);

@@ -36,25 +36,23 @@ namespace sluice::server::net {
 // stopped.
 class TlsHandshakes {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // The handshake, which began at `since`, is done. Takes ownership of the descriptor.
-    virtual void secured(int descriptor, const SocketAddress& peer,
-                         std::unique_ptr<TlsSession> session, SteadyTime since) = 0;
-    // The connection was closed before that. `what` and `why` are for the log, empty if there is
-    // nothing to say.
-    virtual void refused(std::string_view what, std::string_view why) = 0;
-  };
-  struct Parts {
-    boost::asio::io_context& loop;
-    metrics::Recorder& recorder;
-    const TlsContext& context;
-    std::chrono::milliseconds timeout;  // for one handshake
-    std::string_view plaintext_answer;  // to a client that does not use TLS; a literal
-  };
+  // The handshake, which began at `since`, is done. Takes ownership of the descriptor.
+  using Secured = std::function<void(int descriptor, const SocketAddress& peer,
+                                     std::unique_ptr<TlsSession> session, SteadyTime since)>;
+  // The connection was closed before that. `what` and `why` are for the log, empty if there is
+  // nothing to say.
+  using Refused = std::function<void(std::string_view what, std::string_view why)>;
 
-  TlsHandshakes(const Parts& parts, Owner& owner) : parts_(parts), owner_(owner) {}
+  // `listener` has TLS. `plaintext_answer` is for a client that does not use it; a literal.
+  TlsHandshakes(const Acceptor::Parts& listener, std::string_view plaintext_answer, Secured secured,
+                Refused refused)
+      : loop_(listener.loop),
+        recorder_(listener.recorder),
+        context_(*listener.tls),
+        timeout_(listener.handshake_timeout),
+        plaintext_answer_(plaintext_answer),
+        secured_(std::move(secured)),
+        refused_(std::move(refused)) {}
 
   // Takes ownership of the descriptor.
   void start(int descriptor, const SocketAddress& peer, SteadyTime now);
@@ -83,8 +81,13 @@ class TlsHandshakes {
   void answer_plaintext(Handshake& handshake) const;
   std::unique_ptr<Handshake> take(const Handshake& handshake);
 
-  const Parts parts_;
-  Owner& owner_;
+  boost::asio::io_context& loop_;
+  metrics::Recorder& recorder_;
+  const TlsContext& context_;
+  const std::chrono::milliseconds timeout_;  // for one handshake
+  const std::string_view plaintext_answer_;
+  const Secured secured_;
+  const Refused refused_;
   std::vector<std::unique_ptr<Handshake>> all_;
 };
 
@@ -102,19 +105,11 @@ struct Accepted {
   }
 };
 
-// Owns connections.
-template <typename Connection>
-class ConnectionOwner {
- public:
-  virtual ~ConnectionOwner() = default;
-  // The connection has ended. It is destroyed in a later turn of the loop. From now on, nothing may
-  // call it.
-  virtual void closed(Connection& connection) = 0;
-};
-
 // What a protocol's connection offers to its listener.
 //
-//   Shared           what the connections of a listener share in one event loop
+//   Shared           what the connections of a listener share in one event loop. Its `closed` is
+//                    called when a connection has ended, which is then destroyed in a later turn of
+//                    the loop; from the call on, nothing may call the connection
 //   kRefusal         sent to a connection over the cap; may be empty
 //   kNeedsTls        sent to a client without TLS if the listener has TLS; may be empty
 //   open()           starts a connection, or returns null and sets the error
@@ -122,17 +117,17 @@ class ConnectionOwner {
 //   drain()          makes the connection end soon, but not before its requests are answered
 //   place            for use by the listener
 template <typename C>
-concept ListenedConnection =
-    requires(C& connection, typename C::Shared& shared, Accepted& accepted,
-             ConnectionOwner<C>& owner, SteadyTime now, boost::system::error_code& why) {
-      { C::kRefusal } -> std::convertible_to<std::string_view>;
-      { C::kNeedsTls } -> std::convertible_to<std::string_view>;
-      { C::open(accepted, shared, owner, now, why) } -> std::same_as<std::unique_ptr<C>>;
-      { connection.tick(now) } -> std::same_as<void>;
-      { connection.drain(now) } -> std::same_as<void>;
-      { connection.place } -> std::same_as<std::size_t&>;
-      { shared.draining } -> std::same_as<bool&>;
-    };
+concept ListenedConnection = requires(C& connection, typename C::Shared& shared, Accepted& accepted,
+                                      SteadyTime now, boost::system::error_code& why) {
+  { C::kRefusal } -> std::convertible_to<std::string_view>;
+  { C::kNeedsTls } -> std::convertible_to<std::string_view>;
+  { C::open(accepted, shared, now, why) } -> std::same_as<std::unique_ptr<C>>;
+  { connection.tick(now) } -> std::same_as<void>;
+  { connection.drain(now) } -> std::same_as<void>;
+  { connection.place } -> std::same_as<std::size_t&>;
+  { shared.draining } -> std::same_as<bool&>;
+  { shared.closed } -> std::same_as<std::function<void(C&)>&>;
+};
 
 // One listening address in one event loop: accepts connections, does their TLS handshakes, and owns
 // them.
@@ -140,9 +135,7 @@ concept ListenedConnection =
 // Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows what its
 // Parts refer to. Destroy it after the loop has stopped.
 template <ListenedConnection Connection>
-class Listener final : private Acceptor::Owner,
-                       private TlsHandshakes::Owner,
-                       private ConnectionOwner<Connection> {
+class Listener final {
  public:
   using Shared = typename Connection::Shared;
 
@@ -151,12 +144,18 @@ class Listener final : private Acceptor::Owner,
         clock_(parts.clock),
         shared_(shared),
         ticker_(parts.loop),
-        acceptor_(with_refusal(parts), std::move(socket), *this) {
+        acceptor_(with_refusal(parts), std::move(socket),
+                  [this](int descriptor, const SocketAddress& peer) { accept(descriptor, peer); }) {
+    shared_.closed = [this](Connection& connection) { close(connection); };
     if (parts.tls == nullptr) return;
-    handshakes_.emplace(TlsHandshakes::Parts{parts.loop, parts.recorder, *parts.tls,
-                                             parts.handshake_timeout, Connection::kNeedsTls},
-                        static_cast<TlsHandshakes::Owner&>(*this));
+    handshakes_.emplace(
+        parts, Connection::kNeedsTls,
+        [this](int descriptor, const SocketAddress& peer, std::unique_ptr<TlsSession> session,
+               SteadyTime since) { open(descriptor, peer, std::move(session), since); },
+        [this](std::string_view what, std::string_view why) { refuse(what, why); });
   }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
 
   void stop_accepting(Queued queued, std::function<void()> stopped) {
     acceptor_.stop(queued, std::move(stopped));
@@ -186,7 +185,7 @@ class Listener final : private Acceptor::Owner,
 
   static constexpr auto kTick = std::chrono::milliseconds(250);
 
-  void accepted(int descriptor, const SocketAddress& peer) override {
+  void accept(int descriptor, const SocketAddress& peer) {
     if (acceptor_.family() != AF_UNIX) {
       const int on = 1;
       ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -197,12 +196,8 @@ class Listener final : private Acceptor::Owner,
     tick();
   }
 
-  void secured(int descriptor, const SocketAddress& peer, std::unique_ptr<TlsSession> session,
-               SteadyTime since) override {
-    open(descriptor, peer, std::move(session), since);
-  }
-
-  void refused(std::string_view what, std::string_view why) override {
+  // A handshake has failed.
+  void refuse(std::string_view what, std::string_view why) {
     acceptor_.closed();
     if (!what.empty()) acceptor_.complain(what, why);
     finish_drain();
@@ -214,7 +209,7 @@ class Listener final : private Acceptor::Owner,
     if constexpr (requires { shared_.tick(); }) shared_.tick();
     boost::system::error_code why;
     Accepted accepted{loop_, descriptor, acceptor_.family(), peer, std::move(tls)};
-    auto connection = Connection::open(accepted, shared_, *this, since, why);
+    auto connection = Connection::open(accepted, shared_, since, why);
     if (!connection) {  // the system is out of resources
       acceptor_.closed();
       return acceptor_.complain("a connection was dropped", why.value());
@@ -225,7 +220,7 @@ class Listener final : private Acceptor::Owner,
     tick();
   }
 
-  void closed(Connection& connection) override {
+  void close(Connection& connection) {
     const std::size_t place = connection.place;
     std::swap(connections_[place], connections_.back());
     connections_[place]->place = place;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,14 +27,14 @@ class FakeConnection {
     int drains = 0;
     int destroyed = 0;
     SteadyTime time{};  // of the last event
+    std::function<void(FakeConnection&)> closed;
   };
-  using Owner = ConnectionOwner<FakeConnection>;
   static constexpr std::string_view kRefusal = "full";
   static constexpr std::string_view kNeedsTls = "use TLS";
 
-  static std::unique_ptr<FakeConnection> open(Accepted& accepted, Shared& shared, Owner& owner,
-                                              SteadyTime now, boost::system::error_code& why) {
-    auto made = std::make_unique<FakeConnection>(accepted.descriptor, shared, owner);
+  static std::unique_ptr<FakeConnection> open(Accepted& accepted, Shared& shared, SteadyTime now,
+                                              boost::system::error_code& why) {
+    auto made = std::make_unique<FakeConnection>(accepted.descriptor, shared);
     shared.time = now;
     if (shared.no_resources) {
       why.assign(ENOMEM, boost::system::system_category());
@@ -42,8 +43,7 @@ class FakeConnection {
     shared.opened.push_back(made.get());
     return made;
   }
-  FakeConnection(int descriptor, Shared& shared, Owner& owner)
-      : descriptor_(descriptor), shared_(shared), owner_(owner) {}
+  FakeConnection(int descriptor, Shared& shared) : descriptor_(descriptor), shared_(shared) {}
   ~FakeConnection() {
     ::close(descriptor_);
     ++shared_.destroyed;
@@ -61,7 +61,7 @@ class FakeConnection {
     ++shared_.drains;
     shared_.time = now;
   }
-  void close() { owner_.closed(*this); }
+  void close() { shared_.closed(*this); }
   bool has_no_delay() const {
     int on = 0;
     socklen_t size = sizeof on;
@@ -75,7 +75,6 @@ class FakeConnection {
  private:
   const int descriptor_;
   Shared& shared_;
-  Owner& owner_;
 };
 
 class ListenerTest : public ListeningTest {

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,7 +17,7 @@ namespace sluice::server::net {
 namespace {
 
 // Handshakes over a pair of sockets whose other end is a client.
-class Handshakes : public ::testing::Test, private TlsHandshakes::Owner {
+class Handshakes : public ::testing::Test {
  protected:
   Handshakes() {
     const std::string folder = ::testing::TempDir();
@@ -23,9 +25,26 @@ class Handshakes : public ::testing::Test, private TlsHandshakes::Owner {
     files_.key_file = folder + "handshakes.key";
     TestCertificate("DNS:localhost").write_to(files_.cert_file, files_.key_file);
     context_ = TlsContext::open(files_, "h2").value();
-    handshakes_.emplace(TlsHandshakes::Parts{loop_, registry_.make_recorder(), *context_,
-                                             std::chrono::seconds(1), "use TLS"},
-                        static_cast<TlsHandshakes::Owner&>(*this));
+    const Acceptor::Parts listener{.loop = loop_,
+                                   .recorder = registry_.make_recorder(),
+                                   .warn = {},
+                                   .connections = connections_,
+                                   .most = 1,
+                                   .clock = clock_,
+                                   .tls = context_.get(),
+                                   .handshake_timeout = std::chrono::seconds(1)};
+    handshakes_.emplace(
+        listener, "use TLS",
+        [this](int descriptor, const SocketAddress&, std::unique_ptr<TlsSession> session,
+               SteadyTime since) {
+          secured_ = descriptor;
+          since_ = since;
+          EXPECT_TRUE(session->certificate_names().empty());
+        },
+        [this](std::string_view what, std::string_view why) {
+          refused_ = true;
+          why_ = std::string(what) + "|" + std::string(why);
+        });
     int ends[2] = {};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     client_ = ends[0];
@@ -74,6 +93,7 @@ class Handshakes : public ::testing::Test, private TlsHandshakes::Owner {
   boost::asio::io_context loop_{1};
   ManualLoopClock clock_;
   metrics::Registry registry_;
+  std::atomic<std::size_t> connections_{0};
   TlsFiles files_;
   std::unique_ptr<TlsContext> context_;
   std::optional<TlsHandshakes> handshakes_;
@@ -82,18 +102,6 @@ class Handshakes : public ::testing::Test, private TlsHandshakes::Owner {
   SteadyTime since_{};
   bool refused_ = false;
   std::string why_;
-
- private:
-  void secured(int descriptor, const SocketAddress&, std::unique_ptr<TlsSession> session,
-               SteadyTime since) override {
-    secured_ = descriptor;
-    since_ = since;
-    EXPECT_TRUE(session->certificate_names().empty());
-  }
-  void refused(std::string_view what, std::string_view why) override {
-    refused_ = true;
-    why_ = std::string(what) + "|" + std::string(why);
-  }
 };
 
 TEST_F(Handshakes, EndWithTheTimeOfTheirBegin) {

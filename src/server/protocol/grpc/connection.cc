@@ -139,7 +139,7 @@ bool would_block(const error_code& why) { return why == boost::asio::error::woul
 
 }  // namespace
 
-std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& shared, Owner& owner,
+std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& shared,
                                              SteadyTime now, error_code& why) {
   Socket socket(accepted.loop);
   socket.assign({accepted.family, accepted.family == AF_UNIX ? 0 : IPPROTO_TCP},
@@ -150,17 +150,16 @@ std::unique_ptr<Connection> Connection::open(net::Accepted& accepted, Shared& sh
   }
   const Role role = role_of(accepted.certificate_names(), shared.role_of_certificate);
   std::unique_ptr<Connection> connection(
-      new Connection(std::move(socket), accepted, role, shared, owner, now));
+      new Connection(std::move(socket), accepted, role, shared, now));
   connection->wait_for_input();
   return connection;
 }
 
 Connection::Connection(Socket socket, net::Accepted& accepted, Role role, Shared& shared,
-                       Owner& owner, SteadyTime now)
+                       SteadyTime now)
     : socket_(std::move(socket)),
       transport_(accepted.descriptor, std::move(accepted.tls)),
       shared_(shared),
-      owner_(owner),
       state_(accepted.peer.host(), shared, *this, now, role) {}
 
 void Connection::act(Action action) {
@@ -266,7 +265,7 @@ void Connection::close() {
 
 // Reports the end of the connection when no event can arrive any more.
 void Connection::report_end() {
-  if (!reading_ && !writing_ && !flushing_) owner_.closed(*this);
+  if (!reading_ && !writing_ && !flushing_) shared_.closed(*this);
 }
 
 }  // namespace sluice::server::grpc

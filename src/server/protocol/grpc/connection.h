@@ -133,11 +133,11 @@ class Connection final : private ConnectionState::Owner {
     boost::asio::io_context& loop;
     const RoleOfCertificate role_of_certificate;  // may be empty
     bool draining = false;
+    std::function<void(Connection&)> closed;                       // see net::ListenedConnection
     std::string input = std::string(std::size_t{64} << 10, '\0');  // of the connection that reads
     std::vector<Connection*> to_flush = {};                        // in this turn of the loop
     std::vector<Connection*> flushing = {};
   };
-  using Owner = net::ConnectionOwner<Connection>;
   static constexpr std::string_view kRefusal = {};
   // SETTINGS, and GOAWAY with INADEQUATE_SECURITY and a text that clients report.
   static constexpr std::string_view kNeedsTls{
@@ -147,8 +147,8 @@ class Connection final : private ConnectionState::Owner {
       9 + 9 + 8 + 29};
 
   // See net::Listener.
-  static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, Owner& owner,
-                                          SteadyTime now, boost::system::error_code& why);
+  static std::unique_ptr<Connection> open(net::Accepted& accepted, Shared& shared, SteadyTime now,
+                                          boost::system::error_code& why);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -161,8 +161,7 @@ class Connection final : private ConnectionState::Owner {
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Action = ConnectionState::Action;
 
-  Connection(Socket socket, net::Accepted& accepted, Role role, Shared& shared, Owner& owner,
-             SteadyTime now);
+  Connection(Socket socket, net::Accepted& accepted, Role role, Shared& shared, SteadyTime now);
   static void flush_all(Shared& shared);
   void has_output() override;
   void flush();
@@ -180,7 +179,6 @@ class Connection final : private ConnectionState::Owner {
   Socket socket_;
   net::Transport transport_;
   Shared& shared_;
-  Owner& owner_;
   ConnectionState state_;
   bool reading_ = false;  // waits for input
   bool writing_ = false;  // waits for room
