@@ -29,11 +29,6 @@ class Echo final : public grpc::Handler {
   void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds) override {}
 };
 
-class Owner final : public grpc::Protocol::Owner {
- public:
-  void has_output() override { std::abort(); }  // this handler never waits
-};
-
 constexpr std::string_view kGreeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 
 }  // namespace
@@ -50,14 +45,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static sluice::metrics::Registry registry;
   static sluice::metrics::Recorder& recorder = registry.make_recorder();
   const std::atomic<bool> serving{true};
-  grpc::Handlers handlers([] { return std::make_unique<grpc::Worker>(std::make_unique<Echo>()); },
-                          {});
-  Owner owner;
-  grpc::ProtocolShared shared{
+  grpc::Handlers handlers([] { return std::make_unique<Echo>(); }, {});
+  grpc::SharedState shared{
       bounds, 8, handlers, {"/a.B/C"}, recorder, serving, sluice::server::net::LoopClock::system()};
   grpc::SteadyTime now{std::chrono::hours(1)};
   {
-    grpc::Protocol protocol(shared, "192.0.2.1", owner);
+    // The handler never waits.
+    grpc::Protocol protocol(shared, "192.0.2.1", [] { std::abort(); });
     std::string out;
     for (std::size_t done = 0; done < bytes.size() && !protocol.ended(); done += step) {
       const std::string part = bytes.substr(done, step);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -50,18 +49,10 @@ class WorkerPool {
     virtual void dropped() {}
   };
 
-  // `make` returns a worker, or the handler of a worker. Without `fibers` the workers never wait.
-  // Errors: std::bad_alloc, and what `make` throws.
-  template <typename Make>
-  WorkerPool(Make make, const std::optional<FiberPool::Options>& fibers)
-      : make_([make = std::move(make)]() -> std::unique_ptr<Worker> {
-          if constexpr (std::convertible_to<decltype(make()), std::unique_ptr<Worker>>) {
-            return make();
-          } else {
-            return std::make_unique<Worker>(make());
-          }
-        }),
-        most_(fibers ? std::max<std::size_t>(fibers->most, 1) : 1) {
+  // Without `fibers` the workers never wait. Errors: std::bad_alloc, and what `make` throws.
+  WorkerPool(std::function<std::unique_ptr<Worker>()> make,
+             const std::optional<FiberPool::Options>& fibers)
+      : make_(std::move(make)), most_(fibers ? std::max<std::size_t>(fibers->most, 1) : 1) {
     if (fibers) fibers_.emplace(*fibers);
     add();
   }

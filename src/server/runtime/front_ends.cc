@@ -180,7 +180,7 @@ class GrpcFrontEnd final : public FrontEnd {
             .bounds = bounds(),
             .paths = rls_paths(),
             .most_streams = grpc.streams,
-            .ages = {grpc.max_age},
+            .max_age = grpc.max_age,
             .serving = parts().ready,
             .make = [&envoy = parts().envoy, session = loop.session,
                      &access = access()] { return make_rls_handler({session(), envoy}, access); },

@@ -241,7 +241,7 @@ void Protocol::find(Stream& stream, std::string_view path) const {
 
 void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string_view value) {
   if (name == "content-type") {
-    stream.is_grpc = parse_content_type(value) == ContentType::kProto;
+    stream.is_grpc = is_grpc(value);
   } else if (name == "grpc-timeout") {
     const auto timeout = parse_timeout(value);
     stream.bad_timeout = !timeout;
@@ -375,7 +375,8 @@ void Protocol::submit(Stream& stream) {
   static_cast<void>(shared_.handlers.submit(stream));
 }
 
-void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
+void Protocol::answered(Stream& stream, Handler& handler) {
+  const Reply& reply = handler.reply;
   const SteadyTime end_time = shared_.clock.now();
   const SteadyTime began = shared_.handlers.waits() ? stream.began : answered_;
   answered_ = end_time;
@@ -390,7 +391,7 @@ void Protocol::answered(Stream& stream, const Reply& reply, Handler& handler) {
     }
   }
   handler.finished(stream.call, reply, end_time - began);
-  if (!inside_) owner_.has_output();
+  if (!inside_) has_output_();
 }
 
 // Answers the complete messages.

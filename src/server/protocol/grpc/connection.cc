@@ -23,11 +23,12 @@ constexpr auto kSignOfLife = std::chrono::seconds(20);
 
 }  // namespace
 
-ConnectionState::ConnectionState(std::string peer, SharedState& shared, Owner& owner,
-                                 SteadyTime now, Role certificate_role)
+ConnectionState::ConnectionState(std::string peer, SharedState& shared,
+                                 std::function<void()> has_output, SteadyTime now,
+                                 Role certificate_role)
     : shared_(shared),
       peer_(std::move(peer)),
-      protocol_(shared, peer_, owner, certificate_role),
+      protocol_(shared, peer_, std::move(has_output), certificate_role),
       started_(now),
       heard_(now),
       worked_(now),
@@ -103,7 +104,7 @@ void ConnectionState::check_age(SteadyTime now) {
   calls_ = protocol_.calls();
   if (phase_ == Phase::kServing) {
     const std::size_t most = bounds.requests_per_connection;
-    const bool old = shared_.ages.most.count() > 0 && now - started_ >= shared_.ages.most;
+    const bool old = shared_.max_age.count() > 0 && now - started_ >= shared_.max_age;
     if (old || now - worked_ >= bounds.idle_timeout || (most > 0 && calls_ >= most)) {
       return begin_end(now);
     }
@@ -160,7 +161,7 @@ Connection::Connection(Socket socket, net::Accepted& accepted, Role role, Shared
     : socket_(std::move(socket)),
       transport_(accepted.descriptor, std::move(accepted.tls)),
       shared_(shared),
-      state_(accepted.peer.host(), shared, *this, now, role) {}
+      state_(accepted.peer.host(), shared, [this] { has_output(); }, now, role) {}
 
 void Connection::act(Action action) {
   switch (send_all(action)) {
@@ -168,6 +169,7 @@ void Connection::act(Action action) {
     case Action::kSend:
     case Action::kReceive: return wait_for_input();
     case Action::kWaitToSend: return wait_for_room();
+    case Action::kWait: return;
     case Action::kClose: return close();
   }
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "server/net/acceptor.h"
+#include "server/net/connection.h"
 #include "server/net/fiber.h"
 #include "server/net/listener.h"
 #include "server/net/loop_clock.h"
@@ -25,27 +26,16 @@
 
 namespace sluice::server::grpc {
 
-// The most time that a connection may live, in addition to Bounds.
-struct Ages {
-  std::chrono::milliseconds most{0};  // then it accepts no more calls; 0: no limit
-};
-
 // What a front end serves.
 struct Options {
   const Bounds& bounds;
-  std::vector<std::string_view> paths;  // the handler's methods; literals
-  std::size_t most_streams = 1024;      // concurrent calls of a connection
-  Ages ages = {};
-  const std::atomic<bool>& serving;  // what Health reports
+  std::vector<std::string_view> paths;   // the handler's methods; literals
+  std::size_t most_streams = 1024;       // concurrent calls of a connection
+  std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
+  const std::atomic<bool>& serving;      // what Health reports
   std::function<std::unique_ptr<Handler>()> make;
   std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
   RoleOfCertificate role_of_certificate = {};          // for clients with certificates
-};
-
-// What the connections of one listener share in one event loop. Used by that loop's thread only.
-struct SharedState : ProtocolShared {
-  Ages ages = {};
-  std::string output = {};  // of the connection that sends
 };
 
 // A connection that speaks gRPC, without its socket: a Protocol and its timeouts. Takes events,
@@ -55,23 +45,15 @@ struct SharedState : ProtocolShared {
 // waits for room, the connection neither makes more nor reads. Cost: see Connection.
 class ConnectionState {
  public:
-  // What the socket must do next.
-  enum class Action : std::uint8_t {
-    kReceive,     // wait for input, then on_ready() and on_input()
-    kSend,        // send output(), as far as it goes without waiting, then on_sent()
-    kWaitToSend,  // wait for room, then on_room()
-    kHalfClose,   // send the end of the stream, then as kReceive
-    kClose,
-  };
-  using Owner = Protocol::Owner;
+  using Action = net::Action;  // never kWait; before on_input() comes on_ready()
 
-  ConnectionState(std::string peer, SharedState& shared, Owner& owner, SteadyTime now,
-                  Role certificate_role = Role::kNobody);
+  // Calls `has_output` when on_output() must follow.
+  ConnectionState(std::string peer, SharedState& shared, std::function<void()> has_output,
+                  SteadyTime now, Role certificate_role = Role::kNobody);
 
   // The socket is ready to be read. If it has bytes, on_input() follows.
   void on_ready(SteadyTime now) { heard_ = now; }
   Action on_input(std::string_view bytes);
-  // Owner::has_output() was called.
   Action on_output() const;
   // The output to send. Valid until the next event.
   std::string_view output();
@@ -118,15 +100,20 @@ class ConnectionState {
 // header fields (at most 4 KiB as HTTP/2 counts them) or had replies larger than 512 bytes; with
 // TLS, also the memory of OpenSSL. Bytes that arrive together cost one wait, one read and one
 // write.
-class Connection final : private ConnectionState::Owner {
+class Connection final {
  public:
   using Options = grpc::Options;
   using Handlers = grpc::Handlers;
   struct Shared : SharedState {
     Shared(const net::Acceptor::Parts& accept, const Options& options, Handlers& of_loop)
-        : SharedState{{options.bounds, options.most_streams, of_loop, options.paths,
-                       accept.recorder, options.serving, accept.clock},
-                      options.ages},
+        : SharedState{.bounds = options.bounds,
+                      .most_streams = options.most_streams,
+                      .handlers = of_loop,
+                      .paths = options.paths,
+                      .recorder = accept.recorder,
+                      .serving = options.serving,
+                      .clock = accept.clock,
+                      .max_age = options.max_age},
           loop(accept.loop),
           role_of_certificate(options.role_of_certificate) {}
 
@@ -163,7 +150,7 @@ class Connection final : private ConnectionState::Owner {
 
   Connection(Socket socket, net::Accepted& accepted, Role role, Shared& shared, SteadyTime now);
   static void flush_all(Shared& shared);
-  void has_output() override;
+  void has_output();
   void flush();
   void act(Action action);
   Action send_all(Action action);

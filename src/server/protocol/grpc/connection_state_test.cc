@@ -35,7 +35,7 @@ class EchoHandler final : public Handler {
   net::TestWaits& waits_;
 };
 
-class GrpcConnectionState : public ::testing::Test, public ConnectionState::Owner {
+class GrpcConnectionState : public ::testing::Test {
  protected:
   using Action = ConnectionState::Action;
 
@@ -44,12 +44,17 @@ class GrpcConnectionState : public ::testing::Test, public ConnectionState::Owne
     waits_.finish_all();
     state_.reset();
   }
-  void start(Ages ages) {
-    shared_.emplace(SharedState{
-        {bounds_, 100, handlers_, {kEcho}, registry_.make_recorder(), serving_, clock_}, ages});
-    state_.emplace("192.0.2.1", *shared_, *this, clock_.time);
+  void start(std::chrono::milliseconds max_age) {
+    shared_.emplace(SharedState{.bounds = bounds_,
+                                .most_streams = 100,
+                                .handlers = handlers_,
+                                .paths = {kEcho},
+                                .recorder = registry_.make_recorder(),
+                                .serving = serving_,
+                                .clock = clock_,
+                                .max_age = max_age});
+    state_.emplace("192.0.2.1", *shared_, [this] { ++outputs_; }, clock_.time);
   }
-  void has_output() override { ++outputs_; }
 
   Action input(std::string_view bytes) {
     state_->on_ready(clock_.time);
@@ -91,9 +96,8 @@ class GrpcConnectionState : public ::testing::Test, public ConnectionState::Owne
   metrics::Registry registry_;
   const std::atomic<bool> serving_ = true;
   net::TestWaits waits_;
-  Handlers handlers_{
-      [this] { return std::make_unique<Worker>(std::make_unique<EchoHandler>(waits_)); },
-      net::FiberPool::Options{}};
+  Handlers handlers_{[this] { return std::make_unique<EchoHandler>(waits_); },
+                     net::FiberPool::Options{}};
   std::optional<SharedState> shared_;
   std::optional<ConnectionState> state_;
   TestClient client_;
@@ -195,7 +199,7 @@ TEST_F(GrpcConnectionState, CallsThatNeverBecomeCompleteDoNotKeepAConnectionOpen
 }
 
 TEST_F(GrpcConnectionState, EndsAtTheMostAge) {
-  start({.most = seconds(30)});
+  start(seconds(30));
   call("hello");
   EXPECT_EQ(tick_after(milliseconds(29'999)), Action::kReceive);
   EXPECT_EQ(client_.goaways.size(), 0U);

@@ -143,13 +143,13 @@ std::optional<std::chrono::nanoseconds> parse_timeout(std::string_view text) noe
   }
 }
 
-ContentType parse_content_type(std::string_view text) noexcept {
+bool is_grpc(std::string_view content_type) noexcept {
   constexpr std::string_view kGrpc = "application/grpc";
   constexpr std::string_view kProto = "+proto";
-  if (!text.starts_with(kGrpc)) return ContentType::kOther;
-  text.remove_prefix(kGrpc.size());
-  if (text.starts_with(kProto)) text.remove_prefix(kProto.size());
-  return text.empty() || text.front() == ';' ? ContentType::kProto : ContentType::kOther;
+  if (!content_type.starts_with(kGrpc)) return false;
+  content_type.remove_prefix(kGrpc.size());
+  if (content_type.starts_with(kProto)) content_type.remove_prefix(kProto.size());
+  return content_type.empty() || content_type.front() == ';';
 }
 
 }  // namespace sluice::server::grpc

@@ -72,11 +72,7 @@ void append_percent_encoded(std::string& out, std::string_view text);
 // is malformed.
 std::optional<std::chrono::nanoseconds> parse_timeout(std::string_view text) noexcept;
 
-// The content-type of a request.
-enum class ContentType : std::uint8_t {
-  kProto,  // application/grpc, application/grpc+proto; with or without parameters
-  kOther,
-};
-ContentType parse_content_type(std::string_view text) noexcept;
+// Whether a content-type is application/grpc or application/grpc+proto, with or without parameters.
+bool is_grpc(std::string_view content_type) noexcept;
 
 }  // namespace sluice::server::grpc

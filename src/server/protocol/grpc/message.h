@@ -77,27 +77,17 @@ class Handler {
   virtual void finished(const Call& call, const Reply& reply, std::chrono::nanoseconds took) = 0;
   // Releases rules that are no longer active. Called while there are no calls.
   virtual void follow_rules() {}
-};
 
-// A handler and the buffers of its reply.
-class Worker {
- public:
-  explicit Worker(std::unique_ptr<Handler> made) : handler(std::move(made)) {}
-
-  void follow_rules() { handler->follow_rules(); }
+  // Clears the reply after a call, and releases larger buffers.
   void recycle() {
+    constexpr std::size_t kMostKept = std::size_t{64} << 10;
     reply.clear();
     if (reply.bytes.capacity() > kMostKept) reply.bytes = std::string();
   }
 
-  const std::unique_ptr<Handler> handler;
-  Reply reply;
-
- private:
-  // Larger buffers are released.
-  static constexpr std::size_t kMostKept = std::size_t{64} << 10;
+  Reply reply;  // to the call that is being answered
 };
 
-using Handlers = net::WorkerPool<Worker>;
+using Handlers = net::WorkerPool<Handler>;
 
 }  // namespace sluice::server::grpc

@@ -237,10 +237,10 @@ void release(std::string& text, std::size_t most) {
 
 }  // namespace
 
-bool Stream::finish(Worker& worker) {
+bool Stream::finish(Handler& handler) {
   in_work = false;
   if (protocol != nullptr) {
-    protocol->answered(*this, worker.reply, *worker.handler);
+    protocol->answered(*this, handler);
   } else {
     home->give_back(*this);
   }
@@ -429,10 +429,10 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   return session;
 }
 
-Protocol::Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner,
+Protocol::Protocol(SharedState& shared, std::string_view peer, std::function<void()> has_output,
                    Role certificate_role)
     : shared_(shared),
-      owner_(owner),
+      has_output_(std::move(has_output)),
       peer_(peer),
       certificate_role_(certificate_role),
       frame_budget_(kMostFrames) {}

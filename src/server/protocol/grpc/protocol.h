@@ -4,8 +4,10 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -122,8 +124,8 @@ struct StreamState {
 
 // One call of a connection, with its buffers. Streams are kept and used again; see Streams.
 struct Stream final : Handlers::Task, StreamState {
-  void work(Worker& worker) override { worker.handler->handle(call, worker.reply); }
-  bool finish(Worker& worker) override;
+  void work(Handler& handler) override { handler.handle(call, handler.reply); }
+  bool finish(Handler& handler) override;
   bool wanted() const override { return protocol != nullptr && !ended; }
   void dropped() override;
   // Releases larger buffers.
@@ -159,7 +161,7 @@ namespace sluice::server::grpc {
 
 // The state that the connections of one listener share in one event loop. Used by that loop's
 // thread only.
-struct ProtocolShared {
+struct SharedState {
   const Bounds& bounds;
   std::size_t most_streams;  // concurrent calls of a connection
   Handlers& handlers;
@@ -172,6 +174,8 @@ struct ProtocolShared {
   // Bytes of incomplete calls and of unread replies, of all connections.
   std::size_t buffered = 0;
   Reply reply = {};
+  std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
+  std::string output = {};               // of the connection that sends
 };
 
 // One connection that speaks gRPC over HTTP/2, without its socket: takes bytes and returns bytes.
@@ -182,14 +186,8 @@ struct ProtocolShared {
 // handler.
 class Protocol {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // There is output that was not made by take().
-    virtual void has_output() = 0;
-  };
-
-  Protocol(ProtocolShared& shared, std::string_view peer, Owner& owner,
+  // Calls `has_output` when there is output that was not made by take().
+  Protocol(SharedState& shared, std::string_view peer, std::function<void()> has_output,
            Role certificate_role = Role::kNobody);
   ~Protocol();
   Protocol(const Protocol&) = delete;
@@ -236,7 +234,7 @@ class Protocol {
   bool check_prefix(Stream& stream);
   void call(Stream& stream, std::string_view message);
   void submit(Stream& stream);
-  void answered(Stream& stream, const Reply& reply, Handler& handler);
+  void answered(Stream& stream, Handler& handler);
   void reflect(Stream& stream);
   void watch(Stream& stream, std::string_view message);
   void report_health(Stream& stream);
@@ -250,8 +248,8 @@ class Protocol {
   void spend(int cost);
   void earn(int gain);
 
-  ProtocolShared& shared_;
-  Owner& owner_;
+  SharedState& shared_;
+  const std::function<void()> has_output_;
   std::string_view peer_;
   const Role certificate_role_;
   nghttp2_session* session_ = nullptr;  // created with the first byte

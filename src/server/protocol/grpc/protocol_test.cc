@@ -91,7 +91,7 @@ class Raw {
   SteadyTime now_;
 };
 
-class ProtocolTest : public ::testing::Test, public Protocol::Owner {
+class ProtocolTest : public ::testing::Test {
  protected:
   ProtocolTest() { bounds_.body_bytes = 100'000; }
   void SetUp() override { start({}); }
@@ -103,12 +103,12 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
         [this, waits = fibers.has_value()] {
           auto made = waits ? std::make_unique<Echo>(&waits_) : std::make_unique<Echo>();
           handler_ = made.get();
-          return std::make_unique<Worker>(std::move(made));
+          return made;
         },
         fibers);
-    shared_.emplace(ProtocolShared{
+    shared_.emplace(SharedState{
         bounds_, streams, *handlers_, {kEcho}, recorder_, serving_, net::LoopClock::system()});
-    protocol_.emplace(*shared_, "192.0.2.1", *this);
+    protocol_.emplace(*shared_, "192.0.2.1", [this] { ++outputs_; });
   }
   void start_with_workers(std::size_t most) { start(net::FiberPool::Options{.most = most}); }
   void TearDown() override {
@@ -117,7 +117,6 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
     EXPECT_TRUE(!shared_ || shared_->streams.in_use() == 0U);
     EXPECT_TRUE(!shared_ || shared_->buffered == 0U);
   }
-  void has_output() override { ++outputs_; }
 
   // Passes bytes between both sides until neither has output.
   void talk() {
@@ -161,7 +160,7 @@ class ProtocolTest : public ::testing::Test, public Protocol::Owner {
   Echo* handler_ = nullptr;  // the newest
   std::vector<net::FiberWait*> waits_;
   std::optional<Handlers> handlers_;
-  std::optional<ProtocolShared> shared_;
+  std::optional<SharedState> shared_;
   std::optional<Protocol> protocol_;
   TestClient client_;
   SteadyTime now_ = net::LoopClock::system().now();

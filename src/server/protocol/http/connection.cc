@@ -488,36 +488,36 @@ bool ConnectionState::read_next(std::string_view input) {
   return false;
 }
 
-void ConnectionState::work(Worker& worker) {
-  worker.request = reader_.request();
-  worker.request.peer = peer_.host;
-  worker.request.certificate_role = peer_.certificate_role;
-  worker_ = &worker;
+void ConnectionState::work(Handler& handler) {
+  handler.request = reader_.request();
+  handler.request.peer = peer_.host;
+  handler.request.certificate_role = peer_.certificate_role;
+  handler_ = &handler;
   try {
-    worker.handler->handle(worker.request, worker.response);
+    handler.handle(handler.request, handler.response);
   } catch (const std::bad_alloc&) {
-    worker.response.clear();
-    worker.response.status = 503;
+    handler.response.clear();
+    handler.response.status = 503;
     closing_ = true;
   }
-  worker_ = nullptr;
+  handler_ = nullptr;
 }
 
-bool ConnectionState::finish(Worker& worker) try {
-  const Request& request = worker.request;
+bool ConnectionState::finish(Handler& handler) try {
+  const Request& request = handler.request;
   const std::size_t most = shared_.bounds.requests_per_connection;
   const bool is_head = request.method == "HEAD";
-  broadcast_ = is_head ? nullptr : worker.response.broadcast;
+  broadcast_ = is_head ? nullptr : handler.response.broadcast;
   if (broadcast_ != nullptr) broadcast_->add(*this);
   closing_ = closing_ || !request.keep_alive || shared_.draining || ++requests_ == most ||
-             worker.response.broadcast != nullptr;
-  const bool apart = worker.response.body.size() >= net::kMostWaiting && !is_head;
-  if (apart) unsent_text_ = std::move(worker.response.shared_text);
-  append_response(responses(), worker.response,
+             handler.response.broadcast != nullptr;
+  const bool apart = handler.response.body.size() >= net::kMostWaiting && !is_head;
+  if (apart) unsent_text_ = std::move(handler.response.shared_text);
+  append_response(responses(), handler.response,
                   {request.version, !is_head && unsent_text_ == nullptr, !closing_, shared_.date});
   phase_ = Phase::kIdle;  // the time of the next phase starts now
   const SteadyTime before = std::exchange(answered_, shared_.clock.now());
-  worker.handler->finished(request, worker.response, answered_ - before);
+  handler.finished(request, handler.response, answered_ - before);
   return true;
 } catch (const std::bad_alloc&) {
   fail();
@@ -605,7 +605,7 @@ void ConnectionState::count_kept() try {
 // event closes.
 void ConnectionState::drop_kept() noexcept {
   shared_.recorder.add(metrics::Event::kTimedOut);
-  if (worker_ != nullptr) return worker_->handler->stop_waiting();
+  if (handler_ != nullptr) return handler_->stop_waiting();
   pending_ = std::string();
   unsent_ = std::string();
   unsent_text_.reset();

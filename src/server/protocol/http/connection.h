@@ -144,27 +144,7 @@ void append_response(std::string& out, const Response& response, const Sending& 
 // Returns "OK", "Too Many Requests", ...; empty if the status has no usual phrase.
 std::string_view reason_phrase(int status) noexcept;
 
-// A handler, the request that it answers and the buffers of its response.
-class Worker {
- public:
-  explicit Worker(std::unique_ptr<Handler> made) : handler(std::move(made)) {}
-
-  void follow_rules() { handler->follow_rules(); }
-  void recycle() {
-    response.clear();
-    if (response.text.capacity() > kMostKept) response.text = std::string();
-  }
-
-  const std::unique_ptr<Handler> handler;
-  Request request;
-  Response response;
-
- private:
-  // Larger buffers are released.
-  static constexpr std::size_t kMostKept = std::size_t{64} << 10;
-};
-
-using Handlers = net::WorkerPool<Worker>;
+using Handlers = net::WorkerPool<Handler>;
 
 // The other side of a connection.
 struct Peer {
@@ -250,8 +230,8 @@ class ConnectionState final : public net::StreamState,
   // broken.
   Action on_sent(std::size_t size, bool broken = false);
   Action on_expired(net::SteadyTime now);
-  bool is_answering() const noexcept { return worker_ != nullptr; }
-  void on_end_of_input() { worker_->handler->stop_waiting(); }
+  bool is_answering() const noexcept { return handler_ != nullptr; }
+  void on_end_of_input() { handler_->stop_waiting(); }
   // The server is draining.
   void on_drain(net::SteadyTime now);
   void on_closed() noexcept { leave(); }
@@ -268,8 +248,8 @@ class ConnectionState final : public net::StreamState,
     kLingering
   };
 
-  void work(Worker& worker) override;
-  bool finish(Worker& worker) override;
+  void work(Handler& handler) override;
+  bool finish(Handler& handler) override;
   void resume() override;
   bool wanted() const override { return !pending_.empty(); }  // else drop_kept() has released it
   void dropped() override;
@@ -294,7 +274,7 @@ class ConnectionState final : public net::StreamState,
 
   SharedState& shared_;
   const Peer peer_;
-  Worker* worker_ = nullptr;        // during work()
+  Handler* handler_ = nullptr;      // during work()
   Broadcast* broadcast_ = nullptr;  // the response that goes on
   RequestReader reader_;
   std::string pending_;   // of requests that are not complete or not answered

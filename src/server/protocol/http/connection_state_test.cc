@@ -65,8 +65,7 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
     state_.reset();
     shared_.reset();
     const auto make = [this, waits] {
-      return std::make_unique<Worker>(
-          std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_, text_, stops_));
+      return std::make_unique<EchoHandler>(waits ? &waits_ : nullptr, broadcast_, text_, stops_);
     };
     handlers_.emplace(
         make, waits ? std::optional(net::FiberPool::Options{.most = workers}) : std::nullopt);

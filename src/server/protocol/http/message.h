@@ -73,7 +73,7 @@ struct Response {
 };
 
 // Answers the requests of a listener. There is one handler for each event loop, called by that
-// loop's thread only.
+// loop's thread only, or one for each request in progress if it may wait.
 class Handler {
  public:
   virtual ~Handler() = default;
@@ -85,6 +85,17 @@ class Handler {
   virtual void stop_waiting() {}
   // Releases rules that are no longer active. Called while there are no requests.
   virtual void follow_rules() {}
+
+  // Clears the response after a request, and releases larger buffers.
+  void recycle() {
+    constexpr std::size_t kMostKept = std::size_t{64} << 10;
+    response.clear();
+    if (response.text.capacity() > kMostKept) response.text = std::string();
+  }
+
+  // Those that are being answered.
+  Request request;
+  Response response;
 };
 
 }  // namespace sluice::server::http
