@@ -31,12 +31,14 @@ which its first lines show. Of JSON and CSV logs, the usual names of fields are 
 NAME=SOURCE names others: NAME is an attribute, time, cost (the units for all limits) or
 costs.LIMIT (the units for one limit); SOURCE is a column, or the path of a JSON field.
 
-JSON: lines = parsed + skipped; parsed = allowed + denied. Unmatched requests are allowed, and so
-are requests that only a shadow rule would deny. Within a rule, matched = allowed + denied; for a
-shadow rule (mode: shadow), denied counts the requests that it would have denied. The denied of a
-limit counts the requests that this limit denied; several limits may deny one request. keys is the
-number of distinct counters of the limit. With --against, against has the counts of these rules,
-and denied_only_by_rules and denied_only_by_against have the requests that only one of them denies.
+JSON: lines = parsed + skipped + without_rules; parsed = allowed + denied. without_rules counts
+recorded requests that name their limits themselves, or have one of Envoy's files: they are not
+replayed. Unmatched requests are allowed, and so are requests that only a shadow rule would deny.
+Within a rule, matched = allowed + denied; for a shadow rule (mode: shadow), denied counts the
+requests that it would have denied. The denied of a limit counts the requests that this limit
+denied; several limits may deny one request. keys is the number of distinct counters of the limit.
+With --against, against has the counts of these rules, and denied_only_by_rules and
+denied_only_by_against have the requests that only one of them denies.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
 (the report then covers what was read); 2 wrong usage.

@@ -233,6 +233,7 @@ std::string_view explain(LineFault fault) noexcept {
     case LineFault::kNoRequestFields:
       return "no field of a request; name the fields: --field path=FIELD --field ip=FIELD";
     case LineFault::kHeader: return "the names of the columns";
+    case LineFault::kWithoutRules: return "a request that no rules decide";
     case LineFault::kIsAccessLine:
       return "this line has the Common or Combined Log Format, and the log another one; split it";
     case LineFault::kIsEnvoyLine:

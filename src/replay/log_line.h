@@ -120,7 +120,9 @@ enum class LineFault : std::uint8_t {
   kMalformedTime,
   kNoCost,
   kNoRequestFields,
-  kHeader,  // the line with the names of the columns: not a request, and nothing is wrong
+  // Nothing is wrong with these lines, which are no requests to replay:
+  kHeader,        // the names of the columns
+  kWithoutRules,  // a recorded request that no rules decide
   // A line of another format than the log:
   kIsAccessLine,
   kIsEnvoyLine,

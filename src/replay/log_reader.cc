@@ -209,12 +209,13 @@ Expected<std::unique_ptr<LogSource>> open_log(const std::string& path) {
 
 void LogAccount::add(const LogBatch& batch) {
   const std::string& path = input_.logs[batch.log];
-  const std::uint64_t lines = batch.lines.size() + batch.skipped;
+  const std::uint64_t lines = batch.lines.size() + batch.skipped + batch.without_rules;
   totals_.lines += lines;
   totals_.skipped += batch.skipped;
+  totals_.without_rules += batch.without_rules;
   totals_.bytes = batch.inflated;
   log_lines_ += lines;
-  log_parsed_ += batch.lines.size();
+  log_parsed_ += batch.lines.size() + batch.without_rules;
   auto& formats = totals_.formats;
   if (lines > 0 && std::find(formats.begin(), formats.end(), batch.format) == formats.end()) {
     formats.push_back(batch.format);
@@ -314,6 +315,7 @@ class LogReader::Splitter {
       if (fault == LineFault::kNone) return name(batch, read);
       batch.lines.pop_back();
       if (fault == LineFault::kHeader) return;
+      if (fault == LineFault::kWithoutRules) return static_cast<void>(++batch.without_rules);
     }
     ++batch.skipped;
     if (shown_ == kMostShown) return;
@@ -458,6 +460,7 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   batch->names.clear();
   batch->extras.clear();
   batch->skipped = 0;
+  batch->without_rules = 0;
   batch->first_skipped.clear();
   batch->opened = false;
   batch->last = false;

@@ -77,6 +77,7 @@ struct LogBatch {
   std::size_t log = 0;                     // the index of the log's path
   LogFormat format = LogFormat::kCommon;   // of the log
   std::vector<LogLine> lines;              // the parsed lines, in order; they point into `bytes`
+  std::uint64_t without_rules = 0;         // the number of recorded requests that no rules decide
   std::uint64_t skipped = 0;               // the number of other lines
   std::vector<SkippedLine> first_skipped;  // the first kMostShown of each log
   bool opened = false;                     // whether the log could be opened
@@ -172,14 +173,15 @@ struct LogInput {
 // What was read.
 struct LogTotals {
   std::vector<std::string> logs;
-  std::size_t opened = 0;          // logs that could be opened
-  std::vector<LogFormat> formats;  // of the logs with lines, each once
-  bool failed = false;             // whether a log could not be opened or read to its end
-  std::uint64_t lines = 0;         // parsed + skipped
-  std::uint64_t skipped = 0;       // lines that are not of the log's format
-  std::uint64_t bytes = 0;         // of text
+  std::size_t opened = 0;           // logs that could be opened
+  std::vector<LogFormat> formats;   // of the logs with lines, each once
+  bool failed = false;              // whether a log could not be opened or read to its end
+  std::uint64_t lines = 0;          // parsed + skipped + without_rules
+  std::uint64_t skipped = 0;        // lines that are not of the log's format
+  std::uint64_t without_rules = 0;  // recorded requests that no rules decide
+  std::uint64_t bytes = 0;          // of text
 
-  std::uint64_t parsed() const noexcept { return lines - skipped; }
+  std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
 };
 
 // Counts the batches of a LogReader, reports the problems of logs, and calls on_progress. Borrows

@@ -172,6 +172,7 @@ void LogRecord::begin(LogLine& line, LogExtras& extras) {
   ranks_.fill(kNoRank);
   time_fault_ = LineFault::kNoTime;
   cost_fault_ = LineFault::kNone;
+  without_rules_ = false;
 }
 
 void LogRecord::add(std::string_view source, std::string_view value) {
@@ -194,6 +195,8 @@ void LogRecord::add(std::string_view source, std::string_view value) {
     add_header(source.substr(kNginx.size()), value);
   } else if (source == "cost") {
     add({FieldKind::kUnits, 1}, value);
+  } else if (source.starts_with("without_rules.")) {
+    without_rules_ = true;
   }
 }
 
@@ -287,6 +290,7 @@ void LogRecord::set_cost(std::string_view limit, std::string_view value) {
 }
 
 LineFault LogRecord::finish(bool needs_request) {
+  if (without_rules_) return LineFault::kWithoutRules;
   if (time_fault_ != LineFault::kNone) return time_fault_;
   if (cost_fault_ != LineFault::kNone) return cost_fault_;
   if (request_.data() != nullptr && (line_->path.data() == nullptr || line_->method.empty())) {

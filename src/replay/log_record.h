@@ -111,7 +111,8 @@ class LogRecord {
   void begin(LogLine& line, LogExtras& extras);
   // Adds the field if it is known: by the map; headers (request.headers.NAME, headers.NAME, and
   // nginx's http_NAME); recorded attributes and costs (attributes.NAME, costs.LIMIT). Of two fields
-  // with one meaning and rank, the first counts.
+  // with one meaning and rank, the first counts. Recorded limits (without_rules.NAME) make the line
+  // kWithoutRules.
   void add(std::string_view source, std::string_view value);
   // Adds a field with this meaning. An empty value and "-" are absent.
   void add(const FieldTarget& target, std::string_view value);
@@ -137,6 +138,7 @@ class LogRecord {
   std::array<std::uint8_t, kSingles> ranks_{};  // of what the line has so far
   LineFault time_fault_ = LineFault::kNoTime;
   LineFault cost_fault_ = LineFault::kNone;
+  bool without_rules_ = false;
 };
 
 }  // namespace sluice::replay

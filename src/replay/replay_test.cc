@@ -162,6 +162,27 @@ TEST_F(ReplayTest, DoesNotCountTheHeaderOfColumns) {
       << complaints_[1];
 }
 
+TEST_F(ReplayTest, CountsRecordedRequestsThatNoRulesDecideAndDecidesNone) {
+  const std::string own = R"({"time":"2026-11-23T10:00:00Z","without_rules":{"key":"user:1",)"
+                          R"("algorithm":"gcra","limit":30,"per":"1m","capacity":16},)";
+  const std::string text = own + R"("cost":2,"outcome":"allowed"})" + "\n" +
+                           R"({"time":"2026-11-23T10:00:01Z","attributes":{"path":"/"},)" +
+                           R"("outcome":"allowed"})" + "\n" + own + R"("outcome":"denied"})" + "\n";
+  const RuleSet rules = rules_of(R"(version: 1
+rules:
+  - name: every
+    limits: [ { name: all, algorithm: fixed_window, limit: 9, per: 1h } ]
+)");
+  const ReplayReport report = replay_text(text, rules);
+  EXPECT_EQ(report.without_rules, 2u);
+  EXPECT_EQ(report.parsed(), 1u);
+  EXPECT_EQ(report.tally.rules[0].matched, 1u);
+  EXPECT_EQ(complaints_, std::vector<std::string>());
+  const auto json = boost::json::parse(json_report(report)).as_object();
+  EXPECT_EQ(json.at("without_rules").to_number<int>(), 2);
+  EXPECT_EQ(json.at("lines").to_number<int>(), 3);
+}
+
 TEST_F(ReplayTest, SaysWhichLinesOfALogHaveAnotherFormat) {
   const ReplayReport report =
       replay_text(line_at(0, "x") + "{\"ts\":1,\"path\":\"/\"}\n" + line_at(1, "x"), rules_);

@@ -107,7 +107,8 @@ void write_comparison(Writer& out, const ReplayComparison& comparison) {
 std::string json_report(const ReplayReport& report) {
   Writer out;
   out.open('{').member("lines", report.lines).member("parsed", report.parsed());
-  out.member("skipped", report.skipped).name("formats").open('[');
+  out.member("skipped", report.skipped).member("without_rules", report.without_rules);
+  out.name("formats").open('[');
   for (const LogFormat format : report.formats) out.raw(json_string(to_string(format)));
   out.close(']');
   out.member("first", report.first).member("last", report.last);
@@ -215,6 +216,9 @@ class TextReport {
           pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
     if (report_.skipped > 0)
       total("skipped", report_.skipped, "lines that are not access log lines");
+    if (report_.without_rules > 0)
+      total("not replayed", report_.without_rules,
+            "requests that name their limits themselves, or have one of Envoy's files");
     if (report_.late > 0)
       total("late", report_.late, "out-of-order lines, decided at the latest time read so far");
   }

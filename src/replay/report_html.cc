@@ -312,6 +312,8 @@ class Page {
     number("Denied", tally.denied, percent(tally.denied, tally.requests), tally.denied > 0);
     number("Unmatched", tally.unmatched, "no rule; allowed");
     if (report_.skipped > 0) number("Skipped", report_.skipped, "not access log lines");
+    if (report_.without_rules > 0)
+      number("Not replayed", report_.without_rules, "limits of requests or Envoy files");
     out_ += "</dl>\n";
   }
 

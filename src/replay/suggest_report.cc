@@ -183,6 +183,9 @@ std::string suggest_text(const SuggestReport& report, double harm) {
   if (report.unmatched > 0) out += grouped(report.unmatched) + " requests do not match\n";
   if (report.keyless > 0) out += grouped(report.keyless) + " requests have no key\n";
   if (report.skipped > 0) out += grouped(report.skipped) + " lines were skipped\n";
+  if (report.without_rules > 0)
+    out += grouped(report.without_rules) +
+           " requests that name their limits themselves were not read\n";
   if (report.requests == 0) return out;
   out += "\n" + goal_text(report, harm) + ":\n\n  " + pad_right("algorithm", 24) +
          pad_right("limit", 30) + pad_left("keys denied", 12) + pad_left("share", 10) +
@@ -205,9 +208,11 @@ std::string suggest_json(const SuggestReport& report, double harm) {
     return "\"" + std::string(name) + "\":" + std::to_string(value) + ",";
   };
   std::string out = "{" + member("lines", report.lines) + member("parsed", report.parsed()) +
-                    member("skipped", report.skipped) + member("requests", report.requests) +
-                    member("unmatched", report.unmatched) + member("keyless", report.keyless) +
-                    member("keys", report.keys) + member("key_bytes", report.key_bytes);
+                    member("skipped", report.skipped) +
+                    member("without_rules", report.without_rules) +
+                    member("requests", report.requests) + member("unmatched", report.unmatched) +
+                    member("keyless", report.keyless) + member("keys", report.keys) +
+                    member("key_bytes", report.key_bytes);
   out += "\"harm\":" + decimal(harm, "%.9g") +
          ",\"first\":" + (report.first ? json_string(base::to_rfc3339(*report.first)) : "null") +
          ",\"last\":" + (report.last ? json_string(base::to_rfc3339(*report.last)) : "null") +

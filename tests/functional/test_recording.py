@@ -72,7 +72,6 @@ class Recording(ServerTest):
         with Resp(self.resp) as resp:
             for _ in range(3):
                 resp.ask("RL.CHECK", "*", "path", "/order", "header.X-User", "ü\n\xff".encode("latin-1"))
-            resp.ask("CL.THROTTLE", "secret", 15, 30, 60)
             resp.ask("RL.PEEK", "CHECK", "*", "path", "/order", "ip", "secret")
         request = self.rls.RateLimitRequest(domain="shop")
         descriptor = request.descriptors.add()
@@ -116,6 +115,50 @@ class Recording(ServerTest):
         self.assertEqual((replay.returncode, replay.stderr), (0, ""))
         report = json.loads(replay.stdout)
         self.assertEqual((report["parsed"], report["denied"]), (24, denied))
+
+    def test_requests_without_rules_are_recorded_apart_and_not_replayed(self):
+        limits = self.folder() / "envoy.yaml"
+        limits.write_text("""
+domain: files
+descriptors: [ { key: user, rate_limit: { unit: minute, requests_per_unit: 1 } } ]
+""")
+        sluice = self.record(config={"envoy": {"files": str(limits)}})
+        with Resp(self.resp) as resp:
+            resp.ask("CL.THROTTLE", "t", 15, 30, 60)
+            resp.ask("RL.LIMIT", "l", "fixed_window", 1, "1h", "COST", 2)
+            resp.ask("RL.PEEK", "LIMIT", "l", "fixed_window", 1, "1h")
+        limit = {"key": "h", "algorithm": "token_bucket", "limit": 5, "per": "1m", "burst": 7}
+        sluice.check({"limit": limit})
+        request = self.rls.RateLimitRequest(domain="files", hits_addend=3)
+        request.descriptors.add().entries.add(key="user", value="u1")
+        request.descriptors.add().entries.add(key="token", value="secret")
+        with envoy_harness.channel_to(sluice) as channel:
+            envoy_harness.caller(self.rls, channel)(request, timeout=PATIENCE)
+        sluice.check({"attributes": {"path": "/order", "header.x-user": "u1"}})
+
+        def text():
+            found = self.file.read_text("utf-8").splitlines()
+            return found if len(found) >= 5 else None
+
+        lines = [json.loads(line) for line in wait_for(text, what="5 recorded requests")]
+        own = [(line["without_rules"], line.get("cost"), line["outcome"]) for line in lines[:4]]
+        numbers = {"limit": 1, "capacity": 1, "algorithm": "fixed_window"}
+        self.assertEqual(own, [
+            ({"key": "t", "algorithm": "gcra", "limit": 30, "per": "1m", "capacity": 16}, None,
+             "allowed"),
+            ({"key": "l", "per": "1h", **numbers}, 2, "denied"),
+            ({"key": "h", "algorithm": "token_bucket", "limit": 5, "per": "1m", "capacity": 7}, None,
+             "allowed"),
+            ({"domain": "files", "key": "files||user=u1", "per": "1m", **numbers}, 3, "denied"),
+        ])  # fmt: skip
+        self.assertIn("attributes", lines[4])
+        rules = self.file.with_name("replayed.yaml")
+        rules.write_text(RULES)
+        replay = [binary(), "replay", "--rules", str(rules), str(self.file)]
+        ran = subprocess.run(replay, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        self.assertRegex(ran.stdout, r"requests +1\n")
+        self.assertRegex(ran.stdout, "not replayed +4 +requests that name their limits themselves")
 
     def test_stays_in_its_bound(self):
         bound = 16 << 20

@@ -364,9 +364,10 @@ constexpr std::array<Key, 6> kRecordKeys{
     texts("attributes", 256,
           "Attributes that are recorded besides `method`, `path`, `host`, `ip`, and those that the "
           "rules name."),
-    texts("hash", 256,
-          "Attributes whose values are recorded as hashes. If `log.keys` is not `plain`, all are "
-          "except for `method`, `path` and `host`."),
+    texts(
+        "hash", 256,
+        "Attributes whose values are recorded as hashes; `key`: the keys of requests that no rules "
+        "decide. If `log.keys` is not `plain`, all are except for `method`, `path` and `host`."),
 };
 constexpr Map kRecord{"record", "`record`", kRecordKeys};
 

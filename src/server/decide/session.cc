@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "core/period.h"
 #include "insight/key_sketch.h"
 #include "rules/rule_set.h"
 #include "rules/rule_wait.h"
@@ -25,6 +26,7 @@ constexpr auto kShownAlways = std::to_array<std::string_view>({"method", "path",
 // More attributes of rules than this are not recorded, nor is a longer line.
 constexpr std::size_t kMostNames = 1000;
 constexpr std::size_t kLongestLine = std::size_t{64} << 10;
+constexpr std::uint64_t kEveryClient = 100;  // percent
 
 bool contains(std::span<const std::string> all, std::string_view one) {
   return std::find(all.begin(), all.end(), one) != all.end();
@@ -58,30 +60,57 @@ TrafficRecorder::TrafficRecorder(TrafficLog& log, const DenialLog& denials, bool
 void TrafficRecorder::record(const RuleSet& rules, std::uint64_t version,
                              const AttributeSource& attributes, const RequestCosts& costs,
                              Outcome outcome) noexcept try {
-  if (!samples(attributes)) return;
+  const bool all = options_.share >= kEveryClient;
+  if (!all && !samples(attributes.find(options_.sample_by).value_or(""))) return;
   if (version != version_) use(rules, version);
   line_.clear();
   put_time();
   put_attributes(attributes);
   put_costs(costs);
-  line_.append(",\"outcome\":\"").append(text_of(outcome)).append("\"}\n");
-  if (line_.size() <= kLongestLine) return lane_.write(line_);
-  lane_.drop();
-  line_ = std::string();
+  write(outcome);
 } catch (const std::bad_alloc&) {
   lane_.drop();
 }
 
+void TrafficRecorder::record_without_rules(std::string_view domain, std::string_view key,
+                                           const Limit& limit, std::uint64_t cost,
+                                           Outcome outcome) noexcept try {
+  if (options_.share < kEveryClient && !samples(key)) return;
+  line_.clear();
+  put_time();
+  line_ += ",\"without_rules\":{";
+  if (!domain.empty()) {
+    append_json_text(line_ += "\"domain\":\"", domain);
+    line_ += "\",";
+  }
+  line_ += "\"key\":\"";
+  put_value(key, hash_all_ || contains(options_.hash, "key"));
+  line_.append("\",\"algorithm\":\"").append(to_string(limit.algorithm()));
+  put_number(line_ += "\",\"limit\":", limit.limit());
+  line_.append(",\"per\":\"").append(core::format_period(limit));
+  put_number(line_ += "\",\"capacity\":", limit.capacity());
+  line_ += '}';
+  put_costs(cost);
+  write(outcome);
+} catch (const std::bad_alloc&) {
+  lane_.drop();
+}
+
+// Ends the line.
+void TrafficRecorder::write(Outcome outcome) {
+  line_.append(",\"outcome\":\"").append(text_of(outcome)).append("\"}\n");
+  if (line_.size() <= kLongestLine) return lane_.write(line_);
+  lane_.drop();
+  line_ = std::string();
+}
+
 // Whether the client is in the sample: the same clients on all servers and after a restart. A
 // request without a client is sampled by itself.
-bool TrafficRecorder::samples(const AttributeSource& attributes) {
-  constexpr std::uint64_t kAll = 100;
-  if (options_.share >= kAll) return true;
-  const auto client = attributes.find(options_.sample_by).value_or("");
+bool TrafficRecorder::samples(std::string_view client) {
   const std::uint64_t hash = client.empty() ? XXH3_64bits(&random_, sizeof random_)
                                             : XXH3_64bits(client.data(), client.size());
   ++random_;
-  return hash % kAll < options_.share;
+  return hash % kEveryClient < options_.share;
 }
 
 void TrafficRecorder::use(const RuleSet& rules, std::uint64_t version) {
@@ -129,15 +158,16 @@ void TrafficRecorder::put_attributes(const AttributeSource& attributes) {
     if (!first) line_ += ',';
     first = false;
     line_.append(one.json) += '"';
-    if (one.hashed && !value->empty()) {
-      const auto hex = insight::KeyHash::digits(denials_.key_hash()(*value));
-      line_.append(hex.data(), hex.size());
-    } else {
-      append_json_text(line_, *value);
-    }
+    put_value(*value, one.hashed);
     line_ += '"';
   }
   line_ += '}';
+}
+
+void TrafficRecorder::put_value(std::string_view value, bool hashed) {
+  if (!hashed || value.empty()) return append_json_text(line_, value);
+  const auto hex = insight::KeyHash::digits(denials_.key_hash()(value));
+  line_.append(hex.data(), hex.size());
 }
 
 void TrafficRecorder::put_costs(const RequestCosts& costs) {
@@ -350,6 +380,7 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
   }
   batch_.clear();
   batch_.add(charge, {});
+  const std::uint64_t asked = charge.cost;
   const Decision decision = batch_.decide({action});
   if (permit != nullptr) permit->clear();
   if (id && decision.allowed()) {
@@ -360,6 +391,9 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
   without_rule_.decision = decision;
   recorder_->count(without_rule_);
   if (keys_ != nullptr) keys_->count(charge.limit, charge.key, decision);
+  if (traffic_ != nullptr) {
+    traffic_->record_without_rules({}, charge.key, charge.limit, asked, decision.outcome);
+  }
   denials_->write({}, charge.key, decision, trace_);
   return decision;
 }

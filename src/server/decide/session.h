@@ -33,7 +33,11 @@ namespace sluice::server {
 //   {"time":"2026-11-23T10:00:00.123456Z","attributes":{"path":"/x"},"cost":2,"outcome":"denied"}
 //
 // The attributes are method, path, host and ip, those that the rules name, and those of the
-// options; those that the request has.
+// options; those that the request has. A request that no rules decide, because it names its limit
+// or an Envoy file does, has a line of another kind, which is not replayed:
+//
+//   {"time":"...","without_rules":{"domain":"shop","key":"shop||ip=10.0.0.1",
+//    "algorithm":"fixed_window","limit":9,"per":"1m","capacity":9},"outcome":"allowed"}
 //
 // Thread-safety: one thread. Ownership: borrows its arguments, and owns none. Cost: a hash if the
 // request is not sampled; else about 1 µs, and no allocation once its buffers have grown.
@@ -46,6 +50,9 @@ class TrafficRecorder {
   // `version` identifies the rules. Without memory, the line is dropped and counted.
   void record(const RuleSet& rules, std::uint64_t version, const AttributeSource& attributes,
               const RequestCosts& costs, Outcome outcome) noexcept;
+  // `domain`: of the Envoy file; empty if the request names the limit.
+  void record_without_rules(std::string_view domain, std::string_view key, const Limit& limit,
+                            std::uint64_t cost, Outcome outcome) noexcept;
 
  private:
   struct Name {
@@ -54,11 +61,13 @@ class TrafficRecorder {
     bool hashed = false;
   };
 
-  bool samples(const AttributeSource& attributes);
+  bool samples(std::string_view client);
   void use(const RuleSet& rules, std::uint64_t version);
   void put_time();
   void put_attributes(const AttributeSource& attributes);
+  void put_value(std::string_view value, bool hashed);
   void put_costs(const RequestCosts& costs);
+  void write(Outcome outcome);
 
   const TrafficOptions& options_;
   TrafficLane& lane_;

@@ -11,6 +11,7 @@
 
 #include "server/logging/testing_pipe.h"
 #include "server/rules/test_folder.h"
+#include "sluice/limit_builder.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
 
@@ -90,6 +91,25 @@ TEST_F(TrafficRecorderTest, WritesEachPartOfARequestAndNothingThatDoesNotTake) {
   EXPECT_NE(lines[1].find(R"({"path":"/b"},"cost":2,"outcome":"allowed")"), std::string::npos);
 }
 
+TEST_F(TrafficRecorderTest, WritesRequestsThatNameTheirLimitAsAnotherKindOfLine) {
+  const auto ask = [](Session& session) {
+    const Limit limit = gcra(30).per(std::chrono::minutes{1}).burst(15);
+    session.decide({"user:1", limit, 2});
+    session.decide({"user:\"1\"", limit, 99});
+    session.decide({"user:1", limit}, Verb::kPeek);
+    session.decide({"user:1", limit}, Verb::kRefund);
+  };
+  const std::string time = R"({"time":"2026-11-23T10:00:00.123456Z","without_rules":{"key":")";
+  const std::string limit = R"(","algorithm":"gcra","limit":30,"per":"1m","capacity":16},"cost":)";
+  EXPECT_EQ(recorded(ask), (Texts{time + "user:1" + limit + R"(2,"outcome":"allowed"})",
+                                  time + R"(user:\"1\")" + limit + R"(99,"outcome":"denied"})"}));
+  options_.hash = {"key"};
+  for (const std::string& line : recorded(ask)) {
+    EXPECT_EQ(line.find("user"), std::string::npos) << line;
+  }
+  EXPECT_EQ(recorded(ask, true).front().find("user"), std::string::npos);
+}
+
 TEST_F(TrafficRecorderTest, LinesAreJsonForAnyBytes) {
   options_.attributes = {"body.\"\n\xFF"};
   std::string any;
@@ -148,6 +168,14 @@ TEST_F(TrafficRecorderTest, SamplesWholeClientsAndOthersOneByOne) {
   EXPECT_GT(clients.size(), 3u * 150);
   EXPECT_LT(clients.size(), 3u * 250);
   EXPECT_EQ(clients.size() % 3, 0u);
+  const auto keys = recorded([&](Session& session) {
+    for (int i = 0; i < 3 * kClients; ++i) {
+      session.decide({std::to_string(i % kClients), gcra(30).per(std::chrono::minutes{1})});
+    }
+  });
+  EXPECT_GT(keys.size(), 3u * 150);
+  EXPECT_LT(keys.size(), 3u * 250);
+  EXPECT_EQ(keys.size() % 3, 0u);
   const auto unnamed = recorded([&](Session& session) {
     for (int i = 0; i < kClients; ++i) session.decide(Attributes{{"path", "/"}});
   });

@@ -411,6 +411,7 @@ class RlsService::Impl {
         manager_(parts.envoy),
         denials_(parts.session.denials),
         keys_(parts.session.keys),
+        traffic_(parts.session.traffic),
         clock_(parts.clock),
         request_({parts.session.limiter, parts.session.stores, parts.clock}),
         stripe_(manager_.next_stripe()),
@@ -437,7 +438,7 @@ class RlsService::Impl {
   RlsStatus answer_native(const wire::Request& request, rls::RateLimitResponse& response);
   google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
   void finish(const wire::Request& request, RlsAnswer& out, rls::RateLimitResponse& response);
-  void record(const Answer& answer);
+  void record(std::string_view domain, const Answer& answer);
   void log_denial(const Answer& answer);
 
   CallTrace trace_;
@@ -446,6 +447,7 @@ class RlsService::Impl {
   EnvoyManager& manager_;
   DenialLog& denials_;
   insight::KeyRecorder* const keys_;  // null: keys are not counted
+  TrafficRecorder* const traffic_;    // null: requests are not recorded
   const Clock& clock_;
   envoy::Request request_;
   const std::size_t stripe_;
@@ -516,7 +518,7 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
   const EnvoyOptions& options = manager_.options();
   const Answer& answer = request_.decide(domain, input_.questions, options.consume_on_reject);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
-  record(answer);
+  record(request.domain(), answer);
   const bool lets_pass = answer.overall == envoy::Code::kOk || options.shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
                                       : rls::RateLimitResponse::OVER_LIMIT);
@@ -561,16 +563,20 @@ void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
   }
 }
 
-// Counts the answers of limits and their keys, and logs a denial like the other front ends. Envoy's
-// files have no rules, so their keys count like those of limits that requests bring along.
-void RlsService::Impl::record(const Answer& answer) {
+// Counts and records the answers of limits and their keys, and logs a denial like the other front
+// ends. Envoy's files have no rules, so their keys count like those of limits that requests bring
+// along.
+void RlsService::Impl::record(std::string_view domain, const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Question& question = input_.questions[i];
     if (question.gives_back) continue;
     const envoy::Status& status = answer.statuses[i];
     active_->counts.count(status, question.entries, stripe_);
-    if (keys_ == nullptr || !status.limit || question.hits == 0) continue;
-    keys_->count(*status.limit, status.counter, status.decision);
+    if (!status.limit || question.hits == 0) continue;
+    if (keys_ != nullptr) keys_->count(*status.limit, status.counter, status.decision);
+    if (traffic_ == nullptr) continue;
+    traffic_->record_without_rules(domain, status.counter, *status.limit, question.hits,
+                                   status.decision.outcome);
   }
   if (answer.overall == envoy::Code::kOk || manager_.options().shadow_mode) return;
   log_denial(answer);
