@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/quoted.h"
-#include "cli/commands.h"
+#include "cli/store_flags.h"
 #include "server/config/secret.h"
 #include "server/net/address.h"
 
@@ -38,32 +38,32 @@ Option add_place(Command command, LimitPlace& place) {
   return limit;
 }
 
-Expected<EncodedNames, Failed> names_of(const LimitPlace& place) {
+EncodedNames::EncodedNames(const LimitPlace& place) {
   const std::string_view text = place.limit;
   const std::size_t slash = text.find('/');
   if (slash == text.npos || slash == 0 || slash + 1 == text.size()) {
-    return Unexpected{
-        Failed{base::in_quotes(text) + " names no limit; expected RULE/LIMIT, such as api/requests",
-               kUsage}};
+    throw Failed(
+        base::in_quotes(text) + " names no limit; expected RULE/LIMIT, such as api/requests",
+        kUsage);
   }
-  return EncodedNames{encoded(text.substr(0, slash)), encoded(text.substr(slash + 1))};
+  rule = encoded(text.substr(0, slash));
+  limit = encoded(text.substr(slash + 1));
 }
 
-Expected<std::vector<PlaceAttribute>, Failed> attributes_of(const LimitPlace& place) {
+std::vector<PlaceAttribute> attributes_of(const LimitPlace& place) {
   std::vector<PlaceAttribute> attributes;
   for (const std::string& text : place.attributes) {
     const std::size_t equals = text.find('=');
     if (equals == text.npos || equals == 0) {
-      return Unexpected{
-          Failed{base::in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage}};
+      throw Failed(base::in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage);
     }
     const PlaceAttribute one{std::string_view(text).substr(0, equals),
                              std::string_view(text).substr(equals + 1)};
     for (const PlaceAttribute& other : attributes) {
       if (other.name != one.name) continue;
-      return Unexpected{
-          Failed{"the attribute " + base::in_quotes(one.name) + " is given twice; expected it once",
-                 kUsage}};
+      throw Failed(
+          "the attribute " + base::in_quotes(one.name) + " is given twice; expected it once",
+          kUsage);
     }
     attributes.push_back(one);
   }
@@ -92,14 +92,12 @@ constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
 using Protocol = asio::generic::stream_protocol;
 using Request = http::request<http::string_body>;
 
-Failed usage(std::string what) { return {std::move(what), kUsage}; }
-
-Expected<std::string, Failed> token_of(const AdminFlags& flags, const server::Config& config) {
+std::string token_of(const AdminFlags& flags, const server::Config& config) {
   const server::SecretSource source =
       flags.token_file.empty() ? config.admin_token : server::SecretSource{flags.token_file, ""};
-  if (!source.is_set()) return std::string();
+  if (!source.is_set()) return {};
   auto token = server::read_token(source);
-  if (!token) return Unexpected{Failed{token.error()}};
+  if (!token) throw Failed(token.error());
   return *std::move(token);
 }
 
@@ -154,11 +152,27 @@ error_code AdminClient::Connection::exchange(Request& request, Answer& answer) {
   return {};
 }
 
-AdminClient::AdminClient(std::string shown, std::string host, std::string token)
-    : shown_(std::move(shown)),
-      host_(std::move(host)),
-      token_(std::move(token)),
-      connection_(std::make_unique<Connection>()) {}
+AdminClient::AdminClient(const AdminFlags& flags) : connection_(std::make_unique<Connection>()) {
+  StoreFlags files;
+  files.config = flags.config;
+  const server::Config config = config_of(files);
+  shown_ = flags.admin.empty() ? config.admin : flags.admin;
+  const auto address = server::parse_address(shown_);
+  if (!address) throw Failed("--admin " + shown_ + ": " + address.error(), kUsage);
+  if (flags.admin.empty() && !config.admin_tls.cert_file.empty()) {
+    throw Failed("the administration at " + shown_ +
+                     " uses TLS; expected --admin ADDR of a listener without TLS",
+                 kUsage);
+  }
+  token_ = token_of(flags, config);
+  if (address->kind == server::Address::Kind::kOff) {
+    throw Failed("the administration is off; expected its address, such as 127.0.0.1:6070");
+  }
+  host_ = address->kind == server::Address::Kind::kUnix ? "localhost" : shown_;
+  if (const error_code why = connection_->open(*address)) {
+    throw Failed("cannot connect to the administration at " + shown_ + ": " + why.message());
+  }
+}
 
 AdminClient::~AdminClient() = default;
 
@@ -184,24 +198,8 @@ std::string AdminClient::strange() const {
   return shown_ + " did not answer like the administration of Sluice";
 }
 
-Expected<std::unique_ptr<AdminClient>> AdminClient::connect(const std::string& address,
-                                                            std::string token) {
-  const auto parsed = server::parse_address(address);
-  if (!parsed) return Unexpected{address + ": " + parsed.error()};
-  if (parsed->kind == server::Address::Kind::kOff) {
-    return Unexpected{"the administration is off; expected its address, such as 127.0.0.1:6070"};
-  }
-  const bool is_unix = parsed->kind == server::Address::Kind::kUnix;
-  std::unique_ptr<AdminClient> client(
-      new AdminClient(address, is_unix ? "localhost" : address, std::move(token)));
-  if (const error_code why = client->connection_->open(*parsed)) {
-    return Unexpected{"cannot connect to the administration at " + address + ": " + why.message()};
-  }
-  return client;
-}
-
-Expected<AdminClient::Answer> AdminClient::ask(std::string_view method, std::string_view target,
-                                               std::string body) {
+AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view target,
+                                     std::string body) {
   Request request(http::string_to_verb(method), target, 11);
   request.set(http::field::host, host_);
   if (!token_.empty()) request.set(http::field::authorization, "Bearer " + token_);
@@ -212,10 +210,19 @@ Expected<AdminClient::Answer> AdminClient::ask(std::string_view method, std::str
     const bool is_other =
         why.category() == http::make_error_code(http::error::bad_version).category() &&
         why != http::error::end_of_stream;
-    if (is_other) return Unexpected{strange()};
-    return Unexpected{"no answer of the administration at " + shown_ + ": " + why.message()};
+    throw Failed(is_other ? strange()
+                          : "no answer of the administration at " + shown_ + ": " + why.message());
   }
   return answer;
+}
+
+boost::json::object AdminClient::ask_json(std::string_view method, std::string_view target,
+                                          std::string body) {
+  const Answer answer = ask(method, target, std::move(body));
+  if (answer.status != 200) throw Failed(refusal(answer));
+  auto json = answer.json();
+  if (!json) throw Failed(strange());
+  return *std::move(json);
 }
 
 std::shared_ptr<AdminFlags> add_admin_flags(Command command) {
@@ -233,26 +240,6 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command) {
                   "The file that contains the administration token")
       .type_name("FILE");
   return flags;
-}
-
-Expected<std::unique_ptr<AdminClient>, Failed> connect_to(const AdminFlags& flags) {
-  StoreFlags files;
-  files.config = flags.config;
-  const auto config = config_of(files);
-  if (!config) return Unexpected{config.error()};
-  const std::string& address = flags.admin.empty() ? config->admin : flags.admin;
-  if (const auto parsed = server::parse_address(address); !parsed) {
-    return Unexpected{usage("--admin " + address + ": " + parsed.error())};
-  }
-  if (flags.admin.empty() && !config->admin_tls.cert_file.empty()) {
-    return Unexpected{usage("the administration at " + address +
-                            " uses TLS; expected --admin ADDR of a listener without TLS")};
-  }
-  auto token = token_of(flags, *config);
-  if (!token) return Unexpected{token.error()};
-  auto client = AdminClient::connect(address, *std::move(token));
-  if (!client) return Unexpected{Failed{client.error()}};
-  return *std::move(client);
 }
 
 std::string url_encoded(std::string_view text) {

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/store_flags.h"
-#include "sluice/expected.h"
 
 namespace sluice::cli {
 
@@ -21,20 +19,30 @@ struct LimitPlace {
 // Returns the option of the limit, which is not required.
 Option add_place(Command command, LimitPlace& place);
 
-// The names as parts of a path or of a query.
+// The names as parts of a path or of a query. A '%' in the argument begins an escape already.
+// Throws Failed: it names no limit.
 struct EncodedNames {
+  explicit EncodedNames(const LimitPlace& place);
   std::string rule, limit;
 };
-// A '%' in the argument begins an escape already. Errors: it names no limit.
-Expected<EncodedNames, Failed> names_of(const LimitPlace& place);
 
 struct PlaceAttribute {
   std::string_view name, value;
 };
-// Errors: one is not NAME=VALUE, or is given twice.
-Expected<std::vector<PlaceAttribute>, Failed> attributes_of(const LimitPlace& place);
+// Throws Failed: one is not NAME=VALUE, or is given twice.
+std::vector<PlaceAttribute> attributes_of(const LimitPlace& place);
 // "attribute.ip=192.0.2.1&attribute.header.x-user=7"
 std::string query_of(const std::vector<PlaceAttribute>& attributes);
+
+// The flags of a subcommand that select a server's administration.
+struct AdminFlags {
+  std::string admin;
+  std::string config;
+  std::string token_file;
+};
+
+// Adds --admin, --config and --token-file.
+std::shared_ptr<AdminFlags> add_admin_flags(Command command);
 
 // A connection to the administration of a server, whose caller waits for every answer.
 //
@@ -49,15 +57,18 @@ class AdminClient {
     std::optional<boost::json::object> json() const;
   };
 
-  // `token` may be empty. Errors: why the server cannot be reached.
-  static Expected<std::unique_ptr<AdminClient>> connect(const std::string& address,
-                                                        std::string token);
+  // Connects to the address of the flags, or of the configuration file, with its token. Throws
+  // Failed: the flags are wrong, or why the server cannot be reached.
+  explicit AdminClient(const AdminFlags& flags);
   ~AdminClient();
   AdminClient(const AdminClient&) = delete;
   AdminClient& operator=(const AdminClient&) = delete;
 
-  // Errors: why there is no answer. A refusal is an answer.
-  Expected<Answer> ask(std::string_view method, std::string_view target, std::string body = {});
+  // A refusal is an answer. Throws Failed: why there is no answer.
+  Answer ask(std::string_view method, std::string_view target, std::string body = {});
+  // Throws Failed too if the answer is a refusal, or not a JSON object.
+  boost::json::object ask_json(std::string_view method, std::string_view target,
+                               std::string body = {});
   // The error of a refusal: "WHAT; EXPECTED".
   std::string refusal(const Answer& answer) const;
   // Says that the peer answered like another program.
@@ -66,25 +77,11 @@ class AdminClient {
  private:
   class Connection;
 
-  AdminClient(std::string shown, std::string host, std::string token);
-
-  const std::string shown_;  // the address
-  const std::string host_;
-  const std::string token_;
+  std::string shown_;  // the address
+  std::string host_;
+  std::string token_;
   const std::unique_ptr<Connection> connection_;
 };
-
-// The flags of a subcommand that select a server's administration.
-struct AdminFlags {
-  std::string admin;
-  std::string config;
-  std::string token_file;
-};
-
-// Adds --admin, --config and --token-file.
-std::shared_ptr<AdminFlags> add_admin_flags(Command command);
-// Connects to the address of the flags, or of the configuration file, with its token.
-Expected<std::unique_ptr<AdminClient>, Failed> connect_to(const AdminFlags& flags);
 
 // Returns the text as a part of a path or of a query: other bytes than letters, digits and "-._~"
 // are written as %XX.

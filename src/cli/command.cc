@@ -45,19 +45,18 @@ void add_check(Command app, int& status, const FileKind& kind) {
   command.add_option("FILE", *files, "The files; - is standard input").required();
   if (kind.add_check_options) kind.add_check_options(command);
   command.footer("Exit status: 0 no errors; 1 errors, or a file cannot be read; 2 wrong usage.");
-  command.callback([files, kind, &status] {
-    status = 0;
-    for (const std::string& file : *files) {
-      if (!check_file(file, kind)) status = 1;
-    }
+  command.run(status, {}, [files, kind] {
+    bool are_valid = true;
+    for (const std::string& file : *files) are_valid = check_file(file, kind) && are_valid;
+    return are_valid ? 0 : kFailed;
   });
 }
 
 void add_print(Command app, int& status, const std::string& name, const std::string& help,
                std::function<std::string()> text) {
-  app.add_subcommand(name, help).callback([text = std::move(text), &status] {
+  app.add_subcommand(name, help).run(status, {}, [text = std::move(text)] {
     std::cout << text() << std::flush;
-    status = std::cout ? 0 : 1;
+    return std::cout ? 0 : 1;
   });
 }
 
@@ -129,7 +128,17 @@ Option Command::add_flag(const std::string& name, bool& value,
 
 void Command::require_subcommand() const { app_->require_subcommand(1); }
 void Command::footer(const std::string& text) const { app_->footer(text); }
-void Command::callback(std::function<void()> work) const { app_->callback(std::move(work)); }
+
+void Command::run(int& status, const std::string& name, std::function<int()> work) const {
+  app_->callback([&status, name, work = std::move(work)] {
+    try {
+      status = work();
+    } catch (const Failed& failed) {
+      std::cerr << "sluice: " << name << (name.empty() ? "" : ": ") << failed.what() << '\n';
+      status = failed.status;
+    }
+  });
+}
 
 Program::Program(const std::string& about, const std::string& version)
     : app_(std::make_unique<CLI::App>(about, "sluice")) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,17 @@ struct Map;
 }  // namespace sluice::rules::schema
 
 namespace sluice::cli {
+
+// The exit status of the program: 0 is success, kFailed a failure, kUsage wrong usage.
+inline constexpr int kFailed = 1;
+inline constexpr int kUsage = 2;
+
+// Thrown where the work of a command cannot go on: what to print, and the exit status.
+struct Failed : std::runtime_error {
+  explicit Failed(const std::string& what, int exit_status = kFailed)
+      : std::runtime_error(what), status(exit_status) {}
+  int status;
+};
 
 // The parser of the arguments. Its own header takes seconds to compile; only command.cc includes
 // it. packaging/manual writes manual pages and completions from --help.
@@ -56,7 +68,9 @@ class Command {
   Option add_flag(const std::string& name, bool& value, const std::string& description) const;
   void require_subcommand() const;
   void footer(const std::string& text) const;
-  void callback(std::function<void()> work) const;
+  // `work` returns the exit status, which goes to `status`. What it throws is printed as
+  // "sluice: NAME: WHAT", without NAME if it is empty.
+  void run(int& status, const std::string& name, std::function<int()> work) const;
 
  private:
   CLI::App* app_;
@@ -69,7 +83,7 @@ class Program {
   ~Program();
 
   Command command() const { return Command(*app_); }
-  // Calls the callback of the command that the arguments name. Returns the exit status instead
+  // Does the work of the command that the arguments name. Returns the exit status instead
   // after it printed help, the version, or an error in the arguments.
   std::optional<int> parse(int argc, const char* const* argv) const;
 

@@ -4,12 +4,8 @@
 
 namespace sluice::cli {
 
-// The exit status of the program: 0 is success, kFailed a failure, kUsage wrong usage.
-inline constexpr int kFailed = 1;
-inline constexpr int kUsage = 2;
-
-// The subcommands of the program, one file each. `add_X` adds the subcommand to `app`. Its callback
-// does the work and stores the exit status in `status`, which must outlive the parser.
+// The subcommands of the program, one file each. `add_X` adds the subcommand to `app`. Its work
+// stores the exit status in `status`, which must outlive the parser.
 void add_blocks(Command app, int& status);
 void add_commands(Command app, int& status);
 void add_config(Command app, int& status);

@@ -8,9 +8,9 @@ namespace sluice::cli {
 void add_commands(Command app, int& status) {
   const Command command = app.add_subcommand(
       "commands", "Print the commands for Redis clients, as in docs/commands.md");
-  command.callback([&status] {
+  command.run(status, {}, [] {
     std::cout << server::resp::commands_reference() << std::flush;
-    status = std::cout ? 0 : 1;
+    return std::cout ? 0 : kFailed;
   });
 }
 

@@ -11,7 +11,6 @@
 #include <iostream>
 #include <string>
 
-#include "cli/commands.h"
 #include "replay/text.h"
 
 namespace sluice::cli {
@@ -72,14 +71,13 @@ void LogFlags::add_to(Command command) {
   command.add_flag("--quiet", quiet, "No progress line on the terminal");
 }
 
-bool LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
+void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   input.logs = logs;
   input.reading.format = replay::log_format_of(format);
   for (const std::string& field : fields) {
     const std::size_t equals = field.find('=');
     if (equals == 0 || equals == field.npos || equals + 1 == field.size()) {
-      fail_to_read("--field " + field + ": expected NAME=SOURCE", kUsage);
-      return false;
+      throw unreadable("--field " + field + ": expected NAME=SOURCE", kUsage);
     }
     input.reading.fields.push_back({field.substr(0, equals), field.substr(equals + 1)});
   }
@@ -90,20 +88,17 @@ bool LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   if (!quiet && ::isatty(STDERR_FILENO) == 1) {
     input.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
   }
-  return true;
 }
 
-int fail_to_read(const std::string& text, int status) {
-  std::cerr << "sluice: " << replay::printable(text) << "\n";
-  return status;
+Failed unreadable(const std::string& text, int status) {
+  return Failed(replay::printable(text), status);
 }
 
-int write_page(const std::string& path, const std::string& page) {
+void write_page(const std::string& path, const std::string& page) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(page.data(), static_cast<std::streamsize>(page.size()));
   file.close();
-  if (file) return 0;
-  return fail_to_read(path + ": cannot write the page: " + std::strerror(errno), kFailed);
+  if (!file) throw unreadable(path + ": cannot write the page: " + std::strerror(errno));
 }
 
 bool is_same_file(const std::string& a, const std::string& b) {

@@ -44,16 +44,16 @@ struct LogFlags {
 
   // Adds them to a command, which must not outlive them.
   void add_to(Command command);
-  // Sets what to read, and reports problems and progress on stderr. Borrows the line. Returns false
-  // after an error in the arguments, which it prints.
-  bool set(replay::LogInput& input, ProgressLine& progress) const;
+  // Sets what to read, and reports problems and progress on stderr. Borrows the line. Throws
+  // Failed: an error in the arguments.
+  void set(replay::LogInput& input, ProgressLine& progress) const;
 };
 
-// Prints an error of a subcommand that reads logs. Returns the status.
-int fail_to_read(const std::string& text, int status);
+// An error of a subcommand that reads logs. It may contain text of any origin.
+Failed unreadable(const std::string& text, int status = kFailed);
 
-// Writes a page to a file. Returns 0 or, after an error, which it prints, the exit status.
-int write_page(const std::string& path, const std::string& page);
+// Writes a page to a file. Throws Failed.
+void write_page(const std::string& path, const std::string& page);
 
 // Returns whether two paths name the same existing file.
 bool is_same_file(const std::string& a, const std::string& b);

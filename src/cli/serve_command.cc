@@ -42,11 +42,6 @@ struct ServeFlags {
   std::size_t threads = 0;
 };
 
-int fail_to_serve(const std::string& text, int status) {
-  std::cerr << "sluice: " << text << '\n';
-  return status;
-}
-
 void override_with(const ServeFlags& flags, server::Config& config) {
   const auto take = [](const std::string& flag, std::string& value) {
     if (!flag.empty()) value = flag;
@@ -83,7 +78,7 @@ std::string find_mistake(const ServeFlags& flags) {
 
 int serve(const ServeFlags& flags) {
   if (const std::string mistake = find_mistake(flags); !mistake.empty()) {
-    return fail_to_serve(mistake, kUsage);
+    throw Failed(mistake, kUsage);
   }
   server::Config config;
   if (!flags.config.empty()) {
@@ -97,13 +92,13 @@ int serve(const ServeFlags& flags) {
   override_with(flags, config);
   // The message does not repeat the URL, because it may contain a password.
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
-    return fail_to_serve("--store: " + wrong, kUsage);
+    throw Failed("--store: " + wrong, kUsage);
   }
   if (const auto conflict = server::find_conflict(config); !conflict.empty()) {
-    return fail_to_serve(conflict, kUsage);
+    throw Failed(conflict, kUsage);
   }
   auto server = server::Server::start(config);
-  if (!server) return fail_to_serve(server.error(), kFailed);
+  if (!server) throw Failed(server.error());
   std::cout << (*server)->ready_line() << std::endl;
   if (const std::string hint = (*server)->hint(); !hint.empty()) std::cerr << hint << std::endl;
   return (*server)->run() ? 0 : kFailed;
@@ -145,7 +140,7 @@ void add_serve(Command app, int& status) {
       .type_name("N")
       .range(1, 1024);
   command.footer(kServeHelp);
-  command.callback([flags, &status] { status = serve(*flags); });
+  command.run(status, {}, [flags] { return serve(*flags); });
 }
 
 }  // namespace sluice::cli

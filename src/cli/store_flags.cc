@@ -1,9 +1,6 @@
 #include "cli/store_flags.h"
 
-#include <filesystem>
 #include <utility>
-
-#include "cli/commands.h"
 
 namespace sluice::cli {
 std::shared_ptr<StoreFlags> add_store_flags(Command command) {
@@ -23,7 +20,7 @@ std::shared_ptr<StoreFlags> add_store_flags(Command command) {
   return flags;
 }
 
-Expected<server::Config, Failed> config_of(const StoreFlags& flags) {
+server::Config config_of(const StoreFlags& flags) {
   server::Config config;
   if (!flags.config.empty()) {
     auto loaded = server::load_config(flags.config);
@@ -32,7 +29,7 @@ Expected<server::Config, Failed> config_of(const StoreFlags& flags) {
       for (const RuleError& error : loaded.error()) {
         lines.append(lines.empty() ? "" : "\n").append(error.to_string());
       }
-      return Unexpected{Failed{std::move(lines), kFailed}};
+      throw Failed(lines);
     }
     config = *std::move(loaded);
   }
@@ -44,24 +41,23 @@ Expected<server::Config, Failed> config_of(const StoreFlags& flags) {
     config.redis.password.variable.clear();
   }
   if (flags.prefix.find_first_of("{}") != std::string::npos) {
-    return Unexpected{
-        Failed{"--prefix contains braces; expected text without braces, which mark tags", kUsage}};
+    throw Failed("--prefix contains braces; expected text without braces, which mark tags", kUsage);
   }
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
-    return Unexpected{Failed{"--store: " + wrong, kUsage}};
+    throw Failed("--store: " + wrong, kUsage);
   }
   return config;
 }
 
-Expected<RedisOptions, Failed> redis_options_of(const server::Config& config) {
+RedisOptions redis_options_of(const server::Config& config) {
   if (config.store == "memory") {
-    return Unexpected{
-        Failed{"there is no store in Redis; expected --store URL, such as "
-               "redis://127.0.0.1:6379, or --config FILE",
-               kUsage}};
+    throw Failed(
+        "there is no store in Redis; expected --store URL, such as redis://127.0.0.1:6379, or "
+        "--config FILE",
+        kUsage);
   }
   auto options = server::redis_options(config);
-  if (!options) return Unexpected{Failed{options.error(), kFailed}};
+  if (!options) throw Failed(options.error());
   return *std::move(options);
 }
 

@@ -5,7 +5,6 @@
 
 #include "cli/command.h"
 #include "server/config/config.h"
-#include "sluice/expected.h"
 #include "sluice/redis_store.h"
 
 namespace sluice::cli {
@@ -22,16 +21,10 @@ struct StoreFlags {
 // Adds --store, --config, --prefix, --tls-ca and --password-file.
 std::shared_ptr<StoreFlags> add_store_flags(Command command);
 
-// An error message and its exit status.
-struct Failed {
-  std::string what;
-  int status = 1;
-};
-
 // Returns the configuration from the file and the flags. Error messages do not repeat the URL,
 // because it may contain a password.
-Expected<server::Config, Failed> config_of(const StoreFlags& flags);
+server::Config config_of(const StoreFlags& flags);
 // Returns the options for Redis. An error if the store is not in Redis.
-Expected<RedisOptions, Failed> redis_options_of(const server::Config& config);
+RedisOptions redis_options_of(const server::Config& config);
 
 }  // namespace sluice::cli
