@@ -13,200 +13,139 @@
 #include "base/civil_time.h"
 #include "base/quoted.h"
 #include "cli/commands.h"
+#include "cli/redis_session.h"
 #include "cli/store_flags.h"
 #include "limiter/without_scripts.h"
 #include "server/api/admin/json_writer.h"
 #include "stores/redis/client/target.h"
-#include "stores/redis/script/state_reader.h"
 
 namespace sluice::cli {
 namespace {
 
-using Slot = std::optional<std::uint16_t>;
-
 constexpr std::size_t kBatch = 100;  // keys whose values are read at once
 
+struct KeysFlags {
+  std::shared_ptr<StoreFlags> store;
+  std::optional<std::string> pattern;
+  std::size_t most = 1000;
+  bool json = false;
+};
+
+// The value of a key that begins with the prefix of the counters.
+struct FoundKey {
+  std::string redis_key;
+  std::string type;
+  std::optional<std::string> value = {};  // of a string
+  std::int64_t ttl_ms = -1;               // time until it expires; below 0: never
+  std::optional<KeyName> name = {};
+  bool is_counter = false;
+  redis::CounterState state = {};  // only the summary, if the value is not that of a counter
+  bool has_times = false;          // in the state
+};
+
 // Returns the masters of a cluster.
-Expected<std::vector<redis::SlotMaster>> ask_masters(RedisSession& session) {
+std::vector<redis::SlotMaster> ask_masters(RedisSession& session) {
   std::vector<redis::SlotMaster> masters;
-  const auto asked = session.ask(
+  session.ask(
       [](redis::Command& command) {
         command.append("CLUSTER");
         command.append("SLOTS");
       },
       [&](const redis::Reply& reply) { masters = redis::masters_of(reply); });
-  if (!asked) return Unexpected{asked.error()};
   return masters;
 }
 
-// Iterates over the matching keys of one server.
-class Scan {
- public:
-  Scan(RedisSession& session, Slot slot, std::string pattern)
-      : session_(session), slot_(slot), pattern_(std::move(pattern)) {}
+// Returns the next matching keys of one server, and moves the cursor, which is "0" at the end.
+std::vector<std::string> scan(RedisSession& session, std::optional<std::uint16_t> slot,
+                              const std::string& pattern, std::string& cursor) {
+  std::vector<std::string> keys;
+  session.ask(
+      [&](redis::Command& command) {
+        for (const std::string_view word :
+             {"SCAN", cursor.c_str(), "MATCH", pattern.c_str(), "COUNT", "1000"}) {
+          command.append(word);
+        }
+        command.slot = slot;
+      },
+      [&](const redis::Reply& reply) {
+        cursor = "0";
+        if (reply.type != redis::Reply::kArray || reply.count != 2) return;
+        cursor = reply[0].string();
+        for (const redis::Reply& key : reply[1]) keys.emplace_back(key.string());
+      });
+  return keys;
+}
 
-  bool ended() const { return cursor_ == "0"; }
-  Expected<std::vector<std::string>> next() {
-    std::vector<std::string> keys;
-    const auto take = [&](const redis::Reply& reply) {
-      cursor_ = "0";
-      if (reply.type != redis::Reply::kArray || reply.count != 2) return;
-      cursor_ = reply[0].string();
-      for (const redis::Reply& key : reply[1]) keys.emplace_back(key.string());
-    };
-    const auto fill = [&](redis::Command& command) {
-      for (const std::string_view word : {"SCAN", cursor_.empty() ? "0" : cursor_.c_str(), "MATCH",
-                                          pattern_.c_str(), "COUNT", "1000"}) {
-        command.append(word);
-      }
-      command.slot = slot_;
-    };
-    if (const auto asked = session_.ask(fill, take); !asked) return Unexpected{asked.error()};
-    return keys;
-  }
-
- private:
-  RedisSession& session_;
-  const Slot slot_;
-  const std::string pattern_;
-  std::string cursor_;
-};
-
-struct Name {
-  Keyspace keyspace;
-  Algorithm algorithm;
-  std::string tag;
-  std::string key;
-  std::optional<SliceName> slice;
-  bool is_block = false;
-};
-
-std::optional<Name> read_name(std::string_view redis_key) {
-  if (auto name = redis::read_counter_name(redis_key)) {
-    return Name{name->keyspace, name->algorithm, std::move(name->tag), std::move(name->key), {}};
-  }
-  if (auto name = redis::read_block_name(redis_key)) {
-    return Name{
-        name->keyspace, name->algorithm, std::move(name->tag), std::move(name->key), {}, true};
-  }
-  if (auto slice = read_slice_name(redis_key)) {
-    return Name{slice->keyspace, slice->algorithm, slice->tag, slice->key, std::move(slice)};
-  }
-  return std::nullopt;
+std::optional<KeyName> read_name(std::string_view redis_key) {
+  if (auto name = redis::read_counter_name(redis_key))
+    return KeyName{*std::move(name), false, {}, {}, {}};
+  if (auto name = redis::read_block_name(redis_key))
+    return KeyName{*std::move(name), true, {}, {}, {}};
+  return read_slice_name(redis_key);
 }
 
 // Describes the value of a counter with this name, or says that it is not a counter.
-void read_value(const Name& name, const std::string& value, FoundKey& found) {
-  if (name.slice) {
-    if (value.empty() || value.find_first_not_of("-0123456789") != value.npos) {
-      found.summary = "a string that is not a count";
-      return;
-    }
-    found.algorithm = name.algorithm;
-    found.summary = value + " units in slice " + name.slice->slice + " of the clock, of " +
-                    name.slice->period_us + " us in " + name.slice->slices;
+void read_counter(FoundKey& found) {
+  const KeyName& name = *found.name;
+  const std::string& value = *found.value;
+  std::string& summary = found.state.summary;
+  if (!name.slice.empty()) {
+    found.is_counter = !value.empty() && value.find_first_not_of("-0123456789") == value.npos;
+    summary = found.is_counter ? value + " units in slice " + name.slice + " of the clock, of " +
+                                     name.period_us + " us in " + name.slices
+                               : "a string that is not a count";
     return;
   }
   auto state = name.is_block ? redis::read_block_state(value)
                              : redis::read_counter_state(name.algorithm, value);
-  if (!state) {
-    found.summary = "a string that is not the state of a counter";
-    return;
+  found.is_counter = found.has_times = state.has_value();
+  if (state) {
+    found.state = *std::move(state);
+  } else {
+    summary = "a string that is not the state of a counter";
   }
-  found.algorithm = name.algorithm;
-  found.summary = std::move(state->summary);
-  found.details = std::move(state->details);
-  found.changed = base::to_rfc3339(state->changed, 6);
-  if (state->forgotten_from) found.forgotten = base::to_rfc3339(*state->forgotten_from, 6);
 }
 
-// Reads the values of keys and reports them.
-class KeyReader {
- public:
-  using Found = std::function<void(const FoundKey&)>;
-
-  KeyReader(RedisSession& session, const KeyQuery& query, const Found& found)
-      : session_(session), query_(query), found_(found) {}
-
-  bool is_wanted(std::string_view redis_key) const {
-    if (redis_key == query_.except || !redis_key.starts_with(query_.prefix)) return false;
-    if (!query_.pattern) return true;
-    const auto name = read_name(redis_key.substr(query_.prefix.size()));
-    return name && glob_matches(*query_.pattern, name->key);
+void read_value(const std::string& prefix, FoundKey& found) {
+  found.name = read_name(std::string_view(found.redis_key).substr(prefix.size()));
+  if (!found.name) {
+    found.state.summary = "a " + found.type + " under a key that is not a counter's";
+  } else if (!found.value) {
+    found.state.summary = "a " + found.type + ", not a counter";
+  } else {
+    read_counter(found);
   }
+}
 
-  Status read(std::span<const std::string> keys) {
-    std::vector<RedisSession::Fill> commands;
-    for (const std::string& key : keys) {
-      for (const std::string_view verb : {"TYPE", "PTTL", "GET"}) {
-        commands.emplace_back([&key, verb](redis::Command& command) {
-          command.append(verb);
-          command.append(key);
-          command.slot = redis::slot_of(key);
-        });
-      }
+// Reads the values of keys. A key that is gone has the type "none".
+std::vector<FoundKey> read_values(RedisSession& session, std::span<const std::string> keys) {
+  std::vector<RedisSession::Fill> commands;
+  std::vector<FoundKey> found;
+  for (const std::string& key : keys) {
+    found.push_back({.redis_key = key, .type = {}});
+    for (const std::string_view verb : {"TYPE", "PTTL", "GET"}) {
+      commands.emplace_back([&key, verb](redis::Command& command) {
+        command.append(verb);
+        command.append(key);
+        command.slot = redis::slot_of(key);
+      });
     }
-    std::vector<Raw> raw(keys.size());
-    const auto take = [&](std::size_t number, const redis::Reply& reply) {
-      Raw& one = raw[number / 3];
-      if (number % 3 == 0) one.type = reply.string();
-      if (number % 3 == 1) one.ttl_ms = reply.integer;
-      if (number % 3 == 2 && reply.type == redis::Reply::kString) one.value = reply.string();
-    };
-    // GET fails for a value of another type, which TYPE reports.
-    const auto refused = [](std::size_t, std::string_view) {};
-    if (auto asked = session_.ask(commands, take, refused); !asked) return asked;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (raw[i].type != "none") found_(describe(keys[i], raw[i]));
-    }
-    return {};
   }
-
- private:
-  struct Raw {
-    std::string type;
-    std::int64_t ttl_ms = -1;
-    std::optional<std::string> value;
+  const auto take = [&](std::size_t number, const redis::Reply& reply) {
+    FoundKey& one = found[number / 3];
+    if (number % 3 == 0) one.type = reply.string();
+    if (number % 3 == 1) one.ttl_ms = reply.integer;
+    if (number % 3 == 2 && reply.type == redis::Reply::kString) one.value = reply.string();
   };
-
-  FoundKey describe(const std::string& redis_key, const Raw& raw) const {
-    FoundKey found;
-    found.redis_key = redis_key;
-    found.ttl_ms = raw.ttl_ms;
-    const auto name = read_name(std::string_view(redis_key).substr(query_.prefix.size()));
-    if (!name) {
-      found.summary = "a " + raw.type + " under a key that is not a counter's";
-      return found;
-    }
-    found.is_of_rule = name->keyspace == Keyspace::kRules;
-    found.tag = name->tag;
-    found.key = name->key;
-    if (raw.value) {
-      read_value(*name, *raw.value, found);
-    } else {
-      found.summary = "a " + raw.type + ", not a counter";
-    }
-    return found;
-  }
-
-  RedisSession& session_;
-  const KeyQuery& query_;
-  const Found& found_;
-};
-
-// Returns a pattern that matches at least the requested keys; is_wanted() decides exactly.
-std::string wide_pattern(const KeyQuery& query) {
-  std::string pattern = as_glob(query.prefix) + "*";
-  const bool is_plain = query.pattern && query.pattern->find_first_of("[\\%}") == std::string::npos;
-  return is_plain ? pattern + *query.pattern + "*" : pattern;
+  session.ask(commands, take, true);  // GET fails for a value of another type, which TYPE reports
+  return found;
 }
 
-// Keeps the requested keys that were not seen before.
-void keep_new(std::vector<std::string>& keys, const KeyReader& reader,
-              std::unordered_set<std::string>& seen) {
-  std::erase_if(keys, [&](const std::string& key) {
-    return !reader.is_wanted(key) || !seen.insert(key).second;
-  });
+// Returns a pattern that matches at least the requested keys.
+std::string wide_pattern(const std::string& prefix, const KeysFlags& flags) {
+  std::string pattern = as_glob(prefix) + "*";
+  const bool is_plain = flags.pattern && flags.pattern->find_first_of("[\\%}") == std::string::npos;
+  return is_plain ? pattern + *flags.pattern + "*" : pattern;
 }
 
 std::string decoded(std::string_view text) {
@@ -244,8 +183,9 @@ std::optional<Algorithm> algorithm_without_scripts(char letter) {
 
 }  // namespace
 
-std::optional<SliceName> read_slice_name(std::string_view redis_key) {
-  const Keyspace keyspace = redis::take_keyspace(redis_key);
+std::optional<KeyName> read_slice_name(std::string_view redis_key) {
+  KeyName name;
+  name.keyspace = redis::take_keyspace(redis_key);
   if (redis_key.size() < 2 || redis_key[1] != '{') return std::nullopt;
   const std::optional<Algorithm> algorithm = algorithm_without_scripts(redis_key[0]);
   std::string_view rest = redis_key.substr(2);
@@ -256,13 +196,10 @@ std::optional<SliceName> read_slice_name(std::string_view redis_key) {
   if (!algorithm || !period || brace == rest.npos || brace + 1 == rest.size()) return std::nullopt;
   const std::string_view inner = rest.substr(0, brace);
   const std::string_view behind = rest.substr(brace + 2);
-  SliceName name{.keyspace = keyspace,
-                 .algorithm = *algorithm,
-                 .tag = {},
-                 .key = {},
-                 .period_us = std::string(*period),
-                 .slices = std::string(*slices),
-                 .slice = std::string(*slice)};
+  name.algorithm = *algorithm;
+  name.period_us = *period;
+  name.slices = *slices;
+  name.slice = *slice;
   if (rest[brace + 1] == '.') {
     name.tag = decoded(inner);
     name.key = behind;
@@ -273,45 +210,12 @@ std::optional<SliceName> read_slice_name(std::string_view redis_key) {
   return name;
 }
 
-Expected<bool> find_keys(RedisSession& session, const KeyQuery& query,
-                         const std::function<void(const FoundKey&)>& found) {
-  std::vector<redis::SlotMaster> masters(1);
-  if (session.target().kind == redis::Target::Kind::kCluster) {
-    auto asked = ask_masters(session);
-    if (!asked) return Unexpected{asked.error()};
-    masters = *std::move(asked);
-  }
-  KeyReader reader(session, query, found);
-  std::unordered_set<std::string> seen;  // SCAN may return a key twice
-  std::size_t left = query.most;
-  for (const redis::SlotMaster& master : masters) {
-    for (Scan scan(session, master.slot, wide_pattern(query)); !scan.ended();) {
-      auto keys = scan.next();
-      if (!keys) return Unexpected{keys.error()};
-      keep_new(*keys, reader, seen);
-      for (std::span<const std::string> rest(*keys); !rest.empty();) {
-        if (left == 0) return false;
-        const auto batch = rest.first(std::min({rest.size(), kBatch, left}));
-        if (auto read = reader.read(batch); !read) return Unexpected{read.error()};
-        rest = rest.subspan(batch.size());
-        left -= batch.size();
-      }
-    }
-  }
-  return true;
-}
-
 namespace {
 
-// One element of a pattern, and the rest of the pattern.
-struct Element {
-  std::string_view text;  // "a", "\a", "?", "*", "[...]"
-  std::string_view rest;
-};
-
-// Reads the first element of a pattern that is not empty. An unterminated class ends with the
-// pattern.
-Element first_of(std::string_view pattern) noexcept {
+// Returns the first element of a pattern: "a", "\a", "?", "*", "[...]". An unterminated class ends
+// with the pattern.
+std::string_view first_of(std::string_view pattern) noexcept {
+  if (pattern.empty()) return {};
   std::size_t size = 1;
   if (pattern[0] == '\\' && pattern.size() > 1) size = 2;
   if (pattern[0] == '[') {
@@ -320,7 +224,7 @@ Element first_of(std::string_view pattern) noexcept {
     }
     size += size < pattern.size() ? 1U : 0U;
   }
-  return {pattern.substr(0, size), pattern.substr(size)};
+  return pattern.substr(0, size);
 }
 
 // Removes the first byte of a class.
@@ -366,13 +270,13 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   bool starred = false;
   for (;;) {
     if (pattern.empty() && text.empty()) return true;
-    const Element element = pattern.empty() ? Element{} : first_of(pattern);
-    if (element.text == "*") {
+    const std::string_view element = first_of(pattern);
+    if (element == "*") {
       starred = true;
-      behind_star = pattern = element.rest;
+      behind_star = pattern = pattern.substr(1);
       retry = text;
-    } else if (!element.text.empty() && !text.empty() && matches_byte(element.text, text[0])) {
-      pattern = element.rest;
+    } else if (!element.empty() && !text.empty() && matches_byte(element, text[0])) {
+      pattern.remove_prefix(element.size());
       text.remove_prefix(1);
     } else {
       if (!starred || retry.empty()) return false;
@@ -385,9 +289,9 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
 
 bool is_literal(std::string_view pattern) noexcept {
   while (!pattern.empty()) {
-    const Element element = first_of(pattern);
-    if (element.text == "*" || element.text == "?" || element.text[0] == '[') return false;
-    pattern = element.rest;
+    const std::string_view element = first_of(pattern);
+    if (element == "*" || element == "?" || element[0] == '[') return false;
+    pattern.remove_prefix(element.size());
   }
   return true;
 }
@@ -419,13 +323,6 @@ Examples:
   sluice keys --store redis://127.0.0.1:6379
   sluice keys --store redis://127.0.0.1:6379 'shop|login|*'
   sluice keys --config /etc/sluice/sluice.yaml --json 'shop|order|user|*')";
-
-struct KeysFlags {
-  std::shared_ptr<StoreFlags> store;
-  std::optional<std::string> pattern;
-  std::size_t most = 1000;
-  bool json = false;
-};
 
 // Writes the bytes of control characters as `\xNN`.
 std::string printable(std::string_view text) {
@@ -460,99 +357,134 @@ std::string duration(std::int64_t ms) {
   return text;
 }
 
-std::string expiry(const FoundKey& key) {
-  return key.ttl_ms < 0 ? "never" : "in " + duration(key.ttl_ms);
+std::string expiry(const FoundKey& found) {
+  return found.ttl_ms < 0 ? "never" : "in " + duration(found.ttl_ms);
 }
 
-void print_line(const FoundKey& key) {
-  if (!key.algorithm) {
-    std::cout << "foreign " << printable(key.redis_key) << ": " << key.summary;
+void print_line(const FoundKey& found) {
+  if (!found.is_counter) {
+    std::cout << "foreign " << printable(found.redis_key);
   } else {
-    std::cout << (key.is_of_rule ? "rule " : "") << to_string(*key.algorithm) << ' '
-              << (key.tag.empty() ? "" : "{" + printable(key.tag) + "} ") << printable(key.key)
-              << ": " << key.summary;
+    const KeyName& name = *found.name;
+    std::cout << (name.keyspace == Keyspace::kRules ? "rule " : "") << to_string(name.algorithm)
+              << ' ' << (name.tag.empty() ? "" : "{" + printable(name.tag) + "} ")
+              << printable(name.key);
   }
-  std::cout << "; expires " << expiry(key) << '\n';
+  std::cout << ": " << found.state.summary << "; expires " << expiry(found) << '\n';
 }
 
-void print_whole(const FoundKey& key) {
+// Return a date, or an empty text.
+std::string changed(const FoundKey& found) {
+  return found.has_times ? base::to_rfc3339(found.state.changed, 6) : std::string();
+}
+std::string forgotten(const FoundKey& found) {
+  const auto from = found.state.forgotten_from;
+  return from ? base::to_rfc3339(*from, 6) : std::string();
+}
+
+void print_whole(const FoundKey& found) {
   const auto print = [](const char* name, const std::string& value) {
     if (!value.empty()) std::cout << name << printable(value) << '\n';
   };
-  std::cout << "key         " << printable(key.key) << '\n';
-  if (key.algorithm) print("named by    ", key.is_of_rule ? "a rule" : "a caller");
-  print("tag         ", key.tag);
-  print("algorithm   ", std::string(key.algorithm ? to_string(*key.algorithm) : "foreign"));
-  print("in Redis    ", key.redis_key);
-  print("state       ", key.summary);
-  print("changed     ", key.changed);
-  print("untouched   ", key.forgotten);
-  print("expires     ", expiry(key));
-  for (const std::string& detail : key.details) print("            ", detail);
+  const KeyName name = found.name.value_or(KeyName());
+  std::cout << "key         " << printable(name.key) << '\n';
+  if (found.is_counter) {
+    print("named by    ", name.keyspace == Keyspace::kRules ? "a rule" : "a caller");
+  }
+  print("tag         ", name.tag);
+  print("algorithm   ", std::string(found.is_counter ? to_string(name.algorithm) : "foreign"));
+  print("in Redis    ", found.redis_key);
+  print("state       ", found.state.summary);
+  print("changed     ", changed(found));
+  print("untouched   ", forgotten(found));
+  print("expires     ", expiry(found));
+  for (const std::string& detail : found.state.details) print("            ", detail);
 }
 
-void print_json(const FoundKey& key) {
+void print_json(const FoundKey& found) {
   server::JsonWriter json;
-  json.begin_object().member("redis_key", key.redis_key);
-  if (key.algorithm) {
-    json.member("algorithm", to_string(*key.algorithm)).member("key", key.key);
-    json.member("keyspace", key.is_of_rule ? "rules" : "callers");
-    if (!key.tag.empty()) json.member("tag", key.tag);
-    json.member("state", key.summary);
+  json.begin_object().member("redis_key", found.redis_key);
+  if (found.is_counter) {
+    const KeyName& name = *found.name;
+    json.member("algorithm", to_string(name.algorithm)).member("key", name.key);
+    json.member("keyspace", name.keyspace == Keyspace::kRules ? "rules" : "callers");
+    if (!name.tag.empty()) json.member("tag", name.tag);
+    json.member("state", found.state.summary);
   } else {
-    json.member("foreign", key.summary);
+    json.member("foreign", found.state.summary);
   }
-  if (!key.changed.empty()) json.member("changed", key.changed);
-  if (!key.forgotten.empty()) json.member("untouched_from", key.forgotten);
-  if (key.ttl_ms >= 0) json.member("ttl_ms", static_cast<std::uint64_t>(key.ttl_ms));
-  if (!key.details.empty()) {
+  if (found.has_times) json.member("changed", changed(found));
+  if (found.state.forgotten_from) json.member("untouched_from", forgotten(found));
+  if (found.ttl_ms >= 0) json.member("ttl_ms", static_cast<std::uint64_t>(found.ttl_ms));
+  if (!found.state.details.empty()) {
     json.key("details").begin_array();
-    for (const std::string& detail : key.details) json.value(detail);
+    for (const std::string& detail : found.state.details) json.value(detail);
     json.end_array();
   }
   std::cout << json.end_object().view() << '\n';
 }
 
-Expected<int, Failed> list(const KeysFlags& flags) {
-  const auto config = config_of(*flags.store);
-  if (!config) return Unexpected{config.error()};
-  const auto options = redis_options_of(*config);
-  if (!options) return Unexpected{options.error()};
-  const auto session = RedisSession::open(*options);
-  if (!session) return Unexpected{Failed{session.error()}};
+// Scans all servers and prints the requested keys, at most `flags.most`. Returns whether these are
+// all. It may miss keys that are created or deleted during the scan.
+template <typename Print>
+bool print_keys(RedisSession& session, const server::Config& config, const KeysFlags& flags,
+                const Print& print) {
+  const std::string& prefix = config.redis.options.prefix;
+  const std::string rules = server::rules_key(config.redis);  // not a counter
+  std::vector<redis::SlotMaster> masters(1);
+  if (session.target().kind == redis::Target::Kind::kCluster) masters = ask_masters(session);
+  std::unordered_set<std::string> seen;  // SCAN may return a key twice
+  const auto is_other = [&](const std::string& key) {
+    if (key == rules || !key.starts_with(prefix)) return true;
+    if (flags.pattern) {
+      const auto name = read_name(std::string_view(key).substr(prefix.size()));
+      if (!name || !glob_matches(*flags.pattern, name->key)) return true;
+    }
+    return !seen.insert(key).second;
+  };
+  std::size_t left = flags.most;
+  for (const redis::SlotMaster& master : masters) {
+    std::string cursor = "0";
+    do {
+      auto keys = scan(session, master.slot, wide_pattern(prefix, flags), cursor);
+      std::erase_if(keys, is_other);
+      for (std::span<const std::string> rest(keys); !rest.empty();) {
+        if (left == 0) return false;
+        const auto batch = rest.first(std::min({rest.size(), kBatch, left}));
+        for (FoundKey& found : read_values(session, batch)) {
+          if (found.type == "none") continue;
+          read_value(prefix, found);
+          print(found);
+        }
+        rest = rest.subspan(batch.size());
+        left -= batch.size();
+      }
+    } while (cursor != "0");
+  }
+  return true;
+}
+
+int list(const KeysFlags& flags) {
+  const server::Config config = config_of(*flags.store);
+  RedisSession session(redis_options_of(config));
   const bool whole = flags.pattern && is_literal(*flags.pattern);
   bool any = false;
-  const auto print = [&](const FoundKey& key) {
+  const auto print = [&](const FoundKey& found) {
     if (flags.json) {
-      print_json(key);
+      print_json(found);
     } else if (whole) {
       std::cout << (any ? "\n" : "");
-      print_whole(key);
+      print_whole(found);
     } else {
-      print_line(key);
+      print_line(found);
     }
     any = true;
   };
-  const auto all = find_keys(**session,
-                             {.prefix = options->prefix,
-                              .pattern = flags.pattern,
-                              .except = server::rules_key(config->redis),
-                              .most = flags.most},
-                             print);
-  if (!all) return Unexpected{Failed{all.error()}};
-  if (!*all) {
+  if (!print_keys(session, config, flags, print)) {
     std::cerr << "sluice: keys: there are more than " << flags.most << "; --most N shows more\n";
   }
-  if (!any && whole)
-    return Unexpected{Failed{"there is no counter with this key in " + (*session)->shown()}};
+  if (!any && whole) throw Failed("there is no counter with this key in " + session.shown());
   return 0;
-}
-
-int run_list(const KeysFlags& flags) {
-  const auto status = list(flags);
-  if (status) return *status;
-  std::cerr << "sluice: keys: " << status.error().what << '\n';
-  return status.error().status;
 }
 
 }  // namespace
@@ -566,7 +498,7 @@ void add_keys(Command app, int& status) {
       .range(1, 100'000'000);
   command.add_flag("--json", flags->json, "Print one JSON object per line");
   command.footer(kKeysHelp);
-  command.callback([flags, &status] { status = run_list(*flags); });
+  command.run(status, "keys", [flags] { return list(*flags); });
 }
 
 }  // namespace sluice::cli
