@@ -76,25 +76,6 @@ bool stdout_has_colours() {
          terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
-// What decides the requests.
-struct Deciders {
-  const RuleSet& rules;
-  const RuleSet* against;  // null: nothing
-  const Overrides& overrides;
-};
-
-// Returns nothing after an error in the arguments.
-std::optional<replay::ReplayReport> replay_logs(const Arguments& arguments,
-                                                const Deciders& deciders) {
-  ProgressLine progress;
-  replay::ReplayOptions options;
-  options.max_keys = arguments.max_keys;
-  options.overrides = &deciders.overrides;
-  options.against = deciders.against;
-  if (!arguments.input.set(options, progress)) return {};
-  return replay::replay(deciders.rules, options);
-}
-
 int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   int status = report.failed ? kFailed : 0;
   if (report.opened == 0) return status;
@@ -107,15 +88,13 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   }
   std::cout << replay::text_report(report, {.colours = stdout_has_colours()});
   if (arguments.html.empty()) return status;
-  if (const int written = write_page(arguments.html, replay::html_report(report)); written != 0) {
-    return written;
-  }
+  write_page(arguments.html, replay::html_report(report));
   if (!arguments.input.quiet)
     std::cout << "\nwrote the page " << replay::printable(arguments.html) << "\n";
   return status;
 }
 
-// Prints the errors of the rules.
+// Prints the errors of the rules, and returns nothing.
 std::optional<RuleSet> load_rules(const std::string& path) {
   const auto rules = RuleSet::load(
       path, {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
@@ -126,8 +105,8 @@ std::optional<RuleSet> load_rules(const std::string& path) {
 
 int work(const Arguments& arguments) {
   if (!arguments.html.empty() && is_an_input(arguments)) {
-    return fail_to_read("--html " + arguments.html + " is one of the inputs; expected another file",
-                        kUsage);
+    throw unreadable("--html " + arguments.html + " is one of the inputs; expected another file",
+                     kUsage);
   }
   const auto rules = load_rules(arguments.rules);
   std::optional<RuleSet> against;
@@ -136,12 +115,18 @@ int work(const Arguments& arguments) {
   Overrides overrides;
   if (!arguments.overrides.empty()) {
     const auto read = read_overrides(arguments.overrides, overrides);
-    if (!read) return fail_to_read(read.error(), kFailed);
-    if (!*read) return fail_to_read(arguments.overrides + ": there is no such file", kFailed);
+    if (!read) throw unreadable(read.error());
+    if (!*read) throw unreadable(arguments.overrides + ": there is no such file");
   }
-  const Deciders deciders{*rules, against ? &*against : nullptr, overrides};
-  const auto report = replay_logs(arguments, deciders);
-  return report ? report_on(arguments, *report) : kUsage;
+  ProgressLine progress;
+  replay::ReplayOptions options;
+  options.max_keys = arguments.max_keys;
+  options.overrides = &overrides;
+  if (against) options.against = &*against;
+  arguments.input.set(options, progress);
+  const replay::ReplayReport report = replay::replay(*rules, options);
+  progress.clear();
+  return report_on(arguments, report);
 }
 
 }  // namespace
@@ -167,7 +152,7 @@ void add_replay(Command app, int& status) {
                   "The maximum number of counters; beyond it the results are approximate")
       .range(std::size_t{1}, std::size_t{1} << 28)
       .show_default();
-  command.callback([arguments, &status] { status = work(*arguments); });
+  command.run(status, {}, [arguments] { return work(*arguments); });
 }
 
 }  // namespace sluice::cli

@@ -44,27 +44,28 @@ struct PlaceFlags {
 };
 std::shared_ptr<PlaceFlags> add_place_flags(Command command);
 
-// The location of rules in Redis. Failures name it.
+// The location of rules in Redis. What it throws names it.
 class RulesPlace {
  public:
-  static Expected<RulesPlace, Failed> open(const server::Config& config, const std::string& key);
-  static Expected<RulesPlace, Failed> open(const PlaceFlags& flags);
+  RulesPlace(const server::Config& config, const std::string& key);
+  explicit RulesPlace(const PlaceFlags& flags) : RulesPlace(config_of(*flags.store), flags.key) {}
 
   const std::string& key() const noexcept { return key_; }
   // Return nothing, or none, if nothing was pushed.
-  Expected<std::optional<server::PublishedRules>, Failed> read() const;
-  Expected<std::vector<server::PastPush>, Failed> history() const;
+  std::optional<server::PublishedRules> read();
+  std::vector<server::PastPush> history();
   // Returns the rules of a push of the history.
-  Expected<std::vector<server::RulesText>, Failed> past(const server::PastPush& push) const;
+  std::vector<server::RulesText> past(const server::PastPush& push);
   // Returns whether the rules replaced those with the id `old`.
-  Expected<bool, Failed> put(const server::PublishedRules& rules, const std::string& old) const;
+  bool put(const server::PublishedRules& rules, const std::string& old);
 
  private:
-  RulesPlace(std::unique_ptr<RedisSession> session, std::string key, bool scripting)
-      : session_(std::move(session)), key_(std::move(key)), scripting_(scripting) {}
+  // Returns what `read` finds in the reply.
+  template <typename Read>
+  auto ask(const RedisSession::Fill& fill, const Read& read);
   Failed wrong(const std::string& what) const;
 
-  std::unique_ptr<RedisSession> session_;
+  RedisSession session_;
   std::string key_;
   bool scripting_;
 };
@@ -87,11 +88,8 @@ struct PushFlags {
 std::shared_ptr<PushFlags> add_push_flags(Command command);
 // Pushes the rules and prints their version. `note` follows the name of who pushes, in the history.
 // Returns the exit status.
-Expected<int, Failed> push_rules(const RulesPlace& place, const PushFlags& flags,
-                                 CheckedRules checked, const std::string& note = {});
-
-// Prints a failure of `rules COMMAND`. Returns the exit status.
-int finish(const char* command, const Expected<int, Failed>& result);
+int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
+               const std::string& note = {});
 
 namespace {
 
@@ -122,23 +120,21 @@ constexpr int kTrouble = 2;
 
 using Texts = std::vector<server::RulesText>;
 
-Expected<server::FilesRead, Failed> read_redis(const PlaceFlags& flags) {
-  const auto place = RulesPlace::open(flags);
-  if (!place) return Unexpected{Failed{place.error().what, kTrouble}};
-  auto found = place->read();
-  if (!found) return Unexpected{Failed{found.error().what, kTrouble}};
-  if (!*found) return Unexpected{Failed{server::no_rules_at(place->key()), kTrouble}};
-  return server::FilesRead{.picture = {}, .texts = std::move((*found)->texts), .errors = {}};
+server::FilesRead read_redis(const PlaceFlags& flags) try {
+  RulesPlace place(flags);
+  auto found = place.read();
+  if (!found) throw Failed(server::no_rules_at(place.key()));
+  return {.picture = {}, .texts = std::move(found->texts), .errors = {}};
+} catch (const Failed& failed) {
+  throw Failed(failed.what(), kTrouble);
 }
 
 // Returns valid rules, or prints their errors.
-Expected<Texts, Failed> read(const DiffFlags& flags, const std::string& from) {
+Texts read(const DiffFlags& flags, const std::string& from) {
   server::FilesRead read;
   RuleTerms terms;
   if (from == "redis") {
-    auto found = read_redis(*flags.place);
-    if (!found) return Unexpected{found.error()};
-    read = *std::move(found);
+    read = read_redis(*flags.place);
   } else if (from == "-") {
     using Bytes = std::istreambuf_iterator<char>;
     read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
@@ -147,7 +143,7 @@ Expected<Texts, Failed> read(const DiffFlags& flags, const std::string& from) {
     terms.reads_lists = true;
   }
   auto checked = check_texts(std::move(read), terms);
-  if (!checked) return Unexpected{Failed{"the rules of '" + from + "' are wrong", kTrouble}};
+  if (!checked) throw Failed("the rules of '" + from + "' are wrong", kTrouble);
   return std::move(checked->texts);
 }
 
@@ -192,12 +188,10 @@ boost::json::object as_json(const RuleDifference& one) {
   return out;
 }
 
-Expected<int, Failed> diff(const DiffFlags& flags) {
-  const auto before = read(flags, flags.before);
-  if (!before) return Unexpected{before.error()};
-  const auto after = read(flags, flags.after);
-  if (!after) return Unexpected{after.error()};
-  const auto found = rules::compare_rules(views(*before), views(*after));
+int diff(const DiffFlags& flags) {
+  const Texts before = read(flags, flags.before);
+  const Texts after = read(flags, flags.after);
+  const auto found = rules::compare_rules(views(before), views(after));
   if (flags.json) {
     boost::json::array differences;
     for (const RuleDifference& one : found) differences.push_back(as_json(one));
@@ -220,7 +214,7 @@ void add_diff(Command rules, int& status) {
   command.add_option("NEW", flags->after, "The same").required();
   command.add_flag("--json", flags->json, "Print one JSON object");
   command.footer(kDiffHelp);
-  command.callback([flags, &status] { status = finish("diff", diff(*flags)); });
+  command.run(status, "rules diff", [flags] { return diff(*flags); });
 }
 
 namespace {
@@ -273,25 +267,23 @@ void print_table(const std::vector<PastPush>& pushes) {
   }
 }
 
-Expected<int, Failed> history(const PlaceFlags& flags, bool json) {
-  const auto place = RulesPlace::open(flags);
-  if (!place) return Unexpected{place.error()};
-  const auto pushes = place->history();
-  if (!pushes) return Unexpected{pushes.error()};
-  if (pushes->empty()) {
-    return Unexpected{Failed{"there is no history of " + place->key() +
-                             "; it begins with the next sluice rules push"}};
+int history(const PlaceFlags& flags, bool json) {
+  RulesPlace place(flags);
+  const auto pushes = place.history();
+  if (pushes.empty()) {
+    throw Failed("there is no history of " + place.key() +
+                 "; it begins with the next sluice rules push");
   }
   if (json) {
-    print_json(*pushes);
+    print_json(pushes);
   } else {
-    print_table(*pushes);
+    print_table(pushes);
   }
   return 0;
 }
 
 // The latest push with that version or id.
-Expected<PastPush, Failed> find_push(const std::vector<PastPush>& pushes, const std::string& id) {
+const PastPush& find_push(const std::vector<PastPush>& pushes, const std::string& id) {
   const auto found = std::find_if(pushes.begin(), pushes.end(), [&](const PastPush& push) {
     return push.id == id || std::to_string(push.version) == id;
   });
@@ -303,26 +295,19 @@ Expected<PastPush, Failed> find_push(const std::vector<PastPush>& pushes, const 
       pushes.empty() ? "there is no history"
                      : "expected a version from " + std::to_string(least->version) + " to " +
                            std::to_string(most->version) + ", or an id of sluice rules history";
-  return Unexpected{Failed{"the history has no push '" + id + "'; " + expected}};
+  throw Failed("the history has no push '" + id + "'; " + expected);
 }
 
-Expected<int, Failed> roll_back(const PlaceFlags& place_flags, const PushFlags& flags,
-                                const std::string& id) {
-  const auto config = config_of(*place_flags.store);
-  if (!config) return Unexpected{config.error()};
-  const auto place = RulesPlace::open(*config, place_flags.key);
-  if (!place) return Unexpected{place.error()};
-  const auto pushes = place->history();
-  if (!pushes) return Unexpected{pushes.error()};
-  const auto push = find_push(*pushes, id);
-  if (!push) return Unexpected{push.error()};
-  auto texts = place->past(*push);
-  if (!texts) return Unexpected{texts.error()};
-  auto checked = check_texts({.picture = {}, .texts = *std::move(texts), .errors = {}},
-                             server::rule_terms(*config));
-  if (!checked) return 1;
-  return push_rules(*place, flags, *std::move(checked),
-                    " (rollback to version " + std::to_string(push->version) + ")");
+int roll_back(const PlaceFlags& place_flags, const PushFlags& flags, const std::string& id) {
+  const server::Config config = config_of(*place_flags.store);
+  RulesPlace place(config, place_flags.key);
+  const auto pushes = place.history();
+  const PastPush& push = find_push(pushes, id);
+  auto checked = check_texts({.picture = {}, .texts = place.past(push), .errors = {}},
+                             server::rule_terms(config));
+  if (!checked) return kFailed;
+  return push_rules(place, flags, *std::move(checked),
+                    " (rollback to version " + std::to_string(push.version) + ")");
 }
 
 }  // namespace
@@ -334,7 +319,7 @@ void add_history(Command rules, int& status) {
   const auto json = std::make_shared<bool>(false);
   command.add_flag("--json", *json, "Print a JSON object for each push");
   command.footer(kHistoryHelp);
-  command.callback([flags, json, &status] { status = finish("history", history(*flags, *json)); });
+  command.run(status, "rules history", [flags, json] { return history(*flags, *json); });
 }
 
 // Adds the subcommand rollback to `rules`: pushes the rules of an earlier push again.
@@ -346,8 +331,8 @@ void add_rollback(Command rules, int& status) {
   const auto id = std::make_shared<std::string>();
   command.add_option("ID", *id, "The version or the id of the push").required();
   command.footer(kRollbackHelp);
-  command.callback(
-      [place, flags, id, &status] { status = finish("rollback", roll_back(*place, *flags, *id)); });
+  command.run(status, "rules rollback",
+              [place, flags, id] { return roll_back(*place, *flags, *id); });
 }
 
 namespace {
@@ -377,16 +362,13 @@ Example:
 
 using Files = std::vector<std::string>;
 
-Expected<int, Failed> push(const PlaceFlags& place_flags, const PushFlags& flags,
-                           const Files& files) {
-  const auto config = config_of(*place_flags.store);
-  if (!config) return Unexpected{config.error()};
-  if (const auto options = redis_options_of(*config); !options) return Unexpected{options.error()};
-  auto checked = check_texts(server::read_files(files), server::rule_terms(*config));
-  if (!checked) return 1;
-  const auto place = RulesPlace::open(*config, place_flags.key);
-  if (!place) return Unexpected{place.error()};
-  return push_rules(*place, flags, *std::move(checked));
+int push(const PlaceFlags& place_flags, const PushFlags& flags, const Files& files) {
+  const server::Config config = config_of(*place_flags.store);
+  redis_options_of(config);  // before the errors of the rules
+  auto checked = check_texts(server::read_files(files), server::rule_terms(config));
+  if (!checked) return kFailed;
+  RulesPlace place(config, place_flags.key);
+  return push_rules(place, flags, *std::move(checked));
 }
 
 void print(const server::PublishedRules& rules) {
@@ -397,13 +379,11 @@ void print(const server::PublishedRules& rules) {
   }
 }
 
-Expected<int, Failed> show(const PlaceFlags& flags) {
-  const auto place = RulesPlace::open(flags);
-  if (!place) return Unexpected{place.error()};
-  const auto rules = place->read();
-  if (!rules) return Unexpected{rules.error()};
-  if (!*rules) return Unexpected{Failed{server::no_rules_at(place->key())}};
-  print(**rules);
+int show(const PlaceFlags& flags) {
+  RulesPlace place(flags);
+  const auto rules = place.read();
+  if (!rules) throw Failed(server::no_rules_at(place.key()));
+  print(*rules);
   return 0;
 }
 
@@ -418,8 +398,7 @@ void add_push(Command rules, int& status) {
   const auto files = std::make_shared<Files>();
   command.add_option("FILE", *files, "Rules files and directories").required();
   command.footer(kPushHelp);
-  command.callback(
-      [place, flags, files, &status] { status = finish("push", push(*place, *flags, *files)); });
+  command.run(status, "rules push", [place, flags, files] { return push(*place, *flags, *files); });
 }
 
 // Adds the subcommand show to `rules`: prints the rules in Redis.
@@ -427,7 +406,7 @@ void add_show(Command rules, int& status) {
   const Command command = rules.add_subcommand("show", "Print the rules in Redis");
   const auto flags = add_place_flags(command);
   command.footer(kShowHelp);
-  command.callback([flags, &status] { status = finish("show", show(*flags)); });
+  command.run(status, "rules show", [flags] { return show(*flags); });
 }
 
 namespace {
@@ -470,60 +449,51 @@ std::shared_ptr<PlaceFlags> add_place_flags(Command command) {
   return flags;
 }
 
-Expected<RulesPlace, Failed> RulesPlace::open(const server::Config& config,
-                                              const std::string& key) {
-  const auto options = redis_options_of(config);
-  if (!options) return Unexpected{options.error()};
-  auto session = RedisSession::open(*options);
-  if (!session) return Unexpected{Failed{session.error()}};
-  return RulesPlace(*std::move(session), key.empty() ? server::rules_key(config.redis) : key,
-                    config.redis.options.scripting);
-}
-
-Expected<RulesPlace, Failed> RulesPlace::open(const PlaceFlags& flags) {
-  const auto config = config_of(*flags.store);
-  if (!config) return Unexpected{config.error()};
-  return open(*config, flags.key);
-}
+RulesPlace::RulesPlace(const server::Config& config, const std::string& key)
+    : session_(redis_options_of(config)),
+      key_(key.empty() ? server::rules_key(config.redis) : key),
+      scripting_(config.redis.options.scripting) {}
 
 Failed RulesPlace::wrong(const std::string& what) const {
-  return Failed{key_ + " at " + session_->shown() + " holds " + what};
+  return Failed(key_ + " at " + session_.shown() + " holds " + what);
 }
 
-Expected<std::optional<PublishedRules>, Failed> RulesPlace::read() const {
-  Expected<std::optional<PublishedRules>> found = Unexpected{"no answer"};
-  const auto asked =
-      session_->ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
-                    [&](const redis::Reply& reply) { found = server::read_rules(reply); });
-  if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
-  if (!found) return Unexpected{wrong(found.error() + ". Delete it first if it is not needed")};
+template <typename Read>
+auto RulesPlace::ask(const RedisSession::Fill& fill, const Read& read) {
+  decltype(read(redis::Reply())) found = Unexpected{"no answer"};
+  try {
+    session_.ask(fill, [&](const redis::Reply& reply) { found = read(reply); });
+  } catch (const Failed& failed) {
+    throw Failed(key_ + " at " + failed.what());
+  }
+  return found;
+}
+
+std::optional<PublishedRules> RulesPlace::read() {
+  auto found = ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
+                   server::read_rules);
+  if (!found) throw wrong(found.error() + ". Delete it first if it is not needed");
   return *std::move(found);
 }
 
-Expected<std::vector<PastPush>, Failed> RulesPlace::history() const {
-  Expected<std::vector<PastPush>> found = Unexpected{"no answer"};
-  const auto asked =
-      session_->ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
-                    [&](const redis::Reply& reply) { found = server::read_history(reply); });
-  if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
-  if (!found) return Unexpected{wrong(found.error())};
+std::vector<PastPush> RulesPlace::history() {
+  auto found = ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
+                   server::read_history);
+  if (!found) throw wrong(found.error());
   return *std::move(found);
 }
 
-Expected<std::vector<RulesText>, Failed> RulesPlace::past(const PastPush& push) const {
-  Expected<std::vector<RulesText>> found = Unexpected{"no answer"};
-  const auto asked = session_->ask(
-      [&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
-      [&](const redis::Reply& reply) { found = server::read_past(reply, push); });
-  if (!asked) return Unexpected{Failed{key_ + " at " + asked.error()}};
-  if (!found)
-    return Unexpected{Failed{"version " + std::to_string(push.version) + ": " + found.error()}};
+std::vector<RulesText> RulesPlace::past(const PastPush& push) {
+  auto found =
+      ask([&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
+          [&](const redis::Reply& reply) { return server::read_past(reply, push); });
+  if (!found) throw Failed("version " + std::to_string(push.version) + ": " + found.error());
   return *std::move(found);
 }
 
-Expected<bool, Failed> RulesPlace::put(const PublishedRules& rules, const std::string& old) const {
+bool RulesPlace::put(const PublishedRules& rules, const std::string& old) {
   Expected<bool> pushed = true;
-  const auto asked = session_->ask(
+  session_.ask(
       [&](redis::Command& command) {
         if (scripting_) return server::fill_in_push(command, key_, rules, old);
         server::fill_in_overwrite(command, key_, rules);
@@ -531,8 +501,7 @@ Expected<bool, Failed> RulesPlace::put(const PublishedRules& rules, const std::s
       [&](const redis::Reply& reply) {
         if (scripting_) pushed = server::read_pushed(reply);
       });
-  if (!asked) return Unexpected{Failed{asked.error()}};
-  if (!pushed) return Unexpected{Failed{pushed.error()}};
+  if (!pushed) throw Failed(pushed.error());
   return *pushed;
 }
 
@@ -563,22 +532,21 @@ std::shared_ptr<PushFlags> add_push_flags(Command command) {
   return flags;
 }
 
-Expected<int, Failed> push_rules(const RulesPlace& place, const PushFlags& flags,
-                                 CheckedRules checked, const std::string& note) {
+int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
+               const std::string& note) {
   const auto old = place.read();
-  if (!old) return Unexpected{old.error()};
-  const std::string there = version_of(*old);
-  if (flags.expect && *flags.expect != (*old ? (*old)->version : 0)) {
-    return Unexpected{Failed{place.key() + " has " + there + "; expected version " +
-                             std::to_string(*flags.expect) + " there. Nothing was pushed"}};
+  const std::string there = version_of(old);
+  if (flags.expect && *flags.expect != (old ? old->version : 0)) {
+    throw Failed(place.key() + " has " + there + "; expected version " +
+                 std::to_string(*flags.expect) + " there. Nothing was pushed");
   }
-  if (*old && (*old)->texts == checked.texts) {
+  if (old && old->texts == checked.texts) {
     std::cout << place.key() << ": " << there << " already has these rules\n";
     return 0;
   }
-  auto rules = server::publish(*old ? (*old)->version + 1 : 1, server::pushed_now(),
-                               std::move(checked.texts));
-  if (!rules) return Unexpected{Failed{rules.error()}};
+  auto rules =
+      server::publish(old ? old->version + 1 : 1, server::pushed_now(), std::move(checked.texts));
+  if (!rules) throw Failed(rules.error());
   rules->by = (flags.by.empty() ? who() : flags.by) + note;
   const std::string done =
       std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
@@ -586,22 +554,13 @@ Expected<int, Failed> push_rules(const RulesPlace& place, const PushFlags& flags
     std::cout << place.key() << ": would become version " << done << '\n';
     return 0;
   }
-  const auto pushed = place.put(*rules, *old ? (*old)->id : "");
-  if (!pushed) return Unexpected{pushed.error()};
-  if (!*pushed) {
-    return Unexpected{Failed{place.key() +
-                             ": other rules were pushed at the same time. Your rules were not "
-                             "pushed. Check those rules (sluice rules show), then push "
-                             "again"}};
+  if (!place.put(*rules, old ? old->id : "")) {
+    throw Failed(place.key() +
+                 ": other rules were pushed at the same time. Your rules were not pushed. Check "
+                 "those rules (sluice rules show), then push again");
   }
   std::cout << place.key() << ": version " << done << '\n';
   return 0;
-}
-
-int finish(const char* command, const Expected<int, Failed>& result) {
-  if (result) return *result;
-  std::cerr << "sluice: rules " << command << ": " << result.error().what << '\n';
-  return result.error().status;
 }
 
 namespace {
@@ -644,7 +603,7 @@ void add_convert(Command command, int& status) {
       "convert", "Convert a file of Envoy's rate limit service to native rules");
   auto file = std::make_shared<std::string>();
   app.add_option("FILE", *file, "Envoy's file").required();
-  app.callback([file, &status] { status = convert(*file); });
+  app.run(status, {}, [file] { return convert(*file); });
 }
 
 }  // namespace

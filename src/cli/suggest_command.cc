@@ -11,6 +11,7 @@
 #include "cli/log_flags.h"
 #include "core/period.h"
 #include "replay/suggest.h"
+#include "replay/text.h"
 
 namespace sluice::cli {
 namespace {
@@ -50,7 +51,7 @@ struct SuggestArguments {
   std::string html;
 };
 
-int refuse_argument(const std::string& text) { return fail_to_read(text, kUsage); }
+Failed wrong_argument(const std::string& text) { return unreadable(text, kUsage); }
 
 // Returns the share of "0.1%", or nothing.
 std::optional<double> share_of(const std::string& text) {
@@ -60,14 +61,14 @@ std::optional<double> share_of(const std::string& text) {
   return is_share && percent >= 0 && percent <= 100 ? std::optional(percent / 100) : std::nullopt;
 }
 
-// Sets the requests that count. Returns 0 or, after an error, which it prints, the exit status.
-int set_requests(const SuggestArguments& arguments, replay::SuggestOptions& options) {
+// Sets the requests that count.
+void set_requests(const SuggestArguments& arguments, replay::SuggestOptions& options) {
   options.key = arguments.key;
   options.rate = arguments.rate;
   for (const std::string& match : arguments.match) {
     const std::size_t equals = match.find('=');
     if (equals == 0 || equals == match.npos) {
-      return refuse_argument("--match " + match + ": expected ATTRIBUTE=PATTERN");
+      throw wrong_argument("--match " + match + ": expected ATTRIBUTE=PATTERN");
     }
     options.match.emplace_back(match.substr(0, equals), match.substr(equals + 1));
   }
@@ -78,19 +79,18 @@ int set_requests(const SuggestArguments& arguments, replay::SuggestOptions& opti
     more = comma != rest.npos;
     if (more) rest.remove_prefix(comma + 1);
     const auto period = core::parse_period(text);
-    if (!period) return refuse_argument("--per " + text + ": " + period.error());
+    if (!period) throw wrong_argument("--per " + text + ": " + period.error());
     if (*period < std::chrono::milliseconds{1} || *period > std::chrono::days{31}) {
-      return refuse_argument("--per " + text + ": expected 1ms to 31d");
+      throw wrong_argument("--per " + text + ": expected 1ms to 31d");
     }
     auto& periods = options.periods;
     if (std::find(periods.begin(), periods.end(), *period) == periods.end()) {
       periods.push_back(*period);
     }
   }
-  return options.periods.size() <= kMostPeriods
-             ? 0
-             : refuse_argument("--per: expected at most " + std::to_string(kMostPeriods) +
-                               " periods");
+  if (options.periods.size() > kMostPeriods) {
+    throw wrong_argument("--per: expected at most " + std::to_string(kMostPeriods) + " periods");
+  }
 }
 
 int print_report(const SuggestArguments& arguments, const replay::SuggestReport& report,
@@ -104,28 +104,29 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
   } else {
     std::cout << replay::suggest_text(report, harm);
   }
-  if (arguments.html.empty()) return status;
-  const int written = write_page(arguments.html, replay::suggest_html(report, harm));
-  return written == 0 ? status : written;
+  if (!arguments.html.empty()) write_page(arguments.html, replay::suggest_html(report, harm));
+  return status;
 }
 
 int suggest_limits(const SuggestArguments& arguments) {
   const auto& logs = arguments.input.logs;
   const auto is_page = [&](const std::string& log) { return is_same_file(log, arguments.html); };
   if (std::any_of(logs.begin(), logs.end(), is_page)) {
-    return refuse_argument("--html " + arguments.html +
-                           " is one of the inputs; expected another file");
+    throw wrong_argument("--html " + arguments.html +
+                         " is one of the inputs; expected another file");
   }
   const std::optional<double> harm = share_of(arguments.harm);
-  if (!harm) return refuse_argument("--harm " + arguments.harm + ": expected 0% to 100%");
+  if (!harm) throw wrong_argument("--harm " + arguments.harm + ": expected 0% to 100%");
   ProgressLine progress;
   replay::SuggestOptions options;
-  if (const int status = set_requests(arguments, options); status != 0) return status;
-  if (!arguments.input.set(options, progress)) return kUsage;
+  set_requests(arguments, options);
+  arguments.input.set(options, progress);
   const auto rules = RuleSet::parse(replay::suggested_rules(options, {}), "--key and --match");
   if (!rules) {
     for (const RuleError& error : rules.error()) {
-      refuse_argument(error.file + ": " + error.what + "; " + error.expected);
+      std::cerr << "sluice: "
+                << replay::printable(error.file + ": " + error.what + "; " + error.expected)
+                << '\n';
     }
     return kUsage;
   }
@@ -158,7 +159,7 @@ void add_suggest(Command app, int& status) {
   command.add_flag("--yaml", arguments->yaml, "Print the limits as rules in shadow mode")
       .excludes(json);
   command.add_option("--html", arguments->html, "Also write a page with the curves to this file");
-  command.callback([arguments, &status] { status = suggest_limits(*arguments); });
+  command.run(status, {}, [arguments] { return suggest_limits(*arguments); });
 }
 
 }  // namespace sluice::cli

@@ -158,25 +158,16 @@ std::map<std::string, RequestCounts> read_request_counts(std::string_view metric
   return counts;
 }
 
-Expected<TopSample> read_top(AdminClient& client, const TopQuery& query) {
-  const std::string keys = "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
-                           "&over=" + std::string(name_of(query.over));
+TopSample read_top(AdminClient& client, const TopQuery& query) {
   TopSample sample;
   sample.at = std::chrono::steady_clock::now();
-  const auto status = client.ask("GET", "/v1/status");
-  if (!status) return Unexpected{status.error()};
-  const auto json = status->json();
-  if (status->status != 200) return Unexpected{client.refusal(*status)};
-  if (!json) return Unexpected{client.strange()};
-  read_status(*json, sample);
-  const auto metrics = client.ask("GET", "/metrics");
-  if (!metrics) return Unexpected{metrics.error()};
-  sample.rules = read_request_counts(metrics->body);
-  const auto top = client.ask("GET", keys);
-  if (!top) return Unexpected{top.error()};
-  if (top->status != 200) {
-    sample.no_keys = client.refusal(*top);
-  } else if (const auto found = top->json()) {
+  read_status(client.ask_json("GET", "/v1/status"), sample);
+  sample.rules = read_request_counts(client.ask("GET", "/metrics").body);
+  const auto top = client.ask("GET", "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
+                                         "&over=" + std::string(name_of(query.over)));
+  if (top.status != 200) {
+    sample.no_keys = client.refusal(top);
+  } else if (const auto found = top.json()) {
     read_keys(*found, sample);
   }
   return sample;
@@ -528,16 +519,12 @@ class Server {
  public:
   explicit Server(const AdminFlags& flags) : flags_(flags) {}
 
-  Expected<TopSample, Failed> ask(const TopQuery& query) {
-    if (!client_) {
-      auto client = connect_to(flags_);
-      if (!client) return Unexpected{client.error()};
-      client_ = *std::move(client);
-    }
-    auto sample = read_top(*client_, query);
-    if (sample) return *std::move(sample);
+  TopSample ask(const TopQuery& query) try {
+    if (!client_) client_ = std::make_unique<AdminClient>(flags_);
+    return read_top(*client_, query);
+  } catch (const Failed&) {
     client_.reset();
-    return Unexpected{Failed{sample.error()}};
+    throw;
   }
 
  private:
@@ -545,18 +532,11 @@ class Server {
   std::unique_ptr<AdminClient> client_;
 };
 
-int end_with(const Failed& why) {
-  std::cerr << "sluice: top: " << why.what << '\n';
-  return why.status;
-}
-
 int print_reports(const TopFlags& flags, std::uint64_t reports) {
   Server server(*flags.admin);
   TopView view(flags.query());
   for (std::uint64_t i = 0; reports == 0 || i <= reports; ++i) {
-    auto sample = server.ask(view.query());
-    if (!sample) return end_with(sample.error());
-    view.add(*std::move(sample));
+    view.add(server.ask(view.query()));
     if (i > 0) {
       for (const std::string& line : view.report(kReportColumns)) std::cout << line << '\n';
       std::cout << std::endl;
@@ -570,9 +550,7 @@ int print_reports(const TopFlags& flags, std::uint64_t reports) {
 int show_screen(const TopFlags& flags) {
   Server server(*flags.admin);
   TopView view(flags.query());
-  auto first = server.ask(view.query());
-  if (!first) return end_with(first.error());
-  view.add(*std::move(first));
+  view.add(server.ask(view.query()));
   Terminal terminal;
   auto next = steady_clock::now() + std::min(flags.period(), milliseconds(500));
   bool has_ended = false;
@@ -580,11 +558,10 @@ int show_screen(const TopFlags& flags) {
     const auto now = steady_clock::now();
     if (now >= next) {
       next = now + flags.period();
-      auto sample = server.ask(view.query());
-      if (sample) {
-        view.add(*std::move(sample));
-      } else {
-        view.fail(sample.error().what);
+      try {
+        view.add(server.ask(view.query()));
+      } catch (const Failed& failed) {
+        view.fail(failed.what());
       }
     }
     const Terminal::Size size = Terminal::size();
@@ -615,10 +592,10 @@ void add_top(Command app, int& status) {
       .one_of({insight::kSpanNames.begin(), insight::kSpanNames.end()});
   flags->admin = add_admin_flags(top);
   top.footer(kTopHelp);
-  top.callback([flags, &status] {
+  top.run(status, "top", [flags] {
     const std::uint64_t reports = flags->once ? 1 : flags->reports;
     const bool is_plain = reports > 0 || !Terminal::is_usable();
-    status = is_plain ? print_reports(*flags, reports) : show_screen(*flags);
+    return is_plain ? print_reports(*flags, reports) : show_screen(*flags);
   });
 }
 

@@ -11,7 +11,6 @@
 
 #include "cli/admin_client.h"
 #include "insight/top_keys.h"
-#include "sluice/expected.h"
 
 namespace sluice::cli {
 
@@ -49,8 +48,8 @@ struct TopSample {
   std::uint64_t seconds = 0;  // that the counts of keys cover
 };
 
-// Errors: why there is no answer, or that the server refused.
-Expected<TopSample> read_top(AdminClient& client, const TopQuery& query);
+// Throws Failed: why there is no answer, or that the server refused.
+TopSample read_top(AdminClient& client, const TopQuery& query);
 
 // What `sluice top` shows, without a terminal: it reads samples and keys of the keyboard, and
 // writes lines. No line has a control character or is wider than the screen.
