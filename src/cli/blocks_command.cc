@@ -23,67 +23,45 @@ Examples:
   sluice blocks set login/address ip=192.0.2.1 --for 15m
   sluice blocks set login/address ip=192.0.2.1 --until 2026-12-01T00:00:00Z)";
 
-using Result = Expected<int, Failed>;
-
 struct BlockFlags {
   std::shared_ptr<AdminFlags> admin;
   LimitPlace place;
   std::string length, until;
 };
 
-Expected<boost::json::value, Failed> ask(const AdminFlags& flags, std::string_view method,
-                                         const std::string& query) {
-  const auto client = connect_to(flags);
-  if (!client) return Unexpected{client.error()};
-  const auto answer = (*client)->ask(method, "/v1/blocks?" + query);
-  if (!answer) return Unexpected{Failed{answer.error()}};
-  if (answer->status != 200) return Unexpected{Failed{(*client)->refusal(*answer)}};
-  const auto json = answer->json();
-  if (!json) return Unexpected{Failed{(*client)->strange()}};
-  return boost::json::value(*json);
-}
-
 void print(const boost::json::value& counter, std::string_view state) {
   std::cout << replay::printable(std::string(counter.as_string())) << ": " << state << '\n';
 }
 
-Result change(const BlockFlags& flags, std::string_view method, const std::string& more,
-              std::string_view state) {
-  const auto names = names_of(flags.place);
-  if (!names) return Unexpected{names.error()};
+int change(const BlockFlags& flags, std::string_view method, const std::string& more,
+           std::string_view state) {
+  const EncodedNames names(flags.place);
   const auto attributes = attributes_of(flags.place);
-  if (!attributes) return Unexpected{attributes.error()};
-  const auto answer =
-      ask(*flags.admin, method,
-          "rule=" + names->rule + "&limit=" + names->limit + more + "&" + query_of(*attributes));
-  if (!answer) return Unexpected{answer.error()};
-  print(answer->at("limits").at(0).at("counter"), state);
+  const boost::json::value answer =
+      AdminClient(*flags.admin)
+          .ask_json(method, "/v1/blocks?rule=" + names.rule + "&limit=" + names.limit + more + "&" +
+                                query_of(attributes));
+  print(answer.at("limits").at(0).at("counter"), state);
   return 0;
 }
 
-Result set(const BlockFlags& flags) {
+int set(const BlockFlags& flags) {
   if (flags.length.empty() == flags.until.empty()) {
-    return Unexpected{Failed{"expected exactly one of --for and --until", kUsage}};
+    throw Failed("expected exactly one of --for and --until", kUsage);
   }
   const std::string more = flags.until.empty() ? "&for=" + url_encoded(flags.length)
                                                : "&until=" + url_encoded(flags.until);
   return change(flags, "PUT", more, "blocked");
 }
 
-Result list(const AdminFlags& flags, std::uint64_t most) {
-  const auto answer = ask(flags, "GET", "count=" + std::to_string(most));
-  if (!answer) return Unexpected{answer.error()};
-  for (const boost::json::value& one : answer->at("blocks").as_array()) {
+int list(const AdminFlags& flags, std::uint64_t most) {
+  const boost::json::value answer =
+      AdminClient(flags).ask_json("GET", "/v1/blocks?count=" + std::to_string(most));
+  for (const boost::json::value& one : answer.at("blocks").as_array()) {
     print(one.at("counter"), "blocked until " + std::string(one.at("until").as_string()));
   }
-  if (answer->at("more").as_bool()) std::cerr << "sluice: blocks list: there may be more\n";
+  if (answer.at("more").as_bool()) std::cerr << "sluice: blocks list: there may be more\n";
   return 0;
-}
-
-int print_result(const char* command, const Result& result) {
-  if (result) return *result;
-  std::cerr << "sluice: blocks " << command << ": " << result.error().what << '\n';
-  return result.error().status;
 }
 
 }  // namespace
@@ -101,22 +79,21 @@ void add_blocks(Command app, int& status) {
       .type_name("INSTANT");
   flags->admin = add_admin_flags(setting);
   setting.footer(kSetBlockHelp);
-  setting.callback([flags, &status] { status = print_result("set", set(*flags)); });
+  setting.run(status, "blocks set", [flags] { return set(*flags); });
 
   const Command unsetting = blocks.add_subcommand("unset", "End the block of a key");
   auto place = std::make_shared<BlockFlags>();
   add_place(unsetting, place->place).required();
   place->admin = add_admin_flags(unsetting);
   unsetting.footer("Example:\n  sluice blocks unset login/address ip=192.0.2.1");
-  unsetting.callback([place, &status] {
-    status = print_result("unset", change(*place, "DELETE", {}, "not blocked"));
-  });
+  unsetting.run(status, "blocks unset",
+                [place] { return change(*place, "DELETE", {}, "not blocked"); });
 
   const Command listing = blocks.add_subcommand("list", "Print one line per block that holds");
   auto most = std::make_shared<std::uint64_t>(1000);
   listing.add_option("--most", *most, "The maximum number of blocks [1000]").range(1, 10'000);
   auto admin = add_admin_flags(listing);
-  listing.callback([admin, most, &status] { status = print_result("list", list(*admin, *most)); });
+  listing.run(status, "blocks list", [admin, most] { return list(*admin, *most); });
 }
 
 }  // namespace sluice::cli

@@ -216,73 +216,55 @@ class Reasons final : public StoreObserver {
   std::string why_;
 };
 
-int fail_to_decide(const Failed& failed) {
-  std::cerr << "sluice: decide: " << failed.what << '\n';
-  return failed.status;
-}
-
 struct DecideFlags {
   std::shared_ptr<StoreFlags> store;
   std::string rules, overrides;
 };
 
-struct Rules {
-  std::optional<RuleSet> set;
-  Overrides overrides;
-
-  void give(DecisionFilter& filter) const {
-    if (set) filter.use(*set, overrides);
-  }
-};
-
-Expected<bool, Failed> read_rules(const DecideFlags& flags, Rules& rules) {
+std::optional<RuleSet> read_rules(const DecideFlags& flags, Overrides& overrides) {
   if (flags.rules.empty()) {
-    if (flags.overrides.empty()) return false;
-    return Unexpected{Failed{"--overrides needs --rules FILE", kUsage}};
+    if (!flags.overrides.empty()) throw Failed("--overrides needs --rules FILE", kUsage);
+    return std::nullopt;
   }
-  auto set = RuleSet::load(flags.rules);
-  if (!set) {
-    for (const RuleError& error : set.error()) std::cerr << error.to_string() << "\n";
-    return Unexpected{Failed{"the rules of '" + flags.rules + "' are wrong"}};
+  auto rules = RuleSet::load(flags.rules);
+  if (!rules) {
+    for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
+    throw Failed("the rules of '" + flags.rules + "' are wrong");
   }
-  rules.set = *std::move(set);
-  if (flags.overrides.empty()) return true;
-  const auto read = read_overrides(flags.overrides, rules.overrides);
-  if (!read) return Unexpected{Failed{read.error()}};
-  if (!*read) return Unexpected{Failed{flags.overrides + ": there is no such file"}};
-  return true;
+  if (!flags.overrides.empty()) {
+    const auto read = read_overrides(flags.overrides, overrides);
+    if (!read) throw Failed(read.error());
+    if (!*read) throw Failed(flags.overrides + ": there is no such file");
+  }
+  return *std::move(rules);
 }
 
-int decide_in_memory(const Rules& rules) {
-  MemoryStore store({.max_keys = kMaxKeys, .max_log_bytes = kMaxLogBytes});
-  DecisionFilter filter(store);
-  rules.give(filter);
-  return decide(std::cin, std::cout, filter);
-}
-
-int decide_in_redis(const server::Config& config, const Rules& rules) {
-  auto options = redis_options_of(config);
-  if (!options) return fail_to_decide(options.error());
+std::unique_ptr<Store> open_store(const server::Config& config, Reasons& reasons) {
+  if (config.store == "memory") {
+    return std::make_unique<MemoryStore>(
+        MemoryStoreOptions{.max_keys = kMaxKeys, .max_log_bytes = kMaxLogBytes});
+  }
+  RedisOptions options = redis_options_of(config);
   // For a batch of requests, a decision matters more than a short deadline.
-  options->deadline = std::max(options->deadline, kPatience);
-  Reasons reasons;
-  const auto store = RedisStore::open(*options, &reasons);
-  if (!store) return fail_to_decide({store.error(), kUsage});
+  options.deadline = std::max(options.deadline, kPatience);
+  auto store = RedisStore::open(options, &reasons);
+  if (!store) throw Failed(store.error(), kUsage);
   if (const auto ready = (*store)->wait_until_ready(kPatience); !ready) {
-    return fail_to_decide({"the store is not available: " + ready.error(), kFailed});
+    throw Failed("the store is not available: " + ready.error());
   }
-  DecisionFilter filter(**store, [&] { return reasons.take(); });
-  rules.give(filter);
-  return decide(std::cin, std::cout, filter);
+  return *std::move(store);
 }
 
 int decide_with(const DecideFlags& flags) {
-  const auto config = config_of(*flags.store);
-  if (!config) return fail_to_decide(config.error());
-  Rules rules;
-  if (const auto read = read_rules(flags, rules); !read) return fail_to_decide(read.error());
+  const server::Config config = config_of(*flags.store);
+  Overrides overrides;
+  const auto rules = read_rules(flags, overrides);
   std::ios::sync_with_stdio(false);
-  return config->store == "memory" ? decide_in_memory(rules) : decide_in_redis(*config, rules);
+  Reasons reasons;
+  const auto store = open_store(config, reasons);
+  DecisionFilter filter(*store, [&] { return reasons.take(); });
+  if (rules) filter.use(*rules, overrides);
+  return decide(std::cin, std::cout, filter);
 }
 
 }  // namespace
@@ -299,7 +281,7 @@ void add_decide(Command app, int& status) {
                   "The file of overrides of a server (overrides.txt)")
       .type_name("FILE");
   command.footer(kDecideHelp);
-  command.callback([flags, &status] { status = decide_with(*flags); });
+  command.run(status, "decide", [flags] { return decide_with(*flags); });
 }
 
 namespace {

@@ -31,13 +31,9 @@
 namespace sluice::cli {
 
 // Calls `take` with each override of a server, as GET /v1/overrides answers it; of one rule if
-// `rule` is not empty. Returns how many. Errors: why they cannot be read.
-Expected<std::size_t, Failed> for_each_override(
-    AdminClient& client, const std::string& rule,
-    const std::function<void(const boost::json::object&)>& take);
-
-// Prints the error of `sluice overrides COMMAND`, and returns its exit status.
-int finish_overrides(const char* command, const Expected<int, Failed>& result);
+// `rule` is not empty.
+void for_each_override(AdminClient& client, const std::string& rule,
+                       const std::function<void(const boost::json::object&)>& take);
 
 namespace {
 
@@ -64,8 +60,6 @@ Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wr
 
 Example:
   sluice overrides export --csv > overrides.csv)";
-
-using Result = Expected<int, Failed>;
 
 struct ImportFlags {
   std::shared_ptr<AdminFlags> admin;
@@ -102,12 +96,14 @@ struct Totals {
   }
 };
 
-Expected<std::vector<OverridePart>> read_parts(const ImportFlags& flags) {
+std::vector<OverridePart> read_parts(const ImportFlags& flags) {
   const auto format = flags.is_csv() ? OverrideFormat::kCsv : OverrideFormat::kJsonLines;
-  if (flags.file == "-") return read_override_lines(std::cin, flags.file, format);
-  std::ifstream file(flags.file, std::ios::binary);
-  if (!file) return Unexpected{flags.file + ": cannot be read; expected a file, or -"};
-  return read_override_lines(file, flags.file, format);
+  std::ifstream file;
+  if (flags.file != "-") file.open(flags.file, std::ios::binary);
+  if (!file) throw Failed(flags.file + ": cannot be read; expected a file, or -");
+  auto parts = read_override_lines(flags.file == "-" ? std::cin : file, flags.file, format);
+  if (!parts) throw Failed(parts.error());
+  return *std::move(parts);
 }
 
 std::uint64_t number_in(const boost::json::object& json, std::string_view name) {
@@ -122,53 +118,41 @@ class Import {
       : client_(client), flags_(flags), parts_(std::move(parts)) {}
 
   // Has the server check every line, and changes nothing.
-  Expected<Totals, Failed> check() {
+  Totals check() {
     Totals totals;
-    for (const OverridePart& part : parts_) {
-      if (auto sent = send(part, part.body, "dry_run=true", totals); !sent) {
-        return Unexpected{Failed{std::move(sent.error().what)}};
-      }
-    }
+    for (const OverridePart& part : parts_) send(part, part.body, "dry_run=true", totals);
     if (totals.added <= totals.room) return totals;
-    return Unexpected{Failed{flags_.file + ": " + std::to_string(totals.added) +
-                             " new overrides; the server has room for " +
-                             std::to_string(totals.room)}};
+    throw Failed(flags_.file + ": " + std::to_string(totals.added) +
+                 " new overrides; the server has room for " + std::to_string(totals.room));
   }
-  Expected<Totals, Failed> set() && {
+  Totals set() && {
     Totals totals;
-    std::uint32_t done = 0;  // the last line that can be set
     for (OverridePart& part : parts_) {
       const bool is_last = &part == &parts_.back();
-      const auto sent = send(part, std::move(part.body), is_last ? "" : "more=true", totals);
-      if (!sent) {
-        if (!sent.error().changes_nothing) done = part.lines.back();
-        return Unexpected{Failed{sent.error().what + so_far(done)}};
-      }
-      done = part.lines.back();
+      may_be_set_ = part.lines.back();
+      send(part, std::move(part.body), is_last ? "" : "more=true", totals);
+      was_set_ = may_be_set_;
     }
     return totals;
   }
   bool has_parts() const noexcept { return parts_.size() > 1; }
 
  private:
-  struct NotSent {
-    std::string what;
-    bool changes_nothing;
-  };
-
-  Expected<bool, NotSent> send(const OverridePart& part, std::string body, std::string query,
-                               Totals& totals) {
+  void send(const OverridePart& part, std::string body, std::string query, Totals& totals) {
     if (flags_.skip_unknown) query += query.empty() ? "skip_unknown=true" : "&skip_unknown=true";
-    const auto answer = client_.ask("POST", "/v1/overrides?" + query, std::move(body));
-    if (!answer) return Unexpected{NotSent{answer.error(), false}};
-    const auto json = answer->json();
-    if (answer->status != 200) {
-      const std::string what = refusal(part, *answer, json.value_or(boost::json::object()));
-      return Unexpected{NotSent{what, answer->status < 500}};
+    AdminClient::Answer answer;
+    try {
+      answer = client_.ask("POST", "/v1/overrides?" + query, std::move(body));
+    } catch (const Failed& failed) {
+      throw Failed(failed.what() + so_far(may_be_set_));
     }
-    if (!json || !json->contains("count")) return Unexpected{NotSent{client_.strange(), false}};
+    const auto json = answer.json();
+    if (answer.status != 200) {
+      const std::string what = refusal(part, answer, json.value_or(boost::json::object()));
+      throw Failed(what + so_far(answer.status < 500 ? was_set_ : may_be_set_));
+    }
+    if (!json || !json->contains("count")) throw Failed(client_.strange() + so_far(may_be_set_));
     add(part, *json, totals);
-    return true;
   }
 
   // The place of a refused line, "FILE:LINE: ", and why it was refused.
@@ -215,34 +199,27 @@ class Import {
   AdminClient& client_;
   const ImportFlags& flags_;
   std::vector<OverridePart> parts_;
+  // The last lines that are set, and that may be set. 0: none.
+  std::uint32_t was_set_ = 0, may_be_set_ = 0;
 };
 
-Result import(const ImportFlags& flags) {
+int import(const ImportFlags& flags) try {
   auto parts = read_parts(flags);
-  if (!parts) return Unexpected{Failed{parts.error()}};
-  const auto client = connect_to(*flags.admin);
-  if (!client) return Unexpected{client.error()};
-  Import import(**client, flags, *std::move(parts));
-  const auto checked = import.check();
-  if (!checked) return Unexpected{checked.error()};
+  AdminClient client(*flags.admin);
+  Import import(client, flags, std::move(parts));
+  const Totals checked = import.check();
   if (flags.dry_run) {
-    std::cout << flags.file << ": ok, " << checked->text(import.has_parts()) << '\n';
+    std::cout << flags.file << ": ok, " << checked.text(import.has_parts()) << '\n';
     return 0;
   }
-  const auto done = std::move(import).set();
-  if (!done) return Unexpected{done.error()};
-  std::cout << flags.file << ": set " << done->text(false) << '\n';
+  const Totals done = std::move(import).set();
+  std::cout << flags.file << ": set " << done.text(false) << '\n';
   return 0;
-}
-
-// Errors in a file are printed as FILE:LINE, without the name of the program.
-int run_import(const ImportFlags& flags) {
-  const Result result = import(flags);
-  if (result || !result.error().what.starts_with(flags.file + ":")) {
-    return finish_overrides("import", result);
-  }
-  std::cerr << result.error().what << '\n';
-  return result.error().status;
+} catch (const Failed& failed) {
+  // Errors in a file are printed as FILE:LINE, without the name of the program.
+  if (!std::string_view(failed.what()).starts_with(flags.file + ":")) throw;
+  std::cerr << failed.what() << '\n';
+  return failed.status;
 }
 
 struct ExportFlags {
@@ -251,9 +228,8 @@ struct ExportFlags {
   bool csv = false;
 };
 
-Result print_all(const ExportFlags& flags) {
-  const auto client = connect_to(*flags.admin);
-  if (!client) return Unexpected{client.error()};
+int print_all(const ExportFlags& flags) {
+  AdminClient client(*flags.admin);
   if (flags.csv) std::cout << csv_header();
   std::string line;
   const auto print = [&](const boost::json::object& one) {
@@ -265,8 +241,7 @@ Result print_all(const ExportFlags& flags) {
     }
     std::cout << line;
   };
-  const auto count = for_each_override(**client, flags.rule, print);
-  if (!count) return Unexpected{count.error()};
+  for_each_override(client, flags.rule, print);
   return 0;
 }
 
@@ -283,7 +258,7 @@ void add_overrides_import(Command overrides, int& status) {
                    "Leave out lines of rules and limits that are not there");
   flags->admin = add_admin_flags(command);
   command.footer(kImportHelp);
-  command.callback([flags, &status] { status = run_import(*flags); });
+  command.run(status, "overrides import", [flags] { return import(*flags); });
 }
 
 // Adds the subcommand export to `overrides`.
@@ -294,7 +269,7 @@ void add_overrides_export(Command overrides, int& status) {
   command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
   flags->admin = add_admin_flags(command);
   command.footer(kExportHelp);
-  command.callback([flags, &status] { status = finish_overrides("export", print_all(*flags)); });
+  command.run(status, "overrides export", [flags] { return print_all(*flags); });
 }
 
 namespace {
@@ -521,54 +496,24 @@ void append_csv(const boost::json::object& one, std::string& out) {
   out += '\n';
 }
 
-namespace {
-
-struct Page {
-  std::vector<boost::json::object> overrides;
-  std::string next;  // empty: it is the last one
-};
-
-// Returns nothing if the answer has another form.
-std::optional<Page> read_page(const AdminClient::Answer& answer) {
-  auto json = answer.json();
-  const auto* list = json ? json->if_contains("overrides") : nullptr;
-  if (list == nullptr || !list->is_array()) return std::nullopt;
-  Page page;
-  for (const boost::json::value& one : list->as_array()) {
-    if (!one.is_object()) return std::nullopt;
-    page.overrides.push_back(one.as_object());
-  }
-  const auto* next = json->if_contains("next");
-  if (next != nullptr && !next->is_string()) return std::nullopt;
-  if (next != nullptr) page.next = next->as_string();
-  return page;
-}
-
-}  // namespace
-
-Expected<std::size_t, Failed> for_each_override(
-    AdminClient& client, const std::string& rule,
-    const std::function<void(const boost::json::object&)>& take) {
+void for_each_override(AdminClient& client, const std::string& rule,
+                       const std::function<void(const boost::json::object&)>& take) {
   const std::string target =
       "/v1/overrides?count=10000" + (rule.empty() ? "" : "&rule=" + url_encoded(rule)) + "&cursor=";
-  std::size_t count = 0;
-  for (std::string cursor = "0"; !cursor.empty();) {
-    const auto answer = client.ask("GET", target + cursor);
-    if (!answer) return Unexpected{Failed{answer.error()}};
-    if (answer->status != 200) return Unexpected{Failed{client.refusal(*answer)}};
-    const auto page = read_page(*answer);
-    if (!page) return Unexpected{Failed{client.strange()}};
-    for (const boost::json::object& one : page->overrides) take(one);
-    count += page->overrides.size();
-    cursor = page->next;
+  std::string cursor = "0";
+  while (!cursor.empty()) {
+    const boost::json::object page = client.ask_json("GET", target + cursor);
+    const auto* list = page.if_contains("overrides");
+    const auto* next = page.if_contains("next");
+    if (list == nullptr || !list->is_array() || (next != nullptr && !next->is_string())) {
+      throw Failed(client.strange());
+    }
+    for (const boost::json::value& one : list->as_array()) {
+      if (!one.is_object()) throw Failed(client.strange());
+      take(one.as_object());
+    }
+    cursor = next != nullptr ? std::string(next->as_string()) : std::string();
   }
-  return count;
-}
-
-int finish_overrides(const char* command, const Expected<int, Failed>& result) {
-  if (result) return *result;
-  std::cerr << "sluice: overrides " << command << ": " << result.error().what << '\n';
-  return result.error().status;
 }
 
 namespace {
@@ -603,13 +548,10 @@ Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wr
 Example:
   sluice overrides list api)";
 
-using Result = Expected<int, Failed>;
-
 // "/v1/overrides/RULE/LIMIT"
-Expected<std::string, Failed> path_of(const LimitPlace& place) {
-  const auto names = names_of(place);
-  if (!names) return Unexpected{names.error()};
-  return "/v1/overrides/" + names->rule + "/" + names->limit;
+std::string path_of(const LimitPlace& place) {
+  const EncodedNames names(place);
+  return "/v1/overrides/" + names.rule + "/" + names.limit;
 }
 
 // "COUNTER: limit 100 per 1m, until 2026-12-01T00:00:00.000000Z"
@@ -630,16 +572,10 @@ std::string line_of(const boost::json::object& one) {
 }
 
 // Sends the request, and prints the override in its answer.
-Result ask(const AdminFlags& flags, std::string_view method, const std::string& target,
-           std::string body, std::string_view done) {
-  const auto client = connect_to(flags);
-  if (!client) return Unexpected{client.error()};
-  const auto answer = (*client)->ask(method, target, std::move(body));
-  if (!answer) return Unexpected{Failed{answer.error()}};
-  if (answer->status != 200) return Unexpected{Failed{(*client)->refusal(*answer)}};
-  const auto json = answer->json();
-  if (!json) return Unexpected{Failed{(*client)->strange()}};
-  std::cout << done << line_of(*json) << '\n';
+int ask(const AdminFlags& flags, std::string_view method, const std::string& target,
+        std::string body, std::string_view done) {
+  std::cout << done << line_of(AdminClient(flags).ask_json(method, target, std::move(body)))
+            << '\n';
   return 0;
 }
 
@@ -671,46 +607,38 @@ std::string body_of(const SetFlags& flags, const std::vector<PlaceAttribute>& at
   return std::string(json.end_object().view());
 }
 
-Result set(const SetFlags& flags) {
+int set(const SetFlags& flags) {
   if (flags.kinds() != 1) {
-    return Unexpected{
-        Failed{"expected exactly one of --limit, --plan, --blocked and --unlimited", kUsage}};
+    throw Failed("expected exactly one of --limit, --plan, --blocked and --unlimited", kUsage);
   }
-  const auto path = path_of(flags.place);
-  if (!path) return Unexpected{path.error()};
+  const std::string path = path_of(flags.place);
   const auto attributes = attributes_of(flags.place);
-  if (!attributes) return Unexpected{attributes.error()};
-  for (const PlaceAttribute& one : *attributes) {
+  for (const PlaceAttribute& one : attributes) {
     if (server::as_utf8(one.value) == one.value) continue;
-    return Unexpected{Failed{"the attribute " + base::in_quotes(one.name) +
-                                 " is not UTF-8; expected an import of its counter, with %XX for "
-                                 "the bytes that are not",
-                             kUsage}};
+    throw Failed("the attribute " + base::in_quotes(one.name) +
+                     " is not UTF-8; expected an import of its counter, with %XX for the bytes "
+                     "that are not",
+                 kUsage);
   }
-  return ask(*flags.admin, "PUT", *path, body_of(flags, *attributes), "");
+  return ask(*flags.admin, "PUT", path, body_of(flags, attributes), "");
 }
 
-Result unset(const AdminFlags& flags, const LimitPlace& place, const std::string& counter) {
+int unset(const AdminFlags& flags, const LimitPlace& place, const std::string& counter) {
   if (counter.empty() == place.limit.empty() || (!counter.empty() && !place.attributes.empty())) {
-    return Unexpected{Failed{"expected either LIMIT and attributes, or --counter", kUsage}};
+    throw Failed("expected either LIMIT and attributes, or --counter", kUsage);
   }
   if (!counter.empty()) {
     return ask(flags, "DELETE", "/v1/overrides?counter=" + url_encoded(counter), {}, "removed ");
   }
-  const auto path = path_of(place);
-  if (!path) return Unexpected{path.error()};
-  const auto attributes = attributes_of(place);
-  if (!attributes) return Unexpected{attributes.error()};
-  const std::string target = attributes->empty() ? *path : *path + "?" + query_of(*attributes);
-  return ask(flags, "DELETE", target, {}, "removed ");
+  const std::string path = path_of(place);
+  const std::string query = query_of(attributes_of(place));
+  return ask(flags, "DELETE", query.empty() ? path : path + "?" + query, {}, "removed ");
 }
 
-Result list_overrides(const AdminFlags& flags, const std::string& rule) {
-  const auto client = connect_to(flags);
-  if (!client) return Unexpected{client.error()};
-  const auto count = for_each_override(
-      **client, rule, [](const boost::json::object& one) { std::cout << line_of(one) << '\n'; });
-  if (!count) return Unexpected{count.error()};
+int list_overrides(const AdminFlags& flags, const std::string& rule) {
+  AdminClient client(flags);
+  for_each_override(client, rule,
+                    [](const boost::json::object& one) { std::cout << line_of(one) << '\n'; });
   return 0;
 }
 
@@ -737,7 +665,7 @@ void add_set(Command overrides, int& status) {
       .type_name("INSTANT");
   flags->admin = add_admin_flags(command);
   command.footer(kSetOverrideHelp);
-  command.callback([flags, &status] { status = finish_overrides("set", set(*flags)); });
+  command.run(status, "overrides set", [flags] { return set(*flags); });
 }
 
 void add_unset(Command overrides, int& status) {
@@ -749,9 +677,8 @@ void add_unset(Command overrides, int& status) {
       .type_name("COUNTER");
   auto flags = add_admin_flags(command);
   command.footer(kUnsetHelp);
-  command.callback([flags, place, counter, &status] {
-    status = finish_overrides("unset", unset(*flags, *place, *counter));
-  });
+  command.run(status, "overrides unset",
+              [flags, place, counter] { return unset(*flags, *place, *counter); });
 }
 
 void add_list(Command overrides, int& status) {
@@ -760,8 +687,7 @@ void add_list(Command overrides, int& status) {
   command.add_option("RULE", *rule, "Only those of this rule");
   auto flags = add_admin_flags(command);
   command.footer(kListHelp);
-  command.callback(
-      [flags, rule, &status] { status = finish_overrides("list", list_overrides(*flags, *rule)); });
+  command.run(status, "overrides list", [flags, rule] { return list_overrides(*flags, *rule); });
 }
 
 }  // namespace
