@@ -99,9 +99,8 @@ std::vector<std::string> names_in(std::string_view header) {
   return names;
 }
 
-}  // namespace
-
-bool CsvLineReader::is_header(std::string_view line, const FieldMap& map) {
+// Returns whether a line has names of columns, one of which is the time.
+bool is_header(std::string_view line, const FieldMap& map) {
   const std::vector<std::string> names = names_in(line);
   const auto is_time = [&](const std::string& name) {
     for (const FieldTarget* target = map.find(name); target != nullptr; target = target->also) {
@@ -112,16 +111,16 @@ bool CsvLineReader::is_header(std::string_view line, const FieldMap& map) {
   return names.size() > 1 && std::any_of(names.begin(), names.end(), is_time);
 }
 
-LineFault CsvLineReader::read_header(std::string_view line) {
-  separator_ = separator_of(line);
-  columns_ = names_in(line);
-  return is_header(line, map_) ? LineFault::kHeader : LineFault::kNoTime;
-}
+}  // namespace
 
-LineFault CsvLineReader::read(std::string_view line, LogLine& out, LogExtras& extras) {
+LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& extras) {
   line = content_of(line);
   if (line.empty()) return LineFault::kEmpty;
-  if (!columns_) return read_header(line);
+  if (!columns_) {
+    separator_ = separator_of(line);
+    columns_ = names_in(line);
+    return is_header(line, map_) ? LineFault::kHeader : LineFault::kNoTime;
+  }
   record_.begin(out, extras);
   CsvFields fields(line, separator_);
   std::size_t column = 0;
@@ -136,7 +135,8 @@ LineFault CsvLineReader::read(std::string_view line, LogLine& out, LogExtras& ex
 
 namespace {
 
-enum QuotedField : std::size_t { kForwarded, kAgent, kRequestId, kAuthority, kQuotedFields };
+// The quoted fields of Envoy, by their positions.
+constexpr std::size_t kForwarded = 0, kAgent = 1, kRequestId = 2, kAuthority = 3, kQuotedFields = 4;
 using QuotedRun = std::array<std::string_view, kQuotedFields>;
 
 // Finds the first four quoted fields that follow each other.
@@ -163,16 +163,22 @@ std::string_view last_address(std::string_view forwarded) noexcept {
   return unless_dash(last.starts_with(' ') ? last.substr(1) : last);
 }
 
-}  // namespace
-
-LineFault EnvoyLineReader::read(std::string_view line, LogLine& out, LogExtras& extras) {
+// Reads a line of Envoy's default text format:
+//
+//   [2026-11-23T10:00:00.310Z] "POST /a HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "agent"
+//   "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "example.org" "10.0.2.1:80"
+//
+// The client is the last address of X-Forwarded-For, which Envoy has added or checked. Fields
+// before and after the quoted ones may differ, as in the default of Istio.
+LineFault read_envoy_line(std::string_view line, LogTimeReader& times, LogLine& out,
+                          LogExtras& extras) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return LineFault::kEmpty;
   out = LogLine{};
   out.escaped = false;
   const std::size_t closing = line.find(']');
   if (!line.starts_with('[') || closing == line.npos) return LineFault::kNoEnvoyTime;
-  const auto fault = times_.read(line.substr(1, closing - 1), out.at);
+  const auto fault = times.read(line.substr(1, closing - 1), out.at);
   if (fault == TimestampFault::kOutOfRange) return LineFault::kOutOfRange;
   if (fault != TimestampFault::kNone) return LineFault::kMalformedTime;
   LineCursor cursor(line.substr(closing + 1));
@@ -200,21 +206,21 @@ LineFault EnvoyLineReader::read(std::string_view line, LogLine& out, LogExtras& 
   return LineFault::kNone;
 }
 
-namespace {
-
 using JsonError = boost::json::error_code;
 using JsonText = boost::json::string_view;
 
+}  // namespace
+
 // Passes the values of a JSON text to a record, under the paths of their names. Boost.JSON calls
 // it.
-class JsonHandler {
+class LogParser::JsonHandler {
  public:
   static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
   static constexpr std::size_t max_array_size = static_cast<std::size_t>(-1);
   static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
   static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
 
-  explicit JsonHandler(const FieldMap& map) : record_(map) {}
+  explicit JsonHandler(LogRecord& record) : record_(record) {}
 
   void begin(std::string_view line, LogLine& out, LogExtras& extras) {
     line_ = line;
@@ -283,13 +289,15 @@ class JsonHandler {
     return true;
   }
 
-  LogRecord record_;
+  LogRecord& record_;
   LogExtras* extras_ = nullptr;
   std::string_view line_;
   std::string path_;                 // of the value
   std::vector<std::size_t> levels_;  // the sizes of the paths of the open objects and arrays
   std::string parts_;                // of a key or a value that the parser passes in parts
 };
+
+namespace {
 
 constexpr boost::json::parse_options parse_options() {
   boost::json::parse_options options;
@@ -299,47 +307,30 @@ constexpr boost::json::parse_options parse_options() {
 
 }  // namespace
 
-class JsonLineReader::Parser {
- public:
-  explicit Parser(const FieldMap& map) : parser_(parse_options(), map) {}
+LogParser::LogParser(const FieldMap& map)
+    : map_(map),
+      record_(map),
+      json_(std::make_unique<boost::json::basic_parser<JsonHandler>>(parse_options(), record_)) {}
+LogParser::~LogParser() = default;
 
-  LineFault read(std::string_view line, LogLine& out, LogExtras& extras) {
-    parser_.reset();
-    parser_.handler().begin(line, out, extras);
-    JsonError error;
-    const std::size_t read = parser_.write_some(false, line.data(), line.size(), error);
-    if (error || read != line.size()) return LineFault::kMalformedJson;
-    return parser_.handler().finish();
-  }
-
- private:
-  boost::json::basic_parser<JsonHandler> parser_;
-};
-
-JsonLineReader::JsonLineReader(const FieldMap& map) : parser_(std::make_unique<Parser>(map)) {}
-JsonLineReader::~JsonLineReader() = default;
-
-LineFault JsonLineReader::read(std::string_view line, LogLine& out, LogExtras& extras) {
+LineFault LogParser::read_json(std::string_view line, LogLine& out, LogExtras& extras) {
   const std::size_t end = line.find_last_not_of(" \t\r");
   if (end == line.npos) return LineFault::kEmpty;
   line = line.substr(0, end + 1);
   if (line.find_first_not_of(" \t") != line.find('{')) return LineFault::kMalformedJson;
-  return parser_->read(line, out, extras);
+  json_->reset();
+  json_->handler().begin(line, out, extras);
+  JsonError error;
+  const std::size_t read = json_->write_some(false, line.data(), line.size(), error);
+  if (error || read != line.size()) return LineFault::kMalformedJson;
+  return json_->handler().finish();
 }
 
 namespace {
 
-struct FormatNames {
-  LogFormat format;
-  std::string_view name;
-  std::string_view title;
-};
-constexpr std::array<FormatNames, 4> kFormats{{
-    {LogFormat::kCommon, "common", "Common or Combined Log Format"},
-    {LogFormat::kEnvoy, "envoy", "Envoy's text format"},
-    {LogFormat::kJson, "json", "JSON lines"},
-    {LogFormat::kCsv, "csv", "CSV"},
-}};
+constexpr std::array<std::string_view, 4> kNames{"common", "envoy", "json", "csv"};
+constexpr std::array<std::string_view, 4> kTitles{"Common or Combined Log Format",
+                                                  "Envoy's text format", "JSON lines", "CSV"};
 
 // Returns the format that a line has by itself. No line shows that it is CSV.
 std::optional<LogFormat> format_of_line(std::string_view line) {
@@ -349,31 +340,30 @@ std::optional<LogFormat> format_of_line(std::string_view line) {
     const bool has_time = line.size() > 5 && line[5] == '-' && line.find("] \"") != line.npos;
     return has_time ? std::optional(LogFormat::kEnvoy) : std::nullopt;
   }
-  LineReader reader;
-  return reader.read(line, read) == LineFault::kNone ? std::optional(LogFormat::kCommon)
-                                                     : std::nullopt;
+  LogTimeReader times;
+  return read_access_line(line, times, read) == LineFault::kNone ? std::optional(LogFormat::kCommon)
+                                                                 : std::nullopt;
 }
 
 }  // namespace
 
 std::string_view to_string(LogFormat format) noexcept {
-  return kFormats[static_cast<std::size_t>(format)].name;
+  return kNames[static_cast<std::size_t>(format)];
 }
 
 std::string_view title_of(LogFormat format) noexcept {
-  return kFormats[static_cast<std::size_t>(format)].title;
+  return kTitles[static_cast<std::size_t>(format)];
 }
 
 std::optional<LogFormat> log_format_of(std::string_view name) noexcept {
-  for (const FormatNames& each : kFormats) {
-    if (each.name == name) return each.format;
-  }
-  return {};
+  const auto* const found = std::find(kNames.begin(), kNames.end(), name);
+  return found == kNames.end() ? std::nullopt
+                               : std::optional(static_cast<LogFormat>(found - kNames.begin()));
 }
 
 LogFormat detect_format(std::string_view text, const FieldMap& map) {
   constexpr int kLines = 20;
-  std::array<int, kFormats.size()> found{};
+  std::array<int, kNames.size()> found{};
   const std::string_view first = text.substr(0, text.find('\n'));
   for (int i = 0; i < kLines && !text.empty(); ++i) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -384,17 +374,12 @@ LogFormat detect_format(std::string_view text, const FieldMap& map) {
   }
   const auto* const most = std::max_element(found.begin(), found.end());
   if (*most > 0) return static_cast<LogFormat>(most - found.begin());
-  return CsvLineReader::is_header(first, map) ? LogFormat::kCsv : LogFormat::kCommon;
+  return is_header(first, map) ? LogFormat::kCsv : LogFormat::kCommon;
 }
 
 LineFault LogParser::read_other(std::string_view line, LogLine& out, LogExtras& extras) {
-  switch (format_) {
-    case LogFormat::kCommon: break;
-    case LogFormat::kEnvoy: return envoy_.read(line, out, extras);
-    case LogFormat::kJson: return json_.read(line, out, extras);
-    case LogFormat::kCsv: return csv_.read(line, out, extras);
-  }
-  return lines_.read(line, out);
+  if (format_ == LogFormat::kEnvoy) return read_envoy_line(line, times_, out, extras);
+  return format_ == LogFormat::kJson ? read_json(line, out, extras) : read_csv(line, out, extras);
 }
 
 LineFault LogParser::look_again(std::string_view line, LineFault fault) {

@@ -26,7 +26,7 @@ LineFault skip_to_timestamp(LineCursor& cursor) noexcept {
   const std::string_view rest = cursor.rest();
   std::size_t bracket = rest.find(" [");
   if (bracket == rest.npos || bracket == 0) return LineFault::kNoTimestamp;
-  constexpr std::size_t kToClosing = 2 + TimestampReader::kLength;
+  constexpr std::size_t kToClosing = 2 + LogTimeReader::kAccessLength;
   while (bracket + kToClosing >= rest.size() || rest[bracket + kToClosing] != ']') {
     bracket = rest.find(" [", bracket + 2);  // this bracket is part of the user's name
     if (bracket == rest.npos) return LineFault::kMalformedTimestamp;
@@ -166,7 +166,7 @@ void read_request(std::string_view request, LogLine& out) noexcept {
   read_target(target, out);
 }
 
-LineFault LineReader::read(std::string_view line, LogLine& out) noexcept {
+LineFault read_access_line(std::string_view line, LogTimeReader& times, LogLine& out) noexcept {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return LineFault::kEmpty;
   out = LogLine{};
@@ -178,11 +178,11 @@ LineFault LineReader::read(std::string_view line, LogLine& out) noexcept {
   }
   out.client = unless_dash(client);
   if (const auto fault = skip_to_timestamp(cursor); fault != LineFault::kNone) return fault;
-  constexpr std::size_t kLength = TimestampReader::kLength;
+  constexpr std::size_t kLength = LogTimeReader::kAccessLength;
   if (cursor.left() <= kLength || cursor.rest()[kLength] != ']') {
     return LineFault::kMalformedTimestamp;
   }
-  if (const auto fault = timestamps_.read(cursor.rest().data(), out.at);
+  if (const auto fault = times.read_access(cursor.rest().data(), out.at);
       fault != TimestampFault::kNone) {
     return line_fault_of(fault);
   }

@@ -132,20 +132,14 @@ enum class LineFault : std::uint8_t {
 // Returns what is wrong and what is expected.
 std::string_view explain(LineFault fault) noexcept;
 
-// Reads lines of the Common and the Combined Log Format:
+// Reads a line of the Common or the Combined Log Format:
 //
 //   client ident user [20/Feb/2016:00:00:45 -0500] "GET /a?b=c HTTP/1.1" 200 187 "referer" "agent"
 //
-// If the request line is not HTTP, method and path are omitted. The reader ignores text after the
-// user agent, or after the size if no quote follows. Not thread-safe. Allocates nothing.
-class LineReader {
- public:
-  // Reads `line` without its line end. A '\r' at the end is ignored.
-  LineFault read(std::string_view line, LogLine& out) noexcept;
-
- private:
-  TimestampReader timestamps_;
-};
+// without its line end; a '\r' at the end is ignored. If the request line is not HTTP, method and
+// path are omitted. Ignores text after the user agent, or after the size if no quote follows.
+// Allocates nothing.
+LineFault read_access_line(std::string_view line, LogTimeReader& times, LogLine& out) noexcept;
 
 // Sets the method and the target of "METHOD TARGET [PROTOCOL]", if it is a request line.
 void read_request(std::string_view request, LogLine& out) noexcept;

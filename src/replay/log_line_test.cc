@@ -14,12 +14,14 @@ const std::string kCommon = kFront + " \"GET / HTTP/1.1\" 200 187";
 
 // Keeps the bytes of the line for as long as its parts are used.
 struct Parsed {
-  explicit Parsed(std::string logged) : text(std::move(logged)) { fault = reader.read(text, line); }
+  explicit Parsed(std::string logged) : text(std::move(logged)) {
+    fault = read_access_line(text, times, line);
+  }
   Parsed(const Parsed&) = delete;
   Parsed& operator=(const Parsed&) = delete;
 
   std::string text;
-  LineReader reader;
+  LogTimeReader times;
   LogLine line;
   LineFault fault;
 };
@@ -30,7 +32,7 @@ std::string request_line(const std::string& request) {
 
 bool absent(std::string_view field) { return field.data() == nullptr; }
 
-TEST(LineReader, ReadsTheCombinedFormat) {
+TEST(AccessLine, ReadsTheCombinedFormat) {
   const Parsed parsed(kFront +
                       " \"GET /a/b?c=d HTTP/1.1\" 404 - \"http://x/\" \"Mozilla/5.0 (X)\"");
   ASSERT_EQ(parsed.fault, LineFault::kNone);
@@ -44,7 +46,7 @@ TEST(LineReader, ReadsTheCombinedFormat) {
   EXPECT_EQ(parsed.line.user_agent, "Mozilla/5.0 (X)");
 }
 
-TEST(LineReader, ReadsTheCommonFormat) {
+TEST(AccessLine, ReadsTheCommonFormat) {
   const Parsed parsed(kCommon);
   ASSERT_EQ(parsed.fault, LineFault::kNone);
   EXPECT_EQ(parsed.line.path, "/");
@@ -53,7 +55,7 @@ TEST(LineReader, ReadsTheCommonFormat) {
   EXPECT_TRUE(absent(parsed.line.user_agent));
 }
 
-TEST(LineReader, TakesADashForAbsentAndNothingForEmpty) {
+TEST(AccessLine, TakesADashForAbsentAndNothingForEmpty) {
   const Parsed parsed("- - - " + kAt + " \"-\" - - \"-\" \"\"");
   ASSERT_EQ(parsed.fault, LineFault::kNone);
   EXPECT_TRUE(absent(parsed.line.client));
@@ -65,7 +67,7 @@ TEST(LineReader, TakesADashForAbsentAndNothingForEmpty) {
   EXPECT_EQ(parsed.line.user_agent, "");
 }
 
-TEST(LineReader, ReadsAnyClientAndUser) {
+TEST(AccessLine, ReadsAnyClientAndUser) {
   for (const std::string client : {"2001:db8::1", "::1", "crawl-66.example.com", "_x.example"}) {
     const Parsed plain(client + " - john doe [x] " + kAt + " \"GET / HTTP/1.1\" 200 1");
     EXPECT_EQ(plain.fault, LineFault::kNone) << client;
@@ -73,7 +75,7 @@ TEST(LineReader, ReadsAnyClientAndUser) {
   }
 }
 
-TEST(LineReader, KeepsEscapedAndBareQuotesInsideAField) {
+TEST(AccessLine, KeepsEscapedAndBareQuotesInsideAField) {
   const Parsed escaped(kCommon + R"( "-" "a \"quoted\" agent\\")");
   ASSERT_EQ(escaped.fault, LineFault::kNone);
   EXPECT_EQ(escaped.line.user_agent, R"(a \"quoted\" agent\\)");
@@ -82,7 +84,7 @@ TEST(LineReader, KeepsEscapedAndBareQuotesInsideAField) {
   EXPECT_EQ(bare.line.user_agent, R"(an "agent"of mine)");
 }
 
-TEST(LineReader, IgnoresFurtherFields) {
+TEST(AccessLine, IgnoresFurtherFields) {
   const Parsed combined(kCommon + R"( "-" "agent" 0.003 "more" x)");
   ASSERT_EQ(combined.fault, LineFault::kNone);
   EXPECT_EQ(combined.line.user_agent, "agent");
@@ -92,13 +94,13 @@ TEST(LineReader, IgnoresFurtherFields) {
   EXPECT_EQ(Parsed(kCommon + " \"only a referer\"").fault, LineFault::kNone);
 }
 
-TEST(LineReader, DropsACarriageReturnAtTheEnd) {
+TEST(AccessLine, DropsACarriageReturnAtTheEnd) {
   const Parsed parsed(kCommon + " \"-\" \"agent\"\r");
   ASSERT_EQ(parsed.fault, LineFault::kNone);
   EXPECT_EQ(parsed.line.user_agent, "agent");
 }
 
-TEST(LineReader, ReadsRequestsAsClientsSendThem) {
+TEST(AccessLine, ReadsRequestsAsClientsSendThem) {
   struct Case {
     std::string request, method, path, query;
   };
@@ -126,7 +128,7 @@ TEST(LineReader, ReadsRequestsAsClientsSendThem) {
   }
 }
 
-TEST(LineReader, OmitsMethodAndPathOfARequestThatIsNotHttp) {
+TEST(AccessLine, OmitsMethodAndPathOfARequestThatIsNotHttp) {
   using namespace std::string_literals;
   for (const std::string& request : {""s, "-"s, R"(\x16\x03\x01)"s, "\x16\x03\x01\x02 \xff\0z"s,
                                      "GARBAGE"s, " "s, "GET "s, R"(\x80 /a HTTP/1.1)"s}) {
@@ -139,7 +141,7 @@ TEST(LineReader, OmitsMethodAndPathOfARequestThatIsNotHttp) {
   }
 }
 
-TEST(LineReader, ReportsTheErrorOfALine) {
+TEST(AccessLine, ReportsTheErrorOfALine) {
   using namespace std::string_literals;
   struct Case {
     std::string line;
@@ -179,13 +181,13 @@ TEST(LineReader, ReportsTheErrorOfALine) {
   }
 }
 
-TEST(LineReader, ReadsEveryPrefixOfALineWithoutLookingBehindIt) {
+TEST(AccessLine, ReadsEveryPrefixOfALineWithoutLookingBehindIt) {
   const std::string line = kCommon + R"( "http://x/\"" "agent \\" 7)";
   for (std::size_t length = 0; length <= line.size(); ++length) {
     const std::vector<char> exact(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(length));
-    LineReader reader;
+    LogTimeReader times;
     LogLine parsed;
-    const LineFault fault = reader.read({exact.data(), exact.size()}, parsed);
+    const LineFault fault = read_access_line({exact.data(), exact.size()}, times, parsed);
     EXPECT_EQ(fault == LineFault::kNone, Parsed(line.substr(0, length)).fault == LineFault::kNone);
   }
 }

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
+#include <utility>
 
 namespace sluice::replay {
 namespace {
 
 constexpr std::string_view kCosts = "costs.";
 
-struct UsualField {
-  std::string_view source;
-  FieldTarget target;
-};
+using UsualField = std::pair<std::string_view, FieldTarget>;  // by the source
 
-constexpr UsualField usual(std::string_view source, FieldKind kind, std::uint8_t rank) {
-  return {source, {kind, rank, {}, nullptr}};
+constexpr UsualField usual(std::string_view source, FieldKind kind, std::uint8_t rank,
+                           std::string_view name = {}) {
+  return {source, {kind, rank, name, nullptr}};
 }
 
 using enum FieldKind;
@@ -62,11 +61,11 @@ constexpr UsualField kUsualFields[] = {
     usual("referer", kReferer, 1),
     usual("user_agent", kUserAgent, 1),
     usual("user-agent", kUserAgent, 1),
-    {"host", {kAttribute, 1, "host", nullptr}},
-    {"http_host", {kAttribute, 1, "host", nullptr}},
-    {"request.host", {kAttribute, 1, "host", nullptr}},
-    {"authority", {kAttribute, 1, "host", nullptr}},
-    {":authority", {kAttribute, 1, "host", nullptr}},
+    usual("host", kAttribute, 1, "host"),
+    usual("http_host", kAttribute, 1, "host"),
+    usual("request.host", kAttribute, 1, "host"),
+    usual("authority", kAttribute, 1, "host"),
+    usual(":authority", kAttribute, 1, "host"),
 };
 
 unsigned char lower(char c) noexcept {
@@ -91,7 +90,7 @@ FieldTarget target_of_name(std::string_view name, std::uint8_t rank) noexcept {
 
 FieldMap::FieldMap(std::span<const FieldMapping> mappings)
     : mappings_(mappings.begin(), mappings.end()) {
-  for (const UsualField& field : kUsualFields) add(field.source, field.target);
+  for (const auto& [source, target] : kUsualFields) add(source, target);
   for (const FieldMapping& mapping : mappings_) {
     add(mapping.source, target_of_name(mapping.name, 0));
   }
@@ -110,13 +109,13 @@ const FieldTarget* FieldMap::find(std::string_view source) const noexcept {
   return found == targets_.end() ? nullptr : &found->second;
 }
 
-std::size_t FieldMap::CaseHash::operator()(std::string_view text) const noexcept {
+std::size_t FieldMap::AnyCase::operator()(std::string_view text) const noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   for (const char c : text) hash = (hash ^ lower(c)) * 0x100000001b3u;
   return static_cast<std::size_t>(hash);
 }
 
-bool FieldMap::CaseEqual::operator()(std::string_view a, std::string_view b) const noexcept {
+bool FieldMap::AnyCase::operator()(std::string_view a, std::string_view b) const noexcept {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower(x) == lower(y); });
 }
@@ -180,7 +179,6 @@ void LogRecord::add(std::string_view source, std::string_view value) {
   constexpr std::string_view kHeaders = "headers.";
   constexpr std::string_view kNginx = "http_";
   constexpr std::string_view kAttributes = "attributes.";
-  constexpr std::string_view kCosts = "costs.";
   if (const FieldTarget* target = map_.find(source)) {
     for (; target != nullptr; target = target->also) add(*target, value);
   } else if (source.starts_with(kAttributes)) {

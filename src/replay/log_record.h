@@ -67,12 +67,10 @@ class FieldMap {
   const FieldTarget* find(std::string_view source) const noexcept;
 
  private:
-  struct CaseHash {
+  // Hashes and compares names in any case.
+  struct AnyCase {
     using is_transparent = void;
     std::size_t operator()(std::string_view text) const noexcept;
-  };
-  struct CaseEqual {
-    using is_transparent = void;
     bool operator()(std::string_view a, std::string_view b) const noexcept;
   };
 
@@ -80,7 +78,7 @@ class FieldMap {
 
   std::deque<FieldMapping> mappings_;
   std::deque<FieldTarget> others_;  // what `also` points to
-  boost::unordered_flat_map<std::string_view, FieldTarget, CaseHash, CaseEqual> targets_;
+  boost::unordered_flat_map<std::string_view, FieldTarget, AnyCase, AnyCase> targets_;
 };
 
 // An attribute of a line besides the members of LogLine.

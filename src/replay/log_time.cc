@@ -34,8 +34,8 @@ bool punctuated(const char* text) noexcept {
 
 }  // namespace
 
-TimestampFault TimestampReader::read(const char* text, Instant& at) noexcept {
-  if (std::memcmp(text, last_, kLength) == 0) {
+TimestampFault LogTimeReader::read_access(const char* text, Instant& at) noexcept {
+  if (std::memcmp(text, last_, kAccessLength) == 0) {
     at = last_at_;
     return TimestampFault::kNone;
   }
@@ -48,7 +48,7 @@ TimestampFault TimestampReader::read(const char* text, Instant& at) noexcept {
   return read_time(text, at);
 }
 
-TimestampFault TimestampReader::read_time(const char* text, Instant& at) noexcept {
+TimestampFault LogTimeReader::read_time(const char* text, Instant& at) noexcept {
   const int hour = two_digits(text + 12);
   const int minute = two_digits(text + 15);
   const int second = two_digits(text + 18);
@@ -59,13 +59,13 @@ TimestampFault TimestampReader::read_time(const char* text, Instant& at) noexcep
                                      std::chrono::seconds{second};
   const Instant instant{since};
   if (instant < kFirstInstant || instant > kLastInstant) return TimestampFault::kOutOfRange;
-  std::memcpy(last_, text, kLength);
+  std::memcpy(last_, text, kAccessLength);
   last_at_ = instant;
   at = instant;
   return TimestampFault::kNone;
 }
 
-TimestampFault TimestampReader::read_day(const char* text) noexcept {
+TimestampFault LogTimeReader::read_day(const char* text) noexcept {
   const int day = two_digits(text);
   const int century = two_digits(text + 7);
   const int year = two_digits(text + 9);
@@ -88,8 +88,8 @@ TimestampFault TimestampReader::read_day(const char* text) noexcept {
 
 TimestampFault LogTimeReader::read(std::string_view text, Instant& at) noexcept {
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
-  if (text.size() == TimestampReader::kLength && text[2] == '/') {
-    return timestamps_.read(text.data(), at);
+  if (text.size() == kAccessLength && text[2] == '/') {
+    return read_access(text.data(), at);
   }
   return text.size() > 4 && text[4] == '-' ? base::read_iso8601(text, at)
                                            : base::read_unix_time(text, at);

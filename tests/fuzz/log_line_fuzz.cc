@@ -36,7 +36,7 @@ void look_at_all(const sluice::replay::LogLine& parsed) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  sluice::replay::LineReader reader;
+  sluice::replay::LogTimeReader times;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   std::size_t begin = 0;
   while (begin <= input.size()) {
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::vector<char> exact(input.begin() + begin, input.begin() + end);  // finds over-reads
     const std::string_view line(exact.data(), exact.size());
     sluice::replay::LogLine parsed;
-    if (reader.read(line, parsed) == sluice::replay::LineFault::kNone) {
+    if (read_access_line(line, times, parsed) == sluice::replay::LineFault::kNone) {
       require(parsed.at >= sluice::kFirstInstant && parsed.at <= sluice::kLastInstant);
       for (const std::string_view field : {parsed.client, parsed.method, parsed.path, parsed.query,
                                            parsed.status, parsed.referer, parsed.user_agent}) {
