@@ -24,7 +24,6 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::size_t kCompressedBlock = std::size_t{128} << 10;
-constexpr std::size_t kPeek = 6;  // enough for every magic number below
 constexpr std::string_view kGzipMagic = "\x1f\x8b"sv;
 
 struct Foreign {
@@ -44,212 +43,107 @@ std::string system_error(std::string_view what) {
   return std::string(what) + ": " + std::strerror(errno);
 }
 
-// An open file descriptor. read() returns the peeked first bytes again.
-class File {
- public:
-  File(int descriptor, bool owned, std::optional<std::uint64_t> size)
-      : descriptor_(descriptor), owned_(owned), progress_{0, size} {}
-  ~File() {
-    if (owned_ && descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+}  // namespace
 
-  const FileProgress& progress() const { return progress_; }
-
-  // Returns the first bytes, up to kPeek. read() returns them again.
-  Expected<std::string_view> peek() {
-    while (peeked_ < kPeek) {
-      const auto got = from_descriptor({peek_.data() + peeked_, kPeek - peeked_});
-      if (!got) return Unexpected{got.error()};
-      if (*got == 0) break;
-      peeked_ += *got;
-    }
-    return std::string_view(peek_.data(), peeked_);
-  }
-
-  Expected<std::size_t> read(std::span<char> into) {
-    if (given_back_ == peeked_) return from_descriptor(into);
-    const std::size_t size = std::min(into.size(), peeked_ - given_back_);
-    std::copy_n(peek_.data() + given_back_, size, into.data());
-    given_back_ += size;
-    return size;
-  }
-
- private:
-  Expected<std::size_t> from_descriptor(std::span<char> into) {
-    ssize_t got = 0;
-    do {
-      got = ::read(descriptor_, into.data(), into.size());
-    } while (got < 0 && errno == EINTR);
-    if (got < 0) return Unexpected{system_error("cannot read")};
-    progress_.read += static_cast<std::uint64_t>(got);
-    return static_cast<std::size_t>(got);
-  }
-
-  int descriptor_;
-  bool owned_;
-  FileProgress progress_;
-  std::array<char, kPeek> peek_{};
-  std::size_t peeked_ = 0;
-  std::size_t given_back_ = 0;
-};
-
-class PlainSource final : public LogSource {
- public:
-  explicit PlainSource(std::unique_ptr<File> file) : file_(std::move(file)) {}
-  Expected<std::size_t> read(std::span<char> into) override { return file_->read(into); }
-  FileProgress progress() const override { return file_->progress(); }
-
- private:
-  std::unique_ptr<File> file_;
-};
-
-// Reads the members of a gzip file, as in the output of `cat a.gz b.gz`. Zeros after the last
-// member are padding. Other bytes are an error, because they may be a member with a damaged header.
-class GzipSource final : public LogSource {
- public:
-  explicit GzipSource(std::unique_ptr<File> file) : file_(std::move(file)) {}
-
-  FileProgress progress() const override { return file_->progress(); }
-
-  Expected<std::size_t> read(std::span<char> into) override {
-    while (true) {
-      if (corrupt_) {
-        return Unexpected{"the gzip data is corrupt; what was read before it is counted"};
-      }
-      if (input_.empty() && !file_ended_) {
-        if (auto refilled = refill(); !refilled) return Unexpected{refilled.error()};
-      }
-      if (between_members_) {
-        const auto more = next_member();
-        if (!more) return Unexpected{more.error()};
-        if (!*more) return std::size_t{0};
-        if (between_members_) continue;
-      }
-      const Inflater::Step step = inflater_.inflate(input_, into);
-      input_ = input_.subspan(step.consumed);
-      between_members_ = step.state == Inflater::State::kMemberEnded;
-      corrupt_ = step.state == Inflater::State::kCorrupt;
-      if (step.produced > 0) return step.produced;
-      if (!corrupt_ && input_.empty() && file_ended_ && !between_members_) {
-        return Unexpected{"the gzip data is cut off; what was read before it is counted"};
-      }
-    }
-  }
-
- private:
-  Expected<bool> refill() {
-    const auto got = file_->read(buffer_);
-    if (!got) return Unexpected{got.error()};
-    input_ = std::span<const char>(buffer_).first(*got);
-    file_ended_ = *got == 0;
-    return true;
-  }
-
-  // Examines the bytes after a member. Returns false at the end of the file.
-  Expected<bool> next_member() {
-    while (!input_.empty() && input_.front() == '\0' && !at_first_) {
-      padding_ = true;
-      input_ = input_.subspan(1);
-    }
-    if (input_.empty()) return !file_ended_;
-    if (!at_first_ && (padding_ || input_.front() != kGzipMagic[0])) {
-      return Unexpected{"bytes that are not gzip follow the gzip data; they are not counted"};
-    }
-    if (!at_first_) inflater_.begin_member();
-    at_first_ = false;
-    between_members_ = false;
-    return true;
-  }
-
-  std::unique_ptr<File> file_;
-  Inflater inflater_;
-  std::vector<char> buffer_ = std::vector<char>(kCompressedBlock);
-  std::span<const char> input_;
-  bool file_ended_ = false;
-  bool between_members_ = true;
-  bool at_first_ = true;
-  bool padding_ = false;
-  bool corrupt_ = false;
-};
-
-Expected<std::unique_ptr<File>> open_file(const std::string& path) {
-  const bool standard_input = path == "-";
-  const int descriptor = standard_input ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+Expected<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
+  const bool is_input = path == "-";
+  const int descriptor = is_input ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::unique_ptr<LogSource> source(new LogSource(descriptor, !is_input));
   struct stat status{};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
     return Unexpected{system_error("cannot open")};
   }
-  std::optional<std::uint64_t> size;
-  if (S_ISREG(status.st_mode)) size = static_cast<std::uint64_t>(status.st_size);
-  auto file = std::make_unique<File>(descriptor, !standard_input, size);
+  if (S_ISREG(status.st_mode)) source->progress_.size = static_cast<std::uint64_t>(status.st_size);
   if (S_ISDIR(status.st_mode)) return Unexpected{"is a directory; expected a log file"};
-  return file;
-}
-
-}  // namespace
-
-Expected<std::unique_ptr<LogSource>> open_log(const std::string& path) {
-  auto file = open_file(path);
-  if (!file) return Unexpected{file.error()};
-  const auto head = (*file)->peek();
+  const auto head = source->peek();
   if (!head) return Unexpected{head.error()};
   for (const Foreign& foreign : kForeign) {
     if (head->starts_with(foreign.magic)) return Unexpected{std::string(foreign.advice)};
   }
-  std::unique_ptr<LogSource> source;
   if (head->starts_with(kGzipMagic)) {
-    source = std::make_unique<GzipSource>(std::move(*file));
-  } else {
-    source = std::make_unique<PlainSource>(std::move(*file));
+    source->inflater_ = std::make_unique<Inflater>();
+    source->buffer_.resize(kCompressedBlock);
   }
   return source;
 }
 
-void LogAccount::add(const LogBatch& batch) {
-  const std::string& path = input_.logs[batch.log];
-  const std::uint64_t lines = batch.lines.size() + batch.skipped + batch.without_rules;
-  totals_.lines += lines;
-  totals_.skipped += batch.skipped;
-  totals_.without_rules += batch.without_rules;
-  totals_.bytes = batch.inflated;
-  log_lines_ += lines;
-  log_parsed_ += batch.lines.size() + batch.without_rules;
-  auto& formats = totals_.formats;
-  if (lines > 0 && std::find(formats.begin(), formats.end(), batch.format) == formats.end()) {
-    formats.push_back(batch.format);
+LogSource::LogSource(int descriptor, bool is_owned)
+    : descriptor_(descriptor), is_owned_(is_owned) {}
+
+LogSource::~LogSource() {
+  if (is_owned_ && descriptor_ >= 0) ::close(descriptor_);
+}
+
+// Returns the first bytes. read_plain() returns them again.
+Expected<std::string_view> LogSource::peek() {
+  while (peeked_ < peek_.size()) {
+    const auto got = read_descriptor(std::span(peek_).subspan(peeked_));
+    if (!got) return Unexpected{got.error()};
+    if (*got == 0) break;
+    peeked_ += *got;
   }
-  for (const SkippedLine& line : batch.first_skipped) complain_of(path, line);
-  if (batch.last) finish_log(path, batch);
-  if (input_.on_progress) {
-    input_.on_progress({path, totals_.lines, totals_.bytes, batch.progress});
+  return std::string_view(peek_.data(), peeked_);
+}
+
+Expected<std::size_t> LogSource::read_descriptor(std::span<char> into) {
+  ssize_t got = 0;
+  do {
+    got = ::read(descriptor_, into.data(), into.size());
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return Unexpected{system_error("cannot read")};
+  progress_.read += static_cast<std::uint64_t>(got);
+  return static_cast<std::size_t>(got);
+}
+
+Expected<std::size_t> LogSource::read_plain(std::span<char> into) {
+  if (given_back_ == peeked_) return read_descriptor(into);
+  const std::size_t size = std::min(into.size(), peeked_ - given_back_);
+  std::copy_n(peek_.data() + given_back_, size, into.data());
+  given_back_ += size;
+  return size;
+}
+
+Expected<std::size_t> LogSource::read(std::span<char> into) {
+  if (inflater_ == nullptr) return read_plain(into);
+  while (true) {
+    if (inflater_->is_corrupt()) {
+      return Unexpected{"the gzip data is corrupt; what was read before it is counted"};
+    }
+    if (input_.empty() && !has_ended_) {
+      const auto got = read_plain(buffer_);
+      if (!got) return Unexpected{got.error()};
+      input_ = std::span<const char>(buffer_).first(*got);
+      has_ended_ = *got == 0;
+    }
+    if (is_between_members_) {
+      const auto more = begin_member();
+      if (!more) return Unexpected{more.error()};
+      if (!*more) return std::size_t{0};
+      if (is_between_members_) continue;
+    }
+    const std::size_t size = inflater_->inflate(input_, into);
+    is_between_members_ = inflater_->has_ended();
+    if (size > 0) return size;
+    if (!inflater_->is_corrupt() && input_.empty() && has_ended_ && !is_between_members_) {
+      return Unexpected{"the gzip data is cut off; what was read before it is counted"};
+    }
   }
 }
 
-void LogAccount::finish_log(const std::string& path, const LogBatch& batch) {
-  totals_.opened += batch.opened ? 1 : 0;
-  if (!batch.error.empty()) {
-    totals_.failed = true;
-    complain(path + ": " + batch.error);
-  } else if (log_lines_ == 0) {
-    complain(path + ": is empty; there is nothing to decide");
-  } else if (log_parsed_ == 0) {
-    complain(path + ": no line could be read as " + std::string(title_of(batch.format)) +
-             "; is it an access log? --format and --field say what it is");
+// Examines the bytes after a member. Returns false at the end of the file.
+Expected<bool> LogSource::begin_member() {
+  while (!input_.empty() && input_.front() == '\0' && !is_first_) {
+    has_padding_ = true;
+    input_ = input_.subspan(1);
   }
-  log_lines_ = log_parsed_ = 0;
-}
-
-void LogAccount::complain_of(const std::string& path, const SkippedLine& line) {
-  std::string text = path + ":" + std::to_string(line.number) + ": skipped: ";
-  text += explain(line.fault);
-  if (!line.begins.empty()) text += ": " + printable(line.begins);
-  complain(text);
-}
-
-void LogAccount::complain(std::string_view text) {
-  if (input_.complain) input_.complain(text);
+  if (input_.empty()) return !has_ended_;
+  if (!is_first_ && (has_padding_ || input_.front() != kGzipMagic[0])) {
+    return Unexpected{"bytes that are not gzip follow the gzip data; they are not counted"};
+  }
+  if (!is_first_) inflater_->begin_member();
+  is_first_ = false;
+  is_between_members_ = false;
+  return true;
 }
 
 namespace {
@@ -408,26 +302,19 @@ void LogReader::read_log(std::size_t index) {
     if (batch == nullptr) return;
     try {  // memory may be exhausted, and a thread must not throw
       if (source == nullptr) {
-        source = open(index, *batch);
+        auto opened = LogSource::open(paths_[index]);
+        if (opened) source = *std::move(opened);
+        if (!opened) batch->error = opened.error();
         splitter = std::make_unique<Splitter>(options_, fields_);
       }
       if (source != nullptr) fill(*batch, *source, *splitter);
     } catch (const std::exception& exception) {
       batch->error = exception.what();
-      batch->last = true;
     }
+    batch->last = batch->last || !batch->error.empty();
     last = batch->last;
     hand_over(batch);
   }
-}
-
-// Returns the log's source, or null and the error in the batch.
-std::unique_ptr<LogSource> LogReader::open(std::size_t index, LogBatch& batch) {
-  auto source = open_log(paths_[index]);
-  if (source) return std::move(*source);
-  batch.error = source.error();
-  batch.last = true;
-  return nullptr;
 }
 
 void LogReader::fill(LogBatch& batch, LogSource& source, Splitter& splitter) {
@@ -476,6 +363,60 @@ void LogReader::hand_over(LogBatch* batch) {
     ready_.push_back(batch);
   }
   changed_.notify_all();
+}
+
+namespace {
+
+void complain(const LogInput& input, const std::string& path, const std::string& what) {
+  if (input.complain) input.complain(path + what);
+}
+
+std::string text_of(const SkippedLine& line) {
+  std::string text = ":" + std::to_string(line.number) + ": skipped: ";
+  text += explain(line.fault);
+  if (!line.begins.empty()) text += ": " + printable(line.begins);
+  return text;
+}
+
+}  // namespace
+
+void read_logs(const LogInput& input, const LogReaderOptions& reading, LogTotals& totals,
+               const std::function<void(const LogBatch&)>& take) {
+  totals.logs = input.logs;
+  LogReader reader(input.logs, reading);
+  std::uint64_t lines = 0, parsed = 0;  // of the log that is being read
+  while (LogBatch* const batch = reader.next()) {
+    take(*batch);
+    const std::string& path = input.logs[batch->log];
+    const std::uint64_t fresh = batch->lines.size() + batch->skipped + batch->without_rules;
+    totals.lines += fresh;
+    totals.skipped += batch->skipped;
+    totals.without_rules += batch->without_rules;
+    totals.bytes = batch->inflated;
+    lines += fresh;
+    parsed += batch->lines.size() + batch->without_rules;
+    auto& formats = totals.formats;
+    if (fresh > 0 && std::find(formats.begin(), formats.end(), batch->format) == formats.end()) {
+      formats.push_back(batch->format);
+    }
+    for (const SkippedLine& line : batch->first_skipped) complain(input, path, text_of(line));
+    if (batch->last) {
+      totals.opened += batch->opened ? 1 : 0;
+      totals.failed = totals.failed || !batch->error.empty();
+      if (!batch->error.empty()) {
+        complain(input, path, ": " + batch->error);
+      } else if (lines == 0) {
+        complain(input, path, ": is empty; there is nothing to decide");
+      } else if (parsed == 0) {
+        complain(input, path,
+                 ": no line could be read as " + std::string(title_of(batch->format)) +
+                     "; is it an access log? --format and --field say what it is");
+      }
+      lines = parsed = 0;
+    }
+    if (input.on_progress) input.on_progress({path, totals.lines, totals.bytes, batch->progress});
+    reader.release(batch);
+  }
 }
 
 }  // namespace sluice::replay

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -21,26 +22,52 @@
 
 namespace sluice::replay {
 
+class Inflater;
+
 // The position in the file of a source.
 struct FileProgress {
   std::uint64_t read = 0;               // bytes of the file, before inflating
   std::optional<std::uint64_t> size{};  // absent for pipes
 };
 
-// The bytes of a log, in order. A gzip file, recognized by its first bytes, is inflated. Not
-// thread-safe.
+// The bytes of a log, in order. A gzip file, recognized by its first bytes, is inflated: all of its
+// members, as in the output of `cat a.gz b.gz`. Zeros after the last member are padding. Other
+// bytes are an error, because they may be a member with a damaged header. Not thread-safe.
 class LogSource {
  public:
-  virtual ~LogSource() = default;
+  // Opens a file, or standard input for "-". Errors: why it cannot be read, without its name.
+  static Expected<std::unique_ptr<LogSource>> open(const std::string& path);
+  ~LogSource();
+  LogSource(const LogSource&) = delete;
+  LogSource& operator=(const LogSource&) = delete;
 
   // Reads into the front of `into`, which must not be empty. Returns 0 at the end. Errors: what is
   // wrong with the file, without its name, after all bytes before the error were returned.
-  virtual Expected<std::size_t> read(std::span<char> into) = 0;
-  virtual FileProgress progress() const = 0;
-};
+  Expected<std::size_t> read(std::span<char> into);
+  FileProgress progress() const { return progress_; }
 
-// Opens a file, or standard input for "-". Errors: why the file cannot be read, without its name.
-Expected<std::unique_ptr<LogSource>> open_log(const std::string& path);
+ private:
+  LogSource(int descriptor, bool is_owned);
+  Expected<std::string_view> peek();
+  Expected<std::size_t> read_plain(std::span<char> into);
+  Expected<std::size_t> read_descriptor(std::span<char> into);
+  Expected<bool> begin_member();
+
+  const int descriptor_;
+  const bool is_owned_;
+  FileProgress progress_;
+  std::array<char, 6> peek_{};  // the first bytes: enough for every magic number
+  std::size_t peeked_ = 0;
+  std::size_t given_back_ = 0;
+  // Of a gzip file:
+  std::unique_ptr<Inflater> inflater_;  // null: it is none
+  std::vector<char> buffer_;
+  std::span<const char> input_;
+  bool has_ended_ = false;  // the file
+  bool is_between_members_ = true;
+  bool is_first_ = true;
+  bool has_padding_ = false;
+};
 
 }  // namespace sluice::replay
 
@@ -132,7 +159,6 @@ class LogReader {
 
   void read_all();
   void read_log(std::size_t index);
-  std::unique_ptr<LogSource> open(std::size_t index, LogBatch& batch);
   void fill(LogBatch& batch, LogSource& source, Splitter& splitter);
   LogBatch* free_batch(std::size_t index);
   void hand_over(LogBatch* batch);
@@ -184,24 +210,9 @@ struct LogTotals {
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
 };
 
-// Counts the batches of a LogReader, reports the problems of logs, and calls on_progress. Borrows
-// both arguments. Not thread-safe.
-class LogAccount {
- public:
-  LogAccount(const LogInput& input, LogTotals& totals) : input_(input), totals_(totals) {
-    totals_.logs = input.logs;
-  }
-  void add(const LogBatch& batch);
-
- private:
-  void finish_log(const std::string& path, const LogBatch& batch);
-  void complain_of(const std::string& path, const SkippedLine& line);
-  void complain(std::string_view text);
-
-  const LogInput& input_;
-  LogTotals& totals_;
-  std::uint64_t log_lines_ = 0;
-  std::uint64_t log_parsed_ = 0;
-};
+// Reads all logs with these options, and calls `take` with each batch. Reports the problems of
+// logs, and calls on_progress. Counts in `totals`.
+void read_logs(const LogInput& input, const LogReaderOptions& reading, LogTotals& totals,
+               const std::function<void(const LogBatch&)>& take);
 
 }  // namespace sluice::replay

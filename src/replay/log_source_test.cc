@@ -16,7 +16,7 @@ struct Content {
 
 // Returns all of a source, read in pieces of `piece` bytes.
 Content read_all(const std::string& path, std::size_t piece = 1000) {
-  auto source = open_log(path);
+  auto source = LogSource::open(path);
   if (!source) return {"", source.error()};
   Content content;
   std::vector<char> buffer(piece);
@@ -147,7 +147,7 @@ TEST_F(LogSourceTest, ReportsWhyAFileCannotBeRead) {
 
 TEST_F(LogSourceTest, ReportsItsProgress) {
   const std::string path = files_.write("log.gz", gzip_compressed());
-  auto source = open_log(path);
+  auto source = LogSource::open(path);
   ASSERT_TRUE(source.has_value());
   std::vector<char> buffer(1 << 20);
   while (*(*source)->read(buffer) > 0) {
