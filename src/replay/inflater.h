@@ -11,13 +11,6 @@ namespace sluice::replay {
 // Uses ISA-L if it is available, otherwise zlib. Not thread-safe. Takes about 150 KiB.
 class Inflater {
  public:
-  enum class State { kGoing, kMemberEnded, kCorrupt };
-  struct Step {
-    State state = State::kGoing;
-    std::size_t consumed = 0;
-    std::size_t produced = 0;
-  };
-
   Inflater();
   ~Inflater();
   Inflater(const Inflater&) = delete;
@@ -25,12 +18,18 @@ class Inflater {
 
   // Prepares for the first byte of a member.
   void begin_member();
-  // Inflates until `in` is empty, `out` is full, or the member ends.
-  Step inflate(std::span<const char> in, std::span<char> out);
+  // Inflates until `in` is empty, `out` is full, or the member ends. Removes from `in` what it has
+  // read. Returns the number of bytes in `out`.
+  std::size_t inflate(std::span<const char>& in, std::span<char> out);
+  // What the last call of inflate() has found.
+  bool has_ended() const noexcept { return has_ended_; }  // the member
+  bool is_corrupt() const noexcept { return is_corrupt_; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Stream;
+  std::unique_ptr<Stream> stream_;
+  bool has_ended_ = false;
+  bool is_corrupt_ = false;
 };
 
 }  // namespace sluice::replay

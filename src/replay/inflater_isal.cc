@@ -21,39 +21,29 @@ std::uint32_t bounded(std::size_t size) {
 
 }  // namespace
 
-class Inflater::Impl {
- public:
-  void begin_member() {
-    isal_inflate_init(&state_);
-    state_.crc_flag = ISAL_GZIP;
-  }
-
-  Step inflate(std::span<const char> in, std::span<char> out) {
-    state_.next_in = bytes(in.data());
-    state_.avail_in = bounded(in.size());
-    state_.next_out = bytes(out.data());
-    state_.avail_out = bounded(out.size());
-    const int result = isal_inflate(&state_);
-    Step step;
-    step.consumed = static_cast<std::size_t>(state_.next_in - bytes(in.data()));
-    step.produced = static_cast<std::size_t>(state_.next_out - bytes(out.data()));
-    if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT) {
-      step.state = State::kCorrupt;
-    } else if (state_.block_state == ISAL_BLOCK_FINISH) {
-      step.state = State::kMemberEnded;
-    }
-    return step;
-  }
-
- private:
-  inflate_state state_;
+struct Inflater::Stream {
+  inflate_state state;
 };
 
-Inflater::Inflater() : impl_(std::make_unique<Impl>()) { begin_member(); }
+Inflater::Inflater() : stream_(std::make_unique<Stream>()) { begin_member(); }
 Inflater::~Inflater() = default;
-void Inflater::begin_member() { impl_->begin_member(); }
-Inflater::Step Inflater::inflate(std::span<const char> in, std::span<char> out) {
-  return impl_->inflate(in, out);
+
+void Inflater::begin_member() {
+  isal_inflate_init(&stream_->state);
+  stream_->state.crc_flag = ISAL_GZIP;
+}
+
+std::size_t Inflater::inflate(std::span<const char>& in, std::span<char> out) {
+  inflate_state& state = stream_->state;
+  state.next_in = bytes(in.data());
+  state.avail_in = bounded(in.size());
+  state.next_out = bytes(out.data());
+  state.avail_out = bounded(out.size());
+  const int result = isal_inflate(&state);
+  is_corrupt_ = result != ISAL_DECOMP_OK && result != ISAL_END_INPUT;
+  has_ended_ = !is_corrupt_ && state.block_state == ISAL_BLOCK_FINISH;
+  in = in.subspan(static_cast<std::size_t>(state.next_in - bytes(in.data())));
+  return static_cast<std::size_t>(state.next_out - bytes(out.data()));
 }
 
 }  // namespace sluice::replay

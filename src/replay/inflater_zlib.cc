@@ -20,43 +20,29 @@ uInt bounded(std::size_t size) {
 
 }  // namespace
 
-class Inflater::Impl {
- public:
-  Impl() {
-    if (inflateInit2(&stream_, kGzipWindowBits) != Z_OK) throw std::bad_alloc();
-  }
-  ~Impl() { inflateEnd(&stream_); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  void begin_member() { inflateReset2(&stream_, kGzipWindowBits); }
-
-  Step inflate(std::span<const char> in, std::span<char> out) {
-    stream_.next_in = bytes(in.data());
-    stream_.avail_in = bounded(in.size());
-    stream_.next_out = bytes(out.data());
-    stream_.avail_out = bounded(out.size());
-    const int result = ::inflate(&stream_, Z_NO_FLUSH);
-    Step step;
-    step.consumed = static_cast<std::size_t>(stream_.next_in - bytes(in.data()));
-    step.produced = static_cast<std::size_t>(stream_.next_out - bytes(out.data()));
-    if (result == Z_STREAM_END) {
-      step.state = State::kMemberEnded;
-    } else if (result != Z_OK && result != Z_BUF_ERROR) {  // the latter: nothing to do yet
-      step.state = State::kCorrupt;
-    }
-    return step;
-  }
-
- private:
-  z_stream stream_{};
+struct Inflater::Stream {
+  z_stream state{};
 };
 
-Inflater::Inflater() : impl_(std::make_unique<Impl>()) {}
-Inflater::~Inflater() = default;
-void Inflater::begin_member() { impl_->begin_member(); }
-Inflater::Step Inflater::inflate(std::span<const char> in, std::span<char> out) {
-  return impl_->inflate(in, out);
+Inflater::Inflater() : stream_(std::make_unique<Stream>()) {
+  if (inflateInit2(&stream_->state, kGzipWindowBits) != Z_OK) throw std::bad_alloc();
+}
+Inflater::~Inflater() { inflateEnd(&stream_->state); }
+
+void Inflater::begin_member() { inflateReset2(&stream_->state, kGzipWindowBits); }
+
+std::size_t Inflater::inflate(std::span<const char>& in, std::span<char> out) {
+  z_stream& state = stream_->state;
+  state.next_in = bytes(in.data());
+  state.avail_in = bounded(in.size());
+  state.next_out = bytes(out.data());
+  state.avail_out = bounded(out.size());
+  const int result = ::inflate(&state, Z_NO_FLUSH);
+  has_ended_ = result == Z_STREAM_END;
+  // Z_BUF_ERROR: nothing to do yet.
+  is_corrupt_ = !has_ended_ && result != Z_OK && result != Z_BUF_ERROR;
+  in = in.subspan(static_cast<std::size_t>(state.next_in - bytes(in.data())));
+  return static_cast<std::size_t>(state.next_out - bytes(out.data()));
 }
 
 }  // namespace sluice::replay

@@ -279,12 +279,7 @@ class Replay {
     LogReaderOptions reading = options_.reading;
     reading.names = &first_rules_.names();
     if (second_rules_) reading.second_names = &second_rules_->names();
-    LogReader reader(options_.logs, reading);
-    while (LogBatch* batch = reader.next()) {
-      decide(*batch);
-      account_.add(*batch);
-      reader.release(batch);
-    }
+    read_logs(options_, reading, report_, [this](const LogBatch& batch) { decide(batch); });
     report_.evictions = first_rules_.evictions();
     if (second_rules_) report_.evictions += second_rules_->evictions();
     const auto elapsed = SteadyClock::now() - start;
@@ -332,7 +327,6 @@ class Replay {
   std::optional<RuleReplay> second_rules_;
   LogAttributes attributes_;
   ReplayReport report_;
-  LogAccount account_{options_, report_};
   Instant clock_ = kFirstInstant;
   Instant first_ = kLastInstant;
 };

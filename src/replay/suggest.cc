@@ -102,7 +102,7 @@ Need Demand::add(std::uint32_t key, std::uint64_t units, Instant at) {
     const Wide inside = Wide{before->second} * (period_ - now % period_);
     sliding += static_cast<std::uint64_t>((inside + period_ - 1) / period_);
   }
-  return {{used, sliding, fill_bucket(key, units, now)}};
+  return {used, sliding, fill_bucket(key, units, now)};
 }
 
 void Demand::advance(std::uint64_t window) {
@@ -136,59 +136,28 @@ void Demand::drop_full_buckets(std::uint64_t drained) {
 
 namespace {
 
-constexpr Algorithm kAlgorithmOf[kMeasures] = {
-    Algorithm::kFixedWindow, Algorithm::kSlidingWindowCounter, Algorithm::kTokenBucket};
-
-// Finds the key of a request by the one rule of a set.
-class RequestKeys {
- public:
-  explicit RequestKeys(const RuleSet& rules)
-      : rules_(rules), set_(rules::Access::impl(rules_)), rule_(set_.compiled[0]) {}
-
-  enum class Result : std::uint8_t { kFound, kUnmatched, kKeyless };
-
-  Result find(const AttributeSource& request, std::uint64_t& hash) {
-    values_.begin(set_.attributes, request);
-    if (!rule_.matches(values_)) return Result::kUnmatched;
-    text_.clear();
-    std::size_t end = 0;
-    if (!rule_.limits[0].key.fill(values_, text_, end, scratch_)) return Result::kKeyless;
-    hash = XXH3_64bits(text_.data(), end);
-    return Result::kFound;
-  }
-
- private:
-  const RuleSet rules_;
-  const RuleSet::Impl& set_;
-  const rules::CompiledRule& rule_;
-  rules::AttributeValues values_;
-  std::string text_;
-  std::string scratch_;
-};
-
 class Measuring {
  public:
   Measuring(const RuleSet& rules, const SuggestOptions& options)
-      : options_(options), keys_(rules), peaks_(options.periods.size() * kMeasures) {
+      : options_(options),
+        rules_(rules),
+        set_(rules::Access::impl(rules_)),
+        rule_(set_.compiled[0]),
+        peaks_(options.periods.size() * kMeasures.size()) {
     for (const Duration period : options.periods) {
       demands_.emplace_back(period, options.rate);
-      for (const Algorithm algorithm : kAlgorithmOf) {
-        report_.curves.push_back({algorithm, period, {}});
-      }
+      for (const Algorithm algorithm : kMeasures) report_.curves.emplace_back(algorithm, period);
     }
   }
 
   SuggestReport run() {
     const auto start = std::chrono::steady_clock::now();
-    LogReader reader(options_.logs, options_.reading);
-    while (LogBatch* batch = reader.next()) {
-      for (const LogLine& line : batch->lines) add(*batch, line);
-      account_.add(*batch);
-      reader.release(batch);
-    }
+    read_logs(options_, options_.reading, report_, [this](const LogBatch& batch) {
+      for (const LogLine& line : batch.lines) add(batch, line);
+    });
     for (std::uint32_t key = 0; key < peaks_.keys(); ++key) {
       const auto peaks = peaks_.of(key);
-      for (std::size_t i = 0; i < peaks.size(); ++i) report_.curves[i].curve.add_key(peaks[i]);
+      for (std::size_t i = 0; i < peaks.size(); ++i) report_.curves[i].add_key(peaks[i]);
     }
     report_.options = options_;
     report_.keys = peaks_.keys();
@@ -202,35 +171,45 @@ class Measuring {
   void add(const LogBatch& batch, const LogLine& line) {
     clock_ = std::max(clock_, line.at);
     attributes_.show(line, batch.fields(line));
-    std::uint64_t hash = 0;
-    switch (keys_.find(attributes_, hash)) {
-      case RequestKeys::Result::kFound: break;
-      case RequestKeys::Result::kUnmatched: ++report_.unmatched; return;
-      case RequestKeys::Result::kKeyless: ++report_.keyless; return;
+    values_.begin(set_.attributes, attributes_);
+    if (!rule_.matches(values_)) {
+      ++report_.unmatched;
+      return;
+    }
+    text_.clear();
+    std::size_t end = 0;
+    if (!rule_.limits[0].key.fill(values_, text_, end, scratch_)) {
+      ++report_.keyless;
+      return;
     }
     ++report_.requests;
     if (!report_.first) report_.first = clock_;
     report_.last = clock_;
-    const std::uint32_t key = peaks_.number_of(hash);
+    const std::uint32_t key = peaks_.number_of(XXH3_64bits(text_.data(), end));
     const auto peaks = peaks_.of(key);
     for (std::size_t i = 0; i < demands_.size(); ++i) {
       const Need need = demands_[i].add(key, line.units, clock_);
-      for (std::size_t measure = 0; measure < kMeasures; ++measure) {
-        const std::size_t curve = i * kMeasures + measure;
-        const PeakCode code = peak_code(need.units[measure]);
+      for (std::size_t measure = 0; measure < need.size(); ++measure) {
+        const std::size_t curve = i * need.size() + measure;
+        const PeakCode code = peak_code(need[measure]);
         peaks[curve] = std::max(peaks[curve], code);
-        report_.curves[curve].curve.add_request(code);
+        report_.curves[curve].add_request(code);
       }
     }
   }
 
   const SuggestOptions& options_;
-  RequestKeys keys_;
+  // The one rule finds the keys of requests.
+  const RuleSet rules_;
+  const RuleSet::Impl& set_;
+  const rules::CompiledRule& rule_;
+  rules::AttributeValues values_;
+  std::string text_;
+  std::string scratch_;
   Peaks peaks_;
   std::vector<Demand> demands_;
   LogAttributes attributes_;
   SuggestReport report_;
-  LogAccount account_{options_, report_};
   Instant clock_ = kFirstInstant;
 };
 
@@ -274,9 +253,9 @@ std::vector<Suggestion> suggestions(const SuggestReport& report, double harm) {
   const auto most = static_cast<std::uint64_t>(std::floor(static_cast<double>(report.keys) * harm));
   std::vector<Suggestion> all;
   all.reserve(report.curves.size());
-  for (const SuggestedCurve& each : report.curves) {
-    const std::uint64_t limit = each.curve.smallest(most);
-    all.push_back({&each, limit, each.curve.keys_over(limit), each.curve.requests_over(limit)});
+  for (const DemandCurve& each : report.curves) {
+    const std::uint64_t limit = each.smallest(most);
+    all.push_back({&each, limit, each.keys_over(limit), each.requests_over(limit)});
   }
   return all;
 }

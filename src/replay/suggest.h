@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <chrono>
 #include <cstddef>
@@ -65,15 +66,13 @@ class Peaks {
   std::vector<std::uint32_t> index_;                 // open addressing
 };
 
-// The measures of a period: for each, the smallest limit (of a bucket: burst) that would admit a
-// request if it had admitted everything before.
-enum class Measure : std::uint8_t { kFixedWindow, kSlidingCounter, kTokenBucket };
-inline constexpr std::size_t kMeasures = 3;
+// The algorithms of the measures of a period. A measure is the smallest limit (of a bucket: burst)
+// that would admit a request if it had admitted everything before.
+inline constexpr std::array<Algorithm, 3> kMeasures = {
+    Algorithm::kFixedWindow, Algorithm::kSlidingWindowCounter, Algorithm::kTokenBucket};
 
-// What a request needs, by Measure.
-struct Need {
-  std::uint64_t units[kMeasures];
-};
+// What a request needs, by measure.
+using Need = std::array<std::uint64_t, kMeasures.size()>;
 
 // Measures the demand of keys in one period, at times that never go back: windows that are aligned
 // to the clock, a sliding window counter of one slice, and a token bucket that refills `rate` units
@@ -93,15 +92,8 @@ class Demand {
   Need add(std::uint32_t key, std::uint64_t units, Instant at);
 
  private:
-  struct KeyHash {
-    using is_avalanching = void;
-    std::size_t operator()(std::uint32_t key) const noexcept {
-      const std::uint64_t mixed = key * 0x9e3779b97f4a7c15u;
-      return mixed ^ mixed >> 32;
-    }
-  };
   template <typename Value>
-  using ByKey = boost::unordered_flat_map<std::uint32_t, Value, KeyHash>;
+  using ByKey = boost::unordered_flat_map<std::uint32_t, Value>;
 
   void advance(std::uint64_t window);
   std::uint64_t fill_bucket(std::uint32_t key, std::uint64_t units, std::uint64_t at);
@@ -127,10 +119,14 @@ struct SuggestOptions : LogInput {
   std::uint32_t rate = 10;                                 // that token buckets refill per period
 };
 
-// How many keys and requests each limit would have denied.
+// How many keys and requests each limit of an algorithm and a period would have denied.
 class DemandCurve {
  public:
-  DemandCurve() : keys_(kPeakCodes), requests_(kPeakCodes) {}
+  explicit DemandCurve(Algorithm of = Algorithm::kFixedWindow, Duration per = Duration{1})
+      : algorithm(of), period(per), keys_(kPeakCodes), requests_(kPeakCodes) {}
+
+  Algorithm algorithm;
+  Duration period;
 
   void add_key(PeakCode peak) { ++keys_[peak]; }
   void add_request(PeakCode need) { ++requests_[need]; }
@@ -152,13 +148,6 @@ class DemandCurve {
   std::vector<std::uint64_t> requests_;
 };
 
-// The curve of an algorithm and a period.
-struct SuggestedCurve {
-  Algorithm algorithm;
-  Duration period;
-  DemandCurve curve;
-};
-
 // The demand in the logs.
 struct SuggestReport : LogTotals {
   SuggestOptions options;
@@ -169,12 +158,12 @@ struct SuggestReport : LogTotals {
   std::size_t key_bytes = 0;  // memory for the keys
   std::optional<Instant> first, last;
   std::chrono::milliseconds elapsed{0};
-  std::vector<SuggestedCurve> curves;  // by period, and by algorithm
+  std::vector<DemandCurve> curves;  // by period, and by algorithm
 };
 
 // A limit that denies few enough keys.
 struct Suggestion {
-  const SuggestedCurve* curve = nullptr;
+  const DemandCurve* curve = nullptr;
   std::uint64_t limit = 0;  // for token buckets the burst
   std::uint64_t keys_denied = 0;
   std::uint64_t requests_denied = 0;

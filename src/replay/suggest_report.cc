@@ -55,8 +55,8 @@ class CurveChart {
  public:
   CurveChart(const SuggestReport& report, Duration period, double harm)
       : report_(report), period_(period), harm_(harm) {
-    for (const SuggestedCurve& each : report.curves) {
-      if (each.period == period) largest_ = std::max(largest_, each.curve.largest());
+    for (const DemandCurve& each : report.curves) {
+      if (each.period == period) largest_ = std::max(largest_, each.largest());
     }
     decades_x_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(largest_))));
     decades_y_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(report.keys))));
@@ -73,7 +73,7 @@ class CurveChart {
             std::string("Share of keys denied by the limit per ") + per + "</title>\n";
     for (int i = 1; i <= static_cast<int>(decades_y_); ++i) grid(y(std::pow(10, -i)), "grid");
     if (harm_ > 0) grid(y(harm_), "harm");
-    for (const SuggestedCurve& each : report_.curves) {
+    for (const DemandCurve& each : report_.curves) {
       if (each.period == period_) line(each);
     }
     out_ += "</svg>\n</div>\n<div class=\"axis\" aria-hidden=\"true\">";
@@ -97,14 +97,14 @@ class CurveChart {
     out_ += "<path class=\"" + std::string(name) + "\" d=\"M0 " + decimal(at) + "H1000\"/>\n";
   }
   // One step for each of the limits, which are evenly spread on the axis.
-  void line(const SuggestedCurve& each) {
+  void line(const DemandCurve& each) {
     constexpr int kSteps = 120;
     std::string path;
     std::uint64_t last = 0;
     for (int i = 0; i <= kSteps; ++i) {
       const auto limit = static_cast<std::uint64_t>(std::pow(10, decades_x_ * i / kSteps));
       if (limit == last) continue;
-      const double share = static_cast<double>(each.curve.keys_over(limit)) /
+      const double share = static_cast<double>(each.keys_over(limit)) /
                            static_cast<double>(std::max<std::uint64_t>(report_.keys, 1));
       const std::string height = decimal(y(share), "%.2f");
       path += (last == 0 ? "M0 " + height : "H" + decimal(x(limit)) + "V" + height);
@@ -152,7 +152,7 @@ std::string html_section(const SuggestReport& report, double harm, Duration peri
   const std::string per = core::format_period(period);
   std::string out = "<section aria-labelledby=\"per-" + per + "\">\n<h2 id=\"per-" + per +
                     "\">Per " + per + "</h2>\n<ul class=\"legend\">";
-  for (const SuggestedCurve& each : report.curves) {
+  for (const DemandCurve& each : report.curves) {
     if (each.period != period) continue;
     const bool bucket = each.algorithm == Algorithm::kTokenBucket;
     out += legend_item(
