@@ -232,7 +232,7 @@ rules:
   EXPECT_EQ(json.at("denied_both").to_number<int>(), 1);
   EXPECT_EQ(json.at("denied_only_by_rules").at("denied").to_number<int>(), 3);
   EXPECT_EQ(json.at("denied_only_by_against").at("rules").at(0).at("denied").to_number<int>(), 1);
-  const std::string summary = text_report(report, {});
+  const std::string summary = text_report(report, false);
   EXPECT_NE(summary.find("only --rules, rule clients: denied 3 requests"), std::string::npos);
   EXPECT_NE(summary.find("only --against, rule agents: denied 1 request\n"), std::string::npos);
   EXPECT_NE(html_report(report).find("Denied only by --against, rule agents: 1 request"),
@@ -413,7 +413,7 @@ TEST_F(ReplayTest, ReportsTooManyKeys) {
   EXPECT_TRUE(report.approximate());
   EXPECT_LE(report.tally.rules[2].limits[0].keys.keys(), 100u);
   EXPECT_EQ(report.tally.rules[2].limits[0].requests, 1000u);
-  EXPECT_NE(text_report(report, {}).find("approximate"), std::string::npos);
+  EXPECT_NE(text_report(report, false).find("approximate"), std::string::npos);
 }
 
 }  // namespace

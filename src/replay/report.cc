@@ -126,22 +126,6 @@ constexpr std::size_t kShownKeys = 10;
 constexpr std::size_t kTextColumns = 64;
 constexpr std::size_t kLabelColumns = 35;
 
-// Adds terminal colours, unless they are off.
-class Paint {
- public:
-  explicit Paint(bool on) : on_(on) {}
-  std::string bold(const std::string& text) const { return wrap("1", text); }
-  std::string dim(const std::string& text) const { return wrap("2", text); }
-  std::string red(const std::string& text) const { return wrap("31", text); }
-  std::string yellow(const std::string& text) const { return wrap("33", text); }
-
- private:
-  std::string wrap(const char* code, const std::string& text) const {
-    return on_ ? "\x1b[" + std::string(code) + "m" + text + "\x1b[0m" : text;
-  }
-  bool on_;
-};
-
 // Returns one bar per value. A value above 0 has a bar of at least an eighth of the line height.
 std::string sparkline(const std::vector<std::uint64_t>& values) {
   constexpr std::array<const char*, 9> kBars = {"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -157,10 +141,10 @@ std::string sparkline(const std::vector<std::uint64_t>& values) {
 
 class TextReport {
  public:
-  TextReport(const ReplayReport& report, const TextOptions& options)
+  TextReport(const ReplayReport& report, bool has_colours)
       : report_(report),
         series_(report.tally.series().in_columns(kTextColumns)),
-        paint_(options.colours) {}
+        has_colours_(has_colours) {}
 
   std::string write() {
     headline();
@@ -178,16 +162,24 @@ class TextReport {
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
 
+  std::string bold(const std::string& text) const { return paint("1", text); }
+  std::string dim(const std::string& text) const { return paint("2", text); }
+  std::string red(const std::string& text) const { return paint("31", text); }
+  std::string yellow(const std::string& text) const { return paint("33", text); }
+  std::string paint(const char* code, const std::string& text) const {
+    return has_colours_ ? "\x1b[" + std::string(code) + "m" + text + "\x1b[0m" : text;
+  }
+
   void headline() {
     const std::size_t logs = report_.logs.size();
     const std::size_t rules = report_.tally.rules.size();
-    line(paint_.bold(grouped(report_.lines) + (report_.lines == 1 ? " line" : " lines")) + " of " +
+    line(bold(grouped(report_.lines) + (report_.lines == 1 ? " line" : " lines")) + " of " +
          (logs == 1 ? printable(report_.logs[0], 60) : grouped(logs) + " logs") + ", decided by " +
          grouped(rules) + (rules == 1 ? " rule" : " rules") + speed());
     if (report_.first) {
-      line(paint_.dim(plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
-                      rough_duration_text(*report_.last - *report_.first) + "; " +
-                      format_titles(report_)));
+      line(dim(plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
+               rough_duration_text(*report_.last - *report_.first) + "; " +
+               format_titles(report_)));
     }
     line("");
   }
@@ -211,7 +203,7 @@ class TextReport {
     total("requests", tally.requests, "");
     total("allowed", report_.allowed(), pad_left(percent(report_.allowed(), tally.requests), 9));
     const std::string share = pad_left(percent(tally.denied, tally.requests), 9);
-    total("denied", tally.denied, tally.denied > 0 ? paint_.red(share) : share);
+    total("denied", tally.denied, tally.denied > 0 ? red(share) : share);
     total("unmatched", tally.unmatched,
           pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
     if (report_.skipped > 0)
@@ -232,8 +224,8 @@ class TextReport {
     const std::string to = plain_time(*report_.last).substr(0, 16);
     const std::size_t ends = columns_of(from) + columns_of(to);
     const std::size_t gap = series_.buckets() > ends + 2 ? series_.buckets() - ends : 4;
-    line("  " + pad_right("", 12) + paint_.dim(from + std::string(gap, ' ') + to));
-    line("  " + pad_right("", 12) + paint_.dim("one column is " + duration_text(series_.width())));
+    line("  " + pad_right("", 12) + dim(from + std::string(gap, ' ') + to));
+    line("  " + pad_right("", 12) + dim("one column is " + duration_text(series_.width())));
   }
 
   void bars(const std::string& name, std::size_t channel, bool denials) {
@@ -242,8 +234,8 @@ class TextReport {
     const std::uint64_t most = *std::max_element(counts.begin(), counts.end());
     const std::string line_of_bars = sparkline(counts);
     line("  " + pad_right(name, 12) +
-         (most == 0 ? paint_.dim(line_of_bars)
-          : denials ? paint_.red(line_of_bars)
+         (most == 0 ? dim(line_of_bars)
+          : denials ? red(line_of_bars)
                     : line_of_bars) +
          "  maximum " + grouped(most));
   }
@@ -252,14 +244,14 @@ class TextReport {
     const RuleTally& rule = report_.tally.rules[index];
     const bool shadow = rule.rule->mode == RuleMode::kShadow;
     line("");
-    line(paint_.bold("rule " + printable(rule.rule->name)) +
-         (shadow ? paint_.yellow("  shadow mode: it denies no request") : ""));
+    line(bold("rule " + printable(rule.rule->name)) +
+         (shadow ? yellow("  shadow mode: it denies no request") : ""));
     if (rule.matched == 0) return line("  matched no request");
     total("matched", rule.matched,
           pad_left(percent(rule.matched, report_.tally.requests), 9) + "  of all requests");
     const std::string share = pad_left(percent(rule.denied, rule.matched), 9);
     total(shadow ? "would deny" : "denied", rule.denied,
-          (rule.denied > 0 ? paint_.red(share) : share) + "  of matched requests");
+          (rule.denied > 0 ? red(share) : share) + "  of matched requests");
     if (rule.denied > 0) bars("when", Tally::rule_channel(index) + 1, true);
     for (const LimitTally& each : rule.limits) limit(each);
   }
@@ -272,7 +264,7 @@ class TextReport {
            pad_left(percent(count, requests), 10));
     };
     line("");
-    line(paint_.bold("compared with --against"));
+    line(bold("compared with --against"));
     row("denied by --rules", report_.tally.denied);
     row("denied by --against", both.tally.denied);
     row("denied by both", both.denied_both);
@@ -287,8 +279,8 @@ class TextReport {
     for (const RuleTally& rule : tally.rules) {
       if (rule.denied == 0 || rule.rule->mode == RuleMode::kShadow) continue;
       line("");
-      line(paint_.bold(by + ", rule " + printable(rule.rule->name)) + ": denied " +
-           paint_.red(grouped(rule.denied)) + (rule.denied == 1 ? " request" : " requests"));
+      line(bold(by + ", rule " + printable(rule.rule->name)) + ": denied " +
+           red(grouped(rule.denied)) + (rule.denied == 1 ? " request" : " requests"));
       for (const LimitTally& each : rule.limits) {
         if (each.denied > 0) limit(each);
       }
@@ -299,8 +291,8 @@ class TextReport {
     const std::string key =
         limit.limit->key.empty() ? "one counter for all requests" : limit.limit->key;
     line("");
-    line("  limit " + paint_.bold(printable(limit.limit->name)) + "  " +
-         limit_text(limit.limit->limit) + "; " + printable(key));
+    line("  limit " + bold(printable(limit.limit->name)) + "  " + limit_text(limit.limit->limit) +
+         "; " + printable(key));
     line("    denied " + grouped(limit.denied) + " of " + grouped(limit.requests) + " requests, " +
          grouped(limit.keys.keys_denied()) + " of " + at_least(limit.keys) +
          grouped(limit.keys.keys()) + (limit.keys.keys() == 1 ? " key" : " keys"));
@@ -315,12 +307,12 @@ class TextReport {
     for (const DeniedKey& key : keys) {
       width = std::max(width, columns_of(printable(key.label, kLabelColumns)));
     }
-    line(paint_.dim("    " + pad_right("key", width) + pad_left("denied", 12) + pad_left("of", 12) +
-                    pad_left("share", 10) + "  from, to"));
+    line(dim("    " + pad_right("key", width) + pad_left("denied", 12) + pad_left("of", 12) +
+             pad_left("share", 10) + "  from, to"));
     for (const DeniedKey& key : keys) {
       line("    " + pad_right(printable(key.label, kLabelColumns), width) +
            pad_left(grouped(key.denied), 12) + pad_left(grouped(key.requests), 12) +
-           pad_left(percent(key.denied, key.requests), 10) + paint_.dim("  " + when(key)));
+           pad_left(percent(key.denied, key.requests), 10) + dim("  " + when(key)));
     }
   }
 
@@ -334,7 +326,7 @@ class TextReport {
   }
 
   void cautions() {
-    const auto caution = [this](const std::string& text) { line(paint_.yellow("note: ") + text); };
+    const auto caution = [this](const std::string& text) { line(yellow("note: ") + text); };
     if (report_.approximate() || report_.tally.undecided > 0 || report_.failed) line("");
     if (report_.evictions > 0) {
       caution("results are approximate: " + grouped(report_.evictions) +
@@ -353,7 +345,7 @@ class TextReport {
 
   const ReplayReport& report_;
   const TimeSeries series_;
-  Paint paint_;
+  const bool has_colours_;
   std::string out_;
 };
 
@@ -382,8 +374,8 @@ std::string format_titles(const ReplayReport& report) {
   return titles;
 }
 
-std::string text_report(const ReplayReport& report, const TextOptions& options) {
-  return TextReport(report, options).write();
+std::string text_report(const ReplayReport& report, bool has_colours) {
+  return TextReport(report, has_colours).write();
 }
 
 }  // namespace sluice::replay

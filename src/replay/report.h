@@ -8,11 +8,8 @@ namespace sluice::replay {
 
 // A report as text, JSON and HTML. Pure functions of the report.
 
-struct TextOptions {
-  bool colours = false;  // ANSI escapes
-};
-// Returns a summary with at most 100 columns.
-std::string text_report(const ReplayReport& report, const TextOptions& options);
+// Returns a summary with at most 100 columns. `has_colours`: with ANSI escapes.
+std::string text_report(const ReplayReport& report, bool has_colours);
 
 // Returns one JSON object on one line, with times in UTC. Denied keys are truncated to
 // KeyTally::kLongestLabel bytes, and bytes that are not UTF-8 become U+FFFD.

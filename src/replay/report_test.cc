@@ -99,7 +99,7 @@ TEST(HtmlReport, ClosesEveryTag) {
 TEST(TextReport, FitsAHundredColumnsAndPrintsNoControls) {
   const RuleSet rules = agent_rules();
   const std::string text =
-      text_report(report_of(rules, {std::string(300, 'x'), "\x1b[2J", "plain"}), {});
+      text_report(report_of(rules, {std::string(300, 'x'), "\x1b[2J", "plain"}), false);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 100u) << line;
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
@@ -109,8 +109,8 @@ TEST(TextReport, FitsAHundredColumnsAndPrintsNoControls) {
 TEST(TextReport, HasColoursOnlyWhenAsked) {
   const RuleSet rules = agent_rules();
   const ReplayReport report = report_of(rules, {"agent"});
-  EXPECT_EQ(text_report(report, {.colours = false}).find('\x1b'), std::string::npos);
-  EXPECT_NE(text_report(report, {.colours = true}).find("\x1b[31m"), std::string::npos);
+  EXPECT_EQ(text_report(report, false).find('\x1b'), std::string::npos);
+  EXPECT_NE(text_report(report, true).find("\x1b[31m"), std::string::npos);
 }
 
 TEST(LimitText, NamesTheNumbers) {
