@@ -154,7 +154,10 @@ struct InPlace {
                                    core::Ticks now, bool gives_up = false) noexcept {
     slot = shard.take(key, gives_up, expiry);
     if (slot == nullptr) return false;
-    if (!core::has_fixed_size(charge.limit)) return look_at_blob(action, charge, now);
+    if (!core::has_fixed_size(charge.limit)) {
+      return holds_permits(charge.limit.algorithm()) ? look_at_permits(action, charge, now)
+                                                     : look_at_slices(action, charge, now);
+    }
     if (!core::take_quickly(action.verb, charge.limit, slot->state.state(), now, charge.cost,
                             step)) {
       look_in_full(action, charge, now);
@@ -222,22 +225,29 @@ struct InPlace {
                                       core::Ticks now) noexcept {
     step = core::step(action, charge.limit, kept(slot->state.state()), now, charge.cost);
   }
-  bool look_at_blob(Action action, const Charge& charge, core::Ticks now) noexcept {
-    if (SliceBlob* const blob = slot->state.slices()) {
-      if (blob->grid() == core::SliceGrid(charge.limit)) {
-        slices_step = core::step(action, charge.limit, kept(blob->view()), now, charge.cost);
-        return true;
-      }
-    } else if (core::PermitBuffer* const permits = slot->state.permits()) {
-      core::Permits view = permits->view();
+  // The blob may be of another kind than the limit: a snapshot can contain any.
+  bool look_at_slices(Action action, const Charge& charge, core::Ticks now) noexcept {
+    SliceBlob* const blob = slot->state.slices();
+    const bool serves = blob != nullptr && blob->grid() == core::SliceGrid(charge.limit);
+    if (serves) {
+      slices_step = core::step(action, charge.limit, kept(blob->view()), now, charge.cost);
+    } else {
+      leave();
+    }
+    return serves;
+  }
+  [[gnu::noinline]] bool look_at_permits(Action action, const Charge& charge,
+                                         core::Ticks now) noexcept {
+    core::PermitBuffer* const blob = slot->state.permits();
+    bool has_room = blob != nullptr;
+    if (has_room) {
+      core::Permits view = blob->view();
       view.asked = charge.permit;
       permits_step = core::step(action, charge.limit, kept(view), now, charge.cost);
-      if (permits_step.change != core::Change::kWrite || permits->has_room(permits_step.next)) {
-        return true;
-      }
+      has_room = permits_step.change != core::Change::kWrite || blob->has_room(permits_step.next);
     }
-    leave();
-    return false;
+    if (!has_room) leave();
+    return has_room;
   }
 
   void write(const Limit& limit) noexcept {

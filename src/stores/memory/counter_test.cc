@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sluice/permit_id.h"
+
 namespace sluice::memory {
 namespace {
 
@@ -220,6 +222,28 @@ TEST_F(CounterTest, IsNotEvictedWhileItIsPinned) {
   counter.write();
   ASSERT_NE(small.find(key_of(0)), nullptr);
   EXPECT_EQ(small.find(key_of(0))->state.state().units, 1u);
+}
+
+TEST(InPlace, DoesNotUseABlobOfAnotherKind) {
+  SharedBytes bytes{kPlenty};
+  Shard shard{1000, 0, bytes};
+  const PermitId permit(PermitId::Bytes{1});
+  const Charge permits{.key = "", .limit = concurrency(10).lease(1s), .permit = &permit};
+  const Charge slices{"", kSlices};
+  Slot* slot = &shard.find_or_insert(key_of(1), permits, kNow);
+  ASSERT_NE(shard.make_slices(*slot, kSlices, kNow), nullptr);
+  InPlace counter;
+  counter.key = key_of(1);
+  EXPECT_FALSE(counter.look(shard, Verb::kTake, permits, kNow));
+  EXPECT_TRUE(counter.look(shard, Verb::kTake, slices, kNow));
+  counter.leave();
+
+  slot = &shard.find_or_insert(key_of(2), slices, kNow);
+  ASSERT_NE(shard.make_room_for_permit(*slot, permits.limit, kNow), nullptr);
+  counter.key = key_of(2);
+  EXPECT_FALSE(counter.look(shard, Verb::kTake, slices, kNow));
+  EXPECT_TRUE(counter.look(shard, Verb::kTake, permits, kNow));
+  counter.leave();
 }
 
 }  // namespace
