@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <shared_mutex>
 #include <tuple>
 
@@ -167,35 +166,25 @@ std::uint64_t checksum_of(std::string_view text) noexcept {
   return hash;
 }
 
-// The parts of a spec that its unit has, to be compared.
-auto parts_of(const CalendarSpec& spec) noexcept {
+// The parts of a spec that its unit has, by which a calendar is found.
+using Parts = std::tuple<CalendarUnit, unsigned, unsigned, std::string_view>;
+Parts parts_of(const CalendarSpec& spec) noexcept {
   const bool has_day = spec.unit != CalendarUnit::kDay;
   const bool has_month = spec.unit == CalendarUnit::kYear;
-  return std::tuple(spec.unit, has_day ? spec.day : 1, has_month ? spec.month : 1, spec.zone);
+  return {spec.unit, has_day ? spec.day : 1, has_month ? spec.month : 1, spec.zone};
 }
 
 // All calendars of the program. Limits refer to them until it ends, so they are not deleted: there
 // are as many as zones and first days.
 struct Calendars {
-  struct Less {
-    using is_transparent = void;
-    static const CalendarSpec& spec(const CalendarSpec& of) noexcept { return of; }
-    static const CalendarSpec& spec(const std::unique_ptr<const Calendar>& of) noexcept {
-      return of->spec();
-    }
-    bool operator()(const auto& one, const auto& other) const noexcept {
-      return parts_of(spec(one)) < parts_of(spec(other));
-    }
-  };
-
   std::shared_mutex mutex;
   std::map<std::string, base::TimeZone, std::less<>> zones;
-  std::set<std::unique_ptr<const Calendar>, Less> all;
+  std::map<Parts, std::unique_ptr<const Calendar>> all;  // with the names of the zones
 
   const Calendar* find(const CalendarSpec& spec) {
     const std::shared_lock lock(mutex);
-    const auto found = all.find(spec);
-    return found == all.end() ? nullptr : found->get();
+    const auto found = all.find(parts_of(spec));
+    return found == all.end() ? nullptr : found->second.get();
   }
 
   static Calendars& of_program() {
@@ -223,7 +212,8 @@ Expected<const Calendar*> Calendar::make(const CalendarSpec& spec) {
   own.zone = name;
   // If another thread has made it meanwhile, this one is not inserted.
   const auto number = static_cast<std::uint32_t>(calendars.all.size() + 1);
-  return calendars.all.emplace(new Calendar(own, zone, number)).first->get();
+  std::unique_ptr<const Calendar> made(new Calendar(own, zone, number));
+  return calendars.all.try_emplace(parts_of(own), std::move(made)).first->second.get();
 }
 
 // Returns when a window begins, in seconds.

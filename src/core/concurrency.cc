@@ -15,9 +15,9 @@ void PermitBuffer::copy(PermitBuffer& from) noexcept {
 
 void PermitBuffer::write(const NextPermits& next, Ticks at) noexcept {
   last = at;
-  const bool is_plain = next.change == PermitChange::kTake && next.live == count;
+  const bool is_plain = next.change == Verb::kTake && next.live == count;
   if (!is_plain) rewrite(next, at);
-  if (next.change == PermitChange::kTake) {
+  if (next.change == Verb::kTake) {
     add({next.end, next.id, static_cast<std::uint32_t>(next.units)});
   }
 }
@@ -32,15 +32,15 @@ void PermitBuffer::add(const PermitEntry& entry) noexcept {
 // Makes every change except a new permit, and drops what has ended.
 void PermitBuffer::rewrite(const NextPermits& next, Ticks at) noexcept {
   const std::uint32_t before = count;
-  if (next.change == PermitChange::kRefund) give_back(next.units, at);
+  if (next.change == Verb::kRefund) give_back(next.units, at);
   count = units = 0;
   first_end = last_end = 0;
   for (std::uint32_t i = 0; i < before; ++i) {
     PermitEntry entry = begin()[i];
     const bool is_asked = next.id == entry.id;
     if (entry.end <= at || entry.units == 0) continue;
-    if (is_asked && next.change == PermitChange::kRelease) continue;
-    if (is_asked && next.change == PermitChange::kExtend) entry.end = next.end;
+    if (is_asked && next.change == Verb::kRelease) continue;
+    if (is_asked && next.change == Verb::kExtend) entry.end = next.end;
     add(entry);
   }
 }

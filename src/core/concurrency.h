@@ -28,11 +28,9 @@ struct Permits {
   const PermitId* asked = nullptr;  // the permit of the request
 };
 
-enum class PermitChange : std::uint8_t { kNone, kTake, kRelease, kExtend, kRefund };
-
 // The next permits, as PermitBuffer::write() makes them. Those that have ended leave.
 struct NextPermits {
-  PermitChange change = PermitChange::kNone;
+  Verb change = Verb::kPeek;  // or kTake, kRelease, kExtend or kRefund
   PermitId id = {};
   std::uint64_t units = 0;  // to take or to give back
   Ticks end = 0;            // of a lease that starts
@@ -61,7 +59,7 @@ struct PermitBuffer {
   void copy(PermitBuffer& from) noexcept;
   // Whether write() has room.
   bool has_room(const NextPermits& next) const noexcept {
-    return next.change != PermitChange::kTake || next.live < room;
+    return next.change != Verb::kTake || next.live < room;
   }
   // Makes the next permits, which were decided at `at`. There must be room for them.
   void write(const NextPermits& next, Ticks at) noexcept;
@@ -167,13 +165,13 @@ constexpr Step<NextPermits> take(Verb verb, const Limit& limit, const Permits& p
                                  const Live& live, std::uint64_t cost) noexcept {
   if (verb == Verb::kTakeAtMost) cost = units_at_most(limit, live.units, cost);
   const Quote said = quote(limit, permits, live, cost);
-  NextPermits next{.change = PermitChange::kNone, .live = live.count};
+  NextPermits next{.live = live.count};
   if (!said.admitted || cost == 0) {
     Step<NextPermits> step{{said, describe(limit, live)}, Change::kNone, live.at, next};
     if (said.admitted && verb == Verb::kReserve) step.answer.delay = 0;
     return step;
   }
-  next.change = PermitChange::kTake;
+  next.change = Verb::kTake;
   next.units = cost;
   next.end = live.at + limit.period().count();
   if (permits.asked != nullptr) next.id = *permits.asked;
@@ -198,11 +196,10 @@ constexpr Step<NextPermits> change(Verb verb, const Limit& limit, const Permits&
     answer.gone = true;
     return {answer, Change::kNone, live.at, {}};
   }
-  NextPermits next{
-      .change = verb == Verb::kRelease ? PermitChange::kRelease : PermitChange::kExtend,
-      .id = *permits.asked,
-      .end = live.at + limit.period().count(),
-      .live = live.count};
+  NextPermits next{.change = verb,
+                   .id = *permits.asked,
+                   .end = live.at + limit.period().count(),
+                   .live = live.count};
   const Live left =
       verb == Verb::kRelease ? others : with(others, live.units - others.units, next.end);
   return {{admitted(), describe(limit, left)}, Change::kWrite, live.at, next};
@@ -211,7 +208,7 @@ constexpr Step<NextPermits> change(Verb verb, const Limit& limit, const Permits&
 // Gives back units of the newest permits first.
 constexpr Step<NextPermits> refund(const Limit& limit, const Permits& permits, const Live& live,
                                    std::uint64_t cost) noexcept {
-  NextPermits next{.change = PermitChange::kRefund, .units = cost, .live = live.count};
+  NextPermits next{.change = Verb::kRefund, .units = cost, .live = live.count};
   if (cost == 0 || live.count == 0) {
     return {{admitted(), describe(limit, live)}, Change::kNone, live.at, next};
   }

@@ -314,7 +314,7 @@ void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::
     after = {buffer.units, buffer.last_end};
     write_permits(buffer, outcome);
     outcome.keep_until = buffer.last_end;
-  } else if (step.next.change == core::PermitChange::kTake) {  // a peek
+  } else if (step.next.change == Verb::kTake) {  // a peek
     after = {live.units + step.next.units, std::max(live.last_end, step.next.end)};
   }
   if (found.empty() || !is_read) return;
