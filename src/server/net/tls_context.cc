@@ -3,11 +3,10 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-#include <cerrno>
-#include <fstream>
 #include <new>
-#include <system_error>
 #include <utility>
+
+#include "base/readable.h"
 
 namespace sluice::server::net {
 namespace {
@@ -19,10 +18,9 @@ Unexpected<std::string> cannot_use(std::string_view what, const std::string& fil
                     std::string(why)};
 }
 
-// OpenSSL's message for a missing file is hard to understand.
 Status check_readable(std::string_view what, const std::string& file) {
-  if (std::ifstream(file).good()) return {};
-  return cannot_use(what, file, std::generic_category().message(errno));
+  const std::string why = base::why_unreadable(file);
+  return why.empty() ? Status() : cannot_use(what, file, why);
 }
 
 // Chooses the protocol of the listener if the client offers it.

@@ -5,11 +5,9 @@
 #include <openssl/x509v3.h>
 
 #include <boost/asio/ip/address.hpp>
-#include <cerrno>
-#include <fstream>
-#include <system_error>
 
 #include "base/quoted.h"
+#include "base/readable.h"
 
 namespace sluice::redis {
 namespace {
@@ -22,10 +20,9 @@ Unexpected<std::string> cannot_use(std::string_view option, const std::string& f
   return {std::string(option) + ": " + base::in_quotes(file) + ": " + std::string(why)};
 }
 
-// OpenSSL's message for a missing file is hard to understand.
 Status check_readable(std::string_view option, const std::string& file) {
-  if (std::ifstream(file).good()) return {};
-  return cannot_use(option, file, "cannot be read: " + std::generic_category().message(errno));
+  const std::string why = base::why_unreadable(file);
+  return why.empty() ? Status() : cannot_use(option, file, "cannot be read: " + why);
 }
 
 Status use_authorities(ssl::context& context, const std::string& file) {
