@@ -155,6 +155,10 @@ std::string describe(const Node& node) {
   return {};
 }
 
+std::vector<const Node*> texts_of(const Node& node) {
+  return node.is_sequence() ? node.items : std::vector<const Node*>{&node};
+}
+
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
   if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
   std::uint64_t value = 0;
@@ -171,14 +175,29 @@ std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept {
   return static_cast<std::uint8_t>(*value);
 }
 
-Fields Fields::read(const Node& node, const schema::Map& map, Diagnostics& diagnostics) {
+std::uint64_t schema::number_of(const Key& key, const Node& value) {
+  switch (key.type) {
+    case Type::kFlag: return value.text == "true" ? 1 : 0;
+    case Type::kChoice: {
+      const auto word = std::find(key.values.begin(), key.values.end(), value.text);
+      return static_cast<std::uint64_t>(word - key.values.begin());
+    }
+    case Type::kPercent: return *whole_percent(value.text);
+    case Type::kPeriod:
+      return static_cast<std::uint64_t>(core::parse_period(value.text).value().count());
+    default: return *whole_number(value.text);
+  }
+}
+
+Fields Fields::read(const Node& node, const schema::Map& map, Diagnostics& diagnostics,
+                    void* object) {
   Fields fields(node, map);
   if (!node.is_map()) {
     diagnostics.add(node.at, std::string(map.name) + " is " + describe(node),
                     "expected a map; its keys are one of: " + one_of(map).substr(17));
     return fields;
   }
-  for (const auto& [key, value] : node.pairs) fields.take(*key, *value, diagnostics);
+  for (const auto& [key, value] : node.pairs) fields.take(*key, *value, diagnostics, object);
   for (std::size_t i = 0; i < map.keys.size(); ++i) {
     const Key& key = map.keys[i];
     if (!key.required || fields.values_[i].given != nullptr) continue;
@@ -188,11 +207,19 @@ Fields Fields::read(const Node& node, const schema::Map& map, Diagnostics& diagn
   return fields;
 }
 
-void Fields::take(const Node& key, const Node& value, Diagnostics& diagnostics) {
+void Fields::take(const Node& key, const Node& value, Diagnostics& diagnostics, void* object) {
   for (std::size_t i = 0; i < map_->keys.size(); ++i) {
-    if (map_->keys[i].name != key.text) continue;
+    const Key& row = map_->keys[i];
+    if (row.name != key.text) continue;
     values_[i].given = &value;
-    values_[i].valid = Checker(map_->keys[i], diagnostics).check(value);
+    values_[i].valid = Checker(row, diagnostics).check(value);
+    if (!values_[i].valid) return;
+    if (row.part != nullptr) {
+      values_[i].map =
+          std::make_unique<const Fields>(read(value, *row.map, diagnostics, row.part(object)));
+    } else if (row.set != nullptr && object != nullptr) {
+      row.set(object, row, value, diagnostics);
+    }
     return;
   }
   diagnostics.add(key.at, "unknown key " + in_quotes(key.text),
@@ -246,16 +273,12 @@ std::string_view Fields::text(std::string_view name) const {
 
 std::vector<const Node*> Fields::texts(std::string_view name) const {
   const Node* value = node(name);
-  if (value == nullptr) return {};
-  return value->is_sequence() ? value->items : std::vector<const Node*>{value};
+  return value == nullptr ? std::vector<const Node*>() : texts_of(*value);
 }
 
 std::optional<std::size_t> Fields::choice_index(std::string_view name) const {
-  const std::size_t i = index(name);
-  if (!values_[i].valid) return std::nullopt;
-  const auto& values = map_->keys[i].values;
-  const auto found = std::find(values.begin(), values.end(), values_[i].given->text);
-  return static_cast<std::size_t>(found - values.begin());
+  const Node* value = node(name);
+  return value != nullptr ? std::optional(schema::number_of(key(name), *value)) : std::nullopt;
 }
 
 }  // namespace sluice::rules

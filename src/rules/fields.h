@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "rules/diagnostics.h"
@@ -16,11 +20,16 @@ namespace sluice::rules {
 class Fields {
  public:
   // Checks that `node` is a map without unknown or missing keys, and checks the type and the range
-  // of each value.
-  static Fields read(const Node& node, const schema::Map& map, Diagnostics& diagnostics);
+  // of each value. Sets the valid ones in `object`, unless it is null: it has the type that the
+  // rows of the map name (Key::set).
+  static Fields read(const Node& node, const schema::Map& map, Diagnostics& diagnostics,
+                     void* object = nullptr);
 
   // The names below must be keys of the map's schema; any other name aborts the program.
+  const schema::Key& key(std::string_view name) const { return map_->keys[index(name)]; }
   const Node* node(std::string_view name) const;
+  // The map under a key with Key::part, which is read with this one. Null: there is none.
+  const Fields* map(std::string_view name) const { return values_[index(name)].map.get(); }
   // Whether there is a value, valid or not.
   bool has(std::string_view name) const { return values_[index(name)].given != nullptr; }
   // Returns the position of the value, valid or not; without a value, the position of the map.
@@ -42,13 +51,14 @@ class Fields {
   struct Value {
     const Node* given = nullptr;
     bool valid = false;
+    std::unique_ptr<const Fields> map = {};
   };
 
   Fields(const Node& node, const schema::Map& map)
       : map_(&map), at_(node.at), values_(map.keys.size()) {}
   std::size_t index(std::string_view name) const;
   std::optional<std::size_t> choice_index(std::string_view name) const;
-  void take(const Node& key, const Node& value, Diagnostics& diagnostics);
+  void take(const Node& key, const Node& value, Diagnostics& diagnostics, void* object);
 
   const schema::Map* map_;
   std::size_t at_;
@@ -58,11 +68,52 @@ class Fields {
 // Describes a value for a message: "the text '10'", "a list", "nothing".
 std::string describe(const Node& node);
 
+// The texts of a valid value of kTexts: one text, or a list.
+std::vector<const Node*> texts_of(const Node& node);
+
 // Parses a whole number without sign or leading zeros. Returns nothing for any other text and for
 // numbers over 2^64 - 1.
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept;
 
 // Parses a whole percentage from 1% to 100%.
 std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept;
+
+namespace schema {
+
+// Returns a valid value as a number: that of kInteger and kPercent, the nanoseconds of a kPeriod,
+// the index of a kChoice among its words, and 1 for `true`.
+std::uint64_t number_of(const Key& key, const Node& value);
+
+template <typename Member>
+void assign(Member& member, const Key& key, const Node& value) {
+  if constexpr (std::is_same_v<Member, std::string>) {
+    member = value.text;
+  } else if constexpr (requires { typename Member::period; }) {
+    member = std::chrono::duration_cast<Member>(
+        Duration(static_cast<std::int64_t>(number_of(key, value))));
+  } else {
+    member = static_cast<Member>(number_of(key, value));
+  }
+}
+
+template <typename Object, typename Member>
+Object& object_of(Member Object::*, void* object) {
+  return *static_cast<Object*>(object);
+}
+
+// Sets a member, or a member of members: kSet<&Rule::mode>, kSet<&Rule::reject, &Reject::body>.
+template <auto First, auto... Rest>
+inline constexpr Set kSet = [](void* object, const Key& key, const Node& value, Diagnostics&) {
+  assign(((object_of(First, object).*First).*....*Rest), key, value);
+};
+
+// The map is read into that member, or into the same object.
+template <auto Member>
+inline constexpr Part kPart = [](void* object) -> void* {
+  return object == nullptr ? nullptr : &(object_of(Member, object).*Member);
+};
+inline constexpr Part kSameObject = [](void* object) { return object; };
+
+}  // namespace schema
 
 }  // namespace sluice::rules

@@ -9,6 +9,13 @@
 #include "sluice/algorithm.h"
 #include "sluice/clock.h"
 
+namespace sluice::rules {
+
+struct Node;
+class Diagnostics;
+
+}  // namespace sluice::rules
+
 namespace sluice::rules::schema {
 
 enum class Type : std::uint8_t {
@@ -32,8 +39,15 @@ enum class Type : std::uint8_t {
 };
 
 struct Map;
+struct Key;
 
-// One key of a file. Validates it, documents it, and completes it in editors.
+// Sets what a valid value of a key means in the object that its map is read into, or reports what
+// is wrong with the value. kSet in fields.h sets a member.
+using Set = void (*)(void* object, const Key& key, const Node& value, Diagnostics& diagnostics);
+// Returns the object that a map under a key is read into. kPart in fields.h returns a member.
+using Part = void* (*)(void* object);
+
+// One key of a file. Validates it, documents it, completes it in editors, and sets what it means.
 struct Key {
   std::string_view name;
   Type type = Type::kText;
@@ -46,7 +60,58 @@ struct Key {
   bool is_secret = false;  // the value may contain a password: messages do not repeat it
   std::optional<LimitOption> only_for = {};  // applies only to algorithms with this option
   std::string_view help = {};
+  Set set = nullptr;    // null: the reader of the map asks for the value
+  Part part = nullptr;  // of kMap; null: the reader of the map reads this one too
 };
+
+// The rows of most types.
+constexpr Key text(std::string_view name, Set set, std::string_view otherwise, std::uint64_t least,
+                   std::uint64_t most, std::string_view help) {
+  return {.name = name,
+          .type = Type::kText,
+          .otherwise = otherwise,
+          .least = least,
+          .most = most,
+          .help = help,
+          .set = set};
+}
+constexpr Key integer(std::string_view name, Set set, std::string_view otherwise,
+                      std::uint64_t least, std::uint64_t most, std::string_view help) {
+  Key key = text(name, set, otherwise, least, most, help);
+  key.type = Type::kInteger;
+  return key;
+}
+constexpr Key period(std::string_view name, Set set, std::string_view otherwise,
+                     std::uint64_t least, std::uint64_t most, std::string_view help) {
+  Key key = text(name, set, otherwise, least, most, help);
+  key.type = Type::kPeriod;
+  return key;
+}
+constexpr Key choice(std::string_view name, Set set, std::string_view otherwise,
+                     std::span<const std::string_view> values, std::string_view help) {
+  Key key = text(name, set, otherwise, 0, 0, help);
+  key.type = Type::kChoice;
+  key.values = values;
+  return key;
+}
+constexpr Key flag(std::string_view name, Set set, std::string_view otherwise,
+                   std::string_view help) {
+  Key key = text(name, set, otherwise, 0, 0, help);
+  key.type = Type::kFlag;
+  return key;
+}
+constexpr Key map_of(std::string_view name, Part part, std::string_view otherwise, const Map& map,
+                     std::string_view help) {
+  Key key = text(name, nullptr, otherwise, 0, 0, help);
+  key.type = Type::kMap;
+  key.map = &map;
+  key.part = part;
+  return key;
+}
+constexpr Key required(Key key) {
+  key.required = true;
+  return key;
+}
 
 // The keys that one kind of map may contain.
 struct Map {
