@@ -28,9 +28,10 @@ SecretSource read_source(const rules::Fields& fields, std::string_view name,
                          std::string_view example, const std::filesystem::path& folder,
                          rules::Diagnostics& diagnostics);
 
-// Reads the section `resp` of a configuration file. Paths are relative to `folder`.
-RespConfig read_resp(const rules::Fields& fields, const std::filesystem::path& folder,
-                     rules::Diagnostics& diagnostics);
+// Reads the list `users` of the section `resp`. Paths are relative to `folder`.
+std::vector<ClientConfig> read_users(const rules::Fields& fields,
+                                     const std::filesystem::path& folder,
+                                     rules::Diagnostics& diagnostics);
 // Reads the list `clients` of the whole file.
 std::vector<ClientConfig> read_clients(const rules::Fields& file,
                                        const std::filesystem::path& folder,
@@ -125,15 +126,10 @@ SecretSource read_source(const Fields& fields, std::string_view name, std::strin
   return {file.empty() ? std::string() : (folder / file).string(), std::string(variable)};
 }
 
-RespConfig read_resp(const Fields& fields, const std::filesystem::path& folder,
-                     Diagnostics& diagnostics) {
-  RespConfig resp;
-  if (const auto timeout = fields.period("idle_timeout")) {
-    resp.idle_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(*timeout);
-  }
-  resp.users =
-      read_list(kUsers, fields, rules::schema::child(config::file(), "resp"), folder, diagnostics);
-  return resp;
+std::vector<ClientConfig> read_users(const Fields& fields, const std::filesystem::path& folder,
+                                     Diagnostics& diagnostics) {
+  return read_list(kUsers, fields, rules::schema::child(config::file(), "resp"), folder,
+                   diagnostics);
 }
 
 std::vector<ClientConfig> read_clients(const Fields& file, const std::filesystem::path& folder,
@@ -411,7 +407,8 @@ Config Reader::read(const Node& root) {
   if (const auto http = listener(file, "http")) config_.hosts = read_hosts(*http, diagnostics_);
   config_.clients = read_clients(file, folder_, diagnostics_);
   if (const auto resp = listener(file, "resp")) {
-    config_.resp_options = read_resp(*resp, folder_, diagnostics_);
+    config_.resp_users = read_users(*resp, folder_, diagnostics_);
+    set(config_.resp_idle_timeout, resp->period("idle_timeout"));
   }
   read_rules(file);
   config_.watch = file.flag("watch").value_or(config_.watch);
@@ -517,9 +514,8 @@ void Reader::read_envoy(const Fields& fields) {
 }
 
 void Reader::read_grpc(const Fields& fields) {
-  GrpcConfig& grpc = config_.grpc_options;
-  set(grpc.streams, fields.integer("streams"));
-  set(grpc.max_age, fields.period("max_age"));
+  set(config_.grpc_streams, fields.integer("streams"));
+  set(config_.grpc_max_age, fields.period("max_age"));
 }
 
 void Reader::read_proxies(const Fields& file) {
@@ -562,7 +558,7 @@ void Reader::check_certificates(const Fields& file) {
                      !config_.admin_tls.client_ca_file.empty();
   check("clients", config_.clients, asked,
         "'tls' with 'client_ca_file' in 'http', 'grpc' or 'admin'");
-  check("resp", config_.resp_options.users, !config_.resp_tls.client_ca_file.empty(),
+  check("resp", config_.resp_users, !config_.resp_tls.client_ca_file.empty(),
         "'tls' with 'client_ca_file' in 'resp'");
 }
 

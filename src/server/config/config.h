@@ -39,12 +39,6 @@ struct RedisConfig {
   std::string rules_key;  // empty: "rules" after the prefix
 };
 
-// The settings of gRPC.
-struct GrpcConfig {
-  std::size_t streams = 1024;            // concurrent calls of each connection
-  std::chrono::milliseconds max_age{0};  // then a connection ends gracefully; 0: no limit
-};
-
 // The settings for Envoy's requests.
 struct EnvoyConfig {
   std::vector<std::string> files;  // Envoy's configuration files, and directories of them
@@ -65,11 +59,6 @@ struct ClientConfig {
   std::string certificate;  // a name in the client's certificate; empty: none
 };
 
-struct RespConfig {
-  std::vector<ClientConfig> users;                  // none: every client may do everything
-  std::chrono::milliseconds idle_timeout{300'000};  // between requests; 0: none
-};
-
 // The settings of `sluice serve` from its file and its flags.
 struct Config {
   std::string http = "127.0.0.1:8080";  // host:port, [v6]:port, unix:PATH, off
@@ -77,9 +66,10 @@ struct Config {
   std::string resp = "127.0.0.1:6380";
   std::string admin = "127.0.0.1:6070";
   net::TlsFiles http_tls, grpc_tls, resp_tls, admin_tls;
-  std::string store = "memory";  // or a Redis URL, which may have a password
-  RedisConfig redis;             // used if `store` is a URL
-  GrpcConfig grpc_options;
+  std::string store = "memory";               // or a Redis URL, which may have a password
+  RedisConfig redis;                          // used if `store` is a URL
+  std::size_t grpc_streams = 1024;            // concurrent calls of each connection
+  std::chrono::milliseconds grpc_max_age{0};  // then a connection ends gracefully; 0: no limit
   EnvoyConfig envoy;
   std::size_t threads = 0;  // 0: as many as processors
   std::size_t max_keys = std::size_t{1} << 20;
@@ -94,9 +84,10 @@ struct Config {
   std::vector<std::string>
       trusted_proxies;       // addresses and CIDR networks, and "unix" for Unix sockets; checked
   SecretSource admin_token;  // a file is read again on SIGHUP
-  std::vector<ClientConfig> clients;  // of HTTP and gRPC
-  std::vector<std::string> hosts;     // names of this server for HTTP, in lower case
-  RespConfig resp_options;
+  std::vector<ClientConfig> clients;     // of HTTP and gRPC
+  std::vector<std::string> hosts;        // names of this server for HTTP, in lower case
+  std::vector<ClientConfig> resp_users;  // none: every client may do everything
+  std::chrono::milliseconds resp_idle_timeout{300'000};  // between requests; 0: none
   Bounds bounds;
   std::chrono::milliseconds drain_delay{
       2000};  // on SIGTERM: /readyz says 503 for so long before anything closes

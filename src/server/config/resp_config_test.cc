@@ -33,23 +33,23 @@ resp:
 )",
                                    "/etc/sluice/sluice.yaml");
   ASSERT_TRUE(config.has_value());
-  const RespConfig& resp = config->resp_options;
-  ASSERT_EQ(resp.users.size(), 4u);
-  EXPECT_EQ(resp.users[0].name, "default");
-  EXPECT_EQ(resp.users[0].role, Role::kCheck);
-  EXPECT_EQ(resp.users[0].secret.file, "/etc/sluice/secrets/resp");
-  EXPECT_EQ(resp.users[1].role, Role::kAdmin);
-  EXPECT_EQ(resp.users[1].secret.variable, "RESP_OPS");
-  EXPECT_EQ(resp.users[2].role, Role::kOperate);
-  EXPECT_EQ(resp.users[3].role, Role::kCheck);
-  EXPECT_EQ(resp.idle_timeout, 7min);
+  const Config& resp = *config;
+  ASSERT_EQ(resp.resp_users.size(), 4u);
+  EXPECT_EQ(resp.resp_users[0].name, "default");
+  EXPECT_EQ(resp.resp_users[0].role, Role::kCheck);
+  EXPECT_EQ(resp.resp_users[0].secret.file, "/etc/sluice/secrets/resp");
+  EXPECT_EQ(resp.resp_users[1].role, Role::kAdmin);
+  EXPECT_EQ(resp.resp_users[1].secret.variable, "RESP_OPS");
+  EXPECT_EQ(resp.resp_users[2].role, Role::kOperate);
+  EXPECT_EQ(resp.resp_users[3].role, Role::kCheck);
+  EXPECT_EQ(resp.resp_idle_timeout, 7min);
 }
 
 TEST(RespConfig, HasNoUsersAndAnIdleTimeoutByDefault) {
   const auto config = parse_config("version: 1\n", "f");
   ASSERT_TRUE(config.has_value());
-  EXPECT_TRUE(config->resp_options.users.empty());
-  EXPECT_EQ(config->resp_options.idle_timeout, 5min);
+  EXPECT_TRUE(config->resp_users.empty());
+  EXPECT_EQ(config->resp_idle_timeout, 5min);
 }
 
 TEST(RespConfig, ReportsTheErrorOfAUser) {

@@ -159,8 +159,8 @@ void expect_equal(const Config& a, const Config& b) {
   EXPECT_EQ(a.clients.size(), b.clients.size());
   EXPECT_EQ(a.hosts, b.hosts);
   expect_equal(a.bounds, b.bounds);
-  EXPECT_EQ(a.resp_options.users.size(), b.resp_options.users.size());
-  EXPECT_EQ(a.resp_options.idle_timeout, b.resp_options.idle_timeout);
+  EXPECT_EQ(a.resp_users.size(), b.resp_users.size());
+  EXPECT_EQ(a.resp_idle_timeout, b.resp_idle_timeout);
   EXPECT_EQ(a.drain_delay, b.drain_delay);
   EXPECT_EQ(a.drain_timeout, b.drain_timeout);
   EXPECT_EQ(a.handover, b.handover);

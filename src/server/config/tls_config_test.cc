@@ -76,7 +76,7 @@ resp:
   EXPECT_FALSE(config->clients[0].secret.is_set());
   EXPECT_EQ(config->clients[1].certificate, "spiffe://a/b");
   EXPECT_EQ(config->clients[1].secret.variable, "BATCH_TOKEN");
-  EXPECT_EQ(config->resp_options.users[0].certificate, "ops.internal");
+  EXPECT_EQ(config->resp_users[0].certificate, "ops.internal");
 }
 
 TEST(ClientCertificates, NeedAListenerThatAsksForThem) {

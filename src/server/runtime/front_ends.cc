@@ -174,13 +174,12 @@ class GrpcFrontEnd final : public FrontEnd {
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
-    const GrpcConfig& grpc = parts().config.grpc_options;
     return std::make_unique<grpc::FrontEnd>(
         grpc::Options{
             .bounds = bounds(),
             .paths = rls_paths(),
-            .most_streams = grpc.streams,
-            .max_age = grpc.max_age,
+            .most_streams = parts().config.grpc_streams,
+            .max_age = parts().config.grpc_max_age,
             .serving = parts().ready,
             .make = [&envoy = parts().envoy, session = loop.session,
                      &access = access()] { return make_rls_handler({session(), envoy}, access); },
@@ -251,9 +250,9 @@ std::unique_ptr<FrontEnd> make_http_front_end(const FrontEndParts& parts) {
 namespace {
 
 // Returns the configured users with their passwords. Warns of weak ones.
-Expected<resp::Users> read_users(const RespConfig& config, Log& log) {
+Expected<resp::Users> read_users(const std::vector<ClientConfig>& configured, Log& log) {
   std::vector<resp::User> users;
-  for (const ClientConfig& user : config.users) {
+  for (const ClientConfig& user : configured) {
     users.push_back({user.name, {}, user.role, user.certificate});
     if (!user.secret.is_set()) continue;
     auto password = read_password(user.secret);
@@ -275,7 +274,7 @@ class RespFrontEnd final : public FrontEnd {
 
  protected:
   Status check() override {
-    auto users = read_users(parts().config.resp_options, parts().log);
+    auto users = read_users(parts().config.resp_users, parts().log);
     if (!users) return Unexpected{users.error()};
     users_ = std::move(*users);
     if (listening().loopback || !users_.none()) return {};
@@ -316,7 +315,7 @@ class RespFrontEnd final : public FrontEnd {
             .users = users_,
             .last_id = last_id_,
             .unix_path = listening().unix_path,
-            .idle_timeout = parts().config.resp_options.idle_timeout,
+            .idle_timeout = parts().config.resp_idle_timeout,
             .make = make_handler,
             .fibers = loop.fibers,
             .fibers_apart = run_elsewhere ? std::optional(kOverrideFibers) : std::nullopt},
