@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "rules/attributes.h"
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
 #include "server/config/schema.h"
@@ -369,13 +368,9 @@ class Reader {
   void read_address(const Fields& fields, std::string_view name, Text member);
   void read_rules(const Fields& file);
   void read_grpc(const Fields& fields);
-  void read_envoy(const Fields& fields);
   void read_proxies(const Fields& file);
   void read_admin(const Fields& fields);
-  void read_bounds(const Fields& fields);
   void check_certificates(const Fields& file);
-  void read_log(const Fields& fields);
-  void read_record(const Fields& fields);
   std::string path(std::string_view written) const { return folder_ / written; }
 
   rules::Diagnostics& diagnostics_;
@@ -385,7 +380,7 @@ class Reader {
 };
 
 Config Reader::read(const Node& root) {
-  const Fields file = Fields::read(root, config::file(), diagnostics_);
+  const Fields file = Fields::read(root, config::file(), diagnostics_, &config_);
   if (const auto listen = part(file, "listen")) read_listen(*listen);
   if (const Node* store = file.node("store")) config_.store = store->text;
   if (const auto redis = part(file, "redis")) {
@@ -394,16 +389,7 @@ Config Reader::read(const Node& root) {
   if (const std::string wrong = find_store_error(config_.store, config_.redis); !wrong.empty()) {
     diagnostics_.add_message(file.at("store"), wrong);
   }
-  if (const auto memory = part(file, "memory")) {
-    set(config_.max_keys, memory->integer("max_keys"));
-    set(config_.max_log_bytes, memory->integer("max_log_bytes"));
-    if (const auto written = memory->text("snapshot"); !written.empty()) {
-      config_.snapshot = path(written);
-    }
-    set(config_.snapshot_interval, memory->period("snapshot_interval"));
-  }
   if (const auto grpc = listener(file, "grpc")) read_grpc(*grpc);
-  if (const auto envoy = part(file, "envoy")) read_envoy(*envoy);
   if (const auto http = listener(file, "http")) config_.hosts = read_hosts(*http, diagnostics_);
   config_.clients = read_clients(file, folder_, diagnostics_);
   if (const auto resp = listener(file, "resp")) {
@@ -411,24 +397,8 @@ Config Reader::read(const Node& root) {
     set(config_.resp_idle_timeout, resp->period("idle_timeout"));
   }
   read_rules(file);
-  config_.watch = file.flag("watch").value_or(config_.watch);
-  if (const auto written = file.text("overrides"); !written.empty()) {
-    config_.overrides = path(written);
-  }
   read_proxies(file);
-  set(config_.threads, file.integer("threads"));
   if (const auto admin = listener(file, "admin")) read_admin(*admin);
-  if (const auto bounds = part(file, "bounds")) read_bounds(*bounds);
-  if (const auto drain = part(file, "drain")) {
-    set(config_.drain_delay, drain->period("delay"));
-    set(config_.drain_timeout, drain->period("timeout"));
-    if (const auto written = drain->text("handover"); !written.empty()) {
-      config_.handover = path(written);
-    }
-  }
-  if (const auto log = part(file, "log")) read_log(*log);
-  if (const auto record = part(file, "record")) read_record(*record);
-  set(config_.top_keys, file.integer("top_keys"));
   check_certificates(file);
   return std::move(config_);
 }
@@ -489,30 +459,6 @@ void Reader::read_rules(const Fields& file) {
   }
 }
 
-void Reader::read_envoy(const Fields& fields) {
-  EnvoyConfig& envoy = config_.envoy;
-  for (const Node* file : fields.texts("files")) envoy.files.push_back(path(file->text));
-  envoy.merge_domains = fields.flag("merge_domains").value_or(false);
-  envoy.consume_on_reject = fields.text("compat") == "consume_on_reject";
-  envoy.shadow_mode = fields.flag("shadow_mode").value_or(false);
-  envoy.headers = fields.flag("headers").value_or(false);
-  envoy.request_metadata = fields.flag("request_metadata").value_or(false);
-  const auto header = [&](std::string_view name, std::string& target) {
-    const std::string_view text = fields.text(name);
-    if (text.empty()) return;
-    if (text.find_first_not_of(
-            "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != text.npos) {
-      diagnostics_.add(fields.at(name),
-                       "'" + std::string(name) + "' is " + rules::describe(*fields.node(name)),
-                       "expected the name of a header field, such as X-RateLimit-Limit");
-    }
-    target = text;
-  };
-  header("limit_header", envoy.limit_header);
-  header("remaining_header", envoy.remaining_header);
-  header("reset_header", envoy.reset_header);
-}
-
 void Reader::read_grpc(const Fields& fields) {
   set(config_.grpc_streams, fields.integer("streams"));
   set(config_.grpc_max_age, fields.period("max_age"));
@@ -528,19 +474,6 @@ void Reader::read_proxies(const Fields& file) {
 
 void Reader::read_admin(const Fields& fields) {
   config_.admin_token = read_source(fields, "token", "SLUICE_TOKEN", folder_, diagnostics_);
-}
-
-void Reader::read_bounds(const Fields& fields) {
-  Bounds& bounds = config_.bounds;
-  set(bounds.header_bytes, fields.integer("header_bytes"));
-  set(bounds.body_bytes, fields.integer("body_bytes"));
-  set(bounds.header_timeout, fields.period("header_timeout"));
-  set(bounds.body_timeout, fields.period("body_timeout"));
-  set(bounds.write_timeout, fields.period("write_timeout"));
-  set(bounds.idle_timeout, fields.period("idle_timeout"));
-  set(bounds.connections, fields.integer("connections"));
-  set(bounds.requests_per_connection, fields.integer("requests_per_connection"));
-  set(bounds.waiting, fields.integer("waiting"));
 }
 
 // Without authorities, a listener does not ask for certificates.
@@ -560,35 +493,6 @@ void Reader::check_certificates(const Fields& file) {
         "'tls' with 'client_ca_file' in 'http', 'grpc' or 'admin'");
   check("resp", config_.resp_users, !config_.resp_tls.client_ca_file.empty(),
         "'tls' with 'client_ca_file' in 'resp'");
-}
-
-void Reader::read_log(const Fields& fields) {
-  LogOptions& log = config_.log;
-  log.level = fields.choice<LogLevel>("level").value_or(log.level);
-  log.format = fields.choice<LogFormat>("format").value_or(log.format);
-  log.keys = fields.choice<LogKeys>("keys").value_or(log.keys);
-  set(log.denials_per_second, fields.integer("denials_per_second"));
-  log.access = fields.flag("access").value_or(log.access);
-}
-
-void Reader::read_record(const Fields& fields) {
-  TrafficOptions& record = config_.record;
-  if (const auto written = fields.text("file"); !written.empty()) record.file = path(written);
-  set(record.share, fields.integer("share"));
-  if (fields.node("sample_by") != nullptr) {
-    record.sample_by = rules::normalized(fields.text("sample_by"));
-  }
-  set(record.max_bytes, fields.integer("max_bytes"));
-  const auto read_names = [&](std::string_view key, std::vector<std::string>& names) {
-    for (const Node* name : fields.texts(key)) {
-      if (const auto wrong = rules::find_name_error(name->text)) {
-        diagnostics_.add_message(name->at, *wrong);
-      }
-      names.push_back(rules::normalized(name->text));
-    }
-  };
-  read_names("attributes", record.attributes);
-  read_names("hash", record.hash);
 }
 
 }  // namespace

@@ -2,19 +2,36 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "insight/key_frame.h"
+#include "rules/attributes.h"
+#include "rules/diagnostics.h"
+#include "rules/fields.h"
+#include "rules/yaml_tree.h"
 #include "server/config/config.h"
 
 namespace sluice::server::config {
 namespace {
 
+using rules::Diagnostics;
+using rules::Node;
+using rules::schema::choice;
+using rules::schema::flag;
+using rules::schema::integer;
 using rules::schema::Key;
+using rules::schema::kPart;
+using rules::schema::kSameObject;
+using rules::schema::kSet;
 using rules::schema::Map;
+using rules::schema::object_of;
+using rules::schema::Part;
+using rules::schema::Set;
 using rules::schema::Type;
 
-// In the order of their enumerators, on which the reader relies.
+// In the order of their enumerators, on which kSet relies.
 constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "error", "off"};
 constexpr std::array<std::string_view, 2> kFormats{"text", "json"};
 constexpr std::array<std::string_view, 3> kKeys{"plain", "hash", "none"};
@@ -25,77 +42,107 @@ constexpr std::array<std::string_view, 2> kCompat{"none", "consume_on_reject"};
 constexpr std::uint64_t kDay = 86'400'000;  // milliseconds
 constexpr std::uint64_t kLongestPath = 4096;
 
-constexpr Key text(std::string_view name, std::string_view otherwise, std::uint64_t most,
+constexpr Key text(std::string_view name, Set set, std::string_view otherwise, std::uint64_t most,
                    std::string_view help) {
-  return {.name = name, .type = Type::kText, .otherwise = otherwise, .most = most, .help = help};
+  return rules::schema::text(name, set, otherwise, 0, most, help);
 }
 
-constexpr Key texts(std::string_view name, std::uint64_t most, std::string_view help) {
-  return {.name = name,
-          .type = Type::kTexts,
-          .otherwise = "`[]`",
-          .least = 1,
-          .most = most,
-          .help = help};
+constexpr Key unset_text(std::string_view name, Set set, std::uint64_t most,
+                         std::string_view help) {
+  return text(name, set, "`\"\"`", most, help);
 }
 
-constexpr Key integer(std::string_view name, std::string_view otherwise, std::uint64_t least,
-                      std::uint64_t most, std::string_view help) {
-  return {.name = name,
-          .type = Type::kInteger,
-          .otherwise = otherwise,
-          .least = least,
-          .most = most,
-          .help = help};
+constexpr Key path(std::string_view name, Set set, std::string_view help) {
+  return unset_text(name, set, kLongestPath, help);
 }
 
-constexpr Key flag(std::string_view name, std::string_view otherwise, std::string_view help) {
-  return {.name = name, .type = Type::kFlag, .otherwise = otherwise, .help = help};
+constexpr Key texts(std::string_view name, Set set, std::uint64_t most, std::string_view help) {
+  Key key = rules::schema::text(name, set, "`[]`", 1, most, help);
+  key.type = Type::kTexts;
+  return key;
 }
 
-constexpr Key choice(std::string_view name, std::string_view otherwise,
-                     std::span<const std::string_view> values, std::string_view help) {
-  return {
-      .name = name, .type = Type::kChoice, .otherwise = otherwise, .values = values, .help = help};
+constexpr Key period(std::string_view name, Set set, std::string_view otherwise,
+                     std::uint64_t least, std::string_view help, std::uint64_t most = 366 * kDay) {
+  return rules::schema::period(name, set, otherwise, least, most, help);
 }
 
-constexpr Key period(std::string_view name, std::string_view otherwise, std::uint64_t least,
-                     std::string_view help, std::uint64_t most = 366 * kDay) {
-  return {.name = name,
-          .type = Type::kPeriod,
-          .otherwise = otherwise,
-          .least = least,
-          .most = most,
-          .help = help};
+constexpr Key map_of(std::string_view name, Part part, const Map& map, std::string_view help) {
+  return rules::schema::map_of(name, part, "see below", map, help);
 }
 
-constexpr Key map_of(std::string_view name, const Map& map, std::string_view help) {
-  return {.name = name, .type = Type::kMap, .otherwise = "see below", .map = &map, .help = help};
+// Setters. A path is relative to the folder of the file; an empty one leaves the default.
+
+std::string in_folder(const Diagnostics& diagnostics, const std::string& written) {
+  return std::filesystem::path(diagnostics.file()).parent_path() / written;
+}
+
+template <auto First, auto... Rest>
+constexpr Set kPath = [](void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
+  if (value.text.empty()) return;
+  ((object_of(First, object).*First).*....*Rest) = in_folder(diagnostics, value.text);
+};
+
+template <auto Member>
+constexpr Set kPaths = [](void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
+  for (const Node* file : rules::texts_of(value)) {
+    (object_of(Member, object).*Member).push_back(in_folder(diagnostics, file->text));
+  }
+};
+
+// The names of attributes.
+template <auto Member>
+constexpr Set kNames = [](void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
+  for (const Node* name : rules::texts_of(value)) {
+    if (const auto wrong = rules::find_name_error(name->text)) {
+      diagnostics.add_message(name->at, *wrong);
+    }
+    (object_of(Member, object).*Member).push_back(rules::normalized(name->text));
+  }
+};
+
+// The name of a header field.
+template <auto Member>
+constexpr Set kHeader =
+    [](void* object, const Key& key, const Node& value, Diagnostics& diagnostics) {
+      constexpr std::string_view kRight =
+          "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+      if (value.text.empty()) return;
+      if (value.text.find_first_not_of(kRight) != std::string::npos) {
+        diagnostics.add(value.at, "'" + std::string(key.name) + "' is " + rules::describe(value),
+                        "expected the name of a header field, such as X-RateLimit-Limit");
+      }
+      object_of(Member, object).*Member = value.text;
+    };
+
+void set_sample_by(void* object, const Key&, const Node& value, Diagnostics&) {
+  static_cast<TrafficOptions*>(object)->sample_by = rules::normalized(value.text);
 }
 
 constexpr auto kListenKeys = [] {
   std::array<Key, kListenAddresses.size()> keys;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const ListenAddress& one = kListenAddresses[i];
-    keys[i] = text(one.key, one.otherwise, kLongestPath, one.help);
+    keys[i] = text(one.key, nullptr, one.otherwise, kLongestPath, one.help);
   }
   return keys;
 }();
 constexpr Map kListen{"listen", "`listen`", kListenKeys};
 
 constexpr std::array<Key, 4> kMemoryKeys{
-    integer("max_keys", "1048576", 128, std::uint64_t{1} << 32,
+    integer("max_keys", kSet<&Config::max_keys>, "1048576", 128, std::uint64_t{1} << 32,
             "The maximum number of counters, about 60 bytes each. If there are more, "
             "Sluice evicts counters and counts that in the metrics."),
-    integer("max_log_bytes", "268435456", 4096, std::uint64_t{1} << 40,
+    integer("max_log_bytes", kSet<&Config::max_log_bytes>, "268435456", 4096,
+            std::uint64_t{1} << 40,
             "The maximum number of bytes for the logs and slices of sliding windows. A log that "
             "does not fit counts by slices, which is stricter than exact. Blocks have an eighth "
             "of that number of bytes in addition (docs/operations.md)."),
-    text("snapshot", "`\"\"`", kLongestPath,
+    path("snapshot", kPath<&Config::snapshot>,
          "The file that keeps the counters while the server restarts (docs/restart.md). Sluice "
          "reads it at the start and writes it when the server ends, readable by this user only. If "
          "empty, a restart forgets the counters."),
-    period("snapshot_interval", "60s", 0,
+    period("snapshot_interval", kSet<&Config::snapshot_interval>, "60s", 0,
            "The time between snapshots. After a crash, Sluice continues from the last one. 0: "
            "Sluice writes one only when the server ends.",
            kDay),
@@ -103,28 +150,28 @@ constexpr std::array<Key, 4> kMemoryKeys{
 constexpr Map kMemory{"memory", "`memory`", kMemoryKeys};
 
 constexpr std::array<Key, 5> kTlsKeys{
-    text("ca_file", "`\"\"`", kLongestPath,
+    path("ca_file", nullptr,
          "The file of trusted certificate authorities, PEM. If empty, the authorities "
          "of the system."),
-    text("cert_file", "`\"\"`", kLongestPath, "The file of the client certificate, PEM."),
-    text("key_file", "`\"\"`", kLongestPath,
+    path("cert_file", nullptr, "The file of the client certificate, PEM."),
+    path("key_file", nullptr,
          "The file of its private key, PEM. Requires `cert_file`, and `cert_file` "
          "requires it."),
-    text("server_name", "`\"\"`", 253,
-         "The name that the server's certificate must contain. If empty, the host of "
-         "the URL."),
-    flag("verify", "`true`",
+    unset_text("server_name", nullptr, 253,
+               "The name that the server's certificate must contain. If empty, the host of "
+               "the URL."),
+    flag("verify", nullptr, "`true`",
          "Whether Sluice verifies the server's certificate. Without verification, a "
          "third party on the network can read and change the traffic."),
 };
 constexpr Map kTls{"tls", "`redis.tls`", kTlsKeys};
 
 constexpr std::array<Key, 3> kDenyCacheKeys{
-    flag("enabled", "`true`", "Whether Sluice caches denials."),
-    integer("max_keys", "65536", 1, std::uint64_t{1} << 28,
+    flag("enabled", nullptr, "`true`", "Whether Sluice caches denials."),
+    integer("max_keys", nullptr, "65536", 1, std::uint64_t{1} << 28,
             "The maximum number of denied counters in the cache. Each takes about 73 "
             "bytes, which are allocated at the start."),
-    period("longest", "1s", 1,
+    period("longest", nullptr, "1s", 1,
            "The maximum time for which a cached denial is valid. After this time "
            "Sluice notices what other servers reset or refund.",
            kDay),
@@ -132,98 +179,99 @@ constexpr std::array<Key, 3> kDenyCacheKeys{
 constexpr Map kDenyCache{"deny_cache", "`redis.deny_cache`", kDenyCacheKeys};
 
 constexpr std::array<Key, 2> kLeaseKeys{
-    integer("share", "0", 0, 100,
+    integer("share", nullptr, "0", 0, 100,
             "The most units that a server takes ahead for one counter, as a percentage of the "
             "limit's capacity. 0: 25 / `nodes`."),
-    integer("max_keys", "16384", 8, std::uint64_t{1} << 24,
+    integer("max_keys", nullptr, "16384", 8, std::uint64_t{1} << 24,
             "The maximum number of leased counters that a server tracks, about 170 bytes each. For "
             "other counters it asks Redis about each request."),
 };
 constexpr Map kLeases{"leases", "`redis.leases`", kLeaseKeys};
 
 constexpr std::array<Key, 3> kBreakerKeys{
-    integer("failures", "5", 1, 1'000'000,
+    integer("failures", nullptr, "5", 1, 1'000'000,
             "The number of consecutive failures that opens the circuit breaker."),
-    period("open_for", "1s", 1,
+    period("open_for", nullptr, "1s", 1,
            "The time before one request probes the store again. It doubles with each "
            "failed probe.",
            kDay),
-    period("longest_open", "10s", 1, "The maximum of `open_for` after doubling.", kDay),
+    period("longest_open", nullptr, "10s", 1, "The maximum of `open_for` after doubling.", kDay),
 };
 constexpr Map kBreaker{"breaker", "`redis.breaker`", kBreakerKeys};
 
 constexpr std::array<Key, 19> kRedisKeys{
-    text("username", "`\"\"`", 1024,
-         "The ACL user. If empty, the user of the URL, or the default user."),
-    text("password_file", "`\"\"`", kLongestPath,
+    unset_text("username", nullptr, 1024,
+               "The ACL user. If empty, the user of the URL, or the default user."),
+    path("password_file", nullptr,
          "The file of the password, read at the start. If empty, the password of the "
          "URL."),
-    text("password_env", "`\"\"`", 128,
-         "The environment variable of the password, instead of a file."),
-    text("sentinel_username", "`\"\"`", 1024, "The ACL user for connections to the Sentinels."),
-    text("sentinel_password_file", "`\"\"`", kLongestPath,
-         "The file of the password for the Sentinels."),
-    text("sentinel_password_env", "`\"\"`", 128,
-         "The environment variable of the password, instead of a file."),
-    map_of("tls", kTls, "TLS settings for URLs that begin with `rediss`."),
-    text("prefix", "`sluice:`", 128,
+    unset_text("password_env", nullptr, 128,
+               "The environment variable of the password, instead of a file."),
+    unset_text("sentinel_username", nullptr, 1024,
+               "The ACL user for connections to the Sentinels."),
+    path("sentinel_password_file", nullptr, "The file of the password for the Sentinels."),
+    unset_text("sentinel_password_env", nullptr, 128,
+               "The environment variable of the password, instead of a file."),
+    map_of("tls", nullptr, kTls, "TLS settings for URLs that begin with `rediss`."),
+    text("prefix", nullptr, "`sluice:`", 128,
          "The prefix of every key. It must not contain braces. Servers with the same "
          "prefix share their counters."),
-    period("deadline", "50ms", 1,
+    period("deadline", nullptr, "50ms", 1,
            "The maximum time that a request waits for the store. Then "
            "`on_store_error` decides.",
            kDay),
-    period("connect_timeout", "1s", 1, "The maximum time to open a connection.", kDay),
-    integer("max_pending", "16384", 1, 1'000'000,
+    period("connect_timeout", nullptr, "1s", 1, "The maximum time to open a connection.", kDay),
+    integer("max_pending", nullptr, "16384", 1, 1'000'000,
             "The maximum number of pending requests on one connection. For further "
             "requests, `on_store_error` decides at once."),
-    integer("protocol", "0", 0, 3,
+    integer("protocol", nullptr, "0", 0, 3,
             "The version of the Redis protocol, 2 or 3. 0: version 3 if the server "
             "supports it, else 2."),
-    choice("scripting", "`on`", kSwitch,
+    choice("scripting", nullptr, "`on`", kSwitch,
            "`off` for servers that cannot run scripts. Rules may then use only "
            "`sliding_window_counter` and `fixed_window` with `align: clock`, and some "
            "results are less exact (docs/state-format.md)."),
-    choice("module", "`auto`", kModuleUse,
+    choice("module", nullptr, "`auto`", kModuleUse,
            "`auto`: requests are commands of Sluice's module where the server has loaded it, and "
            "scripts elsewhere. `off`: always scripts."),
-    integer("nodes", "1", 1, 100'000,
+    integer("nodes", nullptr, "1", 1, 100'000,
             "The number of servers that share the counters. With `on_store_error: local`, each "
             "server applies 1/`nodes` of each limit while the store fails. It also bounds the "
             "batches of leases (docs/leases.md)."),
-    map_of("deny_cache", kDenyCache,
+    map_of("deny_cache", nullptr, kDenyCache,
            "The cache of denials. After a denial, the server denies requests for the same "
            "counter without Redis until `Retry-After` has passed."),
-    map_of("leases", kLeases, "The batches of limits with a `lease`."),
-    map_of("breaker", kBreaker, "The circuit breaker, which stops requests to a failing store."),
-    text("rules_key", "`\"\"`", 1024,
-         "The key of the rules for `rules: redis`. If empty, the prefix followed by "
-         "`rules`."),
+    map_of("leases", nullptr, kLeases, "The batches of limits with a `lease`."),
+    map_of("breaker", nullptr, kBreaker,
+           "The circuit breaker, which stops requests to a failing store."),
+    unset_text("rules_key", nullptr, 1024,
+               "The key of the rules for `rules: redis`. If empty, the prefix followed by "
+               "`rules`."),
 };
 constexpr Map kRedis{"redis", "`redis`", kRedisKeys};
 
 constexpr std::array<std::string_view, 2> kClientCertificate{"required", "optional"};
 constexpr std::array<Key, 4> kListenerTlsKeys{
-    text("cert_file", "`\"\"`", kLongestPath, "The file of the server's certificate chain, PEM."),
-    text("key_file", "`\"\"`", kLongestPath, "The file of its private key, PEM."),
-    text("client_ca_file", "`\"\"`", kLongestPath,
+    path("cert_file", nullptr, "The file of the server's certificate chain, PEM."),
+    path("key_file", nullptr, "The file of its private key, PEM."),
+    path("client_ca_file", nullptr,
          "The file of authorities for client certificates, PEM. If empty, clients "
          "need no certificate."),
-    choice("client_certificate", "`required`", kClientCertificate,
+    choice("client_certificate", nullptr, "`required`", kClientCertificate,
            "With `client_ca_file`: `optional` also accepts clients without a certificate. A "
            "certificate of another authority is always refused."),
 };
 constexpr Map kListenerTls{"tls", "`http.tls`, `grpc.tls`, `resp.tls` and `admin.tls`",
                            kListenerTlsKeys};
 constexpr Key kTlsOfListener =
-    map_of("tls", kListenerTls,
+    map_of("tls", nullptr, kListenerTls,
            "The listener's certificate (see TLS). With one, the listener accepts only TLS; without "
            "one, only plaintext. Sluice reads the files again on SIGHUP.");
 
 constexpr std::array<Key, 3> kGrpcKeys{
-    integer("streams", "1024", 1, 1'000'000,
+    integer("streams", nullptr, "1024", 1, 1'000'000,
             "The maximum number of concurrent calls on a connection."),
-    period("max_age", "0s", 0,
+    period("max_age", nullptr, "0s", 0,
            "The maximum age of a connection. Then the server asks the client to open a "
            "new connection, which spreads clients over servers. 0: no maximum."),
     kTlsOfListener,
@@ -248,11 +296,11 @@ constexpr std::array<Key, 5> kUserKeys{
         .most = 256,
         .help = "The user name for `AUTH` and `HELLO`. `default` is the user of a client "
                 "that sends only a password."},
-    choice("role", "`check`", kRoleNames, kRoleHelp),
-    text("password_file", "`\"\"`", kLongestPath, "The file of the password, read at the start."),
-    text("password_env", "`\"\"`", 128,
-         "The environment variable of the password, instead of a file."),
-    text("certificate", "`\"\"`", 1024, kCertificateHelp),
+    choice("role", nullptr, "`check`", kRoleNames, kRoleHelp),
+    path("password_file", nullptr, "The file of the password, read at the start."),
+    unset_text("password_env", nullptr, 128,
+               "The environment variable of the password, instead of a file."),
+    unset_text("certificate", nullptr, 1024, kCertificateHelp),
 };
 constexpr Map kUser{"user", "each of `resp.users`", kUserKeys};
 
@@ -264,7 +312,7 @@ constexpr std::array<Key, 3> kRespKeys{
         .map = &kUser,
         .help = "The users of the RESP front end. Without users, every client that can "
                 "connect may use every command."},
-    period("idle_timeout", "5m", 0,
+    period("idle_timeout", nullptr, "5m", 0,
            "The maximum idle time of a connection. Clients must open a new one then, as connection "
            "pools do. 0: no maximum."),
     kTlsOfListener,
@@ -278,15 +326,16 @@ constexpr std::array<Key, 5> kClientKeys{
         .least = 1,
         .most = 256,
         .help = "The name of the client, for messages."},
-    choice("role", "`check`", kRoleNames, kRoleHelp),
-    text("token_file", "`\"\"`", kLongestPath, "The file of the bearer token, read at the start."),
-    text("token_env", "`\"\"`", 128, "The environment variable of the token, instead of a file."),
-    text("certificate", "`\"\"`", 1024, kCertificateHelp),
+    choice("role", nullptr, "`check`", kRoleNames, kRoleHelp),
+    path("token_file", nullptr, "The file of the bearer token, read at the start."),
+    unset_text("token_env", nullptr, 128,
+               "The environment variable of the token, instead of a file."),
+    unset_text("certificate", nullptr, 1024, kCertificateHelp),
 };
 constexpr Map kClient{"client", "each of `clients`", kClientKeys};
 
 constexpr std::array<Key, 2> kHttpKeys{
-    texts("hosts", 253,
+    texts("hosts", nullptr, 253,
           "Host names that a request to a loopback address may have besides `localhost`. Other "
           "names are refused, because a web page could have chosen them."),
     kTlsOfListener,
@@ -294,102 +343,114 @@ constexpr std::array<Key, 2> kHttpKeys{
 constexpr Map kHttp{"http", "`http`", kHttpKeys};
 
 constexpr std::array<Key, 3> kAdminKeys{
-    text("token_file", "`\"\"`", kLongestPath,
+    path("token_file", nullptr,
          "The file of the bearer token for administration, read again on SIGHUP. If "
          "empty, there is no token."),
-    text("token_env", "`\"\"`", 128, "The environment variable of the token, instead of a file."),
+    unset_text("token_env", nullptr, 128,
+               "The environment variable of the token, instead of a file."),
     kTlsOfListener,
 };
 constexpr Map kAdmin{"admin", "`admin`", kAdminKeys};
 
 constexpr std::array<Key, 9> kBoundsKeys{
-    integer("header_bytes", "32768", 1024, 1 << 20,
+    integer("header_bytes", kSet<&Bounds::header_bytes>, "32768", 1024, 1 << 20,
             "The maximum size of a request's header in bytes."),
-    integer("body_bytes", "1048576", 1024, 64 << 20,
+    integer("body_bytes", kSet<&Bounds::body_bytes>, "1048576", 1024, 64 << 20,
             "The maximum size of a request's body in bytes."),
-    period("header_timeout", "10s", 1,
+    period("header_timeout", kSet<&Bounds::header_timeout>, "10s", 1,
            "The maximum time from the first byte of a request to the end of its header."),
-    period("body_timeout", "10s", 1,
+    period("body_timeout", kSet<&Bounds::body_timeout>, "10s", 1,
            "The maximum time from the end of the header to the end of the body."),
-    period("write_timeout", "10s", 1, "The maximum time for a client to read its responses."),
-    period("idle_timeout", "75s", 1, "The maximum time between two requests of a connection."),
-    integer("connections", "10000", 1, 1'000'000,
+    period("write_timeout", kSet<&Bounds::write_timeout>, "10s", 1,
+           "The maximum time for a client to read its responses."),
+    period("idle_timeout", kSet<&Bounds::idle_timeout>, "75s", 1,
+           "The maximum time between two requests of a connection."),
+    integer("connections", kSet<&Bounds::connections>, "10000", 1, 1'000'000,
             "The maximum number of open connections. Sluice refuses further connections."),
-    integer("requests_per_connection", "0", 0, UINT32_MAX,
+    integer("requests_per_connection", kSet<&Bounds::requests_per_connection>, "0", 0, UINT32_MAX,
             "The number of requests after which Sluice closes a connection. 0: no "
             "maximum."),
-    integer("waiting", "1000", 0, 60'000,
+    integer("waiting", kSet<&Bounds::waiting>, "1000", 0, 60'000,
             "The maximum number of requests to `/v1/check` that wait for units (`wait_ms`). 0: "
             "no request may wait."),
 };
 constexpr Map kBounds{"bounds", "`bounds`", kBoundsKeys};
 
 constexpr std::array<Key, 3> kDrainKeys{
-    period("delay", "2s", 0,
+    period("delay", kSet<&Config::drain_delay>, "2s", 0,
            "The time during which `/readyz` answers 503 before the listeners close. The "
            "server still serves requests, so that load balancers have time to switch. It should "
            "be longer than they need to notice; see docs/restart.md."),
-    period("timeout", "10s", 0, "The maximum time that open connections then have to finish."),
-    text("handover", "`\"\"`", 103,
-         "The path of a Unix socket at which a new process of the same user takes over the "
-         "listening sockets; see docs/restart.md. Empty: none does."),
+    period("timeout", kSet<&Config::drain_timeout>, "10s", 0,
+           "The maximum time that open connections then have to finish."),
+    unset_text("handover", kPath<&Config::handover>, 103,
+               "The path of a Unix socket at which a new process of the same user takes over the "
+               "listening sockets; see docs/restart.md. Empty: none does."),
 };
 constexpr Map kDrain{"drain", "`drain`", kDrainKeys};
 
 constexpr std::array<Key, 5> kLogKeys{
-    choice("level", "`info`", kLevels, "The lowest level that Sluice logs."),
-    choice("format", "`text`", kFormats, "`text` for people, `json` for programs."),
-    choice("keys", "`plain`", kKeys,
+    choice("level", kSet<&LogOptions::level>, "`info`", kLevels,
+           "The lowest level that Sluice logs."),
+    choice("format", kSet<&LogOptions::format>, "`text`", kFormats,
+           "`text` for people, `json` for programs."),
+    choice("keys", kSet<&LogOptions::keys>, "`plain`", kKeys,
            "How Sluice logs the keys of requests that are denied or near a limit, which can "
            "contain addresses "
            "and names: unchanged, as a hash, or not at all."),
-    integer("denials_per_second", "10", 0, 1'000'000,
+    integer("denials_per_second", kSet<&LogOptions::denials_per_second>, "10", 0, 1'000'000,
             "The maximum number of log lines per second for denied requests, and of those for "
             "keys near a limit with `warn`. Sluice counts the others and logs their number. 0: "
             "none."),
-    flag("access", "`false`", "Whether Sluice logs a line for every request."),
+    flag("access", kSet<&LogOptions::access>, "`false`",
+         "Whether Sluice logs a line for every request."),
 };
 constexpr Map kLog{"log", "`log`", kLogKeys};
 
 constexpr std::array<Key, 6> kRecordKeys{
-    text("file", "`\"\"`", kLongestPath,
+    path("file", kPath<&TrafficOptions::file>,
          "The file of recorded requests. If empty, Sluice records none."),
-    integer("share", "100", 1, 100, "The share of the clients that are recorded, in percent."),
-    text("sample_by", "`ip`", 256,
+    integer("share", kSet<&TrafficOptions::share>, "100", 1, 100,
+            "The share of the clients that are recorded, in percent."),
+    text("sample_by", set_sample_by, "`ip`", 256,
          "The attribute that names a client. All requests of a client are recorded, or none; those "
          "without this attribute are chosen one by one."),
-    integer("max_bytes", "1073741824", std::uint64_t{16} << 20, std::uint64_t{1} << 50,
+    integer("max_bytes", kSet<&TrafficOptions::max_bytes>, "1073741824", std::uint64_t{16} << 20,
+            std::uint64_t{1} << 50,
             "The maximum size of the file together with the previous one, in bytes. A file with "
             "half of it is renamed to `FILE.1`, and a new one begins."),
-    texts("attributes", 256,
+    texts("attributes", kNames<&TrafficOptions::attributes>, 256,
           "Attributes that are recorded besides `method`, `path`, `host`, `ip`, and those that the "
           "rules name."),
     texts(
-        "hash", 256,
+        "hash", kNames<&TrafficOptions::hash>, 256,
         "Attributes whose values are recorded as hashes; `key`: the keys of requests that no rules "
         "decide. If `log.keys` is not `plain`, all are except for `method`, `path` and `host`."),
 };
 constexpr Map kRecord{"record", "`record`", kRecordKeys};
 
 constexpr std::array<Key, 9> kEnvoyKeys{
-    texts("files", kLongestPath,
+    texts("files", kPaths<&EnvoyConfig::files>, kLongestPath,
           "Envoy's configuration files, one domain each, and directories of them "
           "(`*.yaml`, `*.yml`); see docs/envoy.md. Sluice reloads them like `rules`."),
-    flag("merge_domains", "`false`",
+    flag("merge_domains", kSet<&EnvoyConfig::merge_domains>, "`false`",
          "Whether several files may have the same domain, whose descriptors are then those of all. "
          "`MERGE_DOMAIN_CONFIG` of Envoy's own service."),
-    choice("compat", "`none`", kCompat,
+    choice("compat", kSet<&EnvoyConfig::consume_on_reject>, "`none`", kCompat,
            "`consume_on_reject`: each limit is charged on its own. A limit that denies "
            "is charged with what it has left, as in Envoy's own service."),
-    flag("shadow_mode", "`false`", "Whether every request is allowed and only counted."),
-    flag("headers", "`false`",
+    flag("shadow_mode", kSet<&EnvoyConfig::shadow_mode>, "`false`",
+         "Whether every request is allowed and only counted."),
+    flag("headers", kSet<&EnvoyConfig::headers>, "`false`",
          "Whether responses report the tightest limit to clients in the three fields "
          "below."),
-    text("limit_header", "`RateLimit-Limit`", 128, "The field for the requests per unit."),
-    text("remaining_header", "`RateLimit-Remaining`", 128, "The field for the remaining requests."),
-    text("reset_header", "`RateLimit-Reset`", 128,
+    text("limit_header", kHeader<&EnvoyConfig::limit_header>, "`RateLimit-Limit`", 128,
+         "The field for the requests per unit."),
+    text("remaining_header", kHeader<&EnvoyConfig::remaining_header>, "`RateLimit-Remaining`", 128,
+         "The field for the remaining requests."),
+    text("reset_header", kHeader<&EnvoyConfig::reset_header>, "`RateLimit-Reset`", 128,
          "The field for the seconds until the next unit."),
-    flag("request_metadata", "`false`",
+    flag("request_metadata", kSet<&EnvoyConfig::request_metadata>, "`false`",
          "Whether `dynamic_metadata` contains the request and the names of exhausted "
          "quotas."),
 };
@@ -402,7 +463,7 @@ constexpr std::array<Key, 21> kFileKeys{
         .least = 1,
         .most = 1,
         .help = "The version of this format: 1."},
-    map_of("listen", kListen,
+    map_of("listen", nullptr, kListen,
            "The addresses of the listeners: `host:port`, `[v6]:port`, `unix:PATH`, or "
            "`off`."),
     Key{.name = "store",
@@ -413,22 +474,25 @@ constexpr std::array<Key, 21> kFileKeys{
         .is_secret = true,
         .help = "The store of the counters: `memory` (in this process), or the URL of a "
                 "Redis or Valkey (see Redis)."},
-    map_of("memory", kMemory, "The bounds of the memory store, and the file of its counters."),
-    map_of("redis", kRedis, "Settings for a `store` in Redis."),
-    map_of("grpc", kGrpc, "Settings of the gRPC front end."),
-    map_of("envoy", kEnvoy, "Envoy's rate limit service with Envoy's own configuration files."),
-    texts("rules", kLongestPath,
+    map_of("memory", kSameObject, kMemory,
+           "The bounds of the memory store, and the file of its counters."),
+    map_of("redis", nullptr, kRedis, "Settings for a `store` in Redis."),
+    map_of("grpc", nullptr, kGrpc, "Settings of the gRPC front end."),
+    map_of("envoy", kPart<&Config::envoy>, kEnvoy,
+           "Envoy's rate limit service with Envoy's own configuration files."),
+    texts("rules", nullptr, kLongestPath,
           "Rules files, and directories of them (`*.yaml`, `*.yml`); or `redis` for "
           "the rules in the store (see Rules in Redis). Without rules, Sluice uses a "
           "small built-in example."),
-    text("overrides", "`\"\"`", kLongestPath,
+    path("overrides", kPath<&Config::overrides>,
          "The file that keeps overrides if the store is `memory` (docs/overrides.md). If empty, "
          "`overrides.txt` next to the first of `rules`."),
-    flag("watch", "`true`", "Whether Sluice reloads rules when their files change."),
-    texts("trusted_proxies", 64,
+    flag("watch", kSet<&Config::watch>, "`true`",
+         "Whether Sluice reloads rules when their files change."),
+    texts("trusted_proxies", nullptr, 64,
           "Addresses and networks (`10.0.0.0/8`) of proxies that Sluice trusts to "
           "report the client's address. `unix` means peers on a Unix socket."),
-    integer("threads", "0", 0, 1024,
+    integer("threads", kSet<&Config::threads>, "0", 0, 1024,
             "The number of threads that serve requests. 0: the number of processors."),
     Key{.name = "clients",
         .type = Type::kList,
@@ -438,17 +502,18 @@ constexpr std::array<Key, 21> kFileKeys{
         .help = "Clients of HTTP and gRPC that send `Authorization: Bearer TOKEN` or have a "
                 "certificate. Others have the role `check`, or `operate` on a loopback address or "
                 "a Unix socket."},
-    map_of("http", kHttp, "Settings of the HTTP front end."),
-    map_of("resp", kResp, "Users and settings of the RESP front end."),
-    map_of("admin", kAdmin,
+    map_of("http", nullptr, kHttp, "Settings of the HTTP front end."),
+    map_of("resp", nullptr, kResp, "Users and settings of the RESP front end."),
+    map_of("admin", nullptr, kAdmin,
            "Access to administration. Without a token, only this machine has access."),
-    map_of("bounds", kBounds,
+    map_of("bounds", kPart<&Config::bounds>, kBounds,
            "Bounds on the clients of a listener. Each listener counts its own "
            "connections."),
-    map_of("drain", kDrain, "How the server shuts down on SIGTERM."),
-    map_of("log", kLog, "The log on standard error."),
-    map_of("record", kRecord, "The recording of requests (docs/recording.md)."),
-    integer("top_keys", "256", 0, insight::KeyFrame::kMostKeys,
+    map_of("drain", kSameObject, kDrain, "How the server shuts down on SIGTERM."),
+    map_of("log", kPart<&Config::log>, kLog, "The log on standard error."),
+    map_of("record", kPart<&Config::record>, kRecord,
+           "The recording of requests (docs/recording.md)."),
+    integer("top_keys", kSet<&Config::top_keys>, "256", 0, insight::KeyFrame::kMostKeys,
             "The number of keys that Sluice counts per limit, for the most asked and the most "
             "denied ones (docs/insight.md). Each takes at most 4 KB per limit. 0: none. Keys "
             "appear as `log.keys` says, and with `none` they are not counted."),
