@@ -115,6 +115,24 @@ constexpr Set kHeader =
       object_of(Member, object).*Member = value.text;
     };
 
+template <auto Member>
+constexpr Set kOption = kSet<&RedisConfig::options, Member>;
+
+// Braces in the prefix would put all keys of a cluster into one slot.
+void set_prefix(void* object, const Key& key, const Node& value, Diagnostics& diagnostics) {
+  kOption<&RedisOptions::prefix>(object, key, value, diagnostics);
+  if (value.text.find_first_of("{}") == std::string::npos) return;
+  diagnostics.add(value.at, "'prefix' is " + rules::describe(value),
+                  "expected text without braces, which mark tags");
+}
+
+void set_protocol(void* object, const Key& key, const Node& value, Diagnostics& diagnostics) {
+  kOption<&RedisOptions::protocol>(object, key, value, diagnostics);
+  if (value.text != "1") return;
+  diagnostics.add(value.at, "'protocol' is '1'",
+                  "expected 2, 3, or 0 for the version that the server supports");
+}
+
 void set_sample_by(void* object, const Key&, const Node& value, Diagnostics&) {
   static_cast<TrafficOptions*>(object)->sample_by = rules::normalized(value.text);
 }
@@ -150,28 +168,31 @@ constexpr std::array<Key, 4> kMemoryKeys{
 constexpr Map kMemory{"memory", "`memory`", kMemoryKeys};
 
 constexpr std::array<Key, 5> kTlsKeys{
-    path("ca_file", nullptr,
+    path("ca_file", kPath<&RedisConfig::options, &RedisOptions::tls_ca_file>,
          "The file of trusted certificate authorities, PEM. If empty, the authorities "
          "of the system."),
-    path("cert_file", nullptr, "The file of the client certificate, PEM."),
-    path("key_file", nullptr,
+    path("cert_file", kPath<&RedisConfig::options, &RedisOptions::tls_cert_file>,
+         "The file of the client certificate, PEM."),
+    path("key_file", kPath<&RedisConfig::options, &RedisOptions::tls_key_file>,
          "The file of its private key, PEM. Requires `cert_file`, and `cert_file` "
          "requires it."),
-    unset_text("server_name", nullptr, 253,
+    unset_text("server_name", kOption<&RedisOptions::tls_server_name>, 253,
                "The name that the server's certificate must contain. If empty, the host of "
                "the URL."),
-    flag("verify", nullptr, "`true`",
+    flag("verify", kOption<&RedisOptions::tls_verify>, "`true`",
          "Whether Sluice verifies the server's certificate. Without verification, a "
          "third party on the network can read and change the traffic."),
 };
 constexpr Map kTls{"tls", "`redis.tls`", kTlsKeys};
 
 constexpr std::array<Key, 3> kDenyCacheKeys{
-    flag("enabled", nullptr, "`true`", "Whether Sluice caches denials."),
-    integer("max_keys", nullptr, "65536", 1, std::uint64_t{1} << 28,
+    flag("enabled", kSet<&RedisConfig::deny_cache_enabled>, "`true`",
+         "Whether Sluice caches denials."),
+    integer("max_keys", kSet<&RedisConfig::deny_cache, &DenyCacheOptions::max_keys>, "65536", 1,
+            std::uint64_t{1} << 28,
             "The maximum number of denied counters in the cache. Each takes about 73 "
             "bytes, which are allocated at the start."),
-    period("longest", nullptr, "1s", 1,
+    period("longest", kSet<&RedisConfig::deny_cache, &DenyCacheOptions::longest>, "1s", 1,
            "The maximum time for which a cached denial is valid. After this time "
            "Sluice notices what other servers reset or refund.",
            kDay),
@@ -179,72 +200,76 @@ constexpr std::array<Key, 3> kDenyCacheKeys{
 constexpr Map kDenyCache{"deny_cache", "`redis.deny_cache`", kDenyCacheKeys};
 
 constexpr std::array<Key, 2> kLeaseKeys{
-    integer("share", nullptr, "0", 0, 100,
+    integer("share", kSet<&RedisConfig::lease_percent>, "0", 0, 100,
             "The most units that a server takes ahead for one counter, as a percentage of the "
             "limit's capacity. 0: 25 / `nodes`."),
-    integer("max_keys", nullptr, "16384", 8, std::uint64_t{1} << 24,
+    integer("max_keys", kSet<&RedisConfig::lease_keys>, "16384", 8, std::uint64_t{1} << 24,
             "The maximum number of leased counters that a server tracks, about 170 bytes each. For "
             "other counters it asks Redis about each request."),
 };
 constexpr Map kLeases{"leases", "`redis.leases`", kLeaseKeys};
 
 constexpr std::array<Key, 3> kBreakerKeys{
-    integer("failures", nullptr, "5", 1, 1'000'000,
+    integer("failures", kSet<&CircuitBreakerOptions::failures>, "5", 1, 1'000'000,
             "The number of consecutive failures that opens the circuit breaker."),
-    period("open_for", nullptr, "1s", 1,
+    period("open_for", kSet<&CircuitBreakerOptions::open_for>, "1s", 1,
            "The time before one request probes the store again. It doubles with each "
            "failed probe.",
            kDay),
-    period("longest_open", nullptr, "10s", 1, "The maximum of `open_for` after doubling.", kDay),
+    period("longest_open", kSet<&CircuitBreakerOptions::longest_open>, "10s", 1,
+           "The maximum of `open_for` after doubling.", kDay),
 };
 constexpr Map kBreaker{"breaker", "`redis.breaker`", kBreakerKeys};
 
 constexpr std::array<Key, 19> kRedisKeys{
-    unset_text("username", nullptr, 1024,
+    unset_text("username", kOption<&RedisOptions::username>, 1024,
                "The ACL user. If empty, the user of the URL, or the default user."),
-    path("password_file", nullptr,
+    path("password_file", kPath<&RedisConfig::password, &SecretSource::file>,
          "The file of the password, read at the start. If empty, the password of the "
          "URL."),
-    unset_text("password_env", nullptr, 128,
+    unset_text("password_env", kSet<&RedisConfig::password, &SecretSource::variable>, 128,
                "The environment variable of the password, instead of a file."),
-    unset_text("sentinel_username", nullptr, 1024,
+    unset_text("sentinel_username", kOption<&RedisOptions::sentinel_username>, 1024,
                "The ACL user for connections to the Sentinels."),
-    path("sentinel_password_file", nullptr, "The file of the password for the Sentinels."),
-    unset_text("sentinel_password_env", nullptr, 128,
+    path("sentinel_password_file", kPath<&RedisConfig::sentinel_password, &SecretSource::file>,
+         "The file of the password for the Sentinels."),
+    unset_text("sentinel_password_env",
+               kSet<&RedisConfig::sentinel_password, &SecretSource::variable>, 128,
                "The environment variable of the password, instead of a file."),
-    map_of("tls", nullptr, kTls, "TLS settings for URLs that begin with `rediss`."),
-    text("prefix", nullptr, "`sluice:`", 128,
+    map_of("tls", kSameObject, kTls, "TLS settings for URLs that begin with `rediss`."),
+    text("prefix", set_prefix, "`sluice:`", 128,
          "The prefix of every key. It must not contain braces. Servers with the same "
          "prefix share their counters."),
-    period("deadline", nullptr, "50ms", 1,
+    period("deadline", kOption<&RedisOptions::deadline>, "50ms", 1,
            "The maximum time that a request waits for the store. Then "
            "`on_store_error` decides.",
            kDay),
-    period("connect_timeout", nullptr, "1s", 1, "The maximum time to open a connection.", kDay),
-    integer("max_pending", nullptr, "16384", 1, 1'000'000,
+    period("connect_timeout", kOption<&RedisOptions::connect_timeout>, "1s", 1,
+           "The maximum time to open a connection.", kDay),
+    integer("max_pending", kOption<&RedisOptions::max_pending>, "16384", 1, 1'000'000,
             "The maximum number of pending requests on one connection. For further "
             "requests, `on_store_error` decides at once."),
-    integer("protocol", nullptr, "0", 0, 3,
+    integer("protocol", set_protocol, "0", 0, 3,
             "The version of the Redis protocol, 2 or 3. 0: version 3 if the server "
             "supports it, else 2."),
-    choice("scripting", nullptr, "`on`", kSwitch,
+    choice("scripting", kOption<&RedisOptions::scripting>, "`on`", kSwitch,
            "`off` for servers that cannot run scripts. Rules may then use only "
            "`sliding_window_counter` and `fixed_window` with `align: clock`, and some "
            "results are less exact (docs/state-format.md)."),
-    choice("module", nullptr, "`auto`", kModuleUse,
+    choice("module", kOption<&RedisOptions::module>, "`auto`", kModuleUse,
            "`auto`: requests are commands of Sluice's module where the server has loaded it, and "
            "scripts elsewhere. `off`: always scripts."),
-    integer("nodes", nullptr, "1", 1, 100'000,
+    integer("nodes", kSet<&RedisConfig::nodes>, "1", 1, 100'000,
             "The number of servers that share the counters. With `on_store_error: local`, each "
             "server applies 1/`nodes` of each limit while the store fails. It also bounds the "
             "batches of leases (docs/leases.md)."),
-    map_of("deny_cache", nullptr, kDenyCache,
+    map_of("deny_cache", kSameObject, kDenyCache,
            "The cache of denials. After a denial, the server denies requests for the same "
            "counter without Redis until `Retry-After` has passed."),
-    map_of("leases", nullptr, kLeases, "The batches of limits with a `lease`."),
-    map_of("breaker", nullptr, kBreaker,
+    map_of("leases", kSameObject, kLeases, "The batches of limits with a `lease`."),
+    map_of("breaker", kPart<&RedisConfig::breaker>, kBreaker,
            "The circuit breaker, which stops requests to a failing store."),
-    unset_text("rules_key", nullptr, 1024,
+    unset_text("rules_key", kSet<&RedisConfig::rules_key>, 1024,
                "The key of the rules for `rules: redis`. If empty, the prefix followed by "
                "`rules`."),
 };
@@ -476,7 +501,7 @@ constexpr std::array<Key, 21> kFileKeys{
                 "Redis or Valkey (see Redis)."},
     map_of("memory", kSameObject, kMemory,
            "The bounds of the memory store, and the file of its counters."),
-    map_of("redis", nullptr, kRedis, "Settings for a `store` in Redis."),
+    map_of("redis", kPart<&Config::redis>, kRedis, "Settings for a `store` in Redis."),
     map_of("grpc", nullptr, kGrpc, "Settings of the gRPC front end."),
     map_of("envoy", kPart<&Config::envoy>, kEnvoy,
            "Envoy's rate limit service with Envoy's own configuration files."),
