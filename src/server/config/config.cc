@@ -4,7 +4,6 @@
 #include <array>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,7 +15,6 @@
 #include "server/config/secret.h"
 #include "server/net/address.h"
 #include "server/net/tls_files.h"
-#include "server/net/trusted_proxies.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::server {
@@ -35,9 +33,6 @@ std::vector<ClientConfig> read_users(const rules::Fields& fields,
 std::vector<ClientConfig> read_clients(const rules::Fields& file,
                                        const std::filesystem::path& folder,
                                        rules::Diagnostics& diagnostics);
-// Reads the list `hosts` of the section `http`.
-std::vector<std::string> read_hosts(const rules::Fields& http, rules::Diagnostics& diagnostics);
-
 // Reads the key `tls` of a listener's section, whose schema is `map`. Paths are relative to
 // `folder`.
 net::TlsFiles read_tls(const rules::Fields& section, const rules::schema::Map& map,
@@ -136,18 +131,6 @@ std::vector<ClientConfig> read_clients(const Fields& file, const std::filesystem
   return read_list(kClients, file, config::file(), folder, diagnostics);
 }
 
-std::vector<std::string> read_hosts(const Fields& fields, Diagnostics& diagnostics) {
-  std::vector<std::string> hosts;
-  for (const Node* const node : fields.texts("hosts")) {
-    std::string& host = hosts.emplace_back(node->text);
-    for (char& c : host) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    if (host.find_first_of(":/ ") == host.npos) continue;
-    diagnostics.add(node->at, "the host is " + rules::describe(*node),
-                    "expected a host name without a port, such as sluice.internal");
-  }
-  return hosts;
-}
-
 net::TlsFiles read_tls(const rules::Fields& section, const rules::schema::Map& map,
                        const std::filesystem::path& folder, rules::Diagnostics& diagnostics) {
   net::TlsFiles files;
@@ -221,15 +204,6 @@ namespace {
 using rules::Fields;
 using rules::Node;
 
-template <typename Number>
-void set(Number& target, std::optional<std::uint64_t> value) {
-  if (value) target = static_cast<Number>(*value);
-}
-
-void set(std::chrono::milliseconds& target, std::optional<Duration> value) {
-  if (value) target = std::chrono::duration_cast<std::chrono::milliseconds>(*value);
-}
-
 class Reader {
  public:
   Reader(rules::Diagnostics& diagnostics, std::string_view file)
@@ -245,9 +219,6 @@ class Reader {
   void check_redis(const Fields& fields);
   void read_listen(const Fields& fields);
   void read_address(const Fields& fields, std::string_view name, Text member);
-  void read_rules(const Fields& file);
-  void read_grpc(const Fields& fields);
-  void read_proxies(const Fields& file);
   void read_admin(const Fields& fields);
   void check_certificates(const Fields& file);
   std::string path(std::string_view written) const { return folder_ / written; }
@@ -261,20 +232,16 @@ class Reader {
 Config Reader::read(const Node& root) {
   const Fields file = Fields::read(root, config::file(), diagnostics_, &config_);
   if (const auto listen = part(file, "listen")) read_listen(*listen);
-  if (const Node* store = file.node("store")) config_.store = store->text;
   if (const Fields* redis = file.map("redis")) check_redis(*redis);
   if (const std::string wrong = find_store_error(config_.store, config_.redis); !wrong.empty()) {
     diagnostics_.add_message(file.at("store"), wrong);
   }
-  if (const auto grpc = listener(file, "grpc")) read_grpc(*grpc);
-  if (const auto http = listener(file, "http")) config_.hosts = read_hosts(*http, diagnostics_);
+  listener(file, "grpc");
+  listener(file, "http");
   config_.clients = read_clients(file, folder_, diagnostics_);
   if (const auto resp = listener(file, "resp")) {
     config_.resp_users = read_users(*resp, folder_, diagnostics_);
-    set(config_.resp_idle_timeout, resp->period("idle_timeout"));
   }
-  read_rules(file);
-  read_proxies(file);
   if (const auto admin = listener(file, "admin")) read_admin(*admin);
   check_certificates(file);
   return std::move(config_);
@@ -330,34 +297,6 @@ void Reader::read_address(const Fields& fields, std::string_view name, Text memb
                      "expected another address for each listener");
   }
   addresses_.emplace_back(name, std::move(address.value()));
-}
-
-// Only `redis` selects Redis. Write a file of that name as ./redis.
-void Reader::read_rules(const Fields& file) {
-  const auto given = file.texts("rules");
-  for (const Node* rules : given) {
-    if (rules->text != "redis") {
-      config_.rules.push_back(path(rules->text));
-    } else if (given.size() == 1) {
-      config_.rules_in_redis = true;
-    } else {
-      diagnostics_.add(rules->at, "'rules' has 'redis' among files",
-                       "expected it alone, or ./redis for a file with this name");
-    }
-  }
-}
-
-void Reader::read_grpc(const Fields& fields) {
-  set(config_.grpc_streams, fields.integer("streams"));
-  set(config_.grpc_max_age, fields.period("max_age"));
-}
-
-void Reader::read_proxies(const Fields& file) {
-  for (const Node* node : file.texts("trusted_proxies")) {
-    const auto checked = TrustedProxies::parse(std::span(&node->text, 1));
-    if (!checked) diagnostics_.add_message(node->at, checked.error());
-    config_.trusted_proxies.push_back(node->text);
-  }
 }
 
 void Reader::read_admin(const Fields& fields) {

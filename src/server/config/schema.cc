@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
 #include "server/config/config.h"
+#include "server/net/trusted_proxies.h"
 
 namespace sluice::server::config {
 namespace {
@@ -131,6 +133,40 @@ void set_protocol(void* object, const Key& key, const Node& value, Diagnostics& 
   if (value.text != "1") return;
   diagnostics.add(value.at, "'protocol' is '1'",
                   "expected 2, 3, or 0 for the version that the server supports");
+}
+
+void add_hosts(void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
+  for (const Node* const node : rules::texts_of(value)) {
+    std::string& host = static_cast<Config*>(object)->hosts.emplace_back(node->text);
+    for (char& c : host) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if (host.find_first_of(":/ ") == host.npos) continue;
+    diagnostics.add(node->at, "the host is " + rules::describe(*node),
+                    "expected a host name without a port, such as sluice.internal");
+  }
+}
+
+// Only `redis` selects Redis. Write a file of that name as ./redis.
+void add_rules(void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
+  Config& config = *static_cast<Config*>(object);
+  const auto given = rules::texts_of(value);
+  for (const Node* rules : given) {
+    if (rules->text != "redis") {
+      config.rules.push_back(in_folder(diagnostics, rules->text));
+    } else if (given.size() == 1) {
+      config.rules_in_redis = true;
+    } else {
+      diagnostics.add(rules->at, "'rules' has 'redis' among files",
+                      "expected it alone, or ./redis for a file with this name");
+    }
+  }
+}
+
+void add_proxies(void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
+  for (const Node* node : rules::texts_of(value)) {
+    const auto checked = TrustedProxies::parse(std::span(&node->text, 1));
+    if (!checked) diagnostics.add_message(node->at, checked.error());
+    static_cast<Config*>(object)->trusted_proxies.push_back(node->text);
+  }
 }
 
 void set_sample_by(void* object, const Key&, const Node& value, Diagnostics&) {
@@ -294,9 +330,9 @@ constexpr Key kTlsOfListener =
            "one, only plaintext. Sluice reads the files again on SIGHUP.");
 
 constexpr std::array<Key, 3> kGrpcKeys{
-    integer("streams", nullptr, "1024", 1, 1'000'000,
+    integer("streams", kSet<&Config::grpc_streams>, "1024", 1, 1'000'000,
             "The maximum number of concurrent calls on a connection."),
-    period("max_age", nullptr, "0s", 0,
+    period("max_age", kSet<&Config::grpc_max_age>, "0s", 0,
            "The maximum age of a connection. Then the server asks the client to open a "
            "new connection, which spreads clients over servers. 0: no maximum."),
     kTlsOfListener,
@@ -337,7 +373,7 @@ constexpr std::array<Key, 3> kRespKeys{
         .map = &kUser,
         .help = "The users of the RESP front end. Without users, every client that can "
                 "connect may use every command."},
-    period("idle_timeout", nullptr, "5m", 0,
+    period("idle_timeout", kSet<&Config::resp_idle_timeout>, "5m", 0,
            "The maximum idle time of a connection. Clients must open a new one then, as connection "
            "pools do. 0: no maximum."),
     kTlsOfListener,
@@ -360,7 +396,7 @@ constexpr std::array<Key, 5> kClientKeys{
 constexpr Map kClient{"client", "each of `clients`", kClientKeys};
 
 constexpr std::array<Key, 2> kHttpKeys{
-    texts("hosts", nullptr, 253,
+    texts("hosts", add_hosts, 253,
           "Host names that a request to a loopback address may have besides `localhost`. Other "
           "names are refused, because a web page could have chosen them."),
     kTlsOfListener,
@@ -498,14 +534,15 @@ constexpr std::array<Key, 21> kFileKeys{
         .most = kLongestPath,
         .is_secret = true,
         .help = "The store of the counters: `memory` (in this process), or the URL of a "
-                "Redis or Valkey (see Redis)."},
+                "Redis or Valkey (see Redis).",
+        .set = kSet<&Config::store>},
     map_of("memory", kSameObject, kMemory,
            "The bounds of the memory store, and the file of its counters."),
     map_of("redis", kPart<&Config::redis>, kRedis, "Settings for a `store` in Redis."),
-    map_of("grpc", nullptr, kGrpc, "Settings of the gRPC front end."),
+    map_of("grpc", kSameObject, kGrpc, "Settings of the gRPC front end."),
     map_of("envoy", kPart<&Config::envoy>, kEnvoy,
            "Envoy's rate limit service with Envoy's own configuration files."),
-    texts("rules", nullptr, kLongestPath,
+    texts("rules", add_rules, kLongestPath,
           "Rules files, and directories of them (`*.yaml`, `*.yml`); or `redis` for "
           "the rules in the store (see Rules in Redis). Without rules, Sluice uses a "
           "small built-in example."),
@@ -514,7 +551,7 @@ constexpr std::array<Key, 21> kFileKeys{
          "`overrides.txt` next to the first of `rules`."),
     flag("watch", kSet<&Config::watch>, "`true`",
          "Whether Sluice reloads rules when their files change."),
-    texts("trusted_proxies", nullptr, 64,
+    texts("trusted_proxies", add_proxies, 64,
           "Addresses and networks (`10.0.0.0/8`) of proxies that Sluice trusts to "
           "report the client's address. `unix` means peers on a Unix socket."),
     integer("threads", kSet<&Config::threads>, "0", 0, 1024,
@@ -527,8 +564,8 @@ constexpr std::array<Key, 21> kFileKeys{
         .help = "Clients of HTTP and gRPC that send `Authorization: Bearer TOKEN` or have a "
                 "certificate. Others have the role `check`, or `operate` on a loopback address or "
                 "a Unix socket."},
-    map_of("http", nullptr, kHttp, "Settings of the HTTP front end."),
-    map_of("resp", nullptr, kResp, "Users and settings of the RESP front end."),
+    map_of("http", kSameObject, kHttp, "Settings of the HTTP front end."),
+    map_of("resp", kSameObject, kResp, "Users and settings of the RESP front end."),
     map_of("admin", nullptr, kAdmin,
            "Access to administration. Without a token, only this machine has access."),
     map_of("bounds", kPart<&Config::bounds>, kBounds,
