@@ -271,11 +271,6 @@ std::string_view Fields::text(std::string_view name) const {
   return value != nullptr ? std::string_view(value->text) : std::string_view();
 }
 
-std::vector<const Node*> Fields::texts(std::string_view name) const {
-  const Node* value = node(name);
-  return value == nullptr ? std::vector<const Node*>() : texts_of(*value);
-}
-
 std::optional<std::size_t> Fields::choice_index(std::string_view name) const {
   const Node* value = node(name);
   return value != nullptr ? std::optional(schema::number_of(key(name), *value)) : std::nullopt;

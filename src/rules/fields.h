@@ -38,8 +38,7 @@ class Fields {
   std::optional<bool> flag(std::string_view name) const;
   std::optional<Duration> period(std::string_view name) const;
   std::optional<std::uint8_t> percent(std::string_view name) const;
-  std::string_view text(std::string_view name) const;           // empty if absent
-  std::vector<const Node*> texts(std::string_view name) const;  // of kTexts: one text, or a list
+  std::string_view text(std::string_view name) const;  // empty if absent
   // Returns the enumerator with the same index as the value in the schema's list of choices.
   template <typename Enum>
   std::optional<Enum> choice(std::string_view name) const {

@@ -18,6 +18,7 @@
 namespace sluice::server::config {
 namespace {
 
+using net::TlsFiles;
 using rules::Diagnostics;
 using rules::Node;
 using rules::schema::choice;
@@ -28,6 +29,7 @@ using rules::schema::kPart;
 using rules::schema::kSameObject;
 using rules::schema::kSet;
 using rules::schema::Map;
+using rules::schema::number_of;
 using rules::schema::object_of;
 using rules::schema::Part;
 using rules::schema::Set;
@@ -133,6 +135,16 @@ void set_protocol(void* object, const Key& key, const Node& value, Diagnostics& 
   if (value.text != "1") return;
   diagnostics.add(value.at, "'protocol' is '1'",
                   "expected 2, 3, or 0 for the version that the server supports");
+}
+
+void set_client_certificate(void* object, const Key&, const Node& value, Diagnostics&) {
+  static_cast<TlsFiles*>(object)->requires_client = value.text != "optional";
+}
+
+// `check-only` is `check`.
+void set_role(void* object, const Key& key, const Node& value, Diagnostics&) {
+  constexpr std::array kRoles{Role::kCheck, Role::kOperate, Role::kAdmin, Role::kCheck};
+  static_cast<ClientConfig*>(object)->role = kRoles[number_of(key, value)];
 }
 
 void add_hosts(void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
@@ -313,19 +325,21 @@ constexpr Map kRedis{"redis", "`redis`", kRedisKeys};
 
 constexpr std::array<std::string_view, 2> kClientCertificate{"required", "optional"};
 constexpr std::array<Key, 4> kListenerTlsKeys{
-    path("cert_file", nullptr, "The file of the server's certificate chain, PEM."),
-    path("key_file", nullptr, "The file of its private key, PEM."),
-    path("client_ca_file", nullptr,
+    path("cert_file", kPath<&TlsFiles::cert_file>,
+         "The file of the server's certificate chain, PEM."),
+    path("key_file", kPath<&TlsFiles::key_file>, "The file of its private key, PEM."),
+    path("client_ca_file", kPath<&TlsFiles::client_ca_file>,
          "The file of authorities for client certificates, PEM. If empty, clients "
          "need no certificate."),
-    choice("client_certificate", nullptr, "`required`", kClientCertificate,
+    choice("client_certificate", set_client_certificate, "`required`", kClientCertificate,
            "With `client_ca_file`: `optional` also accepts clients without a certificate. A "
            "certificate of another authority is always refused."),
 };
 constexpr Map kListenerTls{"tls", "`http.tls`, `grpc.tls`, `resp.tls` and `admin.tls`",
                            kListenerTlsKeys};
-constexpr Key kTlsOfListener =
-    map_of("tls", nullptr, kListenerTls,
+template <auto Member>
+constexpr Key kTlsOf =
+    map_of("tls", kPart<Member>, kListenerTls,
            "The listener's certificate (see TLS). With one, the listener accepts only TLS; without "
            "one, only plaintext. Sluice reads the files again on SIGHUP.");
 
@@ -335,7 +349,7 @@ constexpr std::array<Key, 3> kGrpcKeys{
     period("max_age", kSet<&Config::grpc_max_age>, "0s", 0,
            "The maximum age of a connection. Then the server asks the client to open a "
            "new connection, which spreads clients over servers. 0: no maximum."),
-    kTlsOfListener,
+    kTlsOf<&Config::grpc_tls>,
 };
 constexpr Map kGrpc{"grpc", "`grpc`", kGrpcKeys};
 
@@ -356,12 +370,14 @@ constexpr std::array<Key, 5> kUserKeys{
         .least = 1,
         .most = 256,
         .help = "The user name for `AUTH` and `HELLO`. `default` is the user of a client "
-                "that sends only a password."},
-    choice("role", nullptr, "`check`", kRoleNames, kRoleHelp),
-    path("password_file", nullptr, "The file of the password, read at the start."),
-    unset_text("password_env", nullptr, 128,
+                "that sends only a password.",
+        .set = kSet<&ClientConfig::name>},
+    choice("role", set_role, "`check`", kRoleNames, kRoleHelp),
+    path("password_file", kPath<&ClientConfig::secret, &SecretSource::file>,
+         "The file of the password, read at the start."),
+    unset_text("password_env", kSet<&ClientConfig::secret, &SecretSource::variable>, 128,
                "The environment variable of the password, instead of a file."),
-    unset_text("certificate", nullptr, 1024, kCertificateHelp),
+    unset_text("certificate", kSet<&ClientConfig::certificate>, 1024, kCertificateHelp),
 };
 constexpr Map kUser{"user", "each of `resp.users`", kUserKeys};
 
@@ -376,7 +392,7 @@ constexpr std::array<Key, 3> kRespKeys{
     period("idle_timeout", kSet<&Config::resp_idle_timeout>, "5m", 0,
            "The maximum idle time of a connection. Clients must open a new one then, as connection "
            "pools do. 0: no maximum."),
-    kTlsOfListener,
+    kTlsOf<&Config::resp_tls>,
 };
 constexpr Map kResp{"resp", "`resp`", kRespKeys};
 
@@ -386,12 +402,14 @@ constexpr std::array<Key, 5> kClientKeys{
         .required = true,
         .least = 1,
         .most = 256,
-        .help = "The name of the client, for messages."},
-    choice("role", nullptr, "`check`", kRoleNames, kRoleHelp),
-    path("token_file", nullptr, "The file of the bearer token, read at the start."),
-    unset_text("token_env", nullptr, 128,
+        .help = "The name of the client, for messages.",
+        .set = kSet<&ClientConfig::name>},
+    choice("role", set_role, "`check`", kRoleNames, kRoleHelp),
+    path("token_file", kPath<&ClientConfig::secret, &SecretSource::file>,
+         "The file of the bearer token, read at the start."),
+    unset_text("token_env", kSet<&ClientConfig::secret, &SecretSource::variable>, 128,
                "The environment variable of the token, instead of a file."),
-    unset_text("certificate", nullptr, 1024, kCertificateHelp),
+    unset_text("certificate", kSet<&ClientConfig::certificate>, 1024, kCertificateHelp),
 };
 constexpr Map kClient{"client", "each of `clients`", kClientKeys};
 
@@ -399,17 +417,17 @@ constexpr std::array<Key, 2> kHttpKeys{
     texts("hosts", add_hosts, 253,
           "Host names that a request to a loopback address may have besides `localhost`. Other "
           "names are refused, because a web page could have chosen them."),
-    kTlsOfListener,
+    kTlsOf<&Config::http_tls>,
 };
 constexpr Map kHttp{"http", "`http`", kHttpKeys};
 
 constexpr std::array<Key, 3> kAdminKeys{
-    path("token_file", nullptr,
+    path("token_file", kPath<&Config::admin_token, &SecretSource::file>,
          "The file of the bearer token for administration, read again on SIGHUP. If "
          "empty, there is no token."),
-    unset_text("token_env", nullptr, 128,
+    unset_text("token_env", kSet<&Config::admin_token, &SecretSource::variable>, 128,
                "The environment variable of the token, instead of a file."),
-    kTlsOfListener,
+    kTlsOf<&Config::admin_tls>,
 };
 constexpr Map kAdmin{"admin", "`admin`", kAdminKeys};
 
@@ -524,7 +542,7 @@ constexpr std::array<Key, 21> kFileKeys{
         .least = 1,
         .most = 1,
         .help = "The version of this format: 1."},
-    map_of("listen", nullptr, kListen,
+    map_of("listen", kSameObject, kListen,
            "The addresses of the listeners: `host:port`, `[v6]:port`, `unix:PATH`, or "
            "`off`."),
     Key{.name = "store",
@@ -566,7 +584,7 @@ constexpr std::array<Key, 21> kFileKeys{
                 "a Unix socket."},
     map_of("http", kSameObject, kHttp, "Settings of the HTTP front end."),
     map_of("resp", kSameObject, kResp, "Users and settings of the RESP front end."),
-    map_of("admin", nullptr, kAdmin,
+    map_of("admin", kSameObject, kAdmin,
            "Access to administration. Without a token, only this machine has access."),
     map_of("bounds", kPart<&Config::bounds>, kBounds,
            "Bounds on the clients of a listener. Each listener counts its own "
