@@ -70,9 +70,9 @@ void FilePlans::choose(const Node& node, Rule& rule, const KeyTemplate& from,
   const schema::Map& rules = schema::child(schema::file(), "rules");
   const Fields fields = Fields::read(node, schema::child(rules, "plan"), diagnostics);
   const Node* otherwise = fields.node("default");
-  if (fields.has("from") && !from.is_one_value() &&
-      (!from.is_empty() || fields.text("from").empty())) {
-    diagnostics.add(fields.at("from"), "'from' is " + describe(*fields.node("from")),
+  const Node* given = fields.node("from");
+  if (given != nullptr && !from.is_one_value() && (!from.is_empty() || given->text.empty())) {
+    diagnostics.add(given->at, "'from' is " + describe(*given),
                     "expected one attribute, such as \"{header.x-plan}\"");
   }
   const auto names = plan_names(plans_);

@@ -88,6 +88,8 @@ TEST(Plans, ExplainsTheChoiceOfAPlan) {
   EXPECT_EQ(errors_of(with_plan("from: \"{ip\", default: free")),
             "f:7:20: error: '{' without '}'; expected {ATTRIBUTE}, or '{{' for the character "
             "itself");
+  EXPECT_EQ(errors_of(with_plan("from: [x], default: free")),
+            "f:7:19: error: 'from' is a list; expected a template in quotes, such as \"{ip}\"");
   EXPECT_EQ(errors_of(with_plan("defalt: free, default: pro")),
             "f:7:13: error: unknown key 'defalt'; expected one of: from, default; did you mean "
             "'default'?");
