@@ -311,107 +311,65 @@ std::string reference(const Map& file) {
 
 namespace {
 
-// In the order of their enumerators; the loader relies on it.
+// In the order of their enumerators, on which the loader relies.
 constexpr std::array<std::string_view, 2> kOnMissing{"skip", "deny"};
 constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
 constexpr std::array<std::string_view, 2> kRuleModes{"enforce", "shadow"};
 constexpr std::array<std::string_view, 2> kRuleActions{"allow", "deny"};
 constexpr std::array<std::string_view, 4> kHeaderFields{"draft", "legacy", "both", "none"};
 
-constexpr Key kName{
-    .name = "name",
-    .type = Type::kText,
-    .least = 1,
-    .most = 128,
-};
+constexpr std::uint64_t kLongestTemplate = 1024;
 
-constexpr Key kMissing{
-    .name = "on_missing",
-    .type = Type::kChoice,
-    .otherwise = "`skip`",
-    .values = kOnMissing,
-    .help =
-        "What happens if an attribute that `key` or `cost` needs is absent or empty. `skip`: the "
-        "limit does "
-        "not apply. `deny`: Sluice denies the request and charges no limit.",
-};
+constexpr Key name(Set set, std::string_view otherwise, std::string_view help) {
+  return text("name", set, otherwise, 1, 128, help);
+}
 
-constexpr Key kStoreError{
-    .name = "on_store_error",
-    .type = Type::kChoice,
-    .otherwise = "`allow`",
-    .values = kOnStoreError,
-    .help =
-        "What happens if the store cannot decide: `allow` the request, `deny` it, or limit it "
-        "within this process (`local`). If no local limiting is configured, `local` denies.",
-};
+constexpr Key on_missing(Set set, std::string_view otherwise) {
+  return choice("on_missing", set, otherwise, kOnMissing,
+                "What happens if an attribute that `key` or `cost` needs is absent or empty. "
+                "`skip`: the limit does not apply. `deny`: Sluice denies the request and charges "
+                "no limit.");
+}
 
-constexpr Key kHeaders{
-    .name = "headers",
-    .type = Type::kChoice,
-    .otherwise = "`both`",
-    .values = kHeaderFields,
-    .help =
-        "The response fields that report limits to clients. `draft`: RateLimit and "
-        "RateLimit-Policy. `legacy`: X-RateLimit-Limit, -Remaining and -Reset. `both` or `none` of "
-        "these.",
-};
+constexpr Key on_store_error(Set set, std::string_view otherwise) {
+  return choice("on_store_error", set, otherwise, kOnStoreError,
+                "What happens if the store cannot decide: `allow` the request, `deny` it, or limit "
+                "it within this process (`local`). If no local limiting is configured, `local` "
+                "denies.");
+}
 
-constexpr Key with_default(Key key, std::string_view otherwise) {
-  key.otherwise = otherwise;
+constexpr Key headers(Set set, std::string_view otherwise) {
+  return choice("headers", set, otherwise, kHeaderFields,
+                "The response fields that report limits to clients. `draft`: RateLimit and "
+                "RateLimit-Policy. `legacy`: X-RateLimit-Limit, -Remaining and -Reset. `both` or "
+                "`none` of these.");
+}
+
+// A key of another type.
+constexpr Key row(std::string_view name, Type type, Set set, std::string_view otherwise,
+                  std::string_view help, std::uint64_t most = 0) {
+  Key key = text(name, set, otherwise, 0, most, help);
+  key.type = type;
   return key;
-}
-
-constexpr Key named(Key key, bool required, std::string_view otherwise, std::string_view help) {
-  key.required = required;
-  key.otherwise = otherwise;
-  key.help = help;
-  return key;
-}
-
-constexpr Key text(std::string_view name, std::string_view otherwise, std::uint64_t least,
-                   std::uint64_t most, std::string_view help) {
-  return {.name = name,
-          .type = Type::kText,
-          .otherwise = otherwise,
-          .least = least,
-          .most = most,
-          .help = help};
-}
-
-constexpr Key integer(std::string_view name, bool required, std::string_view otherwise,
-                      std::uint64_t least, std::uint64_t most, std::string_view help) {
-  return {.name = name,
-          .type = Type::kInteger,
-          .required = required,
-          .otherwise = otherwise,
-          .least = least,
-          .most = most,
-          .help = help};
-}
-
-constexpr Key option(std::string_view name, std::string_view otherwise,
-                     std::span<const std::string_view> values, std::string_view help) {
-  return {
-      .name = name, .type = Type::kChoice, .otherwise = otherwise, .values = values, .help = help};
 }
 
 constexpr Key limit_option(LimitOption which) {
-  const core::OptionInfo& row = core::info(which);
-  return {.name = row.name,
-          .type = row.words.empty() ? Type::kInteger : Type::kChoice,
-          .otherwise = row.otherwise,
-          .values = row.words,
-          .least = row.least,
-          .most = row.most,
+  const core::OptionInfo& option = core::info(which);
+  return {.name = option.name,
+          .type = option.words.empty() ? Type::kInteger : Type::kChoice,
+          .otherwise = option.otherwise,
+          .values = option.words,
+          .least = option.least,
+          .most = option.most,
           .only_for = which,
-          .help = row.help};
+          .help = option.help};
 }
 
-constexpr Key kLimitNumber =
-    integer("limit", false, "none; required, except in a rule with a `plan`", 0, kMaxUnits,
-            "Units per period; of `concurrency` units in flight, at most 65535. 0 denies every "
-            "request.");
+constexpr Key limit_number(std::string_view otherwise) {
+  return integer("limit", nullptr, otherwise, 0, kMaxUnits,
+                 "Units per period; of `concurrency` units in flight, at most 65535. 0 denies "
+                 "every request.");
+}
 constexpr Key kPer{
     .name = "per",
     .type = Type::kPeriod,
@@ -421,18 +379,14 @@ constexpr Key kPer{
         "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`. For "
         "fixed_window also `day`, `week`, `month` or `year` of the calendar (see Calendar).",
 };
-constexpr Key kLease{
-    .name = "lease",
-    .type = Type::kPeriod,
-    .otherwise = "none; required for `concurrency`, instead of `per`",
-    .help =
+constexpr Key kLease =
+    row("lease", Type::kPeriod, nullptr, "none; required for `concurrency`, instead of `per`",
         "For `concurrency`: how long a permit lasts if nobody releases or extends it, 1ms to "
         "366d (see Permits). For other algorithms: how long a server may use units that it "
-        "takes ahead from Redis, 1ms to 10s (docs/leases.md).",
-};
+        "takes ahead from Redis, 1ms to 10s (docs/leases.md).");
 
 constexpr std::array<Key, 4> kPlanNumberKeys{
-    named(kLimitNumber, true, "", kLimitNumber.help),
+    required(limit_number("")),
     kPer,
     kLease,
     limit_option(LimitOption::kBurst),
@@ -440,132 +394,101 @@ constexpr std::array<Key, 4> kPlanNumberKeys{
 constexpr Map kPlanNumbers{"numbers", "each limit of each of `plans`", kPlanNumberKeys};
 
 constexpr std::array<Key, 2> kPlanKeys{
-    Key{.name = "from",
-        .type = Type::kTemplate,
-        .otherwise = "none; then overrides choose other plans",
-        .most = 1024,
-        .help = "The attribute with the name of the plan, such as `\"{header.x-plan}\"`."},
-    named(text("default", "", 1, 128, ""), true, "",
-          "The plan of requests without such a name, or with an unknown one."),
+    row("from", Type::kTemplate, nullptr, "none; then overrides choose other plans",
+        "The attribute with the name of the plan, such as `\"{header.x-plan}\"`.",
+        kLongestTemplate),
+    required(text("default", nullptr, "", 1, 128,
+                  "The plan of requests without such a name, or with an unknown one.")),
 };
 constexpr Map kPlan{"plan", "`plan`", kPlanKeys};
 
-constexpr Key period(std::string_view name, bool required, std::string_view otherwise,
-                     std::string_view help) {
+constexpr Key block_period(std::string_view name, std::string_view otherwise,
+                           std::string_view help) {
   constexpr auto kInMs = [](Duration time) {
     return static_cast<std::uint64_t>(
-        std::chrono::milliseconds(std::chrono::duration_cast<std::chrono::milliseconds>(time))
-            .count());
+        std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
   };
-  return {.name = name,
-          .type = Type::kPeriod,
-          .required = required,
-          .otherwise = otherwise,
-          .least = kInMs(kMinPeriod),
-          .most = kInMs(kMaxPeriod),
-          .help = help};
+  return period(name, nullptr, otherwise, kInMs(kMinPeriod), kInMs(kMaxPeriod), help);
 }
 
 constexpr std::array<Key, 5> kBlockKeys{
-    integer("after", true, "", 1, kMaxBlockDenials, "The denials that start a block."),
-    period("within", true, "", "The time within which they count, 1ms to 366d."),
-    period("for", true, "", "How long the first block lasts, 1ms to 366d."),
-    integer("grow", false, "1", 1, kMaxBlockGrowth / 100,
+    required(integer("after", nullptr, "", 1, kMaxBlockDenials, "The denials that start a block.")),
+    required(block_period("within", "", "The time within which they count, 1ms to 366d.")),
+    required(block_period("for", "", "How long the first block lasts, 1ms to 366d.")),
+    integer("grow", nullptr, "1", 1, kMaxBlockGrowth / 100,
             "How many times as long as the one before each further block lasts."),
-    period("at_most", false, "24h, or `for` if that is longer",
-           "How long a block lasts at most, and how long a key must be without one until the next "
-           "block is a first one again."),
+    block_period("at_most", "24h, or `for` if that is longer",
+                 "How long a block lasts at most, and how long a key must be without one until the "
+                 "next block is a first one again."),
 };
 constexpr Map kBlock{"block", "`block`", kBlockKeys};
 
 constexpr std::array<Key, 19> kLimitKeys{
-    named(kName, false, "RULE/INDEX",
-          "The name of the limit in responses and counters, unique within the rule. Name limits "
-          "that you may reorder: the name is part of the keys of their counters."),
-    Key{.name = "key",
-        .type = Type::kTemplate,
-        .otherwise = "one counter for all",
-        .most = 1024,
-        .help = "The template of the counter's key: requests with the same key share a counter "
-                "(see Keys)."},
-    Key{.name = "algorithm",
-        .type = Type::kChoice,
-        .required = true,
-        .values = core::kAllAlgorithmNames,
-        .help = "How requests are counted."},
-    kLimitNumber,
+    name(nullptr, "RULE/INDEX",
+         "The name of the limit in responses and counters, unique within the rule. Name limits "
+         "that you may reorder: the name is part of the keys of their counters."),
+    row("key", Type::kTemplate, nullptr, "one counter for all",
+        "The template of the counter's key: requests with the same key share a counter "
+        "(see Keys).",
+        kLongestTemplate),
+    required(
+        choice("algorithm", nullptr, "", core::kAllAlgorithmNames, "How requests are counted.")),
+    limit_number("none; required, except in a rule with a `plan`"),
     kPer,
     kLease,
-    Key{.name = "cost",
-        .type = Type::kCost,
-        .otherwise = "the number that the request gives, else 1",
-        .most = kMaxUnits,
-        .help = "The units that a request takes from the limit: a number, `request` for the number "
-                "that the request gives, or an attribute (see Costs)."},
-    Key{.name = "count",
-        .type = Type::kCount,
-        .otherwise = "every request",
-        .help = "Counts responses instead of requests: statuses `on` which a response costs the "
-                "units of a request, and attributes of the response whose numbers to `add` (see "
-                "Counting by the response)."},
+    row("cost", Type::kCost, nullptr, "the number that the request gives, else 1",
+        "The units that a request takes from the limit: a number, `request` for the number "
+        "that the request gives, or an attribute (see Costs).",
+        kMaxUnits),
+    row("count", Type::kCount, nullptr, "every request",
+        "Counts responses instead of requests: statuses `on` which a response costs the "
+        "units of a request, and attributes of the response whose numbers to `add` (see "
+        "Counting by the response)."),
     limit_option(LimitOption::kBurst),
     limit_option(LimitOption::kAlign),
-    text("zone", "`UTC`", 1, 64,
+    text("zone", nullptr, "`UTC`", 1, 64,
          "The time zone of windows of the calendar: a name of the IANA database, such as "
          "`Asia/Shanghai`."),
-    Key{.name = "starts",
-        .type = Type::kDay,
-        .otherwise = "the first of the month or of January; monday",
-        .help = "The first day of windows of the calendar: of a month 1 to 31 (in a shorter month "
-                "its last day), of a week `monday` to `sunday`, of a year a date such as `04-06`."},
+    row("starts", Type::kDay, nullptr, "the first of the month or of January; monday",
+        "The first day of windows of the calendar: of a month 1 to 31 (in a shorter month "
+        "its last day), of a week `monday` to `sunday`, of a year a date such as `04-06`."),
     limit_option(LimitOption::kSlices),
     limit_option(LimitOption::kWeighting),
     limit_option(LimitOption::kMode),
     limit_option(LimitOption::kRefill),
-    Key{.name = "block",
-        .type = Type::kMap,
-        .otherwise = "none",
-        .map = &kBlock,
-        .help = "Denies a key everything for a time after repeated denials (see Blocks)."},
-    Key{.name = "warn",
-        .type = Type::kPercent,
-        .otherwise = "none",
-        .help = "How much of the limit a key uses when Sluice reports that it is near, such as "
-                "`80%` (see Near the limit)."},
-    with_default(kMissing, "from `defaults`"),
+    map_of("block", nullptr, "none", kBlock,
+           "Denies a key everything for a time after repeated denials (see Blocks)."),
+    row("warn", Type::kPercent, nullptr, "none",
+        "How much of the limit a key uses when Sluice reports that it is near, such as "
+        "`80%` (see Near the limit)."),
+    on_missing(nullptr, "from `defaults`"),
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
 
 constexpr std::array<Key, 4> kRejectKeys{
-    integer("status", false, "429; 403 with `action: deny`", 400, 599,
+    integer("status", nullptr, "429; 403 with `action: deny`", 400, 599,
             "The HTTP status of a denial."),
-    text("body", "from the front end", 0, 65536,
+    text("body", nullptr, "from the front end", 0, 65536,
          "The body of a denial. Sluice replaces `{retry_after}`, `{limit}`, `{remaining}` and "
          "`{reset_at}` (see Rejections), and changes nothing else."),
-    text("content_type", "JSON if the body begins with { or [, else text/plain", 1, 128,
+    text("content_type", nullptr, "JSON if the body begins with { or [, else text/plain", 1, 128,
          "The media type of `body`, such as `text/html; charset=utf-8`. Requires a `body`. The "
          "defaults are `application/json; charset=utf-8` and `text/plain; charset=utf-8`."),
-    Key{.name = "headers",
-        .type = Type::kHeaders,
-        .otherwise = "none",
-        .most = 1024,
-        .help = "Further headers of a denial, by name, at most 16; their values may have the same "
-                "names in braces as `body` (see Rejections)."},
+    row("headers", Type::kHeaders, nullptr, "none",
+        "Further headers of a denial, by name, at most 16; their values may have the same "
+        "names in braces as `body` (see Rejections).",
+        1024),
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
 constexpr std::array<Key, 12> kRuleKeys{
-    named(kName, true, "",
-          "The name of the rule in responses, metrics and counters, unique across all files."),
-    Key{.name = "match",
-        .type = Type::kMatch,
-        .otherwise = "every request",
-        .help = "Attributes and the patterns that all of them must match (see Matching)."},
-    Key{.name = "plan",
-        .type = Type::kMap,
-        .otherwise = "none",
-        .map = &kPlan,
-        .help = "Where limits find their numbers: the plan of the request (see Plans)."},
+    required(name(nullptr, "",
+                  "The name of the rule in responses, metrics and counters, unique across all "
+                  "files.")),
+    row("match", Type::kMatch, nullptr, "every request",
+        "Attributes and the patterns that all of them must match (see Matching)."),
+    map_of("plan", nullptr, "none", kPlan,
+           "Where limits find their numbers: the plan of the request (see Plans)."),
     Key{.name = "limits",
         .type = Type::kList,
         .otherwise = "none; required without `action`",
@@ -573,46 +496,40 @@ constexpr std::array<Key, 12> kRuleKeys{
         .most = kMaxCharges,
         .map = &kLimit,
         .help = "The limits. If one of them denies a request, none is charged."},
-    option("action", "none; required without `limits`", kRuleActions,
+    choice("action", nullptr, "none; required without `limits`", kRuleActions,
            "What the rule does instead of limiting (see Allow and deny). `allow`: no limit of this "
            "or a later rule applies. `deny`: Sluice denies the request."),
-    Key{.name = "reject",
-        .type = Type::kMap,
-        .otherwise = "429 and the body of the front end",
-        .map = &kReject,
-        .help = "The response to a denied request."},
-    option("mode", "`enforce`", kRuleModes,
+    map_of("reject", nullptr, "429 and the body of the front end", kReject,
+           "The response to a denied request."),
+    choice("mode", nullptr, "`enforce`", kRuleModes,
            "`shadow`: the rule is decided and counted, but never denies a request."),
-    Key{.name = "continue",
-        .type = Type::kFlag,
-        .otherwise = "`false`",
-        .help = "Whether Sluice also tries the rules after this one if this one matches."},
-    Key{.name = "tag",
-        .type = Type::kTemplate,
-        .otherwise = "none",
-        .most = 1024,
-        .help = "The template of a tag: counters with the same tag share a slot of a Redis Cluster "
-                "(see Tags)."},
-    integer("max_new_keys", false, "no maximum", 1, kMaxUnits,
+    flag("continue", nullptr, "`false`",
+         "Whether Sluice also tries the rules after this one if this one matches."),
+    row("tag", Type::kTemplate, nullptr, "none",
+        "The template of a tag: counters with the same tag share a slot of a Redis Cluster "
+        "(see Tags).",
+        kLongestTemplate),
+    integer("max_new_keys", nullptr, "no maximum", 1, kMaxUnits,
             "The most counters that the rule may create in each second (see New keys)."),
-    with_default(kStoreError, "from `defaults`"),
-    with_default(kHeaders, "from `defaults`"),
+    on_store_error(nullptr, "from `defaults`"),
+    headers(nullptr, "from `defaults`"),
 };
 constexpr std::array<std::string_view, 2> kLimitsOrAction{"limits", "action"};
 constexpr Map kRule{"rule", "each of `rules`", kRuleKeys, kLimitsOrAction};
 
-constexpr std::array<Key, 3> kDefaultsKeys{kStoreError, kMissing, kHeaders};
+constexpr std::array<Key, 3> kDefaultsKeys{
+    on_store_error(nullptr, "`allow`"),
+    on_missing(nullptr, "`skip`"),
+    headers(nullptr, "`both`"),
+};
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 
 constexpr std::array<Key, 5> kFileKeys{
-    integer("version", true, "", 1, 1, "The version of this format: 1."),
-    text("domain", "`default`", 1, 128,
+    required(integer("version", nullptr, "", 1, 1, "The version of this format: 1.")),
+    text("domain", nullptr, "`default`", 1, 128,
          "Separates the counters of these rules from those of other rules in the same store."),
-    Key{.name = "defaults",
-        .type = Type::kMap,
-        .otherwise = "see below",
-        .map = &kDefaults,
-        .help = "Defaults for rules and limits that do not set these keys."},
+    map_of("defaults", nullptr, "see below", kDefaults,
+           "Defaults for rules and limits that do not set these keys."),
     Key{.name = "plans",
         .type = Type::kPlans,
         .otherwise = "none",
