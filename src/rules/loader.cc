@@ -29,6 +29,7 @@
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 #include "sluice/block.h"
+#include "sluice/limit_builder.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::rules {
@@ -79,25 +80,24 @@ class MatchReader {
 // Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                                 Diagnostics& diagnostics) {
-  const Node* const node = limit.node("block");
-  if (node == nullptr) return std::nullopt;
-  const schema::Map& limits = schema::child(schema::child(schema::file(), "rules"), "limits");
-  const Fields fields = Fields::read(*node, schema::child(limits, "block"), diagnostics);
+  const Fields* const fields = limit.map("block");
+  if (fields == nullptr) return std::nullopt;
   if (!terms.scripting) {
-    diagnostics.add(node->at, "'block' needs scripts, and the store has none (scripting: off)",
+    diagnostics.add(limit.at("block"),
+                    "'block' needs scripts, and the store has none (scripting: off)",
                     "expected no 'block'");
   }
-  const auto after = fields.integer("after");
-  const auto within = fields.period("within");
-  const auto time = fields.period("for");
+  const auto after = fields->integer("after");
+  const auto within = fields->period("within");
+  const auto time = fields->period("for");
   if (!after || !within || !time) return std::nullopt;
   const BlockSpec spec{.after = *after,
                        .within = *within,
                        .time = *time,
-                       .growth = 100 * fields.integer("grow").value_or(1),
-                       .at_most = fields.period("at_most").value_or(Duration{0})};
+                       .growth = 100 * fields->integer("grow").value_or(1),
+                       .at_most = fields->period("at_most").value_or(Duration{0})};
   if (Block::find_error(spec) == BlockError::kAtMost) {
-    diagnostics.add(fields.at("at_most"),
+    diagnostics.add(fields->at("at_most"),
                     "'at_most' is " + core::format_period(spec.at_most) + ", and 'for' is " +
                         core::format_period(spec.time),
                     "expected at least " + core::format_period(spec.time));
@@ -136,13 +136,6 @@ namespace {
 // Keys that count, or name counters.
 constexpr std::array<std::string_view, 4> kOfCounters{"limits", "plan", "tag", "max_new_keys"};
 
-std::string expectation_of(std::string_view name) {
-  for (const schema::Key& key : schema::child(schema::file(), "rules").keys) {
-    if (key.name == name) return schema::expectation(key);
-  }
-  return {};
-}
-
 void refuse(const Fields& rule, std::string_view key, std::string_view action,
             Diagnostics& diagnostics) {
   if (!rule.has(key)) return;
@@ -154,19 +147,17 @@ void refuse(const Fields& rule, std::string_view key, std::string_view action,
 }  // namespace
 
 RuleAction read_action(const Fields& rule, Diagnostics& diagnostics) {
-  enum class Choice : std::uint8_t { kAllow, kDeny };
-  const auto choice = rule.choice<Choice>("action");
-  if (!choice) {
+  if (rule.node("action") == nullptr) {
     if (!rule.has("limits") && !rule.has("action")) {
-      diagnostics.add(rule.at("limits"), "rule lacks 'limits'",
-                      "expected 'limits:' with " + expectation_of("limits") + ", or 'action:'");
+      diagnostics.add(
+          rule.at("limits"), "rule lacks 'limits'",
+          "expected 'limits:' with " + schema::expectation(rule.key("limits")) + ", or 'action:'");
     }
     return RuleAction::kLimit;
   }
-  const bool allows = *choice == Choice::kAllow;
-  const std::string_view name = allows ? "allow" : "deny";
+  const std::string_view name = rule.text("action");
   for (const std::string_view key : kOfCounters) refuse(rule, key, name, diagnostics);
-  if (!allows) return RuleAction::kDeny;
+  if (name == "deny") return RuleAction::kDeny;
   refuse(rule, "reject", name, diagnostics);
   if (rule.flag("continue") == true) refuse(rule, "continue", name, diagnostics);
   if (rule.choice<RuleMode>("mode") == RuleMode::kShadow) {
@@ -376,8 +367,6 @@ void MatchReader::check_method(const Node& node) {
 
 namespace {
 
-using schema::child;
-
 // Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec) {
   if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
@@ -404,11 +393,10 @@ class Loader {
   // Names that must differ, and the position of the first use of each.
   using Names = std::unordered_map<std::string, Seen>;
 
-  void read_defaults(const Node& node);
-  void read_rule(const Node& node);
-  void read_plan(const Node& node, Rule& rule, CompiledRule& compiled);
-  void read_limits(const Node& node, Rule& rule, CompiledRule& compiled);
-  std::optional<RuleLimit> read_limit(const Fields& fields, const Rule& rule, std::string name);
+  void read_rule(const Node& node, const schema::Map& keys);
+  void read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled);
+  void read_limits(const Fields& fields, Rule& rule, CompiledRule& compiled);
+  std::optional<Limit> read_limit(const Fields& fields, const Rule& rule, RuleLimit& limit);
   std::vector<Limit> read_plans(const Fields& fields, const Rule& rule, std::string_view name,
                                 bool has_own);
   std::optional<Limit> read_numbers(const NumberFields& fields);
@@ -425,20 +413,12 @@ class Loader {
   Template read_template(const Node* node);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
-  // The values for keys that a rule of the file does not set.
-  struct Defaults {
-    FailurePolicy on_store_error = FailurePolicy::kAllow;
-    OnMissing on_missing = OnMissing::kSkip;
-    HeaderFields headers = HeaderFields::kBoth;
-  };
-
   const RuleTerms terms_;
   std::shared_ptr<RuleSet::Impl> set_ = std::make_shared<RuleSet::Impl>();
   Names rule_names_;
   // The state of the file that is being read.
   Diagnostics* diagnostics_ = nullptr;
-  std::string domain_;
-  Defaults defaults_;
+  schema::FileSettings settings_;
   FilePlans plans_;
   std::size_t plan_numbers_ = 0;  // of all limits with a plan
   bool warned_of_leases_ = false;
@@ -448,50 +428,35 @@ class Loader {
 
 void Loader::read(const Node& root, Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
-  defaults_ = {};
+  settings_ = {};
   plans_ = {};
   plan_numbers_ = 0;
   match_.begin(diagnostics);
-  const Fields file = Fields::read(root, schema::file(), *diagnostics_);
-  const std::string_view domain = file.text("domain");
-  domain_ = domain.empty() ? "default" : domain;
-  if (set_->domain.empty()) set_->domain = domain_;
-  if (const Node* defaults = file.node("defaults")) read_defaults(*defaults);
-  if (const Node* plans = file.node("plans")) plans_ = FilePlans::read(*plans, *diagnostics_);
+  const Fields file = Fields::read(root, schema::file(), *diagnostics_, &settings_);
+  if (set_->domain.empty()) set_->domain = settings_.domain;
+  if (const Node* plans = file.node("plans")) {
+    plans_ = FilePlans::read(*plans, *file.key("plans").map, *diagnostics_);
+  }
   const Node* rules = file.node("rules");
   if (rules == nullptr) return;
   set_->rules.reserve(set_->rules.size() + rules->items.size());
-  for (const Node* rule : rules->items) read_rule(*rule);
+  for (const Node* rule : rules->items) read_rule(*rule, *file.key("rules").map);
   plans_.each_unused([this](std::size_t at, std::string what) {
     warn(at, std::move(what), "expected the name of a limit of a rule with 'plan'");
   });
 }
 
-void Loader::read_defaults(const Node& node) {
-  const Fields fields = Fields::read(node, child(schema::file(), "defaults"), *diagnostics_);
-  defaults_.on_store_error =
-      fields.choice<FailurePolicy>("on_store_error").value_or(defaults_.on_store_error);
-  defaults_.on_missing = fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing);
-  defaults_.headers = fields.choice<HeaderFields>("headers").value_or(defaults_.headers);
-}
-
-void Loader::read_rule(const Node& node) {
-  const schema::Map& keys = child(schema::file(), "rules");
-  const Fields fields = Fields::read(node, keys, *diagnostics_);
-  Rule rule;
+void Loader::read_rule(const Node& node, const schema::Map& keys) {
+  Rule rule{.name = {},
+            .limits = {},
+            .on_store_error = settings_.on_store_error,
+            .reject = {},
+            .headers = settings_.headers,
+            .domain = settings_.domain};
   CompiledRule compiled;
-  rule.name = fields.text("name");
-  rule.domain = domain_;
-  if (fields.node("name") != nullptr) {
-    check_name(rule_names_, fields.text("name"), fields.at("name"), "rule");
-  }
-  rule.mode = fields.choice<RuleMode>("mode").value_or(RuleMode::kEnforce);
-  rule.continues = fields.flag("continue").value_or(false);
-  rule.on_store_error =
-      fields.choice<FailurePolicy>("on_store_error").value_or(defaults_.on_store_error);
-  rule.headers = fields.choice<HeaderFields>("headers").value_or(defaults_.headers);
-  if (const auto most = fields.integer("max_new_keys")) {
-    rule.max_new_keys = static_cast<std::uint32_t>(*most);
+  const Fields fields = Fields::read(node, keys, *diagnostics_, &rule);
+  if (fields.node("name") != nullptr) check_name(rule_names_, rule.name, fields.at("name"), "rule");
+  if (rule.max_new_keys) {
     compiled.new_keys = std::make_unique<NewKeyLimit>(*rule.max_new_keys);
     if (!terms_.scripting) {
       diagnostics_->add(fields.at("max_new_keys"),
@@ -500,71 +465,61 @@ void Loader::read_rule(const Node& node) {
     }
   }
   rule.action = read_action(fields, *diagnostics_);
-  if (rule.action == RuleAction::kDeny) rule.reject.status = 403;
-  if (const Node* reject = fields.node("reject")) {
-    read_reject(*reject, rule, *diagnostics_, [this](std::size_t at, auto what, auto expected) {
-      warn(at, std::move(what), std::move(expected));
-    });
-  }
+  read_reject(fields, rule, *diagnostics_, [this](std::size_t at, auto what, auto expected) {
+    warn(at, std::move(what), std::move(expected));
+  });
   if (const Node* match = fields.node("match")) compiled.conditions = match_.read(*match);
-  rule.tag = fields.text("tag");
   compiled.tag = read_template<KeyTemplate>(fields.node("tag"));
-  if (const Node* plan = fields.node("plan")) read_plan(*plan, rule, compiled);
-  const Node* limits = fields.node("limits");
-  if (limits != nullptr && rule.action == RuleAction::kLimit) read_limits(*limits, rule, compiled);
+  if (const Fields* plan = fields.map("plan")) read_plan(*plan, rule, compiled);
+  if (rule.action == RuleAction::kLimit) read_limits(fields, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
 }
 
-void Loader::read_plan(const Node& node, Rule& rule, CompiledRule& compiled) {
-  const auto is_from = [](const auto& pair) { return pair.first->text == "from"; };
-  const auto from = std::find_if(node.pairs.begin(), node.pairs.end(), is_from);
-  const bool has_from = from != node.pairs.end() && from->second->is_scalar();
-  compiled.plan.from = read_template<KeyTemplate>(has_from ? from->second : nullptr);
-  plans_.choose(node, rule, compiled.plan.from, *diagnostics_);
+void Loader::read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled) {
+  compiled.plan.from = read_template<KeyTemplate>(fields.node("from"));
+  plans_.choose(fields, rule, compiled.plan.from, *diagnostics_);
   compiled.plan.otherwise = find_plan(rule, rule.default_plan).value_or(0);
 }
 
-void Loader::read_limits(const Node& node, Rule& rule, CompiledRule& compiled) {
-  const schema::Map& keys = child(child(schema::file(), "rules"), "limits");
+void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compiled) {
+  const Node* const node = of_rule.node("limits");
   Names names;
-  for (std::size_t i = 0; i < node.items.size(); ++i) {
-    const Fields fields = Fields::read(*node.items[i], keys, *diagnostics_);
-    const bool named = fields.node("name") != nullptr;
-    const std::string name =
-        named ? std::string(fields.text("name")) : rule.name + "/" + std::to_string(i);
-    check_name(names, name, fields.at("name"), "limit");
+  for (std::size_t i = 0; node != nullptr && i < node->items.size(); ++i) {
+    RuleLimit limit{.name = rule.name + "/" + std::to_string(i),
+                    .key = {},
+                    .limit = token_bucket(1).per(std::chrono::seconds{1}),
+                    .on_missing = settings_.on_missing};
+    const Fields fields =
+        Fields::read(*node->items[i], *of_rule.key("limits").map, *diagnostics_, &limit);
+    check_name(names, limit.name, fields.at("name"), "limit");
     KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
     CostTemplate cost = read_template<CostTemplate>(fields.node("cost"));
-    if (!node.items[i]->is_map()) continue;
-    auto limit = read_limit(fields, rule, name);
-    if (!limit) continue;
-    check_cost(fields, cost, limit->limit);
-    auto count = read_count(fields, limit->limit);
-    limit->counts_responses = count.has_value();
-    limit->warn_percent = fields.percent("warn").value_or(0);
-    rule.limits.push_back(std::move(*limit));
-    std::string prefix = counter_prefix(domain_, rule.name, name);
+    if (!node->items[i]->is_map()) continue;
+    const auto numbers = read_limit(fields, rule, limit);
+    if (!numbers) continue;
+    limit.limit = *numbers;
+    check_cost(fields, cost, limit.limit);
+    auto count = read_count(fields, limit.limit);
+    limit.counts_responses = count.has_value();
+    std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
     const std::uint32_t id = limit_id_of(prefix);
+    rule.limits.push_back(std::move(limit));
     compiled.limits.push_back(
         {std::move(prefix), id, std::move(key), std::move(cost), std::move(count)});
   }
 }
 
-std::optional<RuleLimit> Loader::read_limit(const Fields& fields, const Rule& rule,
-                                            std::string name) {
+// Reads the numbers of a limit, those of its plans, and its block.
+std::optional<Limit> Loader::read_limit(const Fields& fields, const Rule& rule, RuleLimit& limit) {
   const bool has_own = rule.plans.empty() || !NumberFields::first_given(fields).empty();
   auto numbers = has_own ? read_numbers(NumberFields(fields)) : std::nullopt;
-  std::vector<Limit> by_plan = read_plans(fields, rule, name, has_own);
-  if (!by_plan.empty()) numbers = by_plan[find_plan(rule, rule.default_plan).value_or(0)];
-  if (!numbers) return std::nullopt;
-  return RuleLimit{std::move(name),
-                   std::string(fields.text("key")),
-                   *numbers,
-                   fields.choice<OnMissing>("on_missing").value_or(defaults_.on_missing),
-                   std::string(fields.text("cost")),
-                   std::move(by_plan),
-                   read_block(fields, terms_, *diagnostics_)};
+  limit.by_plan = read_plans(fields, rule, limit.name, has_own);
+  if (!limit.by_plan.empty()) {
+    numbers = limit.by_plan[find_plan(rule, rule.default_plan).value_or(0)];
+  }
+  if (numbers) limit.block = read_block(fields, terms_, *diagnostics_);
+  return numbers;
 }
 
 // Reads the numbers of a limit in all plans. Returns none if they are wrong, or if no plan has any.
@@ -628,11 +583,8 @@ std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
 std::uint64_t Loader::read_units(const NumberFields& from) {
   const Fields& fields = from.of("limit");
   if (!fields.has("limit")) {
-    const auto& keys = child(child(schema::file(), "rules"), "limits").keys;
-    const auto key = std::find_if(keys.begin(), keys.end(),
-                                  [](const schema::Key& one) { return one.name == "limit"; });
     diagnostics_->add(fields.at("limit"), "limit lacks 'limit'",
-                      "expected 'limit:' with " + schema::expectation(*key) +
+                      "expected 'limit:' with " + schema::expectation(fields.key("limit")) +
                           (plans_.all().empty() ? "" : ", or 'plan:' in the rule"));
   }
   return fields.integer("limit").value_or(1);
@@ -644,10 +596,8 @@ Duration Loader::read_period(const NumberFields& from, std::optional<Algorithm> 
   const bool has_permits = algorithm ? holds_permits(*algorithm) : !fields.has("per");
   const bool is_lease = has_permits && (algorithm || fields.has("lease"));
   const std::string name = is_lease ? "lease" : "per";
-  const auto& keys = child(child(schema::file(), "rules"), "limits").keys;
-  const auto key =
-      std::find_if(keys.begin(), keys.end(), [&](const auto& k) { return k.name == name; });
-  const std::string expected = "expected '" + name + ":' with " + schema::expectation(*key);
+  const std::string expected =
+      "expected '" + name + ":' with " + schema::expectation(fields.key(name));
   if (algorithm && is_lease && fields.has("per")) {
     diagnostics_->add(fields.at("per"),
                       "'per' does not apply to " + std::string(to_string(*algorithm)), expected);

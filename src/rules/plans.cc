@@ -18,7 +18,8 @@ std::vector<std::string_view> plan_names(const std::vector<FilePlans::Plan>& pla
   return names;
 }
 
-FilePlans::Plan read_plan(const Node& name, const Node& node, Diagnostics& diagnostics) {
+FilePlans::Plan read_plan(const Node& name, const Node& node, const schema::Map& keys,
+                          Diagnostics& diagnostics) {
   FilePlans::Plan plan{name.text, name.at, {}};
   if (!node.is_map() || node.pairs.empty()) {
     diagnostics.add(node.at, "the plan " + in_quotes(name.text) + " is " + describe(node),
@@ -26,9 +27,7 @@ FilePlans::Plan read_plan(const Node& name, const Node& node, Diagnostics& diagn
     return plan;
   }
   for (const auto& [limit, numbers] : node.pairs) {
-    plan.limits.push_back(
-        {limit->text, limit->at,
-         Fields::read(*numbers, schema::child(schema::file(), "plans"), diagnostics)});
+    plan.limits.push_back({limit->text, limit->at, Fields::read(*numbers, keys, diagnostics)});
   }
   return plan;
 }
@@ -51,24 +50,22 @@ const Fields* FilePlans::Plan::find(std::string_view limit) const {
   return found == limits.end() ? nullptr : &found->fields;
 }
 
-FilePlans FilePlans::read(const Node& node, Diagnostics& diagnostics) {
+FilePlans FilePlans::read(const Node& node, const schema::Map& keys, Diagnostics& diagnostics) {
   FilePlans plans;
   for (const auto& [name, numbers] : node.pairs) {
     if (name->text.empty() || name->text.size() > 128) {
       diagnostics.add(name->at, "the name of a plan is " + describe(*name),
                       "expected text of 1 to 128 bytes");
     }
-    plans.plans_.push_back(read_plan(*name, *numbers, diagnostics));
+    plans.plans_.push_back(read_plan(*name, *numbers, keys, diagnostics));
   }
   std::sort(plans.plans_.begin(), plans.plans_.end(),
             [](const Plan& a, const Plan& b) { return a.name < b.name; });
   return plans;
 }
 
-void FilePlans::choose(const Node& node, Rule& rule, const KeyTemplate& from,
+void FilePlans::choose(const Fields& fields, Rule& rule, const KeyTemplate& from,
                        Diagnostics& diagnostics) const {
-  const schema::Map& rules = schema::child(schema::file(), "rules");
-  const Fields fields = Fields::read(node, schema::child(rules, "plan"), diagnostics);
   const Node* otherwise = fields.node("default");
   const Node* given = fields.node("from");
   if (given != nullptr && !from.is_one_value() && (!from.is_empty() || given->text.empty())) {
@@ -78,15 +75,11 @@ void FilePlans::choose(const Node& node, Rule& rule, const KeyTemplate& from,
   const auto names = plan_names(plans_);
   rule.plans.assign(names.begin(), names.end());
   if (otherwise == nullptr) return;
-  if (std::find(names.begin(), names.end(), otherwise->text) == names.end()) {
-    diagnostics.add(
-        otherwise->at, "there is no plan " + in_quotes(otherwise->text),
-        names.empty() ? "expected 'plans:' in this file, with numbers for each plan"
+  if (std::find(names.begin(), names.end(), otherwise->text) != names.end()) return;
+  diagnostics.add(otherwise->at, "there is no plan " + in_quotes(otherwise->text),
+                  names.empty()
+                      ? "expected 'plans:' in this file, with numbers for each plan"
                       : "expected one of: " + either(names) + did_you_mean(otherwise->text, names));
-    return;
-  }
-  rule.plan_from = fields.text("from");
-  rule.default_plan = otherwise->text;
 }
 
 void FilePlans::explain_lack(const Plan& plan, std::string_view rule, std::string_view limit,

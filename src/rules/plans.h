@@ -54,12 +54,13 @@ class FilePlans {
   // The most numbers of a file: each limit with a plan has those of every plan.
   static constexpr std::size_t kMostNumbers = 100'000;
 
-  static FilePlans read(const Node& node, Diagnostics& diagnostics);
+  // `keys` is the schema of the numbers of a limit.
+  static FilePlans read(const Node& node, const schema::Map& keys, Diagnostics& diagnostics);
 
   // In the order of their names.
   const std::vector<Plan>& all() const noexcept { return plans_; }
-  // Reads the `plan` of a rule. Leaves the rule without plans if it is wrong.
-  void choose(const Node& node, Rule& rule, const KeyTemplate& from,
+  // Checks the `plan` of a rule, and gives the rule the plans of the file.
+  void choose(const Fields& fields, Rule& rule, const KeyTemplate& from,
               Diagnostics& diagnostics) const;
   // Reports that a plan lacks numbers for a limit that has none of its own.
   static void explain_lack(const Plan& plan, std::string_view rule, std::string_view limit,

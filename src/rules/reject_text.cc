@@ -12,7 +12,6 @@
 #include "base/civil_time.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
-#include "rules/schema.h"
 
 namespace sluice::rules {
 namespace {
@@ -86,11 +85,7 @@ class RejectReader {
   RejectReader(Rule& rule, Diagnostics& diagnostics, const Warn& warn)
       : rule_(rule), reject_(rule.reject), diagnostics_(diagnostics), warn_(warn) {}
 
-  void read(const Node& node) {
-    const schema::Map& keys = schema::child(schema::child(schema::file(), "rules"), "reject");
-    const Fields fields = Fields::read(node, keys, diagnostics_);
-    if (const auto status = fields.integer("status")) reject_.status = static_cast<int>(*status);
-    reject_.body = fields.text("body");
+  void read(const Fields& fields) {
     read_type(fields);
     if (const Node* body = fields.node("body")) {
       reject_.parts = read_names(*body, "'body'", is_json(reject_.content_type));
@@ -185,8 +180,11 @@ class RejectReader {
 
 }  // namespace
 
-void read_reject(const Node& node, Rule& rule, Diagnostics& diagnostics, const Warn& warn) {
-  RejectReader(rule, diagnostics, warn).read(node);
+void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn) {
+  const Fields* const reject = fields.map("reject");
+  const bool has_status = reject != nullptr && reject->node("status") != nullptr;
+  if (rule.action == RuleAction::kDeny && !has_status) rule.reject.status = 403;
+  if (reject != nullptr) RejectReader(rule, diagnostics, warn).read(*reject);
 }
 
 }  // namespace sluice::rules

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rules/diagnostics.h"
-#include "rules/yaml_tree.h"
+#include "rules/fields.h"
 #include "sluice/rule.h"
 
 namespace sluice::rules {
@@ -16,9 +16,9 @@ namespace sluice::rules {
 // Reports a warning of the file: where, what, and what would be right.
 using Warn = std::function<void(std::size_t at, std::string what, std::string expected)>;
 
-// Reads `reject` of a rule into Rule::reject. Reports wrong values, and warns about names in braces
-// that it does not know. Rule::headers must be read already.
-void read_reject(const Node& node, Rule& rule, Diagnostics& diagnostics, const Warn& warn);
+// Completes Rule::reject from the keys of the rule, which are read into it already with its action.
+// Reports wrong values, and warns about names in braces that it does not know.
+void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn);
 
 // The names that a number replaces, in the order of RejectPart::Kind.
 inline constexpr std::array<std::string_view, 4> kRejectNames{"retry_after", "limit", "remaining",

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -10,8 +9,10 @@
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
+#include "rules/fields.h"
 #include "sluice/block.h"
 #include "sluice/limit.h"
+#include "sluice/rule.h"
 #include "sluice/store.h"
 
 namespace sluice::rules::schema {
@@ -311,7 +312,7 @@ std::string reference(const Map& file) {
 
 namespace {
 
-// In the order of their enumerators, on which the loader relies.
+// In the order of their enumerators, on which kSet relies.
 constexpr std::array<std::string_view, 2> kOnMissing{"skip", "deny"};
 constexpr std::array<std::string_view, 3> kOnStoreError{"allow", "deny", "local"};
 constexpr std::array<std::string_view, 2> kRuleModes{"enforce", "shadow"};
@@ -394,10 +395,10 @@ constexpr std::array<Key, 4> kPlanNumberKeys{
 constexpr Map kPlanNumbers{"numbers", "each limit of each of `plans`", kPlanNumberKeys};
 
 constexpr std::array<Key, 2> kPlanKeys{
-    row("from", Type::kTemplate, nullptr, "none; then overrides choose other plans",
+    row("from", Type::kTemplate, kSet<&Rule::plan_from>, "none; then overrides choose other plans",
         "The attribute with the name of the plan, such as `\"{header.x-plan}\"`.",
         kLongestTemplate),
-    required(text("default", nullptr, "", 1, 128,
+    required(text("default", kSet<&Rule::default_plan>, "", 1, 128,
                   "The plan of requests without such a name, or with an unknown one.")),
 };
 constexpr Map kPlan{"plan", "`plan`", kPlanKeys};
@@ -424,10 +425,10 @@ constexpr std::array<Key, 5> kBlockKeys{
 constexpr Map kBlock{"block", "`block`", kBlockKeys};
 
 constexpr std::array<Key, 19> kLimitKeys{
-    name(nullptr, "RULE/INDEX",
+    name(kSet<&RuleLimit::name>, "RULE/INDEX",
          "The name of the limit in responses and counters, unique within the rule. Name limits "
          "that you may reorder: the name is part of the keys of their counters."),
-    row("key", Type::kTemplate, nullptr, "one counter for all",
+    row("key", Type::kTemplate, kSet<&RuleLimit::key>, "one counter for all",
         "The template of the counter's key: requests with the same key share a counter "
         "(see Keys).",
         kLongestTemplate),
@@ -436,7 +437,7 @@ constexpr std::array<Key, 19> kLimitKeys{
     limit_number("none; required, except in a rule with a `plan`"),
     kPer,
     kLease,
-    row("cost", Type::kCost, nullptr, "the number that the request gives, else 1",
+    row("cost", Type::kCost, kSet<&RuleLimit::cost>, "the number that the request gives, else 1",
         "The units that a request takes from the limit: a number, `request` for the number "
         "that the request gives, or an attribute (see Costs).",
         kMaxUnits),
@@ -456,19 +457,19 @@ constexpr std::array<Key, 19> kLimitKeys{
     limit_option(LimitOption::kWeighting),
     limit_option(LimitOption::kMode),
     limit_option(LimitOption::kRefill),
-    map_of("block", nullptr, "none", kBlock,
+    map_of("block", kSameObject, "none", kBlock,
            "Denies a key everything for a time after repeated denials (see Blocks)."),
-    row("warn", Type::kPercent, nullptr, "none",
+    row("warn", Type::kPercent, kSet<&RuleLimit::warn_percent>, "none",
         "How much of the limit a key uses when Sluice reports that it is near, such as "
         "`80%` (see Near the limit)."),
-    on_missing(nullptr, "from `defaults`"),
+    on_missing(kSet<&RuleLimit::on_missing>, "from `defaults`"),
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
 
 constexpr std::array<Key, 4> kRejectKeys{
-    integer("status", nullptr, "429; 403 with `action: deny`", 400, 599,
+    integer("status", kSet<&Reject::status>, "429; 403 with `action: deny`", 400, 599,
             "The HTTP status of a denial."),
-    text("body", nullptr, "from the front end", 0, 65536,
+    text("body", kSet<&Reject::body>, "from the front end", 0, 65536,
          "The body of a denial. Sluice replaces `{retry_after}`, `{limit}`, `{remaining}` and "
          "`{reset_at}` (see Rejections), and changes nothing else."),
     text("content_type", nullptr, "JSON if the body begins with { or [, else text/plain", 1, 128,
@@ -482,12 +483,12 @@ constexpr std::array<Key, 4> kRejectKeys{
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
 constexpr std::array<Key, 12> kRuleKeys{
-    required(name(nullptr, "",
+    required(name(kSet<&Rule::name>, "",
                   "The name of the rule in responses, metrics and counters, unique across all "
                   "files.")),
     row("match", Type::kMatch, nullptr, "every request",
         "Attributes and the patterns that all of them must match (see Matching)."),
-    map_of("plan", nullptr, "none", kPlan,
+    map_of("plan", kSameObject, "none", kPlan,
            "Where limits find their numbers: the plan of the request (see Plans)."),
     Key{.name = "limits",
         .type = Type::kList,
@@ -499,36 +500,36 @@ constexpr std::array<Key, 12> kRuleKeys{
     choice("action", nullptr, "none; required without `limits`", kRuleActions,
            "What the rule does instead of limiting (see Allow and deny). `allow`: no limit of this "
            "or a later rule applies. `deny`: Sluice denies the request."),
-    map_of("reject", nullptr, "429 and the body of the front end", kReject,
+    map_of("reject", kPart<&Rule::reject>, "429 and the body of the front end", kReject,
            "The response to a denied request."),
-    choice("mode", nullptr, "`enforce`", kRuleModes,
+    choice("mode", kSet<&Rule::mode>, "`enforce`", kRuleModes,
            "`shadow`: the rule is decided and counted, but never denies a request."),
-    flag("continue", nullptr, "`false`",
+    flag("continue", kSet<&Rule::continues>, "`false`",
          "Whether Sluice also tries the rules after this one if this one matches."),
-    row("tag", Type::kTemplate, nullptr, "none",
+    row("tag", Type::kTemplate, kSet<&Rule::tag>, "none",
         "The template of a tag: counters with the same tag share a slot of a Redis Cluster "
         "(see Tags).",
         kLongestTemplate),
-    integer("max_new_keys", nullptr, "no maximum", 1, kMaxUnits,
+    integer("max_new_keys", kSet<&Rule::max_new_keys>, "no maximum", 1, kMaxUnits,
             "The most counters that the rule may create in each second (see New keys)."),
-    on_store_error(nullptr, "from `defaults`"),
-    headers(nullptr, "from `defaults`"),
+    on_store_error(kSet<&Rule::on_store_error>, "from `defaults`"),
+    headers(kSet<&Rule::headers>, "from `defaults`"),
 };
 constexpr std::array<std::string_view, 2> kLimitsOrAction{"limits", "action"};
 constexpr Map kRule{"rule", "each of `rules`", kRuleKeys, kLimitsOrAction};
 
 constexpr std::array<Key, 3> kDefaultsKeys{
-    on_store_error(nullptr, "`allow`"),
-    on_missing(nullptr, "`skip`"),
-    headers(nullptr, "`both`"),
+    on_store_error(kSet<&FileSettings::on_store_error>, "`allow`"),
+    on_missing(kSet<&FileSettings::on_missing>, "`skip`"),
+    headers(kSet<&FileSettings::headers>, "`both`"),
 };
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 
 constexpr std::array<Key, 5> kFileKeys{
     required(integer("version", nullptr, "", 1, 1, "The version of this format: 1.")),
-    text("domain", nullptr, "`default`", 1, 128,
+    text("domain", kSet<&FileSettings::domain>, "`default`", 1, 128,
          "Separates the counters of these rules from those of other rules in the same store."),
-    map_of("defaults", nullptr, "see below", kDefaults,
+    map_of("defaults", kSameObject, "see below", kDefaults,
            "Defaults for rules and limits that do not set these keys."),
     Key{.name = "plans",
         .type = Type::kPlans,
@@ -566,13 +567,6 @@ std::string period_expectation(const Key& key) {
 }  // namespace
 
 const Map& file() noexcept { return kFile; }
-
-const Map& child(const Map& map, std::string_view name) noexcept {
-  for (const Key& key : map.keys) {
-    if (key.name == name && key.map != nullptr) return *key.map;
-  }
-  std::abort();
-}
 
 Duration milliseconds(std::uint64_t count) noexcept {
   return std::chrono::milliseconds{static_cast<std::int64_t>(count)};

@@ -8,6 +8,7 @@
 
 #include "sluice/algorithm.h"
 #include "sluice/clock.h"
+#include "sluice/rule.h"
 
 namespace sluice::rules {
 
@@ -121,13 +122,18 @@ struct Map {
   std::span<const std::string_view> one_of = {};  // keys of which a map needs exactly one
 };
 
-// Returns the schema of a whole rules file. It leads to its parts, depth first, in the order of the
+// What the top of a rules file says of its rules.
+struct FileSettings {
+  std::string domain = "default";
+  FailurePolicy on_store_error = FailurePolicy::kAllow;
+  OnMissing on_missing = OnMissing::kSkip;
+  HeaderFields headers = HeaderFields::kBoth;
+};
+
+// Returns the schema of a whole rules file, which is read into FileSettings. Rules are read into
+// Rule, and limits into RuleLimit. It leads to its parts, depth first, in the order of the
 // reference.
 const Map& file() noexcept;
-
-// Returns the map under that key of `map`, or the map of its list items. Aborts the program if the
-// key does not exist.
-const Map& child(const Map& map, std::string_view name) noexcept;
 
 // Converts the bounds of a period.
 Duration milliseconds(std::uint64_t count) noexcept;
