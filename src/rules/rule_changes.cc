@@ -4,7 +4,6 @@
 #include "rules/rule_changes.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <string_view>
@@ -14,37 +13,47 @@
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
+#include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::rules {
 namespace {
 
+using schema::Key;
+using schema::Type;
+using Pair = std::pair<const Node*, const Node*>;
 using Values = std::map<std::string, std::string>;  // by key
 
-// What a limit means, in texts.
-struct LimitValues {
+// What a rule or a limit means, in texts.
+struct Meaning {
   std::string name;
   Values values;
-  Values defaults;  // of its options, whether it has them or not
+  Values defaults = {};              // of the options of a limit, whether it has them or not
+  std::vector<Meaning> limits = {};  // of a rule
 };
 
-// What a rule means, in texts.
-struct RuleValues {
-  std::string name;
-  Values values;
-  std::vector<LimitValues> limits;
-};
-
-const Node* find_value(const Node& map, std::string_view key) {
-  for (const auto& [name, value] : map.pairs) {
-    if (name->text == key) return value;
-  }
-  return nullptr;
+const Pair* find(const Node& map, std::string_view key) {
+  const auto has_key = [&](const Pair& pair) { return pair.first->text == key; };
+  const auto found = std::find_if(map.pairs.begin(), map.pairs.end(), has_key);
+  return found == map.pairs.end() ? nullptr : &*found;
 }
 
-std::string text_of(const Node& map, std::string_view key, std::string_view otherwise) {
-  const Node* const value = find_value(map, key);
-  return std::string(value == nullptr ? otherwise : std::string_view(value->text));
+const Node* value_of(const Node& map, std::string_view key) {
+  const Pair* const pair = find(map, key);
+  return pair == nullptr ? nullptr : pair->second;
+}
+
+// Returns the row of a key. Null: there is none, or no schema.
+const Key* row_of(const schema::Map* map, std::string_view key) {
+  if (map == nullptr) return nullptr;
+  const auto found = std::find_if(map->keys.begin(), map->keys.end(),
+                                  [&](const Key& row) { return row.name == key; });
+  return found == map->keys.end() ? nullptr : &*found;
+}
+
+std::string limit_name(const Node& limit, std::string_view rule, std::size_t index) {
+  const Node* const name = value_of(limit, "name");
+  return name != nullptr ? name->text : std::string(rule) + "/" + std::to_string(index);
 }
 
 // Writes the names of headers, which follow "header.", in lower case.
@@ -63,251 +72,206 @@ std::string with_lower_headers(std::string text) {
   return text;
 }
 
-// Returns a value as people compare it: a period in its largest unit.
-std::string shown(const std::string& key, const std::string& text) {
-  constexpr std::array<std::string_view, 5> kPeriods{"per", "lease", "within", "for", "at_most"};
-  constexpr std::array<std::string_view, 3> kTemplates{"key", "cost", "from"};
-  const std::string_view last = std::string_view(key).substr(key.rfind('.') + 1);
-  const auto is_one_of = [&](const auto& keys) {
-    return std::find(keys.begin(), keys.end(), last) != keys.end();
-  };
-  if (is_one_of(kTemplates)) return with_lower_headers(text);
-  if (!is_one_of(kPeriods)) return text;
+// Returns a value as people compare it: a period in its largest unit. `row` may be null.
+std::string shown(const Key* row, const std::string& text) {
+  if (row == nullptr) return text;
+  if (row->type == Type::kTemplate || row->type == Type::kCost) return with_lower_headers(text);
   const auto period = core::parse_period(text);
-  return period ? core::format_period(*period) : text;
+  return row->type == Type::kPeriod && period ? core::format_period(*period) : text;
 }
 
 // Returns the scalars of a list in order, because they are alternatives: "/a, /b".
-std::string joined(const Node& list, const std::string& key) {
-  std::vector<std::string> texts;
-  texts.reserve(list.items.size());
-  for (const Node* item : list.items) texts.push_back(shown(key, item->text));
+std::string joined(const Node& list) {
+  std::vector<std::string_view> texts;
+  for (const Node* item : list.items) texts.push_back(item->text);
   std::sort(texts.begin(), texts.end());
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   std::string out;
-  for (const std::string& text : texts) out.append(out.empty() ? "" : ", ").append(text);
+  for (const std::string_view text : texts) out.append(out.empty() ? "" : ", ").append(text);
   return out;
 }
 
-// Adds the values under a node.
-void collect(const Node& node, const std::string& key, Values& values) {
+// Adds the values under a node. Keys without a row, such as attributes, are their own names.
+void collect(const Node& node, const Key* row, const std::string& key, Values& values) {
   switch (node.kind) {
     case Node::Kind::kNull: break;
-    case Node::Kind::kScalar: values[key] = shown(key, node.text); break;
-    case Node::Kind::kSequence: values[key] = joined(node, key); break;
+    case Node::Kind::kScalar: values[key] = shown(row, node.text); break;
+    case Node::Kind::kSequence: values[key] = joined(node); break;
     case Node::Kind::kMap:
       for (const auto& [name, value] : node.pairs) {
-        const std::string full = key.empty() ? name->text : key + "." + name->text;
-        collect(*value, with_lower_headers(full), values);
+        collect(*value, row_of(row == nullptr ? nullptr : row->map, name->text),
+                with_lower_headers(key + "." + name->text), values);
       }
       break;
   }
 }
 
+// Returns the default of a key: that of its row, or of the file.
+std::string default_of(const Node& file, const Key& row) {
+  if (row.otherwise.starts_with('`')) {
+    return std::string(row.otherwise.substr(1, row.otherwise.size() - 2));
+  }
+  const Node* const defaults = value_of(file, "defaults");
+  const Node* const given = defaults == nullptr ? nullptr : value_of(*defaults, row.name);
+  if (given != nullptr) return given->text;
+  return default_of(file, *row_of(row_of(&schema::file(), "defaults")->map, row.name));
+}
+
+// Reads a rule or a limit, with the defaults of the keys that every one has.
+Meaning read_map(const Node& file, const Node& node, const schema::Map& map) {
+  Meaning out;
+  for (const Key& row : map.keys) {
+    const bool has_words = row.type == Type::kFlag || row.type == Type::kChoice;
+    const bool has_default = row.otherwise.starts_with('`') || row.otherwise == "from `defaults`";
+    if (has_words && has_default && !row.only_for) {
+      out.values.emplace(row.name, default_of(file, row));
+    }
+  }
+  for (const auto& [name, value] : node.pairs) {
+    const Key* const row = row_of(&map, name->text);
+    if (row != nullptr && row->type == Type::kList) continue;
+    collect(*value, row, with_lower_headers(name->text), out.values);
+  }
+  return out;
+}
+
 // Adds the defaults of options; `prefix` is "" or "plans.NAME.".
-void add_defaults(Algorithm algorithm, const std::string& prefix, const Values& values,
-                  Values& defaults) {
-  LimitSpec spec{.algorithm = algorithm, .limit = 1, .per = std::chrono::seconds{1}};
-  const auto number = values.find(prefix + "limit");
-  if (number != values.end()) {
+void add_defaults(const std::string& prefix, Meaning& limit) {
+  const auto name = limit.values.find("algorithm");
+  const auto algorithm = name == limit.values.end() ? std::nullopt : algorithm_from(name->second);
+  if (!algorithm) return;
+  LimitSpec spec{.algorithm = *algorithm, .limit = 1, .per = std::chrono::seconds{1}};
+  const auto number = limit.values.find(prefix + "limit");
+  const bool has_number = number != limit.values.end();
+  if (has_number) {
     const std::string& text = number->second;
     std::from_chars(text.data(), text.data() + text.size(), spec.limit);
   }
-  const auto limit = Limit::make(spec);
-  if (!limit) return;
-  const LimitSpec whole = core::spec_of(*limit);
+  const auto made = Limit::make(spec);
+  if (!made) return;
+  const LimitSpec whole = core::spec_of(*made);
   for (const core::OptionInfo& one : core::kLimitOptions) {
     const auto value = core::value_of(whole, one.option);
     const bool is_burst = one.option == LimitOption::kBurst;  // only it depends on the number
-    if (!value || (is_burst ? number == values.end() : !prefix.empty())) continue;
-    defaults[prefix + std::string(one.name)] =
+    if (!value || (is_burst ? !has_number : !prefix.empty())) continue;
+    limit.defaults[prefix + std::string(one.name)] =
         one.words.empty() ? std::to_string(*value) : std::string(one.words[*value]);
   }
 }
 
-// Reads the rules of one file.
-class FileReader {
- public:
-  explicit FileReader(const Node& file)
-      : domain_(text_of(file, "domain", "default")), plans_(find_value(file, "plans")) {
-    rule_defaults_ = {{"mode", "enforce"},
-                      {"continue", "false"},
-                      {"on_store_error", "allow"},
-                      {"headers", "both"},
-                      {"domain", domain_}};
-    const Node* const defaults = find_value(file, "defaults");
-    if (defaults == nullptr) return;
-    collect(*defaults, "", rule_defaults_);
-    on_missing_ = text_of(*defaults, "on_missing", on_missing_);
-    rule_defaults_.erase("on_missing");
+Meaning read_limit(const Node& file, const Node& node, std::string name, bool has_plan) {
+  const schema::Map& rules = *row_of(&schema::file(), "rules")->map;
+  Meaning limit = read_map(file, node, *row_of(&rules, "limits")->map);
+  limit.values["name"] = name;
+  limit.name = std::move(name);
+  const Node* const plans = value_of(file, "plans");
+  const Key* const row = row_of(&schema::file(), "plans");
+  for (std::size_t i = 0; plans != nullptr && has_plan && i < plans->pairs.size(); ++i) {
+    const auto& [plan, limits] = plans->pairs[i];
+    const Node* const numbers = value_of(*limits, limit.name);
+    if (numbers != nullptr) collect(*numbers, row, "plans." + plan->text, limit.values);
   }
-
-  RuleValues read(const Node& rule) const {
-    RuleValues out{.name = text_of(rule, "name", ""), .values = rule_defaults_, .limits = {}};
-    for (const auto& [key, value] : rule.pairs) {
-      if (key->text != "limits") collect(*value, key->text, out.values);
-    }
-    const Node* const limits = find_value(rule, "limits");
-    for (std::size_t i = 0; limits != nullptr && i < limits->items.size(); ++i) {
-      const Node& limit = *limits->items[i];
-      const std::string name = text_of(limit, "name", out.name + "/" + std::to_string(i));
-      Values values{{"on_missing", on_missing_}};
-      collect(limit, "", values);
-      values["name"] = name;
-      if (find_value(rule, "plan") != nullptr) collect_plans(name, values);
-      Values defaults = defaults_of(values);
-      out.limits.push_back({name, std::move(values), std::move(defaults)});
-    }
-    return out;
+  add_defaults("", limit);
+  for (std::size_t i = 0; plans != nullptr && i < plans->pairs.size(); ++i) {
+    add_defaults("plans." + plans->pairs[i].first->text + ".", limit);
   }
+  return limit;
+}
 
- private:
-  Values defaults_of(const Values& values) const {
-    Values defaults;
-    const auto name = values.find("algorithm");
-    const auto algorithm = name == values.end() ? std::nullopt : algorithm_from(name->second);
-    if (!algorithm) return defaults;
-    add_defaults(*algorithm, "", values, defaults);
-    if (plans_ == nullptr) return defaults;
-    for (const auto& [plan, limits] : plans_->pairs) {
-      add_defaults(*algorithm, "plans." + plan->text + ".", values, defaults);
-    }
-    return defaults;
+Meaning read_rule(const Node& file, const Node& node) {
+  Meaning rule = read_map(file, node, *row_of(&schema::file(), "rules")->map);
+  rule.name = rule.values["name"];
+  const Node* const domain = value_of(file, "domain");
+  rule.values["domain"] =
+      domain != nullptr ? domain->text : default_of(file, *row_of(&schema::file(), "domain"));
+  const bool has_plan = value_of(node, "plan") != nullptr;
+  const Node* const limits = value_of(node, "limits");
+  for (std::size_t i = 0; limits != nullptr && i < limits->items.size(); ++i) {
+    const Node& limit = *limits->items[i];
+    rule.limits.push_back(read_limit(file, limit, limit_name(limit, rule.name, i), has_plan));
   }
-  void collect_plans(const std::string& limit, Values& values) const {
-    if (plans_ == nullptr) return;
-    for (const auto& [plan, limits] : plans_->pairs) {
-      const Node* const numbers = find_value(*limits, limit);
-      if (numbers != nullptr) collect(*numbers, "plans." + plan->text, values);
-    }
-  }
+  return rule;
+}
 
-  std::string domain_;
-  std::string on_missing_ = "skip";
-  const Node* plans_;
-  Values rule_defaults_;
-};
-
-std::vector<RuleValues> read(std::span<const RuleText> files) {
-  std::vector<RuleValues> out;
+std::vector<Meaning> read(std::span<const RuleText> files) {
+  std::vector<Meaning> out;
   for (const RuleText& file : files) {
     const SourceText source(file.yaml);
     Diagnostics diagnostics(source, file.file);
     Document document;
     read_yaml(diagnostics, document);
     const Node* const rules =
-        document.root == nullptr ? nullptr : find_value(*document.root, "rules");
+        document.root == nullptr ? nullptr : value_of(*document.root, "rules");
     if (rules == nullptr) continue;
-    const FileReader reader(*document.root);
-    for (const Node* rule : rules->items) out.push_back(reader.read(*rule));
+    for (const Node* rule : rules->items) out.push_back(read_rule(*document.root, *rule));
   }
   return out;
 }
 
-class Comparison {
- public:
-  void compare(const std::vector<RuleValues>& before, const std::vector<RuleValues>& after);
-  std::vector<RuleDifference> take() { return std::move(found_); }
-
- private:
-  void compare_rule(const RuleValues& before, const RuleValues& after);
-  void compare_values(const LimitValues& before, const LimitValues& after, const std::string& rule);
-  void add(RuleDifference::Kind kind, const std::string& rule, const std::string& limit = {}) {
-    found_.push_back(
-        {.kind = kind, .rule = rule, .limit = limit, .key = {}, .before = {}, .after = {}});
-  }
-
-  std::vector<RuleDifference> found_;
-};
-
-void Comparison::compare(const std::vector<RuleValues>& before,
-                         const std::vector<RuleValues>& after) {
-  std::unordered_map<std::string_view, std::size_t> old;
-  for (std::size_t i = 0; i < before.size(); ++i) old.emplace(before[i].name, i);
-  std::size_t last = 0;
-  bool is_ordered = true;
-  for (const RuleValues& rule : after) {
-    const auto found = old.find(rule.name);
-    if (found == old.end()) {
-      add(RuleDifference::Kind::kAdded, rule.name);
-      continue;
-    }
-    is_ordered = is_ordered && found->second >= last;
-    last = found->second;
-    compare_rule(before[found->second], rule);
-    old.erase(found);
-  }
-  for (const RuleValues& rule : before) {
-    if (old.contains(rule.name)) add(RuleDifference::Kind::kRemoved, rule.name);
-  }
-  if (is_ordered) return;
-  add(RuleDifference::Kind::kChanged, {});
-  found_.back().key = "order";
-}
-
-void Comparison::compare_rule(const RuleValues& before, const RuleValues& after) {
-  compare_values({{}, before.values, {}}, {{}, after.values, {}}, after.name);
-  std::map<std::string_view, const LimitValues*> old;
-  for (const LimitValues& limit : before.limits) old.emplace(limit.name, &limit);
-  for (const LimitValues& limit : after.limits) {
-    const auto found = old.find(limit.name);
-    if (found == old.end()) {
-      add(RuleDifference::Kind::kAdded, after.name, limit.name);
-      continue;
-    }
-    compare_values(*found->second, limit, after.name);
-    old.erase(found);
-  }
-  for (const LimitValues& limit : before.limits) {
-    if (old.contains(limit.name)) add(RuleDifference::Kind::kRemoved, after.name, limit.name);
-  }
-}
+using Differences = std::vector<RuleDifference>;
 
 // A default counts where the other side has the key.
-void Comparison::compare_values(const LimitValues& before, const LimitValues& after,
-                                const std::string& rule) {
-  const auto value_in = [](const LimitValues& limit, const std::string& key) {
-    const auto own = limit.values.find(key);
-    if (own != limit.values.end()) return own->second;
-    const auto otherwise = limit.defaults.find(key);
-    return otherwise == limit.defaults.end() ? std::string() : otherwise->second;
+void compare_values(const Meaning& before, const Meaning& after, RuleDifference one,
+                    Differences& out) {
+  const auto value_in = [](const Meaning& meaning, const std::string& key) {
+    const auto own = meaning.values.find(key);
+    if (own != meaning.values.end()) return own->second;
+    const auto otherwise = meaning.defaults.find(key);
+    return otherwise == meaning.defaults.end() ? std::string() : otherwise->second;
   };
   Values all = before.values;
   all.insert(after.values.begin(), after.values.end());
   for (const auto& [key, any] : all) {
-    RuleDifference one;
-    one.rule = rule;
-    one.limit = after.name;
     one.key = key;
     one.before = value_in(before, key);
     one.after = value_in(after, key);
-    if (one.before != one.after) found_.push_back(std::move(one));
+    if (one.before != one.after) out.push_back(one);
   }
+}
+
+// Compares the rules, or the limits of that rule, by their names. Returns whether those on both
+// sides have the same order.
+bool compare_lists(const std::vector<Meaning>& before, const std::vector<Meaning>& after,
+                   const std::string& of_rule, Differences& out) {
+  const auto named = [&](const std::string& name, RuleDifference::Kind kind) {
+    RuleDifference one;
+    one.kind = kind;
+    one.rule = of_rule.empty() ? name : of_rule;
+    if (!of_rule.empty()) one.limit = name;
+    return one;
+  };
+  std::unordered_map<std::string_view, std::size_t> old;
+  for (std::size_t i = 0; i < before.size(); ++i) old.emplace(before[i].name, i);
+  std::size_t last = 0;
+  bool is_ordered = true;
+  for (const Meaning& one : after) {
+    const auto found = old.find(one.name);
+    if (found == old.end()) {
+      out.push_back(named(one.name, RuleDifference::Kind::kAdded));
+      continue;
+    }
+    is_ordered = is_ordered && found->second >= last;
+    last = found->second;
+    compare_values(before[last], one, named(one.name, RuleDifference::Kind::kChanged), out);
+    if (of_rule.empty()) compare_lists(before[last].limits, one.limits, one.name, out);
+    old.erase(found);
+  }
+  for (const Meaning& one : before) {
+    if (old.contains(one.name)) out.push_back(named(one.name, RuleDifference::Kind::kRemoved));
+  }
+  return is_ordered;
 }
 
 }  // namespace
 
 std::vector<RuleDifference> compare_rules(std::span<const RuleText> before,
                                           std::span<const RuleText> after) {
-  Comparison comparison;
-  comparison.compare(read(before), read(after));
-  return comparison.take();
+  Differences out;
+  if (!compare_lists(read(before), read(after), {}, out)) out.emplace_back().key = "order";
+  return out;
 }
 
 namespace {
-
-using Pair = std::pair<const Node*, const Node*>;
-
-const Pair* find(const Node& map, std::string_view key) {
-  const auto has_key = [&](const Pair& pair) { return pair.first->text == key; };
-  const auto found = std::find_if(map.pairs.begin(), map.pairs.end(), has_key);
-  return found == map.pairs.end() ? nullptr : &*found;
-}
-
-const Node* value_of(const Node& map, std::string_view key) {
-  const Pair* const pair = find(map, key);
-  return pair == nullptr ? nullptr : pair->second;
-}
 
 bool has_name(const Node& map, std::string_view name) {
   const Node* const given = value_of(map, "name");
@@ -455,11 +419,6 @@ std::string Editor::text() const {
     done = edit.at + edit.removed;
   }
   return out.append(text_.substr(done));
-}
-
-std::string limit_name(const Node& limit, std::string_view rule, std::size_t index) {
-  const Node* const name = value_of(limit, "name");
-  return name != nullptr ? name->text : std::string(rule) + "/" + std::to_string(index);
 }
 
 EditError unknown_limit(const Node* limits, std::string_view rule, const std::string& name) {

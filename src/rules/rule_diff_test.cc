@@ -58,6 +58,14 @@ TEST(RuleDiff, DefaultsAndSpellingAreNoDifferences) {
       Lines{});
 }
 
+TEST(RuleDiff, ComparesTemplatesOfTagsAndTextsOfAttributes) {
+  EXPECT_EQ(compared("rules: [ { name: api, tag: \"{header.X-Id}\", match: { query.per: 60s, "
+                     "query.key: header.A } } ]",
+                     "rules: [ { name: api, tag: \"{header.x-id}\", match: { query.per: 1m, "
+                     "query.key: header.a } } ]"),
+            (Lines{"~ api||match.query.key|header.A|header.a", "~ api||match.query.per|60s|1m"}));
+}
+
 TEST(RuleDiff, NamesWhatChangedInALimitAndARule) {
   EXPECT_EQ(compared("rules: [ { name: api, limits: [ { name: user, limit: 5, per: 1s } ] } ]",
                      "rules: [ { name: api, mode: shadow, match: { path: [/a, /b] }, limits: [ { "
