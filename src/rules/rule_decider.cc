@@ -356,45 +356,34 @@ using rules::MatchedRule;
 using rules::NamedLimit;
 
 const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
-                                            const AttributeSource& attributes,
-                                            const RequestCosts& costs, const BatchTerms& terms,
-                                            const Work& work) {
-  begin(set, terms, work);
-  named_.match(nullptr, attributes, costs, 0);
-  return answer(terms);
-}
-
-const RuleAnswer& RuleDecider::Impl::decide_parts(const RuleSet::Impl& set, std::string_view domain,
-                                                  std::span<const RequestPart> parts,
-                                                  const BatchTerms& terms) {
-  begin(set, terms, {});
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    named_.match(&domain, *parts[i].attributes, parts[i].costs, i);
-  }
-  return answer(terms);
-}
-
-const RuleAnswer& RuleDecider::Impl::decide_by(const RuleSet::Impl& set, const Rule& rule,
-                                               const AttributeSource& attributes,
-                                               const RequestCosts& costs, const BatchTerms& terms,
-                                               const Work& work) {
-  begin(set, terms, work);
+                                            const rules::RuleRequest& request,
+                                            const BatchTerms& terms) {
+  begin(set, request, terms);
   const std::less<const Rule*> before;
-  const Rule* first = set.rules.data();
-  if (before(&rule, first) || !before(&rule, first + set.rules.size())) {
+  const Rule* const first = set.rules.data();
+  if (request.rule != nullptr &&
+      (before(request.rule, first) || !before(request.rule, first + set.rules.size()))) {
     answer_.decision = Decision::refused(Reason::kInvalid);
     return answer_;
   }
-  named_.add(static_cast<std::size_t>(&rule - first), attributes, costs);
+  for (std::size_t i = 0; i < request.parts.size(); ++i) {
+    const RequestPart& part = request.parts[i];
+    if (request.rule != nullptr) {
+      named_.add(static_cast<std::size_t>(request.rule - first), *part.attributes, part.costs);
+    } else {
+      named_.match(request.domain, *part.attributes, part.costs, i);
+    }
+  }
   return answer(terms);
 }
 
-void RuleDecider::Impl::begin(const RuleSet::Impl& set, const BatchTerms& terms, const Work& work) {
+void RuleDecider::Impl::begin(const RuleSet::Impl& set, const rules::RuleRequest& request,
+                              const BatchTerms& terms) {
   verb_ = terms.action.verb;
-  settles_ = work.actual != nullptr;
+  settles_ = request.actual != nullptr;
   can_repeat_ = false;
-  named_.begin(set, {verb_, work.actual, refuses_permits_, stores_.overrides, terms.now,
-                     work.response, work.leaves_permits});
+  named_.begin(set, {verb_, request.actual, refuses_permits_, stores_.overrides, terms.now,
+                     request.response, request.leaves_permits});
   permit_.reset();
   answer_.permit.clear();
   answer_.mistake = {};
@@ -647,7 +636,60 @@ RuleDecider& RuleDecider::operator=(RuleDecider&&) noexcept = default;
 const RuleAnswer& RuleDecider::decide(const RuleSet& rules, const AttributeSource& attributes,
                                       const RequestCosts& costs, std::optional<Instant> now,
                                       Action action) {
-  return impl_->decide(rules::Access::impl(rules), attributes, costs, {action, now}, {});
+  const RequestPart part{&attributes, costs};
+  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}}, {action, now});
+}
+
+const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
+                                         const AttributeSource& attributes,
+                                         const RequestCosts& costs, std::optional<Instant> now,
+                                         Action action) {
+  const RequestPart part{&attributes, costs};
+  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}, .rule = &rule},
+                       {action, now});
+}
+
+const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
+                                            std::span<const RequestPart> parts,
+                                            std::optional<Instant> now, Action action) {
+  return impl_->decide(rules::Access::impl(rules), {.parts = parts, .domain = &domain},
+                       {action, now});
+}
+
+const RuleAnswer& RuleDecider::settle(const RuleSet& rules, const AttributeSource& attributes,
+                                      const RequestCosts& reserved, const RequestCosts& actual,
+                                      std::optional<Instant> now) {
+  const RequestPart part{&attributes, reserved};
+  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}, .actual = &actual},
+                       {Verb::kCharge, now});
+}
+
+const RuleAnswer& RuleDecider::settle_by(const RuleSet& rules, const Rule& rule,
+                                         const AttributeSource& attributes,
+                                         const RequestCosts& reserved, const RequestCosts& actual,
+                                         std::optional<Instant> now) {
+  const RequestPart part{&attributes, reserved};
+  return impl_->decide(rules::Access::impl(rules),
+                       {.parts = {&part, 1}, .rule = &rule, .actual = &actual},
+                       {Verb::kCharge, now});
+}
+
+const RuleAnswer& RuleDecider::report(const RuleSet& rules, const AttributeSource& attributes,
+                                      const AttributeSource& response, const RequestCosts& costs,
+                                      std::optional<Instant> now) {
+  const RequestPart part{&attributes, costs};
+  return impl_->decide(rules::Access::impl(rules), {.parts = {&part, 1}, .response = &response},
+                       {Verb::kCharge, now});
+}
+
+const RuleAnswer& RuleDecider::report_by(const RuleSet& rules, const Rule& rule,
+                                         const AttributeSource& attributes,
+                                         const AttributeSource& response, const RequestCosts& costs,
+                                         std::optional<Instant> now) {
+  const RequestPart part{&attributes, costs};
+  return impl_->decide(rules::Access::impl(rules),
+                       {.parts = {&part, 1}, .rule = &rule, .response = &response},
+                       {Verb::kCharge, now});
 }
 
 Decision RuleDecider::release(std::string_view permit, std::optional<Instant> now) {
@@ -660,48 +702,5 @@ Decision RuleDecider::extend(std::string_view permit, std::optional<Instant> now
 
 void RuleDecider::refuse_permits(bool refuse) noexcept { impl_->refuse_permits(refuse); }
 void RuleDecider::decide_array(bool is_array) noexcept { impl_->decide_array(is_array); }
-
-const RuleAnswer& RuleDecider::settle(const RuleSet& rules, const AttributeSource& attributes,
-                                      const RequestCosts& reserved, const RequestCosts& actual,
-                                      std::optional<Instant> now) {
-  return impl_->decide(rules::Access::impl(rules), attributes, reserved, {Verb::kCharge, now},
-                       {.actual = &actual});
-}
-
-const RuleAnswer& RuleDecider::settle_by(const RuleSet& rules, const Rule& rule,
-                                         const AttributeSource& attributes,
-                                         const RequestCosts& reserved, const RequestCosts& actual,
-                                         std::optional<Instant> now) {
-  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, reserved,
-                          {Verb::kCharge, now}, {.actual = &actual});
-}
-
-const RuleAnswer& RuleDecider::report(const RuleSet& rules, const AttributeSource& attributes,
-                                      const AttributeSource& response, const RequestCosts& costs,
-                                      std::optional<Instant> now) {
-  return impl_->decide(rules::Access::impl(rules), attributes, costs, {Verb::kCharge, now},
-                       {.response = &response});
-}
-
-const RuleAnswer& RuleDecider::report_by(const RuleSet& rules, const Rule& rule,
-                                         const AttributeSource& attributes,
-                                         const AttributeSource& response, const RequestCosts& costs,
-                                         std::optional<Instant> now) {
-  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, costs, {Verb::kCharge, now},
-                          {.response = &response});
-}
-
-const RuleAnswer& RuleDecider::decide_parts(const RuleSet& rules, std::string_view domain,
-                                            std::span<const RequestPart> parts,
-                                            std::optional<Instant> now, Action action) {
-  return impl_->decide_parts(rules::Access::impl(rules), domain, parts, {action, now});
-}
-
-const RuleAnswer& RuleDecider::decide_by(const RuleSet& rules, const Rule& rule,
-                                         const AttributeSource& attributes,
-                                         const RequestCosts& costs, std::optional<Instant> now,
-                                         Action action) {
-  return impl_->decide_by(rules::Access::impl(rules), rule, attributes, costs, {action, now}, {});
-}
 
 }  // namespace sluice

@@ -142,6 +142,16 @@ class NamedLimits {
   std::vector<MatchedRule> matched_;
 };
 
+// What a decider is asked: a request, its settlement or the report of its response.
+struct RuleRequest {
+  std::span<const RequestPart> parts;         // each is matched separately
+  const std::string_view* domain = nullptr;   // whose rules are tried; null: those of all domains
+  const Rule* rule = nullptr;                 // decides alone, whether it matches or not
+  const RequestCosts* actual = nullptr;       // to settle to; null: it does not settle
+  const AttributeSource* response = nullptr;  // to report; null: it does not report
+  bool leaves_permits = false;                // leaves out limits with permits
+};
+
 }  // namespace sluice::rules
 
 namespace sluice {
@@ -154,20 +164,8 @@ class RuleDecider::Impl {
         stores_(stores),
         batch_({limiter.store(), stores.shadow, stores.local}) {}
 
-  // What a charge follows: the work of a request, to settle, or its response, to report.
-  struct Work {
-    const RequestCosts* actual = nullptr;
-    const AttributeSource* response = nullptr;
-    bool leaves_permits = false;  // nothing is asked of limits with permits
-  };
-
-  const RuleAnswer& decide(const RuleSet::Impl& set, const AttributeSource& attributes,
-                           const RequestCosts& costs, const BatchTerms& terms, const Work& work);
-  const RuleAnswer& decide_parts(const RuleSet::Impl& set, std::string_view domain,
-                                 std::span<const RequestPart> parts, const BatchTerms& terms);
-  const RuleAnswer& decide_by(const RuleSet::Impl& set, const Rule& rule,
-                              const AttributeSource& attributes, const RequestCosts& costs,
-                              const BatchTerms& terms, const Work& work);
+  const RuleAnswer& decide(const RuleSet::Impl& set, const rules::RuleRequest& request,
+                           const BatchTerms& terms);
   // Decides the request of the latest decide() again, at another time: nothing is matched and no
   // counter is named. Only if can_repeat(), while the rules and what they borrow are the same.
   const RuleAnswer& repeat(Instant now);
@@ -180,7 +178,7 @@ class RuleDecider::Impl {
   void decide_array(bool is_array) noexcept { named_.read_for_array(is_array); }
 
  private:
-  void begin(const RuleSet::Impl& set, const BatchTerms& terms, const Work& work);
+  void begin(const RuleSet::Impl& set, const rules::RuleRequest& request, const BatchTerms& terms);
   void add(const rules::MatchedRule& matched, const rules::NamedLimit& named, ChargeTerms& terms);
   bool gives_back(const rules::NamedLimit& named) const noexcept;
   std::uint64_t units_of(const rules::NamedLimit& named) const noexcept;

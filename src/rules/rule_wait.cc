@@ -29,11 +29,10 @@ void RuleWait::refund(RuleDecider& decider, const RuleSet& rules, const Rule* ru
 
 const RuleAnswer& RuleWait::decide(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
                                    Action action, bool leaves_permits) {
-  const RuleSet::Impl& set = Access::impl(rules);
-  const BatchTerms terms{.action = action, .leaves_shadow = true};
-  const RuleDecider::Impl::Work work{.leaves_permits = leaves_permits};
-  return rule != nullptr ? decider.impl_->decide_by(set, *rule, attributes_, costs_, terms, work)
-                         : decider.impl_->decide(set, attributes_, costs_, terms, work);
+  const RequestPart part{&attributes_, costs_};
+  return decider.impl_->decide(
+      Access::impl(rules), {.parts = {&part, 1}, .rule = rule, .leaves_permits = leaves_permits},
+      {.action = action, .leaves_shadow = true});
 }
 
 const RuleAnswer& RuleWait::end(RuleDecider& decider, const Decision& decision, Action action) {
