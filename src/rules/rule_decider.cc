@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <tuple>
 
 #include "limiter/waits.h"
@@ -13,17 +14,23 @@
 #include "sluice/decision.h"
 #include "sluice/rule.h"
 
-namespace sluice::rules {
+namespace sluice {
+namespace {
+
+using rules::MatchedRule;
+using rules::NamedLimit;
+
+// Each answer begins as a copy of it and is filled in where it is kept: a copy of an answer that
+// was just written member by member would wait for all of these writes.
+constexpr LimitAnswer kBlankAnswer{};
 
 // Returns whether the used share of the limit reaches its `warn`. A decision without the
 // numbers of the limit and a limit that holds nothing are not near.
-constexpr bool is_near(const RuleLimit& limit, const Decision& decision) noexcept {
+bool is_near(const RuleLimit& limit, const Decision& decision) noexcept {
   if (limit.warn_percent == 0 || decision.capacity == 0 || !has_numbers(decision)) return false;
   constexpr std::uint64_t kAll = 100;
   return decision.remaining * kAll <= (kAll - limit.warn_percent) * decision.capacity;
 }
-
-namespace {
 
 // The cost of a limit without `cost`.
 std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
@@ -32,47 +39,75 @@ std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
 
 }  // namespace
 
-void NamedLimits::begin(const RuleSet::Impl& set, const NamingTerms& terms) {
+// A request is decided in four steps: match the rules and name their counters, fill in the batch of
+// charges, decide it, and answer.
+const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
+                                            const rules::RuleRequest& request,
+                                            const BatchTerms& terms) {
+  begin(set, request, terms);
+  const std::less<const Rule*> before;
+  const Rule* const first = set.rules.data();
+  if (request.rule != nullptr &&
+      (before(request.rule, first) || !before(request.rule, first + set.rules.size()))) {
+    answer_.decision = Decision::refused(Reason::kInvalid);
+    return answer_;
+  }
+  for (std::size_t part = 0; part < request.parts.size(); ++part) {
+    const RequestCosts& costs = request.parts[part].costs;
+    values_.begin(set.attributes, *request.parts[part].attributes, part);
+    if (request.rule != nullptr) {
+      name_rule(static_cast<std::size_t>(request.rule - first), costs, part);
+    } else {
+      match(costs, part);
+    }
+    check_names(costs, part);
+    if (settles()) check_names(*request.actual, part);
+  }
+  return answer(terms);
+}
+
+void RuleDecider::Impl::begin(const RuleSet::Impl& set, const rules::RuleRequest& request,
+                              const BatchTerms& terms) {
   set_ = &set;
-  terms_ = terms;
+  request_ = request;
+  verb_ = terms.action.verb;
+  now_ = terms.now;
+  can_repeat_ = false;
+  is_invalid_ = false;
   mistake_.clear();
   response_mistake_.clear();
-  is_invalid_ = false;
   text_.clear();
   limits_.clear();
   matched_.clear();
+  permit_.reset();
+  batch_.clear();
+  answer_.permit.clear();
+  answer_.mistake = {};
+  answer_.decision = Decision{};
+  answer_.rule = nullptr;
+  answer_.limits.clear();
+  answer_.matched.clear();
 }
 
-void NamedLimits::add(std::size_t rule, const AttributeSource& attributes,
-                      const RequestCosts& costs) {
-  values_.begin(set_->attributes, attributes);
-  name_rule(set_->rules[rule], set_->compiled[rule], costs, 0);
-  check_names(costs, 0);
-  if (terms_.actual != nullptr) check_names(*terms_.actual, 0);
-}
+// Step 1: match the rules and name their counters.
 
-// Tries the rules of one domain, or all rules if `domain` is null.
-void NamedLimits::match(const std::string_view* domain, const AttributeSource& attributes,
-                        const RequestCosts& costs, std::size_t part) {
-  values_.begin(set_->attributes, attributes, part);
+void RuleDecider::Impl::match(const RequestCosts& costs, std::size_t part) {
   for (std::size_t i = 0; i < set_->rules.size(); ++i) {
     const Rule& rule = set_->rules[i];
-    if (domain != nullptr && rule.domain != *domain) continue;
+    if (request_.domain != nullptr && rule.domain != *request_.domain) continue;
     values_.read_for_shadow(rule.mode != RuleMode::kEnforce);
     if (!set_->compiled[i].matches(values_)) {
       const auto too_much = values_.take_too_much();
       if (!too_much || rule.mode != RuleMode::kEnforce) continue;
       return too_much->of_array ? explain_array(rule) : explain_length(rule, too_much->attribute);
     }
-    name_rule(rule, set_->compiled[i], costs, part);
-    if (!lets_others_match(rule)) break;
+    name_rule(i, costs, part);
+    if (!rules::lets_others_match(rule)) break;
   }
-  check_names(costs, part);
-  if (terms_.actual != nullptr) check_names(*terms_.actual, part);
 }
 
 // Checks that the costs name limits of the rules that match the part, if any rule does.
-void NamedLimits::check_names(const RequestCosts& costs, std::size_t part) {
+void RuleDecider::Impl::check_names(const RequestCosts& costs, std::size_t part) {
   if (is_invalid_ || !has_limits(part)) return;
   for (const LimitCost& cost : costs.limits) {
     const bool known = std::any_of(matched_.begin(), matched_.end(), [&](const auto& matched) {
@@ -86,7 +121,7 @@ void NamedLimits::check_names(const RequestCosts& costs, std::size_t part) {
 }
 
 // Whether limits of rules decide the part, and not a rule with an action.
-bool NamedLimits::has_limits(std::size_t part) const noexcept {
+bool RuleDecider::Impl::has_limits(std::size_t part) const noexcept {
   bool has_limits = false;
   for (const MatchedRule& matched : matched_) {
     if (matched.part != part) continue;
@@ -97,43 +132,45 @@ bool NamedLimits::has_limits(std::size_t part) const noexcept {
 }
 
 // Says that no limit has the name, and which names the rules of the part have.
-void NamedLimits::explain_name(std::string_view name, std::size_t part) {
+void RuleDecider::Impl::explain_name(std::string_view name, std::size_t part) {
   is_invalid_ = true;
   std::vector<std::string_view> known;
   for (const MatchedRule& matched : matched_) {
     if (matched.part != part) continue;
     for (const RuleLimit& limit : matched.rule->limits) known.push_back(limit.name);
   }
-  mistake_ = "the rules that apply have no limit " + in_quotes(name) +
-             "; expected the name of a limit: " + either(known);
+  mistake_ = "the rules that apply have no limit " + rules::in_quotes(name) +
+             "; expected the name of a limit: " + rules::either(known);
 }
 
-void NamedLimits::explain_length(const Rule& rule, std::uint32_t attribute) {
+void RuleDecider::Impl::explain_length(const Rule& rule, std::uint32_t attribute) {
   is_invalid_ = true;
-  mistake_ = "the attribute " + in_quotes(set_->attributes.names()[attribute]) + " has " +
+  mistake_ = "the attribute " + rules::in_quotes(set_->attributes.names()[attribute]) + " has " +
              std::to_string(values_.get(attribute)->size()) +
-             " bytes, too many for the expressions up to the rule " + in_quotes(rule.name) +
-             "; expected at most " + std::to_string(AttributeValues::kLong) +
+             " bytes, too many for the expressions up to the rule " + rules::in_quotes(rule.name) +
+             "; expected at most " + std::to_string(rules::AttributeValues::kLong) +
              " bytes, or that all expressions together read at most " +
-             std::to_string(AttributeValues::kMostLongBytes) + " bytes of longer values";
+             std::to_string(rules::AttributeValues::kMostLongBytes) + " bytes of longer values";
 }
 
-void NamedLimits::explain_array(const Rule& rule) {
+void RuleDecider::Impl::explain_array(const Rule& rule) {
   is_invalid_ = true;
-  mistake_ = "the array is too much for the expressions up to the rule " + in_quotes(rule.name) +
+  mistake_ = "the array is too much for the expressions up to the rule " +
+             rules::in_quotes(rule.name) +
              "; expected that for all its requests they read at most " +
-             std::to_string(AttributeValues::kMostLongBytes) + " bytes of values of more than " +
-             std::to_string(AttributeValues::kLong) + " bytes, and at most " +
-             std::to_string(AttributeValues::kMostArrayBytes) +
+             std::to_string(rules::AttributeValues::kMostLongBytes) +
+             " bytes of values of more than " + std::to_string(rules::AttributeValues::kLong) +
+             " bytes, and at most " + std::to_string(rules::AttributeValues::kMostArrayBytes) +
              " bytes of all values, where each expression counts " +
-             std::to_string(AttributeValues::kEachRead) + " more for each value";
+             std::to_string(rules::AttributeValues::kEachRead) + " more for each value";
 }
 
-void NamedLimits::name_rule(const Rule& rule, const CompiledRule& compiled,
-                            const RequestCosts& costs, std::size_t part) {
+void RuleDecider::Impl::name_rule(std::size_t index, const RequestCosts& costs, std::size_t part) {
+  const Rule& rule = set_->rules[index];
+  const rules::CompiledRule& compiled = set_->compiled[index];
   MatchedRule& matched = matched_.emplace_back(rule, part, limits_.size());
   matched.new_keys = compiled.new_keys.get();
-  if (rule.action == RuleAction::kDeny && asks(terms_.verb)) matched.refused = Reason::kDenyRule;
+  if (rule.action == RuleAction::kDeny && asks(verb_)) matched.refused = Reason::kDenyRule;
   if (!rule.plans.empty()) {
     std::tie(matched.plan, matched.has_unknown_plan) = compiled.plan.find(rule, values_);
   }
@@ -162,7 +199,8 @@ void NamedLimits::name_rule(const Rule& rule, const CompiledRule& compiled,
 }
 
 // Adds a limit of the latest rule, with the numbers of its plan.
-void NamedLimits::add_limit(const Rule& rule, const CompiledRule& compiled, std::size_t index) {
+void RuleDecider::Impl::add_limit(const Rule& rule, const rules::CompiledRule& compiled,
+                                  std::size_t index) {
   const RuleLimit& limit = rule.limits[index];
   const bool has_plans = !limit.by_plan.empty();
   const Limit& numbers = has_plans ? limit.by_plan[matched_.back().plan] : limit.limit;
@@ -171,15 +209,16 @@ void NamedLimits::add_limit(const Rule& rule, const CompiledRule& compiled, std:
 
 // Fills in the cost and the key of the latest limit, or drops it. Returns the reason if the limit
 // denies for that, else kOk.
-Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts& costs) {
+Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
+                                     const RequestCosts& costs) {
   NamedLimit& named = limits_.back();
   const RuleLimit& limit = *named.limit;
-  const bool is_left = terms_.leaves_permits && holds_permits(limit.limit.algorithm());
-  if (is_left || !applies(compiled) || (changes_block(terms_.verb) && !limit.block)) {
+  const bool is_left = request_.leaves_permits && holds_permits(limit.limit.algorithm());
+  if (is_left || !applies(compiled) || (changes_block(verb_) && !limit.block)) {
     limits_.pop_back();
     return Reason::kOk;
   }
-  named.looks = compiled.count && takes(terms_.verb);
+  named.looks = compiled.count && takes(verb_);
   named.key_at = text_.size();
   text_.append(compiled.prefix);
   const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_);
@@ -187,7 +226,7 @@ Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts
     named.label_at = label->at;
     named.label_size = label->size;
     Reason refused = Reason::kOk;
-    if (terms_.overrides != nullptr && override_limit(named, refused)) return refused;
+    if (stores_.overrides != nullptr && override_limit(named, refused)) return refused;
   }
   const Reason wrong = find_costs(compiled, costs, label.has_value(), named);
   if (wrong == Reason::kOk) return Reason::kOk;
@@ -198,17 +237,17 @@ Reason NamedLimits::name_limit(const CompiledLimit& compiled, const RequestCosts
 
 // Gives the limit the numbers of an override. Returns whether that decides the limit already: only
 // the block of its key applies, or nothing and it is dropped, or the override blocks its key.
-bool NamedLimits::override_limit(NamedLimit& named, Reason& refused) {
+bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   using Kind = Override::Kind;
   const std::string_view key =
       std::string_view(text_).substr(named.key_at, named.key_end - named.key_at);
-  const auto given = terms_.overrides->find(key, terms_.now);
+  const auto given = stores_.overrides->find(key, now_);
   if (!given) return false;
   if (given->kind == Kind::kUnlimited) {
-    if (named.limit->block && (changes_block(terms_.verb) || terms_.verb == Verb::kReset)) {
+    if (named.limit->block && (changes_block(verb_) || verb_ == Verb::kReset)) {
       return false;
     }
-    named.is_unlimited = named.limit->block && asks(terms_.verb);
+    named.is_unlimited = named.limit->block && asks(verb_);
     named.looks = false;
     if (named.is_unlimited) return true;
     text_.resize(named.key_at);
@@ -217,29 +256,29 @@ bool NamedLimits::override_limit(NamedLimit& named, Reason& refused) {
   }
   const Rule& rule = *matched_.back().rule;
   named.numbers = override_numbers_.with(*given, rule, *named.limit, named.numbers);
-  if (given->kind != Kind::kBlocked || !asks(terms_.verb)) return false;
-  const Instant now = terms_.now ? *terms_.now : SystemClock().now();
+  if (given->kind != Kind::kBlocked || !asks(verb_)) return false;
+  const Instant now = now_ ? *now_ : SystemClock().now();
   if (given->until) named.blocked_for = std::max(*given->until - now, Duration{1});
   named.is_blocked = true;
   refused = Reason::kBlocked;
   return true;
 }
 
-Reason NamedLimits::find_costs(const CompiledLimit& compiled, const RequestCosts& costs,
-                               bool has_key, NamedLimit& named) {
+Reason RuleDecider::Impl::find_costs(const rules::CompiledLimit& compiled,
+                                     const RequestCosts& costs, bool has_key, NamedLimit& named) {
   Reason wrong = has_key ? Reason::kOk : Reason::kMissing;
-  if (compiled.cost.kind() == CostTemplate::Kind::kUnset && costs.limits.empty()) {
+  if (compiled.cost.kind() == rules::CostTemplate::Kind::kUnset && costs.limits.empty()) {
     named.cost = unset_cost(costs);
   } else if (has_key) {
     wrong = find_cost(*named.limit, compiled, costs, named.cost);
   }
-  if (wrong == Reason::kOk && terms_.actual != nullptr) {
-    wrong = find_cost(*named.limit, compiled, *terms_.actual, named.actual);
+  if (wrong == Reason::kOk && request_.actual != nullptr) {
+    wrong = find_cost(*named.limit, compiled, *request_.actual, named.actual);
   }
-  if (wrong == Reason::kOk && terms_.response != nullptr) {
+  if (wrong == Reason::kOk && request_.response != nullptr) {
     wrong = count_response(*compiled.count, named.cost);
   }
-  if (named.looks && terms_.verb == Verb::kTakeAtMost)
+  if (named.looks && verb_ == Verb::kTakeAtMost)
     named.cost = std::min<std::uint64_t>(named.cost, 1);
   if (wrong == Reason::kOk && refuses(named.numbers)) wrong = Reason::kInvalid;
   return wrong;
@@ -247,15 +286,15 @@ Reason NamedLimits::find_costs(const CompiledLimit& compiled, const RequestCosts
 
 // Limits with `count` are charged by reports alone, which charge no other limits. A request has
 // taken nothing from them, so that there is nothing to give back or to settle.
-bool NamedLimits::applies(const CompiledLimit& compiled) const noexcept {
-  if (terms_.response != nullptr) return compiled.count.has_value();
-  return !compiled.count || takes(terms_.verb) || terms_.verb == Verb::kPeek ||
-         terms_.verb == Verb::kReset || changes_block(terms_.verb);
+bool RuleDecider::Impl::applies(const rules::CompiledLimit& compiled) const noexcept {
+  if (request_.response != nullptr) return compiled.count.has_value();
+  return !compiled.count || takes(verb_) || verb_ == Verb::kPeek || verb_ == Verb::kReset ||
+         changes_block(verb_);
 }
 
 // Changes the cost of the request to that of its response.
-Reason NamedLimits::count_response(const ResponseCount& count, std::uint64_t& cost) {
-  auto units = count.units(*terms_.response, cost);
+Reason RuleDecider::Impl::count_response(const rules::ResponseCount& count, std::uint64_t& cost) {
+  auto units = count.units(*request_.response, cost);
   if (units) {
     cost = *units;
     return Reason::kOk;
@@ -265,17 +304,17 @@ Reason NamedLimits::count_response(const ResponseCount& count, std::uint64_t& co
 }
 
 // Whether the verb is not for a limit with permits, or nobody would receive the permit.
-bool NamedLimits::refuses(const Limit& limit) const noexcept {
+bool RuleDecider::Impl::refuses(const Limit& limit) const noexcept {
   if (!holds_permits(limit.algorithm())) return false;
-  if (terms_.verb == Verb::kCharge) return terms_.actual == nullptr;
-  return takes(terms_.verb) && terms_.refuses_permits;
+  if (verb_ == Verb::kCharge) return request_.actual == nullptr;
+  return takes(verb_) && refuses_permits_;
 }
 
 // Sets the cost. Returns kMissing if its attribute is missing, kInvalid if that is no number of
 // units, else kOk.
-Reason NamedLimits::find_cost(const RuleLimit& limit, const CompiledLimit& compiled,
-                              const RequestCosts& costs, std::uint64_t& found_cost) {
-  using Kind = CostTemplate::Kind;
+Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::CompiledLimit& compiled,
+                                    const RequestCosts& costs, std::uint64_t& found_cost) {
+  using Kind = rules::CostTemplate::Kind;
   const Kind kind = compiled.cost.kind();
   for (const LimitCost& cost : costs.limits) {
     if (cost.limit != limit.name) continue;
@@ -288,7 +327,7 @@ Reason NamedLimits::find_cost(const RuleLimit& limit, const CompiledLimit& compi
                                           : unset_cost(costs);
     return Reason::kOk;
   }
-  if (terms_.verb == Verb::kReset) return Reason::kOk;
+  if (verb_ == Verb::kReset) return Reason::kOk;
   const auto found = compiled.cost.find(values_);
   wrong_ = found.wrong;
   if (found.wrong) return Reason::kInvalid;
@@ -297,28 +336,29 @@ Reason NamedLimits::find_cost(const RuleLimit& limit, const CompiledLimit& compi
 }
 
 // Says why the limit cannot be decided.
-void NamedLimits::explain(const RuleLimit& limit) {
+void RuleDecider::Impl::explain(const RuleLimit& limit) {
   if (refuses(limit.limit)) return explain_permit(limit);
   if (response_mistake_.empty()) return explain_cost(limit);
   mistake_ = std::move(response_mistake_);
 }
 
 // Says which attribute is no cost.
-void NamedLimits::explain_cost(const RuleLimit& limit) {
-  mistake_ = "the cost of the limit " + in_quotes(limit.name) + ", " +
-             in_quotes(set_->attributes.names()[*wrong_]) + ", is " +
-             in_quotes(*values_.get(*wrong_)) + "; expected a whole number from 0 to 4294967295";
+void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
+  mistake_ = "the cost of the limit " + rules::in_quotes(limit.name) + ", " +
+             rules::in_quotes(set_->attributes.names()[*wrong_]) + ", is " +
+             rules::in_quotes(*values_.get(*wrong_)) +
+             "; expected a whole number from 0 to 4294967295";
 }
 
-void NamedLimits::explain_permit(const RuleLimit& limit) {
-  mistake_ = "the limit " + in_quotes(limit.name) + " holds permits (concurrency), ";
-  mistake_ += terms_.verb == Verb::kCharge
+void RuleDecider::Impl::explain_permit(const RuleLimit& limit) {
+  mistake_ = "the limit " + rules::in_quotes(limit.name) + " holds permits (concurrency), ";
+  mistake_ += verb_ == Verb::kCharge
                   ? "which cannot be charged; expected a check"
                   : "which this kind of request cannot receive; expected /v1/check, RL.CHECK or "
                     "the library";
 }
 
-bool NamedLimits::is_denied_by_rule(RuleMode mode) const noexcept {
+bool RuleDecider::Impl::is_denied_by_rule(RuleMode mode) const noexcept {
   return std::any_of(matched_.begin(), matched_.end(), [&](const MatchedRule& matched) {
     return matched.denies_itself() && matched.rule->mode == mode;
   });
@@ -326,7 +366,7 @@ bool NamedLimits::is_denied_by_rule(RuleMode mode) const noexcept {
 
 // An enforced rule denies itself, or because a limit cannot be decided. The other limits do not
 // matter then.
-void NamedLimits::keep_refused() {
+void RuleDecider::Impl::keep_refused() {
   std::size_t kept = 0;
   for (MatchedRule& matched : matched_) {
     const std::size_t first = kept;
@@ -339,80 +379,25 @@ void NamedLimits::keep_refused() {
   limits_.erase(limits_.begin() + static_cast<std::ptrdiff_t>(kept), limits_.end());
 }
 
-}  // namespace sluice::rules
-
-// A request is decided in four steps: match the rules, name their counters, decide the batch of
-// charges, and fill in the answer.
-namespace sluice {
-namespace {
-
-// Each answer begins as a copy of it and is filled in where it is kept: a copy of an answer that
-// was just written member by member would wait for all of these writes.
-constexpr LimitAnswer kBlankAnswer{};
-
-}  // namespace
-
-using rules::MatchedRule;
-using rules::NamedLimit;
-
-const RuleAnswer& RuleDecider::Impl::decide(const RuleSet::Impl& set,
-                                            const rules::RuleRequest& request,
-                                            const BatchTerms& terms) {
-  begin(set, request, terms);
-  const std::less<const Rule*> before;
-  const Rule* const first = set.rules.data();
-  if (request.rule != nullptr &&
-      (before(request.rule, first) || !before(request.rule, first + set.rules.size()))) {
-    answer_.decision = Decision::refused(Reason::kInvalid);
-    return answer_;
-  }
-  for (std::size_t i = 0; i < request.parts.size(); ++i) {
-    const RequestPart& part = request.parts[i];
-    if (request.rule != nullptr) {
-      named_.add(static_cast<std::size_t>(request.rule - first), *part.attributes, part.costs);
-    } else {
-      named_.match(request.domain, *part.attributes, part.costs, i);
-    }
-  }
-  return answer(terms);
-}
-
-void RuleDecider::Impl::begin(const RuleSet::Impl& set, const rules::RuleRequest& request,
-                              const BatchTerms& terms) {
-  verb_ = terms.action.verb;
-  settles_ = request.actual != nullptr;
-  can_repeat_ = false;
-  named_.begin(set, {verb_, request.actual, refuses_permits_, stores_.overrides, terms.now,
-                     request.response, request.leaves_permits});
-  permit_.reset();
-  answer_.permit.clear();
-  answer_.mistake = {};
-  batch_.clear();
-  answer_.decision = Decision{};
-  answer_.rule = nullptr;
-  answer_.limits.clear();
-  answer_.matched.clear();
-}
-
-// Step 3: decide.
+// Steps 2 and 3: fill in the batch of charges, and decide it.
 
 const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
-  if (named_.is_invalid()) {
+  if (is_invalid_) {
     answer_.decision = Decision::refused(Reason::kInvalid);
-    if (!named_.matched().empty()) answer_.rule = named_.matched().front().rule;
-    answer_.mistake = named_.mistake();
+    if (!matched_.empty()) answer_.rule = matched_.front().rule;
+    answer_.mistake = mistake_;
     return answer_;
   }
-  if (named_.matched().empty()) return answer_;
-  const std::vector<MatchedRule>& matched = named_.matched();
-  if (std::any_of(matched.begin(), matched.end(), [](const auto& rule) { return rule.denies(); })) {
-    named_.keep_refused();
+  if (matched_.empty()) return answer_;
+  if (std::any_of(matched_.begin(), matched_.end(),
+                  [](const auto& rule) { return rule.denies(); })) {
+    keep_refused();
   }
   fill_batch();
   name_limits();
   decide_batch(terms);
-  can_repeat_ = verb_ == Verb::kTake && !settles_ && !permit_ && !has_unlimited_ &&
-                std::none_of(matched.begin(), matched.end(),
+  can_repeat_ = verb_ == Verb::kTake && !settles() && !permit_ && !has_unlimited_ &&
+                std::none_of(matched_.begin(), matched_.end(),
                              [](const auto& rule) { return rule.refused != Reason::kOk; });
   return answer_;
 }
@@ -425,7 +410,7 @@ const RuleAnswer& RuleDecider::Impl::repeat(Instant now) {
 
 const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, const Action& action) {
   answer_.decision = enforced;
-  if (named_.matched().empty() || named_.is_invalid()) return answer_;
+  if (matched_.empty() || is_invalid_) return answer_;
   if (enforced.reason != Reason::kInvalid) batch_.decide_shadow(action);
   answer_.limits.clear();
   answer_.matched.clear();
@@ -440,7 +425,7 @@ const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, con
 
 const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {
   Decision enforced = batch_.decide(terms);
-  if (named_.is_denied_by_rule(RuleMode::kEnforce)) {
+  if (is_denied_by_rule(RuleMode::kEnforce)) {
     enforced = Decision::refused(Reason::kDenyRule);
   }
   fill_limits();
@@ -453,11 +438,11 @@ const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {
 // A settlement charges what the actual cost is more than the reserved one, and gives back what it
 // is less. Permits stay as they are.
 bool RuleDecider::Impl::gives_back(const NamedLimit& named) const noexcept {
-  return settles_ && (named.actual < named.cost || holds_permits(named.numbers.algorithm()));
+  return settles() && (named.actual < named.cost || holds_permits(named.numbers.algorithm()));
 }
 
 std::uint64_t RuleDecider::Impl::units_of(const NamedLimit& named) const noexcept {
-  if (!settles_) return named.cost;
+  if (!settles()) return named.cost;
   if (holds_permits(named.numbers.algorithm())) return 0;
   return named.actual < named.cost ? named.cost - named.actual : named.actual - named.cost;
 }
@@ -472,13 +457,13 @@ void RuleDecider::Impl::name_permit(Charge& charge) {
 void RuleDecider::Impl::fill_batch() {
   ChargeTerms terms;
   has_unlimited_ = false;
-  for (const MatchedRule& matched : named_.matched()) {
+  for (const MatchedRule& matched : matched_) {
     terms.on_store_error = matched.rule->on_store_error;
     ++terms.group;
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       terms.mode = matched.enforced() ? ChargeMode::kEnforced : ChargeMode::kShadow;
       terms.looks = terms.only_block = false;
-      add(matched, named_.limits()[i], terms);
+      add(matched, limits_[i], terms);
     }
   }
 }
@@ -491,7 +476,7 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   terms.looks = named.looks && !named.is_blocked;
   terms.only_block = named.is_unlimited;
   has_unlimited_ |= named.is_unlimited;
-  const std::string_view text = named_.text();
+  const std::string_view text = std::string_view(text_);
   Charge& charge = batch_.add(terms);
   charge.key = text.substr(named.key_at, named.key_end - named.key_at);
   charge.limit = named.numbers;
@@ -512,10 +497,10 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
 
 // Fills in what does not depend on the decision.
 void RuleDecider::Impl::name_limits() {
-  const std::string_view text = named_.text();
-  for (const MatchedRule& matched : named_.matched()) {
+  const std::string_view text = text_;
+  for (const MatchedRule& matched : matched_) {
     for (std::size_t i = matched.first; i < matched.last; ++i) {
-      const NamedLimit& named = named_.limits()[i];
+      const NamedLimit& named = limits_[i];
       const Charge& charge = batch_.charge(i);
       answer_.limits.push_back(kBlankAnswer);
       LimitAnswer& limit = answer_.limits.back();
@@ -533,15 +518,15 @@ void RuleDecider::Impl::name_limits() {
 }
 
 void RuleDecider::Impl::fill_limits() {
-  for (std::size_t rule = 0; rule < named_.matched().size(); ++rule) {
-    const MatchedRule& matched = named_.matched()[rule];
+  for (std::size_t rule = 0; rule < matched_.size(); ++rule) {
+    const MatchedRule& matched = matched_[rule];
     bool denied = matched.denies_itself();
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       LimitAnswer& limit = answer_.limits[i];
       limit.decision = batch_.decision(i);
       limit.lacks_counter = batch_.lacks_counter(i);
       limit.cost = batch_.charge(i).cost;
-      limit.near = rules::is_near(*limit.limit, limit.decision);
+      limit.near = is_near(*limit.limit, limit.decision);
       denied |= !limit.decision.allowed();
     }
     answer_.matched[rule].denied = denied;
@@ -552,7 +537,7 @@ void RuleDecider::Impl::fill_limits() {
 void RuleDecider::Impl::drop_unlimited() {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < answer_.limits.size(); ++i) {
-    const bool applies = !named_.limits()[i].is_unlimited || !answer_.limits[i].decision.allowed();
+    const bool applies = !limits_[i].is_unlimited || !answer_.limits[i].decision.allowed();
     if (applies) answer_.limits[kept++] = answer_.limits[i];
   }
   answer_.limits.erase(answer_.limits.begin() + static_cast<std::ptrdiff_t>(kept),
@@ -563,7 +548,7 @@ void RuleDecider::Impl::drop_unlimited() {
 // enforced rule has any.
 void RuleDecider::Impl::fill_decision(const Decision& enforced) {
   const std::optional<Decision>& shadow = batch_.shadow();
-  const bool shadow_denies = enforced.allowed() && (named_.is_denied_by_rule(RuleMode::kShadow) ||
+  const bool shadow_denies = enforced.allowed() && (is_denied_by_rule(RuleMode::kShadow) ||
                                                     (shadow && !shadow->allowed()));
   answer_.decision = enforced;
   if (shadow && enforced == Decision{}) {
@@ -573,11 +558,11 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
   }
   const bool is_plain = enforced.reason == Reason::kOk || enforced.reason == Reason::kLease;
   if (shadow_denies && is_plain) answer_.decision.reason = Reason::kShadow;
-  const auto& matched_rules = named_.matched();
+  const auto& matched_rules = matched_;
   const auto deciding = std::find_if(matched_rules.begin(), matched_rules.end(),
                                      [](const MatchedRule& rule) { return rule.decides(); });
   answer_.rule = (deciding != matched_rules.end() ? *deciding : matched_rules.front()).rule;
-  if (enforced.reason == Reason::kInvalid) answer_.mistake = named_.mistake();
+  if (enforced.reason == Reason::kInvalid) answer_.mistake = mistake_;
   if (enforced.allowed() && !shadow_denies) return;
   const RuleMode decisive = enforced.allowed() ? RuleMode::kShadow : RuleMode::kEnforce;
   for (const RuleAnswer::Matched& matched : answer_.matched) {
@@ -594,7 +579,7 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
 void RuleDecider::Impl::fill_permit(const Decision& enforced) {
   if (!permit_) return;
   held_.clear();
-  for (const MatchedRule& matched : named_.matched()) {
+  for (const MatchedRule& matched : matched_) {
     bool is_taken = enforced.allowed();
     for (std::size_t i = matched.first; !matched.enforced() && i < matched.last; ++i) {
       is_taken = (i == matched.first || is_taken) && batch_.decision(i).allowed();

@@ -22,7 +22,7 @@
 
 namespace sluice::rules {
 
-// A limit that applies to the request. Its key and label are in NamedLimits::text().
+// A limit that applies to the request. Its key and label are in the text of the decider.
 //
 // It is written where it is kept, as MatchedRule is: a copy of one just written member by member
 // waits for all of these writes.
@@ -42,7 +42,7 @@ struct NamedLimit {
   std::size_t key_at = 0, key_end = 0, label_at = 0, label_size = 0;
 };
 
-// A rule that matched. Its limits are `first` to `last` of NamedLimits::limits().
+// A rule that matched. Its limits are `first` to `last` of those of the decider.
 struct MatchedRule {
   MatchedRule(const Rule& matched, std::size_t its_part, std::size_t first_limit) noexcept
       : rule(&matched), part(its_part), first(first_limit) {}
@@ -64,82 +64,6 @@ struct MatchedRule {
   // Whether the rule decides the request, and not its limits.
   bool decides() const noexcept { return rule->action != RuleAction::kLimit && enforced(); }
   bool denies() const noexcept { return refused != Reason::kOk && enforced(); }
-};
-
-// What a request asks of the limits that apply to it.
-//
-// `overrides` may be null, and `now` absent: at the system's time.
-struct NamingTerms {
-  Verb verb = Verb::kTake;
-  const RequestCosts* actual = nullptr;  // to settle to; null: it does not settle
-  bool refuses_permits = false;          // nobody would receive a permit
-  const Overrides* overrides = nullptr;
-  std::optional<Instant> now = {};
-  const AttributeSource* response = nullptr;  // to report; null: it does not report
-  bool leaves_permits = false;                // leaves out limits with permits
-};
-
-// The limits that apply to one request: matches the rules and names the counters.
-//
-// Thread-safety: one thread at a time. Cost: allocates nothing once its buffers have grown.
-class NamedLimits {
- public:
-  // Whether the requests from now on are those of one array: see AttributeValues.
-  void read_for_array(bool is_array) noexcept { values_.read_for_array(is_array); }
-  void begin(const RuleSet::Impl& set, const NamingTerms& terms);
-  // Adds the limits of the rules of one domain that match, or of all domains if `domain` is null.
-  void match(const std::string_view* domain, const AttributeSource& attributes,
-             const RequestCosts& costs, std::size_t part);
-  // Adds those of one rule, whether it matches or not.
-  void add(std::size_t rule, const AttributeSource& attributes, const RequestCosts& costs);
-  // Whether a rule with `action: deny` and this mode matched a request that it can deny.
-  bool is_denied_by_rule(RuleMode mode) const noexcept;
-  // Drops the limits of rules that do not deny.
-  void keep_refused();
-
-  const std::vector<MatchedRule>& matched() const noexcept { return matched_; }
-  const std::vector<NamedLimit>& limits() const noexcept { return limits_; }
-  std::string_view text() const noexcept { return text_; }
-  // What is wrong with the request; empty if nothing is.
-  const std::string& mistake() const noexcept { return mistake_; }
-  // Whether the mistake is of the request and not of a limit: no limit has the name of a cost, or a
-  // value is too long for the expressions of an enforced rule.
-  bool is_invalid() const noexcept { return is_invalid_; }
-
- private:
-  void name_rule(const Rule& rule, const CompiledRule& compiled, const RequestCosts& costs,
-                 std::size_t part);
-  void add_limit(const Rule& rule, const CompiledRule& compiled, std::size_t index);
-  Reason name_limit(const CompiledLimit& compiled, const RequestCosts& costs);
-  Reason find_costs(const CompiledLimit& compiled, const RequestCosts& costs, bool has_key,
-                    NamedLimit& named);
-  bool override_limit(NamedLimit& named, Reason& refused);
-  Reason find_cost(const RuleLimit& limit, const CompiledLimit& compiled, const RequestCosts& costs,
-                   std::uint64_t& cost);
-  bool refuses(const Limit& limit) const noexcept;
-  bool applies(const CompiledLimit& compiled) const noexcept;
-  Reason count_response(const ResponseCount& count, std::uint64_t& cost);
-  void explain(const RuleLimit& limit);
-  void explain_cost(const RuleLimit& limit);
-  void explain_permit(const RuleLimit& limit);
-  void explain_name(std::string_view name, std::size_t part);
-  void explain_length(const Rule& rule, std::uint32_t attribute);
-  void explain_array(const Rule& rule);
-  void check_names(const RequestCosts& costs, std::size_t part);
-  bool has_limits(std::size_t part) const noexcept;
-
-  const RuleSet::Impl* set_ = nullptr;
-  NamingTerms terms_;
-  AttributeValues values_;
-  std::string text_;
-  std::string scratch_;
-  std::string mistake_;
-  std::string response_mistake_;  // of the latest response
-  bool is_invalid_ = false;
-  std::optional<std::uint32_t> wrong_;  // the attribute of the latest cost, if it is no number
-  OverrideNumbers override_numbers_;
-  std::vector<NamedLimit> limits_;
-  std::vector<MatchedRule> matched_;
 };
 
 // What a decider is asked: a request, its settlement or the report of its response.
@@ -175,10 +99,36 @@ class RuleDecider::Impl {
   const RuleAnswer& decide_shadow(const Decision& enforced, const Action& action);
   Decision change_permit(Verb verb, std::string_view permit, std::optional<Instant> now);
   void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
-  void decide_array(bool is_array) noexcept { named_.read_for_array(is_array); }
+  void decide_array(bool is_array) noexcept { values_.read_for_array(is_array); }
 
  private:
   void begin(const RuleSet::Impl& set, const rules::RuleRequest& request, const BatchTerms& terms);
+  bool settles() const noexcept { return request_.actual != nullptr; }
+
+  void match(const RequestCosts& costs, std::size_t part);
+  void name_rule(std::size_t index, const RequestCosts& costs, std::size_t part);
+  void add_limit(const Rule& rule, const rules::CompiledRule& compiled, std::size_t index);
+  Reason name_limit(const rules::CompiledLimit& compiled, const RequestCosts& costs);
+  Reason find_costs(const rules::CompiledLimit& compiled, const RequestCosts& costs, bool has_key,
+                    rules::NamedLimit& named);
+  bool override_limit(rules::NamedLimit& named, Reason& refused);
+  Reason find_cost(const RuleLimit& limit, const rules::CompiledLimit& compiled,
+                   const RequestCosts& costs, std::uint64_t& cost);
+  bool refuses(const Limit& limit) const noexcept;
+  bool applies(const rules::CompiledLimit& compiled) const noexcept;
+  Reason count_response(const rules::ResponseCount& count, std::uint64_t& cost);
+  void explain(const RuleLimit& limit);
+  void explain_cost(const RuleLimit& limit);
+  void explain_permit(const RuleLimit& limit);
+  void explain_name(std::string_view name, std::size_t part);
+  void explain_length(const Rule& rule, std::uint32_t attribute);
+  void explain_array(const Rule& rule);
+  void check_names(const RequestCosts& costs, std::size_t part);
+  bool has_limits(std::size_t part) const noexcept;
+
+  bool is_denied_by_rule(RuleMode mode) const noexcept;
+  void keep_refused();
+
   void add(const rules::MatchedRule& matched, const rules::NamedLimit& named, ChargeTerms& terms);
   bool gives_back(const rules::NamedLimit& named) const noexcept;
   std::uint64_t units_of(const rules::NamedLimit& named) const noexcept;
@@ -192,14 +142,29 @@ class RuleDecider::Impl {
   void fill_decision(const Decision& enforced);
   void fill_permit(const Decision& enforced);
 
-  Verb verb_ = Verb::kTake;
-  bool settles_ = false;
-  bool can_repeat_ = false;  // the latest request was a take that the store decided
-  bool has_unlimited_ = false;
-  rules::NamedLimits named_;
   Store* store_;
   RuleStores stores_;
   bool refuses_permits_ = false;
+
+  // The latest request.
+  const RuleSet::Impl* set_ = nullptr;
+  rules::RuleRequest request_;  // its pointers are valid in decide() only
+  Verb verb_ = Verb::kTake;
+  std::optional<Instant> now_;
+  bool can_repeat_ = false;  // it was a take that the store decided
+  bool has_unlimited_ = false;
+  // The mistake is of the request and not of a limit: no limit has the name of a cost, or a value
+  // is too long for the expressions of an enforced rule.
+  bool is_invalid_ = false;
+  std::string mistake_;                 // what is wrong with the request; empty: nothing
+  std::string response_mistake_;        // of the latest response
+  std::optional<std::uint32_t> wrong_;  // the attribute of the latest cost, if it is no number
+  rules::AttributeValues values_;
+  rules::OverrideNumbers override_numbers_;
+  std::string text_;  // of keys and labels
+  std::string scratch_;
+  std::vector<rules::NamedLimit> limits_;
+  std::vector<rules::MatchedRule> matched_;
   std::optional<PermitId> permit_;  // of this request, if it needs one
   std::vector<Charge> held_;        // its charges
   Batch batch_;
