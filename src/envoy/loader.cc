@@ -337,7 +337,7 @@ constexpr std::size_t kMostDescriptors = 200000;
 constexpr std::size_t kLongestName = 256;
 
 // Each level of descriptors is a list and a map.
-constexpr rules::YamlKind kYaml{.max_depth = 480, .begins_with = "domain: NAME"};
+constexpr std::size_t kMaxDepth = 480;
 
 // A key without a value counts as absent.
 Fields read_fields(const Node& node, const rules::schema::Map& map, Diagnostics& diagnostics) {
@@ -627,7 +627,7 @@ Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText>
   for (const RuleText& file : files) {
     diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
     rules::Document document;
-    rules::read_yaml(diagnostics.back(), document, kYaml);
+    rules::read_yaml(diagnostics.back(), document, kMaxDepth, "domain: NAME");
     if (document.root == nullptr) continue;
     read_as_yaml_1_1(document, diagnostics.back());
     loader.read(*document.root, diagnostics.back());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 namespace sluice::rules {
 namespace {
@@ -143,7 +144,8 @@ void Diagnostics::add(std::size_t at, std::string what, std::string expected) {
     ++left_out_;
     return;
   }
-  found_.push_back({at, std::move(what), std::move(expected)});
+  const Place place = source_->place(at);
+  found_.push_back({file_, place.line, place.column, std::move(what), std::move(expected)});
 }
 
 void Diagnostics::add_message(std::size_t at, std::string_view message) {
@@ -153,23 +155,18 @@ void Diagnostics::add_message(std::size_t at, std::string_view message) {
 }
 
 std::vector<RuleError> Diagnostics::take() {
-  const auto key = [](const Found& f) { return std::tie(f.at, f.what, f.expected); };
+  const auto key = [](const RuleError& one) {
+    return std::tie(one.line, one.column, one.what, one.expected);
+  };
   std::stable_sort(found_.begin(), found_.end(),
-                   [&](const Found& a, const Found& b) { return key(a) < key(b); });
-  const auto last = std::unique(found_.begin(), found_.end(),
-                                [&](const Found& a, const Found& b) { return key(a) == key(b); });
+                   [&](const RuleError& a, const RuleError& b) { return key(a) < key(b); });
+  const auto last =
+      std::unique(found_.begin(), found_.end(),
+                  [&](const RuleError& a, const RuleError& b) { return key(a) == key(b); });
   found_.erase(last, found_.end());
-  std::vector<RuleError> errors;
-  errors.reserve(found_.size());
-  for (Found& found : found_) {
-    const Place place = source_->place(found.at);
-    errors.push_back(
-        {file_, place.line, place.column, std::move(found.what), std::move(found.expected)});
-  }
   if (left_out_ > 0)
-    errors.back().expected += " (and " + std::to_string(left_out_) + " more errors)";
-  found_.clear();
-  return errors;
+    found_.back().expected += " (and " + std::to_string(left_out_) + " more errors)";
+  return std::exchange(found_, {});
 }
 
 std::string either(const std::vector<std::string_view>& names) {

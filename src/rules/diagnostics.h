@@ -56,15 +56,9 @@ class Diagnostics {
   static constexpr std::size_t kMost = 1000;
 
  private:
-  struct Found {
-    std::size_t at;
-    std::string what;
-    std::string expected;
-  };
-
   const SourceText* source_;
   std::string file_;
-  std::vector<Found> found_;
+  std::vector<RuleError> found_;
   std::size_t left_out_ = 0;
 };
 

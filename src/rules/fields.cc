@@ -261,11 +261,6 @@ std::optional<Duration> Fields::period(std::string_view name) const {
   return period ? std::optional(*period) : std::nullopt;
 }
 
-std::optional<std::uint8_t> Fields::percent(std::string_view name) const {
-  const Node* value = node(name);
-  return value != nullptr ? whole_percent(value->text) : std::nullopt;
-}
-
 std::string_view Fields::text(std::string_view name) const {
   const Node* value = node(name);
   return value != nullptr ? std::string_view(value->text) : std::string_view();

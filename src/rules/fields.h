@@ -37,7 +37,6 @@ class Fields {
   std::optional<std::uint64_t> integer(std::string_view name) const;
   std::optional<bool> flag(std::string_view name) const;
   std::optional<Duration> period(std::string_view name) const;
-  std::optional<std::uint8_t> percent(std::string_view name) const;
   std::string_view text(std::string_view name) const;  // empty if absent
   // Returns the enumerator with the same index as the value in the schema's list of choices.
   template <typename Enum>

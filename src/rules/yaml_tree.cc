@@ -251,12 +251,13 @@ Expected<std::string, std::vector<RuleError>> read_file(const std::string& path)
   return bytes;
 }
 
-void read_yaml(Diagnostics& diagnostics, Document& document, const YamlKind& kind) {
+void read_yaml(Diagnostics& diagnostics, Document& document, std::size_t max_depth,
+               std::string_view begins_with) {
   if (!check_text(diagnostics)) return;
-  parse(diagnostics, document, kind.max_depth);
+  parse(diagnostics, document, max_depth);
   if (document.root == nullptr && diagnostics.empty()) {
     diagnostics.add(0, "the file is empty",
-                    "expected a map that begins with '" + std::string(kind.begins_with) + "'");
+                    "expected a map that begins with '" + std::string(begins_with) + "'");
   }
 }
 

@@ -48,15 +48,11 @@ inline constexpr std::size_t kMaxNodes = 1000000;
 // read.
 Expected<std::string, std::vector<RuleError>> read_file(const std::string& path);
 
-// The differences between kinds of files.
-struct YamlKind {
-  std::size_t max_depth = kMaxDepth;            // of nested lists and maps; at most 480
-  std::string_view begins_with = "version: 1";  // the usual first line, for messages
-};
-
 // Reads one YAML document. Reports errors of text, syntax and structure (a repeated key, a tag, too
 // much nesting, too many aliases) to the diagnostics. `root` is null if nothing could be read. Does
-// not throw.
-void read_yaml(Diagnostics& diagnostics, Document& document, const YamlKind& kind = {});
+// not throw. `max_depth` is that of nested lists and maps, at most 480; `begins_with` is the usual
+// first line, for messages.
+void read_yaml(Diagnostics& diagnostics, Document& document, std::size_t max_depth = kMaxDepth,
+               std::string_view begins_with = "version: 1");
 
 }  // namespace sluice::rules

@@ -15,36 +15,34 @@ namespace {
 
 constexpr std::size_t kLongest = 4096;
 
-// The text of a secret without the line ends at its end, and the name of its source for messages.
-struct Secret {
-  std::string text;
-  std::string name;
-};
+// Names a source for messages. `what` is "password" or "token".
+std::string name_of(std::string_view what, const SecretSource& source) {
+  return source.file.empty() ? "environment variable " + source.variable
+                             : std::string(what) + " file " + source.file;
+}
 
-// Reads at most a few bytes more than the bound. `what` is "password" or "token". Errors: the
-// source and the reason.
-Expected<Secret> read(std::string_view what, const SecretSource& source) {
-  Secret secret;
+// Reads a secret without the line ends at its end; at most a few bytes more than the bound. Errors:
+// the source and the reason.
+Expected<std::string> read(std::string_view what, const SecretSource& source) {
+  std::string text;
   if (!source.file.empty()) {
-    secret.name = std::string(what) + " file " + source.file;
     errno = 0;
     std::ifstream stream(source.file, std::ios::binary);
-    secret.text.resize(kLongest + 3);
-    if (stream) stream.read(secret.text.data(), static_cast<std::streamsize>(secret.text.size()));
+    text.resize(kLongest + 3);
+    if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
     if (!stream.is_open() || stream.bad()) {
-      return Unexpected{secret.name + " cannot be read: " + std::system_category().message(errno)};
+      return Unexpected{name_of(what, source) +
+                        " cannot be read: " + std::system_category().message(errno)};
     }
-    secret.text.resize(static_cast<std::size_t>(stream.gcount()));
+    text.resize(static_cast<std::size_t>(stream.gcount()));
   } else {
-    secret.name = "environment variable " + source.variable;
     const char* const value = std::getenv(source.variable.c_str());
-    if (value == nullptr) return Unexpected{secret.name + " is not set"};
-    secret.text = value;
+    if (value == nullptr) return Unexpected{name_of(what, source) + " is not set"};
+    text = value;
   }
-  std::string& text = secret.text;
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-  if (text.empty()) return Unexpected{secret.name + " is empty; expected a " + std::string(what)};
-  return secret;
+  if (!text.empty()) return text;
+  return Unexpected{name_of(what, source) + " is empty; expected a " + std::string(what)};
 }
 
 }  // namespace
@@ -53,10 +51,11 @@ Expected<std::string> read_password(const SecretSource& source) {
   if (!source.is_set()) return std::string();
   auto secret = read("password", source);
   if (!secret) return Unexpected{secret.error()};
-  if (secret->text.size() > kLongest || secret->text.find('\n') != secret->text.npos) {
-    return Unexpected{secret->name + " is not a password; expected one line of at most 4096 bytes"};
+  if (secret->size() > kLongest || secret->find('\n') != secret->npos) {
+    return Unexpected{name_of("password", source) +
+                      " is not a password; expected one line of at most 4096 bytes"};
   }
-  return std::move(secret->text);
+  return std::move(*secret);
 }
 
 Expected<std::string> read_token(const SecretSource& source) {
@@ -67,15 +66,16 @@ Expected<std::string> read_token(const SecretSource& source) {
   }
   auto secret = read("token", source);
   if (!secret) return Unexpected{secret.error()};
-  const std::string& text = secret->text;
+  const std::string& text = *secret;
   if (text.size() > kLongest) {
-    return Unexpected{secret->name + " is too long; expected a token of at most 4096 bytes"};
+    return Unexpected{name_of("token", source) +
+                      " is too long; expected a token of at most 4096 bytes"};
   }
   if (!std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; })) {
-    return Unexpected{secret->name +
+    return Unexpected{name_of("token", source) +
                       " is not a token; expected one line of printable ASCII without spaces"};
   }
-  return std::move(secret->text);
+  return std::move(*secret);
 }
 
 bool is_same_secret(std::string_view presented, std::string_view secret) noexcept {
