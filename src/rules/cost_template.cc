@@ -47,16 +47,15 @@ ResponseCount ResponseCount::read(const Node& node, Diagnostics& diagnostics) {
 }
 
 void ResponseCount::read_statuses(const Node& node, Diagnostics& diagnostics) {
-  const std::vector<const Node*> items =
-      node.is_sequence() ? node.items : std::vector<const Node*>{&node};
+  const std::vector<const Node*> items = texts_of(node);
   if (items.empty()) diagnostics.add(node.at, "'on' is empty", std::string(kStatuses));
   for (const Node* item : items) {
     const auto status = item->is_scalar() ? status_from(item->text) : std::nullopt;
     if (status) {
-      statuses_.push_back({*status, *status});
+      statuses_.set(static_cast<std::size_t>(*status));
     } else if (item->is_scalar() && is_class(item->text)) {
-      const int first = (item->text[0] - '0') * 100;
-      statuses_.push_back({first, first + 99});
+      const auto first = static_cast<std::size_t>(item->text[0] - '0') * 100;
+      for (std::size_t one = first; one < first + 100; ++one) statuses_.set(one);
     } else {
       diagnostics.add(item->at, "'on' is " + describe(*item), std::string(kStatuses));
     }
@@ -74,13 +73,11 @@ void ResponseCount::read_attribute(const Node& name, const Node& value, Diagnost
 
 // Whether the status of the response counts. Absent: it has none.
 std::optional<bool> ResponseCount::counts(const AttributeSource& response) const {
-  if (statuses_.empty()) return false;
+  if (statuses_.none()) return false;
   const auto text = response.find("status");
   const auto status = text ? status_from(*text) : std::nullopt;
   if (!status) return std::nullopt;
-  return std::any_of(statuses_.begin(), statuses_.end(), [&](const Statuses& range) {
-    return *status >= range.first && *status <= range.last;
-  });
+  return statuses_.test(static_cast<std::size_t>(*status));
 }
 
 Expected<std::uint64_t, std::string> ResponseCount::units(const AttributeSource& response,
@@ -183,14 +180,16 @@ std::optional<TemplateError> CostTemplate::add(std::size_t at, std::string_view 
   return std::nullopt;
 }
 
-CostTemplate::Found CostTemplate::find(AttributeValues& values) const {
+Expected<std::optional<std::uint64_t>, std::uint32_t> CostTemplate::find(
+    AttributeValues& values) const {
   for (const std::uint32_t attribute : attributes_) {
     const auto& value = values.get(attribute);
     if (!value || value->empty()) continue;
     const auto units = units_from(*value);
-    return {units, units ? std::nullopt : std::optional(attribute)};
+    if (!units) return Unexpected{attribute};
+    return units;
   }
-  return {units_};
+  return units_;
 }
 
 }  // namespace sluice::rules

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,21 +28,17 @@ class ResponseCount {
   static ResponseCount read(const Node& node, Diagnostics& diagnostics);
 
   // Whether responses count by their status.
-  bool reads_status() const noexcept { return !statuses_.empty(); }
+  bool reads_status() const noexcept { return statuses_.any(); }
   // The units of a response, if the limit's cost is `cost`. Errors: "WHAT; EXPECTED".
   Expected<std::uint64_t, std::string> units(const AttributeSource& response,
                                              std::uint64_t cost) const;
 
  private:
-  struct Statuses {
-    int first, last;
-  };
-
   void read_statuses(const Node& node, Diagnostics& diagnostics);
   void read_attribute(const Node& name, const Node& value, Diagnostics& diagnostics);
   std::optional<bool> counts(const AttributeSource& response) const;
 
-  std::vector<Statuses> statuses_;
+  std::bitset<600> statuses_;
   std::vector<std::string> attributes_;  // whose numbers are added
 };
 
@@ -67,13 +64,9 @@ class CostTemplate {
   // The units without attributes: the number, or the default. Absent if there is neither.
   std::optional<std::uint64_t> units() const noexcept { return units_; }
 
-  // Units from the attributes of a request. Absent: all attributes are missing, or the value of
-  // `wrong` is no number of units.
-  struct Found {
-    std::optional<std::uint64_t> units;
-    std::optional<std::uint32_t> wrong = {};
-  };
-  Found find(AttributeValues& values) const;
+  // Units from the attributes of a request. Absent: all attributes are missing. Error: the
+  // attribute whose value is no number of units.
+  Expected<std::optional<std::uint64_t>, std::uint32_t> find(AttributeValues& values) const;
 
  private:
   std::optional<TemplateError> add(std::size_t at, std::string_view written,

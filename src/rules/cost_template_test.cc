@@ -24,9 +24,9 @@ std::string found(std::string_view text, const Attributes& request) {
   if (!cost) return cost.error().message;
   AttributeValues values;
   values.begin(table, request);
-  const CostTemplate::Found found = cost->find(values);
-  if (found.wrong) return "wrong " + table.names()[*found.wrong];
-  return found.units ? std::to_string(*found.units) : "missing";
+  const auto found = cost->find(values);
+  if (!found) return "wrong " + table.names()[found.error()];
+  return *found ? std::to_string(**found) : "missing";
 }
 
 TEST(CostTemplate, IsANumberTheNumberOfTheRequestOrAnAttribute) {

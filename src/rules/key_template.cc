@@ -25,109 +25,82 @@ std::optional<unsigned> bits_of(std::string_view text) {
   return value;
 }
 
+// Errors: "WHAT; EXPECTED".
+Expected<PrefixBits> parse_bits(std::string_view written) {
+  const std::size_t slash = written.find('/');
+  const bool both = slash != written.npos;
+  const auto first = bits_of(written.substr(0, slash));
+  const auto v6 = both ? bits_of(written.substr(slash + 1)) : first;
+  if (!first || !v6 || *v6 > 128 || (both && *first > 32)) {
+    return Unexpected{in_quotes("/" + std::string(written)) +
+                      " is not an address prefix; expected /64 (bits of IPv6), or /24/64 (of IPv4 "
+                      "and of IPv6)"};
+  }
+  if (!both && *first <= 32) {
+    const std::string bits = std::to_string(*first);
+    return Unexpected{"'/" + bits + "' could mean IPv4 or IPv6; expected both, such as /" + bits +
+                      "/64, or more than 32 bits for IPv6 alone"};
+  }
+  return PrefixBits{static_cast<std::uint8_t>(both ? *first : 32), static_cast<std::uint8_t>(*v6)};
+}
+
 }  // namespace
-
-class TemplateParser {
- public:
-  TemplateParser(std::string_view text, AttributeTable& attributes)
-      : text_(text), attributes_(attributes) {}
-
-  Expected<KeyTemplate, TemplateError> parse() {
-    while (at_ < text_.size() && !error_) {
-      const char c = text_[at_];
-      const bool doubled =
-          (c == '{' || c == '}') && text_.substr(at_ + 1, 1) == text_.substr(at_, 1);
-      if (doubled) {
-        literal_ += c;
-        at_ += 2;
-      } else if (c == '{') {
-        parse_attribute();
-      } else if (c == '}') {
-        fail(at_, "'}' without '{'; expected '}}' for the character itself");
-      } else {
-        literal_ += c;
-        ++at_;
-      }
-    }
-    end_literal();
-    if (error_) return Unexpected{*std::move(error_)};
-    return std::move(template_);
-  }
-
- private:
-  void fail(std::size_t at, std::string message) {
-    if (!error_) error_ = TemplateError{at, std::move(message)};
-  }
-
-  void end_literal() {
-    if (literal_.empty()) return;
-    template_.parts_.push_back({literal_, part_name(literal_, 0), {}});
-    literal_.clear();
-  }
-
-  void parse_attribute() {
-    const std::size_t end = text_.find_first_of("{}", at_ + 1);
-    if (end == text_.npos || text_[end] == '{') {
-      return fail(at_, "'{' without '}'; expected {ATTRIBUTE}, or '{{' for the character itself");
-    }
-    end_literal();
-    KeyTemplate::Part& part = template_.parts_.emplace_back();
-    for (std::size_t begin = at_ + 1; begin <= end && !error_;) {
-      const std::size_t next = std::min(text_.find('|', begin), end);
-      parse_alternative(begin, text_.substr(begin, next - begin), part);
-      begin = next + 1;
-    }
-    at_ = end + 1;
-  }
-
-  void parse_alternative(std::size_t begin, std::string_view written, KeyTemplate::Part& part) {
-    const std::size_t slash = written.find('/');
-    const std::string name = normalized(written.substr(0, slash));
-    if (auto wrong = find_name_error(name)) return fail(begin, *std::move(wrong));
-    KeyTemplate::Alternative alternative;
-    if (slash != written.npos) {
-      const auto bits = parse_bits(begin + slash, written.substr(slash + 1));
-      if (!bits) return;
-      alternative.bits = *bits;
-      alternative.grouped = part_name(name + std::string(written.substr(slash)), '=');
-    }
-    alternative.whole = part_name(name, '=');
-    alternative.attribute = attributes_.number(name);
-    part.alternatives.push_back(std::move(alternative));
-  }
-
-  std::optional<PrefixBits> parse_bits(std::size_t at, std::string_view written) {
-    const std::size_t slash = written.find('/');
-    const bool both = slash != written.npos;
-    const auto first = bits_of(written.substr(0, slash));
-    const auto v6 = both ? bits_of(written.substr(slash + 1)) : first;
-    if (!first || !v6 || *v6 > 128 || (both && *first > 32)) {
-      fail(at, in_quotes("/" + std::string(written)) +
-                   " is not an address prefix; expected /64 (bits of IPv6), or /24/64 (of IPv4 and "
-                   "of IPv6)");
-      return {};
-    }
-    if (!both && *first <= 32) {
-      const std::string bits = std::to_string(*first);
-      fail(at, "'/" + bits + "' could mean IPv4 or IPv6; expected both, such as /" + bits +
-                   "/64, or more than 32 bits for IPv6 alone");
-      return {};
-    }
-    return PrefixBits{static_cast<std::uint8_t>(both ? *first : 32),
-                      static_cast<std::uint8_t>(*v6)};
-  }
-
-  std::string_view text_;
-  AttributeTable& attributes_;
-  std::size_t at_ = 0;
-  std::string literal_;
-  KeyTemplate template_;
-  std::optional<TemplateError> error_;
-};
 
 Expected<KeyTemplate, TemplateError> KeyTemplate::compile(std::string_view text,
                                                           AttributeTable& attributes) {
-  return TemplateParser(text, attributes).parse();
+  KeyTemplate out;
+  std::string literal;
+  const auto fail = [](std::size_t at, const char* message) {
+    return Unexpected{TemplateError{at, message}};
+  };
+  const auto end_literal = [&] {
+    if (!literal.empty()) out.parts_.push_back({literal, part_name(literal, 0), {}});
+    literal.clear();
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    const bool is_brace = c == '{' || c == '}';
+    const bool is_doubled = is_brace && text.substr(at + 1, 1) == text.substr(at, 1);
+    if (!is_brace || is_doubled) {
+      literal += c;
+      at += is_doubled ? 2 : 1;
+      continue;
+    }
+    if (c == '}') return fail(at, "'}' without '{'; expected '}}' for the character itself");
+    const std::size_t end = text.find_first_of("{}", at + 1);
+    if (end == text.npos || text[end] == '{') {
+      return fail(at, "'{' without '}'; expected {ATTRIBUTE}, or '{{' for the character itself");
+    }
+    end_literal();
+    Part& part = out.parts_.emplace_back();
+    for (std::size_t begin = at + 1; begin <= end;) {
+      const std::size_t next = std::min(text.find('|', begin), end);
+      auto one = parse_alternative(begin, text.substr(begin, next - begin), attributes);
+      if (!one) return Unexpected{std::move(one.error())};
+      part.alternatives.push_back(std::move(*one));
+      begin = next + 1;
+    }
+    at = end + 1;
+  }
+  end_literal();
+  return out;
+}
+
+Expected<KeyTemplate::Alternative, TemplateError> KeyTemplate::parse_alternative(
+    std::size_t at, std::string_view written, AttributeTable& attributes) {
+  const std::size_t slash = written.find('/');
+  const std::string name = normalized(written.substr(0, slash));
+  if (auto wrong = find_name_error(name)) return Unexpected{TemplateError{at, *std::move(wrong)}};
+  Alternative out;
+  if (slash != written.npos) {
+    const auto bits = parse_bits(written.substr(slash + 1));
+    if (!bits) return Unexpected{TemplateError{at + slash, bits.error()}};
+    out.bits = *bits;
+    out.grouped = part_name(name + std::string(written.substr(slash)), '=');
+  }
+  out.whole = part_name(name, '=');
+  out.attribute = attributes.number(name);
+  return out;
 }
 
 std::optional<KeyTemplate::Filled> KeyTemplate::fill_part(const Part& part, AttributeValues& values,
@@ -151,9 +124,8 @@ std::optional<KeyTemplate::Filled> KeyTemplate::fill_part(const Part& part, Attr
   return std::nullopt;
 }
 
-std::optional<KeyTemplate::Label> KeyTemplate::fill(AttributeValues& values, std::string& text,
-                                                    std::size_t& key_end,
-                                                    std::string& scratch) const {
+std::optional<std::size_t> KeyTemplate::fill(AttributeValues& values, std::string& text,
+                                             std::size_t& key_end, std::string& scratch) const {
   scratch.clear();
   AddressText address;
   for (const Part& part : parts_) {
@@ -166,13 +138,13 @@ std::optional<KeyTemplate::Label> KeyTemplate::fill(AttributeValues& values, std
     if (!filled) return std::nullopt;
     if (parts_.size() == 1 && filled->as_is) {
       key_end = text.size();
-      return Label{filled->at, key_end - filled->at};
+      return filled->at;
     }
     scratch.append(filled->value);
   }
   key_end = text.size();
   text.append(scratch);
-  return Label{key_end, scratch.size()};
+  return key_end;
 }
 
 void KeyTemplate::fill_tag(AttributeValues& values, std::string& text) const {

@@ -32,16 +32,12 @@ class KeyTemplate {
   static Expected<KeyTemplate, TemplateError> compile(std::string_view text,
                                                       AttributeTable& attributes);
 
-  // The position of the label in the caller's text.
-  struct Label {
-    std::size_t at = 0;
-    std::size_t size = 0;
-  };
   // Appends the parts of a counter's key to `text` (counter_key.h) and sets `key_end` to the end of
   // the key. Appends the label after it, unless the label is part of the key. Overwrites `scratch`.
-  // Returns nothing if an attribute is missing; `text` then holds an incomplete key.
-  std::optional<Label> fill(AttributeValues& values, std::string& text, std::size_t& key_end,
-                            std::string& scratch) const;
+  // Returns the offset of the label, which ends with the text; nothing if an attribute is missing:
+  // `text` then holds an incomplete key.
+  std::optional<std::size_t> fill(AttributeValues& values, std::string& text, std::size_t& key_end,
+                                  std::string& scratch) const;
   // Appends a tag: the parts as in a key, with one '|' between them and none before the first. A
   // missing attribute gets an empty value under the name of the first alternative; a value that is
   // present is never empty.
@@ -57,8 +53,6 @@ class KeyTemplate {
   std::optional<std::string_view> one_value(AttributeValues& values) const;
 
  private:
-  friend class TemplateParser;
-
   struct Alternative {
     std::uint32_t attribute = 0;
     std::string whole;    // "|ip="
@@ -77,6 +71,9 @@ class KeyTemplate {
     std::string_view value;
   };
 
+  static Expected<Alternative, TemplateError> parse_alternative(std::size_t at,
+                                                                std::string_view written,
+                                                                AttributeTable& attributes);
   static std::optional<Filled> fill_part(const Part& part, AttributeValues& values,
                                          std::string& text, AddressText& address);
 

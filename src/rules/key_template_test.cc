@@ -34,7 +34,7 @@ Filled fill(std::string_view text, const AttributeSource& attributes, std::strin
   std::size_t end = 0;
   const auto label = compiled->fill(values, out, end, scratch);
   if (!label) return {};
-  return {true, out.substr(0, end), out.substr(label->at, label->size)};
+  return {true, out.substr(0, end), out.substr(*label)};
 }
 
 std::string error_of(std::string_view text) {

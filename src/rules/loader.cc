@@ -477,9 +477,9 @@ void Loader::read_rule(const Node& node, const schema::Map& keys) {
 }
 
 void Loader::read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled) {
-  compiled.plan.from = read_template<KeyTemplate>(fields.node("from"));
-  plans_.choose(fields, rule, compiled.plan.from, *diagnostics_);
-  compiled.plan.otherwise = find_plan(rule, rule.default_plan).value_or(0);
+  compiled.plan_from = read_template<KeyTemplate>(fields.node("from"));
+  plans_.choose(fields, rule, compiled.plan_from, *diagnostics_);
+  compiled.default_plan = find_plan(rule, rule.default_plan).value_or(0);
 }
 
 void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compiled) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "rules/diagnostics.h"
+#include "rules/rule_set.h"
 #include "rules/schema.h"
 
 namespace sluice::rules {
@@ -99,11 +100,12 @@ std::optional<std::size_t> find_plan(const Rule& rule, std::string_view name) no
   return static_cast<std::size_t>(found - rule.plans.begin());
 }
 
-std::pair<std::size_t, bool> PlanChoice::find(const Rule& rule, AttributeValues& values) const {
-  const auto name = from.one_value(values);
-  if (!name) return {otherwise, false};
+std::pair<std::size_t, bool> CompiledRule::choose_plan(const Rule& rule,
+                                                       AttributeValues& values) const {
+  const auto name = plan_from.one_value(values);
+  if (!name) return {default_plan, false};
   const auto found = find_plan(rule, *name);
-  return {found.value_or(otherwise), !found};
+  return {found.value_or(default_plan), !found};
 }
 
 }  // namespace sluice::rules

@@ -84,16 +84,6 @@ class FilePlans {
   std::set<std::string, std::less<>> used_;  // names of limits
 };
 
-// How the requests of a rule choose a plan.
-struct PlanChoice {
-  KeyTemplate from;
-  std::size_t otherwise = 0;  // the index of the default
-
-  // Returns the index of the plan in Rule::plans, and whether the request named one that is not
-  // there.
-  std::pair<std::size_t, bool> find(const Rule& rule, AttributeValues& values) const;
-};
-
 // Returns the index of the plan of that name in Rule::plans.
 std::optional<std::size_t> find_plan(const Rule& rule, std::string_view name) noexcept;
 

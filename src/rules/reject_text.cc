@@ -108,15 +108,14 @@ class RejectReader {
   }
 
   std::vector<RejectPart> read_names(const Node& node, std::string_view where, bool json) {
-    RejectText text = RejectText::parse(node.text, json);
-    for (const RejectText::Unknown& unknown : text.unknown) {
+    const auto warn = [&](std::size_t at, std::string_view name) {
       const std::vector<std::string_view> names(kRejectNames.begin(), kRejectNames.end());
-      warn_(position(node, unknown.at),
+      warn_(position(node, at),
             std::string(where) + " has the unknown name " +
-                in_quotes("{" + std::string(unknown.name) + "}") + ", which is sent as it is",
-            "expected " + std::string(kNamesToUse) + did_you_mean(unknown.name, names));
-    }
-    return std::move(text.parts);
+                in_quotes("{" + std::string(name) + "}") + ", which is sent as it is",
+            "expected " + std::string(kNamesToUse) + did_you_mean(name, names));
+    };
+    return parse_reject_text(node.text, json, warn);
   }
 
   // Returns the position in the file of an offset of the text. If the text is not written there as
@@ -195,27 +194,6 @@ namespace {
 
 using Kind = RejectPart::Kind;
 
-// Follows a JSON text to know what is inside of its strings.
-class JsonStrings {
- public:
-  void read(std::string_view text) {
-    for (const char c : text) {
-      if (is_escaped_) {
-        is_escaped_ = false;
-      } else if (c == '\\') {
-        is_escaped_ = is_inside_;
-      } else if (c == '"') {
-        is_inside_ = !is_inside_;
-      }
-    }
-  }
-  bool is_inside() const noexcept { return is_inside_; }
-
- private:
-  bool is_inside_ = false;
-  bool is_escaped_ = false;
-};
-
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // Returns the name in braces with which the text begins, or an empty text.
@@ -245,29 +223,37 @@ std::size_t size_in_double_braces(std::string_view text) {
 
 }  // namespace
 
-RejectText RejectText::parse(std::string_view text, bool is_json) {
-  RejectText found;
-  JsonStrings strings;
+std::vector<RejectPart> parse_reject_text(
+    std::string_view text, bool is_json,
+    const std::function<void(std::size_t at, std::string_view name)>& unknown) {
+  std::vector<RejectPart> parts;
+  bool is_in_string = false;  // of JSON, at `read`
+  bool is_escaped = false;
   std::size_t read = 0;
+  const auto read_to = [&](std::size_t end) {
+    for (; read < end; ++read) {
+      if (text[read] == '"' && !is_escaped) is_in_string = !is_in_string;
+      is_escaped = text[read] == '\\' && is_in_string && !is_escaped;
+    }
+  };
   for (std::size_t at = text.find('{'); at != text.npos; at = text.find('{', at)) {
     const std::string_view rest = text.substr(at);
     if (const std::size_t size = size_in_double_braces(rest); size > 0) {
-      found.parts.push_back({at, size, Kind::kBraces});
+      parts.push_back({at, size, Kind::kBraces});
       at += size;
       continue;
     }
     const std::string_view name = name_at_start(rest);
     const std::size_t size = name.empty() ? 1 : name.size() + 2;
     if (const auto kind = kind_of(name)) {
-      strings.read(text.substr(read, at - read));
-      read = at;
-      found.parts.push_back({at, size, *kind, is_json && !strings.is_inside()});
+      read_to(at);
+      parts.push_back({at, size, *kind, is_json && !is_in_string});
     } else if (!name.empty()) {
-      found.unknown.push_back({at, name});
+      unknown(at, name);
     }
     at += size;
   }
-  return found;
+  return parts;
 }
 
 }  // namespace rules

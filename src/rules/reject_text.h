@@ -24,16 +24,10 @@ void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, con
 inline constexpr std::array<std::string_view, 4> kRejectNames{"retry_after", "limit", "remaining",
                                                               "reset_at"};
 
-// The names in braces of a text for a rejection (docs/rules.md, Rejections). Borrows the text.
-struct RejectText {
-  struct Unknown {
-    std::size_t at;
-    std::string_view name;
-  };
-  std::vector<RejectPart> parts;
-  std::vector<Unknown> unknown;  // what looks like a name, and is sent as it is
-
-  static RejectText parse(std::string_view text, bool is_json);
-};
+// Returns the names in braces of a text for a rejection (docs/rules.md, Rejections). Calls
+// `unknown` with the place and the name of each part that looks like one; it is sent as it is.
+std::vector<RejectPart> parse_reject_text(
+    std::string_view text, bool is_json,
+    const std::function<void(std::size_t at, std::string_view name)>& unknown);
 
 }  // namespace sluice::rules

@@ -20,9 +20,13 @@ Decision denial() {
           .retry_after = 12000001us};
 }
 
+std::vector<RejectPart> parsed(std::string_view text, bool json) {
+  return rules::parse_reject_text(text, json, [](std::size_t, std::string_view) {});
+}
+
 std::string filled(std::string_view text, const Decision& decision = denial(), bool json = false) {
   std::string out;
-  append_reject(text, rules::RejectText::parse(text, json).parts, decision, kNow, out);
+  append_reject(text, parsed(text, json), decision, kNow, out);
   return out;
 }
 
@@ -41,7 +45,7 @@ TEST(RejectText, IsUnchangedWithoutKnownNames) {
        {"", "{", "{}", "}{", "{{}}", "{ limit }", "{limit", "limit}", "{Limit}", "{limits}",
         "{retry-after}", R"({"code":429,"message":"too many requests","data":{}})",
         "body{margin:0}", "{{name}}", "请求{过}于频繁"}) {
-    EXPECT_TRUE(rules::RejectText::parse(text, true).parts.empty()) << text;
+    EXPECT_TRUE(parsed(text, true).empty()) << text;
     EXPECT_EQ(filled(text), text);
   }
 }
@@ -87,7 +91,7 @@ TEST(RejectText, OfABlockHasItsEndIfThereIsOne) {
 
 TEST(RejectText, AllocatesNothingIfThereIsRoom) {
   const std::string_view text = "{retry_after} {limit} {remaining} {reset_at}";
-  const auto parts = rules::RejectText::parse(text, false).parts;
+  const auto parts = parsed(text, false);
   std::string out;
   out.reserve(100);
   const char* const data = out.data();

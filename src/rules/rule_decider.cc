@@ -172,7 +172,7 @@ void RuleDecider::Impl::name_rule(std::size_t index, const RequestCosts& costs, 
   matched.new_keys = compiled.new_keys.get();
   if (rule.action == RuleAction::kDeny && asks(verb_)) matched.refused = Reason::kDenyRule;
   if (!rule.plans.empty()) {
-    std::tie(matched.plan, matched.has_unknown_plan) = compiled.plan.find(rule, values_);
+    std::tie(matched.plan, matched.has_unknown_plan) = compiled.choose_plan(rule, values_);
   }
   const auto first = [&] { return limits_.begin() + static_cast<std::ptrdiff_t>(matched.first); };
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
@@ -223,8 +223,8 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
   text_.append(compiled.prefix);
   const auto label = compiled.key.fill(values_, text_, named.key_end, scratch_);
   if (label) {
-    named.label_at = label->at;
-    named.label_size = label->size;
+    named.label_at = *label;
+    named.label_size = text_.size() - *label;
     Reason refused = Reason::kOk;
     if (stores_.overrides != nullptr && override_limit(named, refused)) return refused;
   }
@@ -329,10 +329,12 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
   }
   if (verb_ == Verb::kReset) return Reason::kOk;
   const auto found = compiled.cost.find(values_);
-  wrong_ = found.wrong;
-  if (found.wrong) return Reason::kInvalid;
-  found_cost = found.units.value_or(1);
-  return found.units ? Reason::kOk : Reason::kMissing;
+  if (!found) {
+    wrong_ = found.error();
+    return Reason::kInvalid;
+  }
+  found_cost = found->value_or(1);
+  return *found ? Reason::kOk : Reason::kMissing;
 }
 
 // Says why the limit cannot be decided.
@@ -345,8 +347,8 @@ void RuleDecider::Impl::explain(const RuleLimit& limit) {
 // Says which attribute is no cost.
 void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
   mistake_ = "the cost of the limit " + rules::in_quotes(limit.name) + ", " +
-             rules::in_quotes(set_->attributes.names()[*wrong_]) + ", is " +
-             rules::in_quotes(*values_.get(*wrong_)) +
+             rules::in_quotes(set_->attributes.names()[wrong_]) + ", is " +
+             rules::in_quotes(*values_.get(wrong_)) +
              "; expected a whole number from 0 to 4294967295";
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "limiter/new_key_limit.h"
@@ -17,7 +18,6 @@
 #include "rules/key_template.h"
 #include "rules/list_files.h"
 #include "rules/networks.h"
-#include "rules/plans.h"
 #include "sluice/calendar.h"
 #include "sluice/expected.h"
 #include "sluice/rule.h"
@@ -111,9 +111,14 @@ struct CompiledRule {
   std::vector<CompiledLimit> limits;
   KeyTemplate tag;                             // of all counters of the rule; empty: no tag
   std::unique_ptr<NewKeyLimit> new_keys = {};  // null: no maximum
-  PlanChoice plan = {};                        // if Rule::plans is not empty
+  // If Rule::plans is not empty: where a request names its plan, and the index of the default.
+  KeyTemplate plan_from = {};
+  std::size_t default_plan = 0;
 
   bool matches(AttributeValues& values) const;
+  // Returns the index of the request's plan in Rule::plans, and whether the request named one that
+  // is not there.
+  std::pair<std::size_t, bool> choose_plan(const Rule& rule, AttributeValues& values) const;
 };
 
 // Whether the rules after this one are tried for a request that it matches.

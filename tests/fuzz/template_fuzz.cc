@@ -35,7 +35,7 @@ void check_template(std::string_view text, std::string_view value) {
     if (!value.empty()) std::abort();
     return;
   }
-  if (end > out.size() || label->at + label->size > out.size()) std::abort();
+  if (end > out.size() || *label > out.size()) std::abort();
   for (const char c : std::string_view(out).substr(0, end)) {
     if (static_cast<unsigned char>(c) < 0x20 || c == '{' || c == '}') std::abort();
   }
@@ -54,11 +54,11 @@ void check_cost(std::string_view text, std::string_view value) {
   sluice::rules::AttributeValues values;
   values.begin(table, attributes);
   const auto found = cost->find(values);
-  if (found.units.value_or(0) > sluice::kMaxUnits) std::abort();
+  if (found && found->value_or(0) > sluice::kMaxUnits) std::abort();
   const bool reads = !table.names().empty() && !value.empty();
   const auto units = sluice::rules::units_from(value);
-  if (reads && (found.units != units || found.wrong.has_value() == units.has_value())) std::abort();
-  if (!reads && (found.units != cost->units() || found.wrong)) std::abort();
+  if (reads && (found.has_value() != units.has_value() || (found && *found != units))) std::abort();
+  if (!reads && (!found || *found != cost->units())) std::abort();
 }
 
 }  // namespace

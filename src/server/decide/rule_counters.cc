@@ -82,7 +82,7 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
   std::string tag;
   compiled.tag.fill_tag(values, tag);
   std::string scratch;
-  const std::size_t plan = rule.plans.empty() ? 0 : compiled.plan.find(rule, values).first;
+  const std::size_t plan = rule.plans.empty() ? 0 : compiled.choose_plan(rule, values).first;
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     const RuleLimit& limit = rule.limits[i];
     RuleCounter counter{&limit,
@@ -96,7 +96,7 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
     std::size_t end = 0;
     if (const auto label = compiled.limits[i].key.fill(values, text, end, scratch)) {
       counter.key = text.substr(0, end);
-      counter.label = text.substr(label->at, label->size);
+      counter.label = text.substr(*label);
       if (const auto given = overrides != nullptr ? overrides->find(counter.key) : std::nullopt) {
         counter.numbers = rules::numbers_with(*given, rule, limit, counter.numbers);
       }
