@@ -1,5 +1,6 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,25 +51,6 @@ bool matches_wildcard(std::string_view pattern, std::string_view text) noexcept;
 // so that Envoy's own `failure_mode_deny` decides.
 enum class OnStoreError : std::uint8_t { kAllow, kDeny, kLocal, kError };
 
-struct Member;
-
-// A value inside `metadata`.
-struct Value {
-  enum class Kind : std::uint8_t { kNull, kFlag, kNumber, kText, kList, kMap };
-
-  Kind kind = Kind::kNull;
-  bool flag = false;
-  double number = 0;
-  std::string text;
-  std::vector<Value> items;     // of a list
-  std::vector<Member> members;  // of a map, in file order
-};
-
-struct Member {
-  std::string name;
-  Value value;
-};
-
 // The `rate_limit` of a descriptor.
 struct RateLimit {
   std::optional<Limit> limit;  // absent for `unlimited`
@@ -114,7 +96,7 @@ struct Descriptor {
   bool detailed_metric = false;
   bool value_to_metric = false;
   bool share_threshold = false;
-  Value metadata;  // a map, or null
+  boost::json::object metadata;  // in file order; its numbers are doubles
 
   const Descriptor* parent = nullptr;
   std::vector<std::unique_ptr<Descriptor>> children;

@@ -154,7 +154,7 @@ void Converter::remark_differences(const Path& path) {
     remark(last, "'replaces' is omitted: a rule cannot replace limits of other descriptors");
   }
   if (last.quota_mode) remark(last, "'quota_mode' is omitted: the limit is enforced");
-  if (!last.metadata.members.empty()) remark(last, "'metadata' is omitted");
+  if (!last.metadata.empty()) remark(last, "'metadata' is omitted");
   if (last.detailed_metric || last.value_to_metric) {
     remark(last, "metrics of rules do not contain values of requests");
   }

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "limiter/batch.h"
-
 // A request is decided in four steps: check it, name the limits of its descriptors, decide the
 // batch of charges, and fill in the statuses.
 namespace sluice::envoy {
@@ -55,54 +53,13 @@ Duration until_reset(const Limit& limit, const Decision& decision, bool known,
   return std::chrono::ceil<std::chrono::seconds>(reset);
 }
 
-class Request::Impl {
- public:
-  explicit Impl(const Parts& parts)
-      : batch_({parts.limiter.store(), parts.stores.shadow, parts.stores.local}),
-        has_local_(parts.stores.local != nullptr),
-        clock_(parts.clock) {}
+Request::Request(Limiter& limiter, const RuleStores& stores, const Clock& clock)
+    : batch_({limiter.store(), stores.shadow, stores.local}),
+      has_local_(stores.local != nullptr),
+      clock_(clock) {}
 
-  const Answer& decide(const Domain& domain, std::span<const Question> questions,
-                       bool consume_on_reject);
-
- private:
-  // The limit that applies to a question. Its key is in `text_`.
-  struct NamedLimit {
-    std::size_t question;
-    Limit limit;
-    ChargeMode mode;
-    std::optional<FailurePolicy> on_store_error;
-    std::size_t key_at, key_end;
-    std::uint32_t id = 0;
-  };
-
-  void begin();
-  bool check(std::span<const Question> questions);
-  bool check_descriptor(const Question& question, std::size_t index);
-  void name_limit(const Domain& domain, const Question& question, std::size_t index);
-  void name_own_limit(const Domain& domain, const Question& question, std::size_t index);
-  void drop_replaced();
-  bool check_counters();
-  std::string_view key_of(const NamedLimit& named) const noexcept {
-    return std::string_view(text_).substr(named.key_at, named.key_end - named.key_at);
-  }
-  void fill_batch(std::span<const Question> questions);
-  void fail(const Decision& decision);
-  void fill_statuses();
-  void fill_status(std::size_t index, Instant now);
-  bool refuse(std::string message);
-
-  Batch batch_;
-  const bool has_local_;
-  const Clock& clock_;
-  std::string text_;
-  std::vector<NamedLimit> limits_;  // in the order of the batch
-  std::vector<std::string_view> replaced_;
-  Answer answer_;
-};
-
-const Answer& Request::Impl::decide(const Domain& domain, std::span<const Question> questions,
-                                    bool consume_on_reject) {
+const Answer& Request::decide(const Domain& domain, std::span<const Question> questions,
+                              bool consume_on_reject) {
   begin();
   if (!check(questions)) return answer_;
   answer_.statuses.resize(questions.size());
@@ -120,7 +77,7 @@ const Answer& Request::Impl::decide(const Domain& domain, std::span<const Questi
   return answer_;
 }
 
-void Request::Impl::begin() {
+void Request::begin() {
   text_.clear();
   limits_.clear();
   replaced_.clear();
@@ -133,13 +90,13 @@ void Request::Impl::begin() {
 
 // Step 1: check.
 
-bool Request::Impl::refuse(std::string message) {
+bool Request::refuse(std::string message) {
   answer_.failure = Reason::kInvalid;
   answer_.message = std::move(message);
   return false;
 }
 
-bool Request::Impl::check(std::span<const Question> questions) {
+bool Request::check(std::span<const Question> questions) {
   if (questions.empty()) return refuse("descriptors are missing; expected at least one");
   if (questions.size() > kMaxDescriptors) {
     return refuse(std::to_string(questions.size()) + " descriptors; expected at most " +
@@ -151,7 +108,7 @@ bool Request::Impl::check(std::span<const Question> questions) {
   return true;
 }
 
-bool Request::Impl::check_descriptor(const Question& question, std::size_t index) {
+bool Request::check_descriptor(const Question& question, std::size_t index) {
   for (std::size_t i = 0; i < question.entries.size(); ++i) {
     if (!question.entries[i].key.empty()) continue;
     return refuse(about(index, ".entries[" + std::to_string(i) + "].key is empty; expected a key"));
@@ -164,7 +121,7 @@ bool Request::Impl::check_descriptor(const Question& question, std::size_t index
 
 // Step 2: name.
 
-void Request::Impl::name_limit(const Domain& domain, const Question& question, std::size_t index) {
+void Request::name_limit(const Domain& domain, const Question& question, std::size_t index) {
   if (question.entries.empty()) return;
   if (question.limit) return name_own_limit(domain, question, index);
   const Descriptor* matched = match(domain, question.entries);
@@ -184,8 +141,7 @@ void Request::Impl::name_limit(const Domain& domain, const Question& question, s
 }
 
 // Names the limit that the request itself gives.
-void Request::Impl::name_own_limit(const Domain& domain, const Question& question,
-                                   std::size_t index) {
+void Request::name_own_limit(const Domain& domain, const Question& question, std::size_t index) {
   const Unit unit = question.limit->unit;
   const std::size_t key_at = text_.size();
   append_counter(text_, domain, question.entries, unit);
@@ -196,7 +152,7 @@ void Request::Impl::name_own_limit(const Domain& domain, const Question& questio
   limits_.push_back({index, limit, mode, std::nullopt, key_at, text_.size()});
 }
 
-void Request::Impl::drop_replaced() {
+void Request::drop_replaced() {
   if (replaced_.empty()) return;
   std::erase_if(limits_, [&](const NamedLimit& named) {
     Status& status = answer_.statuses[named.question];
@@ -209,7 +165,7 @@ void Request::Impl::drop_replaced() {
 }
 
 // Checks that no counter has two limits, which only limits of the request itself can give it.
-bool Request::Impl::check_counters() {
+bool Request::check_counters() {
   if (limits_.size() > kMaxCharges) {
     return refuse(std::to_string(limits_.size()) + " descriptors with a limit; expected at most " +
                   std::to_string(kMaxCharges));
@@ -229,7 +185,7 @@ bool Request::Impl::check_counters() {
 // Step 3: decide.
 
 // Shadow charges never deny, so they are allowed if their store fails.
-void Request::Impl::fill_batch(std::span<const Question> questions) {
+void Request::fill_batch(std::span<const Question> questions) {
   ChargeTerms terms;
   for (const NamedLimit& named : limits_) {
     terms.mode = named.mode;
@@ -247,21 +203,21 @@ void Request::Impl::fill_batch(std::span<const Question> questions) {
   }
 }
 
-void Request::Impl::fail(const Decision& decision) {
+void Request::fail(const Decision& decision) {
   answer_.failure = decision.reason;
   answer_.message = "the store could not decide: " + std::string(to_string(decision.reason));
 }
 
 // Step 4: answer.
 
-void Request::Impl::fill_statuses() {
+void Request::fill_statuses() {
   if (limits_.empty()) return;
   const Instant now = clock_.now();
   for (std::size_t i = 0; i < limits_.size(); ++i) fill_status(i, now);
 }
 
 // If the numbers of a limit are unknown, it is reported as untouched, or as exhausted if it denied.
-void Request::Impl::fill_status(std::size_t index, Instant now) {
+void Request::fill_status(std::size_t index, Instant now) {
   const NamedLimit& named = limits_[index];
   const Decision& decision = batch_.decision(index);
   const bool known = has_numbers(decision);
@@ -273,16 +229,6 @@ void Request::Impl::fill_status(std::size_t index, Instant now) {
   status.until_reset = until_reset(named.limit, decision, known, now);
   status.counter = key_of(named);
   status.decision = decision;
-}
-
-Request::Request(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
-Request::~Request() = default;
-Request::Request(Request&&) noexcept = default;
-Request& Request::operator=(Request&&) noexcept = default;
-
-const Answer& Request::decide(const Domain& domain, std::span<const Question> questions,
-                              bool consume_on_reject) {
-  return impl_->decide(domain, questions, consume_on_reject);
 }
 
 }  // namespace sluice::envoy

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "envoy/config.h"
+#include "limiter/batch.h"
 #include "sluice/clock.h"
 #include "sluice/limiter.h"
 #include "sluice/rule_decider.h"
@@ -78,23 +78,47 @@ Duration until_reset(const Limit& limit, const Decision& decision, bool known,
 // request allocates nothing once they have grown.
 class Request {
  public:
-  struct Parts {
-    Limiter& limiter;
-    RuleStores stores = {};
-    const Clock& clock = SystemClock::instance();
-  };
-  explicit Request(const Parts& parts);
-  ~Request();
-  Request(Request&&) noexcept;
-  Request& operator=(Request&&) noexcept;
+  explicit Request(Limiter& limiter, const RuleStores& stores = {},
+                   const Clock& clock = SystemClock::instance());
 
   // The answer is valid until the next call and while the domain and the questions live.
   const Answer& decide(const Domain& domain, std::span<const Question> questions,
                        bool consume_on_reject = false);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  // The limit that applies to a question. Its key is in `text_`.
+  struct NamedLimit {
+    std::size_t question;
+    Limit limit;
+    ChargeMode mode;
+    std::optional<FailurePolicy> on_store_error;
+    std::size_t key_at, key_end;
+    std::uint32_t id = 0;
+  };
+
+  void begin();
+  bool check(std::span<const Question> questions);
+  bool check_descriptor(const Question& question, std::size_t index);
+  void name_limit(const Domain& domain, const Question& question, std::size_t index);
+  void name_own_limit(const Domain& domain, const Question& question, std::size_t index);
+  void drop_replaced();
+  bool check_counters();
+  std::string_view key_of(const NamedLimit& named) const noexcept {
+    return std::string_view(text_).substr(named.key_at, named.key_end - named.key_at);
+  }
+  void fill_batch(std::span<const Question> questions);
+  void fail(const Decision& decision);
+  void fill_statuses();
+  void fill_status(std::size_t index, Instant now);
+  bool refuse(std::string message);
+
+  Batch batch_;
+  const bool has_local_;
+  const Clock& clock_;
+  std::string text_;
+  std::vector<NamedLimit> limits_;  // in the order of the batch
+  std::vector<std::string_view> replaced_;
+  Answer answer_;
 };
 
 }  // namespace sluice::envoy

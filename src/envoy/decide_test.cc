@@ -72,7 +72,7 @@ class DecideTest : public ::testing::Test {
   Limiter limiter_{store_};
   bool consume_on_reject_ = false;
   Config config_;
-  Request request_{{limiter_, {nullptr, &local_}, clock_}};
+  Request request_{limiter_, {nullptr, &local_}, clock_};
 };
 
 constexpr std::string_view kUserAndPath = R"(
@@ -106,7 +106,7 @@ descriptors:
 )");
   MemoryStore store({.max_keys = 1000}, clock_);
   Limiter limiter(store);
-  Request request({limiter, {}, clock_});
+  Request request(limiter, {}, clock_);
   const auto ask = [&](std::string_view key, int value) {
     const std::string text = std::to_string(value);
     const std::vector<Entry> entries{{key, text}};
@@ -421,7 +421,7 @@ TEST_F(DecideTest, FallsBackByPolicyIfTheStoreFails) {
 TEST_F(DecideTest, TheLocalPolicyIsUnavailableWithoutALocalStore) {
   use(kPolicies);
   store_.fails = true;
-  Request request({limiter_, {}, clock_});
+  Request request(limiter_, {}, clock_);
   const std::vector<Entry> entries{{"local", ""}};
   const Question question{.entries = entries};
   EXPECT_EQ(request.decide(*config_.find("d"), {&question, 1}).failure, Reason::kStoreTimeout);

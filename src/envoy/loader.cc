@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json.hpp>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -39,9 +40,9 @@ void read_as_yaml_1_1(rules::Document& document, rules::Diagnostics& diagnostics
 // The deepest nesting of lists and maps; readers of messages also have a bound.
 inline constexpr std::size_t kMaxMetadataDepth = 16;
 
-// Reads `metadata`: any maps, lists and scalars. The unquoted scalars `true`, `12` and `~` become a
-// flag, a number and null, as in YAML; quoted scalars are text.
-Value read_metadata(const rules::Node& node, rules::Diagnostics& diagnostics);
+// Reads `metadata`: a map of any maps, lists and scalars. The unquoted scalars `true`, `12` and `~`
+// become a flag, a number and null, as in YAML; quoted scalars are text.
+boost::json::object read_metadata(const rules::Node& node, rules::Diagnostics& diagnostics);
 
 // Returns whether YAML reads the unquoted scalar as a number, a flag or null instead of text.
 bool is_plain_text(const rules::Node& scalar);
@@ -200,53 +201,46 @@ std::optional<double> number_of(std::string_view text) {
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
-Value scalar(const Node& node) {
-  Value value;
+boost::json::value scalar(const Node& node) {
   if (!node.quoted) {
-    if (node.text.empty() || node.text == "null") return value;
-    if (const auto flag = flag_of(node.text)) {
-      value.kind = Value::Kind::kFlag;
-      value.flag = *flag;
-      return value;
-    }
-    if (const auto number = number_of(node.text)) {
-      value.kind = Value::Kind::kNumber;
-      value.number = *number;
-      return value;
-    }
+    if (node.text.empty() || node.text == "null") return nullptr;
+    if (const auto flag = flag_of(node.text)) return *flag;
+    if (const auto number = number_of(node.text)) return *number;
   }
-  value.kind = Value::Kind::kText;
-  value.text = node.text;
-  return value;
+  return boost::json::value(node.text);
 }
 
-Value read(const Node& node, Diagnostics& diagnostics, std::size_t depth) {
-  Value value;
-  if (node.kind == Node::Kind::kNull) return value;
+boost::json::value read(const Node& node, Diagnostics& diagnostics, std::size_t depth) {
+  if (node.kind == Node::Kind::kNull) return nullptr;
   if (node.is_scalar()) return scalar(node);
   if (depth == 0) {
     diagnostics.add(node.at, "'metadata' is nested too deeply",
                     "expected at most " + std::to_string(kMaxMetadataDepth) + " levels");
-    return value;
+    return nullptr;
   }
-  value.kind = node.is_map() ? Value::Kind::kMap : Value::Kind::kList;
-  for (const Node* item : node.items) value.items.push_back(read(*item, diagnostics, depth - 1));
+  if (!node.is_map()) {
+    boost::json::array items;
+    for (const Node* item : node.items) items.push_back(read(*item, diagnostics, depth - 1));
+    return items;
+  }
+  boost::json::object members;
   for (const auto& [key, member] : node.pairs) {
     if (!is_plain_text(*key)) {
       diagnostics.add(key->at, "the key " + rules::in_quotes(key->text) + " is not text",
                       "expected it in quotes");
     }
-    value.members.push_back({key->text, read(*member, diagnostics, depth - 1)});
+    members.emplace(key->text, read(*member, diagnostics, depth - 1));
   }
-  return value;
+  return members;
 }
 
 }  // namespace
 
-bool is_plain_text(const Node& node) { return scalar(node).kind == Value::Kind::kText; }
+bool is_plain_text(const Node& node) { return scalar(node).is_string(); }
 
-Value read_metadata(const Node& node, Diagnostics& diagnostics) {
-  return read(node, diagnostics, kMaxMetadataDepth);
+boost::json::object read_metadata(const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_map()) return {};  // already an error, or null
+  return std::move(read(node, diagnostics, kMaxMetadataDepth).as_object());
 }
 
 }  // namespace sluice::envoy

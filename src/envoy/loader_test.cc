@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <boost/json.hpp>
 
 #include "envoy/config.h"
 #include "envoy/test_config.h"
@@ -69,11 +70,12 @@ descriptors:
   EXPECT_EQ(descriptor.rate_limit->replaces, (Errors{"other", "third"}));
   EXPECT_EQ(descriptor.rate_limit->limit->limit(), 4294967295U);
   EXPECT_EQ(descriptor.children.size(), 1U);
-  ASSERT_EQ(descriptor.metadata.members.size(), 5U);
-  EXPECT_EQ(descriptor.metadata.members[1].value.number, 1.5);
-  EXPECT_EQ(descriptor.metadata.members[2].value.text, "yes");
-  EXPECT_EQ(descriptor.metadata.members[3].value.members[0].value.items[1].text, "two");
-  EXPECT_EQ(descriptor.metadata.members[4].value.kind, Value::Kind::kNull);
+  const auto& members = descriptor.metadata;
+  ASSERT_EQ(members.size(), 5U);
+  EXPECT_EQ(members.begin()[1].value(), 1.5);
+  EXPECT_EQ(members.begin()[2].value(), "yes");
+  EXPECT_EQ(members.begin()[3].value().as_object().begin()[0].value().as_array()[1], "two");
+  EXPECT_TRUE(members.begin()[4].value().is_null());
 }
 
 TEST(Loader, ReadsUnlimited) {

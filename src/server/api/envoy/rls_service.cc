@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -71,35 +72,9 @@ class NativeAnswer {
 
 namespace rls = ::envoy::service::ratelimit::v3;
 
-// The questions of a message, as views of it.
-struct RlsQuestions {
-  std::vector<envoy::Entry> entries;
-  std::vector<envoy::Question> questions;
-
-  // `request` must outlive the views. Reads at most kMaxDescriptors + 1 descriptors.
-  void read(const wire::Request& request);
-};
-
-// Receives the answers for the descriptors of a request in their order.
-class RlsAnswer {
- public:
-  RlsAnswer(rls::RateLimitResponse& response, const Clock& clock)
-      : response_(response), clock_(clock) {}
-
-  void add(const envoy::Status& status, std::string_view name, bool quota);
-  // Adds the headers that report the tightest limit. Adds none if no limit applied.
-  void add_headers(const EnvoyOptions& options);
-
- private:
-  void add_quota(const envoy::Status& status, rls::RateLimitResponse::DescriptorStatus& out);
-
-  rls::RateLimitResponse& response_;
-  const Clock& clock_;
-};
-
 // Merges the metadata of a descriptor of the file. Maps are merged recursively. For any other
 // member that is already present, the present value is kept.
-void merge_metadata(const envoy::Value& metadata, google::protobuf::Struct& into);
+void merge_metadata(const boost::json::object& metadata, google::protobuf::Struct& into);
 // Adds the request itself, and the indexes of its descriptors in quota mode that are over their
 // limit.
 void write_request(const wire::Request& request, std::span<const std::size_t> quota_over,
@@ -237,19 +212,20 @@ std::string as_utf8(std::string_view text) {
   }
 }
 
-void write_value(const envoy::Value& value, google::protobuf::Value& out) {
-  switch (value.kind) {
-    case envoy::Value::Kind::kNull: out.set_null_value(google::protobuf::NULL_VALUE); break;
-    case envoy::Value::Kind::kFlag: out.set_bool_value(value.flag); break;
-    case envoy::Value::Kind::kNumber: out.set_number_value(value.number); break;
-    case envoy::Value::Kind::kText: out.set_string_value(value.text); break;
-    case envoy::Value::Kind::kList:
-      out.mutable_list_value();
-      for (const envoy::Value& item : value.items) {
-        write_value(item, *out.mutable_list_value()->add_values());
-      }
+void write_value(const boost::json::value& value, google::protobuf::Value& out) {
+  switch (value.kind()) {
+    case boost::json::kind::bool_: out.set_bool_value(value.get_bool()); break;
+    case boost::json::kind::double_: out.set_number_value(value.get_double()); break;
+    case boost::json::kind::string: out.set_string_value(std::string(value.get_string())); break;
+    case boost::json::kind::array: {
+      ListValue& items = *out.mutable_list_value();
+      for (const auto& item : value.get_array()) write_value(item, *items.add_values());
       break;
-    case envoy::Value::Kind::kMap: merge_metadata(value, *out.mutable_struct_value()); break;
+    }
+    case boost::json::kind::object:
+      merge_metadata(value.get_object(), *out.mutable_struct_value());
+      break;
+    default: out.set_null_value(google::protobuf::NULL_VALUE); break;
   }
 }
 
@@ -285,9 +261,9 @@ void add_header(rls::RateLimitResponse& response, std::string_view name, std::ui
   header.set_value(std::to_string(value));
 }
 
-}  // namespace
-
-void RlsQuestions::read(const wire::Request& request) {
+// Reads the questions of a message, as views of it. Reads at most kMaxDescriptors + 1 descriptors.
+void read_questions(const wire::Request& request, std::vector<envoy::Entry>& entries,
+                    std::vector<envoy::Question>& questions) {
   entries.clear();
   questions.clear();
   const int most = static_cast<int>(envoy::kMaxDescriptors) + 1;
@@ -309,11 +285,27 @@ void RlsQuestions::read(const wire::Request& request) {
   }
 }
 
-void RlsAnswer::add(const envoy::Status& status, std::string_view name, bool quota) {
-  auto& out = *response_.add_statuses();
+// A quota covers at least one request.
+void add_quota(const envoy::Status& status, Instant now,
+               rls::RateLimitResponse::DescriptorStatus& out) {
+  if (status.code != envoy::Code::kOk || status.remaining == 0) return;
+  rls::RateLimitResponse::Quota& quota = *out.mutable_quota();
+  quota.set_requests(status.remaining);
+  quota.mutable_valid_until()->set_seconds(
+      std::chrono::floor<std::chrono::seconds>(now + status.until_reset)
+          .time_since_epoch()
+          .count());
+  quota.set_id(as_utf8(status.counter));
+}
+
+// Adds the answer for the next descriptor of a request.
+rls::RateLimitResponse::DescriptorStatus& add_status(const envoy::Status& status,
+                                                     std::string_view name,
+                                                     rls::RateLimitResponse& response) {
+  auto& out = *response.add_statuses();
   out.set_code(static_cast<rls::RateLimitResponse::Code>(status.code));
   if (status.unlimited) out.set_limit_remaining(std::numeric_limits<std::uint32_t>::max());
-  if (!status.limit) return;
+  if (!status.limit) return out;
   auto& limit = *out.mutable_current_limit();
   limit.set_requests_per_unit(status.limit->limit());
   limit.set_unit(static_cast<rls::RateLimitResponse::RateLimit::Unit>(status.unit));
@@ -321,28 +313,16 @@ void RlsAnswer::add(const envoy::Status& status, std::string_view name, bool quo
   out.set_limit_remaining(status.remaining);
   out.mutable_duration_until_reset()->set_seconds(
       std::chrono::duration_cast<std::chrono::seconds>(status.until_reset).count());
-  if (quota) add_quota(status, out);
+  return out;
 }
 
-// A quota covers at least one request.
-void RlsAnswer::add_quota(const envoy::Status& status,
-                          rls::RateLimitResponse::DescriptorStatus& out) {
-  if (status.code != envoy::Code::kOk || status.remaining == 0) return;
-  rls::RateLimitResponse::Quota& quota = *out.mutable_quota();
-  quota.set_requests(status.remaining);
-  quota.mutable_valid_until()->set_seconds(
-      std::chrono::floor<std::chrono::seconds>(clock_.now() + status.until_reset)
-          .time_since_epoch()
-          .count());
-  quota.set_id(as_utf8(status.counter));
-}
-
-void RlsAnswer::add_headers(const EnvoyOptions& options) {
+// Adds the headers that report the tightest limit. Adds none if no limit applied.
+void add_headers(const EnvoyOptions& options, rls::RateLimitResponse& response) {
   const rls::RateLimitResponse::DescriptorStatus* tightest = nullptr;
   const auto over = [](const auto& status) {
     return status.code() == rls::RateLimitResponse::OVER_LIMIT;
   };
-  for (const auto& status : response_.statuses()) {
+  for (const auto& status : response.statuses()) {
     if (!status.has_current_limit()) continue;
     if (tightest == nullptr || (over(status) && !over(*tightest)) ||
         (over(status) == over(*tightest) &&
@@ -351,21 +331,23 @@ void RlsAnswer::add_headers(const EnvoyOptions& options) {
     }
   }
   if (tightest == nullptr) return;
-  add_header(response_, options.limit_header, tightest->current_limit().requests_per_unit());
-  add_header(response_, options.remaining_header, tightest->limit_remaining());
-  add_header(response_, options.reset_header,
+  add_header(response, options.limit_header, tightest->current_limit().requests_per_unit());
+  add_header(response, options.remaining_header, tightest->limit_remaining());
+  add_header(response, options.reset_header,
              static_cast<std::uint64_t>(tightest->duration_until_reset().seconds()));
 }
 
-void merge_metadata(const envoy::Value& metadata, Struct& into) {
+}  // namespace
+
+void merge_metadata(const boost::json::object& metadata, Struct& into) {
   auto& fields = *into.mutable_fields();
-  for (const auto& [name, value] : metadata.members) {
-    const auto [there, is_new] = fields.insert({name, google::protobuf::Value()});
+  for (const auto& [name, value] : metadata) {
+    const auto [there, is_new] = fields.insert({std::string(name), google::protobuf::Value()});
     google::protobuf::Value& out = there->second;
     if (is_new) {
       write_value(value, out);
-    } else if (value.kind == envoy::Value::Kind::kMap && out.has_struct_value()) {
-      merge_metadata(value, *out.mutable_struct_value());
+    } else if (value.is_object() && out.has_struct_value()) {
+      merge_metadata(value.get_object(), *out.mutable_struct_value());
     }
   }
 }
@@ -403,7 +385,7 @@ google::protobuf::ArenaOptions options_with(std::span<char> block) {
 
 }  // namespace
 
-class RlsService::Impl {
+class RlsService::Impl final : TraceSource {
  public:
   explicit Impl(const Parts& parts)
       : session_(parts.session),
@@ -413,11 +395,11 @@ class RlsService::Impl {
         keys_(parts.session.keys),
         traffic_(parts.session.traffic),
         clock_(parts.clock),
-        request_({parts.session.limiter, parts.session.stores, parts.clock}),
+        request_(parts.session.limiter, parts.session.stores, parts.clock),
         stripe_(manager_.next_stripe()),
         version_(manager_.version()),
         active_(manager_.current()) {
-    session_.use_trace(&trace_);
+    session_.use_trace(this);
   }
 
   RlsStatus call(std::string_view message, bool may_operate, std::string& reply,
@@ -425,10 +407,7 @@ class RlsService::Impl {
   void follow_rules();
 
  private:
-  struct CallTrace final : TraceSource {
-    std::optional<std::string_view> traceparent() const override { return text; }
-    std::string_view text;
-  };
+  std::optional<std::string_view> traceparent() const override { return trace_; }
 
   RlsStatus refuse(std::string_view why) const { return {Reason::kInvalid, why}; }
   RlsStatus answer(const wire::Request& request, bool may_operate,
@@ -437,11 +416,11 @@ class RlsService::Impl {
                          rls::RateLimitResponse& response);
   RlsStatus answer_native(const wire::Request& request, rls::RateLimitResponse& response);
   google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
-  void finish(const wire::Request& request, RlsAnswer& out, rls::RateLimitResponse& response);
+  void finish(const wire::Request& request, rls::RateLimitResponse& response);
   void record(std::string_view domain, const Answer& answer);
   void log_denial(const Answer& answer);
 
-  CallTrace trace_;
+  std::string_view trace_;  // of the call
   Session session_;
   NativeAnswer native_;
   EnvoyManager& manager_;
@@ -453,7 +432,8 @@ class RlsService::Impl {
   const std::size_t stripe_;
   std::uint64_t version_;
   std::shared_ptr<ActiveEnvoyFiles> active_;
-  RlsQuestions input_;
+  std::vector<envoy::Entry> entries_;
+  std::vector<envoy::Question> questions_;
   std::vector<std::size_t> quota_over_;
   alignas(std::max_align_t) std::array<char, kFirstBlock> block_;
   Arena arena_{options_with(block_)};
@@ -470,7 +450,7 @@ void RlsService::Impl::follow_rules() {
 RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std::string& reply,
                                  std::string_view traceparent) {
   reply.clear();
-  trace_.text = traceparent;
+  trace_ = traceparent;
   if (message.size() > std::size_t{64} << 20) return refuse("the message is too long");
   follow_rules();
   arena_.Reset();
@@ -493,10 +473,9 @@ RlsStatus RlsService::Impl::answer(const wire::Request& request, bool may_operat
   if (request.descriptors_size() > static_cast<int>(envoy::kMaxDescriptors)) {
     return refuse("too many descriptors; expected at most 1024");
   }
-  input_.read(request);
+  read_questions(request, entries_, questions_);
   const auto needs_operate = [](const envoy::Question& q) { return q.gives_back || q.hits > 1; };
-  if (!may_operate &&
-      std::any_of(input_.questions.begin(), input_.questions.end(), needs_operate)) {
+  if (!may_operate && std::any_of(questions_.begin(), questions_.end(), needs_operate)) {
     return {Reason::kInvalid, kNeedsOperate, true};
   }
   quota_over_.clear();
@@ -516,48 +495,47 @@ google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& 
 RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const envoy::Domain& domain,
                                          rls::RateLimitResponse& response) {
   const EnvoyOptions& options = manager_.options();
-  const Answer& answer = request_.decide(domain, input_.questions, options.consume_on_reject);
+  const Answer& answer = request_.decide(domain, questions_, options.consume_on_reject);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
   record(request.domain(), answer);
   const bool lets_pass = answer.overall == envoy::Code::kOk || options.shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
                                       : rls::RateLimitResponse::OVER_LIMIT);
-  RlsAnswer out(response, clock_);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Status& status = answer.statuses[i];
     const envoy::Descriptor* descriptor = status.descriptor;
     const bool limited = descriptor != nullptr && status.limit;
     const bool quota = limited && descriptor->quota_mode;
-    out.add(status, limited ? descriptor->rate_limit->name : std::string_view(), quota);
+    auto& out =
+        add_status(status, limited ? descriptor->rate_limit->name : std::string_view(), response);
+    if (quota) add_quota(status, clock_.now(), out);
     if (quota && status.code == envoy::Code::kOverLimit) quota_over_.push_back(i);
     const bool passes = status.code == envoy::Code::kOk;
-    if (passes && descriptor != nullptr && !descriptor->metadata.members.empty()) {
+    if (passes && descriptor != nullptr && !descriptor->metadata.empty()) {
       merge_metadata(descriptor->metadata, metadata_of(response));
     }
   }
-  finish(request, out, response);
+  finish(request, response);
   return {};
 }
 
 RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
                                           rls::RateLimitResponse& response) {
-  const Answer& answer = native_.decide(request.domain(), input_.questions);
+  const Answer& answer = native_.decide(request.domain(), questions_);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
   const bool lets_pass = answer.overall == envoy::Code::kOk || manager_.options().shadow_mode;
   response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
                                       : rls::RateLimitResponse::OVER_LIMIT);
-  RlsAnswer out(response, clock_);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
-    out.add(answer.statuses[i], native_.names()[i], false);
+    add_status(answer.statuses[i], native_.names()[i], response);
   }
-  finish(request, out, response);
+  finish(request, response);
   return {};
 }
 
-void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
-                              rls::RateLimitResponse& response) {
+void RlsService::Impl::finish(const wire::Request& request, rls::RateLimitResponse& response) {
   const EnvoyOptions& options = manager_.options();
-  if (options.headers) out.add_headers(options);
+  if (options.headers) add_headers(options, response);
   if (options.request_metadata) {
     write_request(request, quota_over_, *response.mutable_dynamic_metadata());
   }
@@ -568,7 +546,7 @@ void RlsService::Impl::finish(const wire::Request& request, RlsAnswer& out,
 // along.
 void RlsService::Impl::record(std::string_view domain, const Answer& answer) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
-    const envoy::Question& question = input_.questions[i];
+    const envoy::Question& question = questions_[i];
     if (question.gives_back) continue;
     const envoy::Status& status = answer.statuses[i];
     active_->counts.count(status, question.entries, stripe_);
@@ -593,10 +571,9 @@ void RlsService::Impl::log_denial(const Answer& answer) {
     if (longest == nullptr || wait(status) > wait(*longest)) longest = &status;
   }
   if (longest == nullptr) return;
-  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision, &trace_);
+  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision, this);
   const Rule& rule = longest->descriptor->rule;
-  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision,
-                 &trace_);
+  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision, this);
 }
 
 RlsService::RlsService(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
