@@ -137,7 +137,7 @@ void KeySketch::write(std::size_t index, std::uint64_t hash, std::string_view te
   const std::size_t kept = kept_size(text);
   entry.text_size = static_cast<std::uint8_t>(kept);
   entry.is_cut = kept < text.size();
-  std::copy_n(text.begin(), kept, texts_[index].bytes.data());
+  std::copy_n(text.begin(), kept, texts_[index].data());
 }
 
 // What the cursor has passed may have the least count again, and is found in the next round.
@@ -174,7 +174,7 @@ CountedKey KeySketch::at(std::size_t index) const noexcept {
   return {entry.hash,
           counts_[index],
           entry.error,
-          {texts_[index].bytes.data(), entry.text_size},
+          {texts_[index].data(), entry.text_size},
           entry.is_cut};
 }
 

@@ -77,9 +77,7 @@ class KeySketch {
     std::uint8_t text_size = 0;
     bool is_cut = false;
   };
-  struct Text {
-    std::array<char, kLongestText + 1> bytes;
-  };
+  using Text = std::array<char, kLongestText + 1>;
 
   std::uint16_t& chain_of(std::uint64_t hash) noexcept {
     return chains_[hash & (chains_.size() - 1)];

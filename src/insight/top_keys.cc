@@ -92,28 +92,6 @@ struct HandedKeys {
   bool is_left = false;
 };
 
-// The time since the start. It never goes back: a step back of the clock does not change it, and it
-// continues from there.
-//
-// Thread-safety: any member from any thread. Ownership: borrows the clock.
-class RunningTime {
- public:
-  explicit RunningTime(const Clock& clock) : clock_(clock), last_(clock.now()) {}
-  Duration now() const {
-    const std::lock_guard lock(mutex_);
-    const Instant now = clock_.now();
-    if (now > last_) passed_ += now - last_;
-    last_ = now;
-    return passed_;
-  }
-
- private:
-  const Clock& clock_;
-  mutable std::mutex mutex_;
-  mutable Instant last_;
-  mutable Duration passed_{0};
-};
-
 namespace {
 
 using namespace std::chrono_literals;
@@ -185,10 +163,8 @@ namespace {
 constexpr std::size_t kFewestKeys = 8;               // per limit
 constexpr std::size_t kMostKeysInAll = 256UL * 256;  // of 4 KB each
 
-using LimitNames = std::pair<std::string, std::string>;  // of a rule and a limit
-
-std::set<LimitNames> names_in(const RuleSet& rules) {
-  std::set<LimitNames> names;
+std::set<std::pair<std::string, std::string>> names_in(const RuleSet& rules) {
+  std::set<std::pair<std::string, std::string>> names;
   for (const Rule& rule : rules.rules()) {
     for (const RuleLimit& limit : rule.limits) names.emplace(rule.name, limit.name);
   }
@@ -210,68 +186,41 @@ Expected<Enum> read_name(std::string_view name, const std::array<std::string_vie
 Expected<TopBy> read_top_by(std::string_view name) { return read_name<TopBy>(name, kTopByNames); }
 Expected<Span> read_span(std::string_view name) { return read_name<Span>(name, kSpanNames); }
 
-struct TopKeys::Shared {
-  struct History {
-    explicit History(std::size_t most) : asked(most), denied(most) {}
-    KeyHistory asked;
-    KeyHistory denied;
-  };
+// The time since the start. It never goes back: a step back of the clock does not change it, and it
+// continues from there.
+Duration TopKeys::running() const {
+  const std::lock_guard lock(time_mutex_);
+  const Instant now = clock_.now();
+  if (now > last_) passed_ += now - last_;
+  last_ = now;
+  return passed_;
+}
 
-  Shared(const TopKeysOptions& all, const KeyHash& hasher, const Clock& clock)
-      : options(all), hash(hasher), time(clock) {}
+// Returns how many keys of each limit are counted if there are `number` limits.
+std::size_t TopKeys::keys_of_each(std::size_t number) const noexcept {
+  return std::min(options_.keys,
+                  std::max(kFewestKeys, kMostKeysInAll / std::max(number, std::size_t{1})));
+}
 
-  // Returns how many keys of each limit are counted if there are `number` limits.
-  std::size_t keys_of_each(std::size_t number) const noexcept {
-    return std::min(options.keys,
-                    std::max(kFewestKeys, kMostKeysInAll / std::max(number, std::size_t{1})));
-  }
-  // Returns how many of them fit into the sketch of one loop.
-  std::size_t sketch_size(std::size_t keys) const noexcept {
-    return std::clamp(4 * keys / std::max(options.loops, std::size_t{1}), kFewestKeys,
-                      std::max(keys, kFewestKeys));
-  }
-  std::string text_of(const CountedKey& key) const {
-    if (options.hashed) return KeyHash::text(key.hash);
-    std::string text(key.text);
-    if (key.is_cut) text.append("… ").append(KeyHash::text(key.hash));
-    return text;
-  }
-  std::vector<HandedKeys> take(std::size_t most);
-  void add(CountedKeys& counted, const HandedKeys& from, Duration now);
-  void forget_others(const RuleSet& active, Duration now);
+// Returns how many of them fit into the sketch of one loop.
+std::size_t TopKeys::sketch_size(std::size_t keys) const noexcept {
+  return std::clamp(4 * keys / std::max(options_.loops, std::size_t{1}), kFewestKeys,
+                    std::max(keys, kFewestKeys));
+}
 
-  const TopKeysOptions options;
-  const KeyHash& hash;
-  const RunningTime time;
-  std::mutex inbox_mutex;  // of the two members below
-  std::vector<HandedKeys> inbox;
-  std::vector<std::unique_ptr<KeyRecorder>> recorders;
-  std::mutex collect_mutex;  // one thread collects
-  mutable std::mutex mutex;  // of `limits`
-  std::map<LimitNames, History> limits;
-  std::optional<RuleSet> last_active;  // these are of the thread that collects
-  Duration last_forgot{0};
-};
+std::string TopKeys::text_of(const CountedKey& key) const {
+  if (options_.hashed) return KeyHash::text(key.hash);
+  std::string text(key.text);
+  if (key.is_cut) text.append("… ").append(KeyHash::text(key.hash));
+  return text;
+}
 
-struct KeyRecorder::State {
-  explicit State(TopKeys::Shared& all) : shared(all), hash(all.hash), hashed(all.options.hashed) {}
-
-  void count(std::string_view label, const Decision& decision, std::size_t index);
-  void leave_table();
-
-  TopKeys::Shared& shared;
-  const KeyHash& hash;
-  const bool hashed;
-  std::shared_ptr<KeyTable> table;
-};
-
-void KeyRecorder::State::count(std::string_view label, const Decision& decision,
-                               std::size_t index) {
-  KeySlot& slot = table->slots[index];
+void KeyRecorder::count(std::string_view label, const Decision& decision, std::size_t index) {
+  KeySlot& slot = table_->slots[index];
   if (!slot.is_used) {
-    if (!slot.live) slot.live = std::make_unique<CountedKeys>(shared.sketch_size(table->keys));
+    if (!slot.live) slot.live = std::make_unique<CountedKeys>(all_.sketch_size(table_->keys));
     slot.is_used = true;
-    table->used.push_back(index);
+    table_->used.push_back(index);
   }
   const bool is_denied = decision.outcome == Outcome::kDenied;
   if (label.empty()) {
@@ -279,133 +228,130 @@ void KeyRecorder::State::count(std::string_view label, const Decision& decision,
     if (is_denied) slot.live->denied.add_keyless();
     return;
   }
-  const std::uint64_t key = hash(label);
-  const std::string_view text = hashed ? std::string_view() : label;
+  const std::uint64_t key = hash_(label);
+  const std::string_view text = is_hashed_ ? std::string_view() : label;
   slot.live->asked.add(key, text);
   if (is_denied) slot.live->denied.add(key, text);
 }
 
 // The collector also gets what it could not have been given, because it was late.
-void KeyRecorder::State::leave_table() {
-  if (!table) return;
-  const std::lock_guard lock(shared.inbox_mutex);
-  for (const std::size_t index : table->used) shared.inbox.push_back({table, index, true});
-  table.reset();
+void KeyRecorder::leave_table() {
+  if (!table_) return;
+  const std::lock_guard lock(all_.inbox_mutex_);
+  for (const std::size_t index : table_->used) all_.inbox_.push_back({table_, index, true});
+  table_.reset();
 }
 
-KeyRecorder::KeyRecorder(std::unique_ptr<State> state) : state_(std::move(state)) {}
+KeyRecorder::KeyRecorder(TopKeys& all)
+    : all_(all), hash_(all.hash_), is_hashed_(all.options_.hashed) {}
 KeyRecorder::~KeyRecorder() = default;
 
 void KeyRecorder::use(const RuleSet& rules) {
-  if (state_->table && state_->table->all.data() == rules.rules().data()) return;
+  if (table_ && table_->all.data() == rules.rules().data()) return;
   auto next = std::make_shared<KeyTable>(rules);
-  next->keys = state_->shared.keys_of_each(next->of_rules);
-  state_->leave_table();
-  state_->table = std::move(next);
+  next->keys = all_.keys_of_each(next->of_rules);
+  leave_table();
+  table_ = std::move(next);
 }
 
 void KeyRecorder::count(const RuleAnswer& answer) noexcept try {
-  if (!state_->table) return;
+  if (!table_) return;
   for (const LimitAnswer& limit : answer.limits) {
-    const auto index = state_->table->index_of(limit);
-    if (index) state_->count(limit.label, limit.decision, *index);
+    const auto index = table_->index_of(limit);
+    if (index) count(limit.label, limit.decision, *index);
   }
 } catch (const std::bad_alloc&) {
 }
 
 void KeyRecorder::count(const Limit& limit, std::string_view key, const Decision& decision) noexcept
     try {
-  if (!state_->table) return;
-  state_->count(key, decision, state_->table->index_of(limit.algorithm()));
+  if (table_) count(key, decision, table_->index_of(limit.algorithm()));
 } catch (const std::bad_alloc&) {
 }
 
 void KeyRecorder::hand_over() {
-  if (!state_->table || state_->table->used.empty()) return;
-  KeyTable& table = *state_->table;
-  const std::lock_guard lock(state_->shared.inbox_mutex);
-  std::erase_if(table.used, [&](std::size_t index) {
-    KeySlot& slot = table.slots[index];
+  if (!table_ || table_->used.empty()) return;
+  const std::lock_guard lock(all_.inbox_mutex_);
+  std::erase_if(table_->used, [&](std::size_t index) {
+    KeySlot& slot = table_->slots[index];
     if (slot.is_handed.load(std::memory_order_acquire)) return false;  // the collector is late
     std::swap(slot.live, slot.handed);
     slot.is_used = false;
     slot.is_handed.store(true, std::memory_order_release);
-    state_->shared.inbox.push_back({state_->table, index, false});
+    all_.inbox_.push_back({table_, index, false});
     return true;
   });
 }
 
-std::vector<HandedKeys> TopKeys::Shared::take(std::size_t most) {
-  const std::lock_guard lock(inbox_mutex);
-  if (most >= inbox.size()) return std::exchange(inbox, {});
-  const auto end = inbox.begin() + static_cast<std::ptrdiff_t>(most);
-  std::vector<HandedKeys> taken(inbox.begin(), end);
-  inbox.erase(inbox.begin(), end);
+std::vector<HandedKeys> TopKeys::take(std::size_t most) {
+  const std::lock_guard lock(inbox_mutex_);
+  if (most >= inbox_.size()) return std::exchange(inbox_, {});
+  const auto end = inbox_.begin() + static_cast<std::ptrdiff_t>(most);
+  std::vector<HandedKeys> taken(inbox_.begin(), end);
+  inbox_.erase(inbox_.begin(), end);
   return taken;
 }
 
-void TopKeys::Shared::add(CountedKeys& counted, const HandedKeys& from, Duration now) {
+void TopKeys::add(CountedKeys& counted, const HandedKeys& from, Duration now) {
   const auto& [rule, limit] = from.table->names[from.slot];
   const std::size_t keys = from.table->keys;
   const KeyFrame asked(counted.asked, keys);
   const KeyFrame denied(counted.denied, keys);
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex_);
   const LimitNames names(rule, limit);
-  History& history = limits.try_emplace(names, keys).first->second;
+  History& history = limits_.try_emplace(names, keys).first->second;
   history.asked.add(asked, now);
   if (!denied.empty()) history.denied.add(denied, now);
 }
 
-void TopKeys::Shared::forget_others(const RuleSet& active, Duration now) {
+void TopKeys::forget_others(const RuleSet& active, Duration now) {
   using namespace std::chrono_literals;
-  const bool is_new = !last_active || last_active->rules().data() != active.rules().data();
-  if (!is_new && now < last_forgot + 10min) return;
-  last_active = active;
-  last_forgot = now;
+  const bool is_new = !last_active_ || last_active_->rules().data() != active.rules().data();
+  if (!is_new && now < last_forgot_ + 10min) return;
+  last_active_ = active;
+  last_forgot_ = now;
   const auto names = names_in(active);
-  const std::lock_guard lock(mutex);
-  std::erase_if(limits, [&](const auto& entry) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(limits_, [&](const auto& entry) {
     const bool has_rule = !entry.first.first.empty();
     return entry.second.asked.is_over(now) || (has_rule && !names.contains(entry.first));
   });
 }
 
 TopKeys::TopKeys(const TopKeysOptions& options, const KeyHash& hash, const Clock& clock)
-    : shared_(std::make_unique<Shared>(options, hash, clock)) {}
+    : options_(options), hash_(hash), clock_(clock), last_(clock.now()) {}
 TopKeys::~TopKeys() = default;
 
-bool TopKeys::is_on() const noexcept { return shared_->options.keys > 0; }
-bool TopKeys::is_hashed() const noexcept { return shared_->options.hashed; }
+bool TopKeys::is_on() const noexcept { return options_.keys > 0; }
+bool TopKeys::is_hashed() const noexcept { return options_.hashed; }
 
 KeyRecorder& TopKeys::make_recorder() {
-  auto state = std::make_unique<KeyRecorder::State>(*shared_);
-  const std::lock_guard lock(shared_->inbox_mutex);
-  auto recorder = std::unique_ptr<KeyRecorder>(new KeyRecorder(std::move(state)));
-  return *shared_->recorders.emplace_back(std::move(recorder));
+  const std::lock_guard lock(inbox_mutex_);
+  return *recorders_.emplace_back(std::make_unique<KeyRecorder>(*this));
 }
 
 bool TopKeys::collect(const RuleSet& active, std::size_t most) {
-  const std::lock_guard lock(shared_->collect_mutex);
-  const Duration now = shared_->time.now();
-  for (const HandedKeys& one : shared_->take(most)) {
+  const std::lock_guard lock(collect_mutex_);
+  const Duration now = running();
+  for (const HandedKeys& one : take(most)) {
     KeySlot& slot = one.table->slots[one.slot];
     CountedKeys& counted = one.is_left ? *slot.live : *slot.handed;
-    shared_->add(counted, one, now);
+    add(counted, one, now);
     if (one.is_left) continue;
     counted.asked.clear();
     counted.denied.clear();
     slot.is_handed.store(false, std::memory_order_release);
   }
-  shared_->forget_others(active, now);
-  const std::lock_guard inbox_lock(shared_->inbox_mutex);
-  return !shared_->inbox.empty();
+  forget_others(active, now);
+  const std::lock_guard inbox_lock(inbox_mutex_);
+  return !inbox_.empty();
 }
 
 std::vector<TopLimit> TopKeys::top(const TopKeysQuery& query) const {
-  const Duration now = shared_->time.now();
+  const Duration now = running();
   std::vector<TopLimit> limits;
-  const std::lock_guard lock(shared_->mutex);
-  for (const auto& [names, history] : shared_->limits) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [names, history] : limits_) {
     if (!query.rule.empty() && names.first != query.rule) continue;
     if (!query.limit.empty() && names.second != query.limit) continue;
     const KeyHistory& wanted = query.by == TopBy::kAsked ? history.asked : history.denied;
@@ -416,20 +362,18 @@ std::vector<TopLimit> TopKeys::top(const TopKeysQuery& query) const {
     limit.limit = names.second;
     limit.total = frame.total();
     for (const CountedKey& key : frame.top(query.most)) {
-      limit.keys.push_back({shared_->text_of(key), key.count, key.error, key.is_cut});
+      limit.keys.push_back({text_of(key), key.count, key.error, key.is_cut});
     }
   }
   return limits;
 }
 
-Duration TopKeys::covered(Span span) const {
-  return KeyHistory::covered(span, shared_->time.now());
-}
+Duration TopKeys::covered(Span span) const { return KeyHistory::covered(span, running()); }
 
 std::size_t TopKeys::history_bytes() const {
-  const std::lock_guard lock(shared_->mutex);
+  const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;
-  for (const auto& [names, history] : shared_->limits) {
+  for (const auto& [names, history] : limits_) {
     bytes += history.asked.bytes() + history.denied.bytes();
   }
   return bytes;

@@ -4,9 +4,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "insight/key_frame.h"
@@ -81,6 +85,11 @@ struct TopKeysOptions {
   bool hashed = false;     // keep no texts of keys; a key is shown as its hash
 };
 
+class TopKeys;
+struct CountedKeys;
+struct HandedKeys;
+struct KeyTable;
+
 // The keys of the decisions of one event loop.
 //
 // Thread-safety: one thread calls the members. Ownership: TopKeys owns it. Cost: count() takes some
@@ -88,6 +97,7 @@ struct TopKeysOptions {
 // when a limit is first used, and while a limit sees more keys than ever.
 class KeyRecorder final {
  public:
+  explicit KeyRecorder(TopKeys& all);  // for TopKeys
   KeyRecorder(const KeyRecorder&) = delete;
   KeyRecorder& operator=(const KeyRecorder&) = delete;
   ~KeyRecorder();
@@ -106,10 +116,13 @@ class KeyRecorder final {
   void hand_over();
 
  private:
-  friend class TopKeys;
-  struct State;
-  explicit KeyRecorder(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  void count(std::string_view label, const Decision& decision, std::size_t index);
+  void leave_table();
+
+  TopKeys& all_;
+  const KeyHash& hash_;
+  const bool is_hashed_;
+  std::shared_ptr<KeyTable> table_;
 };
 
 struct TopKeysQuery {
@@ -171,10 +184,37 @@ class TopKeys {
   // Returns the memory of the history of all limits.
   std::size_t history_bytes() const;
 
-  struct Shared;  // used only in src/insight
-
  private:
-  std::unique_ptr<Shared> shared_;
+  friend class KeyRecorder;
+  using LimitNames = std::pair<std::string, std::string>;  // of a rule and a limit
+  struct History {
+    explicit History(std::size_t most) : asked(most), denied(most) {}
+    KeyHistory asked;
+    KeyHistory denied;
+  };
+
+  Duration running() const;
+  std::size_t keys_of_each(std::size_t number) const noexcept;
+  std::size_t sketch_size(std::size_t keys) const noexcept;
+  std::string text_of(const CountedKey& key) const;
+  std::vector<HandedKeys> take(std::size_t most);
+  void add(CountedKeys& counted, const HandedKeys& from, Duration now);
+  void forget_others(const RuleSet& active, Duration now);
+
+  const TopKeysOptions options_;
+  const KeyHash& hash_;
+  const Clock& clock_;
+  mutable std::mutex time_mutex_;  // of the two members below
+  mutable Instant last_;
+  mutable Duration passed_{0};  // since the start
+  std::mutex inbox_mutex_;      // of the two members below
+  std::vector<HandedKeys> inbox_;
+  std::vector<std::unique_ptr<KeyRecorder>> recorders_;
+  std::mutex collect_mutex_;  // one thread collects
+  mutable std::mutex mutex_;  // of `limits_`
+  std::map<LimitNames, History> limits_;
+  std::optional<RuleSet> last_active_;  // these are of the thread that collects
+  Duration last_forgot_{0};
 };
 
 }  // namespace sluice::insight
