@@ -128,9 +128,9 @@ class KeyRecorder final {
 struct TopKeysQuery {
   TopBy by = TopBy::kDenied;
   Span over = Span::kMinute;
-  std::string_view rule = {};   // empty: all rules
-  std::string_view limit = {};  // empty: all limits of the rule
-  std::size_t most = 20;        // keys per limit
+  std::string rule = {};   // empty: all rules
+  std::string limit = {};  // empty: all limits of the rule
+  std::size_t most = 20;   // keys per limit
 };
 
 // A key as people read it. The true number is at most `count` and at least `count - error`.

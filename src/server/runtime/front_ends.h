@@ -200,7 +200,7 @@ class PublicHandler final : public http::Handler {
 class AdminHandler final : public http::Handler {
  public:
   struct Parts {
-    AdminEndpoint::Parts endpoint;
+    AdminEndpoint endpoint;
     Operations operations;
     const Access& access;
     metrics::Recorder& recorder;

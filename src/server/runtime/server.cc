@@ -535,7 +535,7 @@ class Server::Impl {
   std::atomic<bool> ready_{false};
   const net::SteadyTime started_ = clock_.now();
   net::DescriptorBudget descriptors_;
-  LiveEvents events_{{registry_, rules_.manager(), [this] { return status(); }, clock_}};
+  LiveEvents events_{registry_, rules_.manager(), [this] { return status(); }, clock_};
 
   FrontEnds front_ends_;
   boost::asio::steady_timer change_timer_{main_};

@@ -111,27 +111,23 @@ void answer_no_route(std::string_view path, const http::Request& request,
 
 }  // namespace
 
-AdminEndpoint::AdminEndpoint(Parts parts) : parts_(std::move(parts)) {}
-
-void AdminEndpoint::handle(const http::Request& request, http::Response& response) {
+void AdminEndpoint::handle(const http::Request& request, http::Response& response) const {
   response.add("Cache-Control", "no-store");
-  if (const auto refusal = check_token(request, parts_.token)) {
+  if (const auto refusal = check_token(request, token)) {
     response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
     return pages::answer(response, *refusal);
   }
   const RequestTarget target = split_target(request.target);
   const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  const pages::Call call{*this, request, target.query, response};
   for (const Route& route : kRoutes) {
-    if (route.path != target.path || route.method != method) continue;
-    return route.page({parts_, request, target.query, response});
+    if (route.path == target.path && route.method == method) return route.page(call);
   }
   if (method == "PATCH" && names_rule(target.path)) {
-    return pages::change_rule({parts_, request, target.query, response},
-                              target.path.substr(kRule.size()));
+    return pages::change_rule(call, target.path.substr(kRule.size()));
   }
   if (target.path.starts_with(kOverride) &&
-      pages::handle_override({parts_, request, target.query, response},
-                             target.path.substr(kOverride.size()))) {
+      pages::handle_override(call, target.path.substr(kOverride.size()))) {
     return;
   }
   answer_no_route(target.path, request, response);
@@ -140,7 +136,7 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
 namespace pages {
 
 void Call::done(std::string_view what) const {
-  if (parts.done) parts.done(what, request.peer);
+  if (admin.done) admin.done(what, request.peer);
 }
 
 void answer(http::Response& response, int status, const JsonWriter& json) {

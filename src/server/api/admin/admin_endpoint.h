@@ -51,38 +51,32 @@ std::optional<Problem> check_token(const http::Request& request, const AdminToke
 // The administration over HTTP (docs/admin.md): the active rules, counters, and the status.
 //
 // Thread-safety: handle() from one thread, which must also be the thread of AdminToken::reload().
-// Ownership: borrows all its parts. Cost: checking rules takes milliseconds, a second for the
+// Ownership: borrows what it refers to. Cost: checking rules takes milliseconds, a second for the
 // largest, so no loop that decides should call it.
-class AdminEndpoint {
- public:
+struct AdminEndpoint {
   // Pushes other rules in place of the active ones (PushedRules::push()).
   using Push = std::function<Expected<PushedRules::Outcome>(
       const std::vector<RulesText>& before, std::vector<RulesText> texts, std::string by)>;
-  struct Parts {
-    RulesManager& rules;
-    Limiter& limiter;
-    const AdminToken& token;
-    std::function<ServerStatus()> status;
-    // The action of POST /v1/rules/reload. If empty: rules.reload().
-    std::function<Expected<bool, RulesManager::Errors>()> reload = {};
-    // Called after each change with its description and the peer's address, for the log.
-    std::function<void(std::string_view what, std::string_view peer)> done = {};
-    // Null: the server has none.
-    ServerOverrides* overrides = nullptr;
-    // Empty: rules are not in Redis.
-    Push push = {};
-    // Finds at most `most` blocks that hold now. Errors: why the store cannot say.
-    std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
-    const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
-    // Null: no events.
-    LiveEvents* events = nullptr;
-  };
-  explicit AdminEndpoint(Parts parts);
 
-  void handle(const http::Request& request, http::Response& response);
+  void handle(const http::Request& request, http::Response& response) const;
 
- private:
-  Parts parts_;
+  RulesManager& rules;
+  Limiter& limiter;
+  const AdminToken& token;
+  std::function<ServerStatus()> status;
+  // The action of POST /v1/rules/reload. If empty: rules.reload().
+  std::function<Expected<bool, RulesManager::Errors>()> reload = {};
+  // Called after each change with its description and the peer's address, for the log.
+  std::function<void(std::string_view what, std::string_view peer)> done = {};
+  // Null: the server has none.
+  ServerOverrides* overrides = nullptr;
+  // Empty: rules are not in Redis.
+  Push push = {};
+  // Finds at most `most` blocks that hold now. Errors: why the store cannot say.
+  std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
+  const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
+  // Null: no events.
+  LiveEvents* events = nullptr;
 };
 
 }  // namespace sluice::server

@@ -67,7 +67,7 @@ std::optional<Duration> find_length(const Call& call) {
 
 // Asks for every block, and answers with their state.
 void answer_blocks(const Call& call, const Selection& chosen, Action action) {
-  Store& store = call.parts.limiter.store();
+  Store& store = call.admin.limiter.store();
   JsonWriter json;
   json.begin_object().member("rule", chosen.rule().name).key("limits").begin_array();
   for (const RuleCounter& counter : chosen.counters()) {
@@ -102,8 +102,8 @@ void list_blocks(const Call& call) {
   constexpr std::uint64_t kMost = 10'000, kUsual = 1000;
   const std::uint64_t count =
       std::clamp<std::uint64_t>(number_in(call.query, "count", kUsual), 1, kMost);
-  if (!call.parts.find_blocks) return answer(call.response, {404, "this server has no blocks"});
-  const auto found = call.parts.find_blocks(count);
+  if (!call.admin.find_blocks) return answer(call.response, {404, "this server has no blocks"});
+  const auto found = call.admin.find_blocks(count);
   if (!found) return answer(call.response, {503, "the blocks cannot be read: " + found.error()});
   JsonWriter json;
   json.begin_object().key("blocks").begin_array();

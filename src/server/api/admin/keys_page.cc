@@ -18,18 +18,6 @@ namespace {
 using base::in_quotes;
 using insight::TopKeysQuery;
 
-// The parameters of the query, decoded.
-struct Parameters {
-  std::optional<std::string> rule, limit;
-  TopKeysQuery query() const {
-    TopKeysQuery out = numbers;
-    if (rule) out.rule = *rule;
-    if (limit) out.limit = *limit;
-    return out;
-  }
-  TopKeysQuery numbers;  // without the names
-};
-
 // Answers with status 400 or 404.
 std::nullopt_t refuse(const Call& call, int status, const std::string& detail) {
   answer(call.response, {status, detail});
@@ -63,34 +51,37 @@ std::string read_key_count(const Call& call, std::size_t& to) {
          std::to_string(insight::KeyFrame::kMostKeys);
 }
 
-// If the rule or the limit does not exist, writes the reason into the answer.
-bool names_limits(const Call& call, const RuleSet& rules, const Parameters& parameters) {
-  if (!parameters.rule) {
-    if (parameters.limit) refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");
-    return !parameters.limit;
+// Returns whether the limit exists, if the query names one. If not, writes the reason into the
+// answer.
+bool names_limits(const Call& call, const RuleSet& rules, const TopKeysQuery& query) {
+  Buffers buffers;
+  const bool has_limit = find_query(call.query, "limit", buffers).has_value();
+  if (!find_query(call.query, "rule", buffers)) {
+    if (has_limit) refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");
+    return !has_limit;
   }
-  const Rule* const rule = rules.find(*parameters.rule);
+  const Rule* const rule = rules.find(query.rule);
   if (rule == nullptr) {
     refuse(call, 404,
-           "there is no rule " + in_quotes(*parameters.rule) +
+           "there is no rule " + in_quotes(query.rule) +
                "; expected one of: " + names_of(rules.rules()));
     return false;
   }
+  if (!has_limit) return true;
   for (const RuleLimit& limit : rule->limits) {
-    if (!parameters.limit || limit.name == *parameters.limit) return true;
+    if (limit.name == query.limit) return true;
   }
-  if (!parameters.limit) return true;
   refuse(call, 404,
-         "rule " + in_quotes(rule->name) + " has no limit " + in_quotes(*parameters.limit) +
+         "rule " + in_quotes(rule->name) + " has no limit " + in_quotes(query.limit) +
              "; expected one of: " + names_of(rule->limits));
   return false;
 }
 
-std::optional<Parameters> read_parameters(const Call& call, const RuleSet& rules) {
-  Parameters out;
-  for (const std::string& wrong : {read_enum(call, "by", insight::read_top_by, out.numbers.by),
-                                   read_enum(call, "over", insight::read_span, out.numbers.over),
-                                   read_key_count(call, out.numbers.most)}) {
+std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
+  TopKeysQuery out;
+  for (const std::string& wrong :
+       {read_enum(call, "by", insight::read_top_by, out.by),
+        read_enum(call, "over", insight::read_span, out.over), read_key_count(call, out.most)}) {
     if (!wrong.empty()) return refuse(call, 400, wrong);
   }
   Buffers buffers;
@@ -120,15 +111,15 @@ void write_limit(JsonWriter& json, const insight::TopLimit& limit) {
 }  // namespace
 
 void show_top(const Call& call) {
-  const insight::TopKeys* const keys = call.parts.top_keys;
+  const insight::TopKeys* const keys = call.admin.top_keys;
   if (keys == nullptr || !keys->is_on()) {
     return answer(call.response, {404,
                                   "this server does not count keys; expected top_keys over 0 in "
                                   "its configuration, and log.keys plain or hash"});
   }
-  const auto parameters = read_parameters(call, call.parts.rules.current());
-  if (!parameters) return;
-  const TopKeysQuery query = parameters->query();
+  const auto read = read_query(call, call.admin.rules.current());
+  if (!read) return;
+  const TopKeysQuery& query = *read;
   const auto covered = std::chrono::floor<std::chrono::seconds>(keys->covered(query.over));
   JsonWriter json;
   json.begin_object()
@@ -154,13 +145,13 @@ void write_counter(JsonWriter& json, const RuleCounter& counter, const Decision&
 }
 
 Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter) {
-  return call.parts.limiter.store().apply_one(verb, counter.charge(0), {});
+  return call.admin.limiter.store().apply_one(verb, counter.charge(0), {});
 }
 
 void write_block(const Call& call, const RuleCounter& counter, JsonWriter& json) {
   if (!counter.limit->block) return;
   const Decision decision =
-      call.parts.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {});
+      call.admin.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {});
   if (decision.reason != Reason::kBlocked) return;
   json.member("blocked_for_ms", milliseconds(decision.retry_after.value_or(Duration{0})));
 }

@@ -29,17 +29,15 @@ class LiveEventsTest : public TestAdmin {
  protected:
   void open_rules(const std::string& text) {
     open({text});
-    events_.emplace(
-        LiveEvents::Parts{registry_, *manager_, [this] { return status_; }, loop_clock_});
+    events_.emplace(registry_, *manager_, [this] { return status_; }, loop_clock_);
     reopen();
   }
   void reopen() {
-    endpoint_ =
-        std::make_unique<AdminEndpoint>(AdminEndpoint::Parts{.rules = *manager_,
-                                                             .limiter = limiter_,
-                                                             .token = token_,
-                                                             .status = [this] { return status_; },
-                                                             .events = &*events_});
+    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint{.rules = *manager_,
+                                                              .limiter = limiter_,
+                                                              .token = token_,
+                                                              .status = [this] { return status_; },
+                                                              .events = &*events_});
   }
   // Counts an answer by the rule at that place.
   void count(metrics::Recorder& recorder, std::size_t place, Reason reason) {
@@ -132,12 +130,13 @@ TEST_F(LiveEventsTest, MakesOneEventASecondForAllViewers) {
 TEST_F(LiveEventsTest, MakesNoEventWithoutAViewer) {
   open_rules(rules_of(1));
   int asked = 0;
-  events_.emplace(LiveEvents::Parts{registry_, *manager_,
-                                    [&] {
-                                      ++asked;
-                                      return status_;
-                                    },
-                                    loop_clock_});
+  events_.emplace(
+      registry_, *manager_,
+      [&] {
+        ++asked;
+        return status_;
+      },
+      loop_clock_);
   for (int i = 0; i < 10; ++i) {
     loop_clock_.time += std::chrono::seconds(1);
     events_->tick();

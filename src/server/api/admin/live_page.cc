@@ -115,21 +115,21 @@ std::vector<std::size_t> busiest(const Activity& all, std::span<const std::uint6
 }  // namespace
 
 const std::string& LiveEvents::latest() {
-  const net::SteadyTime now = parts_.clock.now();
+  const net::SteadyTime now = clock_.now();
   if (event_.empty() || (viewers_.empty() && now - made_ >= kPeriod)) make(now);
   return event_;
 }
 
 void LiveEvents::tick() {
-  const net::SteadyTime now = parts_.clock.now();
+  const net::SteadyTime now = clock_.now();
   if (viewers_.empty() || now - made_ < kEarliest) return;
   make(now);
   viewers_.send(event_);
 }
 
 void LiveEvents::make(net::SteadyTime now) {
-  const RuleSet rules = parts_.rules.current();
-  const Activity all = parts_.registry.activity(rules);
+  const RuleSet rules = rules_.current();
+  const Activity all = registry_.activity(rules);
   JsonWriter json;
   json.begin_object()
       .member("at", SystemClock::instance().now())
@@ -137,11 +137,11 @@ void LiveEvents::make(net::SteadyTime now) {
               static_cast<std::uint64_t>(
                   std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch()).count()))
       .member("viewers", std::uint64_t{viewers_.size()});
-  pages::write_server(json, parts_.status());
+  pages::write_server(json, status_());
   write_totals(json, all);
   write_durations(json, all);
   json.key("rules").begin_object();
-  write_rules_status(json, parts_.rules.status());
+  write_rules_status(json, rules_.status());
   json.key("busiest").begin_array();
   for (const std::size_t place : busiest(all, before_)) {
     write_rule(json, rules.rules()[place], all.rules[place]);
@@ -157,7 +157,7 @@ void LiveEvents::make(net::SteadyTime now) {
 namespace pages {
 
 void show_events(const Call& call) {
-  LiveEvents* const events = call.parts.events;
+  LiveEvents* const events = call.admin.events;
   if (events == nullptr || events->viewers().ended()) {
     return answer(call.response, {503, "the server is draining"});
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "metrics/metrics.h"
@@ -23,15 +24,11 @@ namespace sluice::server {
 // viewers. Cost: an event has at most 100 rules; see Registry::activity().
 class LiveEvents {
  public:
-  struct Parts {
-    const metrics::Registry& registry;
-    const RulesManager& rules;
-    std::function<ServerStatus()> status;
-    const net::LoopClock& clock;
-  };
   static constexpr std::size_t kMostViewers = 50;
 
-  explicit LiveEvents(Parts parts) : parts_(std::move(parts)) {}
+  LiveEvents(const metrics::Registry& registry, const RulesManager& rules,
+             std::function<ServerStatus()> status, const net::LoopClock& clock)
+      : registry_(registry), rules_(rules), status_(std::move(status)), clock_(clock) {}
 
   http::Broadcast& viewers() noexcept { return viewers_; }
   // The latest event, made now if there is no viewer yet.
@@ -46,7 +43,10 @@ class LiveEvents {
  private:
   void make(net::SteadyTime now);
 
-  const Parts parts_;
+  const metrics::Registry& registry_;
+  const RulesManager& rules_;
+  const std::function<ServerStatus()> status_;
+  const net::LoopClock& clock_;
   http::Broadcast viewers_{kMostViewers};
   std::string event_;
   net::SteadyTime made_{};

@@ -20,15 +20,6 @@ namespace {
 
 using Entry = Overrides::Page::Entry;
 
-struct Lines {
-  std::vector<Entry> entries;  // without those that have ended
-  std::uint64_t count = 0;
-  std::uint64_t ended = 0;
-  std::uint64_t added = 0;                   // counters without an override until now
-  std::uint64_t unknown = 0;                 // of a rule or a limit that is not there; left out
-  std::vector<std::uint64_t> unknown_lines;  // the first of them
-};
-
 Unexpected<rules::OverrideError> wrong(std::string what) { return {{std::move(what)}}; }
 
 Expected<Entry, rules::OverrideError> read_entry(const RuleSet& rules, std::string_view text) {
@@ -73,28 +64,35 @@ class LineReader {
   explicit LineReader(const Call& call)
       : call_(call), skips_unknown_(has_flag(call, "skip_unknown")) {}
 
-  // Answers the first error, and returns nothing; else returns the lines.
-  std::optional<Lines> read() {
+  // Answers the first error, and returns false.
+  bool read() {
     std::string_view rest = call_.request.body;
     for (std::uint64_t number = 1; !rest.empty(); ++number) {
       std::string_view text = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(text.size() + 1, rest.size()));
       if (text.ends_with('\r')) text.remove_suffix(1);
-      if (!text.empty() && !take(number, text)) return std::nullopt;
+      if (!text.empty() && !take(number, text)) return false;
     }
-    return std::move(lines_);
+    return true;
   }
+
+  std::vector<Entry> entries;  // without those that have ended
+  std::uint64_t count = 0;
+  std::uint64_t ended = 0;
+  std::uint64_t added = 0;                   // counters without an override until now
+  std::uint64_t unknown = 0;                 // of a rule or a limit that is not there; left out
+  std::vector<std::uint64_t> unknown_lines;  // the first of them
 
  private:
   bool take(std::uint64_t number, std::string_view text) {
     auto entry = read_entry(rules_, text);
-    ++lines_.count;
+    ++count;
     if (entry) {
       add(std::move(*entry));
     } else if (skips_unknown_ && entry.error().lacks_limit) {
       constexpr std::size_t kShown = 20;
-      ++lines_.unknown;
-      if (lines_.unknown_lines.size() < kShown) lines_.unknown_lines.push_back(number);
+      ++unknown;
+      if (unknown_lines.size() < kShown) unknown_lines.push_back(number);
     } else {
       answer_wrong(call_, number, entry.error());
       return false;
@@ -103,48 +101,47 @@ class LineReader {
   }
   void add(Entry entry) {
     if (entry.given.until && *entry.given.until <= now_) {
-      ++lines_.ended;
+      ++ended;
       return;
     }
     const bool is_first = seen_.insert(entry.counter).second;
-    if (is_first && !call_.overrides()->find(entry.counter)) ++lines_.added;
-    lines_.entries.push_back(std::move(entry));
+    if (is_first && !call_.overrides()->find(entry.counter)) ++added;
+    entries.push_back(std::move(entry));
   }
 
   const Call& call_;
   const bool skips_unknown_;
-  const RuleSet rules_ = call_.parts.rules.current();
+  const RuleSet rules_ = call_.admin.rules.current();
   const Instant now_ = SystemClock().now();
   std::unordered_set<std::string> seen_;
-  Lines lines_;
 };
 
 }  // namespace
 
 void import_overrides(const Call& call) {
   if (lacks_overrides(call)) return;
-  const auto lines = LineReader(call).read();
-  if (!lines) return;
+  LineReader lines(call);
+  if (!lines.read()) return;
   const std::uint64_t there = call.overrides()->size();
   const std::uint64_t most = call.overrides()->most();
   const std::uint64_t room = most - std::min(there, most);
-  if (lines->added > room) {
+  if (lines.added > room) {
     const std::string detail = "there are " + std::to_string(there) + " overrides and " +
-                               std::to_string(lines->added) + " new ones; expected at most " +
+                               std::to_string(lines.added) + " new ones; expected at most " +
                                std::to_string(most) + " together";
     return answer(call.response, {409, detail});
   }
   if (!has_flag(call, "dry_run")) {
-    const auto set = call.parts.overrides->set_all(lines->entries, has_flag(call, "more"));
+    const auto set = call.admin.overrides->set_all(lines.entries, has_flag(call, "more"));
     if (!set) return answer(call.response, {503, set.error()});
-    call.done("overrides set: " + std::to_string(lines->entries.size()));
+    call.done("overrides set: " + std::to_string(lines.entries.size()));
   }
   JsonWriter json;
-  json.begin_object().member("count", lines->count).member("ended", lines->ended);
-  json.member("new", lines->added).member("room", room);
-  if (lines->unknown > 0) {
-    json.member("unknown", lines->unknown).key("unknown_lines").begin_array();
-    for (const std::uint64_t line : lines->unknown_lines) json.value(line);
+  json.begin_object().member("count", lines.count).member("ended", lines.ended);
+  json.member("new", lines.added).member("room", room);
+  if (lines.unknown > 0) {
+    json.member("unknown", lines.unknown).key("unknown_lines").begin_array();
+    for (const std::uint64_t line : lines.unknown_lines) json.value(line);
     json.end_array();
   }
   answer(call.response, 200, json.end_object());
@@ -187,7 +184,7 @@ void answer_override(const Call& call, std::string_view counter, const Override&
 std::optional<std::string> name_it(const Call& call, const Place& place,
                                    std::span<const std::string> names,
                                    const AttributeSource& attributes, const Override& given) {
-  const RuleSet rules = call.parts.rules.current();
+  const RuleSet rules = call.admin.rules.current();
   if (const auto wrong = rules::find_place_error(rules, place.rule, place.limit, names)) {
     answer(call.response, {wrong->lacks_limit ? 404 : 400, wrong->what});
     return std::nullopt;
@@ -212,7 +209,7 @@ void put(const Call& call, const Place& place) {
   }
   const bool fits = call.overrides()->size() < call.overrides()->most() ||
                     call.overrides()->find(*counter).has_value();
-  if (const auto set = call.parts.overrides->set(*counter, body->given); !set) {
+  if (const auto set = call.admin.overrides->set(*counter, body->given); !set) {
     return answer(call.response, {fits ? 503 : 409, set.error()});
   }
   call.done("override set: " + *counter);
@@ -220,7 +217,7 @@ void put(const Call& call, const Place& place) {
 }
 
 void remove(const Call& call, const std::string& counter) {
-  const auto was_there = call.parts.overrides->unset(counter);
+  const auto was_there = call.admin.overrides->unset(counter);
   if (!was_there) return answer(call.response, {503, was_there.error()});
   if (!*was_there) return answer(call.response, {404, no_override_of(counter)});
   call.done("override removed: " + counter);
@@ -259,7 +256,7 @@ std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::s
   std::string marked = "|";
   rules::append_escaped(marked, *name, rules::Escape::kName);
   marked += '|';
-  const RuleSet rules = call.parts.rules.current();
+  const RuleSet rules = call.admin.rules.current();
   if (const Rule* rule = rules.find(*name)) {
     std::string prefix;
     rules::append_escaped(prefix, rule->domain, rules::Escape::kName);
@@ -280,7 +277,7 @@ std::string too_long(std::string_view counter) {
 }
 
 bool lacks_overrides(const Call& call) {
-  if (call.parts.overrides != nullptr) return false;
+  if (call.admin.overrides != nullptr) return false;
   answer(call.response, {404, "this server has no overrides; expected one with a memory store"});
   return true;
 }

@@ -12,13 +12,13 @@
 namespace sluice::server::pages {
 
 struct Call {
-  const AdminEndpoint::Parts& parts;
+  const AdminEndpoint& admin;
   const http::Request& request;
   std::string_view query;
   http::Response& response;
 
   const Overrides* overrides() const noexcept {
-    return parts.overrides != nullptr ? &parts.overrides->all() : nullptr;
+    return admin.overrides != nullptr ? &admin.overrides->all() : nullptr;
   }
   // Reports what was done.
   void done(std::string_view what) const;

@@ -160,7 +160,7 @@ class PushedPatch : public RulePatch {
       if (on_push_) on_push_();
       return outcome;
     };
-    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint::Parts{
+    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint{
         .rules = *manager_, .limiter = limiter_, .token = token_, .status = {}, .push = push});
   }
   std::vector<std::string> pushed_;

@@ -23,7 +23,7 @@ std::string missing_in(const RuleCounter& counter) {
 
 std::optional<Selection> Selection::of(const Call& call) {
   Buffers buffers;
-  Selection chosen{call.parts.rules.current()};
+  Selection chosen{call.admin.rules.current()};
   const auto name = find_query(call.query, "rule", buffers);
   if (!name) {
     answer(call.response, {400,

@@ -80,7 +80,7 @@ bool meets_condition(const Call& call, const ActiveRules& rules) {
 }
 
 void answer_other_version(const Call& call) {
-  const ActiveRules now = call.parts.rules.active();
+  const ActiveRules now = call.admin.rules.active();
   add_version(now, call.response);
   const std::string detail = "If-Match does not name the active rules; expected version " +
                              std::to_string(now.version) + ", or its ETag of GET /v1/rules";
@@ -213,7 +213,7 @@ void answer_changed(const Call& call, const ActiveRules& before, const ActiveRul
   JsonWriter json;
   json.begin_object().member("version", now.version).member("changed", changed);
   write_counts(json, now.rules);
-  json.member("file", file).member("active_until", end_of_change(call.parts.rules, outcome));
+  json.member("file", file).member("active_until", end_of_change(call.admin.rules, outcome));
   answer(call.response, 200, json.end_object());
 }
 
@@ -221,14 +221,14 @@ void answer_changed(const Call& call, const ActiveRules& before, const ActiveRul
 // were not pushed.
 std::optional<Outcome> push(const Call& call, const ActiveRules& before,
                             const std::vector<RulesText>& texts, const std::string& rule) {
-  if (!call.parts.push || *before.texts == texts) return Outcome::kNotInRedis;
-  if (const auto checked = call.parts.rules.check(texts); !checked) {
+  if (!call.admin.push || *before.texts == texts) return Outcome::kNotInRedis;
+  if (const auto checked = call.admin.rules.check(texts); !checked) {
     answer_errors(400, checked.error(), call.response);
     return std::nullopt;
   }
   std::string by = "PATCH /v1/rules/" + rule;
   if (!call.request.peer.empty()) by.append(" from ").append(call.request.peer);
-  const auto pushed = call.parts.push(*before.texts, texts, by);
+  const auto pushed = call.admin.push(*before.texts, texts, by);
   if (!pushed) {
     const std::string detail = "the rules in Redis could not be changed: " + pushed.error();
     answer(call.response, {503, detail});
@@ -254,7 +254,7 @@ void finish(const Call& call, const ActiveRules& before, const ActiveRules& now,
 // A push has activated the rules, unless others came at the same time.
 void finish_push(const Call& call, const ActiveRules& before, const std::vector<RulesText>& texts,
                  const std::string& rule, const std::string& file) {
-  const ActiveRules now = call.parts.rules.active();
+  const ActiveRules now = call.admin.rules.active();
   if (*now.texts == texts) return finish(call, before, now, rule, file, Outcome::kPushed);
   answer(call.response, {409,
                          "the change is in Redis, but this server has got other rules at the same "
@@ -268,7 +268,7 @@ void change_rule(const Call& call, std::string_view path) {
   const auto changes = read_rule_changes(call.request.body);
   if (!changes) return answer(call.response, {400, changes.error()});
   for (;;) {  // again, if the rules change meanwhile
-    const ActiveRules now = call.parts.rules.active();
+    const ActiveRules now = call.admin.rules.active();
     if (!meets_condition(call, now)) return answer_other_version(call);
     if (now.rules.find(name) == nullptr) return answer_no_rule(call, name, now.rules);
     std::vector<RuleText> files;
@@ -283,7 +283,7 @@ void change_rule(const Call& call, std::string_view path) {
     const auto outcome = push(call, now, texts, name);
     if (!outcome) return;
     if (*outcome == Outcome::kPushed) return finish_push(call, now, texts, name, file);
-    const auto revised = call.parts.rules.revise(std::move(texts), now.version);
+    const auto revised = call.admin.rules.revise(std::move(texts), now.version);
     if (!revised && revised.error().empty()) continue;
     if (!revised) return answer_errors(400, revised.error(), call.response);
     return finish(call, now, *revised, name, file, *outcome);
@@ -348,7 +348,7 @@ bool refuses_file(const Call& call) {
            {400, "rules are replaced as a whole, not file by file; expected file=* or no file="});
     return true;
   }
-  const std::size_t files = call.parts.rules.active().texts->size();
+  const std::size_t files = call.admin.rules.active().texts->size();
   if (files == 1) return false;
   const std::string detail =
       "the active rules are from " + std::to_string(files) +
@@ -387,7 +387,7 @@ void write_differences(JsonWriter& json, const ActiveRules& active, std::string_
 }  // namespace
 
 void show_rules(const Call& call) {
-  const ActiveRules rules = call.parts.rules.active();
+  const ActiveRules rules = call.admin.rules.active();
   Buffers buffers;
   const auto name = find_query(call.query, "file", buffers);
   const RulesText* const text = name                       ? find_text(*rules.texts, *name)
@@ -408,12 +408,12 @@ void replace_rules(const Call& call) {
   if (refuses_type(call) || refuses_file(call)) return;
   std::optional<std::uint64_t> expected;
   if (has_condition(call)) {
-    const ActiveRules now = call.parts.rules.active();
+    const ActiveRules now = call.admin.rules.active();
     if (!meets_condition(call, now)) return answer_other_version(call);
     expected = now.version;
   }
   const auto replaced =
-      call.parts.rules.replace(std::string(call.request.body), "PUT /v1/rules", expected);
+      call.admin.rules.replace(std::string(call.request.body), "PUT /v1/rules", expected);
   if (!replaced && replaced.error().empty()) return answer_other_version(call);
   if (!replaced) return answer_errors(400, replaced.error(), call.response);
   call.done("rules replaced: version " + std::to_string(replaced->version));
@@ -428,7 +428,7 @@ void validate_rules(const Call& call) {
   if (refuses_type(call)) return;
   const auto rules = RuleSet::parse(call.request.body, "POST /v1/rules/validate");
   if (!rules) return answer_errors(400, rules.error(), call.response);
-  const ActiveRules active = call.parts.rules.active();
+  const ActiveRules active = call.admin.rules.active();
   JsonWriter json;
   json.begin_object().member("version", active.version);
   write_counts(json, *rules);
@@ -437,14 +437,14 @@ void validate_rules(const Call& call) {
 }
 
 void reload_rules(const Call& call) {
-  if (call.parts.rules.built_in()) {
+  if (call.admin.rules.built_in()) {
     return answer(call.response, {409,
                                   "the server was started without rules files, so there is nothing "
                                   "to reload; expected --rules FILE at the start"});
   }
-  const auto changed = call.parts.reload ? call.parts.reload() : call.parts.rules.reload();
+  const auto changed = call.admin.reload ? call.admin.reload() : call.admin.rules.reload();
   if (!changed) return answer_errors(409, changed.error(), call.response);
-  const ActiveRules now = call.parts.rules.active();
+  const ActiveRules now = call.admin.rules.active();
   call.done("rules reloaded: version " + std::to_string(now.version));
   add_version(now, call.response);
   JsonWriter json;

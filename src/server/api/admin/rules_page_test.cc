@@ -219,12 +219,12 @@ TEST_F(RulesPage, ReloadWithoutFilesReportsThatThereAreNone) {
 TEST_F(RulesPage, ReloadCallsTheServersReload) {
   open({rules_named("r")});
   int reloads = 0;
-  AdminEndpoint endpoint(
-      {.rules = *manager_,
-       .limiter = limiter_,
-       .token = token_,
-       .status = {},
-       .reload = [&]() -> Expected<bool, RulesManager::Errors> { return ++reloads > 0; }});
+  const AdminEndpoint endpoint{
+      .rules = *manager_,
+      .limiter = limiter_,
+      .token = token_,
+      .status = {},
+      .reload = [&]() -> Expected<bool, RulesManager::Errors> { return ++reloads > 0; }};
   http::Request request;
   request.method = "POST";
   request.target = "/v1/rules/reload";

@@ -57,9 +57,9 @@ void write_envoy(JsonWriter& json, const EnvoyStatus& envoy) {
 void show_status(const Call& call) {
   JsonWriter json;
   json.begin_object();
-  const ServerStatus status = call.parts.status();
+  const ServerStatus status = call.admin.status();
   write_server(json, status);
-  write_rules(json, call.parts.rules.status());
+  write_rules(json, call.admin.rules.status());
   if (status.envoy) write_envoy(json, *status.envoy);
   answer(call.response, 200, json.end_object());
 }

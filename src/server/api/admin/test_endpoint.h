@@ -56,17 +56,17 @@ class TestAdmin : public ::testing::Test {
   }
   void reopen() {
     endpoint_ = std::make_unique<AdminEndpoint>(
-        AdminEndpoint::Parts{.rules = *manager_,
-                             .limiter = limiter_,
-                             .token = token_,
-                             .status = [this] { return status_; },
-                             .done =
-                                 [this](std::string_view what, std::string_view peer) {
-                                   done_.push_back(std::string(what) + " by " + std::string(peer));
-                                 },
-                             .overrides = overrides_.get(),
-                             .find_blocks = [this](std::size_t most) { return find_blocks(most); },
-                             .top_keys = counts_keys_ ? &top_keys_ : nullptr});
+        AdminEndpoint{.rules = *manager_,
+                      .limiter = limiter_,
+                      .token = token_,
+                      .status = [this] { return status_; },
+                      .done =
+                          [this](std::string_view what, std::string_view peer) {
+                            done_.push_back(std::string(what) + " by " + std::string(peer));
+                          },
+                      .overrides = overrides_.get(),
+                      .find_blocks = [this](std::size_t most) { return find_blocks(most); },
+                      .top_keys = counts_keys_ ? &top_keys_ : nullptr});
   }
   Expected<HeldBlocks> find_blocks(std::size_t most) const {
     HeldBlocks found;
