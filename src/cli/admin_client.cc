@@ -38,7 +38,7 @@ Option add_place(Command command, LimitPlace& place) {
   return limit;
 }
 
-EncodedNames::EncodedNames(const LimitPlace& place) {
+std::string names_of(const LimitPlace& place, std::string_view between) {
   const std::string_view text = place.limit;
   const std::size_t slash = text.find('/');
   if (slash == text.npos || slash == 0 || slash + 1 == text.size()) {
@@ -46,8 +46,7 @@ EncodedNames::EncodedNames(const LimitPlace& place) {
         base::in_quotes(text) + " names no limit; expected RULE/LIMIT, such as api/requests",
         kUsage);
   }
-  rule = encoded(text.substr(0, slash));
-  limit = encoded(text.substr(slash + 1));
+  return encoded(text.substr(0, slash)).append(between) + encoded(text.substr(slash + 1));
 }
 
 std::vector<PlaceAttribute> attributes_of(const LimitPlace& place) {

@@ -19,12 +19,9 @@ struct LimitPlace {
 // Returns the option of the limit, which is not required.
 Option add_place(Command command, LimitPlace& place);
 
-// The names as parts of a path or of a query. A '%' in the argument begins an escape already.
-// Throws Failed: it names no limit.
-struct EncodedNames {
-  explicit EncodedNames(const LimitPlace& place);
-  std::string rule, limit;
-};
+// Returns "RULE", `between` and "LIMIT" as parts of a path or of a query. A '%' in the argument
+// begins an escape already. Throws Failed: it names no limit.
+std::string names_of(const LimitPlace& place, std::string_view between);
 
 struct PlaceAttribute {
   std::string_view name, value;

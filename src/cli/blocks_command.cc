@@ -35,12 +35,9 @@ void print(const boost::json::value& counter, std::string_view state) {
 
 int change(const BlockFlags& flags, std::string_view method, const std::string& more,
            std::string_view state) {
-  const EncodedNames names(flags.place);
-  const auto attributes = attributes_of(flags.place);
-  const boost::json::value answer =
-      AdminClient(*flags.admin)
-          .ask_json(method, "/v1/blocks?rule=" + names.rule + "&limit=" + names.limit + more + "&" +
-                                query_of(attributes));
+  const std::string target = "/v1/blocks?rule=" + names_of(flags.place, "&limit=") + more + "&" +
+                             query_of(attributes_of(flags.place));
+  const boost::json::value answer = AdminClient(*flags.admin).ask_json(method, target);
   print(answer.at("limits").at(0).at("counter"), state);
   return 0;
 }

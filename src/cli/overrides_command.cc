@@ -548,11 +548,7 @@ Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wr
 Example:
   sluice overrides list api)";
 
-// "/v1/overrides/RULE/LIMIT"
-std::string path_of(const LimitPlace& place) {
-  const EncodedNames names(place);
-  return "/v1/overrides/" + names.rule + "/" + names.limit;
-}
+std::string path_of(const LimitPlace& place) { return "/v1/overrides/" + names_of(place, "/"); }
 
 // "COUNTER: limit 100 per 1m, until 2026-12-01T00:00:00.000000Z"
 std::string line_of(const boost::json::object& one) {

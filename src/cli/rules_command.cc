@@ -37,18 +37,14 @@
 
 namespace sluice::cli {
 
-// The flags that select the rules in Redis.
-struct PlaceFlags {
-  std::shared_ptr<StoreFlags> store;
-  std::string key;
-};
-std::shared_ptr<PlaceFlags> add_place_flags(Command command);
+// Adds the flags that select the rules in Redis.
+std::shared_ptr<StoreFlags> add_place_flags(Command command);
 
 // The location of rules in Redis. What it throws names it.
 class RulesPlace {
  public:
-  RulesPlace(const server::Config& config, const std::string& key);
-  explicit RulesPlace(const PlaceFlags& flags) : RulesPlace(config_of(*flags.store), flags.key) {}
+  explicit RulesPlace(const StoreFlags& flags) : RulesPlace(flags, config_of(flags)) {}
+  RulesPlace(const StoreFlags& flags, const server::Config& config);
 
   const std::string& key() const noexcept { return key_; }
   // Return nothing, or none, if nothing was pushed.
@@ -111,7 +107,7 @@ Examples:
   curl -s http://127.0.0.1:6070/v1/rules | sluice rules diff - rules.yaml)";
 
 struct DiffFlags {
-  std::shared_ptr<PlaceFlags> place;
+  std::shared_ptr<StoreFlags> place;
   std::string before, after;
   bool json = false;
 };
@@ -120,7 +116,7 @@ constexpr int kTrouble = 2;
 
 using Texts = std::vector<server::RulesText>;
 
-server::FilesRead read_redis(const PlaceFlags& flags) try {
+server::FilesRead read_redis(const StoreFlags& flags) try {
   RulesPlace place(flags);
   auto found = place.read();
   if (!found) throw Failed(server::no_rules_at(place.key()));
@@ -267,7 +263,7 @@ void print_table(const std::vector<PastPush>& pushes) {
   }
 }
 
-int history(const PlaceFlags& flags, bool json) {
+int history(const StoreFlags& flags, bool json) {
   RulesPlace place(flags);
   const auto pushes = place.history();
   if (pushes.empty()) {
@@ -298,9 +294,9 @@ const PastPush& find_push(const std::vector<PastPush>& pushes, const std::string
   throw Failed("the history has no push '" + id + "'; " + expected);
 }
 
-int roll_back(const PlaceFlags& place_flags, const PushFlags& flags, const std::string& id) {
-  const server::Config config = config_of(*place_flags.store);
-  RulesPlace place(config, place_flags.key);
+int roll_back(const StoreFlags& place_flags, const PushFlags& flags, const std::string& id) {
+  const server::Config config = config_of(place_flags);
+  RulesPlace place(place_flags, config);
   const auto pushes = place.history();
   const PastPush& push = find_push(pushes, id);
   auto checked = check_texts({.picture = {}, .texts = place.past(push), .errors = {}},
@@ -362,12 +358,12 @@ Example:
 
 using Files = std::vector<std::string>;
 
-int push(const PlaceFlags& place_flags, const PushFlags& flags, const Files& files) {
-  const server::Config config = config_of(*place_flags.store);
+int push(const StoreFlags& place_flags, const PushFlags& flags, const Files& files) {
+  const server::Config config = config_of(place_flags);
   redis_options_of(config);  // before the errors of the rules
   auto checked = check_texts(server::read_files(files), server::rule_terms(config));
   if (!checked) return kFailed;
-  RulesPlace place(config, place_flags.key);
+  RulesPlace place(place_flags, config);
   return push_rules(place, flags, *std::move(checked));
 }
 
@@ -379,7 +375,7 @@ void print(const server::PublishedRules& rules) {
   }
 }
 
-int show(const PlaceFlags& flags) {
+int show(const StoreFlags& flags) {
   RulesPlace place(flags);
   const auto rules = place.read();
   if (!rules) throw Failed(server::no_rules_at(place.key()));
@@ -442,16 +438,15 @@ std::string find_wrong_name(const std::string& name) {
 
 }  // namespace
 
-std::shared_ptr<PlaceFlags> add_place_flags(Command command) {
-  auto flags = std::make_shared<PlaceFlags>();
-  flags->store = add_store_flags(command);
-  command.add_option("--key", flags->key, "The key of the rules in Redis [PREFIXrules]");
+std::shared_ptr<StoreFlags> add_place_flags(Command command) {
+  auto flags = add_store_flags(command);
+  command.add_option("--key", flags->rules_key, "The key of the rules in Redis [PREFIXrules]");
   return flags;
 }
 
-RulesPlace::RulesPlace(const server::Config& config, const std::string& key)
+RulesPlace::RulesPlace(const StoreFlags& flags, const server::Config& config)
     : session_(redis_options_of(config)),
-      key_(key.empty() ? server::rules_key(config.redis) : key),
+      key_(flags.rules_key.empty() ? server::rules_key(config.redis) : flags.rules_key),
       scripting_(config.redis.options.scripting) {}
 
 Failed RulesPlace::wrong(const std::string& what) const {

@@ -16,6 +16,7 @@ struct StoreFlags {
   std::string prefix;
   std::string tls_ca;
   std::string password_file;
+  std::string rules_key;  // the key of the rules in Redis; only of commands that ask for it
 };
 
 // Adds --store, --config, --prefix, --tls-ca and --password-file.

@@ -45,11 +45,7 @@ class Terminal {
   // Returns whether both streams are a terminal that can show a screen.
   static bool is_usable();
 
-  struct Size {
-    std::size_t width = 80;
-    std::size_t height = 24;
-  };
-  static Size size();
+  static void find_size(std::size_t& width, std::size_t& height);
   // Replaces the screen. The lines must not have control characters.
   void draw(const std::vector<std::string>& lines);
   // Waits for the keyboard. Returns what it sent; an empty text after the time, and after a change
@@ -158,7 +154,7 @@ std::map<std::string, RequestCounts> read_request_counts(std::string_view metric
   return counts;
 }
 
-TopSample read_top(AdminClient& client, const TopQuery& query) {
+TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query) {
   TopSample sample;
   sample.at = std::chrono::steady_clock::now();
   read_status(client.ask_json("GET", "/v1/status"), sample);
@@ -455,10 +451,11 @@ Terminal::~Terminal() {
   for (const int signal : {SIGTSTP, SIGCONT, SIGWINCH}) std::signal(signal, SIG_DFL);
 }
 
-Terminal::Size Terminal::size() {
+void Terminal::find_size(std::size_t& width, std::size_t& height) {
   winsize found{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) != 0 || found.ws_col == 0) return {};
-  return {found.ws_col, found.ws_row};
+  const bool is_known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &found) == 0 && found.ws_col > 0;
+  width = is_known ? found.ws_col : 80;
+  height = is_known ? found.ws_row : 24;
 }
 
 void Terminal::draw(const std::vector<std::string>& lines) {
@@ -510,33 +507,27 @@ struct TopFlags {
   std::string by = "denied";
   std::string over = "minute";
 
-  TopQuery query() const { return {*insight::read_top_by(by), *insight::read_span(over)}; }
+  insight::TopKeysQuery query() const {
+    return {.by = *insight::read_top_by(by), .over = *insight::read_span(over)};
+  }
   milliseconds period() const { return milliseconds(static_cast<int>(interval * 1000)); }
 };
 
-// A server that is asked again and again, and may be started again in between.
-class Server {
- public:
-  explicit Server(const AdminFlags& flags) : flags_(flags) {}
-
-  TopSample ask(const TopQuery& query) try {
-    if (!client_) client_ = std::make_unique<AdminClient>(flags_);
-    return read_top(*client_, query);
-  } catch (const Failed&) {
-    client_.reset();
-    throw;
-  }
-
- private:
-  const AdminFlags& flags_;
-  std::unique_ptr<AdminClient> client_;
-};
+// Asks the server again, which may have been started again in between.
+TopSample ask(const TopFlags& flags, const TopView& view,
+              std::unique_ptr<AdminClient>& client) try {
+  if (!client) client = std::make_unique<AdminClient>(*flags.admin);
+  return read_top(*client, view.query());
+} catch (const Failed&) {
+  client.reset();
+  throw;
+}
 
 int print_reports(const TopFlags& flags, std::uint64_t reports) {
-  Server server(*flags.admin);
+  std::unique_ptr<AdminClient> client;
   TopView view(flags.query());
   for (std::uint64_t i = 0; reports == 0 || i <= reports; ++i) {
-    view.add(server.ask(view.query()));
+    view.add(ask(flags, view, client));
     if (i > 0) {
       for (const std::string& line : view.report(kReportColumns)) std::cout << line << '\n';
       std::cout << std::endl;
@@ -548,9 +539,9 @@ int print_reports(const TopFlags& flags, std::uint64_t reports) {
 }
 
 int show_screen(const TopFlags& flags) {
-  Server server(*flags.admin);
+  std::unique_ptr<AdminClient> client;
   TopView view(flags.query());
-  view.add(server.ask(view.query()));
+  view.add(ask(flags, view, client));
   Terminal terminal;
   auto next = steady_clock::now() + std::min(flags.period(), milliseconds(500));
   bool has_ended = false;
@@ -559,13 +550,14 @@ int show_screen(const TopFlags& flags) {
     if (now >= next) {
       next = now + flags.period();
       try {
-        view.add(server.ask(view.query()));
+        view.add(ask(flags, view, client));
       } catch (const Failed& failed) {
         view.fail(failed.what());
       }
     }
-    const Terminal::Size size = Terminal::size();
-    terminal.draw(view.screen(size.width, size.height));
+    std::size_t width = 0, height = 0;
+    Terminal::find_size(width, height);
+    terminal.draw(view.screen(width, height));
     const auto wait = std::chrono::ceil<milliseconds>(next - steady_clock::now());
     const std::string keys = terminal.read(std::max(0, static_cast<int>(wait.count())), has_ended);
     const auto pressed = view.press(keys);

@@ -23,12 +23,6 @@ struct RequestCounts {
 // Reads `sluice_requests_total` of a text for Prometheus: the counts by rule, "" for none.
 std::map<std::string, RequestCounts> read_request_counts(std::string_view metrics);
 
-// What `sluice top` asks the administration for.
-struct TopQuery {
-  insight::TopBy by = insight::TopBy::kDenied;
-  insight::Span over = insight::Span::kMinute;
-};
-
 // One key of one limit.
 struct TopRow {
   std::string rule, limit, key;
@@ -49,7 +43,7 @@ struct TopSample {
 };
 
 // Throws Failed: why there is no answer, or that the server refused.
-TopSample read_top(AdminClient& client, const TopQuery& query);
+TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query);
 
 // What `sluice top` shows, without a terminal: it reads samples and keys of the keyboard, and
 // writes lines. No line has a control character or is wider than the screen.
@@ -60,7 +54,7 @@ class TopView {
   enum class Sort { kDenied, kRequests, kName };
   enum class Pressed { kNothing, kRedraw, kAsk, kQuit };  // kAsk: the query has changed
 
-  explicit TopView(const TopQuery& query) : query_(query) {}
+  explicit TopView(const insight::TopKeysQuery& query) : query_(query) {}
 
   // Shows the rates between this sample and the one before. Does nothing while paused.
   void add(TopSample sample);
@@ -68,7 +62,7 @@ class TopView {
   // Handles what the keyboard has sent at once.
   Pressed press(std::string_view bytes);
 
-  const TopQuery& query() const noexcept { return query_; }
+  const insight::TopKeysQuery& query() const noexcept { return query_; }
   bool is_paused() const noexcept { return is_paused_; }
   // Returns the screen, `height` lines at most.
   std::vector<std::string> screen(std::size_t width, std::size_t height) const;
@@ -90,7 +84,7 @@ class TopView {
   std::vector<std::string> rule_lines() const;
   std::vector<std::string> key_lines(std::size_t width) const;
 
-  TopQuery query_;
+  insight::TopKeysQuery query_;
   Sort sort_ = Sort::kDenied;
   bool is_paused_ = false;
   bool is_typing_ = false;  // the filter

@@ -179,6 +179,7 @@ void LogRecord::add(std::string_view source, std::string_view value) {
   constexpr std::string_view kHeaders = "headers.";
   constexpr std::string_view kNginx = "http_";
   constexpr std::string_view kAttributes = "attributes.";
+  constexpr std::string_view kWithoutRules = "without_rules.";
   if (const FieldTarget* target = map_.find(source)) {
     for (; target != nullptr; target = target->also) add(*target, value);
   } else if (source.starts_with(kAttributes)) {
@@ -193,7 +194,7 @@ void LogRecord::add(std::string_view source, std::string_view value) {
     add_header(source.substr(kNginx.size()), value);
   } else if (source == "cost") {
     add({FieldKind::kUnits, 1}, value);
-  } else if (source.starts_with("without_rules.")) {
+  } else if (source.starts_with(kWithoutRules)) {
     without_rules_ = true;
   }
 }
