@@ -423,6 +423,11 @@ std::string who() {
   return user + "@" + (has_host ? host.data() : "unknown");
 }
 
+std::string summary_of(const RuleSet& rules) {
+  return std::to_string(rules.rules().size()) + " rules, " +
+         std::to_string(server::count_limits(rules)) + " limits";
+}
+
 std::string version_of(const std::optional<PublishedRules>& rules) {
   return rules ? "version " + std::to_string(rules->version) : "no rules";
 }
@@ -509,9 +514,7 @@ std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms&
   }
   for (const RuleError& error : read.errors) std::cerr << error.to_string() << '\n';
   if (!read.errors.empty()) return std::nullopt;
-  return CheckedRules{std::move(read.texts), std::to_string(rules->rules().size()) + " rules, " +
-                                                 std::to_string(server::count_limits(*rules)) +
-                                                 " limits"};
+  return CheckedRules{std::move(read.texts), summary_of(*rules)};
 }
 
 std::shared_ptr<PushFlags> add_push_flags(Command command) {
@@ -565,12 +568,8 @@ Expected<CheckedFile, std::vector<RuleError>> check_rules(std::string_view text,
                                                           const RuleTerms& terms) {
   auto rules = RuleSet::parse(text, file, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
-  std::size_t limits = 0;
-  for (const Rule& rule : rules->rules()) limits += rule.limits.size();
   const auto warnings = rules->warnings();
-  return CheckedFile{
-      std::to_string(rules->rules().size()) + " rules, " + std::to_string(limits) + " limits",
-      {warnings.begin(), warnings.end()}};
+  return CheckedFile{summary_of(*rules), {warnings.begin(), warnings.end()}};
 }
 
 // Prints Envoy's file as native rules. Prints differences in behaviour to standard error.

@@ -29,40 +29,13 @@
 #include "rules/yaml_tree.h"
 
 namespace sluice::envoy {
-
-// Rewrites the YAML 1.1 forms that Envoy's service accepts and rules do not: merge keys (`<<`),
-// flags such as `yes`, `On` and `True`, and numbers such as `1_000` and `0x10`.
-//
-// Errors, to the diagnostics: a merge key whose value is not made of maps. Cost: one pass over the
-// nodes, each alias counted as its target.
-void read_as_yaml_1_1(rules::Document& document, rules::Diagnostics& diagnostics);
-
-// The deepest nesting of lists and maps; readers of messages also have a bound.
-inline constexpr std::size_t kMaxMetadataDepth = 16;
-
-// Reads `metadata`: a map of any maps, lists and scalars. The unquoted scalars `true`, `12` and `~`
-// become a flag, a number and null, as in YAML; quoted scalars are text.
-boost::json::object read_metadata(const rules::Node& node, rules::Diagnostics& diagnostics);
-
-// Returns whether YAML reads the unquoted scalar as a number, a flag or null instead of text.
-bool is_plain_text(const rules::Node& scalar);
-
-}  // namespace sluice::envoy
-
-namespace sluice::envoy::schema {
-
-// The schema of an Envoy configuration file; `descriptor` contains a list of itself.
-const rules::schema::Map& file() noexcept;
-const rules::schema::Map& descriptor() noexcept;
-const rules::schema::Map& rate_limit() noexcept;
-const rules::schema::Map& replacement() noexcept;
-
-}  // namespace sluice::envoy::schema
-
-namespace sluice::envoy {
 namespace {
 
+using rules::describe;
+using rules::Diagnostics;
 using rules::Document;
+using rules::Fields;
+using rules::in_quotes;
 using rules::Node;
 
 constexpr std::array<std::string_view, 6> kFlags{"unlimited",       "shadow_mode",
@@ -97,6 +70,11 @@ std::optional<std::string> plain_number(std::string_view text) {
   return std::to_string(value);
 }
 
+// Rewrites the YAML 1.1 forms that Envoy's service accepts and rules do not: merge keys (`<<`),
+// flags such as `yes`, `On` and `True`, and numbers such as `1_000` and `0x10`.
+//
+// Errors, to the diagnostics: a merge key whose value is not made of maps. Cost: one pass over the
+// nodes, each alias counted as its target.
 class Rewriter {
  public:
   Rewriter(Document& document, rules::Diagnostics& diagnostics)
@@ -173,17 +151,6 @@ class Rewriter {
   std::unordered_set<const Node*> merged_;
 };
 
-}  // namespace
-
-void read_as_yaml_1_1(Document& document, rules::Diagnostics& diagnostics) {
-  Rewriter(document, diagnostics).run();
-}
-
-namespace {
-
-using rules::Diagnostics;
-using rules::Node;
-
 std::optional<bool> flag_of(std::string_view text) {
   if (text == "true" || text == "True" || text == "TRUE") return true;
   if (text == "false" || text == "False" || text == "FALSE") return false;
@@ -210,6 +177,12 @@ boost::json::value scalar(const Node& node) {
   return boost::json::value(node.text);
 }
 
+// The deepest nesting of lists and maps; readers of messages also have a bound.
+constexpr std::size_t kMaxMetadataDepth = 16;
+
+// Returns whether YAML reads the unquoted scalar as a number, a flag or null instead of text.
+bool is_plain_text(const Node& node) { return scalar(node).is_string(); }
+
 boost::json::value read(const Node& node, Diagnostics& diagnostics, std::size_t depth) {
   if (node.kind == Node::Kind::kNull) return nullptr;
   if (node.is_scalar()) return scalar(node);
@@ -234,19 +207,15 @@ boost::json::value read(const Node& node, Diagnostics& diagnostics, std::size_t 
   return members;
 }
 
-}  // namespace
-
-bool is_plain_text(const Node& node) { return scalar(node).is_string(); }
-
+// Reads `metadata`: a map of any maps, lists and scalars. The unquoted scalars `true`, `12` and `~`
+// become a flag, a number and null, as in YAML; quoted scalars are text.
 boost::json::object read_metadata(const Node& node, Diagnostics& diagnostics) {
   if (!node.is_map()) return {};  // already an error, or null
   return std::move(read(node, diagnostics, kMaxMetadataDepth).as_object());
 }
 
-}  // namespace sluice::envoy
-
-namespace sluice::envoy::schema {
-namespace {
+// The schema of an Envoy configuration file; a descriptor contains a list of itself.
+namespace schema {
 
 using rules::schema::Key;
 using rules::schema::Map;
@@ -307,24 +276,7 @@ constexpr Map kDescriptor{"descriptor", "each of `descriptors`", kDescriptorKeys
 constexpr std::array<Key, 2> kFileKeys{text("domain", true, 1), kDescriptors};
 constexpr Map kFile{"file", "the top of the file", kFileKeys};
 
-}  // namespace
-
-const Map& file() noexcept { return kFile; }
-const Map& descriptor() noexcept { return kDescriptor; }
-const Map& rate_limit() noexcept { return kRateLimit; }
-const Map& replacement() noexcept { return kReplacement; }
-
-}  // namespace sluice::envoy::schema
-
-namespace sluice::envoy {
-
-using rules::describe;
-using rules::Diagnostics;
-using rules::Fields;
-using rules::in_quotes;
-using rules::Node;
-
-namespace {
+}  // namespace schema
 
 // A descriptor takes about 500 bytes, and aliases create many of them from few bytes.
 constexpr std::size_t kMostDescriptors = 200000;
@@ -411,7 +363,7 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
   if (!merge_domains_) places_.clear();
   descriptors_ = 0;
-  const Fields file = read_fields(root, schema::file(), diagnostics);
+  const Fields file = read_fields(root, schema::kFile, diagnostics);
   domain_ = file.text("domain");
   Domain& domain = domain_of(file);
   read_descriptors(file.node("descriptors"), nullptr, domain.descriptors, domain.level);
@@ -463,7 +415,7 @@ void Loader::read_descriptors(const Node* node, const Descriptor* parent, Descri
 }
 
 std::unique_ptr<Descriptor> Loader::read_descriptor(const Node& node, const Descriptor* parent) {
-  const Fields fields = read_fields(node, schema::descriptor(), *diagnostics_);
+  const Fields fields = read_fields(node, schema::kDescriptor, *diagnostics_);
   auto descriptor = std::make_unique<Descriptor>();
   descriptor->parent = parent;
   descriptor->key = fields.text("key");
@@ -493,7 +445,7 @@ void Loader::check_sharing(const Fields& fields, const Descriptor& descriptor) {
 }
 
 std::optional<RateLimit> Loader::read_rate_limit(const Node& node) {
-  const Fields fields = read_fields(node, schema::rate_limit(), *diagnostics_);
+  const Fields fields = read_fields(node, schema::kRateLimit, *diagnostics_);
   RateLimit limit;
   limit.name = fields.text("name");
   limit.on_store_error =
@@ -521,7 +473,7 @@ void Loader::read_replaces(const Fields& fields, RateLimit& limit) {
   const Node* replaces = fields.node("replaces");
   if (replaces == nullptr) return;
   for (const Node* item : replaces->items) {
-    const Fields one = read_fields(*item, schema::replacement(), *diagnostics_);
+    const Fields one = read_fields(*item, schema::kReplacement, *diagnostics_);
     const std::string_view replaced = one.text("name");
     if (replaced.empty()) continue;
     if (replaced == limit.name) {
@@ -623,7 +575,7 @@ Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText>
     rules::Document document;
     rules::read_yaml(diagnostics.back(), document, kMaxDepth, "domain: NAME");
     if (document.root == nullptr) continue;
-    read_as_yaml_1_1(document, diagnostics.back());
+    Rewriter(document, diagnostics.back()).run();
     loader.read(*document.root, diagnostics.back());
   }
   std::vector<RuleError> errors;

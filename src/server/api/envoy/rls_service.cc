@@ -41,7 +41,7 @@ class NativeAnswer {
 
   // Valid until the next call. names() has the name of the limit of each status.
   const envoy::Answer& decide(std::string_view domain, std::span<const envoy::Question> questions);
-  std::span<const std::string_view> names() const noexcept { return names_; }
+  std::span<const std::string> names() const noexcept { return names_; }
 
  private:
   // The entries of one descriptor as attributes.
@@ -62,8 +62,7 @@ class NativeAnswer {
   Session& session_;
   const Clock& clock_;
   envoy::Answer answer_;
-  std::vector<std::string> kept_names_;
-  std::vector<std::string_view> names_;
+  std::vector<std::string> names_;
   std::vector<std::size_t> asked_;  // the index of the question of each part
   std::vector<Entries> sources_;
   std::vector<RequestPart> parts_;
@@ -104,7 +103,6 @@ std::optional<std::string_view> NativeAnswer::Entries::find(std::string_view nam
 const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Question> questions) {
   if (!begin(questions) || !ask(domain, questions, false)) return answer_;
   ask(domain, questions, true);
-  names_.assign(kept_names_.begin(), kept_names_.end());
   return answer_;
 }
 
@@ -113,7 +111,7 @@ bool NativeAnswer::begin(std::span<const Question> questions) {
   answer_.message.clear();
   answer_.overall = Code::kOk;
   answer_.statuses.assign(questions.size(), envoy::Status{});
-  kept_names_.assign(questions.size(), {});
+  names_.assign(questions.size(), {});
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const auto& entries = questions[i].entries;
     const bool empty = std::any_of(entries.begin(), entries.end(),
@@ -181,7 +179,7 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
     status.remaining = known ? of.decision.remaining : of.decision.allowed() ? limit.capacity() : 0;
     status.until_reset = envoy::until_reset(limit, of.decision, known, now);
     status.decision = of.decision;
-    kept_names_[asked_[part]] = of.limit->name;
+    names_[asked_[part]] = of.limit->name;
   }
 }
 
