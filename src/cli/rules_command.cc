@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,30 +37,112 @@
 #include "sluice/rule_set.h"
 
 namespace sluice::cli {
+namespace {
+
+using rules::RuleDifference;
+using server::PastPush;
+using server::PublishedRules;
+using server::RulesText;
+
+// Returns "user@host".
+std::string who() {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> texts{};
+  std::array<char, 256> host{};
+  const bool has_host = ::gethostname(host.data(), host.size() - 1) == 0;
+  ::getpwuid_r(::geteuid(), &entry, texts.data(), texts.size(), &found);
+  const std::string user = found != nullptr ? found->pw_name : std::to_string(::geteuid());
+  return user + "@" + (has_host ? host.data() : "unknown");
+}
+
+std::string summary_of(const RuleSet& rules) {
+  return std::to_string(rules.rules().size()) + " rules, " +
+         std::to_string(server::count_limits(rules)) + " limits";
+}
+
+std::string version_of(const std::optional<PublishedRules>& rules) {
+  return rules ? "version " + std::to_string(rules->version) : "no rules";
+}
+
+// For --by: the history has a line for each push.
+std::string find_wrong_name(const std::string& name) {
+  const bool has_control = std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (!name.empty() && name.size() <= 128 && !has_control) return {};
+  return "expected a name of 1 to 128 bytes without control characters";
+}
 
 // Adds the flags that select the rules in Redis.
-std::shared_ptr<StoreFlags> add_place_flags(Command command);
+std::shared_ptr<StoreFlags> add_place_flags(Command command) {
+  auto flags = add_store_flags(command);
+  command.add_option("--key", flags->rules_key, "The key of the rules in Redis [PREFIXrules]");
+  return flags;
+}
 
 // The location of rules in Redis. What it throws names it.
 class RulesPlace {
  public:
   explicit RulesPlace(const StoreFlags& flags) : RulesPlace(flags, config_of(flags)) {}
-  RulesPlace(const StoreFlags& flags, const server::Config& config);
+  RulesPlace(const StoreFlags& flags, const server::Config& config)
+      : session_(redis_options_of(config)),
+        key_(flags.rules_key.empty() ? server::rules_key(config.redis) : flags.rules_key),
+        scripting_(config.redis.options.scripting) {}
 
   const std::string& key() const noexcept { return key_; }
   // Return nothing, or none, if nothing was pushed.
-  std::optional<server::PublishedRules> read();
-  std::vector<server::PastPush> history();
+  std::optional<PublishedRules> read() {
+    auto found = ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
+                     server::read_rules);
+    if (!found) throw wrong(found.error() + ". Delete it first if it is not needed");
+    return *std::move(found);
+  }
+  std::vector<PastPush> history() {
+    auto found = ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
+                     server::read_history);
+    if (!found) throw wrong(found.error());
+    return *std::move(found);
+  }
   // Returns the rules of a push of the history.
-  std::vector<server::RulesText> past(const server::PastPush& push);
+  std::vector<RulesText> past(const PastPush& push) {
+    auto found =
+        ask([&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
+            [&](const redis::Reply& reply) { return server::read_past(reply, push); });
+    if (!found) throw Failed("version " + std::to_string(push.version) + ": " + found.error());
+    return *std::move(found);
+  }
   // Returns whether the rules replaced those with the id `old`.
-  bool put(const server::PublishedRules& rules, const std::string& old);
+  bool put(const PublishedRules& rules, const std::string& old) {
+    Expected<bool> pushed = true;
+    session_.ask(
+        [&](redis::Command& command) {
+          if (scripting_) return server::fill_in_push(command, key_, rules, old);
+          server::fill_in_overwrite(command, key_, rules);
+        },
+        [&](const redis::Reply& reply) {
+          if (scripting_) pushed = server::read_pushed(reply);
+        });
+    if (!pushed) throw Failed(pushed.error());
+    return *pushed;
+  }
 
  private:
   // Returns what `read` finds in the reply.
   template <typename Read>
-  auto ask(const RedisSession::Fill& fill, const Read& read);
-  Failed wrong(const std::string& what) const;
+  std::invoke_result_t<const Read&, const redis::Reply&> ask(const RedisSession::Fill& fill,
+                                                             const Read& read) {
+    std::invoke_result_t<const Read&, const redis::Reply&> found = Unexpected{"no answer"};
+    try {
+      session_.ask(fill, [&](const redis::Reply& reply) { found = read(reply); });
+    } catch (const Failed& failed) {
+      throw Failed(key_ + " at " + failed.what());
+    }
+    return found;
+  }
+  Failed wrong(const std::string& what) const {
+    return Failed(key_ + " at " + session_.shown() + " holds " + what);
+  }
 
   RedisSession session_;
   std::string key_;
@@ -68,11 +151,22 @@ class RulesPlace {
 
 // Valid rules, and a summary ("2 rules, 3 limits").
 struct CheckedRules {
-  std::vector<server::RulesText> texts;
+  std::vector<RulesText> texts;
   std::string summary;
 };
+
 // Returns nothing after printing all errors.
-std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms& terms);
+std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms& terms) {
+  std::vector<RuleText> texts;
+  for (const RulesText& text : read.texts) texts.push_back({text.name, text.text});
+  const auto rules = RuleSet::parse(texts, terms);
+  if (!rules) {
+    for (const RuleError& error : rules.error()) read.errors.push_back(error);
+  }
+  for (const RuleError& error : read.errors) std::cerr << error.to_string() << '\n';
+  if (!read.errors.empty()) return std::nullopt;
+  return CheckedRules{std::move(read.texts), summary_of(*rules)};
+}
 
 // How rules are pushed.
 struct PushFlags {
@@ -80,17 +174,53 @@ struct PushFlags {
   bool dry_run = false;
   std::string by;
 };
+
 // Adds --expect, --dry-run and --by.
-std::shared_ptr<PushFlags> add_push_flags(Command command);
+std::shared_ptr<PushFlags> add_push_flags(Command command) {
+  auto flags = std::make_shared<PushFlags>();
+  command
+      .add_option("--expect", flags->expect, "Push only if this version is in Redis; 0: no rules")
+      .type_name("VERSION")
+      .non_negative();
+  command.add_flag("--dry-run", flags->dry_run, "Print what would change without pushing");
+  command.add_option("--by", flags->by, "Who pushes, for the history [USER@HOST]")
+      .type_name("NAME")
+      .check(find_wrong_name);
+  return flags;
+}
+
 // Pushes the rules and prints their version. `note` follows the name of who pushes, in the history.
 // Returns the exit status.
 int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
-               const std::string& note = {});
-
-namespace {
-
-using rules::RuleDifference;
-using Kind = RuleDifference::Kind;
+               const std::string& note = {}) {
+  const auto old = place.read();
+  const std::string there = version_of(old);
+  if (flags.expect && *flags.expect != (old ? old->version : 0)) {
+    throw Failed(place.key() + " has " + there + "; expected version " +
+                 std::to_string(*flags.expect) + " there. Nothing was pushed");
+  }
+  if (old && old->texts == checked.texts) {
+    std::cout << place.key() << ": " << there << " already has these rules\n";
+    return 0;
+  }
+  auto rules =
+      server::publish(old ? old->version + 1 : 1, server::pushed_now(), std::move(checked.texts));
+  if (!rules) throw Failed(rules.error());
+  rules->by = (flags.by.empty() ? who() : flags.by) + note;
+  const std::string done =
+      std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
+  if (flags.dry_run) {
+    std::cout << place.key() << ": would become version " << done << '\n';
+    return 0;
+  }
+  if (!place.put(*rules, old ? old->id : "")) {
+    throw Failed(place.key() +
+                 ": other rules were pushed at the same time. Your rules were not pushed. Check "
+                 "those rules (sluice rules show), then push again");
+  }
+  std::cout << place.key() << ": version " << done << '\n';
+  return 0;
+}
 
 constexpr const char* kDiffHelp =
     R"(Compare two sets of rules by what they mean: which rules and limits were added (+) and removed
@@ -199,8 +329,6 @@ int diff(const DiffFlags& flags) {
   return found.empty() ? 0 : 1;
 }
 
-}  // namespace
-
 // Adds the subcommand diff to `rules`: compares rules of files, of Redis and of standard input.
 void add_diff(Command rules, int& status) {
   const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
@@ -212,10 +340,6 @@ void add_diff(Command rules, int& status) {
   command.footer(kDiffHelp);
   command.run(status, "rules diff", [flags] { return diff(*flags); });
 }
-
-namespace {
-
-using server::PastPush;
 
 constexpr const char* kHistoryHelp =
     R"(Print the last 50 pushes of rules in Redis, the latest first: the version, its id, when and by
@@ -306,8 +430,6 @@ int roll_back(const StoreFlags& place_flags, const PushFlags& flags, const std::
                     " (rollback to version " + std::to_string(push.version) + ")");
 }
 
-}  // namespace
-
 // Adds the subcommand history to `rules`: prints the last pushes of rules in Redis.
 void add_history(Command rules, int& status) {
   const Command command = rules.add_subcommand("history", "Print the last pushes of rules");
@@ -330,8 +452,6 @@ void add_rollback(Command rules, int& status) {
   command.run(status, "rules rollback",
               [place, flags, id] { return roll_back(*place, *flags, *id); });
 }
-
-namespace {
 
 constexpr const char* kPushHelp =
     R"(Check the files as one set and replace the rules in Redis with them, in one step. Every
@@ -383,8 +503,6 @@ int show(const StoreFlags& flags) {
   return 0;
 }
 
-}  // namespace
-
 // Adds the subcommand push to `rules`: publishes rules files in Redis.
 void add_push(Command rules, int& status) {
   const Command command =
@@ -404,164 +522,6 @@ void add_show(Command rules, int& status) {
   command.footer(kShowHelp);
   command.run(status, "rules show", [flags] { return show(*flags); });
 }
-
-namespace {
-
-using server::PastPush;
-using server::PublishedRules;
-using server::RulesText;
-
-// Returns "user@host".
-std::string who() {
-  passwd entry{};
-  passwd* found = nullptr;
-  std::array<char, 4096> texts{};
-  std::array<char, 256> host{};
-  const bool has_host = ::gethostname(host.data(), host.size() - 1) == 0;
-  ::getpwuid_r(::geteuid(), &entry, texts.data(), texts.size(), &found);
-  const std::string user = found != nullptr ? found->pw_name : std::to_string(::geteuid());
-  return user + "@" + (has_host ? host.data() : "unknown");
-}
-
-std::string summary_of(const RuleSet& rules) {
-  return std::to_string(rules.rules().size()) + " rules, " +
-         std::to_string(server::count_limits(rules)) + " limits";
-}
-
-std::string version_of(const std::optional<PublishedRules>& rules) {
-  return rules ? "version " + std::to_string(rules->version) : "no rules";
-}
-
-// For --by: the history has a line for each push.
-std::string find_wrong_name(const std::string& name) {
-  const bool has_control = std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  if (!name.empty() && name.size() <= 128 && !has_control) return {};
-  return "expected a name of 1 to 128 bytes without control characters";
-}
-
-}  // namespace
-
-std::shared_ptr<StoreFlags> add_place_flags(Command command) {
-  auto flags = add_store_flags(command);
-  command.add_option("--key", flags->rules_key, "The key of the rules in Redis [PREFIXrules]");
-  return flags;
-}
-
-RulesPlace::RulesPlace(const StoreFlags& flags, const server::Config& config)
-    : session_(redis_options_of(config)),
-      key_(flags.rules_key.empty() ? server::rules_key(config.redis) : flags.rules_key),
-      scripting_(config.redis.options.scripting) {}
-
-Failed RulesPlace::wrong(const std::string& what) const {
-  return Failed(key_ + " at " + session_.shown() + " holds " + what);
-}
-
-template <typename Read>
-auto RulesPlace::ask(const RedisSession::Fill& fill, const Read& read) {
-  decltype(read(redis::Reply())) found = Unexpected{"no answer"};
-  try {
-    session_.ask(fill, [&](const redis::Reply& reply) { found = read(reply); });
-  } catch (const Failed& failed) {
-    throw Failed(key_ + " at " + failed.what());
-  }
-  return found;
-}
-
-std::optional<PublishedRules> RulesPlace::read() {
-  auto found = ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
-                   server::read_rules);
-  if (!found) throw wrong(found.error() + ". Delete it first if it is not needed");
-  return *std::move(found);
-}
-
-std::vector<PastPush> RulesPlace::history() {
-  auto found = ask([&](redis::Command& command) { server::fill_in_read_history(command, key_); },
-                   server::read_history);
-  if (!found) throw wrong(found.error());
-  return *std::move(found);
-}
-
-std::vector<RulesText> RulesPlace::past(const PastPush& push) {
-  auto found =
-      ask([&](redis::Command& command) { server::fill_in_read_past(command, key_, push.id); },
-          [&](const redis::Reply& reply) { return server::read_past(reply, push); });
-  if (!found) throw Failed("version " + std::to_string(push.version) + ": " + found.error());
-  return *std::move(found);
-}
-
-bool RulesPlace::put(const PublishedRules& rules, const std::string& old) {
-  Expected<bool> pushed = true;
-  session_.ask(
-      [&](redis::Command& command) {
-        if (scripting_) return server::fill_in_push(command, key_, rules, old);
-        server::fill_in_overwrite(command, key_, rules);
-      },
-      [&](const redis::Reply& reply) {
-        if (scripting_) pushed = server::read_pushed(reply);
-      });
-  if (!pushed) throw Failed(pushed.error());
-  return *pushed;
-}
-
-std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms& terms) {
-  std::vector<RuleText> texts;
-  for (const RulesText& text : read.texts) texts.push_back({text.name, text.text});
-  const auto rules = RuleSet::parse(texts, terms);
-  if (!rules) {
-    for (const RuleError& error : rules.error()) read.errors.push_back(error);
-  }
-  for (const RuleError& error : read.errors) std::cerr << error.to_string() << '\n';
-  if (!read.errors.empty()) return std::nullopt;
-  return CheckedRules{std::move(read.texts), summary_of(*rules)};
-}
-
-std::shared_ptr<PushFlags> add_push_flags(Command command) {
-  auto flags = std::make_shared<PushFlags>();
-  command
-      .add_option("--expect", flags->expect, "Push only if this version is in Redis; 0: no rules")
-      .type_name("VERSION")
-      .non_negative();
-  command.add_flag("--dry-run", flags->dry_run, "Print what would change without pushing");
-  command.add_option("--by", flags->by, "Who pushes, for the history [USER@HOST]")
-      .type_name("NAME")
-      .check(find_wrong_name);
-  return flags;
-}
-
-int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
-               const std::string& note) {
-  const auto old = place.read();
-  const std::string there = version_of(old);
-  if (flags.expect && *flags.expect != (old ? old->version : 0)) {
-    throw Failed(place.key() + " has " + there + "; expected version " +
-                 std::to_string(*flags.expect) + " there. Nothing was pushed");
-  }
-  if (old && old->texts == checked.texts) {
-    std::cout << place.key() << ": " << there << " already has these rules\n";
-    return 0;
-  }
-  auto rules =
-      server::publish(old ? old->version + 1 : 1, server::pushed_now(), std::move(checked.texts));
-  if (!rules) throw Failed(rules.error());
-  rules->by = (flags.by.empty() ? who() : flags.by) + note;
-  const std::string done =
-      std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
-  if (flags.dry_run) {
-    std::cout << place.key() << ": would become version " << done << '\n';
-    return 0;
-  }
-  if (!place.put(*rules, old ? old->id : "")) {
-    throw Failed(place.key() +
-                 ": other rules were pushed at the same time. Your rules were not pushed. Check "
-                 "those rules (sluice rules show), then push again");
-  }
-  std::cout << place.key() << ": version " << done << '\n';
-  return 0;
-}
-
-namespace {
 
 Expected<CheckedFile, std::vector<RuleError>> check_rules(std::string_view text,
                                                           const std::string& file,
