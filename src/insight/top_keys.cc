@@ -22,13 +22,6 @@
 
 namespace sluice::insight {
 
-// What one loop has counted of one limit.
-struct CountedKeys {
-  explicit CountedKeys(std::size_t most) : asked(most), denied(most) {}
-  KeySketch asked;
-  KeySketch denied;
-};
-
 // A limit in one loop. The loop fills `live`. In between, the collector empties `handed`.
 struct KeySlot {
   std::unique_ptr<CountedKeys> live;

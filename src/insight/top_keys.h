@@ -85,8 +85,16 @@ struct TopKeysOptions {
   bool hashed = false;     // keep no texts of keys; a key is shown as its hash
 };
 
+// What is kept of all requests, and of those that were denied.
+template <typename Keys>
+struct AskedAndDenied {
+  explicit AskedAndDenied(std::size_t most) : asked(most), denied(most) {}
+  Keys asked;
+  Keys denied;
+};
+using CountedKeys = AskedAndDenied<KeySketch>;  // what one loop has counted of one limit
+
 class TopKeys;
-struct CountedKeys;
 struct HandedKeys;
 struct KeyTable;
 
@@ -187,11 +195,7 @@ class TopKeys {
  private:
   friend class KeyRecorder;
   using LimitNames = std::pair<std::string, std::string>;  // of a rule and a limit
-  struct History {
-    explicit History(std::size_t most) : asked(most), denied(most) {}
-    KeyHistory asked;
-    KeyHistory denied;
-  };
+  using History = AskedAndDenied<KeyHistory>;
 
   Duration running() const;
   std::size_t keys_of_each(std::size_t number) const noexcept;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <chrono>
 #include <cstddef>
@@ -93,14 +94,10 @@ class KeyTally {
   std::vector<DeniedKey> most_denied(std::size_t count) const;
 
  private:
-  struct Hash {
-    std::uint64_t low = 0;
-    std::uint64_t high = 0;
-    friend bool operator==(const Hash&, const Hash&) = default;
-  };
+  using Hash = std::array<std::uint64_t, 2>;
   struct LowBits {
     using is_avalanching = void;
-    std::size_t operator()(const Hash& hash) const noexcept { return hash.low; }
+    std::size_t operator()(const Hash& hash) const noexcept { return hash[0]; }
   };
   struct Entry {
     std::uint64_t requests = 0;

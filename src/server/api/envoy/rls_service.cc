@@ -29,6 +29,15 @@
 #include "sluice/wire_request.pb.h"
 
 namespace sluice::server {
+namespace {
+
+namespace rls = ::envoy::service::ratelimit::v3;
+using envoy::Answer;
+using envoy::Code;
+using envoy::Question;
+using google::protobuf::Arena;
+using google::protobuf::ListValue;
+using google::protobuf::Struct;
 
 // Decides Envoy's requests by native rules: for each descriptor, the rules of its domain that match
 // its entries. All descriptors that take are one all-or-nothing request. Those that give back are
@@ -48,7 +57,12 @@ class NativeAnswer {
   class Entries final : public AttributeSource {
    public:
     explicit Entries(std::span<const envoy::Entry> entries) : entries_(entries) {}
-    std::optional<std::string_view> find(std::string_view name) const override;
+    std::optional<std::string_view> find(std::string_view name) const override {
+      for (const envoy::Entry& entry : entries_) {
+        if (entry.key == name) return entry.value;
+      }
+      return std::nullopt;
+    }
 
    private:
     std::span<const envoy::Entry> entries_;
@@ -69,35 +83,10 @@ class NativeAnswer {
   std::vector<const LimitAnswer*> tightest_;  // the tightest limit of each part
 };
 
-namespace rls = ::envoy::service::ratelimit::v3;
-
-// Merges the metadata of a descriptor of the file. Maps are merged recursively. For any other
-// member that is already present, the present value is kept.
-void merge_metadata(const boost::json::object& metadata, google::protobuf::Struct& into);
-// Adds the request itself, and the indexes of its descriptors in quota mode that are over their
-// limit.
-void write_request(const wire::Request& request, std::span<const std::size_t> quota_over,
-                   google::protobuf::Struct& into);
-
-namespace {
-
-using envoy::Answer;
-using envoy::Code;
-using envoy::Question;
-
 // Returns whether `a` is tighter than `b`: it denies and `b` does not, or it leaves less.
 bool is_tighter(const LimitAnswer& a, const LimitAnswer& b) noexcept {
   if (a.decision.allowed() != b.decision.allowed()) return !a.decision.allowed();
   return has_numbers(a.decision) && a.decision.remaining < b.decision.remaining;
-}
-
-}  // namespace
-
-std::optional<std::string_view> NativeAnswer::Entries::find(std::string_view name) const {
-  for (const envoy::Entry& entry : entries_) {
-    if (entry.key == name) return entry.value;
-  }
-  return std::nullopt;
 }
 
 const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Question> questions) {
@@ -193,11 +182,6 @@ void NativeAnswer::fail(const RuleAnswer& answer) {
                               : "the store could not decide: " + std::string(to_string(reason));
 }
 
-namespace {
-
-using google::protobuf::ListValue;
-using google::protobuf::Struct;
-
 // Returns a request's text in the form that messages can hold.
 std::string as_utf8(std::string_view text) {
   std::string out;
@@ -209,6 +193,8 @@ std::string as_utf8(std::string_view text) {
     text.remove_prefix(bad + 1);
   }
 }
+
+void merge_metadata(const boost::json::object& metadata, Struct& into);
 
 void write_value(const boost::json::value& value, google::protobuf::Value& out) {
   switch (value.kind()) {
@@ -335,8 +321,8 @@ void add_headers(const EnvoyOptions& options, rls::RateLimitResponse& response) 
              static_cast<std::uint64_t>(tightest->duration_until_reset().seconds()));
 }
 
-}  // namespace
-
+// Merges the metadata of a descriptor of the file. Maps are merged recursively. For any other
+// member that is already present, the present value is kept.
 void merge_metadata(const boost::json::object& metadata, Struct& into) {
   auto& fields = *into.mutable_fields();
   for (const auto& [name, value] : metadata) {
@@ -350,6 +336,8 @@ void merge_metadata(const boost::json::object& metadata, Struct& into) {
   }
 }
 
+// Adds the request itself, and the indexes of its descriptors in quota mode that are over their
+// limit.
 void write_request(const wire::Request& request, std::span<const std::size_t> quota_over,
                    Struct& into) {
   auto& fields = *into.mutable_fields();
@@ -365,11 +353,6 @@ void write_request(const wire::Request& request, std::span<const std::size_t> qu
     over.add_values()->set_number_value(static_cast<double>(index));
   }
 }
-
-namespace {
-
-using envoy::Answer;
-using google::protobuf::Arena;
 
 // The first block of the arena of each call. A usual call needs no other.
 constexpr std::size_t kFirstBlock = 8192;
