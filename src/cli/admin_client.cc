@@ -241,6 +241,13 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command) {
   return flags;
 }
 
+std::uint64_t number_in(const boost::json::object& json, std::string_view name) {
+  const auto* const value = json.if_contains(name);
+  error_code error;
+  const auto number = value != nullptr ? value->to_number<std::uint64_t>(error) : 0;
+  return error ? 0 : number;
+}
+
 std::string url_encoded(std::string_view text) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   constexpr std::string_view kMarks = "-._~";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/json/fwd.hpp>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,9 @@ class AdminClient {
   std::string token_;
   const std::unique_ptr<Connection> connection_;
 };
+
+// Returns a member of an answer, or 0 if there is no such number.
+std::uint64_t number_in(const boost::json::object& json, std::string_view name);
 
 // Returns the text as a part of a path or of a query: other bytes than letters, digits and "-._~"
 // are written as %XX.

@@ -106,11 +106,6 @@ std::vector<OverridePart> read_parts(const ImportFlags& flags) {
   return *std::move(parts);
 }
 
-std::uint64_t number_in(const boost::json::object& json, std::string_view name) {
-  const auto* value = json.if_contains(name);
-  return value != nullptr && value->is_int64() ? static_cast<std::uint64_t>(value->as_int64()) : 0;
-}
-
 // Sends the parts of a file to a server.
 class Import {
  public:

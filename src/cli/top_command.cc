@@ -96,11 +96,6 @@ void read_series(std::string_view labels, std::map<std::string, RequestCounts>& 
   if (!is_allowed) of_rule.denied += number;
 }
 
-std::uint64_t number_member(const object& json, std::string_view name) {
-  const auto* const value = json.if_contains(name);
-  return value != nullptr && value->is_number() ? value->to_number<std::uint64_t>() : 0;
-}
-
 std::string string_member(const object& json, std::string_view name) {
   const auto* const value = json.if_contains(name);
   return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
@@ -116,12 +111,12 @@ void each_object(const object& json, std::string_view name, const Use& use) {
 }
 
 void read_keys(const object& json, TopSample& sample) {
-  sample.seconds = number_member(json, "seconds");
+  sample.seconds = number_in(json, "seconds");
   each_object(json, "limits", [&](const object& limit) {
     each_object(limit, "keys", [&](const object& key) {
       sample.keys.push_back({string_member(limit, "rule"), string_member(limit, "limit"),
-                             string_member(key, "key"), number_member(key, "count"),
-                             number_member(key, "error")});
+                             string_member(key, "key"), number_in(key, "count"),
+                             number_in(key, "error")});
     });
   });
   std::stable_sort(sample.keys.begin(), sample.keys.end(), [](const TopRow& a, const TopRow& b) {
@@ -131,12 +126,12 @@ void read_keys(const object& json, TopSample& sample) {
 
 void read_status(const object& json, TopSample& sample) {
   sample.version = string_member(json, "version");
-  sample.uptime_s = number_member(json, "uptime_s");
+  sample.uptime_s = number_in(json, "uptime_s");
   if (const auto* store = json.if_contains("store"); store != nullptr && store->is_object()) {
     sample.store = string_member(store->as_object(), "kind");
   }
   each_object(json, "listeners", [&](const object& listener) {
-    sample.connections += number_member(listener, "connections");
+    sample.connections += number_in(listener, "connections");
   });
 }
 

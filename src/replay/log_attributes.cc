@@ -1,17 +1,9 @@
 #include "replay/log_attributes.h"
 
-#include <charconv>
+#include "base/percent.h"
 
 namespace sluice::replay {
 namespace {
-
-// Returns the byte of the two hex digits at `text`, or a negative number.
-int hex_byte(std::string_view text) noexcept {
-  unsigned value = 0;
-  if (text.size() < 2) return -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + 2, value, 16);
-  return error == std::errc{} && end == text.data() + 2 ? static_cast<int>(value) : -1;
-}
 
 bool needs_decoding(std::string_view encoded) noexcept {
   return encoded.find_first_of("%+") != encoded.npos;
@@ -81,14 +73,10 @@ std::string& LogAttributes::fresh_buffer() const {
 
 void decode_query(std::string_view encoded, std::string& out) {
   out.clear();
-  for (std::size_t i = 0; i < encoded.size(); ++i) {
-    const int byte = encoded[i] == '%' ? hex_byte(encoded.substr(i + 1)) : -1;
-    if (byte >= 0) {
-      out.push_back(static_cast<char>(byte));
-      i += 2;
-    } else {
-      out.push_back(encoded[i] == '+' ? ' ' : encoded[i]);
-    }
+  while (!encoded.empty()) {
+    const bool is_space = encoded.front() == '+';
+    const char byte = base::take_decoded(encoded);
+    out.push_back(is_space ? ' ' : byte);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/percent.h"
+
 namespace sluice::replay {
 namespace {
 
@@ -132,12 +134,6 @@ LineFault read_combined(LineCursor& cursor, LogLine& out) noexcept {
   return LineFault::kNone;
 }
 
-int hex_value(char c) noexcept {
-  if (is_digit(c)) return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 // Returns the byte that an escape of two characters represents, or 0.
 char simple_escape(char c) noexcept {
   constexpr std::string_view kLetters = "\"\\nrtbvf";
@@ -254,9 +250,10 @@ void undo_log_escapes(std::string_view logged, std::string& out) {
     if (const char byte = simple_escape(next); byte != '\0') {
       out.push_back(byte);
       ++i;
-    } else if (next == 'x' && i + 3 < logged.size() && hex_value(logged[i + 2]) >= 0 &&
-               hex_value(logged[i + 3]) >= 0) {
-      out.push_back(static_cast<char>(hex_value(logged[i + 2]) * 16 + hex_value(logged[i + 3])));
+    } else if (next == 'x' && i + 3 < logged.size() && base::hex_digit(logged[i + 2]) >= 0 &&
+               base::hex_digit(logged[i + 3]) >= 0) {
+      out.push_back(
+          static_cast<char>(base::hex_digit(logged[i + 2]) * 16 + base::hex_digit(logged[i + 3])));
       i += 3;
     } else {
       out.push_back('\\');

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace sluice::replay {
@@ -90,6 +91,14 @@ footer { margin-top: 1.5rem; color: var(--soft); font-size: .8125rem; }
 }
 @media print { section { break-inside: avoid; } #tip { display: none; } }
 )css";
+
+// The page up to its heading. The title is HTML.
+inline std::string page_head(const std::string& title, std::string_view more_style = {}) {
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
+         title + "</title>\n<style>" + std::string(kPageStyle) + std::string(more_style) +
+         "</style>\n</head>\n<body>\n<main>\n";
+}
 
 // Shows the titles of columns without a delay. The page is complete without this script.
 inline constexpr std::string_view kPageScript = R"js(

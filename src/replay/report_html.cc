@@ -272,15 +272,10 @@ class Page {
 
  private:
   void head() {
-    out_ =
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-        "<title>Replay: " +
-        html_text(logs()) + "</title>\n<style>" + std::string(kPageStyle) +
-        "</style>\n</head>\n<body>\n<main>\n<h1>What the rules would have done</h1>\n"
-        "<p class=\"soft\">" +
-        plural(report_.lines, "line") + " of <code>" + html_text(logs()) + "</code>, decided by " +
-        plural(report_.tally.rules.size(), "rule");
+    out_ = page_head("Replay: " + html_text(logs())) +
+           "<h1>What the rules would have done</h1>\n<p class=\"soft\">" +
+           plural(report_.lines, "line") + " of <code>" + html_text(logs()) +
+           "</code>, decided by " + plural(report_.tally.rules.size(), "rule");
     if (report_.first) {
       out_ += "<br>" + plain_time(*report_.first) + " to " + plain_time(*report_.last) + " UTC, " +
               rough_duration_text(*report_.last - *report_.first) + "; " + format_titles(report_);

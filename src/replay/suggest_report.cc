@@ -232,15 +232,11 @@ std::string suggest_json(const SuggestReport& report, double harm) {
 }
 
 std::string suggest_html(const SuggestReport& report, double harm) {
-  std::string out =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>Suggested limits</title>\n<style>" +
-      std::string(kPageStyle) + kCurveStyle +
-      "</style>\n</head>\n<body>\n<main>\n<h1>Limits for this traffic</h1>\n<p class=\"soft\">" +
-      grouped(report.requests) + " requests of " + grouped(report.keys) + " keys <code>" +
-      html_text(report.options.key) + "</code> in <code>" + html_text(logs_text(report)) +
-      "</code>";
+  std::string out = page_head("Suggested limits", kCurveStyle) +
+                    "<h1>Limits for this traffic</h1>\n<p class=\"soft\">" +
+                    grouped(report.requests) + " requests of " + grouped(report.keys) +
+                    " keys <code>" + html_text(report.options.key) + "</code> in <code>" +
+                    html_text(logs_text(report)) + "</code>";
   if (report.first) {
     out += "<br>" + plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first);

@@ -73,8 +73,7 @@ void answer_blocks(const Call& call, const Selection& chosen, Action action) {
   for (const RuleCounter& counter : chosen.counters()) {
     if (!counter.limit->block) continue;
     json.begin_object().member("name", counter.limit->name);
-    if (counter.key.empty()) {
-      write_missing(json, counter);
+    if (!write_key(json, counter)) {
       json.end_object();
       continue;
     }
@@ -86,9 +85,7 @@ void answer_blocks(const Call& call, const Selection& chosen, Action action) {
     }
     if (said.outcome == Outcome::kFailed) return answer_failed(call, counter, said);
     const bool is_blocked = said.reason == Reason::kBlocked;
-    json.member("key", counter.label).member("counter", counter.key);
-    if (!counter.tag.empty()) json.member("tag", counter.tag);
-    json.key("blocked").value(is_blocked);
+    json.member("blocked", is_blocked);
     if (is_blocked) {
       json.member("blocked_for_ms", milliseconds(said.retry_after.value_or(Duration{0})));
     }
@@ -99,11 +96,8 @@ void answer_blocks(const Call& call, const Selection& chosen, Action action) {
 
 // Answers with the blocks that hold, whatever the rule.
 void list_blocks(const Call& call) {
-  constexpr std::uint64_t kMost = 10'000, kUsual = 1000;
-  const std::uint64_t count =
-      std::clamp<std::uint64_t>(number_in(call.query, "count", kUsual), 1, kMost);
   if (!call.admin.find_blocks) return answer(call.response, {404, "this server has no blocks"});
-  const auto found = call.admin.find_blocks(count);
+  const auto found = call.admin.find_blocks(count_in(call.query));
   if (!found) return answer(call.response, {503, "the blocks cannot be read: " + found.error()});
   JsonWriter json;
   json.begin_object().key("blocks").begin_array();

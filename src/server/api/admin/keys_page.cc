@@ -135,15 +135,6 @@ void show_top(const Call& call) {
 
 namespace {
 
-void write_counter(JsonWriter& json, const RuleCounter& counter, const Decision& decision) {
-  json.member("key", counter.label).member("counter", counter.key);
-  if (!counter.tag.empty()) json.member("tag", counter.tag);
-  json.member("algorithm", to_string(counter.limit->limit.algorithm()))
-      .member("limit", std::uint64_t{decision.capacity})
-      .member("remaining", std::uint64_t{decision.remaining})
-      .member("reset_after_ms", milliseconds(decision.reset_after));
-}
-
 Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter) {
   return call.admin.limiter.store().apply_one(verb, counter.charge(0), {});
 }
@@ -163,12 +154,13 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
   json.begin_object().member("rule", chosen.rule().name).key("limits").begin_array();
   for (const RuleCounter& counter : chosen.counters()) {
     json.begin_object().member("name", counter.limit->name);
-    if (counter.key.empty()) {
-      write_missing(json, counter);
-    } else {
+    if (write_key(json, counter)) {
       const Decision decision = ask(counter);
       if (!decision.allowed()) return answer_failed(call, counter, decision);
-      write_counter(json, counter, decision);
+      json.member("algorithm", to_string(counter.limit->limit.algorithm()))
+          .member("limit", std::uint64_t{decision.capacity})
+          .member("remaining", std::uint64_t{decision.remaining})
+          .member("reset_after_ms", milliseconds(decision.reset_after));
       write_block(call, counter, json);
     }
     json.end_object();

@@ -284,10 +284,7 @@ bool lacks_overrides(const Call& call) {
 
 void list_overrides(const Call& call) {
   if (lacks_overrides(call)) return;
-  constexpr std::uint64_t kMost = 10'000, kUsual = 1000;
-  const std::uint64_t count =
-      std::clamp<std::uint64_t>(number_in(call.query, "count", kUsual), 1, kMost);
-  const auto page = list(call, number_in(call.query, "cursor", 0), count);
+  const auto page = list(call, number_in(call.query, "cursor", 0), count_in(call.query));
   if (!page) return;
   JsonWriter json;
   json.begin_object().member("total", std::uint64_t{call.overrides()->size()});

@@ -88,10 +88,16 @@ std::uint64_t milliseconds(Duration wait) noexcept {
   return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
 }
 
-void write_missing(JsonWriter& json, const RuleCounter& counter) {
+bool write_key(JsonWriter& json, const RuleCounter& counter) {
+  if (!counter.key.empty()) {
+    json.member("key", counter.label).member("counter", counter.key);
+    if (!counter.tag.empty()) json.member("tag", counter.tag);
+    return true;
+  }
   json.key("missing").begin_array();
   for (const std::string& names : counter.missing) json.value(names);
   json.end_array();
+  return false;
 }
 
 void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision) {

@@ -45,6 +45,11 @@ inline std::uint64_t number_in(std::string_view query, std::string_view name,
   return number;
 }
 
+// Returns how many of a list the query asks for: its `count`, 1 to 10,000, or 1000.
+inline std::uint64_t count_in(std::string_view query) {
+  return std::clamp<std::uint64_t>(number_in(query, "count", 1000), 1, 10'000);
+}
+
 }  // namespace sluice::server
 
 namespace sluice::server::pages {
@@ -89,8 +94,8 @@ std::string names_of(const Named& all) {
 }
 
 std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
-// Writes which attributes a counter lacks.
-void write_missing(JsonWriter& json, const RuleCounter& counter);
+// Writes the key of a counter. If it lacks attributes, writes which, and returns false.
+bool write_key(JsonWriter& json, const RuleCounter& counter);
 // Answers that the store could not answer for a limit.
 void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision);
 
