@@ -29,12 +29,13 @@ Expected<std::string, Errors> read(const std::string& file) {
 // Prints that the file is valid, and its warnings, or its errors. Returns whether it is valid.
 bool check_file(const std::string& file, const FileKind& kind) {
   const auto text = read(file);
-  const auto checked = text ? kind.check(*text, file) : Unexpected{text.error()};
-  const std::vector<RuleError>& found = checked ? checked->warnings : checked.error();
-  for (const RuleError& error : found) std::cerr << error.to_string() << '\n';
-  if (!checked) return false;
-  const std::string& summary = checked->summary;
-  std::cout << file << ": ok" << (summary.empty() ? "" : ", ") << summary << '\n';
+  Errors warnings;
+  const auto summary = text ? kind.check(*text, file, warnings) : text;
+  for (const RuleError& error : summary ? warnings : summary.error()) {
+    std::cerr << error.to_string() << '\n';
+  }
+  if (!summary) return false;
+  std::cout << file << ": ok" << (summary->empty() ? "" : ", ") << *summary << '\n';
   return true;
 }
 

@@ -91,19 +91,14 @@ class Program {
   const std::unique_ptr<CLI::App> app_;
 };
 
-// A valid file.
-struct CheckedFile {
-  std::string summary;  // "1 rules, 1 limits"; may be empty
-  std::vector<RuleError> warnings = {};
-};
-
 // A kind of file that the program can check and document.
 struct FileKind {
   std::string files;       // "rules files"
   std::string guide_file;  // "docs/rules.md"
-  // Checks a file. Errors: all errors of the file.
-  std::function<Expected<CheckedFile, std::vector<RuleError>>(std::string_view text,
-                                                              const std::string& file)>
+  // Checks a file, and adds its warnings. Returns a summary, "1 rules, 1 limits", which may be
+  // empty. Errors: all errors of the file.
+  std::function<Expected<std::string, std::vector<RuleError>>(
+      std::string_view text, const std::string& file, std::vector<RuleError>& warnings)>
       check;
   std::string (*schema)();
   const rules::schema::Map* keys;  // of the file; not null

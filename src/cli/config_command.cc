@@ -11,8 +11,9 @@
 namespace sluice::cli {
 namespace {
 
-Expected<CheckedFile, std::vector<RuleError>> check_config(std::string_view text,
-                                                           const std::string& file) {
+Expected<std::string, std::vector<RuleError>> check_config(std::string_view text,
+                                                           const std::string& file,
+                                                           std::vector<RuleError>& /*warnings*/) {
   auto config = server::parse_config(text, file);
   if (!config) return Unexpected{std::move(config.error())};
   if (const std::string conflict = server::find_conflict(*config); !conflict.empty()) {
@@ -21,7 +22,7 @@ Expected<CheckedFile, std::vector<RuleError>> check_config(std::string_view text
         .file = file, .what = conflict.substr(0, end), .expected = conflict.substr(end + 2)};
     return Unexpected{std::vector{std::move(error)}};
   }
-  return CheckedFile{};
+  return std::string();
 }
 
 }  // namespace

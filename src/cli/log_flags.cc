@@ -18,10 +18,10 @@ namespace {
 
 // Returns the time until the end of the log at the rate so far, if it is a file.
 std::string time_left(const replay::Progress& progress, std::chrono::nanoseconds elapsed) {
-  const std::uint64_t size = progress.file.size.value_or(0);
-  if (progress.file.read == 0 || progress.file.read >= size) return "";
+  const std::uint64_t size = progress.size.value_or(0);
+  if (progress.read == 0 || progress.read >= size) return "";
   const double share =
-      static_cast<double>(size - progress.file.read) / static_cast<double>(progress.file.read);
+      static_cast<double>(size - progress.read) / static_cast<double>(progress.read);
   const auto seconds = std::chrono::duration<double>(elapsed).count() * share;
   if (seconds < 1) return "";
   return ", " +
@@ -42,9 +42,9 @@ void ProgressLine::show(const replay::Progress& progress) {
   const double seconds = std::chrono::duration<double>(now - started_).count();
   const auto rate = static_cast<std::uint64_t>(static_cast<double>(progress.inflated) / seconds);
   std::string text = replay::printable(progress.log, 30) + ": ";
-  if (progress.file.size.value_or(0) > 0) {
-    const std::uint64_t read = std::min(progress.file.read, *progress.file.size);
-    text += std::to_string(read * 100 / *progress.file.size) + " %, ";
+  if (progress.size.value_or(0) > 0) {
+    const std::uint64_t read = std::min(progress.read, *progress.size);
+    text += std::to_string(read * 100 / *progress.size) + " %, ";
   }
   text += replay::grouped(progress.lines) + " lines, " + replay::bytes_text(progress.inflated);
   text += ", " + replay::bytes_text(rate) + "/s";

@@ -523,13 +523,14 @@ void add_show(Command rules, int& status) {
   command.run(status, "rules show", [flags] { return show(*flags); });
 }
 
-Expected<CheckedFile, std::vector<RuleError>> check_rules(std::string_view text,
+Expected<std::string, std::vector<RuleError>> check_rules(std::string_view text,
                                                           const std::string& file,
-                                                          const RuleTerms& terms) {
+                                                          const RuleTerms& terms,
+                                                          std::vector<RuleError>& warnings) {
   auto rules = RuleSet::parse(text, file, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
-  const auto warnings = rules->warnings();
-  return CheckedFile{summary_of(*rules), {warnings.begin(), warnings.end()}};
+  warnings.assign(rules->warnings().begin(), rules->warnings().end());
+  return summary_of(*rules);
 }
 
 // Prints Envoy's file as native rules. Prints differences in behaviour to standard error.
@@ -574,22 +575,24 @@ void add_rules(Command app, int& status) {
   const auto terms = std::make_shared<RuleTerms>();
   terms->reads_lists = true;
   terms->max_log_bytes = MemoryStoreOptions{}.max_log_bytes;
-  add_file_commands(
-      command, status,
-      {.files = "rules files",
-       .guide_file = "docs/rules.md",
-       .check = [terms](std::string_view text,
-                        const std::string& file) { return check_rules(text, file, *terms); },
-       .schema = rules::schema::json_schema,
-       .keys = &rules::schema::file(),
-       .add_check_options =
-           [terms](Command check) {
-             check
-                 .add_option("--max-log-bytes", terms->max_log_bytes,
-                             "memory.max_log_bytes of the server: warns about logs "
-                             "that do not fit; 0 for Redis")
-                 .show_default();
-           }});
+  add_file_commands(command, status,
+                    {.files = "rules files",
+                     .guide_file = "docs/rules.md",
+                     .check =
+                         [terms](std::string_view text, const std::string& file,
+                                 std::vector<RuleError>& warnings) {
+                           return check_rules(text, file, *terms, warnings);
+                         },
+                     .schema = rules::schema::json_schema,
+                     .keys = &rules::schema::file(),
+                     .add_check_options =
+                         [terms](Command check) {
+                           check
+                               .add_option("--max-log-bytes", terms->max_log_bytes,
+                                           "memory.max_log_bytes of the server: warns about logs "
+                                           "that do not fit; 0 for Redis")
+                               .show_default();
+                         }});
 }
 
 }  // namespace sluice::cli

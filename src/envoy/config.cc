@@ -9,20 +9,17 @@
 namespace sluice::envoy {
 namespace {
 
-struct Known {
-  std::string_view name;
-  Duration length;
-};
-
 using std::chrono::days;
-constexpr std::array<Known, 8> kUnits{{{"unknown", Duration{0}},
-                                       {"second", std::chrono::seconds{1}},
-                                       {"minute", std::chrono::minutes{1}},
-                                       {"hour", std::chrono::hours{1}},
-                                       {"day", days{1}},
-                                       {"month", days{30}},
-                                       {"year", days{365}},
-                                       {"week", days{7}}}};
+constexpr std::array<std::string_view, 8> kNames{"unknown", "second", "minute", "hour",
+                                                 "day",     "month",  "year",   "week"};
+constexpr std::array<Duration, 8> kLengths{Duration{0},
+                                           std::chrono::seconds{1},
+                                           std::chrono::minutes{1},
+                                           std::chrono::hours{1},
+                                           days{1},
+                                           days{30},
+                                           days{365},
+                                           days{7}};
 
 bool equal_letters(std::string_view a, std::string_view lower) noexcept {
   return std::equal(a.begin(), a.end(), lower.begin(), lower.end(), [](char x, char y) {
@@ -33,23 +30,19 @@ bool equal_letters(std::string_view a, std::string_view lower) noexcept {
 }  // namespace
 
 std::optional<Unit> unit_from(std::string_view name) noexcept {
-  for (std::size_t i = 1; i < kUnits.size(); ++i) {
-    if (equal_letters(name, kUnits[i].name)) return static_cast<Unit>(i);
+  for (std::size_t i = 1; i < kNames.size(); ++i) {
+    if (equal_letters(name, kNames[i])) return static_cast<Unit>(i);
   }
   return std::nullopt;
 }
 
-std::string_view to_string(Unit unit) noexcept {
-  return kUnits[static_cast<std::size_t>(unit)].name;
-}
+std::string_view to_string(Unit unit) noexcept { return kNames[static_cast<std::size_t>(unit)]; }
 
-Duration length_of(Unit unit) noexcept { return kUnits[static_cast<std::size_t>(unit)].length; }
+Duration length_of(Unit unit) noexcept { return kLengths[static_cast<std::size_t>(unit)]; }
 
 Unit unit_of(Duration length) noexcept {
-  for (std::size_t i = 1; i < kUnits.size(); ++i) {
-    if (kUnits[i].length == length) return static_cast<Unit>(i);
-  }
-  return Unit::kUnknown;
+  const auto* const found = std::find(kLengths.begin() + 1, kLengths.end(), length);
+  return found == kLengths.end() ? Unit::kUnknown : static_cast<Unit>(found - kLengths.begin());
 }
 
 Unit unit_of(const Limit& limit) noexcept {

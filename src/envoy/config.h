@@ -142,7 +142,7 @@ class Config {
   friend class Loader;
   struct Domains {
     std::vector<std::unique_ptr<Domain>> all;
-    std::unordered_map<std::string_view, const Domain*> by_name;
+    std::unordered_map<std::string_view, Domain*> by_name;
     std::vector<const Descriptor*> limited;
   };
 

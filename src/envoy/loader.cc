@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -347,11 +346,7 @@ class Loader {
   const RuleTerms terms_;
   const bool merge_domains_;
   std::shared_ptr<Config::Domains> config_ = std::make_shared<Config::Domains>();
-  struct Known {
-    At first;
-    Domain* domain;
-  };
-  std::map<std::string, Known> domains_;
+  std::unordered_map<std::string, At> domains_;  // where each was named first
   std::unordered_map<const Descriptor*, At> places_;
   // The state of the file that is being read.
   Diagnostics* diagnostics_ = nullptr;
@@ -372,17 +367,17 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
 // Returns the domain of the file: a new one, or that of an earlier file if domains merge.
 Domain& Loader::domain_of(const Fields& file) {
   const auto known = domains_.find(domain_);
-  if (known != domains_.end() && merge_domains_) return *known->second.domain;
+  if (known != domains_.end() && merge_domains_) return *config_->by_name.at(domain_);
   const std::size_t at = file.at("domain");
   if (known != domains_.end()) {
     diagnostics_->add(at, "duplicate domain " + in_quotes(domain_),
-                      "expected a name other than that of " + describe_place(known->second.first) +
+                      "expected a name other than that of " + describe_place(known->second) +
                           ", or 'merge_domains: true' in 'envoy' of the configuration");
   }
   Domain& domain = *config_->all.emplace_back(std::make_unique<Domain>());
   domain.name = domain_;
   config_->by_name.emplace(domain.name, &domain);
-  if (!domain_.empty()) domains_.try_emplace(domain_, Known{{diagnostics_, at}, &domain});
+  if (!domain_.empty()) domains_.try_emplace(domain_, At{diagnostics_, at});
   return domain;
 }
 

@@ -331,7 +331,7 @@ void LogReader::fill(LogBatch& batch, LogSource& source, Splitter& splitter) {
   splitter.split(batch, fresh);
   if (batch.last) splitter.finish(batch);
   batch.progress = source.progress();
-  batch.inflated = inflated_;
+  batch.progress.inflated = inflated_;
 }
 
 // Returns an empty batch to fill, or null if reading must stop.
@@ -353,7 +353,7 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   batch->last = false;
   batch->error.clear();
   batch->progress = {};
-  batch->inflated = inflated_;
+  batch->progress.inflated = inflated_;
   return batch;
 }
 
@@ -392,7 +392,7 @@ void read_logs(const LogInput& input, const LogReaderOptions& reading, LogTotals
     totals.lines += fresh;
     totals.skipped += batch->skipped;
     totals.without_rules += batch->without_rules;
-    totals.bytes = batch->inflated;
+    totals.bytes = batch->progress.inflated;
     lines += fresh;
     parsed += batch->lines.size() + batch->without_rules;
     auto& formats = totals.formats;
@@ -414,7 +414,9 @@ void read_logs(const LogInput& input, const LogReaderOptions& reading, LogTotals
       }
       lines = parsed = 0;
     }
-    if (input.on_progress) input.on_progress({path, totals.lines, totals.bytes, batch->progress});
+    batch->progress.log = path;
+    batch->progress.lines = totals.lines;
+    if (input.on_progress) input.on_progress(batch->progress);
     reader.release(batch);
   }
 }

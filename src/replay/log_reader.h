@@ -24,10 +24,15 @@ namespace sluice::replay {
 
 class Inflater;
 
-// The position in the file of a source.
-struct FileProgress {
-  std::uint64_t read = 0;               // bytes of the file, before inflating
-  std::optional<std::uint64_t> size{};  // absent for pipes
+// How far the logs were read.
+struct Progress {
+  // Of the log being read:
+  std::uint64_t read = 0;             // bytes of the file, before inflating
+  std::optional<std::uint64_t> size;  // of the file; absent for pipes
+  std::string_view log;
+  // Of all logs so far:
+  std::uint64_t lines = 0;
+  std::uint64_t inflated = 0;  // bytes of text
 };
 
 // The bytes of a log, in order. A gzip file, recognized by its first bytes, is inflated: all of its
@@ -44,7 +49,8 @@ class LogSource {
   // Reads into the front of `into`, which must not be empty. Returns 0 at the end. Errors: what is
   // wrong with the file, without its name, after all bytes before the error were returned.
   Expected<std::size_t> read(std::span<char> into);
-  FileProgress progress() const { return progress_; }
+  // Says only how far the file was read.
+  const Progress& progress() const { return progress_; }
 
  private:
   LogSource(int descriptor, bool is_owned);
@@ -55,7 +61,7 @@ class LogSource {
 
   const int descriptor_;
   const bool is_owned_;
-  FileProgress progress_;
+  Progress progress_;
   std::array<char, 6> peek_{};  // the first bytes: enough for every magic number
   std::size_t peeked_ = 0;
   std::size_t given_back_ = 0;
@@ -110,8 +116,7 @@ struct LogBatch {
   bool opened = false;                     // whether the log could be opened
   bool last = false;                       // whether this is the last batch of its log
   std::string error;                       // why the log ends here; empty at its regular end
-  FileProgress progress;
-  std::uint64_t inflated = 0;  // bytes of text so far, over all logs
+  Progress progress;                       // without the log and its lines
 
   // The name of the request in a line (RequestNames).
   std::string_view name(std::size_t line) const noexcept {
@@ -176,14 +181,6 @@ class LogReader {
   bool ended_ = false;
   bool stopped_ = false;
   std::thread thread_;  // declared last, because it uses the other members
-};
-
-// How far the logs were read.
-struct Progress {
-  std::string_view log;
-  std::uint64_t lines = 0;
-  std::uint64_t inflated = 0;  // bytes of text
-  FileProgress file;           // of the log being read
 };
 
 // Logs to read.
