@@ -1,4 +1,4 @@
-#include "sluice/detail/async_waits.h"
+#include "limiter/wait_queue.h"
 
 #include <algorithm>
 #include <new>
@@ -7,8 +7,8 @@
 
 namespace sluice::detail {
 
-struct WaitQueue::Line {
-  Line(const Charge& named, const Limit& limit)
+struct WaitLine {
+  WaitLine(const Charge& named, const Limit& limit)
       : bytes(std::string(named.tag).append(named.key)), charge(named) {
     charge.limit = limit;
     charge.tag = std::string_view(bytes).substr(0, named.tag.size());
@@ -97,7 +97,7 @@ bool frees_at_once(const Charge& question, const Decision& said) noexcept {
 
 }  // namespace
 
-WaitQueue::WaitQueue(const Options& options) : options_(options) {}
+WaitQueue::WaitQueue(std::size_t most, bool merges) : most_(most), merges_(merges) {}
 WaitQueue::~WaitQueue() = default;
 
 WaitQueue::Joined WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now) noexcept try {
@@ -105,19 +105,19 @@ WaitQueue::Joined WaitQueue::join(Waiter& waiter, const Charge& charge, Instant 
     waiter.decision = refusal(Reason::kNever, waiter.limit);
     return Joined::kRefused;
   }
-  if (size_ >= options_.most) {
+  if (size_ >= most_) {
     waiter.decision = refusal(Reason::kTooManyWaiters, waiter.limit);
     return Joined::kRefused;
   }
   const auto found = lines_.find(name_of(charge, waiter.limit));
   if (found == lines_.end()) {
-    auto line = std::make_unique<Line>(charge, waiter.limit);
+    auto line = std::make_unique<WaitLine>(charge, waiter.limit);
     line->at = now;
     const Name name = name_of(line->charge, waiter.limit);
     push(*lines_.emplace(name, std::move(line)).first->second, waiter);
     return Joined::kAsks;
   }
-  Line& line = *found->second;
+  WaitLine& line = *found->second;
   if (waits_for_permits(waiter.limit)) {
     push(line, waiter);
     return Joined::kWaits;
@@ -137,12 +137,12 @@ WaitQueue::Joined WaitQueue::join(Waiter& waiter, const Charge& charge, Instant 
 }
 
 Charge WaitQueue::ask(Waiter& first) noexcept {
-  Line& line = *first.line;
+  WaitLine& line = *first.line;
   line.is_asking = true;
   line.charge.limit = first.limit;
   line.charge.cost = first.cost;
   first.is_asked_for = true;
-  if (!options_.merges) return line.charge;
+  if (!merges_ || waits_for_permits(first.limit)) return line.charge;
   for (Waiter* w = first.next; w != nullptr && w->limit == first.limit; w = w->next) {
     if (line.charge.cost + w->cost > line.room) break;
     line.charge.cost += w->cost;
@@ -154,7 +154,7 @@ Charge WaitQueue::ask(Waiter& first) noexcept {
 WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant now,
                                   Waiter*& finished) noexcept {
   Finished list(finished);
-  Line& line = *first.line;
+  WaitLine& line = *first.line;
   line.is_asking = false;
   line.at = now;
   line.room = 0;
@@ -193,7 +193,7 @@ WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant n
 }
 
 // Refuses the waiters that cannot be admitted by their deadlines.
-void WaitQueue::refuse_late(Line& line, const Decision& said, Instant now,
+void WaitQueue::refuse_late(WaitLine& line, const Decision& said, Instant now,
                             Finished& finished) noexcept {
   if (line.at <= line.least_deadline) return;
   const Decision refused = too_late(said, line.at - now);
@@ -213,7 +213,7 @@ void WaitQueue::refuse_late(Line& line, const Decision& said, Instant now,
   }
 }
 
-WaitQueue::Next WaitQueue::next_of(Line& line) noexcept {
+WaitQueue::Next WaitQueue::next_of(WaitLine& line) noexcept {
   if (line.first != nullptr) return line.is_asking ? Next{} : Next{line.first, line.at};
   lines_.erase(name_of(line.charge, line.charge.limit));
   return {};
@@ -221,7 +221,7 @@ WaitQueue::Next WaitQueue::next_of(Line& line) noexcept {
 
 bool WaitQueue::leave(Waiter& waiter, Instant now, Next& next) noexcept {
   if (waiter.is_asked_for) return false;
-  Line& line = *waiter.line;
+  WaitLine& line = *waiter.line;
   const bool was_first = line.first == &waiter;
   remove(waiter);
   if (was_first && line.first != nullptr && line.first->cost < waiter.cost) line.at = now;
@@ -231,7 +231,7 @@ bool WaitQueue::leave(Waiter& waiter, Instant now, Next& next) noexcept {
 
 bool WaitQueue::expire(Waiter& waiter, Instant now, Next& next) noexcept {
   if (waiter.is_asked_for) return false;
-  const Line& line = *waiter.line;
+  const WaitLine& line = *waiter.line;
   Decision said = line.said;
   said.capacity = waiter.limit.capacity();
   waiter.decision = too_late(said, std::max(line.ends_at - now, Duration{1}));
@@ -241,7 +241,7 @@ bool WaitQueue::expire(Waiter& waiter, Instant now, Next& next) noexcept {
 WaitQueue::Next WaitQueue::released(const Charge& charge, Instant now) noexcept {
   const auto found = lines_.find(name_of(charge, charge.limit));
   if (found == lines_.end()) return {};
-  Line& line = *found->second;
+  WaitLine& line = *found->second;
   line.was_released = line.is_asking;
   if (!line.is_asking) line.at = now;
   return next_of(line);
@@ -250,7 +250,7 @@ WaitQueue::Next WaitQueue::released(const Charge& charge, Instant now) noexcept 
 void WaitQueue::clear(Waiter*& left) noexcept {
   Finished list(left);
   for (auto entry = lines_.begin(); entry != lines_.end();) {
-    Line& line = *(entry++)->second;
+    WaitLine& line = *(entry++)->second;
     for (Waiter* w = line.first; w != nullptr;) {
       Waiter& waiter = *w;
       w = w->next;
@@ -266,7 +266,7 @@ bool WaitQueue::has_waiters(const Charge& charge) const noexcept {
   return size_ > 0 && lines_.contains(name_of(charge, charge.limit));
 }
 
-void WaitQueue::push(Line& line, Waiter& waiter) noexcept {
+void WaitQueue::push(WaitLine& line, Waiter& waiter) noexcept {
   waiter.line = &line;
   waiter.next = nullptr;
   waiter.before = line.last;
@@ -279,7 +279,7 @@ void WaitQueue::push(Line& line, Waiter& waiter) noexcept {
 }
 
 void WaitQueue::remove(Waiter& waiter) noexcept {
-  Line& line = *waiter.line;
+  WaitLine& line = *waiter.line;
   (waiter.before == nullptr ? line.first : waiter.before->next) = waiter.next;
   (waiter.next == nullptr ? line.last : waiter.next->before) = waiter.before;
   line.units -= waiter.cost;

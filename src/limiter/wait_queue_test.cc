@@ -1,4 +1,4 @@
-#include "sluice/detail/async_waits.h"
+#include "limiter/wait_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ constexpr Limit kFlight = concurrency(1).lease(10s);
 // A queue in front of a memory store, with time in the hands of the test.
 class Simulation {
  public:
-  struct Caller : WaitQueue::Waiter {
+  struct Caller : detail::Waiter {
     Caller(const Limit& of, std::uint64_t units, Instant until, std::string name)
         : Waiter{.limit = of, .cost = units, .deadline = until}, key(std::move(name)) {}
     std::string key;
@@ -38,7 +38,7 @@ class Simulation {
     int times_finished = 0;
   };
 
-  explicit Simulation(std::size_t most = 100'000) : queue({.most = most}) {}
+  explicit Simulation(std::size_t most = 100'000) : queue(most) {}
 
   Caller& join(const Limit& limit, std::uint64_t cost = 1, Duration at_most = 1h,
                const std::string& key = "key") {
@@ -92,7 +92,7 @@ class Simulation {
       ++questions;
       const Charge question = queue.ask(*first);
       const Decision said = store.apply_one(Verb::kTake, question, {});
-      WaitQueue::Waiter* finished = nullptr;
+      detail::Waiter* finished = nullptr;
       const Next next = queue.answer(*first, said, clock.now(), finished);
       while (finished != nullptr) {
         Caller& done = static_cast<Caller&>(*finished);
@@ -216,10 +216,10 @@ TEST(WaitQueue, AsksForTheFirstAloneIfOthersTookWhatWasLeft) {
   for (int i = 0; i < 5; ++i) sim.join(kWindow);
   for (int i = 0; i < 5; ++i) sim.join(kWindow);
   sim.clock.advance(1s);
-  WaitQueue::Waiter& first = sim.callers[5];
+  detail::Waiter& first = sim.callers[5];
   Charge question = sim.queue.ask(first);
   EXPECT_EQ(question.cost, 1u);
-  WaitQueue::Waiter* finished = nullptr;
+  detail::Waiter* finished = nullptr;
   const Decision one_left{.capacity = 5, .remaining = 4, .reset_after = 1s};
   const Next next = sim.queue.answer(first, one_left, sim.clock.now(), finished);
   ASSERT_EQ(next.waiter, &sim.callers[6]);
@@ -276,9 +276,9 @@ TEST(WaitQueue, LetsACheaperOneAskWhenTheFirstLeaves) {
 }
 
 TEST(WaitQueue, KeepsAWaiterWhoseQuestionIsUnderWay) {
-  WaitQueue queue({});
-  WaitQueue::Waiter one{.limit = kWindow, .deadline = Instant::max()};
-  WaitQueue::Waiter two = one;
+  WaitQueue queue;
+  detail::Waiter one{.limit = kWindow, .deadline = Instant::max()};
+  detail::Waiter two = one;
   EXPECT_EQ(queue.join(one, Charge{"key", kWindow}, kStart), Joined::kAsks);
   (void)queue.ask(one);
   EXPECT_EQ(queue.join(two, Charge{"key", kWindow}, kStart), Joined::kWaits);
@@ -289,13 +289,13 @@ TEST(WaitQueue, KeepsAWaiterWhoseQuestionIsUnderWay) {
 }
 
 TEST(WaitQueue, AnswersEverybodyWhenTheStoreFails) {
-  WaitQueue queue({});
-  WaitQueue::Waiter one{.limit = kWindow, .deadline = Instant::max()};
-  WaitQueue::Waiter two = one;
+  WaitQueue queue;
+  detail::Waiter one{.limit = kWindow, .deadline = Instant::max()};
+  detail::Waiter two = one;
   queue.join(one, Charge{"key", kWindow}, kStart);
   (void)queue.ask(one);
   queue.join(two, Charge{"key", kWindow}, kStart);
-  WaitQueue::Waiter* finished = nullptr;
+  detail::Waiter* finished = nullptr;
   const Decision failed = Decision::refused(Reason::kStoreTimeout);
   EXPECT_EQ(queue.answer(one, failed, kStart, finished).waiter, nullptr);
   ASSERT_EQ(finished, &one);
@@ -306,13 +306,13 @@ TEST(WaitQueue, AnswersEverybodyWhenTheStoreFails) {
 
 TEST(WaitQueue, LetsTheNextOneAskWhenAPolicyAnswers) {
   for (const Outcome outcome : {Outcome::kAllowed, Outcome::kDenied}) {
-    WaitQueue queue({});
-    WaitQueue::Waiter one{.limit = kWindow, .deadline = Instant::max()};
-    WaitQueue::Waiter two = one;
+    WaitQueue queue;
+    detail::Waiter one{.limit = kWindow, .deadline = Instant::max()};
+    detail::Waiter two = one;
     queue.join(one, Charge{"key", kWindow}, kStart);
     (void)queue.ask(one);
     queue.join(two, Charge{"key", kWindow}, kStart);
-    WaitQueue::Waiter* finished = nullptr;
+    detail::Waiter* finished = nullptr;
     const Decision by_policy{.outcome = outcome, .reason = Reason::kFallback, .capacity = 5};
     const Next next = queue.answer(one, by_policy, kStart, finished);
     EXPECT_EQ(finished, &one);
@@ -323,8 +323,8 @@ TEST(WaitQueue, LetsTheNextOneAskWhenAPolicyAnswers) {
 }
 
 TEST(WaitQueue, SeparatesCounters) {
-  WaitQueue queue({});
-  std::deque<WaitQueue::Waiter> waiters;
+  WaitQueue queue;
+  std::deque<detail::Waiter> waiters;
   const auto join = [&](const Charge& charge) {
     waiters.push_back({.limit = charge.limit, .deadline = Instant::max()});
     return queue.join(waiters.back(), charge, kStart);
@@ -339,15 +339,15 @@ TEST(WaitQueue, SeparatesCounters) {
 }
 
 TEST(WaitQueue, AsksForOneLimitAtATime) {
-  WaitQueue queue({});
+  WaitQueue queue;
   const Limit other = fixed_window(7).per(1s);
-  std::deque<WaitQueue::Waiter> waiters;
+  std::deque<detail::Waiter> waiters;
   for (const Limit& limit : {kWindow, kWindow, other, kWindow}) {
     waiters.push_back({.limit = limit, .deadline = Instant::max()});
     queue.join(waiters.back(), Charge{"key", limit}, kStart);
   }
   (void)queue.ask(waiters[0]);
-  WaitQueue::Waiter* finished = nullptr;
+  detail::Waiter* finished = nullptr;
   const Decision allowed{.capacity = 5, .remaining = 4, .reset_after = 1s};
   EXPECT_EQ(queue.answer(waiters[0], allowed, kStart, finished).waiter, &waiters[1]);
   EXPECT_EQ(queue.ask(waiters[1]).cost, 1u);
@@ -394,8 +394,8 @@ TEST(WaitQueue, FinishesEachOnceInOrderAndInTimeOnRandomHistories) {
 class PermitQueueTest : public ::testing::Test {
  protected:
   // Answers the question of the first waiter, whose permit comes back after `wait` at the latest.
-  Next deny(WaitQueue::Waiter& first, Duration wait, Instant now) {
-    WaitQueue::Waiter* finished = nullptr;
+  Next deny(detail::Waiter& first, Duration wait, Instant now) {
+    detail::Waiter* finished = nullptr;
     const Next next = queue.answer(first,
                                    {.outcome = Outcome::kDenied,
                                     .reason = Reason::kLimited,
@@ -406,10 +406,10 @@ class PermitQueueTest : public ::testing::Test {
     return next;
   }
 
-  WaitQueue queue{{.merges = false}};
+  WaitQueue queue{65'536, false};
   const Charge counter{"key", kFlight};
-  WaitQueue::Waiter one{.limit = kFlight, .deadline = kStart + 5s};
-  WaitQueue::Waiter two{.limit = kFlight, .deadline = kStart + 5s};
+  detail::Waiter one{.limit = kFlight, .deadline = kStart + 5s};
+  detail::Waiter two{.limit = kFlight, .deadline = kStart + 5s};
 };
 
 TEST_F(PermitQueueTest, TheFirstAsksWhenAPermitIsReleased) {
