@@ -1,239 +1,223 @@
+// The requests of an AsyncLimiter: Waits says what each does next, and this asks the store, sleeps
+// with one timer for all, and keeps requests of one counter in order.
+
 #include "sluice/detail/async_waits.h"
 
 #include <algorithm>
 #include <new>
+#include <set>
+#include <tuple>
 #include <utility>
 
+#include "limiter/wait_queue.h"
+#include "limiter/waits.h"
+
 namespace sluice::detail {
+namespace {
 
-// Requests that have ended, in order. Their callers learn it when the lock is released.
-class AsyncWaits::Ended {
- public:
-  void add(WaitingRequest& request) noexcept {
-    request.state_ = State::kEnded;
-    request.next = nullptr;
-    *last_ = &request;
-    last_ = &request.next;
+// Requests by the counters for which they wait.
+struct ByCounter {
+  using is_transparent = void;
+  static std::tuple<Algorithm, std::string_view> name(const Charge& charge) noexcept {
+    return {charge.limit.algorithm(), charge.key};
   }
-  void add_all(WaitQueue::Waiter* first) noexcept {
-    while (first != nullptr) {
-      add(static_cast<WaitingRequest&>(*std::exchange(first, first->next)));
-    }
+  static std::tuple<Algorithm, std::string_view> name(const WaitingRequest* request) noexcept {
+    return {request->limit.algorithm(), request->key};
   }
-  void cancel(WaitingRequest& request) noexcept {
-    request.is_cancelled = true;
-    request.decision.outcome = Outcome::kDenied;  // it has taken nothing
-    add(request);
-  }
-  WaitingRequest* take() noexcept {
-    last_ = &first_;
-    return static_cast<WaitingRequest*>(std::exchange(first_, nullptr));
-  }
-
- private:
-  WaitQueue::Waiter* first_ = nullptr;
-  WaitQueue::Waiter** last_ = &first_;
+  bool operator()(const auto& a, const auto& b) const noexcept { return name(a) < name(b); }
 };
 
-// A question to the asynchronous store, and those that follow from its answer.
-class AsyncWaits::Question final : public AsyncStore::Completion {
- public:
-  Question(std::shared_ptr<AsyncWaits> of, WaitingRequest& asked_by) noexcept
-      : request(&asked_by), charge(asked_by.charge()), waits_(std::move(of)) {}
+WaitingRequest& request_of(Waiter& one) noexcept { return static_cast<WaitingRequest&>(one); }
 
-  // Asks until somebody has to wait, then deletes itself.
-  void ask() noexcept {
-    for (;;) {
-      step_.store(Step::kAsked, std::memory_order_relaxed);
-      waits_->options_.async->async_apply(action, {&charge, 1}, {}, {&each_, 1}, *this);
-      // An answer before the return is handled here: a chain of them must not fill the stack.
-      if (step_.exchange(Step::kReturned, std::memory_order_acq_rel) != Step::kAnswered) return;
-      if (!waits_->take_answer(*this)) return delete this;
-    }
-  }
-  void done(const Decision& decision) noexcept override {
-    const Visit visit(waits_);
-    said = decision;
-    if (step_.exchange(Step::kAnswered, std::memory_order_acq_rel) != Step::kReturned) return;
-    if (waits_->take_answer(*this)) return ask();
-    delete this;
-  }
-
-  WaitingRequest* request;
-  Action action = Verb::kTake;
-  Charge charge;
-  Decision said;
-
- private:
-  enum class Step : std::uint8_t { kAsked, kAnswered, kReturned };
-
-  const std::shared_ptr<AsyncWaits> waits_;
-  std::atomic<Step> step_{Step::kAsked};
-  Decision each_;
-};
-
-// Gives back what a cancelled request has taken from an asynchronous store.
-class AsyncWaits::Refund final : public AsyncStore::Completion {
- public:
-  explicit Refund(const WaitingRequest& request) : key_(request.key), charge_(request.charge()) {
-    charge_.key = key_;
-  }
-  void ask(AsyncStore& store) noexcept {
-    store.async_apply(Verb::kRefund, {&charge_, 1}, {}, {&each_, 1}, *this);
-  }
-  void done(const Decision&) noexcept override { delete this; }
-
- private:
-  const std::string key_;
-  Charge charge_;
-  Decision each_;
-};
-
-AsyncWaits::AsyncWaits(const Options& options, Alarm& alarm)
-    : options_(options), clock_(*options.clock), alarm_(&alarm), queue_({.most = options.most}) {}
-AsyncWaits::~AsyncWaits() = default;
-
-// --- a store that answers at once ------------------------------------------------------------
-
-AsyncWaits::Verdict AsyncWaits::decide(const Charge& charge, Instant deadline,
-                                       Decision& decision) noexcept {
-  if (is_reservable(charge.limit)) return decide_bucket(charge, deadline, decision);
-  if (waiting() > 0) {
-    const Lock lock(mutex_);
-    if (queue_.has_waiters(charge)) return Verdict::kQueues;
-  }
-  decision = options_.store->apply_one(Verb::kTake, charge, {});
-  const bool waits = !decision.allowed() && decision.retry_after.has_value();
-  return waits ? Verdict::kWaits : Verdict::kEnded;
-}
-
-AsyncWaits::Verdict AsyncWaits::decide_bucket(const Charge& charge, Instant deadline,
-                                              Decision& decision) noexcept {
-  const auto verdict = [&] {
-    if (!decision.allowed()) return Verdict::kEnded;
-    const bool waits = decision.delay.value_or(Duration{0}) > Duration{0} || has_sleepers(charge);
-    return waits ? Verdict::kWaits : Verdict::kEnded;
-  };
-  const std::size_t others = waiting();
-  if (others == 0) {  // probably nobody has to wait: a take needs no time
-    decision = options_.store->apply_one(Verb::kTake, charge, {});
-    if (decision.reason != Reason::kLimited) return verdict();
-  }
-  if (others >= options_.most) {
-    decision = options_.store->apply_one(Action(Verb::kReserve), charge, {});
-    if (decision.reason == Reason::kLimited) decision = too_many(charge.limit);
-  } else {
-    decision = options_.store->apply_one(reservation(deadline), charge, {});
-  }
-  return verdict();
-}
-
-// --- beginning and end of a request -------------------------------------------------------------
-
-Decision AsyncWaits::too_many(const Limit& limit) noexcept {
+Decision too_many(const Limit& limit) noexcept {
   return {
       .outcome = Outcome::kDenied, .reason = Reason::kTooManyWaiters, .capacity = limit.capacity()};
 }
 
-Action AsyncWaits::reservation(Instant deadline) const noexcept {
-  return {Verb::kReserve,
-          std::clamp(deadline - clock_.now(), Duration{0}, kLastInstant - kFirstInstant)};
-}
+class Requests final : public AsyncWaits,
+                       public Waits,
+                       public std::enable_shared_from_this<Requests> {
+ public:
+  Requests(Store* store, AsyncStore* async, std::size_t most, Alarm alarm, const Clock& clock)
+      : Waits(most, clock, true), store_(store), async_(async), alarm_(std::move(alarm)) {}
 
-bool AsyncWaits::make_room() noexcept { return sleepers_.reserve(queue_.size() + reserved_ + 1); }
+  bool decide(const Charge& charge, Instant deadline,
+              std::optional<Decision>& said) noexcept override;
+  void start(WaitingRequest& request, const std::optional<Decision>& said) noexcept override;
+  void cancel(WaitingRequest& request) noexcept override;
+  void on_time() noexcept override;
+  void close() noexcept override;
+  std::size_t waiting() const noexcept override { return Waits::waiting(); }
 
-void AsyncWaits::start(WaitingRequest& request, const Decision* said) noexcept {
-  Ended ended;
-  Lock lock(mutex_);
-  const bool reserves = is_reservable(request.limit);
-  if (alarm_ == nullptr || !make_room()) {
-    request.decision = said != nullptr ? *said : Decision::refused(Reason::kStoreError);
-    request.is_cancelled = true;
-    ended.add(request);
-  } else if (!reserves) {
-    queue(request, said, lock, ended);
-  } else if (said == nullptr && queue_.size() + reserved_ >= options_.most) {
-    request.decision = too_many(request.limit);
-    ended.add(request);
-  } else {
-    ++reserved_;
-    if (said != nullptr) {
-      sleep(request, *said, ended);
-    } else {
-      ask_later(request, lock, ended);
-    }
+ private:
+  class Question;
+
+  void changed(Waiter& one) noexcept override;
+  bool has_sleepers(const Charge& charge) noexcept;
+  Next take_answer(WaitingRequest& request, const Decision& said) noexcept;
+  Next follow(WaitingRequest& last, WaitingRequest& request, const Decision& said,
+              Instant turn) noexcept;
+  void unlink(WaitingRequest& request) noexcept;
+  void proceed(WaitingRequest& request, Next next, Lock& lock) noexcept;
+  std::optional<Decision> ask(WaitingRequest& request, Lock& lock) noexcept;
+  void take(Question& question) noexcept;
+  void finish(Lock& lock) noexcept;
+  void refund(const WaitingRequest& request) noexcept;
+  void set_alarm() noexcept;
+
+  Store* const store_;
+  AsyncStore* const async_;
+  const Alarm alarm_;
+
+  // Protected by the lock.
+  Instant alarm_at_ = Instant::max();
+  WakeHeap sleepers_;  // requests whose reservation comes due, and those that ask next
+  // The last request of each counter whose requests sleep. They are linked in order of arrival, and
+  // only the first of them is in `sleepers_`.
+  std::set<WaitingRequest*, ByCounter> lines_;
+  // Requests that have ended, in order. Their callers learn it when the lock is released.
+  Waiter* ended_ = nullptr;
+  Waiter** last_ended_ = &ended_;
+};
+
+// A question to the asynchronous store. Deletes itself after its answer, unless that comes before
+// ask() returns.
+class Requests::Question final : public AsyncStore::Completion {
+ public:
+  Question(std::shared_ptr<Requests> of, WaitingRequest& asked_by, const Charge& about) noexcept
+      : request(&asked_by), charge_(about), waits_(std::move(of)) {}
+  // One that gives back what a request has taken, which ends meanwhile. Throws std::bad_alloc.
+  explicit Question(const WaitingRequest& of) : key_(of.key), charge_(of.charge()) {
+    charge_.key = key_;
   }
-  finish(lock, ended);
+
+  // Returns whether the answer has come: a chain of them must not fill the stack.
+  bool ask(AsyncStore& store, const Action& action) noexcept {
+    store.async_apply(action, {&charge_, 1}, {}, {&each_, 1}, *this);
+    return is_halfway_.exchange(true, std::memory_order_acq_rel);
+  }
+  void give_back(AsyncStore& store) noexcept {
+    store.async_apply(Verb::kRefund, {&charge_, 1}, {}, {&each_, 1}, *this);
+  }
+  void done(const Decision& decision) noexcept override {
+    if (request == nullptr) return delete this;
+    const Visit visit(waits_);
+    said = decision;
+    if (!is_halfway_.exchange(true, std::memory_order_acq_rel)) return;
+    waits_->take(*this);
+    delete this;
+  }
+
+  WaitingRequest* const request = nullptr;
+  Decision said;
+
+ private:
+  const std::string key_;
+  Charge charge_;
+  const std::shared_ptr<Requests> waits_;
+  std::atomic<bool> is_halfway_{false};  // ask() has returned, or the answer has come
+  Decision each_;
+};
+
+// --- a store that answers at once ---------------------------------------------------------------
+
+bool Requests::decide(const Charge& charge, Instant deadline,
+                      std::optional<Decision>& said) noexcept {
+  const std::size_t others = waiting();
+  if (!is_reservable(charge.limit)) {
+    if (others > 0) {
+      const Lock lock(mutex_);
+      if (queue_.has_waiters(charge)) return false;
+    }
+    said = store_->apply_one(Verb::kTake, charge, {});
+    return said->allowed() || !said->retry_after;
+  }
+  // If probably nobody has to wait: a take needs no time.
+  if (others == 0) said = store_->apply_one(Verb::kTake, charge, {});
+  if (!said || said->reason == Reason::kLimited) {
+    const bool is_full = others >= most_;
+    const Action action = is_full ? Action(Verb::kReserve) : reservation(deadline, clock_);
+    said = store_->apply_one(action, charge, {});
+    if (is_full && said->reason == Reason::kLimited) said = too_many(charge.limit);
+  }
+  return !said->allowed() || (!must_wait(*said) && !has_sleepers(charge));
 }
 
-bool AsyncWaits::has_sleepers(const Charge& charge) noexcept {
+bool Requests::has_sleepers(const Charge& charge) noexcept {
   if (waiting() == 0) return false;
   const Lock lock(mutex_);
   return lines_.contains(charge);
 }
 
-// Waits for a reservation that the store has made, if it has, and for the requests of the counter
-// that arrived earlier. The store has put them in order, but not the instants here: they also
-// contain the time that each answer needed. A fallback, which knows no order, waits for nobody, nor
-// does a request whose deadline would pass.
-void AsyncWaits::sleep(WaitingRequest& request, const Decision& said, Ended& ended) noexcept {
-  request.decision = said;
-  const Duration delay = said.allowed() ? said.delay.value_or(Duration{0}) : Duration{0};
-  request.turn_ = clock_.now() + delay;
-  const auto found = said.reason == Reason::kOk ? lines_.find(&request) : lines_.end();
-  const bool is_next =
-      found == lines_.end() || (*found)->turn_ > std::max(request.turn_, request.deadline);
-  // After close() nothing wakes it.
-  if (alarm_ == nullptr && (!is_next || delay > Duration{0})) request.is_cancelled = true;
-  if (!said.allowed() || request.is_cancelled || (is_next && delay <= Duration{0})) {
-    --reserved_;
-    return ended.add(request);
-  }
-  request.state_ = State::kSleeping;
-  if (!is_next) return follow(**found, request);
-  sleepers_.add(request, request.turn_);
-  if (found != lines_.end() || said.reason != Reason::kOk) return;
-  try {
-    lines_.insert(&request);
-  } catch (const std::bad_alloc&) {  // it wakes at its instant, in whatever order
-  }
-}
+// --- beginning and end of a request -------------------------------------------------------------
 
-// The request sleeps behind the last one of its counter.
-void AsyncWaits::follow(WaitingRequest& last, WaitingRequest& request) noexcept {
-  auto node = lines_.extract(&last);
-  node.value() = &request;
-  lines_.insert(std::move(node));
-  request.turn_ = std::max(request.turn_, last.turn_);
-  request.before = &last;
-  last.next = &request;
-}
-
-// The request no longer sleeps.
-void AsyncWaits::wake(WaitingRequest& request) noexcept {
-  --reserved_;
-  auto* const before = static_cast<WaitingRequest*>(request.before);
-  auto* const next = static_cast<WaitingRequest*>(request.next);
-  if (before != nullptr) {
-    before->next = next;
+void Requests::start(WaitingRequest& request, const std::optional<Decision>& said) noexcept {
+  Lock lock(mutex_);
+  Next next = Next::kAsks;
+  if (is_closed_ || !sleepers_.reserve(queue_.size() + counted_ + 1)) {
+    request.is_cancelled = true;
+    next = end(request, said.value_or(Decision::refused(Reason::kStoreError)));
+  } else if (!is_reservable(request.limit)) {
+    next = join(request, request.charge(), said ? &*said : nullptr);
+  } else if (said) {
+    next = take_answer(request, *said);
+  } else if (is_full()) {
+    next = end(request, too_many(request.limit));
   } else {
-    sleepers_.remove(request);
+    count_in(request);
   }
-  if (next != nullptr) {
-    next->before = before;
-    if (before == nullptr) sleepers_.add(*next, next->turn_);
+  proceed(request, next, lock);
+  finish(lock);
+}
+
+void Requests::cancel(WaitingRequest& request) noexcept {
+  Lock lock(mutex_);
+  if (request.state == State::kEnded || request.is_cancelled) return;
+  if (request.state == State::kSleeps) unlink(request);
+  proceed(request, Waits::cancel(request), lock);
+  finish(lock);
+}
+
+void Requests::close() noexcept {
+  Lock lock(mutex_);
+  is_closed_ = true;
+  while (!sleepers_.empty()) {
+    WaitingRequest& request = request_of(sleepers_.first());
+    if (request.state == State::kSleeps) {
+      unlink(request);
+      Waits::cancel(request);
+      changed(request);
+    } else {
+      sleepers_.remove(request);
+    }
+  }
+  Waiter* left = nullptr;
+  queue_.clear(left);
+  while (left != nullptr) {
+    Waiter& one = *std::exchange(left, left->next);
+    one.is_cancelled = true;
+    one.decision.outcome = Outcome::kDenied;  // it has taken nothing
+    end(one, one.decision);
+    changed(one);
+  }
+  finish(lock);
+}
+
+// The request has ended, or waits until another instant.
+void Requests::changed(Waiter& one) noexcept {
+  sleepers_.remove(one);
+  if (one.state == State::kEnded) {
+    one.next = nullptr;
+    *last_ended_ = &one;
+    last_ended_ = &one.next;
     return;
   }
-  const auto found = lines_.find(&request);
-  if (found == lines_.end() || *found != &request) return;
-  auto node = lines_.extract(found);
-  if (before == nullptr) return;
-  node.value() = before;
-  lines_.insert(std::move(node));
+  const bool is_behind = one.state == State::kSleeps && one.before != nullptr;
+  const Instant at = wakes_at(one);
+  if (!is_behind && at != Instant::max()) sleepers_.add(one, at);
 }
 
-void AsyncWaits::cancel(WaitingRequest& request) noexcept {
-  Ended ended;
+void Requests::on_time() noexcept {
   Lock lock(mutex_);
   WaitQueue::Next next;
   if (request.state_ == State::kEnded || request.is_cancelled) return;
