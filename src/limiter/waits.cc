@@ -3,26 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace sluice::detail {
 
-// The place of a request in the queue of a counter.
-struct Waits::Place : WaitQueue::Waiter {
-  Place(WaitingCall& waits, const Charge& counter, Instant until)
-      : Waiter{.limit = counter.limit, .cost = counter.cost, .deadline = until}, call(waits) {}
-
-  WaitingCall& call;
-  Instant turn = Instant::max();  // when it asks the store
-  bool has_left = false;          // `decision` is its answer
-};
-
 namespace {
 
 constexpr std::size_t kNone = kMaxCharges;
-
-bool is_reservable(const Limit& limit) noexcept { return limit.state_kind() == StateKind::kBucket; }
 
 // Returns the charge whose units come last: the request waits in the queue of its counter.
 std::size_t last_to_admit(std::span<const Charge> charges,
@@ -42,11 +32,12 @@ Decision without_delay(Decision decision) noexcept {
   return decision;
 }
 
-Decision refused(const Decision& said, Reason reason) noexcept {
+Decision refused(const Decision& said, Reason reason,
+                 std::optional<Duration> retry_after = {}) noexcept {
   Decision decision = without_delay(said);
   decision.outcome = Outcome::kDenied;
   decision.reason = reason;
-  decision.retry_after.reset();
+  decision.retry_after = retry_after;
   return decision;
 }
 
@@ -57,163 +48,213 @@ Action Waits::reservation(Instant deadline, const Clock& clock) noexcept {
           std::clamp(deadline - clock.now(), Duration{0}, kLastInstant - kFirstInstant)};
 }
 
-Decision Waits::acquire(WaitingCall& call, Instant deadline) noexcept {
-  if (waiting() > 0) {  // others may be ahead of it
-    const std::size_t line = line_of(call.charges());
-    if (line != kNone) return queue(call, line, deadline, false);
-  }
-  return acquire(call, deadline, call.ask(reservation(deadline, *options_.clock)));
-}
+// --- a request on its own thread or fiber -------------------------------------------------------
 
-Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision& said) noexcept {
-  if (!must_wait(said)) return without_delay(said);
-  if (said.allowed()) return sleep(call, deadline, said);
-  const std::size_t last = last_to_admit(call.charges(), call.each());
-  if (last == kNone) return said;
-  return queue(call, last, deadline, true);
-}
-
-// Waits until the reservation comes due.
-Decision Waits::sleep(WaitingCall& call, Instant deadline, const Decision& said) noexcept {
-  const Instant now = options_.clock->now();
-  const Instant turn = now + *said.delay;
-  Decision decision = said;
-  const auto charges = call.charges();
-  const bool outlives_a_lease = std::any_of(charges.begin(), charges.end(), [&](const Charge& c) {
-    return holds_permits(c.limit.algorithm()) && c.cost > 0 && *said.delay >= c.limit.period();
-  });
-  {
-    const Lock lock(mutex_);
-    if (outlives_a_lease) {  // its permit is taken already
-      decision = refused(said, Reason::kLimited);
-      decision.retry_after = said.delay;
-    } else if (turn > deadline) {  // a leaky bucket in queue mode has a delay of its own
-      decision = refused(said, Reason::kLimited);
-      decision.retry_after = turn - deadline;
-    } else if (queue_.size() + sleeping_ >= options_.most) {
-      decision = refused(said, Reason::kTooManyWaiters);
+Decision Waits::acquire(WaitingCall& call, Instant deadline, const Decision* said) noexcept {
+  call.deadline = deadline;
+  Instant until = {};
+  Next next = Next::kAsks;
+  if (said == nullptr && waiting() > 0) next = join_others(call, call.charges(), until);
+  for (;;) {
+    if (next == Next::kAsks) {
+      const Decision answered =
+          said != nullptr ? *std::exchange(said, nullptr) : call.ask(reservation(deadline, clock_));
+      if (call.line == nullptr && !must_wait(answered)) return without_delay(answered);
+      const auto charges = call.charges();
+      const auto each = call.each();
+      const Lock lock(mutex_);
+      next = settle(call, answer(call, answered, charges, each), until);
+    } else if (next == Next::kWaits) {
+      const bool waits = call.park(until);
+      const Lock lock(mutex_);
+      next = settle(call, waits ? go_on(call) : cancel(call), until);
     } else {
-      ++sleeping_;
-      count();
+      if (call.gives_back) call.give_back();
+      return without_delay(call.decision);
     }
   }
-  if (decision.allowed()) {
-    bool waits = true;
-    while (waits && options_.clock->now() < turn) waits = call.park(turn);
-    const Lock lock(mutex_);
-    --sleeping_;
-    count();
-    if (!waits) decision = refused(said, Reason::kLimited);
-  }
-  if (!decision.allowed()) call.give_back();
-  return without_delay(decision);
+}
+
+// Waits behind others if they are ahead of it.
+Waits::Next Waits::join_others(WaitingCall& call, std::span<const Charge> charges,
+                               Instant& until) noexcept {
+  const Lock lock(mutex_);
+  const auto found = std::find_if(charges.begin(), charges.end(), [this](const Charge& charge) {
+    return queue_.has_waiters(charge);
+  });
+  if (found == charges.end()) return Next::kAsks;
+  call.charge = static_cast<std::uint8_t>(found - charges.begin());
+  return settle(call, join(call, *found, nullptr), until);
+}
+
+// What its thread needs without the lock.
+Waits::Next Waits::settle(WaitingCall& call, Next next, Instant& until) noexcept {
+  if (next == Next::kAsks) static_cast<void>(queue_.ask(call));
+  until = wakes_at(call);
+  count();
+  return next;
 }
 
 void Waits::released(std::span<const Charge> charges) noexcept {
   if (waiting() == 0) return;
   const Lock lock(mutex_);
-  for (const Charge& charge : charges) {
-    call_next(queue_.released(charge, options_.clock->now()));
-  }
+  for (const Charge& charge : charges) call(queue_.released(charge, clock_.now()), nullptr);
 }
 
-// Waits in the queues of counters that cannot be reserved, first in that of charge `at`.
-// `is_known`: the store has denied that charge a moment ago.
-Decision Waits::queue(WaitingCall& call, std::size_t at, Instant deadline, bool is_known) noexcept {
-  for (;;) {
-    Place place(call, call.charges()[at], deadline);
-    Lock lock(mutex_);
-    const auto joined = queue_.join(place, call.charges()[at], options_.clock->now());
-    count();
-    if (joined == WaitQueue::Joined::kRefused) return place.decision;
-    if (joined == WaitQueue::Joined::kAsks) {
-      place.turn = kFirstInstant;
-      if (is_known) {
-        static_cast<void>(queue_.ask(place));
-        answer(place, call.each()[at]);
-      }
-    }
-    for (;;) {
-      if (!await_turn(call, place, lock)) return refused(place.decision, Reason::kLimited);
-      if (place.has_left) return place.decision;
-      place.turn = Instant::max();
-      static_cast<void>(queue_.ask(place));
-      lock.unlock();
-      const Decision said = call.ask(reservation(deadline, *options_.clock));
-      const auto charges = call.charges();
-      const std::size_t last = said.allowed() ? kNone : last_to_admit(charges, call.each());
-      lock.lock();
-      if (last != kNone && charges.size() > at && last == at) {
-        answer(place, call.each()[at]);
-        continue;
-      }
-      // It leaves the queue: with its units, for the queue of another counter, or without hope.
-      Decision leaves =
-          said.outcome == Outcome::kFailed || call.each().size() <= at ? said : call.each()[at];
-      if (leaves.outcome == Outcome::kDenied) leaves.retry_after.reset();
-      answer(place, leaves);
-      lock.unlock();
-      if (said.allowed()) return acquire(call, deadline, said);
-      if (last == kNone) return said;
-      at = last;
-      is_known = true;
-      break;
-    }
+// --- the steps of a request ---------------------------------------------------------------------
+
+Waits::Next Waits::answer(Waiter& one, const Decision& said, std::span<const Charge> charges,
+                          std::span<const Decision> each) noexcept {
+  const bool may_pass = !said.allowed() && said.retry_after.has_value();
+  const std::size_t last = may_pass ? last_to_admit(charges, each) : kNone;
+  if (one.line != nullptr) {
+    if (last == one.charge) return take(one, each[last]);
+    // It leaves the queue: with its units, for the queue of another counter, or without hope.
+    const bool is_whole = said.outcome == Outcome::kFailed || each.size() <= one.charge;
+    Decision leaves = is_whole ? said : each[one.charge];
+    if (leaves.outcome == Outcome::kDenied) leaves.retry_after.reset();
+    tell(one, leaves);
   }
+  if (one.is_cancelled) return end(one, said);
+  if (said.allowed() && must_wait(said)) return sleep(one, said, charges);
+  if (last == kNone) return end(one, said);
+  one.charge = static_cast<std::uint8_t>(last);
+  return join(one, charges[last], &each[last]);
 }
 
-// Blocks until the request may ask the store or has left the queue, as it does at its deadline if
-// it waits for a permit. Returns false if its caller has given up.
-bool Waits::await_turn(WaitingCall& call, Place& place, Lock& lock) noexcept {
-  const bool expires = holds_permits(place.limit.algorithm());
-  while (!place.has_left && place.turn > options_.clock->now()) {
-    const Instant until = expires ? std::min(place.turn, place.deadline) : place.turn;
-    lock.unlock();
-    const bool waits = call.park(until);
-    lock.lock();
-    const Instant now = options_.clock->now();
-    const bool is_late = expires && place.deadline <= now && place.turn > now;
-    if (place.has_left || (waits && !is_late)) continue;
-    WaitQueue::Next next;
-    place.has_left = waits ? queue_.expire(place, now, next) : queue_.leave(place, now, next);
-    call_next(next);
-    count();
-    return waits;
-  }
-  return true;
+Waits::Next Waits::join(Waiter& one, const Charge& charge, const Decision* said) noexcept {
+  one.limit = charge.limit;
+  one.cost = charge.cost;
+  one.decision = {};
+  one.state = State::kQueued;
+  one.turn = Instant::max();
+  const auto joined = queue_.join(one, charge, clock_.now());
+  if (joined == WaitQueue::Joined::kRefused) return end(one, one.decision);
+  if (joined == WaitQueue::Joined::kWaits) return Next::kWaits;
+  if (said == nullptr) return Next::kAsks;
+  static_cast<void>(queue_.ask(one));
+  return take(one, *said);
 }
 
-// Returns the first charge for whose counter others wait.
-std::size_t Waits::line_of(std::span<const Charge> charges) noexcept {
-  const Lock lock(mutex_);
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    if (queue_.has_waiters(charges[i])) return i;
-  }
-  return kNone;
+// Takes the store's answer to the first of a queue, which stays there if it can be admitted later.
+Waits::Next Waits::take(Waiter& one, const Decision& said) noexcept {
+  tell(one, said);
+  return one.line == nullptr ? end(one, one.decision) : go_on(one);
 }
 
-// The first request of a queue has asked the store.
-void Waits::answer(Place& place, const Decision& said) noexcept {
-  WaitQueue::Waiter* finished = nullptr;
-  const WaitQueue::Next next = queue_.answer(place, said, options_.clock->now(), finished);
+// Waits until the reservation comes due.
+Waits::Next Waits::sleep(Waiter& one, const Decision& said,
+                         std::span<const Charge> charges) noexcept {
+  const Duration delay = *said.delay;
+  one.turn = clock_.now() + delay;
+  const bool outlives_a_lease = std::any_of(charges.begin(), charges.end(), [&](const Charge& c) {
+    return holds_permits(c.limit.algorithm()) && c.cost > 0 && delay >= c.limit.period();
+  });
+  if (is_closed_) {
+    one.is_cancelled = true;
+    return end(one, said);
+  }
+  one.gives_back = true;
+  if (outlives_a_lease) return end(one, refused(said, Reason::kLimited, delay));
+  // A leaky bucket in queue mode has a delay of its own.
+  if (one.turn > one.deadline) {
+    return end(one, refused(said, Reason::kLimited, one.turn - one.deadline));
+  }
+  if (!one.is_counted && is_full()) return end(one, refused(said, Reason::kTooManyWaiters));
+  one.gives_back = false;
+  one.decision = said;
+  one.state = State::kSleeps;
+  count_in(one);
+  return Next::kWaits;
+}
+
+Waits::Next Waits::go_on(Waiter& one) noexcept {
+  if (one.state == State::kEnded) return Next::kEnded;
+  const Instant now = clock_.now();
+  if (one.turn <= now) {
+    if (one.state == State::kSleeps) return end(one, one.decision);
+    one.turn = Instant::max();
+    return Next::kAsks;
+  }
+  if (wakes_at(one) > now) return Next::kWaits;
+  WaitQueue::Next next;  // its deadline has passed
+  if (!queue_.expire(one, now, next)) return Next::kWaits;
+  call(next, &one);
+  return end(one, one.decision);
+}
+
+Waits::Next Waits::cancel(Waiter& one) noexcept {
+  if (one.state == State::kEnded) return Next::kEnded;
+  one.is_cancelled = true;
+  if (one.state == State::kSleeps) return end(one, one.decision);
+  if (one.state == State::kAsks) return Next::kWaits;
+  WaitQueue::Next next;
+  if (!queue_.leave(one, clock_.now(), next)) {
+    ++cancelled_;
+    return Next::kWaits;
+  }
+  call(next, &one);
+  one.decision.outcome = Outcome::kDenied;  // it has taken nothing
+  return end(one, one.decision);
+}
+
+Waits::Next Waits::end(Waiter& one, const Decision& said) noexcept {
+  if (std::exchange(one.is_counted, false)) --counted_;
+  one.state = State::kEnded;
+  one.decision = said;
+  if (!one.is_cancelled) return Next::kEnded;
+  one.gives_back |= said.allowed();
+  one.decision = refused(said, Reason::kLimited);
+  return Next::kEnded;
+}
+
+// A request for a permit also wakes at its deadline, because nobody knows when one is released.
+Instant Waits::wakes_at(const Waiter& one) noexcept {
+  const bool expires =
+      one.line != nullptr && !one.is_asked_for && holds_permits(one.limit.algorithm());
+  return expires ? std::min(one.turn, one.deadline) : one.turn;
+}
+
+void Waits::count_in(Waiter& one) noexcept {
+  if (!std::exchange(one.is_counted, true)) ++counted_;
+}
+
+// --- the queues ---------------------------------------------------------------------------------
+
+// The first request of a queue has asked the store. Ends others for which it has asked.
+void Waits::tell(Waiter& one, const Decision& said) noexcept {
+  const Instant now = clock_.now();
+  Waiter* finished = nullptr;
+  WaitQueue::Next next = queue_.answer(one, said, now, finished);
   while (finished != nullptr) {
-    auto& one = static_cast<Place&>(*std::exchange(finished, finished->next));
-    one.has_left = true;
-    if (&one != &place) one.call.wake();
+    Waiter& other = *std::exchange(finished, finished->next);
+    if (other.is_cancelled) --cancelled_;
+    if (&other == &one) continue;
+    end(other, other.decision);
+    changed(other);
   }
-  call_next(next);
-  count();
+  if (cancelled_ > 0 || is_closed_) drop_cancelled(next, one, now);
+  call(next, &one);
 }
 
-void Waits::call_next(const WaitQueue::Next& next) noexcept {
+// Ends the requests that were cancelled while the store decided, and that it has not admitted.
+void Waits::drop_cancelled(WaitQueue::Next& next, const Waiter& one, Instant now) noexcept {
+  for (Waiter* waiter = next.waiter; waiter != nullptr;) {
+    Waiter& other = *std::exchange(waiter, waiter->next);
+    if (!other.is_cancelled && !is_closed_) continue;
+    if (std::exchange(other.is_cancelled, true)) --cancelled_;
+    queue_.leave(other, now, next);
+    other.decision.outcome = Outcome::kDenied;
+    if (&other == &one) continue;
+    end(other, other.decision);
+    changed(other);
+  }
+}
+
+void Waits::call(const WaitQueue::Next& next, const Waiter* but) noexcept {
   if (next.waiter == nullptr) return;
-  auto& place = static_cast<Place&>(*next.waiter);
-  place.turn = next.at;
-  place.call.wake();
-}
-
-void Waits::count() noexcept {
-  waiting_.store(queue_.size() + sleeping_, std::memory_order_relaxed);
+  next.waiter->turn = next.at;
+  if (next.waiter != but) changed(*next.waiter);
 }
 
 // --- the threads of this process
@@ -242,12 +283,8 @@ namespace {
 
 // The waits of all stores for which a thread waits.
 struct Registry {
-  struct Entry {
-    Waits waits;
-    std::size_t users = 0;
-  };
   std::mutex mutex;
-  std::map<const Store*, Entry> stores;
+  std::map<const Store*, std::shared_ptr<Waits>> stores;
   std::atomic<std::size_t> users{0};  // of all stores
 
   static Registry& instance() {
@@ -256,30 +293,28 @@ struct Registry {
   }
 };
 
-class SharedWaits {
- public:
-  explicit SharedWaits(const Store& store) : store_(&store) {
-    const std::lock_guard lock(registry_.mutex);
-    // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): under the lock
-    entry_ = &registry_.stores[store_];
-    ++entry_->users;
-    ++registry_.users;
+std::shared_ptr<Waits> enter(const Store& store) {
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  std::shared_ptr<Waits> waits;
+  if (const auto found = registry.stores.find(&store); found != registry.stores.end()) {
+    waits = found->second;
+  } else {
+    waits = std::make_shared<Waits>();
+    registry.stores.emplace(&store, waits);
   }
-  ~SharedWaits() {
-    const std::lock_guard lock(registry_.mutex);
-    --registry_.users;
-    if (--entry_->users == 0) registry_.stores.erase(store_);
-  }
-  SharedWaits(const SharedWaits&) = delete;
-  SharedWaits& operator=(const SharedWaits&) = delete;
+  ++registry.users;
+  return waits;
+}
 
-  Waits* operator->() const noexcept { return &entry_->waits; }
-
- private:
-  Registry& registry_ = Registry::instance();
-  const Store* store_;
-  Registry::Entry* entry_;
-};
+void leave(const Store& store, std::shared_ptr<Waits>&& waits) noexcept {
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  --registry.users;
+  waits.reset();
+  const auto found = registry.stores.find(&store);
+  if (found->second.use_count() == 1) registry.stores.erase(found);  // this was the last user
+}
 
 }  // namespace
 
@@ -292,8 +327,10 @@ Decision acquire(const Store& store, WaitingThread& call, Instant deadline) noex
     is_known = true;
   }
   try {
-    SharedWaits waits(store);
-    return is_known ? waits->acquire(call, deadline, said) : waits->acquire(call, deadline);
+    std::shared_ptr<Waits> waits = enter(store);
+    const Decision answer = waits->acquire(call, deadline, is_known ? &said : nullptr);
+    leave(store, std::move(waits));
+    return answer;
   } catch (const std::bad_alloc&) {
     if (is_known && said.allowed()) call.give_back();
     return Decision::refused(Reason::kStoreError);
@@ -305,7 +342,7 @@ void released(const Store& store, std::span<const Charge> charges) noexcept {
   if (registry.users == 0) return;
   const std::lock_guard lock(registry.mutex);
   const auto found = registry.stores.find(&store);
-  if (found != registry.stores.end()) found->second.waits.released(charges);
+  if (found != registry.stores.end()) found->second->released(charges);
 }
 
 }  // namespace sluice::detail

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <span>
 #include <type_traits>
 
+#include "limiter/wait_queue.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 #include "sluice/detail/async_waits.h"
@@ -19,8 +21,9 @@
 namespace sluice::detail {
 
 // A request that waits for its units on a thread or a fiber of its own.
-class WaitingCall {
+class WaitingCall : public Waiter {
  public:
+  WaitingCall() noexcept : Waiter{.limit = token_bucket(1).per(std::chrono::seconds{1})} {}
   virtual ~WaitingCall() = default;
 
   // Asks the store to decide the whole request.
@@ -51,28 +54,33 @@ class WaitingThread : public WaitingCall {
   bool is_woken_ = false;
 };
 
+// Whether the store can reserve units of the limit ahead.
+inline bool is_reservable(const Limit& limit) noexcept {
+  return limit.state_kind() == StateKind::kBucket;
+}
+
 // The requests that wait for units of a store: for a reservation of buckets to come due, or, with
 // other algorithms, in the queue of the counter that denies them (WaitQueue). Only the first of a
 // queue asks the store. Who waits for a permit is called when one is released.
 //
-// Thread-safety: any member from any thread. No lock is held while the store is asked. Cost:
+// It says what each request does next. Here a request asks and sleeps on its own thread or fiber;
+// those of AsyncLimiter derive from this class (async_waits.cc).
+//
+// Thread-safety: any public member from any thread. No lock is held while the store is asked. Cost:
 // without waiting requests, that of the store.
 class Waits {
  public:
-  struct Options {
-    std::size_t most = 65'536;  // requests that wait; one more is denied with kTooManyWaiters
-    const Clock* clock = &SteadyClock::instance();
-  };
-  Waits() : Waits(Options{}) {}
-  explicit Waits(const Options& options)
-      : options_(options), queue_({.most = options.most, .merges = false}) {}
+  // `most` requests wait; one more is denied with kTooManyWaiters.
+  explicit Waits(std::size_t most = 65'536, const Clock& clock = SteadyClock::instance())
+      : Waits(most, clock, false) {}
+  virtual ~Waits() = default;
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
 
   // Takes the units of the request, or denies it as soon as the deadline cannot be met. Returns
   // when the caller may act. If the caller gives up, nothing is taken, and the decision is a
-  // denial.
-  Decision acquire(WaitingCall& call, Instant deadline) noexcept;
-  // As above; `said` is the answer of reservation() a moment ago.
-  Decision acquire(WaitingCall& call, Instant deadline, const Decision& said) noexcept;
+  // denial. `said`: the answer of reservation() a moment ago, if it is known.
+  Decision acquire(WaitingCall& call, Instant deadline, const Decision* said = nullptr) noexcept;
   // Permits of these counters were released: the first that wait for them ask.
   void released(std::span<const Charge> charges) noexcept;
   // What to ask first.
@@ -86,24 +94,60 @@ class Waits {
   // The number of requests that wait.
   std::size_t waiting() const noexcept { return waiting_.load(std::memory_order_relaxed); }
 
- private:
-  struct Place;
+ protected:
   using Lock = std::unique_lock<std::mutex>;
+  using State = Waiter::State;
+  // What a request does next.
+  enum class Next : std::uint8_t {
+    kAsks,   // the store; then answer() follows. Call WaitQueue::ask() if it is in a queue
+    kWaits,  // until wakes_at(); then go_on() follows
+    kEnded,  // it gives back what it has taken if `gives_back`
+  };
+  // `merges`: one question may be for several requests.
+  Waits(std::size_t most, const Clock& clock, bool merges)
+      : most_(most), clock_(clock), queue_(most, merges) {}
 
-  Decision queue(WaitingCall& call, std::size_t at, Instant deadline, bool is_known) noexcept;
-  Decision sleep(WaitingCall& call, Instant deadline, const Decision& said) noexcept;
-  bool await_turn(WaitingCall& call, Place& place, Lock& lock) noexcept;
-  std::size_t line_of(std::span<const Charge> charges) noexcept;
-  void answer(Place& place, const Decision& said) noexcept;
-  void call_next(const WaitQueue::Next& next) noexcept;
-  void count() noexcept;
+  // The rest of the protected members need the lock.
 
-  const Options options_;
-  std::atomic<std::size_t> waiting_{0};
+  // Another request has ended, or its turn is another one.
+  virtual void changed(Waiter& one) noexcept { static_cast<WaitingCall&>(one).wake(); }
 
+  // The store has answered the request, and each of its charges.
+  Next answer(Waiter& one, const Decision& said, std::span<const Charge> charges,
+              std::span<const Decision> each) noexcept;
+  // Waits in the queue of a counter that cannot be reserved. `said`: the store's denial of a moment
+  // ago, if it is known.
+  Next join(Waiter& one, const Charge& charge, const Decision* said) noexcept;
+  // Its instant has come, or another request has changed it.
+  Next go_on(Waiter& one) noexcept;
+  // Its caller has given up. If the store decides it, it ends with the answer.
+  Next cancel(Waiter& one) noexcept;
+  Next end(Waiter& one, const Decision& said) noexcept;
+  static Instant wakes_at(const Waiter& one) noexcept;
+
+  bool is_full() const noexcept { return queue_.size() + counted_ >= most_; }
+  // Counts a request that waits outside of queues, until it ends.
+  void count_in(Waiter& one) noexcept;
+  void count() noexcept { waiting_.store(queue_.size() + counted_, std::memory_order_relaxed); }
+
+  const std::size_t most_;
+  const Clock& clock_;
   std::mutex mutex_;  // protects the members below
   WaitQueue queue_;
-  std::size_t sleeping_ = 0;
+  std::size_t counted_ = 0;
+  bool is_closed_ = false;  // who would have to wait is cancelled
+
+ private:
+  Next join_others(WaitingCall& call, std::span<const Charge> charges, Instant& until) noexcept;
+  Next settle(WaitingCall& call, Next next, Instant& until) noexcept;
+  Next sleep(Waiter& one, const Decision& said, std::span<const Charge> charges) noexcept;
+  Next take(Waiter& one, const Decision& said) noexcept;
+  void tell(Waiter& one, const Decision& said) noexcept;
+  void drop_cancelled(WaitQueue::Next& next, const Waiter& one, Instant now) noexcept;
+  void call(const WaitQueue::Next& next, const Waiter* but) noexcept;
+
+  std::size_t cancelled_ = 0;  // requests of queues that were cancelled while the store decides
+  std::atomic<std::size_t> waiting_{0};
 };
 
 // Takes the units of a request to the store, as Waits::acquire(). The requests of all threads of
