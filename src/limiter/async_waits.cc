@@ -219,204 +219,161 @@ void Requests::changed(Waiter& one) noexcept {
 
 void Requests::on_time() noexcept {
   Lock lock(mutex_);
-  WaitQueue::Next next;
-  if (request.state_ == State::kEnded || request.is_cancelled) return;
-  request.is_cancelled = true;
-  if (request.state_ == State::kSleeping) {
-    wake(request);
-    ended.add(request);
-  } else if (request.state_ == State::kQueued) {
-    const Instant now = clock_.now();
-    if (queue_.leave(request, now, next)) {
-      sleepers_.remove(request);
-      ended.cancel(request);
-      WaitingRequest* const first = schedule(next, now);
-      if (first != nullptr) ask_for(first, nullptr, lock, ended);
+  alarm_at_ = Instant::max();
+  finish(lock);
+}
+
+// Lets the requests ask whose turn has come, then releases the lock and calls those that have
+// ended.
+void Requests::finish(Lock& lock) noexcept {
+  while (!sleepers_.empty() && sleepers_.at() <= clock_.now()) {
+    WaitingRequest& request = request_of(sleepers_.first());
+    if (request.state == State::kSleeps) {
+      unlink(request);
     } else {
-      ++cancelled_;
-    }
-  }
-  finish(lock, ended);
-}
-
-void AsyncWaits::close() noexcept {
-  Ended ended;
-  Lock lock(mutex_);
-  alarm_ = nullptr;
-  WaitQueue::Waiter* left = nullptr;
-  while (!sleepers_.empty()) {
-    auto& request = static_cast<WaitingRequest&>(sleepers_.first());
-    if (request.state_ != State::kSleeping) {
       sleepers_.remove(request);
-      continue;
     }
-    wake(request);
-    request.is_cancelled = true;
-    ended.add(request);
+    proceed(request, go_on(request), lock);
   }
-  queue_.clear(left);
-  while (left != nullptr) {
-    ended.cancel(static_cast<WaitingRequest&>(*std::exchange(left, left->next)));
-  }
-  finish(lock, ended);
-}
-
-// Releases the lock and calls the requests that have ended.
-void AsyncWaits::finish(Lock& lock, Ended& ended) noexcept {
-  waiting_.store(queue_.size() + reserved_, std::memory_order_relaxed);
+  count();
   set_alarm();
+  Waiter* one = std::exchange(ended_, nullptr);
+  last_ended_ = &ended_;
   lock.unlock();
-  for (WaitingRequest* request = ended.take(); request != nullptr;) {
-    auto* const next = static_cast<WaitingRequest*>(request->next);
-    if (request->is_cancelled && request->decision.allowed()) refund(*request);
-    request->ended();
-    request = next;
+  while (one != nullptr) {
+    WaitingRequest& request = request_of(*std::exchange(one, one->next));
+    if (request.gives_back) refund(request);
+    request.ended();
   }
 }
 
-void AsyncWaits::refund(const WaitingRequest& request) noexcept try {
-  if (options_.store != nullptr) {
-    options_.store->apply_one(Verb::kRefund, request.charge(), {});
+void Requests::set_alarm() noexcept {
+  const Instant at = sleepers_.empty() ? Instant::max() : sleepers_.at();
+  if (is_closed_ || at == alarm_at_) return;
+  alarm_at_ = at;
+  alarm_(at);
+}
+
+void Requests::refund(const WaitingRequest& request) noexcept try {
+  if (store_ != nullptr) {
+    store_->apply_one(Verb::kRefund, request.charge(), {});
   } else {
-    (new Refund(request))->ask(*options_.async);
+    (new Question(request))->give_back(*async_);
   }
 } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
 }
 
-// --- time -------------------------------------------------------------------------------------
+// --- the store's answers ------------------------------------------------------------------------
 
-void AsyncWaits::set_alarm() noexcept {
-  const Instant at = sleepers_.empty() ? Instant::max() : sleepers_.at();
-  if (alarm_ == nullptr || at == alarm_at_) return;
-  alarm_at_ = at;
-  alarm_->set(at);
+// Asks for the request as often as it has to.
+void Requests::proceed(WaitingRequest& request, Next next, Lock& lock) noexcept {
+  while (next == Next::kAsks) {
+    const std::optional<Decision> said = ask(request, lock);
+    if (!said) return;  // the answer comes later
+    next = take_answer(request, *said);
+  }
+  changed(request);
 }
 
-void AsyncWaits::on_time() noexcept {
-  Ended ended;
-  Lock lock(mutex_);
-  alarm_at_ = Instant::max();
-  const Instant now = clock_.now();
-  while (!sleepers_.empty() && sleepers_.at() <= now) {
-    auto& request = static_cast<WaitingRequest&>(sleepers_.first());
-    if (request.state_ == State::kQueued) {
-      sleepers_.remove(request);
-      ask_for(&request, nullptr, lock, ended);
-    } else {
-      wake(request);
-      ended.add(request);
-    }
+// Releases the lock meanwhile.
+std::optional<Decision> Requests::ask(WaitingRequest& request, Lock& lock) noexcept {
+  const bool is_queued = request.line != nullptr;
+  const Charge charge = is_queued ? queue_.ask(request) : request.charge();
+  if (store_ != nullptr) {
+    lock.unlock();
+    const Decision said = store_->apply_one(Verb::kTake, charge, {});
+    lock.lock();
+    return said;
   }
-  finish(lock, ended);
-}
-
-// --- the queue ----------------------------------------------------------------------------------
-
-void AsyncWaits::queue(WaitingRequest& request, const Decision* said, Lock& lock,
-                       Ended& ended) noexcept {
-  request.state_ = State::kQueued;
-  switch (queue_.join(request, request.charge(), clock_.now())) {
-    case WaitQueue::Joined::kRefused: return ended.add(request);
-    case WaitQueue::Joined::kWaits: return;
-    case WaitQueue::Joined::kAsks: return ask_for(&request, said, lock, ended);
-  }
-}
-
-// Asks the store for the first waiter of a counter, and for those behind it, until one has to wait.
-// `said`: the answer if it is known. Releases the lock meanwhile.
-void AsyncWaits::ask_for(WaitQueue::Waiter* first, const Decision* said, Lock& lock,
-                         Ended& ended) noexcept {
-  if (options_.store == nullptr) {
-    return ask_later(static_cast<WaitingRequest&>(*first), lock, ended);
-  }
-  while (first != nullptr) {
-    const Charge question = queue_.ask(*first);
-    Decision answer;
-    if (said != nullptr) {
-      answer = *std::exchange(said, nullptr);
-    } else {
-      lock.unlock();
-      answer = options_.store->apply_one(Verb::kTake, question, {});
-      lock.lock();
-    }
-    first = take_answer(*first, answer, ended);
-  }
-}
-
-void AsyncWaits::ask_later(WaitingRequest& request, Lock& lock, Ended& ended) noexcept {
-  const bool reserves = is_reservable(request.limit);
-  auto* const question = new (std::nothrow) Question(shared_from_this(), request);
-  if (question == nullptr) {
-    const Decision failed = Decision::refused(Reason::kStoreError);
-    if (reserves) return sleep(request, failed, ended);
-    (void)queue_.ask(request);
-    take_answer(request, failed, ended);  // ends all waiters of the counter
-    return;
-  }
-  if (reserves) {
-    question->action = reservation(request.deadline);
-  } else {
-    question->charge = queue_.ask(request);
-  }
+  auto* const question = new (std::nothrow) Question(shared_from_this(), request, charge);
+  if (question == nullptr) return Decision::refused(Reason::kStoreError);
+  const Action action = is_queued ? Verb::kTake : reservation(request.deadline, clock_);
   lock.unlock();
-  question->ask();
+  std::optional<Decision> said;
+  if (question->ask(*async_, action)) {
+    said = question->said;
+    delete question;
+  }
   lock.lock();
+  return said;
 }
 
-// Takes the answer of the asynchronous store. Returns whether the question is another one now.
-bool AsyncWaits::take_answer(Question& question) noexcept {
-  Ended ended;
+void Requests::take(Question& question) noexcept {
   Lock lock(mutex_);
-  WaitingRequest* next = nullptr;
-  if (is_reservable(question.request->limit)) {
-    sleep(*question.request, question.said, ended);
+  WaitingRequest& request = *question.request;
+  proceed(request, take_answer(request, question.said), lock);
+  finish(lock);
+}
+
+// A request waits for a reservation that the store has made, and for the requests of the counter
+// that arrived earlier. The store has put them in order, but not the instants here: they also
+// contain the time that each answer needed. A fallback, which knows no order, waits for nobody, nor
+// does a request whose deadline would pass.
+Waits::Next Requests::take_answer(WaitingRequest& request, const Decision& said) noexcept {
+  const bool is_ordered = is_reservable(request.limit) && said.allowed() &&
+                          said.reason == Reason::kOk && !request.is_cancelled;
+  const auto last = is_ordered ? lines_.find(&request) : lines_.end();
+  if (last != lines_.end()) {
+    const Instant turn = std::max(clock_.now() + said.delay.value_or(Duration{0}), (*last)->turn);
+    if (turn <= request.deadline) return follow(**last, request, said, turn);
+  }
+  const Charge charge = request.charge();
+  const Next next = answer(request, said, {&charge, 1}, {&said, 1});
+  if (next == Next::kWaits && is_ordered && last == lines_.end()) {
+    try {
+      lines_.insert(&request);
+    } catch (const std::bad_alloc&) {  // it wakes at its instant, in whatever order
+    }
+  }
+  return next;
+}
+
+// The request sleeps behind the last one of its counter.
+Waits::Next Requests::follow(WaitingRequest& last, WaitingRequest& request, const Decision& said,
+                             Instant turn) noexcept {
+  if (is_closed_) {
+    request.is_cancelled = true;
+    return end(request, said);
+  }
+  auto node = lines_.extract(&last);
+  node.value() = &request;
+  lines_.insert(std::move(node));
+  request.decision = said;
+  request.turn = turn;
+  request.state = State::kSleeps;
+  request.before = &last;
+  last.next = &request;
+  count_in(request);
+  return Next::kWaits;
+}
+
+// The request no longer sleeps.
+void Requests::unlink(WaitingRequest& request) noexcept {
+  auto* const before = static_cast<WaitingRequest*>(request.before);
+  auto* const next = static_cast<WaitingRequest*>(request.next);
+  if (before != nullptr) {
+    before->next = next;
   } else {
-    next = take_answer(*question.request, question.said, ended);
+    sleepers_.remove(request);
   }
   if (next != nullptr) {
-    question.request = next;
-    question.charge = queue_.ask(*next);
+    next->before = before;
+    if (before == nullptr) sleepers_.add(*next, next->turn);
+    return;
   }
-  finish(lock, ended);
-  return next != nullptr;
+  const auto found = lines_.find(&request);
+  if (found == lines_.end() || *found != &request) return;
+  auto node = lines_.extract(found);
+  if (before == nullptr) return;
+  node.value() = before;
+  lines_.insert(std::move(node));
 }
 
-// Returns the request that asks at once.
-WaitingRequest* AsyncWaits::take_answer(WaitQueue::Waiter& first, const Decision& said,
-                                        Ended& ended) noexcept {
-  const Instant now = clock_.now();
-  WaitQueue::Waiter* finished = nullptr;
-  WaitQueue::Next next = queue_.answer(first, said, now, finished);
-  for (WaitQueue::Waiter* w = finished; w != nullptr && cancelled_ > 0; w = w->next) {
-    if (static_cast<WaitingRequest*>(w)->is_cancelled) --cancelled_;
-  }
-  ended.add_all(finished);
-  if (next.waiter != nullptr && (cancelled_ > 0 || alarm_ == nullptr)) {
-    drop_cancelled(next, now, ended);
-  }
-  return schedule(next, now);
-}
+}  // namespace
 
-// Ends the waiters that were cancelled while the store decided, and has not admitted.
-void AsyncWaits::drop_cancelled(WaitQueue::Next& next, Instant now, Ended& ended) noexcept {
-  for (WaitQueue::Waiter* w = next.waiter; w != nullptr;) {
-    auto& request = static_cast<WaitingRequest&>(*w);
-    w = w->next;
-    if (!request.is_cancelled && alarm_ != nullptr) continue;
-    if (request.is_cancelled) --cancelled_;
-    queue_.leave(request, now, next);
-    ended.cancel(request);
-  }
-}
-
-// Lets the next waiter ask at its instant; returns it if that is now.
-WaitingRequest* AsyncWaits::schedule(const WaitQueue::Next& next, Instant now) noexcept {
-  auto* const request = static_cast<WaitingRequest*>(next.waiter);
-  if (request == nullptr) return nullptr;
-  sleepers_.remove(*request);
-  if (next.at <= now) return request;
-  sleepers_.add(*request, next.at);
-  return nullptr;
+std::shared_ptr<AsyncWaits> AsyncWaits::make(Store* store, AsyncStore* async, std::size_t most,
+                                             Alarm alarm, const Clock& clock) {
+  return std::make_shared<Requests>(store, async, most, std::move(alarm), clock);
 }
 
 }  // namespace sluice::detail
