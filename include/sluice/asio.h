@@ -134,8 +134,7 @@ class AsyncLimiter {
  private:
   AsyncLimiter(executor_type executor, Store* store, AsyncStore* async,
                const AsyncLimiterOptions& options)
-      : parts_(std::move(executor), {.store = store, .async = async, .most = options.max_waiters}) {
-  }
+      : parts_(std::move(executor), store, async, options.max_waiters) {}
 
   detail::AsioParts parts_;
 };

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "limiter/wait_queue.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
@@ -25,7 +28,8 @@ constexpr Limit kWindow = fixed_window(2).per(1s);
 
 TEST(WakeHeap, WakesInOrderAfterAnyRemovals) {
   std::mt19937 random(1);
-  struct Sleeper : WakeHeap::Sleeper {
+  struct Sleeper : detail::Waiter {
+    Sleeper() : Waiter{.limit = kBucket} {}
     Instant at;
   };
   std::deque<Sleeper> sleepers(500);
@@ -42,7 +46,7 @@ TEST(WakeHeap, WakesInOrderAfterAnyRemovals) {
     EXPECT_GE(heap.at(), last);
     last = heap.at();
   }
-  for (const Sleeper& sleeper : sleepers) EXPECT_FALSE(sleeper.is_asleep());
+  for (const Sleeper& sleeper : sleepers) EXPECT_EQ(sleeper.place, 0u);
 }
 
 // A memory store that answers when the test says so.
@@ -97,35 +101,24 @@ class Request final : public WaitingRequest {
 
 // Waits, the stores in front of which they are, and the test's time. `kLater`: the store answers
 // later.
-class AsyncWaitsTest : public ::testing::TestWithParam<bool>, public AsyncWaits::Alarm {
+class AsyncWaitsTest : public ::testing::TestWithParam<bool> {
  protected:
   void open(std::size_t most = 1000) {
-    AsyncWaits::Options options{.most = most, .clock = &clock};
-    if (GetParam()) {
-      options.async = &later;
-    } else {
-      options.store = &later.store;
-    }
-    waits = std::make_shared<AsyncWaits>(options, *this);
+    waits = AsyncWaits::make(
+        GetParam() ? nullptr : &later.store, GetParam() ? &later : nullptr, most,
+        [this](Instant at) { alarm = at; }, clock);
   }
-  void set(Instant at) noexcept override { alarm = at; }
 
   Request& acquire(const Limit& limit, Duration at_most = 1h, std::uint64_t cost = 1) {
     Request& request = requests.emplace_back(limit, cost, clock.now() + at_most, clock);
-    Decision said;
-    if (GetParam()) {
-      waits->start(request, nullptr);
-      answer();
+    std::optional<Decision> said;
+    if (!GetParam() && waits->decide(request.charge(), request.deadline, said)) {
+      request.decision = *said;
+      request.ended();
       return request;
     }
-    switch (waits->decide(request.charge(), request.deadline, said)) {
-      case AsyncWaits::Verdict::kEnded:
-        request.decision = said;
-        request.ended();
-        break;
-      case AsyncWaits::Verdict::kWaits: waits->start(request, &said); break;
-      case AsyncWaits::Verdict::kQueues: waits->start(request, nullptr); break;
-    }
+    waits->start(request, said);
+    if (GetParam()) answer();
     return request;
   }
   void answer() {
@@ -176,7 +169,6 @@ TEST_P(AsyncWaitsTest, EndsWhoSleepsBeforeALaterRequestThatIsAdmittedAtOnce) {
   const Request& first = acquire(kBucket);
   clock.advance(250ms);  // the alarm is late
   const Request& second = acquire(kBucket);
-  EXPECT_EQ(second.times_ended, 0);
   run();
   ASSERT_TRUE(first.is_admitted() && second.is_admitted());
   EXPECT_LT(first.place, second.place);
@@ -305,7 +297,7 @@ class LaterTest : public AsyncWaitsTest {
  protected:
   Request& start(const Limit& limit) {
     Request& request = requests.emplace_back(limit, 1, clock.now() + 1h, clock);
-    waits->start(request, nullptr);
+    waits->start(request, {});
     return request;
   }
 };

@@ -83,7 +83,7 @@ class WaitsTest : public ::testing::Test {
   testing::ManualClock clock{kStart};
   MemoryStore store{{}, clock};
   Limiter limiter{store};
-  Waits waits{{.most = 4, .clock = &clock}};
+  Waits waits{4, clock};
 };
 
 TEST_F(WaitsTest, WaitsForABucketInOneQuestion) {

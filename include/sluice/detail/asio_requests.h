@@ -67,41 +67,15 @@ inline boost::system::error_code error_of(bool is_cancelled) noexcept {
   return boost::asio::error::operation_aborted;
 }
 
-// Calls AsyncWaits::on_time() by a timer.
-class AsioAlarm final : public AsyncWaits::Alarm {
- public:
-  explicit AsioAlarm(const boost::asio::any_io_executor& executor) : timer_(executor) {}
-
-  void watch(const std::shared_ptr<AsyncWaits>& waits) { waits_ = waits; }
-  // Ends the program without memory for the timer: the requests would wait forever.
-  void set(Instant at) noexcept override {  // NOLINT(bugprone-exception-escape)
-    using Time = std::chrono::steady_clock::time_point;
-    if (at == Instant::max()) {
-      timer_.cancel();
-      return;
-    }
-    timer_.expires_at(Time(at.time_since_epoch()));
-    timer_.async_wait([of = waits_](const boost::system::error_code& error) {
-      if (error) return;
-      if (const auto waits = of.lock()) waits->on_time();
-    });
-  }
-
- private:
-  boost::asio::basic_waitable_timer<std::chrono::steady_clock> timer_;
-  std::weak_ptr<AsyncWaits> waits_;
-};
-
 // What a limiter consists of.
-struct AsioParts {
-  AsioParts(boost::asio::any_io_executor on, const AsyncWaits::Options& options)
+class AsioParts {
+ public:
+  AsioParts(boost::asio::any_io_executor on, Store* at_once, AsyncStore* later, std::size_t most)
       : executor(std::move(on)),
-        store(options.store),
-        async(options.async),
-        alarm(executor),
-        waits(std::make_shared<AsyncWaits>(options, alarm)) {
-    alarm.watch(waits);
-  }
+        store(at_once),
+        async(later),
+        waits(AsyncWaits::make(at_once, later, most, [this](Instant at) { set_timer(at); })),
+        timer_(executor) {}
   ~AsioParts() {
     waits->close();
     waits->await_visits();
@@ -112,8 +86,24 @@ struct AsioParts {
   const boost::asio::any_io_executor executor;
   Store* const store;
   AsyncStore* const async;
-  AsioAlarm alarm;
   const std::shared_ptr<AsyncWaits> waits;
+
+ private:
+  // Ends the program without memory for the timer: the requests would wait forever.
+  void set_timer(Instant at) {
+    using Time = std::chrono::steady_clock::time_point;
+    if (at == Instant::max()) {
+      timer_.cancel();
+      return;
+    }
+    timer_.expires_at(Time(at.time_since_epoch()));
+    timer_.async_wait([of = std::weak_ptr(waits)](const boost::system::error_code& error) {
+      if (error) return;
+      if (const auto owner = of.lock()) owner->on_time();
+    });
+  }
+
+  boost::asio::basic_waitable_timer<std::chrono::steady_clock> timer_;
 };
 
 // Calls the function by the executor, never at once. The executor of an io_context is called
@@ -182,7 +172,7 @@ template <typename Handler>
 class AcquireOperation final : public WaitingRequest {
  public:
   static void start(Handler&& handler, const AsioParts& parts, const Charge& charge,
-                    Instant deadline, const Decision* said) {
+                    Instant deadline, const std::optional<Decision>& said) {
     Allocator allocator(boost::asio::get_associated_allocator(handler));
     auto* const memory = std::allocator_traits<Allocator>::allocate(allocator, 1);
     auto* const operation =
@@ -192,27 +182,15 @@ class AcquireOperation final : public WaitingRequest {
   }
   // The same without memory for the completion.
   void ended() noexcept override {  // NOLINT(bugprone-exception-escape)
-    pending_.run_later(Ending(this));
+    // If the executor ends before it calls the handler, this frees the operation.
+    std::unique_ptr<AcquireOperation, void (*)(AcquireOperation*)> owned(
+        this, [](AcquireOperation* one) { one->free(); });
+    pending_.run_later([of = std::move(owned)]() mutable { of.release()->complete(); });
   }
 
  private:
   using Allocator = typename std::allocator_traits<
       boost::asio::associated_allocator_t<Handler>>::template rebind_alloc<AcquireOperation>;
-
-  // Calls the handler. If the executor ends before that, it frees the operation.
-  class Ending {
-   public:
-    explicit Ending(AcquireOperation* operation) noexcept : operation_(operation) {}
-    Ending(Ending&& other) noexcept : operation_(std::exchange(other.operation_, nullptr)) {}
-    Ending& operator=(Ending&&) = delete;
-    ~Ending() {
-      if (operation_ != nullptr) std::exchange(operation_, nullptr)->free();
-    }
-    void operator()() { std::exchange(operation_, nullptr)->complete(); }
-
-   private:
-    AcquireOperation* operation_;
-  };
 
   AcquireOperation(Handler&& handler, const AsioParts& parts, const Charge& charge, Instant until)
       : WaitingRequest(charge.key, charge.limit, charge.cost, until),
@@ -247,14 +225,9 @@ class AcquireOperation final : public WaitingRequest {
 
 template <typename Handler>
 void acquire(const AsioParts& parts, Handler handler, const Charge& charge, Instant deadline) {
-  Decision decision;
-  const Decision* said = nullptr;
-  if (parts.store != nullptr) {
-    const auto verdict = parts.waits->decide(charge, deadline, decision);
-    if (verdict == AsyncWaits::Verdict::kEnded) {
-      return post(parts.executor, std::move(handler), decision);
-    }
-    if (verdict == AsyncWaits::Verdict::kWaits) said = &decision;
+  std::optional<Decision> said;
+  if (parts.store != nullptr && parts.waits->decide(charge, deadline, said)) {
+    return post(parts.executor, std::move(handler), *said);
   }
   AcquireOperation<Handler>::start(std::move(handler), parts, charge, deadline, said);
 }
@@ -286,16 +259,13 @@ class ApplyOperation final : public AsyncStore::Completion,
     const AsyncWaits::Visit visit(waits_);
     auto self = std::move(self_);
     said_ = decision;
-    if (step_.exchange(Step::kDone, std::memory_order_acq_rel) == Step::kCancelled) return;
+    if (has_ended_.exchange(true, std::memory_order_acq_rel)) return;
     pending_->run_later([of = std::move(self)] { of->complete({}); });
   }
 
  private:
-  enum class Step : std::uint8_t { kAsked, kDone, kCancelled };
-
   void cancel() {
-    Step asked = Step::kAsked;
-    if (!step_.compare_exchange_strong(asked, Step::kCancelled, std::memory_order_acq_rel)) return;
+    if (has_ended_.exchange(true, std::memory_order_acq_rel)) return;
     pending_->run_later(
         [of = this->shared_from_this()] { of->complete(boost::asio::error::operation_aborted); });
   }
@@ -316,7 +286,7 @@ class ApplyOperation final : public AsyncStore::Completion,
   const OwnedCharges charges_;
   std::vector<Decision> each_;
   Decision said_;
-  std::atomic<Step> step_{Step::kAsked};
+  std::atomic<bool> has_ended_{false};    // the store has answered, or it was cancelled
   std::shared_ptr<ApplyOperation> self_;  // until done()
 };
 

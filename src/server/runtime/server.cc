@@ -544,7 +544,7 @@ class Server::Impl {
   std::unique_ptr<LoopStores> admin_stores_;  // if the store may wait
   net::FiberSleeps admin_sleeps_{main_};
   std::unique_ptr<net::LoopFrontEnd> administration_;
-  detail::Waits waits_{{.most = config_.bounds.waiting}};  // of all loops
+  detail::Waits waits_{config_.bounds.waiting};  // of all loops
   Loops loops_;
   Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
   Handover handover_{{main_, log_, [this] { return descriptors_to_give(); },
