@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "sluice/detail/guard_gate.h"
 #include "sluice/limiter.h"
@@ -56,8 +57,8 @@ class Guarded {
  private:
   template <typename R, typename Self, typename... Args>
   static typename OnDenial::template Result<R> call(Self& self, Args&&... args) {
-    auto pass =
-        self.gate_.enter(self.terms_.cost.of(std::as_const(args)...), std::as_const(args)...);
+    auto pass = self.gate_.enter(detail::cost_of(self.terms_.cost, std::as_const(args)...),
+                                 std::as_const(args)...);
     if (!pass.decision().allowed()) {
       return self.on_denial_.template deny<R>(pass, std::forward<Args>(args)...);
     }
@@ -91,13 +92,13 @@ class Guarded {
 // pointers or callables that receive the arguments of the call as const references: all of them if
 // they accept all, else the first one that they accept. Thread-safety: that of these callables.
 // Ownership: copies them; borrows the limiter. Cost: none until a guarded function is called.
-template <typename Gate, typename Cost = detail::FixedCost, typename Wait = detail::NoWait>
+template <typename Gate, typename Cost = std::uint64_t, typename Wait = std::monostate>
 class Guard {
  public:
   using Terms = detail::Terms<Cost, Wait>;
 
   // guarded() calls this.
-  explicit Guard(Gate gate, Terms terms = {}) : gate_(std::move(gate)), terms_(std::move(terms)) {}
+  Guard(Gate gate, Terms terms) : gate_(std::move(gate)), terms_(std::move(terms)) {}
 
   // Limit guards of one limit: gives each value its own counter, as in `.key(&Request::email)`.
   // Several values are one key.
@@ -116,12 +117,12 @@ class Guard {
 
   // The units that a call costs: a number, or one that depends on the arguments. Default: 1; 0 is
   // never denied.
-  auto costing(std::uint64_t units) const { return with_cost(detail::FixedCost{units}); }
+  auto costing(std::uint64_t units) const { return with_cost(units); }
   // The units that a call costs, from its arguments.
   template <typename Units>
     requires(!std::convertible_to<Units, std::uint64_t>)
   auto costing(Units units) const {
-    return with_cost(detail::CostOf<Units>{std::move(units)});
+    return with_cost(std::move(units));
   }
 
   // Rule guards: the units that a call takes from the rule's limit of that name, whatever its
@@ -202,14 +203,14 @@ class Guard {
 // call: one request, and making the key on the stack; up to 256 bytes of keys allocate nothing.
 inline auto guarded(Limiter& limiter, std::string_view name, const Limit& limit) {
   using Gate = detail::LimitGate<LimitPer<>>;
-  return Guard<Gate>(Gate(limiter, name, {global(limit)}));
+  return Guard<Gate>(Gate(limiter, name, {global(limit)}), {.cost = 1});
 }
 // Returns a guard with several limits, which are one all-or-nothing decision:
 // `guarded(limiter, "order", global(kAll), per(&Order::user, kPerUser))`.
 template <typename... Values, typename... More>
 auto guarded(Limiter& limiter, std::string_view name, LimitPer<Values...> limit, More... more) {
   using Gate = detail::LimitGate<LimitPer<Values...>, More...>;
-  return Guard<Gate>(Gate(limiter, name, {std::move(limit), std::move(more)...}));
+  return Guard<Gate>(Gate(limiter, name, {std::move(limit), std::move(more)...}), {.cost = 1});
 }
 
 }  // namespace sluice

@@ -47,7 +47,7 @@ Field<Of, Fields...> field(std::string_view name, Of of, Fields... fields) {
 inline auto guarded(LiveRules rules, Limiter& limiter, std::string_view rule,
                     const RuleStores& stores = {}) {
   using Gate = detail::RuleGate<>;
-  return Guard<Gate>(Gate(std::move(rules), limiter, stores, rule));
+  return Guard<Gate>(Gate(std::move(rules), limiter, stores, rule), {.cost = 1});
 }
 
 }  // namespace sluice

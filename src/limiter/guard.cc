@@ -69,8 +69,7 @@ RateLimited::RateLimited(std::string_view name, std::string_view cause, const De
 
 namespace detail {
 
-void check_guard(std::string_view name, std::span<const LimitName> limits,
-                 const GuardTerms& terms) {
+void check_guard(std::string_view name, std::span<const LimitName> limits, bool waits, bool holds) {
   if (name.empty()) {
     throw std::invalid_argument(
         "a guard has no name; expected a name, which identifies its counters");
@@ -83,10 +82,10 @@ void check_guard(std::string_view name, std::span<const LimitName> limits,
   for (std::size_t i = 0; i < limits.size(); ++i) {
     const Limit& limit = *limits[i].limit;
     const bool has_permits = holds_permits(limit.algorithm());
-    if (has_permits && !terms.holds) {
+    if (has_permits && !holds) {
       refuse(limits[i], "a call needs a permit while it runs; expected .holding()");
     }
-    if (!terms.waits && limit.mode() == LeakyMode::kQueue) {
+    if (!waits && limit.mode() == LeakyMode::kQueue) {
       refuse(limits[i],
              "a queue admits calls that must wait; expected .delaying(WAIT) or .waiting(AT_MOST)");
     }
@@ -99,7 +98,7 @@ void check_guard(std::string_view name, std::span<const LimitName> limits,
   const auto has_permits = [](const LimitName& limit) {
     return holds_permits(limit.limit->algorithm());
   };
-  if (terms.holds && std::none_of(limits.begin(), limits.end(), has_permits)) {
+  if (holds && std::none_of(limits.begin(), limits.end(), has_permits)) {
     refuse(limits.front(), "it has no permits; expected a limit of concurrency, or no .holding()");
   }
 }

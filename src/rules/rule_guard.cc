@@ -222,7 +222,9 @@ void RuleDeciders::leave(Slot* slot) noexcept {
 
 RulePass::RulePass(RuleDeciders& deciders, const AttributeSource& attributes,
                    const RequestCosts& costs)
-    : deciders_(deciders), slot_(&deciders.enter()), decision_(ask(attributes, costs)) {
+    : deciders_(deciders),
+      slot_(&deciders.enter(), RuleDeciders::leave),
+      decision_(ask(attributes, costs)) {
   if (deciders_.needs_->holds) permit_ = slot_->answer->permit;
 }
 

@@ -161,36 +161,14 @@ struct Hands {
   }
 };
 
-// A cost that is the same for every call.
-struct FixedCost {
-  std::uint64_t units = 1;
-  template <typename... Args>
-  constexpr std::uint64_t of(const Args&...) const noexcept {
-    return units;
-  }
-};
-// A cost that depends on the arguments. A negative one exceeds every limit.
-template <typename Units>
-struct CostOf {
-  Units units;
-  template <typename... Args>
-  std::uint64_t of(const Args&... args) const {
-    return cost_of(units, args...);
-  }
-};
-
-struct NoWait {
-  void operator()(Duration) const noexcept {}
-};
-
 // The terms of a guard: what a call costs, and what happens around it.
 template <typename Cost, typename Wait>
 struct Terms {
-  Cost cost;
-  Wait wait;
+  Cost cost = {};  // see cost_of()
+  Wait wait = {};  // std::monostate: calls do not wait
   bool refunds_on_exception = false;
 
-  static constexpr bool kWaits = !std::same_as<Wait, NoWait>;
+  static constexpr bool kWaits = !std::same_as<Wait, std::monostate>;
 };
 
 // The name of a limit in messages: its label, or its index if it has none.
@@ -198,14 +176,10 @@ struct LimitName {
   const Limit* limit;
   std::string_view label;
 };
-// What a guard does besides asking its limits.
-struct GuardTerms {
-  bool waits = false;  // for a queue's delay
-  bool holds = false;  // permits while its function runs
-};
 // Throws std::invalid_argument for a guard without a name, for two limits with one label, and for a
-// limit that needs other terms.
-void check_guard(std::string_view name, std::span<const LimitName> limits, const GuardTerms& terms);
+// limit that needs other terms: whether a guard waits for a queue's delay, and whether it holds
+// permits while its function runs.
+void check_guard(std::string_view name, std::span<const LimitName> limits, bool waits, bool holds);
 // Throws RateLimited. It names the limit with the longest wait.
 [[noreturn]] void throw_rate_limited(std::string_view name, std::span<const LimitName> limits,
                                      std::span<const Decision> each, const Decision& decision);
@@ -252,7 +226,7 @@ class LimitGate {
   }
 
   LimitGate checked(bool waits) const {
-    check_guard(name_, names(), {waits || max_wait_, holds_});
+    check_guard(name_, names(), waits || max_wait_, holds_);
     LimitGate gate = *this;
     gate.compose_prefixes(std::make_index_sequence<kCount>());
     return gate;

@@ -182,16 +182,12 @@ class RulePass {
   void refund() noexcept;
 
  private:
-  struct Leave {
-    void operator()(RuleDeciders::Slot* slot) const noexcept { RuleDeciders::leave(slot); }
-  };
-
   class Waiting;
 
   Decision ask(const AttributeSource& attributes, const RequestCosts& costs);
 
   RuleDeciders& deciders_;
-  std::unique_ptr<RuleDeciders::Slot, Leave> slot_;
+  std::unique_ptr<RuleDeciders::Slot, void (*)(RuleDeciders::Slot*) noexcept> slot_;
   Decision decision_;
   std::string permit_;
 };
