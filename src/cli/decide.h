@@ -38,7 +38,7 @@ class DecisionFilter {
  public:
   // `why` returns why the store could not decide, for error messages, or an empty text.
   explicit DecisionFilter(Store& store, std::function<std::string()> why = {})
-      : store_(store), batch_({store}), why_(std::move(why)) {}
+      : store_(store), batch_(store), why_(std::move(why)) {}
   // Decides lines with `attributes` by these rules.
   void use(const RuleSet& rules, const Overrides& overrides) {
     rules_ = &rules;

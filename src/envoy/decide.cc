@@ -54,7 +54,7 @@ Duration until_reset(const Limit& limit, const Decision& decision, bool known,
 }
 
 Request::Request(Limiter& limiter, const RuleStores& stores, const Clock& clock)
-    : batch_({limiter.store(), stores.shadow, stores.local}),
+    : batch_(limiter.store(), stores.shadow, stores.local),
       has_local_(stores.local != nullptr),
       clock_(clock) {}
 

@@ -103,7 +103,7 @@ Decision Batch::deny_refused() {
 Decision Batch::lengthened(std::size_t index, const Decision& refused) {
   if (!refused.retry_after || charges_[index].block == nullptr) return refused;
   Decision all = refused;
-  const Decision said = stores_.store.apply_one(Verb::kPeek, charges_[index], terms_.now);
+  const Decision said = store_.apply_one(Verb::kPeek, charges_[index], terms_.now);
   if (said.reason == Reason::kBlocked && said.retry_after) {
     all.retry_after = std::max(*all.retry_after, *said.retry_after);
     all.reset_after = std::max(all.reset_after, said.reset_after);
@@ -124,7 +124,7 @@ Decision Batch::decide_enforced() {
     const Indices indices =
         select([](const Entry& entry) { return is_enforced(entry) && !entry.left_out; });
     if (indices.empty()) return {};
-    const Decision said = ask(stores_.store, terms_.action, indices);
+    const Decision said = ask(store_, terms_.action, indices);
     if (said.reason == Reason::kStoreFull && goes_on_without_new(terms_.action.verb)) {
       if (const auto answer = leave_out_new(indices)) return settle(*answer);
       continue;
@@ -189,7 +189,7 @@ bool Batch::leave_out_quotas(Indices asked) {
 Decision Batch::take_separately(Indices indices) {
   for (const std::size_t i : indices) {
     Charge charge = charges_[i];
-    Decision decision = stores_.store.apply_one(terms_.action, charge, terms_.now);
+    Decision decision = store_.apply_one(terms_.action, charge, terms_.now);
     if (decision.reason == Reason::kStoreFull) {
       const Decision own = fall_back(decision.reason, terms_.action, {&i, 1});
       if (failed_) return own;
@@ -198,7 +198,7 @@ Decision Batch::take_separately(Indices indices) {
     if (store_failed(decision.reason)) return fall_back(decision.reason, terms_.action, indices);
     if (!decision.allowed() && decision.remaining > 0 && has_numbers(decision)) {
       charge.cost = decision.remaining;
-      const Decision rest = stores_.store.apply_one(terms_.action, charge, terms_.now);
+      const Decision rest = store_.apply_one(terms_.action, charge, terms_.now);
       if (rest.allowed()) {
         decision.remaining = rest.remaining;
         decision.reset_after = rest.reset_after;
@@ -298,7 +298,7 @@ void Batch::decide_groups() {
 Decision Batch::decide_group(Indices indices) {
   const Entry& first = entries_[indices.front()];
   if (first.refused != Reason::kOk) return answer_all(refusal(first), indices);
-  Store& store = stores_.shadow != nullptr ? *stores_.shadow : stores_.store;
+  Store& store = shadow_store_ != nullptr ? *shadow_store_ : store_;
   const Decision said = ask(store, terms_.action, indices);
   return store_failed(said.reason) ? fall_back(said.reason, terms_.action, indices) : said;
 }
@@ -311,7 +311,7 @@ void Batch::give_back(bool denied, Decision& all) {
     charges_[i].cost = denied ? 0 : std::min(charges_[i].cost, kMaxUnits);
   }
   const Verb verb = denied ? Verb::kPeek : Verb::kRefund;
-  const Decision said = ask(stores_.store, verb, indices);
+  const Decision said = ask(store_, verb, indices);
   if (!store_failed(said.reason)) return;
   const Decision undone = fall_back(said.reason, verb, indices);
   if (failed_ && !denied) all = undone;
@@ -473,7 +473,7 @@ Decision Batch::by_policy(const Entry& entry, Reason failed,
     case FailurePolicy::kDeny: return detail::fallback(Outcome::kDenied, terms_.action.verb, 0);
     case FailurePolicy::kLocal: break;
   }
-  return stores_.local != nullptr ? allowed : Decision::refused(failed);
+  return local_store_ != nullptr ? allowed : Decision::refused(failed);
 }
 
 // Asks the local store for those of the charges that want it. Absent if there are none.
@@ -482,8 +482,8 @@ std::optional<Decision> Batch::ask_local(Action action, Indices indices) {
   for (const std::size_t i : indices) {
     if (entries_[i].terms.on_store_error == FailurePolicy::kLocal) local_.push_back(i);
   }
-  if (local_.empty() || stores_.local == nullptr) return std::nullopt;
-  Decision all = ask(*stores_.local, action, local_);
+  if (local_.empty() || local_store_ == nullptr) return std::nullopt;
+  Decision all = ask(*local_store_, action, local_);
   if (!answers_each(all)) return all;
   for (const std::size_t i : local_) decisions_[i].reason = Reason::kFallback;
   all.reason = Reason::kFallback;

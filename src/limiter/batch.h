@@ -77,12 +77,10 @@ struct BatchTerms {
 // tags until clear(). Cost: that of the stores; nothing is allocated once its buffers have grown.
 class Batch {
  public:
-  struct Stores {
-    Store& store;
-    Store* shadow = nullptr;  // for shadow charges; null: `store`
-    Store* local = nullptr;   // for FailurePolicy::kLocal; null: such charges fail
-  };
-  explicit Batch(const Stores& stores) noexcept : stores_(stores) {}
+  // `shadow`: for shadow charges; null: `store`. `local`: for FailurePolicy::kLocal; null: such
+  // charges fail.
+  explicit Batch(Store& store, Store* shadow = nullptr, Store* local = nullptr) noexcept
+      : store_(store), shadow_store_(shadow), local_store_(local) {}
 
   void clear() noexcept;
   void add(const Charge& charge, const ChargeTerms& terms) { add(terms) = charge; }
@@ -180,7 +178,9 @@ class Batch {
   Decision by_policy(const Entry& entry, Reason failed, const Decision& allowed) const noexcept;
   std::optional<Decision> ask_local(Action action, Indices indices);
 
-  Stores stores_;
+  Store& store_;
+  Store* const shadow_store_;
+  Store* const local_store_;
   BatchTerms terms_;
   unsigned modes_ = 0;        // those of the charges, a bit each
   bool has_refused_ = false;  // an enforced charge

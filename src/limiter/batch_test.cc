@@ -76,7 +76,7 @@ class BatchTest : public ::testing::Test {
   TestStore store_{clock_};
   TestStore shadow_{clock_};
   TestStore local_{clock_};
-  Batch batch_{{store_, &shadow_, &local_}};
+  Batch batch_{store_, &shadow_, &local_};
   std::vector<Decision> each_;
 };
 
@@ -213,7 +213,7 @@ TEST_F(BatchTest, ReportsTheFirstShadowGroupThatWouldDeny) {
 }
 
 TEST_F(BatchTest, WithoutAShadowStoreShadowChargesAskTheStore) {
-  Batch batch({store_});
+  Batch batch(store_);
   batch.add({"s", per_hour(2)}, shadow(0));
   EXPECT_TRUE(batch.decide());
   EXPECT_EQ(store_.left("s", 2), 1U);
@@ -259,7 +259,7 @@ TEST_F(BatchTest, EveryReasonOfAFailedStoreFallsBack) {
        {Reason::kStoreError, Reason::kStoreTimeout, Reason::kForeignValue, Reason::kStoreFull}) {
     Failing failing;
     failing.failure = Decision::refused(reason);
-    Batch batch({failing});
+    Batch batch(failing);
     batch.add({"k", per_hour(1)}, kAllow);
     EXPECT_EQ(batch.decide(), kFallbackAllowed);
     batch.clear();

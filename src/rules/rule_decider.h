@@ -86,7 +86,7 @@ class RuleDecider::Impl {
   Impl(Limiter& limiter, const RuleStores& stores)
       : store_(&limiter.store()),
         stores_(stores),
-        batch_({limiter.store(), stores.shadow, stores.local}) {}
+        batch_(limiter.store(), stores.shadow, stores.local) {}
 
   const RuleAnswer& decide(const RuleSet::Impl& set, const rules::RuleRequest& request,
                            const BatchTerms& terms);

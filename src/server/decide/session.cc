@@ -216,7 +216,7 @@ Session::Session(const Parts& parts)
       keys_(parts.keys),
       waits_(parts.waits),
       decider_(parts.limiter, parts.stores),
-      batch_({parts.limiter.store()}),
+      batch_(parts.limiter.store()),
       version_(parts.rules.version()),
       rules_(parts.rules.current()) {
   recorder_->use(rules_);

@@ -248,7 +248,7 @@ Decision FailurePolicyStore::without_new(Action action, std::span<const Charge> 
                                          std::optional<Instant> now, std::span<Decision> each,
                                          const Decision& said) noexcept try {
   if (!fallback_) return said;
-  Batch batch({*store_, nullptr, local_});
+  Batch batch(*store_, nullptr, local_);
   for (const Charge& charge : charges) batch.add(charge, {.on_store_error = fallback_});
   const Decision all = batch.decide({.action = action, .now = now});
   for (std::size_t i = 0; i < each.size(); ++i) each[i] = batch.decision(i);
