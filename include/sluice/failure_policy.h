@@ -12,6 +12,9 @@
 #include "sluice/store.h"
 
 namespace sluice {
+namespace policy {
+class SpreadCount;
+}
 
 // When a CircuitBreaker opens, and for how long.
 struct CircuitBreakerOptions {
@@ -101,8 +104,6 @@ class CircuitBreaker {
   Duration next_wait(std::uint32_t probes_failed) noexcept;
   void report(StoreEventKind kind, const char* why) const noexcept;
 
-  class Refusals;
-
   const CircuitBreakerOptions options_;
   StoreObserver* const observer_;
   const Clock& clock_;
@@ -116,7 +117,7 @@ class CircuitBreaker {
   Instant window_start_{};
   std::atomic<std::uint32_t> probes_failed_{0};
   std::atomic<std::uint64_t> random_;
-  std::unique_ptr<Refusals> refusals_;
+  std::unique_ptr<policy::SpreadCount> refusals_;
 };
 
 // How a LocalShareStore divides limits, and the memory for its counters.

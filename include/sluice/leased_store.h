@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 
 #include "sluice/clock.h"
 #include "sluice/store.h"
@@ -116,11 +117,10 @@ class LeasedStore final : public Store {
   void give_back(LeaseEnd which = LeaseEnd::kDue) noexcept;
 
  private:
-  class Thread;
-
   Store& store_;
   Leases& leases_;
-  std::unique_ptr<Thread> thread_;
+  bool stops_ = false;  // under a lock of the leases
+  std::thread thread_;  // gives back when leases end
 };
 
 }  // namespace sluice

@@ -273,13 +273,9 @@ void add_counts(RedisStoreStats& sum, const RedisStoreStats& one) {
   sum.gave_back += one.gave_back;
 }
 
-policy::Shared::Options shared_options(const Config& config) {
-  policy::Shared::Options options{
-      .breaker = config.redis.breaker,
-      .local = {.nodes = static_cast<std::uint32_t>(config.redis.nodes),
-                .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}}};
-  if (config.redis.deny_cache_enabled) options.deny_cache = config.redis.deny_cache;
-  return options;
+LocalShareOptions share_options(const Config& config) {
+  return {.nodes = static_cast<std::uint32_t>(config.redis.nodes),
+          .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}};
 }
 
 LeaseOptions lease_options(const Config& config) {
@@ -295,7 +291,7 @@ class RedisStores::Chain final : public LoopStores {
  public:
   Chain(RedisStores& all, boost::asio::io_context& loop)
       : all_(all),
-        redis_(loop, all.target_, &all.shared_.client_events),
+        redis_(loop, all.target_, &all.shared_),
         fibers_(redis_),
         chain_(fibers_, all.shared_),
         returns_(redis_, all.shared_),
@@ -342,7 +338,10 @@ Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config,
 RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
                          StoreObserver* observer)
     : target_(std::move(target)),
-      shared_(shared_options(config), observer),
+      shared_(config.redis.breaker,
+              config.redis.deny_cache_enabled ? config.redis.deny_cache
+                                              : DenyCacheOptions{.longest = Duration{0}},
+              share_options(config), observer),
       leases_(lease_options(config)) {}
 
 RedisStores::~RedisStores() {

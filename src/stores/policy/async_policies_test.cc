@@ -74,10 +74,8 @@ struct Answer final : AsyncStore::Completion {
 struct Policies {
   Policies(const Clock& clock, std::optional<FailurePolicy> fallback)
       : store(clock),
-        shared({.breaker = {.open_for = 1h, .longest_open = 1h},
-                .deny_cache = DenyCacheOptions{.max_keys = 100, .longest = 200ms},
-                .local = {.nodes = 2}},
-               nullptr, clock),
+        shared({.open_for = 1h, .longest_open = 1h}, {.max_keys = 100, .longest = 200ms},
+               {.nodes = 2}, nullptr, clock),
         chain(store, shared, fallback),
         async_chain(store, shared, fallback) {}
 

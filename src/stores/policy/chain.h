@@ -8,48 +8,33 @@
 
 namespace sluice::policy {
 
-// Passes events on, and lets the breaker probe at once when the client has a connection again or
-// follows a failover.
+// What all stores of a process that ask one server share. It observes their clients: it passes
+// events on, and lets the breaker probe at once when a client has a connection again or follows a
+// failover.
 //
-// Thread-safety: any thread. Ownership: borrows both.
-class BreakerWaker final : public StoreObserver {
- public:
-  BreakerWaker(CircuitBreaker& breaker, StoreObserver* next) noexcept
-      : breaker_(breaker), next_(next) {}
+// Thread-safety: the members are thread-safe. Ownership: borrows the observer and the clock.
+struct Shared final : StoreObserver {
+  // There is no cache if its `longest` is 0.
+  Shared(const CircuitBreakerOptions& breaker_options, const DenyCacheOptions& cache,
+         const LocalShareOptions& share, StoreObserver* observer,
+         const Clock& clock = SteadyClock::instance())
+      : breaker(breaker_options, observer, clock), local(share), observer_(observer) {
+    if (cache.longest > Duration{0}) deny_cache.emplace(cache, clock);
+  }
 
   void on(const StoreEvent& event) noexcept override {
     const bool may_work =
         event.kind == StoreEventKind::kConnected || event.kind == StoreEventKind::kTopologyChanged;
-    if (may_work) breaker_.probe_soon();
-    if (next_ != nullptr) next_->on(event);
-  }
-
- private:
-  CircuitBreaker& breaker_;
-  StoreObserver* const next_;
-};
-
-// What all stores of a process that ask one server share.
-//
-// Thread-safety: the members are thread-safe. Ownership: borrows the observer and the clock.
-struct Shared {
-  struct Options {
-    CircuitBreakerOptions breaker = {};
-    std::optional<DenyCacheOptions> deny_cache = {};
-    LocalShareOptions local = {};
-  };
-  explicit Shared(const Options& options, StoreObserver* observer,
-                  const Clock& clock = SteadyClock::instance())
-      : breaker(options.breaker, observer, clock),
-        client_events(breaker, observer),
-        local(options.local) {
-    if (options.deny_cache) deny_cache.emplace(*options.deny_cache, clock);
+    if (may_work) breaker.probe_soon();
+    if (observer_ != nullptr) observer_->on(event);
   }
 
   CircuitBreaker breaker;
-  BreakerWaker client_events;  // receives the events of the clients
   std::optional<DenyCache> deny_cache;
   LocalShareStore local;
+
+ private:
+  StoreObserver* const observer_;
 };
 
 // Deny cache, then circuit breaker and failure policy, then a store.

@@ -31,29 +31,10 @@ std::uint64_t mixed(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-// A short text on the stack.
-struct Why {
-  std::array<char, 96> text{};
-
-  const char* in_row(std::uint32_t count, Reason last) noexcept {
-    std::snprintf(text.data(), text.size(), "%u failures in a row, the last %s", count,
-                  to_string(last).data());
-    return text.data();
-  }
-  const char* of_all(std::uint32_t failed, std::uint32_t all, Reason last) noexcept {
-    std::snprintf(text.data(), text.size(), "%u of %u requests failed, the last %s", failed, all,
-                  to_string(last).data());
-    return text.data();
-  }
-  const char* probe(Reason last) noexcept {
-    std::snprintf(text.data(), text.size(), "the probe failed: %s", to_string(last).data());
-    return text.data();
-  }
-};
+// A short text on the stack: what opened a breaker.
+using Why = std::array<char, 96>;
 
 }  // namespace
-
-class CircuitBreaker::Refusals : public policy::SpreadCount {};
 
 CircuitBreaker::CircuitBreaker(const CircuitBreakerOptions& options, StoreObserver* observer,
                                const Clock& clock)
@@ -62,7 +43,7 @@ CircuitBreaker::CircuitBreaker(const CircuitBreakerOptions& options, StoreObserv
       clock_(clock),
       state_(word_of(State::kClosed, Instant{})),
       random_(std::uint64_t{std::random_device()()} << 32 | std::random_device()()),
-      refusals_(std::make_unique<Refusals>()) {}
+      refusals_(std::make_unique<policy::SpreadCount>()) {}
 
 CircuitBreaker::~CircuitBreaker() = default;
 
@@ -104,8 +85,7 @@ void CircuitBreaker::count_success(std::uint64_t seen) noexcept {
 }
 
 void CircuitBreaker::count_failure(std::uint64_t seen, Reason reason) noexcept {
-  Why why;
-  const char* opened_by = nullptr;
+  Why why{};
   {
     const std::lock_guard lock(mutex_);
     if (state_.load(std::memory_order_relaxed) != seen) return;
@@ -115,10 +95,12 @@ void CircuitBreaker::count_failure(std::uint64_t seen, Reason reason) noexcept {
     const std::uint32_t in_row = in_row_.fetch_add(1, std::memory_order_relaxed) + 1;
     const std::uint32_t all = failed_ + successes_.load(std::memory_order_relaxed);
     if (in_row >= options_.failures) {
-      opened_by = why.in_row(in_row, reason);
+      std::snprintf(why.data(), why.size(), "%u failures in a row, the last %s", in_row,
+                    to_string(reason).data());
     } else if (options_.failed_percent > 0 && all >= options_.least_requests &&
                std::uint64_t{failed_} * 100 >= std::uint64_t{all} * options_.failed_percent) {
-      opened_by = why.of_all(failed_, all, reason);
+      std::snprintf(why.data(), why.size(), "%u of %u requests failed, the last %s", failed_, all,
+                    to_string(reason).data());
     } else {
       return;
     }
@@ -126,7 +108,7 @@ void CircuitBreaker::count_failure(std::uint64_t seen, Reason reason) noexcept {
     forget_counts();
     state_.store(word_of(State::kOpen, now + next_wait(0)));
   }
-  report(StoreEventKind::kBreakerOpened, opened_by);
+  report(StoreEventKind::kBreakerOpened, why.data());
 }
 
 void CircuitBreaker::begin_window(Instant now) noexcept {
@@ -159,7 +141,9 @@ void CircuitBreaker::end_probe(std::uint64_t seen, Reason reason) noexcept {
   const std::uint64_t open = word_of(State::kOpen, now + wait);
   if (!state_.compare_exchange_strong(seen, open)) return;
   probes_failed_.store(failed, std::memory_order_relaxed);
-  report(StoreEventKind::kBreakerOpened, Why().probe(reason));
+  Why why{};
+  std::snprintf(why.data(), why.size(), "the probe failed: %s", to_string(reason).data());
+  report(StoreEventKind::kBreakerOpened, why.data());
 }
 
 void CircuitBreaker::probe_soon() noexcept {

@@ -184,11 +184,11 @@ TEST_F(CircuitBreakerTest, ProbesAgainAtOnceIfTheStoreCameBackDuringAProbeThatFa
 
 TEST_F(CircuitBreakerTest, ProbesAtOnceWhenTheClientIsConnectedAgain) {
   for (const StoreEventKind kind : {kConnected, kTopologyChanged}) {
-    policy::Shared shared({.breaker = {.failures = 1}}, &observer_, clock_);
+    policy::Shared shared({.failures = 1}, {.longest = Duration{0}}, {}, &observer_, clock_);
     shared.breaker.record(shared.breaker.try_pass(), Reason::kStoreError);
-    shared.client_events.on({kConnectFailed, "", ""});
+    shared.on({kConnectFailed, "", ""});
     EXPECT_FALSE(shared.breaker.try_pass());
-    shared.client_events.on({kind, "", ""});
+    shared.on({kind, "", ""});
     EXPECT_TRUE(shared.breaker.try_pass());
     EXPECT_EQ(observer_.kinds()[observer_.kinds().size() - 2], kind) << "events are passed on";
   }

@@ -218,9 +218,9 @@ void Leases::Impl::change_numbers(Counter& counter, const Charge& charge, Instan
 }
 
 void Leases::Impl::return_early(Counter& counter, const Limit& limit, Instant now) noexcept {
-  Rest rest = rest_of(counter, now);
-  if (rest.units == 0) return;
-  rest.name->charge.limit = limit;
+  auto rest = rest_of(counter, now);
+  if (rest == nullptr) return;
+  rest->charge.limit = limit;
   try {
     const std::lock_guard lock(ends_mutex_);
     rests_.push_back(std::move(rest));
@@ -263,10 +263,11 @@ void Leases::Impl::end_lease(Counter& counter) noexcept {
 
 // Ends the lease and returns the units that the store can take back. A window that ends soon may
 // have ended when the store is asked; then it would take them back from the next one.
-Leases::Impl::Rest Leases::Impl::rest_of(Counter& counter, Instant now) noexcept {
-  Rest rest;
+std::unique_ptr<policy::LeaseName> Leases::Impl::rest_of(Counter& counter, Instant now) noexcept {
+  std::unique_ptr<policy::LeaseName> rest;
   if (counter.name != nullptr && counter.units > 0 && counter.window_end - now > counter.lease()) {
-    rest = {std::move(counter.name), counter.units};
+    rest = std::move(counter.name);
+    rest->charge.cost = counter.units;
     --held_;
   }
   end_lease(counter);
@@ -287,18 +288,17 @@ void Leases::Impl::update_next_end() noexcept {
   std::int64_t next = ends_.empty() ? kNever : ends_.front().at.time_since_epoch().count();
   if (!rests_.empty()) next = 0;
   const std::int64_t before = next_end_.exchange(next);
-  if (next >= before) return;
-  for (Waker* const waker : wakers_) waker->wake();
+  if (next < before) ends_earlier_.notify_all();
 }
 
-void Leases::Impl::collect(std::vector<Rest>& out, bool all) {
+void Leases::Impl::collect(std::vector<std::unique_ptr<policy::LeaseName>>& out, bool all) {
   const Instant now = clock_.now();
   std::vector<End> due;
   {
     const std::lock_guard lock(ends_mutex_);
     out.reserve(out.size() + rests_.size() + ends_.size());
     due.reserve(ends_.size());
-    for (Rest& rest : rests_) out.push_back(std::move(rest));
+    for (auto& rest : rests_) out.push_back(std::move(rest));
     rests_.clear();
     while (!ends_.empty() && (all || ends_.front().at <= now)) {
       due.push_back(ends_.front());
@@ -313,20 +313,32 @@ void Leases::Impl::collect(std::vector<Rest>& out, bool all) {
     counter.is_queued = false;
     if (counter.holds(now) && !all) {
       queue(end.group, counter);
-    } else if (Rest rest = rest_of(counter, now); rest.units > 0) {
+    } else if (auto rest = rest_of(counter, now)) {
       out.push_back(std::move(rest));
     }
   }
 }
 
-void Leases::Impl::add_waker(Waker& waker) {
-  const std::lock_guard lock(ends_mutex_);
-  wakers_.push_back(&waker);
+bool Leases::Impl::await_end(const bool& stops) noexcept {
+  std::unique_lock lock(ends_mutex_);
+  while (!stops) {
+    const auto next = next_end();
+    const Instant now = clock_.now();
+    if (!next) {
+      ends_earlier_.wait(lock);
+    } else if (*next > now) {
+      ends_earlier_.wait_for(lock, *next - now);
+    } else {
+      return true;
+    }
+  }
+  return false;
 }
 
-void Leases::Impl::remove_waker(Waker& waker) {
+void Leases::Impl::stop(bool& stops) noexcept {
   const std::lock_guard lock(ends_mutex_);
-  std::erase(wakers_, &waker);
+  stops = true;
+  ends_earlier_.notify_all();
 }
 
 std::optional<Instant> Leases::Impl::next_end() const noexcept {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -155,25 +156,12 @@ class Leases::Impl {
   // The counter is reset or blocked: its units are not used any more.
   void drop(const Charge& charge) noexcept;
 
-  // Units to give back.
-  struct Rest {
-    std::unique_ptr<policy::LeaseName> name;
-    std::uint32_t units = 0;
-  };
-  // Moves the units of the leases that have ended to `out`, or ends all leases. Throws
-  // std::bad_alloc; then they stay taken.
-  void collect(std::vector<Rest>& out, bool all = false);
-  // Called when next_end() is earlier than before. wake() must not call the table, except
-  // next_end().
-  class Waker {
-   public:
-    virtual void wake() noexcept = 0;
-
-   protected:
-    ~Waker() = default;
-  };
-  void add_waker(Waker& waker);
-  void remove_waker(Waker& waker);
+  // Moves the units of the leases that have ended to `out`, or ends all leases: the cost of each
+  // charge is to be given back. Throws std::bad_alloc; then they stay taken.
+  void collect(std::vector<std::unique_ptr<policy::LeaseName>>& out, bool all = false);
+  // Blocks until collect() has something to do. Returns false after stop() of the same flag.
+  bool await_end(const bool& stops) noexcept;
+  void stop(bool& stops) noexcept;
   // When collect() has something to do; absent: nothing is held.
   std::optional<Instant> next_end() const noexcept;
   void note_given_back(std::uint64_t units) noexcept { given_back_ += units; }
@@ -223,7 +211,7 @@ class Leases::Impl {
   void hold(std::size_t group, Counter& counter, const Charge& charge, Instant asked_at,
             std::uint64_t units, const Decision& said) noexcept;
   void end_lease(Counter& counter) noexcept;
-  Rest rest_of(Counter& counter, Instant now) noexcept;
+  std::unique_ptr<policy::LeaseName> rest_of(Counter& counter, Instant now) noexcept;
   void queue(std::size_t group, Counter& counter);
   void update_next_end() noexcept;
   static Decision local_answer(const Counter& counter, const Charge& charge, Instant now,
@@ -242,9 +230,9 @@ class Leases::Impl {
 
   // Taken after a lock of the groups, if both are.
   std::mutex ends_mutex_;
-  std::vector<End> ends_;    // a heap, the earliest first
-  std::vector<Rest> rests_;  // of leases that ended early
-  std::vector<Waker*> wakers_;
+  std::vector<End> ends_;                                  // a heap, the earliest first
+  std::vector<std::unique_ptr<policy::LeaseName>> rests_;  // of leases that ended early
+  std::condition_variable ends_earlier_;                   // next_end() is earlier than before
   std::atomic<std::int64_t> next_end_{kNever};
 
   policy::SpreadCount local_;

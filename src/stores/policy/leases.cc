@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
@@ -264,16 +262,13 @@ void drop_leases(Leases::Impl& leases, std::span<const Charge> charges) noexcept
 
 namespace {
 
-using Rests = std::vector<Leases::Impl::Rest>;
+using Rests = std::vector<std::unique_ptr<LeaseName>>;
 
 // Returns the charges that give back what leases did not use. They borrow the names of `rests`.
 std::vector<Charge> charges_of(const Rests& rests) {
   std::vector<Charge> charges;
   charges.reserve(rests.size());
-  for (const auto& rest : rests) {
-    charges.push_back(rest.name->charge);
-    charges.back().cost = rest.units;
-  }
+  for (const auto& rest : rests) charges.push_back(rest->charge);
   return charges;
 }
 
@@ -364,69 +359,18 @@ void give_back(Leases::Impl& leases, AsyncStore& store, LeaseEnd which) noexcept
 
 namespace sluice {
 
-// Sleeps until the next lease ends, then gives back.
-class LeasedStore::Thread final : public Leases::Impl::Waker {
- public:
-  explicit Thread(LeasedStore& store)
-      : store_(store), leases_(store.leases_.impl()), thread_([this] { run(); }) {
-    leases_.add_waker(*this);
-    wake();  // a lease may have begun before
-  }
-  ~Thread() {
-    leases_.remove_waker(*this);
-    {
-      const std::lock_guard lock(mutex_);
-      stops_ = true;
-    }
-    wakes_.notify_one();
-    thread_.join();
-  }
-  Thread(const Thread&) = delete;
-  Thread& operator=(const Thread&) = delete;
-
-  void wake() noexcept override {
-    const std::lock_guard lock(mutex_);
-    is_earlier_ = true;
-    wakes_.notify_one();
-  }
-
- private:
-  void run() {
-    std::unique_lock lock(mutex_);
-    const auto is_woken = [this] { return is_earlier_ || stops_; };
-    while (!stops_) {
-      is_earlier_ = false;
-      const auto next = leases_.next_end();
-      const Instant now = leases_.now();
-      if (!next) {
-        wakes_.wait(lock, is_woken);
-      } else if (*next > now) {
-        wakes_.wait_for(lock, *next - now, is_woken);
-      } else {
-        lock.unlock();
-        store_.give_back();
-        lock.lock();
-      }
-    }
-  }
-
-  LeasedStore& store_;
-  Leases::Impl& leases_;
-  std::mutex mutex_;
-  std::condition_variable wakes_;
-  bool is_earlier_ = false;
-  bool stops_ = false;
-  std::thread thread_;  // last: it uses the others
-};
-
 LeasedStore::LeasedStore(Store& store, Leases& leases, LeaseReturns returns)
     : store_(store), leases_(leases) {
-  if (returns == LeaseReturns::kByThread) thread_ = std::make_unique<Thread>(*this);
+  if (returns == LeaseReturns::kByCaller) return;
+  thread_ = std::thread([this] {
+    while (leases_.impl().await_end(stops_)) give_back();
+  });
 }
 
 LeasedStore::~LeasedStore() {
-  if (thread_ == nullptr) return;
-  thread_.reset();
+  if (!thread_.joinable()) return;
+  leases_.impl().stop(stops_);
+  thread_.join();
   give_back(LeaseEnd::kAll);
 }
 

@@ -9,20 +9,11 @@
 
 namespace sluice {
 
-namespace {
-
-policy::Shared::Options shared_options(const RedisChainOptions& options) {
-  policy::Shared::Options shared{.breaker = options.breaker, .local = options.local};
-  if (options.deny_cache.longest > Duration{0}) shared.deny_cache = options.deny_cache;
-  return shared;
-}
-
-}  // namespace
-
 class RedisChain::Impl {
  public:
   Impl(const RedisChainOptions& options, StoreObserver* observer)
-      : shared(shared_options(options), observer), leases(options.leases) {}
+      : shared(options.breaker, options.deny_cache, options.local, observer),
+        leases(options.leases) {}
 
   policy::Shared shared;
   Leases leases;
@@ -47,7 +38,7 @@ RedisChain::~RedisChain() = default;
 Expected<std::unique_ptr<RedisChain>> RedisChain::open(const RedisChainOptions& options,
                                                        StoreObserver* observer) {
   auto impl = std::make_unique<Impl>(options, observer);
-  auto redis = RedisStore::open(options.redis, &impl->shared.client_events);
+  auto redis = RedisStore::open(options.redis, &impl->shared);
   if (!redis) return Unexpected{redis.error()};
   impl->redis = std::move(*redis);
   impl->chain.emplace(*impl->redis, impl->shared, options.on_store_error);
