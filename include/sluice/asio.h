@@ -17,6 +17,7 @@
 
 #include "sluice/detail/asio_requests.h"
 #include "sluice/limit.h"
+#include "sluice/permit_id.h"
 #include "sluice/store.h"
 
 // Limits in programs on Boost.Asio. Needs the headers of Boost 1.81 or newer; no other header of
@@ -109,6 +110,22 @@ class AsyncLimiter {
           detail::acquire(parts_, std::move(handler), charge, until);
         },
         token, std::string(key), limit, cost, deadline.at());
+  }
+
+  // As above, for the counter that a charge names by its key, tag and limit. With a `concurrency`
+  // limit it takes a permit (Charge::permit, which is copied), and waits until one is released or
+  // the deadline passes. async_apply(Verb::kRelease, ...) releases it, and lets the next one pass.
+  template <typename Token>
+  auto async_acquire(const Charge& charge, Deadline deadline, Token&& token) {
+    return boost::asio::async_initiate<Token, detail::DecisionSignature>(
+        [this](auto handler, const detail::OwnedCharges& of, const PermitId& permit,
+               Instant until) {
+          Charge one = of.view().front();
+          if (one.permit != nullptr) one.permit = &permit;
+          detail::acquire(parts_, std::move(handler), one, until);
+        },
+        token, detail::OwnedCharges({&charge, 1}),
+        charge.permit != nullptr ? *charge.permit : PermitId(), deadline.at());
   }
 
   // Applies any verb to 1 to kMaxCharges charges, as Store::apply() does, at `now` or at the

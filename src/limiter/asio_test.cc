@@ -17,12 +17,14 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
 
 // Boost 1.81 counts the references to an executor with a fence, which ThreadSanitizer does not see.
 extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
@@ -236,6 +238,43 @@ TEST(AsyncLimiter, AsksAStoreThatAnswersLater) {
                       });
   loop.run();
   EXPECT_EQ(admitted, 9);
+}
+
+template <typename S>
+void expect_waits_for_a_permit(S& store) {
+  asio::io_context loop;
+  AsyncLimiter limiter(loop, store);
+  const Limit flight = concurrency(1).lease(1h);
+  const PermitId first = PermitId::random();
+  const PermitId second = PermitId::random();
+  const auto job = [&]() -> asio::awaitable<void> {
+    const auto acquire = [&](const PermitId& permit, Duration at_most, auto token) {
+      return limiter.async_acquire(Charge{.key = "key", .limit = flight, .permit = &permit},
+                                   at_most, token);
+    };
+    EXPECT_TRUE(co_await acquire(first, 1min, asio::use_awaitable));
+    const Decision late = co_await acquire(second, 0s, asio::use_awaitable);
+    EXPECT_EQ(late.reason, Reason::kLimited);
+    EXPECT_TRUE(late.retry_after);
+    std::optional<Decision> waited;
+    acquire(second, 1min, [&](Error, const Decision& decision) { waited = decision; });
+    const std::vector<Charge> held{{.key = "key", .limit = flight, .permit = &first}};
+    const auto [said, each] =
+        co_await limiter.async_apply(Verb::kRelease, held, {}, asio::use_awaitable);
+    EXPECT_TRUE(said);
+    while (!waited) co_await asio::post(loop, asio::use_awaitable);
+    EXPECT_TRUE(*waited);
+  };
+  asio::co_spawn(loop, job(), asio::detached);
+  loop.run();
+  EXPECT_EQ(limiter.waiting(), 0u);
+}
+
+TEST(AsyncLimiter, WaitsForAPermitThatIsReleased) {
+  MemoryStore store;
+  expect_waits_for_a_permit(store);
+  ThreadStore later;
+  expect_waits_for_a_permit(later);
 }
 
 // A thread of the store that still used a loop would end the work of the next one, which has the

@@ -4,6 +4,7 @@
 #include "sluice/detail/async_waits.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <set>
 #include <tuple>
@@ -18,11 +19,12 @@ namespace {
 // Requests by the counters for which they wait.
 struct ByCounter {
   using is_transparent = void;
-  static std::tuple<Algorithm, std::string_view> name(const Charge& charge) noexcept {
-    return {charge.limit.algorithm(), charge.key};
+  using Name = std::tuple<Algorithm, std::string_view, std::string_view>;
+  static Name name(const Charge& charge) noexcept {
+    return {charge.limit.algorithm(), charge.key, charge.tag};
   }
-  static std::tuple<Algorithm, std::string_view> name(const WaitingRequest* request) noexcept {
-    return {request->limit.algorithm(), request->key};
+  static Name name(const WaitingRequest* request) noexcept {
+    return {request->limit.algorithm(), request->key(), request->tag()};
   }
   bool operator()(const auto& a, const auto& b) const noexcept { return name(a) < name(b); }
 };
@@ -44,6 +46,7 @@ class Requests final : public AsyncWaits,
   bool decide(const Charge& charge, Instant deadline,
               std::optional<Decision>& said) noexcept override;
   void start(WaitingRequest& request, const std::optional<Decision>& said) noexcept override;
+  void released(std::span<const Charge> charges) noexcept override;
   void cancel(WaitingRequest& request) noexcept override;
   void on_time() noexcept override;
   void close() noexcept override;
@@ -87,8 +90,13 @@ class Requests::Question final : public AsyncStore::Completion {
   Question(std::shared_ptr<Requests> of, WaitingRequest& asked_by, const Charge& about) noexcept
       : request(&asked_by), charge_(about), waits_(std::move(of)) {}
   // One that gives back what a request has taken, which ends meanwhile. Throws std::bad_alloc.
-  explicit Question(const WaitingRequest& of) : key_(of.key), charge_(of.charge()) {
-    charge_.key = key_;
+  explicit Question(const Charge& of)
+      : names_{std::string(of.key), std::string(of.tag)},
+        permit_(of.permit != nullptr ? *of.permit : PermitId()),
+        charge_(of) {
+    charge_.key = names_[0];
+    charge_.tag = names_[1];
+    if (of.permit != nullptr) charge_.permit = &permit_;
   }
 
   // Returns whether the answer has come: a chain of them must not fill the stack.
@@ -96,8 +104,8 @@ class Requests::Question final : public AsyncStore::Completion {
     store.async_apply(action, {&charge_, 1}, {}, {&each_, 1}, *this);
     return is_halfway_.exchange(true, std::memory_order_acq_rel);
   }
-  void give_back(AsyncStore& store) noexcept {
-    store.async_apply(Verb::kRefund, {&charge_, 1}, {}, {&each_, 1}, *this);
+  void give_back(AsyncStore& store, Verb verb) noexcept {
+    store.async_apply(verb, {&charge_, 1}, {}, {&each_, 1}, *this);
   }
   void done(const Decision& decision) noexcept override {
     if (request == nullptr) return delete this;
@@ -112,7 +120,8 @@ class Requests::Question final : public AsyncStore::Completion {
   Decision said;
 
  private:
-  const std::string key_;
+  const std::array<std::string, 2> names_;
+  const PermitId permit_;
   Charge charge_;
   const std::shared_ptr<Requests> waits_;
   std::atomic<bool> is_halfway_{false};  // ask() has returned, or the answer has come
@@ -167,6 +176,13 @@ void Requests::start(WaitingRequest& request, const std::optional<Decision>& sai
     count_in(request);
   }
   proceed(request, next, lock);
+  finish(lock);
+}
+
+void Requests::released(std::span<const Charge> charges) noexcept {
+  if (waiting() == 0) return;
+  Lock lock(mutex_);
+  for (const Charge& charge : charges) call(queue_.released(charge, clock_.now()), nullptr);
   finish(lock);
 }
 
@@ -255,11 +271,14 @@ void Requests::set_alarm() noexcept {
 }
 
 void Requests::refund(const WaitingRequest& request) noexcept try {
+  const Charge charge = request.charge();
+  const Verb verb = holds_permits(charge.limit.algorithm()) ? Verb::kRelease : Verb::kRefund;
   if (store_ != nullptr) {
-    store_->apply_one(Verb::kRefund, request.charge(), {});
+    store_->apply_one(verb, charge, {});
   } else {
-    (new Question(request))->give_back(*async_);
+    (new Question(charge))->give_back(*async_, verb);
   }
+  if (verb == Verb::kRelease) released({&charge, 1});
 } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
 }
 
@@ -278,7 +297,8 @@ void Requests::proceed(WaitingRequest& request, Next next, Lock& lock) noexcept 
 // Releases the lock meanwhile.
 std::optional<Decision> Requests::ask(WaitingRequest& request, Lock& lock) noexcept {
   const bool is_queued = request.line != nullptr;
-  const Charge charge = is_queued ? queue_.ask(request) : request.charge();
+  Charge charge = request.charge();
+  if (is_queued) charge.cost = queue_.ask(request).cost;
   if (store_ != nullptr) {
     lock.unlock();
     const Decision said = store_->apply_one(Verb::kTake, charge, {});

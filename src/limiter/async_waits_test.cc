@@ -12,6 +12,7 @@
 #include "limiter/wait_queue.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
+#include "sluice/permit_id.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice {
@@ -81,7 +82,9 @@ class LaterStore final : public AsyncStore {
 class Request final : public WaitingRequest {
  public:
   Request(const Limit& of, std::uint64_t units, Instant until, const Clock& of_clock)
-      : WaitingRequest("key", of, units, until), clock_(of_clock) {}
+      : Request({.key = "key", .limit = of, .cost = units}, until, of_clock) {}
+  Request(const Charge& of, Instant until, const Clock& of_clock)
+      : WaitingRequest(of, until), clock_(of_clock) {}
   void ended() noexcept override {
     ++times_ended;
     place = ++places_;
@@ -110,7 +113,10 @@ class AsyncWaitsTest : public ::testing::TestWithParam<bool> {
   }
 
   Request& acquire(const Limit& limit, Duration at_most = 1h, std::uint64_t cost = 1) {
-    Request& request = requests.emplace_back(limit, cost, clock.now() + at_most, clock);
+    return acquire(Charge{.key = "key", .limit = limit, .cost = cost}, at_most);
+  }
+  Request& acquire(const Charge& charge, Duration at_most = 1h) {
+    Request& request = requests.emplace_back(charge, clock.now() + at_most, clock);
     std::optional<Decision> said;
     if (!GetParam() && waits->decide(request.charge(), request.deadline, said)) {
       request.decision = *said;
@@ -247,6 +253,40 @@ TEST_P(AsyncWaitsTest, LeavesTheQueueWhenItIsCancelled) {
   run();
   EXPECT_TRUE(second.is_admitted());
   EXPECT_EQ(left(kWindow), 1u) << "the cancelled one has taken nothing";
+}
+
+TEST_P(AsyncWaitsTest, WaitsForPermitsThatAreReleased) {
+  constexpr Limit kFlight = concurrency(1).lease(2h);
+  open();
+  std::deque<PermitId> permits;
+  const auto hold = [&](Duration at_most) -> Request& {
+    const PermitId& permit = permits.emplace_back(PermitId::random());
+    return acquire(Charge{.key = "key", .limit = kFlight, .tag = "tag", .permit = &permit},
+                   at_most);
+  };
+  const Charge first = hold(1h).charge();
+  const Request& late = hold(100ms);
+  Request& cancelled = hold(1h);
+  const Request& second = hold(1h);
+  run(kStart + 100ms);
+  EXPECT_EQ(late.at, kStart + 100ms) << "its deadline";
+  EXPECT_EQ(late.decision.retry_after, 2h - 100ms);
+  EXPECT_EQ(second.times_ended, 0);
+  EXPECT_TRUE(later.store.apply_one(Verb::kRelease, first, {}));
+  waits->released({&first, 1});
+  if (GetParam()) {
+    waits->cancel(cancelled);  // the store decides it
+    answer();
+    EXPECT_TRUE(cancelled.is_cancelled);
+  } else {
+    EXPECT_TRUE(cancelled.is_admitted());
+    const Charge held = cancelled.charge();
+    EXPECT_TRUE(later.store.apply_one(Verb::kRelease, held, {}));
+    waits->released({&held, 1});
+  }
+  answer();
+  EXPECT_TRUE(second.is_admitted()) << "without waiting";
+  EXPECT_EQ(second.at, kStart + 100ms);
 }
 
 TEST_P(AsyncWaitsTest, CancelsEverythingWhenItIsClosed) {

@@ -13,6 +13,7 @@ struct WaitLine {
     charge.limit = limit;
     charge.tag = std::string_view(bytes).substr(0, named.tag.size());
     charge.key = std::string_view(bytes).substr(named.tag.size());
+    charge.permit = nullptr;  // that of one request
   }
 
   const std::string bytes;

@@ -129,7 +129,8 @@ class WaitQueue {
 
   // `charge` names the counter; the limit and the cost are the waiter's.
   Joined join(Waiter& waiter, const Charge& charge, Instant now) noexcept;
-  // Returns the question of the first waiter: a take. Its bytes are valid until answer().
+  // Returns the question of the first waiter: a take, without its permit. Its bytes are valid until
+  // answer().
   Charge ask(Waiter& first) noexcept;
   // Takes the store's answer. Waiters that have finished leave; `finished` becomes the first of
   // them, in order of arrival.

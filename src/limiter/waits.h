@@ -46,7 +46,7 @@ class WaitingCall : public Waiter {
 class WaitingThread : public WaitingCall {
  public:
   bool park(Instant until) noexcept override;
-  void wake() noexcept final;
+  void wake() noexcept override;
 
  private:
   std::mutex mutex_;
@@ -124,6 +124,8 @@ class Waits {
   Next cancel(Waiter& one) noexcept;
   Next end(Waiter& one, const Decision& said) noexcept;
   static Instant wakes_at(const Waiter& one) noexcept;
+  // Lets the next of a queue know its turn, unless it is `but`.
+  void call(const WaitQueue::Next& next, const Waiter* but) noexcept;
 
   bool is_full() const noexcept { return queue_.size() + counted_ >= most_; }
   // Counts a request that waits outside of queues, until it ends.
@@ -144,7 +146,6 @@ class Waits {
   Next take(Waiter& one, const Decision& said) noexcept;
   void tell(Waiter& one, const Decision& said) noexcept;
   void drop_cancelled(WaitQueue::Next& next, const Waiter& one, Instant now) noexcept;
-  void call(const WaitQueue::Next& next, const Waiter* but) noexcept;
 
   std::size_t cancelled_ = 0;  // requests of queues that were cancelled while the store decides
   std::atomic<std::size_t> waiting_{0};

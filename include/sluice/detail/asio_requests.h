@@ -193,8 +193,7 @@ class AcquireOperation final : public WaitingRequest {
       boost::asio::associated_allocator_t<Handler>>::template rebind_alloc<AcquireOperation>;
 
   AcquireOperation(Handler&& handler, const AsioParts& parts, const Charge& charge, Instant until)
-      : WaitingRequest(charge.key, charge.limit, charge.cost, until),
-        pending_(std::move(handler), parts.executor) {}
+      : WaitingRequest(charge, until), pending_(std::move(handler), parts.executor) {}
 
   void connect(const std::shared_ptr<AsyncWaits>& waits) {
     auto slot = pending_.slot();
@@ -253,12 +252,14 @@ class ApplyOperation final : public AsyncStore::Completion,
         if (const auto operation = of.lock()) operation->cancel();
       });
     }
+    is_release_ = action.verb == Verb::kRelease;
     store.async_apply(action, charges_.view(), now, each_, *this);
   }
   void done(const Decision& decision) noexcept override {
     const AsyncWaits::Visit visit(waits_);
     auto self = std::move(self_);
     said_ = decision;
+    if (is_release_) waits_->released(charges_.view());
     if (has_ended_.exchange(true, std::memory_order_acq_rel)) return;
     pending_->run_later([of = std::move(self)] { of->complete({}); });
   }
@@ -286,6 +287,7 @@ class ApplyOperation final : public AsyncStore::Completion,
   const OwnedCharges charges_;
   std::vector<Decision> each_;
   Decision said_;
+  bool is_release_ = false;
   std::atomic<bool> has_ended_{false};    // the store has answered, or it was cancelled
   std::shared_ptr<ApplyOperation> self_;  // until done()
 };
@@ -309,6 +311,7 @@ void apply(const AsioParts& parts, Handler handler, const Action& action, OwnedC
   if (parts.store != nullptr) {
     std::vector<Decision> each(charges.view().size());
     const Decision decision = parts.store->apply(action, charges.view(), now, each);
+    if (action.verb == Verb::kRelease) parts.waits->released(charges.view());
     return post(parts.executor, std::move(handler), decision, std::move(each));
   }
   std::make_shared<ApplyOperation<Handler, true>>(std::move(handler), parts, std::move(charges))

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -13,6 +14,7 @@
 
 #include "sluice/clock.h"
 #include "sluice/decision.h"
+#include "sluice/permit_id.h"
 #include "sluice/store.h"
 
 // The waiting of AsyncLimiter, without Boost.
@@ -54,8 +56,13 @@ struct Waiter {
 // Ownership: the caller's. It must not move or end before ended().
 class WaitingRequest : public Waiter {
  public:
-  WaitingRequest(std::string_view named, const Limit& of, std::uint64_t units, Instant until)
-      : Waiter{.limit = of, .cost = units, .deadline = until}, key(named) {}
+  // Copies the key, the tag and the permit. Charges of rules do not wait here.
+  WaitingRequest(const Charge& of, Instant until)
+      : Waiter{.limit = of.limit, .cost = of.cost, .deadline = until},
+        names_(std::string(of.tag).append(of.key)),
+        tag_size_(static_cast<std::uint32_t>(of.tag.size())) {
+    if (of.permit != nullptr) permit_ = *of.permit;
+  }
   virtual ~WaitingRequest() = default;
   WaitingRequest(const WaitingRequest&) = delete;
   WaitingRequest& operator=(const WaitingRequest&) = delete;
@@ -64,9 +71,20 @@ class WaitingRequest : public Waiter {
   // cancelled.
   virtual void ended() noexcept = 0;
 
-  Charge charge() const noexcept { return {.key = key, .limit = limit, .cost = cost}; }
+  std::string_view key() const noexcept { return std::string_view(names_).substr(tag_size_); }
+  std::string_view tag() const noexcept { return std::string_view(names_).substr(0, tag_size_); }
+  Charge charge() const noexcept {
+    return {.key = key(),
+            .limit = limit,
+            .cost = cost,
+            .tag = tag(),
+            .permit = permit_ == PermitId() ? nullptr : &permit_};
+  }
 
-  const std::string key;
+ private:
+  const std::string names_;
+  const std::uint32_t tag_size_;
+  PermitId permit_;
 };
 
 // The requests of an AsyncLimiter that wait. Has no thread and no timer of its own.
@@ -91,6 +109,8 @@ class AsyncWaits {
   virtual bool decide(const Charge& charge, Instant deadline,
                       std::optional<Decision>& said) noexcept = 0;
   virtual void start(WaitingRequest& request, const std::optional<Decision>& said) noexcept = 0;
+  // Permits of these counters were released: the first that wait for them ask.
+  virtual void released(std::span<const Charge> charges) noexcept = 0;
   // Ends the request, and gives back what it has taken. Ends it when the answer arrives if the
   // store is deciding it.
   virtual void cancel(WaitingRequest& request) noexcept = 0;
