@@ -237,48 +237,18 @@ RulePass::~RulePass() {
   }
 }
 
-// A call that waits for the limits of its rule.
-class RulePass::Waiting final : public WaitingThread {
- public:
-  Waiting(Limiter& limiter, RuleDeciders::Slot& slot, const AttributeSource& attributes,
-          const RequestCosts& costs)
-      : limiter_(limiter), slot_(slot), rules_(attributes, costs) {}
-
-  Decision ask(Action action) noexcept override try {
-    return rules_.ask(*slot_.decider, *slot_.rules, slot_.rule, action);
-  } catch (const std::bad_alloc&) {
-    return Decision::refused(Reason::kStoreError);
-  }
-  void give_back() noexcept override try {
-    limiter_.release(rules_.permit());
-    rules_.refund(*slot_.decider, *slot_.rules, slot_.rule);
-  } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
-  }
-  std::span<const Charge> charges() noexcept override {
-    if (!rules_.has_asked()) ask(Verb::kPeek);
-    return rules_.charges();
-  }
-  std::span<const Decision> each() noexcept override { return rules_.each(); }
-
-  Decision end(const Decision& decision, Action action) {
-    if (!rules_.has_asked()) return decision;
-    slot_.answer = &rules_.end(*slot_.decider, decision, action);
-    return slot_.answer->decision;
-  }
-
- private:
-  Limiter& limiter_;
-  RuleDeciders::Slot& slot_;
-  rules::RuleWait rules_;
-};
-
 Decision RulePass::ask(const AttributeSource& attributes, const RequestCosts& costs) {
   slot_->renew(deciders_.rules_, deciders_.needs_->rule);
   if (const auto& max_wait = deciders_.needs_->max_wait) {
-    Waiting call(*deciders_.limiter_, *slot_, attributes, costs);
+    rules::RuleWait call(*slot_->decider, *slot_->rules, slot_->rule, attributes, costs,
+                         [&](std::string_view permit) { deciders_.limiter_->release(permit); });
     const Instant until = Deadline(*max_wait).at();
     const Decision decision = acquire(deciders_.limiter_->store(), call, until);
-    return call.end(decision, Waits::reservation(until, SteadyClock::instance()));
+    const auto* const answer =
+        call.end(decision, Waits::reservation(until, SteadyClock::instance()));
+    if (answer == nullptr) return decision;
+    slot_->answer = answer;
+    return answer->decision;
   }
   slot_->answer = &slot_->decider->decide_by(*slot_->rules, *slot_->rule, attributes, costs);
   return slot_->answer->decision;

@@ -1,13 +1,15 @@
 #include "rules/rule_wait.h"
 
+#include <new>
+#include <string>
+
 #include "rules/rule_decider.h"
 #include "rules/rule_set.h"
 
 namespace sluice::rules {
 
-Decision RuleWait::ask(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
-                       Action action) {
-  answer_ = &decide(decider, rules, rule, action, false);
+Decision RuleWait::ask(Action action) noexcept try {
+  answer_ = &decide(action, false);
   charges_.clear();
   each_.clear();
   for (const LimitAnswer& limit : answer_->limits) {
@@ -21,22 +23,31 @@ Decision RuleWait::ask(RuleDecider& decider, const RuleSet& rules, const Rule* r
     each_.push_back(limit.decision);
   }
   return answer_->decision;
+} catch (const std::bad_alloc&) {
+  return Decision::refused(Reason::kStoreError);
 }
 
-void RuleWait::refund(RuleDecider& decider, const RuleSet& rules, const Rule* rule) {
-  answer_ = &decide(decider, rules, rule, Verb::kRefund, true);
+// The permit, and then the rest.
+void RuleWait::give_back() noexcept try {
+  if (!answer_->permit.empty()) release_(std::string(answer_->permit));
+  answer_ = &decide(Verb::kRefund, true);
+} catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
 }
 
-const RuleAnswer& RuleWait::decide(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
-                                   Action action, bool leaves_permits) {
+std::span<const Charge> RuleWait::charges() noexcept {
+  if (answer_ == nullptr) ask(Verb::kPeek);
+  return charges_;
+}
+
+const RuleAnswer& RuleWait::decide(Action action, bool leaves_permits) {
   const RequestPart part{&attributes_, costs_};
-  return decider.impl_->decide(
-      Access::impl(rules), {.parts = {&part, 1}, .rule = rule, .leaves_permits = leaves_permits},
+  return decider_.impl_->decide(
+      Access::impl(rules_), {.parts = {&part, 1}, .rule = rule_, .leaves_permits = leaves_permits},
       {.action = action, .leaves_shadow = true});
 }
 
-const RuleAnswer& RuleWait::end(RuleDecider& decider, const Decision& decision, Action action) {
-  return decider.impl_->decide_shadow(decision, action);
+const RuleAnswer* RuleWait::end(const Decision& decision, Action action) {
+  return answer_ != nullptr ? &decider_.impl_->decide_shadow(decision, action) : nullptr;
 }
 
 }  // namespace sluice::rules

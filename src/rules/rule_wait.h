@@ -1,9 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "limiter/waits.h"
 #include "sluice/attributes.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_decider.h"
@@ -11,39 +14,46 @@
 
 namespace sluice::rules {
 
-// A request that waits for the limits of rules: the questions of a detail::WaitingCall. Rules in
-// shadow mode are decided once, when the wait ends, however often the request has asked.
+// A request that waits for the limits of rules, on its thread unless park() and wake() are
+// overridden. Rules in shadow mode are decided once, when the wait ends, however often the request
+// has asked.
 //
-// Thread-safety: one thread at a time. Ownership: borrows the attributes and the costs, and in each
-// call the decider. The rules and the decider's answer must be valid until the next call.
-class RuleWait {
+// Thread-safety: one thread at a time, except wake(). Ownership: borrows all arguments. The rules
+// may change before ask(); the decider's answer must be valid until the next call.
+class RuleWait : public detail::WaitingThread {
  public:
-  RuleWait(const AttributeSource& attributes, const RequestCosts& costs)
-      : attributes_(attributes), costs_(costs) {}
+  // Asks the enforced rules that match, or that rule. `release` ends a permit by its text.
+  RuleWait(
+      RuleDecider& decider, const RuleSet& rules, const Rule* rule,
+      const AttributeSource& attributes, const RequestCosts& costs,
+      std::function<void(std::string_view permit)> release = [](std::string_view) {})
+      : decider_(decider),
+        rules_(rules),
+        rule_(rule),
+        attributes_(attributes),
+        costs_(costs),
+        release_(std::move(release)) {}
 
-  // Decides the enforced rules that match, or that rule.
-  Decision ask(RuleDecider& decider, const RuleSet& rules, const Rule* rule, Action action);
-  // The permit that the last ask() has taken, in the answer to it; empty: none.
-  std::string_view permit() const noexcept { return answer_->permit; }
-  // Gives back what the last ask() has taken, except the permit.
-  void refund(RuleDecider& decider, const RuleSet& rules, const Rule* rule);
-  // The charges of the enforced limits in the last ask(), and their decisions.
-  std::span<const Charge> charges() const noexcept { return charges_; }
-  std::span<const Decision> each() const noexcept { return each_; }
+  // See WaitingCall.
+  Decision ask(Action action) noexcept override;
+  void give_back() noexcept override;
+  std::span<const Charge> charges() noexcept override;
+  std::span<const Decision> each() noexcept override { return each_; }
 
-  // Whether ask() has been called.
-  bool has_asked() const noexcept { return answer_ != nullptr; }
-  // The wait ended with this decision: decides the rules in shadow mode. ask() was called, with the
-  // same decider.
-  const RuleAnswer& end(RuleDecider& decider, const Decision& decision, Action action);
+  // The wait ended with this decision: decides the rules in shadow mode. Null if there was no
+  // memory to ask.
+  const RuleAnswer* end(const Decision& decision, Action action);
 
  private:
-  const RuleAnswer& decide(RuleDecider& decider, const RuleSet& rules, const Rule* rule,
-                           Action action, bool leaves_permits);
+  const RuleAnswer& decide(Action action, bool leaves_permits);
 
+  RuleDecider& decider_;
+  const RuleSet& rules_;
+  const Rule* const rule_;
   const AttributeSource& attributes_;
   const RequestCosts& costs_;
-  const RuleAnswer* answer_ = nullptr;
+  const std::function<void(std::string_view permit)> release_;
+  const RuleAnswer* answer_ = nullptr;  // to the last ask()
   std::vector<Charge> charges_;
   std::vector<Decision> each_;
 };

@@ -39,16 +39,16 @@ class RuleWaitTest : public ::testing::Test {
 TEST_F(RuleWaitTest, ChargesShadowRulesOnceHoweverOftenItAsks) {
   EXPECT_TRUE(decider.decide(rules, attributes).decision);
   EXPECT_EQ(left(), 1u);
-  RuleWait wait(attributes, costs);
-  wait.ask(decider, rules, nullptr, Verb::kPeek);
+  RuleWait wait(decider, rules, nullptr, attributes, costs);
+  wait.ask(Verb::kPeek);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_FALSE(wait.ask(decider, rules, nullptr, Verb::kReserve));
+    EXPECT_FALSE(wait.ask(Verb::kReserve));
     EXPECT_EQ(wait.charges().size(), 1u);
   }
   clock.advance(1min);
-  const Decision said = wait.ask(decider, rules, nullptr, Verb::kReserve);
+  const Decision said = wait.ask(Verb::kReserve);
   EXPECT_TRUE(said);
-  EXPECT_EQ(wait.end(decider, said, Verb::kReserve).decision.reason, Reason::kOk);
+  EXPECT_EQ(wait.end(said, Verb::kReserve)->decision.reason, Reason::kOk);
   EXPECT_EQ(left(), 0u);
 }
 
@@ -66,11 +66,11 @@ rules:
   EXPECT_TRUE(overrides.set(decider.decide(blocking, attributes, 0).limits[0].counter,
                             {.kind = Override::Kind::kUnlimited}));
   RuleDecider unlimited(limiter, {.overrides = &overrides});
-  RuleWait wait(attributes, costs);
+  RuleWait wait(unlimited, blocking, nullptr, attributes, costs);
   for (int i = 0; i < 2; ++i) {
-    const Decision said = wait.ask(unlimited, blocking, nullptr, Verb::kReserve);
+    const Decision said = wait.ask(Verb::kReserve);
     EXPECT_EQ(wait.charges().size(), 1u);
-    const RuleAnswer& answer = wait.end(unlimited, said, Verb::kReserve);
+    const RuleAnswer& answer = *wait.end(said, Verb::kReserve);
     EXPECT_TRUE(answer.decision);
     ASSERT_EQ(answer.limits.size(), 1u);
     EXPECT_EQ(answer.limits[0].limit->name, "all");
@@ -82,20 +82,20 @@ TEST_F(RuleWaitTest, ReportsWhatAShadowRuleWouldDeny) {
     EXPECT_TRUE(decider.decide(rules, attributes).decision);
     clock.advance(1min);
   }
-  RuleWait wait(attributes, costs);
-  const Decision said = wait.ask(decider, rules, nullptr, Verb::kReserve);
-  const RuleAnswer& answer = wait.end(decider, said, Verb::kReserve);
+  RuleWait wait(decider, rules, nullptr, attributes, costs);
+  const Decision said = wait.ask(Verb::kReserve);
+  const RuleAnswer& answer = *wait.end(said, Verb::kReserve);
   EXPECT_TRUE(answer.decision);
   EXPECT_EQ(answer.decision.reason, Reason::kShadow);
   EXPECT_EQ(answer.rule->name, "trial");
 }
 
 TEST_F(RuleWaitTest, ChargesShadowRulesIfTheWaitEndsWithoutUnits) {
-  RuleWait wait(attributes, costs);
-  EXPECT_TRUE(wait.ask(decider, rules, nullptr, Verb::kReserve));
-  wait.ask(decider, rules, nullptr, Verb::kRefund);
+  RuleWait wait(decider, rules, nullptr, attributes, costs);
+  EXPECT_TRUE(wait.ask(Verb::kReserve));
+  wait.ask(Verb::kRefund);
   const Decision gone = Decision::refused(Reason::kLimited);
-  EXPECT_EQ(wait.end(decider, gone, Verb::kReserve).decision, gone);
+  EXPECT_EQ(wait.end(gone, Verb::kReserve)->decision, gone);
   EXPECT_EQ(left(), 1u);
 }
 

@@ -182,8 +182,6 @@ class RulePass {
   void refund() noexcept;
 
  private:
-  class Waiting;
-
   Decision ask(const AttributeSource& attributes, const RequestCosts& costs);
 
   RuleDeciders& deciders_;

@@ -260,42 +260,27 @@ const RuleAnswer& Session::decide(const AttributeSource& attributes, const Reque
   return answer;
 }
 
-// A request that waits on a fiber.
-class Session::Waiting final : public detail::WaitingCall {
+// A request that waits on a fiber, by the rules that are active when it asks.
+class Session::Waiting final : public rules::RuleWait {
  public:
   Waiting(Session& session, const AttributeSource& attributes, const RequestCosts& costs,
           net::FiberSleep& sleep)
-      : session_(session), rules_(attributes, costs), sleep_(sleep) {}
+      : RuleWait(session.decider_, session.rules_, nullptr, attributes, costs,
+                 [&session](std::string_view permit) { session.release(permit); }),
+        session_(session),
+        sleep_(sleep) {}
 
   Decision ask(Action action) noexcept override try {
     session_.follow_rules();
-    return rules_.ask(session_.decider_, session_.rules_, nullptr, action);
+    return RuleWait::ask(action);
   } catch (const std::bad_alloc&) {
     return Decision::refused(Reason::kStoreError);
   }
-  void give_back() noexcept override try {
-    if (!rules_.permit().empty()) session_.release(std::string(rules_.permit()));
-    rules_.refund(session_.decider_, session_.rules_, nullptr);
-  } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
-  }
-  std::span<const Charge> charges() noexcept override {
-    if (!rules_.has_asked()) ask(Verb::kPeek);
-    return rules_.charges();
-  }
-  std::span<const Decision> each() noexcept override { return rules_.each(); }
   bool park(Instant until) noexcept override { return sleep_.sleep(until); }
   void wake() noexcept override { sleep_.wake(); }
 
-  RuleAnswer end(const Decision& decision, Action action) {
-    if (rules_.has_asked()) return rules_.end(session_.decider_, decision, action);
-    RuleAnswer answer;  // there was no memory to ask
-    answer.decision = decision;
-    return answer;
-  }
-
  private:
   Session& session_;
-  rules::RuleWait rules_;
   net::FiberSleep& sleep_;
 };
 
@@ -307,7 +292,13 @@ const RuleAnswer& Session::acquire(const AttributeSource& attributes, const Requ
   const Clock& clock = SteadyClock::instance();
   const Instant deadline = clock.now() + max_wait;
   const Decision decision = waits.acquire(call, deadline);
-  waited_ = call.end(decision, detail::Waits::reservation(deadline, clock));
+  const RuleAnswer* const answer = call.end(decision, detail::Waits::reservation(deadline, clock));
+  if (answer != nullptr) {
+    waited_ = *answer;
+  } else {
+    waited_ = {};
+    waited_.decision = decision;
+  }
   record(attributes, costs, waited_);
   return waited_;
 }
