@@ -1,4 +1,4 @@
-#include "replay/report_html.h"
+#include "replay/report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,3 @@
-#include "replay/report_html.h"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
