@@ -223,25 +223,6 @@ Session::Session(const Parts& parts)
   if (keys_ != nullptr) keys_->use(rules_);
 }
 
-// The trace of a request: that of its attributes, or else of the front end.
-class Session::Trace final : public TraceSource {
- public:
-  Trace(const AttributeSource* attributes, const TraceSource* otherwise)
-      : attributes_(attributes), otherwise_(otherwise) {}
-
-  std::optional<std::string_view> traceparent() const override {
-    for (const std::string_view name : {"traceparent", "header.traceparent"}) {
-      const auto found = attributes_ != nullptr ? attributes_->find(name) : std::nullopt;
-      if (found) return found;
-    }
-    return otherwise_ != nullptr ? otherwise_->traceparent() : std::nullopt;
-  }
-
- private:
-  const AttributeSource* attributes_;
-  const TraceSource* otherwise_;
-};
-
 void Session::follow_rules() {
   const std::uint64_t version = manager_->version();
   if (version == version_) return;
@@ -316,7 +297,7 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   decider_.refuse_permits(true);
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
   if (!counts(action.verb)) return answer;
-  record(answer, Trace(parts.empty() ? nullptr : parts.front().attributes, trace_));
+  record(answer, parts.empty() ? nullptr : parts.front().attributes);
   if (traffic_ == nullptr) return answer;
   for (const RequestPart& part : parts) {
     traffic_->record(rules_, version_, *part.attributes, part.costs, answer.decision.outcome);
@@ -397,20 +378,28 @@ const RuleAnswer& Session::reported(const RuleAnswer& answer) {
 
 void Session::record(const AttributeSource& attributes, const RequestCosts& costs,
                      const RuleAnswer& answer) {
-  record(answer, Trace(&attributes, trace_));
+  record(answer, &attributes);
   if (traffic_ == nullptr) return;
   traffic_->record(rules_, version_, attributes, costs, answer.decision.outcome);
 }
 
-void Session::record(const RuleAnswer& answer, const TraceSource& trace) {
+// `attributes` may be null.
+void Session::record(const RuleAnswer& answer, const AttributeSource* attributes) {
   count(answer, report_near(answer));
   if (keys_ != nullptr) keys_->count(answer);
   if (answer.decision.allowed()) return;
+  const TraceSource trace = [this, attributes]() -> std::optional<std::string_view> {
+    for (const std::string_view name : {"traceparent", "header.traceparent"}) {
+      const auto found = attributes != nullptr ? attributes->find(name) : std::nullopt;
+      if (found) return found;
+    }
+    return trace_ ? trace_() : std::nullopt;
+  };
   if (const LimitAnswer* limit = longest_wait(answer)) {
-    denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision, &trace);
+    denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision, trace);
   } else {
     denials_->write({answer.rule != nullptr ? answer.rule->name : std::string_view()}, {},
-                    answer.decision, &trace);
+                    answer.decision, trace);
   }
 }
 

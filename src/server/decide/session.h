@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "insight/top_keys.h"
@@ -139,8 +140,8 @@ class Session {
   Decision release(std::string_view permit);
   Decision extend(std::string_view permit) { return decider_.extend(permit); }
   // The trace of the requests to come, for the denial log. A request's attribute `traceparent` or
-  // `header.traceparent` comes first. Borrows the source; null: none.
-  void use_trace(const TraceSource* trace) noexcept { trace_ = trace; }
+  // `header.traceparent` comes first.
+  void use_trace(TraceSource trace) noexcept { trace_ = std::move(trace); }
   // Whether the requests to come are those of one array: see RuleDecider.
   void decide_array(bool is_array) noexcept { decider_.decide_array(is_array); }
   // Switches to the active rules. The functions above do so too; without requests, a call releases
@@ -148,13 +149,12 @@ class Session {
   void follow_rules();
 
  private:
-  class Trace;
   class Waiting;
 
   const RuleAnswer& reported(const RuleAnswer& answer);
   void record(const AttributeSource& attributes, const RequestCosts& costs,
               const RuleAnswer& answer);
-  void record(const RuleAnswer& answer, const TraceSource& trace);
+  void record(const RuleAnswer& answer, const AttributeSource* attributes);
   std::uint64_t report_near(const RuleAnswer& answer) noexcept;
   void count(const RuleAnswer& answer, std::uint64_t near);
 
@@ -164,7 +164,7 @@ class Session {
   TrafficRecorder* traffic_;
   insight::KeyRecorder* keys_;
   detail::Waits* waits_;
-  const TraceSource* trace_ = nullptr;
+  TraceSource trace_;
   RuleDecider decider_;
   Batch batch_;  // for a charge without a rule
   std::uint64_t version_;

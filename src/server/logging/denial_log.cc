@@ -64,7 +64,7 @@ DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
       wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
 
 void DenialLog::write(const DenialName& name, std::string_view key, const Decision& decision,
-                      const TraceSource* trace) noexcept {
+                      const TraceSource& trace) noexcept {
   try {
     if (decision.allowed() || !admits(per_second_, suppressed_)) return;
     write_line(name, key, decision, trace);
@@ -113,7 +113,7 @@ void DenialLog::write_near(const DenialName& name, std::string_view label,
 }
 
 void DenialLog::write_line(const DenialName& name, std::string_view key, const Decision& decision,
-                           const TraceSource* trace) {
+                           const TraceSource& trace) {
   const std::uint64_t suppressed = suppressed_.take();
   const std::string shown = shown_key(key);
   std::vector<LogField> fields = named(name, shown);
@@ -121,7 +121,7 @@ void DenialLog::write_line(const DenialName& name, std::string_view key, const D
   if (decision.retry_after) {
     fields.emplace_back("retry_after_ms", milliseconds_up(*decision.retry_after));
   }
-  const auto given = trace != nullptr ? trace->traceparent() : std::nullopt;
+  const auto given = trace ? trace() : std::nullopt;
   if (const auto ids = TraceParent::parse(given.value_or(""))) {
     fields.emplace_back("trace_id", ids->trace_id);
     fields.emplace_back("span_id", ids->span_id);

@@ -125,9 +125,9 @@ class DenialLog {
   explicit DenialLog(Log& log, const Clock& clock = coarse_clock(),
                      const Clock& windows = SteadyClock::instance());
   // Does nothing if the decision allows. `key` is the text that people read; empty: none.
-  // `trace` is asked if a line is written; null: the request has none.
+  // `trace` is asked if a line is written; empty: the request has none.
   void write(const DenialName& name, std::string_view key, const Decision& decision,
-             const TraceSource* trace = nullptr) noexcept;
+             const TraceSource& trace = {}) noexcept;
   // Returns whether the key is reported for the first time in its window, which lasts until
   // `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
   bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) noexcept;
@@ -139,7 +139,7 @@ class DenialLog {
   bool admits(PerSecond& per_second, SpreadCount& suppressed) noexcept;
   void write_near(const DenialName& name, std::string_view label, const Decision& decision);
   void write_line(const DenialName& name, std::string_view key, const Decision& decision,
-                  const TraceSource* trace);
+                  const TraceSource& trace);
   std::string shown_key(std::string_view key) const;
 
   Log& log_;

@@ -59,15 +59,11 @@ TEST_F(Denials, NameRuleLimitKeyReasonAndTheWaitRoundedUp) {
 }
 
 TEST_F(Denials, NameTheTraceIfItIsValid) {
-  struct Given final : TraceSource {
-    explicit Given(std::string_view given) : text(given) {}
-    std::optional<std::string_view> traceparent() const override { return text; }
-    std::string_view text;
-  };
-  const Given right("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), wrong("00-x");
   const auto found = lines({}, [&](DenialLog& denials) {
-    denials.write(kUser, "u1", kLimited, &right);
-    denials.write(kUser, "u1", kLimited, &wrong);
+    denials.write(kUser, "u1", kLimited, [] {
+      return std::string_view("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    });
+    denials.write(kUser, "u1", kLimited, [] { return std::string_view("00-x"); });
   });
   const std::string line = "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2";
   EXPECT_EQ(found, (std::vector{line + " trace_id=4bf92f3577b34da6a3ce929d0e0e4736"

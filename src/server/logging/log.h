@@ -32,14 +32,9 @@ struct TraceParent {
   static std::optional<TraceParent> parse(std::string_view text) noexcept;
 };
 
-// Finds the trace of a request when a line about it is written. Thread-safety: one thread.
-class TraceSource {
- public:
-  virtual ~TraceSource() = default;
-  // Returns the text of `traceparent`, which may be wrong, or nothing. It is valid until the next
-  // call.
-  virtual std::optional<std::string_view> traceparent() const = 0;
-};
+// Finds the trace of a request when a line about it is written: returns the text of `traceparent`,
+// which may be wrong, or nothing. The text is valid until the next call. Thread-safety: one thread.
+using TraceSource = std::function<std::optional<std::string_view>()>;
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 enum class LogFormat : std::uint8_t { kText, kJson };

@@ -441,14 +441,17 @@ PublicHandler::PublicHandler(const Parts& parts)
       check_(session_, parts.waiting),
       rls_({parts.session, parts.envoy}),
       json_(rls_) {
-  session_.use_trace(&trace_);
+  session_.use_trace([this] {
+    trace_buffers_.clear();
+    return find_header(request_->fields, "traceparent", trace_buffers_);
+  });
 }
 
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const auto target = split_target(request.target);
   const Endpoint& endpoint = find_endpoint(target);
   endpoint_ = endpoint.metric;
-  trace_.request = &request;
+  request_ = &request;
   if (endpoint.fields != Fields::kAny) {
     if (const auto refusal = endpoint.fields == Fields::kOfOther
                                  ? access_.find_gateway_refusal(request)

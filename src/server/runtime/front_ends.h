@@ -172,21 +172,12 @@ class PublicHandler final : public http::Handler {
   }
 
  private:
-  // The trace of the request that is being answered.
-  struct RequestTrace final : TraceSource {
-    std::optional<std::string_view> traceparent() const override {
-      buffers.clear();
-      return find_header(request->fields, "traceparent", buffers);
-    }
-    const http::Request* request = nullptr;
-    mutable Buffers buffers;
-  };
-
   metrics::Recorder& recorder_;
   Log& log_;
   Operations operations_;
   const Access& access_;
-  RequestTrace trace_;
+  const http::Request* request_ = nullptr;  // that is being answered
+  Buffers trace_buffers_;
   Session session_;
   AuthEndpoint auth_;
   CheckEndpoint check_;

@@ -366,7 +366,7 @@ google::protobuf::ArenaOptions options_with(std::span<char> block) {
 
 }  // namespace
 
-class RlsService::Impl final : TraceSource {
+class RlsService::Impl {
  public:
   explicit Impl(const Parts& parts)
       : session_(parts.session),
@@ -380,7 +380,7 @@ class RlsService::Impl final : TraceSource {
         stripe_(manager_.next_stripe()),
         version_(manager_.version()),
         active_(manager_.current()) {
-    session_.use_trace(this);
+    session_.use_trace(trace_);
   }
 
   RlsStatus call(std::string_view message, bool may_operate, std::string& reply,
@@ -388,8 +388,6 @@ class RlsService::Impl final : TraceSource {
   void follow_rules();
 
  private:
-  std::optional<std::string_view> traceparent() const override { return trace_; }
-
   RlsStatus refuse(std::string_view why) const { return {Reason::kInvalid, why}; }
   RlsStatus answer(const wire::Request& request, bool may_operate,
                    rls::RateLimitResponse& response);
@@ -401,7 +399,8 @@ class RlsService::Impl final : TraceSource {
   void record(std::string_view domain, const Answer& answer);
   void log_denial(const Answer& answer);
 
-  std::string_view trace_;  // of the call
+  std::string_view traceparent_;  // of the call
+  const TraceSource trace_ = [this] { return std::optional(traceparent_); };
   Session session_;
   NativeAnswer native_;
   EnvoyManager& manager_;
@@ -431,7 +430,7 @@ void RlsService::Impl::follow_rules() {
 RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std::string& reply,
                                  std::string_view traceparent) {
   reply.clear();
-  trace_ = traceparent;
+  traceparent_ = traceparent;
   if (message.size() > std::size_t{64} << 20) return refuse("the message is too long");
   follow_rules();
   arena_.Reset();
@@ -552,9 +551,10 @@ void RlsService::Impl::log_denial(const Answer& answer) {
     if (longest == nullptr || wait(status) > wait(*longest)) longest = &status;
   }
   if (longest == nullptr) return;
-  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision, this);
+  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision, trace_);
   const Rule& rule = longest->descriptor->rule;
-  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision, this);
+  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision,
+                 trace_);
 }
 
 RlsService::RlsService(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
