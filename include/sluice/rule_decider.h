@@ -103,9 +103,10 @@ class RuleDecider {
                               const RequestCosts& costs = {}, std::optional<Instant> now = {});
   // Releases or extends the permit of a decision by its text (RuleAnswer::permit), in the limiter's
   // store and in the local one. kGone if it has ended, kInvalid if the text is not that of a
-  // permit.
+  // permit. An extension lasts as long as the text says, which its holder can change, but no longer
+  // than the limit's lease in these rules: the longest of its plans and of the key's override.
   Decision release(std::string_view permit, std::optional<Instant> now = {});
-  Decision extend(std::string_view permit, std::optional<Instant> now = {});
+  Decision extend(const RuleSet& rules, std::string_view permit, std::optional<Instant> now = {});
   // For callers that cannot hand out a permit: whether takes are kInvalid to which a `concurrency`
   // limit applies. Default: they are not.
   void refuse_permits(bool refuse) noexcept;

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "limiter/waits.h"
+#include "rules/counter_key.h"
 #include "rules/diagnostics.h"
 #include "sluice/decision.h"
 #include "sluice/rule.h"
@@ -601,12 +602,45 @@ void RuleDecider::Impl::fill_permit(const Decision& enforced) {
   }
 }
 
-Decision RuleDecider::Impl::change_permit(Verb verb, std::string_view permit,
+namespace {
+
+// Returns the longest lease that the limit of this counter has. Absent: there is no such limit, so
+// no request is decided by the counter.
+std::optional<Duration> longest_lease(const RuleSet& rules, const Overrides* overrides,
+                                      std::string_view counter, std::optional<Instant> now) {
+  const auto key = rules::parse_counter_key(counter);
+  const Rule* const rule = key ? rules.find(key->rule) : nullptr;
+  if (rule == nullptr || rule->domain != key->domain) return std::nullopt;
+  const auto limit = std::find_if(rule->limits.begin(), rule->limits.end(),
+                                  [&](const RuleLimit& each) { return each.name == key->limit; });
+  if (limit == rule->limits.end()) return std::nullopt;
+  Duration longest = limit->limit.period();
+  for (const Limit& numbers : limit->by_plan) longest = std::max(longest, numbers.period());
+  const auto given = overrides != nullptr ? overrides->find(counter, now) : std::nullopt;
+  if (!given) return longest;
+  return std::max(longest, rules::numbers_with(*given, *rule, *limit, limit->limit).period());
+}
+
+}  // namespace
+
+Decision RuleDecider::Impl::change_permit(Verb verb, const RuleSet* rules, std::string_view permit,
                                           std::optional<Instant> now) {
   const auto parsed = PermitText::parse(permit);
   if (!parsed) return Decision::refused(Reason::kInvalid);
+  std::vector<Charge> charges(parsed->charges().begin(), parsed->charges().end());
+  for (Charge& charge : charges) {
+    if (rules == nullptr || charge.rule.keyspace != Keyspace::kRules) continue;
+    const auto most = longest_lease(*rules, stores_.overrides, charge.key, now);
+    if (!most || charge.limit.period() <= *most) continue;
+    charge.limit =
+        Limit::make(
+            {.algorithm = Algorithm::kConcurrency, .limit = charge.limit.limit(), .per = *most})
+            .value();
+  }
+  std::vector<Decision> each(charges.size());
   const auto change = [&](Store& store) {
-    return verb == Verb::kRelease ? parsed->release(store, now) : parsed->extend(store, now);
+    return verb == Verb::kRelease ? parsed->release(store, now)
+                                  : store.apply(verb, charges, now, each);
   };
   const Decision said = change(*store_);
   if (stores_.local == nullptr) return said;
@@ -680,11 +714,12 @@ const RuleAnswer& RuleDecider::report_by(const RuleSet& rules, const Rule& rule,
 }
 
 Decision RuleDecider::release(std::string_view permit, std::optional<Instant> now) {
-  return impl_->change_permit(Verb::kRelease, permit, now);
+  return impl_->change_permit(Verb::kRelease, nullptr, permit, now);
 }
 
-Decision RuleDecider::extend(std::string_view permit, std::optional<Instant> now) {
-  return impl_->change_permit(Verb::kExtend, permit, now);
+Decision RuleDecider::extend(const RuleSet& rules, std::string_view permit,
+                             std::optional<Instant> now) {
+  return impl_->change_permit(Verb::kExtend, &rules, permit, now);
 }
 
 void RuleDecider::refuse_permits(bool refuse) noexcept { impl_->refuse_permits(refuse); }

@@ -97,7 +97,9 @@ class RuleDecider::Impl {
   // Ends the latest request with this decision, and decides the rules in shadow mode, which
   // BatchTerms::leaves_shadow has left.
   const RuleAnswer& decide_shadow(const Decision& enforced, const Action& action);
-  Decision change_permit(Verb verb, std::string_view permit, std::optional<Instant> now);
+  // `rules` bound the lease of an extension; null: the text does.
+  Decision change_permit(Verb verb, const RuleSet* rules, std::string_view permit,
+                         std::optional<Instant> now);
   void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
   void decide_array(bool is_array) noexcept { values_.read_for_array(is_array); }
 

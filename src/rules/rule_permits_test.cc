@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "sluice/attributes.h"
+#include "sluice/limit_builder.h"
 #include "sluice/memory_store.h"
+#include "sluice/overrides.h"
+#include "sluice/permit.h"
 #include "sluice/rule_decider.h"
 #include "sluice/rule_guard.h"
 #include "sluice/testing/manual_clock.h"
@@ -69,12 +72,65 @@ TEST_F(RulePermits, AreOneForAllLimitsOfTheRequest) {
 TEST_F(RulePermits, AreExtendedInAllCountersOrInNone) {
   const std::string permit = decide(rules_).permit;
   clock_.advance(9s);
-  EXPECT_TRUE(decider_.extend(permit));
+  EXPECT_TRUE(decider_.extend(rules_, permit));
   clock_.advance(10s);
-  EXPECT_EQ(decider_.extend(permit).reason, Reason::kGone);
+  EXPECT_EQ(decider_.extend(rules_, permit).reason, Reason::kGone);
   EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 2, 8}));
   EXPECT_TRUE(decider_.release(permit));
   EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 8}));
+}
+
+// Returns the text of the permit with another lease for its counters of rules.
+std::string with_lease(std::string_view permit, Duration lease) {
+  const auto parsed = PermitText::parse(permit);
+  if (!parsed) return {};
+  std::vector<Charge> charges(parsed->charges().begin(), parsed->charges().end());
+  for (Charge& charge : charges) {
+    charge.limit = concurrency(charge.limit.limit()).lease(lease);
+    charge.cost = 1;
+  }
+  std::string changed;
+  PermitText::append(*charges.front().permit, charges, changed);
+  return changed;
+}
+
+TEST_F(RulePermits, AreExtendedByNoMoreThanTheLeaseOfTheirLimitWhateverTheirTextSays) {
+  const std::string permit = decide(rules_).permit;
+  EXPECT_TRUE(decider_.extend(rules_, with_lease(permit, 366 * 24h)));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{1, 2, 8}));
+  clock_.advance(10s);
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 2, 8}));
+  clock_.advance(10s);
+  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 8}));
+}
+
+TEST_F(RulePermits, AreExtendedByTheLongestLeaseOfPlansAndOverrides) {
+  const RuleSet rules = RuleSet::parse(R"(version: 1
+plans:
+  free: { jobs: { limit: 1, lease: 10s } }
+  pro: { jobs: { limit: 9, lease: 30s } }
+rules:
+  - name: a
+    plan: { from: "{ip}", default: free }
+    limits: [ { name: jobs, algorithm: concurrency } ]
+)",
+                                       "f")
+                            .value();
+  Overrides overrides;
+  RuleDecider decider(limiter_, {.overrides = &overrides});
+  const Attributes request{{"ip", "pro"}};
+  const auto extended = [&] {
+    const std::string permit = decider.decide(rules, request).permit;
+    EXPECT_TRUE(decider.extend(rules, with_lease(permit, 366 * 24h)));
+    const Duration after =
+        decider.decide(rules, request, {}, {}, Verb::kPeek).limits[0].decision.reset_after;
+    EXPECT_TRUE(decider.release(permit));
+    return after;
+  };
+  EXPECT_EQ(extended(), 30s);
+  const std::string counter(decider.decide(rules, request, {}, {}, Verb::kPeek).limits[0].counter);
+  ASSERT_TRUE(overrides.set(counter, Override{.limit = 5, .per = Duration{1min}}));
+  EXPECT_EQ(extended(), 1min);
 }
 
 TEST_F(RulePermits, AreRefusedWhereNobodyReceivesThem) {
@@ -142,7 +198,7 @@ TEST_F(RulePermits, AreInTheLocalStoreIfThatHasAnswered) {
   const std::string permit = decider.decide(rules_with("local"), request).permit;
   EXPECT_FALSE(permit.empty());
   EXPECT_FALSE(decider.decide(rules_with("local"), request).decision.allowed());
-  EXPECT_TRUE(decider.extend(permit));
+  EXPECT_TRUE(decider.extend(rules_with("local"), permit));
   EXPECT_TRUE(decider.release(permit));
   EXPECT_TRUE(decider.decide(rules_with("local"), request).decision.allowed());
   const RuleAnswer& allowed = decider.decide(rules_with("allow"), request);

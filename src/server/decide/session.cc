@@ -291,6 +291,11 @@ Decision Session::release(std::string_view permit) {
   return said;
 }
 
+Decision Session::extend(std::string_view permit) {
+  follow_rules();
+  return decider_.extend(rules_, permit);
+}
+
 const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                         Action action) {
   follow_rules();

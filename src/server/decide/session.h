@@ -138,7 +138,7 @@ class Session {
   Decision decide(Charge charge, Action action = Verb::kTake, std::string* permit = nullptr);
   // Releases or extends a permit that was handed out: see RuleDecider.
   Decision release(std::string_view permit);
-  Decision extend(std::string_view permit) { return decider_.extend(permit); }
+  Decision extend(std::string_view permit);
   // The trace of the requests to come, for the denial log. A request's attribute `traceparent` or
   // `header.traceparent` comes first.
   void use_trace(TraceSource trace) noexcept { trace_ = std::move(trace); }
