@@ -9,6 +9,7 @@
 
 #include "limiter/waits.h"
 #include "rules/attributes.h"
+#include "rules/rule_set.h"
 #include "rules/rule_wait.h"
 #include "sluice/detail/guard_gate.h"
 
@@ -25,44 +26,15 @@ std::string listed(const auto& names) {
   return out.empty() ? "none" : out;
 }
 
-// Provides a value for every attribute that a guard provides.
-class Probe final : public AttributeSource {
- public:
-  explicit Probe(const std::vector<std::string>& given) : given_(given) {}
-  std::optional<std::string_view> find(std::string_view name) const override {
-    if (std::find(given_.begin(), given_.end(), name) == given_.end()) return std::nullopt;
-    return "1";
-  }
-
- private:
-  const std::vector<std::string>& given_;
-};
-
-// A store that stores nothing and admits everything.
-class NoStore final : public Store {
- public:
-  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
-                 std::span<Decision> each) noexcept override {
-    std::fill(each.begin(), each.end(), Decision{});
-    return {};
-  }
-};
-
-// Returns the limits of the rule whose keys and costs find all their attributes.
-std::vector<const RuleLimit*> limits_that_apply(const RuleSet& rules, const Rule& rule,
-                                                const RuleNeeds& needs) {
-  NoStore store;
-  Limiter limiter(store);
-  RuleDecider decider(limiter);
-  std::vector<LimitCost> costs;
-  for (const std::string& limit : needs.costs) costs.push_back({limit, 0});
-  std::vector<const RuleLimit*> out;
-  for (const LimitAnswer& answer :
-       decider.decide_by(rules, rule, Probe(needs.attributes), {0, costs}, {}, Verb::kPeek)
-           .limits) {
-    if (answer.decision.reason != Reason::kMissing) out.push_back(answer.limit);
-  }
-  return out;
+// Whether the key of a limit, and its cost unless the guard gives it, find all their attributes.
+bool has_attributes(const rules::CompiledLimit& limit, bool has_cost,
+                    rules::AttributeValues& values) {
+  std::string text, scratch;
+  std::size_t end = 0;
+  if (!limit.key.fill(values, text, end, scratch)) return false;
+  if (has_cost || limit.cost.kind() != rules::CostTemplate::Kind::kAttribute) return true;
+  const auto units = limit.cost.find(values);
+  return !units || units->has_value();
 }
 
 // Returns the part of a message that shows the limit's cost, if that reads attributes.
@@ -86,11 +58,20 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
     return "rule " + double_quoted(rule->name) + " has no limit " + double_quoted(name) +
            "; expected .costing(LIMIT, UNITS) with the name of one of its limits";
   }
-  const auto found = limits_that_apply(rules, *rule, needs);
-  for (const RuleLimit& limit : rule->limits) {
+  const RuleSet::Impl& set = rules::Access::impl(rules);
+  Attributes given;
+  for (const std::string& name : needs.attributes) given.set(name, "1");
+  rules::AttributeValues values;
+  values.begin(set.attributes, given);
+  for (std::size_t i = 0; i < rule->limits.size(); ++i) {
+    const RuleLimit& limit = rule->limits[i];
+    const auto& compiled =
+        set.compiled[static_cast<std::size_t>(rule - set.rules.data())].limits[i];
+    const bool has_cost =
+        std::find(needs.costs.begin(), needs.costs.end(), limit.name) != needs.costs.end();
     const std::string which =
         "rule " + double_quoted(rule->name) + ", limit " + double_quoted(limit.name);
-    if (std::find(found.begin(), found.end(), &limit) == found.end()) {
+    if (!has_attributes(compiled, has_cost, values)) {
       return which + ": its key " + double_quoted(limit.key) + cost_of(limit) +
              " reads an attribute that the guard does not provide (it provides: " +
              listed(needs.attributes) + "); expected .with(NAME, VALUE) for it";

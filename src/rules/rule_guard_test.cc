@@ -262,6 +262,15 @@ TEST_F(RuleGuardTest, AnAttributeThatTheGuardCannotGiveIsRefusedWhenItIsMade) {
   }
 }
 
+TEST_F(RuleGuardTest, NamesTheLimitWhoseAttributeIsMissingAmongSeveral) {
+  const auto rules =
+      one_rule(kByUser + "      - { name: b, key: '{ip}', algorithm: gcra, limit: 1, per: 1h, " +
+               "on_missing: deny }\n");
+  EXPECT_TRUE(refusal([&] {
+                (void)guard_of(rules).with("user", &Request::user).throwing(length);
+              }).starts_with("rule \"send\", limit \"b\": its key \"{ip}\" reads an attribute"));
+}
+
 TEST_F(RuleGuardTest, AFallbackIsEnough) {
   const auto rules =
       one_rule("      - { key: '{header.x-user|user}', algorithm: gcra, limit: 1, per: 1h }\n");
