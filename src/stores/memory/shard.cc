@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -341,8 +342,8 @@ constexpr std::size_t kLargestChunk = std::size_t{4} << 20;
 
 void* Cells::take() {
   if (free_ != nullptr) {
-    Free* const cell = free_;
-    free_ = cell->next;
+    void* const cell = free_;
+    std::memcpy(&free_, cell, sizeof(free_));
     return cell;
   }
   if (fresh_bytes_ == 0) {
@@ -358,7 +359,10 @@ void* Cells::take() {
   return fresh_ + fresh_bytes_;
 }
 
-void Cells::give(void* cell) noexcept { free_ = new (cell) Free{free_}; }
+void Cells::give(void* cell) noexcept {
+  std::memcpy(cell, &free_, sizeof(free_));
+  free_ = cell;
+}
 
 namespace {
 
@@ -395,10 +399,17 @@ std::uint64_t remaining(const PackedState& state, core::Forgotten forgotten, con
   return core::has_fixed_size(limit) ? peek(state.state()) : 0;
 }
 
-bool owns_blob(const Slot& slot) noexcept {
-  const PackedState& state = slot.state;
-  return state.slices() != nullptr || state.log() != nullptr || state.permits() != nullptr;
+std::span<std::byte> blob_of(const PackedState& state) noexcept {
+  const auto whole = [](auto* blob) {
+    return std::span(reinterpret_cast<std::byte*>(blob), blob->bytes());
+  };
+  if (SliceBlob* const slices = state.slices()) return whole(slices);
+  if (core::LogBuffer* const log = state.log()) return whole(log);
+  if (core::PermitBuffer* const permits = state.permits()) return whole(permits);
+  return {};
 }
+
+bool owns_blob(const Slot& slot) noexcept { return !blob_of(slot.state).empty(); }
 
 // Calls visit(slot, expiry) with the counter pinned, unless a thread holds it or has pinned it. If
 // it waits, another thread's hold ends first. If visit() returns true, it has erased the counter.
@@ -451,54 +462,33 @@ void Shard::evict_from_largest(const Victim& found, Resource resource, core::Tic
   ++evictions_;
 }
 
-// Drops the untouched counters of the next groups. If there are none, evicts one. Continues while
-// all counters that it finds are in use; from the second round on, it waits for other threads.
-void Shard::evict(core::Ticks now) noexcept {
+// Drops the untouched counters of the next groups, or evicts one if there are none; for kBytes only
+// counters that own blobs. Continues while all counters that it finds are in use; from the second
+// round on, it waits for other threads. Returns false if no counter but those of this request owns
+// a blob.
+bool Shard::evict(Resource resource, core::Ticks now) noexcept {
   const std::uint64_t swept_before = swept_;
+  const bool needs_blob = resource == Resource::kBytes;
   Victim victim;
   const auto visit = [&](Slot& slot, std::uint32_t expiry) {
-    const bool is_forgotten = PackedState::forgotten_of(expiry).is_past(now);
-    if (is_forgotten) {
-      erase(slot);
-      ++swept_;
-    } else {
-      consider(slot, expiry, Resource::kCounters, now, victim);
-    }
-    return is_forgotten;
-  };
-  for (std::size_t looked = 0; looked < kGroupsLookedAt || victim.slot == nullptr; ++looked) {
-    const bool waits = looked >= table_.group_count();
-    table_.for_each_in(hand_, [&](Slot& slot) { visit_pinned(slot, waits, visit); });
-    advance_hand();
-    if (swept_ != swept_before) return;
-  }
-  evict_from_largest(victim, Resource::kCounters, now);
-}
-
-// Drops counters that own blobs: untouched ones of the next groups, or else one that this request
-// does not use, if there is one. In the second round it waits for other threads.
-bool Shard::evict_blob(core::Ticks now) noexcept {
-  const std::uint64_t swept_before = swept_;
-  Victim victim;
-  const auto visit = [&](Slot& slot, std::uint32_t expiry) {
-    const bool is_dropped = owns_blob(slot) && PackedState::forgotten_of(expiry).is_past(now);
+    const bool is_dropped =
+        (!needs_blob || owns_blob(slot)) && PackedState::forgotten_of(expiry).is_past(now);
     if (is_dropped) {
       erase(slot);
       ++swept_;
     } else {
-      consider(slot, expiry, Resource::kBytes, now, victim);
+      consider(slot, expiry, resource, now, victim);
     }
     return is_dropped;
   };
-  for (std::size_t looked = 0; looked < 2 * table_.group_count(); ++looked) {
-    if (looked >= kGroupsLookedAt && victim.slot != nullptr) break;
+  for (std::size_t looked = 0; looked < kGroupsLookedAt || victim.slot == nullptr; ++looked) {
+    if (needs_blob && looked >= 2 * table_.group_count()) return false;
     const bool waits = looked >= table_.group_count();
     table_.for_each_in(hand_, [&](Slot& slot) { visit_pinned(slot, waits, visit); });
     advance_hand();
     if (swept_ != swept_before) return true;
   }
-  if (victim.slot == nullptr) return false;
-  evict_from_largest(victim, Resource::kBytes, now);
+  evict_from_largest(victim, resource, now);
   return true;
 }
 
@@ -523,18 +513,6 @@ std::size_t summary_room_for(const Limit& limit, const core::LogBuffer* old) noe
   if (limit.state_kind() != StateKind::kLogAndSummaries) return old ? old->summaries : 0;
   const std::size_t held = old == nullptr ? 0 : old->summaries;
   return std::max<std::size_t>({2, held + 1, std::min<std::size_t>(held * 2, limit.slices() + 1)});
-}
-
-struct Blob {
-  void* at;
-  std::size_t bytes;
-};
-
-Blob blob_of(const PackedState& state) noexcept {
-  if (SliceBlob* const slices = state.slices()) return {slices, slices->bytes()};
-  if (core::LogBuffer* const log = state.log()) return {log, log->bytes()};
-  if (core::PermitBuffer* const permits = state.permits()) return {permits, permits->bytes()};
-  return {nullptr, 0};
 }
 
 // The first piece is a cell.
@@ -587,7 +565,7 @@ Slot& Shard::insert(const Fingerprint& key, std::uint32_t expiry, core::Ticks no
         [&](Slot& moved, core::Forgotten forgotten) { return keep_moved(moved, forgotten, now); });
   }
   if (table_.size() >= max_keys_) {
-    evict(now);
+    evict(Resource::kCounters, now);
   } else if (table_.is_full()) {
     make_room(now);
   }
@@ -665,7 +643,7 @@ void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t ke
   bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell
   if (beyond_own(kept + bytes) > beyond_own(blob_bytes_) + shared_.left()) return nullptr;
   while (!reserve(bytes)) {
-    if (!may_evict || !evict_blob(now)) return nullptr;
+    if (!may_evict || !evict(Resource::kBytes, now)) return nullptr;
   }
   try {
     void* const blob = bytes <= Cells::kBytes ? cells_.take() : ::operator new(bytes);
@@ -678,15 +656,15 @@ void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t ke
 }
 
 void Shard::free_blob(Slot& slot) noexcept {
-  const auto [blob, size] = blob_of(slot.state);
-  if (blob == nullptr) return;
-  const std::size_t bytes = std::max(size, Cells::kBytes);
+  const std::span<std::byte> blob = blob_of(slot.state);
+  if (blob.empty()) return;
+  const std::size_t bytes = std::max(blob.size(), Cells::kBytes);
   usage_.remove_bytes(table_.owner_of(slot), bytes);
   release(bytes);
   if (bytes <= Cells::kBytes) {
-    cells_.give(blob);
+    cells_.give(blob.data());
   } else {
-    ::operator delete(blob);
+    ::operator delete(blob.data());
   }
 }
 

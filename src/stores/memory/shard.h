@@ -244,11 +244,7 @@ class Cells {
   void give(void* cell) noexcept;
 
  private:
-  struct Free {
-    Free* next;
-  };
-
-  Free* free_ = nullptr;
+  void* free_ = nullptr;        // begins with the address of the next one
   std::byte* fresh_ = nullptr;  // the part of the last chunk that is not in use yet
   std::size_t fresh_bytes_ = 0;
   std::size_t total_bytes_ = 0;
@@ -370,8 +366,7 @@ class alignas(64) Shard {
   void make_room(core::Ticks now);
   void sweep(core::Ticks now) noexcept;
   bool keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) noexcept;
-  void evict(core::Ticks now) noexcept;
-  bool evict_blob(core::Ticks now) noexcept;
+  bool evict(Resource resource, core::Ticks now) noexcept;
   void evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept;
   void consider(Slot& slot, std::uint32_t expiry, Resource resource, core::Ticks now,
                 Victim& victim) noexcept;
