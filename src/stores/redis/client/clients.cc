@@ -490,12 +490,6 @@ bool says_leave(std::string_view error) noexcept {
                      [error](std::string_view one) { return error.starts_with(one); });
 }
 
-// Only the loop's thread writes.
-template <typename T>
-void change_count(std::atomic<T>& counter, T change) noexcept {
-  counter.store(counter.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 MasterClient::MasterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
@@ -531,12 +525,12 @@ void MasterClient::submit(Command& command) noexcept {
     return link_->submit(command, now);
   }
   if (link_ == nullptr && hopeful_) return keep_waiting(command);
-  change_count(counters_.pending, std::size_t{1});
+  LinkCounters::add(counters_.pending, 1);
   refuse(command, why_);
 }
 
 void MasterClient::keep_waiting(Command& command) noexcept {
-  change_count(counters_.pending, std::size_t{1});
+  LinkCounters::add(counters_.pending, 1);
   if (waiting_.size() >= target_->options.max_pending) {
     return refuse(command, "too many requests are pending");
   }
@@ -557,20 +551,9 @@ void MasterClient::end_waiting(std::string_view why) noexcept {
 }
 
 void MasterClient::refuse(Command& command, std::string_view why) noexcept {
-  change_count(counters_.pending, ~std::size_t{0});
-  change_count(counters_.errors, std::uint64_t{1});
+  LinkCounters::add(counters_.pending, ~std::size_t{0});
+  LinkCounters::add(counters_.errors, 1);
   command.done({.failure = Failure::kUnavailable, .text = why});
-}
-
-RedisStoreStats MasterClient::stats() const noexcept {
-  const auto read = [](const auto& counter) { return counter.load(std::memory_order_relaxed); };
-  return {.requests = read(counters_.requests),
-          .timeouts = read(counters_.timeouts),
-          .errors = read(counters_.errors),
-          .connects = read(counters_.connects),
-          .scripts_sent = read(counters_.scripts_sent),
-          .connected = read(counters_.connected),
-          .pending = read(counters_.pending)};
 }
 
 // --- the link -------------------------------------------------------------------------------
@@ -584,7 +567,7 @@ void MasterClient::switch_to(const ServerAddress& address, bool hopeful) {
   link_ = std::make_unique<Link>(*loop_, target_, address, Link::Purpose::kServer,
                                  static_cast<Link::Owner&>(*this), counters_);
   waiting_timer_->stop();
-  change_count(counters_.pending, ~waiting_.size() + 1);  // the link counts them again
+  LinkCounters::add(counters_.pending, ~waiting_.size() + 1);  // the link counts them again
   while (!waiting_.empty()) link_->submit(*waiting_.pop_front(), loop_->now());
 }
 
@@ -661,22 +644,10 @@ void MasterClient::emit(StoreEventKind kind, std::string_view endpoint,
   if (observer_ != nullptr) observer_->on({.kind = kind, .endpoint = endpoint, .why = why});
 }
 
-namespace {
-
-class StandaloneClient final : public MasterClient {
- public:
-  using MasterClient::MasterClient;
-
- private:
-  void find_server() override { switch_to(target()->servers.front(), false); }
-};
-
-}  // namespace
-
 std::unique_ptr<Client> make_standalone_client(std::unique_ptr<EventLoop> loop,
                                                std::shared_ptr<const Target> target,
                                                StoreObserver* observer) {
-  return std::make_unique<StandaloneClient>(std::move(loop), std::move(target), observer);
+  return std::make_unique<MasterClient>(std::move(loop), std::move(target), observer);
 }
 
 namespace {
@@ -719,17 +690,10 @@ class SentinelClient final : public MasterClient {
     Then then_;
   };
 
-  // The owner of the link to a Sentinel; the client owns the one to the master.
-  struct SentinelOwner final : public Link::Owner {
-    explicit SentinelOwner(SentinelClient& the_client) : client(the_client) {}
-    void on_ready(Link&) override {}
-    void on_ended(Link&, std::string_view why, bool) override { client.give_up(why); }
-    bool on_error(Link&, Command&, std::string_view) override { return false; }
-
-    SentinelClient& client;
-  };
-
   void find_server() override;
+  // Of the link to the master, or to a Sentinel.
+  void on_ready(Link& link) override;
+  bool on_error(Link& link, Command& command, std::string_view error) override;
   void on_ended(Link& link, std::string_view why, bool was_ready) override;
   void ask();
   void on_others(const Answer& answer);
@@ -742,7 +706,6 @@ class SentinelClient final : public MasterClient {
   void poll();
 
   Sentinels sentinels_;
-  SentinelOwner sentinel_owner_{*this};
   SentinelRequest others_request_{*this, &SentinelClient::on_others};
   SentinelRequest master_request_{*this, &SentinelClient::on_master};
   LinkCounters sentinel_counters_;
@@ -770,9 +733,8 @@ void SentinelClient::ask() {
   }
   const RedisOptions& options = target()->options;
   if (sentinel_ == nullptr) {
-    sentinel_ =
-        std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
-                               static_cast<Link::Owner&>(sentinel_owner_), sentinel_counters_);
+    sentinel_ = std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
+                                       static_cast<Link::Owner&>(*this), sentinel_counters_);
   }
   asked_ = true;
   const Time now = loop().now();
@@ -819,9 +781,18 @@ void SentinelClient::pass_on() {
   poll_soon();
 }
 
+void SentinelClient::on_ready(Link& link) {
+  if (&link != sentinel_.get()) MasterClient::on_ready(link);
+}
+
+bool SentinelClient::on_error(Link& link, Command& command, std::string_view error) {
+  return &link != sentinel_.get() && MasterClient::on_error(link, command, error);
+}
+
 // If the server that a Sentinel has named cannot be used, for instance because it is no master,
 // another Sentinel may name a better one.
 void SentinelClient::on_ended(Link& link, std::string_view why, bool was_ready) {
+  if (&link == sentinel_.get()) return give_up(why);
   const bool is_unusable = !was_ready && &link == this->link();
   if (is_unusable) give_up("it names a master that cannot be used");
   MasterClient::on_ended(link, why, was_ready);

@@ -65,7 +65,6 @@ class Sentinels {
 };
 
 // A client of one server at a time: keeps a link to it, and makes another when it ends.
-// find_server() says which server.
 //
 // Commands are sent while the link is ready. They wait until their deadline while the first link is
 // being made, or a new one after a link that had lasted. While no link can be made they end at
@@ -79,11 +78,12 @@ class MasterClient : public Client, protected Link::Owner {
   void submit(Command& command) noexcept final;
   bool ready() const noexcept final { return link_ != nullptr && link_->ready(); }
   std::string why() const final { return why_; }
-  RedisStoreStats stats() const noexcept final;
+  RedisStoreStats stats() const noexcept final { return counters_.read(); }
 
  protected:
   // Begins to find out which server; must lead to switch_to() or attempt_failed(), perhaps later.
-  virtual void find_server() = 0;
+  // Here it is the one server that the target names.
+  virtual void find_server() { switch_to(target_->servers.front(), false); }
   // Connects to a server, and leaves the present one. `hopeful`: the server is probably there, so
   // that commands wait for it. Must not be called from within a call by the present link.
   void switch_to(const ServerAddress& address, bool hopeful);

@@ -20,9 +20,7 @@ std::string hello(std::string_view role) {
 // Says `begin` first and expects `sent` of the handshake after each reply.
 class Talk {
  public:
-  explicit Talk(Handshake::Options options) : handshake(std::move(options)) {
-    step = handshake.begin();
-  }
+  explicit Talk(LinkOptions options) : handshake(std::move(options)) { step = handshake.begin(); }
   // What was sent last, and then this was answered.
   Talk& hears(std::string_view reply) {
     EXPECT_EQ(step, Step::kSend);

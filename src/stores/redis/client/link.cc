@@ -166,8 +166,7 @@ Handshake::Step Handshake::fail(std::string_view what, std::string_view said) {
 
 namespace {
 
-using Action = LinkMachine::Action;
-using Kind = Action::Kind;
+using Kind = LinkAction::Kind;
 using std::chrono::milliseconds;
 
 // How late a deadline may be noticed, so that deadlines close to each other share a timer.
@@ -175,10 +174,8 @@ constexpr auto kDeadlineGrain = std::chrono::microseconds{500};
 
 }  // namespace
 
-LinkMachine::LinkMachine(Options options)
-    : options_(std::move(options)),
-      handshake_(options_.handshake),
-      pipeline_(options_.max_pending) {}
+LinkMachine::LinkMachine(LinkOptions options)
+    : options_(std::move(options)), handshake_(options_), pipeline_(options_.max_pending) {}
 
 std::string_view LinkMachine::submit(Command& command, bool asking, Time now) {
   if (has_ended()) return "the connection has ended";
@@ -213,7 +210,6 @@ void LinkMachine::on_timer(Time now) {
   wake_at_ = Time::max();
   if (has_ended()) return;
   pipeline_.expire(now, ended_);
-  expired_ = ended_.size();
   if (const auto deadline = pipeline_.next_deadline()) wake_by(*deadline);
   std::optional<Time> silent_at;
   if (phase_ == Phase::kHandshake) silent_at = last_heard_ + options_.connect_timeout;
@@ -236,16 +232,16 @@ void LinkMachine::shut(std::string_view why) {
   phase_ = Phase::kClosing;
   wake_at_ = Time::max();
   greeting_.clear();
-  pipeline_.abandon(ended_);
+  pipeline_.abandon(why_, ended_);
 }
 
 // --- actions ----------------------------------------------------------------------------------
 
-Action LinkMachine::next() {
+LinkAction LinkMachine::next() {
   if (phase_ == Phase::kClosing && !std::exchange(is_closed_, true)) return {Kind::kClose};
-  if (finished_ < ended_.size()) return finish_next();
+  if (finished_ < ended_.size()) return ended_[finished_++];
   ended_.clear();
-  finished_ = expired_ = 0;
+  finished_ = 0;
   switch (phase_) {
     case Phase::kHandshake: return continue_handshake();
     case Phase::kReady: return answer_commands();
@@ -256,21 +252,7 @@ Action LinkMachine::next() {
   return {};
 }
 
-Action LinkMachine::finish_next() noexcept {
-  const bool has_expired = finished_ < expired_;
-  const Pipeline::Ended& one = ended_[finished_++];
-  Answer answer;
-  if (has_expired) {
-    answer.failure = one.sent ? Failure::kTimeout : Failure::kUnavailable;
-    answer.text = one.sent ? "no answer by the deadline" : "not sent by the deadline";
-  } else {
-    answer.failure = one.sent ? Failure::kLost : Failure::kUnavailable;
-    answer.text = why_;
-  }
-  return {Kind::kFinish, one.command, answer};
-}
-
-Action LinkMachine::continue_handshake() {
+LinkAction LinkMachine::continue_handshake() {
   while (phase_ == Phase::kHandshake) {
     switch (reader_.next()) {
       case ReplyReader::Progress::kMore: return {};
@@ -278,7 +260,7 @@ Action LinkMachine::continue_handshake() {
       case ReplyReader::Progress::kReply: take(handshake_.on_reply(reader_.reply()));
     }
   }
-  return is_ready() ? Action{Kind::kReady} : next();
+  return is_ready() ? LinkAction{Kind::kReady} : next();
 }
 
 void LinkMachine::take(Handshake::Step step) {
@@ -291,21 +273,11 @@ void LinkMachine::take(Handshake::Step step) {
   pipeline_.open();
 }
 
-Action LinkMachine::answer_commands() {
-  const Pipeline::Event event = pipeline_.next(reader_);
-  switch (event.kind) {
-    case Pipeline::Kind::kNothing: break;
-    case Pipeline::Kind::kBroken: shut(shown(event.why)); return next();
-    case Pipeline::Kind::kScript: return {Kind::kScriptSent, event.command};
-    case Pipeline::Kind::kAnswer: return {Kind::kFinish, event.command, {.reply = event.reply}};
-    case Pipeline::Kind::kError: {
-      const std::string_view text = event.reply->text;
-      return {Kind::kError,
-              event.command,
-              {.failure = Failure::kError, .text = text, .reply = event.reply}};
-    }
-  }
-  return {};
+LinkAction LinkMachine::answer_commands() {
+  const LinkAction action = pipeline_.next(reader_);
+  if (action.kind != Kind::kClose) return action;
+  shut(shown(action.answer.text));
+  return next();
 }
 
 void LinkMachine::take_output(std::string& bytes) {
@@ -317,35 +289,25 @@ void LinkMachine::take_output(std::string& bytes) {
 
 namespace {
 
-using Action = LinkMachine::Action;
 using std::chrono::milliseconds;
 
-// Only the loop's thread writes, so that no locked instruction is needed.
-template <typename T>
-void add(std::atomic<T>& counter, T change) noexcept {
-  counter.store(counter.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
-}
-
-Handshake::Options handshake_options(const Target& target, Link::Purpose purpose) {
+LinkOptions link_options(const Target& target, Link::Purpose purpose) {
   const RedisOptions& options = target.options;
+  LinkOptions out{.username = options.username,
+                  .password = options.password,
+                  .protocol = options.protocol,
+                  .database = target.database,
+                  .only_master = target.kind == Target::Kind::kSentinel,
+                  .max_pending = options.max_pending,
+                  .connect_timeout = options.connect_timeout,
+                  .longest_silence = std::max(milliseconds{1'000}, 3 * options.deadline)};
   if (purpose == Link::Purpose::kSentinel) {
-    return {.username = options.sentinel_username,
-            .password = options.sentinel_password,
-            .protocol = options.protocol};
+    out.username = options.sentinel_username;
+    out.password = options.sentinel_password;
+    out.database = 0;
+    out.only_master = false;
   }
-  return {.username = options.username,
-          .password = options.password,
-          .protocol = options.protocol,
-          .database = target.database,
-          .only_master = target.kind == Target::Kind::kSentinel};
-}
-
-LinkMachine::Options machine_options(const Target& target, Link::Purpose purpose) {
-  const RedisOptions& options = target.options;
-  return {.handshake = handshake_options(target, purpose),
-          .max_pending = options.max_pending,
-          .connect_timeout = options.connect_timeout,
-          .longest_silence = std::max(milliseconds{1'000}, 3 * options.deadline)};
+  return out;
 }
 
 }  // namespace
@@ -359,7 +321,7 @@ class Link::Impl final : public Transport::User {
         owner_(&owner),
         link_(link),
         counters_(counters),
-        machine_(machine_options(target, purpose)),
+        machine_(link_options(target, purpose)),
         timer_(loop.make_timer([this] { on_timer(); })),
         transport_(loop.make_transport(address_, *this)) {}
 
@@ -383,7 +345,7 @@ class Link::Impl final : public Transport::User {
   void execute();
   void on_ready();
   void finish(Command& command, const Answer& answer) noexcept;
-  void on_server_error(const Action& action);
+  void on_server_error(const LinkAction& action);
   void close_socket() noexcept;
   void settle();
   void on_timer();
@@ -404,12 +366,12 @@ class Link::Impl final : public Transport::User {
 
 // NOLINTNEXTLINE(bugprone-exception-escape)
 void Link::Impl::submit(Command& command, Time now, bool asking) noexcept {
-  add(counters_.pending, std::size_t{1});
+  LinkCounters::add(counters_.pending, 1);
   const std::string_view refusal = machine_.submit(command, asking, now);
   if (!refusal.empty()) {
     return finish(command, {.failure = Failure::kUnavailable, .text = refusal});
   }
-  add(counters_.requests, std::uint64_t{1});
+  LinkCounters::add(counters_.requests, 1);
   settle();
 }
 
@@ -450,18 +412,18 @@ void Link::Impl::on_timer() {
 void Link::Impl::execute() {
   const auto kept = self();  // the owner may destroy the link
   for (;;) {
-    const Action action = machine_.next();
+    const LinkAction action = machine_.next();
     switch (action.kind) {
-      case Action::Kind::kNothing: return settle();
-      case Action::Kind::kReady: on_ready(); break;
-      case Action::Kind::kFinish: finish(*action.command, action.answer); break;
-      case Action::Kind::kError: on_server_error(action); break;
-      case Action::Kind::kScriptSent:
-        add(counters_.scripts_sent, std::uint64_t{1});
+      case LinkAction::Kind::kNothing: return settle();
+      case LinkAction::Kind::kReady: on_ready(); break;
+      case LinkAction::Kind::kFinish: finish(*action.command, action.answer); break;
+      case LinkAction::Kind::kError: on_server_error(action); break;
+      case LinkAction::Kind::kScriptSent:
+        LinkCounters::add(counters_.scripts_sent, 1);
         owner_->on_script_sent(link_, *action.command->script);
         break;
-      case Action::Kind::kClose: close_socket(); break;
-      case Action::Kind::kEnded:
+      case LinkAction::Kind::kClose: close_socket(); break;
+      case LinkAction::Kind::kEnded:
         if (owner_ != nullptr) owner_->on_ended(link_, machine_.why(), machine_.was_ready());
         return;
     }
@@ -469,30 +431,30 @@ void Link::Impl::execute() {
 }
 
 void Link::Impl::on_ready() {
-  add(counters_.connects, std::uint64_t{1});
-  add(counters_.connected, std::size_t{1});
+  LinkCounters::add(counters_.connects, 1);
+  LinkCounters::add(counters_.connected, 1);
   owner_->on_ready(link_);
 }
 
-void Link::Impl::on_server_error(const Action& action) {
+void Link::Impl::on_server_error(const LinkAction& action) {
   if (!owner_->on_error(link_, *action.command, action.answer.text)) {
     return finish(*action.command, action.answer);
   }
-  add(counters_.pending, ~std::size_t{0});
+  LinkCounters::add(counters_.pending, ~std::size_t{0});
 }
 
 void Link::Impl::finish(Command& command, const Answer& answer) noexcept {
-  add(counters_.pending, ~std::size_t{0});
+  LinkCounters::add(counters_.pending, ~std::size_t{0});
   if (answer.failure == Failure::kTimeout) {
-    add(counters_.timeouts, std::uint64_t{1});
+    LinkCounters::add(counters_.timeouts, 1);
   } else if (answer.failure != Failure::kNone) {
-    add(counters_.errors, std::uint64_t{1});
+    LinkCounters::add(counters_.errors, 1);
   }
   command.done(answer);
 }
 
 void Link::Impl::close_socket() noexcept {
-  if (machine_.was_ready()) add(counters_.connected, ~std::size_t{0});
+  if (machine_.was_ready()) LinkCounters::add(counters_.connected, ~std::size_t{0});
   timer_->stop();
   transport_->close();
 }

@@ -10,15 +10,30 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "sluice/redis_store.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/pipeline.h"
-
 #include "stores/redis/client/reply.h"
 
 namespace sluice::redis {
+
+// How to connect to a server.
+struct LinkOptions {
+  std::string username = {};
+  std::string password = {};
+  int protocol = 0;  // 2, 3, or 0: 3 if the server speaks it
+  int database = 0;
+  bool only_master = false;  // refuse a server that is a replica
+  std::size_t max_pending = 16'384;
+  // The longest time without a byte from the server, during the handshake and while replies are
+  // outstanding.
+  std::chrono::steady_clock::duration connect_timeout = std::chrono::seconds{1};
+  std::chrono::steady_clock::duration longest_silence = std::chrono::seconds{1};
+};
 
 // The first messages of a new connection, without I/O: HELLO 3 with user, password and name, or
 // AUTH and CLIENT SETNAME in RESP2 if the server does not know HELLO; then SELECT and ROLE.
@@ -26,20 +41,13 @@ namespace sluice::redis {
 //   begin() -> send output() -> on_reply() -> [kSend: the same again] -> kReady or kFailed
 class Handshake {
  public:
-  struct Options {
-    std::string username = {};
-    std::string password = {};
-    int protocol = 0;  // 2, 3, or 0: 3 if the server speaks it
-    int database = 0;
-    bool only_master = false;  // refuse a server that is a replica
-  };
   enum class Step : std::uint8_t {
     kSend,    // send output(), and wait for the reply
     kReady,   // commands may be sent
     kFailed,  // why() has the reason
   };
 
-  explicit Handshake(Options options) : options_(std::move(options)) {}
+  explicit Handshake(LinkOptions options) : options_(std::move(options)) {}
 
   Step begin();
   Step on_reply(const Reply& reply);
@@ -60,7 +68,7 @@ class Handshake {
   Step fail(std::string_view what, std::string_view said = {});
   void say(std::initializer_list<std::string_view> elements);
 
-  Options options_;
+  LinkOptions options_;
   Stage stage_ = Stage::kHello;
   int protocol_ = 3;
   bool role_known_ = false;
@@ -82,15 +90,7 @@ class LinkMachine {
  public:
   using Duration = std::chrono::steady_clock::duration;
 
-  struct Options {
-    Handshake::Options handshake = {};
-    std::size_t max_pending = 16'384;
-    // The longest time without a byte from the server, during the handshake and while replies are
-    // outstanding.
-    Duration connect_timeout = std::chrono::seconds{1};
-    Duration longest_silence = std::chrono::seconds{1};
-  };
-  explicit LinkMachine(Options options);
+  explicit LinkMachine(LinkOptions options);
 
   // Returns why the command is refused; empty if it is accepted. `asking`: sends ASKING first.
   // Commands that are submitted before the handshake is complete wait for it.
@@ -106,21 +106,7 @@ class LinkMachine {
   // The connection could not be made, was lost, or must be closed.
   void on_closed(std::string_view why);
 
-  struct Action {
-    enum class Kind : std::uint8_t {
-      kNothing,     // wait for the next event
-      kReady,       // the handshake is complete
-      kFinish,      // call command->done(answer)
-      kError,       // as kFinish, or send the command to another server
-      kScriptSent,  // the server did not know command->script, which was sent again as text
-      kClose,       // close the socket
-      kEnded,       // the last action: all commands have been handed back
-    };
-    Kind kind = Kind::kNothing;
-    Command* command = nullptr;
-    Answer answer = {};  // valid until the next call of a member
-  };
-  Action next();
+  LinkAction next();
 
   bool has_output() const noexcept { return !greeting_.empty() || pipeline_.has_output(); }
   // Replaces `bytes` by the output. While it is being sent there may be more.
@@ -142,13 +128,12 @@ class LinkMachine {
 
   bool has_ended() const noexcept { return phase_ >= Phase::kClosing; }
   void wake_by(Time at) noexcept { wake_at_ = std::min(wake_at_, at); }
-  Action continue_handshake();
+  LinkAction continue_handshake();
   void take(Handshake::Step step);
-  Action answer_commands();
-  Action finish_next() noexcept;
+  LinkAction answer_commands();
   void shut(std::string_view why);
 
-  Options options_;
+  LinkOptions options_;
   Phase phase_ = Phase::kConnecting;
   Handshake handshake_;
   Pipeline pipeline_;
@@ -156,11 +141,9 @@ class LinkMachine {
   std::string greeting_;             // the handshake's next message
   std::size_t greeting_unsent_ = 0;  // bytes of it that were taken and not yet accepted
   Time wake_at_ = Time::max();
-  Time last_heard_ = {};  // of the last byte, or since when a reply is outstanding
-  // Commands to be handed back: the first `expired_` by their deadlines, the rest at the end.
-  std::vector<Pipeline::Ended> ended_;
-  std::size_t expired_ = 0;
-  std::size_t finished_ = 0;
+  Time last_heard_ = {};           // of the last byte, or since when a reply is outstanding
+  std::vector<LinkAction> ended_;  // commands to be handed back
+  std::size_t finished_ = 0;       // of these
   bool is_closed_ = false;
   bool was_ready_ = false;
   std::string why_;
@@ -177,6 +160,22 @@ struct LinkCounters {
   std::atomic<std::uint64_t> scripts_sent{0};
   std::atomic<std::size_t> connected{0};  // links that are ready now
   std::atomic<std::size_t> pending{0};    // commands under way
+
+  // Only the loop's thread writes, so that no locked instruction is needed.
+  template <typename T>
+  static void add(std::atomic<T>& counter, std::type_identity_t<T> change) noexcept {
+    counter.store(counter.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
+  }
+  RedisStoreStats read() const noexcept {
+    constexpr auto kRelaxed = std::memory_order_relaxed;
+    return {.requests = requests.load(kRelaxed),
+            .timeouts = timeouts.load(kRelaxed),
+            .errors = errors.load(kRelaxed),
+            .connects = connects.load(kRelaxed),
+            .scripts_sent = scripts_sent.load(kRelaxed),
+            .connected = connected.load(kRelaxed),
+            .pending = pending.load(kRelaxed)};
+  }
 };
 
 // One connection to one server, from connecting and the handshake to its end: executes what

@@ -11,7 +11,7 @@ namespace sluice::redis {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = LinkMachine::Action::Kind;
+using Kind = LinkAction::Kind;
 
 constexpr Script kScript = {.name = "one", .text = "return 1", .sha1 = "aa"};
 constexpr std::string_view kSetName = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$6\r\nsluice\r\n";
@@ -19,11 +19,8 @@ constexpr std::string_view kSetName = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$6
 // A connection that speaks RESP2 without a password, so that its handshake is CLIENT SETNAME.
 class LinkMachineTest : public ::testing::Test {
  protected:
-  static LinkMachine::Options options() {
-    return {.handshake = {.protocol = 2},
-            .max_pending = 3,
-            .connect_timeout = 1s,
-            .longest_silence = 300ms};
+  static LinkOptions options() {
+    return {.protocol = 2, .max_pending = 3, .connect_timeout = 1s, .longest_silence = 300ms};
   }
   TestCommand& make(std::initializer_list<std::string_view> words,
                     LinkMachine::Duration deadline = 100ms) {
@@ -38,7 +35,7 @@ class LinkMachineTest : public ::testing::Test {
   std::string actions() {
     std::string out;
     for (;;) {
-      const LinkMachine::Action action = machine.next();
+      const LinkAction action = machine.next();
       auto* const command = static_cast<TestCommand*>(action.command);
       switch (action.kind) {
         case Kind::kNothing: return out;

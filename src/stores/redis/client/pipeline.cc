@@ -276,6 +276,10 @@ bool says_unknown_script(const Reply& reply) noexcept {
   return reply.text.starts_with(kUnknownScript);
 }
 
+LinkAction broken(std::string_view why) noexcept {
+  return {LinkAction::Kind::kClose, nullptr, {.text = why}};
+}
+
 }  // namespace
 
 bool Pipeline::submit(Command& command, bool asking) {
@@ -361,17 +365,15 @@ void Pipeline::write(Slot& slot) {
   written_ += output_.size() - before;
 }
 
-Pipeline::Event Pipeline::next(ReplyReader& reader) {
+LinkAction Pipeline::next(ReplyReader& reader) {
   while (true) {
     const ReplyReader::Progress progress = reader.next();
     if (progress == ReplyReader::Progress::kMore) return {};
-    if (progress == ReplyReader::Progress::kBad)
-      return {.kind = Kind::kBroken, .why = reader.why()};
+    if (progress == ReplyReader::Progress::kBad) return broken(reader.why());
     const Reply& reply = reader.reply();
     const bool error = reply.type == Reply::kError;
     if (!open_ || slots_.empty()) {
-      return {.kind = Kind::kBroken,
-              .why = error ? reply.text : "the server sent a reply without a command"};
+      return broken(error ? reply.text : "the server sent a reply without a command");
     }
     if (slots_.front().ignored > 0) {
       --slots_.front().ignored;
@@ -382,8 +384,7 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
     const bool is_refused = is_by_module && note_module(reply);
     if (command_in_front != nullptr) command_in_front->is_by_module = is_by_module;
     if (!error && command_in_front != nullptr && !command_in_front->expects(reply)) {
-      return {.kind = Kind::kBroken,
-              .why = "the server sent a reply that does not fit its command"};
+      return broken("the server sent a reply that does not fit its command");
     }
     Slot slot = slots_.pop_front();
     ++first_;
@@ -396,12 +397,12 @@ Pipeline::Event Pipeline::next(ReplyReader& reader) {
       push(slot);
       continue;
     }
-    if (!error) return {.kind = Kind::kAnswer, .command = command, .reply = &reply};
+    if (!error) return {LinkAction::Kind::kFinish, command, {.reply = &reply}};
     if (slot.form == Form::kPlain || slot.form == Form::kModule || slot.form == Form::kText ||
         !says_unknown_script(reply)) {
-      return {.kind = Kind::kError, .command = command, .reply = &reply};
+      return {LinkAction::Kind::kError, command, {Failure::kError, reply.text, &reply}};
     }
-    if (send_anew(slot)) return {.kind = Kind::kScript, .command = command};
+    if (send_anew(slot)) return {LinkAction::Kind::kScriptSent, command};
   }
 }
 
@@ -409,23 +410,25 @@ bool Pipeline::send_anew(Slot slot) {
   const Script* const script = slot.command->script;
   const bool hash = slot.form == Form::kHash && text_is_under_way(script);
   slot.form = hash ? Form::kHashAgain : Form::kText;
-  if (!hash) texts_.push_back({.script = script, .number = first_ + slots_.size()});
+  if (!hash) texts_[script] = first_ + slots_.size();
   push(slot);
   return !hash;
 }
 
-bool Pipeline::text_is_under_way(const Script* script) noexcept {
-  std::erase_if(texts_, [this](const SentText& sent) { return sent.number < first_; });
-  return std::any_of(texts_.begin(), texts_.end(),
-                     [script](const SentText& sent) { return sent.script == script; });
+bool Pipeline::text_is_under_way(const Script* script) const noexcept {
+  const auto found = texts_.find(script);
+  return found != texts_.end() && found->second >= first_;
 }
 
-void Pipeline::expire(Time now, std::vector<Ended>& ended) {
+void Pipeline::expire(Time now, std::vector<LinkAction>& ended) {
+  const Answer sent{Failure::kTimeout, "no answer by the deadline", nullptr};
+  const Answer unsent{Failure::kUnavailable, "not sent by the deadline", nullptr};
   for (std::size_t i = dead_; i < slots_.size() && live_ > 0; ++i) {
     Slot& slot = slots_[i];
     const bool due = slot.command != nullptr && slot.deadline <= now;
     if (due) {
-      ended.push_back({.command = slot.command, .sent = open_});  // its bytes will leave
+      // If it is open, the bytes will leave.
+      ended.push_back({LinkAction::Kind::kFinish, slot.command, open_ ? sent : unsent});
       slot.command = nullptr;
       --live_;
     }
@@ -445,11 +448,13 @@ std::optional<Pipeline::Time> Pipeline::next_deadline() const noexcept {
   return first;
 }
 
-void Pipeline::abandon(std::vector<Ended>& ended) {
+void Pipeline::abandon(std::string_view why, std::vector<LinkAction>& ended) {
   while (!slots_.empty()) {
     const Slot slot = slots_.pop_front();
     ++first_;
-    if (slot.command != nullptr) ended.push_back({slot.command, was_sent(slot)});
+    if (slot.command == nullptr) continue;
+    const Failure failure = was_sent(slot) ? Failure::kLost : Failure::kUnavailable;
+    ended.push_back({LinkAction::Kind::kFinish, slot.command, {failure, why, nullptr}});
   }
   live_ = 0;
   dead_ = 0;

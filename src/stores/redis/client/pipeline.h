@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "stores/redis/client/command.h"
-
 #include "stores/redis/client/reply.h"
 
 namespace sluice::redis {
@@ -127,6 +127,22 @@ class Ring {
   std::size_t size_ = 0;
 };
 
+// What a connection does next: see LinkMachine::next().
+struct LinkAction {
+  enum class Kind : std::uint8_t {
+    kNothing,     // wait for the next event
+    kReady,       // the handshake is complete
+    kFinish,      // call command->done(answer)
+    kError,       // as kFinish, or send the command to another server
+    kScriptSent,  // the server did not know command->script, which was sent again as text
+    kClose,       // close the socket; of a Pipeline: because of answer.text
+    kEnded,       // the last action: all commands have been handed back
+  };
+  Kind kind = Kind::kNothing;
+  Command* command = nullptr;
+  Answer answer = {};  // valid until the next call of a member
+};
+
 // The commands under way on one connection, in the order of their replies, without I/O.
 //
 // Commands wait until open(), which is called after the handshake; from then on submit() writes
@@ -154,30 +170,14 @@ class Pipeline {
   void take_output(std::string& bytes);
   void handed(std::size_t bytes) noexcept { handed_ += bytes; }
 
-  enum class Kind : std::uint8_t {
-    kNothing,  // more bytes are needed
-    kAnswer,   // `command` has `reply`, which is no error
-    kError,    // `command` has `reply`, which is one
-    kScript,   // `command` was sent again with the text of its script
-    kBroken,   // the connection must be closed: `why`
-  };
-  struct Event {
-    Kind kind = Kind::kNothing;
-    Command* command = nullptr;
-    const Reply* reply = nullptr;  // until the reader is used again
-    std::string_view why = {};
-  };
-  Event next(ReplyReader& reader);
+  // Returns what to do with the next reply. kNothing: more bytes are needed.
+  LinkAction next(ReplyReader& reader);
 
-  struct Ended {
-    Command* command = nullptr;
-    bool sent = false;  // it may have been executed, or may be later
-  };
   // Appends the commands whose deadlines have passed, and forgets them; drops their replies later.
-  void expire(Time now, std::vector<Ended>& ended);
+  void expire(Time now, std::vector<LinkAction>& ended);
   std::optional<Time> next_deadline() const noexcept;
-  // Appends all other commands, and forgets everything.
-  void abandon(std::vector<Ended>& ended);
+  // Appends all other commands, and forgets everything. `why` must outlive their answers.
+  void abandon(std::string_view why, std::vector<LinkAction>& ended);
 
   // The number of commands; and the number of replies to come, also to commands that have ended.
   std::size_t live() const noexcept { return live_; }
@@ -200,10 +200,6 @@ class Pipeline {
     bool asking = false;
     std::uint8_t ignored = 0;  // replies before its own, such as that to ASKING
   };
-  struct SentText {
-    const Script* script = nullptr;
-    std::uint64_t number = 0;  // of its slot, counted from the first one
-  };
 
   // Whether the server has the module.
   enum class Module : std::uint8_t { kUnknown, kAsked, kPresent, kAbsent };
@@ -215,7 +211,7 @@ class Pipeline {
   void write(Slot& slot);
   // True: sent as text. False: sent as hash again.
   bool send_anew(Slot slot);
-  bool text_is_under_way(const Script* script) noexcept;
+  bool text_is_under_way(const Script* script) const noexcept;
   bool was_sent(const Slot& slot) const noexcept { return open_ && slot.begin < handed_; }
 
   std::size_t max_pending_;
@@ -229,7 +225,8 @@ class Pipeline {
   std::string output_;
   std::uint64_t written_ = 0;
   std::uint64_t handed_ = 0;
-  std::vector<SentText> texts_;
+  // The number of the last slot with the text of a script, counted from the first slot.
+  std::unordered_map<const Script*, std::uint64_t> texts_;
   std::size_t dead_ = 0;  // slots at the front that have ended
 };
 

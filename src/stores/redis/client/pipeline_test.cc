@@ -13,7 +13,7 @@ namespace sluice::redis::pipeline_test {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = Pipeline::Kind;
+using Kind = LinkAction::Kind;
 
 constexpr Script kOne = {.name = "one", .text = "return 1", .sha1 = "aa"};
 constexpr Script kTwo = {.name = "two", .text = "return 2", .sha1 = "bb"};
@@ -59,33 +59,36 @@ class PipelineTest : public ::testing::Test {
     reader.feed(bytes);
     std::string out;
     while (true) {
-      const Pipeline::Event event = pipeline.next(reader);
+      const LinkAction action = pipeline.next(reader);
       const std::string name =
-          event.command != nullptr ? static_cast<Named*>(event.command)->name : "";
-      switch (event.kind) {
+          action.command != nullptr ? static_cast<Named*>(action.command)->name : "";
+      switch (action.kind) {
         case Kind::kNothing: return out;
-        case Kind::kAnswer: out += name + "=" + described(*event.reply) + " "; break;
-        case Kind::kError: out += name + described(*event.reply) + " "; break;
-        case Kind::kScript: out += name + ":script "; break;
-        case Kind::kBroken: return out + "broken: " + std::string(event.why);
+        case Kind::kFinish: out += name + "=" + described(*action.answer.reply) + " "; break;
+        case Kind::kError: out += name + described(*action.answer.reply) + " "; break;
+        case Kind::kScriptSent: out += name + ":script "; break;
+        case Kind::kClose: return out + "broken: " + std::string(action.answer.text);
+        case Kind::kReady:
+        case Kind::kEnded: return out + "?";
       }
     }
   }
-  static std::string shown(const std::vector<Pipeline::Ended>& ended) {
+  static std::string shown(const std::vector<LinkAction>& ended) {
     std::string out;
     for (const auto& one : ended) {
-      out += static_cast<Named*>(one.command)->name + (one.sent ? ":sent " : ":unsent ");
+      const bool is_unsent = one.answer.failure == Failure::kUnavailable;
+      out += static_cast<Named*>(one.command)->name + (is_unsent ? ":unsent " : ":sent ");
     }
     return out;
   }
   std::string expire(std::chrono::milliseconds now) {
-    std::vector<Pipeline::Ended> ended;
+    std::vector<LinkAction> ended;
     pipeline.expire(at(now), ended);
     return shown(ended);
   }
   std::string abandon() {
-    std::vector<Pipeline::Ended> ended;
-    pipeline.abandon(ended);
+    std::vector<LinkAction> ended;
+    pipeline.abandon("lost", ended);
     return shown(ended);
   }
 
@@ -351,12 +354,10 @@ TEST_F(PipelineTest, UsesAScriptForOneCommandIfTheMemoryIsFull) {
 }
 
 TEST_F(PipelineTest, DoesNotRepeatACommandOfTheModuleThatHasEnded) {
-  std::vector<Pipeline::Ended> ended;
   pipeline.open();
   submit(make_for_module("a"));
   EXPECT_EQ(sent(), "<a>");
-  pipeline.expire(at(100ms), ended);
-  EXPECT_EQ(shown(ended), "a:sent ");
+  EXPECT_EQ(expire(100ms), "a:sent ");
   EXPECT_EQ(hears(kUnknownCommand), "");
   EXPECT_EQ(sent(), "");
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 
@@ -11,7 +12,7 @@ struct ServerAddress {
   std::uint16_t port = 6379;
 
   std::string to_string() const;  // "127.0.0.1:6379", "[::1]:6379", "/run/redis.sock"
-  friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
+  friend auto operator<=>(const ServerAddress&, const ServerAddress&) = default;
 };
 
 }  // namespace sluice::redis
