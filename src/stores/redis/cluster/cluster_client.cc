@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -160,43 +161,30 @@ std::optional<ServerAddress> read_endpoint(std::string_view text, const ServerAd
   return ServerAddress{host.empty() ? from.host : std::string(host), *port};
 }
 
-// Reads "<slot> <endpoint>". If it cannot be read, the map is stale.
-Redirect read_target(Redirect::Kind kind, std::string_view rest, const ServerAddress& from) {
-  const auto slot = read_number(take_word(rest), SlotMap::kSlots - 1);
-  auto address = read_endpoint(take_word(rest), from);
-  if (!slot || !address) return {Redirect::Kind::kStale};
-  return {kind, *slot, std::move(*address)};
-}
-
 }  // namespace
 
-Redirect read_redirect(std::string_view error, const ServerAddress& from) {
-  const std::string_view word = take_word(error);
-  if (word == "MOVED") return read_target(Redirect::Kind::kMoved, error, from);
-  if (word == "ASK") return read_target(Redirect::Kind::kAsk, error, from);
-  if (word == "TRYAGAIN") return {Redirect::Kind::kTryAgain};
-  if (word == "CLUSTERDOWN" || word == "MASTERDOWN" || word == "LOADING" || word == "READONLY") {
-    return {Redirect::Kind::kStale};
-  }
-  return {};
-}
-
-Step next_step(const Refused& command, Time now) {
-  Redirect redirect = read_redirect(command.error, command.from);
+Step next_step(std::string_view error, const ServerAddress& from, const Command& command,
+               Time now) {
   Step step;
-  const bool is_moved = redirect.kind == Redirect::Kind::kMoved;
-  step.refresh = is_moved || redirect.kind == Redirect::Kind::kStale;
-  if (is_moved) step.moved = redirect.slot;
-  step.address = std::move(redirect.address);
-  if (is_moved || redirect.kind == Redirect::Kind::kAsk) {
+  const std::string_view word = take_word(error);
+  const bool is_moved = word == "MOVED";
+  if (is_moved || word == "ASK") {
+    const auto slot = read_number(take_word(error), SlotMap::kSlots - 1);
+    auto address = read_endpoint(take_word(error), from);
+    const bool is_readable = slot && address;
+    step.refresh = is_moved || !is_readable;
+    if (!is_readable) return step;
+    step.address = std::move(*address);
+    if (is_moved) step.moved = slot;
     if (now >= command.deadline || command.redirects >= kMostRedirects) return step;
     step.kind = Step::Kind::kSend;
     step.asking = !is_moved;
     step.redirects = static_cast<std::uint8_t>(command.redirects + 1);
-  } else if (redirect.kind == Redirect::Kind::kTryAgain && now + kPause < command.deadline) {
+  } else if (word == "TRYAGAIN" && now + kPause < command.deadline) {
     step.kind = Step::Kind::kPause;  // only the deadline bounds it, so the count starts again
-    step.until = now + kPause;
   }
+  step.refresh |=
+      word == "CLUSTERDOWN" || word == "MASTERDOWN" || word == "LOADING" || word == "READONLY";
   return step;
 }
 
@@ -218,13 +206,17 @@ void add_rotated(std::vector<ServerAddress>& to, std::size_t room, std::size_t c
 
 }  // namespace
 
-Topology::Topology(std::vector<ServerAddress> seeds, TopologyOptions options, Random random)
-    : seeds_(std::move(seeds)), options_(options), random_(std::move(random)) {}
+Topology::Topology(std::vector<ServerAddress> seeds, Duration first_backoff,
+                   Duration longest_backoff, Random random)
+    : seeds_(std::move(seeds)),
+      first_backoff_(first_backoff),
+      longest_backoff_(longest_backoff),
+      random_(std::move(random)) {}
 
-Time Topology::drawn(Time from, TopologyOptions::Duration wait) {
+Time Topology::drawn(Time from, Duration wait) {
   const auto half = static_cast<std::uint64_t>(wait.count() / 2);
   const std::uint64_t more = random_() % (static_cast<std::uint64_t>(wait.count()) - half + 1);
-  return from + TopologyOptions::Duration(static_cast<std::int64_t>(half + more));
+  return from + Duration(static_cast<std::int64_t>(half + more));
 }
 
 Topology::Action Topology::next(Time now) {
@@ -235,8 +227,8 @@ Topology::Action Topology::next(Time now) {
   const bool has_more = next_candidate_ < candidates_.size() && asked_ < kMostAsked;
   if (has_more && (asked_ == 0 || now >= ask_next_at_)) {
     ++asked_;
-    ask_next_at_ = now + options_.patience;
-    return {Action::Kind::kAsk, candidates_[next_candidate_++], next_question_++};
+    ask_next_at_ = now + kPatience;
+    return {true, candidates_[next_candidate_++], next_question_++};
   }
   return {.until = has_more ? ask_next_at_ : Time::max()};
 }
@@ -268,14 +260,14 @@ void Topology::end_round(bool is_answered, Time now) {
   in_round_ = false;
   if (is_answered) {
     failures_ = 0;
-    earliest_ = drawn(now, options_.shortest_interval);
-    due_ = is_hinted_ ? earliest_ : drawn(now, options_.longest_interval);
+    earliest_ = drawn(now, kShortestInterval);
+    due_ = is_hinted_ ? earliest_ : drawn(now, kLongestInterval);
     return;
   }
-  TopologyOptions::Duration wait = options_.first_backoff;
-  for (unsigned i = 0; i < failures_ && wait < options_.longest_backoff; ++i) wait *= 2;
+  Duration wait = first_backoff_;
+  for (unsigned i = 0; i < failures_ && wait < longest_backoff_; ++i) wait *= 2;
   ++failures_;
-  earliest_ = due_ = drawn(now, std::min(wait, options_.longest_backoff));
+  earliest_ = due_ = drawn(now, std::min(wait, longest_backoff_));
 }
 
 // Ends the round if all servers were asked. True: the map has changed.
@@ -341,79 +333,44 @@ void Topology::moved(std::uint16_t slot, const ServerAddress& address) {
   has_moved_ = true;
 }
 
-// One server of a cluster: makes a link when there is something to send, and another one when it
-// ends.
-//
-// Thread-safety: the loop's thread only. Must not be destroyed from within a call to its owner,
-// except for calls that its destruction causes.
-class Node final : private Link::Owner {
- public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    virtual void on_ready(Node& node) = 0;
-    virtual void on_ended(Node& node, std::string_view why, bool was_ready) = 0;
-    // As in Link::Owner.
-    virtual bool on_error(Node& node, Command& command, std::string_view error) = 0;
-    virtual void on_script_sent(Node& node, const Script& script) = 0;
-  };
-  struct Parts {
-    EventLoop& loop;
-    std::shared_ptr<const Target> target;
-    LinkCounters& counters;
-    Owner& owner;
-    std::size_t& connecting;  // the number of nodes whose links are not ready
-  };
-  // The most links that are being made at the same time. A map may name thousands of servers that
-  // do not answer, and each attempt takes a descriptor for as long as `connect_timeout`.
-  static constexpr std::size_t kMostConnecting = 128;
+namespace {
 
-  Node(Parts parts, ServerAddress address);
-  ~Node() override { set_connecting(false); }
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
+// The most links that are being made at the same time. A map may name thousands of servers that do
+// not answer, and each attempt takes a descriptor for as long as `connect_timeout`.
+constexpr std::size_t kMostConnecting = 128;
 
-  // False: refused, because the last attempt to connect failed or too many links are being made
-  // (why()); the caller keeps the command. kUrgent connects at once all the same.
-  enum class Kind : std::uint8_t { kPlain, kAsking, kUrgent };
-  [[nodiscard]] bool submit(Command& command, Kind kind, Time now);
+// Commands that wait for a time, the earliest first, equal ones in their order. Borrows them.
+using Parked = std::multimap<Time, Command*>;
 
-  // Connects if there is no link, the backoff has passed, and not too many links are being made.
-  void connect(Time now);
-  Time due() const noexcept { return reconnect_.due(); }
+// Removes and returns the earliest if it is due; else null.
+Command* take(Parked& parked, Time now) noexcept {
+  if (parked.empty() || parked.begin()->first > now) return nullptr;
+  Command* const command = parked.begin()->second;
+  parked.erase(parked.begin());
+  return command;
+}
 
-  bool is_ready() const noexcept { return link_ && link_->ready(); }
-  bool has_link() const noexcept { return link_ != nullptr; }
-  std::size_t pending() const noexcept { return link_ ? link_->pending() : 0; }
-  const ServerAddress& address() const noexcept { return address_; }
-  const std::string& why() const noexcept { return why_; }
+}  // namespace
 
-  // Whether it is master of a slot; the client then connects to it again. Set by the client.
+// One server of a cluster. The client makes a link when there is something to send, and another one
+// when it ends.
+struct Node {
+  bool is_ready() const noexcept { return link != nullptr && link->ready(); }
+
+  ServerAddress address;
+  Reconnect reconnect;
+  // Whether it is master of a slot; the client then connects to it again.
   bool is_master = false;
-  // Until when the client keeps it if it is not.
-  Time used_until = {};
-
- private:
-  void make_link(Kind kind);
-  void set_connecting(bool connecting) noexcept;
-  void on_ready(Link& link) override;
-  void on_ended(Link& link, std::string_view why, bool was_ready) override;
-  bool on_error(Link& link, Command& command, std::string_view error) override;
-  void on_script_sent(Link& link, const Script& script) override;
-
-  Parts parts_;
-  ServerAddress address_;
-  Reconnect reconnect_;
-  bool is_connecting_ = false;
-  std::string why_;
-  std::unique_ptr<Link> link_;
+  Time used_until = {};  // until when the client keeps it if it is not
+  std::string why = {};  // there is no link
+  std::unique_ptr<Link> link = {};
 };
 
-// What make_cluster_client() makes: executes what Topology, next_step(), Parked and Node decide.
+// What make_cluster_client() makes: executes what Topology, next_step() and Reconnect decide.
 //
 // One timer serves everything that waits. An answer of a server may lead to new nodes, but only the
 // timer removes any, because a link must not be destroyed from within one of its calls.
-class ClusterClient final : public Client, private Node::Owner {
+class ClusterClient final : public Client, private Link::Owner {
  public:
   ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                 StoreObserver* observer);
@@ -437,7 +394,10 @@ class ClusterClient final : public Client, private Node::Owner {
   };
 
   void send(Command& command, Time now);
-  void send_to(Node& node, Command& command, Node::Kind kind, Time now);
+  void send_to(Node& node, Command& command, bool asking, Time now);
+  void connect(Node& node);
+  void connect_if_due(Node& node, Time now);
+  bool is_crowded() const noexcept;
   void park(Command& command, Time until, Parked& where);
   void refuse(Command& command, std::string_view why) noexcept;
 
@@ -452,12 +412,13 @@ class ClusterClient final : public Client, private Node::Owner {
   Node* any_node();
   Node& master(std::uint16_t number);
   Node& node_at(const ServerAddress& address);
+  Node& node_of(const Link& link) noexcept;
   bool is_question(const Command& command) const noexcept;
 
-  void on_ready(Node& node) override;
-  void on_ended(Node& node, std::string_view why, bool was_ready) override;
-  bool on_error(Node& node, Command& command, std::string_view error) override;
-  void on_script_sent(Node& node, const Script& script) override;
+  void on_ready(Link& link) override;
+  void on_ended(Link& link, std::string_view why, bool was_ready) override;
+  bool on_error(Link& link, Command& command, std::string_view error) override;
+  void on_script_sent(Link& link, const Script& script) override;
   void emit(StoreEventKind kind, const ServerAddress& address, std::string_view why) noexcept;
 
   void arm(Time due) noexcept;
@@ -478,7 +439,6 @@ class ClusterClient final : public Client, private Node::Owner {
 
   Topology topology_;
   std::vector<std::unique_ptr<Question>> questions_;
-  std::size_t connecting_ = 0;  // see Node::Parts; before the nodes, which use it
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Node*> masters_;  // by their numbers in the map; null: not needed yet
   std::size_t next_master_ = 0;
@@ -490,92 +450,19 @@ class ClusterClient final : public Client, private Node::Owner {
   Time armed_ = Time::max();
 };
 
-Reconnect::Reconnect(Duration first_backoff, Duration longest_backoff, Random random)
-    : backoff_(first_backoff, longest_backoff), random_(std::move(random)) {}
-
 void Reconnect::ready(Time now) noexcept {
   is_ready_ = true;
   is_failing_ = false;
   ready_at_ = now;
 }
 
-void Reconnect::ended(Time now) {
-  const Duration wait = is_ready_ ? backoff_.after_loss(now - ready_at_, random_())
-                                  : backoff_.after_failure(random_());
+void Reconnect::ended(Time now, std::uint64_t random) {
+  const Duration wait =
+      is_ready_ ? backoff_.after_loss(now - ready_at_, random) : backoff_.after_failure(random);
   has_link_ = false;
   is_ready_ = false;
   is_failing_ = wait > Duration::zero();
   earliest_ = now + wait;
-}
-
-Node::Node(Parts parts, ServerAddress address)
-    : parts_(std::move(parts)),
-      address_(std::move(address)),
-      reconnect_(parts_.target->options.first_backoff, parts_.target->options.longest_backoff,
-                 [this] { return parts_.loop.random(); }) {}
-
-bool Node::submit(Command& command, Kind kind, Time now) {
-  if (!link_ && (kind == Kind::kUrgent || reconnect_.is_due(now))) make_link(kind);
-  const bool is_refused = !link_ || (reconnect_.is_failing() && kind != Kind::kUrgent);
-  if (is_refused && !is_ready()) return false;
-  link_->submit(command, now, kind == Kind::kAsking);
-  return true;
-}
-
-void Node::connect(Time now) {
-  if (!link_ && reconnect_.is_due(now)) make_link(Kind::kPlain);
-}
-
-void Node::make_link(Kind kind) {
-  if (kind != Kind::kUrgent && parts_.connecting >= kMostConnecting) {
-    why_ = address_.to_string() + ": too many other servers are being connected to";
-    return;
-  }
-  set_connecting(true);
-  reconnect_.connecting();
-  link_ = std::make_unique<Link>(parts_.loop, parts_.target, address_, Link::Purpose::kServer,
-                                 static_cast<Link::Owner&>(*this), parts_.counters);
-}
-
-void Node::set_connecting(bool connecting) noexcept {
-  if (connecting == is_connecting_) return;
-  is_connecting_ = connecting;
-  parts_.connecting += connecting ? 1 : ~std::size_t{0};
-}
-
-void Node::on_ready(Link&) {
-  set_connecting(false);
-  reconnect_.ready(parts_.loop.now());
-  parts_.owner.on_ready(*this);
-}
-
-void Node::on_ended(Link&, std::string_view why, bool was_ready) {
-  why_ = address_.to_string() + ": " + std::string(why);  // before the link, which may own the text
-  reconnect_.ended(parts_.loop.now());
-  set_connecting(false);
-  link_.reset();
-  parts_.owner.on_ended(*this, why_, was_ready);
-}
-
-bool Node::on_error(Link&, Command& command, std::string_view error) {
-  return parts_.owner.on_error(*this, command, error);
-}
-
-void Node::on_script_sent(Link&, const Script& script) {
-  parts_.owner.on_script_sent(*this, script);
-}
-
-void Parked::add(Command& command, Time due) {
-  heap_.push_back({due, next_number_++, &command});
-  std::push_heap(heap_.begin(), heap_.end(), is_later);
-}
-
-Command* Parked::take(Time now) noexcept {
-  if (heap_.empty() || heap_.front().due > now) return nullptr;
-  std::pop_heap(heap_.begin(), heap_.end(), is_later);
-  Command* const command = heap_.back().command;
-  heap_.pop_back();
-  return command;
 }
 
 namespace {
@@ -589,13 +476,6 @@ constexpr std::chrono::milliseconds kNextAttempt = 10ms;
 // How long the client keeps a server that is master of no slot: it may get some soon.
 constexpr std::chrono::seconds kKeptUnused = 10s;
 
-TopologyOptions topology_options(const RedisOptions& options) {
-  TopologyOptions out;
-  out.first_backoff = options.first_backoff;
-  out.longest_backoff = options.longest_backoff;
-  return out;
-}
-
 }  // namespace
 
 ClusterClient::ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
@@ -603,7 +483,7 @@ ClusterClient::ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<co
     : loop_(std::move(loop)),
       target_(std::move(target)),
       observer_(observer),
-      topology_(target_->servers, topology_options(target_->options),
+      topology_(target_->servers, target_->options.first_backoff, target_->options.longest_backoff,
                 [this] { return loop_->random(); }),
       timer_(loop_->make_timer([this] { turn(); })) {
   arm(Time::min());
@@ -612,7 +492,7 @@ ClusterClient::ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<co
 ClusterClient::~ClusterClient() {
   is_closing_ = true;
   for (Parked* parked : {&waiting_, &paused_}) {
-    while (Command* const command = parked->take(Time::max())) refuse(*command, "shutting down");
+    while (Command* const command = take(*parked, Time::max())) refuse(*command, "shutting down");
   }
   nodes_.clear();  // ends the commands that are under way
 }
@@ -631,7 +511,7 @@ void ClusterClient::submit(Command& command) noexcept {
 
 void ClusterClient::send(Command& command, Time now) {
   Node* const node = command.slot ? node_of(*command.slot) : any_node();
-  if (node != nullptr) return send_to(*node, command, Node::Kind::kPlain, now);
+  if (node != nullptr) return send_to(*node, command, false, now);
   arm(topology_.hint(now));
   const std::string why = command.slot ? "no master serves slot " + std::to_string(*command.slot)
                                        : std::string("no master is known");
@@ -639,18 +519,43 @@ void ClusterClient::send(Command& command, Time now) {
   refuse(command, why);
 }
 
-void ClusterClient::send_to(Node& node, Command& command, Node::Kind kind, Time now) {
+// Refuses the command if the last attempt to connect failed or too many links are being made.
+void ClusterClient::send_to(Node& node, Command& command, bool asking, Time now) {
   if (!node.is_master) node.used_until = command.deadline + kKeptUnused;
-  if (node.submit(command, kind, now)) return;
+  connect_if_due(node, now);
+  if (node.is_ready() || (node.link && !node.reconnect.is_failing())) {
+    return node.link->submit(command, now, asking);
+  }
   arm(topology_.hint(now));  // another may have taken its place
-  refuse(command, node.why());
+  refuse(command, node.why);
+}
+
+void ClusterClient::connect(Node& node) {
+  node.reconnect.connecting();
+  node.link = std::make_unique<Link>(*loop_, target_, node.address, Link::Purpose::kServer,
+                                     static_cast<Link::Owner&>(*this), counters_);
+}
+
+// Connects if there is no link, the backoff has passed, and not too many links are being made.
+void ClusterClient::connect_if_due(Node& node, Time now) {
+  if (!node.reconnect.is_due(now)) return;
+  if (!is_crowded()) return connect(node);
+  node.why = node.address.to_string() + ": too many other servers are being connected to";
+}
+
+// Whether as many links are being made as may be.
+bool ClusterClient::is_crowded() const noexcept {
+  const auto connecting = std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
+    return node->link != nullptr && !node->link->ready();
+  });
+  return static_cast<std::size_t>(connecting) >= kMostConnecting;
 }
 
 void ClusterClient::park(Command& command, Time until, Parked& where) {
   if (waiting_.size() + paused_.size() >= target_->options.max_pending) {
     return refuse(command, "too many requests are waiting");
   }
-  where.add(command, until);
+  where.emplace(until, &command);
   parked_.store(waiting_.size() + paused_.size(), std::memory_order_relaxed);
   arm(until);
 }
@@ -660,24 +565,24 @@ void ClusterClient::refuse(Command& command, std::string_view why) noexcept {
   command.done({Failure::kUnavailable, why, nullptr});
 }
 
-bool ClusterClient::on_error(Node& node, Command& command, std::string_view error) {
+bool ClusterClient::on_error(Link& link, Command& command, std::string_view error) {
   if (is_question(command)) return false;
   const Time now = loop_->now();
-  const Step step = next_step({error, node.address(), command.redirects, command.deadline}, now);
+  const Step step = next_step(error, link.address(), command, now);
   if (step.moved) topology_.moved(*step.moved, step.address);
   if (step.refresh) arm(topology_.hint(now));
   command.redirects = step.redirects;
   switch (step.kind) {
     case Step::Kind::kEnd:
-      emit(StoreEventKind::kRequestFailed, node.address(), shown(error));
+      emit(StoreEventKind::kRequestFailed, link.address(), shown(error));
       return false;
-    case Step::Kind::kPause: park(command, step.until, paused_); return true;
+    case Step::Kind::kPause: park(command, now + kPause, paused_); return true;
     case Step::Kind::kSend: break;
   }
   redirects_.fetch_add(1, std::memory_order_relaxed);
   Node& to = node_at(step.address);
   if (step.moved) to.is_master = true;
-  send_to(to, command, step.asking ? Node::Kind::kAsking : Node::Kind::kPlain, now);
+  send_to(to, command, step.asking, now);
   return true;
 }
 
@@ -716,33 +621,44 @@ Node& ClusterClient::master(std::uint16_t number) {
 
 Node& ClusterClient::node_at(const ServerAddress& address) {
   for (const auto& node : nodes_) {
-    if (node->address() == address) return *node;
+    if (node->address == address) return *node;
   }
-  nodes_.push_back(
-      std::make_unique<Node>(Node::Parts{*loop_, target_, counters_, *this, connecting_}, address));
+  const RedisOptions& options = target_->options;
+  nodes_.push_back(std::make_unique<Node>(
+      Node{address, Reconnect(options.first_backoff, options.longest_backoff)}));
   arm(loop_->now() + kKeptUnused);
   return *nodes_.back();
 }
 
-void ClusterClient::on_ready(Node& node) {
-  topology_.set_reachable(node.address(), true);
-  emit(StoreEventKind::kConnected, node.address(), {});
+Node& ClusterClient::node_of(const Link& link) noexcept {
+  return **std::find_if(nodes_.begin(), nodes_.end(),
+                        [&](const auto& node) { return node->link.get() == &link; });
 }
 
-void ClusterClient::on_ended(Node& node, std::string_view why, bool was_ready) {
+void ClusterClient::on_ready(Link& link) {
+  node_of(link).reconnect.ready(loop_->now());
+  topology_.set_reachable(link.address(), true);
+  emit(StoreEventKind::kConnected, link.address(), {});
+}
+
+void ClusterClient::on_ended(Link& link, std::string_view why, bool was_ready) {
   const Time now = loop_->now();
-  topology_.set_reachable(node.address(), false);
-  why_ = why;
+  Node& node = node_of(link);
+  node.why = node.address.to_string() + ": " + std::string(why);
+  node.reconnect.ended(now, loop_->random());
+  node.link.reset();  // `why` may have been its own
+  topology_.set_reachable(node.address, false);
+  why_ = node.why;
   if (node.is_master) {
     arm(topology_.hint(now));
-    arm(node.due());
+    arm(node.reconnect.due());
   }
-  emit(was_ready ? StoreEventKind::kConnectionLost : StoreEventKind::kConnectFailed, node.address(),
-       why);
+  emit(was_ready ? StoreEventKind::kConnectionLost : StoreEventKind::kConnectFailed, node.address,
+       node.why);
 }
 
-void ClusterClient::on_script_sent(Node& node, const Script& script) {
-  emit(StoreEventKind::kScriptLoaded, node.address(), script.name);
+void ClusterClient::on_script_sent(Link& link, const Script& script) {
+  emit(StoreEventKind::kScriptLoaded, link.address(), script.name);
 }
 
 void ClusterClient::emit(StoreEventKind kind, const ServerAddress& address,
@@ -757,7 +673,7 @@ void ClusterClient::emit(StoreEventKind kind, const ServerAddress& address,
 Time ClusterClient::ask_around(Time now) {
   for (;;) {
     const Topology::Action action = topology_.next(now);
-    if (action.kind == Topology::Action::Kind::kWait) return action.until;
+    if (!action.asks) return action.until;
     ask(action, now);
   }
 }
@@ -776,9 +692,8 @@ void ClusterClient::ask(const Topology::Action& action, Time now) {
                        (node.is_ready() ? 0ms : options.connect_timeout);
   Question& asked = *questions_.emplace_back(std::move(question));
   if (!node.is_master) node.used_until = asked.deadline + kKeptUnused;
-  if (!node.submit(asked, Node::Kind::kUrgent, now)) {
-    asked.done({Failure::kUnavailable, node.why(), nullptr});
-  }
+  if (!node.link) connect(node);  // even if others are being connected to, or it has just failed
+  node.link->submit(asked, now);
 }
 
 void ClusterClient::answered(Question& question, const Answer& answer) noexcept {
@@ -810,16 +725,16 @@ void ClusterClient::map_changed(const ServerAddress& by, Time now) {
   masters_.assign(map.masters().size(), nullptr);
   bool has_link = false;
   for (const auto& node : nodes_) {
-    const std::uint16_t number = map.find(node->address());
+    const std::uint16_t number = map.find(node->address);
     node->is_master = number != SlotMap::kNobody;
     if (node->is_master) {
       masters_[number] = node.get();
-      has_link = has_link || node->has_link();
+      has_link = has_link || node->link;
     } else {
       node->used_until = now + target_->options.deadline + kKeptUnused;
     }
   }
-  if (!has_link) any_node()->connect(now);
+  if (!has_link) connect_if_due(*any_node(), now);
   emit(StoreEventKind::kTopologyChanged, by,
        std::to_string(map.masters().size()) + " masters serve " + std::to_string(map.covered()) +
            " of 16384 slots");
@@ -828,7 +743,7 @@ void ClusterClient::map_changed(const ServerAddress& by, Time now) {
 // Sends or ends the commands that waited for the first map.
 void ClusterClient::send_waiting(Time now) {
   if (!topology_.is_known() && !topology_.is_failing()) return;
-  while (Command* const command = waiting_.take(Time::max())) {
+  while (Command* const command = take(waiting_, Time::max())) {
     if (topology_.is_known()) {
       send(*command, now);
     } else {
@@ -856,10 +771,10 @@ void ClusterClient::turn() {
 }
 
 void ClusterClient::end_overdue(Time now) {
-  while (Command* const command = waiting_.take(now)) {
+  while (Command* const command = take(waiting_, now)) {
     refuse(*command, "no server has sent the map of the slots yet");
   }
-  while (Command* const command = paused_.take(now)) {
+  while (Command* const command = take(paused_, now)) {
     if (now < command->deadline) {
       send(*command, now);
     } else {
@@ -871,22 +786,27 @@ void ClusterClient::end_overdue(Time now) {
 
 void ClusterClient::tend_nodes(Time now) {
   const auto is_left = [&](const std::unique_ptr<Node>& node) {
-    const bool left = !node->is_master && now >= node->used_until && node->pending() == 0;
-    if (left) topology_.set_reachable(node->address(), false);
+    const std::size_t pending = node->link ? node->link->pending() : 0;
+    const bool left = !node->is_master && now >= node->used_until && pending == 0;
+    if (left) topology_.set_reachable(node->address, false);
     return left;
   };
   std::erase_if(nodes_, is_left);
   for (const auto& node : nodes_) {
-    if (connecting_ >= Node::kMostConnecting) break;
-    if (node->is_master) node->connect(now);
+    if (!node->is_master || !node->reconnect.is_due(now)) continue;
+    if (is_crowded()) break;
+    connect(*node);
   }
 }
 
 Time ClusterClient::next_turn(Time now) const {
-  Time due = std::min(waiting_.due(), paused_.due());
+  Time due = Time::max();
+  for (const Parked* parked : {&waiting_, &paused_}) {
+    if (!parked->empty()) due = std::min(due, parked->begin()->first);
+  }
   for (const auto& node : nodes_) {
     // A master that is due has not connected because too many others do.
-    const Time at = node->is_master ? node->due() : node->used_until;
+    const Time at = node->is_master ? node->reconnect.due() : node->used_until;
     due = std::min(due, std::max(at, now + (node->is_master ? kNextAttempt : 1s)));
   }
   return due;
@@ -904,15 +824,10 @@ std::string ClusterClient::why() const { return why_; }
 
 RedisStoreStats ClusterClient::stats() const noexcept {
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  RedisStoreStats stats;
-  stats.requests = counters_.requests.load(kRelaxed);
-  stats.timeouts = counters_.timeouts.load(kRelaxed);
-  stats.errors = counters_.errors.load(kRelaxed) + refused_.load(kRelaxed);
-  stats.connects = counters_.connects.load(kRelaxed);
-  stats.scripts_sent = counters_.scripts_sent.load(kRelaxed);
+  RedisStoreStats stats = counters_.read();
+  stats.errors += refused_.load(kRelaxed);
   stats.redirects = redirects_.load(kRelaxed);
-  stats.connected = counters_.connected.load(kRelaxed);
-  stats.pending = counters_.pending.load(kRelaxed) + parked_.load(kRelaxed);
+  stats.pending += parked_.load(kRelaxed);
   return stats;
 }
 
