@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "sluice/expected.h"
@@ -58,81 +58,41 @@ class SlotMap {
   bool serves_as(const SlotMap& other) const noexcept;
 
  private:
-  struct Hash {
-    std::size_t operator()(const ServerAddress& address) const noexcept {
-      return std::hash<std::string>()(address.host) + address.port;
-    }
-  };
-
   std::uint16_t number_of(const ServerAddress& address);
   void assign(std::size_t slot, std::uint16_t owner) noexcept;
   bool read_range(const Reply& range, const ServerAddress& asked);
 
   std::array<std::uint16_t, kSlots> owners_;
   std::vector<ServerAddress> masters_;
-  std::unordered_map<ServerAddress, std::uint16_t, Hash> numbers_;  // of the masters
+  std::map<ServerAddress, std::uint16_t> numbers_;  // of the masters
   std::vector<ServerAddress> replicas_;
   std::size_t covered_ = 0;
 };
 
-// What an error of a cluster server says about the place of its command.
-struct Redirect {
-  enum class Kind : std::uint8_t {
-    kNone,      // nothing: another error
-    kMoved,     // the slot is served at `address` from now on
-    kAsk,       // send this command once to `address`, after ASKING
-    kTryAgain,  // the slot is moving, and the keys are not all on one server
-    kStale,     // the map is wrong about the server: it is not ready, a replica, or has left
-  };
-  Kind kind = Kind::kNone;
-  std::uint16_t slot = 0;
-  ServerAddress address = {};
-};
-
-// `from`: the server that answered; a redirect without a host means the same one.
-Redirect read_redirect(std::string_view error, const ServerAddress& from);
-
-// A command that a server has refused with an error, without executing it.
-struct Refused {
-  std::string_view error;
-  const ServerAddress& from;
-  std::uint8_t redirects = 0;  // that it has followed
-  Time deadline = {};
-};
-
-// What to do with it.
+// What to do with a command that a server has refused with an error, without executing it.
 struct Step {
   enum class Kind : std::uint8_t {
     kEnd,    // the error is its answer
     kSend,   // to `address`
-    kPause,  // until `until`; then send it by the map
+    kPause,  // for kPause; then send it by the map
   };
   Kind kind = Kind::kEnd;
   ServerAddress address = {};  // also of `moved`
   bool asking = false;
-  Time until = {};
   std::uint8_t redirects = 0;
   std::optional<std::uint16_t> moved = {};  // the slot that is served at `address` from now on
-  bool refresh = false;                     // the map is out of date
+  bool refresh = false;  // the map is wrong: a slot has moved, or the server is not ready, a
+                         // replica, or has left
 };
 
 inline constexpr std::uint8_t kMostRedirects = 5;
-// The wait before a command is sent again after TRYAGAIN.
+// The wait before a command is sent again after TRYAGAIN: its slot is moving, and its keys are not
+// all on one server.
 inline constexpr std::chrono::milliseconds kPause{5};
 
 // Follows MOVED and ASK, pauses at TRYAGAIN, and ends a command that was redirected too often or
-// has no time left.
-Step next_step(const Refused& command, Time now);
-
-struct TopologyOptions {
-  using Duration = std::chrono::steady_clock::duration;
-
-  Duration first_backoff = std::chrono::milliseconds(20);  // after a round without an answer
-  Duration longest_backoff = std::chrono::seconds(2);
-  Duration shortest_interval = std::chrono::milliseconds(100);  // between two rounds
-  Duration longest_interval = std::chrono::seconds(60);         // between two rounds without a hint
-  Duration patience = std::chrono::milliseconds(100);  // before another server is asked too
-};
+// has no time left. `from`: the server that answered; a redirect without a host means the same one.
+Step next_step(std::string_view error, const ServerAddress& from, const Command& command, Time now);
 
 // When to ask which server for the map of the slots, and the map. A state machine without sockets
 // and clocks: events and times in, actions out.
@@ -142,19 +102,27 @@ struct TopologyOptions {
 // all of it, so that many clients do not ask at the same time.
 class Topology {
  public:
+  using Duration = std::chrono::steady_clock::duration;
   using Random = std::function<std::uint64_t()>;  // 64 random bits
 
+  // Between two rounds, and between two without a hint.
+  static constexpr Duration kShortestInterval = std::chrono::milliseconds(100);
+  static constexpr Duration kLongestInterval = std::chrono::seconds(60);
+  // The time before another server is asked too.
+  static constexpr Duration kPatience = std::chrono::milliseconds(100);
+
   struct Action {
-    enum class Kind : std::uint8_t { kAsk, kWait };
-    Kind kind = Kind::kWait;
+    bool asks = false;           // else it waits
     ServerAddress address = {};  // the server to ask
     std::uint64_t question = 0;  // its number, to report the answer with
     Time until = Time::max();    // when to call next() again, without another event
   };
 
-  Topology(std::vector<ServerAddress> seeds, TopologyOptions options, Random random);
+  // The backoffs are the times between rounds without an answer.
+  Topology(std::vector<ServerAddress> seeds, Duration first_backoff, Duration longest_backoff,
+           Random random);
 
-  // What to do now. Call it again until it returns kWait.
+  // What to do now. Call it again until it waits.
   Action next(Time now);
 
   // Reports that the map seems out of date. Returns when the next round begins; Time::max() during
@@ -181,10 +149,11 @@ class Topology {
   bool end_if_exhausted(Time now);
   bool take_back(std::uint64_t question) noexcept;
   bool adopt(SlotMap map);
-  Time drawn(Time from, TopologyOptions::Duration wait);
+  Time drawn(Time from, Duration wait);
 
   std::vector<ServerAddress> seeds_;
-  TopologyOptions options_;
+  Duration first_backoff_;
+  Duration longest_backoff_;
   Random random_;
   std::vector<ServerAddress> reachable_;
 
@@ -215,9 +184,9 @@ class Topology {
 class Reconnect {
  public:
   using Duration = std::chrono::steady_clock::duration;
-  using Random = std::function<std::uint64_t()>;  // 64 random bits
 
-  Reconnect(Duration first_backoff, Duration longest_backoff, Random random);
+  Reconnect(Duration first_backoff, Duration longest_backoff)
+      : backoff_(first_backoff, longest_backoff) {}
 
   // Whether a connection may be made now.
   bool is_due(Time now) const noexcept { return !has_link_ && now >= earliest_; }
@@ -229,43 +198,15 @@ class Reconnect {
 
   void connecting() noexcept { has_link_ = true; }
   void ready(Time now) noexcept;
-  void ended(Time now);
+  void ended(Time now, std::uint64_t random);  // 64 random bits
 
  private:
   Backoff backoff_;
-  Random random_;
   bool has_link_ = false;
   bool is_ready_ = false;
   bool is_failing_ = false;
   Time ready_at_ = {};
   Time earliest_ = Time::min();
-};
-
-// Commands that wait for a time, the earliest first, equal ones in the order of add(). Borrows
-// them.
-class Parked {
- public:
-  bool is_empty() const noexcept { return heap_.empty(); }
-  std::size_t size() const noexcept { return heap_.size(); }
-  // The time of the earliest; Time::max() if there is none.
-  Time due() const noexcept { return heap_.empty() ? Time::max() : heap_.front().due; }
-
-  void add(Command& command, Time due);
-  // Removes and returns the earliest if it is due; else null.
-  Command* take(Time now) noexcept;
-
- private:
-  struct Entry {
-    Time due;
-    std::uint64_t number;
-    Command* command;
-  };
-  static bool is_later(const Entry& a, const Entry& b) noexcept {
-    return a.due != b.due ? a.due > b.due : a.number > b.number;
-  }
-
-  std::vector<Entry> heap_;
-  std::uint64_t next_number_ = 0;
 };
 
 // A client of a Redis Cluster: it connects to each master that it needs, sends commands by their

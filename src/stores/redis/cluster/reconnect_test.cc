@@ -9,12 +9,13 @@ using namespace std::chrono_literals;
 
 constexpr Time kNow{1000s};
 
-Reconnect make(std::uint64_t random) {
-  return Reconnect(20ms, 100ms, [random] { return random; });
-}
+// Of random numbers; makes a wait as long as it can be.
+constexpr std::uint64_t kLongest = 0;
+
+Reconnect make() { return Reconnect(20ms, 100ms); }
 
 TEST(Reconnect, IsDueAtOnceAndNotWhileThereIsALink) {
-  Reconnect reconnect = make(0);
+  Reconnect reconnect = make();
   EXPECT_TRUE(reconnect.is_due(kNow));
   reconnect.connecting();
   EXPECT_FALSE(reconnect.is_due(kNow));
@@ -25,10 +26,10 @@ TEST(Reconnect, IsDueAtOnceAndNotWhileThereIsALink) {
 }
 
 TEST(Reconnect, WaitsLongerAfterEachFailureUpToTheLongestBackoff) {
-  Reconnect reconnect = make(0);  // the longest random wait
+  Reconnect reconnect = make();
   for (const auto backoff : {20ms, 40ms, 80ms, 100ms, 100ms}) {
     reconnect.connecting();
-    reconnect.ended(kNow);
+    reconnect.ended(kNow, kLongest);
     EXPECT_TRUE(reconnect.is_failing());
     EXPECT_EQ(reconnect.due(), kNow + backoff);
     EXPECT_FALSE(reconnect.is_due(kNow + backoff - 1ns));
@@ -37,9 +38,9 @@ TEST(Reconnect, WaitsLongerAfterEachFailureUpToTheLongestBackoff) {
 }
 
 TEST(Reconnect, IsFailingUntilAConnectionIsReady) {
-  Reconnect reconnect = make(0);
+  Reconnect reconnect = make();
   reconnect.connecting();
-  reconnect.ended(kNow);
+  reconnect.ended(kNow, kLongest);
   reconnect.connecting();
   EXPECT_TRUE(reconnect.is_failing());
   reconnect.ready(kNow);
@@ -47,25 +48,25 @@ TEST(Reconnect, IsFailingUntilAConnectionIsReady) {
 }
 
 TEST(Reconnect, IsDueAtOnceAfterALongConnection) {
-  Reconnect reconnect = make(0);
+  Reconnect reconnect = make();
   reconnect.connecting();
-  reconnect.ended(kNow);
+  reconnect.ended(kNow, kLongest);
   reconnect.connecting();
   reconnect.ready(kNow);
-  reconnect.ended(kNow + 100ms);
+  reconnect.ended(kNow + 100ms, kLongest);
   EXPECT_TRUE(reconnect.is_due(kNow + 100ms));
   EXPECT_FALSE(reconnect.is_failing());
   reconnect.connecting();
-  reconnect.ended(kNow);  // the first backoff again
+  reconnect.ended(kNow, kLongest);  // the first backoff again
   EXPECT_EQ(reconnect.due(), kNow + 20ms);
 }
 
 TEST(Reconnect, WaitsAfterShortConnectionsAsAfterFailures) {
-  Reconnect reconnect = make(0);
+  Reconnect reconnect = make();
   for (const auto backoff : {20ms, 40ms, 80ms, 100ms}) {
     reconnect.connecting();
     reconnect.ready(kNow);
-    reconnect.ended(kNow + 99ms);
+    reconnect.ended(kNow + 99ms, kLongest);
     EXPECT_TRUE(reconnect.is_failing());
     EXPECT_EQ(reconnect.due(), kNow + 99ms + backoff);
   }

@@ -11,33 +11,26 @@ namespace sluice::redis {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = Topology::Action::Kind;
 
 const ServerAddress kA{"10.0.0.1", 7000};
 const ServerAddress kB{"10.0.0.2", 7000};
 const ServerAddress kC{"10.0.0.3", 7000};
 
-constexpr TopologyOptions kOptions{.first_backoff = 20ms,
-                                   .longest_backoff = 100ms,
-                                   .shortest_interval = 100ms,
-                                   .longest_interval = 60s,
-                                   .patience = 50ms};
-
 class TopologyTest : public ::testing::Test {
  protected:
   // Each wait is the shortest that may be drawn.
   Topology make(std::vector<ServerAddress> seeds) {
-    return Topology(std::move(seeds), kOptions, [] { return 0; });
+    return Topology(std::move(seeds), 20ms, 100ms, [] { return 0; });
   }
   // The server that is asked now.
   Topology::Action ask(Topology& topology) {
     const Topology::Action action = topology.next(now_);
-    EXPECT_EQ(action.kind, Kind::kAsk);
+    EXPECT_TRUE(action.asks);
     return action;
   }
   Time wait(Topology& topology) {
     const Topology::Action action = topology.next(now_);
-    EXPECT_EQ(action.kind, Kind::kWait) << action.address.host;
+    EXPECT_FALSE(action.asks) << action.address.host;
     return action.until;
   }
   static SlotMap half_map(std::string_view host) {
@@ -71,8 +64,8 @@ TEST_F(TopologyTest, AsksTheNextServerAtOnceIfOneFails) {
 TEST_F(TopologyTest, AsksTheNextServerIfOneIsSilentAndUsesTheFirstAnswer) {
   Topology topology = make({kA, kB});
   const auto first = ask(topology);
-  EXPECT_EQ(wait(topology), now_ + 50ms);
-  now_ += 50ms;
+  EXPECT_EQ(wait(topology), now_ + Topology::kPatience);
+  now_ += Topology::kPatience;
   const auto second = ask(topology);
   EXPECT_EQ(second.address, kB);
   EXPECT_EQ(wait(topology), Time::max());  // there is no other server
@@ -83,7 +76,7 @@ TEST_F(TopologyTest, AsksTheNextServerIfOneIsSilentAndUsesTheFirstAnswer) {
 
 TEST_F(TopologyTest, AsksAtMostThreeServersAtOnce) {
   Topology topology = make({kA, kB, kC, {"10.0.0.4", 1}});
-  for (int i = 0; i < 3; ++i, now_ += 50ms) ask(topology);
+  for (int i = 0; i < 3; ++i, now_ += Topology::kPatience) ask(topology);
   EXPECT_EQ(wait(topology), Time::max());
 }
 
