@@ -10,6 +10,10 @@ namespace boost::asio {
 class io_context;
 }
 
+namespace sluice::redis {
+class LoopStore;
+}
+
 namespace sluice {
 
 // The store of RedisStore on an event loop of Boost.Asio that the program runs, without a thread of
@@ -44,9 +48,8 @@ class AsyncRedisStore final : public AsyncStore {
   RedisStoreStats stats() const;
 
  private:
-  class Impl;
-  explicit AsyncRedisStore(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit AsyncRedisStore(std::unique_ptr<redis::LoopStore> store);
+  std::unique_ptr<redis::LoopStore> store_;
 };
 
 }  // namespace sluice

@@ -8,32 +8,33 @@
 
 namespace sluice::redis {
 
-void Call::end() noexcept {
-  AsyncStore::Completion& completion = *completion_;
-  const Decision decision = operation_->decision();
-  home_.put(*this);
-  completion.done(decision);
-}
-
-Call* Calls::prepare(const Operation::Request& request,
-                     AsyncStore::Completion& completion) noexcept {
-  Call* const call = get();
-  if (call == nullptr) {
+Operation* Operations::prepare(const Operation::Request& request,
+                               AsyncStore::Completion& completion) noexcept {
+  Operation* const operation = get();
+  if (operation == nullptr) {
     const Decision refusal = Decision::refused(Reason::kStoreError);
     std::fill(request.each.begin(), request.each.end(), refusal);
     completion.done(refusal);
     return nullptr;
   }
-  if (call->prepare(request, completion)) return call;
-  call->end();
+  operation->completion = &completion;
+  if (operation->prepare(request)) return operation;
+  end(*operation);
   return nullptr;
 }
 
-Call* Calls::get() noexcept try {
+void Operations::end(Operation& operation) noexcept {
+  AsyncStore::Completion& completion = *operation.completion;
+  const Decision decision = operation.decision();
+  returned_.push(operation);
+  completion.done(decision);
+}
+
+Operation* Operations::get() noexcept try {
   const std::lock_guard lock(mutex_);
   if (free_ == nullptr) free_ = returned_.take_newest();
   if (free_ != nullptr) return std::exchange(free_, free_->next);
-  all_.push_back(std::make_unique<Call>(*this, make_operation(options_)));
+  all_.push_back(make_operation(options_));
   return all_.back().get();
 } catch (const std::bad_alloc&) {
   return nullptr;
@@ -62,7 +63,7 @@ Client& closed() noexcept {
 LoopStore::LoopStore(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
                      StoreObserver* observer)
     : options_(operation_options(*target)),
-      calls_(options_),
+      operations_(options_),
       open_(make_client(loop, std::move(target), observer)),
       client_(open_.get()) {
   options_.gave_back = &gave_back_;

@@ -12,79 +12,56 @@
 
 namespace sluice::redis {
 
-class Calls;
-
-// One request of a store, from prepare() to done(). The store reuses it for later requests.
-class Call final : public Operation::Owner {
- public:
-  Call(Calls& home, std::unique_ptr<Operation> operation)
-      : home_(home), operation_(std::move(operation)) {}
-
-  // Returns false if there is nothing to start; then end() answers.
-  bool prepare(const Operation::Request& request, AsyncStore::Completion& completion) noexcept {
-    completion_ = &completion;
-    return operation_->prepare(request);
-  }
-  void start(Client& client) noexcept { operation_->start(client, *this); }
-  // Returns the call to its home, then answers.
-  void end() noexcept;
-  void finished(Operation&) noexcept override { end(); }
-
-  Call* next = nullptr;  // in a CallQueue
-
- private:
-  Calls& home_;
-  std::unique_ptr<Operation> operation_;
-  AsyncStore::Completion* completion_ = nullptr;
-};
-
 // A queue from many threads to one.
-class CallQueue {
+class OperationQueue {
  public:
   // Returns whether it was empty, so that the reader must be woken.
-  bool push(Call& call) noexcept {
-    Call* head = newest_.load(std::memory_order_relaxed);
+  bool push(Operation& operation) noexcept {
+    Operation* head = newest_.load(std::memory_order_relaxed);
     do {
-      call.next = head;
-    } while (!newest_.compare_exchange_weak(head, &call, std::memory_order_release,
+      operation.next = head;
+    } while (!newest_.compare_exchange_weak(head, &operation, std::memory_order_release,
                                             std::memory_order_relaxed));
     return head == nullptr;
   }
   // Removes all. Returns the newest, from which `next` leads to the oldest.
-  Call* take_newest() noexcept { return newest_.exchange(nullptr, std::memory_order_acquire); }
+  Operation* take_newest() noexcept { return newest_.exchange(nullptr, std::memory_order_acquire); }
   // Removes all. Returns the oldest, from which `next` leads to the newest.
-  Call* take() noexcept {
-    Call* newest = take_newest();
-    Call* oldest = nullptr;
+  Operation* take() noexcept {
+    Operation* newest = take_newest();
+    Operation* oldest = nullptr;
     while (newest != nullptr) {
-      Call* const next = std::exchange(newest->next, oldest);
+      Operation* const next = std::exchange(newest->next, oldest);
       oldest = std::exchange(newest, next);
     }
     return oldest;
   }
 
  private:
-  std::atomic<Call*> newest_{nullptr};
+  std::atomic<Operation*> newest_{nullptr};
 };
 
-// The calls of a store. Any thread may prepare one and return one; returning takes no lock.
-class Calls {
+// The operations of a store, which reuses them. Any thread may prepare one and end one; ending
+// takes no lock.
+class Operations {
  public:
-  explicit Calls(const OperationOptions& options) : options_(options) {}
+  explicit Operations(const OperationOptions& options) : options_(options) {}
 
-  // Returns a call that is ready to start. Returns null if it was answered at once: the request is
-  // kInvalid, or there is no memory.
-  Call* prepare(const Operation::Request& request, AsyncStore::Completion& completion) noexcept;
-  void put(Call& call) noexcept { returned_.push(call); }
+  // Returns an operation that is ready to start. Returns null if it was answered at once: the
+  // request is kInvalid, or there is no memory.
+  Operation* prepare(const Operation::Request& request,
+                     AsyncStore::Completion& completion) noexcept;
+  // Takes the operation back, then answers.
+  void end(Operation& operation) noexcept;
 
  private:
-  Call* get() noexcept;
+  Operation* get() noexcept;
 
   const OperationOptions& options_;
-  CallQueue returned_;
+  OperationQueue returned_;
   std::mutex mutex_;  // protects the members below
-  Call* free_ = nullptr;
-  std::vector<std::unique_ptr<Call>> all_;
+  Operation* free_ = nullptr;
+  std::vector<std::unique_ptr<Operation>> all_;
 };
 
 }  // namespace sluice::redis
@@ -95,7 +72,7 @@ class io_context;
 
 namespace sluice::redis {
 
-// The Redis store of one event loop: a client, and the calls that are under way. RedisStore,
+// The Redis store of one event loop: a client, and the operations that are under way. RedisStore,
 // AsyncRedisStore and the server's stores are made of it.
 //
 // Thread-safety: the loop's thread only, except for prepare() and stats(). Ownership: borrows the
@@ -111,14 +88,16 @@ class LoopStore final : public AsyncStore {
 
   void async_apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                    std::span<Decision> each, Completion& completion) noexcept override {
-    Call* const call = prepare({action, charges, now, each}, completion);
-    if (call != nullptr) start(*call);
+    Operation* const operation = prepare({action, charges, now, each}, completion);
+    if (operation != nullptr) start(*operation);
   }
   // The first half of async_apply(), for any thread. Null: the request was answered.
-  Call* prepare(const Operation::Request& request, Completion& completion) noexcept {
-    return calls_.prepare(request, completion);
+  Operation* prepare(const Operation::Request& request, Completion& completion) noexcept {
+    return operations_.prepare(request, completion);
   }
-  void start(Call& call) noexcept { call.start(*client_); }
+  void start(Operation& operation) noexcept {
+    operation.start(*client_, [this, &operation] { operations_.end(operation); });
+  }
 
   // Ends all requests under way. From then on, requests return kStoreError.
   void close() noexcept;
@@ -133,7 +112,7 @@ class LoopStore final : public AsyncStore {
  private:
   OperationOptions options_;
   std::atomic<std::uint64_t> gave_back_{0};
-  Calls calls_;
+  Operations operations_;
   std::unique_ptr<Client> open_;
   Client* client_;
 };

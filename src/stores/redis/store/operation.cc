@@ -11,6 +11,7 @@
 #include <memory>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include "limiter/answer.h"
 #include "limiter/without_scripts.h"
@@ -22,21 +23,13 @@
 namespace sluice::redis {
 namespace {
 
-// Gives back what one part took. Its answer is ignored: later commands on the same connection are
-// executed after it.
-class GiveBack final : public Command {
+// A command whose answer is ignored. Later commands on the same connection are executed after it.
+class Detached final : public Command {
  public:
-  static void send(Client& client, const Plan& plan, std::size_t part) noexcept {
-    auto* const command = new (std::nothrow) GiveBack;
-    if (command == nullptr) return;  // fewer units are admitted than possible, never more
-    plan.write_undo(part, *command);
-    command->keeps_order = true;
-    client.submit(*command);
-  }
   void done(const Answer&) noexcept override { delete this; }
   bool expects(const Reply& reply) noexcept override {
-    // A status: the window of a calendar is over, and its units with it.
-    return reply.type == Reply::kString || reply.type == Reply::kStatus;
+    // A status of a script: the window of a calendar is over, and its units with it.
+    return script == nullptr || reply.type == Reply::kString || reply.type == Reply::kStatus;
   }
 };
 
@@ -58,9 +51,8 @@ bool ScriptOperation::prepare(const Request& request) noexcept try {
     Part& part = parts_[i];
     part.operation = this;
     part.index = i;
-    part.outcome = Outcome::kUnderWay;
+    part.answered = Plan::Read::kMalformed;
     part.repeats = 0;
-    part.is_to_repeat = false;
     plan_.write(i, part);
   }
   return true;
@@ -69,9 +61,9 @@ bool ScriptOperation::prepare(const Request& request) noexcept try {
   return false;
 }
 
-void ScriptOperation::start(Client& client, Owner& owner) noexcept {
+void ScriptOperation::start(Client& client, std::function<void()> finished) noexcept {
   client_ = &client;
-  owner_ = &owner;
+  finished_ = std::move(finished);
   failure_ = Reason::kOk;
   under_way_ = used_;
   // The last answer may end this request and begin another before submit() returns.
@@ -80,21 +72,13 @@ void ScriptOperation::start(Client& client, Owner& owner) noexcept {
 }
 
 bool ScriptOperation::read(Part& part, const Reply& reply) noexcept {
-  switch (plan_.read(part.index, reply, part.is_by_module)) {
-    case Plan::Read::kAllowed: part.outcome = Outcome::kAllowed; return true;
-    case Plan::Read::kDenied: part.outcome = Outcome::kDenied; return true;
-    case Plan::Read::kFull:
-      part.outcome = Outcome::kFailed;
-      failed(Reason::kStoreFull);
-      return true;
-    case Plan::Read::kRepeat: return part.is_to_repeat = true;
-    case Plan::Read::kMalformed: break;
-  }
-  return false;
+  part.answered = plan_.read(part.index, reply, part.is_by_module);
+  if (part.answered == Plan::Read::kFull) failed(Reason::kStoreFull);
+  return part.answered != Plan::Read::kMalformed;
 }
 
 void ScriptOperation::part_done(Part& part, const Answer& answer) noexcept {
-  if (part.is_to_repeat && repeat(part)) return;
+  if (part.answered == Plan::Read::kRepeat && repeat(part)) return;
   if (answer.failure != Failure::kNone) part_failed(part, answer);
   if (--under_way_ == 0) finish();
 }
@@ -103,9 +87,8 @@ void ScriptOperation::part_done(Part& part, const Answer& answer) noexcept {
 // the server, or a counter, would have to leave its window each time.
 bool ScriptOperation::repeat(Part& part) noexcept try {
   constexpr std::uint8_t kMost = 1 + kMaxCharges;  // one for the clock, one for each counter
-  part.is_to_repeat = false;
+  part.answered = Plan::Read::kMalformed;
   if (++part.repeats > kMost) {
-    part.outcome = Outcome::kFailed;
     failed(Reason::kStoreError);
     return false;
   }
@@ -113,13 +96,12 @@ bool ScriptOperation::repeat(Part& part) noexcept try {
   client_->submit(part);
   return true;
 } catch (const std::bad_alloc&) {
-  part.outcome = Outcome::kFailed;
   failed(Reason::kStoreError);
   return false;
 }
 
 void ScriptOperation::part_failed(Part& part, const Answer& answer) noexcept {
-  part.outcome = Outcome::kFailed;
+  part.answered = Plan::Read::kMalformed;
   switch (answer.failure) {
     case Failure::kNone: break;
     case Failure::kTimeout:
@@ -147,16 +129,16 @@ void ScriptOperation::failed(Reason reason) noexcept {
   if (weight(reason) > weight(failure_)) failure_ = reason;
 }
 
-bool ScriptOperation::any(Outcome outcome) const noexcept {
+bool ScriptOperation::any(Plan::Read answered) const noexcept {
   return std::any_of(parts_.begin(), parts_.begin() + static_cast<std::ptrdiff_t>(used_),
-                     [=](const Part& part) { return part.outcome == outcome; });
+                     [=](const Part& part) { return part.answered == answered; });
 }
 
 void ScriptOperation::finish() noexcept {
   const bool has_failed = failure_ != Reason::kOk;
   // A full store has counted nothing, so that the caller can charge the other counters alone.
   const bool undoes = takes(verb_) || (verb_ == Verb::kCharge && failure_ == Reason::kStoreFull);
-  if (undoes && (has_failed || any(Outcome::kDenied)) && any(Outcome::kAllowed)) {
+  if (undoes && (has_failed || any(Plan::Read::kDenied)) && any(Plan::Read::kAllowed)) {
     give_back();
   }
   if (has_failed) {
@@ -165,12 +147,17 @@ void ScriptOperation::finish() noexcept {
   } else {
     plan_.answer(each_, decision_);
   }
-  owner_->finished(*this);
+  std::exchange(finished_, nullptr)();  // which may start it again
 }
 
 void ScriptOperation::give_back() noexcept {
   for (std::size_t i = 0; i < used_; ++i) {
-    if (parts_[i].outcome == Outcome::kAllowed) GiveBack::send(*client_, plan_, i);
+    if (parts_[i].answered != Plan::Read::kAllowed) continue;
+    auto* const command = new (std::nothrow) Detached;
+    if (command == nullptr) continue;  // fewer units are admitted than possible, never more
+    plan_.write_undo(i, *command);
+    command->keeps_order = true;
+    client_->submit(*command);
   }
   if (options_.gave_back != nullptr) options_.gave_back->fetch_add(1, std::memory_order_relaxed);
 }
@@ -181,12 +168,6 @@ namespace slices = core::sliding_window_counter;
 
 // How long a slice is kept after it has left the window, because clocks of servers differ.
 constexpr std::uint64_t kSlackMs = 10'000;
-
-// A command whose answer is ignored.
-class Detached final : public Command {
- public:
-  void done(const Answer&) noexcept override { delete this; }
-};
 
 // Creates the slice, with an expiry, if it does not exist.
 void write_create(Command& command, std::string_view key, std::uint64_t expiry_ms) {
@@ -387,9 +368,9 @@ void CounterOperation::increment(Counter& counter) {
   write_change(add_step(counter, Kind::kIncrement), "INCRBY", key, counter.cost);
 }
 
-void CounterOperation::start(Client& client, Owner& owner) noexcept {
+void CounterOperation::start(Client& client, std::function<void()> finished) noexcept {
   client_ = &client;
-  owner_ = &owner;
+  finished_ = std::move(finished);
   submit_from(0);
 }
 
@@ -566,7 +547,7 @@ void CounterOperation::give_back(const Step& step) noexcept try {
 void CounterOperation::fail() noexcept {
   give_back();  // except for units that may not have been counted
   refuse(failure_, request_.each);
-  owner_->finished(*this);
+  std::exchange(finished_, nullptr)();  // which may start it again
 }
 
 void CounterOperation::finish() noexcept {
@@ -590,7 +571,7 @@ void CounterOperation::finish() noexcept {
     core::write(counter.charge->limit, counter.answer, request_.each[i]);
   }
   combine(request_.each, decision_);
-  owner_->finished(*this);
+  std::exchange(finished_, nullptr)();  // which may start it again
 }
 
 OperationOptions operation_options(const Target& target) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,10 +37,10 @@ OperationOptions operation_options(const Target& target);
 
 // One request from beginning to end: what to send, what the answers mean, what must be given back.
 // It neither waits nor locks: call prepare() in any thread, then start() in the client's thread,
-// which calls finished(), perhaps before start() returns.
+// which calls `finished`, perhaps before start() returns.
 //
 // Serves one request after the other, and keeps its buffers. Ownership: borrows its arguments until
-// finished().
+// it calls `finished`.
 class Operation {
  public:
   struct Request {
@@ -48,19 +49,18 @@ class Operation {
     std::optional<Instant> now;
     std::span<Decision> each;  // one for every charge
   };
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    virtual void finished(Operation& operation) noexcept = 0;
-  };
-
   virtual ~Operation() = default;
 
   // False: there is nothing to start; decision() has the reason.
   virtual bool prepare(const Request& request) noexcept = 0;
-  virtual void start(Client& client, Owner& owner) noexcept = 0;
+  // `finished` must not throw, and is called once.
+  virtual void start(Client& client, std::function<void()> finished) noexcept = 0;
 
   const Decision& decision() const noexcept { return decision_; }
+
+  // For the store that the operation belongs to.
+  Operation* next = nullptr;  // in an OperationQueue
+  AsyncStore::Completion* completion = nullptr;
 
  protected:
   // Answers the request and each charge with a reason of this process.
@@ -85,10 +85,9 @@ class ScriptOperation final : public Operation {
   explicit ScriptOperation(const OperationOptions& options) : options_(options) {}
 
   bool prepare(const Request& request) noexcept override;
-  void start(Client& client, Owner& owner) noexcept override;
+  void start(Client& client, std::function<void()> finished) noexcept override;
 
  private:
-  enum class Outcome : std::uint8_t { kUnderWay, kAllowed, kDenied, kFailed };
   // The call for one slot.
   struct Part final : public Command {
     void done(const Answer& answer) noexcept override { operation->part_done(*this, answer); }
@@ -96,9 +95,8 @@ class ScriptOperation final : public Operation {
 
     ScriptOperation* operation = nullptr;
     std::size_t index = 0;
-    Outcome outcome = Outcome::kUnderWay;
+    Plan::Read answered = Plan::Read::kMalformed;  // as if it failed, until it has an answer
     std::uint8_t repeats = 0;  // because the script needed other windows of a calendar
-    bool is_to_repeat = false;
   };
 
   void part_done(Part& part, const Answer& answer) noexcept;
@@ -108,7 +106,7 @@ class ScriptOperation final : public Operation {
   void part_failed(Part& part, const Answer& answer) noexcept;
   void failed(Reason reason) noexcept;
   void finish() noexcept;
-  bool any(Outcome outcome) const noexcept;
+  bool any(Plan::Read answered) const noexcept;
   void give_back() noexcept;
 
   const OperationOptions& options_;
@@ -120,7 +118,7 @@ class ScriptOperation final : public Operation {
   std::span<Decision> each_;
   Reason failure_ = Reason::kOk;
   Client* client_ = nullptr;
-  Owner* owner_ = nullptr;
+  std::function<void()> finished_;
 };
 
 // A request without scripts (`scripting: off`). Each slice of the clock has a key; a fixed window
@@ -133,7 +131,7 @@ class CounterOperation final : public Operation {
   explicit CounterOperation(const OperationOptions& options) : options_(options) {}
 
   bool prepare(const Request& request) noexcept override;
-  void start(Client& client, Owner& owner) noexcept override;
+  void start(Client& client, std::function<void()> finished) noexcept override;
 
  private:
   // All charges on one counter.
@@ -189,7 +187,7 @@ class CounterOperation final : public Operation {
   bool is_second_round_ = false;  // of a refund, a reset, or a take that a full server refuses
   Reason failure_ = Reason::kOk;
   Client* client_ = nullptr;
-  Owner* owner_ = nullptr;
+  std::function<void()> finished_;
 };
 
 }  // namespace sluice::redis

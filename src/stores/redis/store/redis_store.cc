@@ -5,6 +5,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
+#include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <utility>
 
@@ -15,16 +17,8 @@
 
 namespace sluice {
 
-class AsyncRedisStore::Impl {
- public:
-  Impl(boost::asio::io_context& loop, std::shared_ptr<const redis::Target> target,
-       StoreObserver* observer)
-      : store(loop, std::move(target), observer) {}
-
-  redis::LoopStore store;
-};
-
-AsyncRedisStore::AsyncRedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AsyncRedisStore::AsyncRedisStore(std::unique_ptr<redis::LoopStore> store)
+    : store_(std::move(store)) {}
 AsyncRedisStore::~AsyncRedisStore() = default;
 
 Expected<std::unique_ptr<AsyncRedisStore>> AsyncRedisStore::open(boost::asio::io_context& loop,
@@ -33,18 +27,18 @@ Expected<std::unique_ptr<AsyncRedisStore>> AsyncRedisStore::open(boost::asio::io
   auto target = redis::make_target(options);
   if (!target) return Unexpected{target.error()};
   return std::unique_ptr<AsyncRedisStore>(
-      new AsyncRedisStore(std::make_unique<Impl>(loop, std::move(*target), observer)));
+      new AsyncRedisStore(std::make_unique<redis::LoopStore>(loop, std::move(*target), observer)));
 }
 
 void AsyncRedisStore::async_apply(Action action, std::span<const Charge> charges,
                                   std::optional<Instant> now, std::span<Decision> each,
                                   Completion& completion) noexcept {
-  impl_->store.async_apply(action, charges, now, each, completion);
+  store_->async_apply(action, charges, now, each, completion);
 }
 
-bool AsyncRedisStore::ready() const noexcept { return impl_->store.ready(); }
-std::string AsyncRedisStore::why() const { return impl_->store.why(); }
-RedisStoreStats AsyncRedisStore::stats() const { return impl_->store.stats(); }
+bool AsyncRedisStore::ready() const noexcept { return store_->ready(); }
+std::string AsyncRedisStore::why() const { return store_->why(); }
+RedisStoreStats AsyncRedisStore::stats() const { return store_->stats(); }
 
 namespace {
 
@@ -73,31 +67,6 @@ class Sleeper final : public AsyncStore::Completion {
   ::sem_t done_;
 };
 
-// Counts the calls that are under way in a store; the destructor waits for them.
-class Callers {
- public:
-  class Guard {
-   public:
-    explicit Guard(Callers& callers) noexcept : callers_(callers) {
-      callers_.inside_.fetch_add(1, std::memory_order_relaxed);
-    }
-    ~Guard() { callers_.inside_.fetch_sub(1, std::memory_order_release); }
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-
-   private:
-    Callers& callers_;
-  };
-  void wait_until_gone() const noexcept {
-    while (inside_.load(std::memory_order_acquire) != 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
-
- private:
-  std::atomic<std::size_t> inside_{0};
-};
-
 }  // namespace
 
 class RedisStore::Impl {
@@ -109,13 +78,13 @@ class RedisStore::Impl {
   ~Impl() {  // NOLINT(bugprone-exception-escape): without memory the process ends
     is_closing_.store(true, std::memory_order_relaxed);
     boost::asio::post(loop_, [this] { store_.close(); });
-    callers_.wait_until_gone();
+    const std::unique_lock no_caller(callers_);
     boost::asio::post(loop_, [this] { loop_.stop(); });
     thread_.join();
   }
 
   Decision apply(const redis::Operation::Request& request) noexcept {
-    const Callers::Guard inside(callers_);
+    const std::shared_lock inside(callers_);
     Sleeper sleeper;
     async_apply(request, sleeper);
     return sleeper.wait();
@@ -123,12 +92,12 @@ class RedisStore::Impl {
 
   void async_apply(const redis::Operation::Request& request,
                    AsyncStore::Completion& completion) noexcept {
-    redis::Call* const call = store_.prepare(request, completion);
-    if (call != nullptr && queue_.push(*call)) wake();
+    redis::Operation* const operation = store_.prepare(request, completion);
+    if (operation != nullptr && queue_.push(*operation)) wake();
   }
 
   Status wait_until_ready(std::chrono::milliseconds at_most) {
-    const Callers::Guard inside(callers_);
+    const std::shared_lock inside(callers_);
     const auto end = std::chrono::steady_clock::now() + at_most;
     for (;;) {
       std::promise<std::string> said;
@@ -156,16 +125,16 @@ class RedisStore::Impl {
       }
   }
   void start_all() noexcept {
-    for (redis::Call* call = queue_.take(); call != nullptr;) {
-      redis::Call* const next = call->next;  // the call may be reused as soon as it is started
-      store_.start(*call);
-      call = next;
+    for (redis::Operation* operation = queue_.take(); operation != nullptr;) {
+      redis::Operation* const next = operation->next;  // it may be reused as soon as it is started
+      store_.start(*operation);
+      operation = next;
     }
   }
 
   std::atomic<bool> is_closing_{false};
-  Callers callers_;
-  redis::CallQueue queue_;
+  std::shared_mutex callers_;  // shared by calls that wait for an answer; the destructor waits
+  redis::OperationQueue queue_;
   boost::asio::io_context loop_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       loop_.get_executor()};

@@ -59,15 +59,16 @@ class AnsweredClient final : public Client {
 };
 
 // One operation, its answers, and how often it has finished.
-class TestRequest final : public Operation::Owner {
+class TestRequest final {
  public:
   TestRequest(Operation& operation, std::vector<Charge> charges, Verb verb = Verb::kTake,
               std::optional<Instant> now = {})
       : each(charges.size()), operation_(operation), charges_(std::move(charges)) {
     is_prepared = operation_.prepare({verb, charges_, now, each});
   }
-  void start(Client& client) { operation_.start(client, *this); }
-  void finished(Operation&) noexcept override { ++times_finished; }
+  void start(Client& client) {
+    operation_.start(client, [this] { ++times_finished; });
+  }
   const Decision& decision() const { return operation_.decision(); }
 
   std::vector<Decision> each;
