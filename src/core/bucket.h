@@ -91,8 +91,8 @@ constexpr State without_fraction(State s) noexcept {
   return s;
 }
 
-constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost,
-                      std::uint64_t capacity) noexcept {
+constexpr Answer quote(const Limit& limit, const State& s, std::uint64_t cost,
+                       std::uint64_t capacity) noexcept {
   if (cost > capacity) return never();
   if (spent(s) + cost <= capacity) return admitted();
   const std::uint64_t excess = s.units + cost - capacity;

@@ -151,8 +151,8 @@ constexpr Live with(Live live, std::uint64_t units, Ticks end) noexcept {
   return live;
 }
 
-constexpr Quote quote(const Limit& limit, const Permits& permits, const Live& live,
-                      std::uint64_t cost) noexcept {
+constexpr Answer quote(const Limit& limit, const Permits& permits, const Live& live,
+                       std::uint64_t cost) noexcept {
   const std::uint64_t capacity = limit.capacity();
   if (cost == 0) return admitted();
   if (cost > capacity) return never();
@@ -164,7 +164,7 @@ constexpr Quote quote(const Limit& limit, const Permits& permits, const Live& li
 constexpr Step<NextPermits> take(Verb verb, const Limit& limit, const Permits& permits,
                                  const Live& live, std::uint64_t cost) noexcept {
   if (verb == Verb::kTakeAtMost) cost = units_at_most(limit, live.units, cost);
-  const Quote said = quote(limit, permits, live, cost);
+  const Answer said = quote(limit, permits, live, cost);
   NextPermits next{.live = live.count};
   if (!said.admitted || cost == 0) {
     Step<NextPermits> step{{said, describe(limit, live)}, Change::kNone, live.at, next};

@@ -63,8 +63,8 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
   return {.last = at, .aux = since, .units = stored.units, .tag = tag_of(limit)};
 }
 
-constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost,
-                      std::uint64_t capacity) noexcept {
+constexpr Answer quote(const Limit& limit, const State& s, std::uint64_t cost,
+                       std::uint64_t capacity) noexcept {
   if (cost > capacity) return never();
   if (s.units + cost <= capacity) return admitted();
   return denied_for(left(limit, s));

@@ -76,7 +76,7 @@ template <typename TimeToExpire>
 constexpr Answer answer_from(const Limit& limit, const LogDigest& log, std::uint64_t cost,
                              TimeToExpire time_to_expire) noexcept {
   const std::uint64_t capacity = limit.capacity();
-  Quote quote = admitted();
+  Answer quote = admitted();
   if (cost > capacity) {
     quote = never();
   } else if (cost > 0 && log.units + cost > capacity) {

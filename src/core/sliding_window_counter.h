@@ -114,7 +114,7 @@ constexpr Ticks first_tick_with(const Grid& grid, Weighting weighting, const Vie
   return grid.tick_at(view.slice + n + 1, 0);
 }
 
-constexpr Quote quote(const Limit& limit, const View& view, std::uint64_t cost) noexcept {
+constexpr Answer quote(const Limit& limit, const View& view, std::uint64_t cost) noexcept {
   if (cost > limit.capacity()) return never();
   if (view.used + cost <= limit.capacity()) return admitted();
   const Grid grid(limit);
@@ -228,7 +228,7 @@ constexpr std::uint64_t room_for_charges(const Limit& limit, const View& view) n
   if (verb == Verb::kTakeAtMost) asked = units_at_most(limit, view.used, cost);
   if (verb == Verb::kCharge) asked = std::min(cost, room_for_charges(limit, view));
   const bool is_free = asked == 0 || verb == Verb::kCharge;
-  const Quote quoted = is_free ? admitted() : quote(limit, view, asked);
+  const Answer quoted = is_free ? admitted() : quote(limit, view, asked);
   const std::uint64_t added = quoted.admitted ? asked : 0;
   Step<NextSlices> step{{quoted, describe(limit, view, added)},
                         added > 0 && verb != Verb::kPeek ? Change::kWrite : Change::kNone,

@@ -45,8 +45,8 @@ concept FixedSizeFunctions =
     requires(const Limit& limit, const State& at, Ticks now, std::uint64_t n) {
       {
         F::advance(limit, at, now)
-      } -> std::same_as<State>;                              // a stored state, at the later instant
-      { F::quote(limit, at, n, n) } -> std::same_as<Quote>;  // a cost, of this many units in all
+      } -> std::same_as<State>;  // a stored state, at the later instant
+      { F::quote(limit, at, n, n) } -> std::same_as<Answer>;  // a cost, of this many units in all
       { F::give_back(limit, at, n) } -> std::same_as<State>;  // without the newest n units
       { F::describe(limit, at) } -> std::same_as<Numbers>;
       { F::spent(at) } -> std::same_as<std::uint64_t>;          // units, rounded up
@@ -63,7 +63,7 @@ namespace detail {
 
 // Takes the cost if the quote admits it.
 template <typename F>
-[[gnu::always_inline]] constexpr Step<State> take_if(const Quote& quote, const Limit& limit,
+[[gnu::always_inline]] constexpr Step<State> take_if(const Answer& quote, const Limit& limit,
                                                      const State& at, std::uint64_t cost) noexcept {
   if (!quote.admitted || cost == 0) {
     return {{quote, F::describe(limit, at)}, Change::kNone, at.last, at};
@@ -75,7 +75,7 @@ template <typename F>
 template <typename F>
 [[gnu::always_inline]] constexpr Step<State> take(const Limit& limit, const State& at,
                                                   std::uint64_t cost) noexcept {
-  const Quote quote = cost == 0 ? admitted() : F::quote(limit, at, cost, limit.capacity());
+  const Answer quote = cost == 0 ? admitted() : F::quote(limit, at, cost, limit.capacity());
   return take_if<F>(quote, limit, at, cost);
 }
 
@@ -91,9 +91,9 @@ constexpr Step<State> take_at_most(const Limit& limit, const State& at,
 // Quotes a reservation, whose delay is `wait` if it is admitted. The counter is forgotten after
 // `left` if it does not change.
 template <typename F>
-constexpr Quote quote_ahead(const Limit& limit, const State& at, Ticks left, std::uint64_t cost,
-                            Ticks max_wait) noexcept {
-  Quote quote = F::quote(limit, at, cost, limit.capacity());
+constexpr Answer quote_ahead(const Limit& limit, const State& at, Ticks left, std::uint64_t cost,
+                             Ticks max_wait) noexcept {
+  Answer quote = F::quote(limit, at, cost, limit.capacity());
   if (!F::kHasDebt || quote.admitted || quote.never) return quote;
   quote.wait = std::min(quote.wait, left);
   Ticks denied_for = quote.wait > max_wait ? quote.wait - max_wait : 0;
@@ -109,7 +109,7 @@ constexpr Quote quote_ahead(const Limit& limit, const State& at, Ticks left, std
 template <typename F>
 constexpr Step<State> reserve(const Limit& limit, const State& at, Ticks left, std::uint64_t cost,
                               Ticks max_wait) noexcept {
-  const Quote quote = cost == 0 ? admitted() : quote_ahead<F>(limit, at, left, cost, max_wait);
+  const Answer quote = cost == 0 ? admitted() : quote_ahead<F>(limit, at, left, cost, max_wait);
   Step<State> step = take_if<F>(quote, limit, at, cost);
   if (quote.admitted) step.answer.delay = std::exchange(step.answer.wait, 0);
   return step;

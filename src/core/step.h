@@ -40,19 +40,6 @@ constexpr std::uint64_t floor_mul_div(std::uint64_t a, std::uint64_t m, std::uin
 // A counter never goes back: an instant before its last change is read as that one.
 constexpr Ticks effective(Ticks now, Ticks last) noexcept { return now < last ? last : now; }
 
-// Whether a cost is admitted.
-struct Quote {
-  bool admitted = false;
-  bool never = false;  // the cost exceeds what the limit can ever hold
-  Ticks wait = 0;      // if neither: until the same cost is admitted
-};
-
-constexpr Quote never() noexcept { return {.admitted = false, .never = true}; }
-constexpr Quote admitted() noexcept { return {.admitted = true}; }
-constexpr Quote denied_for(std::uint64_t wait) noexcept {
-  return {.admitted = false, .never = false, .wait = static_cast<Ticks>(wait)};
-}
-
 // The state of a limit in numbers.
 struct Numbers {
   std::uint32_t remaining = 0;  // whole units that would pass now
@@ -64,25 +51,41 @@ struct Answer {
   static constexpr Ticks kNoDelay = -1;
 
   bool admitted = false;
-  bool never = false;
-  bool over = false;  // admitted beyond the limit
-  bool gone = false;  // the permit has ended
+  bool never = false;  // the cost exceeds what the limit can ever hold
+  bool over = false;   // admitted beyond the limit
+  bool gone = false;   // the permit has ended
   std::uint32_t remaining = 0;
   std::uint32_t taken = 0;  // kTakeAtMost only
-  Ticks wait = 0;
+  Ticks wait = 0;           // if it is neither admitted nor never: until the same cost is
   Ticks reset_after = 0;
   Ticks delay = kNoDelay;  // how long an admitted request has to wait
 
   constexpr Answer() = default;
-  constexpr Answer(const Quote& quote, const Numbers& numbers) noexcept
-      : admitted(quote.admitted),
-        never(quote.never),
-        remaining(numbers.remaining),
-        wait(quote.wait),
-        reset_after(numbers.reset_after) {}
+  // A quote, which says whether a cost is admitted, with its numbers.
+  constexpr Answer(const Answer& quote, const Numbers& numbers) noexcept : Answer(quote) {
+    remaining = numbers.remaining;
+    reset_after = numbers.reset_after;
+  }
 
   friend constexpr bool operator==(const Answer&, const Answer&) = default;
 };
+
+// Quotes, without numbers.
+constexpr Answer never() noexcept {
+  Answer quote;
+  quote.never = true;
+  return quote;
+}
+constexpr Answer admitted() noexcept {
+  Answer quote;
+  quote.admitted = true;
+  return quote;
+}
+constexpr Answer denied_for(std::uint64_t wait) noexcept {
+  Answer quote;
+  quote.wait = static_cast<Ticks>(wait);
+  return quote;
+}
 
 // When a counter is forgotten: at the first multiple of 2^20 µs from which on it is untouched under
 // the numbers of its last write. Stores keep that multiple in 32 bits. A counter whose multiple

@@ -54,8 +54,8 @@ constexpr std::uint64_t time_to_refill(const Limit& limit, const State& s,
   return ceil_div(units, std::uint64_t{limit.limit()}) * period(limit) - s.aux;
 }
 
-constexpr Quote quote(const Limit& limit, const State& s, std::uint64_t cost,
-                      std::uint64_t capacity) noexcept {
+constexpr Answer quote(const Limit& limit, const State& s, std::uint64_t cost,
+                       std::uint64_t capacity) noexcept {
   if (cost > capacity) return never();
   if (s.units + cost <= capacity) return admitted();
   return denied_for(time_to_refill(limit, s, s.units + cost - capacity));
