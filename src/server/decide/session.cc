@@ -232,13 +232,28 @@ void Session::follow_rules() {
   if (keys_ != nullptr) keys_->use(rules_);
 }
 
-const RuleAnswer& Session::decide(const AttributeSource& attributes, const RequestCosts& costs,
-                                  Action action, Permits permits) {
+const RuleAnswer* Session::decide(const SessionRequest& request) {
   follow_rules();
-  decider_.refuse_permits(permits == Permits::kRefuse);
-  const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, {}, action);
-  if (counts(action.verb)) record(attributes, costs, answer);
-  return answer;
+  const Rule* const rule = request.rule ? rules_.find(*request.rule) : nullptr;
+  if (request.rule && rule == nullptr) return nullptr;
+  const AttributeSource& attributes = request.attributes;
+  const RequestCosts& costs = request.costs;
+  if (request.actual != nullptr) {
+    return &reported(rule != nullptr
+                         ? decider_.settle_by(rules_, *rule, attributes, costs, *request.actual)
+                         : decider_.settle(rules_, attributes, costs, *request.actual));
+  }
+  if (request.response != nullptr) {
+    return &reported(rule != nullptr
+                         ? decider_.report_by(rules_, *rule, attributes, *request.response, costs)
+                         : decider_.report(rules_, attributes, *request.response, costs));
+  }
+  decider_.refuse_permits(!request.hands_out_permit);
+  const RuleAnswer& answer =
+      rule != nullptr ? decider_.decide_by(rules_, *rule, attributes, costs, {}, request.action)
+                      : decider_.decide(rules_, attributes, costs, {}, request.action);
+  if (counts(request.action.verb)) record(attributes, costs, answer);
+  return &answer;
 }
 
 // A request that waits on a fiber, by the rules that are active when it asks.
@@ -266,13 +281,12 @@ class Session::Waiting final : public rules::RuleWait {
 };
 
 const RuleAnswer& Session::acquire(const AttributeSource& attributes, const RequestCosts& costs,
-                                   Duration max_wait, detail::Waits& waits,
-                                   net::FiberSleep& sleep) {
+                                   Duration max_wait, net::FiberSleep& sleep) {
   decider_.refuse_permits(false);
   Waiting call(*this, attributes, costs, sleep);
   const Clock& clock = SteadyClock::instance();
   const Instant deadline = clock.now() + max_wait;
-  const Decision decision = waits.acquire(call, deadline);
+  const Decision decision = waits_->acquire(call, deadline);
   const RuleAnswer* const answer = call.end(decision, detail::Waits::reservation(deadline, clock));
   if (answer != nullptr) {
     waited_ = *answer;
@@ -308,45 +322,6 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
     traffic_->record(rules_, version_, *part.attributes, part.costs, answer.decision.outcome);
   }
   return answer;
-}
-
-const RuleAnswer* Session::decide_by(std::string_view rule, const AttributeSource& attributes,
-                                     const RequestCosts& costs, Action action, Permits permits) {
-  follow_rules();
-  const Rule* const found = rules_.find(rule);
-  if (found == nullptr) return nullptr;
-  decider_.refuse_permits(permits == Permits::kRefuse);
-  const RuleAnswer& answer = decider_.decide_by(rules_, *found, attributes, costs, {}, action);
-  if (counts(action.verb)) record(attributes, costs, answer);
-  return &answer;
-}
-
-const RuleAnswer& Session::settle(const AttributeSource& attributes, const RequestCosts& reserved,
-                                  const RequestCosts& actual) {
-  follow_rules();
-  return reported(decider_.settle(rules_, attributes, reserved, actual));
-}
-
-const RuleAnswer* Session::settle_by(std::string_view rule, const AttributeSource& attributes,
-                                     const RequestCosts& reserved, const RequestCosts& actual) {
-  follow_rules();
-  const Rule* const found = rules_.find(rule);
-  if (found == nullptr) return nullptr;
-  return &reported(decider_.settle_by(rules_, *found, attributes, reserved, actual));
-}
-
-const RuleAnswer& Session::report(const AttributeSource& attributes,
-                                  const AttributeSource& response, const RequestCosts& costs) {
-  follow_rules();
-  return reported(decider_.report(rules_, attributes, response, costs));
-}
-
-const RuleAnswer* Session::report_by(std::string_view rule, const AttributeSource& attributes,
-                                     const AttributeSource& response, const RequestCosts& costs) {
-  follow_rules();
-  const Rule* const found = rules_.find(rule);
-  if (found == nullptr) return nullptr;
-  return &reported(decider_.report_by(rules_, *found, attributes, response, costs));
 }
 
 Decision Session::decide(Charge charge, Action action, std::string* permit) {

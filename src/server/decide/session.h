@@ -83,9 +83,21 @@ class TrafficRecorder {
   std::uint64_t random_ = 1;
 };
 
-// Whether the caller can hand out RuleAnswer::permit to its client. If it cannot, takes are
-// kInvalid to which a `concurrency` limit applies.
-enum class Permits : std::uint8_t { kRefuse, kHandOut };
+// A request to decide by the active rules. Borrows all that it refers to.
+struct SessionRequest {
+  const AttributeSource& attributes;
+  RequestCosts costs = {};
+  Action action = Verb::kTake;
+  // The name of the rule that decides, whether it matches or not. None: those that match.
+  std::optional<std::string_view> rule = {};
+  // If set, a taken request is settled to these costs. `action` does not matter then.
+  const RequestCosts* actual = nullptr;
+  // If set, this response to an allowed request is reported. `action` does not matter then.
+  const AttributeSource* response = nullptr;
+  // Whether the caller can hand out RuleAnswer::permit to its client. If it cannot, takes are
+  // kInvalid to which a `concurrency` limit applies.
+  bool hands_out_permit = false;
+};
 
 // Decides the requests of all front ends by the active rules, counts them, and logs denials.
 // RuleHttpFields and rejection.h write the answers. Records requests that take by rules.
@@ -103,32 +115,18 @@ class Session {
     RuleStores stores = {};
     TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
     insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
-    detail::Waits* waits = nullptr;        // the requests that wait for permits; null: none
+    detail::Waits* waits = nullptr;        // the requests that wait; null: none may
   };
   explicit Session(const Parts& parts);
 
-  // Decides by the active rules that match. The answer is valid until the next call.
-  const RuleAnswer& decide(const AttributeSource& attributes, const RequestCosts& costs = {},
-                           Action action = Verb::kTake, Permits permits = Permits::kRefuse);
+  // Decides by the active rules. The answer is valid until the next call. Null if the request names
+  // a rule that does not exist.
+  const RuleAnswer* decide(const SessionRequest& request);
   // As decide() of a take, but waits for the units, at most that long, in order of arrival among
-  // the requests of `waits`. The answer is counted once. It is a denial if the sleep is stopped.
-  // The caller hands out its permit.
+  // the requests of Parts::waits. The answer is counted once. It is a denial if the sleep is
+  // stopped. The caller hands out its permit.
   const RuleAnswer& acquire(const AttributeSource& attributes, const RequestCosts& costs,
-                            Duration max_wait, detail::Waits& waits, net::FiberSleep& sleep);
-  // Decides by the active rule with that name, whether it matches or not. Null if there is none.
-  const RuleAnswer* decide_by(std::string_view rule, const AttributeSource& attributes,
-                              const RequestCosts& costs = {}, Action action = Verb::kTake,
-                              Permits permits = Permits::kRefuse);
-  // Settles a request to its actual costs, by the rules that match or by the one with that name.
-  const RuleAnswer& settle(const AttributeSource& attributes, const RequestCosts& reserved,
-                           const RequestCosts& actual);
-  const RuleAnswer* settle_by(std::string_view rule, const AttributeSource& attributes,
-                              const RequestCosts& reserved, const RequestCosts& actual);
-  // Reports the response of a request, by the rules that match or by the one with that name.
-  const RuleAnswer& report(const AttributeSource& attributes, const AttributeSource& response,
-                           const RequestCosts& costs = {});
-  const RuleAnswer* report_by(std::string_view rule, const AttributeSource& attributes,
-                              const AttributeSource& response, const RequestCosts& costs = {});
+                            Duration max_wait, net::FiberSleep& sleep);
   // Decides a request of several parts by the rules of one domain.
   const RuleAnswer& decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                  Action action = Verb::kTake);

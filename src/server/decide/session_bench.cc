@@ -51,7 +51,7 @@ void decide_and_record(benchmark::State& state) {
   }
   std::size_t i = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(&session.decide(clients[i]).decision);
+    benchmark::DoNotOptimize(&session.decide({clients[i]})->decision);
     i = i + 1 == clients.size() ? 0 : i + 1;
   }
   const auto stats = traffic->stats();

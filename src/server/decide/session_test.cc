@@ -73,26 +73,27 @@ using Lines = std::vector<std::string>;
 TEST(SessionDenials, NameTheLimitWithTheLongestWait) {
   const Attributes order{{"path", "/order"}, {"header.x-user", "u1"}};
   EXPECT_EQ(denials_of([&](Session& session) {
-              session.decide(order);
-              session.decide(order);
+              session.decide({order});
+              session.decide({order});
             }),
             Lines{"denied rule=order limit=user key=u1 reason=limited retry_after_ms=2000"});
 }
 
 TEST(SessionDenials, TakeNeverForTheLongestWait) {
   const Attributes banned{{"path", "/banned"}};
-  EXPECT_EQ(denials_of([&](Session& session) { session.decide(banned); }),
+  EXPECT_EQ(denials_of([&](Session& session) { session.decide({banned}); }),
             Lines{"denied rule=banned limit=never reason=never"});
 }
 
 TEST(SessionDenials, LeaveOutShadowRules) {
-  EXPECT_EQ(denials_of([](Session& session) { session.decide(Attributes{{"path", "/other"}}); }),
+  EXPECT_EQ(denials_of([](Session& session) { session.decide({Attributes{{"path", "/other"}}}); }),
             Lines{});
 }
 
 TEST(SessionDenials, NameTheLimitWhoseAttributeIsMissing) {
-  EXPECT_EQ(denials_of([](Session& session) { session.decide(Attributes{{"path", "/insists"}}); }),
-            Lines{"denied rule=insists limit=user reason=missing"});
+  EXPECT_EQ(
+      denials_of([](Session& session) { session.decide({Attributes{{"path", "/insists"}}}); }),
+      Lines{"denied rule=insists limit=user reason=missing"});
 }
 
 TEST(SessionDenials, OfALimitOfTheRequestHaveItsKey) {
@@ -110,7 +111,7 @@ TEST(SessionDenials, ReportAKeyNearItsLimitOncePerWindow) {
   std::string metrics;
   const auto use = [&](Session& session) {
     const auto ask = [&](std::string_view ip, std::uint64_t units, Action action = Verb::kTake) {
-      session.decide(Attributes{{"path", "/api"}, {"ip", ip}}, {units}, action);
+      session.decide({Attributes{{"path", "/api"}, {"ip", ip}}, units, action});
     };
     ask("a", 7);
     ask("a", 2, Verb::kPeek);
@@ -152,12 +153,13 @@ rules:
   DenialLog denials(log, clock);
   Session session({limiter, *manager, registry.make_recorder(), denials});
   const Attributes response{{"status", "401"}};
+  const RequestCosts actual{3};
   for (const char* ip : {"a", "b", "c"}) {
-    session.report(Attributes{{"path", "/"}, {"ip", ip}}, response);
-    session.settle_by("work", Attributes{{"ip", ip}}, {1}, {3});
+    session.decide({.attributes = Attributes{{"path", "/"}, {"ip", ip}}, .response = &response});
+    session.decide({.attributes = Attributes{{"ip", ip}}, .rule = "work", .actual = &actual});
   }
-  session.report_by("login", Attributes{{"ip", "d"}}, response);
-  session.settle(Attributes{{"path", "/work"}, {"ip", "d"}}, {1}, {3});
+  session.decide({.attributes = Attributes{{"ip", "d"}}, .rule = "login", .response = &response});
+  session.decide({.attributes = Attributes{{"path", "/work"}, {"ip", "d"}}, .actual = &actual});
   const std::string text = registry.text();
   for (const std::string_view line : {
            R"(sluice_new_counters_refused_total{rule="login",limit="failures"} 3)",
@@ -185,12 +187,16 @@ TEST(SessionPermits, AreForRequestsThatHandThemOut) {
   DenialLog denials(log, clock);
   Session session({limiter, *manager, registry.make_recorder(), denials});
   const Attributes request;
-  EXPECT_EQ(session.decide(request).decision.reason, Reason::kInvalid);
-  EXPECT_EQ(session.decide_by("jobs", request)->decision.reason, Reason::kInvalid);
-  const std::string permit = session.decide(request, {}, Verb::kTake, Permits::kHandOut).permit;
+  const SessionRequest hands_out{.attributes = request, .hands_out_permit = true};
+  EXPECT_EQ(session.decide({request})->decision.reason, Reason::kInvalid);
+  EXPECT_EQ(session.decide({.attributes = request, .rule = "jobs"})->decision.reason,
+            Reason::kInvalid);
+  EXPECT_EQ(session.decide({.attributes = request, .rule = "none"}), nullptr);
+  const std::string permit = session.decide(hands_out)->permit;
   EXPECT_FALSE(permit.empty());
-  EXPECT_EQ(session.decide(request).decision.reason, Reason::kInvalid);
-  EXPECT_EQ(session.decide_by("jobs", request, {}, Verb::kTake, Permits::kHandOut)->decision.reason,
+  EXPECT_EQ(session.decide({request})->decision.reason, Reason::kInvalid);
+  EXPECT_EQ(session.decide({.attributes = request, .rule = "jobs", .hands_out_permit = true})
+                ->decision.reason,
             Reason::kLimited);
   EXPECT_TRUE(session.extend(permit));
   EXPECT_TRUE(session.release(permit));

@@ -65,9 +65,9 @@ TEST_F(TrafficRecorderTest, WritesWhatRulesReadAndWhatTheyDecided) {
                          {"header.authorization", "secret"}};
   const LimitCost costs[] = {{"user", 7}};
   EXPECT_EQ(recorded([&](Session& session) {
-              session.decide(order);
-              session.decide(order, 3);
-              session.decide_by("order", order, {1, costs});
+              session.decide({order});
+              session.decide({order, 3});
+              session.decide({.attributes = order, .costs = {1, costs}, .rule = "order"});
             }),
             (Texts{R"({"time":"2026-11-23T10:00:00.123456Z","attributes":{"method":"POST",)"
                    R"("path":"/order","header.x-user":"u1"},"outcome":"allowed"})",
@@ -82,8 +82,8 @@ TEST_F(TrafficRecorderTest, WritesEachPartOfARequestAndNothingThatDoesNotTake) {
   const Attributes a{{"path", "/a"}}, b{{"path", "/b"}};
   const RequestPart parts[] = {{&a, 1}, {&b, 2}};
   const auto lines = recorded([&](Session& session) {
-    session.decide(a, {}, Verb::kPeek);
-    session.decide(a, {}, Verb::kRefund);
+    session.decide({a, {}, Verb::kPeek});
+    session.decide({a, {}, Verb::kRefund});
     session.decide_parts("", parts);
   });
   ASSERT_EQ(lines.size(), 2u);
@@ -115,7 +115,7 @@ TEST_F(TrafficRecorderTest, LinesAreJsonForAnyBytes) {
   std::string any;
   for (int i = 0; i < 256; ++i) any += static_cast<char>(i);
   const Attributes request{{"path", any}, {"ip", "\xE2\x80\xAE\xC3\xA4"}, {"body.\"\n\xFF", any}};
-  const auto lines = recorded([&](Session& session) { session.decide(request); });
+  const auto lines = recorded([&](Session& session) { session.decide({request}); });
   ASSERT_EQ(lines.size(), 1u);
   const auto parsed = boost::json::parse(lines.front()).at("attributes");
   EXPECT_EQ(parsed.at("ip").as_string(), "\xE2\x80\xAE\xC3\xA4");
@@ -128,8 +128,8 @@ TEST_F(TrafficRecorderTest, LinesAreJsonForAnyBytes) {
 TEST_F(TrafficRecorderTest, DropsALineThatIsTooLong) {
   const Attributes huge{{"path", std::string(std::size_t{64} << 10, 'x')}}, small{{"path", "/"}};
   EXPECT_EQ(recorded([&](Session& session) {
-              session.decide(huge);
-              session.decide(small);
+              session.decide({huge});
+              session.decide({small});
             }).size(),
             1u);
 }
@@ -138,7 +138,7 @@ TEST_F(TrafficRecorderTest, HashesWhatIsAskedForAlikeForEqualValues) {
   options_.hash = {"ip"};
   const Attributes one{{"path", "/a"}, {"ip", "10.0.0.1"}}, two{{"path", "/a"}, {"ip", "10.0.0.2"}};
   const auto ask = [&](Session& session) {
-    for (const Attributes* of : {&one, &one, &two}) session.decide(*of);
+    for (const Attributes* of : {&one, &one, &two}) session.decide({*of});
   };
   const auto lines = recorded(ask);
   ASSERT_EQ(lines.size(), 3u);
@@ -150,7 +150,7 @@ TEST_F(TrafficRecorderTest, HashesWhatIsAskedForAlikeForEqualValues) {
 
 TEST_F(TrafficRecorderTest, HashesAllThatTheLogHides) {
   const Attributes order{{"path", "/order"}, {"ip", "10.0.0.1"}, {"header.x-user", "u1"}};
-  const auto lines = recorded([&](Session& session) { session.decide(order); }, true);
+  const auto lines = recorded([&](Session& session) { session.decide({order}); }, true);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0].find("10.0.0"), std::string::npos);
   EXPECT_EQ(lines[0].find("u1"), std::string::npos);
@@ -162,7 +162,7 @@ TEST_F(TrafficRecorderTest, SamplesWholeClientsAndOthersOneByOne) {
   constexpr int kClients = 1000;
   const auto clients = recorded([&](Session& session) {
     for (int i = 0; i < 3 * kClients; ++i) {
-      session.decide(Attributes{{"path", "/"}, {"ip", "10.0.0." + std::to_string(i % kClients)}});
+      session.decide({Attributes{{"path", "/"}, {"ip", "10.0.0." + std::to_string(i % kClients)}}});
     }
   });
   EXPECT_GT(clients.size(), 3u * 150);
@@ -177,7 +177,7 @@ TEST_F(TrafficRecorderTest, SamplesWholeClientsAndOthersOneByOne) {
   EXPECT_LT(keys.size(), 3u * 250);
   EXPECT_EQ(keys.size() % 3, 0u);
   const auto unnamed = recorded([&](Session& session) {
-    for (int i = 0; i < kClients; ++i) session.decide(Attributes{{"path", "/"}});
+    for (int i = 0; i < kClients; ++i) session.decide({Attributes{{"path", "/"}}});
   });
   EXPECT_GT(unnamed.size(), 150u);
   EXPECT_LT(unnamed.size(), 250u);

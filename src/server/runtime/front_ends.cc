@@ -222,11 +222,11 @@ class HttpFrontEnd final : public FrontEnd {
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
-    CheckEndpoint::Waiting waiting;
+    net::FiberSleeps* waiting = nullptr;
     auto fibers = loop.fibers;
     if (!fibers) fibers.emplace();  // /metrics waits, whatever the store does
     if (bounds().waiting > 0) {
-      waiting = {loop.waits, loop.sleeps};
+      waiting = loop.sleeps;
       fibers->most += bounds().waiting;
     }
     const auto make_handler = [parts = parts(), loop, &access = access(), waiting] {

@@ -158,7 +158,7 @@ class PublicHandler final : public http::Handler {
     Log& log;
     Operations operations;
     const Access& access;
-    CheckEndpoint::Waiting waiting = {};
+    net::FiberSleeps* waiting = nullptr;  // for requests that wait for units; null: none may
   };
   explicit PublicHandler(const Parts& parts);
 

@@ -212,8 +212,9 @@ void AuthEndpoint::report(const http::Request& request, http::Response& response
   status.remove_prefix(kStatusIs.size());
   const auto costs = read(request, response);
   if (!costs) return;
+  const ReportedFields fields(status, request.fields);
   const RuleAnswer& answer =
-      session_.report(attributes_, ReportedFields(status, request.fields), *costs);
+      *session_.decide({.attributes = attributes_, .costs = *costs, .response = &fields});
   response.status = http_status(answer);
   if (answer.decision.allowed()) return;
   const Rejection rejection = rejection_of(answer, response.text);
@@ -226,7 +227,7 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   if (!query.empty() && query != kDenyBy403) return answer_problem(response, {400, kWrongQuery});
   const auto costs = read(request, response);
   if (!costs) return;
-  const RuleAnswer& answer = session_.decide(attributes_, *costs);
+  const RuleAnswer& answer = *session_.decide({.attributes = attributes_, .costs = *costs});
   response.fields.append(fields_.lines(answer));
   response.status = http_status(answer);
   if (answer.decision.allowed()) return add_delay(answer.decision, response);

@@ -207,7 +207,7 @@ class CheckEndpoint::Decider final : public CheckListener {
 
   void on_request(const CheckRequest& request, bool alone) override {
     if (!alone && !std::exchange(is_array_, true)) endpoint_.session_.decide_array(true);
-    if (request.wait > Duration{0} && endpoint_.waiting_.waits == nullptr) {
+    if (request.wait > Duration{0} && endpoint_.sleeps_ == nullptr) {
       return answer_problem(response_, {400, std::string(kNoWaiting)});
     }
     if (request.limit) return answer_limit(request);
@@ -240,15 +240,15 @@ class CheckEndpoint::Decider final : public CheckListener {
   const RuleAnswer& decide(const CheckRequest& request) {
     const RequestCosts costs(request.cost, request.costs);
     if (request.wait > Duration{0}) return wait(request, costs);
-    if (kind_ == CheckKind::kSettle) {
-      return endpoint_.session_.settle(request.attributes, costs,
-                                       {request.actual, request.actual_costs});
-    }
-    if (kind_ == CheckKind::kReport) {
-      return endpoint_.session_.report(request.attributes, ReportedResponse(request), costs);
-    }
-    return endpoint_.session_.decide(request.attributes, costs, {request.verb, request.max_wait},
-                                     Permits::kHandOut);
+    const RequestCosts actual(request.actual, request.actual_costs);
+    const ReportedResponse response(request);
+    return *endpoint_.session_.decide(
+        {.attributes = request.attributes,
+         .costs = costs,
+         .action = {request.verb, request.max_wait},
+         .actual = kind_ == CheckKind::kSettle ? &actual : nullptr,
+         .response = kind_ == CheckKind::kReport ? &response : nullptr,
+         .hands_out_permit = true});
   }
 
   const RuleAnswer& wait(const CheckRequest& request, const RequestCosts& costs) {
@@ -258,9 +258,8 @@ class CheckEndpoint::Decider final : public CheckListener {
       }
       ~Sleep() { endpoint.sleep_ = nullptr; }
       CheckEndpoint& endpoint;
-    } sleep(endpoint_, *endpoint_.waiting_.sleeps);
-    return endpoint_.session_.acquire(request.attributes, costs, request.wait,
-                                      *endpoint_.waiting_.waits, sleep);
+    } sleep(endpoint_, *endpoint_.sleeps_);
+    return endpoint_.session_.acquire(request.attributes, costs, request.wait, sleep);
   }
 
   CheckEndpoint& endpoint_;

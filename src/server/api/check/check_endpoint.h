@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "limiter/text_buffer.h"
-#include "limiter/waits.h"
 #include "server/api/check/check_request.h"
 #include "server/decide/session.h"
 #include "server/net/fiber_sleep.h"
@@ -38,13 +37,9 @@ void answer_permit(PermitAction action, Session& session, const http::Request& r
 // buffers have grown, unless the request is refused.
 class CheckEndpoint {
  public:
-  // What requests that wait for units need. Null: none may wait.
-  struct Waiting {
-    detail::Waits* waits = nullptr;  // of all loops
-    net::FiberSleeps* sleeps = nullptr;
-  };
-  explicit CheckEndpoint(Session& session) : CheckEndpoint(session, Waiting{}) {}
-  CheckEndpoint(Session& session, const Waiting& waiting) : session_(session), waiting_(waiting) {}
+  // `sleeps`: for requests that wait for units, which the session allows; null: none may wait.
+  explicit CheckEndpoint(Session& session, net::FiberSleeps* sleeps = nullptr)
+      : session_(session), sleeps_(sleeps) {}
 
   // `may_operate`: the client may do more than peek and take one unit.
   void handle(CheckKind kind, const http::Request& request, bool may_operate,
@@ -59,7 +54,7 @@ class CheckEndpoint {
   class Decider;
 
   Session& session_;
-  const Waiting waiting_;
+  net::FiberSleeps* const sleeps_;
   net::FiberSleep* sleep_ = nullptr;  // of the request that waits
   CheckReader reader_;
   RuleHttpFields fields_;

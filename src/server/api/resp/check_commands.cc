@@ -253,23 +253,17 @@ bool read_options(std::span<const std::string_view>& words, const CounterVerb& v
 
 const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const CounterVerb& verb,
                       const Options& options) {
-  Session& session = handler.session;
   const RequestCosts costs(options.costs.units.value_or(1), options.costs.limits);
-  if (verb.settles) {
-    // Limits without an actual cost keep the reserved one.
-    const RequestCosts actual(options.actual.units.value_or(costs.units), options.actual.limits);
-    return rule == "*" ? &session.settle(handler.attributes, costs, actual)
-                       : session.settle_by(rule, handler.attributes, costs, actual);
-  }
-  if (verb.reports) {  // the attributes have the response, too
-    const NamedAttributes& all = handler.attributes;
-    return rule == "*" ? &session.report(all, all, costs)
-                       : session.report_by(rule, all, all, costs);
-  }
-  const Action action(verb.verb, options.max_wait.value_or(Duration{0}));
-  return rule == "*"
-             ? &session.decide(handler.attributes, costs, action, Permits::kHandOut)
-             : session.decide_by(rule, handler.attributes, costs, action, Permits::kHandOut);
+  // Limits without an actual cost keep the reserved one.
+  const RequestCosts actual(options.actual.units.value_or(costs.units), options.actual.limits);
+  return handler.session.decide(
+      {.attributes = handler.attributes,
+       .costs = costs,
+       .action = {verb.verb, options.max_wait.value_or(Duration{0})},
+       .rule = rule == "*" ? std::nullopt : std::optional(rule),
+       .actual = verb.settles ? &actual : nullptr,
+       .response = verb.reports ? &handler.attributes : nullptr,  // they have the response, too
+       .hands_out_permit = true});
 }
 
 // `at` is the index of the rule in the arguments.
