@@ -77,8 +77,7 @@ Loop::Loop(const Parts& parts)
                           parts.waits};
                 },
                 .clock = parts.clock,
-                .sleeps = &sleeps_,
-                .waits = parts.waits} {
+                .sleeps = &sleeps_} {
   if (!stores_) return;
   services_.fibers = parts.fibers;
   services_.redis = [stores = stores_.get()] { return stores->redis(); };

@@ -30,7 +30,6 @@ struct LoopServices {
   std::optional<net::FiberPool::Options> fibers = {};  // if the store may wait
   std::function<redis::Client*()> redis = {};          // called for each command; empty: no Redis
   net::FiberSleeps* sleeps = nullptr;                  // null: no request may wait for units
-  detail::Waits* waits = nullptr;                      // of all loops; null as above
 };
 
 // An event loop with a thread of its own, its stores and its front ends.

@@ -14,31 +14,6 @@
 namespace sluice::server::resp::commands {
 namespace {
 
-// `at` is the index of the key in the arguments.
-void decide_limit(CommandHandler& handler, const Call& call, const CounterVerb& verb,
-                  std::size_t at) {
-  const auto request = parse_limit(verb, call.arguments.subspan(at + 1));
-  if (!request) return call.reply.error("ERR " + request.error());
-  if (takes(verb.verb) && !handler.may_take(call, request->cost)) return;
-  const Limit& limit = request->limit;
-  Charge charge{call.arguments[at], limit, request->cost};
-  if (verb.settles) {
-    charge.gives_back = request->actual < request->cost;
-    charge.cost =
-        charge.gives_back ? request->cost - request->actual : request->actual - request->cost;
-  }
-  std::string permit;
-  const Decision decision = handler.session.decide(charge, {verb.verb, request->max_wait}, &permit);
-  handler.outcome = decision.outcome;
-  const std::string_view error = report_of(decision.reason).resp_error;
-  if (!error.empty()) return call.reply.error(error);
-  const bool with_taken = verb.verb == Verb::kTakeAtMost;
-  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1));
-  if (with_taken) put_taken(call.reply, decision);
-  if (!permit.empty()) put_permit(call.reply, permit);
-  put_decision(call.reply, decision);
-}
-
 // Ends a permit, or starts its lease again. Replies 1, or 0 if it has ended.
 void change_permit(CommandHandler& handler, const Call& call, bool releases) {
   const std::string_view permit = call.arguments[1];
@@ -57,30 +32,29 @@ void change_permit(CommandHandler& handler, const Call& call, bool releases) {
 
 void release(CommandHandler& handler, const Call& call) { change_permit(handler, call, true); }
 void extend(CommandHandler& handler, const Call& call) { change_permit(handler, call, false); }
-void limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kTake}, 1);
-}
-void peek_limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kPeek}, 2);
-}
-void refund_limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kRefund}, 2);
-}
-void reset_limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kReset}, 2);
-}
 
-void charge_limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kCharge}, 2);
-}
-void take_limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kTakeAtMost}, 2);
-}
-void reserve_limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kReserve}, 2);
-}
-void settle_limit(CommandHandler& handler, const Call& call) {
-  decide_limit(handler, call, {Verb::kCharge, true}, 2);
+void limit(CommandHandler& handler, const Call& call) {
+  const CounterVerb& verb = call.command.verb;
+  const auto request = parse_limit(verb, call.arguments.subspan(call.first + 1));
+  if (!request) return call.reply.error("ERR " + request.error());
+  if (takes(verb.verb) && !handler.may_take(call, request->cost)) return;
+  const Limit& limit = request->limit;
+  Charge charge{call.arguments[call.first], limit, request->cost};
+  if (verb.settles) {
+    charge.gives_back = request->actual < request->cost;
+    charge.cost =
+        charge.gives_back ? request->cost - request->actual : request->actual - request->cost;
+  }
+  std::string permit;
+  const Decision decision = handler.session.decide(charge, {verb.verb, request->max_wait}, &permit);
+  handler.outcome = decision.outcome;
+  const std::string_view error = report_of(decision.reason).resp_error;
+  if (!error.empty()) return call.reply.error(error);
+  const bool with_taken = verb.verb == Verb::kTakeAtMost;
+  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1));
+  if (with_taken) put_taken(call.reply, decision);
+  if (!permit.empty()) put_permit(call.reply, permit);
+  put_decision(call.reply, decision);
 }
 
 // CL.THROTTLE, compatible with redis-cell, and the same decision under other names.
@@ -266,31 +240,6 @@ const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const Coun
        .hands_out_permit = true});
 }
 
-// `at` is the index of the rule in the arguments.
-void decide(CommandHandler& handler, const Call& call, const CounterVerb& verb, std::size_t at) {
-  const std::string_view rule = call.arguments[at];
-  auto words = call.arguments.subspan(at + 1);
-  handler.costs.clear();
-  handler.actual_costs.clear();
-  Options options{{{}, handler.costs}, {{}, handler.actual_costs}};
-  if (!read_options(words, verb, options, call.reply)) return;
-  if (takes(verb.verb) && !handler.may_take(call, options.costs.most())) return;
-  if (!read_attributes(words, handler, call.reply)) return;
-  const RuleAnswer* const answer = ask(handler, rule, verb, options);
-  if (answer == nullptr) {
-    return call.reply.error("ERR rule: there is no " + shown(rule) +
-                            "; expected the name of a rule, or * for those that match");
-  }
-  handler.outcome = answer->decision.outcome;
-  // A rule answers for a store that could not decide, but not for a verb that reports.
-  const Reason reason = answer->decision.reason;
-  const bool by_rule = asks(verb.verb) && reason != Reason::kInvalid;
-  if (!answer->mistake.empty()) return call.reply.error("ERR " + std::string(answer->mistake));
-  const std::string_view error = report_of(reason).resp_error;
-  if (!by_rule && !error.empty()) return call.reply.error(error);
-  put_answer(call.reply, *answer, verb.verb == Verb::kTakeAtMost);
-}
-
 }  // namespace
 
 bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
@@ -321,31 +270,29 @@ bool read_attributes(std::span<const std::string_view> words, CommandHandler& ha
   return !twice;
 }
 
-void check(CommandHandler& handler, const Call& call) { decide(handler, call, {Verb::kTake}, 1); }
-void peek_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kPeek}, 2);
-}
-void refund_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kRefund}, 2);
-}
-void reset_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kReset}, 2);
-}
-
-void charge_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kCharge}, 2);
-}
-void take_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kTakeAtMost}, 2);
-}
-void reserve_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kReserve}, 2);
-}
-void settle_check(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {Verb::kCharge, true}, 2);
-}
-void report(CommandHandler& handler, const Call& call) {
-  decide(handler, call, {.verb = Verb::kCharge, .reports = true}, 1);
+void check(CommandHandler& handler, const Call& call) {
+  const CounterVerb& verb = call.command.verb;
+  const std::string_view rule = call.arguments[call.first];
+  auto words = call.arguments.subspan(call.first + 1);
+  handler.costs.clear();
+  handler.actual_costs.clear();
+  Options options{{{}, handler.costs}, {{}, handler.actual_costs}};
+  if (!read_options(words, verb, options, call.reply)) return;
+  if (takes(verb.verb) && !handler.may_take(call, options.costs.most())) return;
+  if (!read_attributes(words, handler, call.reply)) return;
+  const RuleAnswer* const answer = ask(handler, rule, verb, options);
+  if (answer == nullptr) {
+    return call.reply.error("ERR rule: there is no " + shown(rule) +
+                            "; expected the name of a rule, or * for those that match");
+  }
+  handler.outcome = answer->decision.outcome;
+  // A rule answers for a store that could not decide, but not for a verb that reports.
+  const Reason reason = answer->decision.reason;
+  const bool by_rule = asks(verb.verb) && reason != Reason::kInvalid;
+  if (!answer->mistake.empty()) return call.reply.error("ERR " + std::string(answer->mistake));
+  const std::string_view error = report_of(reason).resp_error;
+  if (!by_rule && !error.empty()) return call.reply.error(error);
+  put_answer(call.reply, *answer, verb.verb == Verb::kTakeAtMost);
 }
 
 }  // namespace sluice::server::resp::commands

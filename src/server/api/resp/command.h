@@ -51,9 +51,13 @@ std::vector<SynopsisPart> read_synopsis(std::string_view synopsis);
 
 class CommandHandler;
 
+struct Command;
+
 // A request that is being answered. Its first argument is the command's name.
 struct Call {
+  const Command& command;
   std::span<const std::string_view> arguments;
+  std::size_t first;  // the argument after the name of the command, or of its part
   Client& client;
   Reply& reply;
 };
@@ -71,8 +75,9 @@ struct Command {
   std::string_view group;
   Handle handle;  // null: only its parts can be called
   std::span<const Command> parts = {};
-  bool has_key = false;  // the first argument after the name
-  bool writes = false;   // may change a counter
+  bool has_key = false;   // the first argument after the name
+  bool writes = false;    // may change a counter
+  CounterVerb verb = {};  // of a command that decides
 };
 
 // Returns all commands in the order of their reference.

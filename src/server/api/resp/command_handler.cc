@@ -152,7 +152,7 @@ void CommandHandler::run_command(Client& client) {
   }
   if (!may_pass(found, request, client, reply)) return;
   const Command& command = found.part != nullptr ? *found.part : *found.command;
-  command.handle(*this, {request, client, reply});
+  command.handle(*this, {command, request, found.part != nullptr ? 2U : 1U, client, reply});
 }
 
 }  // namespace sluice::server::resp

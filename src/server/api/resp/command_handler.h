@@ -167,22 +167,9 @@ void throttle(CommandHandler& handler, const Call& call);
 void throttle_like_crab(CommandHandler& handler, const Call& call);
 void gcra(CommandHandler& handler, const Call& call);
 
+// Decide by rules and by a limit in the arguments, with the verb of the command.
 void check(CommandHandler& handler, const Call& call);
 void limit(CommandHandler& handler, const Call& call);
-void peek_check(CommandHandler& handler, const Call& call);
-void peek_limit(CommandHandler& handler, const Call& call);
-void refund_check(CommandHandler& handler, const Call& call);
-void refund_limit(CommandHandler& handler, const Call& call);
-void reset_check(CommandHandler& handler, const Call& call);
-void reset_limit(CommandHandler& handler, const Call& call);
-void charge_check(CommandHandler& handler, const Call& call);
-void charge_limit(CommandHandler& handler, const Call& call);
-void take_check(CommandHandler& handler, const Call& call);
-void take_limit(CommandHandler& handler, const Call& call);
-void reserve_check(CommandHandler& handler, const Call& call);
-void reserve_limit(CommandHandler& handler, const Call& call);
-void settle_check(CommandHandler& handler, const Call& call);
-void settle_limit(CommandHandler& handler, const Call& call);
 
 void set_override(CommandHandler& handler, const Call& call);
 void unset_override(CommandHandler& handler, const Call& call);
@@ -195,7 +182,6 @@ void top(CommandHandler& handler, const Call& call);
 bool read_attributes(std::span<const std::string_view> words, CommandHandler& handler,
                      Reply& reply);
 
-void report(CommandHandler& handler, const Call& call);
 void release(CommandHandler& handler, const Call& call);
 void extend(CommandHandler& handler, const Call& call);
 

@@ -139,6 +139,7 @@ struct LimitTraits {
   std::span<const Command> parts = {};
   bool has_key = false;
   bool writes = false;
+  CounterVerb verb = {};
 };
 constexpr Command limits(std::string_view name, Arity arity, std::string_view synopsis,
                          std::string_view summary, Command::Handle handle,
@@ -147,6 +148,7 @@ constexpr Command limits(std::string_view name, Arity arity, std::string_view sy
   made.parts = traits.parts;
   made.has_key = traits.has_key;
   made.writes = traits.writes;
+  made.verb = traits.verb;
   return made;
 }
 
@@ -155,42 +157,40 @@ constexpr Command with_parts(Command made, std::span<const Command> parts) {
   return made;
 }
 
-// The two forms of a command: for a rule and for a limit in the arguments.
-struct Form {
-  Command::Handle handle;
-  std::string_view summary;
-};
-constexpr std::array<Command, 2> forms(const LimitTraits& traits, Form check, Form limit,
+// The two forms of a command: for a rule and for a limit in the arguments, each with its summary.
+constexpr std::array<Command, 2> forms(const LimitTraits& traits, std::string_view check,
+                                       std::string_view limit,
                                        std::string_view rule_address = kRuleAddress,
                                        std::string_view limit_address = kLimitAddress) {
-  return {{limits("check", {3, 0}, rule_address, check.summary, check.handle, traits),
-           limits("limit", {6, 0}, limit_address, limit.summary, limit.handle, traits)}};
+  return {{limits("check", {3, 0}, rule_address, check, commands::check, traits),
+           limits("limit", {6, 0}, limit_address, limit, commands::limit, traits)}};
 }
 
-constexpr auto kPeek = forms({}, {commands::peek_check, "Returns what RL.CHECK would reply."},
-                             {commands::peek_limit, "Returns what RL.LIMIT would reply."});
-constexpr LimitTraits kChange{.role = Role::kOperate, .writes = true};
-constexpr auto kRefund =
-    forms(kChange, {commands::refund_check, "Refunds units that RL.CHECK took."},
-          {commands::refund_limit, "Refunds units that RL.LIMIT took."});
-constexpr auto kReset =
-    forms(kChange, {commands::reset_check, "Deletes the counters that RL.CHECK would use."},
-          {commands::reset_limit, "Deletes the counter that RL.LIMIT would use."});
+// The traits of a command that operators call and that changes counters.
+constexpr LimitTraits change(CounterVerb verb) {
+  return {.role = Role::kOperate, .writes = true, .verb = verb};
+}
+constexpr LimitTraits kChange = change({});
 
-constexpr auto kCharge = forms(kChange, {commands::charge_check, "Charges the limits of rules."},
-                               {commands::charge_limit, "Charges a limit in the arguments."});
-constexpr auto kTake =
-    forms({.writes = true}, {commands::take_check, "Takes what the limits of rules have left."},
-          {commands::take_limit, "Takes what a limit in the arguments has left."},
-          kTakeByRule.view(), kTakeByLimit.view());
-constexpr auto kReserve =
-    forms(kChange, {commands::reserve_check, "Reserves units of the limits of rules."},
-          {commands::reserve_limit, "Reserves units of a limit in the arguments."},
-          kReserveByRule.view(), kReserveByLimit.view());
-constexpr auto kSettle =
-    forms(kChange, {commands::settle_check, "Settles units that a RL command with CHECK took."},
-          {commands::settle_limit, "Settles units that a RL command with LIMIT took."},
-          kSettleByRule.view(), kSettleByLimit.view());
+constexpr auto kPeek = forms({.verb = {Verb::kPeek}}, "Returns what RL.CHECK would reply.",
+                             "Returns what RL.LIMIT would reply.");
+constexpr auto kRefund = forms(change({Verb::kRefund}), "Refunds units that RL.CHECK took.",
+                               "Refunds units that RL.LIMIT took.");
+constexpr auto kReset =
+    forms(change({Verb::kReset}), "Deletes the counters that RL.CHECK would use.",
+          "Deletes the counter that RL.LIMIT would use.");
+constexpr auto kCharge = forms(change({Verb::kCharge}), "Charges the limits of rules.",
+                               "Charges a limit in the arguments.");
+constexpr auto kTake = forms(
+    {.writes = true, .verb = {Verb::kTakeAtMost}}, "Takes what the limits of rules have left.",
+    "Takes what a limit in the arguments has left.", kTakeByRule.view(), kTakeByLimit.view());
+constexpr auto kReserve = forms(change({Verb::kReserve}), "Reserves units of the limits of rules.",
+                                "Reserves units of a limit in the arguments.",
+                                kReserveByRule.view(), kReserveByLimit.view());
+constexpr auto kSettle = forms(change({.verb = Verb::kCharge, .settles = true}),
+                               "Settles units that a RL command with CHECK took.",
+                               "Settles units that a RL command with LIMIT took.",
+                               kSettleByRule.view(), kSettleByLimit.view());
 
 constexpr std::array<Command, 7> kClient{
     connection("getname", {2, 2}, "", "Returns the name of the connection.",
@@ -260,7 +260,7 @@ constexpr std::array<Command, 30> kAll{
     limits("rl.release", {2, 2}, "permit", "Ends a permit and gives its units back.",
            commands::release, {.writes = true}),
     limits("rl.report", {2, 0}, kReportAddress.view(), "Counts the response of a request.",
-           commands::report, {.role = Role::kOperate, .writes = true}),
+           commands::check, change({.verb = Verb::kCharge, .reports = true})),
     limits("rl.reset", {2, 0}, "", "Deletes counters.", nullptr,
            {.role = Role::kOperate, .parts = kReset, .writes = true}),
     limits("rl.reserve", {2, 0}, "", "Takes units ahead of their time.", nullptr,
