@@ -46,8 +46,8 @@ struct Services {
   std::unique_ptr<server::RulesManager> rules =
       std::move(*server::RulesManager::open_source({{"n", kNative}}));
   server::Session::Parts session{limiter, *rules, registry.make_recorder(), denials};
-  server::RlsService services[2]{server::RlsService({session, *plain}),
-                                 server::RlsService({session, *all})};
+  server::RlsService services[2]{server::RlsService(session, *plain),
+                                 server::RlsService(session, *all)};
   server::JsonEndpoint json{services[1]};
 };
 

@@ -32,13 +32,6 @@
 
 namespace sluice::server {
 
-// Answers the calls of the gRPC front end: Envoy's rate limit service.
-// Borrows `access`.
-std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts,
-                                                const Access& access);
-// Returns the paths of its methods.
-std::vector<std::string_view> rls_paths();
-
 Status FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
                       net::InheritedSockets& inherited) {
   const Config& config = parts_.config;
@@ -109,14 +102,15 @@ Bounds bounds_for_rules(Bounds bounds) {
 
 class AdminFrontEnd final : public FrontEnd {
  public:
-  AdminFrontEnd(const FrontEndParts& parts, AdminParts admin)
+  AdminFrontEnd(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin)
       : FrontEnd(listen_address("admin"), "http/1.1", parts),
+        token_(token),
         admin_(std::move(admin)),
         bounds_(bounds_for_rules(parts.config.bounds)) {}
 
  protected:
   Status check() override {
-    if (listening().loopback || admin_.token.is_set()) return {};
+    if (listening().loopback || token_.is_set()) return {};
     return Unexpected{"administration at " + listening().name +
                       " needs a token because other machines can connect; set admin.token_file or "
                       "admin.token_env in the configuration file, or listen on 127.0.0.1"};
@@ -125,21 +119,9 @@ class AdminFrontEnd final : public FrontEnd {
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
     const auto make_handler = [this, loop] {
-      return std::make_unique<AdminHandler>(AdminHandler::Parts{{.rules = admin_.rules,
-                                                                 .limiter = loop.session().limiter,
-                                                                 .token = admin_.token,
-                                                                 .status = admin_.status,
-                                                                 .reload = admin_.reload,
-                                                                 .done = admin_.done,
-                                                                 .overrides = admin_.overrides,
-                                                                 .push = admin_.push,
-                                                                 .find_blocks = admin_.find_blocks,
-                                                                 .top_keys = &admin_.top_keys,
-                                                                 .events = admin_.events},
-                                                                parts().operations.in(loop.sleeps),
-                                                                access(),
-                                                                loop.recorder,
-                                                                parts().log});
+      return std::make_unique<AdminHandler>(admin_(loop.session().limiter),
+                                            parts().operations.in(loop.sleeps), access(),
+                                            loop.recorder, parts().log);
     };
     return std::make_unique<http::FrontEnd>(
         http::Options{bounds_, make_handler, loop.fibers, role_of_certificate()}, accept,
@@ -149,18 +131,40 @@ class AdminFrontEnd final : public FrontEnd {
   bool is_administration() const override { return true; }
 
  private:
-  const AdminParts admin_;
+  const AdminToken& token_;
+  const MakeAdmin admin_;
   const Bounds bounds_;
 };
 
-}  // namespace
+// Answers the calls of the gRPC front end. Borrows `access`.
+class RlsHandler final : public grpc::Handler {
+ public:
+  RlsHandler(const Session::Parts& session, EnvoyManager& envoy, const Access& access)
+      : service_(session, envoy), recorder_(session.recorder), access_(access) {}
 
-std::unique_ptr<FrontEnd> make_admin_front_end(const FrontEndParts& parts, AdminParts admin) {
-  return std::make_unique<AdminFrontEnd>(parts, std::move(admin));
-}
+  void handle(const grpc::Call& call, grpc::Reply& reply) override {
+    const auto role = access_.role_of(call.authorization, call.certificate_role);
+    if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
+    const bool may_operate = *role >= Role::kOperate;
+    const RlsStatus status =
+        service_.call(call.message, may_operate, reply.bytes, call.traceparent);
+    if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
+    if (status.reason != Reason::kOk) {
+      reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);
+    }
+  }
+  void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {
+    recorder_.observe(metrics::FrontEnd::kGrpc, took);
+  }
+  void follow_rules() override { service_.follow_rules(); }
 
-namespace {
+ private:
+  RlsService service_;
+  metrics::Recorder& recorder_;
+  const Access& access_;
+};
 
+// gRPC: Envoy's rate limit service.
 class GrpcFrontEnd final : public FrontEnd {
  public:
   explicit GrpcFrontEnd(const FrontEndParts& parts)
@@ -175,29 +179,22 @@ class GrpcFrontEnd final : public FrontEnd {
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
     return std::make_unique<grpc::FrontEnd>(
-        grpc::Options{
-            .bounds = bounds(),
-            .paths = rls_paths(),
-            .most_streams = parts().config.grpc_streams,
-            .max_age = parts().config.grpc_max_age,
-            .serving = parts().ready,
-            .make = [&envoy = parts().envoy, session = loop.session,
-                     &access = access()] { return make_rls_handler({session(), envoy}, access); },
-            .fibers = loop.fibers,
-            .role_of_certificate = role_of_certificate()},
+        grpc::Options{.bounds = bounds(),
+                      .paths = {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
+                      .most_streams = parts().config.grpc_streams,
+                      .max_age = parts().config.grpc_max_age,
+                      .serving = parts().ready,
+                      .make =
+                          [this, session = loop.session] {
+                            return std::make_unique<RlsHandler>(session(), parts().envoy, access());
+                          },
+                      .fibers = loop.fibers,
+                      .role_of_certificate = role_of_certificate()},
         accept, std::move(socket));
   }
 };
 
-}  // namespace
-
-// gRPC: Envoy's rate limit service.
-std::unique_ptr<FrontEnd> make_grpc_front_end(const FrontEndParts& parts) {
-  return std::make_unique<GrpcFrontEnd>(parts);
-}
-
-namespace {
-
+// HTTP: /v1/check, /v1/auth, /json and the operations.
 class HttpFrontEnd final : public FrontEnd {
  public:
   explicit HttpFrontEnd(const FrontEndParts& parts)
@@ -229,25 +226,14 @@ class HttpFrontEnd final : public FrontEnd {
       waiting = loop.sleeps;
       fibers->most += bounds().waiting;
     }
-    const auto make_handler = [parts = parts(), loop, &access = access(), waiting] {
-      return std::make_unique<PublicHandler>(
-          PublicHandler::Parts{loop.session(), parts.envoy, parts.trusted, loop.recorder, parts.log,
-                               parts.operations.in(loop.sleeps), access, waiting});
+    const auto make_handler = [this, loop, waiting] {
+      return std::make_unique<PublicHandler>(parts(), loop, access(), waiting);
     };
     return std::make_unique<http::FrontEnd>(
         http::Options{bounds(), make_handler, fibers, role_of_certificate()}, accept,
         std::move(socket));
   }
 };
-
-}  // namespace
-
-// HTTP: /v1/check, /v1/auth, /json and the operations.
-std::unique_ptr<FrontEnd> make_http_front_end(const FrontEndParts& parts) {
-  return std::make_unique<HttpFrontEnd>(parts);
-}
-
-namespace {
 
 // Returns the configured users with their passwords. Warns of weak ones.
 Expected<resp::Users> read_users(const std::vector<ClientConfig>& configured, Log& log) {
@@ -268,6 +254,7 @@ Expected<resp::Users> read_users(const std::vector<ClientConfig>& configured, Lo
 // Changes of overrides that a loop takes at once; the file is written for one at a time.
 constexpr net::FiberPool::Options kOverrideFibers{.most = 16};
 
+// RESP: the commands for clients of Redis.
 class RespFrontEnd final : public FrontEnd {
  public:
   explicit RespFrontEnd(const FrontEndParts& parts) : FrontEnd(listen_address("resp"), {}, parts) {}
@@ -328,55 +315,6 @@ class RespFrontEnd final : public FrontEnd {
   const resp::About about_{SLUICE_VERSION, parts().clock.now(), connections_};
 };
 
-}  // namespace
-
-// RESP: the commands for clients of Redis.
-std::unique_ptr<FrontEnd> make_resp_front_end(const FrontEndParts& parts) {
-  return std::make_unique<RespFrontEnd>(parts);
-}
-
-namespace {
-
-class RlsHandler final : public grpc::Handler {
- public:
-  RlsHandler(const RlsService::Parts& parts, const Access& access)
-      : service_(parts), recorder_(parts.session.recorder), access_(access) {}
-
-  void handle(const grpc::Call& call, grpc::Reply& reply) override {
-    const auto role = access_.role_of(call.authorization, call.certificate_role);
-    if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
-    const bool may_operate = *role >= Role::kOperate;
-    const RlsStatus status =
-        service_.call(call.message, may_operate, reply.bytes, call.traceparent);
-    if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
-    if (status.reason != Reason::kOk) {
-      reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);
-    }
-  }
-  void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds took) override {
-    recorder_.observe(metrics::FrontEnd::kGrpc, took);
-  }
-  void follow_rules() override { service_.follow_rules(); }
-
- private:
-  RlsService service_;
-  metrics::Recorder& recorder_;
-  const Access& access_;
-};
-
-}  // namespace
-
-std::unique_ptr<grpc::Handler> make_rls_handler(const RlsService::Parts& parts,
-                                                const Access& access) {
-  return std::make_unique<RlsHandler>(parts, access);
-}
-
-std::vector<std::string_view> rls_paths() {
-  return {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"};
-}
-
-namespace {
-
 enum class Answer : std::uint8_t {
   kCheck,
   kSettle,
@@ -431,15 +369,16 @@ const Endpoint& find_endpoint(const RequestTarget& target) noexcept {
 
 }  // namespace
 
-PublicHandler::PublicHandler(const Parts& parts)
-    : recorder_(parts.recorder),
+PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loop,
+                             const Access& access, net::FiberSleeps* waiting)
+    : recorder_(loop.recorder),
       log_(parts.log),
-      operations_(parts.operations),
-      access_(parts.access),
-      session_(parts.session),
+      operations_(parts.operations.in(loop.sleeps)),
+      access_(access),
+      session_(loop.session()),
       auth_(session_, parts.trusted),
-      check_(session_, parts.waiting),
-      rls_({parts.session, parts.envoy}),
+      check_(session_, waiting),
+      rls_(loop.session(), parts.envoy),
       json_(rls_) {
   session_.use_trace([this] {
     trace_buffers_.clear();
@@ -525,13 +464,13 @@ Expected<std::vector<KnownClient>> read_clients(const Config& config, Log& log) 
 
 }  // namespace
 
-FrontEnds::FrontEnds(const FrontEndParts& parts, AdminParts admin)
+FrontEnds::FrontEnds(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin)
     : config_(parts.config),
       log_(parts.log),
-      admin_(make_admin_front_end(parts, std::move(admin))) {
-  all_.push_back(make_http_front_end(parts));
-  all_.push_back(make_grpc_front_end(parts));
-  all_.push_back(make_resp_front_end(parts));
+      admin_(std::make_unique<AdminFrontEnd>(parts, token, std::move(admin))) {
+  all_.push_back(std::make_unique<HttpFrontEnd>(parts));
+  all_.push_back(std::make_unique<GrpcFrontEnd>(parts));
+  all_.push_back(std::make_unique<RespFrontEnd>(parts));
 }
 
 Status FrontEnds::open(std::size_t loops, net::InheritedSockets& inherited) {

@@ -126,23 +126,8 @@ class FrontEnd {
 inline constexpr net::FiberPool::Options kAdminFibers{.most = 4 + MetricsWorker::kMostWaiting,
                                                       .stack_bytes = std::size_t{8} << 20};
 
-// What the administration needs in addition to FrontEndParts.
-struct AdminParts {
-  RulesManager& rules;
-  const AdminToken& token;
-  std::function<ServerStatus()> status;
-  std::function<Expected<bool, RulesManager::Errors>()> reload;
-  std::function<void(std::string_view what, std::string_view peer)> done;
-  ServerOverrides* overrides;
-  AdminEndpoint::Push push;
-  std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks;
-  const insight::TopKeys& top_keys;
-  LiveEvents* events;
-};
-
-// The administration over HTTP. It runs in one loop, whose fibers need the stack of a thread,
-// because they parse rules.
-std::unique_ptr<FrontEnd> make_admin_front_end(const FrontEndParts& parts, AdminParts admin);
+// Returns what the pages of the administration use, and decide by that limiter.
+using MakeAdmin = std::function<AdminEndpoint(Limiter& limiter)>;
 
 // Answers the requests of the public listener: passes each request to its endpoint, and counts it.
 //
@@ -150,17 +135,9 @@ std::unique_ptr<FrontEnd> make_admin_front_end(const FrontEndParts& parts, Admin
 // progress; the handlers of a loop share a recorder. Ownership: borrows its parts.
 class PublicHandler final : public http::Handler {
  public:
-  struct Parts {
-    Session::Parts session;
-    EnvoyManager& envoy;
-    const TrustedProxies& trusted;
-    metrics::Recorder& recorder;
-    Log& log;
-    Operations operations;
-    const Access& access;
-    net::FiberSleeps* waiting = nullptr;  // for requests that wait for units; null: none may
-  };
-  explicit PublicHandler(const Parts& parts);
+  // `waiting` is for requests that wait for units; null: none may.
+  PublicHandler(const FrontEndParts& parts, const LoopServices& loop, const Access& access,
+                net::FiberSleeps* waiting = nullptr);
 
   void handle(const http::Request& request, http::Response& response) override;
   void finished(const http::Request& request, const http::Response& response,
@@ -190,19 +167,13 @@ class PublicHandler final : public http::Handler {
 // the administration. Ownership: borrows its parts.
 class AdminHandler final : public http::Handler {
  public:
-  struct Parts {
-    AdminEndpoint endpoint;
-    Operations operations;
-    const Access& access;
-    metrics::Recorder& recorder;
-    Log& log;
-  };
-  explicit AdminHandler(Parts parts)
-      : operations_(parts.operations),
-        access_(parts.access),
-        recorder_(parts.recorder),
-        log_(parts.log),
-        endpoint_(std::move(parts.endpoint)) {}
+  AdminHandler(AdminEndpoint endpoint, const Operations& operations, const Access& access,
+               metrics::Recorder& recorder, Log& log)
+      : operations_(operations),
+        access_(access),
+        recorder_(recorder),
+        log_(log),
+        endpoint_(std::move(endpoint)) {}
 
   void handle(const http::Request& request, http::Response& response) override;
   void finished(const http::Request& request, const http::Response& response,
@@ -221,7 +192,8 @@ class AdminHandler final : public http::Handler {
 // Thread-safety and ownership: as FrontEnd.
 class FrontEnds {
  public:
-  FrontEnds(const FrontEndParts& parts, AdminParts admin);
+  // Borrows the token of the administration.
+  FrontEnds(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin);
 
   // Reads the clients' tokens, warns of weak ones, and listens: the front ends with a socket for
   // each loop, the administration with one. Errors: the first, as one line.

@@ -41,7 +41,7 @@ struct Bench {
   DenialLog denials{log};
   std::unique_ptr<EnvoyManager> envoy = std::move(*EnvoyManager::open_texts({{"f", kEnvoy}}));
   std::unique_ptr<RulesManager> rules = std::move(*RulesManager::open_source({{"n", kNative}}));
-  RlsService service{{{limiter, *rules, registry.make_recorder(), denials}, *envoy}};
+  RlsService service{{limiter, *rules, registry.make_recorder(), denials}, *envoy};
 };
 
 std::vector<std::string> messages(const std::string& domain, std::int64_t descriptors) {

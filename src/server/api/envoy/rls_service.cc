@@ -368,15 +368,15 @@ google::protobuf::ArenaOptions options_with(std::span<char> block) {
 
 class RlsService::Impl {
  public:
-  explicit Impl(const Parts& parts)
-      : session_(parts.session),
-        native_(session_, parts.clock),
-        manager_(parts.envoy),
-        denials_(parts.session.denials),
-        keys_(parts.session.keys),
-        traffic_(parts.session.traffic),
-        clock_(parts.clock),
-        request_(parts.session.limiter, parts.session.stores, parts.clock),
+  Impl(const Session::Parts& parts, EnvoyManager& envoy, const Clock& clock)
+      : session_(parts),
+        native_(session_, clock),
+        manager_(envoy),
+        denials_(parts.denials),
+        keys_(parts.keys),
+        traffic_(parts.traffic),
+        clock_(clock),
+        request_(parts.limiter, parts.stores, clock),
         stripe_(manager_.next_stripe()),
         version_(manager_.version()),
         active_(manager_.current()) {
@@ -557,7 +557,8 @@ void RlsService::Impl::log_denial(const Answer& answer) {
                  trace_);
 }
 
-RlsService::RlsService(const Parts& parts) : impl_(std::make_unique<Impl>(parts)) {}
+RlsService::RlsService(const Session::Parts& session, EnvoyManager& envoy, const Clock& clock)
+    : impl_(std::make_unique<Impl>(session, envoy, clock)) {}
 RlsService::~RlsService() = default;
 
 RlsStatus RlsService::call(std::string_view message, bool may_operate, std::string& reply,

@@ -28,12 +28,8 @@ struct RlsStatus {
 // messages, on an arena that keeps its first block.
 class RlsService {
  public:
-  struct Parts {
-    Session::Parts session;
-    EnvoyManager& envoy;
-    const Clock& clock = SystemClock::instance();
-  };
-  explicit RlsService(const Parts& parts);
+  RlsService(const Session::Parts& session, EnvoyManager& envoy,
+             const Clock& clock = SystemClock::instance());
   ~RlsService();
   RlsService(const RlsService&) = delete;
   RlsService& operator=(const RlsService&) = delete;

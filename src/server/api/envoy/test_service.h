@@ -49,13 +49,12 @@ class ServiceTest : public ::testing::Test {
     auto rules = RulesManager::open({folder_.write("rules.yaml", native)}, clock_);
     ASSERT_TRUE(rules) << rules.error().front().to_string();
     rules_ = std::move(*rules);
-    service_ = std::make_unique<RlsService>(RlsService::Parts{{.limiter = limiter_,
-                                                               .rules = *rules_,
-                                                               .recorder = recorder_,
-                                                               .denials = denials_,
-                                                               .keys = &keys_},
-                                                              *envoy_,
-                                                              clock_});
+    service_ = std::make_unique<RlsService>(Session::Parts{.limiter = limiter_,
+                                                           .rules = *rules_,
+                                                           .recorder = recorder_,
+                                                           .denials = denials_,
+                                                           .keys = &keys_},
+                                            *envoy_, clock_);
   }
 
   // "KEY=VALUE,KEY=VALUE" for each descriptor.
