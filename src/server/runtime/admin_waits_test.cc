@@ -33,20 +33,18 @@ class AdminWaits : public ::testing::Test {
     stores_.store.waits = WaitingStore::Waits::kForTest;
     auto listening = net::listen_at(parse_address("unix:" + path_).value(), 1);
     ASSERT_TRUE(listening) << listening.error();
-    const AdminHandler::Parts parts{{.rules = *manager_,
-                                     .limiter = stores_.limiter(),
-                                     .token = token_,
-                                     .status = [] { return ServerStatus{}; }},
-                                    Operations(registry_, ready_, &worker_).in(&sleeps_),
-                                    access_,
-                                    recorder_,
-                                    log_};
-    front_end_.emplace(
-        http::Options{bounds_, [parts] { return std::make_unique<AdminHandler>(parts); },
-                      kAdminFibers},
-        net::Acceptor::Parts{main_, recorder_, warning_writer(log_), connections_,
-                             bounds_.connections, net::LoopClock::system()},
-        std::move(listening->sockets[0]));
+    const auto make = [this] {
+      return std::make_unique<AdminHandler>(AdminEndpoint{.rules = *manager_,
+                                                          .limiter = stores_.limiter(),
+                                                          .token = token_,
+                                                          .status = [] { return ServerStatus{}; }},
+                                            Operations(registry_, ready_, &worker_).in(&sleeps_),
+                                            access_, recorder_, log_);
+    };
+    front_end_.emplace(http::Options{bounds_, make, kAdminFibers},
+                       net::Acceptor::Parts{main_, recorder_, warning_writer(log_), connections_,
+                                            bounds_.connections, net::LoopClock::system()},
+                       std::move(listening->sockets[0]));
     thread_ = std::thread([this] {
       main_.run();
       stores_.stop();

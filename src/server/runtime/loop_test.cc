@@ -94,8 +94,7 @@ class LoopTest : public ::testing::Test {
     ASSERT_TRUE(listening) << listening.error();
     const LoopServices& services = loop_->services();
     const auto make = [this, &services] {
-      return std::make_unique<PublicHandler>(PublicHandler::Parts{
-          services.session(), *envoy_, trusted_, recorder_, log_, {registry_, ready_}, access_});
+      return std::make_unique<PublicHandler>(front_end_parts_, services, access_);
     };
     loop_->add(std::make_unique<http::FrontEnd>(
         http::Options{bounds_, make, services.fibers},
@@ -144,8 +143,12 @@ class LoopTest : public ::testing::Test {
   DenialLog denials_{log_};
   TrustedProxies trusted_;
   const Access access_{Access::Reach::kUnixSocket, {}, {}};
+  const Config config_;
+  net::DescriptorBudget descriptors_;
   Bounds bounds_;
   std::atomic<bool> ready_ = true;
+  const FrontEndParts front_end_parts_{
+      config_, log_, *envoy_, trusted_, {registry_, ready_}, ready_, loop_clock_, descriptors_};
   std::atomic<std::size_t> connections_ = 0;
   WaitingStores* stores_ = nullptr;
   std::optional<Loop> loop_;

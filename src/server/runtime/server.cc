@@ -54,24 +54,6 @@
 
 namespace sluice::server {
 
-struct ServerMetricsParts {
-  const RulesManager& rules;
-  const EnvoyManager& envoy;
-  const Log& log;
-  const std::atomic<bool>& ready;
-  std::function<std::size_t()> connections_max;
-  std::function<std::size_t()> waiting;  // requests that wait for units
-  const Overrides& overrides;
-};
-
-}  // namespace sluice::server
-
-namespace boost::asio {
-class io_context;
-}
-
-namespace sluice::server {
-
 // All rules of a server: its own, from files or from Redis, and those from Envoy's files.
 //
 // Thread-safety: one thread only; the managers from any thread.
@@ -111,37 +93,6 @@ class ServerRules {
   std::unique_ptr<PushedRules> pushed_;  // null: the rules are in files
   std::uint64_t followed_version_ = 1;
   std::uint64_t followed_envoy_ = 1;
-};
-
-// The end of a server: closes the listeners, lets the connections finish, and then stops `main`
-// (docs/restart.md).
-//
-// Thread-safety: the thread of `main`. Ownership: borrows its parts.
-class Shutdown {
- public:
-  struct Parts {
-    boost::asio::io_context& main;
-    const Config& config;
-    Log& log;
-    FrontEnds& front_ends;
-    Loops& loops;
-    std::atomic<bool>& ready;
-  };
-  explicit Shutdown(const Parts& parts);
-
-  // Ends the server after `drain.delay`, in which it still accepts.
-  void drain();
-  // Ends the server, whose successor has the listening sockets.
-  void hand_over();
-  void stop();
-  bool begun() const noexcept { return begun_; }
-
- private:
-  void close_listeners(net::Queued queued);
-
-  const Parts parts_;
-  boost::asio::steady_timer timer_;
-  bool begun_ = false;
 };
 
 // Reports the state of the process ("READY=1") to the service manager by the protocol of
@@ -208,44 +159,30 @@ std::vector<metrics::Registry::Row> envoy_rows(const EnvoyManager& envoy) {
 
 double number(std::uint64_t value) { return static_cast<double>(value); }
 
-void add_reload_metrics(metrics::Registry& registry, const ServerMetricsParts& parts) {
+// Ownership: the registry borrows the rules.
+void add_rule_metrics(metrics::Registry& registry, const RulesManager& rules,
+                      const EnvoyManager& envoy) {
   registry.add_gauge("sluice_rules_version",
                      "Version of the active rules: 1 at the start; increases with every change.",
-                     [parts] { return number(parts.rules.version()); });
-  registry.add_counter("sluice_rules_reloads_total", "Reloads that changed the rules.", [parts] {
-    return number(parts.rules.status().reloads + parts.envoy.status().reloads);
-  });
+                     [&rules] { return number(rules.version()); });
+  registry.add_counter(
+      "sluice_rules_reloads_total", "Reloads that changed the rules.",
+      [&rules, &envoy] { return number(rules.status().reloads + envoy.status().reloads); });
   registry.add_counter(
       "sluice_rules_reload_failures_total", "Rejected reloads; the previous rules stayed active.",
-      [parts] { return number(parts.rules.status().failures + parts.envoy.status().failures); });
+      [&rules, &envoy] { return number(rules.status().failures + envoy.status().failures); });
   registry.add_gauge("sluice_rules_last_reload_successful",
-                     "0 if the last reload of the rules failed, 1 otherwise.", [parts] {
-                       const bool right = parts.rules.status().last_errors.empty() &&
-                                          parts.envoy.status().last_errors.empty();
+                     "0 if the last reload of the rules failed, 1 otherwise.", [&rules, &envoy] {
+                       const bool right =
+                           rules.status().last_errors.empty() && envoy.status().last_errors.empty();
                        return right ? 1. : 0.;
                      });
+  registry.add_counters("sluice_envoy_decisions_total",
+                        "Decisions by the limits of Envoy files, for each descriptor.",
+                        {"descriptor", "outcome"}, [&envoy] { return envoy_rows(envoy); });
 }
 
 }  // namespace
-
-// Adds the metrics of the server as a whole. Ownership: the registry borrows the parts.
-void add_server_metrics(metrics::Registry& registry, const ServerMetricsParts& parts) {
-  add_reload_metrics(registry, parts);
-  registry.add_counters("sluice_envoy_decisions_total",
-                        "Decisions by the limits of Envoy files, for each descriptor.",
-                        {"descriptor", "outcome"}, [parts] { return envoy_rows(parts.envoy); });
-  registry.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
-                       [parts] { return number(parts.log.dropped()); });
-  registry.add_gauge("sluice_connections_max",
-                     "Maximum number of connections of all listeners together.",
-                     [parts] { return number(parts.connections_max()); });
-  registry.add_gauge("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
-                     [parts] { return number(parts.waiting()); });
-  registry.add_gauge("sluice_overrides", "Overrides of keys.",
-                     [parts] { return number(parts.overrides.size()); });
-  registry.add_gauge("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
-                     [parts] { return parts.ready.load() ? 1.0 : 0.0; });
-}
 
 // Adds the metrics of recorded requests. Ownership: the registry borrows the log.
 void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic) {
@@ -387,51 +324,6 @@ void ServerRules::follow_pushes(boost::asio::io_context& loop, Log& log,
   if (pushed_) pushed_->follow(loop, *manager_, log, std::move(changed));
 }
 
-using boost::system::error_code;
-
-Shutdown::Shutdown(const Parts& parts) : parts_(parts), timer_(parts.main) {}
-
-void Shutdown::drain() {
-  begun_ = true;
-  // Without a delay, this would only make clients connect again while the listeners close.
-  if (parts_.config.drain_delay.count() > 0) parts_.ready = false;
-  notify_manager("STOPPING=1");
-  parts_.log.info("draining", {{"connections", parts_.front_ends.connections()}});
-  timer_.expires_after(parts_.config.drain_delay);
-  timer_.async_wait([this](const error_code& why) {
-    if (!why) close_listeners(net::Queued::kAccept);
-  });
-}
-
-// The successor has the sockets, so this server is not missed, and its health is not of interest.
-void Shutdown::hand_over() {
-  begun_ = true;
-  parts_.log.info("handed over", {{"connections", parts_.front_ends.connections()}});
-  parts_.front_ends.keep_unix_sockets();
-  close_listeners(net::Queued::kLeave);
-}
-
-void Shutdown::close_listeners(net::Queued queued) {
-  // The file system refuses new connections; those in the queue are accepted.
-  parts_.front_ends.unlink();
-  parts_.loops.stop_accepting(parts_.main, queued, [this, queued] {
-    if (queued == net::Queued::kAccept) parts_.ready = false;
-    parts_.loops.drain(parts_.main, [this] { stop(); });
-  });
-  timer_.expires_after(parts_.config.drain_timeout);
-  timer_.async_wait([this](const error_code& why) {
-    if (why) return;
-    parts_.log.warning("connections were closed because they did not end in time",
-                       {{"connections", parts_.front_ends.connections()}});
-    stop();
-  });
-}
-
-void Shutdown::stop() {
-  parts_.log.info("stopped");
-  parts_.main.stop();
-}
-
 void notify_manager(std::string_view state) noexcept {
   const char* const path = std::getenv("NOTIFY_SOCKET");  // NOLINT: nobody sets it meanwhile
   if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
@@ -502,7 +394,8 @@ class Server::Impl {
   bool run();
 
  private:
-  AdminParts admin_parts();
+  AdminEndpoint admin_parts(Limiter& limiter);
+  void add_metrics();
   void start_loops(std::size_t threads);
   void start_administration();
   void wait_for_signal();
@@ -515,6 +408,11 @@ class Server::Impl {
   bool keep_overrides();
   std::vector<int> descriptors_to_give();
   void hand_over();
+  // The end (docs/restart.md): closes the listeners, lets the connections finish, and stops
+  // `main_`.
+  void drain();
+  void close_listeners(net::Queued queued);
+  void stop();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
   boost::asio::io_context main_{1};
@@ -546,7 +444,8 @@ class Server::Impl {
   std::unique_ptr<net::LoopFrontEnd> administration_;
   detail::Waits waits_{config_.bounds.waiting};  // of all loops
   Loops loops_;
-  Shutdown shutdown_{{main_, config_, log_, front_ends_, loops_, ready_}};
+  boost::asio::steady_timer shutdown_timer_{main_};
+  bool is_ending_ = false;
   Handover handover_{{main_, log_, [this] { return descriptors_to_give(); },
                       [this] { hand_over(); }, [this] { return stores_->snapshot_lock() >= 0; }}};
   // Destroyed first, because the metrics borrow the other members.
@@ -575,7 +474,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                    overrides_.get(),
                    &top_keys_,
                    &main_},
-                  admin_parts()) {
+                  token_, [this](Limiter& limiter) { return admin_parts(limiter); }) {
   if (!token_.warning().empty()) log_.warning(token_.warning());
   rules_.log_warnings(log_);
   for (const int signal : {SIGTERM, SIGINT, SIGPWR, SIGHUP}) signals_.add(signal);
@@ -587,7 +486,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes returns an error
 }
 
-AdminParts Server::Impl::admin_parts() {
+AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
   const auto done = [this](std::string_view what, std::string_view peer) {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
@@ -598,34 +497,46 @@ AdminParts Server::Impl::admin_parts() {
   const auto find_blocks = [this](std::size_t most) {
     return stores_->find_blocks(admin_stores_.get(), most);
   };
-  return {rules_.manager(),
-          token_,
-          [this] { return status(); },
-          [this] { return reload(); },
-          done,
-          overrides_.get(),
-          push,
-          find_blocks,
-          top_keys_,
-          &events_};
+  return {.rules = rules_.manager(),
+          .limiter = limiter,
+          .token = token_,
+          .status = [this] { return status(); },
+          .reload = [this] { return reload(); },
+          .done = done,
+          .overrides = overrides_.get(),
+          .push = push,
+          .find_blocks = find_blocks,
+          .top_keys = &top_keys_,
+          .events = &events_};
+}
+
+void Server::Impl::add_metrics() {
+  stores_->add_metrics(registry_);
+  if (traffic_) add_traffic_metrics(registry_, *traffic_);
+  add_rule_metrics(registry_, rules_.manager(), rules_.envoy());
+  registry_.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
+                        [this] { return number(log_.dropped()); });
+  registry_.add_gauge(
+      "sluice_connections_max", "Maximum number of connections of all listeners together.",
+      [this] { return number(std::min(front_ends_.most_connections(), descriptors_.most())); });
+  registry_.add_gauge("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
+                      [this] { return number(waits_.waiting()); });
+  registry_.add_gauge("sluice_overrides", "Overrides of keys.",
+                      [this] { return number(overrides_->all().size()); });
+  registry_.add_gauge("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
+                      [this] { return ready_ ? 1.0 : 0.0; });
 }
 
 Status Server::Impl::open() {
   auto stores = Stores::open(config_, log_);
   if (!stores) return Unexpected{stores.error()};
   stores_ = std::move(*stores);
-  stores_->add_metrics(registry_);
   if (!config_.record.file.empty()) {
     auto traffic = TrafficLog::open(config_.record, log_);
     if (!traffic) return Unexpected{traffic.error()};
     traffic_ = std::move(*traffic);
-    add_traffic_metrics(registry_, *traffic_);
   }
-  const auto most = [this] {
-    return std::min(front_ends_.most_connections(), descriptors_.most());
-  };
-  add_server_metrics(registry_, {rules_.manager(), rules_.envoy(), log_, ready_, most,
-                                 [this] { return waits_.waiting(); }, overrides_->all()});
+  add_metrics();
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
@@ -732,10 +643,10 @@ void Server::Impl::wait_for_signal() {
     if (has_no_effect(signal)) {
       return log_.warning("a signal has no effect", {{"signal", ::strsignal(signal)}});
     }
-    if (shutdown_.begun()) return shutdown_.stop();
+    if (is_ending_) return stop();
     handover_.close();
     events_.end();
-    shutdown_.drain();
+    drain();
   });
 }
 
@@ -770,7 +681,7 @@ ServerStatus Server::Impl::status() const {
   ServerStatus out{.version = SLUICE_VERSION,
                    .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
                    .ready = ready_,
-                   .draining = shutdown_.begun(),
+                   .draining = is_ending_,
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
                    .store = stores_->status()};
@@ -817,10 +728,48 @@ std::vector<int> Server::Impl::descriptors_to_give() {
   return out;
 }
 
+// The successor has the sockets, so this server is not missed, and its health is not of interest.
 void Server::Impl::hand_over() {
   if (administration_) administration_->stop_accepting(net::Queued::kLeave, [] {});
   events_.end();
-  shutdown_.hand_over();
+  is_ending_ = true;
+  log_.info("handed over", {{"connections", front_ends_.connections()}});
+  front_ends_.keep_unix_sockets();
+  close_listeners(net::Queued::kLeave);
+}
+
+// Ends the server after `drain.delay`, in which it still accepts.
+void Server::Impl::drain() {
+  is_ending_ = true;
+  // Without a delay, this would only make clients connect again while the listeners close.
+  if (config_.drain_delay.count() > 0) ready_ = false;
+  notify_manager("STOPPING=1");
+  log_.info("draining", {{"connections", front_ends_.connections()}});
+  shutdown_timer_.expires_after(config_.drain_delay);
+  shutdown_timer_.async_wait([this](const error_code& why) {
+    if (!why) close_listeners(net::Queued::kAccept);
+  });
+}
+
+void Server::Impl::close_listeners(net::Queued queued) {
+  // The file system refuses new connections; those in the queue are accepted.
+  front_ends_.unlink();
+  loops_.stop_accepting(main_, queued, [this, queued] {
+    if (queued == net::Queued::kAccept) ready_ = false;
+    loops_.drain(main_, [this] { stop(); });
+  });
+  shutdown_timer_.expires_after(config_.drain_timeout);
+  shutdown_timer_.async_wait([this](const error_code& why) {
+    if (why) return;
+    log_.warning("connections were closed because they did not end in time",
+                 {{"connections", front_ends_.connections()}});
+    stop();
+  });
+}
+
+void Server::Impl::stop() {
+  log_.info("stopped");
+  main_.stop();
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
