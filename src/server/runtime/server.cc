@@ -148,10 +148,10 @@ namespace {
 
 std::vector<metrics::Registry::Row> envoy_rows(const EnvoyManager& envoy) {
   std::vector<metrics::Registry::Row> rows;
-  for (const EnvoyCounts::Row& of : envoy.counted()) {
-    for (std::size_t i = 0; i < of.cells.size(); ++i) {
+  for (const auto& [name, cells] : envoy.counted()) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
       const auto outcome = EnvoyCounts::to_string(static_cast<EnvoyCounts::Cell>(i));
-      rows.push_back({{of.name, std::string(outcome)}, static_cast<double>(of.cells[i])});
+      rows.push_back({{name, std::string(outcome)}, static_cast<double>(cells[i])});
     }
   }
   return rows;
@@ -240,7 +240,7 @@ Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config) 
   if (config.store == "memory") return ServerOverrides::open(overrides_path(config));
   auto target = redis_target(config);
   if (!target) return Unexpected{target.error()};
-  auto overrides = std::make_unique<RedisOverrides>(RedisOverridesSource{std::move(*target)});
+  auto overrides = std::make_unique<RedisOverrides>(std::move(*target));
   overrides->read_all();
   return Expected<std::unique_ptr<ServerOverrides>>(std::move(overrides));
 }

@@ -31,7 +31,7 @@ class CounterSnapshotsTest : public ::testing::Test {
 
   std::unique_ptr<CounterSnapshots> open(MemoryStore& store,
                                          std::chrono::milliseconds interval = 0ms) {
-    auto made = CounterSnapshots::open(store, {path_, interval}, log_);
+    auto made = CounterSnapshots::open(store, path_, interval, log_);
     EXPECT_TRUE(made) << made.error();
     return std::move(*made);
   }
@@ -91,11 +91,11 @@ TEST_F(CounterSnapshotsTest, KeepADamagedFileAside) {
 
 TEST_F(CounterSnapshotsTest, RefuseAPathThatCannotBeAFile) {
   MemoryStore store;
-  EXPECT_EQ(CounterSnapshots::open(store, {folder_, 0ms}, log_).error(),
+  EXPECT_EQ(CounterSnapshots::open(store, folder_, 0ms, log_).error(),
             "memory.snapshot: " + folder_.string() +
                 " is not a regular file; expected a file that Sluice may replace");
   const std::string missing = folder_ / "no" / "counters";
-  EXPECT_EQ(CounterSnapshots::open(store, {missing, 0ms}, log_).error(),
+  EXPECT_EQ(CounterSnapshots::open(store, missing, 0ms, log_).error(),
             "memory.snapshot: cannot write in " + (folder_ / "no").string() +
                 ": No such file or directory; expected a folder in which this user may create "
                 "files");
@@ -133,7 +133,7 @@ TEST_F(CounterSnapshotsTest, SayThatTheLastOneFailedEvenIfThatIsNotNew) {
   TestingPipe pipe;
   {
     Log log(LogOptions{}, pipe.writing());
-    auto snapshots = CounterSnapshots::open(store, {path_, 1ms}, log).value();
+    auto snapshots = CounterSnapshots::open(store, path_, 1ms, log).value();
     std::filesystem::create_directory(path_ + ".tmp");
     snapshots->start();
     testing::wait_until("writing fails twice", [&] { return snapshots->stats().failures > 1; });

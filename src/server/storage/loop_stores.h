@@ -7,20 +7,14 @@
 
 #include "sluice/clock.h"
 #include "sluice/limiter.h"
+#include "sluice/memory_store.h"
 #include "sluice/store.h"
 
 namespace sluice::server {
 
-// A counter of a rule whose key is blocked.
-struct HeldBlock {
-  std::string counter;  // the key in the store
-  std::string tag;
-  Instant until;
-};
-
-// The blocks that hold now, or some of them, in no order.
+// The blocks of rules that hold now, or some of them, in no order.
 struct HeldBlocks {
-  std::vector<HeldBlock> blocks;
+  std::vector<BlockedKey> blocks;
   bool more = false;  // whether there may be others
 };
 

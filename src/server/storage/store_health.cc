@@ -52,10 +52,6 @@ bool is_replica(std::string_view name) {
 
 }  // namespace
 
-struct RedisHealth::Timer : boost::asio::steady_timer {
-  using boost::asio::steady_timer::steady_timer;
-};
-
 ServerInfo ServerInfo::read(std::string_view text) {
   ServerInfo info;
   std::vector<Replica> replicas;
@@ -81,21 +77,6 @@ ServerInfo ServerInfo::read(std::string_view text) {
   return info;
 }
 
-class RedisHealth::Ask final : public redis::Command {
- public:
-  Ask(std::initializer_list<std::string_view> words, std::function<void(const redis::Reply*)> see)
-      : see_(std::move(see)) {
-    repeatable = true;
-    for (const std::string_view word : words) append(word);
-  }
-  void done(const redis::Answer& answer) noexcept override {
-    see_(answer.failure == redis::Failure::kNone ? answer.reply : nullptr);
-  }
-
- private:
-  const std::function<void(const redis::Reply*)> see_;
-};
-
 RedisHealth::RedisHealth(std::shared_ptr<const redis::Target> target,
                          std::chrono::milliseconds every)
     : target_(std::move(target)), every_(every) {}
@@ -105,7 +86,7 @@ RedisHealth::~RedisHealth() { stop(); }
 void RedisHealth::start(boost::asio::io_context& loop) {
   auto patient = std::make_shared<redis::Target>(*target_);
   patient->options.deadline = std::max(patient->options.deadline, kPatience);
-  timer_ = std::make_unique<Timer>(loop);
+  timer_ = std::make_unique<boost::asio::steady_timer>(loop);
   client_ = redis::make_client(loop, std::move(patient), nullptr);
   look();
 }
@@ -120,12 +101,15 @@ void RedisHealth::submit(std::optional<std::uint16_t> slot,
                          std::initializer_list<std::string_view> words,
                          std::function<void(const redis::Reply* reply)> see) {
   ++pending_;
-  Ask& one = asks_.emplace_back(words, [this, see = std::move(see)](const redis::Reply* reply) {
-    if (timer_ == nullptr) return;  // stopped
-    see(reply);
-    if (--pending_ == 0) finish();
-  });
+  redis::AskCommand& one =
+      asks_.emplace_back([this, see = std::move(see)](const redis::Answer& answer) {
+        if (timer_ == nullptr) return;  // stopped
+        see(answer.failure == redis::Failure::kNone ? answer.reply : nullptr);
+        if (--pending_ == 0) finish();
+      });
   one.slot = slot;
+  one.repeatable = true;
+  for (const std::string_view word : words) one.append(word);
   client_->submit(one);
 }
 

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,10 +27,6 @@
 #include "sluice/store.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/target.h"
-
-namespace boost::asio {
-class io_context;
-}
 
 namespace sluice::server {
 
@@ -73,9 +71,6 @@ class RedisHealth {
   std::vector<Server> servers() const;
 
  private:
-  class Ask;
-  struct Timer;
-
   void look();
   void ask(const std::vector<redis::SlotMaster>& masters);
   void submit(std::optional<std::uint16_t> slot, std::initializer_list<std::string_view> words,
@@ -84,12 +79,12 @@ class RedisHealth {
 
   const std::shared_ptr<const redis::Target> target_;
   const std::chrono::milliseconds every_;
-  std::unique_ptr<Timer> timer_;
+  std::unique_ptr<boost::asio::steady_timer> timer_;
   std::unique_ptr<redis::Client> client_;
-  std::deque<Ask> asks_;      // of this round
-  std::size_t pending_ = 0;   // of them
-  std::vector<Server> seen_;  // in this round
-  mutable std::mutex mutex_;  // protects the next
+  std::deque<redis::AskCommand> asks_;  // of this round
+  std::size_t pending_ = 0;             // of them
+  std::vector<Server> seen_;            // in this round
+  mutable std::mutex mutex_;            // protects the next
   std::vector<Server> servers_;
 };
 

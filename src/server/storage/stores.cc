@@ -61,9 +61,8 @@ double seconds_of(Instant instant) {
 
 }  // namespace
 
-Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(MemoryStore& store,
-                                                                   Options options, Log& log) {
-  const std::string& path = options.path;
+Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(
+    MemoryStore& store, std::string path, std::chrono::milliseconds interval, Log& log) {
   const std::filesystem::file_status status = std::filesystem::status(path);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     return Unexpected{"memory.snapshot: " + path +
@@ -81,15 +80,16 @@ Expected<std::unique_ptr<CounterSnapshots>> CounterSnapshots::open(MemoryStore& 
                       std::generic_category().message(errno) +
                       "; expected a folder in which this user may create files"};
   }
-  return std::unique_ptr<CounterSnapshots>(new CounterSnapshots(store, std::move(options), log));
+  return std::unique_ptr<CounterSnapshots>(
+      new CounterSnapshots(store, std::move(path), interval, log));
 }
 
 Status CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
-  auto taken = net::FileLock::try_take(options_.path, std::move(inherited));
+  auto taken = net::FileLock::try_take(path_, std::move(inherited));
   if (!taken) return Unexpected{"memory.snapshot: " + taken.error()};
   if (!*taken) {
     return Unexpected{
-        "memory.snapshot: another server uses " + options_.path +
+        "memory.snapshot: another server uses " + path_ +
         "; expected a file for each server, or drain.handover to replace that server"};
   }
   lock_.emplace(std::move(**taken));
@@ -97,16 +97,15 @@ Status CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
 }
 
 void CounterSnapshots::read() {
-  const std::string& path = options_.path;
   struct stat status{};
-  if (::lstat(path.c_str(), &status) != 0 && errno == ENOENT) {
-    return log_.info("there is no snapshot, so the counters start again", {{"file", path}});
+  if (::lstat(path_.c_str(), &status) != 0 && errno == ENOENT) {
+    return log_.info("there is no snapshot, so the counters start again", {{"file", path_}});
   }
   const auto start = steady_clock::now();
-  const auto loaded = store_.load(path);
+  const auto loaded = store_.load(path_);
   if (!loaded) return put_aside(loaded.error());
   log_.info("read the snapshot of the counters",
-            {{"file", path},
+            {{"file", path_},
              {"counters", loaded->counters},
              {"blocks", loaded->blocks},
              {"bytes", loaded->bytes},
@@ -120,13 +119,13 @@ void CounterSnapshots::read() {
 }
 
 void CounterSnapshots::put_aside(const std::string& why) {
-  const std::string aside = options_.path + ".damaged";
+  const std::string aside = path_ + ".damaged";
   log_.error("the snapshot cannot be used, so the counters start again", {{"why", why}});
   std::error_code error;
-  std::filesystem::rename(options_.path, aside, error);
+  std::filesystem::rename(path_, aside, error);
   if (error) {
     log_.error("the damaged snapshot cannot be renamed and will be replaced",
-               {{"file", options_.path}, {"why", error.message()}});
+               {{"file", path_}, {"why", error.message()}});
   } else {
     log_.error("the damaged snapshot was renamed; delete it, or report it if no disk has failed",
                {{"file", aside}});
@@ -136,7 +135,7 @@ void CounterSnapshots::put_aside(const std::string& why) {
 }
 
 void CounterSnapshots::start() {
-  if (options_.interval.count() > 0) thread_ = std::thread([this] { run(); });
+  if (interval_.count() > 0) thread_ = std::thread([this] { run(); });
 }
 
 void CounterSnapshots::stop() {
@@ -150,7 +149,7 @@ void CounterSnapshots::stop() {
 
 void CounterSnapshots::run() {
   std::unique_lock lock(mutex_);
-  while (!stopping_.wait_for(lock, options_.interval, [this] { return stops_; })) {
+  while (!stopping_.wait_for(lock, interval_, [this] { return stops_; })) {
     lock.unlock();
     write(false);
     lock.lock();
@@ -161,7 +160,7 @@ bool CounterSnapshots::write_last() {
   write(true);
   const Stats now = stats();
   if (!failure_.empty()) return false;
-  log_.info("wrote the snapshot of the counters", {{"file", options_.path},
+  log_.info("wrote the snapshot of the counters", {{"file", path_},
                                                    {"counters", now.last.counters},
                                                    {"blocks", now.last.blocks},
                                                    {"bytes", now.last.bytes},
@@ -172,13 +171,13 @@ bool CounterSnapshots::write_last() {
 // Logs the first failure in a row, and a failure of the last snapshot always.
 void CounterSnapshots::write(bool is_last) {
   const auto start = steady_clock::now();
-  const auto saved = store_.save(options_.path);
+  const auto saved = store_.save(path_);
   const std::string failure = saved ? std::string() : saved.error();
   if (!saved && (is_last || failure != failure_)) {
     log_.error("the counters were not saved; a restart now continues from the last snapshot",
                {{"why", failure}});
   } else if (saved && !failure_.empty()) {
-    log_.info("the counters can be saved again", {{"file", options_.path}});
+    log_.info("the counters can be saved again", {{"file", path_}});
   }
   failure_ = failure;
   const std::lock_guard lock(mutex_);
@@ -400,35 +399,11 @@ using Slot = std::optional<std::uint16_t>;
 constexpr std::chrono::seconds kLongest{5};
 constexpr std::size_t kAtOnce = 100;  // commands under way
 
-// A command that a fiber waits for.
-class Ask final : public redis::Command {
- public:
-  using See = std::function<void(const redis::Reply&)>;
-
-  Ask(Slot in_slot, std::initializer_list<std::string_view> words, See see) : see_(std::move(see)) {
-    slot = in_slot;
-    repeatable = true;
-    for (const std::string_view word : words) append(word);
-  }
-  Status wait() {
-    wait_.wait();
-    if (!why_.empty()) return Unexpected{std::move(why_)};
-    return {};
-  }
-  void done(const redis::Answer& answer) noexcept override {
-    if (answer.failure == redis::Failure::kNone) {
-      see_(*answer.reply);
-    } else {
-      why_ = answer.text.empty() ? "Redis did not answer" : answer.text;
-    }
-    wait_.finish();
-  }
-
- private:
-  const See see_;
-  net::FiberWait wait_;
-  std::string why_;
-};
+// Returns why there is no reply; empty: there is one.
+std::string why_not(const redis::Answer& answer) {
+  if (answer.failure == redis::Failure::kNone) return {};
+  return answer.text.empty() ? "Redis did not answer" : std::string(answer.text);
+}
 
 // A pattern that matches the text itself.
 std::string literal(std::string_view text) {
@@ -448,9 +423,10 @@ class Search {
   Expected<HeldBlocks> find(bool is_cluster) {
     std::vector<redis::SlotMaster> masters(1);
     if (is_cluster) {
-      Ask ask({}, {"CLUSTER", "SLOTS"},
-              [&](const redis::Reply& r) { masters = redis::masters_of(r); });
-      if (auto asked = run(ask); !asked) return Unexpected{std::move(asked.error())};
+      const auto see = [&](const redis::Reply& r) { masters = redis::masters_of(r); };
+      if (auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) {
+        return Unexpected{std::move(asked.error())};
+      }
     }
     for (const redis::SlotMaster& master : masters) {
       if (auto scanned = scan(master.slot); !scanned) return Unexpected{std::move(scanned.error())};
@@ -459,9 +435,28 @@ class Search {
   }
 
  private:
-  Status run(Ask& ask) {
-    client_.submit(ask);
-    return ask.wait();
+  static void fill_in(redis::Command& command, Slot slot,
+                      std::initializer_list<std::string_view> words) {
+    command.slot = slot;
+    command.repeatable = true;
+    for (const std::string_view word : words) command.append(word);
+  }
+
+  // Waits for the reply, which `see` sees.
+  Status ask(Slot slot, std::initializer_list<std::string_view> words,
+             const std::function<void(const redis::Reply&)>& see) {
+    net::FiberWait wait;
+    std::string why;
+    redis::AskCommand command([&](const redis::Answer& answer) {
+      why = why_not(answer);
+      if (why.empty()) see(*answer.reply);
+      wait.finish();
+    });
+    fill_in(command, slot, words);
+    client_.submit(command);
+    wait.wait();
+    if (!why.empty()) return Unexpected{std::move(why)};
+    return {};
   }
   bool is_enough() const { return found_.more || Steady::now() > end_; }
 
@@ -474,14 +469,14 @@ class Search {
         return {};
       }
       std::vector<std::string> keys;
-      Ask ask(slot, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"},
-              [&](const redis::Reply& r) {
-                cursor = "0";
-                if (r.type != redis::Reply::kArray || r.count != 2) return;
-                cursor = r[0].string();
-                for (const redis::Reply& key : r[1]) keys.emplace_back(key.string());
-              });
-      if (auto asked = run(ask); !asked) return asked;
+      const auto see = [&](const redis::Reply& r) {
+        cursor = "0";
+        if (r.type != redis::Reply::kArray || r.count != 2) return;
+        cursor = r[0].string();
+        for (const redis::Reply& key : r[1]) keys.emplace_back(key.string());
+      };
+      auto asked = ask(slot, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}, see);
+      if (!asked) return asked;
       if (auto got = read(keys); !got) return got;
     } while (cursor != "0");
     return {};
@@ -498,21 +493,29 @@ class Search {
   }
 
   Status read_at_once(std::span<const std::string> keys) {
-    std::deque<Ask> asks;
+    net::FiberWait wait;
+    std::deque<redis::AskCommand> commands;
+    std::size_t pending = 0;
+    std::string why;
     for (const std::string& key : keys) {
       auto name = redis::read_block_name(std::string_view(key).substr(prefix_.size()));
       if (!name || name->keyspace != Keyspace::kRules) continue;
-      const auto see = [this, name = std::move(*name)](const redis::Reply& r) {
-        see_block(name, r.string());
-      };
-      client_.submit(asks.emplace_back(redis::slot_of(key),
-                                       std::initializer_list<std::string_view>{"GET", key}, see));
+      commands.emplace_back([&, name = std::move(*name)](const redis::Answer& answer) {
+        if (std::string failure = why_not(answer); !failure.empty()) {
+          why = std::move(failure);
+        } else {
+          see_block(name, answer.reply->string());
+        }
+        if (--pending == 0) wait.finish();
+      });
+      fill_in(commands.back(), redis::slot_of(key), {"GET", key});
     }
-    Status all;
-    for (Ask& ask : asks) {
-      if (auto got = ask.wait(); !got) all = std::move(got);
-    }
-    return all;
+    if (commands.empty()) return {};
+    pending = commands.size();
+    for (redis::AskCommand& command : commands) client_.submit(command);
+    wait.wait();
+    if (!why.empty()) return Unexpected{std::move(why)};
+    return {};
   }
 
   void see_block(const redis::CounterName& name, std::string_view value) {
@@ -521,7 +524,7 @@ class Search {
     if (found_.blocks.size() == most_) {
       found_.more = true;
     } else {
-      found_.blocks.push_back({name.key, name.tag, *until});
+      found_.blocks.push_back({name.key, name.tag, Keyspace::kRules, *until});
     }
   }
 
@@ -630,7 +633,7 @@ class InMemory final : public Stores {
     auto made = std::make_unique<InMemory>(config, log, steady);
     if (!config.snapshot.empty()) {
       auto snapshots =
-          CounterSnapshots::open(made->store_, {config.snapshot, config.snapshot_interval}, log);
+          CounterSnapshots::open(made->store_, config.snapshot, config.snapshot_interval, log);
       if (!snapshots) return Unexpected{snapshots.error()};
       made->snapshots_ = std::move(*snapshots);
     }
@@ -650,13 +653,9 @@ class InMemory final : public Stores {
   std::unique_ptr<LoopStores> make(boost::asio::io_context&) override { return nullptr; }
 
   Expected<HeldBlocks> find_blocks(LoopStores*, std::size_t most) override {
-    HeldBlocks found;
-    for (BlockedKey& blocked : store_.blocked(most + 1)) {
-      found.more = found.blocks.size() == most;
-      if (!found.more) {
-        found.blocks.push_back({std::move(blocked.key), std::move(blocked.tag), blocked.until});
-      }
-    }
+    HeldBlocks found{.blocks = store_.blocked(most + 1)};
+    found.more = found.blocks.size() > most;
+    if (found.more) found.blocks.pop_back();
     return found;
   }
 

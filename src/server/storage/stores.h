@@ -35,10 +35,6 @@ namespace sluice::server {
 // Ownership: borrows the store and the log.
 class CounterSnapshots {
  public:
-  struct Options {
-    std::string path;
-    std::chrono::milliseconds interval;  // 0: written at the end only
-  };
   // What it did since the start. A plain value.
   struct Stats {
     MemorySnapshot last;  // that was written; default: none
@@ -46,8 +42,10 @@ class CounterSnapshots {
     std::uint64_t failures = 0;  // of reading and writing
   };
 
-  // Errors: the file cannot be replaced at this path, in one line.
-  static Expected<std::unique_ptr<CounterSnapshots>> open(MemoryStore& store, Options options,
+  // Without an `interval` (0), the file is written at the end only. Errors: the file cannot be
+  // replaced at this path, in one line.
+  static Expected<std::unique_ptr<CounterSnapshots>> open(MemoryStore& store, std::string path,
+                                                          std::chrono::milliseconds interval,
                                                           Log& log);
   ~CounterSnapshots() { stop(); }
   CounterSnapshots(const CounterSnapshots&) = delete;
@@ -74,14 +72,16 @@ class CounterSnapshots {
   void add_metrics(metrics::Registry& registry);
 
  private:
-  CounterSnapshots(MemoryStore& store, Options options, Log& log)
-      : store_(store), options_(std::move(options)), log_(log) {}
+  CounterSnapshots(MemoryStore& store, std::string path, std::chrono::milliseconds interval,
+                   Log& log)
+      : store_(store), path_(std::move(path)), interval_(interval), log_(log) {}
   void run();
   void write(bool is_last);
   void put_aside(const std::string& why);
 
   MemoryStore& store_;
-  const Options options_;
+  const std::string path_;
+  const std::chrono::milliseconds interval_;
   Log& log_;
   std::optional<net::FileLock> lock_;
   std::string failure_;       // the last problem, until a file is written

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "stores/redis/client/reply.h"
@@ -88,6 +90,16 @@ class Command {
   std::chrono::steady_clock::time_point deadline = {};
   // How many MOVED and ASK it has followed. Set by the cluster client.
   std::uint8_t redirects = 0;
+};
+
+// A command whose answer a function sees. It must not throw.
+class AskCommand final : public Command {
+ public:
+  explicit AskCommand(std::function<void(const Answer&)> see) : see_(std::move(see)) {}
+  void done(const Answer& answer) noexcept override { see_(answer); }
+
+ private:
+  const std::function<void(const Answer&)> see_;
 };
 
 // Append the beginning of an array ('*') or a string ('$') of this size, and a whole string, in
