@@ -30,10 +30,9 @@ descriptors:
 class EnvoyCountsTest : public ServiceTest {
  protected:
   EnvoyCounts::Cells cells_of(std::string_view name) {
-    for (const EnvoyCounts::Row& row : envoy_->counted()) {
-      if (row.name == name) return row.cells;
-    }
-    return {};
+    const EnvoyCounts::Sums all = envoy_->counted();
+    const auto found = all.find(std::string(name));
+    return found != all.end() ? found->second : EnvoyCounts::Cells{};
   }
 };
 

@@ -83,7 +83,7 @@ void EnvoyCounts::count_by_value(const Descriptor& descriptor, std::span<const E
   std::string name = descriptor.rule.domain + "/";
   append_name(name, descriptor, entries, descriptor.detailed_metric);
   const std::lock_guard lock(mutex_);
-  auto& values = values_[descriptor.number].values;
+  auto& values = values_[descriptor.number];
   auto found = values.find(name);
   if (found == values.end()) {
     if (values.size() >= kMostValues) name = descriptor.rule.name + " (other)";
@@ -103,8 +103,8 @@ void EnvoyCounts::add_to(Sums& sums) const {
     }
   }
   const std::lock_guard lock(mutex_);
-  for (const auto& [number, by_value] : values_) {
-    for (const auto& [name, counted] : by_value.values) {
+  for (const auto& [number, values] : values_) {
+    for (const auto& [name, counted] : values) {
       Cells& cells = sums[name];
       for (std::size_t i = 0; i < cells.size(); ++i) cells[i] += counted[i];
     }
@@ -181,7 +181,7 @@ EnvoyStatus EnvoyManager::status() const {
           last_errors_};
 }
 
-std::vector<EnvoyCounts::Row> EnvoyManager::counted() const {
+EnvoyCounts::Sums EnvoyManager::counted() const {
   const std::lock_guard lock(mutex_);
   std::erase_if(retired_, [this](const std::shared_ptr<ActiveEnvoyFiles>& one) {
     if (one.use_count() > 1) return false;
@@ -191,9 +191,7 @@ std::vector<EnvoyCounts::Row> EnvoyManager::counted() const {
   EnvoyCounts::Sums sums = kept_;
   for (const auto& one : retired_) one->counts.add_to(sums);
   active_->counts.add_to(sums);
-  std::vector<EnvoyCounts::Row> rows;
-  for (auto& [name, cells] : sums) rows.push_back({name, cells});
-  return rows;
+  return sums;
 }
 
 }  // namespace sluice::server

@@ -33,10 +33,6 @@ class EnvoyCounts {
   enum Cell : std::size_t { kWithinLimit, kOverLimit, kShadow };
   using Cells = std::array<std::uint64_t, 3>;
   using Sums = std::map<std::string, Cells>;
-  struct Row {
-    std::string name;
-    Cells cells;
-  };
 
   static constexpr std::size_t kMostValues = 100;  // per limit
   static constexpr std::size_t kLongestValue = 64;
@@ -55,10 +51,6 @@ class EnvoyCounts {
   struct Tally {
     std::array<std::atomic<std::uint64_t>, 3> cells{};
   };
-  // The counts of one limit by the values of requests.
-  struct ByValue {
-    std::unordered_map<std::string, Cells> values;
-  };
 
   void count_by_value(const envoy::Descriptor& descriptor, std::span<const envoy::Entry> entries,
                       Cell cell);
@@ -67,7 +59,8 @@ class EnvoyCounts {
   std::array<std::unique_ptr<Tally[]>, kStripes> stripes_;
   std::vector<bool> by_values_;  // by limit: whether values are counted
   mutable std::mutex mutex_;     // guards the members below
-  std::unordered_map<std::size_t, ByValue> values_;
+  // The counts of limits by the values of requests.
+  std::unordered_map<std::size_t, std::unordered_map<std::string, Cells>> values_;
 };
 
 // The state of Envoy's files.
@@ -132,7 +125,7 @@ class EnvoyManager {
   bool has_files() const noexcept { return !paths_.empty(); }
 
   // Returns the counts since the start, including those of files that are no longer active.
-  std::vector<EnvoyCounts::Row> counted() const;
+  EnvoyCounts::Sums counted() const;
   // Returns a different number for each service, so that services count in different memory.
   std::size_t next_stripe() noexcept { return stripes_.fetch_add(1); }
 

@@ -36,9 +36,8 @@ class Does final : public net::FiberJob {
 class Member {
  public:
   explicit Member(const RedisServer& server)
-      : overrides(
-            {redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
-             milliseconds(5)}) {
+      : overrides(redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
+                  milliseconds(5)) {
     overrides.follow(loop_, [this](std::string_view why) { troubles.emplace_back(why); });
   }
   ~Member() { overrides.stop(); }
@@ -199,8 +198,8 @@ TEST(RedisOverridesTrouble, EndsTheFirstReadingAtOnce) {
   const RedisServer server;
   sluice_redis::RedisConnection(server).run({"SET", "sluice:{overrides}", "x"});
   RedisOverrides overrides(
-      {redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
-       milliseconds(5)});
+      redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
+      milliseconds(5));
   overrides.read_all();
   EXPECT_EQ(calls(server, "hscan"), 1);
 }

@@ -55,7 +55,13 @@ void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, L
   manager_ = &manager;
   log_ = &log;
   changed_ = std::move(changed);
-  rules_ = std::make_unique<RedisRules>(loop, source_, latest_.id, *this);
+  rules_ = std::make_unique<RedisRules>(
+      loop, source_, latest_.id, [this](PublishedRules rules) { activate(std::move(rules)); },
+      [&log](std::string_view why) {
+        if (why.empty()) return log.info("the rules in Redis can be read again");
+        log.warning("the rules in Redis cannot be read; the active rules are unchanged",
+                    {{"why", why}});
+      });
 }
 
 Expected<PushedRules::Outcome> PushedRules::push(const std::vector<RulesText>& before,
@@ -71,11 +77,11 @@ Expected<PushedRules::Outcome> PushedRules::push(const std::vector<RulesText>& b
   const auto pushed = rules_->push(*rules, latest_.id);
   if (!pushed) return Unexpected{pushed.error()};
   if (!*pushed) return Outcome::kOthersPushed;
-  if (latest_.version < rules->version) on_rules(std::move(*rules));
+  if (latest_.version < rules->version) activate(std::move(*rules));
   return Outcome::kPushed;
 }
 
-void PushedRules::on_rules(PublishedRules rules) {
+void PushedRules::activate(PublishedRules rules) {
   const std::uint64_t pushed = rules.version;
   latest_ = std::move(rules);
   const auto changed = manager_->follow(named(latest_.texts));
@@ -92,42 +98,18 @@ void PushedRules::on_rules(PublishedRules rules) {
   if (*changed) changed_();
 }
 
-void PushedRules::on_trouble(std::string_view why) {
-  if (why.empty()) return log_->info("the rules in Redis can be read again");
-  log_->warning("the rules in Redis cannot be read; the active rules are unchanged",
-                {{"why", why}});
-}
-
 namespace {
 
-// A push that a fiber waits for.
-class Push final : public redis::Command {
- public:
-  Expected<bool> wait() {
-    wait_.wait();
-    return std::move(result_);
+Expected<bool> result_of_push(const redis::Answer& answer) {
+  if (answer.failure == redis::Failure::kNone) return read_pushed(*answer.reply);
+  std::string what(answer.text.empty() ? "no answer" : answer.text);
+  const bool may_be_done =
+      answer.failure == redis::Failure::kTimeout || answer.failure == redis::Failure::kLost;
+  if (may_be_done) {
+    what += "; they may have been changed: look at them before you repeat the request";
   }
-  void done(const redis::Answer& answer) noexcept override {
-    if (answer.failure == redis::Failure::kNone) {
-      result_ = read_pushed(*answer.reply);
-    } else {
-      result_ = Unexpected{explain(answer)};
-    }
-    wait_.finish();
-  }
-
- private:
-  static std::string explain(const redis::Answer& answer) {
-    std::string what(answer.text.empty() ? "no answer" : answer.text);
-    const bool may_be_done =
-        answer.failure == redis::Failure::kTimeout || answer.failure == redis::Failure::kLost;
-    if (!may_be_done) return what;
-    return what + "; they may have been changed: look at them before you repeat the request";
-  }
-
-  net::FiberWait wait_;
-  Expected<bool> result_ = false;
-};
+  return Unexpected{std::move(what)};
+}
 
 }  // namespace
 
@@ -137,20 +119,17 @@ std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
   return copy;
 }
 
-struct RedisRules::Timer : boost::asio::steady_timer {
-  using boost::asio::steady_timer::steady_timer;
-};
-
 std::string no_rules_at(std::string_view key) {
   return "there are no rules at " + std::string(key) + "; publish them with sluice rules push FILE";
 }
 
 RedisRules::RedisRules(boost::asio::io_context& loop, RedisRulesSource source, std::string known,
-                       Owner& owner)
+                       OnRules on_rules, OnTrouble on_trouble)
     : source_(std::move(source)),
-      owner_(owner),
+      on_rules_(std::move(on_rules)),
+      on_trouble_(std::move(on_trouble)),
       known_(std::move(known)),
-      timer_(std::make_unique<Timer>(loop)),
+      timer_(loop),
       client_(redis::make_client(loop, patient(*source_.target), nullptr)) {
   look();
 }
@@ -164,10 +143,16 @@ Expected<bool> RedisRules::push(const PublishedRules& rules, std::string_view ex
   if (ended_ || net::current_fiber() == nullptr) {
     return Unexpected{"the server does not follow Redis now"};
   }
-  Push command;
+  net::FiberWait wait;
+  Expected<bool> result = false;
+  redis::AskCommand command([&](const redis::Answer& answer) {
+    result = result_of_push(answer);
+    wait.finish();
+  });
   fill_in_push(command, source_.key, rules, expected);
   client_->submit(command);
-  return command.wait();
+  wait.wait();
+  return result;
 }
 
 void RedisRules::look() {
@@ -177,18 +162,13 @@ void RedisRules::look() {
 }
 
 void RedisRules::wait() {
-  timer_->expires_after(source_.every);
-  timer_->async_wait([this](const boost::system::error_code& why) {
+  timer_.expires_after(source_.every);
+  timer_.async_wait([this](const boost::system::error_code& why) {
     if (!why) look();
   });
 }
 
-void RedisRules::Look::done(const redis::Answer& answer) noexcept try {
-  rules_.looked(answer);
-} catch (const std::exception&) {
-  std::terminate();  // out of memory: nobody would notice that rules are no longer followed
-}
-
+// Without memory the process ends: nobody would notice that rules are no longer followed.
 void RedisRules::looked(const redis::Answer& answer) {
   if (ended_) return;
   if (answer.failure == redis::Failure::kError) {
@@ -218,35 +198,32 @@ void RedisRules::see_rules(const redis::Reply& reply) {
   if (!*rules) return trouble(State::kNone, no_rules_at(source_.key));
   known_ = (*rules)->id;
   fine();
-  owner_.on_rules(std::move(**rules));
+  on_rules_(std::move(**rules));
 }
 
 void RedisRules::trouble(State state, std::string_view why) {
-  if (std::exchange(state_, state) != state) owner_.on_trouble(why);
+  if (std::exchange(state_, state) != state) on_trouble_(why);
 }
 
 void RedisRules::fine() {
-  if (std::exchange(state_, State::kFine) != State::kFine) owner_.on_trouble({});
+  if (std::exchange(state_, State::kFine) != State::kFine) on_trouble_({});
 }
 
 Expected<PublishedRules> RedisRules::wait_for(const RedisRulesSource& source,
                                               std::chrono::milliseconds at_most) {
-  struct Waiting final : Owner {
-    void on_rules(PublishedRules found) override {
-      rules = std::move(found);
-      loop.stop();
-    }
-    void on_trouble(std::string_view what) override { why = what; }
-
-    boost::asio::io_context loop{1};
-    std::optional<PublishedRules> rules;
-    std::string why;
-  };
-  Waiting waiting;
-  const RedisRules follower(waiting.loop, source, {}, waiting);
-  waiting.loop.run_for(at_most);
-  if (waiting.rules) return std::move(*waiting.rules);
-  const std::string why = waiting.why.empty() ? "no answer" : waiting.why;
+  boost::asio::io_context loop{1};
+  std::optional<PublishedRules> rules;
+  std::string why;
+  const RedisRules follower(
+      loop, source, {},
+      [&](PublishedRules found) {
+        rules = std::move(found);
+        loop.stop();
+      },
+      [&](std::string_view what) { why = what; });
+  loop.run_for(at_most);
+  if (rules) return *std::move(rules);
+  if (why.empty()) why = "no answer";
   return Unexpected{"no rules could be read from " + source.target->shown + ": " + why};
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -11,10 +13,6 @@
 #include "server/rules/rules_manager.h"
 #include "sluice/expected.h"
 #include "stores/redis/client/client.h"
-
-namespace boost::asio {
-class io_context;
-}
 
 namespace sluice::server {
 
@@ -32,23 +30,19 @@ struct RedisRulesSource {
 // Follows the rules published in Redis: polls their id every 250 ms, and reads the rules when it
 // has changed. It has its own connection, and may wait longer for it than requests do.
 //
-// Thread-safety: the loop's thread only. Ownership: borrows the loop and the owner. Cost: a poll is
+// Thread-safety: the loop's thread only. Ownership: borrows the loop. Cost: a poll is
 // one small command.
 class RedisRules {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // Called with other rules, which are not yet validated.
-    virtual void on_rules(PublishedRules rules) = 0;
-    // Called with the reason when rules cannot be read, once per problem, and with an empty text
-    // when they can be read again.
-    virtual void on_trouble(std::string_view why) = 0;
-  };
+  // Called with other rules, which are not yet validated.
+  using OnRules = std::function<void(PublishedRules rules)>;
+  // Called with the reason when rules cannot be read, once per problem, and with an empty text when
+  // they can be read again.
+  using OnTrouble = std::function<void(std::string_view why)>;
 
   // `known`: the id of the active rules.
   RedisRules(boost::asio::io_context& loop, RedisRulesSource source, std::string known,
-             Owner& owner);
+             OnRules on_rules, OnTrouble on_trouble);
   ~RedisRules();
   RedisRules(const RedisRules&) = delete;
   RedisRules& operator=(const RedisRules&) = delete;
@@ -63,17 +57,7 @@ class RedisRules {
                                            std::chrono::milliseconds at_most);
 
  private:
-  struct Timer;
   enum class State { kFine, kUnreachable, kNone, kWrong };
-  // Polls the id, or reads the rules.
-  class Look final : public redis::Command {
-   public:
-    explicit Look(RedisRules& rules) : rules_(rules) {}
-    void done(const redis::Answer& answer) noexcept override;
-
-   private:
-    RedisRules& rules_;
-  };
 
   void look();
   void looked(const redis::Answer& answer);
@@ -84,13 +68,15 @@ class RedisRules {
   void wait();
 
   const RedisRulesSource source_;
-  Owner& owner_;
+  const OnRules on_rules_;
+  const OnTrouble on_trouble_;
   std::string known_;
   bool reading_ = false;
   bool ended_ = false;
   State state_ = State::kFine;
-  std::unique_ptr<Timer> timer_;
-  Look look_{*this};
+  boost::asio::steady_timer timer_;
+  // Polls the id, or reads the rules.
+  redis::AskCommand look_{[this](const redis::Answer& answer) { looked(answer); }};
   std::unique_ptr<redis::Client> client_;
 };
 
@@ -102,7 +88,7 @@ std::string no_rules_at(std::string_view key);
 //
 // Thread-safety: the loop's thread only, once follow() was called. Ownership: owns the manager;
 // borrows the loop and the log.
-class PushedRules final : public RedisRules::Owner {
+class PushedRules final {
  public:
   // Waits at most 5 s for rules. Errors: lines that say why there are none, or what is wrong with
   // them.
@@ -129,8 +115,7 @@ class PushedRules final : public RedisRules::Owner {
   PushedRules(RedisRulesSource source, PublishedRules rules, std::unique_ptr<RulesManager> manager)
       : source_(std::move(source)), latest_(std::move(rules)), opened_(std::move(manager)) {}
 
-  void on_rules(PublishedRules rules) override;
-  void on_trouble(std::string_view why) override;
+  void activate(PublishedRules rules);
 
   const RedisRulesSource source_;
   PublishedRules latest_;  // valid or not

@@ -76,13 +76,13 @@ std::shared_ptr<const redis::Target> target_of(const RedisServer& server) {
 }
 
 // A loop that follows the rules, and records the callbacks.
-class Follower final : public RedisRules::Owner {
+class Follower final {
  public:
   explicit Follower(const RedisServer& server, std::string known = "")
-      : rules_(loop_, {target_of(server), kKey, milliseconds(10)}, std::move(known), *this) {}
-
-  void on_rules(PublishedRules rules) override { seen.push_back(rules.version); }
-  void on_trouble(std::string_view why) override { troubles.emplace_back(why); }
+      : rules_(
+            loop_, {target_of(server), kKey, milliseconds(10)}, std::move(known),
+            [this](const PublishedRules& rules) { seen.push_back(rules.version); },
+            [this](std::string_view why) { troubles.emplace_back(why); }) {}
 
   // Runs the loop until the condition holds: see wait_until().
   void until(const std::string& what, const std::function<bool()>& holds) {

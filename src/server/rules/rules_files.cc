@@ -22,6 +22,8 @@ std::int64_t nanoseconds(const timespec& time) noexcept {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+}  // namespace
+
 FileLook look_at_file(std::string path) {
   struct stat found{};
   if (::stat(path.c_str(), &found) != 0) return {.path = std::move(path), .error = errno};
@@ -33,6 +35,8 @@ FileLook look_at_file(std::string path) {
           .modified_ns = nanoseconds(found.st_mtim),
           .changed_ns = nanoseconds(found.st_ctim)};
 }
+
+namespace {
 
 bool is_directory(const FileLook& look) noexcept { return look.error == 0 && S_ISDIR(look.mode); }
 bool is_regular(const FileLook& look) noexcept { return look.error == 0 && S_ISREG(look.mode); }

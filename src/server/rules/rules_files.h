@@ -32,6 +32,8 @@ struct FileLook {
 };
 using Picture = std::vector<FileLook>;
 
+FileLook look_at_file(std::string path);
+
 // Examines files, and the *.yaml and *.yml files of directories in the order of their names. Hidden
 // files and folders are skipped, so each file of a Kubernetes ConfigMap appears once.
 Picture look_at(const std::vector<std::string>& paths);

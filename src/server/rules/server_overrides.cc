@@ -5,7 +5,6 @@
 
 #include "server/rules/server_overrides.h"
 
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -226,31 +225,15 @@ std::string why_not(const redis::Answer& answer) {
   }
 }
 
-// A command that a fiber waits for.
-class Change final : public redis::Command {
- public:
-  Expected<std::int64_t> wait() {
-    wait_.wait();
-    if (!why_.empty()) return Unexpected{std::move(why_)};
-    if (number_ < 0) return Unexpected{too_many()};
-    return number_;
+// Returns the number of the change that a script has made.
+Expected<std::int64_t> number_of_change(const redis::Answer& answer) {
+  if (answer.failure != redis::Failure::kNone) return Unexpected{why_not(answer)};
+  if (answer.reply->type != redis::Reply::kInteger) {
+    return Unexpected{"Redis answered something else; the change may have been made; repeat it"};
   }
-  void done(const redis::Answer& answer) noexcept override {
-    if (answer.failure != redis::Failure::kNone) {
-      why_ = why_not(answer);
-    } else if (answer.reply->type != redis::Reply::kInteger) {
-      why_ = "Redis answered something else; the change may have been made; repeat it";
-    } else {
-      number_ = answer.reply->integer;
-    }
-    wait_.finish();
-  }
-
- private:
-  net::FiberWait wait_;
-  std::string why_;
-  std::int64_t number_ = 0;
-};
+  if (answer.reply->integer < 0) return Unexpected{too_many()};
+  return answer.reply->integer;
+}
 
 Expected<bool> check(const redis::Client* client) {
   if (client != nullptr && net::current_fiber() != nullptr) return true;
@@ -265,10 +248,16 @@ Expected<bool> check(const redis::Client* client) {
 Expected<std::int64_t> change_override(redis::Client* client, const OverrideKeys& keys,
                                        std::string_view counter, std::string_view text) {
   if (const auto can = check(client); !can) return Unexpected{can.error()};
-  Change command;
+  net::FiberWait wait;
+  Expected<std::int64_t> number = 0;
+  redis::AskCommand command([&](const redis::Answer& answer) {
+    number = number_of_change(answer);
+    wait.finish();
+  });
   fill_in_change(command, keys, new_epoch(), counter, text, Overrides::kDefaultMost);
   client->submit(command);
-  return command.wait();
+  wait.wait();
+  return number;
 }
 
 // Sets at most kOverrideGroup overrides in script calls that are sent together. Returns the number
@@ -283,18 +272,26 @@ Expected<std::vector<std::uint64_t>> change_overrides(
     rules::append_text(entries[i].given, texts[i]);
     changes.push_back({0, entries[i].counter, texts[i]});
   }
-  std::deque<Change> calls;
+  net::FiberWait wait;
+  std::deque<redis::AskCommand> calls;
+  std::deque<Expected<std::int64_t>> answers;  // the number of the last change of each call
+  std::size_t pending = 0;
   const std::string epoch = new_epoch();
   for (std::size_t at = 0; at < changes.size(); at += kChangesPerCall) {
     const std::size_t count = std::min(kChangesPerCall, changes.size() - at);
-    fill_in_change_all(calls.emplace_back(), keys, epoch, std::span(changes).subspan(at, count),
+    calls.emplace_back([&, last = &answers.emplace_back(0)](const redis::Answer& answer) {
+      *last = number_of_change(answer);
+      if (--pending == 0) wait.finish();
+    });
+    fill_in_change_all(calls.back(), keys, epoch, std::span(changes).subspan(at, count),
                        Overrides::kDefaultMost);
   }
-  for (Change& call : calls) client->submit(call);
+  pending = calls.size();
+  for (redis::AskCommand& call : calls) client->submit(call);
+  if (!calls.empty()) wait.wait();
   std::vector<std::uint64_t> numbers;
   std::string why;
-  for (Change& call : calls) {
-    const auto last = call.wait();
+  for (const auto& last : answers) {
     if (!last && why.empty()) why = last.error();
     if (!why.empty()) continue;
     const std::size_t count = std::min(kChangesPerCall, entries.size() - numbers.size());
@@ -316,12 +313,12 @@ std::uint64_t hash_of(std::string_view counter) noexcept {
 
 }  // namespace
 
-struct RedisOverrides::Timer : boost::asio::steady_timer {
-  using boost::asio::steady_timer::steady_timer;
-};
-
-RedisOverrides::RedisOverrides(RedisOverridesSource source)
-    : ServerOverrides({}), source_(std::move(source)), keys_(source_.target->options.prefix) {}
+RedisOverrides::RedisOverrides(std::shared_ptr<const redis::Target> target,
+                               std::chrono::milliseconds every)
+    : ServerOverrides({}),
+      target_(std::move(target)),
+      every_(every),
+      keys_(target_->options.prefix) {}
 
 RedisOverrides::~RedisOverrides() { stop(); }
 
@@ -333,8 +330,8 @@ void RedisOverrides::stop() noexcept {
 
 void RedisOverrides::start(boost::asio::io_context& loop) {
   loop_ = &loop;
-  timer_ = std::make_unique<Timer>(loop);
-  client_ = redis::make_client(loop, patient(*source_.target), nullptr);
+  timer_ = std::make_unique<boost::asio::steady_timer>(loop);
+  client_ = redis::make_client(loop, patient(*target_), nullptr);
   look(Step::kHead);
 }
 
@@ -370,18 +367,13 @@ void RedisOverrides::look(Step step) {
 }
 
 void RedisOverrides::wait() {
-  timer_->expires_after(source_.every);
+  timer_->expires_after(every_);
   timer_->async_wait([this](const boost::system::error_code& why) {
     if (!why) look(Step::kHead);
   });
 }
 
-void RedisOverrides::Look::done(const redis::Answer& answer) noexcept try {
-  overrides_.looked(answer);
-} catch (const std::exception&) {
-  std::terminate();  // out of memory: nobody would notice that overrides are no longer followed
-}
-
+// Without memory the process ends: nobody would notice that overrides are no longer followed.
 void RedisOverrides::looked(const redis::Answer& answer) {
   if (loop_ == nullptr) return;
   const Step step = step_;
@@ -489,7 +481,6 @@ bool RedisOverrides::see_page(const redis::Reply& reply) {
 
 // Removes what Redis no longer has.
 void RedisOverrides::finish_scan() {
-  constexpr std::size_t kPage = 1000;
   std::sort(seen_.begin(), seen_.end());
   for (std::optional<std::uint64_t> at = 0; at;) {
     const Overrides::Page page = overrides_.list(*at, kPage);
@@ -613,16 +604,6 @@ Status RedisOverrides::set_all(Entries entries, bool) {
   return {};
 }
 
-FileMark FileMark::of(const std::string& path) noexcept {
-  struct stat found{};
-  if (::stat(path.c_str(), &found) != 0) {
-    return {.size = errno == ENOENT || errno == ENOTDIR ? kNoFile : kUnknown};
-  }
-  constexpr std::int64_t kNanoseconds = 1'000'000'000;
-  return {found.st_dev, found.st_ino, found.st_size,
-          found.st_ctim.tv_sec * kNanoseconds + found.st_ctim.tv_nsec};
-}
-
 namespace {
 
 constexpr std::chrono::milliseconds kLook{5};  // between two tries to lock the file
@@ -640,7 +621,7 @@ Status ServerOverrides::save() {
   if (path_.empty()) return {};
   auto saved = write_overrides(path_, overrides_);
   if (saved) {
-    known_ = FileMark::of(path_);
+    known_ = look_at_file(path_);
     has_unsaved_ = false;
   }
   return saved;
@@ -648,7 +629,8 @@ Status ServerOverrides::save() {
 
 Expected<bool> ServerOverrides::read_if_changed() {
   if (path_.empty() || has_unsaved_) return false;
-  const FileMark found = FileMark::of(path_);
+  FileLook found = look_at_file(path_);
+  if (found.error == ENOTDIR) found.error = ENOENT;  // there is no file either
   if (std::exchange(known_, found) == found) return false;
   auto read = read_overrides(path_, overrides_);
   if (read) overrides_.drop_ended(SystemClock().now());

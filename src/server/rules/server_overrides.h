@@ -1,7 +1,8 @@
 #pragma once
 
-#include <sys/types.h>
-
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -14,37 +15,11 @@
 #include <vector>
 
 #include "server/net/file_lock.h"
+#include "server/rules/rules_files.h"
 #include "sluice/expected.h"
 #include "sluice/overrides.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/command.h"
-
-namespace sluice::server {
-
-// Which version of a file is under a path: each new file has another mark. A plain value.
-struct FileMark {
-  // That of the file now; of no file if there is none.
-  static FileMark of(const std::string& path) noexcept;
-
-  static constexpr off_t kNoFile = -1, kUnknown = -2;
-
-  dev_t device = 0;
-  ino_t number = 0;
-  off_t size = kNoFile;
-  std::int64_t changed = 0;
-
-  friend bool operator==(const FileMark&, const FileMark&) = default;
-};
-
-}  // namespace sluice::server
-
-namespace boost::asio {
-class io_context;
-}
-
-namespace sluice::redis {
-class Client;
-}
 
 namespace sluice::server {
 
@@ -99,7 +74,7 @@ class ServerOverrides {
 
  protected:
   explicit ServerOverrides(std::string path, std::size_t most = Overrides::kDefaultMost)
-      : overrides_(most), path_(std::move(path)) {}
+      : overrides_(most), path_(std::move(path)), known_{.path = path_, .error = ENOENT} {}
 
   Overrides overrides_;
 
@@ -122,7 +97,7 @@ class ServerOverrides {
 
   const std::string path_;
   std::mutex mutex_;          // held while they are changed and written; never while waiting
-  FileMark known_;            // the file that was read or written last
+  FileLook known_;            // the file that was read or written last
   bool has_unsaved_ = false;  // the file lacks some
   bool saves_all_ = false;
 };
@@ -173,12 +148,6 @@ std::optional<OverrideHead> read_head(const redis::Reply& reply);
 std::optional<std::vector<OverrideChange>> read_changes(const redis::Reply& reply);
 std::optional<OverrideScan> read_scan(const redis::Reply& reply);
 
-// The place of the overrides of a fleet.
-struct RedisOverridesSource {
-  std::shared_ptr<const redis::Target> target;
-  std::chrono::milliseconds every{250};  // between two polls
-};
-
 // The overrides of a fleet, which are in Redis. Follows their changes: polls the number of the
 // latest change every 250 ms, and reads the changes since the known one. If these are not all there
 // (the stream was trimmed, Redis lost data), it reads all overrides again, page by page.
@@ -190,7 +159,9 @@ struct RedisOverridesSource {
 // the rest like ServerOverrides. Cost: a poll is one small command.
 class RedisOverrides final : public ServerOverrides {
  public:
-  explicit RedisOverrides(RedisOverridesSource source);
+  // `every`: the time between two polls.
+  explicit RedisOverrides(std::shared_ptr<const redis::Target> target,
+                          std::chrono::milliseconds every = std::chrono::milliseconds(250));
   ~RedisOverrides() override;
 
   // Reads all overrides, if Redis answers within a second. Ends at the first error of Redis. Runs
@@ -208,17 +179,8 @@ class RedisOverrides final : public ServerOverrides {
   Status set_all(Entries entries, bool more) override;
 
  private:
-  struct Timer;
   enum class Step : std::uint8_t { kHead, kChanges, kScan };
   enum class State : std::uint8_t { kFine, kUnreachable, kWrong };
-  class Look final : public redis::Command {
-   public:
-    explicit Look(RedisOverrides& overrides) : overrides_(overrides) {}
-    void done(const redis::Answer& answer) noexcept override;
-
-   private:
-    RedisOverrides& overrides_;
-  };
 
   void start(boost::asio::io_context& loop);
   void look(Step step);
@@ -238,7 +200,8 @@ class RedisOverrides final : public ServerOverrides {
   void trouble(State state, std::string_view why);
   std::string read_key(Step step) const;
 
-  const RedisOverridesSource source_;
+  const std::shared_ptr<const redis::Target> target_;
+  const std::chrono::milliseconds every_;
   const OverrideKeys keys_;
   OnTrouble on_trouble_;
   mutable std::mutex mutex_;  // of known_ and scans_, and of changes that depend on them
@@ -255,9 +218,9 @@ class RedisOverrides final : public ServerOverrides {
   std::uint64_t asked_ = 0;          // the latest change that was known when the head was asked for
   std::uint64_t after_ = 0;          // the changes after this number were asked for,
   std::uint64_t latest_ = 0;         // and this was the latest one
-  Look look_{*this};
+  redis::AskCommand look_{[this](const redis::Answer& answer) { looked(answer); }};
   boost::asio::io_context* loop_ = nullptr;
-  std::unique_ptr<Timer> timer_;
+  std::unique_ptr<boost::asio::steady_timer> timer_;
   std::unique_ptr<redis::Client> client_;
 };
 

@@ -101,8 +101,8 @@ void list_blocks(const Call& call) {
   if (!found) return answer(call.response, {503, "the blocks cannot be read: " + found.error()});
   JsonWriter json;
   json.begin_object().key("blocks").begin_array();
-  for (const HeldBlock& block : found->blocks) {
-    json.begin_object().member("counter", block.counter);
+  for (const BlockedKey& block : found->blocks) {
+    json.begin_object().member("counter", block.key);
     if (!block.tag.empty()) json.member("tag", block.tag);
     json.member("until", block.until).end_object();
   }

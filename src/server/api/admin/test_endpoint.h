@@ -70,9 +70,7 @@ class TestAdmin : public ::testing::Test {
   }
   Expected<HeldBlocks> find_blocks(std::size_t most) const {
     HeldBlocks found;
-    for (const BlockedKey& one : store_.blocked(most)) {
-      found.blocks.push_back({one.key, one.tag, one.until});
-    }
+    found.blocks = store_.blocked(most);
     found.more = found.blocks.size() == most;
     return found;
   }
