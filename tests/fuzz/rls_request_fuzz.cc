@@ -48,7 +48,6 @@ struct Services {
   server::Session::Parts session{limiter, *rules, registry.make_recorder(), denials};
   server::RlsService services[2]{server::RlsService(session, *plain),
                                  server::RlsService(session, *all)};
-  server::JsonEndpoint json{services[1]};
 };
 
 // An answer has one status per descriptor; a refused request has no answer.
@@ -78,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request.method = "POST";
   request.body = message;
   server::http::Response response;
-  services.json.handle(request, true, response);
+  answer_json(services.services[1], request, true, response);
   if (response.status != 200 && response.status != 429 && response.body.empty()) std::abort();
   return 0;
 }

@@ -18,6 +18,7 @@
 #include "limiter/reason_report.h"
 #include "server/api/admin/live_page.h"
 #include "server/api/check/check_endpoint.h"
+#include "server/api/envoy/json_endpoint.h"
 #include "server/api/envoy/rls_service.h"
 #include "server/api/resp/command_handler.h"
 #include "server/config/secret.h"
@@ -378,8 +379,7 @@ PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loo
       session_(loop.session()),
       auth_(session_, parts.trusted),
       check_(session_, waiting),
-      rls_(loop.session(), parts.envoy),
-      json_(rls_) {
+      rls_(loop.session(), parts.envoy) {
   session_.use_trace([this] {
     trace_buffers_.clear();
     return find_header(request_->fields, "traceparent", trace_buffers_);
@@ -416,7 +416,7 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
       return answer_permit(PermitAction::kRelease, session_, request, response);
     case Answer::kExtend: return answer_permit(PermitAction::kExtend, session_, request, response);
     case Answer::kAuth: return auth_.handle(request, response);
-    case Answer::kJson: return json_.handle(request, may_operate, response);
+    case Answer::kJson: return answer_json(rls_, request, may_operate, response);
     case Answer::kOperations: return operations_.handle(target.path, request, response);
   }
 }

@@ -16,7 +16,7 @@
 #include "server/api/admin/status_page.h"
 #include "server/api/auth/auth_endpoint.h"
 #include "server/api/check/check_endpoint.h"
-#include "server/api/envoy/json_endpoint.h"
+#include "server/api/envoy/rls_service.h"
 #include "server/api/operations/operations.h"
 #include "server/config/config.h"
 #include "server/decide/session.h"
@@ -159,7 +159,6 @@ class PublicHandler final : public http::Handler {
   AuthEndpoint auth_;
   CheckEndpoint check_;
   RlsService rls_;
-  JsonEndpoint json_;
   metrics::FrontEnd endpoint_ = metrics::FrontEnd::kOther;
 };
 

@@ -12,6 +12,7 @@
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
@@ -112,26 +113,27 @@ std::string read_message(std::string_view json, std::string& message) {
 
 }  // namespace
 
-void JsonEndpoint::handle(const http::Request& request, bool may_operate,
-                          http::Response& response) {
+void answer_json(RlsService& service, const http::Request& request, bool may_operate,
+                 http::Response& response) {
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return answer_problem(
         response, {405, "/json accepts only POST, with a RateLimitRequest in JSON as its body"});
   }
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
-  if (const std::string error = read_message(request.body, message_); !error.empty()) {
+  std::string message, reply;
+  if (const std::string error = read_message(request.body, message); !error.empty()) {
     return answer_problem(response, {400, error});
   }
-  buffers_.clear();
-  const auto trace = find_header(request.fields, "traceparent", buffers_).value_or("");
-  const RlsStatus status = service_.call(message_, may_operate, reply_, trace);
+  Buffers buffers;
+  const auto trace = find_header(request.fields, "traceparent", buffers).value_or("");
+  const RlsStatus status = service.call(message, may_operate, reply, trace);
   if (status.forbidden) return answer_problem(response, {403, status.message});
   if (status.reason != Reason::kOk) {
     return answer_problem(response, {report_of(status.reason).http, status.message});
   }
   rls::RateLimitResponse answer;
-  if (!answer.ParseFromString(reply_) || !util::MessageToJsonString(answer, &response.text).ok()) {
+  if (!answer.ParseFromString(reply) || !util::MessageToJsonString(answer, &response.text).ok()) {
     response.text.clear();
     return answer_problem(response, {500, "the response cannot be written as JSON"});
   }

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "server/api/envoy/rls_service.h"
-#include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
@@ -14,23 +13,10 @@ namespace sluice::server {
 // `hits_addend` and `hitsAddend` are the same name.
 std::string find_json_mistake(std::string_view text);
 
-// POST /json: a RateLimitRequest and its answer in protobuf's JSON format. Returns 200 if the
+// POST /json: a RateLimitRequest and its answer in protobuf's JSON format. Answers 200 if the
 // request may pass, 429 if not, 400 if the body is not a request, and 503 if the store cannot
-// decide and its policy is `error`.
-//
-// There is one for each event loop, like its service. Ownership: borrows the service.
-class JsonEndpoint {
- public:
-  explicit JsonEndpoint(RlsService& service) : service_(service) {}
-
-  // `may_operate`: see RlsService::call().
-  void handle(const http::Request& request, bool may_operate, http::Response& response);
-
- private:
-  RlsService& service_;
-  std::string message_;
-  std::string reply_;
-  Buffers buffers_;
-};
+// decide and its policy is `error`. `may_operate`: see RlsService::call().
+void answer_json(RlsService& service, const http::Request& request, bool may_operate,
+                 http::Response& response);
 
 }  // namespace sluice::server

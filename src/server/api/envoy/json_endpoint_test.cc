@@ -15,11 +15,10 @@ class JsonEndpointTest : public ServiceTest {
  protected:
   const http::Response& post(std::string_view body, std::string_view method = "POST") {
     response_.clear();
-    JsonEndpoint endpoint(*service_);
     http::Request request;
     request.method = method;
     request.body = body;
-    endpoint.handle(request, may_operate_, response_);
+    answer_json(*service_, request, may_operate_, response_);
     return response_;
   }
 
