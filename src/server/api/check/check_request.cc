@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/basic_parser_impl.hpp>
-#include <functional>
-#include <limits>
 #include <span>
-#include <utility>
 
+#include "base/json_reader_impl.h"
 #include "base/quoted.h"
 #include "core/limit.h"
 #include "limiter/limit_arguments.h"
@@ -16,70 +13,9 @@
 namespace sluice::server {
 namespace {
 
-// The members that every limit has, in the order of the words of RL.LIMIT.
-constexpr auto kRequired = std::to_array<std::string_view>({"key", "algorithm", "limit", "per"});
+using base::JsonProblem;
+using base::JsonValue;
 
-}  // namespace
-
-void RequestLimit::clear() noexcept { words_.assign(kRequired.size(), {}); }
-
-// Returns the word of a member that every limit has; null for an option.
-std::string_view* RequestLimit::word_of(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < kRequired.size(); ++i) {
-    if (name == kRequired[i]) return &words_[i];
-  }
-  return nullptr;
-}
-
-std::optional<std::string> RequestLimit::begin(std::string_view name) {
-  name_ = name;
-  if (const std::string_view* const word = word_of(name)) {
-    if (word->data() == nullptr) return std::nullopt;
-    return base::in_quotes(name) + " is given twice; expected it once";
-  }
-  for (std::size_t i = kRequired.size(); i < words_.size(); i += 2) {
-    if (words_[i] == name) return base::in_quotes(name) + " is given twice; expected it once";
-  }
-  std::string expected = "expected one of: key, algorithm, limit, per";
-  bool is_known = name == "zone" || name == "starts";
-  for (const core::OptionInfo& option : core::kLimitOptions) {
-    is_known |= option.name == name;
-    expected.append(", ").append(option.name);
-  }
-  if (is_known) return std::nullopt;
-  return "unknown member " + base::in_quotes(name) + "; " + expected + ", zone, starts";
-}
-
-bool RequestLimit::set(std::string_view value) {
-  if (std::string_view* const word = word_of(name_)) {
-    *word = value;
-  } else {
-    words_.push_back(name_);
-    words_.push_back(value);
-  }
-  return true;
-}
-
-Expected<Limit> RequestLimit::finish() const {
-  for (std::size_t i = 0; i < kRequired.size(); ++i) {
-    if (words_[i].data() != nullptr) continue;
-    return Unexpected{"lacks " + base::in_quotes(kRequired[i]) + "; " + std::string(kExpected)};
-  }
-  const auto read = parse_limit({}, std::span(words_).subspan(1));
-  if (!read) return Unexpected{read.error()};
-  return read->limit;
-}
-
-namespace {
-
-namespace json = boost::json;
-
-// What the bodies of /v1/check, /v1/settle and /v1/report may contain, as their errors say it.
-constexpr std::string_view kMembers =
-    "expected one of: attributes, cost, costs, limit, verb, max_wait_ms, wait_ms";
-constexpr std::string_view kSettleMembers = "expected one of: attributes, cost, costs, actual";
-constexpr std::string_view kReportMembers =
-    "expected one of: attributes, cost, costs, status, response";
 constexpr std::string_view kStatus = "expected the status of the response, such as 401";
 constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
 constexpr std::string_view kNamedCosts =
@@ -87,16 +23,24 @@ constexpr std::string_view kNamedCosts =
 constexpr std::string_view kActual =
     "expected the actual cost: a whole number from 0 to 4294967295, or an object of limits and "
     "their actual costs, {\"tokens\":512}";
-constexpr std::int64_t kMostWaitMs = 86'400'000;
+constexpr std::uint64_t kMostWaitMs = 86'400'000;
 constexpr std::string_view kMaxWait =
     "expected milliseconds: a whole number from 0 to 86400000 (a day)";
-constexpr std::int64_t kMostTakeWaitMs = 300'000;
+constexpr std::uint64_t kMostTakeWaitMs = 300'000;
 constexpr std::string_view kWaitNumber =
     "expected milliseconds: a whole number from 0 to 300000 (5 minutes)";
 constexpr std::string_view kVerbs =
     "expected check, peek, refund, reset, charge, take_at_most or reserve";
+constexpr std::string_view kLimit =
+    "expected an object of a key and numbers, "
+    "{\"key\":\"alice\",\"algorithm\":\"token_bucket\",\"limit\":10,\"per\":\"60s\"}";
 constexpr std::string_view kObjectOfTexts = "expected an object whose members are texts";
 constexpr std::string_view kRequest = "expected a request, {\"attributes\":{...}}";
+constexpr std::string_view kRequests =
+    "expected a request, {\"attributes\":{...}}, or an array of them";
+
+// The members that every limit has, in the order of the words of RL.LIMIT.
+constexpr auto kRequired = std::to_array<std::string_view>({"key", "algorithm", "limit", "per"});
 
 std::optional<Verb> verb_from(std::string_view name) noexcept {
   if (name == "check") return Verb::kTake;
@@ -109,6 +53,10 @@ std::optional<Verb> verb_from(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+std::chrono::milliseconds milliseconds_of(const JsonValue& value) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(value.number));
+}
+
 // Returns "LINE:COLUMN", counted from 1; columns in bytes.
 std::string place(std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
@@ -118,233 +66,87 @@ std::string place(std::string_view text, std::size_t at) {
   return std::to_string(line) + ":" + std::to_string(column);
 }
 
-std::string syntax_mistake(const json::error_code& error) {
-  if (error == json::error::too_deep) return "nested too deep; expected at most 32 levels";
-  return "not valid JSON in UTF-8 (" + error.message() + "); " + std::string(kRequest) +
-         ", or an array of them";
+// "at PLACE: PROBLEM; EXPECTED"
+std::string error_of(const JsonProblem& problem, std::string_view body) {
+  const bool is_too_deep = problem.kind == JsonProblem::Kind::kTooDeep;
+  if (is_too_deep || problem.kind == JsonProblem::Kind::kSyntax) {
+    const std::string at = "at " + place(body, problem.at) + " (line:column): ";
+    if (is_too_deep) return at + "nested too deep; expected at most 32 levels";
+    return at + "not valid JSON in UTF-8 (" + problem.what + "); " + std::string(kRequests);
+  }
+  const std::string where = problem.place.empty() ? "the top" : problem.place;
+  return "at " + where + ": " + problem.message();
 }
 
 }  // namespace
 
-// Receives the parts of a body as they are read. basic_parser prescribes the names of the members;
-// reading ends if one returns false.
-class CheckReader::Handler {
- public:
-  static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t max_array_size = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t max_key_size = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
+// A body while it is read.
+struct CheckReader::Document {
+  CheckReader& reader;
+  CheckRequest& request;
+  const CheckKind kind;
+  const bool may_operate;
+  CheckListener* const listener;  // null: the body is only checked
 
-  // Without a listener it only checks the body.
-  Handler(CheckReader& reader, CheckKind kind, std::string_view body, bool may_operate,
-          CheckListener* listener)
-      : kind_(kind),
-        request_(reader.request_),
-        limit_(reader.limit_),
-        text_(reader.text_),
-        prefix_(reader.prefix_),
-        body_(body),
-        may_operate_(may_operate),
-        listener_(listener) {}
+  bool is_array = false;
+  bool needs_operate = false;  // the reason of the problem
+  std::size_t count = 0;       // of requests that have begun
+  bool has_attributes = false, has_costs = false, has_limit = false;
+  bool has_max_wait = false, has_wait = false;
+  NamedAttributes* attributes = nullptr;    // those that are read
+  std::vector<LimitCost>* costs = nullptr;  // those that are read
 
-  bool is_array() const noexcept { return is_array_; }
-  bool needs_operate() const noexcept { return needs_operate_; }
-  const std::string& mistake() const noexcept { return mistake_; }
-
-  bool on_document_begin(json::error_code&) { return true; }
-  bool on_document_end(json::error_code&) { return true; }
-  bool on_object_begin(json::error_code& error);
-  bool on_object_end(std::size_t, json::error_code& error);
-  bool on_array_begin(json::error_code& error);
-  bool on_array_end(std::size_t, json::error_code&) { return true; }
-  bool on_key_part(json::string_view text, std::size_t, json::error_code&) { return part(text); }
-  bool on_key(json::string_view text, std::size_t, json::error_code& error);
-  bool on_string_part(json::string_view text, std::size_t, json::error_code&) { return part(text); }
-  bool on_string(json::string_view text, std::size_t, json::error_code& error);
-  bool on_number_part(json::string_view text, json::error_code&) { return part(text); }
-  bool on_int64(std::int64_t number, json::string_view text, json::error_code& error) {
-    return on_number(whole(text), number, error);
+  // The functions of the tables.
+  bool begin(const JsonValue& value, JsonProblem& problem);
+  bool begin_attributes(const JsonValue&, JsonProblem&) {
+    attributes = &request.attributes;
+    return has_attributes = true;
   }
-  bool on_uint64(std::uint64_t, json::string_view text, json::error_code& error) {
-    return on_number(whole(text), std::nullopt, error);
-  }
-  bool on_double(double, json::string_view text, json::error_code& error) {
-    return on_number(whole(text), std::nullopt, error);
-  }
-  bool on_bool(bool value, json::error_code& error) {
-    return on_other(value ? "true" : "false", value ? "true" : "false", error);
-  }
-  bool on_null(json::error_code& error) { return on_other("null", std::nullopt, error); }
-  bool on_comment_part(json::string_view, json::error_code&) { return true; }
-  bool on_comment(json::string_view, json::error_code&) { return true; }
-
- private:
-  enum class Place : std::uint8_t { kTop, kArray, kRequest, kAttributes, kBody, kCosts, kLimit };
-  enum class Member : std::uint8_t {
-    kAttributes,
-    kCost,
-    kCosts,
-    kVerb,
-    kMaxWait,
-    kWait,
-    kActual,
-    kLimit,
-    kStatus,
-    kResponse
-  };
-
-  bool part(json::string_view text) {
-    text_.append(text.data(), text.size());
+  bool begin_response(const JsonValue&, JsonProblem&) {
+    attributes = &request.response.emplace();
     return true;
   }
-  std::string_view whole(json::string_view text);
-  bool fail(json::error_code& error, std::string_view where, std::string_view what,
-            std::string_view right);
-  bool wrong_value(json::error_code& error, std::string_view what);
-  bool begin_request(json::error_code& error);
-  bool end_request(json::error_code& error);
-  bool on_member(std::string_view name, json::error_code& error);
-  bool on_attribute_name(std::string_view name, json::error_code& error);
-  bool on_limit_name(std::string_view name, json::error_code& error);
-  bool on_limit_member(std::string_view name, json::error_code& error);
-  bool fail_limit(json::error_code& error, std::string_view why);
-  bool end_limit(json::error_code& error);
-  bool check_alone(json::error_code& error);
-  bool check_privilege(json::error_code& error);
-  bool twice_named(json::error_code& error, std::string_view where, std::string_view name);
-  bool has(Member member) const noexcept {
-    return (members_ & 1U << static_cast<unsigned>(member)) != 0;
+  bool add_attribute(const JsonValue& value, JsonProblem& problem);
+  bool set_cost(const JsonValue& value, JsonProblem&) {
+    request.cost = value.number;
+    return true;
   }
-  // The costs whose members are read.
-  std::vector<LimitCost>& named_costs() noexcept {
-    return member_ == Member::kActual ? request_.actual_costs : request_.costs;
+  bool begin_costs(const JsonValue&, JsonProblem&) {
+    costs = &request.costs;
+    return has_costs = true;
   }
-  // The attributes whose members are read.
-  NamedAttributes& named_attributes() noexcept {
-    return member_ == Member::kResponse ? *request_.response : request_.attributes;
+  bool set_actual(const JsonValue& value, JsonProblem&) {
+    costs = &request.actual_costs;
+    if (value.kind == base::kJsonWhole) request.actual = value.number;
+    return true;
   }
-  std::string_view attributes_name() const noexcept {
-    return member_ == Member::kResponse ? "response" : "attributes";
+  bool add_cost(const JsonValue& value, JsonProblem& problem);
+  bool set_verb(const JsonValue& value, JsonProblem& problem);
+  bool set_max_wait(const JsonValue& value, JsonProblem&) {
+    request.max_wait = milliseconds_of(value);
+    return has_max_wait = true;
   }
-  std::string_view costs_name() const noexcept {
-    return member_ == Member::kActual ? "actual" : "costs";
+  bool set_wait(const JsonValue& value, JsonProblem&) {
+    request.wait = milliseconds_of(value);
+    return has_wait = true;
   }
-  bool on_number(std::string_view text, std::optional<std::int64_t> number,
-                 json::error_code& error);
-  bool on_other(std::string_view text, std::optional<std::string_view> value,
-                json::error_code& error);
-  bool open_body(json::error_code& error);
-  bool add(std::optional<std::string_view> value, json::error_code& error);
+  bool set_status(const JsonValue& value, JsonProblem&) {
+    request.status = value.text;
+    return true;
+  }
+  bool begin_limit(const JsonValue&, JsonProblem&) {
+    reader.limit_words_.assign(kRequired.size(), {});
+    return has_limit = true;
+  }
+  bool add_to_limit(const JsonValue& value, JsonProblem& problem);
+  bool end_limit(JsonProblem& problem);
+  bool end_request(JsonProblem& problem);
 
-  const CheckKind kind_;
-  CheckRequest& request_;
-  RequestLimit& limit_;
-  std::string& text_;
-  std::string& prefix_;
-  std::string_view body_;
-  const bool may_operate_;
-  CheckListener* listener_;
-
-  Place place_ = Place::kTop;
-  bool is_array_ = false;
-  bool needs_operate_ = false;  // the reason of the mistake
-  Member member_ = Member::kAttributes;
-  unsigned members_ = 0;        // bits of the members that were given
-  std::size_t count_ = 0;       // of requests that have begun
-  std::size_t unfinished_ = 0;  // the place in `text_` where the parts of a string begin
-  std::string_view name_;       // of the current attribute or limit
-  std::size_t body_depth_ = 0;  // of objects in "body", including itself
-  std::size_t prefix_sizes_[CheckReader::kMostDepth + 1] = {};
-  std::string mistake_;
+ private:
+  void open_body(std::string_view name);
+  bool check_alone(JsonProblem& problem) const;
+  bool check_privilege(JsonProblem& problem);
 };
-
-// Returns a whole string, whose beginning may have been passed to on_..._part(). `text_` never
-// moves while a request is read, because it has room for everything that can come.
-std::string_view CheckReader::Handler::whole(json::string_view text) {
-  if (text_.size() == unfinished_) {
-    const std::less_equal<const char*> before;
-    const bool in_body = before(body_.data(), text.data()) &&
-                         before(text.data() + text.size(), body_.data() + body_.size());
-    if (in_body) return {text.data(), text.size()};
-  }
-  text_.append(text.data(), text.size());
-  const std::string_view all = std::string_view(text_).substr(unfinished_);
-  unfinished_ = text_.size();
-  return all;
-}
-
-bool CheckReader::Handler::fail(json::error_code& error, std::string_view where,
-                                std::string_view what, std::string_view right) {
-  mistake_ = "at ";
-  if (is_array_ && count_ > 0) {
-    mistake_.append("[").append(std::to_string(count_ - 1)).append("]");
-    if (!where.empty()) mistake_ += '.';
-  }
-  mistake_.append(where);
-  if (mistake_.size() == 3) mistake_ += "the top";
-  mistake_.append(": ").append(what).append("; ").append(right);
-  error = json::error::extra_data;  // ends the reading; never reported
-  return false;
-}
-
-// Reports a value of a wrong type at the current place.
-bool CheckReader::Handler::wrong_value(json::error_code& error, std::string_view what) {
-  const std::string found = "found " + std::string(what);
-  switch (place_) {
-    case Place::kTop:
-      return fail(error, {}, found, std::string(kRequest) + ", or an array of them");
-    case Place::kArray: ++count_; return fail(error, {}, found, kRequest);
-    case Place::kRequest: break;
-    case Place::kAttributes:
-    case Place::kBody:
-      return fail(error, attributes_name(), base::in_quotes(name_) + " is " + std::string(what),
-                  place_ == Place::kBody ? "expected text, a number, true, false, null or an object"
-                  : name_ == "body"      ? "expected text or an object"
-                                         : "expected text");
-    case Place::kCosts:
-      return fail(error, costs_name(), base::in_quotes(name_) + " is " + std::string(what),
-                  kWholeCost);
-    case Place::kLimit:
-      return fail(error, "limit", base::in_quotes(name_) + " is " + std::string(what),
-                  "expected text or a number");
-  }
-  switch (member_) {
-    case Member::kAttributes:
-    case Member::kResponse: return fail(error, attributes_name(), found, kObjectOfTexts);
-    case Member::kStatus: return fail(error, "status", found, kStatus);
-    case Member::kCost: return fail(error, "cost", found, kWholeCost);
-    case Member::kCosts: return fail(error, "costs", found, kNamedCosts);
-    case Member::kMaxWait: return fail(error, "max_wait_ms", found, kMaxWait);
-    case Member::kWait: return fail(error, "wait_ms", found, kWaitNumber);
-    case Member::kActual: return fail(error, "actual", found, kActual);
-    case Member::kLimit: return fail(error, "limit", found, RequestLimit::kExpected);
-    case Member::kVerb: break;
-  }
-  return fail(error, "verb", found, kVerbs);
-}
-
-bool CheckReader::Handler::begin_request(json::error_code& error) {
-  if (++count_ > CheckReader::kMostRequests) {
-    is_array_ = false;  // the error is the array's, not its member's
-    return fail(error, {}, "over 1000 requests",
-                "expected at most 1000; send the others in another array");
-  }
-  place_ = Place::kRequest;
-  members_ = 0;
-  request_.attributes.clear();
-  request_.cost = 1;
-  request_.costs.clear();
-  request_.limit.reset();
-  request_.verb = Verb::kTake;
-  request_.max_wait = request_.wait = Duration{0};
-  request_.actual = 1;
-  request_.actual_costs.clear();
-  request_.status.reset();
-  request_.response.reset();
-  text_.clear();
-  unfinished_ = 0;
-  return true;
-}
 
 bool CheckReader::Handler::end_request(json::error_code& error) {
   place_ = is_array_ ? Place::kArray : Place::kTop;
