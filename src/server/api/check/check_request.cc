@@ -148,289 +148,163 @@ struct CheckReader::Document {
   bool check_privilege(JsonProblem& problem);
 };
 
-bool CheckReader::Handler::end_request(json::error_code& error) {
-  place_ = is_array_ ? Place::kArray : Place::kTop;
-  if (has(Member::kLimit)) {
-    if (!check_alone(error)) return false;
-  } else if (!has(Member::kAttributes)) {
-    return fail(error, "attributes", "missing", kObjectOfTexts);
+// Begins a request or an array of them.
+bool CheckReader::Document::begin(const JsonValue& value, JsonProblem& problem) {
+  if (value.kind == base::kJsonArray) return is_array = true;
+  if (++count > kMostRequests) {
+    return problem.is_outer("over 1000 requests",
+                            "expected at most 1000; send the others in another array");
   }
-  if (kind_ == CheckKind::kSettle && !has(Member::kActual)) {
-    return fail(error, "actual", "missing", kActual);
+  has_attributes = has_costs = has_limit = has_max_wait = has_wait = false;
+  request.attributes.clear();
+  request.cost = 1;
+  request.costs.clear();
+  request.limit.reset();
+  request.verb = Verb::kTake;
+  request.max_wait = request.wait = Duration{0};
+  request.actual = 1;
+  request.actual_costs.clear();
+  request.status.reset();
+  request.response.reset();
+  reader.names_.clear();
+  reader.prefix_.clear();
+  reader.prefix_sizes_.clear();
+  return true;
+}
+
+bool CheckReader::Document::set_verb(const JsonValue& value, JsonProblem& problem) {
+  const auto verb = verb_from(value.text);
+  if (!verb) return problem.is_value(base::in_quotes(value.text), kVerbs);
+  request.verb = *verb;
+  return true;
+}
+
+// Adds an attribute, or the object "body" or one in it, which only prevents its name from being
+// repeated.
+bool CheckReader::Document::add_attribute(const JsonValue& value, JsonProblem& problem) {
+  std::string& names = reader.names_;
+  const std::size_t prefix = reader.prefix_.size();
+  std::string_view name = value.name;
+  if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
+    return problem.is("the name " + base::in_quotes(name) + " is too long",
+                      "expected at most 256 bytes, including dots and the names of outer objects");
   }
-  if (request_.verb == Verb::kReserve && !has(Member::kMaxWait)) {
-    return fail(error, "max_wait_ms", "missing", kMaxWait);
+  const std::size_t start = names.size();
+  if (prefix > 0) {
+    name = std::string_view(names.append(reader.prefix_).append(name)).substr(start);
+  } else if (name.substr(0, 7) == "header." &&
+             std::any_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
+    for (const char c : name) names += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+    name = std::string_view(names).substr(start);
   }
-  if (request_.verb != Verb::kReserve && has(Member::kMaxWait)) {
-    return fail(error, "max_wait_ms", "only a reservation waits", "expected the verb reserve");
+  const std::size_t responded = request.response ? request.response->size() : 0;
+  if (request.attributes.size() + responded == NamedAttributes::kMost) {
+    return problem.is("over 1000 of them", "expected at most 1000");
   }
-  if (has(Member::kWait) && request_.verb != Verb::kTake) {
-    return fail(error, "wait_ms", "only a check waits", "expected the verb check");
+  const bool is_absent = value.kind == base::kJsonObject || value.kind == base::kJsonNull;
+  attributes->add(name, is_absent ? std::nullopt : std::optional(value.text));
+  if (value.kind == base::kJsonObject) open_body(name);
+  return true;
+}
+
+void CheckReader::Document::open_body(std::string_view name) {
+  reader.prefix_sizes_.push_back(reader.prefix_.size());
+  reader.prefix_ = name;
+  reader.prefix_ += '.';
+}
+
+bool CheckReader::Document::add_cost(const JsonValue& value, JsonProblem& problem) {
+  const auto is_same = [&](const LimitCost& cost) { return cost.limit == value.name; };
+  if (std::any_of(costs->begin(), costs->end(), is_same)) {
+    return problem.is(base::in_quotes(value.name) + " is given twice", "expected each limit once");
   }
-  if (has(Member::kWait) && is_array_) {
-    return fail(error, "wait_ms", "a request in an array cannot wait", "expected a single request");
+  if (costs->size() == kMaxCharges) return problem.is("over 64 of them", "expected at most 64");
+  costs->push_back({value.name, value.number});
+  return true;
+}
+
+// Sets a member of the limit: one that every limit has, or an option, which is two words.
+bool CheckReader::Document::add_to_limit(const JsonValue& value, JsonProblem& problem) {
+  std::vector<std::string_view>& words = reader.limit_words_;
+  const std::string quoted = base::in_quotes(value.name);
+  for (std::size_t i = 0; i < words.size(); i += i < kRequired.size() ? 1 : 2) {
+    const bool is_required = i < kRequired.size();
+    if ((is_required ? kRequired[i] : words[i]) != value.name) continue;
+    if (!is_required || words[i].data() != nullptr) {
+      return problem.is(quoted + " is given twice", "expected it once");
+    }
+    words[i] = value.text;
+    return true;
   }
-  if (const auto twice = request_.attributes.finish())
-    return twice_named(error, "attributes", *twice);
-  if (const auto twice = request_.response ? request_.response->finish() : std::nullopt) {
-    return twice_named(error, "response", *twice);
+  std::string expected = "expected one of: key, algorithm, limit, per";
+  bool is_known = value.name == "zone" || value.name == "starts";
+  for (const core::OptionInfo& option : core::kLimitOptions) {
+    is_known |= option.name == value.name;
+    expected.append(", ").append(option.name);
   }
-  if (!may_operate_ && !check_privilege(error)) return false;
-  if (listener_ != nullptr) listener_->on_request(request_, false);
+  if (!is_known) return problem.is("unknown member " + quoted, expected + ", zone, starts");
+  words.push_back(value.name);
+  words.push_back(value.text);
+  return true;
+}
+
+bool CheckReader::Document::end_limit(JsonProblem& problem) {
+  const std::vector<std::string_view>& words = reader.limit_words_;
+  for (std::size_t i = 0; i < kRequired.size(); ++i) {
+    if (words[i].data() != nullptr) continue;
+    return problem.is("lacks " + base::in_quotes(kRequired[i]), kLimit);
+  }
+  const auto read = parse_limit({}, std::span(words).subspan(1));
+  if (!read) return problem.is(read.error(), {});
+  request.limit = read->limit;
+  request.limit_key = words.front();
   return true;
 }
 
 // Checks that a request with a limit of its own says nothing that is only for rules.
-bool CheckReader::Handler::check_alone(json::error_code& error) {
-  if (is_array_) {
-    return fail(error, "limit", "only a single request has one", "expected 'attributes'");
+bool CheckReader::Document::check_alone(JsonProblem& problem) const {
+  if (is_array) {
+    return problem.is_of("limit", "only a single request has one", "expected 'attributes'");
   }
-  using Other = std::pair<Member, std::string_view>;
-  for (const auto& [member, name] :
-       {Other(Member::kAttributes, "attributes"), Other(Member::kCosts, "costs"),
-        Other(Member::kWait, "wait_ms")}) {
-    if (has(member)) return fail(error, name, "next to 'limit'", "expected one of them");
-  }
-  return true;
-}
-
-bool CheckReader::Handler::twice_named(json::error_code& error, std::string_view where,
-                                       std::string_view name) {
-  return fail(error, where, base::in_quotes(name) + " is given twice",
-              "expected each attribute once");
+  const std::string_view other = has_attributes ? "attributes"
+                                 : has_costs    ? "costs"
+                                 : has_wait     ? "wait_ms"
+                                                : "";
+  return other.empty() || problem.is_of(other, "next to 'limit'", "expected one of them");
 }
 
 // Checks that the request is one of those that everyone may make.
-bool CheckReader::Handler::check_privilege(json::error_code& error) {
-  if (has(Member::kLimit)) {
-    needs_operate_ = true;
-    return fail(error, "limit", "a limit of the request itself", kNeedsOperate);
-  }
-  if (kind_ != CheckKind::kCheck) {
-    needs_operate_ = true;
-    return fail(error, {}, kind_ == CheckKind::kSettle ? "a settlement" : "a report",
-                kNeedsOperate);
-  }
-  const Verb verb = request_.verb;
+bool CheckReader::Document::check_privilege(JsonProblem& problem) {
+  const Verb verb = request.verb;
   const bool takes = verb == Verb::kTake || verb == Verb::kTakeAtMost;
   const bool is_verb = !takes && verb != Verb::kPeek;
   const bool takes_several =
-      takes && std::any_of(request_.costs.begin(), request_.costs.end(),
+      takes && std::any_of(request.costs.begin(), request.costs.end(),
                            [](const LimitCost& cost) { return cost.units > 1; });
-  if (!is_verb && !takes_several && (!takes || request_.cost <= 1)) return true;
-  needs_operate_ = true;
-  return fail(error,
-              is_verb             ? "verb"
-              : request_.cost > 1 ? "cost"
-                                  : "costs",
-              is_verb ? "neither a check nor a peek" : "several units", kNeedsOperate);
+  const bool is_simple = !is_verb && !takes_several && (!takes || request.cost <= 1);
+  if (!has_limit && kind == CheckKind::kCheck && is_simple) return true;
+  needs_operate = true;
+  if (has_limit) return problem.is_of("limit", "a limit of the request itself", kNeedsOperate);
+  if (kind == CheckKind::kSettle) return problem.is("a settlement", kNeedsOperate);
+  if (kind == CheckKind::kReport) return problem.is("a report", kNeedsOperate);
+  if (is_verb) return problem.is_of("verb", "neither a check nor a peek", kNeedsOperate);
+  return problem.is_of(request.cost > 1 ? "cost" : "costs", "several units", kNeedsOperate);
 }
 
-bool CheckReader::Handler::on_object_begin(json::error_code& error) {
-  switch (place_) {
-    case Place::kTop:
-    case Place::kArray: return begin_request(error);
-    case Place::kRequest:
-      if (member_ == Member::kCosts || member_ == Member::kActual) {
-        place_ = Place::kCosts;
-        return true;
-      }
-      if (member_ == Member::kLimit) {
-        place_ = Place::kLimit;
-        limit_.clear();
-        return true;
-      }
-      if (member_ == Member::kResponse) request_.response.emplace();
-      if (member_ != Member::kAttributes && member_ != Member::kResponse) {
-        return wrong_value(error, "an object");
-      }
-      place_ = Place::kAttributes;
-      return true;
-    case Place::kCosts:
-    case Place::kLimit: return wrong_value(error, "an object");
-    case Place::kAttributes:
-      if (name_ != "body") return wrong_value(error, "an object");
-      body_depth_ = 0;
-      prefix_.clear();
-      return open_body(error);
-    case Place::kBody: return open_body(error);
+bool CheckReader::Document::end_request(JsonProblem& problem) {
+  if (has_limit) {
+    if (!check_alone(problem)) return false;
+  } else if (!has_attributes) {
+    return problem.is_missing("attributes", kObjectOfTexts);
   }
-  return false;
-}
-
-bool CheckReader::Handler::open_body(json::error_code& error) {
-  if (!add(std::nullopt, error)) return false;
-  place_ = Place::kBody;
-  prefix_sizes_[body_depth_++] = prefix_.size();
-  prefix_ = name_;
-  prefix_ += '.';
-  return true;
-}
-
-bool CheckReader::Handler::on_object_end(std::size_t, json::error_code& error) {
-  switch (place_) {
-    case Place::kTop:
-    case Place::kArray: return false;
-    case Place::kRequest: return end_request(error);
-    case Place::kAttributes:
-    case Place::kCosts: place_ = Place::kRequest; return true;
-    case Place::kLimit: place_ = Place::kRequest; return end_limit(error);
-    case Place::kBody:
-      prefix_.resize(prefix_sizes_[--body_depth_]);
-      if (body_depth_ == 0) place_ = Place::kAttributes;
-      return true;
+  if (request.verb == Verb::kReserve && !has_max_wait) {
+    return problem.is_missing("max_wait_ms", kMaxWait);
   }
-  return false;
-}
-
-bool CheckReader::Handler::on_array_begin(json::error_code& error) {
-  if (place_ != Place::kTop) return wrong_value(error, "an array");
-  place_ = Place::kArray;
-  is_array_ = true;
-  return true;
-}
-
-bool CheckReader::Handler::on_key(json::string_view text, std::size_t, json::error_code& error) {
-  const std::string_view name = whole(text);
-  if (place_ == Place::kRequest) return on_member(name, error);
-  if (place_ == Place::kLimit) return on_limit_member(name, error);
-  return place_ == Place::kCosts ? on_limit_name(name, error) : on_attribute_name(name, error);
-}
-
-bool CheckReader::Handler::on_member(std::string_view name, json::error_code& error) {
-  if (name == "attributes") {
-    member_ = Member::kAttributes;
-  } else if (name == "cost") {
-    member_ = Member::kCost;
-  } else if (name == "costs") {
-    member_ = Member::kCosts;
-  } else if (kind_ == CheckKind::kSettle && name == "actual") {
-    member_ = Member::kActual;
-  } else if (kind_ == CheckKind::kReport && name == "status") {
-    member_ = Member::kStatus;
-  } else if (kind_ == CheckKind::kReport && name == "response") {
-    member_ = Member::kResponse;
-  } else if (kind_ == CheckKind::kCheck && name == "limit") {
-    member_ = Member::kLimit;
-  } else if (kind_ == CheckKind::kCheck && name == "verb") {
-    member_ = Member::kVerb;
-  } else if (kind_ == CheckKind::kCheck && name == "max_wait_ms") {
-    member_ = Member::kMaxWait;
-  } else if (kind_ == CheckKind::kCheck && name == "wait_ms") {
-    member_ = Member::kWait;
-  } else {
-    return fail(error, {}, "unknown member " + base::in_quotes(name),
-                kind_ == CheckKind::kSettle   ? kSettleMembers
-                : kind_ == CheckKind::kReport ? kReportMembers
-                                              : kMembers);
+  if (request.verb != Verb::kReserve && has_max_wait) {
+    return problem.is_of("max_wait_ms", "only a reservation waits", "expected the verb reserve");
   }
-  const unsigned bit = 1U << static_cast<unsigned>(member_);
-  if ((members_ & bit) != 0) {
-    return fail(error, {}, "the member " + base::in_quotes(name) + " is given twice",
-                "expected it once");
-  }
-  members_ |= bit;
-  return true;
-}
-
-bool CheckReader::Handler::on_attribute_name(std::string_view name, json::error_code& error) {
-  const std::size_t prefix = place_ == Place::kBody ? prefix_.size() : 0;
-  if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
-    return fail(error, attributes_name(), "the name " + base::in_quotes(name) + " is too long",
-                "expected at most 256 bytes, including dots and the names of outer objects");
-  }
-  const std::size_t start = text_.size();
-  if (prefix > 0) {
-    name_ = std::string_view(text_.append(prefix_).append(name)).substr(start);
-  } else if (name.substr(0, 7) == "header." &&
-             std::any_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
-    for (const char c : name) text_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-    name_ = std::string_view(text_).substr(start);
-  } else {
-    name_ = name;
-  }
-  unfinished_ = text_.size();
-  return true;
-}
-
-bool CheckReader::Handler::on_limit_name(std::string_view name, json::error_code& error) {
-  const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
-  const std::vector<LimitCost>& costs = named_costs();
-  if (std::any_of(costs.begin(), costs.end(), is_same)) {
-    return fail(error, costs_name(), base::in_quotes(name) + " is given twice",
-                "expected each limit once");
-  }
-  if (costs.size() == kMaxCharges) {
-    return fail(error, costs_name(), "over 64 of them", "expected at most 64");
-  }
-  name_ = name;
-  return true;
-}
-
-bool CheckReader::Handler::on_limit_member(std::string_view name, json::error_code& error) {
-  name_ = name;
-  const auto wrong = limit_.begin(name);
-  return !wrong || fail_limit(error, *wrong);
-}
-
-bool CheckReader::Handler::fail_limit(json::error_code& error, std::string_view why) {
-  const std::size_t end = std::min(why.find("; "), why.size());
-  return fail(error, "limit", why.substr(0, end), why.substr(std::min(end + 2, why.size())));
-}
-
-bool CheckReader::Handler::end_limit(json::error_code& error) {
-  const auto read = limit_.finish();
-  if (!read) return fail_limit(error, read.error());
-  request_.limit = *read;
-  request_.limit_key = limit_.key();
-  return true;
-}
-
-bool CheckReader::Handler::add(std::optional<std::string_view> value, json::error_code& error) {
-  const std::size_t responded = request_.response ? request_.response->size() : 0;
-  if (request_.attributes.size() + responded == NamedAttributes::kMost) {
-    return fail(error, attributes_name(), "over 1000 of them", "expected at most 1000");
-  }
-  named_attributes().add(name_, value);
-  return true;
-}
-
-bool CheckReader::Handler::on_string(json::string_view text, std::size_t, json::error_code& error) {
-  const std::string_view value = whole(text);
-  if (place_ == Place::kAttributes || place_ == Place::kBody) return add(value, error);
-  if (place_ == Place::kLimit) return limit_.set(value);
-  if (place_ == Place::kRequest && member_ == Member::kStatus) {
-    request_.status = value;
-    return true;
-  }
-  if (place_ != Place::kRequest || member_ != Member::kVerb) return wrong_value(error, "text");
-  const auto verb = verb_from(value);
-  if (!verb) return wrong_value(error, base::in_quotes(value));
-  request_.verb = *verb;
-  return true;
-}
-
-// Reads a number. `number` is its value if it fits into 64 bits.
-bool CheckReader::Handler::on_number(std::string_view text, std::optional<std::int64_t> number,
-                                     json::error_code& error) {
-  const bool is_member = place_ == Place::kRequest;
-  if (is_member && member_ == Member::kStatus) {
-    request_.status = text;
-    return true;
-  }
-  if (place_ == Place::kLimit) return limit_.set(text);
-  const bool is_take_wait = is_member && member_ == Member::kWait;
-  const bool is_wait = is_take_wait || (is_member && member_ == Member::kMaxWait);
-  const bool is_cost = is_member && member_ == Member::kCost;
-  const bool is_actual = is_member && member_ == Member::kActual;
-  if (!is_wait && !is_cost && !is_actual && place_ != Place::kCosts) {
-    return on_other("a number", text, error);
-  }
-  const std::int64_t most = is_take_wait ? kMostTakeWaitMs
-                            : is_wait    ? kMostWaitMs
-                                         : static_cast<std::int64_t>(kMaxUnits);
-  if (!number || *number < 0 || *number > most) {
-    return wrong_value(error, std::string(text.substr(0, 40)));
+  if (has_wait && request.verb != Verb::kTake) {
+    return problem.is_of("wait_ms", "only a check waits", "expected the verb check");
   }
   const auto units = static_cast<std::uint64_t>(*number);
   if (is_wait) {
