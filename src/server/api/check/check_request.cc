@@ -306,45 +306,143 @@ bool CheckReader::Document::end_request(JsonProblem& problem) {
   if (has_wait && request.verb != Verb::kTake) {
     return problem.is_of("wait_ms", "only a check waits", "expected the verb check");
   }
-  const auto units = static_cast<std::uint64_t>(*number);
-  if (is_wait) {
-    (is_take_wait ? request_.wait : request_.max_wait) = std::chrono::milliseconds(*number);
-  } else if (is_cost || is_actual) {
-    (is_cost ? request_.cost : request_.actual) = units;
-  } else {
-    named_costs().push_back({name_, units});
+  if (has_wait && is_array) {
+    return problem.is_of("wait_ms", "a request in an array cannot wait",
+                         "expected a single request");
   }
+  if (!may_operate && !check_privilege(problem)) return false;
+  if (listener != nullptr) listener->on_request(request, !is_array);
   return true;
 }
 
-// Reads a value that only a member of "body" may have.
-bool CheckReader::Handler::on_other(std::string_view text, std::optional<std::string_view> value,
-                                    json::error_code& error) {
-  return place_ == Place::kBody ? add(value, error) : wrong_value(error, text);
-}
+// What the bodies of /v1/check, /v1/settle and /v1/report may contain.
+struct CheckReader::Tables {
+  using Member = base::JsonMember<Document>;
+  using Object = base::JsonObject<Document>;
+
+  static bool end_attributes(Document& of, JsonProblem& problem) {
+    const auto twice = of.attributes->finish();
+    return !twice ||
+           problem.is(base::in_quotes(*twice) + " is given twice", "expected each attribute once");
+  }
+
+  template <auto member>
+  static constexpr auto into = base::json_into<member, Document>;
+
+  static const Object kInBody;
+  static constexpr Member kOfBody[] = {
+      {.kinds = base::kJsonAny & ~base::kJsonArray,
+       .expected = "expected text, a number, true, false, null or an object",
+       .set = into<&Document::add_attribute>,
+       .object = &kInBody}};
+  static constexpr Member kOfAttributes[] = {
+      {.name = "body",
+       .kinds = base::kJsonText | base::kJsonObject,
+       .expected = "expected text or an object",
+       .set = into<&Document::add_attribute>,
+       .object = &kInBody},
+      {"", base::kJsonText, "expected text", into<&Document::add_attribute>}};
+  static constexpr Object kInAttributes{kOfAttributes, end_attributes, true};
+  static constexpr Member kOfCosts[] = {
+      {"", base::kJsonWhole, kWholeCost, into<&Document::add_cost>, kMaxUnits}};
+  static constexpr Object kInCosts{kOfCosts, nullptr, true};
+  static constexpr Member kOfLimit[] = {{"", base::kJsonText | base::kJsonNumber,
+                                         "expected text or a number",
+                                         into<&Document::add_to_limit>}};
+  static constexpr Object kInLimit{
+      kOfLimit, [](Document& of, JsonProblem& problem) { return of.end_limit(problem); }, true};
+
+  static constexpr Member kAttributes{.name = "attributes",
+                                      .kinds = base::kJsonObject,
+                                      .expected = kObjectOfTexts,
+                                      .set = into<&Document::begin_attributes>,
+                                      .object = &kInAttributes};
+  static constexpr Member kCost{"cost", base::kJsonWhole, kWholeCost, into<&Document::set_cost>,
+                                kMaxUnits};
+  static constexpr Member kCosts{.name = "costs",
+                                 .kinds = base::kJsonObject,
+                                 .expected = kNamedCosts,
+                                 .set = into<&Document::begin_costs>,
+                                 .object = &kInCosts};
+  static constexpr Member kCheck[] = {
+      kAttributes,
+      kCost,
+      kCosts,
+      {.name = "limit",
+       .kinds = base::kJsonObject,
+       .expected = kLimit,
+       .set = into<&Document::begin_limit>,
+       .object = &kInLimit},
+      {"verb", base::kJsonText, kVerbs, into<&Document::set_verb>},
+      {"max_wait_ms", base::kJsonWhole, kMaxWait, into<&Document::set_max_wait>, kMostWaitMs},
+      {"wait_ms", base::kJsonWhole, kWaitNumber, into<&Document::set_wait>, kMostTakeWaitMs}};
+  static constexpr Member kSettle[] = {kAttributes,
+                                       kCost,
+                                       kCosts,
+                                       {.name = "actual",
+                                        .kinds = base::kJsonWhole | base::kJsonObject,
+                                        .expected = kActual,
+                                        .set = into<&Document::set_actual>,
+                                        .most = kMaxUnits,
+                                        .required = true,
+                                        .object = &kInCosts}};
+  static constexpr Member kReport[] = {
+      kAttributes,
+      kCost,
+      kCosts,
+      {"status", base::kJsonText | base::kJsonNumber, kStatus, into<&Document::set_status>},
+      {.name = "response",
+       .kinds = base::kJsonObject,
+       .expected = kObjectOfTexts,
+       .set = into<&Document::begin_response>,
+       .object = &kInAttributes}};
+
+  // A request, or an array of them.
+  struct Body {
+    explicit Body(std::span<const Member> members)
+        : request(members,
+                  [](Document& of, JsonProblem& problem) { return of.end_request(problem); }) {}
+    Body(const Body&) = delete;
+
+    Object request;
+    Member element{.kinds = base::kJsonObject,
+                   .expected = kRequest,
+                   .set = into<&Document::begin>,
+                   .object = &request};
+    Member top{.kinds = base::kJsonObject | base::kJsonArray,
+               .expected = kRequests,
+               .set = into<&Document::begin>,
+               .object = &request,
+               .each = &element};
+  };
+};
+
+constexpr base::JsonObject<CheckReader::Document> CheckReader::Tables::kInBody{
+    kOfBody,
+    [](Document& of, JsonProblem&) {
+      of.reader.prefix_.resize(of.reader.prefix_sizes_.back());
+      of.reader.prefix_sizes_.pop_back();
+      return true;
+    },
+    true};
 
 CheckReader::Outcome CheckReader::read(CheckKind kind, std::string_view body, bool may_operate,
                                        CheckListener& listener) {
-  // Reserves room for everything that was escaped, and for all joined names up to the one over the
-  // bound, so that `text_` does not move. Pages that are never written take no memory.
-  text_.clear();
-  text_.reserve(body.size() + (NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
-  json::parse_options options;
-  options.max_depth = kMostDepth;
+  // Room for all joined names up to the one over the bound, so that they do not move. Pages that
+  // are never written take no memory.
+  names_.reserve((NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
+  static const Tables::Body kBodies[] = {
+      Tables::Body(Tables::kCheck), Tables::Body(Tables::kSettle), Tables::Body(Tables::kReport)};
+  const Tables::Member& top = kBodies[static_cast<std::size_t>(kind)].top;
   Outcome outcome;
   const auto pass = [&](CheckListener* heard) {
-    json::basic_parser<Handler> parser(options, *this, kind, body, may_operate, heard);
-    json::error_code error;
-    const std::size_t at = parser.write_some(false, body.data(), body.size(), error);
-    outcome.is_array = parser.handler().is_array();
-    if (!error && at < body.size()) error = json::error::extra_data;
-    if (!error) return true;
-    outcome.error = parser.handler().mistake();
-    outcome.needs_operate = parser.handler().needs_operate();
-    if (outcome.error.empty()) {
-      outcome.error = "at " + place(body, at) + " (line:column): " + syntax_mistake(error);
-    }
-    return false;
+    Document document{*this, request_, kind, may_operate, heard};
+    JsonProblem problem;
+    const bool is_right = json_.read(body, top, document, problem);
+    if (!is_right) outcome.error = error_of(problem, body);
+    outcome.is_array = document.is_array;
+    outcome.needs_operate = document.needs_operate;
+    return is_right;
   };
   if (!pass(nullptr)) return outcome;
   if (outcome.is_array) {

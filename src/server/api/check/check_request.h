@@ -7,39 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_reader.h"
 #include "server/decide/named_attributes.h"
 #include "sluice/attributes.h"
-#include "sluice/expected.h"
 #include "sluice/limit.h"
 #include "sluice/store.h"
 
 namespace sluice::server {
-
-// Reads the limit that a request of /v1/check brings along: its key, and the arguments of RL.LIMIT
-// by their names. Borrows the texts.
-class RequestLimit {
- public:
-  static constexpr std::string_view kExpected =
-      "expected an object of a key and numbers, "
-      "{\"key\":\"alice\",\"algorithm\":\"token_bucket\",\"limit\":10,\"per\":\"60s\"}";
-
-  // Forgets all members.
-  void clear() noexcept;
-  // Begins a member. Returns what is wrong, "WHAT; EXPECTED", or nothing.
-  std::optional<std::string> begin(std::string_view name);
-  // Sets the value of the member that has begun. Returns true.
-  bool set(std::string_view value);
-  // Returns the limit. Errors: "WHAT; EXPECTED".
-  Expected<Limit> finish() const;
-  // Returns its key after finish().
-  std::string_view key() const noexcept { return words_.front(); }
-
- private:
-  std::string_view* word_of(std::string_view name) noexcept;
-
-  std::string_view name_;
-  std::vector<std::string_view> words_;  // the key and the words of RL.LIMIT
-};
 
 // One request of POST /v1/check, /v1/settle or /v1/report.
 struct CheckRequest {
@@ -90,12 +64,15 @@ class CheckReader {
   Outcome read(CheckKind kind, std::string_view body, bool may_operate, CheckListener& listener);
 
  private:
-  class Handler;
+  struct Document;
+  struct Tables;
 
+  base::JsonReader<Document> json_;
   CheckRequest request_;
-  RequestLimit limit_;
-  std::string text_;    // names and values that differ from their bytes in the body
-  std::string prefix_;  // "body.a", the path of the current object
+  std::vector<std::string_view> limit_words_;  // the key and the words of RL.LIMIT
+  std::string names_;                          // of attributes that differ from their bytes
+  std::string prefix_;                         // "body.a.", the path of the current object
+  std::vector<std::size_t> prefix_sizes_;      // of the paths of the objects around it
 };
 
 }  // namespace sluice::server
