@@ -1,11 +1,11 @@
 #include "server/api/check/check_endpoint.h"
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/json_reader_impl.h"
 #include "core/decision.h"
 #include "limiter/reason_report.h"
 #include "server/decide/rejection.h"
@@ -116,19 +116,31 @@ namespace {
 
 constexpr std::string_view kBody = "expected {\"permit\":\"TEXT\"}, with the text of /v1/check";
 
-// Returns the text of the permit, or null after a problem was answered.
-const boost::json::string* permit_in(const boost::json::value& value, http::Response& response) {
-  const boost::json::object* const object = value.if_object();
-  if (object == nullptr) {
-    answer_problem(response, {400, "the body is not a JSON object; " + std::string(kBody)});
-    return nullptr;
+// The body of /v1/release and /v1/extend. Borrows the text.
+struct PermitBody {
+  std::string_view permit;
+};
+
+// Returns what is wrong with a body, or an empty text.
+std::string read_permit(base::JsonReader<PermitBody>& reader, std::string_view body,
+                        PermitBody& into) {
+  static constexpr base::JsonMember<PermitBody> kPermit[] = {
+      {.name = "permit",
+       .kinds = base::kJsonText,
+       .set = base::json_into<&PermitBody::permit>,
+       .required = true}};
+  static constexpr base::JsonObject<PermitBody> kObject(kPermit);
+  static constexpr base::JsonMember<PermitBody> kTop{.kinds = base::kJsonObject,
+                                                     .object = &kObject};
+  base::JsonProblem problem;
+  if (reader.read(body, kTop, into, problem)) return {};
+  using Kind = base::JsonProblem::Kind;
+  if (problem.kind == Kind::kSyntax || problem.kind == Kind::kTooDeep) {
+    return "the body is not valid JSON (" + problem.what + "); " + std::string(kBody);
   }
-  const boost::json::value* const permit = object->if_contains("permit");
-  if (permit == nullptr || !permit->is_string() || object->size() != 1) {
-    answer_problem(response, {400, "the body has no permit, or more; " + std::string(kBody)});
-    return nullptr;
-  }
-  return &permit->get_string();
+  const bool is_object = problem.kind != Kind::kValue || !problem.place.empty();
+  return (is_object ? "the body has no permit, or more; " : "the body is not a JSON object; ") +
+         std::string(kBody);
 }
 
 }  // namespace
@@ -141,20 +153,15 @@ void answer_permit(PermitAction action, Session& session, const http::Request& r
     return answer_problem(response, {405, std::string(releases ? "/v1/release" : "/v1/extend") +
                                               " accepts only POST, with JSON as its body"});
   }
-  boost::json::error_code error;
-  const boost::json::value value =
-      boost::json::parse({request.body.data(), request.body.size()}, error);
-  if (error) {
-    return answer_problem(response, {400, "the body is not valid JSON (" + error.message() + "); " +
-                                              std::string(kBody)});
+  base::JsonReader<PermitBody> reader;
+  PermitBody body;
+  if (const std::string wrong = read_permit(reader, request.body, body); !wrong.empty()) {
+    return answer_problem(response, {400, wrong});
   }
-  const boost::json::string* const found = permit_in(value, response);
-  if (found == nullptr) return;
-  const std::string_view permit(found->data(), found->size());
-  if (const auto text = PermitText::parse(permit); !text) {
+  if (const auto text = PermitText::parse(body.permit); !text) {
     return answer_problem(response, {400, "at permit: " + text.error()});
   }
-  const Decision decision = releases ? session.release(permit) : session.extend(permit);
+  const Decision decision = releases ? session.release(body.permit) : session.extend(body.permit);
   if (decision.allowed()) {
     response.text = R"({"outcome":"allowed","reason":"ok"})";
     return response.answer_text(200, "application/json");

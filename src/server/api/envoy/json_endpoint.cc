@@ -4,11 +4,10 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
-#include <boost/json/basic_parser_impl.hpp>
-#include <cstdint>
 #include <set>
 #include <vector>
 
+#include "base/json_reader_impl.h"
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
@@ -18,75 +17,47 @@
 namespace sluice::server {
 namespace {
 
-namespace json = boost::json;
+// The names in the open objects.
+using Names = std::vector<std::set<std::string>>;
+using Member = base::JsonMember<Names>;
 
-// basic_parser prescribes these names. Reading ends if one of the members returns false.
-class Handler {
- public:
-  static constexpr std::size_t max_object_size = std::size_t(-1);
-  static constexpr std::size_t max_array_size = std::size_t(-1);
-  static constexpr std::size_t max_key_size = std::size_t(-1);
-  static constexpr std::size_t max_string_size = std::size_t(-1);
+// As in Protobuf, names differ neither in case nor in underscores.
+std::string plain(std::string_view name) {
+  std::string one(name);
+  std::erase(one, '_');
+  std::transform(one.begin(), one.end(), one.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return one;
+}
 
-  bool on_document_begin(json::error_code&) { return true; }
-  bool on_document_end(json::error_code&) { return true; }
-  bool on_object_begin(json::error_code&) {
-    objects_.emplace_back();
-    return true;
+bool add_name(Names& names, const base::JsonValue& value, base::JsonProblem& problem) {
+  const bool is_member = value.name.data() != nullptr;
+  if (is_member && !names.back().insert(plain(value.name)).second) {
+    return problem.is("the member " + rules::in_quotes(value.name) + " is repeated", {});
   }
-  bool on_object_end(std::size_t, json::error_code&) {
-    objects_.pop_back();
-    return true;
-  }
-  bool on_array_begin(json::error_code&) { return true; }
-  bool on_array_end(std::size_t, json::error_code&) { return true; }
-  bool on_key_part(json::string_view text, std::size_t, json::error_code&) {
-    name_.append(text.data(), text.size());
-    return true;
-  }
-  bool on_key(json::string_view text, std::size_t, json::error_code& error) {
-    name_.append(text.data(), text.size());
-    std::string one = name_;
-    std::erase(one, '_');
-    std::transform(one.begin(), one.end(), one.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    if (!objects_.back().insert(std::move(one)).second) {
-      twice = name_;
-      error = json::error::extra_data;  // ends the reading; never reported
-      return false;
-    }
-    name_.clear();
-    return true;
-  }
-  bool on_string_part(json::string_view, std::size_t, json::error_code&) { return true; }
-  bool on_string(json::string_view, std::size_t, json::error_code&) { return true; }
-  bool on_number_part(json::string_view, json::error_code&) { return true; }
-  bool on_int64(std::int64_t, json::string_view, json::error_code&) { return true; }
-  bool on_uint64(std::uint64_t, json::string_view, json::error_code&) { return true; }
-  bool on_double(double, json::string_view, json::error_code&) { return true; }
-  bool on_bool(bool, json::error_code&) { return true; }
-  bool on_null(json::error_code&) { return true; }
-  bool on_comment_part(json::string_view, json::error_code&) { return true; }
-  bool on_comment(json::string_view, json::error_code&) { return true; }
+  if (value.kind == base::kJsonObject) names.emplace_back();
+  return true;
+}
 
-  std::string twice;  // the name of a repeated member
+bool end_names(Names& names, base::JsonProblem&) {
+  names.pop_back();
+  return true;
+}
 
- private:
-  std::vector<std::set<std::string>> objects_;  // the names in the open objects
-  std::string name_;
-};
+// Any value: a member of any object, or an element of any array.
+extern const Member kAny[1];
+const base::JsonObject<Names> kObject(kAny, end_names, true);
+const Member kAny[1] = {
+    {.kinds = base::kJsonAny, .set = add_name, .object = &kObject, .each = kAny}};
 
 }  // namespace
 
 std::string find_json_mistake(std::string_view text) {
-  json::basic_parser<Handler> parser{json::parse_options{}};
-  json::error_code error;
-  const std::size_t read = parser.write_some(false, text.data(), text.size(), error);
-  if (!parser.handler().twice.empty()) {
-    return "the member " + rules::in_quotes(parser.handler().twice) + " is repeated";
-  }
-  if (!error && read < text.size()) error = json::error::extra_data;
-  return error ? "it is not valid JSON in UTF-8 (" + error.message() + ")" : std::string();
+  Names names;
+  base::JsonProblem problem;
+  if (base::JsonReader<Names>().read(text, kAny[0], names, problem)) return {};
+  if (problem.kind == base::JsonProblem::Kind::kOther) return problem.what;
+  return "it is not valid JSON in UTF-8 (" + problem.what + ")";
 }
 
 namespace {
