@@ -6,7 +6,6 @@
 #include "base/civil_time.h"
 #include "base/quoted.h"
 #include "core/period.h"
-#include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/request_target.h"

@@ -7,12 +7,182 @@
 #include <utility>
 #include <vector>
 
+#include "base/civil_time.h"
+#include "base/json_reader_impl.h"
+#include "base/quoted.h"
+#include "rules/attributes.h"
 #include "rules/counter_key.h"
 #include "rules/override_text.h"
-#include "server/api/admin/override_body.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/request_target.h"
+
+namespace sluice::server::pages {
+namespace {
+
+using base::JsonProblem;
+using base::JsonValue;
+using Kind = Override::Kind;
+
+// The body of PUT /v1/overrides/RULE/LIMIT, or a line of POST /v1/overrides, which names its
+// counter, or a rule, a limit and attributes.
+struct GivenOverride {
+  std::string counter, rule, limit_name;
+  bool has_attributes = false;
+  Attributes attributes;
+  std::vector<std::string> names;  // of the attributes
+  bool has_kind = false;
+  Override given;
+
+  bool set_kind(Kind kind, JsonProblem& problem);
+  bool set_name(const JsonValue& value, JsonProblem& problem);
+  bool set_limit(const JsonValue& value, JsonProblem& problem);
+  bool set_plan(const JsonValue& value, JsonProblem& problem);
+  bool set_burst(const JsonValue& value, JsonProblem& problem);
+  bool set_until(const JsonValue& value, JsonProblem& problem);
+  bool add_attribute(const JsonValue& value, JsonProblem& problem);
+  bool set_period(const JsonValue& value, JsonProblem& problem);
+  // Returns what is wrong with the override itself, "WHAT; EXPECTED"; empty if nothing is.
+  std::string find_problem() const;
+};
+
+using Member = base::JsonMember<GivenOverride>;
+using Object = base::JsonObject<GivenOverride>;
+
+constexpr std::string_view kMembers =
+    "expected attributes, one of limit, plan, blocked and unlimited, and per, burst or until";
+constexpr std::string_view kNames = "expected counter, or rule, limit_name and attributes";
+constexpr std::string_view kUnits = "expected a whole number from 0 to 4294967295";
+constexpr std::string_view kText = "expected a text";
+constexpr std::string_view kPlan = "expected the name of a plan";
+constexpr std::string_view kPeriod = "expected a period such as \"1m\" or \"month\"";
+constexpr std::string_view kInstant = "expected an instant such as \"2026-12-01T00:00:00Z\"";
+constexpr std::string_view kTexts = "expected an object whose members are texts";
+
+bool GivenOverride::set_kind(Kind kind, JsonProblem& problem) {
+  if (has_kind) return problem.is("the override says more than one thing", kMembers);
+  given.kind = kind;
+  return has_kind = true;
+}
+
+bool GivenOverride::set_name(const JsonValue& value, JsonProblem& problem) {
+  if (value.text.empty()) return problem.is_value("empty", kText);
+  (value.name == "counter" ? counter : value.name == "rule" ? rule : limit_name) = value.text;
+  return true;
+}
+
+bool GivenOverride::set_limit(const JsonValue& value, JsonProblem& problem) {
+  given.limit = value.number;
+  return set_kind(Kind::kNumbers, problem);
+}
+
+bool GivenOverride::set_plan(const JsonValue& value, JsonProblem& problem) {
+  if (value.text.empty()) return problem.is_value("empty", kPlan);
+  given.plan = value.text;
+  return set_kind(Kind::kPlan, problem);
+}
+
+bool GivenOverride::set_burst(const JsonValue& value, JsonProblem&) {
+  given.burst = value.number;
+  return true;
+}
+
+bool GivenOverride::set_until(const JsonValue& value, JsonProblem& problem) {
+  given.until = base::parse_rfc3339(value.text);
+  return given.until || problem.is_value("another text", kInstant);
+}
+
+bool GivenOverride::add_attribute(const JsonValue& value, JsonProblem& problem) {
+  std::string name = rules::normalized(value.name);
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    return problem.is("the attribute " + base::in_quotes(name) + " is given twice",
+                      "expected it once");
+  }
+  attributes.set(name, value.text);
+  names.push_back(std::move(name));
+  return true;
+}
+
+bool GivenOverride::set_period(const JsonValue& value, JsonProblem& problem) {
+  if (given.per || given.calendar) {
+    return problem.is("'per' and 'lease' mean the same", "expected one of them");
+  }
+  if (value.text.empty()) return problem.is_value("empty", kPeriod);
+  const auto wrong = rules::set_period(value.text, given);
+  return !wrong || problem.is(base::in_quotes(value.name) + ": " + *wrong, {});
+}
+
+std::string GivenOverride::find_problem() const {
+  if (!has_kind) return "the override says nothing; " + std::string(kMembers);
+  if (given.kind == Kind::kNumbers || (!given.per && !given.calendar && !given.burst)) return {};
+  return "'per' and 'burst' are for numbers; expected 'limit' with them";
+}
+
+using base::json_into;
+
+template <Kind kind>
+bool set_kind(GivenOverride& of, const JsonValue&, JsonProblem& problem) {
+  return of.set_kind(kind, problem);
+}
+
+constexpr Member kAttribute[] = {
+    {"", base::kJsonText, kTexts, json_into<&GivenOverride::add_attribute>}};
+constexpr Object kAttributes(kAttribute, nullptr, true);
+
+constexpr Member kOfLine[] = {
+    {"counter", base::kJsonText, kText, json_into<&GivenOverride::set_name>},
+    {"rule", base::kJsonText, kText, json_into<&GivenOverride::set_name>},
+    {"limit_name", base::kJsonText, kText, json_into<&GivenOverride::set_name>},
+    {.name = "attributes",
+     .kinds = base::kJsonObject,
+     .expected = kTexts,
+     .set = json_into<&GivenOverride::has_attributes>,
+     .object = &kAttributes},
+    {"limit", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_limit>, kMaxUnits},
+    {"plan", base::kJsonText, kPlan, json_into<&GivenOverride::set_plan>},
+    {"blocked", base::kJsonTrue, "expected true", set_kind<Kind::kBlocked>},
+    {"unlimited", base::kJsonTrue, "expected true", set_kind<Kind::kUnlimited>},
+    {"per", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
+    {"lease", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
+    {"burst", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_burst>, kMaxUnits},
+    {"until", base::kJsonText, kInstant, json_into<&GivenOverride::set_until>}};
+
+constexpr Object kLine(kOfLine, nullptr, false,
+                       "expected counter, or rule, limit_name and attributes, and limit, plan, "
+                       "blocked or unlimited, and per, burst or until");
+constexpr Object kBody(std::span(kOfLine).subspan(3), nullptr, false, kMembers);
+
+Expected<GivenOverride> read_given(std::string_view json, const Object& object,
+                                   std::string_view not_an_object) {
+  const Member top{.kinds = base::kJsonObject, .object = &object};
+  GivenOverride read;
+  JsonProblem problem;
+  if (base::JsonReader<GivenOverride>().read(json, top, read, problem)) return read;
+  return Unexpected{problem.message_by_path(not_an_object)};
+}
+
+// The override may have ended, and may say nothing.
+Expected<GivenOverride> read_line(std::string_view json) {
+  auto line = read_given(
+      json, kLine, "the line is not a JSON object; expected {\"counter\":\"...\",\"limit\":100}");
+  if (!line) return line;
+  const bool has_place = !line->rule.empty() || !line->limit_name.empty() || line->has_attributes;
+  const bool is_whole = !line->rule.empty() && !line->limit_name.empty();
+  if (line->counter.empty() ? is_whole : !has_place) return line;
+  return Unexpected{"the line does not name one counter; " + std::string(kNames)};
+}
+
+Expected<GivenOverride> read_body(std::string_view json, Instant now) {
+  auto body = read_given(
+      json, kBody, "the body is not a JSON object; expected {\"attributes\":{...},\"limit\":100}");
+  if (!body) return body;
+  if (auto wrong = body->find_problem(); !wrong.empty()) return Unexpected{std::move(wrong)};
+  if (!body->given.until || *body->given.until > now) return body;
+  return Unexpected{std::string("'until' is wrong; expected an instant in the future")};
+}
+
+}  // namespace
+}  // namespace sluice::server::pages
 
 // POST /v1/overrides: sets many overrides, one JSON object a line.
 namespace sluice::server::pages {
@@ -23,25 +193,24 @@ using Entry = Overrides::Page::Entry;
 Unexpected<rules::OverrideError> wrong(std::string what) { return {{std::move(what)}}; }
 
 Expected<Entry, rules::OverrideError> read_entry(const RuleSet& rules, std::string_view text) {
-  auto line = read_override_line(text);
+  auto line = read_line(text);
   if (!line) return wrong(std::move(line.error()));
-  const Override& given = line->body.given;
   if (line->counter.empty()) {
-    auto place = rules::find_place_error(rules, line->rule, line->limit_name, line->body.names);
+    auto place = rules::find_place_error(rules, line->rule, line->limit_name, line->names);
     if (place) return Unexpected{std::move(*place)};
   }
-  if (!line->problem.empty()) return wrong(std::move(line->problem));
+  if (auto problem = line->find_problem(); !problem.empty()) return wrong(std::move(problem));
   if (line->counter.empty()) {
-    auto named = name_override(rules, line->rule, line->limit_name, line->body.attributes, given);
+    auto named = name_override(rules, line->rule, line->limit_name, line->attributes, line->given);
     if (!named) return wrong(std::move(named.error()));
     line->counter = std::move(*named);
   } else {
-    auto checked = rules::check_counter(rules, line->counter, given);
+    auto checked = rules::check_counter(rules, line->counter, line->given);
     if (!checked) return Unexpected{std::move(checked.error())};
     line->counter = std::move(*checked);
   }
   if (line->counter.size() > Overrides::kLongestKey) return wrong(too_long(line->counter));
-  return Entry{std::move(line->counter), std::move(line->body.given)};
+  return Entry{std::move(line->counter), std::move(line->given)};
 }
 
 void answer_wrong(const Call& call, std::uint64_t number, const rules::OverrideError& error) {
@@ -200,7 +369,7 @@ std::string no_override_of(std::string_view counter) {
 }
 
 void put(const Call& call, const Place& place) {
-  const auto body = read_override_body(call.request.body, SystemClock().now());
+  const auto body = read_body(call.request.body, SystemClock().now());
   if (!body) return answer(call.response, {400, body.error()});
   const auto counter = name_it(call, place, body->names, body->attributes, body->given);
   if (!counter) return;

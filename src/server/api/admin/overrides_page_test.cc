@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "server/api/admin/override_body.h"
 #include "server/api/admin/test_endpoint.h"
 
 namespace sluice::server::overrides_page_test {
