@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <boost/json.hpp>
 #include <functional>
 #include <optional>
 #include <span>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_reader_impl.h"
 #include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/period.h"
@@ -92,88 +92,94 @@ void answer_other_version(const Call& call) {
 namespace sluice::server {
 namespace {
 
-using rules::RuleChanges;
+using base::JsonProblem;
+using base::JsonValue;
 
-struct WrongPatch {
-  std::string message;
+// The body of PATCH /v1/rules/RULE while it is read.
+struct Patch {
+  rules::RuleChanges changes;
+  std::string limit;               // the one that is read
+  std::size_t numbers_before = 0;  // of other limits
 };
 
-[[noreturn]] void fail_patch(const std::string& member, std::string_view expected) {
-  throw WrongPatch{base::in_quotes(member) + " is wrong; expected " + std::string(expected)};
+using Member = base::JsonMember<Patch>;
+using Object = base::JsonObject<Patch>;
+
+constexpr std::string_view kExample = R"({"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
+constexpr std::string_view kSuchAs =
+    R"(expected an object such as {"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
+constexpr std::string_view kNumber = "expected a whole number from 0 to 4294967295, without quotes";
+constexpr std::string_view kQuotedPeriod = "expected a period in quotes, such as \"1s\"";
+constexpr std::string_view kMode = "expected \"enforce\" or \"shadow\"";
+constexpr std::string_view kNumbers = "expected an object with limit, per, lease or burst";
+
+bool add_number(Patch& patch, const JsonValue& value, JsonProblem&) {
+  patch.changes.numbers.push_back({patch.limit, std::string(value.name), std::string(value.text)});
+  return true;
 }
 
-std::string read_number(const std::string& member, const boost::json::value& value) {
-  if (value.is_int64() && value.as_int64() >= 0) return std::to_string(value.as_int64());
-  fail_patch(member, "a whole number from 0 to 4294967295, without quotes");
-}
-
-std::string read_period(const std::string& member, const boost::json::value& value) {
-  if (!value.is_string()) fail_patch(member, "a period in quotes, such as \"1s\"");
-  std::string text(value.as_string());
+bool add_period(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   const auto& words = core::kCalendarUnits;
-  if (std::find(words.begin(), words.end(), text) != words.end()) return text;
-  const auto period = core::parse_period(text);
-  if (!period) throw WrongPatch{base::in_quotes(member) + ": " + period.error()};
-  return text;
+  if (std::find(words.begin(), words.end(), value.text) == words.end()) {
+    const auto period = core::parse_period(value.text);
+    const std::string member = "limits." + patch.limit + "." + std::string(value.name);
+    if (!period) return problem.is(base::in_quotes(member) + ": " + period.error(), {});
+  }
+  return add_number(patch, value, problem);
 }
 
-void read_limit(const std::string& limit, const boost::json::value& value, RuleChanges& changes) {
-  const std::string place = "limits." + limit;
-  constexpr std::string_view kNumbers = "an object with limit, per, lease or burst";
-  if (!value.is_object() || value.as_object().empty()) fail_patch(place, kNumbers);
-  for (const auto& [key, of] : value.as_object()) {
-    const std::string member = place + "." + std::string(key);
-    if (key == "limit" || key == "burst") {
-      changes.numbers.push_back({limit, std::string(key), read_number(member, of)});
-    } else if (key == "per" || key == "lease") {
-      changes.numbers.push_back({limit, std::string(key), read_period(member, of)});
-    } else {
-      throw WrongPatch{
-          "unknown member " + base::in_quotes(member) +
-          "; expected limit, per, lease or burst, other keys are changed by PUT /v1/rules"};
-    }
-  }
+constexpr Member kOfLimit[] = {{"limit", base::kJsonWhole, kNumber, add_number, kMaxUnits},
+                               {"per", base::kJsonText, kQuotedPeriod, add_period},
+                               {"lease", base::kJsonText, kQuotedPeriod, add_period},
+                               {"burst", base::kJsonWhole, kNumber, add_number, kMaxUnits}};
+constexpr Object kLimit(
+    kOfLimit,
+    [](Patch& patch, JsonProblem& problem) {
+      return patch.changes.numbers.size() > patch.numbers_before ||
+             problem.is_value("nothing", kNumbers);
+    },
+    false, "expected limit, per, lease or burst, other keys are changed by PUT /v1/rules");
+
+bool begin_limit(Patch& patch, const JsonValue& value, JsonProblem& problem) {
+  const auto is_same = [&](const auto& known) { return known.limit == value.name; };
+  std::vector<rules::RuleChanges::Number>& numbers = patch.changes.numbers;
+  if (std::any_of(numbers.begin(), numbers.end(), is_same)) return problem.is_twice(value.name);
+  patch.limit = value.name;
+  patch.numbers_before = numbers.size();
+  return true;
 }
 
-RuleChanges read_changes(std::string_view text) {
-  constexpr std::string_view kExample = R"({"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
-  boost::json::error_code error;
-  const boost::json::value value = boost::json::parse(text, error);
-  if (error || !value.is_object()) {
-    throw WrongPatch{"the body is not a JSON object; expected " + std::string(kExample)};
+bool set_mode(Patch& patch, const JsonValue& value, JsonProblem& problem) {
+  patch.changes.mode = value.text;
+  const bool is_mode = value.text == "enforce" || value.text == "shadow";
+  return is_mode || problem.is_value("another text", kMode);
+}
+
+constexpr Member kOfLimits[] = {
+    {.kinds = base::kJsonObject, .expected = kNumbers, .set = begin_limit, .object = &kLimit}};
+constexpr Object kLimits(kOfLimits, nullptr, true);
+
+constexpr Member kOfPatch[] = {
+    {.name = "limits", .kinds = base::kJsonObject, .expected = kSuchAs, .object = &kLimits},
+    {"mode", base::kJsonText, kMode, set_mode}};
+constexpr Object kPatch(kOfPatch, nullptr, false, "expected limits or mode");
+
+// Errors: "'limits.user.per' is wrong; expected ...".
+Expected<rules::RuleChanges> read_rule_changes(std::string_view json) {
+  const Member top{.kinds = base::kJsonObject, .object = &kPatch};
+  Patch patch;
+  JsonProblem problem;
+  if (!base::JsonReader<Patch>().read(json, top, patch, problem)) {
+    return Unexpected{problem.message_by_path("the body is not a JSON object; expected " +
+                                              std::string(kExample))};
   }
-  RuleChanges changes;
-  for (const auto& [name, of] : value.as_object()) {
-    if (name == "mode") {
-      if (of != boost::json::value("enforce") && of != boost::json::value("shadow")) {
-        fail_patch("mode", "\"enforce\" or \"shadow\"");
-      }
-      changes.mode = std::string(of.as_string());
-    } else if (name == "limits") {
-      if (!of.is_object()) fail_patch("limits", "an object such as " + std::string(kExample));
-      for (const auto& [limit, numbers] : of.as_object()) {
-        read_limit(std::string(limit), numbers, changes);
-      }
-    } else {
-      throw WrongPatch{"unknown member " + base::in_quotes(name) + "; expected limits or mode"};
-    }
+  if (patch.changes.numbers.empty() && !patch.changes.mode) {
+    return Unexpected{"the body changes nothing; expected " + std::string(kExample)};
   }
-  if (changes.numbers.empty() && !changes.mode) {
-    throw WrongPatch{"the body changes nothing; expected " + std::string(kExample)};
-  }
-  return changes;
+  return std::move(patch.changes);
 }
 
 }  // namespace
-
-// Reads the body of PATCH /v1/rules/RULE: {"limits":{"user":{"limit":20,"per":"1s"}},"mode":
-// "shadow"}. Errors: "'limits.user.per' is wrong; expected ...".
-Expected<RuleChanges> read_rule_changes(std::string_view json) try {
-  return read_changes(json);
-} catch (WrongPatch& wrong) {
-  return Unexpected{std::move(wrong.message)};
-}
-
 }  // namespace sluice::server
 
 namespace sluice::server::pages {
