@@ -2,24 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json.hpp>
-#include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <istream>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <ostream>
-#include <set>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json_reader_impl.h"
 #include "base/quoted.h"
 #include "cli/commands.h"
 #include "cli/store_flags.h"
@@ -33,101 +30,6 @@
 #include "sluice/redis_store.h"
 
 namespace sluice::cli {
-namespace {
-
-namespace json = boost::json;
-
-// A parser handler that stops at the first duplicate key. basic_parser defines the names of its
-// members.
-class KeyListener {
- public:
-  static constexpr std::size_t max_object_size = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t max_array_size = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t max_key_size = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
-
-  bool on_document_begin(json::error_code&) { return true; }
-  bool on_document_end(json::error_code&) { return true; }
-  bool on_object_begin(json::error_code&) { return open(false); }
-  bool on_object_end(std::size_t, json::error_code&) { return close(); }
-  bool on_array_begin(json::error_code&) { return open(true); }
-  bool on_array_end(std::size_t, json::error_code&) { return close(); }
-  bool on_key_part(json::string_view text, std::size_t, json::error_code&) {
-    key_.append(text.data(), text.size());
-    return true;
-  }
-  bool on_key(json::string_view text, std::size_t, json::error_code& error) {
-    key_.append(text.data(), text.size());
-    Container& object = open_.back();
-    object.key = std::move(key_);
-    key_.clear();
-    if (object.keys.insert(object.key).second) return true;
-    duplicate = {path(), object.key};
-    error = json::error::extra_data;  // stops the parser; never reported
-    return false;
-  }
-  bool on_string_part(json::string_view, std::size_t, json::error_code&) { return true; }
-  bool on_string(json::string_view, std::size_t, json::error_code&) { return count(); }
-  bool on_number_part(json::string_view, json::error_code&) { return true; }
-  bool on_int64(std::int64_t, json::string_view, json::error_code&) { return count(); }
-  bool on_uint64(std::uint64_t, json::string_view, json::error_code&) { return count(); }
-  bool on_double(double, json::string_view, json::error_code&) { return count(); }
-  bool on_bool(bool, json::error_code&) { return count(); }
-  bool on_null(json::error_code&) { return count(); }
-  bool on_comment_part(json::string_view, json::error_code&) { return true; }
-  bool on_comment(json::string_view, json::error_code&) { return true; }
-
-  std::optional<DuplicateKey> duplicate;
-
- private:
-  // An object or array that has not ended.
-  struct Container {
-    bool is_array = false;
-    std::size_t index = 0;       // array: the index of the current element
-    std::string key;             // object: the key of the current member
-    std::set<std::string> keys;  // object: all keys so far
-  };
-
-  bool open(bool is_array) {
-    open_.push_back({.is_array = is_array, .index = 0, .key = {}, .keys = {}});
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return count();
-  }
-  bool count() {
-    if (!open_.empty()) ++open_.back().index;
-    return true;
-  }
-
-  // The innermost object.
-  std::string path() const {
-    std::string path;
-    for (std::size_t i = 0; i + 1 < open_.size(); ++i) {
-      if (open_[i].is_array) {
-        path += '[' + std::to_string(open_[i].index) + ']';
-      } else {
-        if (!path.empty()) path += '.';
-        path += open_[i].key;
-      }
-    }
-    return path;
-  }
-
-  std::vector<Container> open_;
-  std::string key_;
-};
-
-}  // namespace
-
-std::optional<DuplicateKey> find_duplicate_key(std::string_view text) {
-  json::basic_parser<KeyListener> parser{json::parse_options()};
-  json::error_code error;
-  parser.write_some(false, text.data(), text.size(), error);
-  return parser.handler().duplicate;
-}
-
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{2'000};
@@ -286,7 +188,8 @@ void add_decide(Command app, int& status) {
 
 namespace {
 
-namespace json = boost::json;
+using base::JsonProblem;
+using base::JsonValue;
 
 // Reports an invalid line: where, what, and what would be right. Caught in this file.
 struct Mistake : std::runtime_error {
@@ -297,135 +200,156 @@ struct Mistake : std::runtime_error {
   throw Mistake(where.empty() ? what : std::string(where) + ": " + what);
 }
 
-std::string child(const std::string& where, std::string_view name) {
-  return where.empty() ? std::string(name) : where + "." + std::string(name);
-}
+constexpr std::string_view kText = "must be text";
+constexpr std::string_view kObject = "must be an object";
+constexpr std::string_view kPeriod = "must be text such as \"60s\" or \"500ms\"";
+constexpr std::string_view kUnits = "must be a whole number from 0 to 4294967295";
+constexpr std::string_view kCharges = "must be a list of 1 to 64 charges";
 
-const json::object& object_at(const json::value& value, std::string_view where,
-                              std::span<const std::string_view> keys) {
-  const json::object* const object = value.if_object();
-  if (object == nullptr) fail(where, "must be an object");
-  for (const auto& member : *object) {
-    const std::string_view name(member.key().data(), member.key().size());
-    if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
-      fail(where,
-           "unknown key " + base::in_quotes(name) + "; expected one of: " + core::list_of(keys));
-    }
-  }
-  return *object;
-}
+}  // namespace
 
-std::uint64_t integer_at(const json::value& value, const std::string& where, std::uint64_t most) {
-  const std::string right = "must be a whole number from 0 to " + std::to_string(most);
-  if (const std::int64_t* const number = value.if_int64()) {
-    if (*number < 0 || static_cast<std::uint64_t>(*number) > most) {
-      fail(where, std::to_string(*number) + " is out of range; " + right);
-    }
-    return static_cast<std::uint64_t>(*number);
-  }
-  if (const std::uint64_t* const number = value.if_uint64()) {
-    fail(where, std::to_string(*number) + " is out of range; " + right);
-  }
-  fail(where, right);
-}
+// A line while it is read. Borrows its texts.
+struct DecideLine {
+  std::uint64_t at_us = 0;
+  Verb verb = Verb::kTake;
+  std::optional<std::uint64_t> max_wait_us, cost;
+  std::optional<std::vector<Charge>> charges;
+  std::optional<std::string_view> permit;
+  std::optional<Attributes> attributes;
 
-std::string_view text_at(const json::value& value, const std::string& where) {
-  const json::string* const text = value.if_string();
-  if (text == nullptr) fail(where, "must be text");
-  return {text->data(), text->size()};
-}
-
-const json::value& required(const json::object& object, const std::string& where,
-                            std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  if (value == nullptr) fail(child(where, name), "is missing");
-  return *value;
-}
-
-std::optional<std::uint64_t> optional_integer(const json::object& object, const std::string& where,
-                                              std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  if (value == nullptr) return std::nullopt;
-  return integer_at(*value, child(where, name), kMaxUnits);
-}
-
-Algorithm algorithm_at(const json::value& value, const std::string& where) {
-  const std::string_view name = text_at(value, where);
-  const auto algorithm = algorithm_from(name);
-  if (algorithm) return *algorithm;
-  fail(where, base::in_quotes(name) + " is unknown; expected " +
-                  core::list_of(core::kAllAlgorithmNames, "or"));
-}
-
-Duration period_at(const json::value& value, const std::string& where) {
-  if (!value.is_string()) fail(where, "must be text such as \"60s\" or \"500ms\"");
-  const Expected<Duration> period = core::parse_period(text_at(value, where));
-  if (!period) fail(where, period.error());
-  return *period;
-}
-
-// Returns the index of a word, which is the value of its enumerator.
-std::uint64_t word_at(const json::value& value, const std::string& where,
-                      const core::OptionInfo& option) {
-  const std::string_view text = text_at(value, where);
-  const auto found = std::find(option.words.begin(), option.words.end(), text);
-  if (found == option.words.end()) {
-    fail(where,
-         base::in_quotes(text) + " is unknown; expected " + core::list_of(option.words, "or"));
-  }
-  return static_cast<std::uint64_t>(found - option.words.begin());
-}
-
-std::vector<std::string_view> limit_keys() {
-  std::vector<std::string_view> keys{"algorithm", "limit", "per", "lease", "zone", "starts"};
-  for (const core::OptionInfo& option : core::kLimitOptions) keys.push_back(option.name);
-  return keys;
-}
-
-// Returns the calendar of a limit; null if its `per` is a period.
-const Calendar* calendar_at(const json::object& object, const std::string& where) {
-  const json::string* const per = required(object, where, "per").if_string();
-  const auto unit =
-      per != nullptr ? core::calendar_unit_from({per->data(), per->size()}) : std::nullopt;
-  const json::value* const zone = object.if_contains("zone");
-  const json::value* const starts = object.if_contains("starts");
-  if (!unit) {
-    const std::string_view name = zone != nullptr ? "zone" : "starts";
-    if (zone != nullptr || starts != nullptr) {
-      fail(child(where, name), std::string(core::kNeedsCalendar));
-    }
-    return nullptr;
-  }
-  CalendarSpec spec{.unit = *unit};
-  if (zone != nullptr) spec.zone = text_at(*zone, child(where, "zone"));
-  if (starts != nullptr) {
-    const std::string text = starts->is_int64()
-                                 ? std::to_string(starts->get_int64())
-                                 : std::string(text_at(*starts, child(where, "starts")));
-    const auto started = core::starting(spec, text);
-    if (!started) fail(where, started.error());
-    spec = *started;
-  }
-  const auto calendar = Calendar::make(spec);
-  if (!calendar) fail(child(where, "zone"), calendar.error());
-  return *calendar;
-}
-
-Limit limit_at(const json::value& value, const std::string& where) {
-  static const std::vector<std::string_view> keys = limit_keys();
-  const json::object& object = object_at(value, where, keys);
+  // The charge that is read, and its limit.
+  std::string_view key;
+  std::uint64_t units = 1;
   LimitSpec spec;
-  spec.algorithm = algorithm_at(required(object, where, "algorithm"), child(where, "algorithm"));
-  spec.limit = integer_at(required(object, where, "limit"), child(where, "limit"), kMaxUnits);
+  std::optional<std::string_view> per, lease, zone, starts;
+  std::optional<Limit> limit;
+
+  bool set_verb(const JsonValue& value, JsonProblem& problem);
+  bool begin_attributes(const JsonValue&, JsonProblem&);
+  bool add_attribute(const JsonValue& value, JsonProblem& problem);
+  bool begin_charges(const JsonValue&, JsonProblem&);
+  bool begin_charge(const JsonValue&, JsonProblem& problem);
+  bool begin_limit(const JsonValue&, JsonProblem&);
+  bool set_algorithm(const JsonValue& value, JsonProblem& problem);
+  bool set_limit(const JsonValue& value, JsonProblem&);
+  bool set_option(const JsonValue& value, JsonProblem& problem);
+  bool set_calendar(JsonProblem& problem);
+  bool end_limit(JsonProblem& problem);
+};
+
+bool DecideLine::set_verb(const JsonValue& value, JsonProblem& problem) {
+  struct Named {
+    std::string_view name;
+    Verb verb;
+  };
+  for (const Named& one :
+       {Named{"take", Verb::kTake}, Named{"peek", Verb::kPeek}, Named{"refund", Verb::kRefund},
+        Named{"reset", Verb::kReset}, Named{"charge", Verb::kCharge},
+        Named{"take_at_most", Verb::kTakeAtMost}, Named{"reserve", Verb::kReserve},
+        Named{"release", Verb::kRelease}, Named{"extend", Verb::kExtend}}) {
+    if (one.name != value.text) continue;
+    verb = one.verb;
+    return true;
+  }
+  return problem.is(base::in_quotes(value.text) + " is unknown",
+                    "expected take, peek, refund, reset, charge, take_at_most, reserve, release or "
+                    "extend");
+}
+
+bool DecideLine::begin_attributes(const JsonValue&, JsonProblem&) {
+  attributes.emplace();
+  return true;
+}
+
+bool DecideLine::add_attribute(const JsonValue& value, JsonProblem& problem) {
+  if (attributes->find(value.name)) return problem.is_twice(value.name);
+  attributes->set(value.name, value.text);
+  return true;
+}
+
+bool DecideLine::begin_charges(const JsonValue&, JsonProblem&) {
+  charges.emplace();
+  return true;
+}
+
+bool DecideLine::begin_charge(const JsonValue&, JsonProblem& problem) {
+  if (charges->size() == kMaxCharges) return problem.is_outer(kCharges, {});
+  units = 1;
+  return true;
+}
+
+bool DecideLine::begin_limit(const JsonValue&, JsonProblem&) {
+  spec = {};
+  per = lease = zone = starts = std::nullopt;
+  return true;
+}
+
+bool DecideLine::set_algorithm(const JsonValue& value, JsonProblem& problem) {
+  const auto algorithm = algorithm_from(value.text);
+  if (!algorithm) {
+    return problem.is(base::in_quotes(value.text) + " is unknown",
+                      "expected " + core::list_of(core::kAllAlgorithmNames, "or"));
+  }
+  spec.algorithm = *algorithm;
+  return true;
+}
+
+bool DecideLine::set_limit(const JsonValue& value, JsonProblem&) {
+  spec.limit = value.number;
+  return true;
+}
+
+// Sets an option to a number, or to the index of a word, which is the value of its enumerator.
+bool DecideLine::set_option(const JsonValue& value, JsonProblem& problem) {
+  const auto& option = *std::find_if(core::kLimitOptions.begin(), core::kLimitOptions.end(),
+                                     [&](const auto& one) { return one.name == value.name; });
+  std::uint64_t number = value.number;
+  if (!option.words.empty()) {
+    const auto found = std::find(option.words.begin(), option.words.end(), value.text);
+    if (found == option.words.end()) {
+      return problem.is(base::in_quotes(value.text) + " is unknown",
+                        "expected " + core::list_of(option.words, "or"));
+    }
+    number = static_cast<std::uint64_t>(found - option.words.begin());
+  }
+  core::set_value(spec, option.option, number);
+  return true;
+}
+
+// Sets the calendar of a limit whose `per` is a unit of it.
+bool DecideLine::set_calendar(JsonProblem& problem) {
+  const auto unit = core::calendar_unit_from(*per);
+  if (!unit) {
+    return (!zone && !starts) || problem.is_of(zone ? "zone" : "starts", core::kNeedsCalendar, {});
+  }
+  CalendarSpec calendar{.unit = *unit};
+  if (zone) calendar.zone = *zone;
+  if (starts) {
+    const auto started = core::starting(calendar, *starts);
+    if (!started) return problem.is(started.error(), {});
+    calendar = *started;
+  }
+  const auto made = Calendar::make(calendar);
+  if (!made) return problem.is_of("zone", made.error(), {});
+  spec.calendar = *made;
+  return true;
+}
+
+bool DecideLine::end_limit(JsonProblem& problem) {
   const bool is_lease = holds_permits(spec.algorithm);
   const std::string_view period = is_lease ? "lease" : "per";
-  if (const std::string_view other = is_lease ? "per" : "lease"; object.contains(other)) {
-    fail(child(where, other), "does not apply to " + std::string(to_string(spec.algorithm)) +
-                                  "; expected " + base::in_quotes(period));
+  if (is_lease ? per : lease) {
+    return problem.is_of(is_lease ? "per" : "lease",
+                         "does not apply to " + std::string(to_string(spec.algorithm)),
+                         "expected " + base::in_quotes(period));
   }
-  spec.calendar = is_lease ? nullptr : calendar_at(object, where);
+  const std::optional<std::string_view>& text = is_lease ? lease : per;
+  if (!text) return problem.is_missing(period, {});
+  if (!is_lease && !set_calendar(problem)) return false;
   if (spec.calendar == nullptr) {
-    spec.per = period_at(required(object, where, period), child(where, period));
+    const Expected<Duration> read = core::parse_period(*text);
+    if (!read) return problem.is_of(period, read.error(), {});
+    spec.per = *read;
   }
   for (const core::OptionInfo& option : core::kLimitOptions) {
     const json::value* const member = object.if_contains(option.name);
