@@ -351,58 +351,128 @@ bool DecideLine::end_limit(JsonProblem& problem) {
     if (!read) return problem.is_of(period, read.error(), {});
     spec.per = *read;
   }
-  for (const core::OptionInfo& option : core::kLimitOptions) {
-    const json::value* const member = object.if_contains(option.name);
-    if (member == nullptr) continue;
-    const std::string place = child(where, option.name);
-    core::set_value(spec, option.option,
-                    option.words.empty() ? integer_at(*member, place, kMaxUnits)
-                                         : word_at(*member, place, option));
+  const Expected<Limit> made = Limit::make(spec);
+  if (!made) return problem.is(made.error(), {});
+  limit = *made;
+  return true;
+}
+
+namespace {
+
+using Member = base::JsonMember<DecideLine>;
+using Object = base::JsonObject<DecideLine>;
+
+using base::json_into;
+
+constexpr auto kOfLimit = [] {
+  std::array<Member, 6 + core::kLimitOptions.size()> rows{
+      Member{"algorithm", base::kJsonText, kText, json_into<&DecideLine::set_algorithm>},
+      Member{"limit", base::kJsonWhole, kUnits, json_into<&DecideLine::set_limit>, kMaxUnits},
+      Member{"per", base::kJsonText, kPeriod, json_into<&DecideLine::per>},
+      Member{"lease", base::kJsonText, kPeriod, json_into<&DecideLine::lease>},
+      Member{"zone", base::kJsonText, kText, json_into<&DecideLine::zone>},
+      Member{"starts", base::kJsonText | base::kJsonNumber, kText, json_into<&DecideLine::starts>}};
+  rows[0].required = rows[1].required = true;
+  for (std::size_t i = 0; i < core::kLimitOptions.size(); ++i) {
+    const bool is_number = core::kLimitOptions[i].words.empty();
+    rows[6 + i] = {core::kLimitOptions[i].name, is_number ? base::kJsonWhole : base::kJsonText,
+                   is_number ? kUnits : kText, json_into<&DecideLine::set_option>, kMaxUnits};
   }
-  const Expected<Limit> limit = Limit::make(spec);
-  if (!limit) fail(where, limit.error());
-  return *limit;
+  return rows;
+}();
+constexpr Object kLimit(kOfLimit, [](DecideLine& line, JsonProblem& problem) {
+  return line.end_limit(problem);
+});
+
+constexpr Member kOfCharge[] = {
+    {.name = "key",
+     .kinds = base::kJsonText,
+     .expected = kText,
+     .set = json_into<&DecideLine::key>,
+     .required = true},
+    {"cost", base::kJsonWhole, kUnits, json_into<&DecideLine::units>, kMaxUnits},
+    {.name = "limit",
+     .kinds = base::kJsonObject,
+     .expected = kObject,
+     .set = json_into<&DecideLine::begin_limit>,
+     .required = true,
+     .object = &kLimit}};
+constexpr Object kInCharge(kOfCharge, [](DecideLine& line, JsonProblem&) {
+  line.charges->push_back({line.key, *line.limit, line.units});
+  return true;
+});
+constexpr Member kCharge{.kinds = base::kJsonObject,
+                         .expected = kObject,
+                         .set = json_into<&DecideLine::begin_charge>,
+                         .object = &kInCharge};
+
+constexpr Member kAttribute[] = {
+    {"", base::kJsonText, kText, json_into<&DecideLine::add_attribute>}};
+constexpr Object kAttributes(kAttribute, nullptr, true);
+
+constexpr Member kOfLine[] = {
+    {.name = "at_us",
+     .kinds = base::kJsonWhole,
+     .expected = "must be a whole number from 0 to 4503599627370495",
+     .set = json_into<&DecideLine::at_us>,
+     .most = static_cast<std::uint64_t>(kLastInstant.time_since_epoch().count()),
+     .required = true},
+    {"verb", base::kJsonText, kText, json_into<&DecideLine::set_verb>},
+    {"max_wait_us", base::kJsonWhole, "must be a whole number from 0 to 86400000000",
+     json_into<&DecideLine::max_wait_us>, static_cast<std::uint64_t>(kMaxWait.count())},
+    {.name = "charges",
+     .kinds = base::kJsonArray,
+     .expected = kCharges,
+     .set = json_into<&DecideLine::begin_charges>,
+     .each = &kCharge},
+    {"permit", base::kJsonText, kText, json_into<&DecideLine::permit>},
+    {.name = "attributes",
+     .kinds = base::kJsonObject,
+     .expected = "must be an object of texts",
+     .set = json_into<&DecideLine::begin_attributes>,
+     .object = &kAttributes},
+    {"cost", base::kJsonWhole, kUnits, json_into<&DecideLine::cost>, kMaxUnits}};
+constexpr Object kInLine(kOfLine);
+constexpr Member kLine{.kinds = base::kJsonObject, .expected = kObject, .object = &kInLine};
+
+bool is_integer(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
-Charge charge_at(const json::value& value, const std::string& where) {
-  const json::object& object =
-      object_at(value, where, std::array<std::string_view, 3>{"key", "cost", "limit"});
-  const std::string_view key = text_at(required(object, where, "key"), child(where, "key"));
-  const Limit limit = limit_at(required(object, where, "limit"), child(where, "limit"));
-  return {key, limit, optional_integer(object, where, "cost").value_or(1)};
-}
-
-Verb verb_at(const json::object& object) {
-  const json::value* const value = object.if_contains("verb");
-  if (value == nullptr) return Verb::kTake;
-  const std::string_view name = text_at(*value, "verb");
-  if (name == "take") return Verb::kTake;
-  if (name == "peek") return Verb::kPeek;
-  if (name == "refund") return Verb::kRefund;
-  if (name == "reset") return Verb::kReset;
-  if (name == "charge") return Verb::kCharge;
-  if (name == "take_at_most") return Verb::kTakeAtMost;
-  if (name == "reserve") return Verb::kReserve;
-  if (name == "release") return Verb::kRelease;
-  if (name == "extend") return Verb::kExtend;
-  fail("verb", base::in_quotes(name) +
-                   " is unknown; expected take, peek, refund, reset, charge, take_at_most, "
-                   "reserve, release or extend");
-}
-
-Action action_at(const json::object& object) {
-  const Verb verb = verb_at(object);
-  const json::value* const wait = object.if_contains("max_wait_us");
-  if (verb != Verb::kReserve) {
-    if (wait != nullptr) fail("max_wait_us", "is only for the verb reserve; leave it out");
-    return verb;
+[[noreturn]] void fail(const JsonProblem& problem) {
+  using Kind = JsonProblem::Kind;
+  const std::string where = problem.place + (problem.inner.empty() ? "" : "." + problem.inner);
+  const std::string key = "key " + base::in_quotes(problem.name);
+  switch (problem.kind) {
+    case Kind::kSyntax:
+    case Kind::kTooDeep:
+      fail("column " + std::to_string(problem.at + 1),
+           "not valid JSON (" + problem.what + "); expected one object on the line");
+    case Kind::kUnknown: fail(where, "unknown " + key + "; " + problem.right);
+    case Kind::kTwice: fail(where, "the " + key + " is given twice; give it once");
+    case Kind::kMissing: fail(where, "is missing");
+    case Kind::kValue:
+      fail(where,
+           (is_integer(problem.what) ? problem.what + " is out of range; " : "") + problem.right);
+    case Kind::kOther: break;
   }
-  constexpr auto kMost = static_cast<std::uint64_t>(kMaxWait.count());
-  const std::uint64_t us = integer_at(required(object, "", "max_wait_us"), "max_wait_us", kMost);
-  return {verb, Duration{static_cast<Duration::rep>(us)}};
+  fail(where, problem.message());
 }
 
-void refuse_one_counter_with_two_limits(const std::vector<Charge>& charges) {
+Action action_of(const DecideLine& line) {
+  if (line.verb != Verb::kReserve) {
+    if (line.max_wait_us) fail("max_wait_us", "is only for the verb reserve; leave it out");
+    return line.verb;
+  }
+  if (!line.max_wait_us) fail("max_wait_us", "is missing");
+  return {line.verb, Duration{static_cast<Duration::rep>(*line.max_wait_us)}};
+}
+
+void check_charges(const DecideLine& line) {
+  if (!line.charges) fail("charges", "is missing");
+  const std::vector<Charge>& charges = *line.charges;
+  if (charges.empty()) fail("charges", std::string(kCharges));
   for (std::size_t i = 0; i < charges.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (charges[i].key != charges[j].key || charges[i].limit == charges[j].limit ||
@@ -414,19 +484,6 @@ void refuse_one_counter_with_two_limits(const std::vector<Charge>& charges) {
                "] (same key and algorithm) with different numbers; give each limit its own key");
     }
   }
-}
-
-std::vector<Charge> charges_at(const json::value& value) {
-  const json::array* const array = value.if_array();
-  if (array == nullptr || array->empty() || array->size() > kMaxCharges) {
-    fail("charges", "must be a list of 1 to " + std::to_string(kMaxCharges) + " charges");
-  }
-  std::vector<Charge> charges;
-  for (std::size_t i = 0; i < array->size(); ++i) {
-    charges.push_back(charge_at((*array)[i], "charges[" + std::to_string(i) + "]"));
-  }
-  refuse_one_counter_with_two_limits(charges);
-  return charges;
 }
 
 // Makes a permit if a take of the charges needs one, and names it in them.
@@ -442,19 +499,6 @@ void add_permit(std::vector<Charge>& charges, Verb verb, std::optional<PermitId>
   for (Charge& charge : charges) {
     if (permit && holds_permits(charge.limit.algorithm())) charge.permit = &*permit;
   }
-}
-
-constexpr std::array<std::string_view, 7> kMembers{"at_us",  "verb",       "max_wait_us", "charges",
-                                                   "permit", "attributes", "cost"};
-
-Attributes attributes_at(const json::value& value) {
-  const json::object* const object = value.if_object();
-  if (object == nullptr) fail("attributes", "must be an object of texts");
-  Attributes attributes;
-  for (const auto& [name, text] : *object) {
-    attributes.set(name, text_at(text, child("attributes", name)));
-  }
-  return attributes;
 }
 
 void append_member(std::string& out, std::string_view name, std::uint64_t number) {
@@ -474,7 +518,8 @@ std::string head_of(const Decision& all) {
 }
 
 void append_text(std::string& out, std::string_view name, std::string_view text) {
-  out.append("\"").append(name).append("\":").append(json::serialize(json::string_view(text)));
+  out.append("\"").append(name).append("\":").append(
+      boost::json::serialize(boost::json::string_view(text)));
 }
 
 void append_limit(std::string& out, const Decision& d) {
@@ -518,75 +563,59 @@ std::string to_json(Verb verb, const RuleAnswer& answer) {
   return out + "]}";
 }
 
-json::value parse(std::string_view line) {
-  json::parser parser;
-  json::error_code error;
-  const std::size_t read = parser.write_some(line.data(), line.size(), error);
-  if (!error && read < line.size()) error = json::error::extra_data;
-  if (error) {
-    fail("column " + std::to_string(read + 1),
-         "not valid JSON (" + error.message() + "); expected one object on the line");
-  }
-  if (const auto duplicate = find_duplicate_key(line)) {
-    fail(duplicate->where,
-         "the key " + base::in_quotes(duplicate->key) + " is given twice; give it once");
-  }
-  return parser.release();
-}
-
 }  // namespace
 
-std::string DecisionFilter::answer(std::string_view line) {
+std::string DecisionFilter::answer(std::string_view text) {
   ++line_;
+  base::JsonReader<DecideLine> reader;
+  DecideLine line;
   try {
-    const json::value value = parse(line);
-    const json::object& request = object_at(value, "", kMembers);
-    const auto last = static_cast<std::uint64_t>(kLastInstant.time_since_epoch().count());
-    const std::uint64_t at_us = integer_at(required(request, "", "at_us"), "at_us", last);
-    const Action action = action_at(request);
-    const Instant at{Duration{static_cast<Duration::rep>(at_us)}};
+    JsonProblem problem;
+    if (!reader.read(text, kLine, line, problem)) fail(problem);
+    const Action action = action_of(line);
+    const Instant at{Duration{static_cast<Duration::rep>(line.at_us)}};
     if (action.verb == Verb::kRelease || action.verb == Verb::kExtend) {
-      return change_permit(request, action.verb, at);
+      return change_permit(line, at);
     }
-    if (request.contains("permit")) fail("permit", "is only for release and extend; leave it out");
-    if (request.contains("attributes")) return decide_by_rules(request, action, at);
-    if (request.contains("cost")) fail("cost", "is of a charge here; expected it in 'charges'");
-    std::vector<Charge> charges = charges_at(required(request, "", "charges"));
+    if (line.permit) fail("permit", "is only for release and extend; leave it out");
+    if (line.attributes) return decide_by_rules(line, action, at);
+    if (line.cost) fail("cost", "is of a charge here; expected it in 'charges'");
+    check_charges(line);
+    std::vector<Charge>& charges = *line.charges;
     std::optional<PermitId> permit;
     add_permit(charges, action.verb, permit);
     batch_.clear();
     for (const Charge& charge : charges) batch_.add(charge, {});
     const Decision all = batch_.decide({action, at});
     if (store_failed(all.reason)) return error(failure(all.reason));
-    std::string text;
+    std::string handed_out;
     if (permit && all.allowed()) {
       if (action.verb == Verb::kTakeAtMost && all.taken == 0) charges.clear();
-      PermitText::append(*permit, charges, text);
+      PermitText::append(*permit, charges, handed_out);
     }
-    return to_json(action.verb, all, batch_, text);
+    return to_json(action.verb, all, batch_, handed_out);
   } catch (const Mistake& mistake) {
     return error(mistake.what());
   }
 }
 
-std::string DecisionFilter::decide_by_rules(const boost::json::object& request,
-                                            const Action& action, Instant at) {
+std::string DecisionFilter::decide_by_rules(const DecideLine& line, const Action& action,
+                                            Instant at) {
   if (!decider_) fail("attributes", "need rules; expected the option --rules FILE");
-  if (request.contains("charges")) fail("charges", "come from the rules; leave them out");
-  const Attributes attributes = attributes_at(request.at("attributes"));
-  const std::uint64_t cost = optional_integer(request, "", "cost").value_or(1);
-  const RuleAnswer& answer = decider_->decide(*rules_, attributes, cost, at, action);
+  if (line.charges) fail("charges", "come from the rules; leave them out");
+  const RuleAnswer& answer =
+      decider_->decide(*rules_, *line.attributes, line.cost.value_or(1), at, action);
   if (store_failed(answer.decision.reason)) return error(failure(answer.decision.reason));
   return to_json(action.verb, answer);
 }
 
-std::string DecisionFilter::change_permit(const boost::json::object& request, Verb verb,
-                                          Instant at) {
-  if (request.contains("charges")) fail("charges", "a permit names its own; leave them out");
-  const auto permit = PermitText::parse(text_at(required(request, "", "permit"), "permit"));
+std::string DecisionFilter::change_permit(const DecideLine& line, Instant at) {
+  if (line.charges) fail("charges", "a permit names its own; leave them out");
+  if (!line.permit) fail("permit", "is missing");
+  const auto permit = PermitText::parse(*line.permit);
   if (!permit) fail("permit", permit.error());
   const Decision said =
-      verb == Verb::kRelease ? permit->release(store_, at) : permit->extend(store_, at);
+      line.verb == Verb::kRelease ? permit->release(store_, at) : permit->extend(store_, at);
   if (store_failed(said.reason)) return error(failure(said.reason));
   return head_of(said) + "}";
 }
@@ -606,10 +635,10 @@ std::string DecisionFilter::failure(Reason reason) const {
 
 std::string DecisionFilter::error(const std::string& text) {
   had_errors_ = true;
-  json::object object;
-  object["error"] = text;
-  object["line"] = line_;
-  return json::serialize(object);
+  std::string out = "{";
+  append_text(out, "error", text);
+  append_member(out, "line", line_);
+  return out + "}";
 }
 
 }  // namespace sluice::cli

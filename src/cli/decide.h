@@ -1,6 +1,5 @@
 #pragma once
 
-#include <boost/json/object.hpp>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -16,18 +15,7 @@
 
 namespace sluice::cli {
 
-// A key that a JSON object contains twice, and the object: "charges[0].limit", or empty for the
-// outermost object.
-struct DuplicateKey {
-  std::string where;
-  std::string key;
-};
-
-// Returns the first key that an object of `json` contains twice. Parsers silently keep one of the
-// two values. Returns nothing if the text is not valid JSON.
-//
-// Cost: linear in the text, and a small set per open object.
-std::optional<DuplicateKey> find_duplicate_key(std::string_view json);
+struct DecideLine;
 
 // Answers the lines of `sluice decide`: one request in JSON in, one decision in JSON out. The
 // subcommand's help describes both.
@@ -57,8 +45,8 @@ class DecisionFilter {
   static constexpr std::size_t kMaxLine = std::size_t{16} << 20;
 
  private:
-  std::string decide_by_rules(const boost::json::object& request, const Action& action, Instant at);
-  std::string change_permit(const boost::json::object& request, Verb verb, Instant at);
+  std::string decide_by_rules(const DecideLine& line, const Action& action, Instant at);
+  std::string change_permit(const DecideLine& line, Instant at);
   std::string error(const std::string& text);
   std::string failure(Reason reason) const;
 
