@@ -46,20 +46,8 @@ constexpr std::size_t control_length(std::string_view text) noexcept {
   return second == 0x81 && third >= 0xA6 && third <= 0xA9 ? 3 : 0;  // U+2066 to U+2069
 }
 
-// The text in single quotes, as errors show it: cut after 40 bytes, never within a UTF-8 character,
-// and with '?' for each control character.
-inline std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kMost = 40;
-  const auto continues = [&](std::size_t i) { return (text[i] & 0xC0) == 0x80; };
-  std::size_t end = text.size() <= kMost ? text.size() : kMost;
-  while (end < text.size() && end > kMost - 3 && continues(end)) --end;
-  std::string out = "'";
-  for (std::size_t i = 0; i < end;) {
-    const std::size_t length = control_length(text.substr(i, end - i));
-    out += length > 0 ? '?' : text[i];
-    i += length > 0 ? length : 1;
-  }
-  return out + (end < text.size() ? "...'" : "'");
-}
+// Text from a client, a file or a program for a message: in single quotes, cut between characters
+// after 60 bytes, with the bytes of control characters and of what is not UTF-8 as \xNN.
+std::string in_quotes(std::string_view text);
 
 }  // namespace sluice::base

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/quoted.h"
+#include "base/utf8.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -379,7 +380,7 @@ std::string json_of(const Cells& names, const Cells& cells) {
   bool has_attributes = false;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (cells[i].empty()) continue;
-    if (server::as_utf8(cells[i]) != cells[i]) {
+    if (base::as_utf8(cells[i]) != cells[i]) {
       throw Wrong{in_quotes(names[i]) + " is not UTF-8; expected UTF-8"};
     }
     if (is_column(names[i])) {
@@ -605,7 +606,7 @@ int set(const SetFlags& flags) {
   const std::string path = path_of(flags.place);
   const auto attributes = attributes_of(flags.place);
   for (const PlaceAttribute& one : attributes) {
-    if (server::as_utf8(one.value) == one.value) continue;
+    if (base::as_utf8(one.value) == one.value) continue;
     throw Failed("the attribute " + base::in_quotes(one.name) +
                      " is not UTF-8; expected an import of its counter, with %XX for the bytes "
                      "that are not",

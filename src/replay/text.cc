@@ -7,6 +7,7 @@
 
 #include "base/civil_time.h"
 #include "base/quoted.h"
+#include "base/utf8.h"
 
 namespace sluice::replay {
 namespace {
@@ -14,32 +15,11 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 constexpr char kHexDigits[] = "0123456789abcdef";
 
-bool continues(std::string_view bytes, std::size_t at, unsigned low, unsigned high) {
-  if (at >= bytes.size()) return false;
-  const auto byte = static_cast<unsigned char>(bytes[at]);
-  return byte >= low && byte <= high;
-}
-
-// Returns the length of the well-formed UTF-8 character at the front, or 0 (Unicode, table 3-7).
-std::size_t character_length(std::string_view bytes) {
-  const auto lead = static_cast<unsigned char>(bytes[0]);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (!continues(bytes, 1, low, high)) return 0;
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  for (std::size_t i = 2; i < length; ++i) {
-    if (!continues(bytes, i, 0x80, 0xBF)) return 0;
-  }
-  return length;
-}
-
 // Calls `put(character)` for every character, each well-formed UTF-8.
 template <typename Put>
 void for_each_character(std::string_view bytes, Put put) {
   while (!bytes.empty()) {
-    const std::size_t length = character_length(bytes);
+    const std::size_t length = base::character_length(bytes);
     put(length == 0 ? kReplacement : bytes.substr(0, length));
     bytes.remove_prefix(std::max<std::size_t>(length, 1));
   }

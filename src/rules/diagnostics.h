@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quoted.h"
+#include "base/utf8.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::rules {
@@ -30,12 +32,8 @@ class SourceText {
   std::vector<std::size_t> lines_;  // the offset of each line
 };
 
-// Returns the offset of the first byte that is not valid UTF-8, or npos.
-std::size_t find_invalid_utf8(std::string_view text) noexcept;
-
-// Formats text from a file or a program for a message: in single quotes, shortened, with control
-// bytes and invalid UTF-8 made visible.
-std::string in_quotes(std::string_view text);
+using base::find_invalid_utf8;
+using base::in_quotes;
 
 // Collects the errors of one file. Borrows its text.
 class Diagnostics {

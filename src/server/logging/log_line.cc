@@ -5,45 +5,23 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <optional>
 
 #include "base/civil_time.h"
+#include "base/quoted.h"
+#include "base/utf8.h"
 
 namespace sluice::server {
 namespace {
 
-struct Character {
-  char32_t code = 0;
-  std::size_t size = 1;
-};
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Returns the first character of the text, or nothing if the text is not well-formed UTF-8 there.
-std::optional<Character> first_character(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto lead = byte(0);
-  if (lead < 0x80) return Character{lead, 1};
-  const std::size_t size = lead < 0xC2   ? 0
-                           : lead < 0xE0 ? 2
-                           : lead < 0xF0 ? 3
-                           : lead < 0xF5 ? 4
-                                         : 0;
-  if (size == 0 || text.size() < size) return {};
-  char32_t code = lead & (0x7Fu >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3Fu);
-  }
-  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (code < kSmallest[size] || code > 0x10FFFF || surrogate) return {};
-  return Character{code, size};
-}
-
-// Control characters, line separators, and characters that change the direction of text.
-bool is_hidden(char32_t code) noexcept {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C ||
-         (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
+// The code point of a UTF-8 character.
+char32_t code_of(std::string_view character) noexcept {
+  char32_t code = static_cast<unsigned char>(character[0]);
+  if (character.size() > 1) code &= 0x7Fu >> character.size();
+  for (const char c : character.substr(1))
+    code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
+  return code;
 }
 
 void append_escaped(std::string& to, char32_t code) {
@@ -110,15 +88,17 @@ void append_json_text(std::string& to, std::string_view text) {
     to.append(text.substr(0, size));
     text.remove_prefix(size);
     if (text.empty()) return;
-    const auto next = first_character(text);
-    if (!next) {
+    const std::size_t length = base::character_length(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
+    const bool is_hidden = base::control_length(character) > 0 || character == kByteOrderMark;
+    if (length == 0) {
       to += "\uFFFD";
-    } else if (is_hidden(next->code) || text[0] == '"' || text[0] == '\\') {
-      append_escaped(to, next->code);
+    } else if (is_hidden || text[0] == '"' || text[0] == '\\') {
+      append_escaped(to, code_of(character));
     } else {
-      to.append(text.substr(0, next->size));
+      to.append(character);
     }
-    text.remove_prefix(next ? next->size : 1);
+    text.remove_prefix(character.size());
   }
 }
 

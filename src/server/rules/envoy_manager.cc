@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/utf8.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::server {
@@ -24,14 +25,7 @@ bool wants_values(const Descriptor& descriptor) {
 
 // Appends a value of a request in a form that is valid for a label.
 void append_value(std::string& out, std::string_view value) {
-  value = value.substr(0, EnvoyCounts::kLongestValue);
-  while (!value.empty()) {
-    const std::size_t bad = rules::find_invalid_utf8(value);
-    out.append(value.substr(0, bad));
-    if (bad == value.npos) return;
-    out += '?';
-    value.remove_prefix(bad + 1);
-  }
+  out += base::as_utf8(value.substr(0, EnvoyCounts::kLongestValue), "?");
 }
 
 // Appends the name as in Descriptor::rule, with the request's values if the descriptor asks for it.

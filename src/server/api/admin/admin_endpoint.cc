@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/api/admin/pages.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
@@ -146,7 +147,7 @@ void answer(http::Response& response, int status, const JsonWriter& json) {
 }
 
 void answer(http::Response& response, const Problem& problem, std::string_view members) {
-  const std::string detail = as_utf8(problem.detail);
+  const std::string detail = base::as_utf8(problem.detail);
   Problem clean = problem;
   clean.detail = detail;
   response.text.clear();

@@ -4,21 +4,11 @@
 #include <cstdio>
 
 #include "base/civil_time.h"
+#include "base/utf8.h"
 #include "rules/diagnostics.h"
 #include "server/logging/log_line.h"
 
 namespace sluice::server {
-
-std::string as_utf8(std::string_view text) {
-  std::string out;
-  for (;;) {
-    const std::size_t wrong = rules::find_invalid_utf8(text);
-    out.append(text.substr(0, wrong));
-    if (wrong == text.npos) return out;
-    out.append("\xEF\xBF\xBD");
-    text.remove_prefix(wrong + 1);
-  }
-}
 
 void JsonWriter::begin_value() {
   if (comma_) text_.put(',');
@@ -48,7 +38,7 @@ JsonWriter& JsonWriter::key(std::string_view name) {
 
 JsonWriter& JsonWriter::value(std::string_view text) {
   begin_value();
-  text_.put_json(as_utf8(text));
+  text_.put_json(base::as_utf8(text));
   return *this;
 }
 

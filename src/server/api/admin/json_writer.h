@@ -43,7 +43,4 @@ class JsonWriter {
   bool comma_ = false;  // a comma precedes the next value
 };
 
-// Returns the text with U+FFFD instead of each byte that is not UTF-8.
-std::string as_utf8(std::string_view text);
-
 }  // namespace sluice::server

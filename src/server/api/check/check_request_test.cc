@@ -213,7 +213,7 @@ TEST(CheckReader, ReadsTheCostsOfLimits) {
               "at costs: 't' is " + std::string(wrong) + right);
   }
   EXPECT_EQ(costs(R"({"t":"1"})"), "at costs: 't' is text" + right);
-  EXPECT_EQ(costs(R"({"t\u0000":null})"), "at costs: 't?' is null" + right);
+  EXPECT_EQ(costs(R"({"t\u0000":null})"), "at costs: 't\\x00' is null" + right);
   EXPECT_EQ(costs(R"({"t":{"u":1}})"), "at costs: 't' is an object" + right);
   EXPECT_EQ(costs(R"({"t":[1]})"), "at costs: 't' is an array" + right);
   EXPECT_EQ(costs(R"({"t":1,"u":1,"t":1})"),
@@ -336,10 +336,10 @@ TEST(CheckReader, BoundsNames) {
   const std::string right =
       "' is too long; expected at most 256 bytes, including dots and the names of outer objects";
   EXPECT_EQ(attributes("\"n" + name + "\":\"1\""),
-            "at attributes: the name '" + std::string(40, 'n') + "..." + right);
+            "at attributes: the name '" + std::string(60, 'n') + "..." + right);
   EXPECT_EQ(attributes("\"body\":{\"" + std::string(251, 'n') + "\":\"1\"}"), "0 1;");
   EXPECT_EQ(attributes("\"body\":{\"" + std::string(252, 'n') + "\":\"1\"}"),
-            "at attributes: the name '" + std::string(40, 'n') + "..." + right);
+            "at attributes: the name '" + std::string(60, 'n') + "..." + right);
 }
 
 // The largest amount to copy: every name is joined from two, and every value is escaped.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json_reader_impl.h"
+#include "base/quoted.h"
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
@@ -33,7 +34,7 @@ std::string plain(std::string_view name) {
 bool add_name(Names& names, const base::JsonValue& value, base::JsonProblem& problem) {
   const bool is_member = value.name.data() != nullptr;
   if (is_member && !names.back().insert(plain(value.name)).second) {
-    return problem.is("the member " + rules::in_quotes(value.name) + " is repeated", {});
+    return problem.is("the member " + base::in_quotes(value.name) + " is repeated", {});
   }
   if (value.kind == base::kJsonObject) names.emplace_back();
   return true;
@@ -76,7 +77,7 @@ std::string read_message(std::string_view json, std::string& message) {
   const auto read = util::JsonStringToMessage({json.data(), json.size()}, &request);
   if (!read.ok()) {
     const std::string why = read.message().ToString();
-    return "the body is not a RateLimitRequest in JSON: " + rules::in_quotes(why);
+    return "the body is not a RateLimitRequest in JSON: " + base::in_quotes(why);
   }
   request.SerializeToString(&message);
   return {};

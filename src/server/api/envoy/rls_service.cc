@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "envoy/decide.h"
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "envoy/type/v3/ratelimit_unit.pb.h"
@@ -182,17 +183,7 @@ void NativeAnswer::fail(const RuleAnswer& answer) {
                               : "the store could not decide: " + std::string(to_string(reason));
 }
 
-// Returns a request's text in the form that messages can hold.
-std::string as_utf8(std::string_view text) {
-  std::string out;
-  for (;;) {
-    const std::size_t bad = rules::find_invalid_utf8(text);
-    out.append(text.substr(0, bad));
-    if (bad == text.npos) return out;
-    out.append("\xEF\xBF\xBD");
-    text.remove_prefix(bad + 1);
-  }
-}
+using base::as_utf8;
 
 void merge_metadata(const boost::json::object& metadata, Struct& into);
 
