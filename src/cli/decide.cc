@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/serialize.hpp>
 #include <chrono>
 #include <cstdint>
 #include <iostream>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/json_reader_impl.h"
+#include "base/json_writer.h"
 #include "base/quoted.h"
 #include "cli/commands.h"
 #include "cli/store_flags.h"
@@ -518,8 +518,7 @@ std::string head_of(const Decision& all) {
 }
 
 void append_text(std::string& out, std::string_view name, std::string_view text) {
-  out.append("\"").append(name).append("\":").append(
-      boost::json::serialize(boost::json::string_view(text)));
+  out.append("\"").append(name).append("\":").append(base::json_string(text));
 }
 
 void append_limit(std::string& out, const Decision& d) {

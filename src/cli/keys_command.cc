@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "base/civil_time.h"
+#include "base/json_writer.h"
 #include "base/quoted.h"
 #include "cli/commands.h"
 #include "cli/redis_session.h"
 #include "cli/store_flags.h"
 #include "limiter/without_scripts.h"
-#include "server/api/admin/json_writer.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::cli {
@@ -402,7 +402,7 @@ void print_whole(const FoundKey& found) {
 }
 
 void print_json(const FoundKey& found) {
-  server::JsonWriter json;
+  base::JsonWriter json;
   json.begin_object().member("redis_key", found.redis_key);
   if (found.is_counter) {
     const KeyName& name = *found.name;

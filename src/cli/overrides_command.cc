@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "base/quoted.h"
 #include "base/utf8.h"
 #include "cli/admin_client.h"
@@ -26,7 +27,6 @@
 #include "cli/commands.h"
 #include "replay/text.h"
 #include "rules/diagnostics.h"
-#include "server/api/admin/json_writer.h"
 #include "sluice/overrides.h"
 
 namespace sluice::cli {
@@ -358,7 +358,7 @@ std::uint64_t number_of(const std::string& column, const std::string& cell) {
               "; expected a whole number from 0 to 4294967295"};
 }
 
-void write_cell(const std::string& column, const std::string& cell, server::JsonWriter& json) {
+void write_cell(const std::string& column, const std::string& cell, base::JsonWriter& json) {
   if (column == "limit" || column == "burst") {
     json.member(column, number_of(column, cell));
   } else if (column != "blocked" && column != "unlimited") {
@@ -375,7 +375,7 @@ std::string json_of(const Cells& names, const Cells& cells) {
     throw Wrong{"the line has " + std::to_string(cells.size()) + " fields; expected " +
                 std::to_string(names.size()) + " as in the first line"};
   }
-  server::JsonWriter json;
+  base::JsonWriter json;
   json.begin_object();
   bool has_attributes = false;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -585,7 +585,7 @@ struct SetFlags {
 };
 
 std::string body_of(const SetFlags& flags, const std::vector<PlaceAttribute>& attributes) {
-  server::JsonWriter json;
+  base::JsonWriter json;
   json.begin_object().key("attributes").begin_object();
   for (const PlaceAttribute& one : attributes) json.member(one.name, one.value);
   json.end_object();

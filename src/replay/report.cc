@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/civil_time.h"
+#include "base/json_writer.h"
 #include "core/limit.h"
 #include "core/period.h"
 #include "replay/text.h"
@@ -15,89 +16,50 @@ namespace {
 
 constexpr std::size_t kTopDenied = 10;
 
-// Writes members of objects and elements of arrays, with the commas between them.
-class Writer {
- public:
-  Writer& open(char bracket) {
-    comma();
-    text_ += bracket;
-    first_ = true;
-    return *this;
-  }
-  Writer& close(char bracket) {
-    text_ += bracket;
-    first_ = false;
-    return *this;
-  }
-  Writer& name(std::string_view name) {
-    comma();
-    text_ += json_string(name) + ":";
-    first_ = true;
-    return *this;
-  }
-  Writer& raw(std::string_view value) {
-    comma();
-    text_ += value;
-    return *this;
-  }
-  Writer& member(std::string_view key, std::uint64_t value) {
-    return name(key).raw(std::to_string(value));
-  }
-  Writer& member(std::string_view key, std::string_view value) {
-    return name(key).raw(json_string(value));
-  }
-  Writer& member(std::string_view key, const std::optional<Instant>& at) {
-    return name(key).raw(at ? json_string(base::to_rfc3339(*at)) : "null");
-  }
-  std::string take() { return std::move(text_); }
+using base::JsonWriter;
 
- private:
-  void comma() {
-    if (!first_) text_ += ',';
-    first_ = false;
-  }
+void write_instant(JsonWriter& out, std::string_view name, const std::optional<Instant>& at) {
+  out.key(name);
+  at ? out.value(base::to_rfc3339(*at)) : out.null();
+}
 
-  std::string text_;
-  bool first_ = true;
-};
-
-void write_limit(Writer& out, const LimitTally& limit) {
-  out.open('{').member("name", limit.limit->name).member("keys", limit.keys.keys());
+void write_limit(JsonWriter& out, const LimitTally& limit) {
+  out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
   out.member("denied", limit.denied).member("keys_denied", limit.keys.keys_denied());
-  out.name("top_denied").open('[');
+  out.key("top_denied").begin_array();
   for (const DeniedKey& key : limit.keys.most_denied(kTopDenied)) {
-    out.open('{').member("key", key.label).member("denied", key.denied).close('}');
+    out.begin_object().member("key", key.label).member("denied", key.denied).end_object();
   }
-  out.close(']').close('}');
+  out.end_array().end_object();
 }
 
-void write_rule(Writer& out, const RuleTally& rule) {
-  out.open('{').member("name", rule.rule->name).member("matched", rule.matched);
+void write_rule(JsonWriter& out, const RuleTally& rule) {
+  out.begin_object().member("name", rule.rule->name).member("matched", rule.matched);
   out.member("allowed", rule.matched - rule.denied).member("denied", rule.denied);
-  out.name("limits").open('[');
+  out.key("limits").begin_array();
   for (const LimitTally& limit : rule.limits) write_limit(out, limit);
-  out.close(']').close('}');
+  out.end_array().end_object();
 }
 
-void write_rules(Writer& out, const Tally& tally) {
-  out.name("rules").open('[');
+void write_rules(JsonWriter& out, const Tally& tally) {
+  out.key("rules").begin_array();
   for (const RuleTally& rule : tally.rules) write_rule(out, rule);
-  out.close(']');
+  out.end_array();
 }
 
 // Requests that one set of rules denies and the other does not.
-void write_difference(Writer& out, std::string_view name, const Tally& tally) {
-  out.name(name).open('{').member("denied", tally.denied);
+void write_difference(JsonWriter& out, std::string_view name, const Tally& tally) {
+  out.key(name).begin_object().member("denied", tally.denied);
   write_rules(out, tally);
-  out.close('}');
+  out.end_object();
 }
 
-void write_comparison(Writer& out, const ReplayComparison& comparison) {
+void write_comparison(JsonWriter& out, const ReplayComparison& comparison) {
   const Tally& tally = comparison.tally;
-  out.name("against").open('{').member("allowed", tally.requests - tally.denied);
+  out.key("against").begin_object().member("allowed", tally.requests - tally.denied);
   out.member("denied", tally.denied).member("unmatched", tally.unmatched);
   write_rules(out, tally);
-  out.close('}').member("denied_both", comparison.denied_both);
+  out.end_object().member("denied_both", comparison.denied_both);
   write_difference(out, "denied_only_by_rules", comparison.only_rules);
   write_difference(out, "denied_only_by_against", comparison.only_against);
 }
@@ -105,19 +67,20 @@ void write_comparison(Writer& out, const ReplayComparison& comparison) {
 }  // namespace
 
 std::string json_report(const ReplayReport& report) {
-  Writer out;
-  out.open('{').member("lines", report.lines).member("parsed", report.parsed());
+  JsonWriter out;
+  out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
   out.member("skipped", report.skipped).member("without_rules", report.without_rules);
-  out.name("formats").open('[');
-  for (const LogFormat format : report.formats) out.raw(json_string(to_string(format)));
-  out.close(']');
-  out.member("first", report.first).member("last", report.last);
+  out.key("formats").begin_array();
+  for (const LogFormat format : report.formats) out.value(to_string(format));
+  out.end_array();
+  write_instant(out, "first", report.first);
+  write_instant(out, "last", report.last);
   out.member("allowed", report.allowed()).member("denied", report.tally.denied);
   out.member("unmatched", report.tally.unmatched);
   write_rules(out, report.tally);
   if (report.comparison) write_comparison(out, *report.comparison);
-  out.member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count())).close('}');
-  return out.take() + "\n";
+  out.member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count())).end_object();
+  return std::string(out.view()) + "\n";
 }
 
 namespace {

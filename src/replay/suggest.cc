@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/json_writer.h"
 #include "core/period.h"
 #include "replay/log_attributes.h"
 #include "replay/text.h"
@@ -263,14 +264,15 @@ std::vector<Suggestion> suggestions(const SuggestReport& report, double harm) {
 std::string suggested_rules(const SuggestOptions& options, const std::vector<Suggestion>& all) {
   std::string match;
   for (const auto& [name, pattern] : options.match) {
-    match += (match.empty() ? "" : ", ") + json_string(name) + ": " + json_string(pattern);
+    match +=
+        (match.empty() ? "" : ", ") + base::json_string(name) + ": " + base::json_string(pattern);
   }
   std::string yaml = "version: 1\nrules:\n";
   const auto add = [&](const std::string& name, const std::string& fields) {
     yaml += "  - name: " + name + "\n    mode: shadow  # denies nothing; delete this to enforce\n";
     if (!match.empty()) yaml += "    match: { " + match + " }\n";
     yaml += "    continue: true\n    limits:\n      - { name: " + name +
-            ", key: " + json_string(options.key) + ", " + fields + " }\n";
+            ", key: " + base::json_string(options.key) + ", " + fields + " }\n";
   };
   for (const Suggestion& each : all) {
     add(std::string(to_string(each.curve->algorithm)) + "-" +

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/civil_time.h"
+#include "base/json_writer.h"
 #include "core/period.h"
 #include "replay/page_style.h"
 #include "replay/suggest.h"
@@ -213,16 +214,16 @@ std::string suggest_json(const SuggestReport& report, double harm) {
                     member("requests", report.requests) + member("unmatched", report.unmatched) +
                     member("keyless", report.keyless) + member("keys", report.keys) +
                     member("key_bytes", report.key_bytes);
-  out += "\"harm\":" + decimal(harm, "%.9g") +
-         ",\"first\":" + (report.first ? json_string(base::to_rfc3339(*report.first)) : "null") +
-         ",\"last\":" + (report.last ? json_string(base::to_rfc3339(*report.last)) : "null") +
+  out += "\"harm\":" + decimal(harm, "%.9g") + ",\"first\":" +
+         (report.first ? base::json_string(base::to_rfc3339(*report.first)) : "null") +
+         ",\"last\":" + (report.last ? base::json_string(base::to_rfc3339(*report.last)) : "null") +
          ",\"suggestions\":[";
   const char* comma = "";
   for (const Suggestion& each : suggestions(report, harm)) {
     const bool bucket = each.curve->algorithm == Algorithm::kTokenBucket;
     out += comma;
-    out += "{\"algorithm\":" + json_string(to_string(each.curve->algorithm)) +
-           ",\"per\":" + json_string(core::format_period(each.curve->period)) + "," +
+    out += "{\"algorithm\":" + base::json_string(to_string(each.curve->algorithm)) +
+           ",\"per\":" + base::json_string(core::format_period(each.curve->period)) + "," +
            member("limit", bucket ? report.options.rate : each.limit) +
            (bucket ? member("burst", each.limit) : "") + member("keys_denied", each.keys_denied) +
            "\"requests_denied_at_most\":" + std::to_string(each.requests_denied) + "}";

@@ -70,21 +70,6 @@ std::string printable(std::string_view bytes, std::size_t columns) {
   return text + "…";
 }
 
-std::string json_string(std::string_view bytes) {
-  std::string text = "\"";
-  for_each_character(bytes, [&](std::string_view character) {
-    if (character == "\"" || character == "\\") {
-      text += '\\';
-      text += character;
-    } else if (static_cast<unsigned char>(character[0]) < 0x20) {
-      text += hex_escape("\\u00", character[0]);
-    } else {
-      text += character;
-    }
-  });
-  return text + "\"";
-}
-
 std::string html_text(std::string_view bytes) {
   std::string text;
   for_each_character(bytes, [&](std::string_view character) {

@@ -15,8 +15,6 @@ namespace sluice::replay {
 std::string printable(std::string_view bytes);
 // The same with at most `columns` characters. Longer text ends with an ellipsis.
 std::string printable(std::string_view bytes, std::size_t columns);
-// A JSON string with quotes. Invalid UTF-8 becomes U+FFFD.
-std::string json_string(std::string_view bytes);
 // For HTML text and quoted attributes. Invalid UTF-8 becomes U+FFFD.
 std::string html_text(std::string_view bytes);
 

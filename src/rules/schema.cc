@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "core/calendar.h"
 #include "core/limit.h"
 #include "core/period.h"
@@ -18,14 +19,7 @@
 namespace sluice::rules::schema {
 namespace {
 
-std::string json_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
+using base::json_string;
 
 // Names the algorithms that a key applies to; empty if it applies to all.
 std::string only_for(const Key& key) {

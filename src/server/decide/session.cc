@@ -1,6 +1,7 @@
 #define XXH_INLINE_ALL
 #include "server/decide/session.h"
 #include "base/civil_time.h"
+#include "base/json_writer.h"
 
 #include <xxhash.h>
 
@@ -80,7 +81,7 @@ void TrafficRecorder::record_without_rules(std::string_view domain, std::string_
   put_time();
   line_ += ",\"without_rules\":{";
   if (!domain.empty()) {
-    append_json_text(line_ += "\"domain\":\"", domain);
+    base::append_visible_json(line_ += "\"domain\":\"", domain);
     line_ += "\",";
   }
   line_ += "\"key\":\"";
@@ -122,7 +123,7 @@ void TrafficRecorder::use(const RuleSet& rules, std::uint64_t version) {
     const bool shown =
         std::find(kShownAlways.begin(), kShownAlways.end(), name) != kShownAlways.end();
     Name one{std::string(name), "\"", contains(options_.hash, name) || (hash_all_ && !shown)};
-    append_json_text(one.json, name);
+    base::append_visible_json(one.json, name);
     one.json += "\":";
     names_.push_back(std::move(one));
   };
@@ -165,7 +166,7 @@ void TrafficRecorder::put_attributes(const AttributeSource& attributes) {
 }
 
 void TrafficRecorder::put_value(std::string_view value, bool hashed) {
-  if (!hashed || value.empty()) return append_json_text(line_, value);
+  if (!hashed || value.empty()) return base::append_visible_json(line_, value);
   const auto hex = insight::KeyHash::digits(denials_.key_hash()(value));
   line_.append(hex.data(), hex.size());
 }
@@ -179,7 +180,7 @@ void TrafficRecorder::put_costs(const RequestCosts& costs) {
   std::string_view before = ",\"costs\":{\"";
   for (const LimitCost& cost : costs.limits) {
     line_ += before;
-    append_json_text(line_, cost.limit);
+    base::append_visible_json(line_, cost.limit);
     line_ += "\":";
     put_number(line_, cost.units);
     before = ",\"";

@@ -7,40 +7,14 @@
 #include <cstdio>
 
 #include "base/civil_time.h"
-#include "base/quoted.h"
-#include "base/utf8.h"
+#include "base/json_writer.h"
 
 namespace sluice::server {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
-// The code point of a UTF-8 character.
-char32_t code_of(std::string_view character) noexcept {
-  char32_t code = static_cast<unsigned char>(character[0]);
-  if (character.size() > 1) code &= 0x7Fu >> character.size();
-  for (const char c : character.substr(1))
-    code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
-  return code;
-}
-
-void append_escaped(std::string& to, char32_t code) {
-  constexpr std::string_view kShort = "\"\\\n\r\t";
-  constexpr std::string_view kLetters = "\"\\nrt";
-  if (const auto at = code < 0x80 ? kShort.find(static_cast<char>(code)) : kShort.npos;
-      at != kShort.npos) {
-    to += '\\';
-    to += kLetters[at];
-    return;
-  }
-  std::array<char, 8> hex{};
-  std::snprintf(hex.data(), hex.size(), "\\u%04x", static_cast<unsigned>(code));
-  to += hex.data();
-}
-
 void append_quoted(std::string& to, std::string_view text) {
   to += '"';
-  append_json_text(to, text);
+  base::append_visible_json(to, text);
   to += '"';
 }
 
@@ -79,29 +53,6 @@ std::string_view to_string(LogLevel level) noexcept {
 
 }  // namespace
 
-void append_json_text(std::string& to, std::string_view text) {
-  while (!text.empty()) {
-    const auto* const plain = std::find_if_not(text.begin(), text.end(), [](char c) {
-      return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
-    });
-    const auto size = static_cast<std::size_t>(plain - text.begin());
-    to.append(text.substr(0, size));
-    text.remove_prefix(size);
-    if (text.empty()) return;
-    const std::size_t length = base::character_length(text);
-    const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
-    const bool is_hidden = base::control_length(character) > 0 || character == kByteOrderMark;
-    if (length == 0) {
-      to += "\uFFFD";
-    } else if (is_hidden || text[0] == '"' || text[0] == '\\') {
-      append_escaped(to, code_of(character));
-    } else {
-      to.append(character);
-    }
-    text.remove_prefix(character.size());
-  }
-}
-
 std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields) {
   const bool json = format == LogFormat::kJson;
@@ -112,11 +63,11 @@ std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_v
   line += 'Z';
   line.append(json ? "\",\"level\":\"" : " ").append(to_string(level));
   line += json ? "\",\"message\":\"" : " ";
-  append_json_text(line, message);
+  base::append_visible_json(line, message);
   line += json ? "\"" : "";
   for (const LogField& field : fields) {
     line += json ? ",\"" : " ";
-    append_json_text(line, field.name);
+    base::append_visible_json(line, field.name);
     line += json ? "\":" : "=";
     append_value(line, format, field.value);
   }

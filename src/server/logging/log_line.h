@@ -16,9 +16,6 @@ namespace sluice::server {
 std::string log_line(LogFormat format, Instant at, LogLevel level, std::string_view message,
                      std::span<const LogField> fields);
 
-// Appends text as inside the quotes of a JSON string, escaped as above.
-void append_json_text(std::string& to, std::string_view text);
-
 // Returns text as a JSON string in its quotes, escaped as in a line.
 std::string quoted_line(std::string_view text);
 

@@ -1,4 +1,4 @@
-#include "server/api/admin/json_writer.h"
+#include "base/json_writer.h"
 #include "server/api/admin/test_endpoint.h"
 #include "sluice/attributes.h"
 #include "sluice/rule_decider.h"
@@ -58,7 +58,7 @@ TEST_F(BlocksPage, BlocksAndUnblocksAKey) {
 
 TEST_F(BlocksPage, BlocksAKeyUntilAnInstant) {
   const auto then = std::chrono::floor<std::chrono::seconds>(SystemClock().now()) + 2h;
-  JsonWriter json;
+  base::JsonWriter json;
   const std::string text(json.value(Instant{then}).view());
   const auto answered =
       call("PUT", std::string(kLogin) + "&until=" + text.substr(1, text.size() - 2));
@@ -81,7 +81,7 @@ TEST_F(BlocksPage, ListsTheBlocksThatHold) {
   const boost::json::value rest = get("/v1/blocks").json().at("blocks");
   ASSERT_EQ(rest.as_array().size(), 1U);
   EXPECT_EQ(rest.at(0).at("counter"), "shop|two|a|ip=192.0.2.1");
-  JsonWriter until;
+  base::JsonWriter until;
   EXPECT_EQ(rest.at(0).at("until"), boost::json::parse(until.value(clock_.now() + 1min).view()));
 }
 

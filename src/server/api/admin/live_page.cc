@@ -6,14 +6,16 @@
 #include <span>
 #include <utility>
 
+#include "base/json_writer.h"
 #include "metrics/counts.h"
-#include "server/api/admin/json_writer.h"
 #include "server/api/admin/page_files.h"
 #include "server/api/admin/pages.h"
 #include "server/protocol/http/problem.h"
 
 namespace sluice::server {
 namespace {
+
+using base::JsonWriter;
 
 using metrics::Activity;
 

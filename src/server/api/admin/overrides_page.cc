@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <boost/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -217,7 +216,7 @@ void answer_wrong(const Call& call, std::uint64_t number, const rules::OverrideE
   std::string members = "\"line\":" + std::to_string(number);
   if (error.lacks_limit) members += ",\"unknown\":true";
   if (!error.unknown_name.empty()) {
-    members += ",\"attribute\":" + boost::json::serialize(boost::json::string(error.unknown_name));
+    members += ",\"attribute\":" + base::json_string(error.unknown_name);
   }
   answer(call.response, {400, error.what}, members);
 }

@@ -3,13 +3,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_writer.h"
 #include "server/api/admin/admin_endpoint.h"
-#include "server/api/admin/json_writer.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
 
 // The handlers of the administration's paths. They get only requests that were admitted.
 namespace sluice::server::pages {
+
+using base::JsonWriter;
 
 struct Call {
   const AdminEndpoint& admin;

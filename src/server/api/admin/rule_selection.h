@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/admin/json_writer.h"
 #include "server/api/admin/pages.h"
 #include "server/decide/rule_counters.h"
 #include "server/protocol/http/request_target.h"

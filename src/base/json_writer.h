@@ -4,10 +4,17 @@
 #include <string>
 #include <string_view>
 
-#include "limiter/text_buffer.h"
 #include "sluice/clock.h"
 
-namespace sluice::server {
+namespace sluice::base {
+
+// Returns a JSON string in its quotes. U+FFFD replaces each byte that is not UTF-8.
+std::string json_string(std::string_view text);
+
+// Appends text as inside the quotes of a JSON string, for people: control characters, and
+// characters that change the direction of text, are escaped. U+FFFD replaces each byte that is not
+// UTF-8.
+void append_visible_json(std::string& to, std::string_view text);
 
 // Writes JSON, member after member, with commas between them. In text that is not UTF-8, U+FFFD
 // replaces each invalid byte.
@@ -18,12 +25,12 @@ class JsonWriter {
   JsonWriter& begin_array() { return open('['); }
   JsonWriter& end_array() { return close(']'); }
   JsonWriter& key(std::string_view name);
-  JsonWriter& value(std::string_view text);
+  JsonWriter& value(std::string_view text) { return put(json_string(text)); }
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
-  JsonWriter& value(std::uint64_t number);
-  JsonWriter& value(bool flag);
-  // Text from clients, for people: control characters, and characters that change the direction of
-  // text, are escaped. A reader gets the same text as from value().
+  JsonWriter& value(std::uint64_t number) { return put(std::to_string(number)); }
+  JsonWriter& value(bool flag) { return put(flag ? "true" : "false"); }
+  JsonWriter& null() { return put("null"); }
+  // Text from clients, for people. A reader gets the same text as from value().
   JsonWriter& visible_value(std::string_view text);
   // RFC 3339 in UTC: "2024-02-29T12:00:00.000001Z".
   JsonWriter& value(Instant instant);
@@ -32,15 +39,15 @@ class JsonWriter {
     return key(name).value(of);
   }
 
-  std::string_view view() const noexcept { return text_.view(); }
+  std::string_view view() const noexcept { return text_; }
 
  private:
   JsonWriter& open(char bracket);
   JsonWriter& close(char bracket);
-  void begin_value();
+  JsonWriter& put(std::string_view written);
 
-  TextBuffer text_;
+  std::string text_;
   bool comma_ = false;  // a comma precedes the next value
 };
 
-}  // namespace sluice::server
+}  // namespace sluice::base

@@ -1,8 +1,8 @@
-#include "server/api/admin/json_writer.h"
+#include "base/json_writer.h"
 
 #include <gtest/gtest.h>
 
-namespace sluice::server {
+namespace sluice::base {
 namespace {
 
 TEST(JsonWriter, PutsCommasWhereTheyBelong) {
@@ -19,6 +19,17 @@ TEST(JsonWriter, EscapesTextAndReplacesInvalidUtf8) {
   EXPECT_EQ(json.view(), "\"\\\"\\\\\\u000A\xE4\xB8\xAD\xEF\xBF\xBDx\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
+TEST(JsonString, IsValidForAnyBytes) {
+  EXPECT_EQ(json_string("a\"b\\c"), R"("a\"b\\c")");
+  EXPECT_EQ(json_string(std::string_view("\0\x1f\n", 3)), R"("\u0000\u001F\u000A")");
+  EXPECT_EQ(json_string("é€😀"), "\"é€😀\"");
+  EXPECT_EQ(json_string("\xff"), "\"\uFFFD\"");
+  EXPECT_EQ(json_string("a\xc3"), "\"a\uFFFD\"");
+  EXPECT_EQ(json_string("\xed\xa0\x80"), "\"\uFFFD\uFFFD\uFFFD\"");  // a surrogate
+  EXPECT_EQ(json_string("\xc0\xaf"), "\"\uFFFD\uFFFD\"");            // overlong
+  EXPECT_EQ(json_string("\xf4\x90\x80\x80"), "\"\uFFFD\uFFFD\uFFFD\uFFFD\"");
+}
+
 TEST(JsonWriter, WritesInstantsAsRfc3339) {
   const auto written = [](Duration since) {
     JsonWriter json;
@@ -30,4 +41,4 @@ TEST(JsonWriter, WritesInstantsAsRfc3339) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::base
