@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace sluice::base {
+
+// The number of leading bits of an address that are kept.
+struct PrefixBits {
+  std::uint8_t v4 = 32;
+  std::uint8_t v6 = 128;
+};
+
+// The text of an address or of a network.
+struct AddressText {
+  std::array<char, 52> bytes;
+  std::size_t size = 0;
+
+  std::string_view view() const noexcept { return {bytes.data(), size}; }
+};
+
+// An address as 16 bytes: IPv4 as IPv4-mapped IPv6.
+struct IpAddress {
+  std::array<std::uint8_t, 16> bytes{};
+
+  static constexpr unsigned kMappedBits = 96;  // of the prefix of IPv4 addresses
+
+  // Returns nothing if the text is not exactly an address. An IPv4 address has only one valid
+  // spelling.
+  static std::optional<IpAddress> parse(std::string_view text) noexcept;
+  bool is_v4() const noexcept;
+  // Returns whether the first `bits` are equal.
+  bool shares_prefix(const IpAddress& other, unsigned bits) const noexcept;
+  // Returns whether any bit after the first `bits` is set.
+  bool has_bits_from(unsigned bits) const noexcept;
+  // Returns the network that contains the address ("192.0.2.0/24", "2001:db8::/64"), or the address
+  // in its canonical form if all bits are kept.
+  AddressText network(PrefixBits bits) const noexcept;
+
+  friend bool operator==(const IpAddress&, const IpAddress&) = default;
+};
+
+// The network of the address in a text. Returns nothing if the text is not an address.
+std::optional<AddressText> network_of(std::string_view address, PrefixBits bits) noexcept;
+
+}  // namespace sluice::base
