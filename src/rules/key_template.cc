@@ -26,7 +26,7 @@ std::optional<unsigned> bits_of(std::string_view text) {
 }
 
 // Errors: "WHAT; EXPECTED".
-Expected<PrefixBits> parse_bits(std::string_view written) {
+Expected<base::PrefixBits> parse_bits(std::string_view written) {
   const std::size_t slash = written.find('/');
   const bool both = slash != written.npos;
   const auto first = bits_of(written.substr(0, slash));
@@ -41,7 +41,8 @@ Expected<PrefixBits> parse_bits(std::string_view written) {
     return Unexpected{"'/" + bits + "' could mean IPv4 or IPv6; expected both, such as /" + bits +
                       "/64, or more than 32 bits for IPv6 alone"};
   }
-  return PrefixBits{static_cast<std::uint8_t>(both ? *first : 32), static_cast<std::uint8_t>(*v6)};
+  return base::PrefixBits{static_cast<std::uint8_t>(both ? *first : 32),
+                          static_cast<std::uint8_t>(*v6)};
 }
 
 }  // namespace
@@ -104,14 +105,15 @@ Expected<KeyTemplate::Alternative, TemplateError> KeyTemplate::parse_alternative
 }
 
 std::optional<KeyTemplate::Filled> KeyTemplate::fill_part(const Part& part, AttributeValues& values,
-                                                          std::string& text, AddressText& address) {
+                                                          std::string& text,
+                                                          base::AddressText& address) {
   for (const Alternative& alternative : part.alternatives) {
     const auto& value = values.get(alternative.attribute);
     if (!value || value->empty()) continue;
     Filled filled;
     filled.value = *value;
     const auto network =
-        alternative.grouped.empty() ? std::nullopt : network_of(*value, alternative.bits);
+        alternative.grouped.empty() ? std::nullopt : base::network_of(*value, alternative.bits);
     if (network) {
       address = *network;
       filled.value = address.view();
@@ -127,7 +129,7 @@ std::optional<KeyTemplate::Filled> KeyTemplate::fill_part(const Part& part, Attr
 std::optional<std::size_t> KeyTemplate::fill(AttributeValues& values, std::string& text,
                                              std::size_t& key_end, std::string& scratch) const {
   scratch.clear();
-  AddressText address;
+  base::AddressText address;
   for (const Part& part : parts_) {
     if (part.alternatives.empty()) {
       text.append(part.encoded_literal);
@@ -149,7 +151,7 @@ std::optional<std::size_t> KeyTemplate::fill(AttributeValues& values, std::strin
 
 void KeyTemplate::fill_tag(AttributeValues& values, std::string& text) const {
   const std::size_t begin = text.size();
-  AddressText address;
+  base::AddressText address;
   for (const Part& part : parts_) {
     if (part.alternatives.empty()) {
       text.append(part.encoded_literal);

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ip_address.h"
 #include "rules/attributes.h"
-#include "rules/ip_prefix.h"
 #include "sluice/expected.h"
 
 namespace sluice::rules {
@@ -57,7 +57,7 @@ class KeyTemplate {
     std::uint32_t attribute = 0;
     std::string whole;    // "|ip="
     std::string grouped;  // "|ip/24/64="; empty if the value is used whole
-    PrefixBits bits;
+    base::PrefixBits bits;
   };
   struct Part {
     std::string literal;                    // unescaped
@@ -75,7 +75,7 @@ class KeyTemplate {
                                                                 std::string_view written,
                                                                 AttributeTable& attributes);
   static std::optional<Filled> fill_part(const Part& part, AttributeValues& values,
-                                         std::string& text, AddressText& address);
+                                         std::string& text, base::AddressText& address);
 
   std::vector<Part> parts_;
 };

@@ -1,50 +1,12 @@
 #include "rules/networks.h"
 
-#include <arpa/inet.h>
-
-#include <algorithm>
-#include <array>
 #include <charconv>
 
+#include "base/ip_address.h"
 #include "rules/diagnostics.h"
-#include "rules/ip_prefix.h"
 
 namespace sluice::rules {
 namespace {
-
-constexpr std::uint64_t kMappedHigh = 0xFFFF;  // the bits 32 to 63 of the low half
-
-// inet_pton() takes several times as long for IPv4.
-std::optional<std::uint32_t> parse_v4(std::string_view text) noexcept {
-  std::uint32_t address = 0;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (int part = 0; part < 4; ++part) {
-    if (part > 0 && (at == end || *at++ != '.')) return std::nullopt;
-    if (at == end || *at < '0' || *at > '9') return std::nullopt;
-    std::uint8_t byte = 0;
-    const auto [rest, error] = std::from_chars(at, end, byte);
-    if (error != std::errc() || (*at == '0' && rest - at > 1)) return std::nullopt;
-    address = address << 8 | byte;
-    at = rest;
-  }
-  return at == end ? std::optional(address) : std::nullopt;
-}
-
-std::optional<Address> parse_v6(std::string_view address) noexcept {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (address.size() >= text.size() || address.find('\0') != address.npos) return std::nullopt;
-  std::copy(address.begin(), address.end(), text.begin());
-  std::array<unsigned char, 16> raw{};
-  if (inet_pton(AF_INET6, text.data(), raw.data()) != 1) return std::nullopt;
-  Address out{.is_v4 = false};
-  for (std::size_t i = 0; i < 8; ++i) {
-    out.v6.high = out.v6.high << 8 | raw[i];
-    out.v6.low = out.v6.low << 8 | raw[i + 8];
-  }
-  if (out.v6.high != 0 || out.v6.low >> 32 != kMappedHigh) return out;
-  return Address{.is_v4 = true, .v4 = static_cast<std::uint32_t>(out.v6.low)};
-}
 
 // Returns the last address of the network with that many bits.
 Address last_of(Address address, unsigned bits) noexcept {
@@ -62,10 +24,15 @@ Address last_of(Address address, unsigned bits) noexcept {
 }  // namespace
 
 std::optional<Address> parse_address(std::string_view text) noexcept {
-  if (text.find(':') != text.npos) return parse_v6(text);
-  const auto v4 = parse_v4(text);
-  if (!v4) return std::nullopt;
-  return Address{.is_v4 = true, .v4 = *v4};
+  const auto parsed = base::IpAddress::parse(text);
+  if (!parsed) return std::nullopt;
+  Address out{.is_v4 = parsed->is_v4()};
+  for (std::size_t i = 0; i < 8; ++i) {
+    out.v6.high = out.v6.high << 8 | parsed->bytes[i];
+    out.v6.low = out.v6.low << 8 | parsed->bytes[i + 8];
+  }
+  if (out.is_v4) return Address{.is_v4 = true, .v4 = static_cast<std::uint32_t>(out.v6.low)};
+  return out;
 }
 
 Expected<std::optional<Network>> parse_network(std::string_view text) {
@@ -74,7 +41,7 @@ Expected<std::optional<Network>> parse_network(std::string_view text) {
   const auto address = parse_address(written);
   if (!address) return std::optional<Network>();
   if (slash == text.npos) return std::optional(Network{*address, *address});
-  const auto whole = network_of(written, {});
+  const auto whole = base::network_of(written, {});
   const std::uint8_t most = address->is_v4 ? 32 : 128;
   std::uint8_t bits = 0;
   const char* const end = text.data() + text.size();
@@ -86,8 +53,8 @@ Expected<std::optional<Network>> parse_network(std::string_view text) {
                       std::string(whole->view()) + "/' and a number from 0 to " +
                       std::to_string(most)};
   }
-  const auto bits_of = address->is_v4 ? PrefixBits{.v4 = bits} : PrefixBits{.v6 = bits};
-  const auto network = network_of(written, bits_of);
+  const auto bits_of = address->is_v4 ? base::PrefixBits{.v4 = bits} : base::PrefixBits{.v6 = bits};
+  const auto network = base::network_of(written, bits_of);
   const std::string_view first = network->view().substr(0, network->view().find('/'));
   if (first != whole->view()) {
     return Unexpected{"the network " + in_quotes(text) + " has bits after its prefix; expected '" +

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rules/ip_prefix.h"
+#include "base/ip_address.h"
 #include "server/api/auth/auth_endpoint.h"
 
 namespace {
@@ -32,7 +32,7 @@ std::string_view take_line(std::string_view& rest) {
 void check_ip(std::string_view ip, std::string_view peer, bool trusted) {
   if (ip == peer) return;
   require(trusted);
-  const auto usual = sluice::rules::network_of(ip, {});
+  const auto usual = sluice::base::network_of(ip, {});
   require(usual && usual->view() == ip);
 }
 

@@ -1,35 +1,16 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/ip_address.h"
 #include "sluice/expected.h"
 
 namespace sluice::server {
 
-// An address as 16 bytes: IPv4 as IPv4-mapped IPv6.
-struct IpAddress {
-  std::array<std::uint8_t, 16> bytes{};
-
-  static constexpr unsigned kMappedBits = 96;  // of the prefix of IPv4 addresses
-
-  // Returns nothing if the text is not exactly an address. An IPv4 address has only one valid
-  // spelling.
-  static std::optional<IpAddress> parse(std::string_view text) noexcept;
-  bool is_v4() const noexcept;
-  // Returns whether the first `bits` are equal.
-  bool shares_prefix(const IpAddress& other, unsigned bits) const noexcept;
-
-  // Returns whether any bit after the first `bits` is set.
-  bool has_bits_from(unsigned bits) const noexcept;
-
-  friend bool operator==(const IpAddress&, const IpAddress&) = default;
-};
+using base::IpAddress;
 
 // Returns the address in "1.2.3.4:567", "[::1]:80" or "[::1]". Returns any other text unchanged.
 std::string_view without_port(std::string_view text) noexcept;

@@ -67,5 +67,15 @@ TEST(TrustedProxies, ErrorsSayWhatIsExpected) {
   }
 }
 
+TEST(TrustedProxies, WithoutPortRemovesOnlyAPort) {
+  EXPECT_EQ(without_port("1.2.3.4:567"), "1.2.3.4");
+  EXPECT_EQ(without_port("[::1]:80"), "::1");
+  EXPECT_EQ(without_port("[::1]"), "::1");
+  for (const char* text : {"", "1.2.3.4", "::1", "1.2.3.4:", "1.2.3.4:x", "1.2.3.4:123456", "[::1",
+                           "[::1]x", "[::1]:", "a:b"}) {
+    EXPECT_EQ(without_port(text), text);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::server::trusted_proxies_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "rules/ip_prefix.h"
+#include "base/ip_address.h"
 #include "server/decide/session.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/fields.h"
@@ -57,7 +57,7 @@ class ForwardedAttributes final : public AttributeSource {
   mutable std::optional<std::string_view> ip_;
   mutable std::string path_buffer_;
   mutable std::string host_buffer_;
-  mutable rules::AddressText ip_buffer_;
+  mutable base::AddressText ip_buffer_;
   mutable Buffers buffers_;
 };
 

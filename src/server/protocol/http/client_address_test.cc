@@ -16,7 +16,7 @@ std::string client(std::string_view peer, const Fields& fields) {
   http::Request request;
   request.peer = peer;
   request.fields = fields;
-  rules::AddressText buffer;
+  base::AddressText buffer;
   return std::string(client_address(request, trusted, buffer));
 }
 

@@ -55,7 +55,7 @@ std::string_view real_ip(std::span<const http::Field> fields) noexcept {
 }  // namespace
 
 std::string_view client_address(const http::Request& request, const TrustedProxies& trusted,
-                                rules::AddressText& buffer) noexcept {
+                                base::AddressText& buffer) noexcept {
   if (!trusted.contains(request.peer)) return request.peer;
   std::string_view known;
   bool forwarded = false;
@@ -73,7 +73,7 @@ std::string_view client_address(const http::Request& request, const TrustedProxi
   }
   if (known.empty()) return request.peer;
   if (known.find(':') == known.npos) return known;  // IPv4 has no other spelling
-  buffer = rules::network_of(known, {}).value_or(rules::AddressText{});
+  buffer = base::network_of(known, {}).value_or(base::AddressText{});
   return buffer.view();
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "rules/ip_prefix.h"
+#include "base/ip_address.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/message.h"
 
@@ -23,7 +23,7 @@ namespace sluice::server {
 // request, or of `buffer`, which is overwritten. Cost: parses one address for each trusted proxy on
 // the path, and one more.
 std::string_view client_address(const http::Request& request, const TrustedProxies& trusted,
-                                rules::AddressText& buffer) noexcept;
+                                base::AddressText& buffer) noexcept;
 
 // Strings that are reused from request to request. A string keeps its value until clear().
 class Buffers {
