@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/csv.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "base/utf8.h"
@@ -287,36 +288,19 @@ struct Wrong {
   std::string message;
 };
 
-// Takes one cell and the comma after it. Sets `is_last` if there is no comma.
-std::string take_cell(std::string_view& rest, bool& is_last) {
-  std::string cell;
-  if (rest.starts_with('"')) {
-    for (rest.remove_prefix(1);; rest.remove_prefix(1)) {
-      if (rest.empty()) throw Wrong{"a quote is not closed; expected \" at the end of the field"};
-      if (rest.starts_with("\"\"")) {
-        rest.remove_prefix(1);
-      } else if (rest.front() == '"') {
-        break;
-      }
-      cell += rest.front();
-    }
-    rest.remove_prefix(1);
-    if (!rest.empty() && rest.front() != ',') {
-      throw Wrong{"text follows a closed quote; expected a comma, or \"\" for a quote"};
-    }
-  } else {
-    cell = rest.substr(0, rest.find(','));
-    rest.remove_prefix(cell.size());
-  }
-  is_last = rest.empty();
-  if (!is_last) rest.remove_prefix(1);
-  return cell;
-}
-
 Cells cells_of(std::string_view line) {
   Cells cells;
-  for (bool is_last = false; !is_last;) cells.push_back(take_cell(line, is_last));
-  return cells;
+  base::CsvFields fields(line);
+  for (std::string_view field; fields.next(field);) {
+    cells.push_back(fields.doubled() ? base::undoubled(field) : std::string(field));
+  }
+  switch (fields.fault()) {
+    case base::CsvFault::kNone: return cells;
+    case base::CsvFault::kOpenQuote:
+      throw Wrong{"a quote is not closed; expected \" at the end of the field"};
+    case base::CsvFault::kTextAfterQuote: break;
+  }
+  throw Wrong{"text follows a closed quote; expected a comma, or \"\" for a quote"};
 }
 
 bool is_column(std::string_view name) {
@@ -444,16 +428,6 @@ class Reader {
   std::vector<OverridePart> parts_;
 };
 
-void append_cell(std::string_view text, std::string& out) {
-  if (text.find_first_of(",\"\r\n") == text.npos) {
-    out += text;
-    return;
-  }
-  out += '"';
-  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
-  out += '"';
-}
-
 }  // namespace
 
 Expected<std::vector<OverridePart>> read_override_lines(std::istream& in, const std::string& file,
@@ -486,8 +460,8 @@ void append_csv(const boost::json::object& one, std::string& out) {
     if (i > 0) out += ',';
     const boost::json::value* value = one.if_contains(kColumns[i]);
     if (value == nullptr) continue;
-    append_cell(
-        value->is_string() ? std::string(value->as_string()) : boost::json::serialize(*value), out);
+    base::append_csv_field(
+        out, value->is_string() ? std::string(value->as_string()) : boost::json::serialize(*value));
   }
   out += '\n';
 }
