@@ -129,20 +129,20 @@ concept ListenedConnection = requires(C& connection, typename C::Shared& shared,
   { shared.closed } -> std::same_as<std::function<void(C&)>&>;
 };
 
-// One listening address in one event loop: accepts connections, does their TLS handshakes, and owns
-// them.
+// A protocol in one event loop: the handlers of its requests, and one listening address, whose
+// connections it accepts, whose TLS handshakes it does, and which it owns. The options of the
+// connections say how handlers are made (`make`), and whether on fibers.
 //
-// Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows what its
-// Parts refer to. Destroy it after the loop has stopped.
+// Ownership: borrows what its arguments refer to.
 template <ListenedConnection Connection>
-class Listener final {
+class Listener final : public LoopFrontEnd {
  public:
-  using Shared = typename Connection::Shared;
-
-  Listener(const Acceptor::Parts& parts, ListeningSocket socket, Shared& shared)
+  Listener(const typename Connection::Options& options, const Acceptor::Parts& parts,
+           ListeningSocket socket)
       : loop_(parts.loop),
         clock_(parts.clock),
-        shared_(shared),
+        handlers_(options.make, options.fibers),
+        shared_(parts, options, handlers_),
         ticker_(parts.loop),
         acceptor_(with_refusal(parts), std::move(socket),
                   [this](int descriptor, const SocketAddress& peer) { accept(descriptor, peer); }) {
@@ -157,14 +157,19 @@ class Listener final {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  void stop_accepting(Queued queued, std::function<void()> stopped) {
+  void follow_rules() override {
+    handlers_.follow_rules();
+    if constexpr (requires { shared_.follow_rules(); }) shared_.follow_rules();
+  }
+
+  void stop_accepting(Queued queued, std::function<void()> stopped) override {
     acceptor_.stop(queued, std::move(stopped));
   }
 
   // Stops accepting, takes the connections that the kernel has accepted already, and then lets all
   // connections finish their requests: a client that is asked to leave connects again at once, and
   // must not reach the socket that closes. Calls `drained` after the last one has closed.
-  void drain(std::function<void()> drained) {
+  void drain(std::function<void()> drained) override {
     if (acceptor_.open()) {
       return stop_accepting(Queued::kAccept,
                             [this, drained = std::move(drained)] { drain(drained); });
@@ -261,7 +266,8 @@ class Listener final {
 
   boost::asio::io_context& loop_;
   const LoopClock& clock_;
-  Shared& shared_;
+  typename Connection::Handlers handlers_;
+  typename Connection::Shared shared_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<std::unique_ptr<Connection>> closed_;  // destroyed in the next turn of the loop
   boost::asio::steady_timer ticker_;
@@ -269,34 +275,6 @@ class Listener final {
   std::function<void()> drained_;
   std::optional<TlsHandshakes> handshakes_;  // if the listener has TLS
   Acceptor acceptor_;
-};
-
-// A protocol in one event loop: the handlers of its requests and the listener of its connections.
-// The options of the connection's Shared say how handlers are made (`make`), and whether on fibers.
-//
-// Ownership: borrows what its arguments refer to.
-template <ListenedConnection Connection>
-class FrontEnd final : public LoopFrontEnd {
- public:
-  FrontEnd(const typename Connection::Options& options, const Acceptor::Parts& accept,
-           ListeningSocket socket)
-      : handlers_(options.make, options.fibers),
-        shared_(accept, options, handlers_),
-        listener_(accept, std::move(socket), shared_) {}
-
-  void follow_rules() override {
-    handlers_.follow_rules();
-    if constexpr (requires { shared_.follow_rules(); }) shared_.follow_rules();
-  }
-  void stop_accepting(Queued queued, std::function<void()> stopped) override {
-    listener_.stop_accepting(queued, std::move(stopped));
-  }
-  void drain(std::function<void()> drained) override { listener_.drain(std::move(drained)); }
-
- private:
-  typename Connection::Handlers handlers_;
-  typename Connection::Shared shared_;
-  Listener<Connection> listener_;
 };
 
 }  // namespace sluice::server::net

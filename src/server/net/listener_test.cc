@@ -18,7 +18,19 @@ namespace {
 // A connection that does nothing. It records what its listener does.
 class FakeConnection {
  public:
+  struct Shared;
+  struct Options {
+    std::function<void()> make = {};
+    bool fibers = false;
+    Shared** shared;  // set to that of the listener
+  };
+  struct Handlers {
+    Handlers(const std::function<void()>&, bool) {}
+    void follow_rules() {}
+  };
   struct Shared {
+    Shared(const Acceptor::Parts&, const Options& options, Handlers&) { *options.shared = this; }
+
     bool draining = false;
     bool no_resources = false;    // open() fails
     bool closes_on_tick = false;  // the first connection that is ticked
@@ -79,12 +91,14 @@ class FakeConnection {
 
 class ListenerTest : public ListeningTest {
  protected:
-  void start(std::size_t most = 10) { listener_.emplace(parts(most), socket(), shared_); }
+  void start(std::size_t most = 10) {
+    listener_.emplace(FakeConnection::Options{.shared = &shared_}, parts(most), socket());
+  }
   void run_until_open(std::size_t count) {
-    run_until([&] { return shared_.opened.size() == count; });
+    run_until([&] { return shared_->opened.size() == count; });
   }
 
-  FakeConnection::Shared shared_;
+  FakeConnection::Shared* shared_ = nullptr;
   std::optional<Listener<FakeConnection>> listener_;
 };
 
@@ -92,9 +106,9 @@ TEST_F(ListenerTest, OpensAConnectionAtTheTimeOfItsClockWithoutDelayOfSmallPacke
   start();
   const TestSocket client(address_);
   run_until_open(1);
-  EXPECT_EQ(shared_.time, clock_.time);
-  EXPECT_TRUE(shared_.opened[0]->has_no_delay());
-  EXPECT_EQ(shared_.drains, 0);
+  EXPECT_EQ(shared_->time, clock_.time);
+  EXPECT_TRUE(shared_->opened[0]->has_no_delay());
+  EXPECT_EQ(shared_->drains, 0);
 }
 
 TEST_F(ListenerTest, RefusesConnectionsOverTheMostWithTheTextOfTheProtocol) {
@@ -106,8 +120,8 @@ TEST_F(ListenerTest, RefusesConnectionsOverTheMostWithTheTextOfTheProtocol) {
 }
 
 TEST_F(ListenerTest, DropsAConnectionThatCannotBeOpened) {
-  shared_.no_resources = true;
   start();
+  shared_->no_resources = true;
   const TestSocket client(address_);
   run_until([&] { return !warnings_.empty(); });
   EXPECT_EQ(warnings_[0], "a connection was dropped: Cannot allocate memory");
@@ -121,12 +135,12 @@ TEST_F(ListenerTest, TicksEachConnectionOnceEvenIfOneClosesMeanwhile) {
   const TestSocket second(address_);
   const TestSocket third(address_);
   run_until_open(3);
-  const std::vector<FakeConnection*> all = shared_.opened;
-  shared_.closes_on_tick = true;
+  const std::vector<FakeConnection*> all = shared_->opened;
+  shared_->closes_on_tick = true;
   clock_.time += std::chrono::seconds(5);
-  run_until([&] { return shared_.ticks > 0; });
+  run_until([&] { return shared_->ticks > 0; });
   for (const FakeConnection* const one : all) EXPECT_EQ(one->ticks, 1);
-  EXPECT_EQ(shared_.time, clock_.time);
+  EXPECT_EQ(shared_->time, clock_.time);
   EXPECT_EQ(connections_, 2U);
 }
 
@@ -135,12 +149,12 @@ TEST_F(ListenerTest, DestroysAClosedConnectionInALaterTurnOfTheLoop) {
   const TestSocket first(address_);
   const TestSocket second(address_);
   run_until_open(2);
-  shared_.opened[0]->close();
-  shared_.opened[1]->close();
-  EXPECT_EQ(shared_.destroyed, 0);
+  shared_->opened[0]->close();
+  shared_->opened[1]->close();
+  EXPECT_EQ(shared_->destroyed, 0);
   EXPECT_EQ(connections_, 0U);
-  run_until([&] { return shared_.destroyed > 0; });
-  EXPECT_EQ(shared_.destroyed, 2);
+  run_until([&] { return shared_->destroyed > 0; });
+  EXPECT_EQ(shared_->destroyed, 2);
 }
 
 TEST_F(ListenerTest, DrainsItsConnectionsAndThoseThatTheKernelHadQueued) {
@@ -151,15 +165,15 @@ TEST_F(ListenerTest, DrainsItsConnectionsAndThoseThatTheKernelHadQueued) {
   bool drained = false;
   listener_->drain([&] { drained = true; });
   run_until_open(2);
-  run_until([&] { return shared_.drains > 0; });
+  run_until([&] { return shared_->drains > 0; });
   EXPECT_FALSE(listens()) << "a client that is asked to leave must not find the socket";
-  EXPECT_TRUE(shared_.draining);
-  EXPECT_EQ(shared_.drains, 2);
-  shared_.opened[0]->close();
-  run_until([&] { return shared_.destroyed == 1; });
+  EXPECT_TRUE(shared_->draining);
+  EXPECT_EQ(shared_->drains, 2);
+  shared_->opened[0]->close();
+  run_until([&] { return shared_->destroyed == 1; });
   run_ready();
   EXPECT_FALSE(drained) << "a connection is open";
-  shared_.opened[1]->close();
+  shared_->opened[1]->close();
   run_until([&] { return drained; });
 }
 

@@ -174,6 +174,6 @@ class Connection final {
 };
 
 // gRPC in one event loop.
-using FrontEnd = net::FrontEnd<Connection>;
+using FrontEnd = net::Listener<Connection>;
 
 }  // namespace sluice::server::grpc

@@ -294,6 +294,6 @@ class ConnectionState final : public net::StreamState,
 using Connection = net::Connection<ConnectionState>;
 
 // HTTP in one event loop.
-using FrontEnd = net::FrontEnd<Connection>;
+using FrontEnd = net::Listener<Connection>;
 
 }  // namespace sluice::server::http

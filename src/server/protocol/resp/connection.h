@@ -140,6 +140,6 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
 using Connection = net::Connection<ConnectionState>;
 
 // RESP in one event loop.
-using FrontEnd = net::FrontEnd<Connection>;
+using FrontEnd = net::Listener<Connection>;
 
 }  // namespace sluice::server::resp
