@@ -10,12 +10,12 @@
 
 namespace {
 
-using sluice::server::http::ReaderBounds;
+using sluice::server::Bounds;
 using sluice::server::http::Request;
 using sluice::server::http::RequestReader;
 using Progress = RequestReader::Progress;
 
-constexpr ReaderBounds kBounds{.header_bytes = 512, .body_bytes = 256};
+constexpr Bounds kBounds{.header_bytes = 512, .body_bytes = 256};
 
 void check(bool holds) {
   if (!holds) std::abort();

@@ -9,12 +9,9 @@
 namespace sluice::server::resp {
 namespace {
 
-struct Group {
-  std::string_view name;
-  std::string_view heading;
-};
-constexpr std::array<Group, 3> kGroups{
-    {{"limits", "Limits"}, {"connection", "Connection"}, {"server", "Server"}}};
+constexpr std::string_view kLimits = "limits";
+constexpr std::string_view kConnection = "connection";
+constexpr std::string_view kServer = "server";
 
 std::string upper(std::string_view name) {
   std::string out(name);
@@ -50,10 +47,11 @@ std::string reference(const Command& command) {
 
 std::string commands_reference() {
   std::string page;
-  for (const Group& group : kGroups) {
-    page.append(page.empty() ? "## " : "\n## ").append(group.heading).append("\n");
+  for (const std::string_view group : {kLimits, kConnection, kServer}) {
+    page.append(page.empty() ? "## " : "\n## ");
+    page.append(upper(group.substr(0, 1))).append(group.substr(1)).append("\n");
     for (const Command& command : all_commands()) {
-      if (command.group == group.name) page.append("\n").append(reference(command));
+      if (command.group == group) page.append("\n").append(reference(command));
     }
   }
   return page;
@@ -61,10 +59,6 @@ std::string commands_reference() {
 
 // The table of commands: arity, role, syntax and summary of each.
 namespace {
-
-constexpr std::string_view kLimits = "limits";
-constexpr std::string_view kConnection = "connection";
-constexpr std::string_view kServer = "server";
 
 constexpr std::string_view kCosts = "[COST units]";
 constexpr std::string_view kRuleCosts = "[COST units] [COST limit=units]...";

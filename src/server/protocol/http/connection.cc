@@ -157,8 +157,7 @@ struct RequestReader::Parts {
 // Beast's parser of one message. It records in `parts` what it finds.
 class RequestReader::Parser final : public beast_http::basic_parser<true> {
  public:
-  Parser(const ReaderBounds& bounds, Parts& parts)
-      : parts_(parts), header_bytes_(bounds.header_bytes) {
+  Parser(const Bounds& bounds, Parts& parts) : parts_(parts), header_bytes_(bounds.header_bytes) {
     eager(true);
     header_limit(static_cast<std::uint32_t>(bounds.header_bytes));
     body_limit(bounds.body_bytes);
@@ -235,7 +234,7 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
 
 class RequestReader::Impl {
  public:
-  explicit Impl(const ReaderBounds& given) : bounds(given) { next(); }
+  explicit Impl(const Bounds& given) : bounds(given) { next(); }
   void next() {
     parts.clear();
     parser.emplace(bounds, parts);
@@ -247,7 +246,7 @@ class RequestReader::Impl {
     return Progress::kBad;
   }
 
-  ReaderBounds bounds;
+  const Bounds bounds;
   Parts parts;
   std::optional<Parser> parser;
   std::vector<Field> fields;  // of the last request()
@@ -285,7 +284,7 @@ RequestReader::Progress RequestReader::Impl::more() {
   return Progress::kMore;
 }
 
-RequestReader::RequestReader(const ReaderBounds& bounds) : impl_(std::make_unique<Impl>(bounds)) {}
+RequestReader::RequestReader(const Bounds& bounds) : impl_(std::make_unique<Impl>(bounds)) {}
 RequestReader::~RequestReader() = default;
 
 RequestReader::Progress RequestReader::read(std::string_view message) {
@@ -389,10 +388,7 @@ void SharedState::tick() {
 
 ConnectionState::ConnectionState(Peer peer, SharedState& shared, net::StateOwner& owner,
                                  SteadyTime now)
-    : StreamState(owner, now),
-      shared_(shared),
-      peer_(std::move(peer)),
-      reader_({shared.bounds.header_bytes, shared.bounds.body_bytes}) {
+    : StreamState(owner, now), shared_(shared), peer_(std::move(peer)), reader_(shared.bounds) {
   enter(Phase::kIdle);
 }
 

@@ -78,11 +78,6 @@ class KeptBytes {
   std::map<const std::string*, std::size_t> texts_;  // and the number of their holders
 };
 
-struct ReaderBounds {
-  std::size_t header_bytes;
-  std::size_t body_bytes;
-};
-
 // The reason why a request is refused, as the client sees it. The connection ends after it.
 struct BadRequest {
   int status = 400;
@@ -100,7 +95,8 @@ class RequestReader {
  public:
   enum class Progress { kMore, kWhole, kBad };
 
-  explicit RequestReader(const ReaderBounds& bounds);
+  // Bounds the bytes of a header and of a body.
+  explicit RequestReader(const Bounds& bounds);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;

@@ -10,7 +10,7 @@ namespace {
 
 using Progress = RequestReader::Progress;
 
-constexpr ReaderBounds kBounds{.header_bytes = 1024, .body_bytes = 100};
+constexpr Bounds kBounds{.header_bytes = 1024, .body_bytes = 100};
 
 // Returns the status of the refusal, or 0 if the message is accepted or incomplete.
 int refusal(std::string_view message) {

@@ -36,15 +36,15 @@ InlineWords::Next InlineWords::next(std::string& out) {
     const char c = rest_.front();
     rest_.remove_prefix(1);
     if (c == '"' || c == '\'') {
-      const Quotes quotes = c == '"' ? take_double(out) : take_single(out);
-      return quotes == Quotes::kClosed ? Next::kWord : Next::kUnbalanced;
+      const bool balanced = c == '"' ? take_double(out) : take_single(out);
+      return balanced ? Next::kWord : Next::kUnbalanced;
     }
     out += c;
   }
   return Next::kWord;
 }
 
-InlineWords::Quotes InlineWords::take_double(std::string& out) {
+bool InlineWords::take_double(std::string& out) {
   while (!rest_.empty()) {
     const char c = rest_.front();
     if (c == '\\' && rest_.size() >= 4 && rest_[1] == 'x' && base::hex_digit(rest_[2]) >= 0 &&
@@ -61,10 +61,10 @@ InlineWords::Quotes InlineWords::take_double(std::string& out) {
       rest_.remove_prefix(1);
     }
   }
-  return Quotes::kUnbalanced;
+  return false;
 }
 
-InlineWords::Quotes InlineWords::take_single(std::string& out) {
+bool InlineWords::take_single(std::string& out) {
   while (!rest_.empty()) {
     const char c = rest_.front();
     if (c == '\\' && rest_.size() >= 2 && rest_[1] == '\'') {
@@ -77,13 +77,13 @@ InlineWords::Quotes InlineWords::take_single(std::string& out) {
       rest_.remove_prefix(1);
     }
   }
-  return Quotes::kUnbalanced;
+  return false;
 }
 
 // The closing quote must be followed by a blank or by the end.
-InlineWords::Quotes InlineWords::close() {
+bool InlineWords::close() {
   rest_.remove_prefix(1);
-  return rest_.empty() || is_space(rest_.front()) ? Quotes::kClosed : Quotes::kUnbalanced;
+  return rest_.empty() || is_space(rest_.front());
 }
 
 namespace {

@@ -21,10 +21,10 @@ class InlineWords {
   Next next(std::string& out);
 
  private:
-  enum class Quotes { kClosed, kUnbalanced };
-  Quotes take_double(std::string& out);
-  Quotes take_single(std::string& out);
-  Quotes close();
+  // Return whether the quotes are balanced.
+  bool take_double(std::string& out);
+  bool take_single(std::string& out);
+  bool close();
 
   std::string_view rest_;
 };
