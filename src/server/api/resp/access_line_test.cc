@@ -21,7 +21,7 @@ std::string line_of(std::vector<std::string_view> words, TestCommands& handler) 
     Log log({.access = true}, pipe.writing());
     handler.handler.outcome.reset();
     const std::string reply = handler.ask(words);
-    log_access(log, {words, reply, handler.handler.outcome, handler.client, nanoseconds{1999}});
+    log_access(log, handler.client, words, reply, handler.handler.outcome, nanoseconds{1999});
   }
   const auto lines = pipe.lines();
   return lines.size() == 1 ? lines[0].substr(lines[0].find(' ') + 1) : "";

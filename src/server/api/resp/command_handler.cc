@@ -35,17 +35,18 @@ std::string_view host_of(std::string_view peer) {
 
 }  // namespace
 
-void log_access(Log& log, const Answered& answered) noexcept {
+void log_access(Log& log, const Client& client, std::span<const std::string_view> request,
+                std::string_view reply, std::optional<Outcome> outcome,
+                std::chrono::nanoseconds took) noexcept {
   try {
-    const std::string name = name_of(answered.request);
-    const Client& client = answered.client;
+    const std::string name = name_of(request);
     std::vector<LogField> fields;
     fields.emplace_back("command", name);
-    fields.emplace_back("status", status_of(answered.reply));
-    if (answered.outcome) fields.emplace_back("outcome", core::wire_outcome(*answered.outcome));
+    fields.emplace_back("status", status_of(reply));
+    if (outcome) fields.emplace_back("outcome", core::wire_outcome(*outcome));
     fields.emplace_back("peer", host_of(client.peer));
     if (client.user != nullptr) fields.emplace_back("user", std::string_view(client.user->name));
-    fields.emplace_back("duration_us", std::chrono::floor<Duration>(answered.took).count());
+    fields.emplace_back("duration_us", std::chrono::floor<Duration>(took).count());
     fields.emplace_back("front_end", std::string_view("resp"));
     log.write_all(LogLevel::kInfo, "request", fields);
   } catch (...) {  // out of memory: the line is lost
@@ -137,8 +138,8 @@ void CommandHandler::answer(Client& client) {
   const net::SteadyTime begun = clock.now();
   outcome.reset();
   run_command(client);
-  log_access(*access_log_,
-             {request, output.view().substr(begin), outcome, client, clock.now() - begun});
+  log_access(*access_log_, client, request, output.view().substr(begin), outcome,
+             clock.now() - begun);
 }
 
 void CommandHandler::run_command(Client& client) {

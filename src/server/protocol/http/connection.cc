@@ -17,8 +17,6 @@
 #include <ostream>  // Beast does not include it
 #include <utility>
 
-#include "server/protocol/http/problem.h"
-
 namespace sluice::server::http {
 
 void KeptBytes::set(Holder& holder, std::size_t bytes,
@@ -97,7 +95,7 @@ struct FieldPieces {
   Piece value;
 };
 
-BadRequest bad_request(const error_code& why) {
+Problem bad_request(const error_code& why) {
   switch (static_cast<error>(why.value())) {
     case error::header_limit: return {431, "the header of the request is too long"};
     case error::body_limit: return {413, "the body of the request is too long"};
@@ -132,7 +130,7 @@ struct RequestReader::Parts {
   Piece method, target, body;
   int version = 11;
   bool expects = false;
-  BadRequest bad;
+  Problem bad;
 
   void clear() {
     fields.clear();
@@ -241,7 +239,7 @@ class RequestReader::Impl {
   }
   Progress read(std::string_view message);
   Progress more();
-  Progress refuse(const BadRequest& why) {
+  Progress refuse(const Problem& why) {
     parts.bad = why;
     return Progress::kBad;
   }
@@ -309,7 +307,7 @@ Request RequestReader::request() const {
   return out;
 }
 
-const BadRequest& RequestReader::bad() const noexcept { return impl_->parts.bad; }
+const Problem& RequestReader::bad() const noexcept { return impl_->parts.bad; }
 bool RequestReader::has_header() const noexcept { return impl_->parser->is_header_done(); }
 bool RequestReader::expects_continue() const noexcept { return impl_->parts.expects; }
 void RequestReader::next() { impl_->next(); }
@@ -531,10 +529,10 @@ void ConnectionState::resume() {
   owner_.act(Action::kSend);
 }
 
-void ConnectionState::refuse(const BadRequest& why) {
+void ConnectionState::refuse(const Problem& why) {
   Response& response = shared_.refusal;
   response.clear();
-  answer_problem(response, {why.status, why.detail});
+  answer_problem(response, why);
   append_response(responses(), response, {.keep_alive = false, .date = shared_.date});
   shared_.recorder.add(why.status == 408 ? metrics::Event::kTimedOut : metrics::Event::kBadRequest);
   closing_ = true;

@@ -26,6 +26,7 @@
 #include "server/net/worker_pool.h"
 #include "server/protocol/http/broadcast.h"
 #include "server/protocol/http/message.h"
+#include "server/protocol/http/problem.h"
 
 namespace sluice::server::http {
 
@@ -78,12 +79,6 @@ class KeptBytes {
   std::map<const std::string*, std::size_t> texts_;  // and the number of their holders
 };
 
-// The reason why a request is refused, as the client sees it. The connection ends after it.
-struct BadRequest {
-  int status = 400;
-  std::string_view detail;
-};
-
 // Reads HTTP/1.0 and 1.1 requests from bytes as they arrive. Does no input or output. Refuses
 // requests that two readers could understand differently: Content-Length together with
 // Transfer-Encoding, codings other than `chunked`, folded fields, a request without Host.
@@ -109,7 +104,8 @@ class RequestReader {
   std::size_t size() const noexcept;
   // Returns the request. The caller sets its `peer`.
   Request request() const;
-  const BadRequest& bad() const noexcept;
+  // Why the request is bad. The connection ends after it.
+  const Problem& bad() const noexcept;
 
   // Returns whether the header of the request is complete.
   bool has_header() const noexcept;
@@ -258,7 +254,7 @@ class ConnectionState final : public net::StreamState,
   std::size_t answer_all(std::string_view input, std::size_t done);
   bool answer_next(std::string_view input);
   bool read_next(std::string_view input);
-  void refuse(const BadRequest& why);
+  void refuse(const Problem& why);
   void fail() noexcept;
   Action take_sent(std::size_t size, bool broken);
   void count_kept();
