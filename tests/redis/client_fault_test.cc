@@ -110,8 +110,7 @@ TEST_F(OddServer, ThatSendsAMalformedReplyLosesTheConnection) {
   Probe& client = says([](std::string_view) { return "HTTP/1.1 400 Bad Request\r\n"s; });
   EXPECT_EQ(client.ask({"PING"}),
             "lost: the server does not speak the protocol of Redis: it sent 'HTTP/1.1 400 Bad "
-            "Request?"
-            "?'");
+            "Request\\x0D\\x0A'");
   client.run_until("the client reconnects", [&] { return server->connections == 2; });
 }
 

@@ -62,7 +62,7 @@ TEST(Address, ErrorsSayWhatIsExpected) {
   EXPECT_EQ(error_of("unix:"),
             "'unix:' lacks a path; expected unix:PATH, such as unix:/run/sluice.sock");
   EXPECT_EQ(error_of("unix:" + std::string(108, 'a')),
-            "'unix:" + std::string(35, 'a') + "...' has a path of 108 bytes; expected at most 107");
+            "'unix:" + std::string(55, 'a') + "...' has a path of 108 bytes; expected at most 107");
 }
 
 TEST(Address, CollidesWithItself) {
