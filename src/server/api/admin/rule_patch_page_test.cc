@@ -135,6 +135,10 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
             "changed by PUT /v1/rules");
   EXPECT_EQ(refused(R"({"mode":"off"})", 400),
             "'mode' is wrong; expected \"enforce\" or \"shadow\"");
+  EXPECT_EQ(refused(R"({"mode":"shadow","mode":"enforce"})", 400),
+            "the member 'mode' is given twice; expected it once");
+  EXPECT_EQ(refused(R"({"limits":{"user":{"limit":1},"user":{"limit":2}}})", 400),
+            "the member 'limits.user' is given twice; expected it once");
   EXPECT_EQ(refused(R"({"limits":{"usr":{"limit":1}}})", 400),
             "rule 'api' has no limit 'usr'; expected user");
   const std::string period = refused(R"({"limits":{"user":{"per":"1min"}}})", 400);
