@@ -58,7 +58,7 @@ class RedisStoresTest : public ::testing::Test {
     config_.redis.breaker = {.failures = 2, .open_for = std::chrono::hours(1)};
     config_.redis.breaker.longest_open = std::chrono::hours(1);
   }
-  void open() { stores_ = RedisStores::open(config_, nullptr).value(); }
+  void open() { stores_ = RedisStores::open(config_, log_).value(); }
 
   // Returns the decision of a request on a fiber of the loop.
   Decision ask(Limiter& limiter) {
@@ -74,13 +74,14 @@ class RedisStoresTest : public ::testing::Test {
   const Limit limit_ = fixed_window(10).per(std::chrono::minutes(1));
   ClosedPort port_;
   Config config_;
+  Log log_{{.level = LogLevel::kOff}};
   boost::asio::io_context loop_{1};
   net::FiberPool fibers_{{}};
   std::unique_ptr<RedisStores> stores_;
 };
 
 TEST_F(RedisStoresTest, OpenDoesNotWaitForTheServer) {
-  const auto opened = RedisStores::open(config_, nullptr);
+  const auto opened = RedisStores::open(config_, log_);
   ASSERT_TRUE(opened.has_value());
   EXPECT_EQ((*opened)->stats().connected, 0U);
   EXPECT_EQ((*opened)->breaker().state(), CircuitBreaker::State::kClosed);
@@ -88,7 +89,7 @@ TEST_F(RedisStoresTest, OpenDoesNotWaitForTheServer) {
 
 TEST_F(RedisStoresTest, OpenReportsAFileThatItCannotRead) {
   config_.redis.password.file = "/nonexistent/password";
-  const auto opened = RedisStores::open(config_, nullptr);
+  const auto opened = RedisStores::open(config_, log_);
   ASSERT_FALSE(opened.has_value());
   EXPECT_NE(opened.error().find("/nonexistent/password"), std::string::npos) << opened.error();
 }

@@ -325,22 +325,23 @@ class RedisStores::Chain final : public LoopStores {
   Limiter limiter_;
 };
 
-Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config,
-                                                         StoreObserver* observer) {
+Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config, Log& log) {
   const auto options = redis_options(config);
   if (!options) return Unexpected{options.error()};
   auto target = redis::make_target(*options);
   if (!target) return Unexpected{target.error()};
-  return std::unique_ptr<RedisStores>(new RedisStores(config, std::move(*target), observer));
+  return std::unique_ptr<RedisStores>(new RedisStores(config, std::move(*target), log));
 }
 
 RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
-                         StoreObserver* observer)
+                         Log& log)
     : target_(std::move(target)),
+      events_(log),
+      health_(target_),
       shared_(config.redis.breaker,
               config.redis.deny_cache_enabled ? config.redis.deny_cache
                                               : DenyCacheOptions{.longest = Duration{0}},
-              share_options(config), observer),
+              share_options(config), &events_),
       leases_(lease_options(config)) {}
 
 RedisStores::~RedisStores() {
@@ -539,13 +540,11 @@ class Search {
 
 }  // namespace
 
-// Finds at most `most` blocks that hold in Redis, with SCAN on every master. It stops after 5 s. It
-// may miss blocks that start or end meanwhile. Errors: what Redis answered.
-//
-// Call it on a fiber of the client's loop.
-Expected<HeldBlocks> find_blocks(redis::Client& client, const redis::Target& target,
-                                 std::size_t most) {
-  return Search(client, target, most).find(target.kind == redis::Target::Kind::kCluster);
+// Asks with SCAN on every master, and stops after 5 s. It may miss blocks that start or end
+// meanwhile.
+Expected<HeldBlocks> RedisStores::find_blocks(LoopStores* loop, std::size_t most) {
+  Search search(*loop->redis(), *target_, most);
+  return search.find(target_->kind == redis::Target::Kind::kCluster);
 }
 
 namespace {
@@ -717,71 +716,44 @@ class InMemory final : public Stores {
   std::unique_ptr<CounterSnapshots> snapshots_;  // null: without a file
 };
 
-class InRedis final : public Stores {
- public:
-  static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log) {
-    auto made = std::make_unique<InRedis>(log);
-    auto stores = RedisStores::open(config, &made->events_);
-    if (!stores) return Unexpected{stores.error()};
-    made->stores_ = std::move(*stores);
-    made->health_ = std::make_unique<RedisHealth>(made->stores_->shared_target());
-    return std::unique_ptr<Stores>(std::move(made));
-  }
-  explicit InRedis(Log& log) : events_(log) {}
-
-  Limiter& limiter() override { return nowhere_; }
-  std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
-    return stores_->make(loop);
-  }
-
-  void follow(boost::asio::io_context& loop) override { health_->start(loop); }
-  void stop_following() noexcept override { health_->stop(); }
-
-  Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) override {
-    return server::find_blocks(*loop->redis(), stores_->target(), most);
-  }
-
-  void add_metrics(metrics::Registry& registry) override {
-    add_store_metrics(registry, {.events = events_,
-                                 .breaker = stores_->breaker(),
-                                 .deny_cache = stores_->deny_cache(),
-                                 .leases = stores_->leases(),
-                                 .stats = [this] { return stores_->stats(); },
-                                 .durations = [this] { return stores_->durations(); }});
-    add_health_metrics(registry, *health_);
-    add_memory_metrics(registry, [this] { return stores_->local().stats(); });
-  }
-  StoreStatus status() const override {
-    const RedisStoreStats stats = stores_->stats();
-    const bool asks = stores_->breaker().state() == CircuitBreaker::State::kClosed;
-    StoreStatus status{.kind = "redis",
-                       .address = stores_->target().shown,
-                       .numbers = {{"connections", stats.connected},
-                                   {"under_way", stats.pending},
-                                   {"requests", stats.requests},
-                                   {"timeouts", stats.timeouts},
-                                   {"errors", stats.errors},
-                                   {"gave_back", stats.gave_back},
-                                   {"breaker_open", asks ? 0U : 1U}}};
-    if (const DenyCache* cache = stores_->deny_cache()) {
-      status.numbers.emplace_back("deny_cache_hits", cache->hits());
-    }
-    return status;
-  }
-
- private:
-  StoreLog events_;
-  std::unique_ptr<RedisStores> stores_;
-  std::unique_ptr<RedisHealth> health_;
-  MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
-  Limiter nowhere_{nothing_};  // for loops that have stores of their own
-};
-
 }  // namespace
+
+void RedisStores::add_metrics(metrics::Registry& registry) {
+  add_store_metrics(registry, {.events = events_,
+                               .breaker = breaker(),
+                               .deny_cache = deny_cache(),
+                               .leases = leases_,
+                               .stats = [this] { return stats(); },
+                               .durations = [this] { return durations(); }});
+  add_health_metrics(registry, health_);
+  add_memory_metrics(registry, [this] { return local().stats(); });
+}
+
+StoreStatus RedisStores::status() const {
+  const RedisStoreStats stats = this->stats();
+  const bool asks = breaker().state() == CircuitBreaker::State::kClosed;
+  StoreStatus status{.kind = "redis",
+                     .address = target_->shown,
+                     .numbers = {{"connections", stats.connected},
+                                 {"under_way", stats.pending},
+                                 {"requests", stats.requests},
+                                 {"timeouts", stats.timeouts},
+                                 {"errors", stats.errors},
+                                 {"gave_back", stats.gave_back},
+                                 {"breaker_open", asks ? 0U : 1U}}};
+  if (const DenyCache* cache = deny_cache()) {
+    status.numbers.emplace_back("deny_cache_hits", cache->hits());
+  }
+  return status;
+}
 
 Expected<std::unique_ptr<Stores>> Stores::open(const Config& config, Log& log,
                                                const Clock& steady) {
-  if (config.store != "memory") return InRedis::open(config, log);
+  if (config.store != "memory") {
+    auto stores = RedisStores::open(config, log);
+    if (!stores) return Unexpected{stores.error()};
+    return std::unique_ptr<Stores>(std::move(*stores));
+  }
   return InMemory::open(config, log, steady);
 }
 

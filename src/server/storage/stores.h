@@ -17,6 +17,7 @@
 #include "server/logging/log.h"
 #include "server/net/file_lock.h"
 #include "server/storage/loop_stores.h"
+#include "server/storage/store_health.h"
 #include "sluice/expected.h"
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
@@ -100,54 +101,6 @@ class io_context;
 
 namespace sluice::server {
 
-// The Redis stores of all event loops of a server, and what they share: leases, a circuit
-// breaker, a deny cache and a local share. Each loop has its own connection.
-//
-//   limiter   leases -> deny cache -> circuit breaker -> Redis   used by rules
-//   shadow                            circuit breaker -> Redis   used by shadow rules
-//   local     this process's share of the limits                 `on_store_error: local`
-//
-// Thread-safety: make() by the thread that makes the loops; the rest from any thread. Ownership:
-// borrows the observer; outlives the stores that it makes.
-class RedisStores {
- public:
-  // Errors: a mistake in the configuration, or a file of it that cannot be read.
-  static Expected<std::unique_ptr<RedisStores>> open(const Config& config, StoreObserver* observer);
-  // Gives back the units of leases that have not ended, if there are any, within a second.
-  ~RedisStores();
-
-  std::unique_ptr<LoopStores> make(boost::asio::io_context& loop);
-
-  const redis::Target& target() const noexcept { return *target_; }
-  const std::shared_ptr<const redis::Target>& shared_target() const noexcept { return target_; }
-  const CircuitBreaker& breaker() const noexcept { return shared_.breaker; }
-  // Null if it is off.
-  const DenyCache* deny_cache() const noexcept {
-    return shared_.deny_cache ? &*shared_.deny_cache : nullptr;
-  }
-  const Leases& leases() const noexcept { return leases_; }
-  const LocalShareStore& local() const noexcept { return shared_.local; }
-  // The sum of all loops.
-  RedisStoreStats stats() const;
-  metrics::DurationCounts durations() const;
-
- private:
-  class Chain;
-
-  RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
-              StoreObserver* observer);
-  void add(const Chain& chain);
-  void remove(const Chain& chain);
-
-  const std::shared_ptr<const redis::Target> target_;
-  policy::Shared shared_;
-  Leases leases_;
-  mutable std::mutex mutex_;  // protects the members below
-  std::vector<const Chain*> chains_;
-  RedisStoreStats past_;  // the statistics of closed stores, as the next
-  metrics::DurationCounts past_durations_;
-};
-
 // The place of a server's counters: its memory or Redis, as `store` in its configuration says.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the log; outlives the stores that
@@ -187,6 +140,59 @@ class Stores {
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
   virtual StoreStatus status() const = 0;
+};
+
+// The counters of a server in Redis: the stores of all its event loops, and what they share:
+// leases, a circuit breaker, a deny cache and a local share. Each loop has its own connection.
+//
+//   limiter   leases -> deny cache -> circuit breaker -> Redis   used by rules
+//   shadow                            circuit breaker -> Redis   used by shadow rules
+//   local     this process's share of the limits                 `on_store_error: local`
+//
+// Thread-safety: make() by the thread that makes the loops; the rest as Stores.
+class RedisStores final : public Stores {
+ public:
+  // Errors: a mistake in the configuration, or a file of it that cannot be read.
+  static Expected<std::unique_ptr<RedisStores>> open(const Config& config, Log& log);
+  // Gives back the units of leases that have not ended, if there are any, within a second.
+  ~RedisStores() override;
+
+  Limiter& limiter() override { return nowhere_; }
+  std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override;
+  Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) override;
+  void follow(boost::asio::io_context& loop) override { health_.start(loop); }
+  void stop_following() noexcept override { health_.stop(); }
+  void add_metrics(metrics::Registry& registry) override;
+  StoreStatus status() const override;
+
+  const CircuitBreaker& breaker() const noexcept { return shared_.breaker; }
+  // Null if it is off.
+  const DenyCache* deny_cache() const noexcept {
+    return shared_.deny_cache ? &*shared_.deny_cache : nullptr;
+  }
+  const LocalShareStore& local() const noexcept { return shared_.local; }
+  // The sum of all loops.
+  RedisStoreStats stats() const;
+  metrics::DurationCounts durations() const;
+
+ private:
+  class Chain;
+
+  RedisStores(const Config& config, std::shared_ptr<const redis::Target> target, Log& log);
+  void add(const Chain& chain);
+  void remove(const Chain& chain);
+
+  const std::shared_ptr<const redis::Target> target_;
+  StoreLog events_;
+  RedisHealth health_;
+  MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
+  Limiter nowhere_{nothing_};  // for loops that have stores of their own
+  policy::Shared shared_;
+  Leases leases_;
+  mutable std::mutex mutex_;  // protects the members below
+  std::vector<const Chain*> chains_;
+  RedisStoreStats past_;  // the statistics of closed stores, as the next
+  metrics::DurationCounts past_durations_;
 };
 
 }  // namespace sluice::server
