@@ -5,6 +5,7 @@
 #include <span>
 
 #include "stores/redis/script/format.h"
+#include "stores/redis/script/stored.h"
 
 namespace sluice::redis_module {
 namespace {
@@ -15,10 +16,6 @@ using core::Forgotten;
 using core::Kept;
 using core::State;
 using core::Ticks;
-
-Forgotten forgotten_of(std::uint64_t multiple) noexcept {
-  return Forgotten(static_cast<std::uint32_t>(multiple));
-}
 
 void keep(Forgotten forgotten, Outcome& outcome) noexcept {
   outcome.keep_until = static_cast<Ticks>(forgotten.multiple() * format::kForgottenUnit);
@@ -33,43 +30,28 @@ std::uint32_t most_units(const Limit& limit) noexcept {
                                              : core::bucket::most_units(limit);
 }
 
-std::optional<Kept<State>> read_state(const Limit& limit, std::string_view bytes, Ticks now) {
-  if (bytes.empty()) return Kept{State{.last = now}, Forgotten()};
-  if (bytes.size() != format::kFixedState.size()) return std::nullopt;
-  const format::FixedState read = format::kFixedState.read(bytes);
-  const bool is_window = limit.state_kind() == StateKind::kWindow;
-  Kept<State> kept{{.last = static_cast<Ticks>(read.changed),
-                    .aux = read.aux,
-                    .units = static_cast<std::uint32_t>(read.units),
-                    .tag = static_cast<std::uint32_t>(read.checksum)},
-                   forgotten_of(read.forgotten)};
-  if (read.kind != (is_window ? format::kFixedWindowKind : format::kBucketKind) ||
-      read.changed >= format::kEndOfInstants || read.aux >= format::kEndOfSpans ||
-      kept.state.last > kept.forgotten.from()) {
-    return std::nullopt;
-  }
-  if (kept.forgotten.is_past(now)) return Kept{State{.last = now}, Forgotten()};
+// Returns the state at an instant, of which an absent or a forgotten one has spent nothing; nothing
+// if the value is something else.
+std::optional<Kept<State>> state_at(const Limit& limit, std::string_view bytes, Ticks now) {
+  const Kept untouched{State{.last = now}, Forgotten()};
+  if (bytes.empty()) return untouched;
+  auto kept = redis::read_state(limit.state_kind(), bytes);
+  if (!kept) return std::nullopt;
+  if (kept->forgotten.is_past(now)) return untouched;
   // Only a damaged value has more.
-  const bool is_own = kept.state.tag == core::tag_of(limit) && limit.limit() > 0;
-  if (is_own) kept.state.units = std::min(kept.state.units, most_units(limit));
+  const bool is_own = kept->state.tag == core::tag_of(limit) && limit.limit() > 0;
+  if (is_own) kept->state.units = std::min(kept->state.units, most_units(limit));
   return kept;
 }
 
 void write_state(const Limit& limit, const State& next, Forgotten forgotten, Outcome& outcome) {
-  const bool is_window = limit.state_kind() == StateKind::kWindow;
-  format::kFixedState.append({.kind = is_window ? format::kFixedWindowKind : format::kBucketKind,
-                              .changed = static_cast<std::uint64_t>(next.last),
-                              .aux = next.aux,
-                              .units = next.units,
-                              .checksum = next.tag,
-                              .forgotten = forgotten.multiple()},
-                             outcome.value);
+  redis::append_state(limit.state_kind(), next, forgotten, outcome.value);
   keep(forgotten, outcome);
 }
 
 void decide_state(Action action, const Limit& limit, std::uint64_t cost, std::string_view found,
                   Ticks now, Outcome& outcome) {
-  const auto kept = read_state(limit, found, now);
+  const auto kept = state_at(limit, found, now);
   if (!kept) {
     outcome.kind = Outcome::Kind::kForeign;
     return;
@@ -84,7 +66,7 @@ void decide_state(Action action, const Limit& limit, std::uint64_t cost, std::st
 // Decides in ticks since the window opened: then it is a window of the clock.
 void decide_calendar(Action action, const Asked& asked, std::uint64_t cost, std::string_view found,
                      Ticks now, Outcome& outcome) {
-  auto kept = read_state(asked.limit, found, now);
+  auto kept = state_at(asked.limit, found, now);
   if (!kept) {
     outcome.kind = Outcome::Kind::kForeign;
     return;
@@ -119,62 +101,27 @@ void decide_calendar(Action action, const Asked& asked, std::uint64_t cost, std:
 
 // --- sliding counts ---
 
-struct ReadSlices {
-  std::vector<std::uint32_t> counts;
-  Kept<core::Slices> kept{{}, Forgotten()};
-};
-
-bool read_slices(const Limit& limit, std::string_view bytes, Ticks now, ReadSlices& read) {
-  read.kept = {{{}, now, core::SliceGrid(limit)}, Forgotten()};
-  if (bytes.empty()) return true;
-  constexpr std::size_t kCount = format::kSliceCount.size();
-  if (bytes.size() < format::kSlicesHead.size()) return false;
-  const format::SlicesHead head = format::kSlicesHead.take(bytes);
-  const std::size_t held = bytes.size() / kCount;
-  if (bytes.size() % kCount != 0 || head.kind != format::kSlicesKind ||
-      head.changed >= format::kEndOfInstants || head.period >= format::kEndOfSpans ||
-      Duration{static_cast<Ticks>(head.period)} < kMinPeriod || head.slices < 1 ||
-      head.slices > kMaxSlices || held > head.slices + 1) {
-    return false;
-  }
-  const Forgotten forgotten = forgotten_of(head.forgotten);
-  const auto last = static_cast<Ticks>(head.changed);
-  if (last > forgotten.from()) return false;
-  if (forgotten.is_past(now)) return true;
-  read.counts.resize(held);
-  for (std::uint32_t& count : read.counts) {
-    count = static_cast<std::uint32_t>(format::kSliceCount.take(bytes).value);
-  }
-  read.kept = {{read.counts, last, core::SliceGrid(head.period, head.slices)}, forgotten};
-  return true;
-}
-
 void write_slices(const Limit& limit, const core::Step<core::NextSlices>& step, Outcome& outcome) {
   std::vector<std::uint32_t> counts(limit.slices() + 1);
   step.next.write(counts);
-  while (!counts.empty() && counts.back() == 0) counts.pop_back();
-  const Forgotten forgotten = step.forgotten();
-  format::kSlicesHead.append({.kind = format::kSlicesKind,
-                              .changed = static_cast<std::uint64_t>(step.at),
-                              .period = static_cast<std::uint64_t>(limit.period().count()),
-                              .slices = limit.slices(),
-                              .forgotten = forgotten.multiple()},
-                             outcome.value);
-  for (const std::uint32_t count : counts) format::kSliceCount.append({count}, outcome.value);
-  keep(forgotten, outcome);
+  redis::append_slices({counts, step.at, core::SliceGrid(limit)}, step.forgotten(), outcome.value);
+  keep(step.forgotten(), outcome);
 }
 
 void decide_slices(Action action, const Limit& limit, std::uint64_t cost, std::string_view found,
                    Ticks now, Outcome& outcome) {
-  ReadSlices read;
-  if (!read_slices(limit, found, now, read)) {
-    outcome.kind = Outcome::Kind::kForeign;
-    return;
+  std::vector<std::uint32_t> counts;
+  Kept<core::Slices> kept{{{}, now, core::SliceGrid(limit)}, Forgotten()};
+  if (!found.empty()) {
+    const auto read = redis::read_slices(found, counts);
+    if (!read) {
+      outcome.kind = Outcome::Kind::kForeign;
+      return;
+    }
+    if (!read->forgotten.is_past(now)) kept = *read;
   }
   std::uint32_t converted = 0;
-  const Kept<core::Slices> kept{
-      core::sliding_window_counter::on_grid(limit, read.kept.state, converted),
-      read.kept.forgotten};
+  kept.state = core::sliding_window_counter::on_grid(limit, kept.state, converted);
   const auto step = core::step(action, limit, kept, now, cost);
   outcome.answer = step.answer;
   outcome.at = step.at;
@@ -183,51 +130,6 @@ void decide_slices(Action action, const Limit& limit, std::uint64_t cost, std::s
 }
 
 // --- permits ---
-
-// Permits of a value, with room for one more.
-class HeldPermits {
- public:
-  explicit HeldPermits(std::size_t count) : memory_(words_for(count + 1)) {
-    buffer().room = static_cast<std::uint32_t>(count + 1);
-  }
-  core::PermitBuffer& buffer() noexcept {
-    return *reinterpret_cast<core::PermitBuffer*>(memory_.data());
-  }
-
- private:
-  static std::size_t words_for(std::size_t permits) noexcept {
-    return core::ceil_div(core::PermitBuffer::bytes_for(permits), sizeof(std::uint64_t));
-  }
-  std::vector<std::uint64_t> memory_;
-};
-
-std::size_t permits_in(std::string_view bytes) noexcept {
-  const std::size_t head = format::kPermitsHead.size();
-  return bytes.size() < head ? 0 : (bytes.size() - head) / format::kPermitSize;
-}
-
-bool read_permits(std::string_view bytes, core::PermitBuffer& out) noexcept {
-  if (bytes.size() < format::kPermitsHead.size()) return false;
-  const format::PermitsHead head = format::kPermitsHead.take(bytes);
-  if (bytes.size() % format::kPermitSize != 0 || head.kind != format::kPermitsKind ||
-      head.changed >= format::kEndOfInstants || bytes.empty() != (head.units == 0) ||
-      head.last_end < head.first_end || head.last_end >= format::kEndOfInstants * 2) {
-    return false;
-  }
-  out.last = static_cast<Ticks>(head.changed);
-  out.first_end = static_cast<Ticks>(head.first_end);
-  out.last_end = static_cast<Ticks>(head.last_end);
-  out.units = static_cast<std::uint32_t>(head.units);
-  while (!bytes.empty()) {
-    const format::Permit permit = format::kPermit.take(bytes);
-    PermitId::Bytes name;
-    std::copy_n(bytes.begin(), name.size(), name.begin());
-    bytes.remove_prefix(name.size());
-    out.begin()[out.count++] = {static_cast<Ticks>(permit.end), PermitId(name),
-                                static_cast<std::uint32_t>(permit.units)};
-  }
-  return true;
-}
 
 // Returns whether the head does not say of the permits what they are. Asks only where a script
 // looks at all permits, so that both decide alike.
@@ -249,49 +151,16 @@ bool is_damaged(const core::Permits& permits, const Action& action, const core::
   return units != permits.units || first_end != permits.first_end || last_end != permits.last_end;
 }
 
-void write_permits(core::PermitBuffer& permits, Outcome& outcome) {
-  format::kPermitsHead.append({.kind = format::kPermitsKind,
-                               .changed = static_cast<std::uint64_t>(permits.last),
-                               .first_end = static_cast<std::uint64_t>(permits.first_end),
-                               .last_end = static_cast<std::uint64_t>(permits.last_end),
-                               .units = permits.units},
-                              outcome.value);
-  for (const core::PermitEntry& entry : permits.view().entries) {
-    format::kPermit.append({static_cast<std::uint64_t>(entry.end), entry.units}, outcome.value);
-    for (const std::uint8_t byte : entry.id.bytes()) outcome.value += static_cast<char>(byte);
-  }
-}
-
-struct LiveUnits {
-  std::uint64_t units = 0;
-  Ticks last_end = 0;
-};
-
-void append_permits_reply(Ticks at, const core::Answer& answer, const LiveUnits& before,
-                          const LiveUnits& after, std::string& out) {
-  format::kPermitsReply.append({.at = static_cast<std::uint64_t>(at),
-                                .units = before.units,
-                                .last_end = static_cast<std::uint64_t>(before.last_end),
-                                .wait = static_cast<std::uint64_t>(answer.wait),
-                                .units_after = after.units,
-                                .last_after = static_cast<std::uint64_t>(after.last_end),
-                                .gone = answer.gone ? std::uint64_t{1} : 0},
-                               out);
-}
-
 void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::string_view found,
                     Ticks now, Outcome& outcome) {
   const Limit& limit = asked.limit;
   outcome.replaces_found = true;
-  const std::size_t count = permits_in(found);
-  // Only a damaged value has more.
-  const bool is_possible = count <= kMaxPermitUnits;
-  HeldPermits held(is_possible ? count : 0);
-  core::PermitBuffer& buffer = held.buffer();
-  if (!is_possible || (!found.empty() && !read_permits(found, buffer))) {
+  redis::StoredPermits held;
+  if (!held.read(found)) {
     outcome.kind = Outcome::Kind::kForeign;
     return;
   }
+  core::PermitBuffer& buffer = held.buffer();
   // A limit of 0 reads no permits, except to change one that was taken before.
   const bool is_read = limit.capacity() > 0 || changes_permit(action.verb);
   core::Permits permits = is_read ? buffer.view() : core::Permits{};
@@ -308,17 +177,24 @@ void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::
   outcome.answer = step.answer;
   outcome.at = live.at;
   outcome.change = step.change;
-  LiveUnits after{live.units, live.last_end};
+  format::PermitsReply reply{.at = static_cast<std::uint64_t>(live.at),
+                             .units = live.units,
+                             .last_end = static_cast<std::uint64_t>(live.last_end),
+                             .wait = static_cast<std::uint64_t>(step.answer.wait),
+                             .units_after = live.units,
+                             .last_after = static_cast<std::uint64_t>(live.last_end),
+                             .gone = step.answer.gone ? std::uint64_t{1} : 0};
   if (step.change == Change::kWrite) {
     buffer.write(step.next, step.at);
-    after = {buffer.units, buffer.last_end};
-    write_permits(buffer, outcome);
+    redis::append_permits(buffer.view(), outcome.value);
     outcome.keep_until = buffer.last_end;
+    reply.units_after = buffer.units;
+    reply.last_after = static_cast<std::uint64_t>(buffer.last_end);
   } else if (step.next.change == Verb::kTake) {  // a peek
-    after = {live.units + step.next.units, std::max(live.last_end, step.next.end)};
+    reply.units_after += step.next.units;
+    reply.last_after = static_cast<std::uint64_t>(std::max(live.last_end, step.next.end));
   }
-  if (found.empty() || !is_read) return;
-  append_permits_reply(live.at, step.answer, {live.units, live.last_end}, after, outcome.reply);
+  if (!found.empty() && is_read) format::kPermitsReply.append(reply, outcome.reply);
 }
 
 }  // namespace

@@ -8,89 +8,17 @@
 #include "core/sliding_window_hybrid.h"
 #include "module/counter.h"
 #include "stores/redis/script/format.h"
+#include "stores/redis/script/stored.h"
 
 namespace sluice::redis_module {
-
-// A log as its value holds it (docs/state-format.md, Logs): a head, summaries of older slices, and
-// a ring of entries, of which the newest may be in a block after the head. Entries have running
-// sums, so units between two of them need no loop. Borrows the value.
-class LogValue {
- public:
-  struct Entry {
-    core::Ticks at = 0;
-    std::uint32_t sum = 0;  // of all units, with this entry
-
-    bool operator==(const Entry&) const = default;
-  };
-
-  // A log without entries.
-  explicit LogValue(core::Ticks now) noexcept : last_(now) {}
-  // Returns nothing if the value is not that of a log of this kind. `most`: the size up to which a
-  // script reads it as a whole.
-  static std::optional<LogValue> open(std::string_view value, bool is_hybrid,
-                                      std::size_t most) noexcept;
-
-  const redis::format::LogHead& head() const noexcept { return head_; }
-  std::string_view value() const noexcept { return value_; }
-  core::Ticks last() const noexcept { return last_; }
-  core::Forgotten forgotten() const noexcept { return forgotten_; }
-  std::size_t count() const noexcept { return head_.count; }
-  std::uint32_t before() const noexcept { return static_cast<std::uint32_t>(head_.before); }
-  std::uint32_t after() const noexcept { return static_cast<std::uint32_t>(head_.after); }
-  std::size_t base() const noexcept { return base_; }  // of the ring
-
-  // The oldest and the newest entry as the head has them, where the scripts read them.
-  Entry oldest() const noexcept {
-    return {instant(head_.oldest), static_cast<std::uint32_t>(head_.first_sum)};
-  }
-  Entry newest() const noexcept { return {instant(head_.newest), after()}; }
-  // Whether the head contradicts the entries. Looks only where the scripts do.
-  bool contradicts_ends() const noexcept;
-
-  // The oldest entry is 0.
-  Entry entry(std::size_t i) const noexcept;
-  // Returns the first entry from `low` on that is later than `horizon`, and the first with which
-  // the units since the sum `since` are at least `units`; count() if there is none.
-  std::size_t first_after(std::size_t low, core::Ticks horizon) const noexcept;
-  std::size_t first_with(std::size_t low, std::uint32_t since, std::uint64_t units) const noexcept;
-  // Appends the summaries that count after `horizon`. Returns false if one is damaged.
-  bool append_summaries(core::Ticks horizon, std::vector<core::Summary>& out) const;
-
- private:
-  core::Ticks instant(std::uint64_t low_bits) const noexcept;
-
-  redis::format::LogHead head_{};
-  std::string_view value_;
-  core::Ticks last_ = 0;
-  core::Forgotten forgotten_;
-  std::size_t base_ = redis::format::kLogHead.size();
-  bool is_whole_ = true;  // a script reads all of the value
-};
-
 namespace {
 
 namespace format = redis::format;
+namespace hybrid = core::sliding_window_hybrid;
+using core::Summary;
 using core::Ticks;
-
-// Returns the first of [low, high) for which is_it() is true, as it is for all after it. Searches
-// in the order of the scripts, so that both find the same in a damaged log: in steps that grow by a
-// factor, then by halves.
-template <typename IsIt>
-std::size_t search(std::size_t low, std::size_t high, std::size_t growth, const IsIt& is_it) {
-  std::size_t step = 1;
-  while (low < high) {
-    std::size_t i = low + step - 1;
-    if (step == 0 || i >= high) i = low + (high - low) / 2;
-    if (is_it(i)) {
-      high = i;
-      step = 0;
-    } else {
-      low = i + 1;
-      step *= growth;
-    }
-  }
-  return low;
-}
+using redis::LogValue;
+using redis::low_bits;
 
 // The size up to which the scripts read and write a log as a whole.
 std::size_t most_whole(const Limit& limit) noexcept {
@@ -98,90 +26,6 @@ std::size_t most_whole(const Limit& limit) noexcept {
       limit.state_kind() == StateKind::kLog && limit.capacity() > format::kWholeLogUnits;
   return is_large ? format::kLongHeadSize : format::kWholeLogSize;
 }
-
-bool is_consistent(const format::LogHead& head, std::size_t size, bool is_hybrid) noexcept {
-  const std::uint64_t blocks_allowed = is_hybrid ? 0 : 1;
-  const std::uint64_t base = format::kLogHead.size() + head.blocks * format::kBlocksSize +
-                             head.space * format::kSummary.size();
-  return head.kind == (is_hybrid ? format::kHybridKind : format::kLogKind) &&
-         head.changed < format::kEndOfInstants && head.blocks <= blocks_allowed &&
-         head.summaries <= head.space && (head.space == 0 || is_hybrid) &&
-         head.front <= head.cached && head.cached <= format::kBlockEntries &&
-         head.back <= format::kBlockEntries * head.blocks && head.back <= head.count &&
-         head.count - head.back <= head.room && head.head <= head.room &&
-         (head.count > 0 || head.before == head.after) &&
-         size == base + head.room * format::kLogEntry.size();
-}
-
-}  // namespace
-
-std::optional<LogValue> LogValue::open(std::string_view value, bool is_hybrid,
-                                       std::size_t most) noexcept {
-  if (value.size() < format::kLogHead.size()) return std::nullopt;
-  const format::LogHead head = format::kLogHead.read(value);
-  if (!is_consistent(head, value.size(), is_hybrid)) return std::nullopt;
-  LogValue log(static_cast<Ticks>(head.changed));
-  log.head_ = head;
-  log.value_ = value;
-  log.forgotten_ = core::Forgotten(static_cast<std::uint32_t>(head.forgotten));
-  log.base_ = value.size() - head.room * format::kLogEntry.size();
-  log.is_whole_ = value.size() <= most;
-  if (log.last_ > log.forgotten_.from()) return std::nullopt;
-  return log;
-}
-
-// No entry is as old as 2^48 ticks at the last change.
-Ticks LogValue::instant(std::uint64_t low_bits) const noexcept {
-  const std::uint64_t age =
-      (static_cast<std::uint64_t>(last_) - low_bits) & (format::kInstantModulus - 1);
-  return last_ - static_cast<Ticks>(age);
-}
-
-LogValue::Entry LogValue::entry(std::size_t i) const noexcept {
-  constexpr std::size_t kSize = format::kLogEntry.size();
-  const std::size_t in_ring = head_.count - head_.back;
-  const std::size_t at = i < in_ring ? base_ + (head_.head + i) % head_.room * kSize
-                                     : format::kLogHead.size() + (i - in_ring) * kSize;
-  const format::LogEntry read = format::kLogEntry.read(value_.substr(at, kSize));
-  return {instant(read.instant), static_cast<std::uint32_t>(read.sum)};
-}
-
-bool LogValue::contradicts_ends() const noexcept {
-  return is_whole_ && count() > 0 && (entry(0) != oldest() || entry(count() - 1) != newest());
-}
-
-std::size_t LogValue::first_after(std::size_t low, Ticks horizon) const noexcept {
-  return search(low, count(), is_whole_ ? 1 : 2,
-                [&](std::size_t i) { return entry(i).at > horizon; });
-}
-
-std::size_t LogValue::first_with(std::size_t low, std::uint32_t since,
-                                 std::uint64_t units) const noexcept {
-  return search(low, count(), 2, [&](std::size_t i) { return entry(i).sum - since >= units; });
-}
-
-bool LogValue::append_summaries(Ticks horizon, std::vector<core::Summary>& out) const {
-  if (head_.summaries == 0) return true;
-  std::uint64_t units = 0;
-  std::string_view rest =
-      value_.substr(format::kLogHead.size(), head_.summaries * format::kSummary.size());
-  while (!rest.empty()) {
-    const format::Summary read = format::kSummary.take(rest);
-    const core::Summary summary{instant(read.first), instant(read.last),
-                                static_cast<std::uint32_t>(read.units)};
-    units += summary.units;
-    if (summary.first > summary.last) return false;
-    if (summary.last > horizon) out.push_back(summary);
-  }
-  return units <= 2 * kMaxUnits;
-}
-
-namespace {
-
-namespace format = redis::format;
-namespace hybrid = core::sliding_window_hybrid;
-using core::Summary;
-using core::Ticks;
 
 // What counts of a log at the instant of a decision.
 struct LiveLog {
@@ -208,6 +52,18 @@ bool moves_newest(const Limit& limit, const LiveLog& live, Ticks at) noexcept {
   return live.count() >= 2 * std::uint64_t{limit.capacity()} && live.log.newest().at != at;
 }
 
+// Adds the summaries that count. Returns false if one is damaged.
+bool add_summaries(LiveLog& live) {
+  std::uint64_t units = 0;
+  for (std::size_t i = 0; i < live.log.head().summaries; ++i) {
+    const Summary summary = live.log.summary(i);
+    units += summary.units;
+    if (summary.first > summary.last) return false;
+    if (summary.last > live.horizon) live.older.push_back(summary);
+  }
+  return units <= 2 * kMaxUnits;
+}
+
 // Returns nothing if the value is damaged.
 std::optional<LiveLog> live_at(const Limit& limit, const LogValue& log, bool is_known, Ticks now) {
   LiveLog live{.log = log, .is_known = is_known, .older = {}};
@@ -220,7 +76,7 @@ std::optional<LiveLog> live_at(const Limit& limit, const LogValue& log, bool is_
   live.units = log.after() - live.before;
   if ((live.count() == 0) != (live.units == 0)) return std::nullopt;
   if (live.count() > 0 && log.newest().at <= live.horizon) return std::nullopt;
-  if (!log.append_summaries(live.horizon, live.older)) return std::nullopt;
+  if (!add_summaries(live)) return std::nullopt;
   return live;
 }
 
@@ -331,9 +187,6 @@ class LogWriter {
   }
 
  private:
-  static std::uint64_t low_bits(Ticks at) noexcept {
-    return static_cast<std::uint64_t>(at) & (format::kInstantModulus - 1);
-  }
   LogValue::Entry entry(std::size_t i) const noexcept {
     return i < next_.kept ? live_.log.entry(next_.first + i) : *next_.added;
   }
@@ -453,8 +306,7 @@ void decide_log(Action action, const Limit& limit, std::uint64_t cost, std::stri
   LogValue log(now);
   bool is_known = false;
   if (!found.empty()) {
-    const auto opened =
-        LogValue::open(found, limit.state_kind() == StateKind::kLogAndSummaries, most_whole(limit));
+    const auto opened = LogValue::open(limit.state_kind(), found, most_whole(limit));
     if (!opened) {
       outcome.kind = Outcome::Kind::kForeign;
       return;

@@ -24,6 +24,7 @@
 #include "sluice/decision.h"
 #include "sluice/store.h"
 #include "stores/redis/script/format.h"
+#include "stores/redis/script/stored.h"
 
 // The part of the module interface of Redis and Valkey that Sluice uses: version 1, which has not
 // changed since Redis 4. Redis publishes the interface as the names and types of functions, which a
@@ -159,17 +160,6 @@ struct BlockValue {
   std::vector<core::Ticks> denials;
 };
 
-// Reads a value; empty if the key does not exist. Returns false if it is something else.
-bool read_block_value(std::string_view bytes, core::Ticks now, BlockValue& block);
-
-// Returns whether the block denies its counter's request.
-bool denies(const AskedBlock& asked, const BlockValue& block, core::Ticks now) noexcept;
-
-// Writes the value with a denial, or with a block by hand, to `out`. Returns the instant until
-// which it is to be kept.
-core::Ticks change_block_value(const AskedBlock& asked, const BlockValue& block, core::Ticks now,
-                               std::string& out);
-
 std::string_view bytes_of(const RedisModuleString* text) noexcept;
 
 // An open key of the server. A change is replicated as what it does, such as `SET`, so replicas and
@@ -292,53 +282,23 @@ int reply_error(RedisModuleCtx* context, const std::string& why);
 namespace format = redis::format;
 using core::Ticks;
 
+constexpr std::size_t kMostBlockBytes =
+    format::kKeyBlockHead.size() + kMaxBlockDenials * format::kInstant.size();
+
+// Reads a value; empty if the key does not exist. Returns false if it is something else.
 bool read_block_value(std::string_view bytes, Ticks now, BlockValue& block) {
-  block.denials.clear();
   block.state = {};
   if (bytes.empty()) return true;
-  if (bytes.size() < format::kKeyBlockHead.size()) return false;
-  const format::KeyBlockHead head = format::kKeyBlockHead.take(bytes);
-  if (bytes.size() % format::kInstant.size() != 0 || head.kind != format::kKeyBlockKind ||
-      head.changed >= format::kEndOfInstants || head.grown >= format::kEndOfSpans) {
-    return false;
-  }
-  // Only a damaged value has more.
-  if (bytes.size() > kMaxBlockDenials * format::kInstant.size()) return false;
-  while (!bytes.empty()) {
-    block.denials.push_back(static_cast<Ticks>(format::kInstant.take(bytes).value));
-  }
-  block.state = core::BlockState{.last = static_cast<Ticks>(head.changed),
-                                 .end = static_cast<Ticks>(head.end),
-                                 .grown = static_cast<Ticks>(head.grown),
-                                 .forgotten = static_cast<Ticks>(head.forgotten),
-                                 .denials = block.denials}
-                    .at(now);
-  return true;
+  // Only a damaged value is longer.
+  const auto read =
+      bytes.size() <= kMostBlockBytes ? redis::read_block(bytes, block.denials) : std::nullopt;
+  if (read) block.state = read->at(now);
+  return read.has_value();
 }
 
+// Returns whether the block denies its counter's request.
 bool denies(const AskedBlock& asked, const BlockValue& block, Ticks now) noexcept {
   return (asked.flags & format::kDeniesIfBlocked) != 0 && core::look(block.state, now).left > 0;
-}
-
-Ticks change_block_value(const AskedBlock& asked, const BlockValue& block, Ticks now,
-                         std::string& out) {
-  const core::NextBlock next =
-      asked.flags == format::kBlocksByHand
-          ? core::block_for(asked.block, block.state, now, asked.time.count())
-          : core::deny(asked.block, block.state, now);
-  const auto number = [](Ticks ticks) { return static_cast<std::uint64_t>(ticks); };
-  out.clear();
-  format::kKeyBlockHead.append({.kind = format::kKeyBlockKind,
-                                .changed = number(next.state.last),
-                                .end = number(next.state.end),
-                                .grown = number(next.state.grown),
-                                .forgotten = number(next.state.forgotten)},
-                               out);
-  for (const Ticks denial : block.state.denials.subspan(next.expired)) {
-    format::kInstant.append({number(denial)}, out);
-  }
-  if (next.adds) format::kInstant.append({number(next.state.last)}, out);
-  return next.state.forgotten;
 }
 
 std::string_view bytes_of(const RedisModuleString* text) noexcept {
@@ -426,16 +386,6 @@ void Key::erase() noexcept {
   is_changed_ = true;
   read();
 }
-
-namespace {
-
-namespace format = redis::format;
-using core::Ticks;
-
-constexpr std::size_t kMostBlockBytes =
-    format::kKeyBlockHead.size() + kMaxBlockDenials * format::kInstant.size();
-
-}  // namespace
 
 Ticks Decider::server_time() noexcept {
   return std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch())
@@ -564,8 +514,13 @@ void Decider::write_block(const Request& request, std::size_t j) {
     return key.erase();
   }
   if (!changes_block(request, asked)) return;
-  const Ticks keep_until = change_block_value(asked, blocks_[j], now_, block_text_);
-  key.store(block_text_, end_of_key(request, keep_until));
+  const core::BlockState& found = blocks_[j].state;
+  const core::NextBlock next = asked.flags == format::kBlocksByHand
+                                   ? core::block_for(asked.block, found, now_, asked.time.count())
+                                   : core::deny(asked.block, found, now_);
+  block_text_.clear();
+  redis::append_block(next, found, block_text_);
+  key.store(block_text_, end_of_key(request, next.state.forgotten));
 }
 
 // SLUICE.APPLY key... request: the request of a RedisStore, which gets the reply of the scripts.
