@@ -13,6 +13,7 @@
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/scripts.h"
+#include "stores/redis/script/stored.h"
 
 namespace sluice::redis {
 
@@ -66,9 +67,9 @@ void Counter::append_windows(std::size_t index, core::Ticks of, std::string& out
 
 bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   now_ = at_ = now;
-  forgotten_ = {};
   state_ = {};
-  slices_ = {{}, now, core::SliceGrid(limit())};
+  slices_ = {{{}, now, core::SliceGrid(limit())}, {}};
+  log_ = {};
   permits_ = {};
   permits_.at = static_cast<std::uint64_t>(now);
   permits_.gone = 1;
@@ -76,8 +77,16 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   if (is_new_) return true;
   switch (limit().state_kind()) {
     case StateKind::kBucket:
-    case StateKind::kWindow: return read_state(bytes);
-    case StateKind::kSlices: return read_slices(bytes);
+    case StateKind::kWindow: {
+      const auto state = read_state(limit().state_kind(), bytes);
+      if (state) state_ = *state;
+      return state.has_value();
+    }
+    case StateKind::kSlices: {
+      const auto slices = read_slices(bytes, counts_);
+      if (slices) slices_ = *slices;
+      return slices.has_value();
+    }
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return read_log(bytes);
     case StateKind::kPermits: return read_permits(bytes);
@@ -85,51 +94,15 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   return false;
 }
 
-bool Counter::read_state(std::string_view bytes) noexcept {
-  if (bytes.size() != format::kFixedState.size()) return false;
-  const format::FixedState state = format::kFixedState.read(bytes);
-  const bool is_window = limit().state_kind() == StateKind::kWindow;
-  state_.last = static_cast<core::Ticks>(state.changed);
-  state_.aux = state.aux;
-  state_.units = static_cast<std::uint32_t>(state.units);
-  state_.tag = static_cast<std::uint32_t>(state.checksum);
-  forgotten_ = core::Forgotten(static_cast<std::uint32_t>(state.forgotten));
-  return state.kind == (is_window ? format::kFixedWindowKind : format::kBucketKind) &&
-         state.changed < format::kEndOfInstants && state.aux < format::kEndOfSpans &&
-         state_.last <= forgotten_.from();
-}
-
-bool Counter::read_slices(std::string_view bytes) noexcept {
-  constexpr std::size_t kHead = format::kSlicesHead.size();
-  constexpr std::size_t kCount = format::kSliceCount.size();
-  if (bytes.size() < kHead || (bytes.size() - kHead) % kCount != 0) return false;
-  const format::SlicesHead head = format::kSlicesHead.take(bytes);
-  const std::size_t held = bytes.size() / kCount;
-  if (head.kind != format::kSlicesKind || head.changed >= format::kEndOfInstants ||
-      head.period >= format::kEndOfSpans || Duration{head.period} < kMinPeriod || head.slices < 1 ||
-      head.slices > kMaxSlices || held > head.slices + 1) {
-    return false;
-  }
-  forgotten_ = core::Forgotten(static_cast<std::uint32_t>(head.forgotten));
-  const auto last = static_cast<core::Ticks>(head.changed);
-  if (last > forgotten_.from()) return false;
-  counts_.resize(held);
-  for (std::uint32_t& count : counts_) {
-    count = static_cast<std::uint32_t>(format::kSliceCount.take(bytes).value);
-  }
-  slices_ = {counts_, last, core::SliceGrid(head.period, head.slices)};
-  return true;
-}
-
 bool Counter::read_log(std::string_view bytes) noexcept {
   if (bytes.size() != format::kLogReply.size()) return false;
   const format::LogReply reply = format::kLogReply.read(bytes);
   const auto at = static_cast<core::Ticks>(reply.at);
-  forgotten_ = core::Forgotten(static_cast<std::uint32_t>(reply.forgotten));
-  log_ = {.digest = {at, reply.units, static_cast<core::Ticks>(reply.newest)},
-          .wait = static_cast<core::Ticks>(reply.wait),
-          .refunded = (reply.changed & 1) != 0,
-          .stored = reply.wait};
+  log_ = {{.digest = {at, reply.units, static_cast<core::Ticks>(reply.newest)},
+           .wait = static_cast<core::Ticks>(reply.wait),
+           .refunded = (reply.changed & 1) != 0,
+           .stored = reply.wait},
+          core::Forgotten(static_cast<std::uint32_t>(reply.forgotten))};
   const auto period = static_cast<std::uint64_t>(limit().period().count());
   const bool is_live = reply.newest <= reply.at && reply.at - reply.newest < period;
   return reply.at < format::kEndOfInstants && at >= now_ && (reply.units == 0 || is_live);
@@ -157,25 +130,25 @@ void Counter::decide(Action action, std::uint64_t cost) noexcept {
     case StateKind::kWindow: {
       // A forgotten state is untouched, and core relies on this. In a damaged value it may have
       // units.
-      const bool is_known = !forgotten_.is_past(now_);
-      const core::State state = is_known ? state_ : core::State{};
-      const auto step = core::step(action, limit(), core::Kept{state, forgotten_}, now_, cost);
+      const bool is_known = !state_.forgotten.is_past(now_);
+      core::Kept<core::State> state = state_;
+      if (!is_known) state.state = {};
+      const auto step = core::step(action, limit(), state, now_, cost);
       take(step);
       const bool is_taken = step.answer.admitted && cost > 0;
       if (is_known && !is_taken && step.change == core::Change::kNone) {
-        forgotten_.end(at_, answer_);
+        state_.forgotten.end(at_, answer_);
       }
       return;
     }
     case StateKind::kSlices: {
       std::uint32_t converted = 0;
-      const core::Slices slices =
-          core::sliding_window_counter::on_grid(limit(), slices_, converted);
-      return take(core::step(action, limit(), core::Kept{slices, forgotten_}, now_, cost));
+      core::Kept<core::Slices> slices = slices_;
+      slices.state = core::sliding_window_counter::on_grid(limit(), slices.state, converted);
+      return take(core::step(action, limit(), slices, now_, cost));
     }
     case StateKind::kLog:
-    case StateKind::kLogAndSummaries:
-      return take(core::step(action, limit(), core::Kept{log_, forgotten_}, now_, cost));
+    case StateKind::kLogAndSummaries: return take(core::step(action, limit(), log_, now_, cost));
     case StateKind::kPermits:
       answer_ = decide_permits(action.verb, cost);
       at_ = static_cast<core::Ticks>(permits_.at);
@@ -287,20 +260,9 @@ bool KeyBlock::read(std::string_view bytes, core::Ticks now) {
   is_written_ = bytes.front() != 0;
   bytes.remove_prefix(1);
   if (bytes.empty()) return true;
-  if (bytes.size() < format::kKeyBlockHead.size()) return false;
-  const format::KeyBlockHead head = format::kKeyBlockHead.take(bytes);
-  if (bytes.size() % format::kInstant.size() != 0) return false;
-  while (!bytes.empty()) {
-    denials_.push_back(static_cast<core::Ticks>(format::kInstant.take(bytes).value));
-  }
-  found_ = {.last = static_cast<core::Ticks>(head.changed),
-            .end = static_cast<core::Ticks>(head.end),
-            .grown = static_cast<core::Ticks>(head.grown),
-            .forgotten = static_cast<core::Ticks>(head.forgotten),
-            .denials = denials_};
-  found_ = found_.at(now);
-  return head.kind == format::kKeyBlockKind && head.changed < format::kEndOfInstants &&
-         head.grown < format::kEndOfSpans;
+  const auto read = read_block(bytes, denials_);
+  if (read) found_ = read->at(now);
+  return read.has_value();
 }
 
 void KeyBlock::look() noexcept { answer_ = core::look(found_, now_); }

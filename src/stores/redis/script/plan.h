@@ -74,8 +74,6 @@ class Counter {
   void answer(Decision& decision) const noexcept;
 
  private:
-  bool read_state(std::string_view bytes) noexcept;
-  bool read_slices(std::string_view bytes) noexcept;
   bool read_log(std::string_view bytes) noexcept;
   bool read_permits(std::string_view bytes) noexcept;
   core::Answer decide_permits(Verb verb, std::uint64_t cost) const noexcept;
@@ -90,11 +88,10 @@ class Counter {
   core::Ticks at_ = 0;
   PermitId permit_;
   // What the script has found. Only one of the four has a value, by the limit's kind.
-  core::Forgotten forgotten_;
-  core::State state_;
+  core::Kept<core::State> state_;
   std::vector<std::uint32_t> counts_;  // of `slices_`
-  core::Slices slices_;
-  core::LogReport log_;
+  core::Kept<core::Slices> slices_;
+  core::Kept<core::LogReport> log_;
   format::PermitsReply permits_;
   core::Answer answer_;
 };

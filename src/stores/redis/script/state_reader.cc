@@ -8,11 +8,10 @@
 #include "base/civil_time.h"
 #include "core/period.h"
 #include "stores/redis/script/format.h"
+#include "stores/redis/script/stored.h"
 
 namespace sluice::redis {
 namespace {
-
-std::string time_text(Instant at) { return base::to_rfc3339(at, 6); }
 
 constexpr std::size_t kMostDetails = 100;
 
@@ -20,21 +19,18 @@ std::string count_of(std::uint64_t n, std::string_view noun) {
   return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
 }
 
-std::string duration_text(std::uint64_t ticks) {
-  return core::format_period(Duration{static_cast<std::int64_t>(ticks)});
-}
+using core::Ticks;
 
-Instant instant_of(std::uint64_t ticks) {
-  return Instant{Duration{static_cast<std::int64_t>(ticks)}};
-}
+Instant instant_of(Ticks ticks) { return Instant{Duration{ticks}}; }
+std::string time_of(Ticks ticks) { return base::to_rfc3339(instant_of(ticks), 6); }
 
-// Returns false if `changed` is after the last instant of a state.
-bool set_times(CounterState& state, std::uint64_t changed, std::uint64_t forgotten) {
+CounterState state_at(Ticks changed, core::Forgotten forgotten) {
+  CounterState state{};
   state.changed = instant_of(changed);
-  if (forgotten < format::kNeverForgotten) {
-    state.forgotten_from = instant_of(forgotten * format::kForgottenUnit);
+  if (forgotten.multiple() < format::kNeverForgotten) {
+    state.forgotten_from = instant_of(forgotten.from());
   }
-  return state.changed <= kLastInstant;
+  return state;
 }
 
 void add_detail(CounterState& state, std::size_t index, std::size_t count, std::string text) {
@@ -46,165 +42,90 @@ void add_detail(CounterState& state, std::size_t index, std::size_t count, std::
 
 // --- a reader for each layout ---
 
-using FixedState = format::FixedState;
-
-std::optional<FixedState> read_fixed_state(std::string_view value, CounterState& state) {
-  if (value.size() != format::kFixedState.size()) return std::nullopt;
-  const FixedState fixed = format::kFixedState.read(value);
-  if (!set_times(state, fixed.changed, fixed.forgotten)) return std::nullopt;
-  return fixed.aux < format::kEndOfSpans ? std::optional(fixed) : std::nullopt;
-}
-
-std::optional<CounterState> read_bucket(std::string_view value) {
-  CounterState state;
-  const std::optional<FixedState> bucket = read_fixed_state(value, state);
+std::optional<CounterState> show_bucket(std::string_view value) {
+  const auto bucket = read_state(StateKind::kBucket, value);
   if (!bucket) return std::nullopt;
-  const bool by_interval = (bucket->checksum & 1) != 0;
-  state.summary = count_of(bucket->units, "unit") + " spent";
-  if (by_interval) {
-    if (bucket->units > 0) {
-      state.details.push_back(duration_text(bucket->aux) + " since the last refill");
-    }
-  } else if (bucket->aux > 0) {
-    state.summary += " and a part of one";
+  CounterState state = state_at(bucket->state.last, bucket->forgotten);
+  const bool by_interval = (bucket->state.tag & 1) != 0;
+  state.summary = count_of(bucket->state.units, "unit") + " spent";
+  if (!by_interval && bucket->state.aux > 0) state.summary += " and a part of one";
+  if (by_interval && bucket->state.units > 0) {
+    const auto since = static_cast<Ticks>(bucket->state.aux);
+    state.details.push_back(core::format_period(Duration{since}) + " since the last refill");
   }
   return state;
 }
 
-std::optional<CounterState> read_window(std::string_view value) {
-  CounterState state;
-  const std::optional<FixedState> window = read_fixed_state(value, state);
+std::optional<CounterState> show_window(std::string_view value) {
+  const auto window = read_state(StateKind::kWindow, value);
   if (!window) return std::nullopt;
-  state.summary = count_of(window->units, "unit") + " used";
-  if (window->units > 0 && window->aux <= window->changed) {
-    state.summary += " in the window since " + time_text(instant_of(window->changed - window->aux));
+  CounterState state = state_at(window->state.last, window->forgotten);
+  state.summary = count_of(window->state.units, "unit") + " used";
+  const auto open = window->state.last - static_cast<Ticks>(window->state.aux);
+  if (window->state.units > 0 && open >= 0) {
+    state.summary += " in the window since " + time_of(open);
   }
   return state;
 }
 
-std::optional<CounterState> read_slices(std::string_view value) {
-  constexpr std::size_t kHead = format::kSlicesHead.size();
-  constexpr std::size_t kCount = format::kSliceCount.size();
-  if (value.size() < kHead || (value.size() - kHead) % kCount != 0) return std::nullopt;
-  const format::SlicesHead head = format::kSlicesHead.take(value);
-  const std::size_t held = value.size() / kCount;
-  CounterState state;
-  const bool is_ours = head.slices >= 1 && head.slices <= kMaxSlices &&
-                       head.period >= static_cast<std::uint64_t>(kMinPeriod.count()) &&
-                       head.period < format::kEndOfSpans && held <= head.slices + 1;
-  if (!set_times(state, head.changed, head.forgotten) || !is_ours) return std::nullopt;
+std::optional<CounterState> show_slices(std::string_view value) {
+  std::vector<std::uint32_t> counts;
+  const auto slices = read_slices(value, counts);
+  if (!slices) return std::nullopt;
+  CounterState state = state_at(slices->state.last, slices->forgotten);
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < held; ++i) {
-    const std::uint64_t units = format::kSliceCount.take(value).value;
-    sum += units;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    sum += counts[i];
     const std::string age = i == 0 ? "newest slice" : count_of(i, "slice") + " before";
-    add_detail(state, i, held, age + ": " + count_of(units, "unit"));
+    add_detail(state, i, counts.size(), age + ": " + count_of(counts[i], "unit"));
   }
-  state.summary = count_of(sum, "unit") + " in the " + count_of(head.slices, "slice") + " of " +
-                  duration_text(head.period) + ", and the one before them";
+  const core::SliceGrid& grid = slices->state.grid;
+  state.summary = count_of(sum, "unit") + " in the " + count_of(grid.slices, "slice") + " of " +
+                  core::format_period(Duration{grid.period}) + ", and the one before them";
   return state;
 }
 
-// The parts of a log's value, whose layout format::LogHead describes.
-class LogParts {
- public:
-  explicit LogParts(std::string_view value) : value_(value), head_(format::kLogHead.read(value)) {}
-
-  const format::LogHead& head() const noexcept { return head_; }
-  bool fit() const noexcept {
-    return head_.summaries <= head_.space && head_.blocks <= 1 &&
-           head_.back <= format::kBlockEntries * head_.blocks && head_.back <= head_.count &&
-           head_.count - head_.back <= head_.room && head_.head <= head_.room &&
-           value_.size() == ring() + head_.room * kEntry;
+std::optional<CounterState> show_log(StateKind kind, std::string_view value) {
+  const auto log = LogValue::open(kind, value);
+  if (!log) return std::nullopt;
+  CounterState state = state_at(log->last(), log->forgotten());
+  const std::size_t summaries = log->head().summaries;
+  std::uint64_t units = log->after() - log->before();
+  for (std::size_t i = 0; i < summaries; ++i) {
+    const core::Summary summary = log->summary(i);
+    units += summary.units;
+    add_detail(state, i, summaries,
+               time_of(summary.first) + " to " + time_of(summary.last) + ": " +
+                   count_of(summary.units, "unit"));
   }
-  // Returns entry i. Entry 0 is the oldest.
-  format::LogEntry entry(std::uint64_t i) const noexcept {
-    const std::uint64_t in_ring = head_.count - head_.back;
-    const std::size_t at = i < in_ring ? ring() + (head_.head + i) % head_.room * kEntry
-                                       : format::kLogHead.size() + (i - in_ring) * kEntry;
-    return format::kLogEntry.read(value_.substr(at));
-  }
-  format::Summary summary(std::uint64_t i) const noexcept {
-    return format::kSummary.read(value_.substr(summaries() + i * format::kSummary.size()));
-  }
-  // Returns an instant by its low bits. No instant of a log is a modulus or more before the last
-  // change.
-  Instant instant(std::uint64_t low) const {
-    return instant_of(head_.changed - (head_.changed - low) % format::kInstantModulus);
-  }
-  static std::uint64_t difference(std::uint64_t after, std::uint64_t before) noexcept {
-    return (after - before) % format::kSumModulus;
-  }
-
- private:
-  static constexpr std::size_t kEntry = format::kLogEntry.size();
-
-  std::size_t summaries() const noexcept {
-    return format::kLogHead.size() + head_.blocks * format::kBlocksSize;
-  }
-  std::size_t ring() const noexcept { return summaries() + head_.space * format::kSummary.size(); }
-
-  std::string_view value_;
-  format::LogHead head_;
-};
-
-std::uint64_t read_summaries(const LogParts& log, CounterState& state) {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < log.head().summaries; ++i) {
-    const format::Summary summary = log.summary(i);
-    sum += summary.units;
-    add_detail(state, i, log.head().summaries,
-               time_text(log.instant(summary.first)) + " to " +
-                   time_text(log.instant(summary.last)) + ": " + count_of(summary.units, "unit"));
-  }
-  return sum;
-}
-
-void read_entries(const LogParts& log, CounterState& state) {
-  std::uint64_t before = log.head().before;
-  for (std::size_t i = 0; i < log.head().count; ++i) {
-    const format::LogEntry entry = log.entry(i);
-    const std::uint64_t units = LogParts::difference(entry.sum, before);
+  std::uint32_t before = log->before();
+  for (std::size_t i = 0; i < log->count(); ++i) {
+    const LogValue::Entry entry = log->entry(i);
+    add_detail(state, i, log->count(),
+               time_of(entry.at) + ": " + count_of(entry.sum - before, "unit"));
     before = entry.sum;
-    add_detail(state, i, log.head().count,
-               time_text(log.instant(entry.instant)) + ": " + count_of(units, "unit"));
   }
-}
-
-std::optional<CounterState> read_log(std::string_view value) {
-  if (value.size() < format::kLogHead.size()) return std::nullopt;
-  const LogParts log(value);
-  const format::LogHead& head = log.head();
-  CounterState state;
-  if (!set_times(state, head.changed, head.forgotten) || !log.fit()) return std::nullopt;
-  const std::uint64_t older = read_summaries(log, state);
-  read_entries(log, state);
-  const std::uint64_t units = LogParts::difference(head.after, head.before) + older;
-  state.summary = count_of(units, "unit") + " in " + std::to_string(head.count) +
-                  (head.count == 1 ? " entry" : " entries");
-  if (head.summaries > 0) {
-    state.summary += " and " + std::to_string(head.summaries) + " older " +
-                     (head.summaries == 1 ? "slice" : "slices");
+  state.summary = count_of(units, "unit") + " in " + std::to_string(log->count()) +
+                  (log->count() == 1 ? " entry" : " entries");
+  if (summaries > 0) {
+    state.summary +=
+        " and " + std::to_string(summaries) + " older " + (summaries == 1 ? "slice" : "slices");
   }
   return state;
 }
 
-std::optional<CounterState> read_permits(std::string_view value) {
-  constexpr std::size_t kHead = format::kPermitsHead.size();
-  if (value.size() < kHead || (value.size() - kHead) % format::kPermitSize != 0)
-    return std::nullopt;
-  const format::PermitsHead head = format::kPermitsHead.take(value);
-  CounterState state;
-  if (!set_times(state, head.changed, format::kNeverForgotten)) return std::nullopt;
-  const std::size_t count = value.size() / format::kPermitSize;
-  state.forgotten_from = instant_of(std::max(head.last_end, head.changed));
+std::optional<CounterState> show_permits(std::string_view value) {
+  StoredPermits stored;
+  if (value.empty() || !stored.read(value)) return std::nullopt;
+  const core::Permits permits = stored.buffer().view();
+  CounterState state = state_at(permits.last, core::Forgotten());
+  state.forgotten_from = instant_of(std::max(permits.last_end, permits.last));
+  const std::size_t count = permits.entries.size();
   for (std::size_t i = 0; i < count; ++i) {
-    const format::Permit permit = format::kPermit.take(value);
-    value.remove_prefix(format::kPermitIdSize);
-    add_detail(state, i, count,
-               count_of(permit.units, "unit") + " until " + time_text(instant_of(permit.end)));
+    const core::PermitEntry& permit = permits.entries[i];
+    add_detail(state, i, count, count_of(permit.units, "unit") + " until " + time_of(permit.end));
   }
-  state.summary = count_of(head.units, "unit") + " in " + count_of(count, "permit");
+  state.summary = count_of(permits.units, "unit") + " in " + count_of(count, "permit");
   return state;
 }
 
@@ -233,18 +154,6 @@ std::optional<Algorithm> algorithm_of(char letter) {
   return std::nullopt;
 }
 
-std::uint64_t kind_number(StateKind kind) {
-  switch (kind) {
-    case StateKind::kBucket: return format::kBucketKind;
-    case StateKind::kWindow: return format::kFixedWindowKind;
-    case StateKind::kLog: return format::kLogKind;
-    case StateKind::kSlices: return format::kSlicesKind;
-    case StateKind::kLogAndSummaries: return format::kHybridKind;
-    case StateKind::kPermits: return format::kPermitsKind;
-  }
-  return 0;
-}
-
 }  // namespace
 
 Keyspace take_keyspace(std::string_view& redis_key) noexcept {
@@ -266,15 +175,13 @@ std::optional<CounterName> read_counter_name(std::string_view redis_key) {
 
 std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_view value) {
   const StateKind kind = info(algorithm).state;
-  if (value.size() < format::kKind.size()) return std::nullopt;
-  if (format::kKind.read(value).value != kind_number(kind)) return std::nullopt;
   switch (kind) {
-    case StateKind::kBucket: return read_bucket(value);
-    case StateKind::kWindow: return read_window(value);
-    case StateKind::kSlices: return read_slices(value);
+    case StateKind::kBucket: return show_bucket(value);
+    case StateKind::kWindow: return show_window(value);
+    case StateKind::kSlices: return show_slices(value);
     case StateKind::kLog:
-    case StateKind::kLogAndSummaries: return read_log(value);
-    case StateKind::kPermits: return read_permits(value);
+    case StateKind::kLogAndSummaries: return show_log(kind, value);
+    case StateKind::kPermits: return show_permits(value);
   }
   return std::nullopt;
 }
@@ -291,31 +198,25 @@ std::optional<CounterName> read_block_name(std::string_view redis_key) {
 }
 
 std::optional<CounterState> read_block_state(std::string_view value) {
-  if (value.size() < format::kKeyBlockHead.size()) return std::nullopt;
-  const format::KeyBlockHead head = format::kKeyBlockHead.take(value);
-  if (head.kind != format::kKeyBlockKind || value.size() % format::kInstant.size() != 0) {
-    return std::nullopt;
+  std::vector<Ticks> denials;
+  const auto block = read_block(value, denials);
+  if (!block) return std::nullopt;
+  CounterState state = state_at(block->last, core::Forgotten());
+  state.forgotten_from = instant_of(block->forgotten);
+  for (std::size_t i = 0; i < denials.size(); ++i) {
+    add_detail(state, i, denials.size(), time_of(denials[i]) + ": a denial");
   }
-  CounterState state;
-  if (!set_times(state, head.changed, format::kNeverForgotten)) return std::nullopt;
-  state.forgotten_from = instant_of(head.forgotten);
-  const std::size_t denials = value.size() / format::kInstant.size();
-  for (std::size_t i = 0; i < denials; ++i) {
-    add_detail(state, i, denials,
-               time_text(instant_of(format::kInstant.take(value).value)) + ": a denial");
-  }
-  state.summary = count_of(denials, "denial");
-  if (head.end > 0) state.summary = "blocked until " + time_text(instant_of(head.end));
-  if (head.end > 0 && denials > 0)
-    state.summary += ", and " + count_of(denials, "denial") + " since";
+  state.summary = count_of(denials.size(), "denial");
+  if (block->end > 0) state.summary = "blocked until " + time_of(block->end);
+  if (block->end > 0 && !denials.empty())
+    state.summary += ", and " + count_of(denials.size(), "denial") + " since";
   return state;
 }
 
 std::optional<Instant> read_block_end(std::string_view value) {
-  if (value.size() < format::kKeyBlockHead.size()) return std::nullopt;
-  const format::KeyBlockHead head = format::kKeyBlockHead.take(value);
-  if (head.kind != format::kKeyBlockKind || head.end == 0) return std::nullopt;
-  return instant_of(head.end);
+  std::vector<Ticks> denials;
+  const auto block = read_block(value, denials);
+  return block && block->end > 0 ? std::optional(instant_of(block->end)) : std::nullopt;
 }
 
 }  // namespace sluice::redis
