@@ -116,16 +116,16 @@ constexpr LogVerdict verdict_on_log(Verb verb, const Limit& limit, const LogDige
 }
 
 // The facts about a log at the instant of the decision, some of them functions.
-template <typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
+template <typename Live, typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
 struct LogFacts {
-  Log live;                      // without what has expired
-  BeginsSlice begins_slice;      // (): whether a new entry begins a slice
+  const Live& live;          // a Log, or what another owner of a log has; without what has expired
+  BeginsSlice begins_slice;  // (): whether a new entry begins a slice
   DigestWithout digest_without;  // (n): the digest after a refund of n units
   TimeToExpire time_to_expire;   // (n): the time until n units have left
 };
-template <typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
-LogFacts(Log, BeginsSlice, DigestWithout, TimeToExpire)
-    -> LogFacts<BeginsSlice, DigestWithout, TimeToExpire>;
+template <typename Live, typename BeginsSlice, typename DigestWithout, typename TimeToExpire>
+LogFacts(const Live&, BeginsSlice, DigestWithout, TimeToExpire)
+    -> LogFacts<Live, BeginsSlice, DigestWithout, TimeToExpire>;
 
 constexpr std::uint64_t stored_units(const Log& log) noexcept {
   std::uint64_t units = log.units;

@@ -19,7 +19,6 @@
 #include "core/block.h"
 #include "limiter/answer.h"
 #include "limiter/limit_arguments.h"
-#include "module/counter.h"
 #include "module/request.h"
 #include "sluice/decision.h"
 #include "sluice/store.h"
@@ -209,16 +208,10 @@ class Key {
 //   open() -> decide() -> reply from outcomes() -> write()
 class Decider {
  public:
-  enum class Result : std::uint8_t {
-    kDecided,
-    kForeign,    // key(failed()) holds something else
-    kWindow,     // counter failed() needs other windows of its calendar
-    kStoreFull,  // counters that must exist do not: new_counters()
-  };
-
   // Opens the keys: those of the counters of a request, then those of its blocks.
   bool open(RedisModuleCtx* context, std::span<RedisModuleString*> names);
-  // Decides the request at its time, or at the server's.
+  // Decides the request at its time, or at the server's. key(failed()) or counter failed() is the
+  // one of the result; with kStoreFull they are new_counters().
   Result decide(const Request& request);
   // Makes the changes.
   void write(const Request& request);
@@ -237,7 +230,6 @@ class Decider {
   Result read_blocks(const Request& request);
   Result share_units(const Request& request);
   Result decide_counters(const Request& request);
-  Result failure_of(std::size_t i) noexcept;
   bool changes_block(const Request& request, const AskedBlock& asked) const noexcept;
   void write_block(const Request& request, std::size_t j);
   long long end_of_key(const Request& request, core::Ticks keep_until) const noexcept;
@@ -254,27 +246,22 @@ class Decider {
   std::size_t failed_ = 0;
 };
 
-// What commands reuse from one call to the next. The server runs one command at a time.
-struct Workspace {
+// A call of a command: its words, of which the first is the name of the command, and what commands
+// reuse from one call to the next. The server runs one command at a time.
+struct Call {
+  RedisModuleCtx* context = nullptr;
+  std::span<RedisModuleString*> words;
   Request request;
   Decider decider;
   std::string text;
 };
 
-struct CommandCall {
-  RedisModuleCtx* context;
-  std::span<RedisModuleString*> words;  // the first is the name of the command
-};
-
 // A command. It may throw: the module answers with an error. Nothing may throw after a change.
-using RunCommand = int (*)(Workspace& workspace, const CommandCall& call);
-
-int reset(Workspace& workspace, const CommandCall& call);
+using RunCommand = int (*)(Call& call);
 
 // Decides by one limit at the time of the server, and writes the change. `at` is the index of the
 // key in the words. Returns nothing if the reply has become an error.
-std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall& call,
-                                        std::size_t at, Verb verb, const Asked& asked);
+std::optional<Decision> decide_by_limit(Call& call, std::size_t at, Verb verb, const Asked& asked);
 
 // Replies "ERR " and why.
 int reply_error(RedisModuleCtx* context, const std::string& why);
@@ -404,7 +391,7 @@ bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names)
   return true;
 }
 
-Decider::Result Decider::decide(const Request& request) {
+Result Decider::decide(const Request& request) {
   now_ = request.at ? *request.at : server_time();
   units_for_each_.reset();
   is_blocked_ = false;
@@ -418,7 +405,7 @@ Decider::Result Decider::decide(const Request& request) {
   return result == Result::kDecided ? decide_counters(request) : result;
 }
 
-Decider::Result Decider::read_blocks(const Request& request) {
+Result Decider::read_blocks(const Request& request) {
   if (blocks_.size() < request.blocks.size()) blocks_.resize(request.blocks.size());
   for (std::size_t j = 0; j < request.blocks.size(); ++j) {
     failed_ = request.counters.size() + j;
@@ -428,32 +415,22 @@ Decider::Result Decider::read_blocks(const Request& request) {
   return Result::kDecided;
 }
 
-Decider::Result Decider::failure_of(std::size_t i) noexcept {
-  failed_ = i;
-  switch (outcomes_[i].kind) {
-    case Outcome::Kind::kDecided: break;
-    case Outcome::Kind::kForeign: return Result::kForeign;
-    case Outcome::Kind::kWindow: return Result::kWindow;
-  }
-  return Result::kDecided;
-}
-
 // Finds out how many units every charge can have; one if there are none, which is denied then.
-Decider::Result Decider::share_units(const Request& request) {
+Result Decider::share_units(const Request& request) {
   std::uint64_t units = kMaxUnits;
   if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
   for (std::size_t i = 0; i < request.counters.size(); ++i) {
     const Asked& asked = request.counters[i];
     redis_module::decide(Verb::kPeek, asked, 0, keys_[i].value(), now_, outcomes_[i]);
-    const Result result = failure_of(i);
-    if (result != Result::kDecided) return result;
+    failed_ = i;
+    if (outcomes_[i].result != Result::kDecided) return outcomes_[i].result;
     units = std::min({units, asked.cost, outcomes_[i].answer.remaining / asked.charges});
   }
   units_for_each_ = std::max<std::uint64_t>(units, 1);
   return Result::kDecided;
 }
 
-Decider::Result Decider::decide_counters(const Request& request) {
+Result Decider::decide_counters(const Request& request) {
   const Action action = units_for_each_ ? Action(Verb::kTake) : request.action;
   if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
   admits_ = !is_blocked_;
@@ -464,8 +441,8 @@ Decider::Result Decider::decide_counters(const Request& request) {
     const std::uint64_t cost = units_for_each_ ? *units_for_each_ * asked.charges : asked.cost;
     const Action own = asked.gives_back ? Action(Verb::kRefund) : action;
     redis_module::decide(own, asked, cost, keys_[i].value(), now_, outcome);
-    const Result result = failure_of(i);
-    if (result != Result::kDecided) return result;
+    failed_ = i;
+    if (outcomes_[i].result != Result::kDecided) return outcomes_[i].result;
     admits_ = admits_ && outcome.answer.admitted;
     const bool is_new = outcome.change == core::Change::kWrite && keys_[i].is_absent();
     if (asked.must_exist && is_new) new_.push_back(i);
@@ -526,8 +503,6 @@ void Decider::write_block(const Request& request, std::size_t j) {
 // SLUICE.APPLY key... request: the request of a RedisStore, which gets the reply of the scripts.
 namespace {
 
-namespace format = redis::format;
-
 // The reply must be written before the change, which may overwrite the values that were found.
 void append_found(std::string_view found, std::string& out) {
   format::kValueSize.append({found.size()}, out);
@@ -580,10 +555,10 @@ std::string foreign_value_error(const Key& key) {
          (is_string ? "a value of another kind or version" : "another type");
 }
 
-int apply(Workspace& workspace, const CommandCall& call) {
+int apply(Call& call) {
   const auto keys = call.words.subspan(1, call.words.size() - 2);
-  Request& request = workspace.request;
-  Decider& decider = workspace.decider;
+  Request& request = call.request;
+  Decider& decider = call.decider;
   if (keys.size() > 2 * kMaxCharges ||
       !read_request(bytes_of(call.words.back()), keys.size(), request)) {
     return abi().ReplyWithError(call.context,
@@ -593,16 +568,16 @@ int apply(Workspace& workspace, const CommandCall& call) {
     return abi().ReplyWithError(call.context, "ERR a key is given twice");
   }
   switch (decider.decide(request)) {
-    case Decider::Result::kDecided: break;
-    case Decider::Result::kForeign:
+    case Result::kDecided: break;
+    case Result::kForeign:
       return abi().ReplyWithError(call.context,
                                   foreign_value_error(decider.key(decider.failed())).c_str());
-    case Decider::Result::kWindow: return reply_window(call.context, decider, request);
-    case Decider::Result::kStoreFull: return reply_full(call.context, decider);
+    case Result::kWindow: return reply_window(call.context, decider, request);
+    case Result::kStoreFull: return reply_full(call.context, decider);
   }
-  append_reply(decider, request, workspace.text);
+  append_reply(decider, request, call.text);
   decider.write(request);
-  return abi().ReplyWithStringBuffer(call.context, workspace.text.data(), workspace.text.size());
+  return abi().ReplyWithStringBuffer(call.context, call.text.data(), call.text.size());
 }
 
 // RL.LIMIT, RL.PEEK, RL.REFUND and RL.RESET: any limit in the arguments. The key is an argument, as
@@ -624,7 +599,7 @@ void reply_field(RedisModuleCtx* context, const DecisionField& field) {
 }
 
 // `at` is the index of the key in the words.
-int run_limit(Workspace& workspace, const CommandCall& call, Verb verb, std::size_t at) {
+int run_limit(Call& call, Verb verb, std::size_t at) {
   const auto after_key = call.words.subspan(at + 1);
   std::vector<std::string_view> words;
   words.reserve(kMostWords);
@@ -637,7 +612,7 @@ int run_limit(Workspace& workspace, const CommandCall& call, Verb verb, std::siz
     return reply_error(call.context, "algorithm: the module has no permits; sluice serve has");
   }
   const auto decision =
-      decide_by_limit(workspace, call, at, verb, {.limit = asked->limit, .cost = asked->cost});
+      decide_by_limit(call, at, verb, {.limit = asked->limit, .cost = asked->cost});
   if (!decision) return kOk;
   const auto fields = decision_fields(*decision, has_numbers(*decision));
   if (abi().ReplyWithMap != nullptr) {
@@ -650,42 +625,28 @@ int run_limit(Workspace& workspace, const CommandCall& call, Verb verb, std::siz
 }
 
 // The command has a form for rules in sluice serve.
-int run_part(Workspace& workspace, const CommandCall& call, Verb verb) {
+int run_part(Call& call, Verb verb) {
   if (!same_word(bytes_of(call.words[1]), "LIMIT")) {
     return reply_error(call.context, "there are no rules in the module; expected LIMIT");
   }
-  return run_limit(workspace, call, verb, 2);
+  return run_limit(call, verb, 2);
 }
 
 }  // namespace
 
-int limit(Workspace& workspace, const CommandCall& call) {
-  return run_limit(workspace, call, Verb::kTake, 1);
-}
-int peek(Workspace& workspace, const CommandCall& call) {
-  return run_part(workspace, call, Verb::kPeek);
-}
-int refund(Workspace& workspace, const CommandCall& call) {
-  return run_part(workspace, call, Verb::kRefund);
-}
-int reset(Workspace& workspace, const CommandCall& call) {
-  return run_part(workspace, call, Verb::kReset);
-}
+int limit(Call& call) { return run_limit(call, Verb::kTake, 1); }
+int peek(Call& call) { return run_part(call, Verb::kPeek); }
+int refund(Call& call) { return run_part(call, Verb::kRefund); }
+int reset(Call& call) { return run_part(call, Verb::kReset); }
 
 namespace {
 
-CalendarWindows windows_at(const Calendar& calendar, core::Ticks now) {
-  const redis::format::Windows windows = redis::windows_of(calendar, now, 0);
-  const auto ticks = [](std::uint64_t instant) { return static_cast<core::Ticks>(instant); };
-  return {0, ticks(windows.open), ticks(windows.close), ticks(windows.next_close)};
-}
-
 // `near`: an instant of the window of the calendar; the time of the server if absent.
-Decider::Result decide_near(Decider& decider, Request& request, std::optional<core::Ticks> near) {
+Result decide_near(Decider& decider, Request& request, std::optional<core::Ticks> near) {
   Asked& asked = request.counters[0];
   const Calendar* const calendar = asked.limit.calendar();
   if (calendar != nullptr) {
-    asked.windows = windows_at(*calendar, near ? *near : Decider::server_time());
+    asked.windows = redis::windows_of(*calendar, near ? *near : Decider::server_time(), 0);
   }
   return decider.decide(request);
 }
@@ -702,22 +663,21 @@ int reply_error(RedisModuleCtx* context, const std::string& why) {
   return abi().ReplyWithError(context, ("ERR " + why).c_str());
 }
 
-std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall& call,
-                                        std::size_t at, Verb verb, const Asked& asked) {
-  Request& request = workspace.request;
-  Decider& decider = workspace.decider;
+std::optional<Decision> decide_by_limit(Call& call, std::size_t at, Verb verb, const Asked& asked) {
+  Request& request = call.request;
+  Decider& decider = call.decider;
   request.action = verb;
   request.shares_units = false;
   request.at.reset();
   request.blocks.clear();
   request.counters.assign(1, asked);
   decider.open(call.context, call.words.subspan(at, 1));
-  Decider::Result result = decide_near(decider, request, std::nullopt);
+  Result result = decide_near(decider, request, std::nullopt);
   // The counter may be in a later window.
-  if (result == Decider::Result::kWindow) {
+  if (result == Result::kWindow) {
     result = decide_near(decider, request, decider.outcome(0).at);
   }
-  if (result != Decider::Result::kDecided) {
+  if (result != Result::kDecided) {
     reply_foreign(call.context, decider.key(0));
     return std::nullopt;
   }
@@ -730,7 +690,7 @@ std::optional<Decision> decide_by_limit(Workspace& workspace, const CommandCall&
 // CL.THROTTLE and the same decision under other names. The key is the first argument, as it is.
 namespace {
 
-int run_throttle(Workspace& workspace, const CommandCall& call, ThrottleForm form) {
+int run_throttle(Call& call, ThrottleForm form) {
   std::array<std::string_view, 5> words;
   const std::size_t count = call.words.size() - 2;
   for (std::size_t i = 0; i < count; ++i) words[i] = bytes_of(call.words[i + 2]);
@@ -739,7 +699,7 @@ int run_throttle(Workspace& workspace, const CommandCall& call, ThrottleForm for
   const auto limit = asked->limit();
   if (!limit) return reply_error(call.context, limit.error());
   const auto decision =
-      decide_by_limit(workspace, call, 1, asked->verb(), {.limit = *limit, .cost = asked->cost()});
+      decide_by_limit(call, 1, asked->verb(), {.limit = *limit, .cost = asked->cost()});
   if (!decision) return kOk;
   abi().ReplyWithArray(call.context, 5);
   for (const std::int64_t number : throttle_reply(form, *asked, *limit, *decision)) {
@@ -750,15 +710,9 @@ int run_throttle(Workspace& workspace, const CommandCall& call, ThrottleForm for
 
 }  // namespace
 
-int throttle_like_cell(Workspace& workspace, const CommandCall& call) {
-  return run_throttle(workspace, call, ThrottleForm::kCell);
-}
-int throttle_like_crab(Workspace& workspace, const CommandCall& call) {
-  return run_throttle(workspace, call, ThrottleForm::kCrab);
-}
-int gcra(Workspace& workspace, const CommandCall& call) {
-  return run_throttle(workspace, call, ThrottleForm::kGcra);
-}
+int throttle_like_cell(Call& call) { return run_throttle(call, ThrottleForm::kCell); }
+int throttle_like_crab(Call& call) { return run_throttle(call, ThrottleForm::kCrab); }
+int gcra(Call& call) { return run_throttle(call, ThrottleForm::kGcra); }
 
 // The entry of the module: its commands, and what no exception may pass.
 namespace {
@@ -789,18 +743,22 @@ constexpr std::array kCommands = {
 // The server stays up whatever happens here: without memory the command fails, and has changed
 // nothing.
 int run(const CommandRow& command, RedisModuleCtx* context, RedisModuleString** words,
-        int count) noexcept try {
-  static Workspace workspace;
+        int count) noexcept {
+  static Call call;
   const auto size = static_cast<std::size_t>(count);
   if (size < command.least || (command.most > 0 && size > command.most)) {
     return abi().WrongArity(context);
   }
-  struct CloseKeys {
-    ~CloseKeys() { workspace.decider.close(); }
-  } close_keys;
-  return command.run(workspace, {context, {words, size}});
-} catch (const std::exception& error) {
-  return abi().ReplyWithError(context, "ERR sluice has no memory for this command");
+  call.context = context;
+  call.words = {words, size};
+  try {
+    const int result = command.run(call);
+    call.decider.close();
+    return result;
+  } catch (const std::exception& error) {
+    call.decider.close();
+    return abi().ReplyWithError(context, "ERR sluice has no memory for this command");
+  }
 }
 
 template <std::size_t I>

@@ -86,9 +86,7 @@ std::optional<Limit> read_calendar(std::string_view& rest, Asked& asked) noexcep
       windows->open >= format::kEndOfInstants) {
     return std::nullopt;
   }
-  asked.windows = {
-      static_cast<std::size_t>(windows->number), static_cast<core::Ticks>(windows->open),
-      static_cast<core::Ticks>(windows->close), static_cast<core::Ticks>(windows->next_close)};
+  asked.windows = *windows;
   return core::LimitAccess::restored({.algorithm = Algorithm::kFixedWindow,
                                       .limit = read->capacity,
                                       .capacity = read->capacity,

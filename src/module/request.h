@@ -3,24 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/step.h"
+#include "core/algorithms.h"
 #include "sluice/block.h"
 #include "sluice/limit.h"
 #include "sluice/permit_id.h"
 #include "sluice/verb.h"
+#include "stores/redis/script/format.h"
 
 namespace sluice::redis_module {
-
-// Two windows of a calendar that follow each other, as the client has sent them.
-struct CalendarWindows {
-  std::size_t number = 0;  // of the counter, for the reply that asks for other windows
-  core::Ticks open = 0;
-  core::Ticks close = 0;
-  core::Ticks next_close = 0;
-};
 
 // What a request asks of one counter.
 struct Asked {
@@ -30,7 +24,7 @@ struct Asked {
   bool must_exist = false;    // the charge must not create the counter
   bool gives_back = false;    // of a kCharge: it is a refund
   PermitId permit = {};
-  std::optional<CalendarWindows> windows = {};  // the limit is then a window of the clock
+  std::optional<redis::format::Windows> windows = {};  // the limit is a window of the calendar
 };
 
 // What a request asks of the block of one counter.
@@ -54,5 +48,45 @@ struct Request {
 // Reads a request for `keys` keys. Returns false if it is malformed or a number is out of
 // the range that any limit has. May throw std::bad_alloc.
 bool read_request(std::string_view bytes, std::size_t keys, Request& request);
+
+// --- the decision about one counter (counter.cc) ---
+
+enum class Result : std::uint8_t {
+  kDecided,
+  kForeign,    // the value is not that of such a counter
+  kWindow,     // the client has to send other windows of the calendar
+  kStoreFull,  // of a request: counters that must exist do not
+};
+
+// A part of a value: bytes from an offset on.
+struct Piece {
+  std::size_t at = 0;
+  std::string bytes;
+};
+
+// The decision about one counter, and the change of its value. Reused for later requests.
+struct Outcome {
+  Result result = Result::kDecided;
+  core::Answer answer;
+  core::Ticks at = 0;  // the instant of the decision
+  // What a reply contains instead of the value that was found. Logs and permits only.
+  std::string reply;
+  bool replaces_found = false;
+
+  core::Change change = core::Change::kNone;
+  // kWrite: the new value; or, if the value stays, its changed pieces. The key is to be kept until
+  // an instant, unless it is kept that long already.
+  std::string value;
+  std::vector<Piece> pieces;
+  core::Ticks keep_until = 0;
+  bool is_kept = false;
+
+  void clear() noexcept;
+};
+
+// Decides for one counter with the step of its algorithm. `found`: the value, empty if the key does
+// not exist. Changes nothing but `outcome`. May throw std::bad_alloc.
+void decide(Action action, const Asked& asked, std::uint64_t cost, std::string_view found,
+            core::Ticks now, Outcome& outcome);
 
 }  // namespace sluice::redis_module
