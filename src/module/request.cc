@@ -142,22 +142,6 @@ constexpr std::array<ReadLimit, 8> kReaders = {read_bucket,  read_interval, read
                                                read_slices,  read_log,      read_log,
                                                read_permits, read_calendar};
 
-std::optional<Verb> verb_of(std::uint64_t number) noexcept {
-  switch (number) {
-    case format::kTake: return Verb::kTake;
-    case format::kPeek: return Verb::kPeek;
-    case format::kRefund: return Verb::kRefund;
-    case format::kReset: return Verb::kReset;
-    case format::kCharge: return Verb::kCharge;
-    case format::kReserve: return Verb::kReserve;
-    case format::kTakeAtMost:
-    case format::kTakeAtMostOfAll: return Verb::kTakeAtMost;
-    case format::kRelease: return Verb::kRelease;
-    case format::kExtend: return Verb::kExtend;
-    default: return std::nullopt;
-  }
-}
-
 // The number that follows the records of some verbs.
 bool read_number_of_verb(std::string_view& rest, Request& request, Asked& asked) noexcept {
   if (request.shares_units) {
@@ -218,9 +202,8 @@ bool read_head(std::string_view& rest, Request& request, bool& has_blocks) noexc
   if (!head) return false;
   has_blocks = (head->verb & format::kWithBlocks) != 0;
   const std::uint64_t number = head->verb & ~format::kWithBlocks;
-  const auto verb = verb_of(number);
-  if (!verb) return false;
-  request.action = *verb;
+  if (number >= format::kVerbs.size() || !format::kVerbs[number]) return false;
+  request.action = *format::kVerbs[number];
   request.shares_units = number == format::kTakeAtMostOfAll;
   request.at.reset();
   request.explicit_expiry_ms = head->expiry_ms;

@@ -48,12 +48,9 @@ constexpr std::string_view kAfter = "\nend\nreturn {script(), table.concat(notes
 
 // Returns a script that has only the long way.
 std::string without_short_way(std::string_view script) {
-  for (const sluice::redis::Family& family : sluice::redis::families()) {
-    for (const std::string_view name : {family.short_single, family.short_request}) {
-      if (name.empty()) continue;
-      const std::string& way = sluice::redis::lua_part(name);
-      if (script.starts_with(way)) script.remove_prefix(way.size());
-    }
+  for (const std::string_view name : {"bucket_single", "bucket_request"}) {
+    const std::string& way = sluice::redis::lua_part(name);
+    if (script.starts_with(way)) script.remove_prefix(way.size());
   }
   std::string text(script);
   const std::size_t list = text.rfind("local decide = {");

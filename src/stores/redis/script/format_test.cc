@@ -4,10 +4,7 @@
 
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 #include <string>
-
-#include "stores/redis/script/scripts.h"
 
 namespace sluice::redis {
 namespace {
@@ -87,20 +84,6 @@ TEST(Layout, WritesTheLeastSignificantByteFirstAndReadsItBack) {
   EXPECT_EQ(entry.instant, 0x060504030201u);
   EXPECT_EQ(entry.sum, 0xFFFEFDFCu);
   EXPECT_EQ(rest, "");
-}
-
-TEST(LuaText, ReplacesConstantsByTheirValues) {
-  EXPECT_EQ(with_constants("if verb == kGiveBack then kept = unpack(kSummary, keys) end"),
-            "if verb == 4 then kept = unpack('<I6I6I4', keys) end");
-  EXPECT_EQ(with_constants("kMaxUnits"), "4294967295");
-  EXPECT_THROW(with_constants("x = kMaxUnit"), std::out_of_range);
-}
-
-TEST(LuaText, ReplacesEveryConstantOfEachScript) {
-  for (const Script& script : scripts()) {
-    EXPECT_EQ(with_constants(script.text), script.text) << script.name;
-    EXPECT_EQ(script.text.find("include '"), script.text.npos) << script.name;
-  }
 }
 
 }  // namespace

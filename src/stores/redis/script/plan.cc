@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ranges>
 
 #include "limiter/answer.h"
 #include "limiter/new_key_limit.h"
@@ -197,11 +198,12 @@ namespace {
 
 constexpr std::size_t kSlots = 16384;
 
-std::uint64_t flags_of(const KeyBlock::Asked& asked, const Charge& charge) noexcept {
-  if (asked.action.verb == Verb::kBlock) return format::kBlocksByHand;
-  if (asked.action.verb == Verb::kUnblock) return format::kUnblocksByHand;
-  if (!asks(asked.action.verb) || asked.cost == 0) return 0;
-  const bool counts = asked.may_fit && counts_denials(asked.action.verb, charge);
+std::uint64_t flags_of(Action action, std::uint64_t cost, bool may_fit,
+                       const Charge& charge) noexcept {
+  if (action.verb == Verb::kBlock) return format::kBlocksByHand;
+  if (action.verb == Verb::kUnblock) return format::kUnblocksByHand;
+  if (!asks(action.verb) || cost == 0) return 0;
+  const bool counts = may_fit && counts_denials(action.verb, charge);
   return format::kDeniesIfBlocked + (counts ? format::kCountsDenials : 0);
 }
 
@@ -237,19 +239,19 @@ void KeyBlock::begin(const Charge& charge, std::string_view prefix, std::string_
   key_ += counter_key;
 }
 
-void KeyBlock::append_argument(const Asked& asked, std::string& out) const {
+void KeyBlock::append_argument(Action action, std::size_t number, std::uint64_t cost, bool may_fit,
+                               std::string& out) const {
   const Block& block = *charge_->block;
-  const bool is_by_hand = asked.action.verb == Verb::kBlock;
+  const bool is_by_hand = action.verb == Verb::kBlock;
   const auto ticks = [](Duration time) { return static_cast<std::uint64_t>(time.count()); };
-  format::kKeyBlockArgument.append(
-      {.counter = asked.counter,
-       .flags = flags_of(asked, *charge_),
-       .after = block.after(),
-       .within = ticks(block.within()),
-       .time = ticks(is_by_hand ? asked.action.max_wait : block.time()),
-       .growth = block.growth(),
-       .at_most = ticks(block.at_most())},
-      out);
+  format::kKeyBlockArgument.append({.counter = number,
+                                    .flags = flags_of(action, cost, may_fit, *charge_),
+                                    .after = block.after(),
+                                    .within = ticks(block.within()),
+                                    .time = ticks(is_by_hand ? action.max_wait : block.time()),
+                                    .growth = block.growth(),
+                                    .at_most = ticks(block.at_most())},
+                                   out);
 }
 
 bool KeyBlock::read(std::string_view bytes, core::Ticks now) {
@@ -287,21 +289,11 @@ constexpr std::string_view kApply = "SLUICE.APPLY";
 // Begins the reply of a script that needs other windows of a calendar.
 constexpr std::string_view kWindow = "WINDOW ";
 
+// A verb that changes blocks leaves the counters as they are.
 constexpr std::uint64_t verb_number(Verb verb) noexcept {
-  switch (verb) {
-    case Verb::kTake: return format::kTake;
-    case Verb::kPeek: return format::kPeek;
-    case Verb::kRefund: return format::kRefund;
-    case Verb::kReset: return format::kReset;
-    case Verb::kCharge: return format::kCharge;
-    case Verb::kReserve: return format::kReserve;
-    case Verb::kTakeAtMost: return format::kTakeAtMost;
-    case Verb::kRelease: return format::kRelease;
-    case Verb::kExtend: return format::kExtend;
-    case Verb::kBlock:
-    case Verb::kUnblock: break;  // the counters stay as they are
-  }
-  return format::kPeek;
+  const auto* const found = std::find(format::kVerbs.begin(), format::kVerbs.end(), verb);
+  return found != format::kVerbs.end() ? static_cast<std::uint64_t>(found - format::kVerbs.begin())
+                                       : format::kPeek;
 }
 
 bool is_in_range(const std::optional<Instant>& now) noexcept {
@@ -309,6 +301,16 @@ bool is_in_range(const std::optional<Instant>& now) noexcept {
 }
 
 }  // namespace
+
+auto Plan::of_part(std::size_t index) {
+  return std::span(counters_).first(count_) |
+         std::views::filter([index](const KeyedCounter& keyed) { return keyed.part == index; });
+}
+
+auto Plan::of_part(std::size_t index) const {
+  return std::span(counters_).first(count_) |
+         std::views::filter([index](const KeyedCounter& keyed) { return keyed.part == index; });
+}
 
 bool Plan::begin(const PlanOptions& options, Action action, std::span<const Charge> charges,
                  std::optional<Instant> now) {
@@ -429,12 +431,9 @@ void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) con
   command.slot = part.slot;
   command.repeatable = false;
   command.append(std::uint64_t{part.counters} + (with_blocks ? part.blocks : 0));
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (counters_[i].part == index) command.append(counters_[i].key);
-  }
-  for (std::size_t i = 0; with_blocks && i < count_; ++i) {
-    const KeyedCounter& keyed = counters_[i];
-    if (keyed.part == index && keyed.block.is_used()) command.append(keyed.block.key());
+  for (const KeyedCounter& keyed : of_part(index)) command.append(keyed.key);
+  for (const KeyedCounter& keyed : of_part(index)) {
+    if (with_blocks && keyed.block.is_used()) command.append(keyed.block.key());
   }
 }
 
@@ -445,8 +444,7 @@ void Plan::write(std::size_t index, Command& command) const {
   if (uses_module_) write_for_module(index, command);
   if (is_single(part)) {
     std::string argument;
-    const auto is_its = [=](const KeyedCounter& keyed) { return keyed.part == index; };
-    const KeyedCounter& keyed = *std::find_if(counters_.begin(), counters_.end(), is_its);
+    const KeyedCounter& keyed = of_part(index).front();
     command.script = &script_for_one(keyed.counter.family());
     const std::uint64_t own = keyed.counter.gives_back() ? format::kRefund : verb;
     append_argument(keyed, part.families, own, argument);
@@ -468,8 +466,8 @@ void Plan::write_for_module(std::size_t index, Command& command) const {
   std::string request;
   append_request(part.blocks > 0 ? verb + format::kWithBlocks : verb, request);
   request += static_cast<char>(part.counters);
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (counters_[i].part == index) append_argument(counters_[i], kAllFamilies, verb, request);
+  for (const KeyedCounter& keyed : of_part(index)) {
+    append_argument(keyed, kAllFamilies, verb, request);
   }
   if (part.blocks > 0) append_blocks(index, request);
   // The keys are in the tail, after their number.
@@ -493,10 +491,9 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command
   append_request(verb, argument);
   command.append(argument);
   verb &= ~format::kWithBlocks;
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (counters_[i].part != index) continue;
+  for (const KeyedCounter& keyed : of_part(index)) {
     argument.clear();
-    append_argument(counters_[i], parts_[index].families, verb, argument);
+    append_argument(keyed, parts_[index].families, verb, argument);
     command.append(argument);
   }
 }
@@ -510,19 +507,14 @@ void Plan::append_request(std::uint64_t verb, std::string& out) const {
 // Appends the arguments of the blocks, which are one argument of a script.
 void Plan::append_blocks(std::size_t index, std::string& out) const {
   std::size_t number = 0;
-  for (std::size_t i = 0; i < count_; ++i) {
-    const KeyedCounter& keyed = counters_[i];
-    if (keyed.part != index) continue;
+  for (const KeyedCounter& keyed : of_part(index)) {
     ++number;
     if (!keyed.block.is_used()) continue;
     const Counter& counter = keyed.counter;
     const std::uint64_t least =
         action_.verb == Verb::kTakeAtMost ? counter.charges() : counter.cost();
-    keyed.block.append_argument({.action = action_,
-                                 .counter = number,
-                                 .cost = counter.cost(),
-                                 .may_fit = least <= counter.limit().capacity()},
-                                out);
+    keyed.block.append_argument(action_, number, counter.cost(),
+                                least <= counter.limit().capacity(), out);
   }
 }
 
@@ -600,29 +592,29 @@ bool Plan::note_windows(std::size_t index, std::string_view text) noexcept {
   const auto named = static_cast<std::size_t>(numbers[0]);
   if (named >= count_ || counters_[named].part != index) return false;
   if (counters_[named].counter.limit().calendar() == nullptr) return false;
-  for (std::size_t i = 0; i < count_; ++i) {
-    KeyedCounter& keyed = counters_[i];
-    if (keyed.part == index && !keyed.near) keyed.near = numbers[2];
+  for (KeyedCounter& keyed : of_part(index)) {
+    if (!keyed.near) keyed.near = numbers[2];
   }
   counters_[named].near = numbers[1];
   return true;
 }
 
 void Plan::count_new(std::size_t index) noexcept {
-  for (std::size_t i = 0; i < count_; ++i) {
-    const Counter& counter = counters_[i].counter;
-    if (counters_[i].part != index || counter.new_keys() == nullptr) continue;
+  for (const KeyedCounter& keyed : of_part(index)) {
+    const Counter& counter = keyed.counter;
+    if (counter.new_keys() == nullptr) continue;
     if (!counter.is_new() || counter.cost() == 0 || counter.gives_back()) continue;
     counter.new_keys()->count(now_ ? *now_ : clock_->now());
   }
 }
 
 bool Plan::read_blocks(std::size_t index, std::string_view& rest, core::Ticks now) {
-  for (std::size_t i = 0; parts_[index].blocks > 0 && i < count_; ++i) {
-    if (counters_[i].part != index || !counters_[i].block.is_used()) continue;
+  if (parts_[index].blocks == 0) return true;
+  for (KeyedCounter& keyed : of_part(index)) {
+    if (!keyed.block.is_used()) continue;
     if (rest.size() < format::kValueSize.size()) return false;
     const std::size_t size = format::kValueSize.take(rest).value;
-    if (rest.size() < size || !counters_[i].block.read(rest.substr(0, size), now)) return false;
+    if (rest.size() < size || !keyed.block.read(rest.substr(0, size), now)) return false;
     rest.remove_prefix(size);
   }
   return true;
@@ -630,15 +622,14 @@ bool Plan::read_blocks(std::size_t index, std::string_view& rest, core::Ticks no
 
 bool Plan::read_counters(std::size_t index, bool is_alone, std::string_view& rest,
                          core::Ticks now) {
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (counters_[i].part != index) continue;
+  for (KeyedCounter& keyed : of_part(index)) {
     std::size_t size = rest.size();
     if (!is_alone) {
       if (rest.size() < format::kValueSize.size()) return false;
       size = format::kValueSize.take(rest).value;
       if (rest.size() < size) return false;
     }
-    if (!counters_[i].counter.read(rest.substr(0, size), now)) return false;
+    if (!keyed.counter.read(rest.substr(0, size), now)) return false;
     rest.remove_prefix(size);
   }
   return true;
@@ -660,15 +651,13 @@ void Plan::share_units() noexcept {
 bool Plan::decide(std::size_t index) {
   const Action action = action_.verb == Verb::kTakeAtMost ? Action(Verb::kTake) : action_;
   bool all_admit = true;
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (counters_[i].part != index) continue;
-    Counter& counter = counters_[i].counter;
+  for (KeyedCounter& keyed : of_part(index)) {
     if (changes_block(action.verb)) {
-      counter.decide(Verb::kPeek, 0);
+      keyed.counter.decide(Verb::kPeek, 0);
     } else {
-      counter.decide(action);
+      keyed.counter.decide(action);
     }
-    all_admit = all_admit && counter.admits();
+    all_admit = all_admit && keyed.counter.admits();
   }
   return parts_[index].blocks > 0 ? decide_blocks(index, all_admit) : all_admit;
 }
@@ -676,20 +665,17 @@ bool Plan::decide(std::size_t index) {
 // Returns whether the counters and their blocks admit the request.
 bool Plan::decide_blocks(std::size_t index, bool all_admit) {
   bool is_blocked = false;
-  for (std::size_t i = 0; i < count_; ++i) {
-    KeyedCounter& keyed = counters_[i];
-    if (keyed.part != index || !keyed.block.is_used()) continue;
+  for (KeyedCounter& keyed : of_part(index)) {
+    if (!keyed.block.is_used()) continue;
     if (changes_block(action_.verb)) keyed.block.change(action_);
     if (asks(action_.verb)) keyed.block.look();
     is_blocked |= asks(action_.verb) && keyed.block.denies(keyed.counter.cost());
   }
-  for (std::size_t i = 0; !all_admit && !is_blocked && i < count_; ++i) {
-    KeyedCounter& keyed = counters_[i];
-    if (keyed.part == index && keyed.block.is_used() && keyed.counter.is_limited()) {
-      keyed.block.deny(action_.verb);
-    }
+  if (all_admit || is_blocked) return all_admit && !is_blocked;
+  for (KeyedCounter& keyed : of_part(index)) {
+    if (keyed.block.is_used() && keyed.counter.is_limited()) keyed.block.deny(action_.verb);
   }
-  return all_admit && !is_blocked;
+  return false;
 }
 
 void Plan::answer(std::span<Decision> each, Decision& all) {
@@ -727,9 +713,8 @@ void Plan::note_full(std::size_t index, std::string_view error) noexcept {
     }
   }
   std::uint64_t bit = 1;
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (counters_[i].part != index) continue;
-    counters_[i].is_refused = named == 0 || (named & bit) != 0;
+  for (KeyedCounter& keyed : of_part(index)) {
+    keyed.is_refused = named == 0 || (named & bit) != 0;
     bit <<= 1;
   }
 }

@@ -110,14 +110,10 @@ class KeyBlock {
   bool is_used() const noexcept { return charge_ != nullptr; }
   const std::string& key() const noexcept { return key_; }
 
-  // What a request asks of a counter, as far as its block needs it.
-  struct Asked {
-    Action action;
-    std::size_t counter;  // its number in the script, from 1
-    std::uint64_t cost;   // of all charges
-    bool may_fit;         // so that a denial is kLimited
-  };
-  void append_argument(const Asked& asked, std::string& out) const;
+  // Appends the argument for counter `number` of the script, from 1, and the cost of all charges on
+  // it. `may_fit`: a denial is kLimited.
+  void append_argument(Action action, std::size_t number, std::uint64_t cost, bool may_fit,
+                       std::string& out) const;
 
   // Reads the block's part of a reply to a request at `now`. Returns false if it is malformed.
   bool read(std::string_view bytes, core::Ticks now);
@@ -219,6 +215,8 @@ class Plan {
     bool admits = false;
   };
 
+  auto of_part(std::size_t index);  // the counters of a part
+  auto of_part(std::size_t index) const;
   bool begin_take_at_most() noexcept;
   KeyedCounter& add_counter(const Charge& charge);
   void note_limit(std::size_t counter, const Charge& charge);

@@ -1,6 +1,6 @@
 part 'single'
 -- One charge at the server's time, the most common request: ARGV[1] is the counter's argument. The
--- verb is kTake if there is no other, ARGV[2].
+-- verb is kTake if there is no other, ARGV[2]. As any request a bucket takes 13 % longer.
 local verb = ARGV[2] and string.byte(ARGV[2]) or kTake
 local call, explicit_ms = redis.call, nil
 local time = call('TIME')

@@ -179,19 +179,17 @@ std::map<std::string, std::string> parts_of_files() {
 // The place of a row decides the order of the functions in a script, so a change of the order makes
 // other scripts.
 constexpr Family kFamilies[] = {
-    {.name = "bucket",
-     .function = "bucket",
-     .can_reserve_ahead = true,
-     .short_single = "bucket_single",
-     .short_request = "bucket_request"},
-    {.name = "interval", .function = "interval", .can_reserve_ahead = true},
-    {.name = "fixed_window", .function = "fixed_window"},
-    {.name = "sliding_window_counter", .function = "sliding_window_counter"},
-    {.name = "sliding_window_log", .function = "short_log"},
-    {.name = "sliding_window_hybrid", .function = "short_hybrid"},
-    {.name = "concurrency", .function = "concurrency"},
-    {.name = "calendar", .function = "calendar_window"},
+    {"bucket", "bucket"},
+    {"interval", "interval"},
+    {"fixed_window", "fixed_window"},
+    {"sliding_window_counter", "sliding_window_counter"},
+    {"sliding_window_log", "short_log"},
+    {"sliding_window_hybrid", "short_hybrid"},
+    {"concurrency", "concurrency"},
+    {"calendar", "calendar_window"},
 };
+static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
+
 constexpr FamilySet kBucket = 1 << 0;
 constexpr FamilySet kInterval = 1 << 1;
 constexpr FamilySet kFixedWindow = 1 << 2;
@@ -299,11 +297,7 @@ int number_of(const Family& family, FamilySet set) noexcept {
   return std::popcount(set & below) + 1;
 }
 
-bool can_reserve_ahead(FamilySet set) noexcept {
-  return std::any_of(std::begin(kFamilies), std::end(kFamilies), [set](const Family& family) {
-    return family.can_reserve_ahead && (set & bit_of(family)) != 0;
-  });
-}
+bool can_reserve_ahead(FamilySet set) noexcept { return (set & (kBucket | kInterval)) != 0; }
 
 void append_functions(FamilySet set, std::string& out) {
   for (const NeededPart& part : kParts) {
@@ -355,12 +349,10 @@ const Script& script_of(FamilySet set, bool is_single) {
   static std::vector<Composed> all(2 * kSets);
   Composed& made = all[is_single ? kSets + set : set];
   std::call_once(made.once, [&] {
-    for (const Family& family : kFamilies) {
-      const std::string_view way = is_single ? family.short_single : family.short_request;
-      if (set == bit_of(family) && !way.empty()) made.text = lua_part(way);
-    }
-    append_functions(set, made.text);
     const std::string frame = is_single ? "single" : "request";
+    // Most requests ask buckets only, which have a short way before the functions.
+    if (set == kBucket) made.text = lua_part("bucket_" + frame);
+    append_functions(set, made.text);
     made.text += lua_part(frame);
     made.sha1 = sha1_of(made.text);
     made.name = frame + ":" + list_of(set);
@@ -374,17 +366,5 @@ const Script& script_of(FamilySet set, bool is_single) {
 const Script& script_for_one(const Family& family) { return script_of(bit_of(family), true); }
 
 const Script& script_for(FamilySet set) { return script_of(set, false); }
-
-std::span<const Script> scripts() {
-  static const std::vector<Script> all = [] {
-    std::vector<Script> made;
-    for (const Family& family : families()) made.push_back(script_for_one(family));
-    for (std::size_t set = 1; set < std::size_t{1} << families().size(); ++set) {
-      made.push_back(script_for(static_cast<FamilySet>(set)));
-    }
-    return made;
-  }();
-  return all;
-}
 
 }  // namespace sluice::redis

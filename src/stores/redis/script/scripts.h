@@ -15,10 +15,6 @@ namespace sluice::redis {
 struct Family {
   std::string_view name;
   std::string_view function;  // its name in Lua
-  bool can_reserve_ahead = false;
-  // The short ways of a script with no other family, before its functions: see lua_part().
-  std::string_view short_single = {};
-  std::string_view short_request = {};
 };
 
 std::span<const Family> families() noexcept;
@@ -53,8 +49,5 @@ void append_functions(FamilySet set, std::string& out);
 // The first call composes a script, which is kept until the program ends. Thread-safe.
 const Script& script_for_one(const Family& family);
 const Script& script_for(FamilySet set);
-
-// Returns all scripts, for loading them in advance.
-std::span<const Script> scripts();
 
 }  // namespace sluice::redis

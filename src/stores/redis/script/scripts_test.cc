@@ -5,6 +5,7 @@
 
 #include <array>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,14 +24,37 @@ std::string sha1_of(std::string_view text) {
   return hex;
 }
 
+// Returns all scripts.
+std::vector<Script> scripts() {
+  std::vector<Script> all;
+  for (const Family& family : families()) all.push_back(script_for_one(family));
+  for (std::size_t set = 1; set < std::size_t{1} << families().size(); ++set) {
+    all.push_back(script_for(static_cast<FamilySet>(set)));
+  }
+  return all;
+}
+
 TEST(Scripts, EachHaveAnotherNameAndTextAndTheHashOfTheText) {
   std::set<std::string_view> names;
   std::set<std::string_view> texts;
-  ASSERT_EQ(scripts().size(), families().size() + (std::size_t{1} << families().size()) - 1);
   for (const Script& script : scripts()) {
     EXPECT_EQ(script.sha1, sha1_of(script.text)) << script.name;
     EXPECT_TRUE(names.insert(script.name).second) << script.name;
     EXPECT_TRUE(texts.insert(script.text).second) << script.name;
+  }
+}
+
+TEST(LuaText, ReplacesConstantsByTheirValues) {
+  EXPECT_EQ(with_constants("if verb == kGiveBack then kept = unpack(kSummary, keys) end"),
+            "if verb == 4 then kept = unpack('<I6I6I4', keys) end");
+  EXPECT_EQ(with_constants("kMaxUnits"), "4294967295");
+  EXPECT_THROW(with_constants("x = kMaxUnit"), std::out_of_range);
+}
+
+TEST(LuaText, ReplacesEveryConstantOfEachScript) {
+  for (const Script& script : scripts()) {
+    EXPECT_EQ(with_constants(script.text), script.text) << script.name;
+    EXPECT_EQ(script.text.find("include '"), script.text.npos) << script.name;
   }
 }
 
