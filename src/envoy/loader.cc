@@ -305,7 +305,7 @@ std::string_view field_of(LimitError error, const LimitSpec& spec) {
 }
 
 std::string place_of(const Diagnostics& file, std::size_t at) {
-  const rules::Place place = file.source().place(at);
+  const rules::Place place = file.place(at);
   return "line " + std::to_string(place.line) + ", column " + std::to_string(place.column);
 }
 
@@ -561,14 +561,12 @@ void Loader::name(Descriptor& descriptor) {
 
 Expected<Config, std::vector<RuleError>> Config::parse(std::span<const RuleText> files,
                                                        const RuleTerms& terms, bool merge_domains) {
-  // Errors of one file refer to positions in another, so all texts live until the end.
-  std::deque<rules::SourceText> sources;
+  // Errors of one file refer to positions in another, so all live until the end.
   std::deque<Diagnostics> diagnostics;
   Loader loader(terms, merge_domains);
   for (const RuleText& file : files) {
-    diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
-    rules::Document document;
-    rules::read_yaml(diagnostics.back(), document, kMaxDepth, "domain: NAME");
+    diagnostics.emplace_back(file.yaml, file.file);
+    rules::Document document = rules::read_yaml(diagnostics.back(), kMaxDepth, "domain: NAME");
     if (document.root == nullptr) continue;
     Rewriter(document, diagnostics.back()).run();
     loader.read(*document.root, diagnostics.back());

@@ -16,14 +16,15 @@ bool continues(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) 
 
 }  // namespace
 
-SourceText::SourceText(std::string_view bytes) : text_(bytes), lines_{0} {
+Diagnostics::Diagnostics(std::string_view bytes, std::string_view file)
+    : text_(bytes), lines_{0}, file_(file) {
   if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
   for (std::size_t at = text_.find('\n'); at != text_.npos; at = text_.find('\n', at + 1)) {
     lines_.push_back(at + 1);
   }
 }
 
-Place SourceText::place(std::size_t at) const {
+Place Diagnostics::place(std::size_t at) const {
   at = std::min(at, text_.size());
   const auto after = std::upper_bound(lines_.begin(), lines_.end(), at);
   const std::string_view before = text_.substr(*(after - 1), at - *(after - 1));
@@ -85,8 +86,8 @@ void Diagnostics::add(std::size_t at, std::string what, std::string expected) {
     ++left_out_;
     return;
   }
-  const Place place = source_->place(at);
-  found_.push_back({file_, place.line, place.column, std::move(what), std::move(expected)});
+  const auto [line, column] = place(at);
+  found_.push_back({file_, line, column, std::move(what), std::move(expected)});
 }
 
 void Diagnostics::add_message(std::size_t at, std::string_view message) {

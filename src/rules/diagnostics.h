@@ -17,28 +17,18 @@ struct Place {
   int column = 1;
 };
 
-// The text of a file, and the positions of its bytes. Borrows the text.
-class SourceText {
+using base::find_invalid_utf8;
+using base::in_quotes;
+
+// The text of a file, and its errors. Borrows the text.
+class Diagnostics {
  public:
   // text() omits a UTF-8 byte order mark at the start.
-  explicit SourceText(std::string_view bytes);
+  Diagnostics(std::string_view bytes, std::string_view file);
 
   std::string_view text() const noexcept { return text_; }
   // Returns the position of the byte at that offset of text(), at most the position of its end.
   Place place(std::size_t at) const;
-
- private:
-  std::string_view text_;
-  std::vector<std::size_t> lines_;  // the offset of each line
-};
-
-using base::find_invalid_utf8;
-using base::in_quotes;
-
-// Collects the errors of one file. Borrows its text.
-class Diagnostics {
- public:
-  Diagnostics(const SourceText& source, std::string_view file) : source_(&source), file_(file) {}
 
   // Adds an error at a byte of the text. After kMost errors, only counts them.
   void add(std::size_t at, std::string what, std::string expected = {});
@@ -46,7 +36,6 @@ class Diagnostics {
   void add_message(std::size_t at, std::string_view message);
 
   bool empty() const noexcept { return found_.empty(); }
-  const SourceText& source() const noexcept { return *source_; }
   const std::string& file() const noexcept { return file_; }
   // Returns all errors in file order without repetitions, and ends the collection.
   std::vector<RuleError> take();
@@ -54,7 +43,8 @@ class Diagnostics {
   static constexpr std::size_t kMost = 1000;
 
  private:
-  const SourceText* source_;
+  std::string_view text_;
+  std::vector<std::size_t> lines_;  // the offset of each line
   std::string file_;
   std::vector<RuleError> found_;
   std::size_t left_out_ = 0;

@@ -11,9 +11,26 @@ namespace {
 
 constexpr std::string_view kText = "first\nsecond\nthird\n";
 
+TEST(Diagnostics, CountsLinesAndCharactersFromOne) {
+  const Diagnostics source("ab\nçé: x\n", "f");
+  EXPECT_EQ(source.place(0).line, 1);
+  EXPECT_EQ(source.place(0).column, 1);
+  EXPECT_EQ(source.place(1).column, 2);
+  EXPECT_EQ(source.place(3).line, 2);
+  EXPECT_EQ(source.place(3).column, 1);
+  EXPECT_EQ(source.place(7).column, 3);
+  EXPECT_EQ(source.place(1000).line, 3);
+  EXPECT_EQ(source.place(1000).column, 1);
+}
+
+TEST(Diagnostics, LeavesTheByteOrderMarkOut) {
+  const Diagnostics source("\xEF\xBB\xBFversion", "f");
+  EXPECT_EQ(source.text(), "version");
+  EXPECT_EQ(source.place(0).column, 1);
+}
+
 TEST(Diagnostics, ReturnsErrorsInFileOrderWithoutRepetitions) {
-  const SourceText source(kText);
-  Diagnostics diagnostics(source, "rules.yaml");
+  Diagnostics diagnostics(kText, "rules.yaml");
   diagnostics.add(13, "a late error");
   diagnostics.add(6, "an early error", "expected another");
   diagnostics.add(13, "a late error");
@@ -25,8 +42,7 @@ TEST(Diagnostics, ReturnsErrorsInFileOrderWithoutRepetitions) {
 }
 
 TEST(Diagnostics, KeepsDifferentErrorsOfOnePosition) {
-  const SourceText source(kText);
-  Diagnostics diagnostics(source, "f");
+  Diagnostics diagnostics(kText, "f");
   diagnostics.add(0, "what", "expected b");
   diagnostics.add(0, "what", "expected a");
   const std::vector<RuleError> errors = diagnostics.take();
@@ -36,8 +52,7 @@ TEST(Diagnostics, KeepsDifferentErrorsOfOnePosition) {
 }
 
 TEST(Diagnostics, SplitsAMessageAtItsFirstSemicolon) {
-  const SourceText source(kText);
-  Diagnostics diagnostics(source, "f");
+  Diagnostics diagnostics(kText, "f");
   diagnostics.add_message(0, "no unit; expected 10s; or 5m");
   diagnostics.add_message(1, "no unit");
   const std::vector<RuleError> errors = diagnostics.take();
@@ -47,8 +62,7 @@ TEST(Diagnostics, SplitsAMessageAtItsFirstSemicolon) {
 }
 
 TEST(Diagnostics, CountsTheErrorsPastItsBound) {
-  const SourceText source(kText);
-  Diagnostics diagnostics(source, "f");
+  Diagnostics diagnostics(kText, "f");
   for (std::size_t i = 0; i < Diagnostics::kMost + 7; ++i) {
     diagnostics.add(0, "error " + std::to_string(i));
   }

@@ -243,30 +243,12 @@ std::size_t Fields::at(std::string_view name) const {
   return given != nullptr ? given->at : at_;
 }
 
-std::optional<std::uint64_t> Fields::integer(std::string_view name) const {
-  const Node* value = node(name);
-  return value != nullptr ? whole_number(value->text) : std::nullopt;
-}
-
-std::optional<bool> Fields::flag(std::string_view name) const {
-  const Node* value = node(name);
-  if (value == nullptr) return std::nullopt;
-  return value->text == "true";
-}
-
-std::optional<Duration> Fields::period(std::string_view name) const {
-  const Node* value = node(name);
-  if (value == nullptr) return std::nullopt;
-  const auto period = core::parse_period(value->text);
-  return period ? std::optional(*period) : std::nullopt;
-}
-
 std::string_view Fields::text(std::string_view name) const {
   const Node* value = node(name);
   return value != nullptr ? std::string_view(value->text) : std::string_view();
 }
 
-std::optional<std::size_t> Fields::choice_index(std::string_view name) const {
+std::optional<std::uint64_t> Fields::integer(std::string_view name) const {
   const Node* value = node(name);
   return value != nullptr ? std::optional(schema::number_of(key(name), *value)) : std::nullopt;
 }

@@ -34,15 +34,15 @@ class Fields {
   bool has(std::string_view name) const { return values_[index(name)].given != nullptr; }
   // Returns the position of the value, valid or not; without a value, the position of the map.
   std::size_t at(std::string_view name) const;
-  std::optional<std::uint64_t> integer(std::string_view name) const;
-  std::optional<bool> flag(std::string_view name) const;
-  std::optional<Duration> period(std::string_view name) const;
   std::string_view text(std::string_view name) const;  // empty if absent
+  // The value as a number (schema::number_of), and what it means by the type of the key.
+  std::optional<std::uint64_t> integer(std::string_view name) const;
+  std::optional<bool> flag(std::string_view name) const { return as<bool>(name); }
+  std::optional<Duration> period(std::string_view name) const { return as<Duration>(name); }
   // Returns the enumerator with the same index as the value in the schema's list of choices.
   template <typename Enum>
   std::optional<Enum> choice(std::string_view name) const {
-    const auto index = choice_index(name);
-    return index ? std::optional<Enum>(static_cast<Enum>(*index)) : std::nullopt;
+    return as<Enum>(name);
   }
 
  private:
@@ -55,7 +55,11 @@ class Fields {
   Fields(const Node& node, const schema::Map& map)
       : map_(&map), at_(node.at), values_(map.keys.size()) {}
   std::size_t index(std::string_view name) const;
-  std::optional<std::size_t> choice_index(std::string_view name) const;
+  template <typename Value>
+  std::optional<Value> as(std::string_view name) const {
+    const auto given = integer(name);
+    return given ? std::optional(static_cast<Value>(*given)) : std::nullopt;
+  }
   void take(const Node& key, const Node& value, Diagnostics& diagnostics, void* object);
 
   const schema::Map* map_;

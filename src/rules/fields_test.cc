@@ -37,7 +37,9 @@ constexpr schema::Map kMap{"drawing", "the file", kKeys};
 class Reading {
  public:
   explicit Reading(std::string_view yaml, const schema::Map& map = kMap)
-      : source_(yaml), diagnostics_(source_, "f"), fields_(read(map)) {}
+      : diagnostics_(yaml, "f"),
+        document_(read_yaml(diagnostics_)),
+        fields_(Fields::read(*document_.root, map, diagnostics_)) {}
 
   const Fields& fields() const { return fields_; }
   // Every error on its own line, or "ok".
@@ -51,12 +53,6 @@ class Reading {
   }
 
  private:
-  Fields read(const schema::Map& map) {
-    read_yaml(diagnostics_, document_);
-    return Fields::read(*document_.root, map, diagnostics_);
-  }
-
-  SourceText source_;
   Diagnostics diagnostics_;
   Document document_;
   Fields fields_;

@@ -223,7 +223,7 @@ void MatchReader::read_conditions(const Node& map, bool negated, std::vector<Con
     condition.negated = negated;
     const auto [first, is_new] = seen.try_emplace(condition.attribute, key->at);
     if (!is_new) {
-      const auto [line, column] = diagnostics_->source().place(first->second);
+      const auto [line, column] = diagnostics_->place(first->second);
       diagnostics_->add(
           key->at, "duplicate attribute " + in_quotes(attributes_.names()[condition.attribute]),
           "expected a name other than that of line " + std::to_string(line) + ", column " +
@@ -709,7 +709,7 @@ std::optional<ResponseCount> Loader::read_count(const Fields& fields, const Limi
 
 void Loader::warn(std::size_t at, std::string what, std::string expected) {
   if (set_->warnings.size() >= Diagnostics::kMost) return;
-  const auto [line, column] = diagnostics_->source().place(at);
+  const auto [line, column] = diagnostics_->place(at);
   set_->warnings.push_back(
       {diagnostics_->file(), line, column, std::move(what), std::move(expected), true});
 }
@@ -719,7 +719,7 @@ Template Loader::read_template(const Node* node) {
   if (node == nullptr) return {};
   auto key = Template::compile(node->text, set_->attributes);
   if (key) return std::move(key.value());
-  const std::string_view text = diagnostics_->source().text();
+  const std::string_view text = diagnostics_->text();
   const std::size_t begin = node->at + (node->quoted ? 1 : 0);
   const bool verbatim = text.substr(std::min(begin, text.size())).starts_with(node->text);
   diagnostics_->add_message(verbatim ? begin + key.error().at : node->at, key.error().message);
@@ -730,7 +730,7 @@ void Loader::check_name(Names& names, std::string_view name, std::size_t at, std
   const auto [first, is_new] = names.try_emplace(std::string(name), Seen{diagnostics_, at});
   if (is_new) return;
   const Seen& seen = first->second;
-  const auto [line, column] = seen.file->source().place(seen.at);
+  const auto [line, column] = seen.file->place(seen.at);
   const std::string where =
       seen.file == diagnostics_
           ? "line " + std::to_string(line) + ", column " + std::to_string(column)
@@ -750,14 +750,12 @@ std::shared_ptr<const RuleSet::Impl> Loader::finish() {
 
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
     std::span<const RuleText> files, const RuleTerms& terms) {
-  // Errors of one file refer to names of another, so all texts live until the end.
-  std::deque<SourceText> sources;
+  // Errors of one file refer to names of another, so all live until the end.
   std::deque<Diagnostics> diagnostics;
   Loader loader(terms);
   for (const RuleText& file : files) {
-    diagnostics.emplace_back(sources.emplace_back(file.yaml), file.file);
-    Document document;
-    read_yaml(diagnostics.back(), document);
+    diagnostics.emplace_back(file.yaml, file.file);
+    const Document document = read_yaml(diagnostics.back());
     if (document.root != nullptr) loader.read(*document.root, diagnostics.back());
   }
   std::vector<RuleError> errors;

@@ -121,7 +121,7 @@ class RejectReader {
   // Returns the position in the file of an offset of the text. If the text is not written there as
   // it is, returns that of its begin.
   std::size_t position(const Node& node, std::size_t offset) const {
-    const std::string_view source = diagnostics_.source().text();
+    const std::string_view source = diagnostics_.text();
     const std::size_t begin = std::min(node.at + (node.quoted ? 1 : 0), source.size());
     return source.substr(begin).starts_with(node.text) ? begin + offset : node.at;
   }

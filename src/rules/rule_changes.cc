@@ -196,10 +196,8 @@ Meaning read_rule(const Node& file, const Node& node) {
 std::vector<Meaning> read(std::span<const RuleText> files) {
   std::vector<Meaning> out;
   for (const RuleText& file : files) {
-    const SourceText source(file.yaml);
-    Diagnostics diagnostics(source, file.file);
-    Document document;
-    read_yaml(diagnostics, document);
+    Diagnostics diagnostics(file.yaml, file.file);
+    const Document document = read_yaml(diagnostics);
     const Node* const rules =
         document.root == nullptr ? nullptr : value_of(*document.root, "rules");
     if (rules == nullptr) continue;
@@ -469,11 +467,9 @@ std::optional<EditError> change(Editor& editor, std::size_t index, std::string_v
   }
   const std::string of = "rule " + in_quotes(name);
   if (changes.mode && !editor.set(rule, "mode", *changes.mode, "name")) return no_place("mode", of);
-  Document written;
   const std::string text = editor.text();
-  const SourceText source(text);
-  Diagnostics diagnostics(source, "");
-  read_yaml(diagnostics, written);
+  Diagnostics diagnostics(text, "");
+  const Document written = read_yaml(diagnostics);
   if (written.root != nullptr && equal(*written.root, *editor.root())) return std::nullopt;
   return no_place(changes.mode && changes.numbers.empty() ? "mode" : "limits", of);
 }
@@ -495,15 +491,13 @@ Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::st
                                         const RuleChanges& changes) {
   for (std::size_t file = 0; file < files.size(); ++file) {
     const std::string_view bytes = files[file].yaml;
-    const SourceText source(bytes);
-    Diagnostics diagnostics(source, files[file].file);
-    Document document;
-    read_yaml(diagnostics, document);
+    Diagnostics diagnostics(bytes, files[file].file);
+    const Document document = read_yaml(diagnostics);
     const auto index = find_rule(document, rule);
     if (!index) continue;
-    Editor editor(source.text(), document.root);
+    Editor editor(diagnostics.text(), document.root);
     if (auto error = change(editor, *index, rule, changes)) return Unexpected{std::move(*error)};
-    const std::string_view mark = bytes.substr(0, bytes.size() - source.text().size());
+    const std::string_view mark = bytes.substr(0, bytes.size() - diagnostics.text().size());
     return RuleEdit{file, std::string(mark) + editor.text()};
   }
   return Unexpected{EditError{true, "there is no rule " + in_quotes(rule)}};

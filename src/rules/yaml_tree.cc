@@ -80,7 +80,7 @@ class TreeBuilder final : public YAML::EventHandler {
 // For an empty value the parser reports the position of the next token. If that is on a later line,
 // it is far from the '-' that the value belongs to.
 std::size_t TreeBuilder::place_of_nothing(std::size_t next) const {
-  const std::string_view before = diagnostics_.source().text().substr(0, next);
+  const std::string_view before = diagnostics_.text().substr(0, next);
   const std::size_t last = before.find_last_not_of(" \t\r\n");
   if (last == before.npos || before.find('\n', last) == before.npos) return next;
   return last;
@@ -185,7 +185,7 @@ void TreeBuilder::weigh(Node& parent, std::size_t weight, std::size_t where) {
 // Checks whether the text can be read at all. The parser takes the control byte 4 for the end of
 // the text, and counts only line feeds as line ends.
 bool check_text(Diagnostics& diagnostics) {
-  const std::string_view text = diagnostics.source().text();
+  const std::string_view text = diagnostics.text();
   if (text.size() > kMaxFileBytes) {
     diagnostics.add(0, "the file has over 4 MiB", "expected at most 4194304 bytes");
     return false;
@@ -207,7 +207,7 @@ bool check_text(Diagnostics& diagnostics) {
 }
 
 void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) {
-  std::istringstream stream{std::string(diagnostics.source().text())};
+  std::istringstream stream{std::string(diagnostics.text())};
   TreeBuilder builder(diagnostics, document, max_depth);
   try {
     YAML::Parser parser(stream);
@@ -251,14 +251,15 @@ Expected<std::string, std::vector<RuleError>> read_file(const std::string& path)
   return bytes;
 }
 
-void read_yaml(Diagnostics& diagnostics, Document& document, std::size_t max_depth,
-               std::string_view begins_with) {
-  if (!check_text(diagnostics)) return;
+Document read_yaml(Diagnostics& diagnostics, std::size_t max_depth, std::string_view begins_with) {
+  Document document;
+  if (!check_text(diagnostics)) return document;
   parse(diagnostics, document, max_depth);
   if (document.root == nullptr && diagnostics.empty()) {
     diagnostics.add(0, "the file is empty",
                     "expected a map that begins with '" + std::string(begins_with) + "'");
   }
+  return document;
 }
 
 }  // namespace sluice::rules

@@ -52,7 +52,7 @@ Expected<std::string, std::vector<RuleError>> read_file(const std::string& path)
 // much nesting, too many aliases) to the diagnostics. `root` is null if nothing could be read. Does
 // not throw. `max_depth` is that of nested lists and maps, at most 480; `begins_with` is the usual
 // first line, for messages.
-void read_yaml(Diagnostics& diagnostics, Document& document, std::size_t max_depth = kMaxDepth,
-               std::string_view begins_with = "version: 1");
+Document read_yaml(Diagnostics& diagnostics, std::size_t max_depth = kMaxDepth,
+                   std::string_view begins_with = "version: 1");
 
 }  // namespace sluice::rules

@@ -15,10 +15,8 @@ std::string repeated(std::string_view text, std::size_t times) {
 
 // Every error of a text, one a line, or "ok".
 std::string errors_of(std::string_view text) {
-  const SourceText source(text);
-  Diagnostics diagnostics(source, "f");
-  Document document;
-  read_yaml(diagnostics, document);
+  Diagnostics diagnostics(text, "f");
+  const Document document = read_yaml(diagnostics);
   if (diagnostics.empty()) return "ok";
   std::string out;
   for (const RuleError& error : diagnostics.take()) {
@@ -28,10 +26,8 @@ std::string errors_of(std::string_view text) {
 }
 
 TEST(YamlTree, KeepsValuesAndTheirPlaces) {
-  const SourceText source("a: 1\nb: \"2\"\nc: [x, {y: z}]\n");
-  Diagnostics diagnostics(source, "f");
-  Document document;
-  read_yaml(diagnostics, document);
+  Diagnostics diagnostics("a: 1\nb: \"2\"\nc: [x, {y: z}]\n", "f");
+  const Document document = read_yaml(diagnostics);
   ASSERT_TRUE(diagnostics.empty());
   const Node& root = *document.root;
   ASSERT_TRUE(root.is_map());
@@ -41,7 +37,7 @@ TEST(YamlTree, KeepsValuesAndTheirPlaces) {
   EXPECT_EQ(root.pairs[1].second->at, 8u);
   ASSERT_EQ(root.pairs[2].second->items.size(), 2u);
   EXPECT_TRUE(root.pairs[2].second->flow);
-  EXPECT_EQ(source.place(root.pairs[2].second->items[1]->at).column, 8);
+  EXPECT_EQ(diagnostics.place(root.pairs[2].second->items[1]->at).column, 8);
 }
 
 TEST(YamlTree, RefusesAKeyTwiceInAMap) {
@@ -146,15 +142,13 @@ TEST(YamlTree, RefusesAnAliasInsideItsOwnExpansion) {
 }
 
 TEST(YamlTree, NamesThePlaceOfNothingByItsKeyOrDash) {
-  const SourceText source("a:\nb:\n  -\n  - x\n");
-  Diagnostics diagnostics(source, "f");
-  Document document;
-  read_yaml(diagnostics, document);
+  Diagnostics diagnostics("a:\nb:\n  -\n  - x\n", "f");
+  const Document document = read_yaml(diagnostics);
   ASSERT_TRUE(diagnostics.empty());
   EXPECT_EQ(document.root->pairs[0].second->at, 0u);
   const Node& empty_item = *document.root->pairs[1].second->items[0];
-  EXPECT_EQ(source.place(empty_item.at).line, 3);
-  EXPECT_EQ(source.place(empty_item.at).column, 3);
+  EXPECT_EQ(diagnostics.place(empty_item.at).line, 3);
+  EXPECT_EQ(diagnostics.place(empty_item.at).column, 3);
 }
 
 TEST(Diagnostics, StopListingAtAThousandAndSaySo) {

@@ -252,10 +252,8 @@ std::string find_conflict(const Config& config) {
 
 Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml,
                                                       std::string_view file) {
-  const rules::SourceText source(yaml);
-  rules::Diagnostics diagnostics(source, file);
-  rules::Document document;
-  read_yaml(diagnostics, document);
+  rules::Diagnostics diagnostics(yaml, file);
+  const rules::Document document = read_yaml(diagnostics);
   Config config;
   if (document.root != nullptr) config = Reader(diagnostics, file).read(*document.root);
   if (!diagnostics.empty()) return Unexpected{diagnostics.take()};

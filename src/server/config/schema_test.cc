@@ -83,10 +83,8 @@ void expect_defaults(const rules::Node& node, const Map& map) {
 
 TEST(ConfigSchema, ExampleNamesEveryKeyWithItsDefault) {
   const std::string text = text_of(kSource / "examples/sluice.yaml");
-  const rules::SourceText source(text);
-  rules::Diagnostics diagnostics(source, "examples/sluice.yaml");
-  rules::Document document;
-  read_yaml(diagnostics, document);
+  rules::Diagnostics diagnostics(text, "examples/sluice.yaml");
+  const rules::Document document = read_yaml(diagnostics);
   ASSERT_NE(document.root, nullptr);
   expect_defaults(*document.root, file());
 }
