@@ -243,6 +243,13 @@ std::size_t Fields::at(std::string_view name) const {
   return given != nullptr ? given->at : at_;
 }
 
+std::optional<Duration> Fields::period(std::string_view name) const {
+  const Node* value = node(name);
+  if (value == nullptr) return std::nullopt;
+  const auto period = core::parse_period(value->text);
+  return period ? std::optional(*period) : std::nullopt;
+}
+
 std::string_view Fields::text(std::string_view name) const {
   const Node* value = node(name);
   return value != nullptr ? std::string_view(value->text) : std::string_view();

@@ -38,7 +38,8 @@ class Fields {
   // The value as a number (schema::number_of), and what it means by the type of the key.
   std::optional<std::uint64_t> integer(std::string_view name) const;
   std::optional<bool> flag(std::string_view name) const { return as<bool>(name); }
-  std::optional<Duration> period(std::string_view name) const { return as<Duration>(name); }
+  // Absent also for a word, such as `day`.
+  std::optional<Duration> period(std::string_view name) const;
   // Returns the enumerator with the same index as the value in the schema's list of choices.
   template <typename Enum>
   std::optional<Enum> choice(std::string_view name) const {
