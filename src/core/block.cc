@@ -1,3 +1,7 @@
+// A block is part of its charge (`Charge::block`), not a charge of its own: each limit keeps one
+// answer, policies pass it on, and the store that denies counts the denial in the same step. In
+// memory it is in a map next to the table of its shard; in Redis under a second key in the slot of
+// the counter, which the same script reads and writes.
 #include "sluice/block.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// A calendar computes its windows from the rules of its time zone and remembers the last one. It is
+// made when a limit is made and lives as long as the program, so that a limit refers to it by a
+// pointer. Redis knows no time zone: a request contains its windows.
 #include "core/calendar.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A limit is a value of 48 bytes that contains its ratio in lowest terms, so that no decision needs
+// a division to find it.
 #include "core/limit.h"
 
 #include <algorithm>

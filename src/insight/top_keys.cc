@@ -1,3 +1,8 @@
+// The most asked and most denied keys. Each loop counts them without a lock in sketches of its own,
+// one per limit (Space-Saving: bounded, with a bound on the error), and hands these over twice per
+// second while it fills the other ones of a pair. The main thread adds them to frames of 10 s, 10
+// min and 4 h per limit, six each, and adds those up when somebody asks. It spends at most a
+// twentieth of its time on that; if it is late, loops count on.
 #include "insight/top_keys.h"
 
 #include <algorithm>

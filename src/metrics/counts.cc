@@ -1,3 +1,5 @@
+// What each event loop counts. Only the loop writes its counts, which are plain numbers, and a
+// reader adds those of all loops.
 #include "metrics/counts.h"
 
 #include <algorithm>

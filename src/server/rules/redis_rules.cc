@@ -1,3 +1,7 @@
+// Rules in Redis: one hash, which a push replaces as a whole, and a second one in the same slot
+// with the last 50 pushes. The main thread reads the id of the rules four times per second on its
+// own connection and activates other rules like those from files: checked as a whole, or not at
+// all.
 #include "server/rules/redis_rules.h"
 
 #include <algorithm>

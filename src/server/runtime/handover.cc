@@ -1,3 +1,7 @@
+// A new process receives the listening sockets of the old one over a Unix socket, starts, and
+// reports that it is ready. Only then does the old one close its copies, without accepting what is
+// queued. The kernel's queues belong to the sockets, so no connection is lost; SO_REUSEPORT between
+// two processes would lose the queue of the one that closes.
 #include "server/runtime/handover.h"
 
 #include <fcntl.h>

@@ -1,3 +1,11 @@
+// The hash table of a shard: groups of fifteen slots of 40 bytes, filled up to seven eighths, which
+// grows by a quarter. With ten million counters a counter takes less than 64 bytes; a general hash
+// map doubles its size when it grows and takes up to 92 bytes for less data. The tags of a group
+// are one line of sixteen bytes; while they are read, the most likely slot of the key is
+// prefetched. The lock of a counter is in its cache line: the expiry is the lock, a thread puts a
+// mark in its place and later the next expiry. So requests on counters that exist need no lock of
+// the shard. A look-up may read a table while another thread moves it; the memory of moved tables
+// is therefore kept and used again.
 #pragma once
 
 #include <algorithm>

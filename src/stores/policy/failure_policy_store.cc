@@ -1,3 +1,6 @@
+// What a limit answers while its store does not, and for counters that a full store does not
+// create. The store is asked again without the charges that need a new counter, and their policies
+// answer for these.
 #include <algorithm>
 #include <array>
 #include <cstddef>

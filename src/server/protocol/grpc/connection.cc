@@ -1,3 +1,7 @@
+// gRPC over HTTP/2. nghttp2 does HTTP/2; for unary calls gRPC adds a prefix of five bytes, two
+// header fields and the trailers, which are here. grpc++ has threads and event loops of its own and
+// takes several times the processor time (`./dev bench --only front_ends`). The messages of a
+// request are on an arena of its loop.
 #include "server/protocol/grpc/connection.h"
 
 #include <netinet/in.h>

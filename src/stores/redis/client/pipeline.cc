@@ -1,3 +1,7 @@
+// The pending requests of one connection. A request is sent again only if the server says that it
+// did nothing (NOSCRIPT, MOVED, ASK, …); without an answer it may have counted the request. Once
+// per connection the pipeline asks whether the server has Sluice's module, whose commands then
+// replace the scripts.
 #include "stores/redis/client/pipeline.h"
 
 #include <algorithm>
