@@ -400,7 +400,9 @@ void Registry::add_counters(std::string name, std::string help, std::vector<std:
 void Registry::add_histogram(std::string name, std::string help,
                              std::function<DurationCounts()> counts) {
   impl_->add("histogram", std::move(name), std::move(help),
-             [counts = std::move(counts)](Text& text) { text.add({}, counts()); });
+             [counts = std::move(counts)](Text& text) {
+               if (counts) text.add({}, counts());
+             });
 }
 
 Activity Registry::activity(const RuleSet& rules) const {

@@ -149,7 +149,7 @@ constexpr Member kOfLine[] = {
 constexpr Object kLine(kOfLine, nullptr, false,
                        "expected counter, or rule, limit_name and attributes, and limit, plan, "
                        "blocked or unlimited, and per, burst or until");
-constexpr Object kBody(std::span(kOfLine).subspan(3), nullptr, false, kMembers);
+constexpr Object kBody(std::span<const Member>(kOfLine).subspan(3), nullptr, false, kMembers);
 
 Expected<GivenOverride> read_given(std::string_view json, const Object& object,
                                    std::string_view not_an_object) {
