@@ -112,20 +112,23 @@ class AsyncLimiter {
         token, std::string(key), limit, cost, deadline.at());
   }
 
-  // As above, for the counter that a charge names by its key, tag and limit. With a `concurrency`
-  // limit it takes a permit (Charge::permit, which is copied), and waits until one is released or
-  // the deadline passes. async_apply(Verb::kRelease, ...) releases it, and lets the next one pass.
+  // As above, for the counter that a charge names by its key, tag and limit; its other members but
+  // cost and permit do not count. With a `concurrency` limit it takes a permit (Charge::permit,
+  // which is copied), and waits until one is released or the deadline passes.
+  // async_apply(Verb::kRelease, ...) releases it, and lets the next one pass.
   template <typename Token>
   auto async_acquire(const Charge& charge, Deadline deadline, Token&& token) {
     return boost::asio::async_initiate<Token, detail::DecisionSignature>(
-        [this](auto handler, const detail::OwnedCharges& of, const PermitId& permit,
-               Instant until) {
-          Charge one = of.view().front();
-          if (one.permit != nullptr) one.permit = &permit;
+        [this](auto handler, const detail::OwnedCharges& of, Instant until) {
+          const Charge& all = of.view().front();
+          const Charge one{.key = all.key,
+                           .limit = all.limit,
+                           .cost = all.cost,
+                           .tag = all.tag,
+                           .permit = all.permit};
           detail::acquire(parts_, std::move(handler), one, until);
         },
-        token, detail::OwnedCharges({&charge, 1}),
-        charge.permit != nullptr ? *charge.permit : PermitId(), deadline.at());
+        token, detail::OwnedCharges({&charge, 1}), deadline.at());
   }
 
   // Applies any verb to 1 to kMaxCharges charges, as Store::apply() does, at `now` or at the

@@ -277,6 +277,30 @@ TEST(AsyncLimiter, WaitsForAPermitThatIsReleased) {
   expect_waits_for_a_permit(later);
 }
 
+// A program may forget the permit of a request that it has started.
+TEST(AsyncLimiter, CopiesThePermitsOfARequest) {
+  asio::io_context loop;
+  std::promise<void> hold;
+  ThreadStore store;
+  store.hold = &hold;
+  AsyncLimiter limiter(loop, store);
+  const Limit flight = concurrency(1).lease(1h);
+  const PermitId id = PermitId::random();
+  auto permit = std::make_unique<PermitId>(id);
+  const Charge charge{.key = "key", .limit = flight, .permit = permit.get()};
+  std::optional<Decision> taken;
+  limiter.async_apply(
+      Verb::kTake, {&charge, 1}, {},
+      [&](Error, const Decision& said, const std::vector<Decision>&) { taken = said; });
+  *permit = PermitId::random();
+  permit.reset();
+  hold.set_value();
+  loop.run();
+  ASSERT_TRUE(taken && *taken);
+  const Charge held{.key = "key", .limit = flight, .permit = &id};
+  EXPECT_TRUE(store.store.apply_one(Verb::kRelease, held, {})) << "the permit of the request";
+}
+
 // A thread of the store that still used a loop would end the work of the next one, which has the
 // same address, or a sanitizer would report it.
 TEST(AsyncLimiter, LetsTheLoopEndAfterTheLastHandler) {

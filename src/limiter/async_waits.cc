@@ -299,6 +299,7 @@ std::optional<Decision> Requests::ask(WaitingRequest& request, Lock& lock) noexc
   const bool is_queued = request.line != nullptr;
   Charge charge = request.charge();
   if (is_queued) charge.cost = queue_.ask(request).cost;
+  count();  // so that a release meanwhile sees this request
   if (store_ != nullptr) {
     lock.unlock();
     const Decision said = store_->apply_one(Verb::kTake, charge, {});

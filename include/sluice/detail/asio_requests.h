@@ -23,13 +23,15 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/block.h"
 #include "sluice/detail/async_waits.h"
+#include "sluice/permit_id.h"
 #include "sluice/store.h"
 
 // The operations of AsyncLimiter.
 namespace sluice::detail {
 
-// A copy of charges with the bytes of their keys and tags.
+// A copy of charges with the bytes of their keys and tags, their permits and their blocks.
 class OwnedCharges {
  public:
   // Throws std::bad_alloc.
@@ -37,13 +39,17 @@ class OwnedCharges {
       : charges_(charges.begin(), charges.end()) {
     std::size_t size = 0;
     for (const Charge& charge : charges) size += charge.key.size() + charge.tag.size();
-    bytes_.reserve(size);  // so that the views below stay valid
+    bytes_.reserve(size);  // so that the views and pointers below stay valid
+    permits_.reserve(charges.size());
+    blocks_.reserve(charges.size());
     for (Charge& charge : charges_) {
       charge.key = add(charge.key);
       charge.tag = add(charge.tag);
+      if (charge.permit != nullptr) charge.permit = &permits_.emplace_back(*charge.permit);
+      if (charge.block != nullptr) charge.block = &blocks_.emplace_back(*charge.block);
     }
   }
-  OwnedCharges(OwnedCharges&&) = default;  // the bytes do not move
+  OwnedCharges(OwnedCharges&&) = default;  // what the charges refer to does not move
   OwnedCharges& operator=(OwnedCharges&&) = default;
 
   std::span<const Charge> view() const noexcept { return charges_; }
@@ -57,6 +63,8 @@ class OwnedCharges {
 
   std::vector<Charge> charges_;
   std::vector<char> bytes_;
+  std::vector<PermitId> permits_;
+  std::vector<Block> blocks_;
 };
 
 using DecisionSignature = void(boost::system::error_code, Decision);

@@ -56,6 +56,14 @@ TEST_F(RulePatch, TheSameNumbersChangeNothing) {
   EXPECT_TRUE(done_.empty());
 }
 
+TEST_F(RulePatch, ReadsMinusZeroAsZero) {
+  open({kRules});
+  const std::string zero = patch(R"({"limits":{"user":{"limit":0}}})").body;
+  EXPECT_EQ(zero.find("-0"), std::string::npos) << zero;
+  open({kRules});
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":-0}}})").body, zero);
+}
+
 TEST_F(RulePatch, ChangesTheModeOfARuleWhoseNameHasASlash) {
   open({kRules});
   EXPECT_EQ(patch(R"({"mode":"shadow"})", {}, "/v1/rules/a%2Fb").status, 200);

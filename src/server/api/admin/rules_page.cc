@@ -114,7 +114,9 @@ constexpr std::string_view kMode = "expected \"enforce\" or \"shadow\"";
 constexpr std::string_view kNumbers = "expected an object with limit, per, lease or burst";
 
 bool add_number(Patch& patch, const JsonValue& value, JsonProblem&) {
-  patch.changes.numbers.push_back({patch.limit, std::string(value.name), std::string(value.text)});
+  patch.changes.numbers.push_back(
+      {patch.limit, std::string(value.name),
+       value.kind == base::kJsonWhole ? std::to_string(value.number) : std::string(value.text)});
   return true;
 }
 

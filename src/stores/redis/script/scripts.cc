@@ -160,7 +160,7 @@ std::map<std::string, std::string> parts_of_files() {
   std::string* part = nullptr;
   for (std::string_view text : lua::kTexts) {
     while (!text.empty()) {
-      const std::string_view line = text.substr(0, text.find('\n') + 1);
+      const std::string_view line = text.substr(0, std::min(text.find('\n'), text.size() - 1) + 1);
       text.remove_prefix(line.size());
       if (const std::string name = name_after("part", line); !name.empty()) {
         part = &parts[name];
