@@ -157,6 +157,15 @@ bool is_damaged(const core::Permits& permits, const Action& action, const core::
   return units != permits.units || first_end != permits.first_end || last_end != permits.last_end;
 }
 
+// Returns what is left of the lease of the permit that is asked for, which is live.
+Ticks left_of_lease(const core::Permits& permits, Ticks at) noexcept {
+  Ticks end = at;
+  for (const core::PermitEntry& entry : permits.entries) {
+    if (entry.id == *permits.asked) end = std::max(end, entry.end);
+  }
+  return end - at;
+}
+
 void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::string_view found,
                     Ticks now, Outcome& outcome) {
   const Limit& limit = asked.limit;
@@ -190,6 +199,10 @@ void decide_permits(Action action, const Asked& asked, std::uint64_t cost, std::
                              .units_after = live.units,
                              .last_after = static_cast<std::uint64_t>(live.last_end),
                              .gone = step.answer.gone ? std::uint64_t{1} : 0};
+  // So that the extension can be taken back.
+  if (step.next.change == Verb::kExtend) {
+    reply.wait = static_cast<std::uint64_t>(left_of_lease(permits, live.at));
+  }
   if (step.change == Change::kWrite) {
     buffer.write(step.next, step.at);
     redis::append_permits(buffer.view(), outcome.value);

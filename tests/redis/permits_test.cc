@@ -113,6 +113,32 @@ TEST_F(Permits, AreAllOrNothingOverSlots) {
   EXPECT_EQ(left("a") + left("b"), 4u);
 }
 
+TEST_F(Permits, AreExtendedInAllSlotsOrInNone) {
+  PlanStore store(redis_, std::string(kPrefix), true);
+  sluice::Limiter limiter(store);
+  const PermitId id = id_of(1);
+  const PermitId other = id_of(2);
+  const std::array both{Charge{.key = "a", .limit = kTwo, .permit = &id},
+                        Charge{.key = "b", .limit = kTwo, .permit = &id}};
+  const auto reset_of = [&](const char* key, sluice::Instant now) {
+    return limiter.peek(key, kTwo, 0, now).reset_after;
+  };
+  const sluice::Instant start{sluice::Duration{server_time()}};
+  ASSERT_TRUE(limiter.apply(Verb::kTake, both, {}, start)) << store.error();
+  ASSERT_TRUE(limiter.apply(Verb::kRelease, std::span(both).last(1), {}, start));
+  const Charge brief{.key = "a", .limit = sluice::concurrency(2).lease(40min), .permit = &other};
+  ASSERT_TRUE(limiter.apply(Verb::kTake, {&brief, 1}, {}, start));
+  const sluice::Instant later = start + 30min;
+  EXPECT_EQ(limiter.apply(Verb::kExtend, both, {}, later).reason, Reason::kGone);
+  EXPECT_EQ(store.error(), "");
+  EXPECT_EQ(reset_of("a", later), 30min) << "its lease ends when it did before";
+  EXPECT_EQ(left("a"), 0u);
+  ASSERT_TRUE(limiter.apply(Verb::kExtend, std::span(both).first(1), {}, later));
+  EXPECT_EQ(reset_of("a", later), 1h);
+  EXPECT_EQ(limiter.apply(Verb::kExtend, both, {}, later + 20min).reason, Reason::kGone);
+  EXPECT_EQ(reset_of("a", later + 20min), 40min) << "the other permit has ended";
+}
+
 TEST_F(Permits, AreInvalidWithoutAName) {
   for (const Verb verb : {Verb::kTake, Verb::kTakeAtMost, Verb::kReserve, Verb::kRelease}) {
     const Charge charge{.key = "key", .limit = kTwo};

@@ -116,8 +116,12 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
   for (std::size_t i = 0; i < plan_.parts(); ++i) outcomes.push_back(read(i));
   const auto count = [&](Outcome o) { return std::count(outcomes.begin(), outcomes.end(), o); };
   const bool is_whole = static_cast<std::size_t>(count(Outcome::kAllowed)) == outcomes.size();
+  const bool is_answered = static_cast<std::size_t>(count(Outcome::kAllowed) +
+                                                    count(Outcome::kDenied)) == outcomes.size();
+  const bool undoes =
+      sluice::takes(action.verb) || (action.verb == sluice::Verb::kExtend && is_answered);
   for (std::size_t i = 0; i < plan_.parts(); ++i) {
-    if (!sluice::takes(action.verb) || is_whole || outcomes[i] != Outcome::kAllowed) continue;
+    if (!undoes || is_whole || outcomes[i] != Outcome::kAllowed) continue;
     plan_.write_undo(i, command);
     connection_.send(command);
     const Reply reply = connection_.next();

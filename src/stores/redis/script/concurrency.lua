@@ -114,11 +114,17 @@ local function concurrency(key, arg, now, verb, state)
     return struct.pack(kPermitsReply, at, units, last, wait, left, final, gone)
   end
   local after, left, sooner, final
+  local was = 0
   if is_change then
     local new_end = verb == kExtend and at + lease
+    if verb == kGiveBack and cost == 0 then  -- an extension: the lease ends when it did before
+      new_end = struct.unpack(kInstant, arg, 2 + kPermitsArgumentSize + kPermitIdSize) + lease
+      if new_end <= at then new_end = false end
+    end
     local count, least, most
     after, count, least, most = with_end(held, id, new_end)
     if not after then return reply_of(0, units, last, 1), verb == kGiveBack end
+    if verb == kExtend then was = most - at end
     if least > first and most < last then
       left, sooner, final = units - (new_end and 0 or count), first, last
       if new_end and new_end < sooner then sooner = new_end end
@@ -152,6 +158,6 @@ local function concurrency(key, arg, now, verb, state)
     if held ~= '' and first < sooner then sooner = first end
     if last > final then final = last end
   end
-  return reply_of(0, left, final, 0), true,
+  return reply_of(was, left, final, 0), true,
          struct.pack(kPermitsHead, kPermitsKind, at, sooner, final, left) .. after, final - now
 end

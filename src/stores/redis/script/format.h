@@ -259,6 +259,8 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //     permits    cost (6), capacity (4), lease (6), and the permit (12)
 //                and to give back, of the take: instant (7); to reserve: max_wait (7); to take at
 //                most the cost with each of several charges: their number on the counter (7)
+//                To give back an extension: cost is 0, the instant its own, and lease what was left
+//                then.
 //   reply        instant (7), plus 2^52 if all counters admit; then for each counter: size (2)
 //                and that many bytes, the value that was found, empty if there was none; or of a
 //     log        at (7), units (5), newest (7), forgotten (4), wait (7), changed (1)
@@ -322,7 +324,7 @@ inline constexpr Layout<Request, 3> kRequest({{"verb", &Request::verb, 1},
 
 // The argument of a counter: the number of its family in the script, and one of the records below.
 // Three verbs need another number of the size of kInstant at the end: kGiveBack the instant of the
-// take, kReserve the longest wait, and kTakeAtMostOfAll the number of charges.
+// take or extension, kReserve the longest wait, and kTakeAtMostOfAll the number of charges.
 inline constexpr Layout<Number, 1> kFamily({{"family", &Number::value, 1}});
 inline constexpr Layout<Number, 1> kCost({{"cost", &Number::value, 6}});  // begins each record
 
@@ -428,7 +430,7 @@ inline constexpr Layout<LogReply, 6> kLogReply({{"at", &LogReply::at, 7},
 // without the change that the verb makes and with it.
 struct PermitsReply {
   std::uint64_t at, units, last_end;
-  std::uint64_t wait;  // if they deny the request
+  std::uint64_t wait;  // if they deny the request; of an extension, what was left of the lease
   std::uint64_t units_after, last_after;
   std::uint64_t gone;  // 1 if the permit to release or to extend has ended
 };

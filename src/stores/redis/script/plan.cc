@@ -60,6 +60,15 @@ void Counter::append_argument(int number, std::uint64_t cost, std::string& out) 
   for (const std::uint8_t byte : permit_.bytes()) out += static_cast<char>(byte);
 }
 
+void Counter::append_end_before_extension(int number, std::string& out) const {
+  // A module of an older version does not say what was left: its extension stays.
+  const auto period = static_cast<std::uint64_t>(limit().period().count());
+  const std::uint64_t left = permits_.wait > 0 ? permits_.wait : period;
+  format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
+  format::kPermitsArgument.append({.cost = 0, .capacity = limit().capacity(), .period = left}, out);
+  for (const std::uint8_t byte : permit_.bytes()) out += static_cast<char>(byte);
+}
+
 void Counter::append_windows(std::size_t index, core::Ticks of, std::string& out) const {
   format::kWindows.append(windows_of(*limit().calendar(), of, index), out);
 }
@@ -527,7 +536,11 @@ void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::u
   if (counter.gives_back() && may_give_back) number += format::kGivesBack;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
   const std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
-  counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
+  if (verb == format::kGiveBack && action_.verb == Verb::kExtend) {
+    counter.append_end_before_extension(number, out);
+  } else {
+    counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
+  }
   if (counter.limit().calendar() != nullptr) {
     const Instant now = now_ ? *now_ : clock_->now();
     core::Ticks near = keyed.near.value_or(now.time_since_epoch().count());

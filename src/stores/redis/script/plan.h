@@ -48,6 +48,8 @@ class Counter {
 
   // Appends the argument for a script in which the family has this number.
   void append_argument(int number, std::uint64_t cost, std::string& out) const;
+  // As above, to take back an extension: the lease ends as long after at() as it would have.
+  void append_end_before_extension(int number, std::string& out) const;
   // A limit with a calendar: appends the rest of the argument, which is the window of an instant
   // and the next one. `index` names the counter if the script needs others.
   void append_windows(std::size_t index, core::Ticks of, std::string& out) const;
@@ -175,8 +177,9 @@ class Plan {
   };
   Read read(std::size_t part, const Reply& reply, bool is_by_module = false);
 
-  // Fills in the call that undoes an allowed take of this part. It never gives back more units than
-  // are still consumed, so take and undo together admit nothing more. Its reply is ignored.
+  // Fills in the call that undoes an allowed take or extension of this part. It never gives back
+  // more units than are still consumed, so take and undo together admit nothing more. Its reply is
+  // ignored.
   void write_undo(std::size_t part, Command& command) const;
 
   // Call this after a read() of every part. Returns the answer to each charge and to the request.

@@ -1,6 +1,7 @@
 // One request to Redis from start to end: with scripts, or with `scripting: off` by INCRBY, which
 // works for windows of the clock and for counters of slices. In a cluster a request is one call per
-// slot. If a slot denies, the others give back what they took.
+// slot. If a slot denies, the others give back what they took. If a permit has ended in a slot, its
+// extensions in the others are taken back.
 
 #include "stores/redis/store/operation.h"
 
@@ -137,7 +138,8 @@ bool ScriptOperation::any(Plan::Read answered) const noexcept {
 void ScriptOperation::finish() noexcept {
   const bool has_failed = failure_ != Reason::kOk;
   // A full store has counted nothing, so that the caller can charge the other counters alone.
-  const bool undoes = takes(verb_) || (verb_ == Verb::kCharge && failure_ == Reason::kStoreFull);
+  const bool undoes = takes(verb_) || (verb_ == Verb::kCharge && failure_ == Reason::kStoreFull) ||
+                      (verb_ == Verb::kExtend && !has_failed);
   if (undoes && (has_failed || any(Plan::Read::kDenied)) && any(Plan::Read::kAllowed)) {
     give_back();
   }

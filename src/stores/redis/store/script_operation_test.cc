@@ -105,6 +105,70 @@ TEST_F(ScriptOperationTest, GivesNothingBackForAPeek) {
   EXPECT_EQ(gave_back, 0u);
 }
 
+// What the script says of a live permit whose lease it has started again, with `left` of it before.
+std::string extended(std::uint64_t left) {
+  const std::string found = bytes(kNowTicks, 7) + bytes(1, 4) + bytes(kNowTicks + 30, 7) +
+                            bytes(left, 7) + bytes(1, 4) + bytes(kNowTicks + 60'000'000, 7) +
+                            bytes(0, 1);
+  return bulk(bytes(kNowTicks + kAdmits, 7) + bytes(found.size(), 2) + found);
+}
+std::string gone() { return bulk(bytes(kNowTicks, 7) + bytes(0, 2)); }
+
+class ExtensionTest : public ScriptOperationTest {
+ protected:
+  // A permit with a counter in each of two slots.
+  TestRequest& extend_two() {
+    return ask({{.key = "a", .limit = two_, .tag = "x", .permit = &id_},
+                {.key = "b", .limit = two_, .tag = "y", .permit = &id_}},
+               Verb::kExtend);
+  }
+  // The numbers of a call that lets the lease end so long after kNow.
+  static std::string ends_after(std::uint64_t left) {
+    const std::string name = "\x01\x02\x03" + std::string(9, '\0');
+    return bytes(0, 6) + bytes(2, 4) + bytes(left, 6) + name + bytes(kNowTicks, 7);
+  }
+
+  const PermitId id_{{1, 2, 3}};
+  const Limit two_ = concurrency(2).lease(1min);
+};
+
+TEST_F(ExtensionTest, IsTakenBackIfThePermitIsGoneInAnotherSlot) {
+  const TestRequest& extend = extend_two();
+  client.answer(extended(30));
+  client.answer(gone());
+  EXPECT_EQ(extend.decision().reason, Reason::kGone);
+  EXPECT_EQ(extend.each[0].reset_after, Duration{30});
+  EXPECT_EQ(gave_back, 1u);
+  ASSERT_EQ(client.waiting(), 1u);
+  EXPECT_NE(client.next().find("p:p{x}a"), std::string::npos) << client.next();
+  EXPECT_NE(client.next().find(ends_after(30)), std::string::npos);
+  EXPECT_TRUE(client.answer("$0\r\n\r\n"));
+}
+
+TEST_F(ExtensionTest, StaysIfAnOldModuleDoesNotSayWhatWasLeft) {
+  extend_two();
+  client.answer(extended(0));
+  client.answer(gone());
+  ASSERT_EQ(client.waiting(), 1u);
+  EXPECT_NE(client.next().find(ends_after(60'000'000)), std::string::npos);
+  EXPECT_TRUE(client.answer("$0\r\n\r\n"));
+}
+
+TEST_F(ExtensionTest, StaysIfAllSlotsExtend) {
+  const TestRequest& extend = extend_two();
+  client.answer(extended(30));
+  client.answer(extended(20));
+  EXPECT_EQ(extend.decision().reason, Reason::kOk);
+  EXPECT_EQ(client.waiting(), 0u);
+}
+
+TEST_F(ExtensionTest, StaysIfAnotherSlotFails) {
+  extend_two();
+  client.answer(extended(30));
+  client.fail(Failure::kTimeout);
+  EXPECT_EQ(client.waiting(), 0u) << "the permit may be live in both";
+}
+
 // --- windows of the calendar ---
 
 const Limit& monthly() {
