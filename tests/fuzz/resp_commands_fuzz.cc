@@ -95,7 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   client.peer = "p";
   client.role = known.at_first();
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
-  resp::RequestReader reader({.frame_bytes = 1 << 16, .arguments = 100});
+  resp::RequestReader reader(1 << 16, 100);
   while (reader.read(input, client.role != Role::kNobody) ==
          resp::RequestReader::Progress::kReady) {
     reader.arguments(input, handler.request);

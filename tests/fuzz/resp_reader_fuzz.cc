@@ -16,7 +16,8 @@ namespace {
 using sluice::server::resp::RequestReader;
 using Progress = RequestReader::Progress;
 
-constexpr RequestReader::Bounds kBounds{.frame_bytes = 1 << 16, .arguments = 100};
+constexpr std::size_t kMostBytes = 1 << 16;
+constexpr std::size_t kMostArguments = 100;
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -26,7 +27,7 @@ void require(bool holds) {
 std::string describe(const RequestReader& reader, std::string_view input) {
   std::vector<std::string_view> words;
   reader.arguments(input, words);
-  require(words.size() <= kBounds.arguments);
+  require(words.size() <= kMostArguments);
   std::string out;
   for (const std::string_view word : words) {
     out.append(std::to_string(word.size())).append(":").append(word);
@@ -36,7 +37,7 @@ std::string describe(const RequestReader& reader, std::string_view input) {
 
 // Returns each request, and finally the reason for the end unless more bytes are needed.
 std::vector<std::string> read(std::string_view bytes, std::size_t piece, bool authenticated) {
-  RequestReader reader(kBounds);
+  RequestReader reader(kMostBytes, kMostArguments);
   std::vector<std::string> out;
   std::size_t begin = 0;
   for (std::size_t end = 0; end < bytes.size();) {
@@ -56,7 +57,7 @@ std::vector<std::string> read(std::string_view bytes, std::size_t piece, bool au
       begin += reader.size();
       reader.next();
     }
-    require(end - begin <= kBounds.frame_bytes + RequestReader::kMostLine + 2);
+    require(end - begin <= kMostBytes + RequestReader::kMostLine + 2);
   }
   return out;
 }

@@ -29,7 +29,7 @@ TEST(CommandHandler, AllocatesNothingOnceItsBuffersHaveGrown) {
       framed({"RL.CHECK", "header", "header.X-User", key}),
       framed({"PING"}),
       framed({"HELLO", "3"})};
-  RequestReader reader({});
+  RequestReader reader;
   const auto ask = [&] {
     handler.handler.output.clear();
     for (const std::string& one : frames) {

@@ -72,7 +72,7 @@ ConnectionState::ConnectionState(Client client, SharedState& shared, net::StateO
     : StreamState(owner, now),
       shared_(shared),
       client_(std::move(client)),
-      reader_({.frame_bytes = shared.bounds.body_bytes}) {
+      reader_(shared.bounds.body_bytes) {
   enter(Phase::kIdle);
 }
 

@@ -178,7 +178,7 @@ RequestReader::Progress RequestReader::read_count(std::string_view input, bool a
   if (!authenticated && count.number > kMostUnknownArguments) {
     return bad("unauthenticated multibulk length");
   }
-  if (count.number > static_cast<std::int64_t>(bounds_.arguments)) {
+  if (count.number > static_cast<std::int64_t>(most_arguments_)) {
     return bad("invalid multibulk length");
   }
   position_ = count.bytes;
@@ -217,12 +217,12 @@ RequestReader::Progress RequestReader::read_bulk_size(std::string_view input, bo
     if (!number || *number < 0) return bad("invalid bulk length");
     size = {*number, static_cast<std::uint32_t>(line_.size() + 2)};
   }
-  if (size.number > static_cast<std::int64_t>(bounds_.frame_bytes)) {
+  if (size.number > static_cast<std::int64_t>(most_bytes_)) {
     return bad("invalid bulk length");
   }
   if (!authenticated && size.number > kMostUnknownBytes) return bad("unauthenticated bulk length");
   const std::size_t whole = position_ + size.bytes + static_cast<std::size_t>(size.number) + 2;
-  if (whole > bounds_.frame_bytes) return bad("too big request");
+  if (whole > most_bytes_) return bad("too big request");
   position_ += size.bytes;
   bulk_ = static_cast<std::int32_t>(size.number);
   return Progress::kReady;
@@ -244,7 +244,7 @@ RequestReader::Progress RequestReader::read_inline(std::string_view input) {
     const auto found = words.next(text_);
     if (found == InlineWords::Next::kEnd) break;
     if (found == InlineWords::Next::kUnbalanced) return bad("unbalanced quotes in request");
-    if (places_.size() == bounds_.arguments) return bad("invalid multibulk length");
+    if (places_.size() == most_arguments_) return bad("invalid multibulk length");
     places_.push_back(
         {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(text_.size() - begin)});
   }

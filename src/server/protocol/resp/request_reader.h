@@ -41,10 +41,6 @@ using sluice::whole_number;
 // a few arguments.
 class RequestReader {
  public:
-  struct Bounds {
-    std::size_t frame_bytes = std::size_t{1} << 20;  // of a request as it was sent; below 2^31
-    std::size_t arguments = 4096;
-  };
   // The longest inline command and the longest line with a length, as in Redis.
   static constexpr std::size_t kMostLine = std::size_t{64} << 10;
 
@@ -54,7 +50,10 @@ class RequestReader {
     kBad,    // why() has the error; nothing after it can be read
   };
 
-  explicit RequestReader(const Bounds& bounds) : bounds_(bounds) {}
+  // `most_bytes`: of a request as it was sent; below 2^31.
+  explicit RequestReader(std::size_t most_bytes = std::size_t{1} << 20,
+                         std::size_t most_arguments = 4096)
+      : most_bytes_(most_bytes), most_arguments_(most_arguments) {}
 
   // A client that is not logged in may only send as much as a login needs.
   Progress read(std::string_view input, bool authenticated);
@@ -85,7 +84,8 @@ class RequestReader {
   Line find_line(std::string_view input);
   Progress bad(std::string_view why);
 
-  Bounds bounds_;
+  std::size_t most_bytes_;
+  std::size_t most_arguments_;
   std::vector<Place> places_;
   std::string text_;            // the words of an inline command, or the error
   std::string_view line_;       // the line that find_line() found, without its first byte

@@ -9,13 +9,14 @@ namespace sluice::server::resp {
 namespace {
 
 using Progress = RequestReader::Progress;
-constexpr RequestReader::Bounds kBounds{.frame_bytes = 4096, .arguments = 20};
+constexpr std::size_t kMostBytes = 4096;
+constexpr std::size_t kMostArguments = 20;
 
 // Reads `bytes` in pieces of `piece` bytes. Returns the words of each request in brackets, followed
 // by the error, if any.
 std::string read(std::string_view bytes, std::size_t piece, bool authenticated = true,
-                 const RequestReader::Bounds& bounds = kBounds) {
-  RequestReader reader(bounds);
+                 std::size_t most_bytes = kMostBytes) {
+  RequestReader reader(most_bytes, kMostArguments);
   std::vector<std::string_view> words;
   std::string out;
   std::size_t begin = 0;
@@ -108,10 +109,10 @@ TEST(RequestReader, BoundsLines) {
 TEST(RequestReader, AClientThatIsNotLoggedInMaySendLittle) {
   EXPECT_EQ(read("*11\r\n", 100, false), "Protocol error: unauthenticated multibulk length");
   EXPECT_EQ(read("*10\r\n", 100, false), "");
-  const RequestReader::Bounds bounds{.frame_bytes = 1 << 20};
-  EXPECT_EQ(read("*1\r\n$16385\r\n", 100, false, bounds),
+  constexpr std::size_t kMany = 1 << 20;
+  EXPECT_EQ(read("*1\r\n$16385\r\n", 100, false, kMany),
             "Protocol error: unauthenticated bulk length");
-  EXPECT_EQ(read("*1\r\n$16384\r\n", 100, false, bounds), "");
+  EXPECT_EQ(read("*1\r\n$16384\r\n", 100, false, kMany), "");
 }
 
 TEST(WholeNumber, IsReadAsRedisReadsIt) {
