@@ -62,11 +62,9 @@ namespace {
 
 // Returns the limit with these numbers, or null if the reply has become an error.
 const Limit* limit_of(CommandHandler& handler, const Call& call, const ThrottleArguments& asked) {
-  const LimitCache::Numbers numbers{asked.burst, asked.count,
-                                    static_cast<std::uint64_t>(asked.period.count())};
-  if (const Limit* known = handler.limits.find(numbers)) return known;
+  if (const Limit* known = handler.limits.find(asked)) return known;
   const auto limit = asked.limit();
-  if (limit) return &handler.limits.keep(numbers, *limit);
+  if (limit) return &handler.limits.keep(asked, *limit);
   call.reply.error("ERR count and period_seconds with this max_burst: " + limit.error());
   return nullptr;
 }

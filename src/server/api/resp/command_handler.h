@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "insight/top_keys.h"
+#include "limiter/limit_arguments.h"
 #include "server/api/resp/command.h"
 #include "server/decide/named_attributes.h"
 #include "server/decide/session.h"
@@ -30,37 +31,32 @@ namespace sluice::server::resp {
 // creating one costs more than the rest of the request.
 class LimitCache {
  public:
-  struct Numbers {
-    std::uint64_t burst;
-    std::uint64_t count;
-    std::uint64_t period;
-    friend bool operator==(const Numbers&, const Numbers&) = default;
-  };
-
-  // Returns the limit with these numbers, or null.
-  const Limit* find(const Numbers& numbers) const noexcept {
-    const auto& entry = entries_[place(numbers)];
-    return entry && entry->numbers == numbers ? &entry->limit : nullptr;
+  // Returns the limit with these numbers, whatever the quantity, or null.
+  const Limit* find(const ThrottleArguments& asked) const noexcept {
+    const std::size_t at = place(asked);
+    const ThrottleArguments& known = asked_[at];
+    const bool same =
+        known.burst == asked.burst && known.count == asked.count && known.period == asked.period;
+    return same && limits_[at] ? &*limits_[at] : nullptr;
   }
-  const Limit& keep(const Numbers& numbers, const Limit& limit) {
-    return entries_[place(numbers)].emplace(Entry{numbers, limit}).limit;
+  const Limit& keep(const ThrottleArguments& asked, const Limit& limit) {
+    const std::size_t at = place(asked);
+    asked_[at] = asked;
+    return limits_[at].emplace(limit);
   }
 
  private:
   static constexpr std::size_t kPlaces = 64;
-  struct Entry {
-    Numbers numbers;
-    Limit limit;
-  };
 
-  static std::size_t place(const Numbers& numbers) noexcept {
+  static std::size_t place(const ThrottleArguments& asked) noexcept {
     constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
-    std::uint64_t mixed = numbers.burst * kOdd ^ numbers.count;
-    mixed = mixed * kOdd ^ numbers.period;
+    std::uint64_t mixed = asked.burst * kOdd ^ asked.count;
+    mixed = mixed * kOdd ^ static_cast<std::uint64_t>(asked.period.count());
     return static_cast<std::size_t>(mixed * kOdd >> 58);
   }
 
-  std::array<std::optional<Entry>, kPlaces> entries_;
+  std::array<ThrottleArguments, kPlaces> asked_;
+  std::array<std::optional<Limit>, kPlaces> limits_;  // of `asked_` at the same index
 };
 
 // Writes a line "request" about an answered request, with these fields: command (with its part, if
