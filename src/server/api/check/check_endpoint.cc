@@ -204,7 +204,7 @@ constexpr std::size_t kMostKept = std::size_t{64} << 10;
 }  // namespace
 
 // Decides the requests of a body one after the other and joins their answers.
-class CheckEndpoint::Decider final : public CheckListener {
+class CheckEndpoint::Decider {
  public:
   Decider(CheckEndpoint& endpoint, CheckKind kind, http::Response& response)
       : endpoint_(endpoint), kind_(kind), response_(response) {}
@@ -212,7 +212,7 @@ class CheckEndpoint::Decider final : public CheckListener {
     if (is_array_) endpoint_.session_.decide_array(false);
   }
 
-  void on_request(const CheckRequest& request, bool alone) override {
+  void on_request(const CheckRequest& request, bool alone) {
     if (!alone && !std::exchange(is_array_, true)) endpoint_.session_.decide_array(true);
     if (request.wait > Duration{0} && endpoint_.sleeps_ == nullptr) {
       return answer_problem(response_, {400, std::string(kNoWaiting)});
@@ -284,7 +284,9 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
   }
   text_.clear();
   Decider decider(*this, kind, response);
-  const CheckReader::Outcome outcome = reader_.read(kind, request.body, may_operate, decider);
+  const CheckReader::Outcome outcome = reader_.read(
+      kind, request.body, may_operate,
+      [&decider](const CheckRequest& one, bool alone) { decider.on_request(one, alone); });
   if (outcome.needs_operate) return answer_problem(response, {403, outcome.error});
   if (!outcome.error.empty()) return answer_problem(response, {400, outcome.error});
   if (!response.content_type.empty()) {

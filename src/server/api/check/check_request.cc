@@ -86,7 +86,7 @@ struct CheckReader::Document {
   CheckRequest& request;
   const CheckKind kind;
   const bool may_operate;
-  CheckListener* const listener;  // null: the body is only checked
+  const OnRequest* const on_request;  // null: the body is only checked
 
   bool is_array = false;
   bool needs_operate = false;  // the reason of the problem
@@ -311,7 +311,7 @@ bool CheckReader::Document::end_request(JsonProblem& problem) {
                          "expected a single request");
   }
   if (!may_operate && !check_privilege(problem)) return false;
-  if (listener != nullptr) listener->on_request(request, !is_array);
+  if (on_request != nullptr) (*on_request)(request, !is_array);
   return true;
 }
 
@@ -427,7 +427,7 @@ constexpr base::JsonObject<CheckReader::Document> CheckReader::Tables::kInBody{
     true};
 
 CheckReader::Outcome CheckReader::read(CheckKind kind, std::string_view body, bool may_operate,
-                                       CheckListener& listener) {
+                                       const OnRequest& on_request) {
   // Room for all joined names up to the one over the bound, so that they do not move. Pages that
   // are never written take no memory.
   names_.reserve((NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
@@ -435,8 +435,8 @@ CheckReader::Outcome CheckReader::read(CheckKind kind, std::string_view body, bo
       Tables::Body(Tables::kCheck), Tables::Body(Tables::kSettle), Tables::Body(Tables::kReport)};
   const Tables::Member& top = kBodies[static_cast<std::size_t>(kind)].top;
   Outcome outcome;
-  const auto pass = [&](CheckListener* heard) {
-    Document document{*this, request_, kind, may_operate, heard};
+  const auto pass = [&](const OnRequest* receiver) {
+    Document document{*this, request_, kind, may_operate, receiver};
     JsonProblem problem;
     const bool is_right = json_.read(body, top, document, problem);
     if (!is_right) outcome.error = error_of(problem, body);
@@ -446,9 +446,9 @@ CheckReader::Outcome CheckReader::read(CheckKind kind, std::string_view body, bo
   };
   if (!pass(nullptr)) return outcome;
   if (outcome.is_array) {
-    pass(&listener);
+    pass(&on_request);
   } else {
-    listener.on_request(request_, true);
+    on_request(request_, true);
   }
   return outcome;
 }

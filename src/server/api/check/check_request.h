@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,19 +34,10 @@ struct CheckRequest {
   std::optional<NamedAttributes> response;
 };
 
-// Receives the requests of a body in their order.
-class CheckListener {
- public:
-  virtual ~CheckListener() = default;
-  // `alone` is true for a single request and false in an array. The request is valid until this
-  // returns.
-  virtual void on_request(const CheckRequest& request, bool alone) = 0;
-};
-
 enum class CheckKind : std::uint8_t { kCheck, kSettle, kReport };
 
 // Reads the body of POST /v1/check, /v1/settle or /v1/report (docs/http.md): a request, or an array
-// of them. It checks the whole body before it passes the first request to the listener.
+// of them. It checks the whole body before it passes on the first request.
 //
 // Use one for each thread. Cost: a few instructions for each byte, twice that for an array.
 // Allocates nothing once its buffers have grown, unless the body has an error.
@@ -59,9 +51,13 @@ class CheckReader {
     bool needs_operate = false;  // the error: the client must not do that
     std::string error;           // "PLACE: PROBLEM; EXPECTED"; empty if the body was read
   };
-  // The listener may receive views of `body`. Unless the client may operate, everything is an error
-  // but a peek and a take of one unit.
-  Outcome read(CheckKind kind, std::string_view body, bool may_operate, CheckListener& listener);
+  // Receives a request, which is valid until it returns; it may have views of the body. `alone` is
+  // true for a single request and false in an array.
+  using OnRequest = std::function<void(const CheckRequest& request, bool alone)>;
+  // Passes the requests to `on_request` in their order. Unless the client may operate, everything
+  // is an error but a peek and a take of one unit.
+  Outcome read(CheckKind kind, std::string_view body, bool may_operate,
+               const OnRequest& on_request);
 
  private:
   struct Document;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 
 namespace sluice::server {
@@ -9,11 +10,11 @@ namespace {
 
 // The result of reading a body: the error, or the requests as "verb cost name=value ...;" with the
 // values of the wanted names.
-class Reading : public CheckListener {
+class Reading {
  public:
   explicit Reading(std::vector<std::string_view> names = {}) : names_(std::move(names)) {}
 
-  void on_request(const CheckRequest& request, bool alone) override {
+  void operator()(const CheckRequest& request, bool alone) {
     ++requests;
     alone_ = alone;
     text_ += std::to_string(static_cast<int>(request.verb)) + ' ' + std::to_string(request.cost);
@@ -44,7 +45,7 @@ class Reading : public CheckListener {
     const std::unique_ptr<char[]> copy(new char[body.size()]);
     std::copy(body.begin(), body.end(), copy.get());
     const CheckReader::Outcome outcome =
-        reader_.read(CheckKind::kCheck, {copy.get(), body.size()}, true, *this);
+        reader_.read(CheckKind::kCheck, {copy.get(), body.size()}, true, std::ref(*this));
     if (!outcome.error.empty()) {
       EXPECT_EQ(requests, 0u) << "something was decided before the error was found";
       return outcome.error;
@@ -119,7 +120,7 @@ TEST(CheckReader, ReadsHowLongATakeMayWait) {
   CheckReader reader;
   const auto error = [&](const std::string& members) {
     const std::string body = R"({"attributes":{})" + members + "}";
-    return reader.read(CheckKind::kCheck, body, false, requests).error;
+    return reader.read(CheckKind::kCheck, body, false, std::ref(requests)).error;
   };
   EXPECT_EQ(error(R"(,"wait_ms":300000)"), "");
   EXPECT_EQ(error(R"(,"verb":"check","wait_ms":0)"), "");
@@ -129,7 +130,8 @@ TEST(CheckReader, ReadsHowLongATakeMayWait) {
   EXPECT_EQ(error(R"(,"verb":"peek","wait_ms":1)"),
             "at wait_ms: only a check waits; expected the verb check");
   EXPECT_EQ(
-      reader.read(CheckKind::kCheck, R"([{"attributes":{},"wait_ms":1}])", true, requests).error,
+      reader.read(CheckKind::kCheck, R"([{"attributes":{},"wait_ms":1}])", true, std::ref(requests))
+          .error,
       "at [0].wait_ms: a request in an array cannot wait; expected a single request");
 }
 
@@ -137,7 +139,8 @@ TEST(CheckReader, ReadsTheActualCostsOfASettlement) {
   Reading requests;
   CheckReader reader;
   const auto settle = [&](const std::string& members) {
-    return reader.read(CheckKind::kSettle, "{\"attributes\":{}" + members + "}", true, requests)
+    return reader
+        .read(CheckKind::kSettle, "{\"attributes\":{}" + members + "}", true, std::ref(requests))
         .error;
   };
   EXPECT_EQ(settle(R"(,"cost":7,"actual":5)"), "");
@@ -161,7 +164,8 @@ TEST(CheckReader, ReadsTheResponseOfAReport) {
   CheckReader reader;
   const auto report = [&](const std::string& members, bool may_operate = true) {
     return reader
-        .read(CheckKind::kReport, "{\"attributes\":{}" + members + "}", may_operate, requests)
+        .read(CheckKind::kReport, "{\"attributes\":{}" + members + "}", may_operate,
+              std::ref(requests))
         .error;
   };
   EXPECT_EQ(report(R"(,"status":401)"), "");
@@ -177,9 +181,10 @@ TEST(CheckReader, ReadsTheResponseOfAReport) {
             "at the top: unknown member 'verb'; expected one of: attributes, cost, costs, status, "
             "response");
   EXPECT_TRUE(report(R"(,"status":401)", false).starts_with("at the top: a report; "));
-  EXPECT_EQ(reader.read(CheckKind::kCheck, R"({"attributes":{},"status":401})", true, requests)
-                .error.substr(0, 39),
-            "at the top: unknown member 'status'; ex");
+  EXPECT_EQ(
+      reader.read(CheckKind::kCheck, R"({"attributes":{},"status":401})", true, std::ref(requests))
+          .error.substr(0, 39),
+      "at the top: unknown member 'status'; ex");
 }
 
 TEST(CheckReader, TakesCostsOf32Bits) {
@@ -231,8 +236,8 @@ TEST(CheckReader, NeedsAClientThatOperatesForSeveralUnitsOfALimit) {
   CheckReader reader;
   Reading requests;
   const auto error = [&](const std::string& members) {
-    const auto outcome =
-        reader.read(CheckKind::kCheck, "{\"attributes\":{}" + members + "}", false, requests);
+    const auto outcome = reader.read(CheckKind::kCheck, "{\"attributes\":{}" + members + "}", false,
+                                     std::ref(requests));
     EXPECT_EQ(outcome.needs_operate, !outcome.error.empty());
     return outcome.error.substr(0, outcome.error.find(':'));
   };
@@ -245,8 +250,9 @@ TEST(CheckReader, NeedsAClientThatOperatesForSeveralUnitsOfALimit) {
   EXPECT_EQ(error(R"(,"verb":"reserve","max_wait_ms":0)"), "at verb");
   EXPECT_EQ(error(R"(,"verb":"take_at_most")"), "");
   EXPECT_EQ(error(R"(,"verb":"take_at_most","cost":2)"), "at cost");
-  EXPECT_TRUE(reader.read(CheckKind::kSettle, R"({"attributes":{},"actual":1})", false, requests)
-                  .needs_operate);
+  EXPECT_TRUE(
+      reader.read(CheckKind::kSettle, R"({"attributes":{},"actual":1})", false, std::ref(requests))
+          .needs_operate);
 }
 
 TEST(CheckReader, LowersTheNamesOfHeadersOnly) {
