@@ -232,34 +232,35 @@ void add_leases(metrics::Registry& registry, const Leases& leases) {
 
 }  // namespace
 
-void add_store_metrics(metrics::Registry& registry, const StoreSources& sources) {
-  add_requests(registry, sources.stats);
+void add_store_metrics(metrics::Registry& registry, const StoreLog& events,
+                       const CircuitBreaker& breaker, const Leases& leases,
+                       const std::function<RedisStoreStats()>& stats, const DenyCache* deny_cache,
+                       const std::function<metrics::DurationCounts()>& durations) {
+  add_requests(registry, stats);
   registry.add_histogram("sluice_store_duration_seconds",
                          "Time from a request to the store to its answer or its failure.",
-                         sources.durations);
-  add_leases(registry, sources.leases);
-  registry.add_counters("sluice_store_events_total", "Events of the store, by kind.", {"event"},
-                        [events = &sources.events] {
-                          std::vector<metrics::Registry::Row> rows;
-                          for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
-                            const auto kind = static_cast<StoreEventKind>(i);
-                            rows.push_back({{std::string(to_string(kind))},
-                                            static_cast<double>(events->count(kind))});
-                          }
-                          return rows;
-                        });
-  const CircuitBreaker* const breaker = &sources.breaker;
+                         durations);
+  add_leases(registry, leases);
+  registry.add_counters(
+      "sluice_store_events_total", "Events of the store, by kind.", {"event"}, [&events] {
+        std::vector<metrics::Registry::Row> rows;
+        for (std::size_t i = 0; i < kStoreEventKinds; ++i) {
+          const auto kind = static_cast<StoreEventKind>(i);
+          rows.push_back({{std::string(to_string(kind))}, static_cast<double>(events.count(kind))});
+        }
+        return rows;
+      });
   registry.add_gauge(
       "sluice_store_breaker_open", "1 while the circuit breaker is open, otherwise 0.",
-      [breaker] { return breaker->state() == CircuitBreaker::State::kClosed ? 0.0 : 1.0; });
+      [&breaker] { return breaker.state() == CircuitBreaker::State::kClosed ? 0.0 : 1.0; });
   registry.add_counter(
       "sluice_store_not_asked_total",
       "Requests that were decided without the store because the circuit breaker was open.",
-      [breaker] { return static_cast<double>(breaker->refused()); });
-  registry.add_counter("sluice_deny_cache_hits_total", "Requests denied by the deny cache.",
-                       [cache = sources.deny_cache] {
-                         return cache != nullptr ? static_cast<double>(cache->hits()) : 0.0;
-                       });
+      [&breaker] { return static_cast<double>(breaker.refused()); });
+  registry.add_counter(
+      "sluice_deny_cache_hits_total", "Requests denied by the deny cache.", [deny_cache] {
+        return deny_cache != nullptr ? static_cast<double>(deny_cache->hits()) : 0.0;
+      });
 }
 
 void add_memory_metrics(metrics::Registry& registry,

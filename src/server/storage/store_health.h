@@ -123,19 +123,14 @@ class StoreLog final : public StoreObserver {
   std::array<Kind, kStoreEventKinds> kinds_;
 };
 
-// The sources of the metrics of a store outside the process. All are borrowed; `stats` and
-// `durations` are called from any thread.
-struct StoreSources {
-  const StoreLog& events;
-  const CircuitBreaker& breaker;
-  const DenyCache* deny_cache = nullptr;  // null: off
-  const Leases& leases;
-  std::function<RedisStoreStats()> stats;
-  std::function<metrics::DurationCounts()> durations = {};  // empty: they are not measured
-};
-
-// Adds the metrics to the registry, which docs/metrics.md lists. Call it once.
-void add_store_metrics(metrics::Registry& registry, const StoreSources& sources);
+// Adds the metrics of a store outside the process to the registry, which docs/metrics.md lists.
+// Call it once. Borrows their sources; `stats` and `durations` are called from any thread. Without
+// a deny cache, it is null; if durations are not measured, `durations` is empty.
+void add_store_metrics(metrics::Registry& registry, const StoreLog& events,
+                       const CircuitBreaker& breaker, const Leases& leases,
+                       const std::function<RedisStoreStats()>& stats,
+                       const DenyCache* deny_cache = nullptr,
+                       const std::function<metrics::DurationCounts()>& durations = {});
 
 // Adds the metrics of counters in this process's memory: those of the memory store or of the
 // fallback. Call it once.

@@ -42,22 +42,17 @@ TEST(StoreMetrics, ReportTheStateOfTheStore) {
   metrics::Registry registry;
   const Leases leases;
   add_store_metrics(
-      registry,
-      {.events = events,
-       .breaker = breaker,
-       .deny_cache = &cache,
-       .leases = leases,
-       .stats =
-           [] {
-             return RedisStoreStats{.requests = 10,
-                                    .timeouts = 1,
-                                    .errors = 2,
-                                    .redirects = 3,
-                                    .gave_back = 4,
-                                    .connected = 5,
-                                    .pending = 6};
-           },
-       .durations = [] { return metrics::DurationCounts{.buckets = {0, 2}, .sum_ns = 3000}; }});
+      registry, events, breaker, leases,
+      [] {
+        return RedisStoreStats{.requests = 10,
+                               .timeouts = 1,
+                               .errors = 2,
+                               .redirects = 3,
+                               .gave_back = 4,
+                               .connected = 5,
+                               .pending = 6};
+      },
+      &cache, [] { return metrics::DurationCounts{.buckets = {0, 2}, .sum_ns = 3000}; });
   EXPECT_EQ(value(registry, "sluice_store_duration_seconds_bucket{le=\"1e-06\"}"), "0");
   EXPECT_EQ(value(registry, "sluice_store_duration_seconds_bucket{le=\"2e-06\"}"), "2");
   EXPECT_EQ(value(registry, "sluice_store_duration_seconds_count"), "2");
@@ -90,9 +85,7 @@ TEST(StoreMetrics, NeedNoDenyCache) {
   CircuitBreaker breaker;
   metrics::Registry registry;
   const Leases leases;
-  add_store_metrics(registry, {.events = events, .breaker = breaker, .leases = leases, .stats = [] {
-                                 return RedisStoreStats{};
-                               }});
+  add_store_metrics(registry, events, breaker, leases, [] { return RedisStoreStats{}; });
   EXPECT_EQ(value(registry, "sluice_deny_cache_hits_total"), "0");
 }
 
@@ -102,9 +95,7 @@ TEST(StoreMetrics, ReportLeases) {
   CircuitBreaker breaker;
   metrics::Registry registry;
   Leases leases;
-  add_store_metrics(registry, {.events = events, .breaker = breaker, .leases = leases, .stats = [] {
-                                 return RedisStoreStats{};
-                               }});
+  add_store_metrics(registry, events, breaker, leases, [] { return RedisStoreStats{}; });
   MemoryStore memory;
   LeasedStore store(memory, leases, LeaseReturns::kByCaller);
   const Limit limit = token_bucket(1000).per(1h).leased(10s);

@@ -719,12 +719,9 @@ class InMemory final : public Stores {
 }  // namespace
 
 void RedisStores::add_metrics(metrics::Registry& registry) {
-  add_store_metrics(registry, {.events = events_,
-                               .breaker = breaker(),
-                               .deny_cache = deny_cache(),
-                               .leases = leases_,
-                               .stats = [this] { return stats(); },
-                               .durations = [this] { return durations(); }});
+  add_store_metrics(
+      registry, events_, breaker(), leases_, [this] { return stats(); }, deny_cache(),
+      [this] { return durations(); });
   add_health_metrics(registry, health_);
   add_memory_metrics(registry, [this] { return local().stats(); });
 }
