@@ -10,30 +10,22 @@
 namespace sluice::server {
 namespace {
 
-// Reads the contents of the braces of a checked template, one after another.
-class Braces {
- public:
-  explicit Braces(std::string_view key) : rest_(key) {}
-
-  // Returns an empty text at the end.
-  std::string_view next() {
-    for (;;) {
-      const std::size_t open = rest_.find('{');
-      if (open == rest_.npos) return {};
-      rest_.remove_prefix(open + 1);
-      if (rest_.starts_with('{')) {
-        rest_.remove_prefix(1);
-        continue;
-      }
-      const std::string_view inner = rest_.substr(0, rest_.find('}'));
-      rest_.remove_prefix(inner.size());
-      return inner;
+// Removes the text up to the next closing brace from the rest of a checked template. Returns what
+// is in the braces, or an empty text at the end.
+std::string_view take_braces(std::string_view& rest) {
+  for (;;) {
+    const std::size_t open = rest.find('{');
+    if (open == rest.npos) return {};
+    rest.remove_prefix(open + 1);
+    if (rest.starts_with('{')) {
+      rest.remove_prefix(1);
+      continue;
     }
+    const std::string_view inner = rest.substr(0, rest.find('}'));
+    rest.remove_prefix(inner.size());
+    return inner;
   }
-
- private:
-  std::string_view rest_;
-};
+}
 
 // Returns "header.x-user-id or ip" if no attribute of "header.x-user-id|ip/64" is present, else an
 // empty text.
@@ -51,8 +43,7 @@ std::string find_missing(std::string_view alternatives, const AttributeSource& a
 
 std::vector<std::string> missing_of(std::string_view key, const AttributeSource& attributes) {
   std::vector<std::string> missing;
-  Braces braces(key);
-  for (std::string_view inner = braces.next(); !inner.empty(); inner = braces.next()) {
+  for (auto inner = take_braces(key); !inner.empty(); inner = take_braces(key)) {
     if (std::string names = find_missing(inner, attributes); !names.empty()) {
       missing.push_back(std::move(names));
     }

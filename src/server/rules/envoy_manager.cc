@@ -69,7 +69,7 @@ void EnvoyCounts::count(const envoy::Status& status, std::span<const Entry> entr
   const Cell cell = !over ? kWithinLimit : status.code == envoy::Code::kOk ? kShadow : kOverLimit;
   if (by_values_[descriptor.number]) return count_by_value(descriptor, entries, cell);
   Tally& tally = stripes_[stripe % kStripes][descriptor.number];
-  tally.cells[cell].fetch_add(1, std::memory_order_relaxed);
+  tally[cell].fetch_add(1, std::memory_order_relaxed);
 }
 
 void EnvoyCounts::count_by_value(const Descriptor& descriptor, std::span<const Entry> entries,
@@ -92,7 +92,7 @@ void EnvoyCounts::add_to(Sums& sums) const {
     Cells& cells = sums[limited->rule.name];
     for (const auto& stripe : stripes_) {
       for (std::size_t i = 0; i < cells.size(); ++i) {
-        cells[i] += stripe[limited->number].cells[i].load(std::memory_order_relaxed);
+        cells[i] += stripe[limited->number][i].load(std::memory_order_relaxed);
       }
     }
   }

@@ -48,9 +48,7 @@ class EnvoyCounts {
 
  private:
   static constexpr std::size_t kStripes = 8;
-  struct Tally {
-    std::array<std::atomic<std::uint64_t>, 3> cells{};
-  };
+  using Tally = std::array<std::atomic<std::uint64_t>, 3>;  // by cell
 
   void count_by_value(const envoy::Descriptor& descriptor, std::span<const envoy::Entry> entries,
                       Cell cell);

@@ -212,25 +212,17 @@ void begin(redis::Command& command, std::string_view key) {
   command.repeatable = false;
 }
 
-// The reply of HGETALL.
-class Hash {
- public:
-  explicit Hash(const redis::Reply& reply) : reply_(reply) {}
-
-  std::optional<std::string_view> find(std::string_view name) const {
-    for (std::size_t i = 0; i + 1 < reply_.count; i += 2) {
-      if (reply_[i].string() == name) return reply_[i + 1].string();
-    }
-    return std::nullopt;
+// Returns the value of a field in the reply of HGETALL.
+std::optional<std::string_view> find_field(const redis::Reply& hash, std::string_view name) {
+  for (std::size_t i = 0; i + 1 < hash.count; i += 2) {
+    if (hash[i].string() == name) return hash[i + 1].string();
   }
-  std::optional<std::uint64_t> number(std::string_view name) const {
-    const auto text = find(name);
-    return text ? number_of(*text) : std::nullopt;
-  }
-
- private:
-  const redis::Reply& reply_;
-};
+  return std::nullopt;
+}
+std::optional<std::uint64_t> find_number(const redis::Reply& hash, std::string_view name) {
+  const auto text = find_field(hash, name);
+  return text ? number_of(*text) : std::nullopt;
+}
 
 }  // namespace
 
@@ -278,31 +270,30 @@ void fill_in_read_rules(redis::Command& command, std::string_view key) {
 Expected<std::optional<PublishedRules>> read_rules(const redis::Reply& reply) {
   if (reply.type != redis::Reply::kArray) return Unexpected{"the reply is not a hash"};
   if (reply.count == 0) return std::optional<PublishedRules>{};
-  const Hash hash(reply);
-  const auto format = hash.find("format");
+  const auto format = find_field(reply, "format");
   if (!format) return Unexpected{"a hash that does not contain rules"};
   if (*format != kFormat) {
     return Unexpected{"rules in format '" + std::string(*format) +
                       "', which this version does not know"};
   }
-  const auto version = hash.number("version");
-  const auto files = hash.number("files");
+  const auto version = find_number(reply, "version");
+  const auto files = find_number(reply, "files");
   if (!version || !files || *files > kMostPublishedFiles) return Unexpected{"damaged rules"};
   std::vector<RulesText> texts;
   for (std::uint64_t i = 0; i < *files; ++i) {
-    const auto name = hash.find("name." + std::to_string(i));
-    const auto text = hash.find("text." + std::to_string(i));
+    const auto name = find_field(reply, "name." + std::to_string(i));
+    const auto text = find_field(reply, "text." + std::to_string(i));
     if (!name || !text)
       return Unexpected{"damaged rules: file " + std::to_string(i) + " is missing"};
     texts.push_back({std::string(*name), std::string(*text)});
   }
   auto rules =
-      publish(*version, std::string(hash.find("pushed_at").value_or("")), std::move(texts));
+      publish(*version, std::string(find_field(reply, "pushed_at").value_or("")), std::move(texts));
   if (!rules) return Unexpected{"damaged rules: " + rules.error()};
-  if (rules->id != hash.find("id")) {
+  if (rules->id != find_field(reply, "id")) {
     return Unexpected{"damaged rules: something other than a push has changed them"};
   }
-  rules->by = hash.find("by").value_or("");
+  rules->by = find_field(reply, "by").value_or("");
   return std::optional(std::move(*rules));
 }
 
