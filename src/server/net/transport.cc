@@ -43,13 +43,10 @@ int bio_write(BIO* bio, const char* bytes, int size) {
 
 long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
-struct FreeMethod {
-  void operator()(BIO_METHOD* method) const { ::BIO_meth_free(method); }
-};
-
 const BIO_METHOD* socket_method() {
-  static const std::unique_ptr<BIO_METHOD, FreeMethod> method = [] {
-    std::unique_ptr<BIO_METHOD, FreeMethod> made(::BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket"));
+  using Method = std::unique_ptr<BIO_METHOD, void (*)(BIO_METHOD*)>;
+  static const Method method = [] {
+    Method made(::BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket"), ::BIO_meth_free);
     if (!made) throw std::bad_alloc();
     ::BIO_meth_set_read(made.get(), bio_read);
     ::BIO_meth_set_write(made.get(), bio_write);
