@@ -23,20 +23,12 @@
 // grpc.health.v1.Health, for the server as a whole ("") and for its service ("ratelimit").
 namespace sluice::server::grpc {
 
-enum class Health : std::uint8_t { kServing, kNotServing, kServiceUnknown };
+// The bytes of a HealthCheckResponse: its field `status`, an enumeration.
+constexpr std::string_view kIsServing = "\x08\x01";
+constexpr std::string_view kIsNotServing = "\x08\x02";
+constexpr std::string_view kServiceUnknown = "\x08\x03";
 
 // Server reflection. The versions v1 and v1alpha have the same wire format.
-
-// Returns the bytes of a HealthCheckResponse.
-std::string_view health_message(Health health) noexcept {
-  // Each text is the field `status`, an enumeration.
-  switch (health) {
-    case Health::kServing: return "\x08\x01";
-    case Health::kNotServing: return "\x08\x02";
-    case Health::kServiceUnknown: break;
-  }
-  return "\x08\x03";
-}
 
 // Answers a HealthCheckRequest. Errors: kNotFound for an unknown service, kInvalidArgument.
 void check_health(std::string_view request, bool serving, Reply& reply) {
@@ -48,7 +40,7 @@ void check_health(std::string_view request, bool serving, Reply& reply) {
   if (!message.service().empty() && message.service() != "ratelimit") {
     return reply.fail(Code::kNotFound, "unknown service; expected \"\" or \"ratelimit\"");
   }
-  reply.bytes = health_message(serving ? Health::kServing : Health::kNotServing);
+  reply.bytes = serving ? kIsServing : kIsNotServing;
 }
 
 namespace {
@@ -426,7 +418,7 @@ void Protocol::watch(Stream& stream, std::string_view message) {
   if (reply.code != Code::kOk && stream.known) return end(stream, reply.code, reply.text);
   stream.serving_seen = !shared_.serving;
   if (stream.known) return report_health(stream);
-  append_message(stream.out, health_message(Health::kServiceUnknown));
+  append_message(stream.out, kServiceUnknown);
   respond(stream);
 }
 
@@ -435,7 +427,7 @@ void Protocol::report_health(Stream& stream) {
   const bool serving = shared_.serving;
   if (!stream.known || stream.serving_seen == serving) return;
   stream.serving_seen = serving;
-  append_message(stream.out, health_message(serving ? Health::kServing : Health::kNotServing));
+  append_message(stream.out, serving ? kIsServing : kIsNotServing);
   respond(stream);
 }
 
