@@ -74,9 +74,10 @@ std::size_t count_limits(const RuleSet& rules) noexcept {
   return limits;
 }
 
-RulesManager::RulesManager(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
-                           Texts texts)
-    : origin_(origin),
+RulesManager::RulesManager(bool from_source, std::vector<std::string> paths, const Clock& clock,
+                           const RuleTerms& terms, RuleSet rules, Texts texts)
+    : from_source_(from_source),
+      paths_(std::move(paths)),
       clock_(&clock),
       terms_(terms),
       active_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
@@ -84,16 +85,14 @@ RulesManager::RulesManager(Origin origin, const Clock& clock, const RuleTerms& t
 
 Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open(
     std::vector<std::string> paths, const Clock& clock, const RuleTerms& terms) {
-  const Origin origin = paths.empty() ? Origin::kBuiltIn : Origin::kFiles;
   FilesRead read = read_files(paths);
-  if (origin == Origin::kBuiltIn)
+  if (paths.empty())
     read.texts.push_back({std::string(kBuiltInName), std::string(built_in_rules())});
   Lists lists;
   auto rules = parse_files(read, terms, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
-  std::unique_ptr<RulesManager> manager(
-      new RulesManager(origin, clock, terms, *std::move(rules), std::move(read.texts)));
-  manager->paths_ = std::move(paths);
+  std::unique_ptr<RulesManager> manager(new RulesManager(false, std::move(paths), clock, terms,
+                                                         *std::move(rules), std::move(read.texts)));
   manager->known_ = joined(std::move(read.picture), lists.picture);
   manager->last_look_ = manager->known_;
   manager->lists_ = std::move(lists);
@@ -105,7 +104,7 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
   auto rules = parse(texts, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
   std::unique_ptr<RulesManager> manager(
-      new RulesManager(Origin::kSource, clock, terms, *std::move(rules), texts));
+      new RulesManager(true, {}, clock, terms, *std::move(rules), texts));
   manager->brought_ = std::move(texts);
   return manager;
 }
@@ -113,7 +112,7 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
 Expected<bool, RulesManager::Errors> RulesManager::reload() {
   if (built_in()) return false;
   const std::lock_guard changing(change_mutex_);
-  if (origin_ == Origin::kSource) return adopt({.picture = {}, .texts = brought_, .errors = {}});
+  if (from_source_) return adopt({.picture = {}, .texts = brought_, .errors = {}});
   FilesRead read = read_files(paths_);
   Picture files = read.picture;
   auto adopted = adopt(std::move(read));
@@ -140,7 +139,7 @@ Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
     return false;
   }
   Lists lists;
-  auto rules = origin_ == Origin::kFiles ? parse_files(read, terms_, lists) : parse(read, terms_);
+  auto rules = paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
   if (!rules) {
     refused_lists_ = std::move(lists);
     return refuse(std::move(rules.error()));
@@ -171,7 +170,7 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
 Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
   FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
   Lists lists;
-  auto rules = origin_ == Origin::kFiles ? parse_files(read, terms_, lists) : parse(read, terms_);
+  auto rules = paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
   return true;
 }
@@ -183,7 +182,7 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
   if (ActiveRules now = active(); *now.texts == texts) return now;
   FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
   Lists lists;  // those that are watched already
-  auto rules = origin_ == Origin::kFiles ? parse_files(read, terms_, lists) : parse(read, terms_);
+  auto rules = paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
   return activate(*std::move(rules), std::move(read.texts));
 }
@@ -210,7 +209,7 @@ Unexpected<RulesManager::Errors> RulesManager::refuse(Errors errors) {
 }
 
 bool RulesManager::changed_on_disk() {
-  if (origin_ != Origin::kFiles) return false;
+  if (paths_.empty()) return false;
   const std::lock_guard changing(change_mutex_);
   Picture now = joined(look_at(paths_), look_at(lists_.paths));
   now = joined(std::move(now), look_at(refused_lists_.paths));

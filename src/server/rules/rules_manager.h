@@ -95,8 +95,8 @@ class RulesManager {
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   ActiveRules active() const;
   RulesStatus status() const;
-  bool built_in() const noexcept { return origin_ == Origin::kBuiltIn; }
-  bool from_source() const noexcept { return origin_ == Origin::kSource; }
+  bool built_in() const noexcept { return !from_source_ && paths_.empty(); }
+  bool from_source() const noexcept { return from_source_; }
 
  private:
   using Texts = std::vector<RulesText>;
@@ -105,19 +105,18 @@ class RulesManager {
     std::vector<std::string> paths;
     Picture picture;
   };
-  enum class Origin : std::uint8_t { kBuiltIn, kFiles, kSource };
 
   static Expected<RuleSet, Errors> parse_files(FilesRead& read, const RuleTerms& terms,
                                                Lists& lists);
-  RulesManager(Origin origin, const Clock& clock, const RuleTerms& terms, RuleSet rules,
-               Texts texts);
+  RulesManager(bool from_source, std::vector<std::string> paths, const Clock& clock,
+               const RuleTerms& terms, RuleSet rules, Texts texts);
   Expected<bool, Errors> adopt(FilesRead read);
   bool has_changed_lists() const;
   ActiveRules activate(RuleSet rules, Texts texts);
   Unexpected<Errors> refuse(Errors errors);
 
-  const Origin origin_;
-  std::vector<std::string> paths_;
+  const bool from_source_;
+  const std::vector<std::string> paths_;  // as opened; none: a source, or the built-in rules
   const Clock* clock_;
   const RuleTerms terms_;
   std::atomic<std::uint64_t> version_{1};
