@@ -136,16 +136,16 @@ struct JsonObject {
 
 // The usual function of a row: sets a member of the document to the text or the number of the
 // value, or a flag to true; or calls a member function.
-template <auto member, typename Document>
+template <auto Member, typename Document>
 bool json_into(Document& document, const JsonValue& value, JsonProblem& problem) {
-  if constexpr (std::is_member_function_pointer_v<decltype(member)>) {
-    return (document.*member)(value, problem);
-  } else if constexpr (std::is_same_v<decltype(document.*member), bool&>) {
-    return document.*member = true;
-  } else if constexpr (std::is_assignable_v<decltype(document.*member), std::string_view>) {
-    document.*member = value.text;
+  if constexpr (std::is_member_function_pointer_v<decltype(Member)>) {
+    return (document.*Member)(value, problem);
+  } else if constexpr (std::is_same_v<decltype(document.*Member), bool&>) {
+    return document.*Member = true;
+  } else if constexpr (std::is_assignable_v<decltype(document.*Member), std::string_view>) {
+    document.*Member = value.text;
   } else {
-    document.*member = value.number;
+    document.*Member = value.number;
   }
   return true;
 }

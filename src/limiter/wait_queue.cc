@@ -1,6 +1,6 @@
 // The requests that wait for a counter that cannot be reserved, in their order. Only the first asks
-// the store: at the instant that the store named and, for a permit, at each release and every 250 ms.
-// The queue has no clock, lock or timer, so that threads, fibers and Boost.Asio share it.
+// the store: at the instant that the store named and, for a permit, at each release and every 250
+// ms. The queue has no clock, lock or timer, so that threads, fibers and Boost.Asio share it.
 #include "limiter/wait_queue.h"
 
 #include <algorithm>

@@ -227,7 +227,9 @@ FiberPool::~FiberPool() {
   assert(free_.size() == all_.size());
   // A fiber that still has a job is not freed, because the event that it waits for may still come.
   for (std::unique_ptr<Fiber>& fiber : all_) {
-    if (fiber->job != nullptr) static_cast<void>(fiber.release());
+    if (fiber->job == nullptr) continue;
+    const Fiber* const kept = fiber.release();
+    static_cast<void>(kept);
   }
 }
 

@@ -75,7 +75,7 @@ namespace {
 // Work that a fiber waits for.
 struct WorkElsewhere {
   void run() {
-    const auto begun = std::exchange(work, nullptr);
+    const auto* const begun = std::exchange(work, nullptr);
     try {
       (*begun)();
     } catch (...) {

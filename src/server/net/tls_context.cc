@@ -104,7 +104,7 @@ TlsContext::~TlsContext() = default;
 Expected<std::unique_ptr<TlsContext>> TlsContext::open(const TlsFiles& files,
                                                        std::string_view protocol) {
   std::unique_ptr<TlsContext> made(new TlsContext(files, protocol));
-  if (auto read = made->reload(); !read) return Unexpected{std::move(read.error())};
+  if (const auto read = made->reload(); !read) return Unexpected{read.error()};
   return made;
 }
 

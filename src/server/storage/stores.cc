@@ -425,12 +425,12 @@ class Search {
     std::vector<redis::SlotMaster> masters(1);
     if (is_cluster) {
       const auto see = [&](const redis::Reply& r) { masters = redis::masters_of(r); };
-      if (auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) {
-        return Unexpected{std::move(asked.error())};
+      if (const auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) {
+        return Unexpected{asked.error()};
       }
     }
     for (const redis::SlotMaster& master : masters) {
-      if (auto scanned = scan(master.slot); !scanned) return Unexpected{std::move(scanned.error())};
+      if (const auto scanned = scan(master.slot); !scanned) return Unexpected{scanned.error()};
     }
     return std::move(found_);
   }

@@ -326,43 +326,43 @@ struct CheckReader::Tables {
            problem.is(base::in_quotes(*twice) + " is given twice", "expected each attribute once");
   }
 
-  template <auto member>
-  static constexpr auto into = base::json_into<member, Document>;
+  template <auto Target>
+  static constexpr auto kInto = base::json_into<Target, Document>;
 
   static const Object kInBody;
   static constexpr Member kOfBody[] = {
       {.kinds = base::kJsonAny & ~base::kJsonArray,
        .expected = "expected text, a number, true, false, null or an object",
-       .set = into<&Document::add_attribute>,
+       .set = kInto<&Document::add_attribute>,
        .object = &kInBody}};
   static constexpr Member kOfAttributes[] = {
       {.name = "body",
        .kinds = base::kJsonText | base::kJsonObject,
        .expected = "expected text or an object",
-       .set = into<&Document::add_attribute>,
+       .set = kInto<&Document::add_attribute>,
        .object = &kInBody},
-      {"", base::kJsonText, "expected text", into<&Document::add_attribute>}};
+      {"", base::kJsonText, "expected text", kInto<&Document::add_attribute>}};
   static constexpr Object kInAttributes{kOfAttributes, end_attributes, true};
   static constexpr Member kOfCosts[] = {
-      {"", base::kJsonWhole, kWholeCost, into<&Document::add_cost>, kMaxUnits}};
+      {"", base::kJsonWhole, kWholeCost, kInto<&Document::add_cost>, kMaxUnits}};
   static constexpr Object kInCosts{kOfCosts, nullptr, true};
   static constexpr Member kOfLimit[] = {{"", base::kJsonText | base::kJsonNumber,
                                          "expected text or a number",
-                                         into<&Document::add_to_limit>}};
+                                         kInto<&Document::add_to_limit>}};
   static constexpr Object kInLimit{
       kOfLimit, [](Document& of, JsonProblem& problem) { return of.end_limit(problem); }, true};
 
   static constexpr Member kAttributes{.name = "attributes",
                                       .kinds = base::kJsonObject,
                                       .expected = kObjectOfTexts,
-                                      .set = into<&Document::begin_attributes>,
+                                      .set = kInto<&Document::begin_attributes>,
                                       .object = &kInAttributes};
-  static constexpr Member kCost{"cost", base::kJsonWhole, kWholeCost, into<&Document::set_cost>,
+  static constexpr Member kCost{"cost", base::kJsonWhole, kWholeCost, kInto<&Document::set_cost>,
                                 kMaxUnits};
   static constexpr Member kCosts{.name = "costs",
                                  .kinds = base::kJsonObject,
                                  .expected = kNamedCosts,
-                                 .set = into<&Document::begin_costs>,
+                                 .set = kInto<&Document::begin_costs>,
                                  .object = &kInCosts};
   static constexpr Member kCheck[] = {
       kAttributes,
@@ -371,18 +371,18 @@ struct CheckReader::Tables {
       {.name = "limit",
        .kinds = base::kJsonObject,
        .expected = kLimit,
-       .set = into<&Document::begin_limit>,
+       .set = kInto<&Document::begin_limit>,
        .object = &kInLimit},
-      {"verb", base::kJsonText, kVerbs, into<&Document::set_verb>},
-      {"max_wait_ms", base::kJsonWhole, kMaxWait, into<&Document::set_max_wait>, kMostWaitMs},
-      {"wait_ms", base::kJsonWhole, kWaitNumber, into<&Document::set_wait>, kMostTakeWaitMs}};
+      {"verb", base::kJsonText, kVerbs, kInto<&Document::set_verb>},
+      {"max_wait_ms", base::kJsonWhole, kMaxWait, kInto<&Document::set_max_wait>, kMostWaitMs},
+      {"wait_ms", base::kJsonWhole, kWaitNumber, kInto<&Document::set_wait>, kMostTakeWaitMs}};
   static constexpr Member kSettle[] = {kAttributes,
                                        kCost,
                                        kCosts,
                                        {.name = "actual",
                                         .kinds = base::kJsonWhole | base::kJsonObject,
                                         .expected = kActual,
-                                        .set = into<&Document::set_actual>,
+                                        .set = kInto<&Document::set_actual>,
                                         .most = kMaxUnits,
                                         .required = true,
                                         .object = &kInCosts}};
@@ -390,11 +390,11 @@ struct CheckReader::Tables {
       kAttributes,
       kCost,
       kCosts,
-      {"status", base::kJsonText | base::kJsonNumber, kStatus, into<&Document::set_status>},
+      {"status", base::kJsonText | base::kJsonNumber, kStatus, kInto<&Document::set_status>},
       {.name = "response",
        .kinds = base::kJsonObject,
        .expected = kObjectOfTexts,
-       .set = into<&Document::begin_response>,
+       .set = kInto<&Document::begin_response>,
        .object = &kInAttributes}};
 
   // A request, or an array of them.
@@ -407,11 +407,11 @@ struct CheckReader::Tables {
     Object request;
     Member element{.kinds = base::kJsonObject,
                    .expected = kRequest,
-                   .set = into<&Document::begin>,
+                   .set = kInto<&Document::begin>,
                    .object = &request};
     Member top{.kinds = base::kJsonObject | base::kJsonArray,
                .expected = kRequests,
-               .set = into<&Document::begin>,
+               .set = kInto<&Document::begin>,
                .object = &request,
                .each = &element};
   };
@@ -431,9 +431,9 @@ CheckReader::Outcome CheckReader::read(CheckKind kind, std::string_view body, bo
   // Room for all joined names up to the one over the bound, so that they do not move. Pages that
   // are never written take no memory.
   names_.reserve((NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
-  static const Tables::Body kBodies[] = {
-      Tables::Body(Tables::kCheck), Tables::Body(Tables::kSettle), Tables::Body(Tables::kReport)};
-  const Tables::Member& top = kBodies[static_cast<std::size_t>(kind)].top;
+  static const Tables::Body bodies[] = {Tables::Body(Tables::kCheck), Tables::Body(Tables::kSettle),
+                                        Tables::Body(Tables::kReport)};
+  const Tables::Member& top = bodies[static_cast<std::size_t>(kind)].top;
   Outcome outcome;
   const auto pass = [&](const OnRequest* receiver) {
     Document document{*this, request_, kind, may_operate, receiver};
