@@ -277,6 +277,21 @@ TEST(AsyncLimiter, WaitsForAPermitThatIsReleased) {
   expect_waits_for_a_permit(later);
 }
 
+TEST_F(AsyncLimiterTest, DeniesADelayBeyondTheDeadline) {
+  const Limit queue = leaky_bucket(1).per(1h).burst(3).queueing();
+  std::vector<Decision> said;
+  for (int i = 0; i < 2; ++i) {
+    limiter.async_acquire("key", queue, 1, 1min,
+                          [&](Error, const Decision& decision) { said.push_back(decision); });
+    loop.restart();
+    loop.run();
+  }
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_TRUE(said[0]);
+  EXPECT_EQ(said[1].reason, Reason::kLimited);
+  EXPECT_EQ(left(queue), 2u) << "it took nothing";
+}
+
 // A program may forget the permit of a request that it has started.
 TEST(AsyncLimiter, CopiesThePermitsOfARequest) {
   asio::io_context loop;

@@ -25,8 +25,8 @@ class LogTimeReader {
 
   // Reads the time of a JSON or CSV log in any of these forms:
   //
-  //   2026-11-23T10:00:00.123456Z   ISO 8601: also with a space instead of the T, with a zone such
-  //                                 as +01:00, or without one, which means UTC
+  //   2026-11-23T10:00:00.123456Z   ISO 8601. A space may replace the T, and a zone such as +01:00
+  //                                 the Z; without a zone, the time is in UTC
   //   23/Nov/2026:10:00:00 +0100    as in access logs, also in brackets
   //   1795428000.123                seconds since 1970; milliseconds, microseconds or nanoseconds
   //                                 if the number has at least 12, 15 or 18 digits before the point
