@@ -69,10 +69,10 @@ class Permit {
   Decision decision_;
 };
 
-// The text of a permit, as Permit::text() makes it. It is a secret of its holder, but not sealed. It
-// contains the keys of the counters and the lease. Its holder can release and extend the permit, and
-// can change the lease by which extend() extends it: RuleDecider::extend() bounds that by the rules.
-// No other change of a text reaches the units of another holder.
+// The text of a permit, as Permit::text() makes it. It is a secret of its holder, but not sealed.
+// It contains the keys of the counters and the lease. Its holder can release and extend the permit,
+// and can change the lease by which extend() extends it: RuleDecider::extend() bounds that by the
+// rules. No other change of a text reaches the units of another holder.
 //
 // Thread-safety: one thread at a time. Ownership: movable; holds its parts. Cost: one allocation.
 class PermitText {

@@ -12,7 +12,7 @@
 
 namespace boost::json {
 template <class Handler>
-class basic_parser;
+class basic_parser;  // NOLINT(readability-identifier-naming): the name that Boost gives it
 }  // namespace boost::json
 
 namespace sluice::replay {

@@ -303,8 +303,10 @@ void LogReader::read_log(std::size_t index) {
     try {  // memory may be exhausted, and a thread must not throw
       if (source == nullptr) {
         auto opened = LogSource::open(paths_[index]);
-        if (opened) source = *std::move(opened);
-        if (!opened) batch->error = opened.error();
+        if (!opened)
+          batch->error = opened.error();
+        else
+          source = *std::move(opened);
         splitter = std::make_unique<Splitter>(options_, fields_);
       }
       if (source != nullptr) fill(*batch, *source, *splitter);
