@@ -80,152 +80,83 @@ std::string error_of(const JsonProblem& problem, std::string_view body) {
 
 }  // namespace
 
-// A body while it is read.
-struct CheckReader::Document {
-  CheckReader& reader;
-  CheckRequest& request;
-  const CheckKind kind;
-  const bool may_operate;
-  const OnRequest* const on_request;  // null: the body is only checked
-
-  bool is_array = false;
-  bool needs_operate = false;  // the reason of the problem
-  std::size_t count = 0;       // of requests that have begun
-  bool has_attributes = false, has_costs = false, has_limit = false;
-  bool has_max_wait = false, has_wait = false;
-  NamedAttributes* attributes = nullptr;    // those that are read
-  std::vector<LimitCost>* costs = nullptr;  // those that are read
-
-  // The functions of the tables.
-  bool begin(const JsonValue& value, JsonProblem& problem);
-  bool begin_attributes(const JsonValue&, JsonProblem&) {
-    attributes = &request.attributes;
-    return has_attributes = true;
-  }
-  bool begin_response(const JsonValue&, JsonProblem&) {
-    attributes = &request.response.emplace();
-    return true;
-  }
-  bool add_attribute(const JsonValue& value, JsonProblem& problem);
-  bool set_cost(const JsonValue& value, JsonProblem&) {
-    request.cost = value.number;
-    return true;
-  }
-  bool begin_costs(const JsonValue&, JsonProblem&) {
-    costs = &request.costs;
-    return has_costs = true;
-  }
-  bool set_actual(const JsonValue& value, JsonProblem&) {
-    costs = &request.actual_costs;
-    if (value.kind == base::kJsonWhole) request.actual = value.number;
-    return true;
-  }
-  bool add_cost(const JsonValue& value, JsonProblem& problem);
-  bool set_verb(const JsonValue& value, JsonProblem& problem);
-  bool set_max_wait(const JsonValue& value, JsonProblem&) {
-    request.max_wait = milliseconds_of(value);
-    return has_max_wait = true;
-  }
-  bool set_wait(const JsonValue& value, JsonProblem&) {
-    request.wait = milliseconds_of(value);
-    return has_wait = true;
-  }
-  bool set_status(const JsonValue& value, JsonProblem&) {
-    request.status = value.text;
-    return true;
-  }
-  bool begin_limit(const JsonValue&, JsonProblem&) {
-    reader.limit_words_.assign(kRequired.size(), {});
-    return has_limit = true;
-  }
-  bool add_to_limit(const JsonValue& value, JsonProblem& problem);
-  bool end_limit(JsonProblem& problem);
-  bool end_request(JsonProblem& problem);
-
- private:
-  void open_body(std::string_view name);
-  bool check_alone(JsonProblem& problem) const;
-  bool check_privilege(JsonProblem& problem);
-};
-
 // Begins a request or an array of them.
-bool CheckReader::Document::begin(const JsonValue& value, JsonProblem& problem) {
-  if (value.kind == base::kJsonArray) return is_array = true;
-  if (++count > kMostRequests) {
+bool CheckReader::begin(const JsonValue& value, JsonProblem& problem) {
+  if (value.kind == base::kJsonArray) return is_array_ = true;
+  if (++count_ > kMostRequests) {
     return problem.is_outer("over 1000 requests",
                             "expected at most 1000; send the others in another array");
   }
-  has_attributes = has_costs = has_limit = has_max_wait = has_wait = false;
-  request.attributes.clear();
-  request.cost = 1;
-  request.costs.clear();
-  request.limit.reset();
-  request.verb = Verb::kTake;
-  request.max_wait = request.wait = Duration{0};
-  request.actual = 1;
-  request.actual_costs.clear();
-  request.status.reset();
-  request.response.reset();
-  reader.names_.clear();
-  reader.prefix_.clear();
-  reader.prefix_sizes_.clear();
+  has_attributes_ = has_costs_ = has_limit_ = has_max_wait_ = has_wait_ = false;
+  request_.attributes.clear();
+  request_.cost = 1;
+  request_.costs.clear();
+  request_.limit.reset();
+  request_.verb = Verb::kTake;
+  request_.max_wait = request_.wait = Duration{0};
+  request_.actual = 1;
+  request_.actual_costs.clear();
+  request_.status.reset();
+  request_.response.reset();
+  names_.clear();
+  prefix_.clear();
+  prefix_sizes_.clear();
   return true;
 }
 
-bool CheckReader::Document::set_verb(const JsonValue& value, JsonProblem& problem) {
+bool CheckReader::set_verb(const JsonValue& value, JsonProblem& problem) {
   const auto verb = verb_from(value.text);
   if (!verb) return problem.is_value(base::in_quotes(value.text), kVerbs);
-  request.verb = *verb;
+  request_.verb = *verb;
   return true;
 }
 
 // Adds an attribute, or the object "body" or one in it, which only prevents its name from being
 // repeated.
-bool CheckReader::Document::add_attribute(const JsonValue& value, JsonProblem& problem) {
-  std::string& names = reader.names_;
-  const std::size_t prefix = reader.prefix_.size();
+bool CheckReader::add_attribute(const JsonValue& value, JsonProblem& problem) {
+  const std::size_t prefix = prefix_.size();
   std::string_view name = value.name;
   if (prefix + name.size() > NamedAttributes::kMostNameBytes) {
     return problem.is("the name " + base::in_quotes(name) + " is too long",
                       "expected at most 256 bytes, including dots and the names of outer objects");
   }
-  const std::size_t start = names.size();
+  const std::size_t start = names_.size();
   if (prefix > 0) {
-    name = std::string_view(names.append(reader.prefix_).append(name)).substr(start);
+    name = std::string_view(names_.append(prefix_).append(name)).substr(start);
   } else if (name.substr(0, 7) == "header." &&
              std::any_of(name.begin(), name.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
-    for (const char c : name) names += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-    name = std::string_view(names).substr(start);
+    for (const char c : name) names_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+    name = std::string_view(names_).substr(start);
   }
-  const std::size_t responded = request.response ? request.response->size() : 0;
-  if (request.attributes.size() + responded == NamedAttributes::kMost) {
+  const std::size_t responded = request_.response ? request_.response->size() : 0;
+  if (request_.attributes.size() + responded == NamedAttributes::kMost) {
     return problem.is("over 1000 of them", "expected at most 1000");
   }
   const bool is_absent = value.kind == base::kJsonObject || value.kind == base::kJsonNull;
-  attributes->add(name, is_absent ? std::nullopt : std::optional(value.text));
+  attributes_->add(name, is_absent ? std::nullopt : std::optional(value.text));
   if (value.kind == base::kJsonObject) open_body(name);
   return true;
 }
 
-void CheckReader::Document::open_body(std::string_view name) {
-  reader.prefix_sizes_.push_back(reader.prefix_.size());
-  reader.prefix_ = name;
-  reader.prefix_ += '.';
+void CheckReader::open_body(std::string_view name) {
+  prefix_sizes_.push_back(prefix_.size());
+  prefix_ = name;
+  prefix_ += '.';
 }
 
-bool CheckReader::Document::add_cost(const JsonValue& value, JsonProblem& problem) {
+bool CheckReader::add_cost(const JsonValue& value, JsonProblem& problem) {
   const auto is_same = [&](const LimitCost& cost) { return cost.limit == value.name; };
-  if (std::any_of(costs->begin(), costs->end(), is_same)) {
+  if (std::any_of(costs_->begin(), costs_->end(), is_same)) {
     return problem.is(base::in_quotes(value.name) + " is given twice", "expected each limit once");
   }
-  if (costs->size() == kMaxCharges) return problem.is("over 64 of them", "expected at most 64");
-  costs->push_back({value.name, value.number});
+  if (costs_->size() == kMaxCharges) return problem.is("over 64 of them", "expected at most 64");
+  costs_->push_back({value.name, value.number});
   return true;
 }
 
 // Sets a member of the limit: one that every limit has, or an option, which is two words.
-bool CheckReader::Document::add_to_limit(const JsonValue& value, JsonProblem& problem) {
-  std::vector<std::string_view>& words = reader.limit_words_;
+bool CheckReader::add_to_limit(const JsonValue& value, JsonProblem& problem) {
+  std::vector<std::string_view>& words = limit_words_;
   const std::string quoted = base::in_quotes(value.name);
   for (std::size_t i = 0; i < words.size(); i += i < kRequired.size() ? 1 : 2) {
     const bool is_required = i < kRequired.size();
@@ -248,121 +179,134 @@ bool CheckReader::Document::add_to_limit(const JsonValue& value, JsonProblem& pr
   return true;
 }
 
-bool CheckReader::Document::end_limit(JsonProblem& problem) {
-  const std::vector<std::string_view>& words = reader.limit_words_;
+bool CheckReader::end_limit(JsonProblem& problem) {
+  const std::vector<std::string_view>& words = limit_words_;
   for (std::size_t i = 0; i < kRequired.size(); ++i) {
     if (words[i].data() != nullptr) continue;
     return problem.is("lacks " + base::in_quotes(kRequired[i]), kLimit);
   }
   const auto read = parse_limit({}, std::span(words).subspan(1));
   if (!read) return problem.is(read.error(), {});
-  request.limit = read->limit;
-  request.limit_key = words.front();
+  request_.limit = read->limit;
+  request_.limit_key = words.front();
   return true;
 }
 
 // Checks that a request with a limit of its own says nothing that is only for rules.
-bool CheckReader::Document::check_alone(JsonProblem& problem) const {
-  if (is_array) {
+bool CheckReader::check_alone(JsonProblem& problem) const {
+  if (is_array_) {
     return problem.is_of("limit", "only a single request has one", "expected 'attributes'");
   }
-  const std::string_view other = has_attributes ? "attributes"
-                                 : has_costs    ? "costs"
-                                 : has_wait     ? "wait_ms"
-                                                : "";
+  const std::string_view other = has_attributes_ ? "attributes"
+                                 : has_costs_    ? "costs"
+                                 : has_wait_     ? "wait_ms"
+                                                 : "";
   return other.empty() || problem.is_of(other, "next to 'limit'", "expected one of them");
 }
 
 // Checks that the request is one of those that everyone may make.
-bool CheckReader::Document::check_privilege(JsonProblem& problem) {
-  const Verb verb = request.verb;
+bool CheckReader::check_privilege(JsonProblem& problem) {
+  const Verb verb = request_.verb;
   const bool takes = verb == Verb::kTake || verb == Verb::kTakeAtMost;
   const bool is_verb = !takes && verb != Verb::kPeek;
   const bool takes_several =
-      takes && std::any_of(request.costs.begin(), request.costs.end(),
+      takes && std::any_of(request_.costs.begin(), request_.costs.end(),
                            [](const LimitCost& cost) { return cost.units > 1; });
-  const bool is_simple = !is_verb && !takes_several && (!takes || request.cost <= 1);
-  if (!has_limit && kind == CheckKind::kCheck && is_simple) return true;
-  needs_operate = true;
-  if (has_limit) return problem.is_of("limit", "a limit of the request itself", kNeedsOperate);
-  if (kind == CheckKind::kSettle) return problem.is("a settlement", kNeedsOperate);
-  if (kind == CheckKind::kReport) return problem.is("a report", kNeedsOperate);
+  const bool is_simple = !is_verb && !takes_several && (!takes || request_.cost <= 1);
+  if (!has_limit_ && kind_ == CheckKind::kCheck && is_simple) return true;
+  needs_operate_ = true;
+  if (has_limit_) return problem.is_of("limit", "a limit of the request itself", kNeedsOperate);
+  if (kind_ == CheckKind::kSettle) return problem.is("a settlement", kNeedsOperate);
+  if (kind_ == CheckKind::kReport) return problem.is("a report", kNeedsOperate);
   if (is_verb) return problem.is_of("verb", "neither a check nor a peek", kNeedsOperate);
-  return problem.is_of(request.cost > 1 ? "cost" : "costs", "several units", kNeedsOperate);
+  return problem.is_of(request_.cost > 1 ? "cost" : "costs", "several units", kNeedsOperate);
 }
 
-bool CheckReader::Document::end_request(JsonProblem& problem) {
-  if (has_limit) {
+bool CheckReader::end_request(JsonProblem& problem) {
+  if (has_limit_) {
     if (!check_alone(problem)) return false;
-  } else if (!has_attributes) {
+  } else if (!has_attributes_) {
     return problem.is_missing("attributes", kObjectOfTexts);
   }
-  if (request.verb == Verb::kReserve && !has_max_wait) {
+  if (request_.verb == Verb::kReserve && !has_max_wait_) {
     return problem.is_missing("max_wait_ms", kMaxWait);
   }
-  if (request.verb != Verb::kReserve && has_max_wait) {
+  if (request_.verb != Verb::kReserve && has_max_wait_) {
     return problem.is_of("max_wait_ms", "only a reservation waits", "expected the verb reserve");
   }
-  if (has_wait && request.verb != Verb::kTake) {
+  if (has_wait_ && request_.verb != Verb::kTake) {
     return problem.is_of("wait_ms", "only a check waits", "expected the verb check");
   }
-  if (has_wait && is_array) {
+  if (has_wait_ && is_array_) {
     return problem.is_of("wait_ms", "a request in an array cannot wait",
                          "expected a single request");
   }
-  if (!may_operate && !check_privilege(problem)) return false;
-  if (on_request != nullptr) (*on_request)(request, !is_array);
+  if (!may_operate_ && !check_privilege(problem)) return false;
+  if (on_request_ != nullptr) (*on_request_)(request_, !is_array_);
   return true;
 }
 
 // What the bodies of /v1/check, /v1/settle and /v1/report may contain.
 struct CheckReader::Tables {
-  using Member = base::JsonMember<Document>;
-  using Object = base::JsonObject<Document>;
+  using Member = base::JsonMember<CheckReader>;
+  using Object = base::JsonObject<CheckReader>;
 
-  static bool end_attributes(Document& of, JsonProblem& problem) {
-    const auto twice = of.attributes->finish();
+  static bool end_attributes(CheckReader& of, JsonProblem& problem) {
+    const auto twice = of.attributes_->finish();
     return !twice ||
            problem.is(base::in_quotes(*twice) + " is given twice", "expected each attribute once");
   }
+  static const Member& top_of(CheckKind kind);
 
   template <auto Target>
-  static constexpr auto kInto = base::json_into<Target, Document>;
+  static constexpr auto kInto = base::json_into<Target, CheckReader>;
 
   static const Object kInBody;
   static constexpr Member kOfBody[] = {
       {.kinds = base::kJsonAny & ~base::kJsonArray,
        .expected = "expected text, a number, true, false, null or an object",
-       .set = kInto<&Document::add_attribute>,
+       .set = kInto<&CheckReader::add_attribute>,
        .object = &kInBody}};
   static constexpr Member kOfAttributes[] = {
       {.name = "body",
        .kinds = base::kJsonText | base::kJsonObject,
        .expected = "expected text or an object",
-       .set = kInto<&Document::add_attribute>,
+       .set = kInto<&CheckReader::add_attribute>,
        .object = &kInBody},
-      {"", base::kJsonText, "expected text", kInto<&Document::add_attribute>}};
+      {"", base::kJsonText, "expected text", kInto<&CheckReader::add_attribute>}};
   static constexpr Object kInAttributes{kOfAttributes, end_attributes, true};
   static constexpr Member kOfCosts[] = {
-      {"", base::kJsonWhole, kWholeCost, kInto<&Document::add_cost>, kMaxUnits}};
+      {"", base::kJsonWhole, kWholeCost, kInto<&CheckReader::add_cost>, kMaxUnits}};
   static constexpr Object kInCosts{kOfCosts, nullptr, true};
   static constexpr Member kOfLimit[] = {{"", base::kJsonText | base::kJsonNumber,
                                          "expected text or a number",
-                                         kInto<&Document::add_to_limit>}};
+                                         kInto<&CheckReader::add_to_limit>}};
   static constexpr Object kInLimit{
-      kOfLimit, [](Document& of, JsonProblem& problem) { return of.end_limit(problem); }, true};
+      kOfLimit, [](CheckReader& of, JsonProblem& problem) { return of.end_limit(problem); }, true};
 
   static constexpr Member kAttributes{.name = "attributes",
                                       .kinds = base::kJsonObject,
                                       .expected = kObjectOfTexts,
-                                      .set = kInto<&Document::begin_attributes>,
+                                      .set =
+                                          [](CheckReader& of, const JsonValue&, JsonProblem&) {
+                                            of.attributes_ = &of.request_.attributes;
+                                            return of.has_attributes_ = true;
+                                          },
                                       .object = &kInAttributes};
-  static constexpr Member kCost{"cost", base::kJsonWhole, kWholeCost, kInto<&Document::set_cost>,
+  static constexpr Member kCost{"cost", base::kJsonWhole, kWholeCost,
+                                [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+                                  of.request_.cost = value.number;
+                                  return true;
+                                },
                                 kMaxUnits};
   static constexpr Member kCosts{.name = "costs",
                                  .kinds = base::kJsonObject,
                                  .expected = kNamedCosts,
-                                 .set = kInto<&Document::begin_costs>,
+                                 .set =
+                                     [](CheckReader& of, const JsonValue&, JsonProblem&) {
+                                       of.costs_ = &of.request_.costs;
+                                       return of.has_costs_ = true;
+                                     },
                                  .object = &kInCosts};
   static constexpr Member kCheck[] = {
       kAttributes,
@@ -371,86 +315,119 @@ struct CheckReader::Tables {
       {.name = "limit",
        .kinds = base::kJsonObject,
        .expected = kLimit,
-       .set = kInto<&Document::begin_limit>,
+       .set =
+           [](CheckReader& of, const JsonValue&, JsonProblem&) {
+             of.limit_words_.assign(kRequired.size(), {});
+             return of.has_limit_ = true;
+           },
        .object = &kInLimit},
-      {"verb", base::kJsonText, kVerbs, kInto<&Document::set_verb>},
-      {"max_wait_ms", base::kJsonWhole, kMaxWait, kInto<&Document::set_max_wait>, kMostWaitMs},
-      {"wait_ms", base::kJsonWhole, kWaitNumber, kInto<&Document::set_wait>, kMostTakeWaitMs}};
-  static constexpr Member kSettle[] = {kAttributes,
-                                       kCost,
-                                       kCosts,
-                                       {.name = "actual",
-                                        .kinds = base::kJsonWhole | base::kJsonObject,
-                                        .expected = kActual,
-                                        .set = kInto<&Document::set_actual>,
-                                        .most = kMaxUnits,
-                                        .required = true,
-                                        .object = &kInCosts}};
-  static constexpr Member kReport[] = {
+      {"verb", base::kJsonText, kVerbs, kInto<&CheckReader::set_verb>},
+      {"max_wait_ms", base::kJsonWhole, kMaxWait,
+       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+         of.request_.max_wait = milliseconds_of(value);
+         return of.has_max_wait_ = true;
+       },
+       kMostWaitMs},
+      {"wait_ms", base::kJsonWhole, kWaitNumber,
+       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+         of.request_.wait = milliseconds_of(value);
+         return of.has_wait_ = true;
+       },
+       kMostTakeWaitMs}};
+  static constexpr Member kSettle[] = {
       kAttributes,
       kCost,
       kCosts,
-      {"status", base::kJsonText | base::kJsonNumber, kStatus, kInto<&Document::set_status>},
-      {.name = "response",
-       .kinds = base::kJsonObject,
-       .expected = kObjectOfTexts,
-       .set = kInto<&Document::begin_response>,
-       .object = &kInAttributes}};
-
-  // A request, or an array of them.
-  struct Body {
-    explicit Body(std::span<const Member> members)
-        : request(members,
-                  [](Document& of, JsonProblem& problem) { return of.end_request(problem); }) {}
-    Body(const Body&) = delete;
-
-    Object request;
-    Member element{.kinds = base::kJsonObject,
-                   .expected = kRequest,
-                   .set = kInto<&Document::begin>,
-                   .object = &request};
-    Member top{.kinds = base::kJsonObject | base::kJsonArray,
-               .expected = kRequests,
-               .set = kInto<&Document::begin>,
-               .object = &request,
-               .each = &element};
-  };
+      {.name = "actual",
+       .kinds = base::kJsonWhole | base::kJsonObject,
+       .expected = kActual,
+       .set =
+           [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+             of.costs_ = &of.request_.actual_costs;
+             if (value.kind == base::kJsonWhole) of.request_.actual = value.number;
+             return true;
+           },
+       .most = kMaxUnits,
+       .required = true,
+       .object = &kInCosts}};
+  static constexpr Member kReport[] = {kAttributes,
+                                       kCost,
+                                       kCosts,
+                                       {"status", base::kJsonText | base::kJsonNumber, kStatus,
+                                        [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+                                          of.request_.status = value.text;
+                                          return true;
+                                        }},
+                                       {.name = "response",
+                                        .kinds = base::kJsonObject,
+                                        .expected = kObjectOfTexts,
+                                        .set =
+                                            [](CheckReader& of, const JsonValue&, JsonProblem&) {
+                                              of.attributes_ = &of.request_.response.emplace();
+                                              return true;
+                                            },
+                                        .object = &kInAttributes}};
 };
 
-constexpr base::JsonObject<CheckReader::Document> CheckReader::Tables::kInBody{
+constexpr base::JsonObject<CheckReader> CheckReader::Tables::kInBody{
     kOfBody,
-    [](Document& of, JsonProblem&) {
-      of.reader.prefix_.resize(of.reader.prefix_sizes_.back());
-      of.reader.prefix_sizes_.pop_back();
+    [](CheckReader& of, JsonProblem&) {
+      of.prefix_.resize(of.prefix_sizes_.back());
+      of.prefix_sizes_.pop_back();
       return true;
     },
     true};
 
-CheckReader::Outcome CheckReader::read(CheckKind kind, std::string_view body, bool may_operate,
-                                       const OnRequest& on_request) {
+// Returns the row for a request, or an array of them.
+const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
+  constexpr auto end = [](CheckReader& of, JsonProblem& problem) {
+    return of.end_request(problem);
+  };
+  static constexpr Object kRequestOf[] = {Object(kCheck, end), Object(kSettle, end),
+                                          Object(kReport, end)};
+  constexpr auto element = [](const Object& object) {
+    return Member{.kinds = base::kJsonObject,
+                  .expected = kRequest,
+                  .set = kInto<&CheckReader::begin>,
+                  .object = &object};
+  };
+  static constexpr Member kElements[] = {element(kRequestOf[0]), element(kRequestOf[1]),
+                                         element(kRequestOf[2])};
+  constexpr auto top = [](const Member& each) {
+    return Member{.kinds = base::kJsonObject | base::kJsonArray,
+                  .expected = kRequests,
+                  .set = kInto<&CheckReader::begin>,
+                  .object = each.object,
+                  .each = &each};
+  };
+  static constexpr Member kTops[] = {top(kElements[0]), top(kElements[1]), top(kElements[2])};
+  return kTops[static_cast<std::size_t>(kind)];
+}
+
+std::string CheckReader::read(CheckKind kind, std::string_view body, bool may_operate,
+                              const OnRequest& on_request) {
   // Room for all joined names up to the one over the bound, so that they do not move. Pages that
   // are never written take no memory.
   names_.reserve((NamedAttributes::kMost + 1) * NamedAttributes::kMostNameBytes);
-  static const Tables::Body bodies[] = {Tables::Body(Tables::kCheck), Tables::Body(Tables::kSettle),
-                                        Tables::Body(Tables::kReport)};
-  const Tables::Member& top = bodies[static_cast<std::size_t>(kind)].top;
-  Outcome outcome;
+  kind_ = kind;
+  may_operate_ = may_operate;
+  std::string error;
   const auto pass = [&](const OnRequest* receiver) {
-    Document document{*this, request_, kind, may_operate, receiver};
+    on_request_ = receiver;
+    is_array_ = needs_operate_ = false;
+    count_ = 0;
     JsonProblem problem;
-    const bool is_right = json_.read(body, top, document, problem);
-    if (!is_right) outcome.error = error_of(problem, body);
-    outcome.is_array = document.is_array;
-    outcome.needs_operate = document.needs_operate;
+    const bool is_right = json_.read(body, Tables::top_of(kind), *this, problem);
+    if (!is_right) error = error_of(problem, body);
     return is_right;
   };
-  if (!pass(nullptr)) return outcome;
-  if (outcome.is_array) {
+  if (!pass(nullptr)) return error;
+  if (is_array_) {
     pass(&on_request);
   } else {
     on_request(request_, true);
   }
-  return outcome;
+  return error;
 }
 
 }  // namespace sluice::server

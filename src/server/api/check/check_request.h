@@ -46,29 +46,51 @@ class CheckReader {
   static constexpr std::size_t kMostRequests = 1000;
   static constexpr std::size_t kMostDepth = 32;
 
-  struct Outcome {
-    bool is_array = false;
-    bool needs_operate = false;  // the error: the client must not do that
-    std::string error;           // "PLACE: PROBLEM; EXPECTED"; empty if the body was read
-  };
   // Receives a request, which is valid until it returns; it may have views of the body. `alone` is
   // true for a single request and false in an array.
   using OnRequest = std::function<void(const CheckRequest& request, bool alone)>;
-  // Passes the requests to `on_request` in their order. Unless the client may operate, everything
-  // is an error but a peek and a take of one unit.
-  Outcome read(CheckKind kind, std::string_view body, bool may_operate,
-               const OnRequest& on_request);
+  // Passes the requests to `on_request` in their order. Returns the error, "PLACE: PROBLEM;
+  // EXPECTED", or an empty text. Unless the client may operate, everything is an error but a peek
+  // and a take of one unit.
+  std::string read(CheckKind kind, std::string_view body, bool may_operate,
+                   const OnRequest& on_request);
+  // Of the last body: whether it was an array, and whether the error is that the client must not do
+  // that.
+  bool is_array() const noexcept { return is_array_; }
+  bool needs_operate() const noexcept { return needs_operate_; }
 
  private:
-  struct Document;
   struct Tables;
 
-  base::JsonReader<Document> json_;
+  bool begin(const base::JsonValue& value, base::JsonProblem& problem);
+  bool add_attribute(const base::JsonValue& value, base::JsonProblem& problem);
+  void open_body(std::string_view name);
+  bool add_cost(const base::JsonValue& value, base::JsonProblem& problem);
+  bool set_verb(const base::JsonValue& value, base::JsonProblem& problem);
+  bool add_to_limit(const base::JsonValue& value, base::JsonProblem& problem);
+  bool end_limit(base::JsonProblem& problem);
+  bool check_alone(base::JsonProblem& problem) const;
+  bool check_privilege(base::JsonProblem& problem);
+  bool end_request(base::JsonProblem& problem);
+
+  base::JsonReader<CheckReader> json_;
   CheckRequest request_;
   std::vector<std::string_view> limit_words_;  // the key and the words of RL.LIMIT
   std::string names_;                          // of attributes that differ from their bytes
   std::string prefix_;                         // "body.a.", the path of the current object
   std::vector<std::size_t> prefix_sizes_;      // of the paths of the objects around it
+
+  // Of the body that is read.
+  CheckKind kind_ = CheckKind::kCheck;
+  bool may_operate_ = false;
+  const OnRequest* on_request_ = nullptr;  // null: the body is only checked
+  bool is_array_ = false;
+  bool needs_operate_ = false;
+  std::size_t count_ = 0;  // of requests that have begun
+  bool has_attributes_ = false, has_costs_ = false, has_limit_ = false;
+  bool has_max_wait_ = false, has_wait_ = false;
+  NamedAttributes* attributes_ = nullptr;    // those that are read
+  std::vector<LimitCost>* costs_ = nullptr;  // those that are read
 };
 
 }  // namespace sluice::server

@@ -44,19 +44,19 @@ class Reading {
     // A copy of exact size, so that a sanitizer detects reads beyond its end.
     const std::unique_ptr<char[]> copy(new char[body.size()]);
     std::copy(body.begin(), body.end(), copy.get());
-    const CheckReader::Outcome outcome =
+    const std::string error =
         reader_.read(CheckKind::kCheck, {copy.get(), body.size()}, true, std::ref(*this));
-    if (!outcome.error.empty()) {
+    if (!error.empty()) {
       EXPECT_EQ(requests, 0u) << "something was decided before the error was found";
-      return outcome.error;
+      return error;
     }
-    if (!outcome.is_array) {
+    if (!reader_.is_array()) {
       EXPECT_EQ(requests, 1u);
       EXPECT_TRUE(alone_);
     } else if (requests > 0) {
       EXPECT_FALSE(alone_);
     }
-    return outcome.is_array ? "[" + text_ + "]" : text_;
+    return reader_.is_array() ? "[" + text_ + "]" : text_;
   }
 
   std::size_t requests = 0;
@@ -120,7 +120,7 @@ TEST(CheckReader, ReadsHowLongATakeMayWait) {
   CheckReader reader;
   const auto error = [&](const std::string& members) {
     const std::string body = R"({"attributes":{})" + members + "}";
-    return reader.read(CheckKind::kCheck, body, false, std::ref(requests)).error;
+    return reader.read(CheckKind::kCheck, body, false, std::ref(requests));
   };
   EXPECT_EQ(error(R"(,"wait_ms":300000)"), "");
   EXPECT_EQ(error(R"(,"verb":"check","wait_ms":0)"), "");
@@ -129,19 +129,17 @@ TEST(CheckReader, ReadsHowLongATakeMayWait) {
             "minutes)");
   EXPECT_EQ(error(R"(,"verb":"peek","wait_ms":1)"),
             "at wait_ms: only a check waits; expected the verb check");
-  EXPECT_EQ(
-      reader.read(CheckKind::kCheck, R"([{"attributes":{},"wait_ms":1}])", true, std::ref(requests))
-          .error,
-      "at [0].wait_ms: a request in an array cannot wait; expected a single request");
+  EXPECT_EQ(reader.read(CheckKind::kCheck, R"([{"attributes":{},"wait_ms":1}])", true,
+                        std::ref(requests)),
+            "at [0].wait_ms: a request in an array cannot wait; expected a single request");
 }
 
 TEST(CheckReader, ReadsTheActualCostsOfASettlement) {
   Reading requests;
   CheckReader reader;
   const auto settle = [&](const std::string& members) {
-    return reader
-        .read(CheckKind::kSettle, "{\"attributes\":{}" + members + "}", true, std::ref(requests))
-        .error;
+    return reader.read(CheckKind::kSettle, "{\"attributes\":{}" + members + "}", true,
+                       std::ref(requests));
   };
   EXPECT_EQ(settle(R"(,"cost":7,"actual":5)"), "");
   EXPECT_EQ(settle(R"(,"costs":{"t":7},"actual":{"t":5})"), "");
@@ -163,10 +161,8 @@ TEST(CheckReader, ReadsTheResponseOfAReport) {
   Reading requests;
   CheckReader reader;
   const auto report = [&](const std::string& members, bool may_operate = true) {
-    return reader
-        .read(CheckKind::kReport, "{\"attributes\":{}" + members + "}", may_operate,
-              std::ref(requests))
-        .error;
+    return reader.read(CheckKind::kReport, "{\"attributes\":{}" + members + "}", may_operate,
+                       std::ref(requests));
   };
   EXPECT_EQ(report(R"(,"status":401)"), "");
   EXPECT_EQ(report(R"(,"status":"401","cost":2,"response":{"header.x-cost":"3"})"), "");
@@ -183,7 +179,7 @@ TEST(CheckReader, ReadsTheResponseOfAReport) {
   EXPECT_TRUE(report(R"(,"status":401)", false).starts_with("at the top: a report; "));
   EXPECT_EQ(
       reader.read(CheckKind::kCheck, R"({"attributes":{},"status":401})", true, std::ref(requests))
-          .error.substr(0, 39),
+          .substr(0, 39),
       "at the top: unknown member 'status'; ex");
 }
 
@@ -236,10 +232,10 @@ TEST(CheckReader, NeedsAClientThatOperatesForSeveralUnitsOfALimit) {
   CheckReader reader;
   Reading requests;
   const auto error = [&](const std::string& members) {
-    const auto outcome = reader.read(CheckKind::kCheck, "{\"attributes\":{}" + members + "}", false,
-                                     std::ref(requests));
-    EXPECT_EQ(outcome.needs_operate, !outcome.error.empty());
-    return outcome.error.substr(0, outcome.error.find(':'));
+    const std::string found = reader.read(CheckKind::kCheck, "{\"attributes\":{}" + members + "}",
+                                          false, std::ref(requests));
+    EXPECT_EQ(reader.needs_operate(), !found.empty());
+    return found.substr(0, found.find(':'));
   };
   EXPECT_EQ(error(R"(,"costs":{"a":1,"b":0})"), "");
   EXPECT_EQ(error(R"(,"costs":{"a":2},"verb":"peek")"), "");
@@ -250,9 +246,8 @@ TEST(CheckReader, NeedsAClientThatOperatesForSeveralUnitsOfALimit) {
   EXPECT_EQ(error(R"(,"verb":"reserve","max_wait_ms":0)"), "at verb");
   EXPECT_EQ(error(R"(,"verb":"take_at_most")"), "");
   EXPECT_EQ(error(R"(,"verb":"take_at_most","cost":2)"), "at cost");
-  EXPECT_TRUE(
-      reader.read(CheckKind::kSettle, R"({"attributes":{},"actual":1})", false, std::ref(requests))
-          .needs_operate);
+  reader.read(CheckKind::kSettle, R"({"attributes":{},"actual":1})", false, std::ref(requests));
+  EXPECT_TRUE(reader.needs_operate());
 }
 
 TEST(CheckReader, LowersTheNamesOfHeadersOnly) {
