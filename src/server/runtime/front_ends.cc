@@ -412,9 +412,8 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     case Answer::kSettle: return check_.handle(CheckKind::kSettle, request, may_operate, response);
     case Answer::kReport: return check_.handle(CheckKind::kReport, request, may_operate, response);
     case Answer::kGatewayReport: return auth_.report(request, response);
-    case Answer::kRelease:
-      return answer_permit(PermitAction::kRelease, session_, request, response);
-    case Answer::kExtend: return answer_permit(PermitAction::kExtend, session_, request, response);
+    case Answer::kRelease: return answer_permit(true, session_, request, response);
+    case Answer::kExtend: return answer_permit(false, session_, request, response);
     case Answer::kAuth: return auth_.handle(request, response);
     case Answer::kJson: return answer_json(rls_, request, may_operate, response);
     case Answer::kOperations: return operations_.handle(target.path, request, response);

@@ -1,6 +1,8 @@
 #include "server/api/check/check_endpoint.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -116,24 +118,23 @@ namespace {
 
 constexpr std::string_view kBody = "expected {\"permit\":\"TEXT\"}, with the text of /v1/check";
 
-// The body of /v1/release and /v1/extend. Borrows the text.
-struct PermitBody {
-  std::string_view permit;
-};
-
-// Returns what is wrong with a body, or an empty text.
-std::string read_permit(base::JsonReader<PermitBody>& reader, std::string_view body,
-                        PermitBody& into) {
-  static constexpr base::JsonMember<PermitBody> kPermit[] = {
+// Reads the body of /v1/release or /v1/extend. Returns what is wrong with it, or an empty text.
+std::string read_permit(base::JsonReader<std::string_view>& reader, std::string_view body,
+                        std::string_view& permit) {
+  using Row = base::JsonMember<std::string_view>;
+  static constexpr Row kPermit[] = {
       {.name = "permit",
        .kinds = base::kJsonText,
-       .set = base::json_into<&PermitBody::permit>,
+       .set =
+           [](std::string_view& into, const base::JsonValue& value, base::JsonProblem&) {
+             into = value.text;
+             return true;
+           },
        .required = true}};
-  static constexpr base::JsonObject<PermitBody> kObject(kPermit);
-  static constexpr base::JsonMember<PermitBody> kTop{.kinds = base::kJsonObject,
-                                                     .object = &kObject};
+  static constexpr base::JsonObject<std::string_view> kObject(kPermit);
+  static constexpr Row kTop{.kinds = base::kJsonObject, .object = &kObject};
   base::JsonProblem problem;
-  if (reader.read(body, kTop, into, problem)) return {};
+  if (reader.read(body, kTop, permit, problem)) return {};
   using Kind = base::JsonProblem::Kind;
   if (problem.kind == Kind::kSyntax || problem.kind == Kind::kTooDeep) {
     return "the body is not valid JSON (" + problem.what + "); " + std::string(kBody);
@@ -145,23 +146,22 @@ std::string read_permit(base::JsonReader<PermitBody>& reader, std::string_view b
 
 }  // namespace
 
-void answer_permit(PermitAction action, Session& session, const http::Request& request,
+void answer_permit(bool releases, Session& session, const http::Request& request,
                    http::Response& response) {
-  const bool releases = action == PermitAction::kRelease;
   if (request.method != "POST") {
     response.add("Allow", "POST");
     return answer_problem(response, {405, std::string(releases ? "/v1/release" : "/v1/extend") +
                                               " accepts only POST, with JSON as its body"});
   }
-  base::JsonReader<PermitBody> reader;
-  PermitBody body;
-  if (const std::string wrong = read_permit(reader, request.body, body); !wrong.empty()) {
+  base::JsonReader<std::string_view> reader;
+  std::string_view permit;
+  if (const std::string wrong = read_permit(reader, request.body, permit); !wrong.empty()) {
     return answer_problem(response, {400, wrong});
   }
-  if (const auto text = PermitText::parse(body.permit); !text) {
+  if (const auto text = PermitText::parse(permit); !text) {
     return answer_problem(response, {400, "at permit: " + text.error()});
   }
-  const Decision decision = releases ? session.release(body.permit) : session.extend(body.permit);
+  const Decision decision = releases ? session.release(permit) : session.extend(permit);
   if (decision.allowed()) {
     response.text = R"({"outcome":"allowed","reason":"ok"})";
     return response.answer_text(200, "application/json");
@@ -203,77 +203,54 @@ constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
 }  // namespace
 
-// Decides the requests of a body one after the other and joins their answers.
-class CheckEndpoint::Decider {
- public:
-  Decider(CheckEndpoint& endpoint, CheckKind kind, http::Response& response)
-      : endpoint_(endpoint), kind_(kind), response_(response) {}
-  ~Decider() {
-    if (is_array_) endpoint_.session_.decide_array(false);
+// Decides one request of a body and adds its answer to those before it.
+void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alone,
+                           http::Response& response) {
+  if (!alone && !std::exchange(is_in_array_, true)) session_.decide_array(true);
+  if (request.wait > Duration{0} && sleeps_ == nullptr) {
+    return answer_problem(response, {400, std::string(kNoWaiting)});
   }
-
-  void on_request(const CheckRequest& request, bool alone) {
-    if (!alone && !std::exchange(is_array_, true)) endpoint_.session_.decide_array(true);
-    if (request.wait > Duration{0} && endpoint_.sleeps_ == nullptr) {
-      return answer_problem(response_, {400, std::string(kNoWaiting)});
+  if (request.limit) return answer_limit(request, response);
+  const RuleAnswer& answer = decide(kind, request);
+  if (alone) {
+    response.status = http_status(answer);
+    response.fields.append(fields_.lines(answer));
+    append_reject_headers(answer, response.fields);
+    if (answer.decision.reason == Reason::kInvalid) {
+      response.content_type = rejection_of(answer, response.text).content_type;
+      return;
     }
-    if (request.limit) return answer_limit(request);
-    const RuleAnswer& answer = decide(request);
-    if (alone) {
-      response_.status = http_status(answer);
-      response_.fields.append(endpoint_.fields_.lines(answer));
-      append_reject_headers(answer, response_.fields);
-      if (answer.decision.reason == Reason::kInvalid) {
-        response_.content_type = rejection_of(answer, response_.text).content_type;
-        return;
-      }
-    }
-    if (endpoint_.text_.size() > 0) endpoint_.text_.put(',');
-    put_check_answer(endpoint_.text_, answer, request.verb == Verb::kTakeAtMost);
   }
+  if (text_.size() > 0) text_.put(',');
+  put_check_answer(text_, answer, request.verb == Verb::kTakeAtMost);
+}
 
- private:
-  void answer_limit(const CheckRequest& request) {
-    std::string permit;
-    const Limit& limit = *request.limit;
-    const Decision decision = endpoint_.session_.decide({request.limit_key, limit, request.cost},
-                                                        {request.verb, request.max_wait}, &permit);
-    const NamedDecision named{to_string(limit.algorithm()), limit, decision};
-    response_.status = http_status(decision);
-    response_.fields.append(endpoint_.limit_fields_.lines({&named, 1}, decision));
-    put_limit_answer(endpoint_.text_, named, permit, request.verb == Verb::kTakeAtMost);
+void CheckEndpoint::answer_limit(const CheckRequest& request, http::Response& response) {
+  std::string permit;
+  const Limit& limit = *request.limit;
+  const Decision decision = session_.decide({request.limit_key, limit, request.cost},
+                                            {request.verb, request.max_wait}, &permit);
+  const NamedDecision named{to_string(limit.algorithm()), limit, decision};
+  response.status = http_status(decision);
+  response.fields.append(limit_fields_.lines({&named, 1}, decision));
+  put_limit_answer(text_, named, permit, request.verb == Verb::kTakeAtMost);
+}
+
+const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& request) {
+  const RequestCosts costs(request.cost, request.costs);
+  if (request.wait > Duration{0}) {
+    sleep_.emplace(*sleeps_);
+    return session_.acquire(request.attributes, costs, request.wait, *sleep_);
   }
-
-  const RuleAnswer& decide(const CheckRequest& request) {
-    const RequestCosts costs(request.cost, request.costs);
-    if (request.wait > Duration{0}) return wait(request, costs);
-    const RequestCosts actual(request.actual, request.actual_costs);
-    const ReportedResponse response(request);
-    return *endpoint_.session_.decide(
-        {.attributes = request.attributes,
-         .costs = costs,
-         .action = {request.verb, request.max_wait},
-         .actual = kind_ == CheckKind::kSettle ? &actual : nullptr,
-         .response = kind_ == CheckKind::kReport ? &response : nullptr,
-         .hands_out_permit = true});
-  }
-
-  const RuleAnswer& wait(const CheckRequest& request, const RequestCosts& costs) {
-    struct Sleep : net::FiberSleep {
-      Sleep(CheckEndpoint& of, net::FiberSleeps& loop) : FiberSleep(loop), endpoint(of) {
-        endpoint.sleep_ = this;
-      }
-      ~Sleep() { endpoint.sleep_ = nullptr; }
-      CheckEndpoint& endpoint;
-    } sleep(endpoint_, *endpoint_.sleeps_);
-    return endpoint_.session_.acquire(request.attributes, costs, request.wait, sleep);
-  }
-
-  CheckEndpoint& endpoint_;
-  const CheckKind kind_;
-  http::Response& response_;
-  bool is_array_ = false;
-};
+  const RequestCosts actual(request.actual, request.actual_costs);
+  const ReportedResponse reported(request);
+  return *session_.decide({.attributes = request.attributes,
+                           .costs = costs,
+                           .action = {request.verb, request.max_wait},
+                           .actual = kind == CheckKind::kSettle ? &actual : nullptr,
+                           .response = kind == CheckKind::kReport ? &reported : nullptr,
+                           .hands_out_permit = true});
+}
 
 void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool may_operate,
                            http::Response& response) {
@@ -283,18 +260,23 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
         response, {405, std::string(name_of(kind)) + " accepts only POST, with JSON as its body"});
   }
   text_.clear();
-  Decider decider(*this, kind, response);
-  const CheckReader::Outcome outcome = reader_.read(
-      kind, request.body, may_operate,
-      [&decider](const CheckRequest& one, bool alone) { decider.on_request(one, alone); });
-  if (outcome.needs_operate) return answer_problem(response, {403, outcome.error});
-  if (!outcome.error.empty()) return answer_problem(response, {400, outcome.error});
+  const auto end = [](CheckEndpoint* of) {
+    of->sleep_.reset();
+    if (std::exchange(of->is_in_array_, false)) of->session_.decide_array(false);
+  };
+  const std::unique_ptr<CheckEndpoint, decltype(end)> ends(this, end);
+  const auto pass = [&](const CheckRequest& one, bool alone) {
+    answer(kind, one, alone, response);
+  };
+  const std::string error = reader_.read(kind, request.body, may_operate, std::ref(pass));
+  if (reader_.needs_operate()) return answer_problem(response, {403, error});
+  if (!error.empty()) return answer_problem(response, {400, error});
   if (!response.content_type.empty()) {
     return response.answer_text(response.status, response.content_type);
   }
-  if (outcome.is_array) response.text += '[';
+  if (reader_.is_array()) response.text += '[';
   response.text.append(text_.view());
-  if (outcome.is_array) response.text += ']';
+  if (reader_.is_array()) response.text += ']';
   response.answer_text(response.status, kJson);
   if (text_.size() > kMostKept) text_ = TextBuffer();
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "limiter/text_buffer.h"
@@ -21,11 +21,9 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken
 void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
                       bool with_taken);
 
-enum class PermitAction : std::uint8_t { kRelease, kExtend };
-
 // POST /v1/release and /v1/extend: end a permit that /v1/check has handed out, or start its lease
 // again. The body is {"permit":"TEXT"} (docs/http.md).
-void answer_permit(PermitAction action, Session& session, const http::Request& request,
+void answer_permit(bool releases, Session& session, const http::Request& request,
                    http::Response& response);
 
 // POST /v1/check, /v1/settle and /v1/report, which answer programs in JSON (docs/http.md). For one
@@ -47,15 +45,18 @@ class CheckEndpoint {
 
   // Ends the wait of the request that is being answered, if it waits.
   void stop_waiting() {
-    if (sleep_ != nullptr) sleep_->stop();
+    if (sleep_) sleep_->stop();
   }
 
  private:
-  class Decider;
+  void answer(CheckKind kind, const CheckRequest& request, bool alone, http::Response& response);
+  void answer_limit(const CheckRequest& request, http::Response& response);
+  const RuleAnswer& decide(CheckKind kind, const CheckRequest& request);
 
   Session& session_;
   net::FiberSleeps* const sleeps_;
-  net::FiberSleep* sleep_ = nullptr;  // of the request that waits
+  std::optional<net::FiberSleep> sleep_;  // of the request that waits
+  bool is_in_array_ = false;              // the request that is being decided
   CheckReader reader_;
   RuleHttpFields fields_;
   HttpFields limit_fields_;  // of a limit of the request itself
