@@ -12,8 +12,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
-#include <optional>
 #include <ostream>  // Beast does not include it
 #include <utility>
 
@@ -85,15 +85,10 @@ using boost::beast::string_view;
 
 std::string_view view(string_view text) noexcept { return {text.data(), text.size()}; }
 
-// A part of the message, as an offset, because the bytes may move.
-struct Piece {
-  std::uint32_t at = 0;
-  std::uint32_t size = 0;
-};
-struct FieldPieces {
-  Piece name;
-  Piece value;
-};
+// Moves a part of one message to its place in another one with the same bytes.
+void move(std::string_view& part, const char* from, const char* to) noexcept {
+  if (!part.empty()) part = {to + (part.data() - from), part.size()};
+}
 
 Problem bad_request(const error_code& why) {
   switch (static_cast<error>(why.value())) {
@@ -121,57 +116,26 @@ constexpr std::size_t kMostChunkBytes = std::size_t{64} << 10;
 
 }  // namespace
 
-// The parts of a message, as offsets into its bytes.
-struct RequestReader::Parts {
-  std::string_view message;
-  std::vector<FieldPieces> fields;
-  std::string chunks;  // the body if it came in chunks
-  std::size_t at = 0;  // the bytes that are read
-  Piece method, target, body;
-  int version = 11;
-  bool expects = false;
-  Problem bad;
-
-  void clear() {
-    fields.clear();
-    chunks.clear();
-    at = 0;
-    method = target = body = {};
-    expects = false;
-    bad = {};
-  }
-  Piece place(std::string_view text) const noexcept {
-    return {static_cast<std::uint32_t>(text.data() - message.data()),
-            static_cast<std::uint32_t>(text.size())};
-  }
-  std::string_view text(const Piece& piece) const noexcept {
-    return message.substr(piece.at, piece.size);
-  }
-  bool holds(std::string_view text) const noexcept {
-    return text.data() >= message.data() && text.data() <= message.data() + message.size();
-  }
-};
-
-// Beast's parser of one message. It records in `parts` what it finds.
+// Beast's parser of one message. It records in the reader what it finds.
 class RequestReader::Parser final : public beast_http::basic_parser<true> {
  public:
-  Parser(const Bounds& bounds, Parts& parts) : parts_(parts), header_bytes_(bounds.header_bytes) {
+  explicit Parser(RequestReader& reader) : reader_(reader) {
     eager(true);
-    header_limit(static_cast<std::uint32_t>(bounds.header_bytes));
-    body_limit(bounds.body_bytes);
+    header_limit(static_cast<std::uint32_t>(reader.bounds_.header_bytes));
+    body_limit(reader.bounds_.body_bytes);
   }
 
  private:
   void refuse(int status, std::string_view detail, error_code& why) {
-    parts_.bad = {status, detail};
+    reader_.bad_ = {status, detail};
     why = make_error_code(error::bad_value);
   }
 
   void on_request_impl(beast_http::verb, string_view method, string_view target, int version,
                        error_code&) override {
-    parts_.method = parts_.place(view(method));
-    parts_.target = parts_.place(view(target));
-    parts_.version = version;
+    reader_.request_.method = view(method);
+    reader_.request_.target = view(target);
+    reader_.request_.version = version;
   }
   void on_field_impl(beast_http::field field, string_view name, string_view value,
                      error_code& why) override {
@@ -179,18 +143,19 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
     if (is_folded(view(name), view(value))) {
       return refuse(400, "a field is folded over several lines", why);
     }
-    const Piece place = parts_.place(view(value));
     // Beast bounds the first line and the fields separately.
-    if (place.at + place.size > header_bytes_) {
+    const auto end = static_cast<std::size_t>(value.data() + value.size() - message().data());
+    if (end > reader_.bounds_.header_bytes) {
       why = make_error_code(error::header_limit);
       return;
     }
     check_field(field, view(value), why);
-    parts_.fields.push_back({parts_.place(view(name)), place});
+    reader_.fields_.push_back({view(name), view(value)});
   }
   // Beast joins the lines of a value elsewhere, but only if there is text on the first one.
   bool is_folded(std::string_view name, std::string_view value) const noexcept {
-    if (!parts_.holds(value)) return true;
+    const std::string_view whole = message();
+    if (value.data() < whole.data() || value.data() > whole.data() + whole.size()) return true;
     const char* const name_end = name.data() + name.size();
     return std::find(name_end, value.data(), '\n') != value.data();
   }
@@ -199,25 +164,25 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
       if (has_host_) return refuse(400, "the field Host is repeated", why);
       has_host_ = true;
     } else if (field == beast_http::field::transfer_encoding) {
-      if (parts_.version < 11) return refuse(400, "Transfer-Encoding in HTTP/1.0", why);
+      if (reader_.request_.version < 11) return refuse(400, "Transfer-Encoding in HTTP/1.0", why);
       if (!equal_names(value, "chunked"))
         return refuse(501, "the only Transfer-Encoding here is chunked", why);
     } else if (field == beast_http::field::expect) {
       if (!equal_names(value, "100-continue"))
         return refuse(417, "the only Expect here is 100-continue", why);
-      parts_.expects = parts_.version == 11;
+      reader_.expects_ = reader_.request_.version == 11;
     }
   }
   void on_header_impl(error_code& why) override {
-    if (parts_.version == 11 && !has_host_) refuse(400, "the field Host is missing", why);
+    if (reader_.request_.version == 11 && !has_host_) refuse(400, "the field Host is missing", why);
   }
   std::size_t on_body_impl(string_view body, error_code&) override {
-    if (parts_.body.size == 0) parts_.body = parts_.place(view(body.substr(0, 0)));
-    parts_.body.size += static_cast<std::uint32_t>(body.size());
+    std::string_view& whole = reader_.request_.body;
+    whole = {whole.empty() ? body.data() : whole.data(), whole.size() + body.size()};
     return body.size();
   }
   std::size_t on_chunk_body_impl(std::uint64_t, string_view body, error_code&) override {
-    parts_.chunks.append(body.data(), body.size());
+    reader_.chunks_.append(body.data(), body.size());
     return body.size();
   }
   void on_chunk_header_impl(std::uint64_t, string_view, error_code&) override {}
@@ -225,92 +190,85 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
   void on_response_impl(int, string_view, int, error_code&) override {}
   void on_finish_impl(error_code&) override {}
 
-  Parts& parts_;
-  const std::size_t header_bytes_;
+  std::string_view message() const noexcept { return reader_.message_; }
+
+  RequestReader& reader_;
   bool has_host_ = false;
 };
 
-class RequestReader::Impl {
- public:
-  explicit Impl(const Bounds& given) : bounds(given) { next(); }
-  void next() {
-    parts.clear();
-    parser.emplace(bounds, parts);
-  }
-  Progress read(std::string_view message);
-  Progress more();
-  Progress refuse(const Problem& why) {
-    parts.bad = why;
-    return Progress::kBad;
-  }
+RequestReader::RequestReader(const Bounds& bounds)
+    : bounds_(bounds), parser_(std::make_unique<Parser>(*this)) {}
+RequestReader::~RequestReader() = default;
 
-  const Bounds bounds;
-  Parts parts;
-  std::optional<Parser> parser;
-  std::vector<Field> fields;  // of the last request()
-};
+void RequestReader::next() {
+  message_ = {};
+  at_ = 0;
+  fields_.clear();
+  chunks_.clear();
+  request_ = {};
+  expects_ = false;
+  bad_ = {};
+  std::destroy_at(parser_.get());  // a parser reads one message
+  std::construct_at(parser_.get(), *this);
+}
 
-RequestReader::Progress RequestReader::Impl::read(std::string_view message) {
-  parts.message = message;
+// The bytes may have moved. The previous ones may not exist any more.
+void RequestReader::follow(std::string_view message) noexcept {
+  const char* const from = std::exchange(message_, message).data();
+  const char* const to = message.data();
+  if (from == to) return;
+  move(request_.method, from, to);
+  move(request_.target, from, to);
+  move(request_.body, from, to);
+  for (Field& field : fields_) {
+    move(field.name, from, to);
+    move(field.value, from, to);
+  }
+}
+
+RequestReader::Progress RequestReader::refuse(const Problem& why) {
+  bad_ = why;
+  return Progress::kBad;
+}
+
+RequestReader::Progress RequestReader::read(std::string_view message) {
+  follow(message);
   // Empty lines before a request are skipped (RFC 9112, 2.2); they count as a part of it.
-  while (parts.at + 1 < message.size() && !parser->got_some() && message[parts.at] == '\r' &&
-         message[parts.at + 1] == '\n') {
-    parts.at += 2;
+  while (at_ + 1 < message.size() && !parser_->got_some() && message[at_] == '\r' &&
+         message[at_ + 1] == '\n') {
+    at_ += 2;
   }
-  const std::string_view rest = message.substr(parts.at);
-  if (rest.empty() || (rest == "\r" && !parser->got_some())) return more();
-  // Beast asserts that it gets the last chunk, "0\r
-  // \r
-  // " or longer, in one piece. Every chunked body ends with it, so that many bytes always arrive.
-  if (parser->is_header_done() && parser->chunked() && rest.size() < kLastChunkBytes) return more();
+  const std::string_view rest = message.substr(at_);
+  if (rest.empty() || (rest == "\r" && !parser_->got_some())) return more();
+  // Beast asserts that it gets the last chunk, "0\r\n\r\n" or longer, in one piece. Every chunked
+  // body ends with it, so that many bytes always arrive.
+  const bool is_chunked = parser_->is_header_done() && parser_->chunked();
+  if (is_chunked && rest.size() < kLastChunkBytes) return more();
   error_code why;
-  parts.at += parser->put({rest.data(), rest.size()}, why);
+  at_ += parser_->put({rest.data(), rest.size()}, why);
   if (why == error::need_more) return more();
-  if (why) return parts.bad.detail.empty() ? refuse(bad_request(why)) : Progress::kBad;
-  return parser->is_done() ? Progress::kWhole : more();
+  if (why) return bad_.detail.empty() ? refuse(bad_request(why)) : Progress::kBad;
+  if (!parser_->is_done()) return more();
+  request_.keep_alive = parser_->keep_alive();
+  request_.fields = fields_;
+  if (parser_->chunked()) request_.body = chunks_;
+  return Progress::kWhole;
 }
 
 // The parser bounds only its unparsed input. This bounds the whole message.
-RequestReader::Progress RequestReader::Impl::more() {
-  const std::size_t size = parts.message.size();
-  if (!parser->is_header_done()) {
-    return size >= bounds.header_bytes ? refuse(bad_request(error::header_limit)) : Progress::kMore;
+RequestReader::Progress RequestReader::more() {
+  const std::size_t size = message_.size();
+  if (!has_header()) {
+    return size >= bounds_.header_bytes ? refuse(bad_request(error::header_limit))
+                                        : Progress::kMore;
   }
-  const bool too_long = size - parts.at > bounds.header_bytes ||
-                        size > bounds.header_bytes + 2 * bounds.body_bytes + kMostChunkBytes;
-  if (parser->chunked() && too_long) return refuse({413, "the chunks of the body are too small"});
+  const bool too_long = size - at_ > bounds_.header_bytes ||
+                        size > bounds_.header_bytes + 2 * bounds_.body_bytes + kMostChunkBytes;
+  if (parser_->chunked() && too_long) return refuse({413, "the chunks of the body are too small"});
   return Progress::kMore;
 }
 
-RequestReader::RequestReader(const Bounds& bounds) : impl_(std::make_unique<Impl>(bounds)) {}
-RequestReader::~RequestReader() = default;
-
-RequestReader::Progress RequestReader::read(std::string_view message) {
-  return impl_->read(message);
-}
-
-std::size_t RequestReader::size() const noexcept { return impl_->parts.at; }
-
-Request RequestReader::request() const {
-  const Parts& parts = impl_->parts;
-  impl_->fields.clear();
-  for (const FieldPieces& field : parts.fields) {
-    impl_->fields.push_back({parts.text(field.name), parts.text(field.value)});
-  }
-  Request out;
-  out.method = parts.text(parts.method);
-  out.target = parts.text(parts.target);
-  out.version = parts.version;
-  out.keep_alive = impl_->parser->keep_alive();
-  out.fields = impl_->fields;
-  out.body = impl_->parser->chunked() ? std::string_view(parts.chunks) : parts.text(parts.body);
-  return out;
-}
-
-const Problem& RequestReader::bad() const noexcept { return impl_->parts.bad; }
-bool RequestReader::has_header() const noexcept { return impl_->parser->is_header_done(); }
-bool RequestReader::expects_continue() const noexcept { return impl_->parts.expects; }
-void RequestReader::next() { impl_->next(); }
+bool RequestReader::has_header() const noexcept { return parser_->is_header_done(); }
 
 namespace {
 
@@ -340,9 +298,10 @@ std::string_view reason_phrase(int status) noexcept {
   return {phrase.data(), phrase.size()};
 }
 
-void append_response(std::string& out, const Response& response, const Sending& sending) {
+void append_head(std::string& out, const Response& response, std::string_view date, bool keep_alive,
+                 int version) {
   append_status_line(out, response.status);
-  out.append("Date: ").append(sending.date).append("\r\n");
+  out.append("Date: ").append(date).append("\r\n");
   if (!response.content_type.empty()) {
     out.append("Content-Type: ").append(response.content_type).append("\r\n");
   }
@@ -351,13 +310,12 @@ void append_response(std::string& out, const Response& response, const Sending& 
     append_number(out, response.body.size());
     out.append("\r\n");
   }
-  if (!sending.keep_alive) {
+  if (!keep_alive) {
     out.append("Connection: close\r\n");
-  } else if (sending.version < 11) {
+  } else if (version < 11) {
     out.append("Connection: keep-alive\r\n");
   }
   out.append(response.fields).append("\r\n");
-  if (sending.body) out.append(response.body);
 }
 
 namespace {
@@ -483,12 +441,12 @@ bool ConnectionState::read_next(std::string_view input) {
 }
 
 void ConnectionState::work(Handler& handler) {
-  handler.request = reader_.request();
-  handler.request.peer = peer_.host;
-  handler.request.certificate_role = peer_.certificate_role;
+  Request& request = reader_.request();
+  request.peer = peer_.host;
+  request.certificate_role = peer_.certificate_role;
   handler_ = &handler;
   try {
-    handler.handle(handler.request, handler.response);
+    handler.handle(request, handler.response);
   } catch (const std::bad_alloc&) {
     handler.response.clear();
     handler.response.status = 503;
@@ -498,7 +456,7 @@ void ConnectionState::work(Handler& handler) {
 }
 
 bool ConnectionState::finish(Handler& handler) try {
-  const Request& request = handler.request;
+  const Request& request = reader_.request();
   const std::size_t most = shared_.bounds.requests_per_connection;
   const bool is_head = request.method == "HEAD";
   broadcast_ = is_head ? nullptr : handler.response.broadcast;
@@ -507,8 +465,8 @@ bool ConnectionState::finish(Handler& handler) try {
              handler.response.broadcast != nullptr;
   const bool apart = handler.response.body.size() >= net::kMostWaiting && !is_head;
   if (apart) unsent_text_ = std::move(handler.response.shared_text);
-  append_response(responses(), handler.response,
-                  {request.version, !is_head && unsent_text_ == nullptr, !closing_, shared_.date});
+  append_head(responses(), handler.response, shared_.date, !closing_, request.version);
+  if (!is_head && unsent_text_ == nullptr) responses().append(handler.response.body);
   phase_ = Phase::kIdle;  // the time of the next phase starts now
   const SteadyTime before = std::exchange(answered_, shared_.clock.now());
   handler.finished(request, handler.response, answered_ - before);
@@ -533,7 +491,8 @@ void ConnectionState::refuse(const Problem& why) {
   Response& response = shared_.refusal;
   response.clear();
   answer_problem(response, why);
-  append_response(responses(), response, {.keep_alive = false, .date = shared_.date});
+  append_head(responses(), response, shared_.date, false);
+  responses().append(response.body);
   shared_.recorder.add(why.status == 408 ? metrics::Event::kTimedOut : metrics::Event::kBadRequest);
   closing_ = true;
 }

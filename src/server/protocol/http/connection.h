@@ -90,7 +90,7 @@ class RequestReader {
  public:
   enum class Progress { kMore, kWhole, kBad };
 
-  // Bounds the bytes of a header and of a body.
+  // Bounds the bytes of a header and of a body. Borrows the bounds.
   explicit RequestReader(const Bounds& bounds);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
@@ -101,37 +101,42 @@ class RequestReader {
   // next().
   Progress read(std::string_view message);
   // Returns how many bytes the complete request took.
-  std::size_t size() const noexcept;
-  // Returns the request. The caller sets its `peer`.
-  Request request() const;
+  std::size_t size() const noexcept { return at_; }
+  // Returns the request, valid until next(). The caller sets its `peer`.
+  Request& request() noexcept { return request_; }
   // Why the request is bad. The connection ends after it.
-  const Problem& bad() const noexcept;
+  const Problem& bad() const noexcept { return bad_; }
 
   // Returns whether the header of the request is complete.
   bool has_header() const noexcept;
   // Returns whether the client waits for 100 Continue before it sends the body.
-  bool expects_continue() const noexcept;
+  bool expects_continue() const noexcept { return expects_; }
 
   // Prepares for the next request.
   void next();
 
  private:
-  struct Parts;
   class Parser;
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+
+  void follow(std::string_view message) noexcept;
+  Progress more();
+  Progress refuse(const Problem& why);
+
+  const Bounds& bounds_;
+  const std::unique_ptr<Parser> parser_;
+  std::string_view message_;
+  std::size_t at_ = 0;         // bytes of it that are read
+  std::vector<Field> fields_;  // of the request
+  std::string chunks_;         // the body if it came in chunks
+  Request request_;
+  bool expects_ = false;
+  Problem bad_;
 };
 
-// The properties of a response that depend on its request and connection.
-struct Sending {
-  int version = 11;  // of the request
-  bool body = true;  // false: writes the body's length without the body
-  bool keep_alive = true;
-  std::string_view date = {};  // the value of Date
-};
-
-// Appends the bytes of the response.
-void append_response(std::string& out, const Response& response, const Sending& sending);
+// Appends the bytes of the response before its body. `date` is the value of Date, `version` that of
+// the request.
+void append_head(std::string& out, const Response& response, std::string_view date, bool keep_alive,
+                 int version = 11);
 
 // Returns "OK", "Too Many Requests", ...; empty if the status has no usual phrase.
 std::string_view reason_phrase(int status) noexcept;

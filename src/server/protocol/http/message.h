@@ -93,9 +93,7 @@ class Handler {
     if (response.text.capacity() > kMostKept) response.text = std::string();
   }
 
-  // Those that are being answered.
-  Request request;
-  Response response;
+  Response response;  // to the request that is being answered
 };
 
 }  // namespace sluice::server::http
