@@ -497,7 +497,7 @@ MasterClient::MasterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<cons
     : loop_(std::move(loop)),
       target_(std::move(target)),
       observer_(observer),
-      backoff_(target_->options.first_backoff, target_->options.longest_backoff),
+      reconnect_(target_->options.first_backoff, target_->options.longest_backoff),
       retry_timer_(loop_->make_timer([this] {
         if (link_ == nullptr) find_server();
       })),
@@ -505,7 +505,7 @@ MasterClient::MasterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<cons
       retired_timer_(loop_->make_timer([this] { retired_.reset(); })),
       leave_timer_(loop_->make_timer([this] { leave(); })),
       why_("not connected yet") {
-  try_after(Backoff::Duration::zero());
+  retry_timer_->set(loop_->now());
 }
 
 MasterClient::~MasterClient() {
@@ -558,12 +558,11 @@ void MasterClient::refuse(Command& command, std::string_view why) noexcept {
 
 // --- the link -------------------------------------------------------------------------------
 
-void MasterClient::try_after(Backoff::Duration delay) { retry_timer_->set(loop_->now() + delay); }
-
 void MasterClient::switch_to(const ServerAddress& address, bool hopeful) {
   retire_link();
   retry_timer_->stop();
   hopeful_ = hopeful_ || hopeful;
+  reconnect_.connecting();
   link_ = std::make_unique<Link>(*loop_, target_, address, Link::Purpose::kServer,
                                  static_cast<Link::Owner&>(*this), counters_);
   waiting_timer_->stop();
@@ -576,7 +575,8 @@ void MasterClient::attempt_failed(std::string_view endpoint, std::string_view wh
   set_why(endpoint, why);
   emit(StoreEventKind::kConnectFailed, endpoint, why);
   end_waiting(why_);
-  try_after(backoff_.after_failure(loop_->random()));
+  reconnect_.ended(loop_->now(), loop_->random());
+  retry_timer_->set(reconnect_.due());
 }
 
 void MasterClient::retire_link() {
@@ -589,7 +589,7 @@ void MasterClient::retire_link() {
 }
 
 void MasterClient::on_ready(Link& link) {
-  ready_since_ = loop_->now();
+  reconnect_.ready(loop_->now());
   hopeful_ = true;
   why_.clear();
   emit(StoreEventKind::kConnected, link.address().to_string(), {});
@@ -606,10 +606,10 @@ void MasterClient::on_ended(Link& link, std::string_view why, bool was_ready) {
 void MasterClient::lost(std::string_view endpoint, std::string_view why) {
   leaving_ = false;
   set_why(endpoint, why);
-  const auto delay = backoff_.after_loss(loop_->now() - ready_since_, loop_->random());
-  hopeful_ = delay == Backoff::Duration::zero();
+  reconnect_.ended(loop_->now(), loop_->random());
+  hopeful_ = !reconnect_.is_failing();
   emit(StoreEventKind::kConnectionLost, endpoint, why);
-  try_after(delay);
+  retry_timer_->set(reconnect_.due());
 }
 
 bool MasterClient::on_error(Link& link, Command&, std::string_view error) {

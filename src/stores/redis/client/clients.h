@@ -10,11 +10,11 @@
 #include "stores/redis/client/reply.h"
 
 #include "sluice/clock.h"
-#include "stores/redis/client/backoff.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/client/pipeline.h"
+#include "stores/redis/client/reconnect.h"
 #include "stores/redis/client/server_address.h"
 #include "stores/redis/client/target.h"
 
@@ -110,13 +110,12 @@ class MasterClient : public Client, protected Link::Owner {
   void leave();
   void set_why(std::string_view endpoint, std::string_view why);
   void lost(std::string_view endpoint, std::string_view why);
-  void try_after(Backoff::Duration delay);
 
   std::unique_ptr<EventLoop> loop_;
   std::shared_ptr<const Target> target_;
   StoreObserver* observer_;
   LinkCounters counters_;
-  Backoff backoff_;
+  Reconnect reconnect_;
   std::unique_ptr<Timer> retry_timer_;
   std::unique_ptr<Timer> waiting_timer_;
   std::unique_ptr<Timer> retired_timer_;
@@ -125,7 +124,6 @@ class MasterClient : public Client, protected Link::Owner {
   bool hopeful_ = true;   // the attempt that is under way will probably succeed
   bool leaving_ = false;  // the link is retired at the end of this turn
   std::string leaving_why_;
-  Time ready_since_ = {};
   std::string why_;
   std::unique_ptr<Link> link_;
   std::unique_ptr<Link> retired_;

@@ -55,7 +55,7 @@ class TestTransport final : public Transport {
 };
 
 // An event loop whose clock and network are the test's. Its random numbers are all 0, so that a
-// Backoff waits its full time.
+// Reconnect waits its full time.
 class TestEventLoop final : public EventLoop {
  public:
   Time now() const noexcept override { return now_; }

@@ -22,6 +22,7 @@
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/link.h"
+#include "stores/redis/client/reconnect.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::redis {
@@ -449,21 +450,6 @@ class ClusterClient final : public Client, private Link::Owner {
   std::unique_ptr<Timer> timer_;
   Time armed_ = Time::max();
 };
-
-void Reconnect::ready(Time now) noexcept {
-  is_ready_ = true;
-  is_failing_ = false;
-  ready_at_ = now;
-}
-
-void Reconnect::ended(Time now, std::uint64_t random) {
-  const Duration wait =
-      is_ready_ ? backoff_.after_loss(now - ready_at_, random) : backoff_.after_failure(random);
-  has_link_ = false;
-  is_ready_ = false;
-  is_failing_ = wait > Duration::zero();
-  earliest_ = now + wait;
-}
 
 namespace {
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "sluice/expected.h"
-#include "stores/redis/client/backoff.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
@@ -177,36 +176,6 @@ class Topology {
   Time earliest_ = {};  // it must not come before
   unsigned failures_ = 0;
   std::string why_;
-};
-
-// When to connect to one server of a cluster, without I/O: with the first command for it, after a
-// backoff if an attempt failed, and at once after a connection that had lasted.
-class Reconnect {
- public:
-  using Duration = std::chrono::steady_clock::duration;
-
-  Reconnect(Duration first_backoff, Duration longest_backoff)
-      : backoff_(first_backoff, longest_backoff) {}
-
-  // Whether a connection may be made now.
-  bool is_due(Time now) const noexcept { return !has_link_ && now >= earliest_; }
-  // When one may be made. Time::max(): there is one, or it is being made.
-  Time due() const noexcept { return has_link_ ? Time::max() : earliest_; }
-  // The last attempt failed or its connection did not last, and none has been ready since. Commands
-  // are refused at once, because another attempt would probably fail too.
-  bool is_failing() const noexcept { return is_failing_; }
-
-  void connecting() noexcept { has_link_ = true; }
-  void ready(Time now) noexcept;
-  void ended(Time now, std::uint64_t random);  // 64 random bits
-
- private:
-  Backoff backoff_;
-  bool has_link_ = false;
-  bool is_ready_ = false;
-  bool is_failing_ = false;
-  Time ready_at_ = {};
-  Time earliest_ = Time::min();
 };
 
 // A client of a Redis Cluster: it connects to each master that it needs, sends commands by their

@@ -1,6 +1,8 @@
-#include "stores/redis/cluster/cluster_client.h"
+#include "stores/redis/client/reconnect.h"
 
 #include <gtest/gtest.h>
+
+#include <limits>
 
 namespace sluice::redis {
 namespace {
@@ -35,6 +37,31 @@ TEST(Reconnect, WaitsLongerAfterEachFailureUpToTheLongestBackoff) {
     EXPECT_FALSE(reconnect.is_due(kNow + backoff - 1ns));
     EXPECT_TRUE(reconnect.is_due(kNow + backoff));
   }
+}
+
+TEST(Reconnect, WaitsARandomTimeFromTheUpperHalf) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t random : {std::uint64_t{0}, std::uint64_t{1}, kMost / 3, kMost}) {
+    Reconnect reconnect = make();
+    reconnect.ended(kNow, random);
+    EXPECT_GE(reconnect.due(), kNow + 10ms);
+    EXPECT_LE(reconnect.due(), kNow + 20ms);
+  }
+  Reconnect reconnect = make();
+  reconnect.ended(kNow, 10'000'000);
+  EXPECT_EQ(reconnect.due(), kNow + 10ms);
+  reconnect.ended(kNow, 10'000'000);
+  EXPECT_EQ(reconnect.due(), kNow + 30ms);  // of 40: what was drawn before does not count
+}
+
+TEST(Reconnect, CountsAnAttemptThatReplacesAConnectionAsANewOne) {
+  Reconnect reconnect = make();
+  reconnect.connecting();
+  reconnect.ready(kNow);
+  reconnect.connecting();  // to another server
+  reconnect.ended(kNow + 1h, kLongest);
+  EXPECT_TRUE(reconnect.is_failing());
+  EXPECT_EQ(reconnect.due(), kNow + 1h + 20ms);
 }
 
 TEST(Reconnect, IsFailingUntilAConnectionIsReady) {
