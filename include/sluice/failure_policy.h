@@ -211,8 +211,12 @@ class FailurePolicyStore final : public Store {
 
   // Only answers for a store, and asks none.
   FailurePolicyStore(CircuitBreaker& breaker, const FailurePolicyOptions& options);
-  Decision without_new(Action action, std::span<const Charge> charges, std::optional<Instant> now,
-                       std::span<Decision> each, const Decision& said) noexcept;
+  bool leaves_out_new(const Decision& said, Action action,
+                      std::span<const Charge> charges) const noexcept;
+  Decision answer_to(const Decision& said, Action action, std::span<const Charge> charges,
+                     std::optional<Instant> now, std::span<Decision> each) noexcept;
+  Decision or_local(const Decision& said, Action action, std::span<const Charge> charges,
+                    std::optional<Instant> now, std::span<Decision> each) noexcept;
   Decision fall_back(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                      std::span<Decision> each, Reason failed) noexcept;
 

@@ -103,7 +103,7 @@ Decision Batch::deny_refused() {
 Decision Batch::lengthened(std::size_t index, const Decision& refused) {
   if (!refused.retry_after || charges_[index].block == nullptr) return refused;
   Decision all = refused;
-  const Decision said = store_.apply_one(Verb::kPeek, charges_[index], terms_.now);
+  const Decision said = store_->apply_one(Verb::kPeek, charges_[index], terms_.now);
   if (said.reason == Reason::kBlocked && said.retry_after) {
     all.retry_after = std::max(*all.retry_after, *said.retry_after);
     all.reset_after = std::max(all.reset_after, said.reset_after);
@@ -121,21 +121,57 @@ Decision Batch::refusal(const Entry& entry) const noexcept {
 Decision Batch::decide_enforced() {
   new_.clear();
   for (;;) {
-    const Indices indices =
-        select([](const Entry& entry) { return is_enforced(entry) && !entry.left_out; });
+    const Indices indices = select(is_asked);
     if (indices.empty()) return {};
-    const Decision said = ask(store_, terms_.action, indices);
-    if (said.reason == Reason::kStoreFull && goes_on_without_new(terms_.action.verb)) {
-      if (const auto answer = leave_out_new(indices)) return settle(*answer);
-      continue;
-    }
-    if (store_failed(said.reason)) return settle(fall_back(said.reason, terms_.action, indices));
-    if (said.reason == Reason::kInvalid || is_simple()) return without_new(said);
-    if (terms_.consume_on_reject) {
-      return settle(without_new(said.allowed() ? said : take_separately(indices)));
-    }
-    if (said.allowed() || !leave_out_quotas(indices)) return settle(without_new(said));
+    Decision said = ask(*store_, terms_.action, indices);
+    if (concludes(said, indices)) return said;
   }
+}
+
+// Makes the store's answer that to the request. Returns false if the store is to be asked again,
+// without the charges that have been left out.
+bool Batch::concludes(Decision& said, Indices asked) {
+  if (said.reason == Reason::kStoreFull && goes_on_without_new(terms_.action.verb)) {
+    const auto answer = leave_out_new(asked);
+    if (!answer) return false;
+    said = settle(*answer);
+  } else if (store_failed(said.reason)) {
+    said = settle(fall_back(said.reason, terms_.action, asked));
+  } else if (said.reason == Reason::kInvalid || is_simple()) {
+    complete_without_new(said);
+  } else {
+    if (!said.allowed() && terms_.consume_on_reject) {
+      said = take_separately(asked);
+    } else if (!said.allowed() && leave_out_quotas(asked)) {
+      return false;
+    }
+    complete_without_new(said);
+    said = settle(said);
+  }
+  return true;
+}
+
+void Batch::begin(const BatchTerms& terms, std::span<const Decision> each) {
+  terms_ = terms;
+  failed_ = false;
+  new_.clear();
+  decisions_.resize(charges_.size());
+  copy_asked();
+  answers_.assign(each.begin(), each.end());
+}
+
+bool Batch::answer(Decision& said) {
+  const Indices indices = Indices(selected_).first(asked_.size());
+  for (std::size_t i = 0; i < indices.size(); ++i) decisions_[indices[i]] = answers_[i];
+  if (concludes(said, indices)) return true;
+  copy_asked();
+  return false;
+}
+
+void Batch::copy_asked() {
+  asked_.clear();
+  for (const std::size_t i : select(is_asked)) asked_.push_back(charges_[i]);
+  answers_.resize(asked_.size());
 }
 
 // The policies answer for the charges that need new counters; those of work that is done are not
@@ -154,19 +190,17 @@ std::optional<Decision> Batch::leave_out_new(Indices asked) {
   return std::nullopt;
 }
 
-// Returns the answer to the request, if the store has answered all charges except new_. If it
-// denies, these get back what they took from the local store.
-Decision Batch::without_new(const Decision& said) {
-  if (new_.empty()) return said;
+// The store has answered all charges except new_. If it denies, these get back what they took from
+// the local store.
+void Batch::complete_without_new(Decision& said) {
+  if (new_.empty()) return;
   if (!said.allowed() && takes(terms_.action.verb) && !terms_.consume_on_reject) {
     if (terms_.action.verb == Verb::kTakeAtMost) {
       for (const std::size_t i : new_) charges_[i].cost = decisions_[i].taken;
     }
     ask_local(Verb::kRefund, new_);
   }
-  Decision all = said;
-  if (all.allowed() && all.reason == Reason::kOk) all.reason = Reason::kFallback;
-  return all;
+  if (said.allowed() && said.reason == Reason::kOk) said.reason = Reason::kFallback;
 }
 
 // Leaves out the exhausted quotas if only quotas are exhausted, and not all of them.
@@ -189,7 +223,7 @@ bool Batch::leave_out_quotas(Indices asked) {
 Decision Batch::take_separately(Indices indices) {
   for (const std::size_t i : indices) {
     Charge charge = charges_[i];
-    Decision decision = store_.apply_one(terms_.action, charge, terms_.now);
+    Decision decision = store_->apply_one(terms_.action, charge, terms_.now);
     if (decision.reason == Reason::kStoreFull) {
       const Decision own = fall_back(decision.reason, terms_.action, {&i, 1});
       if (failed_) return own;
@@ -198,7 +232,7 @@ Decision Batch::take_separately(Indices indices) {
     if (store_failed(decision.reason)) return fall_back(decision.reason, terms_.action, indices);
     if (!decision.allowed() && decision.remaining > 0 && has_numbers(decision)) {
       charge.cost = decision.remaining;
-      const Decision rest = store_.apply_one(terms_.action, charge, terms_.now);
+      const Decision rest = store_->apply_one(terms_.action, charge, terms_.now);
       if (rest.allowed()) {
         decision.remaining = rest.remaining;
         decision.reset_after = rest.reset_after;
@@ -298,7 +332,7 @@ void Batch::decide_groups() {
 Decision Batch::decide_group(Indices indices) {
   const Entry& first = entries_[indices.front()];
   if (first.refused != Reason::kOk) return answer_all(refusal(first), indices);
-  Store& store = shadow_store_ != nullptr ? *shadow_store_ : store_;
+  Store& store = shadow_store_ != nullptr ? *shadow_store_ : *store_;
   const Decision said = ask(store, terms_.action, indices);
   return store_failed(said.reason) ? fall_back(said.reason, terms_.action, indices) : said;
 }
@@ -311,7 +345,7 @@ void Batch::give_back(bool denied, Decision& all) {
     charges_[i].cost = denied ? 0 : std::min(charges_[i].cost, kMaxUnits);
   }
   const Verb verb = denied ? Verb::kPeek : Verb::kRefund;
-  const Decision said = ask(store_, verb, indices);
+  const Decision said = ask(*store_, verb, indices);
   if (!store_failed(said.reason)) return;
   const Decision undone = fall_back(said.reason, verb, indices);
   if (failed_ && !denied) all = undone;

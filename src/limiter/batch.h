@@ -80,7 +80,10 @@ class Batch {
   // `shadow`: for shadow charges; null: `store`. `local`: for FailurePolicy::kLocal; null: such
   // charges fail.
   explicit Batch(Store& store, Store* shadow = nullptr, Store* local = nullptr) noexcept
-      : store_(store), shadow_store_(shadow), local_store_(local) {}
+      : store_(&store), shadow_store_(shadow), local_store_(local) {}
+  // A batch whose caller asks the store: see begin().
+  explicit Batch(Store* local) noexcept
+      : store_(nullptr), shadow_store_(nullptr), local_store_(local) {}
 
   void clear() noexcept;
   void add(const Charge& charge, const ChargeTerms& terms) { add(terms) = charge; }
@@ -115,6 +118,15 @@ class Batch {
   Decision decide(const BatchTerms& terms = {});
   // Decides the shadow charges that the latest decide() has left. Changes no other answer.
   void decide_shadow(const Action& action);
+
+  // A decision in steps, whose caller asks the store, for enforced charges that a full store could
+  // not decide together. begin() takes what it has said of each charge, and answer() what it has
+  // said of the request. If answer() returns false, the store is to be asked for asked(); it writes
+  // to answers(), and answer() follows again. At the end `said` is the answer to the request.
+  void begin(const BatchTerms& terms, std::span<const Decision> each);
+  bool answer(Decision& said);
+  std::span<const Charge> asked() const noexcept { return asked_; }
+  std::span<Decision> answers() noexcept { return answers_; }
 
   std::size_t size() const noexcept { return charges_.size(); }
   const Charge& charge(std::size_t index) const noexcept { return charges_[index]; }
@@ -154,9 +166,14 @@ class Batch {
   Decision deny_refused();
   Decision lengthened(std::size_t index, const Decision& refused);
   Decision decide_enforced();
+  bool concludes(Decision& said, Indices asked);
+  void copy_asked();
+  static bool is_asked(const Entry& entry) noexcept {
+    return is_enforced(entry) && !entry.left_out;
+  }
   bool leave_out_quotas(Indices asked);
   std::optional<Decision> leave_out_new(Indices asked);
-  Decision without_new(const Decision& said);
+  void complete_without_new(Decision& said);
   Decision take_separately(Indices indices);
   Decision settle(const Decision& said);
   void widen() noexcept;
@@ -178,7 +195,7 @@ class Batch {
   Decision by_policy(const Entry& entry, Reason failed, const Decision& allowed) const noexcept;
   std::optional<Decision> ask_local(Action action, Indices indices);
 
-  Store& store_;
+  Store* const store_;
   Store* const shadow_store_;
   Store* const local_store_;
   BatchTerms terms_;
@@ -194,7 +211,7 @@ class Batch {
   std::vector<std::size_t> selected_, local_, taken_, looking_;
   std::vector<std::size_t> blocks_, rest_;  // of a request: only_block, and the others
   std::vector<std::size_t> new_;            // charges whose counters a full store cannot make
-  std::vector<Charge> asked_;               // a request that is not a run of `charges_`
+  std::vector<Charge> asked_;               // a request that is not a run of `charges_`, or a step
   std::vector<Decision> answers_;
   std::vector<std::uint64_t> costs_;  // of charges that only look
   std::vector<Limit> limits_;         // of blocks_

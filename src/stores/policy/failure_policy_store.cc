@@ -15,151 +15,7 @@
 #include "sluice/store.h"
 #include "stores/policy/async_policies.h"
 
-namespace sluice::policy {
-
-// Returns the store's answer; if a permit is gone there, that of the local store, which may have
-// given the permit while the store failed.
-inline Decision or_local(const Decision& said, Store& local, Action action,
-                         std::span<const Charge> charges, std::optional<Instant> now,
-                         std::span<Decision> each) noexcept {
-  if (said.reason != Reason::kGone) return said;
-  std::array<Decision, kMaxCharges> own;
-  const std::span<Decision> answers = std::span(own).first(charges.size());
-  const Decision decision = local.apply(action, charges, now, answers);
-  if (!decision.allowed()) return said;
-  std::copy(answers.begin(), answers.end(), each.begin());
-  return decision;
-}
-
-}  // namespace sluice::policy
-
 namespace sluice {
-
-// A request that has passed the breaker.
-class AsyncFailurePolicyStore::Request final : public Completion {
- public:
-  Request(AsyncFailurePolicyStore& of, CircuitBreaker::Pass pass, Action action,
-          std::span<const Charge> charges, std::optional<Instant> now, std::span<Decision> each,
-          Completion& completion) noexcept
-      : policy_(of.policy_),
-        store_(of.store_),
-        pass_(pass),
-        action_(action),
-        charges_(charges),
-        now_(now),
-        each_(each),
-        completion_(completion) {}
-
-  void start() noexcept { store_.async_apply(action_, charges_, now_, each_, *this); }
-  void done(const Decision& said) noexcept override {
-    if (pass_) policy_.breaker_->record(pass_, said.reason);
-    pass_ = {};  // of the first question only
-    if (is_without_new_) return take_rest(said);
-    if (said.reason == Reason::kGone && policy_.fallback_ == FailurePolicy::kLocal) {
-      return end(policy::or_local(said, *policy_.local_, action_, charges_, now_, each_));
-    }
-    if (!store_failed(said.reason)) return end(said);
-    if (said.reason == Reason::kStoreFull && charges_.size() > 1) {
-      if (!policy_.fallback_) return end(said);
-      if (goes_on_without_new(action_.verb)) return begin_without_new();
-    }
-    end(policy_.fall_back(action_, charges_, now_, each_, said.reason));
-  }
-
- private:
-  void end(const Decision& decision) noexcept {
-    Completion& completion = completion_;
-    delete this;
-    completion.done(decision);
-  }
-
-  // The store is full: the policy answers for the charges that need new counters, and the store is
-  // asked for the others. Work that is done is not counted where it needs new counters.
-  void begin_without_new() noexcept try {
-    is_without_new_ = true;
-    for (std::size_t i = 0; i < charges_.size(); ++i) rest_.push_back(i);
-    rest_each_.assign(each_.begin(), each_.end());
-    leave_out_new();
-  } catch (const std::bad_alloc&) {
-    fail(Reason::kStoreFull);
-  }
-  void fail(Reason reason) noexcept {
-    std::fill(each_.begin(), each_.end(), Decision::refused(reason));
-    end(Decision::refused(reason));
-  }
-  void leave_out_new() {
-    const auto is_new = [&](std::size_t i) { return each_[i].reason == Reason::kStoreFull; };
-    std::vector<std::size_t> added;
-    std::copy_if(rest_.begin(), rest_.end(), std::back_inserter(added), is_new);
-    if (added.empty()) added = rest_;
-    const Decision answer = answer_by_policy(added, Reason::kStoreFull);
-    std::erase_if(rest_, [&](std::size_t i) {
-      return std::find(added.begin(), added.end(), i) != added.end();
-    });
-    new_.insert(new_.end(), added.begin(), added.end());
-    const bool goes_on = answer.allowed() || action_.verb == Verb::kCharge;
-    if (!goes_on || rest_.empty()) return end(answer);
-    rest_charges_ = select(rest_);
-    rest_each_.resize(rest_.size());
-    store_.async_apply(action_, rest_charges_, now_, rest_each_, *this);
-  }
-  void take_rest(const Decision& said) noexcept try {
-    for (std::size_t i = 0; i < rest_.size(); ++i) each_[rest_[i]] = rest_each_[i];
-    if (said.reason == Reason::kStoreFull) return leave_out_new();
-    if (store_failed(said.reason)) return end(answer_by_policy(rest_, said.reason));
-    Decision all = said;
-    if (all.allowed()) {
-      if (all.reason == Reason::kOk) all.reason = Reason::kFallback;
-    } else if (takes(action_.verb) && policy_.fallback_ == FailurePolicy::kLocal) {
-      std::vector<Decision> unread(new_.size());
-      policy_.local_->apply(Verb::kRefund, select(new_), now_, unread);
-    }
-    end(all);
-  } catch (const std::bad_alloc&) {
-    fail(Reason::kStoreFull);
-  }
-  Decision answer_by_policy(const std::vector<std::size_t>& indices, Reason failed) {
-    const std::vector<Charge> charges = select(indices);
-    std::vector<Decision> answers(indices.size());
-    const Decision all = policy_.fall_back(action_, charges, now_, answers, failed);
-    for (std::size_t i = 0; i < indices.size(); ++i) each_[indices[i]] = answers[i];
-    return all;
-  }
-  std::vector<Charge> select(const std::vector<std::size_t>& indices) const {
-    std::vector<Charge> charges;
-    charges.reserve(indices.size());
-    for (const std::size_t i : indices) charges.push_back(charges_[i]);
-    return charges;
-  }
-
-  FailurePolicyStore& policy_;
-  AsyncStore& store_;
-  CircuitBreaker::Pass pass_;
-  const Action action_;
-  const std::span<const Charge> charges_;
-  const std::optional<Instant> now_;
-  const std::span<Decision> each_;
-  Completion& completion_;
-
-  bool is_without_new_ = false;
-  std::vector<std::size_t> new_;   // charges that the policy has answered
-  std::vector<std::size_t> rest_;  // charges that the store is asked for
-  std::vector<Charge> rest_charges_;
-  std::vector<Decision> rest_each_;
-};
-
-void AsyncFailurePolicyStore::async_apply(Action action, std::span<const Charge> charges,
-                                          std::optional<Instant> now, std::span<Decision> each,
-                                          Completion& completion) noexcept {
-  const CircuitBreaker::Pass pass = policy_.breaker_->try_pass();
-  auto* const request = pass ? new (std::nothrow)
-                                   Request(*this, pass, action, charges, now, each, completion)
-                             : nullptr;
-  if (request != nullptr) return request->start();
-  policy_.breaker_->record(pass, Reason::kInvalid);  // the store is not asked
-  completion.done(policy_.fall_back(action, charges, now, each, Reason::kStoreError));
-}
-
 namespace {
 
 // The conditions of Store::apply().
@@ -212,6 +68,19 @@ Decision as_fallback(const Decision& local, std::span<Decision> each) noexcept {
   return all;
 }
 
+// Begins to answer a request without the charges that need new counters, after the store has said
+// kStoreFull. Their policy answers for them.
+void begin_without_new(Batch& batch, FailurePolicy policy, Action action,
+                       std::span<const Charge> charges, std::optional<Instant> now,
+                       std::span<const Decision> each) {
+  for (const Charge& charge : charges) batch.add(charge, {.on_store_error = policy});
+  batch.begin({.action = action, .now = now}, each);
+}
+
+void copy_answers(const Batch& batch, std::span<Decision> each) noexcept {
+  for (std::size_t i = 0; i < each.size(); ++i) each[i] = batch.decision(i);
+}
+
 }  // namespace
 
 FailurePolicyStore::FailurePolicyStore(Store& store, CircuitBreaker& breaker,
@@ -234,47 +103,57 @@ Decision FailurePolicyStore::apply(Action action, std::span<const Charge> charge
                                    std::optional<Instant> now, std::span<Decision> each) noexcept {
   const CircuitBreaker::Pass pass = breaker_->try_pass();
   if (!pass) return fall_back(action, charges, now, each, Reason::kStoreError);
-  const Decision said = store_->apply(action, charges, now, each);
+  Decision said = store_->apply(action, charges, now, each);
   breaker_->record(pass, said.reason);
-  if (!store_failed(said.reason)) {
-    const bool asks_local = fallback_ == FailurePolicy::kLocal;
-    return asks_local ? policy::or_local(said, *local_, action, charges, now, each) : said;
+  if (!leaves_out_new(said, action, charges)) return answer_to(said, action, charges, now, each);
+  try {
+    Batch batch(local_);
+    begin_without_new(batch, *fallback_, action, charges, now, each);
+    while (!batch.answer(said)) said = store_->apply(action, batch.asked(), now, batch.answers());
+    copy_answers(batch, each);
+    return said;
+  } catch (const std::bad_alloc&) {
+    return answer_all(each, Decision::refused(Reason::kStoreFull));
   }
-  if (said.reason == Reason::kStoreFull && charges.size() > 1) {
-    return without_new(action, charges, now, each, said);
-  }
-  return fall_back(action, charges, now, each, said.reason);
-}
-
-// The policy answers only for the charges that need new counters.
-Decision FailurePolicyStore::without_new(Action action, std::span<const Charge> charges,
-                                         std::optional<Instant> now, std::span<Decision> each,
-                                         const Decision& said) noexcept try {
-  if (!fallback_) return said;
-  Batch batch(*store_, nullptr, local_);
-  for (const Charge& charge : charges) batch.add(charge, {.on_store_error = fallback_});
-  const Decision all = batch.decide({.action = action, .now = now});
-  for (std::size_t i = 0; i < each.size(); ++i) each[i] = batch.decision(i);
-  return all;
-} catch (const std::bad_alloc&) {
-  return answer_all(each, Decision::refused(said.reason));
 }
 
 Decision FailurePolicyStore::apply_one(Action action, const Charge& charge,
                                        std::optional<Instant> now) noexcept {
-  Reason failed = Reason::kStoreError;
-  if (const CircuitBreaker::Pass pass = breaker_->try_pass()) {
-    const Decision said = store_->apply_one(action, charge, now);
-    breaker_->record(pass, said.reason);
-    if (said.reason == Reason::kGone && fallback_ == FailurePolicy::kLocal) {
-      Decision own;
-      return policy::or_local(said, *local_, action, {&charge, 1}, now, {&own, 1});
-    }
-    if (!store_failed(said.reason)) return said;
-    failed = said.reason;
-  }
   Decision one;
-  return fall_back(action, {&charge, 1}, now, {&one, 1}, failed);
+  const CircuitBreaker::Pass pass = breaker_->try_pass();
+  if (!pass) return fall_back(action, {&charge, 1}, now, {&one, 1}, Reason::kStoreError);
+  const Decision said = store_->apply_one(action, charge, now);
+  breaker_->record(pass, said.reason);
+  return answer_to(said, action, {&charge, 1}, now, {&one, 1});
+}
+
+bool FailurePolicyStore::leaves_out_new(const Decision& said, Action action,
+                                        std::span<const Charge> charges) const noexcept {
+  return said.reason == Reason::kStoreFull && charges.size() > 1 && fallback_ &&
+         goes_on_without_new(action.verb);
+}
+
+Decision FailurePolicyStore::answer_to(const Decision& said, Action action,
+                                       std::span<const Charge> charges, std::optional<Instant> now,
+                                       std::span<Decision> each) noexcept {
+  if (said.reason == Reason::kGone && fallback_ == FailurePolicy::kLocal) {
+    return or_local(said, action, charges, now, each);
+  }
+  const bool says_which_are_new = said.reason == Reason::kStoreFull && charges.size() > 1;
+  if (!store_failed(said.reason) || (says_which_are_new && !fallback_)) return said;
+  return fall_back(action, charges, now, each, said.reason);
+}
+
+// The permit is gone in the store. The local store may have given it while the store failed.
+Decision FailurePolicyStore::or_local(const Decision& said, Action action,
+                                      std::span<const Charge> charges, std::optional<Instant> now,
+                                      std::span<Decision> each) noexcept {
+  std::array<Decision, kMaxCharges> own;
+  const std::span<Decision> answers = std::span(own).first(charges.size());
+  const Decision decision = local_->apply(action, charges, now, answers);
+  if (!decision.allowed()) return said;
+  std::copy(answers.begin(), answers.end(), each.begin());
+  return decision;
 }
 
 Decision FailurePolicyStore::fall_back(Action action, std::span<const Charge> charges,
@@ -292,6 +171,72 @@ Decision FailurePolicyStore::fall_back(Action action, std::span<const Charge> ch
   return answer_by_policy(
       *fallback_ == FailurePolicy::kAllow ? Outcome::kAllowed : Outcome::kDenied, action.verb,
       charges, each);
+}
+
+// A request that has passed the breaker.
+class AsyncFailurePolicyStore::Request final : public Completion {
+ public:
+  Request(AsyncFailurePolicyStore& of, CircuitBreaker::Pass pass, Action action,
+          std::span<const Charge> charges, std::optional<Instant> now, std::span<Decision> each,
+          Completion& completion) noexcept
+      : policy_(of.policy_),
+        store_(of.store_),
+        pass_(pass),
+        action_(action),
+        charges_(charges),
+        now_(now),
+        each_(each),
+        completion_(completion) {}
+
+  void start() noexcept { store_.async_apply(action_, charges_, now_, each_, *this); }
+  void done(const Decision& said) noexcept override try {
+    if (batch_ == nullptr) {
+      policy_.breaker_->record(pass_, said.reason);
+      if (!policy_.leaves_out_new(said, action_, charges_)) {
+        return end(policy_.answer_to(said, action_, charges_, now_, each_));
+      }
+      batch_ = std::make_unique<Batch>(policy_.local_);
+      begin_without_new(*batch_, *policy_.fallback_, action_, charges_, now_, each_);
+    }
+    Decision all = said;
+    if (!batch_->answer(all)) {
+      return store_.async_apply(action_, batch_->asked(), now_, batch_->answers(), *this);
+    }
+    copy_answers(*batch_, each_);
+    end(all);
+  } catch (const std::bad_alloc&) {
+    end(answer_all(each_, Decision::refused(Reason::kStoreFull)));
+  }
+
+ private:
+  void end(const Decision& decision) noexcept {
+    Completion& completion = completion_;
+    const Decision copy = decision;
+    delete this;
+    completion.done(copy);
+  }
+
+  FailurePolicyStore& policy_;
+  AsyncStore& store_;
+  const CircuitBreaker::Pass pass_;
+  const Action action_;
+  const std::span<const Charge> charges_;
+  const std::optional<Instant> now_;
+  const std::span<Decision> each_;
+  Completion& completion_;
+  std::unique_ptr<Batch> batch_;  // once the store is asked for a part of the charges
+};
+
+void AsyncFailurePolicyStore::async_apply(Action action, std::span<const Charge> charges,
+                                          std::optional<Instant> now, std::span<Decision> each,
+                                          Completion& completion) noexcept {
+  const CircuitBreaker::Pass pass = policy_.breaker_->try_pass();
+  auto* const request = pass ? new (std::nothrow)
+                                   Request(*this, pass, action, charges, now, each, completion)
+                             : nullptr;
+  if (request != nullptr) return request->start();
+  policy_.breaker_->record(pass, Reason::kInvalid);  // the store is not asked
+  completion.done(policy_.fall_back(action, charges, now, each, Reason::kStoreError));
 }
 
 }  // namespace sluice
