@@ -127,6 +127,8 @@ class Leases::Impl {
     std::uint32_t in_hand = 0;     // units from the lease
     bool is_leased = false;        // its counter can have a lease
     bool is_tracked = false;       // take() has found its counter
+    bool is_done = false;          // the request has units of its lease
+    bool was_asked = false;        // the request has asked the store for a batch
   };
 
   Instant now() const noexcept { return clock_.now(); }

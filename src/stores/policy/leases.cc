@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
+#include <functional>
+#include <iterator>
+#include <memory>
 #include <new>
 #include <optional>
 #include <span>
@@ -20,71 +22,72 @@
 
 namespace sluice::policy {
 
-// A take that leases may answer, from start to end, without I/O: it says what to ask the store, and
+// A request that leases concern, from start to end, without I/O: it says what to ask the store, and
 // receives the answer.
 //
-// Charges whose lease has enough units are admitted from it. If that leaves some, each busy one of
-// them takes a batch, and the others are one request to the store. If that denies, the leases get
-// their units back.
+// Of a take, the charges whose lease has enough units are admitted from it. If that leaves some,
+// each busy one of them takes a batch, and the others are one request to the store. If that denies,
+// the leases get their units back. A reset or a block ends the leases of its counters, before the
+// store carries it out and after.
 //
 // Thread-safety: none. Ownership: borrows its arguments.
 class LeaseRequest {
  public:
-  // The most charges of a request that uses leases.
+  // The most charges of a take that uses leases.
   static constexpr std::size_t kMost = 8;
 
   // Returns whether leases have to do with such a request.
   static bool concerns(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                        std::span<Decision> each) noexcept;
 
-  LeaseRequest(Leases::Impl& leases, std::span<const Charge> charges,
-               std::span<Decision> each) noexcept;
+  LeaseRequest(Leases::Impl& leases, Action action, std::span<const Charge> charges,
+               std::optional<Instant> now, std::span<Decision> each) noexcept;
   LeaseRequest(const LeaseRequest&) = delete;
   LeaseRequest& operator=(const LeaseRequest&) = delete;
 
-  // A question for the store.
-  struct Ask {
-    Verb verb = Verb::kTake;
-    std::span<const Charge> charges;
-    std::span<Decision> each;
-  };
-  // Both return the next question; if there is none, decision() and the answers are final.
-  std::optional<Ask> begin() noexcept { return go_on(); }
-  std::optional<Ask> answer(const Decision& said) noexcept;
+  // Both return whether decision() and the answers are final. If not, the store is asked next.
+  bool begin() noexcept;
+  bool answer(const Decision& said) noexcept;
+
+  // What to ask the store, and where it writes its answers.
+  Action action() const noexcept { return action_; }
+  std::span<const Charge> asked() const noexcept { return asked_; }
+  std::optional<Instant> now() const noexcept { return now_; }
+  std::span<Decision> answers() const noexcept { return answers_; }
 
   const Decision& decision() const noexcept { return decision_; }
 
  private:
-  struct Of {
-    Leases::Impl::Part part;
-    bool is_done = false;    // admitted by its lease
-    bool was_asked = false;  // for a batch
-  };
+  using Part = Leases::Impl::Part;
 
-  std::optional<Ask> go_on() noexcept;
-  std::optional<Ask> ask_batch() noexcept;
-  Ask ask_rest() noexcept;
-  std::optional<Ask> answer_batch(const Decision& said) noexcept;
-  void finish(const Decision& said) noexcept;
-  std::span<const Charge> asked_charges() const noexcept {
-    return {std::launder(reinterpret_cast<const Charge*>(asked_bytes_)), asked_};
+  bool go_on() noexcept;
+  bool ask_batch() noexcept;
+  void ask_rest() noexcept;
+  void ask_own(std::size_t count) noexcept;
+  bool answer_batch(const Decision& said) noexcept;
+  bool finish(const Decision& said) noexcept;
+  void drop_leases() noexcept {
+    for (const Charge& charge : charges_) leases_.drop(charge);
   }
-  void add(const Charge& charge) noexcept {
-    ::new (asked_bytes_ + asked_++ * sizeof(Charge)) Charge(charge);
+  void add(const Charge& charge, std::size_t place) noexcept {
+    ::new (own_bytes_ + place * sizeof(Charge)) Charge(charge);
   }
 
   Leases::Impl& leases_;
   const std::span<const Charge> charges_;
   const std::span<Decision> each_;
+  const std::optional<Instant> now_;
   Decision decision_;
   Instant asked_at_{};
   std::size_t rest_ = 0;                 // charges that are not done
   std::optional<std::size_t> batch_of_;  // the charge that takes a batch
-  std::array<Of, kMost> of_;
+  std::array<Part, kMost> parts_;
+  Action action_;
+  std::span<const Charge> asked_;
+  std::span<Decision> answers_;
   // The charges of a question that are not those of the request, and the answers to them.
-  alignas(Charge) std::byte asked_bytes_[kMost * sizeof(Charge)];
-  std::size_t asked_ = 0;
-  std::array<Decision, kMost> asked_each_;
+  alignas(Charge) std::byte own_bytes_[kMost * sizeof(Charge)];
+  std::array<Decision, kMost> own_answers_;
 };
 
 // Whether the verb ends the leases of its counters.
@@ -92,98 +95,122 @@ constexpr bool ends_leases(Verb verb) noexcept {
   return verb == Verb::kReset || verb == Verb::kBlock;
 }
 
-// Gives back what is due, or all units, in requests of kMaxCharges counters.
-void give_back(Leases::Impl& leases, Store& store, LeaseEnd which) noexcept;
-// The same without waiting: all requests start in this turn.
-void give_back(Leases::Impl& leases, AsyncStore& store, LeaseEnd which) noexcept;
-
 bool LeaseRequest::concerns(Action action, std::span<const Charge> charges,
                             std::optional<Instant> now, std::span<Decision> each) noexcept {
+  if (ends_leases(action.verb)) return true;
   return action.verb == Verb::kTake && !now && charges.size() <= kMost &&
          each.size() == charges.size() &&
          std::any_of(charges.begin(), charges.end(), Leases::Impl::may_lease);
 }
 
-LeaseRequest::LeaseRequest(Leases::Impl& leases, std::span<const Charge> charges,
-                           std::span<Decision> each) noexcept
-    : leases_(leases), charges_(charges), each_(each), rest_(charges.size()) {
+LeaseRequest::LeaseRequest(Leases::Impl& leases, Action action, std::span<const Charge> charges,
+                           std::optional<Instant> now, std::span<Decision> each) noexcept
+    : leases_(leases),
+      charges_(charges),
+      each_(each),
+      now_(now),
+      rest_(charges.size()),
+      action_(action),
+      asked_(charges),
+      answers_(each) {
+  if (ends_leases(action.verb)) return;
   bool repeats = false;
   for (std::size_t i = 0; i < charges.size(); ++i) {
-    of_[i].part = leases.part_of(charges[i]);
-    for (std::size_t j = 0; j < i; ++j) repeats |= of_[i].part.key == of_[j].part.key;
+    parts_[i] = leases.part_of(charges[i]);
+    for (std::size_t j = 0; j < i; ++j) repeats |= parts_[i].key == parts_[j].key;
   }
   // Two charges on one counter count together: only the store knows how.
-  for (Of& of : of_) of.part.is_leased &= !repeats;
+  for (Part& part : parts_) part.is_leased &= !repeats;
 }
 
-std::optional<LeaseRequest::Ask> LeaseRequest::go_on() noexcept {
+bool LeaseRequest::begin() noexcept {
+  if (!ends_leases(action_.verb)) return go_on();
+  drop_leases();
+  return false;
+}
+
+bool LeaseRequest::go_on() noexcept {
   asked_at_ = leases_.now();
   for (std::size_t i = 0; i < charges_.size(); ++i) {
-    Of& of = of_[i];
-    if (of.is_done || !leases_.take(charges_[i], asked_at_, of.part, each_[i])) continue;
-    of.is_done = true;
+    Part& part = parts_[i];
+    if (part.is_done || !leases_.take(charges_[i], asked_at_, part, each_[i])) continue;
+    part.is_done = true;
     --rest_;
   }
   if (rest_ == 0) {
     combine(each_, decision_);
-    const bool was_asked =
-        std::any_of(of_.begin(), of_.end(), [](const Of& of) { return of.was_asked; });
+    const bool was_asked = std::any_of(parts_.begin(), parts_.end(), std::mem_fn(&Part::was_asked));
     if (!was_asked) leases_.note_local();
-    return std::nullopt;
+    return true;
   }
-  if (auto ask = ask_batch()) return ask;
-  return ask_rest();
+  if (!ask_batch()) ask_rest();
+  return false;
 }
 
-std::optional<LeaseRequest::Ask> LeaseRequest::ask_batch() noexcept {
+bool LeaseRequest::ask_batch() noexcept {
   for (std::size_t i = 0; i < charges_.size(); ++i) {
-    Of& of = of_[i];
-    if (of.is_done || of.was_asked) continue;
-    const std::uint32_t units = leases_.begin_batch(charges_[i], asked_at_, of.part);
+    Part& part = parts_[i];
+    if (part.is_done || part.was_asked) continue;
+    const std::uint32_t units = leases_.begin_batch(charges_[i], asked_at_, part);
     if (units == 0) continue;
-    of.was_asked = true;
+    part.was_asked = true;
     batch_of_ = i;
     Charge batch = charges_[i];
     batch.cost = units;
-    asked_ = 0;
-    add(batch);
-    return Ask{Verb::kTakeAtMost, asked_charges(), std::span(asked_each_).first(1)};
+    add(batch, 0);
+    action_ = Verb::kTakeAtMost;
+    ask_own(1);
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
-LeaseRequest::Ask LeaseRequest::ask_rest() noexcept {
-  if (rest_ == charges_.size()) return {Verb::kTake, charges_, each_};
-  asked_ = 0;
+void LeaseRequest::ask_rest() noexcept {
+  action_ = Verb::kTake;
+  if (rest_ == charges_.size()) {
+    asked_ = charges_;
+    answers_ = each_;
+    return;
+  }
+  std::size_t count = 0;
   for (std::size_t i = 0; i < charges_.size(); ++i) {
-    if (!of_[i].is_done) add(charges_[i]);
+    if (!parts_[i].is_done) add(charges_[i], count++);
   }
-  return {Verb::kTake, asked_charges(), std::span(asked_each_).first(asked_)};
+  ask_own(count);
 }
 
-std::optional<LeaseRequest::Ask> LeaseRequest::answer(const Decision& said) noexcept {
+void LeaseRequest::ask_own(std::size_t count) noexcept {
+  asked_ = {std::launder(reinterpret_cast<const Charge*>(own_bytes_)), count};
+  answers_ = std::span(own_answers_).first(count);
+}
+
+bool LeaseRequest::answer(const Decision& said) noexcept {
+  if (ends_leases(action_.verb)) {
+    drop_leases();
+    decision_ = said;
+    return true;
+  }
   if (batch_of_) return answer_batch(said);
   if (rest_ != charges_.size()) {
     std::size_t next = 0;
     for (std::size_t i = 0; i < charges_.size(); ++i) {
-      if (!of_[i].is_done) each_[i] = asked_each_[next++];
+      if (!parts_[i].is_done) each_[i] = own_answers_[next++];
     }
   }
   for (std::size_t i = 0; i < charges_.size(); ++i) {
-    if (of_[i].is_done) continue;
-    leases_.learn(charges_[i], asked_at_, of_[i].part, each_[i], said.allowed());
+    if (parts_[i].is_done) continue;
+    leases_.learn(charges_[i], asked_at_, parts_[i], each_[i], said.allowed());
   }
-  finish(said);
-  return std::nullopt;
+  return finish(said);
 }
 
-std::optional<LeaseRequest::Ask> LeaseRequest::answer_batch(const Decision& said) noexcept {
+bool LeaseRequest::answer_batch(const Decision& said) noexcept {
   const std::size_t i = *batch_of_;
   batch_of_.reset();
   Decision answer = said;
-  if (leases_.end_batch(charges_[i], asked_at_, of_[i].part, answer)) {
+  if (leases_.end_batch(charges_[i], asked_at_, parts_[i], answer)) {
     each_[i] = answer;
-    of_[i].is_done = true;
+    parts_[i].is_done = true;
     // If another limit denies, its units go to the lease that they are from.
     --rest_;
     return go_on();
@@ -198,23 +225,23 @@ std::optional<LeaseRequest::Ask> LeaseRequest::answer_batch(const Decision& said
        (rest_ == 1 && charges_.size() == 1 && (is_for_one || answer.reason == Reason::kFallback)));
   if (!is_final || answer.reason == Reason::kInvalid) return go_on();
   for (std::size_t other = 0; other < charges_.size(); ++other) {
-    if (!of_[other].is_done) each_[other] = answer;
+    if (!parts_[other].is_done) each_[other] = answer;
   }
-  finish(answer);
-  return std::nullopt;
+  return finish(answer);
 }
 
 // Combines the answers of leases and of the store. What only the store can say is its own.
-void LeaseRequest::finish(const Decision& said) noexcept {
+bool LeaseRequest::finish(const Decision& said) noexcept {
   decision_ = said;
   const bool is_mixed = rest_ != charges_.size();
   const bool is_own = store_failed(said.reason) || said.reason == Reason::kInvalid ||
                       said.reason == Reason::kFallback;
   if (is_mixed && !is_own) combine(each_, decision_);
-  if (said.allowed()) return;
+  if (said.allowed()) return true;
   for (std::size_t i = 0; i < charges_.size(); ++i) {
-    if (of_[i].is_done) leases_.put_back(charges_[i], asked_at_, of_[i].part);
+    if (parts_[i].is_done) leases_.put_back(charges_[i], asked_at_, parts_[i]);
   }
+  return true;
 }
 
 namespace {
@@ -234,126 +261,51 @@ bool decide_one(Leases::Impl& leases, Store& store, const Charge& charge,
   return true;
 }
 
-}  // namespace
-
-// Asks a store for a request that leases concern.
-Decision apply_leased(Leases::Impl& leases, Store& store, std::span<const Charge> charges,
-                      std::span<Decision> each) noexcept {
-  if (charges.size() == 1 && decide_one(leases, store, charges.front(), each.front())) {
-    return each.front();
-  }
-  LeaseRequest request(leases, charges, each);
-  auto ask = request.begin();
-  while (ask) {
-    Decision said;
-    if (ask->charges.size() == 1) {
-      said = ask->each.front() = store.apply_one(ask->verb, ask->charges.front(), {});
-    } else {
-      said = store.apply(ask->verb, ask->charges, {}, ask->each);
-    }
-    ask = request.answer(said);
-  }
-  return request.decision();
-}
-
-void drop_leases(Leases::Impl& leases, std::span<const Charge> charges) noexcept {
-  for (const Charge& charge : charges) leases.drop(charge);
-}
-
-namespace {
-
 using Rests = std::vector<std::unique_ptr<LeaseName>>;
 
-// Returns the charges that give back what leases did not use. They borrow the names of `rests`.
-std::vector<Charge> charges_of(const Rests& rests) {
-  std::vector<Charge> charges;
-  charges.reserve(rests.size());
-  for (const auto& rest : rests) charges.push_back(rest->charge);
-  return charges;
-}
-
-// Requests under way that give back units. Deletes itself after the last.
-class Returns {
+// A request that gives back what up to kMaxCharges leases did not use. Deletes itself at its end.
+class GivingBack final : public AsyncStore::Completion {
  public:
-  Returns(Leases::Impl& leases, Rests rests)
+  GivingBack(Leases::Impl& leases, std::span<std::unique_ptr<LeaseName>> rests)
       : leases_(leases),
-        rests_(std::move(rests)),
-        charges_(charges_of(rests_)),
-        each_(charges_.size()),
-        parts_((charges_.size() + kMaxCharges - 1) / kMaxCharges) {}
+        rests_(std::move_iterator(rests.begin()), std::move_iterator(rests.end())),
+        each_(rests.size()) {
+    charges_.reserve(rests_.size());
+    for (const auto& rest : rests_) charges_.push_back(rest->charge);
+  }
 
-  void start(AsyncStore& store) noexcept {
-    pending_ = parts_.size() + 1;
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      const std::size_t first = i * kMaxCharges;
-      const std::size_t count = std::min(kMaxCharges, charges_.size() - first);
-      const auto charges = std::span(charges_).subspan(first, count);
-      Part& part = parts_[i];
-      part.all = this;
-      for (const Charge& charge : charges) part.units += charge.cost;
-      store.async_apply(Verb::kRefund, charges, {}, std::span(each_).subspan(first, count), part);
-    }
-    end_one();
+  std::span<const Charge> charges() const noexcept { return charges_; }
+  std::span<Decision> each() noexcept { return each_; }
+  void done(const Decision& decision) noexcept override {
+    std::uint64_t units = 0;
+    for (const Charge& charge : charges_) units += charge.cost;
+    if (decision.allowed()) leases_.note_given_back(units);
+    delete this;
   }
 
  private:
-  struct Part final : AsyncStore::Completion {
-    Returns* all = nullptr;
-    std::uint64_t units = 0;
-    void done(const Decision& decision) noexcept override {
-      if (decision.allowed()) all->leases_.note_given_back(units);
-      all->end_one();
-    }
-  };
-  void end_one() noexcept {
-    if (--pending_ == 0) delete this;
-  }
-
   Leases::Impl& leases_;
-  const Rests rests_;
-  const std::vector<Charge> charges_;
+  const Rests rests_;  // the charges borrow their names
+  std::vector<Charge> charges_;
   std::vector<Decision> each_;
-  std::vector<Part> parts_;
-  std::atomic<std::size_t> pending_{0};
 };
 
-// Returns what is due; nothing if there is no memory for it.
-Rests due(Leases::Impl& leases, LeaseEnd which) noexcept {
-  Rests rests;
+// Gives back what is due, or all units: `ask` passes a request to the store. Without memory they
+// stay taken.
+template <typename Ask>
+void give_back(Leases::Impl& leases, LeaseEnd which, Ask ask) noexcept try {
   const auto next = leases.next_end();
-  if (!next || (which == LeaseEnd::kDue && *next > leases.now())) return rests;
-  try {
-    leases.collect(rests, which == LeaseEnd::kAll);
-  } catch (const std::bad_alloc&) {
-    rests.clear();  // they stay taken
+  if (!next || (which == LeaseEnd::kDue && *next > leases.now())) return;
+  Rests rests;
+  leases.collect(rests, which == LeaseEnd::kAll);
+  for (std::size_t first = 0; first < rests.size(); first += kMaxCharges) {
+    const std::size_t count = std::min(kMaxCharges, rests.size() - first);
+    ask(*new GivingBack(leases, std::span(rests).subspan(first, count)));
   }
-  return rests;
+} catch (const std::bad_alloc&) {
 }
 
 }  // namespace
-
-void give_back(Leases::Impl& leases, Store& store, LeaseEnd which) noexcept try {
-  const Rests rests = due(leases, which);
-  const std::vector<Charge> charges = charges_of(rests);
-  std::array<Decision, kMaxCharges> each;
-  for (std::size_t first = 0; first < charges.size(); first += kMaxCharges) {
-    const std::size_t count = std::min(kMaxCharges, charges.size() - first);
-    const auto part = std::span(charges).subspan(first, count);
-    const Decision said = store.apply(Verb::kRefund, part, {}, std::span(each).first(count));
-    std::uint64_t units = 0;
-    for (const Charge& charge : part) units += charge.cost;
-    if (said.allowed()) leases.note_given_back(units);
-  }
-} catch (const std::bad_alloc&) {  // they stay taken
-}
-
-void give_back(Leases::Impl& leases, AsyncStore& store, LeaseEnd which) noexcept try {
-  Rests rests = due(leases, which);
-  if (rests.empty()) return;
-  auto* const returns = new Returns(leases, std::move(rests));
-  returns->start(store);
-} catch (const std::bad_alloc&) {  // they stay taken
-}
 
 }  // namespace sluice::policy
 
@@ -377,14 +329,26 @@ LeasedStore::~LeasedStore() {
 Decision LeasedStore::apply(Action action, std::span<const Charge> charges,
                             std::optional<Instant> now, std::span<Decision> each) noexcept {
   Leases::Impl& leases = leases_.impl();
-  if (policy::LeaseRequest::concerns(action, charges, now, each)) {
-    return policy::apply_leased(leases, store_, charges, each);
+  if (!policy::LeaseRequest::concerns(action, charges, now, each)) {
+    return store_.apply(action, charges, now, each);
   }
-  const bool ends = policy::ends_leases(action.verb);
-  if (ends) policy::drop_leases(leases, charges);
-  const Decision decision = store_.apply(action, charges, now, each);
-  if (ends) policy::drop_leases(leases, charges);
-  return decision;
+  const bool is_one = charges.size() == 1 && action.verb == Verb::kTake;
+  if (is_one && policy::decide_one(leases, store_, charges.front(), each.front())) {
+    return each.front();
+  }
+  policy::LeaseRequest request(leases, action, charges, now, each);
+  for (bool is_done = request.begin(); !is_done;) {
+    const auto asked = request.asked();
+    Decision said;
+    if (asked.size() == 1 && request.answers().size() == 1) {
+      said = store_.apply_one(request.action(), asked.front(), request.now());
+      request.answers().front() = said;
+    } else {
+      said = store_.apply(request.action(), asked, request.now(), request.answers());
+    }
+    is_done = request.answer(said);
+  }
+  return request.decision();
 }
 
 Decision LeasedStore::apply_one(Action action, const Charge& charge,
@@ -396,49 +360,37 @@ Decision LeasedStore::apply_one(Action action, const Charge& charge,
 }
 
 void LeasedStore::give_back(LeaseEnd which) noexcept {
-  policy::give_back(leases_.impl(), store_, which);
+  policy::give_back(leases_.impl(), which, [this](policy::GivingBack& request) {
+    request.done(store_.apply(Verb::kRefund, request.charges(), {}, request.each()));
+  });
 }
 
-// A request that leases concern, or that ends leases.
+// A request that leases concern.
 class AsyncLeasedStore::Request final : public Completion {
  public:
-  Request(AsyncLeasedStore& of, std::span<const Charge> charges, std::span<Decision> each,
-          Completion& completion, bool ends) noexcept
+  Request(AsyncLeasedStore& of, Action action, std::span<const Charge> charges,
+          std::optional<Instant> now, std::span<Decision> each, Completion& completion) noexcept
       : store_(of.store_),
-        leases_(of.leases_.impl()),
-        charges_(charges),
         completion_(completion),
-        ends_(ends),
-        request_(leases_, ends ? std::span<const Charge>() : charges, each) {}
+        request_(of.leases_.impl(), action, charges, now, each) {}
 
   void start() noexcept { go_on(request_.begin()); }
-  void start(Action action, std::optional<Instant> now, std::span<Decision> each) noexcept {
-    policy::drop_leases(leases_, charges_);
-    store_.async_apply(action, charges_, now, each, *this);
-  }
-  void done(const Decision& said) noexcept override {
-    if (!ends_) return go_on(request_.answer(said));
-    policy::drop_leases(leases_, charges_);
-    end(said);
-  }
+  void done(const Decision& said) noexcept override { go_on(request_.answer(said)); }
 
  private:
-  void go_on(const std::optional<policy::LeaseRequest::Ask>& ask) noexcept {
-    if (!ask) return end(request_.decision());
-    store_.async_apply(ask->verb, ask->charges, {}, ask->each, *this);
-  }
-  void end(const Decision& decision) noexcept {
+  void go_on(bool is_done) noexcept {
+    if (!is_done) {
+      return store_.async_apply(request_.action(), request_.asked(), request_.now(),
+                                request_.answers(), *this);
+    }
     Completion& completion = completion_;
-    const Decision copy = decision;
+    const Decision decision = request_.decision();
     delete this;
-    completion.done(copy);
+    completion.done(decision);
   }
 
   AsyncStore& store_;
-  Leases::Impl& leases_;
-  const std::span<const Charge> charges_;
   Completion& completion_;
-  const bool ends_;
   policy::LeaseRequest request_;
 };
 
@@ -446,11 +398,10 @@ void AsyncLeasedStore::async_apply(Action action, std::span<const Charge> charge
                                    std::optional<Instant> now, std::span<Decision> each,
                                    Completion& completion) noexcept {
   give_back();
-  const bool ends = policy::ends_leases(action.verb);
-  if (!ends && !policy::LeaseRequest::concerns(action, charges, now, each)) {
+  if (!policy::LeaseRequest::concerns(action, charges, now, each)) {
     return store_.async_apply(action, charges, now, each, completion);
   }
-  if (!ends && charges.size() == 1) {
+  if (charges.size() == 1 && action.verb == Verb::kTake) {
     Leases::Impl& leases = leases_.impl();
     auto part = leases.part_of(charges.front());
     if (leases.take(charges.front(), leases.now(), part, each.front())) {
@@ -458,18 +409,17 @@ void AsyncLeasedStore::async_apply(Action action, std::span<const Charge> charge
       return completion.done(each.front());
     }
   }
-  auto* const request = new (std::nothrow) Request(*this, charges, each, completion, ends);
-  if (request == nullptr) {
-    const Decision failed = Decision::refused(Reason::kStoreError);
-    std::fill(each.begin(), each.end(), failed);
-    return completion.done(failed);
-  }
-  if (ends) return request->start(action, now, each);
-  request->start();
+  auto* const request = new (std::nothrow) Request(*this, action, charges, now, each, completion);
+  if (request != nullptr) return request->start();
+  const Decision failed = Decision::refused(Reason::kStoreError);
+  std::fill(each.begin(), each.end(), failed);
+  completion.done(failed);
 }
 
 void AsyncLeasedStore::give_back(LeaseEnd which) noexcept {
-  policy::give_back(leases_.impl(), store_, which);
+  policy::give_back(leases_.impl(), which, [this](policy::GivingBack& request) {
+    store_.async_apply(Verb::kRefund, request.charges(), {}, request.each(), request);
+  });
 }
 
 }  // namespace sluice
