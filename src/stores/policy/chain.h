@@ -37,42 +37,30 @@ struct Shared final : StoreObserver {
   StoreObserver* const observer_;
 };
 
-// Deny cache, then circuit breaker and failure policy, then a store.
+// Deny cache, then circuit breaker and failure policy, then a store, in the stores' blocking or
+// asynchronous forms.
 //
 // Thread-safety: that of the store. Ownership: borrows the store and the shared parts.
-class Chain {
+template <typename Kind, typename Guarded, typename Cached>
+class ChainOf {
  public:
-  Chain(Store& store, Shared& shared, std::optional<FailurePolicy> fallback = {})
+  ChainOf(Kind& store, Shared& shared, std::optional<FailurePolicy> fallback = {})
       : guarded_(store, shared.breaker, {.fallback = fallback, .local = &shared.local}) {
     if (shared.deny_cache) cached_.emplace(guarded_, *shared.deny_cache);
   }
-  Chain(const Chain&) = delete;
-  Chain& operator=(const Chain&) = delete;
+  ChainOf(const ChainOf&) = delete;
+  ChainOf& operator=(const ChainOf&) = delete;
 
-  Store& store() noexcept { return cached_ ? static_cast<Store&>(*cached_) : guarded_; }
+  Kind& store() noexcept { return cached_ ? static_cast<Kind&>(*cached_) : guarded_; }
   // Without the deny cache.
-  Store& uncached() noexcept { return guarded_; }
+  Kind& uncached() noexcept { return guarded_; }
 
  private:
-  FailurePolicyStore guarded_;
-  std::optional<DenyCacheStore> cached_;
+  Guarded guarded_;
+  std::optional<Cached> cached_;
 };
 
-// The same in front of an asynchronous store.
-class AsyncChain {
- public:
-  AsyncChain(AsyncStore& store, Shared& shared, std::optional<FailurePolicy> fallback = {})
-      : guarded_(store, shared.breaker, {.fallback = fallback, .local = &shared.local}) {
-    if (shared.deny_cache) cached_.emplace(guarded_, *shared.deny_cache);
-  }
-  AsyncChain(const AsyncChain&) = delete;
-  AsyncChain& operator=(const AsyncChain&) = delete;
-
-  AsyncStore& store() noexcept { return cached_ ? static_cast<AsyncStore&>(*cached_) : guarded_; }
-
- private:
-  AsyncFailurePolicyStore guarded_;
-  std::optional<AsyncDenyCacheStore> cached_;
-};
+using Chain = ChainOf<Store, FailurePolicyStore, DenyCacheStore>;
+using AsyncChain = ChainOf<AsyncStore, AsyncFailurePolicyStore, AsyncDenyCacheStore>;
 
 }  // namespace sluice::policy

@@ -45,10 +45,10 @@ struct Slot {
   Word retry_after;
   Word reset_after;
 
-  void set(const Fingerprint& key, const PackedNumbers& numbers, const Denial& denial) noexcept {
+  void set(const Fingerprint& key, const Denial& denial) noexcept {
     high.set(key.high);
-    units.set(numbers.units);
-    rest.set(numbers.rest);
+    units.set(denial.numbers.units);
+    rest.set(denial.numbers.rest);
     cost_and_remaining.set(std::uint64_t{denial.cost} << 32 | denial.remaining);
     denied_at.set(static_cast<std::uint64_t>(denial.denied_at.time_since_epoch().count()));
     retry_after.set(static_cast<std::uint64_t>(denial.retry_after.count()));
@@ -59,7 +59,8 @@ struct Slot {
       return Duration{static_cast<Duration::rep>(word.get())};
     };
     const std::uint64_t both = cost_and_remaining.get();
-    return {.denied_at = Instant{ticks(denied_at)},
+    return {.numbers = {units.get(), rest.get()},
+            .denied_at = Instant{ticks(denied_at)},
             .retry_after = ticks(retry_after),
             .reset_after = ticks(reset_after),
             .cost = static_cast<std::uint32_t>(both >> 32),
@@ -107,15 +108,15 @@ struct alignas(64) DenyTable::Group {
   }
 };
 
-PackedNumbers::PackedNumbers(const Limit& limit) noexcept
-    : units(std::uint64_t{limit.limit()} << 32 | limit.capacity()),
-      rest(period_of(limit) | std::uint64_t{limit.slices()} << 45 |
-           static_cast<std::uint64_t>(limit.align()) << 56 |
-           static_cast<std::uint64_t>(limit.weighting()) << 57 |
-           static_cast<std::uint64_t>(limit.mode()) << 58 |
-           static_cast<std::uint64_t>(limit.refill()) << 59) {
+PackedNumbers PackedNumbers::of(const Limit& limit) noexcept {
   static_assert(kMaxPeriod.count() < std::int64_t{1} << 45);
   static_assert(kMaxSlices < 1u << 11);
+  return {.units = std::uint64_t{limit.limit()} << 32 | limit.capacity(),
+          .rest = period_of(limit) | std::uint64_t{limit.slices()} << 45 |
+                  static_cast<std::uint64_t>(limit.align()) << 56 |
+                  static_cast<std::uint64_t>(limit.weighting()) << 57 |
+                  static_cast<std::uint64_t>(limit.mode()) << 58 |
+                  static_cast<std::uint64_t>(limit.refill()) << 59};
 }
 
 DenyTable::DenyTable(std::size_t max_keys)
@@ -134,33 +135,29 @@ std::mutex& DenyTable::lock_of(const Group& group) noexcept {
   return locks_[static_cast<std::size_t>(&group - groups_.get()) % kLocks];
 }
 
-DenyTable::Found DenyTable::find(const Group& group, const Fingerprint& key,
-                                 const PackedNumbers& numbers, Denial& denial) noexcept {
+std::optional<Denial> DenyTable::find(const Group& group, const Fingerprint& key) noexcept {
   for (int i = 0; i < kTries; ++i) {
     const std::uint64_t before = group.number.load(std::memory_order_acquire);
     const std::size_t place = group.place_of(key);
-    if (place == kNowhere) return Found::kNothing;
-    const Slot& slot = group.slots[place];
-    denial = slot.denial();
-    const bool same = slot.units.get() == numbers.units && slot.rest.get() == numbers.rest;
-    if (before % 2 == 0 && group.number.load(std::memory_order_relaxed) == before) {
-      return same ? Found::kDenial : Found::kOther;
-    }
+    if (place == kNowhere) return std::nullopt;
+    const Denial denial = group.slots[place].denial();
+    const bool is_whole = before % 2 == 0 && group.number.load(std::memory_order_relaxed) == before;
+    if (is_whole) return denial;
   }
-  return Found::kNothing;
+  return std::nullopt;
 }
 
 std::uint64_t DenyTable::forgotten(const Group& group) noexcept { return group.forgotten.get(); }
 
 void DenyTable::put(Group& group, std::uint64_t forgotten_before, const Fingerprint& key,
-                    const PackedNumbers& numbers, const Denial& denial) noexcept {
+                    const Denial& denial) noexcept {
   const std::lock_guard lock(lock_of(group));
   if (group.forgotten.get() != forgotten_before) return;
   std::size_t place = group.place_of(key);
   if (place == kNowhere) place = group.place_for_another();
   group.write([&] {
     group.low[place].set(key.low);
-    group.slots[place].set(key, numbers, denial);
+    group.slots[place].set(key, denial);
   });
 }
 
@@ -257,35 +254,34 @@ void DenyCache::Impl::look(const Charge& charge, Instant now, Asked& asked) noex
   fingerprint_.write(charge, asked.key);
   asked.group = &table_.group_of(asked.key);
   asked.forgotten = DenyTable::forgotten(*asked.group);
-  Denial denial;
-  const auto found = DenyTable::find(*asked.group, asked.key, PackedNumbers(charge.limit), denial);
-  if (found == DenyTable::Found::kNothing) return;
-  const Duration since = now - denial.denied_at;
-  if (since >= std::min(denial.retry_after, longest_)) return;
-  asked.may_make_room =
-      found == DenyTable::Found::kOther || charge.limit.state_kind() == StateKind::kLogAndSummaries;
+  const std::optional<Denial> denial = DenyTable::find(*asked.group, asked.key);
+  if (!denial) return;
+  const Duration since = now - denial->denied_at;
+  if (since >= std::min(denial->retry_after, longest_)) return;
+  const bool is_of_limit = denial->numbers == PackedNumbers::of(charge.limit);
+  asked.may_make_room = !is_of_limit || charge.limit.state_kind() == StateKind::kLogAndSummaries;
   // Another thread may have read the clock later and stored its denial earlier.
-  if (found != DenyTable::Found::kDenial || charge.cost < denial.cost || since < Duration{0})
-    return;
+  if (!is_of_limit || charge.cost < denial->cost || since < Duration{0}) return;
   asked.is_denied = true;
   asked.decision = {.outcome = Outcome::kDenied,
                     .reason = charge.block != nullptr ? Reason::kBlocked : Reason::kDenyCache,
                     .capacity = charge.limit.capacity(),
-                    .remaining = denial.remaining,
-                    .reset_after = std::max(denial.reset_after - since, Duration{0}),
-                    .retry_after = denial.retry_after - since};
+                    .remaining = denial->remaining,
+                    .reset_after = std::max(denial->reset_after - since, Duration{0}),
+                    .retry_after = denial->retry_after - since};
 }
 
 // `now` is from before the request to the store, so that no wait ends too late.
 void DenyCache::Impl::learn(const Charge& charge, Instant now, const Asked& asked,
                             const Decision& request, const Decision& own) noexcept {
   if (own.retry_after && is_repeatable(charge, own.reason)) {
-    const Denial denial{.denied_at = now,
+    const Denial denial{.numbers = PackedNumbers::of(charge.limit),
+                        .denied_at = now,
                         .retry_after = *own.retry_after,
                         .reset_after = own.reset_after,
                         .cost = static_cast<std::uint32_t>(charge.cost),
                         .remaining = own.remaining};
-    table_.put(*asked.group, asked.forgotten, asked.key, PackedNumbers(charge.limit), denial);
+    table_.put(*asked.group, asked.forgotten, asked.key, denial);
   } else if (asked.may_make_room && !is_denial(request)) {
     table_.forget(*asked.group, asked.key);
   }

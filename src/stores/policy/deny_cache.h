@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "sluice/limit.h"
 #include "stores/memory/fingerprint.h"
@@ -14,15 +15,17 @@ namespace sluice::policy {
 
 // The numbers of a limit in two words, for comparing limits of one algorithm.
 struct PackedNumbers {
-  explicit PackedNumbers(const Limit& limit) noexcept;
+  static PackedNumbers of(const Limit& limit) noexcept;
   friend bool operator==(const PackedNumbers&, const PackedNumbers&) = default;
 
   std::uint64_t units;  // limit and capacity
   std::uint64_t rest;   // period, slices, options
 };
 
-// A denial of this cost and all larger ones, from `denied_at` for `retry_after`.
+// A denial of this cost and all larger ones, from `denied_at` for `retry_after`, under a limit of
+// these numbers.
 struct Denial {
+  PackedNumbers numbers;
   Instant denied_at;
   Duration retry_after;
   Duration reset_after;
@@ -44,19 +47,13 @@ class DenyTable {
   struct Group;
   Group& group_of(const memory::Fingerprint& key) noexcept;
 
-  enum class Found : std::uint8_t {
-    kNothing,
-    kDenial,
-    kOther,  // a denial under another limit
-  };
-  static Found find(const Group& group, const memory::Fingerprint& key,
-                    const PackedNumbers& numbers, Denial& denial) noexcept;
+  static std::optional<Denial> find(const Group& group, const memory::Fingerprint& key) noexcept;
 
   // How often a counter of the group was forgotten. Read it before asking the store: put() drops a
   // denial that is older than the last forget().
   static std::uint64_t forgotten(const Group& group) noexcept;
   void put(Group& group, std::uint64_t forgotten_before, const memory::Fingerprint& key,
-           const PackedNumbers& numbers, const Denial& denial) noexcept;
+           const Denial& denial) noexcept;
   void forget(Group& group, const memory::Fingerprint& key) noexcept;
 
  private:

@@ -24,7 +24,7 @@ TEST(PackedNumbers, AreEqualIfTheLimitsAreEqual) {
   const std::vector<Limit> queues{leaky_bucket(10).per(10s), leaky_bucket(10).per(10s).queueing()};
   for (const auto& limits : {buckets, counters, windows, queues}) {
     for (const Limit& a : limits) {
-      for (const Limit& b : limits) EXPECT_EQ(PackedNumbers(a) == PackedNumbers(b), a == b);
+      for (const Limit& b : limits) EXPECT_EQ(PackedNumbers::of(a) == PackedNumbers::of(b), a == b);
     }
   }
 }
@@ -35,7 +35,7 @@ TEST(PackedNumbers, ContainTheLargestNumbers) {
                                   .per = kMaxPeriod,
                                   .slices = kMaxSlices});
   ASSERT_TRUE(limit);
-  const PackedNumbers packed(*limit);
+  const PackedNumbers packed = PackedNumbers::of(*limit);
   EXPECT_EQ(packed.units >> 32, kMaxUnits);
   EXPECT_EQ(packed.rest & ((std::uint64_t{1} << 45) - 1),
             static_cast<std::uint64_t>(kMaxPeriod.count()));
@@ -45,28 +45,26 @@ TEST(PackedNumbers, ContainTheLargestNumbers) {
 TEST(DenyTable, FindsOnlyDenialsThatWereStored) {
   DenyTable table(100);
   const Fingerprint key{.low = 5, .high = 6};
-  const PackedNumbers numbers(kLimit);
-  const Denial put{.denied_at = Instant{7us},
+  const Denial put{.numbers = PackedNumbers::of(kLimit),
+                   .denied_at = Instant{7us},
                    .retry_after = 8us,
                    .reset_after = 9us,
                    .cost = 0xFFFFFFFF,
                    .remaining = 11};
   DenyTable::Group& group = table.group_of(key);
-  Denial found{};
-  EXPECT_EQ(DenyTable::find(group, key, numbers, found), DenyTable::Found::kNothing);
-  table.put(group, DenyTable::forgotten(group), key, numbers, put);
-  EXPECT_EQ(DenyTable::find(group, key, numbers, found), DenyTable::Found::kDenial);
-  EXPECT_EQ(found.denied_at, put.denied_at);
-  EXPECT_EQ(found.retry_after, put.retry_after);
-  EXPECT_EQ(found.reset_after, put.reset_after);
-  EXPECT_EQ(found.cost, put.cost);
-  EXPECT_EQ(found.remaining, put.remaining);
-  EXPECT_EQ(DenyTable::find(group, key, PackedNumbers(token_bucket(1).per(1s)), found),
-            DenyTable::Found::kOther);
-  EXPECT_EQ(DenyTable::find(group, {.low = 5, .high = 7}, numbers, found),
-            DenyTable::Found::kNothing);
+  EXPECT_FALSE(DenyTable::find(group, key));
+  table.put(group, DenyTable::forgotten(group), key, put);
+  const auto found = DenyTable::find(group, key);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->numbers, put.numbers);
+  EXPECT_EQ(found->denied_at, put.denied_at);
+  EXPECT_EQ(found->retry_after, put.retry_after);
+  EXPECT_EQ(found->reset_after, put.reset_after);
+  EXPECT_EQ(found->cost, put.cost);
+  EXPECT_EQ(found->remaining, put.remaining);
+  EXPECT_FALSE(DenyTable::find(group, {.low = 5, .high = 7}));
   table.forget(group, key);
-  EXPECT_EQ(DenyTable::find(group, key, numbers, found), DenyTable::Found::kNothing);
+  EXPECT_FALSE(DenyTable::find(group, key));
 }
 
 TEST(DenyTable, RefusesADenialFromBeforeAForgottenCounterOfTheGroup) {
@@ -75,9 +73,8 @@ TEST(DenyTable, RefusesADenialFromBeforeAForgottenCounterOfTheGroup) {
   DenyTable::Group& group = table.group_of(key);
   const std::uint64_t before = DenyTable::forgotten(group);
   table.forget(group, {.low = 9, .high = 9});
-  table.put(group, before, key, PackedNumbers(kLimit), {});
-  Denial found{};
-  EXPECT_EQ(DenyTable::find(group, key, PackedNumbers(kLimit), found), DenyTable::Found::kNothing);
+  table.put(group, before, key, Denial{});
+  EXPECT_FALSE(DenyTable::find(group, key));
 }
 
 TEST(DenyTable, UsesAllOfItsGroups) {

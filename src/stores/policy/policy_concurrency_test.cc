@@ -107,7 +107,7 @@ TEST(CircuitBreakerConcurrency, AlternatesBetweenOpeningsProbesAndClosings) {
 TEST(DenyTableConcurrency, ReadsADenialAsItWasWritten) {
   using policy::DenyTable;
   DenyTable table(7);
-  const policy::PackedNumbers numbers(token_bucket(10).per(10s));
+  const auto numbers = policy::PackedNumbers::of(token_bucket(10).per(10s));
   const auto key_of = [](int i) {
     return memory::Fingerprint{.low = static_cast<std::uint64_t>(i % 9 + 1), .high = 1};
   };
@@ -118,8 +118,9 @@ TEST(DenyTableConcurrency, ReadsADenialAsItWasWritten) {
       const memory::Fingerprint key = key_of(i);
       DenyTable::Group& group = table.group_of(key);
       const auto n = static_cast<std::uint32_t>(i);
-      table.put(group, DenyTable::forgotten(group), key, numbers,
-                {.denied_at = Instant{Duration{n}},
+      table.put(group, DenyTable::forgotten(group), key,
+                {.numbers = numbers,
+                 .denied_at = Instant{Duration{n}},
                  .retry_after = Duration{n},
                  .reset_after = Duration{n},
                  .cost = n,
@@ -130,17 +131,16 @@ TEST(DenyTableConcurrency, ReadsADenialAsItWasWritten) {
   };
   const auto read = [&](int i) {
     const memory::Fingerprint key = key_of(i);
-    policy::Denial denial{};
-    if (DenyTable::find(table.group_of(key), key, numbers, denial) != DenyTable::Found::kDenial) {
-      return;
-    }
+    const std::optional<policy::Denial> denial = DenyTable::find(table.group_of(key), key);
+    if (!denial) return;
     ++found_count;
-    const Duration ticks{denial.cost};
-    ASSERT_EQ(denial.denied_at, Instant{ticks});
-    ASSERT_EQ(denial.retry_after, ticks);
-    ASSERT_EQ(denial.reset_after, ticks);
-    ASSERT_EQ(denial.remaining, denial.cost);
-    ASSERT_EQ(denial.cost % 9 + 1, key.low);
+    const Duration ticks{denial->cost};
+    ASSERT_EQ(denial->numbers, numbers);
+    ASSERT_EQ(denial->denied_at, Instant{ticks});
+    ASSERT_EQ(denial->retry_after, ticks);
+    ASSERT_EQ(denial->reset_after, ticks);
+    ASSERT_EQ(denial->remaining, denial->cost);
+    ASSERT_EQ(denial->cost % 9 + 1, key.low);
   };
   run_on_threads([&](int thread) {
     if (thread % 2 == 0) return write();
