@@ -289,6 +289,32 @@ TEST_P(AsyncWaitsTest, WaitsForPermitsThatAreReleased) {
   EXPECT_EQ(second.at, kStart + 100ms);
 }
 
+TEST_P(AsyncWaitsTest, SeesAPermitAtOnceThatIsReleasedBeforeItQueues) {
+  constexpr Limit kFlight = concurrency(1).lease(2h);
+  open();
+  const PermitId held = PermitId::random();
+  const PermitId asked = PermitId::random();
+  const Charge first{.key = "key", .limit = kFlight, .permit = &held};
+  EXPECT_TRUE(later.store.apply_one(Verb::kTake, first, {}));
+  Request request({.key = "key", .limit = kFlight, .permit = &asked}, kStart + 1h, clock);
+  std::optional<Decision> said;
+  const auto release = [&] {
+    EXPECT_TRUE(later.store.apply_one(Verb::kRelease, first, {}));
+    waits->released({&first, 1});
+  };
+  if (GetParam()) {
+    waits->start(request, said);
+    release();
+    answer();
+  } else {
+    EXPECT_FALSE(waits->decide(request.charge(), request.deadline, said));
+    release();
+    waits->start(request, said);
+  }
+  EXPECT_TRUE(request.is_admitted());
+  EXPECT_EQ(request.at, kStart);
+}
+
 TEST_P(AsyncWaitsTest, CancelsEverythingWhenItIsClosed) {
   open();
   acquire(kBucket);

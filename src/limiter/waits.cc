@@ -131,7 +131,8 @@ Waits::Next Waits::join(Waiter& one, const Charge& charge, const Decision* said)
   const auto joined = queue_.join(one, charge, clock_.now());
   if (joined == WaitQueue::Joined::kRefused) return end(one, one.decision);
   if (joined == WaitQueue::Joined::kWaits) return Next::kWaits;
-  if (said == nullptr) return Next::kAsks;
+  // A permit may have been released since the store has answered: nobody was here to be called.
+  if (said == nullptr || holds_permits(one.limit.algorithm())) return Next::kAsks;
   static_cast<void>(queue_.ask(one));
   return take(one, *said);
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "sluice/guard.h"
@@ -41,7 +42,9 @@ class Call final : public WaitingCall {
 
   Decision ask(Action action) noexcept override {
     ++questions;
-    return store_.apply(action, charges_, {}, each_);
+    const Decision said = store_.apply(action, charges_, {}, each_);
+    if (on_answer) std::exchange(on_answer, nullptr)();
+    return said;
   }
   void give_back() noexcept override {
     for (const Charge& charge : charges_) {
@@ -62,6 +65,7 @@ class Call final : public WaitingCall {
   int questions = 0;
   bool gives_up = false;
   std::function<void()> on_park;
+  std::function<void()> on_answer;  // once, before the request joins a queue
 
  private:
   testing::ManualClock& clock_;
@@ -242,6 +246,19 @@ TEST_F(PermitWaitsTest, AReleaseByAnotherProcessIsSeen) {
     clock.advance(detail::WaitQueue::kReleaseCheck);
   };
   EXPECT_TRUE(acquire(call).allowed());
+}
+
+TEST_F(PermitWaitsTest, AReleaseBetweenTheDenialAndTheQueueIsSeenAtOnce) {
+  EXPECT_TRUE(hold(held).allowed());
+  Call call(clock, store, {of(asked)});
+  call.on_answer = [&] {
+    const Charge charge = of(held);
+    EXPECT_TRUE(store.apply_one(Verb::kRelease, charge, {}).allowed());
+    waits.released({&charge, 1});
+  };
+  EXPECT_TRUE(acquire(call).allowed());
+  EXPECT_EQ(clock.now(), kStart);
+  EXPECT_EQ(call.questions, 2);
 }
 
 TEST_F(PermitWaitsTest, EndsAtItsDeadline) {
