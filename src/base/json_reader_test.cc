@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_reader_impl.h"
+#include "base/json_reader.h"
 
 namespace sluice::base {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "base/civil_time.h"
 #include "base/quoted.h"
-#include "base/utf8.h"
 
 namespace sluice::base {
 namespace {

@@ -1,10 +1,38 @@
 #include "base/quoted.h"
 
 #include <algorithm>
-
-#include "base/utf8.h"
+#include <cstdint>
+#include <cstring>
 
 namespace sluice::base {
+
+std::size_t find_invalid_utf8(std::string_view text) noexcept {
+  for (std::size_t at = 0; at < text.size();) {
+    std::uint64_t eight = 0;  // bytes at once, if all are ASCII
+    if (text.size() - at >= sizeof eight) {
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & 0x8080808080808080) == 0) {
+        at += sizeof eight;
+        continue;
+      }
+    }
+    const std::size_t size = character_length(text.substr(at));
+    if (size == 0) return at;
+    at += size;
+  }
+  return std::string_view::npos;
+}
+
+std::string as_utf8(std::string_view text, std::string_view replacement) {
+  std::string out;
+  for (;;) {
+    const std::size_t wrong = find_invalid_utf8(text);
+    out.append(text.substr(0, wrong));
+    if (wrong == text.npos) return out;
+    out.append(replacement);
+    text.remove_prefix(wrong + 1);
+  }
+}
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMost = 60;

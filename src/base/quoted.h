@@ -5,7 +5,32 @@
 #include <string>
 #include <string_view>
 
+// Text of any origin: UTF-8, in messages, and with %XX for single bytes as in URLs.
 namespace sluice::base {
+
+// Returns the length of the well-formed UTF-8 character at the front (Unicode, table 3-7), or 0.
+// The text must not be empty.
+constexpr std::size_t character_length(std::string_view text) noexcept {
+  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (text.size() < length) return 0;
+  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < low || byte(1) > high) return 0;
+  for (std::size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+// Returns the offset of the first byte that is not valid UTF-8, or npos.
+std::size_t find_invalid_utf8(std::string_view text) noexcept;
+
+// Returns the text with `replacement`, by default U+FFFD, instead of each byte that is not UTF-8.
+std::string as_utf8(std::string_view text, std::string_view replacement = "\xEF\xBF\xBD");
 
 // Text that a constant expression composes, of at most N bytes. A longer text does not compile.
 template <std::size_t N>
@@ -49,5 +74,22 @@ constexpr std::size_t control_length(std::string_view text) noexcept {
 // Text from a client, a file or a program for a message: in single quotes, cut between characters
 // after 60 bytes, with the bytes of control characters and of what is not UTF-8 as \xNN.
 std::string in_quotes(std::string_view text);
+
+// Returns the value of a hex digit, or a negative number.
+constexpr int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  const int lower = c | 0x20;
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+// Removes the first byte of `rest` and returns it, decoded if it begins a %XX. A % that begins no
+// escape is returned as it is. `rest` must not be empty.
+constexpr char take_decoded(std::string_view& rest) noexcept {
+  const char first = rest.front();
+  const int high = first == '%' && rest.size() >= 3 ? hex_digit(rest[1]) : -1;
+  const int low = high >= 0 ? hex_digit(rest[2]) : -1;
+  rest.remove_prefix(low >= 0 ? 3 : 1);
+  return low >= 0 ? static_cast<char>(high * 16 + low) : first;
+}
 
 }  // namespace sluice::base

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_reader_impl.h"
+#include "base/json_reader.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "cli/commands.h"

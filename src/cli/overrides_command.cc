@@ -22,7 +22,6 @@
 #include "base/csv.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
-#include "base/utf8.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/commands.h"

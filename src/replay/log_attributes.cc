@@ -1,6 +1,6 @@
 #include "replay/log_attributes.h"
 
-#include "base/percent.h"
+#include "base/quoted.h"
 
 namespace sluice::replay {
 namespace {

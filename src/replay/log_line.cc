@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/percent.h"
+#include "base/quoted.h"
 
 namespace sluice::replay {
 namespace {

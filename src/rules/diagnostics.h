@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/quoted.h"
-#include "base/utf8.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::rules {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/percent.h"
+#include "base/quoted.h"
 #include "server/logging/log_line.h"
 #include "sluice/clock.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/utf8.h"
+#include "base/quoted.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::server {

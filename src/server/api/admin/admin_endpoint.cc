@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/utf8.h"
+#include "base/quoted.h"
 #include "server/api/admin/pages.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"

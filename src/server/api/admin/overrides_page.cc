@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/civil_time.h"
-#include "base/json_reader_impl.h"
+#include "base/json_reader.h"
 #include "base/quoted.h"
 #include "rules/attributes.h"
 #include "rules/counter_key.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_reader_impl.h"
+#include "base/json_reader.h"
 #include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/period.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/json_reader_impl.h"
+#include "base/json_reader.h"
 #include "core/decision.h"
 #include "limiter/reason_report.h"
 #include "server/decide/rejection.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <span>
 
-#include "base/json_reader_impl.h"
+#include "base/json_reader.h"
 #include "base/quoted.h"
 #include "core/limit.h"
 #include "limiter/limit_arguments.h"

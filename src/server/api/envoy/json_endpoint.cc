@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "base/json_reader_impl.h"
+#include "base/json_reader.h"
 #include "base/quoted.h"
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "limiter/reason_report.h"

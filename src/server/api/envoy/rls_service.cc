@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/utf8.h"
+#include "base/quoted.h"
 #include "envoy/decide.h"
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "envoy/type/v3/ratelimit_unit.pb.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/percent.h"
+#include "base/quoted.h"
 #include "server/protocol/http/fields.h"
 
 namespace sluice::server {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "base/percent.h"
+#include "base/quoted.h"
 
 namespace sluice::server::resp {
 namespace {

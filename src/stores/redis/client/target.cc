@@ -9,7 +9,6 @@
 #include <limits>
 #include <string>
 
-#include "base/percent.h"
 #include "base/quoted.h"
 #include "stores/redis/client/tls.h"
 
