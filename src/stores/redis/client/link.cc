@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "stores/redis/client/command.h"
-#include "stores/redis/client/target.h"
 
 namespace sluice::redis {
 namespace {
@@ -287,85 +286,45 @@ void LinkMachine::take_output(std::string& bytes) {
   greeting_unsent_ += bytes.size();
 }
 
-namespace {
+// --- Link -------------------------------------------------------------------------------------
 
-using std::chrono::milliseconds;
+LinkOwner::LinkOwner(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
+                     StoreObserver* observer)
+    : loop_(std::move(loop)), target_(std::move(target)), observer_(observer) {}
 
-LinkOptions link_options(const Target& target, Link::Purpose purpose) {
-  const RedisOptions& options = target.options;
-  LinkOptions out{.username = options.username,
-                  .password = options.password,
-                  .protocol = options.protocol,
-                  .database = target.database,
-                  .only_master = target.kind == Target::Kind::kSentinel,
-                  .max_pending = options.max_pending,
-                  .connect_timeout = options.connect_timeout,
-                  .longest_silence = std::max(milliseconds{1'000}, 3 * options.deadline)};
-  if (purpose == Link::Purpose::kSentinel) {
-    out.username = options.sentinel_username;
-    out.password = options.sentinel_password;
-    out.database = 0;
-    out.only_master = false;
-  }
-  return out;
+void LinkOwner::emit(StoreEventKind kind, std::string_view endpoint,
+                     std::string_view why) noexcept {
+  if (observer_ != nullptr) observer_->on({.kind = kind, .endpoint = endpoint, .why = why});
 }
 
-}  // namespace
+void LinkOwner::refuse(Command& command, std::string_view why) noexcept {
+  LinkCounters::add(counters_.errors, 1);
+  command.done({.failure = Failure::kUnavailable, .text = why});
+}
 
-class Link::Impl final : public Transport::User {
- public:
-  Impl(EventLoop& loop, const Target& target, ServerAddress address, Purpose purpose, Owner& owner,
-       LinkCounters& counters, Link& link)
-      : loop_(loop),
-        address_(std::move(address)),
-        owner_(&owner),
-        link_(link),
-        counters_(counters),
-        machine_(link_options(target, purpose)),
-        timer_(loop.make_timer([this] { on_timer(); })),
-        transport_(loop.make_transport(address_, *this)) {}
+std::shared_ptr<Link> Link::connect(LinkOwner& owner, ServerAddress address, LinkOptions options,
+                                    LinkCounters& counters) {
+  const auto timeout = std::chrono::duration_cast<milliseconds>(options.connect_timeout);
+  const std::shared_ptr<Link> link(
+      new Link(owner, std::move(address), std::move(options), counters));
+  link->transport_->connect(timeout);
+  // The transport may use the link's buffer after the owner has released it.
+  return {link.get(), [link](Link*) { link->close(); }};
+}
 
-  void start(milliseconds timeout) { transport_->connect(timeout); }
-  void submit(Command& command, Time now, bool asking) noexcept;
-  // Ends the connection without calling the owner.
-  void close() noexcept;
-
-  const LinkMachine& machine() const noexcept { return machine_; }
-  const ServerAddress& address() const noexcept { return address_; }
-
-  void on_connected() override;
-  std::span<char> room() override { return machine_.room(); }
-  void on_input(std::size_t bytes) override;
-  void take_output(std::string& bytes) override { machine_.take_output(bytes); }
-  void on_output(std::size_t bytes) override;
-  void on_closed(const std::string& why) override;
-
- private:
-  std::shared_ptr<Impl> self() { return std::static_pointer_cast<Impl>(shared_from_this()); }
-  void execute();
-  void on_ready();
-  void finish(Command& command, const Answer& answer) noexcept;
-  void on_server_error(const LinkAction& action);
-  void close_socket() noexcept;
-  void settle();
-  void on_timer();
-
-  EventLoop& loop_;
-  ServerAddress address_;
-  Owner* owner_;  // null: it is not called any more
-  Link& link_;
-  LinkCounters& counters_;
-
-  LinkMachine machine_;
-  std::unique_ptr<Timer> timer_;
-  Time timer_at_ = Time::max();
-  std::shared_ptr<Transport> transport_;
-};
+Link::Link(LinkOwner& owner, ServerAddress address, LinkOptions options, LinkCounters& counters)
+    : loop_(*owner.loop_),
+      address_(std::move(address)),
+      owner_(&owner),
+      counters_(counters),
+      machine_(std::move(options)),
+      timer_(loop_.make_timer([this] { on_timer(); })),
+      transport_(loop_.make_transport(address_, *this)) {}
 
 // --- events -----------------------------------------------------------------------------------
 
 // NOLINTNEXTLINE(bugprone-exception-escape)
-void Link::Impl::submit(Command& command, Time now, bool asking) noexcept {
+void Link::submit(Command& command, Time now, bool asking) noexcept {
   LinkCounters::add(counters_.pending, 1);
   const std::string_view refusal = machine_.submit(command, asking, now);
   if (!refusal.empty()) {
@@ -375,33 +334,33 @@ void Link::Impl::submit(Command& command, Time now, bool asking) noexcept {
   settle();
 }
 
-void Link::Impl::close() noexcept {
+void Link::close() noexcept {
   owner_ = nullptr;
   machine_.on_closed("the connection is closed");
   execute();
 }
 
-void Link::Impl::on_connected() {
+void Link::on_connected() {
   machine_.on_connected(loop_.now());
   execute();
 }
 
-void Link::Impl::on_input(std::size_t bytes) {
+void Link::on_input(std::size_t bytes) {
   machine_.on_input(bytes, loop_.now());
   execute();
 }
 
-void Link::Impl::on_output(std::size_t bytes) {
+void Link::on_output(std::size_t bytes) {
   machine_.on_output(bytes);
   settle();
 }
 
-void Link::Impl::on_closed(const std::string& why) {
+void Link::on_closed(const std::string& why) {
   machine_.on_closed(why);
   execute();
 }
 
-void Link::Impl::on_timer() {
+void Link::on_timer() {
   timer_at_ = Time::max();
   machine_.on_timer(loop_.now());
   execute();
@@ -409,8 +368,8 @@ void Link::Impl::on_timer() {
 
 // --- actions ----------------------------------------------------------------------------------
 
-void Link::Impl::execute() {
-  const auto kept = self();  // the owner may destroy the link
+void Link::execute() {
+  const auto kept = shared_from_this();  // the owner may release the link
   for (;;) {
     const LinkAction action = machine_.next();
     switch (action.kind) {
@@ -420,30 +379,31 @@ void Link::Impl::execute() {
       case LinkAction::Kind::kError: on_server_error(action); break;
       case LinkAction::Kind::kScriptSent:
         LinkCounters::add(counters_.scripts_sent, 1);
-        owner_->on_script_sent(link_, *action.command->script);
+        owner_->emit(StoreEventKind::kScriptLoaded, address_.to_string(),
+                     action.command->script->name);
         break;
       case LinkAction::Kind::kClose: close_socket(); break;
       case LinkAction::Kind::kEnded:
-        if (owner_ != nullptr) owner_->on_ended(link_, machine_.why(), machine_.was_ready());
+        if (owner_ != nullptr) owner_->on_ended(*this, machine_.why(), machine_.was_ready());
         return;
     }
   }
 }
 
-void Link::Impl::on_ready() {
+void Link::on_ready() {
   LinkCounters::add(counters_.connects, 1);
   LinkCounters::add(counters_.connected, 1);
-  owner_->on_ready(link_);
+  owner_->on_ready(*this);
 }
 
-void Link::Impl::on_server_error(const LinkAction& action) {
-  if (!owner_->on_error(link_, *action.command, action.answer.text)) {
+void Link::on_server_error(const LinkAction& action) {
+  if (!owner_->on_error(*this, *action.command, action.answer.text)) {
     return finish(*action.command, action.answer);
   }
   LinkCounters::add(counters_.pending, ~std::size_t{0});
 }
 
-void Link::Impl::finish(Command& command, const Answer& answer) noexcept {
+void Link::finish(Command& command, const Answer& answer) noexcept {
   LinkCounters::add(counters_.pending, ~std::size_t{0});
   if (answer.failure == Failure::kTimeout) {
     LinkCounters::add(counters_.timeouts, 1);
@@ -453,37 +413,18 @@ void Link::Impl::finish(Command& command, const Answer& answer) noexcept {
   command.done(answer);
 }
 
-void Link::Impl::close_socket() noexcept {
+void Link::close_socket() noexcept {
   if (machine_.was_ready()) LinkCounters::add(counters_.connected, ~std::size_t{0});
   timer_->stop();
   transport_->close();
 }
 
-void Link::Impl::settle() {
+void Link::settle() {
   if (machine_.wake_at() < timer_at_) {
     timer_at_ = machine_.wake_at();
     timer_->set(timer_at_);
   }
   if (machine_.has_output()) transport_->flush();
 }
-
-// --- Link -------------------------------------------------------------------------------------
-
-Link::Link(EventLoop& loop, std::shared_ptr<const Target> target, ServerAddress address,
-           Purpose purpose, Owner& owner, LinkCounters& counters)
-    : impl_(std::make_shared<Impl>(loop, *target, std::move(address), purpose, owner, counters,
-                                   *this)) {
-  impl_->start(target->options.connect_timeout);
-}
-
-Link::~Link() { impl_->close(); }
-
-// NOLINTNEXTLINE(bugprone-exception-escape)
-void Link::submit(Command& command, Time now, bool asking) noexcept {
-  impl_->submit(command, now, asking);
-}
-bool Link::ready() const noexcept { return impl_->machine().is_ready(); }
-std::size_t Link::pending() const noexcept { return impl_->machine().pending(); }
-const ServerAddress& Link::address() const noexcept { return impl_->address(); }
 
 }  // namespace sluice::redis

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "sluice/redis_store.h"
+#include "stores/redis/client/client.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/pipeline.h"
@@ -149,8 +150,6 @@ class LinkMachine {
   std::string why_;
 };
 
-struct Target;  // target.h
-
 // Counts of the links of one event loop. Written by the loop's thread, read from any thread.
 struct LinkCounters {
   std::atomic<std::uint64_t> requests{0};  // submitted; one that is redirected counts twice
@@ -158,6 +157,7 @@ struct LinkCounters {
   std::atomic<std::uint64_t> errors{0};  // ended with kError, kLost or kUnavailable
   std::atomic<std::uint64_t> connects{0};
   std::atomic<std::uint64_t> scripts_sent{0};
+  std::atomic<std::uint64_t> redirects{0};
   std::atomic<std::size_t> connected{0};  // links that are ready now
   std::atomic<std::size_t> pending{0};    // commands under way
 
@@ -173,58 +173,99 @@ struct LinkCounters {
             .errors = errors.load(kRelaxed),
             .connects = connects.load(kRelaxed),
             .scripts_sent = scripts_sent.load(kRelaxed),
+            .redirects = redirects.load(kRelaxed),
             .connected = connected.load(kRelaxed),
             .pending = pending.load(kRelaxed)};
   }
+};
+
+struct Target;  // target.h
+class Link;
+
+// What the clients of one server, of the master that Sentinels name, and of a cluster have in
+// common. Their links call it.
+class LinkOwner : public Client {
+ public:
+  LinkOwner(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
+            StoreObserver* observer);
+
+  std::string why() const final { return why_; }
+  RedisStoreStats stats() const noexcept final { return counters_.read(); }
+
+ protected:
+  friend class Link;
+  // Only on_ended() may release the link.
+  //
+  // The handshake is complete: commands are sent from now on.
+  virtual void on_ready(Link& link) = 0;
+  // The connection could not be made, or has ended, as have the commands that were under way.
+  virtual void on_ended(Link& link, std::string_view why, bool was_ready) = 0;
+  // The server answered a command with an error other than NOSCRIPT, which the link handles. True:
+  // the owner takes the command, to send it elsewhere or end it. False: the link ends it with
+  // kError.
+  virtual bool on_error(Link& link, Command& command, std::string_view error) = 0;
+
+  void emit(StoreEventKind kind, std::string_view endpoint, std::string_view why) noexcept;
+  // Ends a command that was not sent.
+  void refuse(Command& command, std::string_view why) noexcept;
+
+  const std::unique_ptr<EventLoop> loop_;
+  const std::shared_ptr<const Target> target_;
+  LinkCounters counters_;
+  std::string why_ = "not connected yet";  // the last failure
+
+ private:
+  StoreObserver* observer_;
 };
 
 // One connection to one server, from connecting and the handshake to its end: executes what
 // LinkMachine decides, on a transport and a timer of the loop. It does not reconnect: its owner
 // makes another link, after a backoff.
 //
-// Thread-safety: the loop's thread only. Ownership: borrows the loop, the owner and the counters.
-// Destroying it ends the commands under way: kLost, or kUnavailable if nothing of them was sent.
-class Link {
+// Thread-safety: the loop's thread only. Ownership: borrows the owner, its loop and the counters.
+class Link final : public Transport::User {
  public:
-  // May destroy the link in on_ended(), but not in the other functions.
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // The handshake is complete: commands are sent from now on.
-    virtual void on_ready(Link& link) = 0;
-    // The connection could not be made, or has ended, as have the commands that were under way.
-    virtual void on_ended(Link& link, std::string_view why, bool was_ready) = 0;
-    // The server answered a command with an error other than NOSCRIPT, which the link handles.
-    // True: the owner takes the command, to send it elsewhere or end it. False: the link ends it
-    // with kError.
-    virtual bool on_error(Link& link, Command& command, std::string_view error) = 0;
-    // The server did not know a script, which was sent again.
-    virtual void on_script_sent(Link& link, const Script& script) {
-      (void)link;
-      (void)script;
-    }
-  };
-
-  // Connects at once. `purpose`: a Sentinel has other credentials, and no database.
-  enum class Purpose : std::uint8_t { kServer, kSentinel };
-  Link(EventLoop& loop, std::shared_ptr<const Target> target, ServerAddress address,
-       Purpose purpose, Owner& owner, LinkCounters& counters);
-  ~Link();
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  // Connects at once. Releasing the link ends the commands under way without calling the owner:
+  // kLost, or kUnavailable if nothing of them was sent.
+  static std::shared_ptr<Link> connect(LinkOwner& owner, ServerAddress address, LinkOptions options,
+                                       LinkCounters& counters);
 
   // Sends the command together with all others of this turn of the loop; before on_ready() it
   // waits. It ends by command.deadline, or with kUnavailable at once if max_pending are under way.
   // `asking`: sends ASKING first (cluster/). Ends the process if there is no memory.
   void submit(Command& command, Time now, bool asking = false) noexcept;
 
-  bool ready() const noexcept;
-  std::size_t pending() const noexcept;
-  const ServerAddress& address() const noexcept;
+  bool ready() const noexcept { return machine_.is_ready(); }
+  std::size_t pending() const noexcept { return machine_.pending(); }
+  const ServerAddress& address() const noexcept { return address_; }
 
  private:
-  class Impl;
-  std::shared_ptr<Impl> impl_;  // the transport may outlive the link
+  Link(LinkOwner& owner, ServerAddress address, LinkOptions options, LinkCounters& counters);
+
+  void on_connected() override;
+  std::span<char> room() override { return machine_.room(); }
+  void on_input(std::size_t bytes) override;
+  void take_output(std::string& bytes) override { machine_.take_output(bytes); }
+  void on_output(std::size_t bytes) override;
+  void on_closed(const std::string& why) override;
+
+  void close() noexcept;
+  void execute();
+  void on_ready();
+  void finish(Command& command, const Answer& answer) noexcept;
+  void on_server_error(const LinkAction& action);
+  void close_socket() noexcept;
+  void settle();
+  void on_timer();
+
+  EventLoop& loop_;
+  ServerAddress address_;
+  LinkOwner* owner_;  // null: it is not called any more
+  LinkCounters& counters_;
+  LinkMachine machine_;
+  std::unique_ptr<Timer> timer_;
+  Time timer_at_ = Time::max();
+  std::shared_ptr<Transport> transport_;
 };
 
 }  // namespace sluice::redis
