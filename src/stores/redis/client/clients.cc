@@ -494,17 +494,14 @@ bool says_leave(std::string_view error) noexcept {
 
 MasterClient::MasterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                            StoreObserver* observer)
-    : loop_(std::move(loop)),
-      target_(std::move(target)),
-      observer_(observer),
+    : LinkOwner(std::move(loop), std::move(target), observer),
       reconnect_(target_->options.first_backoff, target_->options.longest_backoff),
       retry_timer_(loop_->make_timer([this] {
         if (link_ == nullptr) find_server();
       })),
       waiting_timer_(loop_->make_timer([this] { expire_waiting(); })),
       retired_timer_(loop_->make_timer([this] { retired_.reset(); })),
-      leave_timer_(loop_->make_timer([this] { leave(); })),
-      why_("not connected yet") {
+      leave_timer_(loop_->make_timer([this] { leave(); })) {
   retry_timer_->set(loop_->now());
 }
 
@@ -525,49 +522,47 @@ void MasterClient::submit(Command& command) noexcept {
     return link_->submit(command, now);
   }
   if (link_ == nullptr && hopeful_) return keep_waiting(command);
-  LinkCounters::add(counters_.pending, 1);
   refuse(command, why_);
 }
 
 void MasterClient::keep_waiting(Command& command) noexcept {
-  LinkCounters::add(counters_.pending, 1);
   if (waiting_.size() >= target_->options.max_pending) {
     return refuse(command, "too many requests are pending");
   }
+  LinkCounters::add(counters_.pending, 1);
   waiting_.push_back(&command);
   if (waiting_.size() == 1) waiting_timer_->set(command.deadline);
+}
+
+Command& MasterClient::take_waiting() noexcept {
+  LinkCounters::add(counters_.pending, ~std::size_t{0});
+  return *waiting_.pop_front();
 }
 
 void MasterClient::expire_waiting() {
   const Time now = loop_->now();
   while (!waiting_.empty() && waiting_.front()->deadline <= now) {
-    refuse(*waiting_.pop_front(), "no connection by the deadline");
+    refuse(take_waiting(), "no connection by the deadline");
   }
   if (!waiting_.empty()) waiting_timer_->set(waiting_.front()->deadline);
 }
 
 void MasterClient::end_waiting(std::string_view why) noexcept {
-  for (std::size_t left = waiting_.size(); left > 0; --left) refuse(*waiting_.pop_front(), why);
-}
-
-void MasterClient::refuse(Command& command, std::string_view why) noexcept {
-  LinkCounters::add(counters_.pending, ~std::size_t{0});
-  LinkCounters::add(counters_.errors, 1);
-  command.done({.failure = Failure::kUnavailable, .text = why});
+  for (std::size_t left = waiting_.size(); left > 0; --left) refuse(take_waiting(), why);
 }
 
 // --- the link -------------------------------------------------------------------------------
+
+void MasterClient::find_server() { switch_to(target_->servers.front(), false); }
 
 void MasterClient::switch_to(const ServerAddress& address, bool hopeful) {
   retire_link();
   retry_timer_->stop();
   hopeful_ = hopeful_ || hopeful;
   reconnect_.connecting();
-  link_ = std::make_unique<Link>(*loop_, target_, address, Link::Purpose::kServer,
-                                 static_cast<Link::Owner&>(*this), counters_);
+  link_ = Link::connect(*this, address, link_options(*target_), counters_);
   waiting_timer_->stop();
-  LinkCounters::add(counters_.pending, ~waiting_.size() + 1);  // the link counts them again
-  while (!waiting_.empty()) link_->submit(*waiting_.pop_front(), loop_->now());
+  while (!waiting_.empty()) link_->submit(take_waiting(), loop_->now());
 }
 
 void MasterClient::attempt_failed(std::string_view endpoint, std::string_view why) {
@@ -613,9 +608,7 @@ void MasterClient::lost(std::string_view endpoint, std::string_view why) {
 }
 
 bool MasterClient::on_error(Link& link, Command&, std::string_view error) {
-  if (observer_ != nullptr) {
-    emit(StoreEventKind::kRequestFailed, link.address().to_string(), shown(error));
-  }
+  emit(StoreEventKind::kRequestFailed, link.address().to_string(), shown(error));
   if (&link != link_.get() || leaving_ || !says_leave(error)) return false;
   leaving_ = true;
   leaving_why_ = shown(error);
@@ -635,15 +628,6 @@ void MasterClient::set_why(std::string_view endpoint, std::string_view why) {
   why_.assign(endpoint).append(": ").append(why);
 }
 
-void MasterClient::on_script_sent(Link& link, const Script& script) {
-  emit(StoreEventKind::kScriptLoaded, link.address().to_string(), script.name);
-}
-
-void MasterClient::emit(StoreEventKind kind, std::string_view endpoint,
-                        std::string_view why) noexcept {
-  if (observer_ != nullptr) observer_->on({.kind = kind, .endpoint = endpoint, .why = why});
-}
-
 std::unique_ptr<Client> make_standalone_client(std::unique_ptr<EventLoop> loop,
                                                std::shared_ptr<const Target> target,
                                                StoreObserver* observer) {
@@ -659,18 +643,18 @@ constexpr std::chrono::seconds kPoll{1};
 // second.
 class SentinelClient final : public MasterClient {
  public:
-  SentinelClient(std::unique_ptr<EventLoop> the_loop, std::shared_ptr<const Target> target,
+  SentinelClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                  StoreObserver* observer)
-      : MasterClient(std::move(the_loop), std::move(target), observer),
-        sentinels_(this->target()->servers, this->target()->master),
-        poll_timer_(loop().make_timer([this] { poll(); })),
-        pass_on_timer_(loop().make_timer([this] { pass_on(); })) {
+      : MasterClient(std::move(loop), std::move(target), observer),
+        sentinels_(target_->servers, target_->master),
+        poll_timer_(loop_->make_timer([this] { poll(); })),
+        pass_on_timer_(loop_->make_timer([this] { pass_on(); })) {
     for (const std::string_view word : {"SENTINEL", "SENTINELS"}) others_request_.append(word);
     for (const std::string_view word : {"SENTINEL", "GET-MASTER-ADDR-BY-NAME"}) {
       master_request_.append(word);
     }
-    others_request_.append(this->target()->master);
-    master_request_.append(this->target()->master);
+    others_request_.append(target_->master);
+    master_request_.append(target_->master);
   }
   ~SentinelClient() override {
     giving_up_ = true;  // ignores the answers to the requests that end now
@@ -678,18 +662,6 @@ class SentinelClient final : public MasterClient {
   }
 
  private:
-  struct SentinelRequest final : public Command {
-    using Then = void (SentinelClient::*)(const Answer&);
-    SentinelRequest(SentinelClient& client, Then then) : client_(client), then_(then) {
-      repeatable = true;
-    }
-    void done(const Answer& answer) noexcept override { (client_.*then_)(answer); }
-
-   private:
-    SentinelClient& client_;
-    Then then_;
-  };
-
   void find_server() override;
   // Of the link to the master, or to a Sentinel.
   void on_ready(Link& link) override;
@@ -706,10 +678,10 @@ class SentinelClient final : public MasterClient {
   void poll();
 
   Sentinels sentinels_;
-  SentinelRequest others_request_{*this, &SentinelClient::on_others};
-  SentinelRequest master_request_{*this, &SentinelClient::on_master};
+  AskCommand others_request_{[this](const Answer& answer) { on_others(answer); }};
+  AskCommand master_request_{[this](const Answer& answer) { on_master(answer); }};
   LinkCounters sentinel_counters_;
-  std::unique_ptr<Link> sentinel_;
+  std::shared_ptr<Link> sentinel_;
   std::optional<ServerAddress> master_;
   std::unique_ptr<Timer> poll_timer_;
   std::unique_ptr<Timer> pass_on_timer_;
@@ -729,15 +701,19 @@ void SentinelClient::ask() {
   const ServerAddress* const address = sentinels_.to_ask();
   if (address == nullptr) {
     if (!std::exchange(searching_, false)) return poll_soon();
-    return attempt_failed(target()->shown, sentinels_.why());
+    return attempt_failed(target_->shown, sentinels_.why());
   }
-  const RedisOptions& options = target()->options;
+  const RedisOptions& options = target_->options;
   if (sentinel_ == nullptr) {
-    sentinel_ = std::make_unique<Link>(loop(), target(), *address, Link::Purpose::kSentinel,
-                                       static_cast<Link::Owner&>(*this), sentinel_counters_);
+    LinkOptions link = link_options(*target_);
+    link.username = options.sentinel_username;
+    link.password = options.sentinel_password;
+    link.database = 0;
+    link.only_master = false;
+    sentinel_ = Link::connect(*this, *address, std::move(link), sentinel_counters_);
   }
   asked_ = true;
-  const Time now = loop().now();
+  const Time now = loop_->now();
   master_request_.deadline = now + std::max(options.connect_timeout, options.deadline);
   others_request_.deadline = master_request_.deadline;
   sentinel_->submit(others_request_, now);  // first, so that it ends first
@@ -754,7 +730,7 @@ void SentinelClient::on_master(const Answer& answer) {
   if (answer.failure != Failure::kNone) return give_up(answer.text);
   if (const auto address = sentinels_.on_master(*answer.reply)) return on_found(*address);
   giving_up_ = true;
-  pass_on_timer_->set(loop().now());
+  pass_on_timer_->set(loop_->now());
 }
 
 void SentinelClient::on_found(const ServerAddress& address) {
@@ -771,7 +747,7 @@ void SentinelClient::give_up(std::string_view why) {
   if (giving_up_) return;
   sentinels_.on_failed(why);
   giving_up_ = true;
-  pass_on_timer_->set(loop().now());
+  pass_on_timer_->set(loop_->now());
 }
 
 void SentinelClient::pass_on() {
@@ -798,7 +774,7 @@ void SentinelClient::on_ended(Link& link, std::string_view why, bool was_ready) 
   MasterClient::on_ended(link, why, was_ready);
 }
 
-void SentinelClient::poll_soon() { poll_timer_->set(loop().now() + kPoll); }
+void SentinelClient::poll_soon() { poll_timer_->set(loop_->now() + kPoll); }
 
 void SentinelClient::poll() {
   if (searching_) return;

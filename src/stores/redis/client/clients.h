@@ -24,8 +24,6 @@ class io_context;
 
 namespace sluice::redis {
 
-struct Target;
-
 // An event loop on Boost.Asio, with sockets as the target's options say. Borrows both. `clock` must
 // run at the pace of std::chrono::steady_clock and have its epoch, as SteadyClock does.
 std::unique_ptr<EventLoop> make_asio_event_loop(boost::asio::io_context& loop,
@@ -69,7 +67,7 @@ class Sentinels {
 // Commands are sent while the link is ready. They wait until their deadline while the first link is
 // being made, or a new one after a link that had lasted. While no link can be made they end at
 // once.
-class MasterClient : public Client, protected Link::Owner {
+class MasterClient : public LinkOwner {
  public:
   MasterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                StoreObserver* observer);
@@ -77,44 +75,34 @@ class MasterClient : public Client, protected Link::Owner {
 
   void submit(Command& command) noexcept final;
   bool ready() const noexcept final { return link_ != nullptr && link_->ready(); }
-  std::string why() const final { return why_; }
-  RedisStoreStats stats() const noexcept final { return counters_.read(); }
 
  protected:
   // Begins to find out which server; must lead to switch_to() or attempt_failed(), perhaps later.
   // Here it is the one server that the target names.
-  virtual void find_server() { switch_to(target_->servers.front(), false); }
+  virtual void find_server();
   // Connects to a server, and leaves the present one. `hopeful`: the server is probably there, so
   // that commands wait for it. Must not be called from within a call by the present link.
   void switch_to(const ServerAddress& address, bool hopeful);
   void attempt_failed(std::string_view endpoint, std::string_view why);
-  void emit(StoreEventKind kind, std::string_view endpoint, std::string_view why) noexcept;
 
   void on_ready(Link& link) override;
   void on_ended(Link& link, std::string_view why, bool was_ready) override;
   bool on_error(Link& link, Command& command, std::string_view error) override;
-  void on_script_sent(Link& link, const Script& script) override;
 
-  EventLoop& loop() noexcept { return *loop_; }
-  const std::shared_ptr<const Target>& target() const noexcept { return target_; }
   const Link* link() const noexcept { return link_.get(); }
 
  private:
   // Commands that wait for find_server(), in the order of their deadlines.
   void keep_waiting(Command& command) noexcept;
+  Command& take_waiting() noexcept;
   void expire_waiting();
   void end_waiting(std::string_view why) noexcept;
-  void refuse(Command& command, std::string_view why) noexcept;
   // Sends nothing more on the link, and gives its commands time to end.
   void retire_link();
   void leave();
   void set_why(std::string_view endpoint, std::string_view why);
   void lost(std::string_view endpoint, std::string_view why);
 
-  std::unique_ptr<EventLoop> loop_;
-  std::shared_ptr<const Target> target_;
-  StoreObserver* observer_;
-  LinkCounters counters_;
   Reconnect reconnect_;
   std::unique_ptr<Timer> retry_timer_;
   std::unique_ptr<Timer> waiting_timer_;
@@ -124,9 +112,8 @@ class MasterClient : public Client, protected Link::Owner {
   bool hopeful_ = true;   // the attempt that is under way will probably succeed
   bool leaving_ = false;  // the link is retired at the end of this turn
   std::string leaving_why_;
-  std::string why_;
-  std::unique_ptr<Link> link_;
-  std::unique_ptr<Link> retired_;
+  std::shared_ptr<Link> link_;
+  std::shared_ptr<Link> retired_;
 };
 
 // A client of the one server that the target names.

@@ -371,6 +371,18 @@ Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options)
   return std::shared_ptr<const Target>(std::move(target));
 }
 
+LinkOptions link_options(const Target& target) {
+  const RedisOptions& options = target.options;
+  return {.username = options.username,
+          .password = options.password,
+          .protocol = options.protocol,
+          .database = target.database,
+          .only_master = target.kind == Target::Kind::kSentinel,
+          .max_pending = options.max_pending,
+          .connect_timeout = options.connect_timeout,
+          .longest_silence = std::max(milliseconds{1'000}, 3 * options.deadline)};
+}
+
 std::string ServerAddress::to_string() const {
   if (host.starts_with('/')) return host;
   const bool v6 = host.find(':') != host.npos;

@@ -53,4 +53,7 @@ struct Target {
 // Checks the options. Errors: what is wrong and what is right.
 Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options);
 
+// How to connect to a server of the target, except for a Sentinel.
+LinkOptions link_options(const Target& target);
+
 }  // namespace sluice::redis

@@ -7,7 +7,6 @@
 #include "stores/redis/cluster/cluster_client.h"
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <map>
 #include <memory>
@@ -343,14 +342,6 @@ constexpr std::size_t kMostConnecting = 128;
 // Commands that wait for a time, the earliest first, equal ones in their order. Borrows them.
 using Parked = std::multimap<Time, Command*>;
 
-// Removes and returns the earliest if it is due; else null.
-Command* take(Parked& parked, Time now) noexcept {
-  if (parked.empty() || parked.begin()->first > now) return nullptr;
-  Command* const command = parked.begin()->second;
-  parked.erase(parked.begin());
-  return command;
-}
-
 }  // namespace
 
 // One server of a cluster. The client makes a link when there is something to send, and another one
@@ -364,14 +355,14 @@ struct Node {
   bool is_master = false;
   Time used_until = {};  // until when the client keeps it if it is not
   std::string why = {};  // there is no link
-  std::unique_ptr<Link> link = {};
+  std::shared_ptr<Link> link = {};
 };
 
 // What make_cluster_client() makes: executes what Topology, next_step() and Reconnect decide.
 //
 // One timer serves everything that waits. An answer of a server may lead to new nodes, but only the
 // timer removes any, because a link must not be destroyed from within one of its calls.
-class ClusterClient final : public Client, private Link::Owner {
+class ClusterClient final : public LinkOwner {
  public:
   ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                 StoreObserver* observer);
@@ -381,31 +372,20 @@ class ClusterClient final : public Client, private Link::Owner {
 
   void submit(Command& command) noexcept override;
   bool ready() const noexcept override;
-  std::string why() const override;
-  RedisStoreStats stats() const noexcept override;
 
  private:
-  // CLUSTER SLOTS, asked of one server.
-  struct Question final : public Command {
-    void done(const Answer& answer) noexcept override { client->answered(*this, answer); }
-
-    ClusterClient* client = nullptr;
-    ServerAddress asked;
-    std::uint64_t number = 0;
-  };
-
   void send(Command& command, Time now);
   void send_to(Node& node, Command& command, bool asking, Time now);
   void connect(Node& node);
   void connect_if_due(Node& node, Time now);
   bool is_crowded() const noexcept;
   void park(Command& command, Time until, Parked& where);
-  void refuse(Command& command, std::string_view why) noexcept;
+  Command* take(Parked& parked, Time now) noexcept;
 
   Time ask_around(Time now);
   void ask(const Topology::Action& action, Time now);
-  void answered(Question& question, const Answer& answer) noexcept;
-  bool take_answer(const Question& question, const Answer& answer, Time now);
+  void answered(std::uint64_t question, ServerAddress by, const Answer& answer);
+  bool take_answer(std::uint64_t question, const ServerAddress& by, const Answer& answer, Time now);
   void map_changed(const ServerAddress& by, Time now);
   void send_waiting(Time now);
 
@@ -419,8 +399,6 @@ class ClusterClient final : public Client, private Link::Owner {
   void on_ready(Link& link) override;
   void on_ended(Link& link, std::string_view why, bool was_ready) override;
   bool on_error(Link& link, Command& command, std::string_view error) override;
-  void on_script_sent(Link& link, const Script& script) override;
-  void emit(StoreEventKind kind, const ServerAddress& address, std::string_view why) noexcept;
 
   void arm(Time due) noexcept;
   void turn();
@@ -428,24 +406,14 @@ class ClusterClient final : public Client, private Link::Owner {
   void tend_nodes(Time now);
   Time next_turn(Time now) const;
 
-  std::unique_ptr<EventLoop> loop_;
-  std::shared_ptr<const Target> target_;
-  StoreObserver* observer_;
   bool is_closing_ = false;
-
-  LinkCounters counters_;
-  std::atomic<std::uint64_t> redirects_{0};
-  std::atomic<std::uint64_t> refused_{0};
-  std::atomic<std::size_t> parked_{0};
-
   Topology topology_;
-  std::vector<std::unique_ptr<Question>> questions_;
+  std::map<std::uint64_t, AskCommand> questions_;  // CLUSTER SLOTS, by their numbers
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Node*> masters_;  // by their numbers in the map; null: not needed yet
   std::size_t next_master_ = 0;
   Parked waiting_;  // commands that wait for the first map, until their deadlines
   Parked paused_;   // commands that are sent again later
-  std::string why_ = "not connected yet";
 
   std::unique_ptr<Timer> timer_;
   Time armed_ = Time::max();
@@ -466,9 +434,7 @@ constexpr std::chrono::seconds kKeptUnused = 10s;
 
 ClusterClient::ClusterClient(std::unique_ptr<EventLoop> loop, std::shared_ptr<const Target> target,
                              StoreObserver* observer)
-    : loop_(std::move(loop)),
-      target_(std::move(target)),
-      observer_(observer),
+    : LinkOwner(std::move(loop), std::move(target), observer),
       topology_(target_->servers, target_->options.first_backoff, target_->options.longest_backoff,
                 [this] { return loop_->random(); }),
       timer_(loop_->make_timer([this] { turn(); })) {
@@ -518,8 +484,7 @@ void ClusterClient::send_to(Node& node, Command& command, bool asking, Time now)
 
 void ClusterClient::connect(Node& node) {
   node.reconnect.connecting();
-  node.link = std::make_unique<Link>(*loop_, target_, node.address, Link::Purpose::kServer,
-                                     static_cast<Link::Owner&>(*this), counters_);
+  node.link = Link::connect(*this, node.address, link_options(*target_), counters_);
 }
 
 // Connects if there is no link, the backoff has passed, and not too many links are being made.
@@ -542,13 +507,17 @@ void ClusterClient::park(Command& command, Time until, Parked& where) {
     return refuse(command, "too many requests are waiting");
   }
   where.emplace(until, &command);
-  parked_.store(waiting_.size() + paused_.size(), std::memory_order_relaxed);
+  LinkCounters::add(counters_.pending, 1);
   arm(until);
 }
 
-void ClusterClient::refuse(Command& command, std::string_view why) noexcept {
-  refused_.fetch_add(1, std::memory_order_relaxed);
-  command.done({Failure::kUnavailable, why, nullptr});
+// Removes and returns the earliest if it is due; else null.
+Command* ClusterClient::take(Parked& parked, Time now) noexcept {
+  if (parked.empty() || parked.begin()->first > now) return nullptr;
+  Command* const command = parked.begin()->second;
+  parked.erase(parked.begin());
+  LinkCounters::add(counters_.pending, ~std::size_t{0});
+  return command;
 }
 
 bool ClusterClient::on_error(Link& link, Command& command, std::string_view error) {
@@ -560,12 +529,12 @@ bool ClusterClient::on_error(Link& link, Command& command, std::string_view erro
   command.redirects = step.redirects;
   switch (step.kind) {
     case Step::Kind::kEnd:
-      emit(StoreEventKind::kRequestFailed, link.address(), shown(error));
+      emit(StoreEventKind::kRequestFailed, link.address().to_string(), shown(error));
       return false;
     case Step::Kind::kPause: park(command, now + kPause, paused_); return true;
     case Step::Kind::kSend: break;
   }
-  redirects_.fetch_add(1, std::memory_order_relaxed);
+  LinkCounters::add(counters_.redirects, 1);
   Node& to = node_at(step.address);
   if (step.moved) to.is_master = true;
   send_to(to, command, step.asking, now);
@@ -574,7 +543,7 @@ bool ClusterClient::on_error(Link& link, Command& command, std::string_view erro
 
 bool ClusterClient::is_question(const Command& command) const noexcept {
   return std::any_of(questions_.begin(), questions_.end(),
-                     [&](const auto& question) { return question.get() == &command; });
+                     [&](const auto& question) { return &question.second == &command; });
 }
 
 // --- servers ----------------------------------------------------------------------------------
@@ -624,7 +593,7 @@ Node& ClusterClient::node_of(const Link& link) noexcept {
 void ClusterClient::on_ready(Link& link) {
   node_of(link).reconnect.ready(loop_->now());
   topology_.set_reachable(link.address(), true);
-  emit(StoreEventKind::kConnected, link.address(), {});
+  emit(StoreEventKind::kConnected, link.address().to_string(), {});
 }
 
 void ClusterClient::on_ended(Link& link, std::string_view why, bool was_ready) {
@@ -639,18 +608,8 @@ void ClusterClient::on_ended(Link& link, std::string_view why, bool was_ready) {
     arm(topology_.hint(now));
     arm(node.reconnect.due());
   }
-  emit(was_ready ? StoreEventKind::kConnectionLost : StoreEventKind::kConnectFailed, node.address,
-       node.why);
-}
-
-void ClusterClient::on_script_sent(Link& link, const Script& script) {
-  emit(StoreEventKind::kScriptLoaded, link.address(), script.name);
-}
-
-void ClusterClient::emit(StoreEventKind kind, const ServerAddress& address,
-                         std::string_view why) noexcept {
-  if (observer_ == nullptr || is_closing_) return;
-  observer_->on({kind, address.to_string(), why});
+  emit(was_ready ? StoreEventKind::kConnectionLost : StoreEventKind::kConnectFailed,
+       node.address.to_string(), node.why);
 }
 
 // --- the map ----------------------------------------------------------------------------------
@@ -665,44 +624,44 @@ Time ClusterClient::ask_around(Time now) {
 }
 
 void ClusterClient::ask(const Topology::Action& action, Time now) {
-  auto question = std::make_unique<Question>();
-  question->client = this;
-  question->asked = action.address;
-  question->number = action.question;
-  question->repeatable = true;
-  question->append("CLUSTER");
-  question->append("SLOTS");
+  AskCommand& question =
+      questions_
+          .try_emplace(action.question, [this, number = action.question, by = action.address](
+                                            const Answer& answer) { answered(number, by, answer); })
+          .first->second;
+  question.append("CLUSTER");
+  question.append("SLOTS");
   Node& node = node_at(action.address);
   const RedisOptions& options = target_->options;
-  question->deadline = now + std::max(options.deadline, kLeastTimeForAMap) +
-                       (node.is_ready() ? 0ms : options.connect_timeout);
-  Question& asked = *questions_.emplace_back(std::move(question));
-  if (!node.is_master) node.used_until = asked.deadline + kKeptUnused;
+  question.deadline = now + std::max(options.deadline, kLeastTimeForAMap) +
+                      (node.is_ready() ? 0ms : options.connect_timeout);
+  if (!node.is_master) node.used_until = question.deadline + kKeptUnused;
   if (!node.link) connect(node);  // even if others are being connected to, or it has just failed
-  node.link->submit(asked, now);
+  node.link->submit(question, now);
 }
 
-void ClusterClient::answered(Question& question, const Answer& answer) noexcept {
+// `by` is a copy, because the question has the original.
+void ClusterClient::answered(std::uint64_t question, ServerAddress by, const Answer& answer) {
   if (is_closing_) return;
   const Time now = loop_->now();
-  const ServerAddress by = question.asked;
-  const bool is_other = take_answer(question, answer, now);
-  std::erase_if(questions_, [&](const auto& other) { return other.get() == &question; });
+  const bool is_other = take_answer(question, by, answer, now);
+  questions_.erase(question);
   if (is_other) map_changed(by, now);
   send_waiting(now);
   arm(now);
 }
 
-bool ClusterClient::take_answer(const Question& question, const Answer& answer, Time now) {
+bool ClusterClient::take_answer(std::uint64_t question, const ServerAddress& by,
+                                const Answer& answer, Time now) {
   std::string why(answer.text);
   if (answer.failure == Failure::kNone) {
-    auto map = SlotMap::read(*answer.reply, question.asked);
-    if (map) return topology_.answered(question.number, std::move(*map), now);
+    auto map = SlotMap::read(*answer.reply, by);
+    if (map) return topology_.answered(question, std::move(*map), now);
     why = map.error();
   }
-  const std::string at = question.asked.to_string();
+  const std::string at = by.to_string();
   why_ = why.starts_with(at) ? why : at + ": " + why;
-  return topology_.failed(question.number, why_, now);
+  return topology_.failed(question, why_, now);
 }
 
 // Servers that are no longer masters finish the commands that are under way.
@@ -721,7 +680,7 @@ void ClusterClient::map_changed(const ServerAddress& by, Time now) {
     }
   }
   if (!has_link) connect_if_due(*any_node(), now);
-  emit(StoreEventKind::kTopologyChanged, by,
+  emit(StoreEventKind::kTopologyChanged, by.to_string(),
        std::to_string(map.masters().size()) + " masters serve " + std::to_string(map.covered()) +
            " of 16384 slots");
 }
@@ -736,7 +695,6 @@ void ClusterClient::send_waiting(Time now) {
       refuse(*command, topology_.why());
     }
   }
-  parked_.store(waiting_.size() + paused_.size(), std::memory_order_relaxed);
 }
 
 // --- time -------------------------------------------------------------------------------------
@@ -767,7 +725,6 @@ void ClusterClient::end_overdue(Time now) {
       refuse(*command, "its keys are moving to another server");
     }
   }
-  parked_.store(waiting_.size() + paused_.size(), std::memory_order_relaxed);
 }
 
 void ClusterClient::tend_nodes(Time now) {
@@ -804,17 +761,6 @@ bool ClusterClient::ready() const noexcept {
   return topology_.is_known() && std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
            return node->is_master && node->is_ready();
          });
-}
-
-std::string ClusterClient::why() const { return why_; }
-
-RedisStoreStats ClusterClient::stats() const noexcept {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  RedisStoreStats stats = counters_.read();
-  stats.errors += refused_.load(kRelaxed);
-  stats.redirects = redirects_.load(kRelaxed);
-  stats.pending += parked_.load(kRelaxed);
-  return stats;
 }
 
 std::unique_ptr<Client> make_cluster_client(std::unique_ptr<EventLoop> loop,
