@@ -20,7 +20,6 @@ void begin_read(redis::Command& command, std::string_view key, std::string_view 
   command.elements = 0;
   command.tail.clear();
   command.slot = redis::slot_of(key);
-  command.repeatable = true;
   command.append("HGET");
   command.append(history);
   command.append(field);
@@ -209,7 +208,6 @@ void begin(redis::Command& command, std::string_view key) {
   command.elements = 0;
   command.tail.clear();
   command.slot = redis::slot_of(key);
-  command.repeatable = false;
 }
 
 // Returns the value of a field in the reply of HGETALL.
@@ -257,14 +255,12 @@ void fill_in_read_id(redis::Command& command, std::string_view key) {
   command.append("HGET");
   command.append(key);
   command.append("id");
-  command.repeatable = true;
 }
 
 void fill_in_read_rules(redis::Command& command, std::string_view key) {
   begin(command, key);
   command.append("HGETALL");
   command.append(key);
-  command.repeatable = true;
 }
 
 Expected<std::optional<PublishedRules>> read_rules(const redis::Reply& reply) {

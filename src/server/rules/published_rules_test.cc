@@ -106,7 +106,6 @@ TEST(PublishedRules, ArePushedByOneScriptOnTheSlotOfTheirKey) {
   fill_in_push(sent, "sluice:rules", published(1, {{"a", "b"}}), "3-x");
   ASSERT_NE(sent.script, nullptr);
   EXPECT_EQ(sent.slot, redis::slot_of("sluice:rules"));
-  EXPECT_FALSE(sent.repeatable);
   EXPECT_EQ(sent.elements, 6U + 16U);
   const std::string head =
       "$1\r\n2\r\n$12\r\nsluice:rules\r\n$34\r\nsluice:rules:history{sluice:rules}\r\n"

@@ -81,7 +81,6 @@ void begin_script(redis::Command& command, const OverrideKeys& keys) {
   command.elements = 0;
   command.tail.clear();
   command.slot = redis::slot_of(keys.all);
-  command.repeatable = true;
 }
 
 std::optional<std::uint64_t> parsed_number(std::string_view text) noexcept {
@@ -134,7 +133,6 @@ void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::stri
                     std::string_view counter, std::string_view text, std::size_t most) {
   begin_script(command, keys);
   command.script = &kChange;
-  command.repeatable = false;
   command.append(std::uint64_t{3});
   for (const std::string_view word : {std::string_view(keys.all), std::string_view(keys.changes),
                                       std::string_view(keys.head), epoch, counter, text}) {
@@ -147,7 +145,6 @@ void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::
                         std::span<const OverrideChange> changes, std::size_t most) {
   begin_script(command, keys);
   command.script = &kChanges;
-  command.repeatable = false;
   command.append(std::uint64_t{3});
   for (const std::string_view word : {std::string_view(keys.all), std::string_view(keys.changes),
                                       std::string_view(keys.head), epoch}) {

@@ -108,7 +108,6 @@ void RedisHealth::submit(std::optional<std::uint16_t> slot,
         if (--pending_ == 0) finish();
       });
   one.slot = slot;
-  one.repeatable = true;
   for (const std::string_view word : words) one.append(word);
   client_->submit(one);
 }

@@ -439,7 +439,6 @@ class Search {
   static void fill_in(redis::Command& command, Slot slot,
                       std::initializer_list<std::string_view> words) {
     command.slot = slot;
-    command.repeatable = true;
     for (const std::string_view word : words) command.append(word);
   }
 

@@ -83,9 +83,6 @@ class Command {
   bool is_by_module = false;
   // In a cluster the slot of its keys, 0 to 16383. Absent: any server can execute it.
   std::optional<std::uint16_t> slot = {};
-  // Whether the command may be executed twice, because it changes nothing (GET, CLUSTER SLOTS,
-  // ...).
-  bool repeatable = false;
   // When it ends without an answer. Set by Client::submit(); redirects do not change it.
   std::chrono::steady_clock::time_point deadline = {};
   // How many MOVED and ASK it has followed. Set by the cluster client.

@@ -438,7 +438,6 @@ void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) con
   command.for_module.clear();
   command.elements = 0;
   command.slot = part.slot;
-  command.repeatable = false;
   command.append(std::uint64_t{part.counters} + (with_blocks ? part.blocks : 0));
   for (const KeyedCounter& keyed : of_part(index)) command.append(keyed.key);
   for (const KeyedCounter& keyed : of_part(index)) {

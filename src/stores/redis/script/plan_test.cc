@@ -55,7 +55,6 @@ Call call_of(const Plan& plan, std::size_t part) {
   command.slot = 3;
   plan.write(part, command);
   EXPECT_NE(command.script, nullptr);
-  EXPECT_FALSE(command.repeatable);
   const std::vector<std::string> elements = elements_of(command);
   const std::size_t count = std::stoul(elements.at(0));
   Call call;
