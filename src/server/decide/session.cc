@@ -216,8 +216,8 @@ Session::Session(const Parts& parts)
       traffic_(parts.traffic),
       keys_(parts.keys),
       waits_(parts.waits),
+      limiter_(&parts.limiter),
       decider_(parts.limiter, parts.stores),
-      batch_(parts.limiter.store()),
       version_(parts.rules.version()),
       rules_(parts.rules.current()) {
   recorder_->use(rules_);
@@ -331,10 +331,8 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
     id = PermitId::random();
     charge.permit = &*id;
   }
-  batch_.clear();
-  batch_.add(charge, {});
   const std::uint64_t asked = charge.cost;
-  const Decision decision = batch_.decide({action});
+  const Decision decision = limiter_->store().apply_one(action, charge, {});
   if (permit != nullptr) permit->clear();
   if (id && decision.allowed()) {
     if (action.verb == Verb::kTakeAtMost) charge.cost = decision.taken;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "insight/top_keys.h"
-#include "limiter/batch.h"
 #include "limiter/waits.h"
 #include "metrics/metrics.h"
 #include "server/logging/denial_log.h"
@@ -162,9 +161,9 @@ class Session {
   TrafficRecorder* traffic_;
   insight::KeyRecorder* keys_;
   detail::Waits* waits_;
+  Limiter* limiter_;
   TraceSource trace_;
   RuleDecider decider_;
-  Batch batch_;  // for a charge without a rule
   std::uint64_t version_;
   RuleSet rules_;
   RuleAnswer without_rule_;  // has no limits
