@@ -107,9 +107,8 @@ std::array<std::int64_t, 2> crab_seconds(const ThrottleArguments& asked, const L
 
 }  // namespace
 
-Expected<std::int64_t> parse_number(std::string_view text, const NumberArgument& argument) {
+Unexpected<std::string> wrong_number(std::string_view text, const NumberArgument& argument) {
   const auto number = whole_number(text);
-  if (number && *number >= argument.least && *number <= argument.most) return *number;
   // A number that needs more than 64 bits is still a number.
   const std::string_view unsigned_text = text.substr(text.starts_with('-') ? 1 : 0);
   const bool has_digits =

@@ -21,9 +21,6 @@ struct NumberArgument {
   std::int64_t least;
   std::int64_t most;
 };
-// Errors: the name of the argument, the text, and what is expected.
-Expected<std::int64_t> parse_number(std::string_view text, const NumberArgument& argument);
-
 // How a command writes its arguments and its reply.
 enum class ThrottleForm : std::uint8_t {
   kCell,  // CL.THROTTLE of redis-cell: seconds and a quantity; begins with limited
@@ -81,6 +78,15 @@ inline std::optional<std::int64_t> whole_number(std::string_view text) noexcept 
   const auto read = std::from_chars(text.data(), end, number);
   if (read.ec != std::errc() || read.ptr != end) return {};
   return number;
+}
+
+// Returns the error of a text that is not such a number: its name, the text, and what is expected.
+Unexpected<std::string> wrong_number(std::string_view text, const NumberArgument& argument);
+
+inline Expected<std::int64_t> parse_number(std::string_view text, const NumberArgument& argument) {
+  const auto number = whole_number(text);
+  if (number && *number >= argument.least && *number <= argument.most) return *number;
+  return wrong_number(text, argument);
 }
 
 // The commands that decide by any limit in their arguments, as RL.LIMIT.

@@ -38,7 +38,16 @@ class TextBuffer {
   }
   void put_number(std::uint64_t number) {
     char* const at = room(20);
-    size_ += static_cast<std::size_t>(std::to_chars(at, at + 20, number).ptr - at);
+    size_ += static_cast<std::size_t>(write_number(at, number) - at);
+  }
+  // Appends a byte, a number and the end of a line: the integers and lengths of RESP.
+  void put_line(char kind, std::uint64_t number) {
+    char* const at = room(24);
+    *at = kind;
+    char* end = write_number(at + 1, number);
+    *end++ = '\r';
+    *end++ = '\n';
+    size_ += static_cast<std::size_t>(end - at);
   }
   // Appends a JSON string with its quotes. The text must be UTF-8.
   void put_json(std::string_view text);
@@ -48,6 +57,13 @@ class TextBuffer {
   void put_field_text(std::string_view text, char also = '%');
 
  private:
+  // Most numbers of an answer have one or two digits. Returns the end.
+  static char* write_number(char* at, std::uint64_t number) {
+    if (number >= 100) return std::to_chars(at, at + 20, number).ptr;
+    if (number >= 10) *at++ = static_cast<char>('0' + number / 10);
+    *at++ = static_cast<char>('0' + number % 10);
+    return at;
+  }
   char* room(std::size_t bytes) {
     if (capacity_ - size_ < bytes) grow(bytes);
     return data_.get() + size_;

@@ -16,11 +16,10 @@ void Reply::error(std::string_view text) {
 }
 
 void Reply::integer(std::int64_t number) {
-  out_.put(':');
-  if (number < 0) out_.put('-');
   const auto bits = static_cast<std::uint64_t>(number);
-  out_.put_number(number < 0 ? 0 - bits : bits);
-  out_.put("\r\n");
+  if (number >= 0) return out_.put_line(':', bits);
+  out_.put(':');
+  out_.put_line('-', 0 - bits);
 }
 
 void Reply::bulk(std::string_view bytes) {

@@ -45,11 +45,7 @@ class Reply {
 
  private:
   void line(char kind, std::string_view text);
-  void head(char kind, std::size_t elements) {
-    out_.put(kind);
-    out_.put_number(elements);
-    out_.put("\r\n");
-  }
+  void head(char kind, std::size_t elements) { out_.put_line(kind, elements); }
 
   TextBuffer& out_;
   bool resp3_;

@@ -34,6 +34,11 @@ TEST(Reply, WritesEveryInteger) {
   };
   EXPECT_EQ(number(0), ":0\r\n");
   EXPECT_EQ(number(-1), ":-1\r\n");
+  EXPECT_EQ(number(9), ":9\r\n");
+  EXPECT_EQ(number(10), ":10\r\n");
+  EXPECT_EQ(number(99), ":99\r\n");
+  EXPECT_EQ(number(100), ":100\r\n");
+  EXPECT_EQ(number(-100), ":-100\r\n");
   EXPECT_EQ(number(INT64_MAX), ":9223372036854775807\r\n");
   EXPECT_EQ(number(INT64_MIN), ":-9223372036854775808\r\n");
 }

@@ -129,9 +129,11 @@ RequestReader::Progress RequestReader::read(std::string_view input, bool authent
 }
 
 void RequestReader::arguments(std::string_view input, std::vector<std::string_view>& out) const {
-  const std::string_view text = inline_ ? std::string_view(text_) : input;
-  out.clear();
-  for (const Place& place : places_) out.push_back(text.substr(place.begin, place.size));
+  const char* const text = inline_ ? text_.data() : input.data();
+  out.resize(places_.size());
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    out[i] = {text + places_[i].begin, places_[i].size};
+  }
 }
 
 void RequestReader::next() {
@@ -187,7 +189,31 @@ RequestReader::Progress RequestReader::read_count(std::string_view input, bool a
   return read_bulks(input, authenticated);
 }
 
+// Reads arguments of at most 99 bytes that are complete, which are nearly all. Stops at any other;
+// read_bulks() reads it, or says what is wrong with it.
+void RequestReader::read_short_bulks(std::string_view input) {
+  constexpr std::size_t kLeast = 6;  // "$0\r\n\r\n"
+  const std::size_t most = std::min(input.size(), most_bytes_);
+  std::size_t at = position_;
+  for (; left_ > 0 && at + kLeast <= most && input[at] == '$'; --left_) {
+    auto size = static_cast<std::uint32_t>(input[at + 1] - '0');
+    if (size > 9) break;
+    std::size_t begin = at + 4;
+    if (input[at + 2] != '\r') {
+      const auto digit = static_cast<std::uint32_t>(input[at + 2] - '0');
+      if (digit > 9 || size == 0 || input[at + 3] != '\r') break;
+      size = size * 10 + digit;
+      ++begin;
+    }
+    if (begin + size + 2 > most) break;
+    places_.push_back({static_cast<std::uint32_t>(begin), size});
+    at = begin + size + 2;
+  }
+  position_ = static_cast<std::uint32_t>(at);
+}
+
 RequestReader::Progress RequestReader::read_bulks(std::string_view input, bool authenticated) {
+  if (bulk_ < 0) read_short_bulks(input);
   while (left_ > 0) {
     if (bulk_ < 0) {
       const Progress progress = read_bulk_size(input, authenticated);

@@ -79,6 +79,7 @@ class RequestReader {
 
   Progress read_inline(std::string_view input);
   Progress read_count(std::string_view input, bool authenticated);
+  void read_short_bulks(std::string_view input);
   Progress read_bulks(std::string_view input, bool authenticated);
   Progress read_bulk_size(std::string_view input, bool authenticated);
   Line find_line(std::string_view input);

@@ -51,6 +51,18 @@ TEST(RequestReader, ReadsArraysOfBulkStringsHoweverTheyAreSplit) {
   EXPECT_EQ(read("*1\r\n$0\r\n\r\n"), "[,]");
 }
 
+TEST(RequestReader, ReadsArgumentsOfAnyLength) {
+  std::string bytes = "*7\r\n", words = "[";
+  for (const std::size_t size : {0, 9, 10, 99, 100, 12, 1000}) {
+    const std::string word(size, 'a');
+    bytes.append("$").append(std::to_string(size)).append("\r\n").append(word).append("\r\n");
+    words.append(word).append(",");
+  }
+  EXPECT_EQ(read(bytes), words + "]");
+  EXPECT_EQ(read("*1\r\n$05\r\naaaaa\r\n"), "Protocol error: invalid bulk length");
+  EXPECT_EQ(read("*2\r\n$1\r\na\r\n!1\r\nb\r\n"), "Protocol error: expected '$', got '!'");
+}
+
 TEST(RequestReader, ReadsInlineCommandsBetweenArrays) {
   EXPECT_EQ(read("PING\r\n*1\r\n$4\r\nPING\r\nECHO 'a b'\n"), "[PING,][PING,][ECHO,a b,]");
 }
@@ -92,6 +104,9 @@ TEST(RequestReader, BoundsArgumentsAndBytes) {
   EXPECT_EQ(read("*1\r\n$4097\r\n"), "Protocol error: invalid bulk length");
   EXPECT_EQ(read("*2\r\n$3000\r\n" + std::string(3000, 'a') + "\r\n$3000\r\n"),
             "Protocol error: too big request");
+  const std::string_view short_one = "*2\r\n$1\r\na\r\n$12\r\naaaaaaaaaaaa\r\n";
+  EXPECT_EQ(read(short_one, 100, true, short_one.size()), "[a,aaaaaaaaaaaa,]");
+  EXPECT_EQ(read(short_one, 100, true, short_one.size() - 1), "Protocol error: too big request");
   std::string words;
   for (int i = 0; i < 21; ++i) words += "a ";
   EXPECT_EQ(read(words + "\r\n"), "Protocol error: invalid multibulk length");
