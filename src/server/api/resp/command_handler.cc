@@ -142,9 +142,20 @@ void CommandHandler::answer(Client& client) {
              clock.now() - begun);
 }
 
+// Most requests repeat the command of the one before.
+Found CommandHandler::find() {
+  if (request[0] == last_name_) return {.command = last_};
+  const Found found = find_command(request);
+  if (found.command != nullptr && found.command->parts.empty()) {
+    last_name_ = request[0];
+    last_ = found.command;
+  }
+  return found;
+}
+
 void CommandHandler::run_command(Client& client) {
   Reply reply(output, client.protocol);
-  const Found found = find_command(request);
+  const Found found = find();
   if (found.command == nullptr) return refuse_unknown(request, reply);
   if (found.no_such_part) {
     const bool help = request.size() == 2 && same_word(request[1], "help");

@@ -144,10 +144,13 @@ class CommandHandler final : public Handler {
   std::string text;  // names of attributes whose spelling changes
 
  private:
+  Found find();
   void run_command(Client& client);
 
   Log* const access_log_;
   const bool on_network_;
+  std::string last_name_;          // as the client wrote it
+  const Command* last_ = nullptr;  // the command of that name; it has no parts
 };
 
 // The functions of the commands, by group.

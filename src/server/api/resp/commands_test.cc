@@ -36,6 +36,19 @@ TEST(CommandHandler, RefusesWithTheTextsOfRedis) {
             "-ERR unknown subcommand 'kill'. Try CLIENT HELP.\r\n");
 }
 
+TEST(CommandHandler, FindsEachCommandWhateverCameBefore) {
+  TestCommands handler;
+  EXPECT_EQ(handler.ask({""}), "-ERR unknown command '', with args beginning with: \r\n");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(handler.ask({"ECHO", "a"}), "$1\r\na\r\n");
+    EXPECT_EQ(handler.ask({"ECHO", "b"}), "$1\r\nb\r\n");
+    EXPECT_EQ(handler.ask({"client", "GETNAME"}), "$-1\r\n");
+    EXPECT_EQ(handler.ask({"client", "ID"}).front(), ':');
+    EXPECT_EQ(handler.ask({"ping"}), "+PONG\r\n");
+    EXPECT_TRUE(handler.ask({"ECH"}).starts_with("-ERR unknown command"));
+  }
+}
+
 TEST(CommandHandler, TruncatesUnknownCommandsInErrors) {
   TestCommands handler;
   const std::string big(1000, 'x');
