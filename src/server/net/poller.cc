@@ -3,9 +3,6 @@
 // processor time than redis-server for an INCR (`./dev bench --only front_ends`).
 #include "server/net/poller.h"
 
-#include <sys/epoll.h>
-#include <unistd.h>
-
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <system_error>
@@ -49,6 +46,7 @@ void Poller::wait() {
 // the loop's other sockets have their turn.
 void Poller::report_all() {
   constexpr int kMostInTurn = 256;
+  now_ = clock_.now();
   for (int all = 0; all < kMostInTurn;) {
     const int count = report_ready();
     if (count <= 0) return;
@@ -58,17 +56,11 @@ void Poller::report_all() {
 
 // Returns how many sockets were ready.
 int Poller::report_ready() {
-  std::array<epoll_event, kMostAtOnce> events;
-  const int found = ::epoll_wait(descriptor_.native_handle(), events.data(), kMostAtOnce, 0);
-  for (int i = 0; i < found; ++i) {
-    ready_[static_cast<std::size_t>(i)] =
-        static_cast<Source*>(events[static_cast<std::size_t>(i)].data.ptr);
-  }
-  now_ = clock_.now();
+  const int found = ::epoll_wait(descriptor_.native_handle(), ready_.data(), kMostAtOnce, 0);
   found_ = found;
   for (reported_ = 0; reported_ < found_;) {
-    Source* const source = ready_[static_cast<std::size_t>(reported_++)];
-    if (source != nullptr) source->ready();
+    void* const source = ready_[static_cast<std::size_t>(reported_++)].data.ptr;
+    if (source != nullptr) static_cast<Source*>(source)->ready();
   }
   found_ = 0;
   return found;
@@ -100,8 +92,8 @@ void Poller::remove(int descriptor, Source& source, For what) {
 // The source may be in the same batch of ready sources that is being reported.
 void Poller::forget(const Source& source) {
   for (int i = reported_; i < found_; ++i) {
-    auto& one = ready_[static_cast<std::size_t>(i)];
-    if (one == &source) one = nullptr;
+    epoll_event& one = ready_[static_cast<std::size_t>(i)];
+    if (one.data.ptr == &source) one.data.ptr = nullptr;
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -7,8 +9,6 @@
 #include <cstdint>
 
 #include "server/net/loop_clock.h"
-
-struct epoll_event;
 
 namespace sluice::server::net {
 
@@ -42,7 +42,8 @@ class Poller {
   void change(int descriptor, Source& source, For what);
   void remove(int descriptor, Source& source, For what);
 
-  // Returns the time at which the sockets that are being reported were found to be ready.
+  // Returns the time at which this turn of the loop began to report sockets. It may be some
+  // milliseconds ago, if many sockets were ready.
   SteadyTime now() const noexcept { return now_; }
 
  private:
@@ -55,7 +56,7 @@ class Poller {
 
   boost::asio::posix::stream_descriptor descriptor_;
   const LoopClock& clock_;
-  std::array<Source*, kMostAtOnce> ready_{};  // found and not reported yet
+  std::array<epoll_event, kMostAtOnce> ready_{};  // found; those of removed sources are null
   int reported_ = 0;
   int found_ = 0;
   SteadyTime now_;

@@ -468,7 +468,8 @@ bool ConnectionState::finish(Handler& handler) try {
   append_head(responses(), handler.response, shared_.date, !closing_, request.version);
   if (!is_head && unsent_text_ == nullptr) responses().append(handler.response.body);
   phase_ = Phase::kIdle;  // the time of the next phase starts now
-  const SteadyTime before = std::exchange(answered_, shared_.clock.now());
+  shared_.answered = shared_.clock.now();
+  const SteadyTime before = std::exchange(answered_, shared_.answered);
   handler.finished(request, handler.response, answered_ - before);
   return true;
 } catch (const std::bad_alloc&) {

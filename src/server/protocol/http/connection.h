@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/system/error_code.hpp>
 #include <chrono>
 #include <cstddef>
@@ -166,8 +167,10 @@ struct SharedState : Options {
   Peer peer_of(const net::Accepted& accepted, net::SteadyTime) const {
     return {accepted.peer.host(), role_of(accepted.certificate_names(), role_of_certificate)};
   }
-  // The duration of a request counts from the read.
-  net::SteadyTime time_of_event(const net::Poller&) const { return clock.now(); }
+  // The duration of a request counts from the response before it in the same turn of the loop.
+  net::SteadyTime time_of_event(const net::Poller& poller) const {
+    return std::max(poller.now(), answered);
+  }
 
   // Keeps the date. Call it a few times a second, and before the first connection.
   void tick();
@@ -175,9 +178,10 @@ struct SharedState : Options {
   Handlers& handlers;
   metrics::Recorder& recorder;
   const net::LoopClock& clock;
-  std::string date;       // the value of the field Date
-  bool draining = false;  // the next response of a connection is its last
-  std::string output;     // responses that are not sent yet, if the handlers never wait
+  std::string date;            // the value of the field Date
+  bool draining = false;       // the next response of a connection is its last
+  net::SteadyTime answered{};  // when the last response was written
+  std::string output;          // responses that are not sent yet, if the handlers never wait
   KeptBytes kept{std::size_t{32} << 20};
   Response refusal;
 
