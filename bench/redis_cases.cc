@@ -74,7 +74,7 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
   struct Buffer final : redis::Command {
     void done(const redis::Answer&) noexcept override {}
   } command;
-  const redis::PlanOptions options{.prefix = prefix, .uses_module = by == By::kModule};
+  const redis::RequestOptions options{.prefix = prefix, .uses_module = by == By::kModule};
   RedisLink link(server.socket());
   std::string known;
   for (std::size_t i = 0; i < kRequests; ++i) {

@@ -172,7 +172,7 @@ TEST_F(Blocks, OfAFullServerStayAndNoneStart) {
 
 TEST_F(Blocks, AreInTheSlotOfTheirCounters) {
   sluice::redis::Plan plan;
-  const sluice::redis::PlanOptions options{.prefix = "test:", .by_slot = true};
+  const sluice::redis::RequestOptions options{.prefix = "test:", .by_slot = true};
   for (int i = 0; i < 200; ++i) {
     const std::string key = "key}" + std::to_string(i);
     const std::string tag = i % 2 == 0 ? std::string() : "tag" + std::to_string(i / 4);

@@ -9,7 +9,7 @@ namespace {
 using sluice::Decision;
 using sluice::Reason;
 using sluice::redis::Plan;
-using sluice::redis::PlanOptions;
+using sluice::redis::RequestOptions;
 using sluice_property::Answered;
 using sluice_property::History;
 
@@ -102,8 +102,8 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
                           std::optional<sluice::Instant> now, std::span<Decision> each) noexcept {
   Decision all;
   error_.clear();
-  if (!plan_.begin(PlanOptions{.prefix = prefix_, .by_slot = by_slot_, .uses_module = true}, action,
-                   charges, now)) {
+  if (!plan_.begin(RequestOptions{.prefix = prefix_, .by_slot = by_slot_, .uses_module = true},
+                   action, charges, now)) {
     refuse(Reason::kInvalid, each, all);
     return all;
   }
@@ -170,7 +170,7 @@ std::vector<Answered> answers(ScriptConnection& connection, std::string_view pre
   PlainCommand command;
   for (std::size_t i = 0; i < history.size(); ++i) {
     charges[i] = sluice_property::charges_of(history[i]);
-    is_valid[i] = plans[i].begin({.prefix = prefix, .uses_module = true},
+    is_valid[i] = plans[i].begin({.prefix = std::string(prefix), .uses_module = true},
                                  sluice_property::action_of(history[i]), charges[i],
                                  sluice::Instant{sluice::Duration{history[i].at_us}});
     if (!is_valid[i]) continue;

@@ -106,7 +106,8 @@ TEST_F(ServerTime, DecidesTheWindowOfACalendar) {
     sluice::redis::Plan plan;
     const std::vector<sluice::Charge> charges{{"key", limit, 2}, {"other", limit, 1}};
     sluice_redis::PlainCommand command;
-    ASSERT_TRUE(plan.begin({.prefix = kPrefix, .clock = &clock}, sluice::Verb::kTake, charges, {}));
+    ASSERT_TRUE(plan.begin({.prefix = std::string(kPrefix), .clock = &clock}, sluice::Verb::kTake,
+                           charges, {}));
     auto read = sluice::redis::Plan::Read::kRepeat;
     int calls = 0;
     for (; read == sluice::redis::Plan::Read::kRepeat && calls < 9; ++calls) {

@@ -305,8 +305,8 @@ TEST_F(Undo, OfACounterThatIsGoneChangesNothing) {
     const std::string key = redis_key(kPrefix, limit.algorithm(), "key");
     const std::array<sluice::Charge, 1> charges = {{{"key", limit, 4}}};
     sluice::redis::Plan plan;
-    ASSERT_TRUE(plan.begin({.prefix = kPrefix, .by_slot = true}, sluice::Verb::kTake, charges,
-                           instant(kStart)));
+    ASSERT_TRUE(plan.begin({.prefix = std::string(kPrefix), .by_slot = true}, sluice::Verb::kTake,
+                           charges, instant(kStart)));
     PlainCommand command;
     plan.write(0, command);
     redis_.send(command);

@@ -321,15 +321,11 @@ auto Plan::of_part(std::size_t index) const {
          std::views::filter([index](const KeyedCounter& keyed) { return keyed.part == index; });
 }
 
-bool Plan::begin(const PlanOptions& options, Action action, std::span<const Charge> charges,
+bool Plan::begin(const RequestOptions& options, Action action, std::span<const Charge> charges,
                  std::optional<Instant> now) {
-  prefix_ = options.prefix;
-  by_slot_ = options.by_slot;
-  uses_module_ = options.uses_module;
-  explicit_expiry_ms_ = options.explicit_expiry_ms;
+  options_ = options;
   action_ = {action.verb, std::min<Duration>(action.max_wait, kMaxWait)};
   now_ = now;
-  clock_ = options.clock;
   count_ = 0;
   parts_.clear();
   counter_of_.clear();
@@ -371,24 +367,24 @@ Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
   make_key(charge, keyed.key);
   keyed.must_exist = keyed.is_refused = false;
   keyed.near.reset();
-  keyed.part = part_of(by_slot_ ? std::optional(slot_of(keyed.key)) : std::nullopt);
+  keyed.part = part_of(options_.by_slot ? std::optional(slot_of(keyed.key)) : std::nullopt);
   Part& part = parts_[keyed.part];
   ++part.counters;
   part.families = static_cast<FamilySet>(part.families | bit_of(keyed.counter.family()));
-  const std::string_view rest = std::string_view(keyed.key).substr(prefix_.size());
-  keyed.block.begin(charge, prefix_, rest, part.slot);
+  const std::string_view rest = std::string_view(keyed.key).substr(options_.prefix.size());
+  keyed.block.begin(charge, options_.prefix, rest, part.slot);
   if (keyed.block.is_used() && uses_blocks(action_.verb)) ++part.blocks;
   return keyed;
 }
 
 void Plan::note_limit(std::size_t index, const Charge& charge) {
-  if (!creates(action_.verb) || charge.rule.new_keys->allows(now_ ? *now_ : clock_->now())) return;
+  if (!creates(action_.verb) || charge.rule.new_keys->allows(clock_time())) return;
   counters_[index].must_exist = true;
   parts_[counters_[index].part].must_exist = true;
 }
 
 void Plan::make_key(const Charge& charge, std::string& key) const {
-  key = prefix_;
+  key = options_.prefix;
   if (charge.rule.keyspace == Keyspace::kRules) key += format::kOfRules;
   key += info(charge.limit.algorithm()).letter;
   key += '{';
@@ -449,7 +445,7 @@ void Plan::write(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   const std::uint64_t verb = script_verb(part);
   write_keys(index, true, command);
-  if (uses_module_) write_for_module(index, command);
+  if (options_.uses_module) write_for_module(index, command);
   if (is_single(part)) {
     std::string argument;
     const KeyedCounter& keyed = of_part(index).front();
@@ -509,7 +505,7 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command
 void Plan::append_request(std::uint64_t verb, std::string& out) const {
   const std::uint64_t instant =
       now_ ? static_cast<std::uint64_t>(now_->time_since_epoch().count()) : format::kServerTime;
-  format::kRequest.append({verb, instant, explicit_expiry_ms_}, out);
+  format::kRequest.append({verb, instant, options_.explicit_expiry_ms}, out);
 }
 
 // Appends the arguments of the blocks, which are one argument of a script.
@@ -541,8 +537,7 @@ void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::u
     counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
   }
   if (counter.limit().calendar() != nullptr) {
-    const Instant now = now_ ? *now_ : clock_->now();
-    core::Ticks near = keyed.near.value_or(now.time_since_epoch().count());
+    core::Ticks near = keyed.near.value_or(clock_time().time_since_epoch().count());
     if (verb == format::kGiveBack) near = counter.at();
     counter.append_windows(static_cast<std::size_t>(&keyed - counters_.data()), near, out);
   }
@@ -616,7 +611,7 @@ void Plan::count_new(std::size_t index) noexcept {
     const Counter& counter = keyed.counter;
     if (counter.new_keys() == nullptr) continue;
     if (!counter.is_new() || counter.cost() == 0 || counter.gives_back()) continue;
-    counter.new_keys()->count(now_ ? *now_ : clock_->now());
+    counter.new_keys()->count(clock_time());
   }
 }
 

@@ -139,13 +139,15 @@ class KeyBlock {
 // Returns the least number whose decimal digits are in the slot of a cluster.
 std::uint32_t number_in_slot(std::uint16_t slot);
 
-// Options for the calls of scripts.
-struct PlanOptions {
-  std::string_view prefix;  // of every key
-  bool by_slot = false;     // a cluster: one call for the counters of each slot
+// What all requests of one store have in common.
+struct RequestOptions {
+  std::string prefix;     // of every key
+  bool by_slot = false;   // a cluster: one call for the counters of each slot
+  bool scripting = true;  // false: Operation uses no scripts
   // How long to keep keys that are decided at an explicit timestamp.
   std::uint64_t explicit_expiry_ms = 86'400'000;
-  // The time of NewKeyLimit, unless the request has an explicit timestamp.
+  // The time of requests without scripts, and that of NewKeyLimit, unless the request has an
+  // explicit timestamp.
   const Clock* clock = &SystemClock::instance();
   bool uses_module = false;  // also writes each call as a command of the module
 };
@@ -160,7 +162,7 @@ struct PlanOptions {
 class Plan {
  public:
   // Returns false if the request is kInvalid.
-  bool begin(const PlanOptions& options, Action action, std::span<const Charge> charges,
+  bool begin(const RequestOptions& options, Action action, std::span<const Charge> charges,
              std::optional<Instant> now);
 
   // The number of script calls: one except in a cluster, at most kMaxCharges.
@@ -225,6 +227,7 @@ class Plan {
   void note_limit(std::size_t counter, const Charge& charge);
   void count_new(std::size_t part) noexcept;
   void make_key(const Charge& charge, std::string& key) const;
+  Instant clock_time() const noexcept { return now_ ? *now_ : options_.clock->now(); }
   std::size_t part_of(std::optional<std::uint16_t> slot);
   std::uint64_t script_verb(const Part& part) const noexcept;
   bool is_single(const Part& part) const noexcept;
@@ -243,14 +246,10 @@ class Plan {
   bool decide(std::size_t part);
   bool decide_blocks(std::size_t part, bool all_admit);
 
-  std::string prefix_;
-  bool by_slot_ = false;
-  bool uses_module_ = false;
-  std::uint64_t explicit_expiry_ms_ = 0;
+  RequestOptions options_;
   Action action_ = Verb::kTake;
   std::uint64_t units_for_each_ = 0;  // kTakeAtMost
   std::optional<Instant> now_;
-  const Clock* clock_ = nullptr;
   std::vector<KeyedCounter> counters_;  // the first count_ are of this request
   std::size_t count_ = 0;
   std::vector<Part> parts_;

@@ -66,7 +66,7 @@ Call call_of(const Plan& plan, std::size_t part) {
 
 std::vector<std::string> keys_of(std::span<const Charge> charges, std::string_view prefix = "p:") {
   Plan plan;
-  EXPECT_TRUE(plan.begin({.prefix = prefix}, Verb::kTake, charges, kNow));
+  EXPECT_TRUE(plan.begin({.prefix = std::string(prefix)}, Verb::kTake, charges, kNow));
   EXPECT_EQ(plan.parts(), 1u);
   return call_of(plan, 0).keys;
 }

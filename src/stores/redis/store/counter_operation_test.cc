@@ -31,12 +31,9 @@ class CounterOperationTest : public ::testing::Test {
 
   sluice::testing::ManualClock clock{kMinute100};
   std::atomic<std::uint64_t> gave_back{0};
-  OperationOptions options{.prefix = "p:",
-                           .scripting = false,
-                           .explicit_expiry_ms = 5000,
-                           .gave_back = &gave_back,
-                           .clock = &clock};
-  CounterOperation operation{options};
+  RequestOptions options{
+      .prefix = "p:", .scripting = false, .explicit_expiry_ms = 5000, .clock = &clock};
+  CounterOperation operation{options, gave_back};
   AnsweredClient client;
   std::unique_ptr<TestRequest> request;
 };

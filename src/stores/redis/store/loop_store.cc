@@ -8,38 +8,6 @@
 
 namespace sluice::redis {
 
-Operation* Operations::prepare(const Operation::Request& request,
-                               AsyncStore::Completion& completion) noexcept {
-  Operation* const operation = get();
-  if (operation == nullptr) {
-    const Decision refusal = Decision::refused(Reason::kStoreError);
-    std::fill(request.each.begin(), request.each.end(), refusal);
-    completion.done(refusal);
-    return nullptr;
-  }
-  operation->completion = &completion;
-  if (operation->prepare(request)) return operation;
-  end(*operation);
-  return nullptr;
-}
-
-void Operations::end(Operation& operation) noexcept {
-  AsyncStore::Completion& completion = *operation.completion;
-  const Decision decision = operation.decision();
-  returned_.push(operation);
-  completion.done(decision);
-}
-
-Operation* Operations::get() noexcept try {
-  const std::lock_guard lock(mutex_);
-  if (free_ == nullptr) free_ = returned_.take_newest();
-  if (free_ != nullptr) return std::exchange(free_, free_->next);
-  all_.push_back(make_operation(options_));
-  return all_.back().get();
-} catch (const std::bad_alloc&) {
-  return nullptr;
-}
-
 namespace {
 
 // Replaces the client when the store is closed, and refuses all commands.
@@ -62,11 +30,48 @@ Client& closed() noexcept {
 
 LoopStore::LoopStore(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
                      StoreObserver* observer)
-    : options_(operation_options(*target)),
-      operations_(options_),
+    : options_{.prefix = target->options.prefix,
+               .by_slot = target->kind == Target::Kind::kCluster,
+               .scripting = target->options.scripting,
+               .explicit_expiry_ms =
+                   static_cast<std::uint64_t>(target->options.explicit_timestamp_expiry.count()),
+               .uses_module = target->options.module == ModuleUse::kAuto},
       open_(make_client(loop, std::move(target), observer)),
-      client_(open_.get()) {
-  options_.gave_back = &gave_back_;
+      client_(open_.get()) {}
+
+Operation* LoopStore::prepare(const Operation::Request& request, Completion& completion) noexcept {
+  Operation* const operation = get_operation();
+  if (operation == nullptr) {
+    const Decision refusal = Decision::refused(Reason::kStoreError);
+    std::fill(request.each.begin(), request.each.end(), refusal);
+    completion.done(refusal);
+    return nullptr;
+  }
+  operation->completion = &completion;
+  if (operation->prepare(request)) return operation;
+  end(*operation);
+  return nullptr;
+}
+
+void LoopStore::end(Operation& operation) noexcept {
+  Completion& completion = *operation.completion;
+  const Decision decision = operation.decision();
+  returned_.push(operation);
+  completion.done(decision);
+}
+
+Operation* LoopStore::get_operation() noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (free_ == nullptr) free_ = returned_.take_newest();
+  if (free_ != nullptr) return std::exchange(free_, free_->next);
+  if (options_.scripting) {
+    operations_.push_back(std::make_unique<ScriptOperation>(options_, gave_back_));
+  } else {
+    operations_.push_back(std::make_unique<CounterOperation>(options_, gave_back_));
+  }
+  return operations_.back().get();
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 void LoopStore::close() noexcept {

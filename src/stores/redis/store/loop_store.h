@@ -10,6 +10,10 @@
 #include "sluice/store.h"
 #include "stores/redis/store/operation.h"
 
+namespace boost::asio {
+class io_context;
+}
+
 namespace sluice::redis {
 
 // A queue from many threads to one.
@@ -41,38 +45,7 @@ class OperationQueue {
   std::atomic<Operation*> newest_{nullptr};
 };
 
-// The operations of a store, which reuses them. Any thread may prepare one and end one; ending
-// takes no lock.
-class Operations {
- public:
-  explicit Operations(const OperationOptions& options) : options_(options) {}
-
-  // Returns an operation that is ready to start. Returns null if it was answered at once: the
-  // request is kInvalid, or there is no memory.
-  Operation* prepare(const Operation::Request& request,
-                     AsyncStore::Completion& completion) noexcept;
-  // Takes the operation back, then answers.
-  void end(Operation& operation) noexcept;
-
- private:
-  Operation* get() noexcept;
-
-  const OperationOptions& options_;
-  OperationQueue returned_;
-  std::mutex mutex_;  // protects the members below
-  Operation* free_ = nullptr;
-  std::vector<std::unique_ptr<Operation>> all_;
-};
-
-}  // namespace sluice::redis
-
-namespace boost::asio {
-class io_context;
-}
-
-namespace sluice::redis {
-
-// The Redis store of one event loop: a client, and the operations that are under way. RedisStore,
+// The Redis store of one event loop: a client, and the operations, which it reuses. RedisStore,
 // AsyncRedisStore and the server's stores are made of it.
 //
 // Thread-safety: the loop's thread only, except for prepare() and stats(). Ownership: borrows the
@@ -91,12 +64,11 @@ class LoopStore final : public AsyncStore {
     Operation* const operation = prepare({action, charges, now, each}, completion);
     if (operation != nullptr) start(*operation);
   }
-  // The first half of async_apply(), for any thread. Null: the request was answered.
-  Operation* prepare(const Operation::Request& request, Completion& completion) noexcept {
-    return operations_.prepare(request, completion);
-  }
+  // The first half of async_apply(), for any thread. Null: the request was answered, because it is
+  // kInvalid or there is no memory.
+  Operation* prepare(const Operation::Request& request, Completion& completion) noexcept;
   void start(Operation& operation) noexcept {
-    operation.start(*client_, [this, &operation] { operations_.end(operation); });
+    operation.start(*client_, [this, &operation] { end(operation); });
   }
 
   // Ends all requests under way. From then on, requests return kStoreError.
@@ -110,9 +82,17 @@ class LoopStore final : public AsyncStore {
   RedisStoreStats stats() const noexcept;
 
  private:
-  OperationOptions options_;
+  Operation* get_operation() noexcept;
+  // Takes the operation back, then answers. Takes no lock.
+  void end(Operation& operation) noexcept;
+
+  const RequestOptions options_;
   std::atomic<std::uint64_t> gave_back_{0};
-  Operations operations_;
+  OperationQueue returned_;
+  std::mutex mutex_;  // protects the two members below
+  Operation* free_ = nullptr;
+  std::vector<std::unique_ptr<Operation>> operations_;
+
   std::unique_ptr<Client> open_;
   Client* client_;
 };

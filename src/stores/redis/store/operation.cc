@@ -37,12 +37,10 @@ class Detached final : public Command {
 }  // namespace
 
 bool ScriptOperation::prepare(const Request& request) noexcept try {
-  const PlanOptions plan{options_.prefix, options_.by_slot, options_.explicit_expiry_ms,
-                         options_.clock, options_.uses_module};
   verb_ = request.action.verb;
   each_ = request.each;
   if (request.each.size() != request.charges.size() ||
-      !plan_.begin(plan, request.action, request.charges, request.now)) {
+      !plan_.begin(options_, request.action, request.charges, request.now)) {
     refuse(Reason::kInvalid, each_);
     return false;
   }
@@ -161,7 +159,7 @@ void ScriptOperation::give_back() noexcept {
     command->keeps_order = true;
     client_->submit(*command);
   }
-  if (options_.gave_back != nullptr) options_.gave_back->fetch_add(1, std::memory_order_relaxed);
+  gave_back_.fetch_add(1, std::memory_order_relaxed);
 }
 
 namespace {
@@ -527,9 +525,7 @@ void CounterOperation::give_back() noexcept {
     has_any = true;
     give_back(step);
   }
-  if (has_any && options_.gave_back != nullptr) {
-    options_.gave_back->fetch_add(1, std::memory_order_relaxed);
-  }
+  if (has_any) gave_back_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void CounterOperation::give_back(const Step& step) noexcept try {
@@ -576,23 +572,9 @@ void CounterOperation::finish() noexcept {
   std::exchange(finished_, nullptr)();  // which may start it again
 }
 
-OperationOptions operation_options(const Target& target) {
-  return {.prefix = target.options.prefix,
-          .by_slot = target.kind == Target::Kind::kCluster,
-          .scripting = target.options.scripting,
-          .uses_module = target.options.module == ModuleUse::kAuto,
-          .explicit_expiry_ms =
-              static_cast<std::uint64_t>(target.options.explicit_timestamp_expiry.count())};
-}
-
 void Operation::refuse(Reason reason, std::span<Decision> each) noexcept {
   decision_ = Decision::refused(reason);
   std::fill(each.begin(), each.end(), decision_);
-}
-
-std::unique_ptr<Operation> make_operation(const OperationOptions& options) {
-  if (!options.scripting) return std::make_unique<CounterOperation>(options);
-  return std::make_unique<ScriptOperation>(options);
 }
 
 std::unique_ptr<Client> make_client(boost::asio::io_context& loop,

@@ -22,19 +22,6 @@ class io_context;
 
 namespace sluice::redis {
 
-// What all operations of one store have in common. Outlives them.
-struct OperationOptions {
-  std::string prefix;
-  bool by_slot = false;  // a cluster
-  bool scripting = true;
-  bool uses_module = false;                         // where the server has it; instead of scripts
-  std::uint64_t explicit_expiry_ms = 0;             // RedisOptions::explicit_timestamp_expiry
-  std::atomic<std::uint64_t>* gave_back = nullptr;  // counts requests that were undone
-  // The time of requests without scripts; with scripts it is the server's.
-  const Clock* clock = &SystemClock::instance();
-};
-OperationOptions operation_options(const Target& target);
-
 // One request from beginning to end: what to send, what the answers mean, what must be given back.
 // It neither waits nor locks: call prepare() in any thread, then start() in the client's thread,
 // which calls `finished`, perhaps before start() returns.
@@ -49,6 +36,9 @@ class Operation {
     std::optional<Instant> now;
     std::span<Decision> each;  // one for every charge
   };
+  // Both outlive it. `gave_back` counts requests that were undone.
+  Operation(const RequestOptions& options, std::atomic<std::uint64_t>& gave_back) noexcept
+      : options_(options), gave_back_(gave_back) {}
   virtual ~Operation() = default;
 
   // False: there is nothing to start; decision() has the reason.
@@ -66,11 +56,14 @@ class Operation {
   // Answers the request and each charge with a reason of this process.
   void refuse(Reason reason, std::span<Decision> each) noexcept;
 
+  const RequestOptions& options_;
+  std::atomic<std::uint64_t>& gave_back_;
   Decision decision_;
+  Client* client_ = nullptr;
+  std::function<void()> finished_;
+  std::size_t under_way_ = 0;  // commands
+  Reason failure_ = Reason::kOk;
 };
-
-// With scripts or without them, as the options say.
-std::unique_ptr<Operation> make_operation(const OperationOptions& options);
 
 // A client of one server, of a master that Sentinels watch, or of a cluster, as the target says.
 // `clock`: see make_asio_event_loop().
@@ -82,7 +75,7 @@ std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
 // one call took are given back if another denies or fails.
 class ScriptOperation final : public Operation {
  public:
-  explicit ScriptOperation(const OperationOptions& options) : options_(options) {}
+  using Operation::Operation;
 
   bool prepare(const Request& request) noexcept override;
   void start(Client& client, std::function<void()> finished) noexcept override;
@@ -109,16 +102,11 @@ class ScriptOperation final : public Operation {
   bool any(Plan::Read answered) const noexcept;
   void give_back() noexcept;
 
-  const OperationOptions& options_;
   Plan plan_;
   std::deque<Part> parts_;  // never shrinks: a part is borrowed by the client while it is under way
   std::size_t used_ = 0;    // of parts_
-  std::size_t under_way_ = 0;
   Verb verb_ = Verb::kTake;
   std::span<Decision> each_;
-  Reason failure_ = Reason::kOk;
-  Client* client_ = nullptr;
-  std::function<void()> finished_;
 };
 
 // A request without scripts (`scripting: off`). Each slice of the clock has a key; a fixed window
@@ -128,7 +116,7 @@ class ScriptOperation final : public Operation {
 // describes what is lost compared with scripts.
 class CounterOperation final : public Operation {
  public:
-  explicit CounterOperation(const OperationOptions& options) : options_(options) {}
+  using Operation::Operation;
 
   bool prepare(const Request& request) noexcept override;
   void start(Client& client, std::function<void()> finished) noexcept override;
@@ -177,17 +165,12 @@ class CounterOperation final : public Operation {
   void fail() noexcept;
   void finish() noexcept;
 
-  const OperationOptions& options_;
   Request request_;
   core::Ticks now_ = 0;
   std::deque<Counter> counters_;
   std::vector<std::size_t> counter_of_;  // of each charge
   std::deque<Step> steps_;               // cleared by the next prepare(): the client borrows them
-  std::size_t under_way_ = 0;
   bool is_second_round_ = false;  // of a refund, a reset, or a take that a full server refuses
-  Reason failure_ = Reason::kOk;
-  Client* client_ = nullptr;
-  std::function<void()> finished_;
 };
 
 }  // namespace sluice::redis

@@ -47,9 +47,8 @@ class ScriptOperationTest : public ::testing::Test {
   }
 
   std::atomic<std::uint64_t> gave_back{0};
-  OperationOptions options{
-      .prefix = "p:", .by_slot = true, .explicit_expiry_ms = 1000, .gave_back = &gave_back};
-  ScriptOperation operation{options};
+  RequestOptions options{.prefix = "p:", .by_slot = true, .explicit_expiry_ms = 1000};
+  ScriptOperation operation{options, gave_back};
   AnsweredClient client;
   std::unique_ptr<TestRequest> request;
 };
