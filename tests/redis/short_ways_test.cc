@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "stores/redis/script/plan.h"
-#include "stores/redis/script/scripts.h"
 #include "tests/property/generate.h"
 #include "tests/redis/script_test.h"
 #include "tests/support/random_cases.h"

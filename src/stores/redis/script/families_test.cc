@@ -1,4 +1,4 @@
-#include "stores/redis/script/scripts.h"
+#include "stores/redis/script/plan.h"
 
 #include <gtest/gtest.h>
 

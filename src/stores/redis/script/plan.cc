@@ -13,7 +13,6 @@
 #include "limiter/new_key_limit.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
-#include "stores/redis/script/scripts.h"
 #include "stores/redis/script/stored.h"
 
 namespace sluice::redis {
@@ -218,6 +217,18 @@ std::uint64_t flags_of(Action action, std::uint64_t cost, bool may_fit,
 
 }  // namespace
 
+void append_tag(std::string_view tag, std::string& key) {
+  for (const char c : tag) {
+    if (c == '%') {
+      key += "%25";
+    } else if (c == '}') {
+      key += "%7D";
+    } else {
+      key += c;
+    }
+  }
+}
+
 bool uses_blocks(Verb verb) noexcept {
   return asks(verb) || changes_block(verb) || verb == Verb::kReset;
 }
@@ -313,12 +324,12 @@ bool is_in_range(const std::optional<Instant>& now) noexcept {
 
 auto Plan::of_part(std::size_t index) {
   return std::span(counters_).first(count_) |
-         std::views::filter([index](const KeyedCounter& keyed) { return keyed.part == index; });
+         std::views::filter([index](const Counter& counter) { return counter.part == index; });
 }
 
 auto Plan::of_part(std::size_t index) const {
   return std::span(counters_).first(count_) |
-         std::views::filter([index](const KeyedCounter& keyed) { return keyed.part == index; });
+         std::views::filter([index](const Counter& counter) { return counter.part == index; });
 }
 
 bool Plan::begin(const RequestOptions& options, Action action, std::span<const Charge> charges,
@@ -334,13 +345,13 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
   for (const Charge& charge : charges) {
     if (!verb_fits(action.verb, charge) || !block_fits(action, charge)) return false;
     std::size_t i = 0;
-    while (i < count_ && !counters_[i].counter.is_same(charge)) ++i;
+    while (i < count_ && !counters_[i].is_same(charge)) ++i;
     if (i == count_) {
       add_counter(charge);
-    } else if (!counters_[i].counter.agrees_with(charge)) {
+    } else if (!counters_[i].agrees_with(charge)) {
       return false;
     } else {
-      counters_[i].counter.add(charge);
+      counters_[i].add(charge);
     }
     if (charge.rule.new_keys != nullptr) note_limit(i, charge);
     counter_of_.push_back(static_cast<std::uint8_t>(i));
@@ -351,30 +362,30 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
 // A request of no units is a take of none.
 bool Plan::begin_take_at_most() noexcept {
   const std::span counters(counters_.data(), count_);
-  const bool is_for_nothing = std::any_of(counters.begin(), counters.end(), [](const auto& keyed) {
-    return keyed.counter.least_cost() == 0;
-  });
+  const bool is_for_nothing =
+      std::any_of(counters.begin(), counters.end(),
+                  [](const Counter& counter) { return counter.least_cost() == 0; });
   if (!is_for_nothing) return parts_.size() == 1;
   action_ = Verb::kTake;
-  for (KeyedCounter& keyed : counters) keyed.counter.take_for_each(0);
+  for (Counter& counter : counters) counter.take_for_each(0);
   return true;
 }
 
-Plan::KeyedCounter& Plan::add_counter(const Charge& charge) {
+Counter& Plan::add_counter(const Charge& charge) {
   if (count_ == counters_.size()) counters_.emplace_back();
-  KeyedCounter& keyed = counters_[count_++];
-  keyed.counter.begin(charge);
-  make_key(charge, keyed.key);
-  keyed.must_exist = keyed.is_refused = false;
-  keyed.near.reset();
-  keyed.part = part_of(options_.by_slot ? std::optional(slot_of(keyed.key)) : std::nullopt);
-  Part& part = parts_[keyed.part];
+  Counter& counter = counters_[count_++];
+  counter.begin(charge);
+  make_key(charge, counter.key);
+  counter.must_exist = counter.is_refused = false;
+  counter.near.reset();
+  counter.part = part_of(options_.by_slot ? std::optional(slot_of(counter.key)) : std::nullopt);
+  Part& part = parts_[counter.part];
   ++part.counters;
-  part.families = static_cast<FamilySet>(part.families | bit_of(keyed.counter.family()));
-  const std::string_view rest = std::string_view(keyed.key).substr(options_.prefix.size());
-  keyed.block.begin(charge, options_.prefix, rest, part.slot);
-  if (keyed.block.is_used() && uses_blocks(action_.verb)) ++part.blocks;
-  return keyed;
+  part.families = static_cast<FamilySet>(part.families | bit_of(counter.family()));
+  const std::string_view rest = std::string_view(counter.key).substr(options_.prefix.size());
+  counter.block.begin(charge, options_.prefix, rest, part.slot);
+  if (counter.block.is_used() && uses_blocks(action_.verb)) ++part.blocks;
+  return counter;
 }
 
 void Plan::note_limit(std::size_t index, const Charge& charge) {
@@ -388,15 +399,7 @@ void Plan::make_key(const Charge& charge, std::string& key) const {
   if (charge.rule.keyspace == Keyspace::kRules) key += format::kOfRules;
   key += info(charge.limit.algorithm()).letter;
   key += '{';
-  for (const char c : charge.tag) {
-    if (c == '%') {
-      key += "%25";
-    } else if (c == '}') {
-      key += "%7D";
-    } else {
-      key += c;
-    }
-  }
+  append_tag(charge.tag, key);
   key += '}';
   key += charge.key;
 }
@@ -435,9 +438,9 @@ void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) con
   command.elements = 0;
   command.slot = part.slot;
   command.append(std::uint64_t{part.counters} + (with_blocks ? part.blocks : 0));
-  for (const KeyedCounter& keyed : of_part(index)) command.append(keyed.key);
-  for (const KeyedCounter& keyed : of_part(index)) {
-    if (with_blocks && keyed.block.is_used()) command.append(keyed.block.key());
+  for (const Counter& counter : of_part(index)) command.append(counter.key);
+  for (const Counter& counter : of_part(index)) {
+    if (with_blocks && counter.block.is_used()) command.append(counter.block.key());
   }
 }
 
@@ -448,10 +451,10 @@ void Plan::write(std::size_t index, Command& command) const {
   if (options_.uses_module) write_for_module(index, command);
   if (is_single(part)) {
     std::string argument;
-    const KeyedCounter& keyed = of_part(index).front();
-    command.script = &script_for_one(keyed.counter.family());
-    const std::uint64_t own = keyed.counter.gives_back() ? format::kRefund : verb;
-    append_argument(keyed, part.families, own, argument);
+    const Counter& counter = of_part(index).front();
+    command.script = &script_for_one(counter.family());
+    const std::uint64_t own = counter.gives_back() ? format::kRefund : verb;
+    append_argument(counter, part.families, own, argument);
     command.append(argument);
     if (own != format::kTake) command.append(std::string(1, static_cast<char>(own)));
     return;
@@ -470,8 +473,8 @@ void Plan::write_for_module(std::size_t index, Command& command) const {
   std::string request;
   append_request(part.blocks > 0 ? verb + format::kWithBlocks : verb, request);
   request += static_cast<char>(part.counters);
-  for (const KeyedCounter& keyed : of_part(index)) {
-    append_argument(keyed, kAllFamilies, verb, request);
+  for (const Counter& counter : of_part(index)) {
+    append_argument(counter, kAllFamilies, verb, request);
   }
   if (part.blocks > 0) append_blocks(index, request);
   // The keys are in the tail, after their number.
@@ -495,9 +498,9 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command
   append_request(verb, argument);
   command.append(argument);
   verb &= ~format::kWithBlocks;
-  for (const KeyedCounter& keyed : of_part(index)) {
+  for (const Counter& counter : of_part(index)) {
     argument.clear();
-    append_argument(keyed, parts_[index].families, verb, argument);
+    append_argument(counter, parts_[index].families, verb, argument);
     command.append(argument);
   }
 }
@@ -511,22 +514,20 @@ void Plan::append_request(std::uint64_t verb, std::string& out) const {
 // Appends the arguments of the blocks, which are one argument of a script.
 void Plan::append_blocks(std::size_t index, std::string& out) const {
   std::size_t number = 0;
-  for (const KeyedCounter& keyed : of_part(index)) {
+  for (const Counter& counter : of_part(index)) {
     ++number;
-    if (!keyed.block.is_used()) continue;
-    const Counter& counter = keyed.counter;
+    if (!counter.block.is_used()) continue;
     const std::uint64_t least =
         action_.verb == Verb::kTakeAtMost ? counter.charges() : counter.cost();
-    keyed.block.append_argument(action_, number, counter.cost(),
-                                least <= counter.limit().capacity(), out);
+    counter.block.append_argument(action_, number, counter.cost(),
+                                  least <= counter.limit().capacity(), out);
   }
 }
 
-void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::uint64_t verb,
+void Plan::append_argument(const Counter& counter, FamilySet families, std::uint64_t verb,
                            std::string& out) const {
-  const Counter& counter = keyed.counter;
   int number = number_of(counter.family(), families);
-  if (keyed.must_exist && verb != format::kGiveBack) number += format::kMustExist;
+  if (counter.must_exist && verb != format::kGiveBack) number += format::kMustExist;
   const bool may_give_back = verb == format::kCharge || verb == format::kGiveBack;
   if (counter.gives_back() && may_give_back) number += format::kGivesBack;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
@@ -537,9 +538,9 @@ void Plan::append_argument(const KeyedCounter& keyed, FamilySet families, std::u
     counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
   }
   if (counter.limit().calendar() != nullptr) {
-    core::Ticks near = keyed.near.value_or(clock_time().time_since_epoch().count());
+    core::Ticks near = counter.near.value_or(clock_time().time_since_epoch().count());
     if (verb == format::kGiveBack) near = counter.at();
-    counter.append_windows(static_cast<std::size_t>(&keyed - counters_.data()), near, out);
+    counter.append_windows(static_cast<std::size_t>(&counter - counters_.data()), near, out);
   }
   if (is_at_most) format::kInstant.append({counter.charges()}, out);
   if (verb == format::kReserve) {
@@ -598,17 +599,16 @@ bool Plan::note_windows(std::size_t index, std::string_view text) noexcept {
   }
   const auto named = static_cast<std::size_t>(numbers[0]);
   if (named >= count_ || counters_[named].part != index) return false;
-  if (counters_[named].counter.limit().calendar() == nullptr) return false;
-  for (KeyedCounter& keyed : of_part(index)) {
-    if (!keyed.near) keyed.near = numbers[2];
+  if (counters_[named].limit().calendar() == nullptr) return false;
+  for (Counter& counter : of_part(index)) {
+    if (!counter.near) counter.near = numbers[2];
   }
   counters_[named].near = numbers[1];
   return true;
 }
 
 void Plan::count_new(std::size_t index) noexcept {
-  for (const KeyedCounter& keyed : of_part(index)) {
-    const Counter& counter = keyed.counter;
+  for (const Counter& counter : of_part(index)) {
     if (counter.new_keys() == nullptr) continue;
     if (!counter.is_new() || counter.cost() == 0 || counter.gives_back()) continue;
     counter.new_keys()->count(clock_time());
@@ -617,11 +617,11 @@ void Plan::count_new(std::size_t index) noexcept {
 
 bool Plan::read_blocks(std::size_t index, std::string_view& rest, core::Ticks now) {
   if (parts_[index].blocks == 0) return true;
-  for (KeyedCounter& keyed : of_part(index)) {
-    if (!keyed.block.is_used()) continue;
+  for (Counter& counter : of_part(index)) {
+    if (!counter.block.is_used()) continue;
     if (rest.size() < format::kValueSize.size()) return false;
     const std::size_t size = format::kValueSize.take(rest).value;
-    if (rest.size() < size || !keyed.block.read(rest.substr(0, size), now)) return false;
+    if (rest.size() < size || !counter.block.read(rest.substr(0, size), now)) return false;
     rest.remove_prefix(size);
   }
   return true;
@@ -629,14 +629,14 @@ bool Plan::read_blocks(std::size_t index, std::string_view& rest, core::Ticks no
 
 bool Plan::read_counters(std::size_t index, bool is_alone, std::string_view& rest,
                          core::Ticks now) {
-  for (KeyedCounter& keyed : of_part(index)) {
+  for (Counter& counter : of_part(index)) {
     std::size_t size = rest.size();
     if (!is_alone) {
       if (rest.size() < format::kValueSize.size()) return false;
       size = format::kValueSize.take(rest).value;
       if (rest.size() < size) return false;
     }
-    if (!keyed.counter.read(rest.substr(0, size), now)) return false;
+    if (!counter.read(rest.substr(0, size), now)) return false;
     rest.remove_prefix(size);
   }
   return true;
@@ -646,25 +646,25 @@ bool Plan::read_counters(std::size_t index, bool is_alone, std::string_view& res
 void Plan::share_units() noexcept {
   units_for_each_ = kMaxUnits;
   for (std::size_t i = 0; i < count_; ++i) {
-    Counter& counter = counters_[i].counter;
+    Counter& counter = counters_[i];
     counter.decide(Verb::kPeek, 0);
     units_for_each_ = std::min(units_for_each_, counter.most_for_each());
   }
   for (std::size_t i = 0; i < count_; ++i) {
-    counters_[i].counter.take_for_each(std::max<std::uint64_t>(units_for_each_, 1));
+    counters_[i].take_for_each(std::max<std::uint64_t>(units_for_each_, 1));
   }
 }
 
 bool Plan::decide(std::size_t index) {
   const Action action = action_.verb == Verb::kTakeAtMost ? Action(Verb::kTake) : action_;
   bool all_admit = true;
-  for (KeyedCounter& keyed : of_part(index)) {
+  for (Counter& counter : of_part(index)) {
     if (changes_block(action.verb)) {
-      keyed.counter.decide(Verb::kPeek, 0);
+      counter.decide(Verb::kPeek, 0);
     } else {
-      keyed.counter.decide(action);
+      counter.decide(action);
     }
-    all_admit = all_admit && keyed.counter.admits();
+    all_admit = all_admit && counter.admits();
   }
   return parts_[index].blocks > 0 ? decide_blocks(index, all_admit) : all_admit;
 }
@@ -672,15 +672,15 @@ bool Plan::decide(std::size_t index) {
 // Returns whether the counters and their blocks admit the request.
 bool Plan::decide_blocks(std::size_t index, bool all_admit) {
   bool is_blocked = false;
-  for (KeyedCounter& keyed : of_part(index)) {
-    if (!keyed.block.is_used()) continue;
-    if (changes_block(action_.verb)) keyed.block.change(action_);
-    if (asks(action_.verb)) keyed.block.look();
-    is_blocked |= asks(action_.verb) && keyed.block.denies(keyed.counter.cost());
+  for (Counter& counter : of_part(index)) {
+    if (!counter.block.is_used()) continue;
+    if (changes_block(action_.verb)) counter.block.change(action_);
+    if (asks(action_.verb)) counter.block.look();
+    is_blocked |= asks(action_.verb) && counter.block.denies(counter.cost());
   }
   if (all_admit || is_blocked) return all_admit && !is_blocked;
-  for (KeyedCounter& keyed : of_part(index)) {
-    if (keyed.block.is_used() && keyed.counter.is_limited()) keyed.block.deny(action_.verb);
+  for (Counter& counter : of_part(index)) {
+    if (counter.block.is_used() && counter.is_limited()) counter.block.deny(action_.verb);
   }
   return false;
 }
@@ -689,15 +689,15 @@ void Plan::answer(std::span<Decision> each, Decision& all) {
   const bool all_admit =
       std::all_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.admits; });
   if (!all_admit && action_.verb != Verb::kRelease) {
-    for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.leave_untaken();
+    for (std::size_t i = 0; i < count_; ++i) counters_[i].leave_untaken();
   } else if (action_.verb == Verb::kTakeAtMost) {
-    for (std::size_t i = 0; i < count_; ++i) counters_[i].counter.note_taken(units_for_each_);
+    for (std::size_t i = 0; i < count_; ++i) counters_[i].note_taken(units_for_each_);
   }
   const bool is_by_hand = changes_block(action_.verb);
   for (std::size_t i = 0; i < each.size(); ++i) {
-    const KeyedCounter& keyed = counters_[counter_of_[i]];
-    keyed.counter.answer(each[i]);
-    core::write(keyed.block.answer(), is_by_hand ? 0 : keyed.counter.cost(), each[i]);
+    const Counter& counter = counters_[counter_of_[i]];
+    counter.answer(each[i]);
+    core::write(counter.block.answer(), is_by_hand ? 0 : counter.cost(), each[i]);
   }
   action_.verb == Verb::kRelease ? combine_released(each, all) : combine(each, all);
 }
@@ -720,8 +720,8 @@ void Plan::note_full(std::size_t index, std::string_view error) noexcept {
     }
   }
   std::uint64_t bit = 1;
-  for (KeyedCounter& keyed : of_part(index)) {
-    keyed.is_refused = named == 0 || (named & bit) != 0;
+  for (Counter& counter : of_part(index)) {
+    counter.is_refused = named == 0 || (named & bit) != 0;
     bit <<= 1;
   }
 }

@@ -14,9 +14,89 @@
 #include "sluice/store.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
-#include "stores/redis/script/scripts.h"
 
 namespace sluice::redis {
+
+// Algorithms that one function of a script decides. A script contains the functions that the
+// families of its charges need. The table in scripts.cc has a row for each family.
+struct Family {
+  std::string_view name;
+  std::string_view function;  // its name in Lua
+};
+
+std::span<const Family> families() noexcept;
+const Family& family_of(const Limit& limit) noexcept;
+
+// Appends the numbers of a charge on the limit, as the function of the limit's family reads them.
+void append_numbers(const Limit& limit, std::uint64_t cost, std::string& out);
+
+// A set of families: bit i for row i.
+using FamilySet = std::uint8_t;
+// In it each family has its number in requests for the module.
+inline constexpr FamilySet kAllFamilies = 0xFF;
+FamilySet bit_of(const Family& family) noexcept;
+// The number of a family in a script for `set`, from 1.
+int number_of(const Family& family, FamilySet set) noexcept;
+// Whether counters of one of them can be reserved ahead.
+bool can_reserve_ahead(FamilySet set) noexcept;
+
+// Returns the text with the values of the constants of format.h, whose names, and nothing else in
+// the .lua files, begin with a k and a capital letter. Throws std::out_of_range for another name.
+std::string with_constants(std::string_view lua);
+
+// Returns a part of the .lua files with the values of the constants. A line "part 'NAME'" begins
+// one; a line "include 'NAME'" is replaced by a part before it.
+const std::string& lua_part(std::string_view name);
+
+// Appends the Lua that defines the functions of these families and, as the last statements, the
+// list `decide` of the functions and the constant `reads_whole`.
+void append_functions(FamilySet set, std::string& out);
+
+// Return the script for a take of one charge at the server's time, and the script for any request.
+// The first call composes a script, which is kept until the program ends. Thread-safe.
+const Script& script_for_one(const Family& family);
+const Script& script_for(FamilySet set);
+
+// Appends a tag as keys contain it: without '%' and '}'.
+void append_tag(std::string_view tag, std::string& key);
+
+// Returns whether scripts read or write blocks for the verb. The others change only counters.
+bool uses_blocks(Verb verb) noexcept;
+
+// The block of one counter of a request (Charge::block): its key, its argument for the script, and
+// what follows from the reply. As a Counter, it computes with core from the state that the script
+// has found.
+class KeyBlock {
+ public:
+  // `counter_key` is the key of the counter, after the prefix. `slot` is its slot in a cluster.
+  void begin(const Charge& charge, std::string_view prefix, std::string_view counter_key,
+             std::optional<std::uint16_t> slot);
+  bool is_used() const noexcept { return charge_ != nullptr; }
+  const std::string& key() const noexcept { return key_; }
+
+  // Appends the argument for counter `number` of the script, from 1, and the cost of all charges on
+  // it. `may_fit`: a denial is kLimited.
+  void append_argument(Action action, std::size_t number, std::uint64_t cost, bool may_fit,
+                       std::string& out) const;
+
+  // Reads the block's part of a reply to a request at `now`. Returns false if it is malformed.
+  bool read(std::string_view bytes, core::Ticks now);
+  // Makes the change that the script has made. deny() is for a denial with kLimited.
+  void look() noexcept;
+  void deny(Verb verb) noexcept;
+  void change(Action action) noexcept;
+  bool denies(std::uint64_t cost) const noexcept { return answer_.left > 0 && cost > 0; }
+  const core::BlockAnswer& answer() const noexcept { return answer_; }
+
+ private:
+  const Charge* charge_ = nullptr;
+  std::string key_;
+  core::Ticks now_ = 0;
+  bool is_written_ = false;  // if the script had to write it
+  core::BlockState found_;
+  std::vector<core::Ticks> denials_;  // of found_
+  core::BlockAnswer answer_;
+};
 
 // One counter of a request: the charges on it, the argument for the script, and the decision that
 // follows from the reply.
@@ -75,6 +155,14 @@ class Counter {
   bool is_limited() const noexcept { return !answer_.admitted && !answer_.never && !answer_.gone; }
   void answer(Decision& decision) const noexcept;
 
+  // For the plan that the counter belongs to.
+  KeyBlock block;
+  std::string key;                  // in Redis
+  std::size_t part = 0;             // the number of its part
+  std::optional<core::Ticks> near;  // the instant whose windows the script needs, if it said so
+  bool must_exist = false;          // because NewKeyLimit does not allow another one
+  bool is_refused = false;          // because it would be a new one
+
  private:
   bool read_log(std::string_view bytes) noexcept;
   bool read_permits(std::string_view bytes) noexcept;
@@ -96,44 +184,6 @@ class Counter {
   core::Kept<core::LogReport> log_;
   format::PermitsReply permits_;
   core::Answer answer_;
-};
-
-// Returns whether scripts read or write blocks for the verb. The others change only counters.
-bool uses_blocks(Verb verb) noexcept;
-
-// The block of one counter of a request (Charge::block): its key, its argument for the script, and
-// what follows from the reply. As a Counter, it computes with core from the state that the script
-// has found.
-class KeyBlock {
- public:
-  // `counter_key` is the key of the counter, after the prefix. `slot` is its slot in a cluster.
-  void begin(const Charge& charge, std::string_view prefix, std::string_view counter_key,
-             std::optional<std::uint16_t> slot);
-  bool is_used() const noexcept { return charge_ != nullptr; }
-  const std::string& key() const noexcept { return key_; }
-
-  // Appends the argument for counter `number` of the script, from 1, and the cost of all charges on
-  // it. `may_fit`: a denial is kLimited.
-  void append_argument(Action action, std::size_t number, std::uint64_t cost, bool may_fit,
-                       std::string& out) const;
-
-  // Reads the block's part of a reply to a request at `now`. Returns false if it is malformed.
-  bool read(std::string_view bytes, core::Ticks now);
-  // Makes the change that the script has made. deny() is for a denial with kLimited.
-  void look() noexcept;
-  void deny(Verb verb) noexcept;
-  void change(Action action) noexcept;
-  bool denies(std::uint64_t cost) const noexcept { return answer_.left > 0 && cost > 0; }
-  const core::BlockAnswer& answer() const noexcept { return answer_; }
-
- private:
-  const Charge* charge_ = nullptr;
-  std::string key_;
-  core::Ticks now_ = 0;
-  bool is_written_ = false;  // if the script had to write it
-  core::BlockState found_;
-  std::vector<core::Ticks> denials_;  // of found_
-  core::BlockAnswer answer_;
 };
 
 // Returns the least number whose decimal digits are in the slot of a cluster.
@@ -200,16 +250,6 @@ class Plan {
   static bool is_full(std::string_view error) noexcept;
 
  private:
-  // A counter, its key in Redis, and the number of its part.
-  struct KeyedCounter {
-    Counter counter;
-    KeyBlock block;
-    std::string key;
-    std::size_t part = 0;
-    std::optional<core::Ticks> near;  // the instant whose windows the script needs, if it said so
-    bool must_exist = false;          // because NewKeyLimit does not allow another one
-    bool is_refused = false;          // because it would be a new one
-  };
   // The counters of one slot.
   struct Part {
     std::optional<std::uint16_t> slot;
@@ -223,7 +263,7 @@ class Plan {
   auto of_part(std::size_t index);  // the counters of a part
   auto of_part(std::size_t index) const;
   bool begin_take_at_most() noexcept;
-  KeyedCounter& add_counter(const Charge& charge);
+  Counter& add_counter(const Charge& charge);
   void note_limit(std::size_t counter, const Charge& charge);
   void count_new(std::size_t part) noexcept;
   void make_key(const Charge& charge, std::string& key) const;
@@ -235,7 +275,7 @@ class Plan {
   void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
   void append_blocks(std::size_t part, std::string& out) const;
   void append_request(std::uint64_t verb, std::string& out) const;
-  void append_argument(const KeyedCounter& keyed, FamilySet families, std::uint64_t verb,
+  void append_argument(const Counter& counter, FamilySet families, std::uint64_t verb,
                        std::string& out) const;
   void write_for_module(std::size_t part, Command& command) const;
   Read read_status(std::size_t part, std::string_view text) noexcept;
@@ -250,7 +290,7 @@ class Plan {
   Action action_ = Verb::kTake;
   std::uint64_t units_for_each_ = 0;  // kTakeAtMost
   std::optional<Instant> now_;
-  std::vector<KeyedCounter> counters_;  // the first count_ are of this request
+  std::vector<Counter> counters_;  // the first count_ are of this request
   std::size_t count_ = 0;
   std::vector<Part> parts_;
   std::vector<std::uint8_t> counter_of_;  // of each charge

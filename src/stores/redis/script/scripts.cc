@@ -1,6 +1,6 @@
 // Composes the scripts from parts of the .lua files.
 
-#include "stores/redis/script/scripts.h"
+#include "stores/redis/script/plan.h"
 
 #include <openssl/evp.h>
 

@@ -186,18 +186,6 @@ void write_change(Command& command, std::string_view verb, std::string_view key,
   command.append(units);
 }
 
-void append_encoded(std::string& out, std::string_view text) {
-  for (const char c : text) {
-    if (c == '%') {
-      out += "%25";
-    } else if (c == '}') {
-      out += "%7D";
-    } else {
-      out += c;
-    }
-  }
-}
-
 // "sluice:F{key}!:60000000/1:": what the keys of a counter have in common, so that they share a
 // slot.
 std::string base_of(std::string_view prefix, const Charge& charge) {
@@ -207,10 +195,10 @@ std::string base_of(std::string_view prefix, const Charge& charge) {
   base += static_cast<char>(info(limit.algorithm()).letter - 'a' + 'A');
   base += '{';
   if (!charge.tag.empty()) {
-    append_encoded(base, charge.tag);
+    append_tag(charge.tag, base);
     base.append("}.").append(charge.key);
   } else {
-    append_encoded(base, charge.key);
+    append_tag(charge.key, base);
     base += charge.key.empty() ? "%}!" : "}!";
   }
   base.append(":").append(std::to_string(limit.period().count()));
