@@ -345,7 +345,7 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
   if (traffic_ != nullptr) {
     traffic_->record_without_rules({}, charge.key, charge.limit, asked, decision.outcome);
   }
-  denials_->write({}, charge.key, decision, trace_);
+  denials_->write({}, {}, charge.key, decision, trace_);
   return decision;
 }
 
@@ -375,10 +375,10 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
     return trace_ ? trace_() : std::nullopt;
   };
   if (const LimitAnswer* limit = longest_wait(answer)) {
-    denials_->write({limit->rule->name, limit->limit->name}, limit->label, limit->decision, trace);
+    denials_->write(limit->rule->name, limit->limit->name, limit->label, limit->decision, trace);
   } else {
-    denials_->write({answer.rule != nullptr ? answer.rule->name : std::string_view()}, {},
-                    answer.decision, trace);
+    const std::string_view rule = answer.rule != nullptr ? answer.rule->name : std::string_view();
+    denials_->write(rule, {}, {}, answer.decision, trace);
   }
 }
 
@@ -389,10 +389,7 @@ std::uint64_t Session::report_near(const RuleAnswer& answer) noexcept {
   for (std::size_t i = 0; i < answer.limits.size(); ++i) {
     const LimitAnswer& limit = answer.limits[i];
     if (!limit.near) continue;
-    const bool is_new =
-        denials_->report_near({limit.rule->name, limit.limit->name},
-                              {limit.counter, limit.tag, limit.label}, limit.decision);
-    if (is_new && i < kMaxCharges) reported |= std::uint64_t{1} << i;
+    if (denials_->report_near(limit) && i < kMaxCharges) reported |= std::uint64_t{1} << i;
   }
   return reported;
 }

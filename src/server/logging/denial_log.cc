@@ -45,10 +45,10 @@ std::int64_t milliseconds_up(Duration wait) noexcept {
   return std::chrono::ceil<std::chrono::milliseconds>(wait).count();
 }
 
-std::vector<LogField> named(const DenialName& name, std::string_view shown) {
+std::vector<LogField> named(std::string_view rule, std::string_view limit, std::string_view shown) {
   std::vector<LogField> fields;
-  if (!name.rule.empty()) fields.emplace_back("rule", name.rule);
-  if (!name.limit.empty()) fields.emplace_back("limit", name.limit);
+  if (!rule.empty()) fields.emplace_back("rule", rule);
+  if (!limit.empty()) fields.emplace_back("limit", limit);
   if (!shown.empty()) fields.emplace_back("key", shown);
   return fields;
 }
@@ -63,33 +63,31 @@ DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
       near_per_second_(log.options().denials_per_second),
       wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
 
-void DenialLog::write(const DenialName& name, std::string_view key, const Decision& decision,
-                      const TraceSource& trace) noexcept {
+void DenialLog::write(std::string_view rule, std::string_view limit, std::string_view key,
+                      const Decision& decision, const TraceSource& trace) noexcept {
   try {
-    if (decision.allowed() || !admits(per_second_, suppressed_)) return;
-    write_line(name, key, decision, trace);
+    if (decision.allowed() || !admits(per_second_)) return;
+    write_line(rule, limit, key, decision, trace);
   } catch (...) {  // Without memory, the line is lost.
   }
 }
 
-bool DenialLog::report_near(const DenialName& name, const NearKey& key,
-                            const Decision& decision) noexcept {
+bool DenialLog::report_near(const LimitAnswer& limit) noexcept {
   try {
-    const std::uint64_t hash = hash_(key.counter) ^ (key.tag.empty() ? 0 : hash_(key.tag));
-    if (!near_.add(hash, windows_.now(), decision.reset_after)) return false;
-    if (admits(near_per_second_, near_suppressed_)) write_near(name, key.label, decision);
+    // With its tag, the counter's key is the name of the counter in the store.
+    const std::uint64_t hash = hash_(limit.counter) ^ (limit.tag.empty() ? 0 : hash_(limit.tag));
+    if (!near_.add(hash, windows_.now(), limit.decision.reset_after)) return false;
+    if (admits(near_per_second_)) write_near(limit);
     return true;
   } catch (...) {  // Without memory, the report is lost.
     return false;
   }
 }
 
-bool DenialLog::admits(PerSecond& per_second, SpreadCount& suppressed) noexcept {
+bool DenialLog::admits(PerSecond& per_second) noexcept {
   if (!wanted_) return false;
   const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
-  if (per_second.admit(now.time_since_epoch().count())) return true;
-  suppressed.add_one();
-  return false;
+  return per_second.admit(now.time_since_epoch().count());
 }
 
 // Returns the key as it is logged; an empty text if there is none, or keys are not logged.
@@ -100,11 +98,11 @@ std::string DenialLog::shown_key(std::string_view key) const {
   return insight::KeyHash::text(hash_(key));
 }
 
-void DenialLog::write_near(const DenialName& name, std::string_view label,
-                           const Decision& decision) {
-  const std::uint64_t suppressed = near_suppressed_.take();
-  const std::string shown = shown_key(label);
-  std::vector<LogField> fields = named(name, shown);
+void DenialLog::write_near(const LimitAnswer& limit) {
+  const Decision& decision = limit.decision;
+  const std::uint64_t suppressed = near_per_second_.take_suppressed();
+  const std::string shown = shown_key(limit.label);
+  std::vector<LogField> fields = named(limit.rule->name, limit.limit->name, shown);
   fields.emplace_back("capacity", decision.capacity);
   fields.emplace_back("remaining", decision.remaining);
   fields.emplace_back("reset_after_ms", milliseconds_up(decision.reset_after));
@@ -112,11 +110,11 @@ void DenialLog::write_near(const DenialName& name, std::string_view label,
   log_.write_all(LogLevel::kInfo, "near", fields);
 }
 
-void DenialLog::write_line(const DenialName& name, std::string_view key, const Decision& decision,
-                           const TraceSource& trace) {
-  const std::uint64_t suppressed = suppressed_.take();
+void DenialLog::write_line(std::string_view rule, std::string_view limit, std::string_view key,
+                           const Decision& decision, const TraceSource& trace) {
+  const std::uint64_t suppressed = per_second_.take_suppressed();
   const std::string shown = shown_key(key);
-  std::vector<LogField> fields = named(name, shown);
+  std::vector<LogField> fields = named(rule, limit, shown);
   fields.emplace_back("reason", to_string(decision.reason));
   if (decision.retry_after) {
     fields.emplace_back("retry_after_ms", milliseconds_up(*decision.retry_after));

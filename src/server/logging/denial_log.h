@@ -1,10 +1,7 @@
 #pragma once
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +13,8 @@
 #include "server/logging/log.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
+#include "sluice/rule_answer.h"
+#include "stores/policy/spread_count.h"
 
 namespace sluice::server {
 
@@ -48,32 +47,7 @@ class NearKeys {
   std::array<std::mutex, kLocks> locks_;  // of the set with the same index modulo kLocks
 };
 
-// A count that many threads add to. Most threads use their own slot, so they do not wait for the
-// cache line of another thread.
-class SpreadCount {
- public:
-  void add_one() noexcept { slot().fetch_add(1, std::memory_order_relaxed); }
-  std::uint64_t take() noexcept {
-    std::uint64_t sum = 0;
-    for (Slot& one : slots_) sum += one.count.exchange(0, std::memory_order_relaxed);
-    return sum;
-  }
-
- private:
-  static constexpr std::size_t kSlots = 16;
-  struct alignas(64) Slot {
-    std::atomic<std::uint64_t> count{0};
-  };
-  std::atomic<std::uint64_t>& slot() noexcept {
-    constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
-    const auto thread = std::uint64_t{pthread_self()} * kGolden;
-    return slots_[thread >> (64 - std::bit_width(kSlots - 1))].count;
-  }
-
-  std::array<Slot, kSlots> slots_;
-};
-
-// Admits up to a maximum in each second of a clock.
+// Admits up to a maximum in each second of a clock, and counts what it does not admit.
 class PerSecond {
  public:
   explicit PerSecond(std::uint32_t most) : most_(most) {}
@@ -83,32 +57,25 @@ class PerSecond {
     auto state = state_.load(std::memory_order_relaxed);
     for (;;) {
       const bool same = state >> 32 == now >> 32;
-      if (same && static_cast<std::uint32_t>(state) >= most_) return false;
+      if (same && static_cast<std::uint32_t>(state) >= most_) {
+        suppressed_.add_one();
+        return false;
+      }
       const auto next = same ? state + 1 : now + 1;
       if (state_.compare_exchange_weak(state, next, std::memory_order_relaxed)) return true;
     }
   }
+  // Returns how many were not admitted since the last call.
+  std::uint64_t take_suppressed() noexcept { return suppressed_.take(); }
 
  private:
   std::uint32_t most_;
   std::atomic<std::uint64_t> state_{~std::uint64_t{0} << 32};  // the second, and how many in it
-};
-
-// The rule and the limit of a line. Empty: none.
-struct DenialName {
-  std::string_view rule = {};
-  std::string_view limit = {};
+  policy::SpreadCount suppressed_;
 };
 
 // Returns a steady clock with a resolution of a few milliseconds. Cost: about 5 ns a call.
 const Clock& coarse_clock() noexcept;
-
-// A key that is near a limit with `warn`.
-struct NearKey {
-  std::string_view counter;  // with its tag the name of the counter in the store
-  std::string_view tag;
-  std::string_view label;  // the text that people read; empty: none
-};
 
 // Writes a line for each denied request, at a bounded rate for the process: message "denied"; rule;
 // limit; key; reason; retry_after_ms, absent for never; trace_id and span_id of a request with a
@@ -124,22 +91,23 @@ class DenialLog {
   // The first clock counts seconds, the other one is for windows.
   explicit DenialLog(Log& log, const Clock& clock = coarse_clock(),
                      const Clock& windows = SteadyClock::instance());
-  // Does nothing if the decision allows. `key` is the text that people read; empty: none.
-  // `trace` is asked if a line is written; empty: the request has none.
-  void write(const DenialName& name, std::string_view key, const Decision& decision,
-             const TraceSource& trace = {}) noexcept;
-  // Returns whether the key is reported for the first time in its window, which lasts until
-  // `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
-  bool report_near(const DenialName& name, const NearKey& key, const Decision& decision) noexcept;
+  // Does nothing if the decision allows. The rule, the limit and the key, which is the text that
+  // people read, are empty if there is none. `trace` is asked if a line is written; empty: the
+  // request has none.
+  void write(std::string_view rule, std::string_view limit, std::string_view key,
+             const Decision& decision, const TraceSource& trace = {}) noexcept;
+  // Returns whether the key, which is near the limit, is reported for the first time in its window,
+  // which lasts until `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
+  bool report_near(const LimitAnswer& limit) noexcept;
   // Returns the hash that lines show with LogKeys::kHash.
   const insight::KeyHash& key_hash() const noexcept { return hash_; }
 
  private:
   // Returns whether to write a line now.
-  bool admits(PerSecond& per_second, SpreadCount& suppressed) noexcept;
-  void write_near(const DenialName& name, std::string_view label, const Decision& decision);
-  void write_line(const DenialName& name, std::string_view key, const Decision& decision,
-                  const TraceSource& trace);
+  bool admits(PerSecond& per_second) noexcept;
+  void write_near(const LimitAnswer& limit);
+  void write_line(std::string_view rule, std::string_view limit, std::string_view key,
+                  const Decision& decision, const TraceSource& trace);
   std::string shown_key(std::string_view key) const;
 
   Log& log_;
@@ -148,8 +116,6 @@ class DenialLog {
   PerSecond per_second_;
   PerSecond near_per_second_;
   const bool wanted_;
-  SpreadCount suppressed_;
-  SpreadCount near_suppressed_;
   NearKeys near_;
   const insight::KeyHash hash_;
 };

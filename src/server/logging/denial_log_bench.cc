@@ -14,7 +14,7 @@ void suppressed(benchmark::State& state) {
   static Log log({.denials_per_second = 1}, descriptor);
   static DenialLog denials(log);
   const Decision denied{.outcome = Outcome::kDenied, .reason = Reason::kLimited};
-  for (auto _ : state) denials.write({"rule", "limit"}, "key", denied);
+  for (auto _ : state) denials.write("rule", "limit", "key", denied);
 }
 BENCHMARK(suppressed)->ThreadRange(1, 2);
 

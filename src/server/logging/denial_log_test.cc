@@ -24,7 +24,8 @@ Decision denied(Reason reason, std::optional<Duration> wait) {
   return decision;
 }
 
-constexpr DenialName kUser{"order", "user"};
+constexpr std::string_view kRule = "order";
+constexpr std::string_view kUser = "user";
 
 class Denials : public ::testing::Test {
  protected:
@@ -41,29 +42,49 @@ class Denials : public ::testing::Test {
     for (auto& line : found) line = line.substr(line.find(" info ") + 6);
     return found;
   }
-  std::string line(const DenialName& name, std::string_view key, const Decision& decision,
-                   const LogOptions& options = {}) {
+  std::string line(std::string_view rule, std::string_view limit, std::string_view key,
+                   const Decision& decision, const LogOptions& options = {}) {
     const auto found =
-        lines(options, [&](DenialLog& denials) { denials.write(name, key, decision); });
+        lines(options, [&](DenialLog& denials) { denials.write(rule, limit, key, decision); });
     return found.size() == 1 ? found[0] : std::to_string(found.size()) + " lines";
   }
 
+  // A key that is near the limit.
+  LimitAnswer near(std::string_view counter, std::string_view tag, std::string_view label) const {
+    LimitAnswer answer;
+    answer.rule = &rule_;
+    answer.limit = &limit_;
+    answer.counter = counter;
+    answer.tag = tag;
+    answer.label = label;
+    answer.decision = {.capacity = 10, .remaining = 1, .reset_after = seconds{30}};
+    return answer;
+  }
+
   testing::ManualClock clock_;
+
+ private:
+  const Rule rule_ = [] {
+    Rule rule;
+    rule.name = kRule;
+    return rule;
+  }();
+  const RuleLimit limit_{std::string(kUser), {}, token_bucket(1).per(seconds{1})};
 };
 
 const Decision kLimited = denied(Reason::kLimited, microseconds{1500});
 
 TEST_F(Denials, NameRuleLimitKeyReasonAndTheWaitRoundedUp) {
-  EXPECT_EQ(line(kUser, "u1", denied(Reason::kLimited, microseconds{1001})),
+  EXPECT_EQ(line(kRule, kUser, "u1", denied(Reason::kLimited, microseconds{1001})),
             "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2");
 }
 
 TEST_F(Denials, NameTheTraceIfItIsValid) {
   const auto found = lines({}, [&](DenialLog& denials) {
-    denials.write(kUser, "u1", kLimited, [] {
+    denials.write(kRule, kUser, "u1", kLimited, [] {
       return std::string_view("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     });
-    denials.write(kUser, "u1", kLimited, [] { return std::string_view("00-x"); });
+    denials.write(kRule, kUser, "u1", kLimited, [] { return std::string_view("00-x"); });
   });
   const std::string line = "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2";
   EXPECT_EQ(found, (std::vector{line + " trace_id=4bf92f3577b34da6a3ce929d0e0e4736"
@@ -72,14 +93,13 @@ TEST_F(Denials, NameTheTraceIfItIsValid) {
 }
 
 TEST_F(Denials, ReportAKeyNearALimitOncePerWindow) {
-  const Decision near{.capacity = 10, .remaining = 1, .reset_after = seconds{30}};
   EXPECT_EQ(lines({},
                   [&](DenialLog& denials) {
-                    EXPECT_TRUE(denials.report_near(kUser, {"c|u1", {}, "u1"}, near));
-                    EXPECT_FALSE(denials.report_near(kUser, {"c|u1", {}, "u1"}, near));
-                    EXPECT_TRUE(denials.report_near(kUser, {"c|u1", "tag", "u1"}, near));
+                    EXPECT_TRUE(denials.report_near(near("c|u1", {}, "u1")));
+                    EXPECT_FALSE(denials.report_near(near("c|u1", {}, "u1")));
+                    EXPECT_TRUE(denials.report_near(near("c|u1", "tag", "u1")));
                     clock_.advance(seconds{30});
-                    EXPECT_TRUE(denials.report_near(kUser, {"c|u1", {}, {}}, near));
+                    EXPECT_TRUE(denials.report_near(near("c|u1", {}, {})));
                   }),
             (std::vector<std::string>{
                 "near rule=order limit=user key=u1 capacity=10 remaining=1 reset_after_ms=30000",
@@ -88,14 +108,13 @@ TEST_F(Denials, ReportAKeyNearALimitOncePerWindow) {
 }
 
 TEST_F(Denials, OfKeysNearALimitHaveTheSameRateAgain) {
-  const Decision near{.capacity = 10, .remaining = 1, .reset_after = seconds{30}};
   const auto found = lines({.denials_per_second = 1}, [&](DenialLog& denials) {
     for (const std::string_view key : {"a", "b", "c"}) {
-      EXPECT_TRUE(denials.report_near(kUser, {key, {}, key}, near)) << "counted without a line";
+      EXPECT_TRUE(denials.report_near(near(key, {}, key))) << "counted without a line";
     }
-    denials.write(kUser, "d", kLimited);
+    denials.write(kRule, kUser, "d", kLimited);
     clock_.advance(seconds{1});
-    denials.report_near(kUser, {"e", {}, "e"}, near);
+    denials.report_near(near("e", {}, "e"));
   });
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[1], "denied rule=order limit=user key=d reason=limited retry_after_ms=2");
@@ -103,17 +122,18 @@ TEST_F(Denials, OfKeysNearALimitHaveTheSameRateAgain) {
 }
 
 TEST_F(Denials, LeaveOutWhatIsEmpty) {
-  EXPECT_EQ(line({}, "a key", kLimited), "denied key=\"a key\" reason=limited retry_after_ms=2");
-  EXPECT_EQ(line({"order"}, {}, denied(Reason::kFallback, {})),
+  EXPECT_EQ(line({}, {}, "a key", kLimited),
+            "denied key=\"a key\" reason=limited retry_after_ms=2");
+  EXPECT_EQ(line(kRule, {}, {}, denied(Reason::kFallback, {})),
             "denied rule=order reason=fallback");
-  EXPECT_EQ(line({}, {}, denied(Reason::kInvalid, {})), "denied reason=invalid");
-  EXPECT_EQ(line(kUser, "u1", denied(Reason::kNever, {})),
+  EXPECT_EQ(line({}, {}, {}, denied(Reason::kInvalid, {})), "denied reason=invalid");
+  EXPECT_EQ(line(kRule, kUser, "u1", denied(Reason::kNever, {})),
             "denied rule=order limit=user key=u1 reason=never");
 }
 
 TEST_F(Denials, AreOneObjectALineInJson) {
   const auto found = lines({.format = LogFormat::kJson}, [&](DenialLog& denials) {
-    denials.write(kUser, "a \"b\"\n\xff", kLimited);
+    denials.write(kRule, kUser, "a \"b\"\n\xff", kLimited);
   });
   ASSERT_EQ(found.size(), 1U);
   EXPECT_TRUE(found[0].ends_with(
@@ -123,10 +143,11 @@ TEST_F(Denials, AreOneObjectALineInJson) {
 }
 
 TEST_F(Denials, HashKeysOrLeaveThemOut) {
-  EXPECT_EQ(line(kUser, "secret", kLimited, {.keys = LogKeys::kNone}),
+  EXPECT_EQ(line(kRule, kUser, "secret", kLimited, {.keys = LogKeys::kNone}),
             "denied rule=order limit=user reason=limited retry_after_ms=2");
   const auto found = lines({.keys = LogKeys::kHash}, [&](DenialLog& denials) {
-    for (const char* key : {"secret", "secret", "other"}) denials.write(kUser, key, kLimited);
+    for (const char* key : {"secret", "secret", "other"})
+      denials.write(kRule, kUser, key, kLimited);
   });
   ASSERT_EQ(found.size(), 3U);
   const std::string start = "denied rule=order limit=user key=";
@@ -135,32 +156,32 @@ TEST_F(Denials, HashKeysOrLeaveThemOut) {
   EXPECT_EQ(found[0].find("secret"), std::string::npos);
   EXPECT_EQ(found[0], found[1]) << "repeated denials of one key are recognizable";
   EXPECT_NE(found[0], found[2]);
-  EXPECT_NE(line(kUser, "secret", kLimited, {.keys = LogKeys::kHash}), found[0])
+  EXPECT_NE(line(kRule, kUser, "secret", kLimited, {.keys = LogKeys::kHash}), found[0])
       << "each process has its own secret";
 }
 
 TEST_F(Denials, CutLongKeys) {
-  EXPECT_EQ(line(kUser, std::string(40'000, 'k'), kLimited),
+  EXPECT_EQ(line(kRule, kUser, std::string(40'000, 'k'), kLimited),
             "denied rule=order limit=user key=" + std::string(1024, 'k') +
                 "… reason=limited retry_after_ms=2");
 }
 
 TEST_F(Denials, AreNotWrittenForAllowedRequests) {
-  EXPECT_EQ(line(kUser, "u1", {.reason = Reason::kShadow}), "0 lines");
+  EXPECT_EQ(line(kRule, kUser, "u1", {.reason = Reason::kShadow}), "0 lines");
 }
 
 TEST_F(Denials, AreWrittenAtABoundedRateWithTheNumberSuppressed) {
   clock_.set(Instant{seconds{1'000'000}});
   const auto found = lines({.denials_per_second = 3}, [&](DenialLog& denials) {
-    for (int i = 0; i < 10; ++i) denials.write(kUser, "u1", kLimited);
+    for (int i = 0; i < 10; ++i) denials.write(kRule, kUser, "u1", kLimited);
     clock_.advance(microseconds{999'999});
-    for (int i = 0; i < 5; ++i) denials.write(kUser, "u1", kLimited);
+    for (int i = 0; i < 5; ++i) denials.write(kRule, kUser, "u1", kLimited);
     clock_.advance(microseconds{1});
-    for (int i = 0; i < 4; ++i) denials.write(kUser, "u1", kLimited);
+    for (int i = 0; i < 4; ++i) denials.write(kRule, kUser, "u1", kLimited);
     clock_.advance(seconds{1});
-    denials.write(kUser, "u1", kLimited);
+    denials.write(kRule, kUser, "u1", kLimited);
     clock_.advance(seconds{1});
-    denials.write(kUser, "u1", kLimited);
+    denials.write(kRule, kUser, "u1", kLimited);
   });
   const std::string plain = "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2";
   EXPECT_EQ(found, (std::vector<std::string>{plain, plain, plain, plain + " suppressed=12", plain,
@@ -168,8 +189,8 @@ TEST_F(Denials, AreWrittenAtABoundedRateWithTheNumberSuppressed) {
 }
 
 TEST_F(Denials, AreNotWrittenIfTheRateIsZeroOrTheLevelIsHigher) {
-  EXPECT_EQ(line(kUser, "u1", kLimited, {.denials_per_second = 0}), "0 lines");
-  EXPECT_EQ(line(kUser, "u1", kLimited, {.level = LogLevel::kWarning}), "0 lines");
+  EXPECT_EQ(line(kRule, kUser, "u1", kLimited, {.denials_per_second = 0}), "0 lines");
+  EXPECT_EQ(line(kRule, kUser, "u1", kLimited, {.level = LogLevel::kWarning}), "0 lines");
 }
 
 TEST_F(Denials, OfSeveralThreadsAreWrittenOrCountedOnce) {
@@ -180,12 +201,12 @@ TEST_F(Denials, OfSeveralThreadsAreWrittenOrCountedOnce) {
     threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&] {
-        for (int n = 0; n < kEach; ++n) denials.write(kUser, "u1", kLimited);
+        for (int n = 0; n < kEach; ++n) denials.write(kRule, kUser, "u1", kLimited);
       });
     }
     for (auto& thread : threads) thread.join();
     clock_.advance(seconds{1});
-    denials.write(kUser, "u1", kLimited);
+    denials.write(kRule, kUser, "u1", kLimited);
   });
   ASSERT_EQ(found.size(), 8U);
   int suppressed = 0;

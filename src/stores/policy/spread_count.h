@@ -1,11 +1,12 @@
 #pragma once
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <thread>
 
 namespace sluice::policy {
 
@@ -20,13 +21,19 @@ class SpreadCount {
     return sum;
   }
 
+  // Returns the count and begins again at 0.
+  std::uint64_t take() noexcept {
+    std::uint64_t sum = 0;
+    for (Slot& slot : slots_) sum += slot.count.exchange(0, std::memory_order_relaxed);
+    return sum;
+  }
+
  private:
   static constexpr std::size_t kSlots = 16;
   static std::size_t own_slot() noexcept {
-    const std::uint64_t id = std::hash<std::thread::id>()(std::this_thread::get_id());
-    return static_cast<std::size_t>((id * 0x9E3779B97F4A7C15u) >> 60);
+    constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15;
+    return std::uint64_t{pthread_self()} * kGolden >> (64 - std::bit_width(kSlots - 1));
   }
-  static_assert(kSlots == 16);
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> count{0};

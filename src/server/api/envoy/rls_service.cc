@@ -542,10 +542,9 @@ void RlsService::Impl::log_denial(const Answer& answer) {
     if (longest == nullptr || wait(status) > wait(*longest)) longest = &status;
   }
   if (longest == nullptr) return;
-  if (longest->descriptor == nullptr) return denials_.write({}, {}, longest->decision, trace_);
+  if (longest->descriptor == nullptr) return denials_.write({}, {}, {}, longest->decision, trace_);
   const Rule& rule = longest->descriptor->rule;
-  denials_.write({rule.name, rule.limits.front().name}, longest->counter, longest->decision,
-                 trace_);
+  denials_.write(rule.name, rule.limits.front().name, longest->counter, longest->decision, trace_);
 }
 
 RlsService::RlsService(const Session::Parts& session, EnvoyManager& envoy, const Clock& clock)
