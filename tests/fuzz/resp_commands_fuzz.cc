@@ -82,7 +82,7 @@ struct World {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static World world;
-  static const resp::Users users({{"default", "secret", Role::kCheck}});
+  static const resp::Users users({{"default", Role::kCheck, "secret"}});
   static const resp::Users nobody;
   if (size == 0) return 0;
   const resp::Users& known = data[0] % 4 == 0 ? users : nobody;

@@ -24,6 +24,14 @@ constexpr std::string_view to_string(Role role) noexcept {
   return kNames[static_cast<std::size_t>(role)];
 }
 
+// A client that presents a token or a password, a certificate, or either.
+struct KnownClient {
+  std::string name;
+  Role role = Role::kCheck;
+  std::string secret = {};       // empty: none
+  std::string certificate = {};  // a name in it; empty: none
+};
+
 // Returns the role of the client whose certificate has one of these names, or kNobody.
 using RoleOfCertificate = std::function<Role(const std::vector<std::string>& names)>;
 inline Role role_of(const std::vector<std::string>& names, const RoleOfCertificate& find) {

@@ -94,6 +94,24 @@ void FrontEnd::unlink() noexcept {
 
 namespace {
 
+// Returns the clients of the key `of` with their secrets, which are `what`. Warns of weak ones.
+Expected<std::vector<KnownClient>> known_clients(
+    const std::vector<ClientConfig>& configured, std::string_view of,
+    Expected<std::string> (*read)(const SecretSource& source), std::string_view what, Log& log) {
+  std::vector<KnownClient> clients;
+  for (const ClientConfig& client : configured) {
+    clients.push_back({client.name, client.role, {}, client.certificate});
+    if (!client.secret.is_set()) continue;
+    auto secret = read(client.secret);
+    if (!secret) return Unexpected{std::string(of) + ": " + secret.error()};
+    const std::string named = std::string(what) + " '" + client.name + "'";
+    const std::string weakness = find_weakness(named, client.secret, *secret);
+    if (!weakness.empty()) log.warning(weakness);
+    clients.back().secret = *std::move(secret);
+  }
+  return clients;
+}
+
 // Returns bounds under which a file of rules fits into a body.
 Bounds bounds_for_rules(Bounds bounds) {
   constexpr std::size_t kMostRules = std::size_t{4} << 20;
@@ -236,22 +254,6 @@ class HttpFrontEnd final : public FrontEnd {
   }
 };
 
-// Returns the configured users with their passwords. Warns of weak ones.
-Expected<resp::Users> read_users(const std::vector<ClientConfig>& configured, Log& log) {
-  std::vector<resp::User> users;
-  for (const ClientConfig& user : configured) {
-    users.push_back({user.name, {}, user.role, user.certificate});
-    if (!user.secret.is_set()) continue;
-    auto password = read_password(user.secret);
-    if (!password) return Unexpected{"resp.users: " + password.error()};
-    const std::string what = "the password of the RESP user '" + user.name + "'";
-    const std::string weakness = find_weakness(what, user.secret, *password);
-    if (!weakness.empty()) log.warning(weakness);
-    users.back().password = std::move(*password);
-  }
-  return resp::Users(std::move(users));
-}
-
 // Changes of overrides that a loop takes at once; the file is written for one at a time.
 constexpr net::FiberPool::Options kOverrideFibers{.most = 16};
 
@@ -262,9 +264,10 @@ class RespFrontEnd final : public FrontEnd {
 
  protected:
   Status check() override {
-    auto users = read_users(parts().config.resp_users, parts().log);
+    auto users = known_clients(parts().config.resp_users, "resp.users", read_password,
+                               "the password of the RESP user", parts().log);
     if (!users) return Unexpected{users.error()};
-    users_ = std::move(*users);
+    users_ = resp::Users(std::move(*users));
     if (listening().loopback || !users_.none()) return {};
     return Unexpected{
         "RESP at " + listening().name +
@@ -444,25 +447,6 @@ void AdminHandler::finished(const http::Request& request, const http::Response& 
   log_.access({request.method, request.target, response.status, request.peer, took, "admin"});
 }
 
-namespace {
-
-Expected<std::vector<KnownClient>> read_clients(const Config& config, Log& log) {
-  std::vector<KnownClient> clients;
-  for (const ClientConfig& client : config.clients) {
-    clients.push_back({client.name, client.role, {}, client.certificate});
-    if (!client.secret.is_set()) continue;
-    auto token = read_token(client.secret);
-    if (!token) return Unexpected{"clients: " + token.error()};
-    const std::string what = "the token of the client '" + client.name + "'";
-    const std::string weakness = find_weakness(what, client.secret, *token);
-    if (!weakness.empty()) log.warning(weakness);
-    clients.back().token = *std::move(token);
-  }
-  return clients;
-}
-
-}  // namespace
-
 FrontEnds::FrontEnds(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin)
     : config_(parts.config),
       log_(parts.log),
@@ -473,7 +457,8 @@ FrontEnds::FrontEnds(const FrontEndParts& parts, const AdminToken& token, MakeAd
 }
 
 Status FrontEnds::open(std::size_t loops, net::InheritedSockets& inherited) {
-  auto clients = read_clients(config_, log_);
+  auto clients =
+      known_clients(config_.clients, "clients", read_token, "the token of the client", log_);
   if (!clients) return Unexpected{clients.error()};
   clients_ = std::move(*clients);
   for (const auto& one : all_) {

@@ -38,7 +38,7 @@ TEST(AccessLine, WritesTheDecisionOfACommandInAnyCase) {
 }
 
 TEST(AccessLine, WritesPartsErrorsAndUsersButNoPassword) {
-  TestCommands handler({{"ops", "secret", Role::kAdmin}});
+  TestCommands handler({{"ops", Role::kAdmin, "secret"}});
   EXPECT_EQ(line_of({"PING"}, handler),
             "info request command=ping status=NOAUTH peer=127.0.0.1 duration_us=1 front_end=resp");
   EXPECT_EQ(

@@ -78,7 +78,7 @@ TEST_F(BlockCommands, ExplainWhatIsWrong) {
 }
 
 TEST(BlockCommandRoles, AreForOperators) {
-  TestCommands handler({{"default", "secret", Role::kCheck}, {"ops", "secrets", Role::kOperate}});
+  TestCommands handler({{"default", Role::kCheck, "secret"}, {"ops", Role::kOperate, "secrets"}});
   handler.ask({"AUTH", "secret"});
   const std::vector<std::string_view> block = {"RL.BLOCK", "guess", "ip", "ip", "::1", "FOR", "1m"};
   const std::vector<std::string_view> unblock = {"RL.UNBLOCK", "guess", "ip", "ip", "::1"};

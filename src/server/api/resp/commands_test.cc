@@ -8,8 +8,8 @@
 namespace sluice::server::resp {
 namespace {
 
-const std::vector<User> kUsers{{"default", "secret", Role::kCheck},
-                               {"ops", "more-secret", Role::kAdmin}};
+const std::vector<KnownClient> kUsers{{"default", Role::kCheck, "secret"},
+                                      {"ops", Role::kAdmin, "more-secret"}};
 // Returns the value of that name in a flat RESP2 reply, without line ends.
 std::string value_of(const std::string& reply, std::string_view name) {
   const std::string key = "$" + std::to_string(name.size()) + "\r\n" + std::string(name) + "\r\n";

@@ -196,7 +196,7 @@ constexpr std::size_t kMostNameBytes = 1024;
 constexpr std::string_view kWrongPassword =
     "WRONGPASS invalid username-password pair or user is disabled.";
 
-void become(const Users& users, Client& client, const User* user) {
+void become(const Users& users, Client& client, const KnownClient* user) {
   client.user = user;
   client.role = user != nullptr ? user->role : users.at_first();
 }
@@ -205,7 +205,7 @@ void become(const Users& users, Client& client, const User* user) {
 // password.
 bool log_in(const Users& users, Client& client, std::string_view name, std::string_view password) {
   if (users.none()) return name == Users::kDefault;
-  const User* const user = users.find(name, password);
+  const KnownClient* const user = users.find(name, password);
   if (user != nullptr) become(users, client, user);
   return user != nullptr;
 }

@@ -10,8 +10,8 @@
 namespace sluice::server::resp::connection_commands_test {
 namespace {
 
-const std::vector<User> kUsers{{"default", "secret", Role::kCheck},
-                               {"ops", "more-secret", Role::kAdmin}};
+const std::vector<KnownClient> kUsers{{"default", Role::kCheck, "secret"},
+                                      {"ops", Role::kAdmin, "more-secret"}};
 constexpr std::string_view kNoAuth = "-NOAUTH Authentication required.\r\n";
 constexpr std::string_view kWrongPass =
     "-WRONGPASS invalid username-password pair or user is disabled.\r\n";

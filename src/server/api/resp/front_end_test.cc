@@ -150,7 +150,7 @@ TEST(FrontEnd, ConnectionsOverTheCapGetAnError) {
 TEST(FrontEnd, AClientThatDoesNotLogInIsClosed) {
   TestFrontEnd::Options options;
   options.bounds.header_timeout = milliseconds(100);
-  options.users = {{"default", "secret", Role::kCheck}};
+  options.users = {{"default", Role::kCheck, "secret"}};
   TestFrontEnd front_end(options);
   const TestPeer silent(front_end.path);
   const TestPeer known(front_end.path);

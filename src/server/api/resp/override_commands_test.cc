@@ -107,7 +107,7 @@ TEST(OverrideCommandErrors, DoNotSayThatNothingHasChangedIfThatIsUnknown) {
 }
 
 TEST(OverrideCommandRoles, AreForOperators) {
-  TestCommands handler({{"default", "secret", Role::kCheck}, {"ops", "secrets", Role::kOperate}});
+  TestCommands handler({{"default", Role::kCheck, "secret"}, {"ops", Role::kOperate, "secrets"}});
   handler.ask({"AUTH", "secret"});
   for (const std::string_view part : {"GET", "SET", "UNSET"}) {
     EXPECT_TRUE(

@@ -30,7 +30,7 @@ class TestFrontEnd {
  public:
   struct Options {
     Bounds bounds = {};
-    std::vector<User> users = {};
+    std::vector<KnownClient> users = {};
     std::optional<WaitingStore::Waits> waits = {};  // nothing: the store does not wait
     std::size_t fibers = 8;
     bool changes_elsewhere = false;  // RL.OVERRIDE waits until a test runs `elsewhere`

@@ -50,7 +50,7 @@ rules:
 class TestCommands {
  public:
   explicit TestCommands(
-      std::vector<User> known = {},
+      std::vector<KnownClient> known = {},
       std::unique_ptr<ServerOverrides> own_overrides = ServerOverrides::open("").value(),
       Store* other_store = nullptr)
       : limiter(other_store != nullptr ? *other_store : store),

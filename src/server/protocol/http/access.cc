@@ -138,7 +138,7 @@ std::optional<Role> Access::role_of(std::string_view authorization,
   if (token.empty() || nobody_has_a_token()) return own;
   std::optional<Role> role;
   for (const KnownClient& client : clients_) {
-    if (is_same_secret(token, client.token)) role = std::max(client.role, own);
+    if (is_same_secret(token, client.secret)) role = std::max(client.role, own);
   }
   return role;
 }
@@ -161,7 +161,7 @@ Role Access::role_of_certificate(std::span<const std::string> names) const noexc
 
 bool Access::nobody_has_a_token() const noexcept {
   return std::all_of(clients_.begin(), clients_.end(),
-                     [](const KnownClient& client) { return client.token.empty(); });
+                     [](const KnownClient& client) { return client.secret.empty(); });
 }
 
 bool Access::nobody_operates() const noexcept {

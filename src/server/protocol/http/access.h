@@ -36,14 +36,6 @@ std::optional<Problem> find_page_as_gateway(const http::Request& request,
 // of `authority`, or, if that has upper case, of `buffer`, which is overwritten.
 std::string_view host_name(std::string_view authority, std::string& buffer);
 
-// A client that presents a token, a certificate, or either.
-struct KnownClient {
-  std::string name;
-  Role role = Role::kCheck;
-  std::string token = {};
-  std::string certificate = {};  // a name in it
-};
-
 // Who may do what at a listener of HTTP or gRPC (docs/http.md).
 //
 // A client has the role of its token and of its certificate. Without either it may request

@@ -6,17 +6,17 @@
 
 namespace sluice::server::resp {
 
-const User* Users::find(std::string_view name, std::string_view password) const noexcept {
-  const User* found = nullptr;
-  for (const User& user : users_) {
-    const bool same_password = is_same_secret(password, user.password);
+const KnownClient* Users::find(std::string_view name, std::string_view password) const noexcept {
+  const KnownClient* found = nullptr;
+  for (const KnownClient& user : users_) {
+    const bool same_password = is_same_secret(password, user.secret);
     if (same_password && user.name == name) found = &user;
   }
   return found;
 }
 
-const User* Users::find_certificate(std::span<const std::string> names) const noexcept {
-  for (const User& user : users_) {
+const KnownClient* Users::find_certificate(std::span<const std::string> names) const noexcept {
+  for (const KnownClient& user : users_) {
     if (user.certificate.empty()) continue;
     if (std::find(names.begin(), names.end(), user.certificate) != names.end()) return &user;
   }

@@ -11,13 +11,6 @@
 
 namespace sluice::server::resp {
 
-struct User {
-  std::string name;
-  std::string password;
-  Role role = Role::kCheck;
-  std::string certificate = {};  // a name in it; empty: no certificate logs in
-};
-
 // The users of the RESP front end and their passwords. Without any user, every client may do
 // everything.
 //
@@ -29,18 +22,18 @@ class Users {
   static constexpr std::string_view kDefault = "default";
 
   Users() = default;
-  explicit Users(std::vector<User> users) : users_(std::move(users)) {}
+  explicit Users(std::vector<KnownClient> users) : users_(std::move(users)) {}
 
   bool none() const noexcept { return users_.empty(); }
   // Returns the role of a client before it logs in.
   Role at_first() const noexcept { return none() ? Role::kAdmin : Role::kNobody; }
   // Returns the user whose certificate has one of these names, or null if there is none.
-  const User* find_certificate(std::span<const std::string> names) const noexcept;
+  const KnownClient* find_certificate(std::span<const std::string> names) const noexcept;
   // Returns the user with that name and password, or null if there is none.
-  const User* find(std::string_view name, std::string_view password) const noexcept;
+  const KnownClient* find(std::string_view name, std::string_view password) const noexcept;
 
  private:
-  std::vector<User> users_;
+  std::vector<KnownClient> users_;
 };
 
 // The properties of a connection and the settings that its client made.
@@ -48,7 +41,7 @@ struct Client {
   std::uint64_t id = 0;  // unique among all connections since the server started
   std::string peer;      // "203.0.113.9:50121"; the path of a Unix socket and ":0"
   net::SteadyTime connected;
-  const User* user = nullptr;  // null: not logged in
+  const KnownClient* user = nullptr;  // null: not logged in
   Role role = Role::kNobody;
   std::uint8_t protocol = 2;
   bool leaves = false;  // has sent QUIT: the connection closes after the reply

@@ -6,7 +6,7 @@ namespace sluice::server::resp {
 namespace {
 
 TEST(Users, AreFoundByNameAndPasswordTogether) {
-  const Users users({{"a", "one", Role::kCheck}, {"b", "two", Role::kAdmin}});
+  const Users users({{"a", Role::kCheck, "one"}, {"b", Role::kAdmin, "two"}});
   ASSERT_NE(users.find("a", "one"), nullptr);
   EXPECT_EQ(users.find("b", "two")->role, Role::kAdmin);
   EXPECT_EQ(users.find("a", "two"), nullptr);
@@ -17,7 +17,7 @@ TEST(Users, AreFoundByNameAndPasswordTogether) {
 }
 
 TEST(Users, AreFoundByTheirCertificate) {
-  const Users users({{"a", "one", Role::kCheck, {}}, {"b", "", Role::kAdmin, "b.internal"}});
+  const Users users({{"a", Role::kCheck, "one"}, {"b", Role::kAdmin, "", "b.internal"}});
   const auto find = [&](std::vector<std::string> names) { return users.find_certificate(names); };
   ASSERT_NE(find({"x", "b.internal"}), nullptr);
   EXPECT_EQ(find({"b.internal"})->name, "b");
@@ -28,7 +28,7 @@ TEST(Users, AreFoundByTheirCertificate) {
 
 TEST(Users, WithoutAnyEveryClientMayDoEverything) {
   EXPECT_EQ(Users().at_first(), Role::kAdmin);
-  EXPECT_EQ(Users({{"a", "b", Role::kAdmin}}).at_first(), Role::kNobody);
+  EXPECT_EQ(Users({{"a", Role::kAdmin, "b"}}).at_first(), Role::kNobody);
 }
 
 }  // namespace
