@@ -153,26 +153,26 @@ RequestReader::Progress RequestReader::bad(std::string_view why) {
 }
 
 // Finds the line that begins at `position_`. It ends with a '\r' and one more byte, which may be
-// any byte. The text after a NUL byte is ignored.
-RequestReader::Line RequestReader::find_line(std::string_view input) {
+// any byte. The text after a NUL byte is ignored. `too_long` is the error of a longer line.
+RequestReader::Progress RequestReader::find_line(std::string_view input,
+                                                 std::string_view too_long) {
   const std::string_view rest = input.substr(position_);
   std::size_t end = 0;
   while (end < rest.size() && rest[end] != '\r' && rest[end] != '\0') ++end;
-  if (end > kMostLine) return Line::kTooLong;
+  if (end > kMostLine) return bad(too_long);
   if (end >= rest.size() || rest[end] == '\0') {
-    return rest.size() > kMostLine ? Line::kTooLong : Line::kMore;
+    return rest.size() > kMostLine ? bad(too_long) : Progress::kMore;
   }
-  if (end + 2 > rest.size()) return Line::kMore;
+  if (end + 2 > rest.size()) return Progress::kMore;
   line_ = rest.substr(0, end);
-  return Line::kWhole;
+  return Progress::kReady;
 }
 
 RequestReader::Progress RequestReader::read_count(std::string_view input, bool authenticated) {
   Length count = plain_length(input, '*');
   if (count.bytes == 0) {
-    const Line found = find_line(input);
-    if (found == Line::kMore) return Progress::kMore;
-    if (found == Line::kTooLong) return bad("too big mbulk count string");
+    const Progress found = find_line(input, "too big mbulk count string");
+    if (found != Progress::kReady) return found;
     const auto number = whole_number(line_.substr(1));
     if (!number || *number > kMostCount) return bad("invalid multibulk length");
     count = {*number, static_cast<std::uint32_t>(line_.size() + 2)};
@@ -232,9 +232,8 @@ RequestReader::Progress RequestReader::read_bulks(std::string_view input, bool a
 RequestReader::Progress RequestReader::read_bulk_size(std::string_view input, bool authenticated) {
   Length size = plain_length(input.substr(position_), '$');
   if (size.bytes == 0) {
-    const Line found = find_line(input);
-    if (found == Line::kMore) return Progress::kMore;
-    if (found == Line::kTooLong) return bad("too big bulk count string");
+    const Progress found = find_line(input, "too big bulk count string");
+    if (found != Progress::kReady) return found;
     if (line_.empty() || line_.front() != '$') {
       const char got = line_.empty() ? ' ' : line_.front();
       return bad(std::string("expected '$', got '") + (got == '\n' ? ' ' : got) + "'");

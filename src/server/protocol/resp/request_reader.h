@@ -75,14 +75,13 @@ class RequestReader {
     std::uint32_t begin;
     std::uint32_t size;
   };
-  enum class Line : std::uint8_t { kMore, kTooLong, kWhole };
 
   Progress read_inline(std::string_view input);
   Progress read_count(std::string_view input, bool authenticated);
   void read_short_bulks(std::string_view input);
   Progress read_bulks(std::string_view input, bool authenticated);
   Progress read_bulk_size(std::string_view input, bool authenticated);
-  Line find_line(std::string_view input);
+  Progress find_line(std::string_view input, std::string_view too_long);
   Progress bad(std::string_view why);
 
   std::size_t most_bytes_;
