@@ -28,19 +28,14 @@ enum class Action : std::uint8_t {
   kReceive,     // wait for input, then on_input()
   kSend,        // send output(), as far as it goes without waiting, then on_sent()
   kWaitToSend,  // wait for room, then on_room()
-  kWait,        // wait for StateOwner::act()
+  kWait,        // wait for Act
   kHalfClose,   // send the end of the stream, then as kReceive
   kClose,
 };
 
-// Who carries out the actions of a connection's state: its socket, or a test.
-class StateOwner {
- public:
-  virtual ~StateOwner() = default;
-  // What had to wait goes on: requests are answered, or a broadcast has more. May close the
-  // connection.
-  virtual void act(Action action) = 0;
-};
+// Carries out an action of a connection's state when what had to wait goes on: requests are
+// answered, or a broadcast has more. May close the connection.
+using Act = std::function<void(Action action)>;
 
 // When this many bytes of responses wait, later requests are not answered.
 inline constexpr std::size_t kMostWaiting = std::size_t{64} << 10;
@@ -66,7 +61,7 @@ class StreamState {
   void on_closed() noexcept {}
 
  protected:
-  StreamState(StateOwner& owner, SteadyTime now) : owner_(owner), now_(now) {}
+  StreamState(Act act, SteadyTime now) : act_(std::move(act)), now_(now) {}
 
   // Counts input after the end of the stream.
   Action discard(std::string_view bytes) noexcept {
@@ -76,7 +71,7 @@ class StreamState {
   // The server is draining, and the connection is idle.
   void end_soon(SteadyTime now) { deadline_ = std::min(deadline_, now + kDrainIdle); }
 
-  StateOwner& owner_;
+  const Act act_;
   SteadyTime now_;
   SteadyTime deadline_;
   std::uint32_t lingered_ = 0;
@@ -93,7 +88,7 @@ class StreamState {
 //
 // Thread-safety: the loop's thread only. Cost: about 100 bytes in addition to the state.
 template <typename State>
-class Connection final : private Poller::Source, private StateOwner {
+class Connection final : private Poller::Source {
  public:
   using Options = typename State::Shared::Options;
   using Handlers = typename State::Handlers;
@@ -141,7 +136,7 @@ class Connection final : private Poller::Source, private StateOwner {
       : shared_(shared),
         descriptor_(accepted.descriptor),
         transport_(descriptor_, std::move(accepted.tls)),
-        state_(std::move(peer), shared, *this, now) {}
+        state_(std::move(peer), shared, [this](Action action) { act(action); }, now) {}
 
   void ready() override {
     if (answering_) return wait_for(Poller::For::kNothing);  // input has to wait
@@ -153,7 +148,7 @@ class Connection final : private Poller::Source, private StateOwner {
     if (why != boost::asio::error::would_block) close();
   }
 
-  void act(Action action) override {
+  void act(Action action) {
     answering_ = false;
     while (action == Action::kSend) action = send();
     switch (action) {

@@ -49,7 +49,7 @@ class TestWaits {
 
 // A connection without a socket, and what it sent. The derived test makes `state_`.
 template <typename State>
-class ConnectionStateTest : public ::testing::Test, public StateOwner {
+class ConnectionStateTest : public ::testing::Test {
  protected:
   using Action = net::Action;
 
@@ -67,7 +67,9 @@ class ConnectionStateTest : public ::testing::Test, public StateOwner {
     }
     return action;
   }
-  void act(Action action) override { resumed_ = run(action); }
+  Act act() {
+    return [this](Action action) { resumed_ = run(action); };
+  }
   bool sent(std::string_view text) const { return sent_.find(text) != std::string::npos; }
 
   ManualLoopClock clock_;

@@ -94,10 +94,8 @@ Status use_authorities(SSL_CTX* context, const TlsFiles& files) {
 
 }  // namespace
 
-void TlsContext::Free::operator()(ssl_ctx_st* context) const noexcept { ::SSL_CTX_free(context); }
-
 TlsContext::TlsContext(const TlsFiles& files, std::string_view protocol)
-    : files_(files), protocol_(protocol) {}
+    : files_(files), protocol_(protocol), context_(nullptr, ::SSL_CTX_free) {}
 
 TlsContext::~TlsContext() = default;
 
@@ -124,7 +122,7 @@ ssl_st* TlsContext::make() const {
 }
 
 Expected<TlsContext::Context> TlsContext::read() {
-  Context made(new_context());
+  Context made(new_context(), ::SSL_CTX_free);
   if (!protocol_.empty()) ::SSL_CTX_set_alpn_select_cb(made.get(), choose_protocol, this);
   if (auto ready = use_certificate(made.get(), files_); !ready) return Unexpected{ready.error()};
   if (files_.client_ca_file.empty()) return made;

@@ -34,10 +34,7 @@ class TlsContext {
   std::string_view protocol() const noexcept { return protocol_; }
 
  private:
-  struct Free {
-    void operator()(ssl_ctx_st* context) const noexcept;
-  };
-  using Context = std::unique_ptr<ssl_ctx_st, Free>;
+  using Context = std::unique_ptr<ssl_ctx_st, void (*)(ssl_ctx_st*)>;
 
   TlsContext(const TlsFiles& files, std::string_view protocol);
   Expected<Context> read();

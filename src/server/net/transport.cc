@@ -86,10 +86,8 @@ std::string reason_of(SSL* ssl, std::string_view protocol) {
 
 }  // namespace
 
-void TlsSession::Free::operator()(ssl_st* session) const noexcept { ::SSL_free(session); }
-
 TlsSession::TlsSession(const TlsContext& context, int descriptor)
-    : context_(context), descriptor_(descriptor), ssl_(context.make()) {
+    : context_(context), descriptor_(descriptor), ssl_(context.make(), ::SSL_free) {
   BIO* const bio = socket_bio(descriptor);
   ::SSL_set_bio(ssl_.get(), bio, bio);
   ::SSL_set_accept_state(ssl_.get());

@@ -45,17 +45,13 @@ class TlsSession {
   void finish();
 
  private:
-  struct Free {
-    void operator()(ssl_st* session) const noexcept;
-  };
-
   Progress first_byte() const;
   Progress failed();
   boost::system::error_code why_not(int result, int waits_for, boost::system::error_code end) const;
 
   const TlsContext& context_;
   const int descriptor_;
-  const std::unique_ptr<ssl_st, Free> ssl_;
+  const std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
   bool begun_ = false;
   std::string why_;
 };

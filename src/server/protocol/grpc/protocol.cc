@@ -58,8 +58,6 @@ struct alignas(std::max_align_t) Memory::Head {
   void* block() noexcept { return this + 1; }
 };
 
-void Memory::FreeUnmapped::operator()(void* at) const noexcept { ::munmap(at, kSlots * kSlot); }
-
 Memory::Memory() : interface_{this, nullptr, nullptr, nullptr, nullptr} {
   interface_.malloc = [](std::size_t size, void* user) { return memory_of(user).allocate(size); };
   interface_.free = [](void* block, void* user) { memory_of(user).release(block); };
@@ -159,7 +157,8 @@ std::byte* Memory::new_slot() noexcept {
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return nullptr;
     ::madvise(at, kSlots * kSlot, MADV_NOHUGEPAGE);  // huge pages would occupy unused memory
-    std::unique_ptr<void, FreeUnmapped> own(at);
+    std::unique_ptr<void, void (*)(void*)> own(at,
+                                               [](void* all) { ::munmap(all, kSlots * kSlot); });
     try {
       slots_.reserve((regions_.size() + 1) * kSlots);
       regions_.push_back(std::move(own));

@@ -56,9 +56,6 @@ class Memory {
 
  private:
   struct Head;
-  struct FreeUnmapped {
-    void operator()(void* at) const noexcept;
-  };
 
   static constexpr std::size_t kStep = 16;
   static constexpr std::size_t kMostSmall = 1040;
@@ -74,8 +71,8 @@ class Memory {
   std::byte* next_ = nullptr;                         // in the chunk of small blocks
   std::size_t left_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> chunks_;
-  std::vector<std::unique_ptr<void, FreeUnmapped>> regions_;  // of slots
-  std::vector<std::byte*> slots_;                             // the free slots
+  std::vector<std::unique_ptr<void, void (*)(void*)>> regions_;  // of slots
+  std::vector<std::byte*> slots_;                                // the free slots
   std::byte* young_ = nullptr;  // the slot of the session that is being created
   nghttp2_mem interface_;
 };

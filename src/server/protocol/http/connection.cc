@@ -342,9 +342,11 @@ void SharedState::tick() {
   date.assign(text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts));
 }
 
-ConnectionState::ConnectionState(Peer peer, SharedState& shared, net::StateOwner& owner,
-                                 SteadyTime now)
-    : StreamState(owner, now), shared_(shared), peer_(std::move(peer)), reader_(shared.bounds) {
+ConnectionState::ConnectionState(Peer peer, SharedState& shared, net::Act act, SteadyTime now)
+    : StreamState(std::move(act), now),
+      shared_(shared),
+      peer_(std::move(peer)),
+      reader_(shared.bounds) {
   enter(Phase::kIdle);
 }
 
@@ -480,12 +482,12 @@ bool ConnectionState::finish(Handler& handler) try {
 // Continues after a request that had to wait is answered.
 void ConnectionState::resume() {
   now_ = answered_;
-  if (broken_) return owner_.act(Action::kClose);
+  if (broken_) return act_(Action::kClose);
   const std::size_t done = done_ + reader_.size();
   reader_.next();
   continued_ = false;
   answer_pending(done);
-  owner_.act(Action::kSend);
+  act_(Action::kSend);
 }
 
 void ConnectionState::refuse(const Problem& why) {
@@ -569,7 +571,7 @@ void ConnectionState::drop_kept() noexcept {
 
 void ConnectionState::dropped() {
   phase_ = Phase::kIdle;
-  owner_.act(Action::kClose);
+  act_(Action::kClose);
 }
 
 // Chooses the next action after everything is sent.
@@ -619,13 +621,13 @@ void ConnectionState::receive(std::string_view bytes) {
   } catch (const std::bad_alloc&) {
     fail();
   }
-  owner_.act(Action::kSend);
+  act_(Action::kSend);
 }
 
 void ConnectionState::end() {
   broadcast_ = nullptr;
   now_ = shared_.clock.now();
-  if (phase_ == Phase::kReceiving) owner_.act(linger());
+  if (phase_ == Phase::kReceiving) act_(linger());
 }
 
 void ConnectionState::leave() noexcept {

@@ -220,7 +220,7 @@ class ConnectionState final : public net::StreamState,
       R"({"type":"about:blank","title":"expected https on this port","status":400})"
       "\n";
 
-  ConnectionState(Peer peer, SharedState& shared, net::StateOwner& owner, net::SteadyTime now);
+  ConnectionState(Peer peer, SharedState& shared, net::Act act, net::SteadyTime now);
   ~ConnectionState() override;
 
   Action on_input(std::string_view bytes, net::SteadyTime now);

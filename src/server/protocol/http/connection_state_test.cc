@@ -52,12 +52,6 @@ std::string get(std::string_view target) {
   return "GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n";
 }
 
-// The owner of another connection than the test's.
-struct Ends final : net::StateOwner {
-  void act(net::Action action) override { last = action; }
-  std::optional<net::Action> last;
-};
-
 class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
  protected:
   void SetUp() override { start(false); }
@@ -71,7 +65,7 @@ class HttpConnectionState : public net::ConnectionStateTest<ConnectionState> {
         make, waits ? std::optional(net::FiberPool::Options{.most = workers}) : std::nullopt);
     shared_.emplace(Options{bounds_}, *handlers_, registry_.make_recorder(), clock_);
     shared_->tick();
-    state_.emplace(Peer{"192.0.2.1"}, *shared_, *this, clock_.time);
+    state_.emplace(Peer{"192.0.2.1"}, *shared_, act(), clock_.time);
   }
 
   // Two of this size exceed the bound of a loop.
@@ -178,7 +172,7 @@ TEST_F(HttpConnectionState, ClosesAndReleasesAResponseThatIsNotReadIfTooMuchIsKe
   ASSERT_EQ(state_->on_input(request, clock_.time), Action::kSend);
   ASSERT_EQ(state_->on_sent(1), Action::kWaitToSend);
   EXPECT_GT(shared_->kept.total(), kLarge);
-  ConnectionState other({"192.0.2.2"}, *shared_, *this, clock_.time);
+  ConnectionState other({"192.0.2.2"}, *shared_, act(), clock_.time);
   clock_.time += milliseconds(1);
   ASSERT_EQ(other.on_input(request, clock_.time), Action::kSend);
   ASSERT_EQ(other.on_sent(1), Action::kWaitToSend);
@@ -197,7 +191,7 @@ TEST_F(HttpConnectionState, EndsTheWaitOfARequestIfTooMuchIsKept) {
   start(true);
   const std::string request = large_request();
   ASSERT_EQ(input(request), Action::kWait);
-  ConnectionState other({"192.0.2.2"}, *shared_, *this, clock_.time);
+  ConnectionState other({"192.0.2.2"}, *shared_, act(), clock_.time);
   clock_.time += milliseconds(1);
   EXPECT_EQ(stops_, 0);
   ASSERT_EQ(other.on_input(request, clock_.time), Action::kSend);
@@ -213,24 +207,27 @@ TEST_F(HttpConnectionState, EndsTheWaitOfARequestIfTooMuchIsKept) {
 TEST_F(HttpConnectionState, ReleasesAndClosesAQueuedRequestIfTooMuchIsKept) {
   start(true, 1);
   ASSERT_EQ(input(get("/a")), Action::kWait) << "the only worker has it";
-  Ends first_ends, second_ends;
+  std::optional<Action> first_acts, second_acts;
+  const auto into = [](std::optional<Action>& last) {
+    return [&last](Action action) { last = action; };
+  };
   const std::string request = large_request();
-  ConnectionState first({"192.0.2.2"}, *shared_, first_ends, clock_.time);
+  ConnectionState first({"192.0.2.2"}, *shared_, into(first_acts), clock_.time);
   ASSERT_EQ(first.on_input(request, clock_.time), Action::kSend);
   ASSERT_EQ(first.on_sent(0), Action::kWait);
   clock_.time += milliseconds(1);
-  ConnectionState second({"192.0.2.3"}, *shared_, second_ends, clock_.time);
+  ConnectionState second({"192.0.2.3"}, *shared_, into(second_acts), clock_.time);
   ASSERT_EQ(second.on_input(request, clock_.time), Action::kSend);
   ASSERT_EQ(second.on_sent(0), Action::kWait);
   EXPECT_LT(shared_->kept.total(), kLarge + kLarge / 2) << "the first has released its bytes";
   EXPECT_FALSE(first.expired(clock_.time + seconds(9))) << "it is in the queue";
-  EXPECT_EQ(first_ends.last, std::nullopt);
+  EXPECT_EQ(first_acts, std::nullopt);
   waits_.finish_first();
-  EXPECT_EQ(first_ends.last, Action::kClose);
+  EXPECT_EQ(first_acts, Action::kClose);
   first.on_closed();
   EXPECT_TRUE(sent("HTTP/1.1 200 OK"));
   waits_.finish_first();
-  EXPECT_EQ(second_ends.last, Action::kSend) << "the second is answered";
+  EXPECT_EQ(second_acts, Action::kSend) << "the second is answered";
   second.on_closed();
 }
 

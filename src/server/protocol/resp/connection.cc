@@ -67,9 +67,8 @@ Client SharedState::peer_of(const net::Accepted& accepted, SteadyTime now) const
   return client;
 }
 
-ConnectionState::ConnectionState(Client client, SharedState& shared, net::StateOwner& owner,
-                                 SteadyTime now)
-    : StreamState(owner, now),
+ConnectionState::ConnectionState(Client client, SharedState& shared, net::Act act, SteadyTime now)
+    : StreamState(std::move(act), now),
       shared_(shared),
       client_(std::move(client)),
       reader_(shared.bounds.body_bytes) {
@@ -154,7 +153,7 @@ void ConnectionState::resume() {
   now_ = shared_.answered;
   phase_ = Phase::kIdle;
   drop_answered();
-  owner_.act(Action::kSend);
+  act_(Action::kSend);
 }
 
 void ConnectionState::drop_answered() {

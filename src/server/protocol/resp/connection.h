@@ -94,7 +94,7 @@ class ConnectionState final : public net::StreamState, private Handlers::Task {
   static constexpr std::string_view kRefusal = "-ERR max number of clients reached\r\n";
   static constexpr std::string_view kNeedsTls = "-ERR expected TLS on this port\r\n";
 
-  ConnectionState(Client client, SharedState& shared, net::StateOwner& owner, net::SteadyTime now);
+  ConnectionState(Client client, SharedState& shared, net::Act act, net::SteadyTime now);
   ~ConnectionState() override;
 
   Action on_input(std::string_view bytes, net::SteadyTime now);

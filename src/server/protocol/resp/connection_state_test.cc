@@ -55,7 +55,7 @@ class RespConnectionState : public net::ConnectionStateTest<ConnectionState> {
         SharedState{{bounds_, users_, last_id_}, *handlers_, registry_.make_recorder(), clock_});
     Client client;
     client.role = role;
-    state_.emplace(std::move(client), *shared_, *this, clock_.time);
+    state_.emplace(std::move(client), *shared_, act(), clock_.time);
   }
 
   Bounds bounds_{.body_bytes = std::size_t{1} << 20,
