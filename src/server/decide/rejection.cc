@@ -37,13 +37,17 @@ int http_status(const RuleAnswer& answer) noexcept {
   return reject != nullptr ? reject->status : report_of(decision.reason).http;
 }
 
-Rejection rejection_of(const RuleAnswer& answer, std::string& text, const Clock& clock) {
+void put_rejection(const RuleAnswer& answer, http::Response& response, const Clock& clock) {
+  std::string& text = response.text;
   const Reject* reject = reject_of(answer);
   if (reject != nullptr && !reject->body.empty()) {
-    if (reject->parts.empty()) return {reject->content_type, reject->body};
+    response.content_type = reject->content_type;
+    response.body = reject->body;
+    if (reject->parts.empty()) return;
     text.clear();
     append_reject(reject->body, reject->parts, answer.decision, clock.now(), text);
-    return {reject->content_type, text};
+    response.body = text;
+    return;
   }
   const bool invalid = answer.decision.reason == Reason::kInvalid;
   const ReasonReport& report = report_of(answer.decision.reason);
@@ -57,7 +61,8 @@ Rejection rejection_of(const RuleAnswer& answer, std::string& text, const Clock&
                   .title = report.title,
                   .type = report.type},
                  members.view());
-  return {kProblemType, text};
+  response.content_type = kProblemType;
+  response.body = text;
 }
 
 void append_reject_headers(const RuleAnswer& answer, std::string& fields, const Clock& clock) {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
+#include "server/protocol/http/message.h"
 #include "sluice/clock.h"
 #include "sluice/rule_answer.h"
 
@@ -12,15 +12,10 @@ namespace sluice::server {
 // the status of the deciding rule's `reject`. Without a rule it is that of the reason.
 int http_status(const RuleAnswer& answer) noexcept;
 
-// The body of a denied request: that of the rule, or application/problem+json.
-struct Rejection {
-  std::string_view content_type;
-  std::string_view body;  // of the rule, or of `text`
-};
-// Overwrites `text`, unless the body is that of the rule as it is written. The clock is for the
-// numbers in it.
-Rejection rejection_of(const RuleAnswer& answer, std::string& text,
-                       const Clock& clock = SystemClock::instance());
+// Gives a denied request its body: that of the rule, or application/problem+json. The clock is for
+// the numbers in it.
+void put_rejection(const RuleAnswer& answer, http::Response& response,
+                   const Clock& clock = SystemClock::instance());
 
 // Appends the headers that the rule of a denied request adds: "Name: value\r\n" each. Appends
 // nothing if the request is allowed or invalid.

@@ -18,10 +18,11 @@ std::string problem_for(Reason reason) {
   TestAnswer test;
   test.rule("r");
   test.limit("a", kTenASecond, denied(0, 1s, {}, reason));
-  std::string text = "old";
-  const Rejection rejection = rejection_of(test.answer, text);
-  EXPECT_EQ(rejection.content_type, "application/problem+json");
-  return std::string(rejection.body);
+  http::Response response;
+  response.text = "old";
+  put_rejection(test.answer, response);
+  EXPECT_EQ(response.content_type, "application/problem+json");
+  return std::string(response.body);
 }
 
 TEST(Rejection, HasAStatusForEveryReason) {
@@ -60,8 +61,9 @@ TEST(Rejection, NeedsNoRule) {
   EXPECT_EQ(http_status(answer), 400);
   answer.decision.reason = Reason::kLimited;
   EXPECT_EQ(http_status(answer), 429);
-  std::string text;
-  EXPECT_NE(rejection_of(answer, text).body.find("\"violated-policies\":[]"), std::string::npos);
+  http::Response response;
+  put_rejection(answer, response);
+  EXPECT_NE(response.body.find("\"violated-policies\":[]"), std::string::npos);
 }
 
 TEST(Rejection, IsTheRulesOwnBody) {
@@ -69,13 +71,15 @@ TEST(Rejection, IsTheRulesOwnBody) {
   Rule& rule = test.rule("r");
   rule.reject = {.status = 429, .body = "请求过于频繁", .content_type = "text/plain"};
   test.limit("a", kTenASecond, denied(0, 1s, 1s));
-  std::string text = "kept";
-  const Rejection rejection = rejection_of(test.answer, text);
-  EXPECT_EQ(rejection.content_type, "text/plain");
-  EXPECT_EQ(rejection.body, "请求过于频繁");
-  EXPECT_EQ(text, "kept");
+  http::Response response;
+  response.text = "kept";
+  put_rejection(test.answer, response);
+  EXPECT_EQ(response.content_type, "text/plain");
+  EXPECT_EQ(response.body, "请求过于频繁");
+  EXPECT_EQ(response.text, "kept");
   test.answer.decision.reason = Reason::kInvalid;
-  EXPECT_EQ(rejection_of(test.answer, text).content_type, "application/problem+json");
+  put_rejection(test.answer, response);
+  EXPECT_EQ(response.content_type, "application/problem+json");
 }
 
 TEST(Rejection, HasTheNumbersOfTheDecisionAtTheTimeOfTheClock) {
@@ -86,8 +90,10 @@ TEST(Rejection, HasTheNumbersOfTheDecisionAtTheTimeOfTheClock) {
       .content_type = "text/plain",
       .parts = {{0, 13, RejectPart::Kind::kRetryAfter}, {17, 10, RejectPart::Kind::kResetAt}}};
   test.limit("a", kTenASecond, denied(0, 60s, 1500ms));
-  std::string text = "old";
-  EXPECT_EQ(rejection_of(test.answer, text, clock).body, "2 s, 2023-11-14T22:14:20Z");
+  http::Response response;
+  response.text = "old";
+  put_rejection(test.answer, response, clock);
+  EXPECT_EQ(response.body, "2 s, 2023-11-14T22:14:20Z");
 }
 
 TEST(Rejection, HasTheHeadersWhoseNumbersAreKnown) {
@@ -118,8 +124,9 @@ TEST(Rejection, NamesThePoliciesThatDeny) {
   test.limit("user", kTenASecond, denied(0, 1s, 1s));
   test.rule("trial").mode = RuleMode::kShadow;
   test.limit("user", kTenASecond, denied(0, 1s, 1s));
-  std::string text;
-  EXPECT_EQ(rejection_of(test.answer, text).body,
+  http::Response response;
+  put_rejection(test.answer, response);
+  EXPECT_EQ(response.body,
             "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
             "\"title\":\"Quota exceeded\",\"status\":429,"
             "\"detail\":\"The request exceeds what these policies allow for now.\","
@@ -132,14 +139,16 @@ TEST(Rejection, OfARuleThatDeniesNamesNoPolicies) {
   rule.action = RuleAction::kDeny;
   rule.reject.status = 403;
   test.answer.decision = Decision::refused(Reason::kDenyRule);
-  std::string text;
+  http::Response response;
   EXPECT_EQ(http_status(test.answer), 403);
-  EXPECT_EQ(rejection_of(test.answer, text).body,
+  put_rejection(test.answer, response);
+  EXPECT_EQ(response.body,
             "{\"type\":\"about:blank\",\"title\":\"Forbidden\",\"status\":403,"
             "\"detail\":\"A rule denies the request.\"}");
   rule.reject = {.status = 404, .body = "gone", .content_type = "text/plain"};
   EXPECT_EQ(http_status(test.answer), 404);
-  EXPECT_EQ(rejection_of(test.answer, text).body, "gone");
+  put_rejection(test.answer, response);
+  EXPECT_EQ(response.body, "gone");
 }
 
 TEST(Rejection, IsTheProblemOfItsReason) {

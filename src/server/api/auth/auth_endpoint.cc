@@ -16,7 +16,14 @@
 namespace sluice::server {
 namespace {
 
-// The fields that can describe a request. An empty field counts as absent.
+constexpr std::string_view kMissing =
+    "X-Original-URI and X-Forwarded-Uri are both missing; expected a gateway that sets one of them";
+constexpr std::string_view kUnclear =
+    "X-Original-URI and X-Forwarded-Uri are both given, or one of the fields that describe the "
+    "request is given twice; expected a gateway that sets X-Original-URI and X-Original-Method and "
+    "clears the others, or sets X-Forwarded-Uri and X-Forwarded-Method and clears the others";
+
+// A field that can describe a request. An empty field counts as absent.
 struct Describing {
   std::string_view name;
   std::string_view value = {};
@@ -30,14 +37,6 @@ struct Describing {
   }
 };
 
-struct Describer {
-  Describing uri;
-  Describing method;
-
-  bool present() const noexcept { return !uri.value.empty(); }
-  bool unclear() const noexcept { return uri.repeated || method.repeated; }
-};
-
 std::optional<std::string_view> unless_empty(std::string_view value) noexcept {
   return value.empty() ? std::nullopt : std::optional(value);
 }
@@ -46,29 +45,27 @@ std::optional<std::string_view> unless_empty(std::string_view value) noexcept {
 
 // The client's own fields arrive together with the gateway's. Only the fields that belong to the
 // gateway's URI count. Two URIs are refused, because nobody could know which is the gateway's.
-Description ForwardedAttributes::begin(const http::Request& request) {
-  Describer original{{"x-original-uri"}, {"x-original-method"}};
-  Describer forwarded{{"x-forwarded-uri"}, {"x-forwarded-method"}};
+std::string_view ForwardedAttributes::begin(const http::Request& request) {
+  Describing original_uri{"x-original-uri"}, original_method{"x-original-method"};
+  Describing forwarded_uri{"x-forwarded-uri"}, forwarded_method{"x-forwarded-method"};
   for (const http::Field& field : request.fields) {
     if (field.name.empty() || (field.name.front() | 0x20) != 'x') continue;
-    if (original.uri.take(field) || original.method.take(field)) continue;
-    if (!forwarded.uri.take(field)) forwarded.method.take(field);
+    if (original_uri.take(field) || original_method.take(field)) continue;
+    if (!forwarded_uri.take(field)) forwarded_method.take(field);
   }
-  const bool is_original = original.present();
-  const Describer& describer = is_original ? original : forwarded;
-  const bool both = is_original && forwarded.present();
-  description_ = !describer.present()          ? Description::kMissing
-                 : both || describer.unclear() ? Description::kUnclear
-                 : is_original                 ? Description::kOriginal
-                                               : Description::kForwarded;
+  is_forwarded_ = original_uri.value.empty();
+  const Describing& uri = is_forwarded_ ? forwarded_uri : original_uri;
+  const Describing& method = is_forwarded_ ? forwarded_method : original_method;
   request_ = &request;
-  target_ = split_target(describer.uri.value);
-  method_ = describer.method.value.empty() ? request.method : describer.method.value;
+  target_ = split_target(uri.value);
+  method_ = method.value.empty() ? request.method : method.value;
   path_.reset();
   host_.reset();
   ip_.reset();
   buffers_.clear();
-  return description_;
+  if (uri.value.empty()) return kMissing;
+  const bool both = !is_forwarded_ && !forwarded_uri.value.empty();
+  return both || uri.repeated || method.repeated ? kUnclear : std::string_view();
 }
 
 std::optional<std::string_view> ForwardedAttributes::find(std::string_view name) const {
@@ -110,7 +107,7 @@ std::optional<std::string_view> ForwardedAttributes::ip() const {
 // Returns X-Forwarded-Host if a trusted proxy describes the request with it, or else Host. If the
 // field is repeated, the last one is the proxy's.
 std::string_view ForwardedAttributes::authority() const {
-  if (description_ == Description::kForwarded && trusted_->contains(request_->peer)) {
+  if (is_forwarded_ && trusted_->contains(request_->peer)) {
     const auto all = find_header(request_->fields, "x-forwarded-host", buffers_);
     const std::string_view last = all ? trimmed(all->substr(all->rfind(',') + 1)) : "";
     if (!last.empty()) return last;
@@ -122,12 +119,6 @@ namespace {
 
 constexpr std::string_view kDenyBy403 = "deny=403";
 
-constexpr std::string_view kMissing =
-    "X-Original-URI and X-Forwarded-Uri are both missing; expected a gateway that sets one of them";
-constexpr std::string_view kUnclear =
-    "X-Original-URI and X-Forwarded-Uri are both given, or one of the fields that describe the "
-    "request is given twice; expected a gateway that sets X-Original-URI and X-Original-Method and "
-    "clears the others, or sets X-Forwarded-Uri and X-Forwarded-Method and clears the others";
 constexpr std::string_view kWrongQuery =
     "unknown query of /v1/auth; expected none, or deny=403 for denials with this status";
 
@@ -198,9 +189,7 @@ std::optional<RequestCosts> AuthEndpoint::read(const http::Request& request,
     answer_problem(response, {400, problem});
     return std::nullopt;
   };
-  const Description description = attributes_.begin(request);
-  if (description == Description::kMissing) return fail(kMissing);
-  if (description == Description::kUnclear) return fail(kUnclear);
+  if (const std::string_view wrong = attributes_.begin(request); !wrong.empty()) return fail(wrong);
   std::optional<RequestCosts> costs{std::in_place};
   if (trusted_.contains(request.peer)) costs = costs_of(request);
   return costs ? costs : fail(kWrongCost);
@@ -216,10 +205,7 @@ void AuthEndpoint::report(const http::Request& request, http::Response& response
   const RuleAnswer& answer =
       *session_.decide({.attributes = attributes_, .costs = *costs, .response = &fields});
   response.status = http_status(answer);
-  if (answer.decision.allowed()) return;
-  const Rejection rejection = rejection_of(answer, response.text);
-  response.content_type = rejection.content_type;
-  response.body = rejection.body;
+  if (!answer.decision.allowed()) put_rejection(answer, response);
 }
 
 void AuthEndpoint::handle(const http::Request& request, http::Response& response) {
@@ -234,9 +220,7 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   append_reject_headers(answer, response.fields);
   const bool invalid = answer.decision.reason == Reason::kInvalid;
   if (invalid || (answer.rule != nullptr && !answer.rule->reject.body.empty())) {
-    const Rejection rejection = rejection_of(answer, response.text);
-    response.content_type = rejection.content_type;
-    response.body = rejection.body;
+    put_rejection(answer, response);
   }
   if (!query.empty()) response.status = 403;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,14 +15,6 @@
 
 namespace sluice::server {
 
-// How a gateway describes the request that it asks about.
-enum class Description : std::uint8_t {
-  kOriginal,   // by X-Original-URI and X-Original-Method
-  kForwarded,  // by X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
-  kMissing,    // by neither: there is nothing to decide
-  kUnclear,    // by both, or with a repeated field: one may be the client's own
-};
-
 // The attributes of the request that a gateway asks about by forward-auth (docs/attributes.md):
 // method, path, host, ip, header.*, query.*, cookie.*.
 //
@@ -35,8 +26,8 @@ class ForwardedAttributes final : public AttributeSource {
  public:
   explicit ForwardedAttributes(const TrustedProxies& trusted) : trusted_(&trusted) {}
 
-  // Do not decide if the description is missing or unclear.
-  [[nodiscard]] Description begin(const http::Request& request);
+  // Returns what is wrong with the gateway's description of the request, or an empty text.
+  [[nodiscard]] std::string_view begin(const http::Request& request);
   std::optional<std::string_view> find(std::string_view name) const override;
 
  private:
@@ -47,7 +38,7 @@ class ForwardedAttributes final : public AttributeSource {
 
   const TrustedProxies* trusted_;
   const http::Request* request_ = nullptr;
-  Description description_ = Description::kMissing;
+  bool is_forwarded_ = false;  // by X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
   std::string_view method_;
   RequestTarget target_;
 

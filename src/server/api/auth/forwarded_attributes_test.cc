@@ -11,13 +11,16 @@ using Fields = std::vector<http::Field>;
 
 class ForwardedAttributesTest : public ::testing::Test {
  protected:
-  Description begin(Fields fields, std::string_view peer = "192.0.2.1") {
+  // Returns "", or "missing" or "given" as the problem says of the two URIs.
+  std::string_view begin(Fields fields, std::string_view peer = "192.0.2.1") {
     fields_ = std::move(fields);
     request_.method = "GET";
     request_.target = "/v1/auth";
     request_.fields = fields_;
     request_.peer = peer;
-    return attributes_.begin(request_);
+    const std::string_view wrong = attributes_.begin(request_);
+    if (wrong.empty()) return {};
+    return wrong.find("are both missing") != wrong.npos ? "missing" : "given";
   }
   std::optional<std::string_view> find(std::string_view name) { return attributes_.find(name); }
 
@@ -35,7 +38,7 @@ TEST_F(ForwardedAttributesTest, DescribeTheRequestOfXOriginal) {
                    {"X-Original-Method", "POST"},
                    {"Cookie", "sid=1"},
                    {"X-User-Id", "42"}}),
-            Description::kOriginal);
+            "");
   EXPECT_EQ(find("method"), "POST");
   EXPECT_EQ(find("path"), "/api/order/7");
   EXPECT_EQ(find("host"), "shop.example");
@@ -53,7 +56,7 @@ TEST_F(ForwardedAttributesTest, DescribeTheRequestOfXForwarded) {
                    {"X-Forwarded-Host", "a.example"},
                    {"X-Forwarded-For", "203.0.113.9"}},
                   "10.0.0.1"),
-            Description::kForwarded);
+            "");
   EXPECT_EQ(find("method"), "PUT");
   EXPECT_EQ(find("path"), "/a");
   EXPECT_EQ(find("host"), "a.example");
@@ -62,7 +65,7 @@ TEST_F(ForwardedAttributesTest, DescribeTheRequestOfXForwarded) {
 }
 
 TEST_F(ForwardedAttributesTest, ContainNothingElse) {
-  ASSERT_EQ(begin({{"X-Original-URI", "/"}}), Description::kOriginal);
+  ASSERT_EQ(begin({{"X-Original-URI", "/"}}), "");
   for (const char* name : {"", "p", "paths", "status", "body.email", "header", "header.x", "query.",
                            "query.x", "cookie.x", "host", "Method"}) {
     EXPECT_EQ(find(name), std::nullopt) << name;
@@ -70,68 +73,61 @@ TEST_F(ForwardedAttributesTest, ContainNothingElse) {
 }
 
 TEST_F(ForwardedAttributesTest, NeedADescription) {
-  EXPECT_EQ(begin({{"Host", "a"}}), Description::kMissing);
-  EXPECT_EQ(begin({{"X-Original-Method", "GET"}, {"X-Forwarded-Method", "GET"}}),
-            Description::kMissing);
-  EXPECT_EQ(begin({{"X-Original-URI", ""}}), Description::kMissing);
+  EXPECT_EQ(begin({{"Host", "a"}}), "missing");
+  EXPECT_EQ(begin({{"X-Original-Method", "GET"}, {"X-Forwarded-Method", "GET"}}), "missing");
+  EXPECT_EQ(begin({{"X-Original-URI", ""}}), "missing");
 }
 
 TEST_F(ForwardedAttributesTest, RefuseTwoDescriptions) {
-  EXPECT_EQ(begin({{"X-Original-URI", "/a"}, {"X-Forwarded-Uri", "/a"}}), Description::kUnclear);
-  EXPECT_EQ(begin({{"X-Original-URI", "/a"}, {"x-original-uri", "/b"}}), Description::kUnclear);
-  EXPECT_EQ(begin({{"X-Forwarded-Uri", "/a"}, {"X-Forwarded-Uri", "/a"}}), Description::kUnclear);
+  EXPECT_EQ(begin({{"X-Original-URI", "/a"}, {"X-Forwarded-Uri", "/a"}}), "given");
+  EXPECT_EQ(begin({{"X-Original-URI", "/a"}, {"x-original-uri", "/b"}}), "given");
+  EXPECT_EQ(begin({{"X-Forwarded-Uri", "/a"}, {"X-Forwarded-Uri", "/a"}}), "given");
   EXPECT_EQ(
       begin({{"X-Original-URI", "/a"}, {"X-Original-Method", "GET"}, {"X-Original-Method", "PUT"}}),
-      Description::kUnclear);
+      "given");
 }
 
 TEST_F(ForwardedAttributesTest, TreatAnEmptyFieldAsAbsent) {
-  EXPECT_EQ(begin({{"X-Original-URI", ""}, {"X-Forwarded-Uri", "/a"}, {"X-Original-URI", ""}}),
-            Description::kForwarded);
+  EXPECT_EQ(begin({{"X-Original-URI", ""}, {"X-Forwarded-Uri", "/a"}, {"X-Original-URI", ""}}), "");
   EXPECT_EQ(find("path"), "/a");
 }
 
 TEST_F(ForwardedAttributesTest, DoNotMixTheFieldsOfTwoGateways) {
-  ASSERT_EQ(begin({{"X-Original-URI", "/a"}, {"X-Forwarded-Method", "DELETE"}}),
-            Description::kOriginal);
+  ASSERT_EQ(begin({{"X-Original-URI", "/a"}, {"X-Forwarded-Method", "DELETE"}}), "");
   EXPECT_EQ(find("method"), "GET") << "the request's own, as X-Original-Method is absent";
   ASSERT_EQ(begin({{"X-Forwarded-Uri", "/a"},
                    {"X-Original-Method", "DELETE"},
                    {"X-Forwarded-Method", "PUT"}}),
-            Description::kForwarded);
+            "");
   EXPECT_EQ(find("method"), "PUT");
 }
 
 TEST_F(ForwardedAttributesTest, UseXForwardedHostOnlyFromTrustedProxiesThatDescribeByIt) {
   const Fields forwarded{
       {"Host", "h"}, {"X-Forwarded-Uri", "/"}, {"X-Forwarded-Host", "lie, Truth"}};
-  ASSERT_EQ(begin(forwarded), Description::kForwarded);
+  ASSERT_EQ(begin(forwarded), "");
   EXPECT_EQ(find("host"), "h");
-  ASSERT_EQ(begin(forwarded, "10.0.0.1"), Description::kForwarded);
+  ASSERT_EQ(begin(forwarded, "10.0.0.1"), "");
   EXPECT_EQ(find("host"), "truth");
   ASSERT_EQ(
-      begin({{"Host", "h"}, {"X-Original-URI", "/"}, {"X-Forwarded-Host", "lie"}}, "10.0.0.1"),
-      Description::kOriginal);
+      begin({{"Host", "h"}, {"X-Original-URI", "/"}, {"X-Forwarded-Host", "lie"}}, "10.0.0.1"), "");
   EXPECT_EQ(find("host"), "h");
   ASSERT_EQ(
-      begin({{"Host", "h"}, {"X-Forwarded-Uri", "/"}, {"X-Forwarded-Host", "x,"}}, "10.0.0.1"),
-      Description::kForwarded);
+      begin({{"Host", "h"}, {"X-Forwarded-Uri", "/"}, {"X-Forwarded-Host", "x,"}}, "10.0.0.1"), "");
   EXPECT_EQ(find("host"), "h");
 }
 
 TEST_F(ForwardedAttributesTest, HaveNoIpOnAUnixSocket) {
-  ASSERT_EQ(begin({{"X-Original-URI", "/"}, {"X-Forwarded-For", "1.1.1.1"}}, ""),
-            Description::kOriginal);
+  ASSERT_EQ(begin({{"X-Original-URI", "/"}, {"X-Forwarded-For", "1.1.1.1"}}, ""), "");
   EXPECT_EQ(find("ip"), std::nullopt);
 }
 
 TEST_F(ForwardedAttributesTest, BelongToTheLatestRequest) {
-  ASSERT_EQ(begin({{"X-Original-URI", "/%61?q=%61"}, {"Host", "A"}}), Description::kOriginal);
+  ASSERT_EQ(begin({{"X-Original-URI", "/%61?q=%61"}, {"Host", "A"}}), "");
   EXPECT_EQ(find("path"), "/a");
   EXPECT_EQ(find("host"), "a");
   EXPECT_EQ(find("ip"), "192.0.2.1");
-  ASSERT_EQ(begin({{"X-Original-URI", "/%62?q=%62"}, {"Host", "B"}}, "192.0.2.2"),
-            Description::kOriginal);
+  ASSERT_EQ(begin({{"X-Original-URI", "/%62?q=%62"}, {"Host", "B"}}, "192.0.2.2"), "");
   EXPECT_EQ(find("path"), "/b");
   EXPECT_EQ(find("host"), "b");
   EXPECT_EQ(find("ip"), "192.0.2.2");
@@ -140,7 +136,7 @@ TEST_F(ForwardedAttributesTest, BelongToTheLatestRequest) {
 
 TEST_F(ForwardedAttributesTest, StayValidDuringFurtherLookups) {
   ASSERT_EQ(begin({{"X-Original-URI", "/%61?q=%62&r=%63"}, {"Host", "A"}, {"X", "1"}, {"X", "2"}}),
-            Description::kOriginal);
+            "");
   const auto path = find("path"), q = find("query.q"), r = find("query.r"), host = find("host"),
              x = find("header.x");
   EXPECT_EQ(find("path"), path);

@@ -216,10 +216,7 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
     response.status = http_status(answer);
     response.fields.append(fields_.lines(answer));
     append_reject_headers(answer, response.fields);
-    if (answer.decision.reason == Reason::kInvalid) {
-      response.content_type = rejection_of(answer, response.text).content_type;
-      return;
-    }
+    if (answer.decision.reason == Reason::kInvalid) return put_rejection(answer, response);
   }
   if (text_.size() > 0) text_.put(',');
   put_check_answer(text_, answer, request.verb == Verb::kTakeAtMost);
