@@ -66,14 +66,14 @@ struct Call {
 struct Command {
   using Handle = void (*)(CommandHandler& handler, const Call& call);
 
-  std::string_view name;      // lower case
-  std::size_t least;          // arguments, including the name (and the part's name)
-  std::size_t most;           // 0: any number
-  Role role;                  // the least role that may call it
-  std::string_view synopsis;  // the arguments after the name
-  std::string_view summary;   // one sentence
-  std::string_view group;
-  Handle handle;  // null: only its parts can be called
+  std::string_view name = {};      // lower case
+  std::size_t least = 0;           // arguments, including the name (and the part's name)
+  std::size_t most = 0;            // 0: any number
+  Role role = Role::kCheck;        // the least role that may call it
+  std::string_view synopsis = {};  // the arguments after the name
+  std::string_view summary = {};   // one sentence
+  std::string_view group = {};
+  Handle handle = nullptr;  // null: only its parts can be called
   std::span<const Command> parts = {};
   bool has_key = false;   // the first argument after the name
   bool writes = false;    // may change a counter

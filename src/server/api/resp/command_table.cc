@@ -99,46 +99,23 @@ constexpr auto kSettleByLimit = limit_syntax("[COST units] ACTUAL units");
 
 constexpr auto kReportAddress = rule_syntax("status code [COST units] [COST limit=units]...");
 
-struct Arity {
-  std::size_t least;
-  std::size_t most;  // 0: any number
-};
-
-constexpr Command row(std::string_view name, Arity arity, Role role, std::string_view synopsis,
-                      std::string_view summary, std::string_view group, Command::Handle handle) {
-  return {.name = name,
-          .least = arity.least,
-          .most = arity.most,
-          .role = role,
-          .synopsis = synopsis,
-          .summary = summary,
-          .group = group,
-          .handle = handle};
+constexpr Command connection(std::string_view name, std::size_t least, std::size_t most,
+                             std::string_view synopsis, std::string_view summary,
+                             Command::Handle handle, Role role = Role::kCheck) {
+  return {name, least, most, role, synopsis, summary, kConnection, handle};
 }
 
-constexpr Command connection(std::string_view name, Arity arity, std::string_view synopsis,
-                             std::string_view summary, Command::Handle handle,
-                             Role role = Role::kCheck) {
-  return row(name, arity, role, synopsis, summary, kConnection, handle);
+constexpr Command server(std::string_view name, std::size_t least, std::size_t most,
+                         std::string_view synopsis, std::string_view summary,
+                         Command::Handle handle) {
+  return {name, least, most, Role::kCheck, synopsis, summary, kServer, handle};
 }
 
-constexpr Command server(std::string_view name, Arity arity, std::string_view synopsis,
-                         std::string_view summary, Command::Handle handle) {
-  return row(name, arity, Role::kCheck, synopsis, summary, kServer, handle);
-}
-
-// A command that decides or changes counters.
-struct LimitTraits {
-  Role role = Role::kCheck;
-  std::span<const Command> parts = {};
-  bool has_key = false;
-  bool writes = false;
-  CounterVerb verb = {};
-};
-constexpr Command limits(std::string_view name, Arity arity, std::string_view synopsis,
-                         std::string_view summary, Command::Handle handle,
-                         const LimitTraits& traits) {
-  Command made = row(name, arity, traits.role, synopsis, summary, kLimits, handle);
+// A command that decides or changes counters. `traits` has its other members.
+constexpr Command limits(std::string_view name, std::size_t least, std::size_t most,
+                         std::string_view synopsis, std::string_view summary,
+                         Command::Handle handle, const Command& traits) {
+  Command made{name, least, most, traits.role, synopsis, summary, kLimits, handle};
   made.parts = traits.parts;
   made.has_key = traits.has_key;
   made.writes = traits.writes;
@@ -152,19 +129,19 @@ constexpr Command with_parts(Command made, std::span<const Command> parts) {
 }
 
 // The two forms of a command: for a rule and for a limit in the arguments, each with its summary.
-constexpr std::array<Command, 2> forms(const LimitTraits& traits, std::string_view check,
+constexpr std::array<Command, 2> forms(const Command& traits, std::string_view check,
                                        std::string_view limit,
                                        std::string_view rule_address = kRuleAddress,
                                        std::string_view limit_address = kLimitAddress) {
-  return {{limits("check", {3, 0}, rule_address, check, commands::check, traits),
-           limits("limit", {6, 0}, limit_address, limit, commands::limit, traits)}};
+  return {{limits("check", 3, 0, rule_address, check, commands::check, traits),
+           limits("limit", 6, 0, limit_address, limit, commands::limit, traits)}};
 }
 
 // The traits of a command that operators call and that changes counters.
-constexpr LimitTraits change(CounterVerb verb) {
+constexpr Command change(CounterVerb verb) {
   return {.role = Role::kOperate, .writes = true, .verb = verb};
 }
-constexpr LimitTraits kChange = change({});
+constexpr Command kChange = change({});
 
 constexpr auto kPeek = forms({.verb = {Verb::kPeek}}, "Returns what RL.CHECK would reply.",
                              "Returns what RL.LIMIT would reply.");
@@ -187,112 +164,111 @@ constexpr auto kSettle = forms(change({.verb = Verb::kCharge, .settles = true}),
                                kSettleByRule.view(), kSettleByLimit.view());
 
 constexpr std::array<Command, 7> kClient{
-    connection("getname", {2, 2}, "", "Returns the name of the connection.",
+    connection("getname", 2, 2, "", "Returns the name of the connection.",
                commands::client_getname),
-    connection("id", {2, 2}, "", "Returns the unique number of the connection.",
-               commands::client_id),
-    connection("info", {2, 2}, "",
+    connection("id", 2, 2, "", "Returns the unique number of the connection.", commands::client_id),
+    connection("info", 2, 2, "",
                "Returns the fields that Redis 7.2 returns, and the client's role.",
                commands::client_info),
-    connection("no-evict", {3, 3}, "on|off", "Has no effect: the server evicts no connections.",
+    connection("no-evict", 3, 3, "on|off", "Has no effect: the server evicts no connections.",
                commands::client_switch),
-    connection("no-touch", {3, 3}, "on|off", "Has no effect: keys have no time of last use.",
+    connection("no-touch", 3, 3, "on|off", "Has no effect: keys have no time of last use.",
                commands::client_switch),
-    connection("setinfo", {4, 4}, "lib-name|lib-ver text",
+    connection("setinfo", 4, 4, "lib-name|lib-ver text",
                "Sets the name or version of the client library.", commands::client_setinfo),
-    connection("setname", {3, 3}, "name", "Sets the name of the connection.",
+    connection("setname", 3, 3, "name", "Sets the name of the connection.",
                commands::client_setname),
 };
 
 constexpr std::array<Command, 3> kCommand{
-    server("count", {2, 2}, "", "Returns the number of commands.", commands::command_count),
-    server("docs", {2, 0}, "[name]...", "Returns the documentation of commands.",
+    server("count", 2, 2, "", "Returns the number of commands.", commands::command_count),
+    server("docs", 2, 0, "[name]...", "Returns the documentation of commands.",
            commands::command_docs),
-    server("info", {2, 0}, "[name]...", "Returns properties of commands, for programs.",
+    server("info", 2, 0, "[name]...", "Returns properties of commands, for programs.",
            commands::command_info),
 };
 
-constexpr LimitTraits kOperates{.role = Role::kOperate};
+constexpr Command kOperates{.role = Role::kOperate};
 constexpr std::array<Command, 3> kOverride{
-    limits("get", {4, 0}, "rule limit [attribute value]...", "Returns the override of a key.",
+    limits("get", 4, 0, "rule limit [attribute value]...", "Returns the override of a key.",
            commands::get_override, kOperates),
-    limits("set", {6, 0},
+    limits("set", 6, 0,
            "rule limit [attribute value]... [LIMIT units|blocked|unlimited] [PLAN name] "
            "[PER period] [BURST units] [UNTIL unix-time-ms]",
            "Sets the override of a key.", commands::set_override, kChange),
-    limits("unset", {4, 0}, "rule limit [attribute value]...", "Removes the override of a key.",
+    limits("unset", 4, 0, "rule limit [attribute value]...", "Removes the override of a key.",
            commands::unset_override, kChange),
 };
 constexpr std::array<Command, 30> kAll{
-    limits("cl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
+    limits("cl.throttle", 5, 6, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true}),
-    limits("gcra", {5, 7}, "key max_burst tokens_per_period period [TOKENS count]",
+    limits("gcra", 5, 7, "key max_burst tokens_per_period period [TOKENS count]",
            "Decides like CL.THROTTLE, with the arguments of GCRA of Redis.", commands::gcra,
            {.has_key = true, .writes = true}),
-    limits("throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
+    limits("throttle", 5, 6, "key max_burst count period_seconds [quantity]",
            "Decides like CL.THROTTLE, with the arguments and the reply of throttlecrab.",
            commands::throttle_like_crab, {.has_key = true, .writes = true}),
-    limits("rl.check", {2, 0}, kRuleAddress, "Decides a request by the rules.", commands::check,
+    limits("rl.check", 2, 0, kRuleAddress, "Decides a request by the rules.", commands::check,
            {.writes = true}),
-    limits("rl.limit", {5, 0}, kLimitAddress,
+    limits("rl.limit", 5, 0, kLimitAddress,
            "Decides a request by a limit of any algorithm in the arguments.", commands::limit,
            {.has_key = true, .writes = true}),
-    limits("rl.block", {5, 0}, "rule limit [attribute value]... FOR period|UNTIL unix-time-ms",
+    limits("rl.block", 5, 0, "rule limit [attribute value]... FOR period|UNTIL unix-time-ms",
            "Blocks a key of a limit.", commands::block, {.role = Role::kOperate, .writes = true}),
-    limits("rl.charge", {2, 0}, "", "Counts work that is already done.", nullptr,
+    limits("rl.charge", 2, 0, "", "Counts work that is already done.", nullptr,
            {.role = Role::kOperate, .parts = kCharge, .writes = true}),
-    limits("rl.extend", {2, 2}, "permit", "Starts the lease of a permit again.", commands::extend,
+    limits("rl.extend", 2, 2, "permit", "Starts the lease of a permit again.", commands::extend,
            {.writes = true}),
-    limits("rl.override", {2, 0}, "", "Changes the limit of one key, or blocks it.", nullptr,
+    limits("rl.override", 2, 0, "", "Changes the limit of one key, or blocks it.", nullptr,
            {.role = Role::kOperate, .parts = kOverride, .writes = true}),
-    limits("rl.peek", {2, 0}, "", "Returns a decision without taking units.", nullptr,
+    limits("rl.peek", 2, 0, "", "Returns a decision without taking units.", nullptr,
            {.parts = kPeek}),
-    limits("rl.refund", {2, 0}, "",
+    limits("rl.refund", 2, 0, "",
            "Refunds the newest units. A refund never exceeds what was taken.", nullptr,
            {.role = Role::kOperate, .parts = kRefund, .writes = true}),
-    limits("rl.release", {2, 2}, "permit", "Ends a permit and gives its units back.",
+    limits("rl.release", 2, 2, "permit", "Ends a permit and gives its units back.",
            commands::release, {.writes = true}),
-    limits("rl.report", {2, 0}, kReportAddress.view(), "Counts the response of a request.",
+    limits("rl.report", 2, 0, kReportAddress.view(), "Counts the response of a request.",
            commands::check, change({.verb = Verb::kCharge, .reports = true})),
-    limits("rl.reset", {2, 0}, "", "Deletes counters.", nullptr,
+    limits("rl.reset", 2, 0, "", "Deletes counters.", nullptr,
            {.role = Role::kOperate, .parts = kReset, .writes = true}),
-    limits("rl.reserve", {2, 0}, "", "Takes units ahead of their time.", nullptr,
+    limits("rl.reserve", 2, 0, "", "Takes units ahead of their time.", nullptr,
            {.role = Role::kOperate, .parts = kReserve, .writes = true}),
-    limits("rl.settle", {2, 0}, "", "Replaces an estimated cost by the actual one.", nullptr,
+    limits("rl.settle", 2, 0, "", "Replaces an estimated cost by the actual one.", nullptr,
            {.role = Role::kOperate, .parts = kSettle, .writes = true}),
-    limits("rl.take", {2, 0}, "", "Takes as many units as are left, up to a number.", nullptr,
+    limits("rl.take", 2, 0, "", "Takes as many units as are left, up to a number.", nullptr,
            {.parts = kTake, .writes = true}),
-    limits("rl.throttle", {5, 6}, "key max_burst count period_seconds [quantity]",
+    limits("rl.throttle", 5, 6, "key max_burst count period_seconds [quantity]",
            "The same as CL.THROTTLE.", commands::throttle, {.has_key = true, .writes = true}),
-    limits("rl.top", {2, 0},
+    limits("rl.top", 2, 0,
            "rule [LIMIT name] [BY asked|denied] [OVER minute|hour|day] [COUNT keys]",
            "Returns the most asked or most denied keys of a rule.", commands::top,
            {.role = Role::kOperate}),
-    limits("rl.unblock", {3, 0}, "rule limit [attribute value]...", "Ends the block of a key.",
+    limits("rl.unblock", 3, 0, "rule limit [attribute value]...", "Ends the block of a key.",
            commands::unblock, {.role = Role::kOperate, .writes = true}),
-    connection("auth", {2, 0}, "[user] password",
+    connection("auth", 2, 0, "[user] password",
                "Authenticates the connection. Without a user name, the user is `default`.",
                commands::auth, Role::kNobody),
     with_parts(
-        connection("client", {2, 0}, "", "Returns or sets properties of the connection.", nullptr),
+        connection("client", 2, 0, "", "Returns or sets properties of the connection.", nullptr),
         kClient),
-    connection("echo", {2, 2}, "message", "Returns the message.", commands::echo),
-    connection("hello", {1, 0}, "[protocol] [AUTH user password] [SETNAME name]",
+    connection("echo", 2, 2, "message", "Returns the message.", commands::echo),
+    connection("hello", 1, 0, "[protocol] [AUTH user password] [SETNAME name]",
                "Selects RESP2 or RESP3, authenticates and names the connection.", commands::hello,
                Role::kNobody),
-    connection("ping", {1, 0}, "[message]", "Returns PONG, or the message.", commands::ping),
-    connection("quit", {1, 0}, "", "Closes the connection after all earlier requests are answered.",
+    connection("ping", 1, 0, "[message]", "Returns PONG, or the message.", commands::ping),
+    connection("quit", 1, 0, "", "Closes the connection after all earlier requests are answered.",
                commands::quit, Role::kNobody),
-    connection("reset", {1, 1}, "",
+    connection("reset", 1, 1, "",
                "Resets the connection to its initial state: RESP2, no user, no name.",
                commands::reset, Role::kNobody),
-    connection("select", {2, 2}, "index", "Selects a database. The only database is 0.",
+    connection("select", 2, 2, "index", "Selects a database. The only database is 0.",
                commands::select),
-    with_parts(server("command", {1, 0}, "",
-                      "Returns the properties of all commands, for programs.", commands::command),
+    with_parts(server("command", 1, 0, "", "Returns the properties of all commands, for programs.",
+                      commands::command),
                kCommand),
-    server("info", {1, 0}, "[section]...",
+    server("info", 1, 0, "[section]...",
            "Returns the sections server, clients, persistence, replication and cluster.",
            commands::info),
 };
