@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import threading
 import time
 import unittest
 
-from harness import PATIENCE, Raw, ServerTest, Sluice, free_port, request, wait_for
+from harness import PATIENCE, Raw, ServerTest, Sluice, binary, free_port, request, wait_for
 from resp_harness import Resp
 
 RULES = """
@@ -254,6 +255,48 @@ class Snapshots(ServerTest):
         self.assertEqual(sum(one.denied for one in clients), 0)
         admitted = sum(one.admitted for one in clients)
         self.assertEqual(set(self.remaining(old).values()), {limit - admitted})
+
+    def hand_over(self, **memory):
+        """Starts two servers. Returns the first, which ends when its client ends a request, and the
+        second, which waits for that."""
+        self.http = f"127.0.0.1:{free_port()}"
+        old = Sluice(self.folder(), RULES, {
+            "listen": {"http": self.http},
+            "memory": {"snapshot": str(self.file), **memory},
+            "bounds": {"body_timeout": "600s"},
+            "drain": {"handover": str(self.folder() / "handover.sock"), "timeout": "600s"},
+        })
+        self.addCleanup(old.stop)
+        self.ask(old, cost=7)
+        self.client = Raw(old.http)
+        self.client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
+                         "Expect: 100-continue\r\n\r\n")
+        self.assertIn(b" 100 ", self.client.reader.readline())
+        if memory:
+            wait_for(lambda: old.metrics()["sluice_snapshot_counters"] >= 7)
+        config = str(old.folder / "sluice.yaml")
+        new = self.start_process([binary(), "serve", "--config", config], self.folder(), "new")
+        self.says(old, "handed over")
+        return old, new
+
+    def test_a_successor_continues_without_a_predecessor_that_dies(self):
+        old, new = self.hand_over(snapshot_interval="20ms")
+        old.kill()
+        self.says(new, "warning the server that hands over has died")
+        new.wait_until_accepting(self.http)
+        body = json.dumps({"attributes": {"path": "/all", "ip": "192.0.2.1"}})
+        answer = request(self.http, "POST", "/v1/check", body).json
+        self.assertEqual({limit["remaining"] for limit in answer["limits"]}, {92})
+        self.assertEqual(new.stop(), 0)
+
+    def test_sigterm_ends_a_successor_that_waits(self):
+        old, new = self.hand_over()
+        new.signal(signal.SIGTERM)
+        self.assertEqual(new.wait(), 1)
+        self.assertIn("a signal ended the wait for its end", new.log())
+        self.assertIsNone(old.child.poll())
+        self.client.close()
+        self.assertEqual(old.wait(), 0)
 
     def refused(self, config):
         """Returns what a server with this configuration says before it ends."""

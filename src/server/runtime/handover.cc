@@ -5,15 +5,19 @@
 #include "server/runtime/handover.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/signal_set.hpp>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -129,7 +133,7 @@ constexpr std::string_view kEnd = "end";
 constexpr std::string_view kReady = "ready";
 constexpr std::string_view kDone = "done";
 constexpr timeval kPatience{10, 0};  // of the successor, until it is ready
-constexpr timeval kNoLimit{0, 0};
+constexpr int kDies = 2000;  // milliseconds that a process takes at most to end after its sockets
 
 std::string text_of(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -137,12 +141,18 @@ ListeningSocket open_socket(int flags) {
   return {::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0), AF_UNIX};
 }
 
+// Returns the process at the other end; of no user if it is unknown.
+ucred peer_of(int socket) {
+  ucred peer{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+  socklen_t size = sizeof peer;
+  ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer;
+}
+
 // Returns whether the process at the other end has the user of this one, or is root.
 bool is_trusted(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
+  const uid_t user = peer_of(socket).uid;
+  return user == ::geteuid() || user == 0;
 }
 
 std::string new_path(const std::string& path) { return path + ".new"; }
@@ -187,7 +197,11 @@ Status Handover::succeed(const std::string& path) {
   if (path.empty()) return {};
   if (auto opened = open(path); !opened) return opened;
   if (predecessor_) {
-    if (auto succeeded = predecessor_->succeed(); !succeeded) return succeeded;
+    const auto succeeded = predecessor_->succeed();
+    if (!succeeded) return Unexpected{succeeded.error()};
+    if (!*succeeded) {
+      parts_.log.warning("the server that hands over has died; its last requests are not counted");
+    }
     predecessor_.reset();
   }
   return publish();
@@ -290,6 +304,7 @@ Expected<std::optional<Predecessor>> Predecessor::find(const std::string& path) 
     return out.failed(text_of(errno));
   }
   if (!is_trusted(socket)) return out.failed("it has another user");
+  out.process_ = {static_cast<int>(::syscall(SYS_pidfd_open, peer_of(socket).pid, 0)), 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   if (auto received = out.receive_sockets(); !received) return Unexpected{received.error()};
   return std::optional(std::move(out));
@@ -305,14 +320,30 @@ Status Predecessor::receive_sockets() {
   }
 }
 
-Status Predecessor::succeed() {
-  // The predecessor no longer accepts, so its end is the only reason to give up.
-  ::setsockopt(socket_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &kNoLimit, sizeof kNoLimit);
-  const int error = net::send_packet(socket_.descriptor(), kReady, {});
-  if (error != 0) return failed(text_of(error));
-  const auto packet = net::receive_packet(socket_.descriptor());
-  if (!packet || packet->text != kDone) return failed("it has ended, or has another successor");
-  return {};
+Expected<bool> Predecessor::succeed() {
+  boost::asio::io_context waiting;
+  boost::asio::signal_set signals(waiting, SIGTERM, SIGINT, SIGPWR);
+  boost::asio::posix::stream_descriptor socket(waiting, socket_.release());
+  const int error = net::send_packet(socket.native_handle(), kReady, {});
+  if (error != 0) return has_died() ? Expected<bool>(false) : failed(text_of(error));
+  // The predecessor no longer accepts, so there is no limit.
+  bool is_signalled = false;
+  signals.async_wait([&](const error_code& why, int) {
+    is_signalled = !why;
+    waiting.stop();
+  });
+  socket.async_wait(socket.wait_read, [&](const error_code&) { waiting.stop(); });
+  waiting.run();
+  if (is_signalled) return failed("a signal ended the wait for its end");
+  const auto packet = net::receive_packet(socket.native_handle());
+  if (packet && packet->text == kDone) return true;
+  return has_died() ? Expected<bool>(false) : failed("it has ended, or has another successor");
+}
+
+// Its sockets close before it has ended.
+bool Predecessor::has_died() const {
+  pollfd end{process_.descriptor(), POLLIN, 0};
+  return process_.descriptor() >= 0 && ::poll(&end, 1, kDies) > 0;
 }
 
 }  // namespace sluice::server

@@ -49,17 +49,22 @@ class Predecessor {
 
   net::InheritedSockets take_sockets() noexcept { return std::move(sockets_); }
   std::vector<net::FileLock> take_locks() noexcept { return std::move(locks_); }
-  // The predecessor stops accepting. From then on, this process must accept. Errors: one line.
-  Status succeed();
+  // The predecessor stops accepting. From then on, this process must accept. Waits until it says
+  // that it is done: returns false if it has died instead. Errors: one line; it has another
+  // successor, or SIGTERM, SIGINT or SIGPWR ends the wait.
+  Expected<bool> succeed();
 
  private:
   Predecessor(std::string path, net::ListeningSocket socket)
       : path_(std::move(path)), socket_(std::move(socket)) {}
   Status receive_sockets();
+  bool has_died() const;
   Unexpected<std::string> failed(std::string_view why) const;
 
   std::string path_;
   net::ListeningSocket socket_;
+  net::ListeningSocket process_{-1,
+                                0};  // a descriptor of the process (pidfd_open), if there is one
   net::InheritedSockets sockets_;
   std::vector<net::FileLock> locks_;
 };
@@ -77,6 +82,9 @@ class Predecessor {
 //                                   with a snapshot: after its last connection, writes it
 //                                   "done" (without a snapshot: before it stops accepting)
 //   reads the snapshot, accepts
+//
+// If the predecessor dies meanwhile, the successor, which has the sockets, goes on with the last
+// snapshot.
 //
 // Both have the same user. Thread-safety: the thread of `main`.
 class Handover {
@@ -103,7 +111,8 @@ class Handover {
     return predecessor_ ? predecessor_->take_locks() : std::vector<net::FileLock>();
   }
   // Replaces that server, if there is one, and waits for a successor. From then on, this process
-  // must accept. Does nothing if the path is empty. Errors: one line.
+  // must accept. Does nothing if the path is empty. Logs a warning if that server has died while it
+  // was to end. Errors: one line.
   Status succeed(const std::string& path);
 
   // Makes the Unix socket for that path, next to that of a predecessor. Errors: one line.

@@ -69,7 +69,7 @@ TEST_F(HandoverTest, ASuccessorBeginsAfterTheEndOfAServerThatKeepsItsCounters) {
   ASSERT_TRUE(found->has_value());
   std::atomic<bool> ended = false;
   bool began_after = false;
-  std::thread successor([&] { began_after = (*found)->succeed() && ended; });
+  std::thread successor([&] { began_after = *(*found)->succeed() && ended; });
   thread_.join();
   EXPECT_EQ(handed_over_, 1);
   EXPECT_EQ(::access(path_.c_str(), F_OK), 0) << "the successor replaces it";

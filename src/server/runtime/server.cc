@@ -556,7 +556,7 @@ Status Server::Impl::open() {
     if (!succeeds) stores_->read_snapshot();
     ready_ = true;
     opened = handover_.succeed(config_.handover);
-    if (opened && succeeds) stores_->read_snapshot();  // which the predecessor wrote at its end
+    if (opened && succeeds) stores_->read_snapshot();  // the last one of the predecessor
   }
   if (!opened && handover_.has_predecessor()) {
     front_ends_.keep_unix_sockets();  // it continues to serve
