@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "replay/inflater.h"
+#include "replay/log_reader.h"
 
 namespace sluice::replay {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <new>
 
-#include "replay/inflater.h"
+#include "replay/log_reader.h"
 
 namespace sluice::replay {
 namespace {

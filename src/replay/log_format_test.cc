@@ -1,4 +1,4 @@
-#include "replay/log_format.h"
+#include "replay/log_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "replay/log_line.h"
-#include "replay/log_time.h"
 #include "sluice/attributes.h"
 
 namespace sluice::replay {

@@ -1,4 +1,4 @@
-#include "replay/log_time.h"
+#include "replay/log_line.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "replay/log_attributes.h"
-#include "replay/log_format.h"
+#include "replay/log_reader.h"
 
 namespace {
 
