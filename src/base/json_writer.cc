@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 
 #include "base/civil_time.h"
@@ -106,6 +107,13 @@ JsonWriter& JsonWriter::visible_value(std::string_view text) {
   append_visible_json(text_, text);
   text_ += '"';
   return *this;
+}
+
+JsonWriter& JsonWriter::value(double number) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number,
+                                 std::chars_format::general, 9);
+  return put({digits.data(), end.ptr});
 }
 
 JsonWriter& JsonWriter::value(Instant instant) { return put("\"" + to_rfc3339(instant, 6) + "\""); }

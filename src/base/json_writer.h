@@ -28,6 +28,8 @@ class JsonWriter {
   JsonWriter& value(std::string_view text) { return put(json_string(text)); }
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(std::uint64_t number) { return put(std::to_string(number)); }
+  // With nine digits, and "." in any locale.
+  JsonWriter& value(double number);
   JsonWriter& value(bool flag) { return put(flag ? "true" : "false"); }
   JsonWriter& null() { return put("null"); }
   // Text from clients, for people. A reader gets the same text as from value().

@@ -30,6 +30,12 @@ TEST(JsonString, IsValidForAnyBytes) {
   EXPECT_EQ(json_string("\xf4\x90\x80\x80"), "\"\uFFFD\uFFFD\uFFFD\uFFFD\"");
 }
 
+TEST(JsonWriter, WritesNineDigitsOfANumber) {
+  JsonWriter json;
+  json.begin_array().value(0.001).value(0.0).value(1.0).value(1.0 / 3).end_array();
+  EXPECT_EQ(json.view(), "[0.001,0,1,0.333333333]");
+}
+
 TEST(JsonWriter, WritesInstantsAsRfc3339) {
   const auto written = [](Duration since) {
     JsonWriter json;

@@ -73,13 +73,13 @@ void LogFlags::add_to(Command command) {
 
 void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   input.logs = logs;
-  input.reading.format = replay::log_format_of(format);
+  input.format = replay::log_format_of(format);
   for (const std::string& field : fields) {
     const std::size_t equals = field.find('=');
     if (equals == 0 || equals == field.npos || equals + 1 == field.size()) {
       throw unreadable("--field " + field + ": expected NAME=SOURCE", kUsage);
     }
-    input.reading.fields.push_back({field.substr(0, equals), field.substr(equals + 1)});
+    input.fields.push_back({field.substr(0, equals), field.substr(equals + 1)});
   }
   input.complain = [&progress](std::string_view text) {
     progress.clear();

@@ -11,7 +11,6 @@
 #include "cli/commands.h"
 #include "cli/log_flags.h"
 #include "replay/replay.h"
-#include "replay/report.h"
 #include "replay/text.h"
 
 namespace sluice::cli {

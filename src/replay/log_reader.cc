@@ -357,18 +357,23 @@ using namespace std::string_view_literals;
 constexpr std::size_t kCompressedBlock = std::size_t{128} << 10;
 constexpr std::string_view kGzipMagic = "\x1f\x8b"sv;
 
-struct Foreign {
-  std::string_view magic;
-  std::string_view advice;
-};
-constexpr std::array<Foreign, 4> kForeign{{
-    {"\xfd"
-     "7zXZ"sv,
-     "it is xz; only gzip is read: xz -dc LOG | sluice replay ... -"},
-    {"\x28\xb5\x2f\xfd"sv, "it is zstd; only gzip is read: zstd -dc LOG | sluice replay ... -"},
-    {"BZh"sv, "it is bzip2; only gzip is read: bzip2 -dc LOG | sluice replay ... -"},
-    {"PK\x03\x04"sv, "it is zip; only gzip is read: unzip -p LOG | sluice replay ... -"},
-}};
+// Returns what to do with a file of another compression, or an empty text.
+std::string_view advice_for(std::string_view head) {
+  if (head.starts_with("\xfd"
+                       "7zXZ")) {
+    return "it is xz; only gzip is read: xz -dc LOG | sluice replay ... -";
+  }
+  if (head.starts_with("\x28\xb5\x2f\xfd")) {
+    return "it is zstd; only gzip is read: zstd -dc LOG | sluice replay ... -";
+  }
+  if (head.starts_with("BZh")) {
+    return "it is bzip2; only gzip is read: bzip2 -dc LOG | sluice replay ... -";
+  }
+  if (head.starts_with("PK\x03\x04")) {
+    return "it is zip; only gzip is read: unzip -p LOG | sluice replay ... -";
+  }
+  return {};
+}
 
 std::string system_error(std::string_view what) {
   return std::string(what) + ": " + std::strerror(errno);
@@ -388,9 +393,8 @@ Expected<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
   if (S_ISDIR(status.st_mode)) return Unexpected{"is a directory; expected a log file"};
   const auto head = source->peek();
   if (!head) return Unexpected{head.error()};
-  for (const Foreign& foreign : kForeign) {
-    if (head->starts_with(foreign.magic)) return Unexpected{std::string(foreign.advice)};
-  }
+  if (const auto advice = advice_for(*head); !advice.empty())
+    return Unexpected{std::string(advice)};
   if (head->starts_with(kGzipMagic)) {
     source->inflater_ = std::make_unique<Inflater>();
     source->buffer_.resize(kCompressedBlock);
@@ -487,13 +491,13 @@ constexpr std::size_t kExcerpt = 60;
 // Splits one log's text into lines across its blocks.
 class LogReader::Splitter {
  public:
-  Splitter(const LogReaderOptions& options, const FieldMap& fields)
-      : options_(options), fields_(fields), parser_(fields) {}
+  Splitter(const LogInput& input, const FieldMap& fields)
+      : input_(input), fields_(fields), parser_(fields) {}
 
   // Copies the carried text to the batch and returns the space after it, for the next block.
   std::span<char> room(LogBatch& batch) {
     std::copy(carried_.begin(), carried_.end(), batch.bytes.get());
-    return {batch.bytes.get() + carried_.size(), options_.block};
+    return {batch.bytes.get() + carried_.size(), input_.block};
   }
 
   // Parses the lines that `fresh` new bytes complete.
@@ -527,12 +531,12 @@ class LogReader::Splitter {
     batch.format = parser_.format();
   }
   LogFormat format_of(std::string_view text) const {
-    return options_.format ? *options_.format : detect_format(text, fields_);
+    return input_.format ? *input_.format : detect_format(text, fields_);
   }
 
   void take(LogBatch& batch, std::string_view line) {
     ++number_;
-    const bool dropped = std::exchange(too_long_, false) || line.size() > options_.longest_line;
+    const bool dropped = std::exchange(too_long_, false) || line.size() > input_.longest_line;
     LineFault fault = LineFault::kTooLong;
     if (!dropped) {
       LogLine& read = batch.lines.emplace_back();
@@ -545,16 +549,19 @@ class LogReader::Splitter {
     ++batch.skipped;
     if (shown_ == kMostShown) return;
     ++shown_;
-    batch.first_skipped.push_back({number_, fault, std::string(line.substr(0, kExcerpt))});
+    std::string& what =
+        batch.complaints.emplace_back(":" + std::to_string(number_) + ": skipped: ");
+    what += explain(fault);
+    if (!line.empty()) what += ": " + printable(line.substr(0, kExcerpt));
   }
 
   void name(LogBatch& batch, LogLine& line) {
-    if (options_.names == nullptr || line.units != 1 || line.costs_size > 0) return;
+    if (input_.names == nullptr || line.units != 1 || line.costs_size > 0) return;
     attributes_.show(line, batch.fields(line));
     line.name_at = static_cast<std::uint32_t>(batch.names.size());
-    line.name_size = append_name(batch, *options_.names);
-    if (options_.second_names != nullptr) {
-      line.second_name_size = append_name(batch, *options_.second_names);
+    line.name_size = append_name(batch, *input_.names);
+    if (input_.second_names != nullptr) {
+      line.second_name_size = append_name(batch, *input_.second_names);
     }
   }
 
@@ -566,11 +573,11 @@ class LogReader::Splitter {
 
   // Keeps an unfinished line for the next block, unless it exceeds the bound.
   void carry() {
-    too_long_ = too_long_ || rest_.size() > options_.longest_line;
+    too_long_ = too_long_ || rest_.size() > input_.longest_line;
     carried_.assign(too_long_ ? std::string_view{} : rest_);
   }
 
-  const LogReaderOptions& options_;
+  const LogInput& input_;
   const FieldMap& fields_;
   LogParser parser_;
   LogAttributes attributes_;
@@ -581,10 +588,10 @@ class LogReader::Splitter {
   std::size_t shown_ = 0;
 };
 
-LogReader::LogReader(std::vector<std::string> paths, const LogReaderOptions& options)
-    : paths_(std::move(paths)), options_(options), fields_(options.fields), batches_(kBatches) {
+LogReader::LogReader(const LogInput& input)
+    : input_(input), fields_(input.fields), batches_(kBatches) {
   for (LogBatch& batch : batches_) {
-    batch.bytes.reset(new char[options_.longest_line + options_.block]);  // uninitialised
+    batch.bytes.reset(new char[input_.longest_line + input_.block]);  // uninitialised
     free_.push_back(&batch);
   }
   thread_ = std::thread([this] { read_all(); });
@@ -617,7 +624,7 @@ void LogReader::release(LogBatch* batch) {
 }
 
 void LogReader::read_all() {
-  for (std::size_t index = 0; index < paths_.size(); ++index) read_log(index);
+  for (std::size_t index = 0; index < input_.logs.size(); ++index) read_log(index);
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -633,12 +640,12 @@ void LogReader::read_log(std::size_t index) {
     if (batch == nullptr) return;
     try {  // memory may be exhausted, and a thread must not throw
       if (source == nullptr) {
-        auto opened = LogSource::open(paths_[index]);
+        auto opened = LogSource::open(input_.logs[index]);
         if (!opened)
           batch->error = opened.error();
         else
           source = *std::move(opened);
-        splitter = std::make_unique<Splitter>(options_, fields_);
+        splitter = std::make_unique<Splitter>(input_, fields_);
       }
       if (source != nullptr) fill(*batch, *source, *splitter);
     } catch (const std::exception& exception) {
@@ -681,7 +688,7 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   batch->extras.clear();
   batch->skipped = 0;
   batch->without_rules = 0;
-  batch->first_skipped.clear();
+  batch->complaints.clear();
   batch->opened = false;
   batch->last = false;
   batch->error.clear();
@@ -704,19 +711,12 @@ void complain(const LogInput& input, const std::string& path, const std::string&
   if (input.complain) input.complain(path + what);
 }
 
-std::string text_of(const SkippedLine& line) {
-  std::string text = ":" + std::to_string(line.number) + ": skipped: ";
-  text += explain(line.fault);
-  if (!line.begins.empty()) text += ": " + printable(line.begins);
-  return text;
-}
-
 }  // namespace
 
-void read_logs(const LogInput& input, const LogReaderOptions& reading, LogTotals& totals,
+void read_logs(const LogInput& input, LogTotals& totals,
                const std::function<void(const LogBatch&)>& take) {
   totals.logs = input.logs;
-  LogReader reader(input.logs, reading);
+  LogReader reader(input);
   std::uint64_t lines = 0, parsed = 0;  // of the log that is being read
   while (LogBatch* const batch = reader.next()) {
     take(*batch);
@@ -732,7 +732,7 @@ void read_logs(const LogInput& input, const LogReaderOptions& reading, LogTotals
     if (fresh > 0 && std::find(formats.begin(), formats.end(), batch->format) == formats.end()) {
       formats.push_back(batch->format);
     }
-    for (const SkippedLine& line : batch->first_skipped) complain(input, path, text_of(line));
+    for (const std::string& what : batch->complaints) complain(input, path, what);
     if (batch->last) {
       totals.opened += batch->opened ? 1 : 0;
       totals.failed = totals.failed || !batch->error.empty();

@@ -171,7 +171,9 @@ class LogSource {
   bool has_padding_ = false;
 };
 
-struct LogReaderOptions {
+// Which logs to read, and how.
+struct LogInput {
+  std::vector<std::string> logs = {};  // paths; "-" is standard input
   // The maximum length of a line in bytes, at least 1. Longer lines are skipped and counted once.
   std::size_t longest_line = std::size_t{1} << 20;
   // Bytes per batch, at least 1. A larger batch needs fewer handovers and more memory.
@@ -184,27 +186,24 @@ struct LogReaderOptions {
   std::optional<LogFormat> format = {};
   // What fields of JSON and CSV logs are, besides those with usual names.
   std::vector<FieldMapping> fields = {};
-};
-
-// A line that is not an access log line.
-struct SkippedLine {
-  std::uint64_t number = 0;  // in its file, from 1
-  LineFault fault = LineFault::kNone;
-  std::string begins;  // its first bytes
+  // Called for each problem of a log with one line of text: "LOG:LINE: what". May be empty.
+  std::function<void(std::string_view)> complain = {};
+  // Called after every batch. May be empty.
+  std::function<void(const Progress&)> on_progress = {};
 };
 
 // Consecutive lines of one log.
 struct LogBatch {
-  std::size_t log = 0;                     // the index of the log's path
-  LogFormat format = LogFormat::kCommon;   // of the log
-  std::vector<LogLine> lines;              // the parsed lines, in order; they point into `bytes`
-  std::uint64_t without_rules = 0;         // the number of recorded requests that no rules decide
-  std::uint64_t skipped = 0;               // the number of other lines
-  std::vector<SkippedLine> first_skipped;  // the first kMostShown of each log
-  bool opened = false;                     // whether the log could be opened
-  bool last = false;                       // whether this is the last batch of its log
-  std::string error;                       // why the log ends here; empty at its regular end
-  Progress progress;                       // without the log and its lines
+  std::size_t log = 0;                    // the index of the log's path
+  LogFormat format = LogFormat::kCommon;  // of the log
+  std::vector<LogLine> lines;             // the parsed lines, in order; they point into `bytes`
+  std::uint64_t without_rules = 0;        // the number of recorded requests that no rules decide
+  std::uint64_t skipped = 0;              // the number of other lines
+  std::vector<std::string> complaints;    // about the first kMostShown of them: ":LINE: what"
+  bool opened = false;                    // whether the log could be opened
+  bool last = false;                      // whether this is the last batch of its log
+  std::string error;                      // why the log ends here; empty at its regular end
+  Progress progress;                      // without the log and its lines
 
   // The name of the request in a line (RequestNames).
   std::string_view name(std::size_t line) const noexcept {
@@ -237,7 +236,8 @@ class LogReader {
  public:
   static constexpr std::size_t kMostShown = 5;
 
-  explicit LogReader(std::vector<std::string> paths, const LogReaderOptions& options = {});
+  // Calls no function of the input.
+  explicit LogReader(const LogInput& input);
   ~LogReader();
   LogReader(const LogReader&) = delete;
   LogReader& operator=(const LogReader&) = delete;
@@ -256,8 +256,7 @@ class LogReader {
   LogBatch* free_batch(std::size_t index);
   void hand_over(LogBatch* batch);
 
-  const std::vector<std::string> paths_;
-  const LogReaderOptions options_;
+  const LogInput input_;
   const FieldMap fields_;
   std::vector<LogBatch> batches_;
   std::uint64_t inflated_ = 0;  // used only by the reading thread
@@ -269,16 +268,6 @@ class LogReader {
   bool ended_ = false;
   bool stopped_ = false;
   std::thread thread_;  // declared last, because it uses the other members
-};
-
-// Logs to read.
-struct LogInput {
-  std::vector<std::string> logs;  // paths; "-" is standard input
-  LogReaderOptions reading = {};
-  // Called for each problem of a log with one line of text: "LOG:LINE: what". May be empty.
-  std::function<void(std::string_view)> complain = {};
-  // Called after every batch. May be empty.
-  std::function<void(const Progress&)> on_progress = {};
 };
 
 // What was read.
@@ -295,9 +284,9 @@ struct LogTotals {
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
 };
 
-// Reads all logs with these options, and calls `take` with each batch. Reports the problems of
-// logs, and calls on_progress. Counts in `totals`.
-void read_logs(const LogInput& input, const LogReaderOptions& reading, LogTotals& totals,
+// Reads all logs, and calls `take` with each batch. Reports the problems of logs, and calls
+// on_progress. Counts in `totals`.
+void read_logs(const LogInput& input, LogTotals& totals,
                const std::function<void(const LogBatch&)>& take);
 
 }  // namespace sluice::replay

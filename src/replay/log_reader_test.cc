@@ -12,18 +12,19 @@ namespace {
 struct Read {
   std::vector<std::string> clients;
   std::uint64_t skipped = 0;
-  std::vector<SkippedLine> first_skipped;
+  std::vector<std::string> complaints;
   std::vector<std::string> errors;
   std::vector<std::size_t> ended;  // logs, in the order of their ends
 };
 
-Read read_all(const std::vector<std::string>& paths, const LogReaderOptions& options = {}) {
-  LogReader reader(paths, options);
+Read read_all(const std::vector<std::string>& paths, LogInput input = {}) {
+  input.logs = paths;
+  LogReader reader(input);
   Read read;
   while (LogBatch* batch = reader.next()) {
     for (const LogLine& line : batch->lines) read.clients.emplace_back(line.client);
     read.skipped += batch->skipped;
-    for (const SkippedLine& line : batch->first_skipped) read.first_skipped.push_back(line);
+    for (const std::string& what : batch->complaints) read.complaints.push_back(what);
     if (!batch->error.empty()) read.errors.push_back(batch->error);
     if (batch->last) read.ended.push_back(batch->log);
     reader.release(batch);
@@ -69,7 +70,7 @@ rules:
     text += i % 7 == 0 ? "no access log\n" : line_at(i, client, i % 2 == 0 ? "GET /a" : "GET /b");
   }
   rules::RequestNames names(*rules);
-  LogReader reader({files_.write("log", text)}, {.block = 1000, .names = &names});
+  LogReader reader({.logs = {files_.write("log", text)}, .block = 1000, .names = &names});
   rules::RequestNames expected(*rules);
   LogAttributes attributes;
   while (LogBatch* batch = reader.next()) {
@@ -105,27 +106,28 @@ TEST_F(LogReaderTest, CountsLinesThatAreNone) {
   const Read read = read_all({files_.write("log", text)}, {.block = 50});
   EXPECT_EQ(read.clients.size(), 10u);
   EXPECT_EQ(read.skipped, 20u);
-  ASSERT_EQ(read.first_skipped.size(), LogReader::kMostShown);
-  EXPECT_EQ(read.first_skipped[0].number, 1u);
-  EXPECT_EQ(read.first_skipped[0].begins, "nonsense");
-  EXPECT_EQ(read.first_skipped[1].number, 3u);
-  EXPECT_EQ(read.first_skipped[1].fault, LineFault::kEmpty);
+  ASSERT_EQ(read.complaints.size(), LogReader::kMostShown);
+  EXPECT_TRUE(read.complaints[0].starts_with(":1: skipped: no timestamp; ")) << read.complaints[0];
+  EXPECT_TRUE(read.complaints[0].ends_with(": nonsense")) << read.complaints[0];
+  EXPECT_EQ(read.complaints[1], ":3: skipped: empty line; expected a request");
 }
 
 TEST_F(LogReaderTest, SkipsLinesOverTheBoundAsOne) {
   const std::string bound(200, 'x');
   const std::string fits = line_at(1, "b", "GET /" + bound);
   for (const std::size_t block : {1u, 10u, 150u, 1000u, 100000u}) {
-    const LogReaderOptions options{.longest_line = fits.size() - 1, .block = block};
+    const LogInput input{.longest_line = fits.size() - 1, .block = block};
     std::string text = line_at(0, "a");
     text.append(line_at(1, "x", "GET /y" + bound)).append(fits).append(5000, 'z').append("\n");
     text.append(line_at(2, "c")).append(fits.size(), 'z');
-    const Read read = read_all({files_.write("log", text)}, options);
+    const Read read = read_all({files_.write("log", text)}, input);
     EXPECT_EQ(read.clients, (std::vector<std::string>{"a", "b", "c"})) << block;
     EXPECT_EQ(read.skipped, 3u) << block;
-    ASSERT_EQ(read.first_skipped.size(), 3u);
-    for (const SkippedLine& line : read.first_skipped) EXPECT_EQ(line.fault, LineFault::kTooLong);
-    EXPECT_EQ(read.first_skipped[2].number, 6u);
+    ASSERT_EQ(read.complaints.size(), 3u);
+    for (const std::string& what : read.complaints) {
+      EXPECT_NE(what.find(explain(LineFault::kTooLong)), std::string::npos) << what;
+    }
+    EXPECT_TRUE(read.complaints[2].starts_with(":6: ")) << read.complaints[2];
   }
 }
 
@@ -151,7 +153,7 @@ TEST_F(LogReaderTest, ReadsLogsInOrderAndContinuesAfterAFailure) {
 TEST_F(LogReaderTest, StopsWhenItsUserDoes) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += line_at(i, "a");
-  LogReader reader({files_.write("log", text)}, {.block = 100});
+  LogReader reader({.logs = {files_.write("log", text)}, .block = 100});
   ASSERT_NE(reader.next(), nullptr);  // and never released
 }
 

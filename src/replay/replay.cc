@@ -267,69 +267,15 @@ class RuleReplay {
   std::vector<LimitCost> known_costs_;
 };
 
-class Replay {
- public:
-  Replay(const RuleSet& rules, const ReplayOptions& options)
-      : options_(options), first_rules_(rules, options), report_(rules, options) {
-    if (options.against != nullptr) second_rules_.emplace(*options.against, options);
-  }
-
-  ReplayReport run() {
-    const auto start = SteadyClock::now();
-    LogReaderOptions reading = options_.reading;
-    reading.names = &first_rules_.names();
-    if (second_rules_) reading.second_names = &second_rules_->names();
-    read_logs(options_, reading, report_, [this](const LogBatch& batch) { decide(batch); });
-    report_.evictions = first_rules_.evictions();
-    if (second_rules_) report_.evictions += second_rules_->evictions();
-    const auto elapsed = SteadyClock::now() - start;
-    report_.elapsed = std::chrono::round<std::chrono::milliseconds>(elapsed);
-    return std::move(report_);
-  }
-
- private:
-  void decide(const LogBatch& batch) {
-    for (std::size_t i = 0; i < batch.lines.size(); ++i) {
-      const LogLine& line = batch.lines[i];
-      clock_ = std::max(clock_, line.at);
-      first_ = std::min(first_, line.at);
-      report_.late += line.at < clock_ ? 1 : 0;
-      attributes_.show(line, batch.fields(line));
-      decide(batch, i);
-    }
-    if (report_.tally.requests == 0) return;
-    report_.first = first_;
-    report_.last = clock_;
-  }
-
-  void decide(const LogBatch& batch, std::size_t line) {
-    const RequestCosts costs = batch.costs(batch.lines[line]);
-    const RuleAnswer& answer = first_rules_.decide(batch.name(line), attributes_, costs, clock_);
-    const bool allowed = answer.decision.allowed();
-    report_.tally.count(answer, clock_);
-    if (second_rules_) compare(answer, batch.second_name(line), costs);
-    if (allowed) first_rules_.report_response(attributes_, clock_);
-  }
-
-  void compare(const RuleAnswer& first, std::string_view name, const RequestCosts& costs) {
-    ReplayComparison& comparison = *report_.comparison;
-    const RuleAnswer& second = second_rules_->decide(name, attributes_, costs, clock_);
-    comparison.tally.count(second, clock_);
-    const bool allowed = second.decision.allowed();
-    if (first.decision.allowed() && !allowed) comparison.only_against.count(second, clock_);
-    if (!first.decision.allowed() && allowed) comparison.only_rules.count(first, clock_);
-    if (!first.decision.allowed() && !allowed) ++comparison.denied_both;
-    if (allowed) second_rules_->report_response(attributes_, clock_);
-  }
-
-  const ReplayOptions& options_;
-  RuleReplay first_rules_;
-  std::optional<RuleReplay> second_rules_;
-  LogAttributes attributes_;
-  ReplayReport report_;
-  Instant clock_ = kFirstInstant;
-  Instant first_ = kLastInstant;
-};
+// Counts a request that both sets of rules have decided.
+void compare(const RuleAnswer& first, const RuleAnswer& second, Instant now,
+             ReplayComparison& comparison) {
+  const bool is_allowed = first.decision.allowed();
+  comparison.tally.count(second, now);
+  if (is_allowed && !second.decision.allowed()) comparison.only_against.count(second, now);
+  if (!is_allowed && second.decision.allowed()) comparison.only_rules.count(first, now);
+  if (!is_allowed && !second.decision.allowed()) ++comparison.denied_both;
+}
 
 }  // namespace
 
@@ -338,7 +284,41 @@ bool ReplayReport::approximate() const noexcept {
 }
 
 ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
-  return Replay(rules, options).run();
+  const auto start = SteadyClock::now();
+  RuleReplay first_rules(rules, options);
+  std::optional<RuleReplay> second_rules;
+  if (options.against != nullptr) second_rules.emplace(*options.against, options);
+  LogInput input = options;
+  input.names = &first_rules.names();
+  if (second_rules) input.second_names = &second_rules->names();
+  ReplayReport report(rules, options);
+  LogAttributes attributes;
+  Instant clock = kFirstInstant;
+  const auto decide = [&](const LogBatch& batch, std::size_t i) {
+    const LogLine& line = batch.lines[i];
+    clock = std::max(clock, line.at);
+    report.late += line.at < clock ? 1 : 0;
+    report.first = std::min(report.first.value_or(line.at), line.at);
+    attributes.show(line, batch.fields(line));
+    const RequestCosts costs = batch.costs(line);
+    const RuleAnswer& first = first_rules.decide(batch.name(i), attributes, costs, clock);
+    const bool is_allowed = first.decision.allowed();
+    report.tally.count(first, clock);
+    if (second_rules) {
+      const RuleAnswer& second =
+          second_rules->decide(batch.second_name(i), attributes, costs, clock);
+      compare(first, second, clock, *report.comparison);
+      if (second.decision.allowed()) second_rules->report_response(attributes, clock);
+    }
+    if (is_allowed) first_rules.report_response(attributes, clock);
+  };
+  read_logs(input, report, [&](const LogBatch& batch) {
+    for (std::size_t i = 0; i < batch.lines.size(); ++i) decide(batch, i);
+  });
+  if (report.tally.requests > 0) report.last = clock;
+  report.evictions = first_rules.evictions() + (second_rules ? second_rules->evictions() : 0);
+  report.elapsed = std::chrono::round<std::chrono::milliseconds>(SteadyClock::now() - start);
+  return report;
 }
 
 }  // namespace sluice::replay

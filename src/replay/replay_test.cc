@@ -10,7 +10,6 @@
 #include <stdexcept>
 
 #include "base/civil_time.h"
-#include "replay/report.h"
 #include "replay/test_logs.h"
 #include "replay/text.h"
 
@@ -53,8 +52,8 @@ class ReplayTest : public ::testing::Test {
     options.logs = logs;
     options.max_keys = max_keys_;
     options.against = against_;
-    options.reading.format = format_;
-    options.reading.fields = fields_;
+    options.format = format_;
+    options.fields = fields_;
     options.complain = [this](std::string_view text) { complaints_.emplace_back(text); };
     return replay(rules, options);
   }

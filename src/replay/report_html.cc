@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "replay/page_style.h"
-#include "replay/report.h"
+#include "replay/replay.h"
 #include "replay/text.h"
 
 namespace sluice::replay {

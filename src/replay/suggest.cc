@@ -153,7 +153,7 @@ class Measuring {
 
   SuggestReport run() {
     const auto start = std::chrono::steady_clock::now();
-    read_logs(options_, options_.reading, report_, [this](const LogBatch& batch) {
+    read_logs(options_, report_, [this](const LogBatch& batch) {
       for (const LogLine& line : batch.lines) add(batch, line);
     });
     for (std::uint32_t key = 0; key < peaks_.keys(); ++key) {

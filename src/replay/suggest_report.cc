@@ -205,31 +205,30 @@ std::string suggest_text(const SuggestReport& report, double harm) {
 }
 
 std::string suggest_json(const SuggestReport& report, double harm) {
-  const auto member = [](const char* name, std::uint64_t value) {
-    return "\"" + std::string(name) + "\":" + std::to_string(value) + ",";
+  base::JsonWriter out;
+  const auto instant = [&](const char* name, const std::optional<Instant>& at) {
+    out.key(name);
+    at ? out.value(base::to_rfc3339(*at)) : out.null();
   };
-  std::string out = "{" + member("lines", report.lines) + member("parsed", report.parsed()) +
-                    member("skipped", report.skipped) +
-                    member("without_rules", report.without_rules) +
-                    member("requests", report.requests) + member("unmatched", report.unmatched) +
-                    member("keyless", report.keyless) + member("keys", report.keys) +
-                    member("key_bytes", report.key_bytes);
-  out += "\"harm\":" + decimal(harm, "%.9g") + ",\"first\":" +
-         (report.first ? base::json_string(base::to_rfc3339(*report.first)) : "null") +
-         ",\"last\":" + (report.last ? base::json_string(base::to_rfc3339(*report.last)) : "null") +
-         ",\"suggestions\":[";
-  const char* comma = "";
+  out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
+  out.member("skipped", report.skipped).member("without_rules", report.without_rules);
+  out.member("requests", report.requests).member("unmatched", report.unmatched);
+  out.member("keyless", report.keyless).member("keys", report.keys);
+  out.member("key_bytes", std::uint64_t{report.key_bytes}).member("harm", harm);
+  instant("first", report.first);
+  instant("last", report.last);
+  out.key("suggestions").begin_array();
   for (const Suggestion& each : suggestions(report, harm)) {
     const bool bucket = each.curve->algorithm == Algorithm::kTokenBucket;
-    out += comma;
-    out += "{\"algorithm\":" + base::json_string(to_string(each.curve->algorithm)) +
-           ",\"per\":" + base::json_string(core::format_period(each.curve->period)) + "," +
-           member("limit", bucket ? report.options.rate : each.limit) +
-           (bucket ? member("burst", each.limit) : "") + member("keys_denied", each.keys_denied) +
-           "\"requests_denied_at_most\":" + std::to_string(each.requests_denied) + "}";
-    comma = ",";
+    out.begin_object().member("algorithm", to_string(each.curve->algorithm));
+    out.member("per", core::format_period(each.curve->period));
+    out.member("limit", bucket ? report.options.rate : each.limit);
+    if (bucket) out.member("burst", each.limit);
+    out.member("keys_denied", each.keys_denied);
+    out.member("requests_denied_at_most", each.requests_denied).end_object();
   }
-  return out + "],\"elapsed_ms\":" + std::to_string(report.elapsed.count()) + "}\n";
+  out.end_array().member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count()));
+  return std::string(out.end_object().view()) + "\n";
 }
 
 std::string suggest_html(const SuggestReport& report, double harm) {

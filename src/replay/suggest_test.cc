@@ -46,7 +46,7 @@ class Suggest : public ::testing::Test {
   ReplayReport replay_with(const RuleSet& rules) {
     ReplayOptions options;
     options.logs = options_.logs;
-    options.reading = options_.reading;
+    options.fields = options_.fields;
     return replay(rules, options);
   }
 
@@ -105,7 +105,7 @@ TEST_F(Suggest, SmallerLimitsWouldDenyMoreKeys) {
 
 TEST_F(Suggest, CountsUnitsThatTheLogGives) {
   options_.periods = {1s};
-  options_.reading.fields = {{"cost", "units"}};
+  options_.fields = {{"cost", "units"}};
   const SuggestReport report = suggest_for("time,ip,units\n1,a,70\n1,a,30\n3,b,10\n3,b,0\n");
   const auto limits = suggestions(report, 0.5);
   EXPECT_EQ(report.keys, 2u);
