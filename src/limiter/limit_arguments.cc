@@ -136,8 +136,27 @@ std::uint64_t ThrottleArguments::cost() const noexcept {
   return quantity < 0 ? std::min(0 - units, kMaxUnits) : std::min(units, kMaxUnits + 1);
 }
 
+namespace {
+
+// Reads the arguments of most requests: small numbers, no quantity. Returns nothing for any other.
+std::optional<ThrottleArguments> parse_usual(std::span<const std::string_view> words) noexcept {
+  if (words.size() != 3) return std::nullopt;
+  const auto burst = small_number(words[0]);
+  const auto count = small_number(words[1]);
+  const auto seconds = small_number(words[2]);
+  if (!burst || !count || !seconds || *seconds > kMostPeriodSeconds) return std::nullopt;
+  return ThrottleArguments{.burst = static_cast<std::uint64_t>(*burst),
+                           .count = static_cast<std::uint64_t>(*count),
+                           .period = std::chrono::seconds(*seconds)};
+}
+
+}  // namespace
+
 Expected<ThrottleArguments> parse_throttle(ThrottleForm form,
                                            std::span<const std::string_view> words) {
+  if (form == ThrottleForm::kCell) {
+    if (const auto usual = parse_usual(words)) return *usual;
+  }
   const bool is_crab = form == ThrottleForm::kCrab;
   const auto burst = parse_number(words[0], is_crab ? kCrabBurst : kBurst);
   if (!burst) return Unexpected{burst.error()};

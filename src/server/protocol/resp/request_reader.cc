@@ -169,7 +169,9 @@ RequestReader::Progress RequestReader::find_line(std::string_view input,
 }
 
 RequestReader::Progress RequestReader::read_count(std::string_view input, bool authenticated) {
-  Length count = plain_length(input, '*');
+  const bool is_digit = input.size() >= 4 && input[1] > '0' && input[1] <= '9';
+  Length count = is_digit && input[2] == '\r' ? Length{input[1] - '0', 4}  // the usual case
+                                              : plain_length(input, '*');
   if (count.bytes == 0) {
     const Progress found = find_line(input, "too big mbulk count string");
     if (found != Progress::kReady) return found;
