@@ -1,11 +1,19 @@
 #include "limiter/text_buffer.h"
 
 #include <algorithm>
+#include <array>
 
 namespace sluice {
 namespace {
 
 constexpr char kHex[] = "0123456789ABCDEF";
+
+// Whether a field text contains a byte as it is.
+constexpr auto kIsPlain = [] {
+  std::array<bool, 256> plain{};
+  for (std::size_t c = 0x20; c <= 0x7E; ++c) plain[c] = c != '%' && c != '"' && c != '\\';
+  return plain;
+}();
 
 }  // namespace
 
@@ -38,14 +46,16 @@ void TextBuffer::put_field_text(std::string_view text, char also) {
   char* out = room(3 * text.size());
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte > 0x7E || c == '%' || c == also) {
+    if (kIsPlain[byte] && c != also) {
+      *out++ = c;
+    } else if ((c == '"' || c == '\\') && c != also) {
+      *out++ = '\\';
+      *out++ = c;
+    } else {
       *out++ = '%';
       *out++ = kHex[byte >> 4];
       *out++ = kHex[byte & 15];
-      continue;
     }
-    if (c == '"' || c == '\\') *out++ = '\\';
-    *out++ = c;
   }
   size_ = static_cast<std::size_t>(out - data_.get());
 }

@@ -1,9 +1,18 @@
 #include "server/protocol/http/fields.h"
 
 #include <algorithm>
+#include <array>
 
 namespace sluice::server {
 namespace {
+
+constexpr auto kLowerCase = [] {
+  std::array<char, 256> lower{};
+  for (std::size_t c = 0; c < lower.size(); ++c) {
+    lower[c] = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  }
+  return lower;
+}();
 
 // Walks all X-Forwarded-For fields from right to left.
 class Hops {
@@ -79,7 +88,7 @@ std::string_view client_address(const http::Request& request, const TrustedProxi
 
 bool same_letters(std::string_view sent, std::string_view lower_case_name) noexcept {
   return std::equal(sent.begin(), sent.end(), lower_case_name.begin(), [](char c, char lower) {
-    return c == lower || (c >= 'A' && c <= 'Z' && (c | 0x20) == lower);
+    return kLowerCase[static_cast<unsigned char>(c)] == lower;
   });
 }
 
