@@ -5,6 +5,7 @@ import signal
 import socket
 import statistics
 import subprocess
+import typing
 
 SERVER_CORE, LOAD_CORE = 0, 1
 
@@ -59,13 +60,19 @@ def in_turns(own, base, rounds):
     return owns, bases
 
 
+class Compared(typing.NamedTuple):
+    """Medians of two servers in turns."""
+    rate: float       # the ratio of their requests per second
+    time: float       # the ratio of their processor time per request
+    base_rate: float  # the requests per second of the baseline
+
+
 def compare(name, own, base, rounds):
-    """Returns the median ratio of own() to base() in requests per second, and the median of base()."""
+    """Compares own() with base(), which return requests per second and processor time per request."""
     owns, bases = in_turns(own, base, rounds)
+    shown = []
     for column, unit in ((0, "requests/s"), (1, "processor us/request")):
         a, b = [row[column] for row in owns], [row[column] for row in bases]
         ratios = [x / y if y else float("nan") for x, y in zip(a, b)]  # 0: less than a tick
-        shown = show(name if column == 0 else "", ratios, b, a, unit)
-        if column == 0:
-            result = shown, statistics.median(b)
-    return result
+        shown.append(show(name if column == 0 else "", ratios, b, a, unit))
+    return Compared(*shown, statistics.median([row[0] for row in bases]))
