@@ -179,8 +179,15 @@ Unexpected<std::string> cannot_listen(const std::string& path, int error) {
 
 }  // namespace
 
-Handover::Handover(Parts parts)
-    : parts_(std::move(parts)), listening_(parts_.main), successor_(parts_.main) {}
+Handover::Handover(boost::asio::io_context& main, Log& log,
+                   std::function<std::vector<int>()> descriptors, std::function<void()> handed_over,
+                   std::function<bool()> ends_first)
+    : log_(log),
+      descriptors_(std::move(descriptors)),
+      handed_over_(std::move(handed_over)),
+      ends_first_(std::move(ends_first)),
+      listening_(main),
+      successor_(main) {}
 
 Expected<net::InheritedSockets> Handover::inherit(const std::string& path) {
   net::InheritedSockets out = net::take_activated_sockets();
@@ -200,7 +207,7 @@ Status Handover::succeed(const std::string& path) {
     const auto succeeded = predecessor_->succeed();
     if (!succeeded) return Unexpected{succeeded.error()};
     if (!*succeeded) {
-      parts_.log.warning("the server that hands over has died; its last requests are not counted");
+      log_.warning("the server that hands over has died; its last requests are not counted");
     }
     predecessor_.reset();
   }
@@ -246,11 +253,11 @@ void Handover::give_sockets(int successor) {
   successor_.close(ignored);
   successor_.assign(successor);
   if (!is_trusted(successor)) {
-    parts_.log.warning("a process of another user asked for the listening sockets");
+    log_.warning("a process of another user asked for the listening sockets");
     successor_.close(ignored);
     return;
   }
-  const std::vector<int> all = parts_.descriptors();
+  const std::vector<int> all = descriptors_();
   std::span<const int> left = all;
   int error = 0;
   while (!left.empty() && error == 0) {
@@ -260,7 +267,7 @@ void Handover::give_sockets(int successor) {
   }
   if (error == 0) error = net::send_packet(successor, kEnd, {});
   if (error == 0) return wait_for_ready();
-  parts_.log.warning("the listening sockets were not handed over", {{"why", text_of(error)}});
+  log_.warning("the listening sockets were not handed over", {{"why", text_of(error)}});
   successor_.close(ignored);
 }
 
@@ -275,11 +282,11 @@ void Handover::wait_for_ready() {
 }
 
 void Handover::on_ready() {
-  if (!parts_.ends_first() && !finish()) return;  // it has gone, so this server continues
-  path_.clear();                                  // the successor replaces the Unix socket
+  if (!ends_first_() && !finish()) return;  // it has gone, so this server continues
+  path_.clear();                            // the successor replaces the Unix socket
   error_code ignored;
   listening_.close(ignored);
-  parts_.handed_over();
+  handed_over_();
 }
 
 bool Handover::finish() noexcept {

@@ -89,15 +89,11 @@ class Predecessor {
 // Both have the same user. Thread-safety: the thread of `main`.
 class Handover {
  public:
-  struct Parts {
-    boost::asio::io_context& main;
-    Log& log;
-    std::function<std::vector<int>()> descriptors;  // to give
-    std::function<void()> handed_over;              // this server must stop accepting
-    // Whether the successor waits for finish(). Otherwise it begins before handed_over().
-    std::function<bool()> ends_first = [] { return false; };
-  };
-  explicit Handover(Parts parts);
+  // `descriptors`: to give. `handed_over`: this server must stop accepting. `ends_first`: whether
+  // the successor waits for finish(); otherwise it begins before handed_over().
+  Handover(
+      boost::asio::io_context& main, Log& log, std::function<std::vector<int>()> descriptors,
+      std::function<void()> handed_over, std::function<bool()> ends_first = [] { return false; });
   Handover(const Handover&) = delete;
   Handover& operator=(const Handover&) = delete;
   ~Handover() { close(); }
@@ -130,7 +126,10 @@ class Handover {
   void wait_for_ready();
   void on_ready();
 
-  const Parts parts_;
+  Log& log_;
+  const std::function<std::vector<int>()> descriptors_;
+  const std::function<void()> handed_over_;
+  const std::function<bool()> ends_first_;
   std::optional<Predecessor> predecessor_;
   std::string path_;  // empty: a successor has it
   bool published_ = false;

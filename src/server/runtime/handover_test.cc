@@ -23,12 +23,13 @@ class HandoverTest : public ::testing::Test {
     ::unlink(path_.c_str());
   }
   void start(std::vector<int> sockets, bool ends_first = false) {
-    handover_.emplace(Handover::Parts{main_, log_, [sockets] { return sockets; },
-                                      [this] {
-                                        ++handed_over_;
-                                        main_.stop();
-                                      },
-                                      [ends_first] { return ends_first; }});
+    handover_.emplace(
+        main_, log_, [sockets] { return sockets; },
+        [this] {
+          ++handed_over_;
+          main_.stop();
+        },
+        [ends_first] { return ends_first; });
     ASSERT_TRUE(handover_->open(path_));
     EXPECT_NE(::access(path_.c_str(), F_OK), 0);
     ASSERT_TRUE(handover_->publish());
@@ -115,7 +116,7 @@ TEST_F(HandoverTest, TheSocketIsForThisUserOnlyAndRemovedAtTheEnd) {
 
 TEST_F(HandoverTest, AFileThatIsNoSocketIsNotReplaced) {
   std::ofstream(path_) << "text";
-  Handover handover({main_, log_, [] { return std::vector<int>(); }, [] {}});
+  Handover handover(main_, log_, [] { return std::vector<int>(); }, [] {});
   EXPECT_EQ(handover.open(path_).error(),
             "drain.handover: cannot listen at " + path_ + ": File exists");
   EXPECT_FALSE(Predecessor::find(path_)->has_value()) << "no server listens there";

@@ -446,8 +446,8 @@ class Server::Impl {
   Loops loops_;
   boost::asio::steady_timer shutdown_timer_{main_};
   bool is_ending_ = false;
-  Handover handover_{{main_, log_, [this] { return descriptors_to_give(); },
-                      [this] { hand_over(); }, [this] { return stores_->snapshot_lock() >= 0; }}};
+  Handover handover_{main_, log_, [this] { return descriptors_to_give(); }, [this] { hand_over(); },
+                     [this] { return stores_->snapshot_lock() >= 0; }};
   // Destroyed first, because the metrics borrow the other members.
   MetricsWorker metrics_worker_{registry_};
 };
