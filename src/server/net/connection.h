@@ -112,7 +112,7 @@ class Connection final : private Poller::Source {
         new Connection(accepted, shared.peer_of(accepted, now), shared, now));
     if (shared.poller.add(accepted.descriptor, *connection)) return connection;
     why.assign(errno, boost::system::system_category());
-    connection->waits_for_ = Poller::For::kNothing;
+    connection->waits_for_ = 0;
     return nullptr;
   }
   ~Connection() override {
@@ -139,9 +139,9 @@ class Connection final : private Poller::Source {
         state_(std::move(peer), shared, [this](Action action) { act(action); }, now) {}
 
   void ready() override {
-    if (answering_) return wait_for(Poller::For::kNothing);  // input has to wait
+    if (answering_) return wait_for(0);  // input has to wait
     const SteadyTime now = shared_.time_of_event(shared_.poller);
-    if (waits_for_ == Poller::For::kRoom) return act(state_.on_room(now));
+    if (waits_for_ == EPOLLOUT) return act(state_.on_room(now));
     boost::system::error_code why;
     const std::size_t size = transport_.read(shared_.input.data(), shared_.input.size(), why);
     if (!why) return act(state_.on_input({shared_.input.data(), size}, now));
@@ -153,12 +153,12 @@ class Connection final : private Poller::Source {
     while (action == Action::kSend) action = send();
     switch (action) {
       case Action::kWait: answering_ = true; return;
-      case Action::kWaitToSend: return wait_for(Poller::For::kRoom);
+      case Action::kWaitToSend: return wait_for(EPOLLOUT);
       case Action::kHalfClose: transport_.finish(); [[fallthrough]];
       case Action::kSend:
       case Action::kReceive:
         if (state_.is_broadcast()) bound_send_buffer();
-        return wait_for(Poller::For::kInput);
+        return wait_for(EPOLLIN);
       case Action::kClose: return close();
     }
   }
@@ -174,8 +174,10 @@ class Connection final : private Poller::Source {
     return state_.on_sent(sent, why && why != boost::asio::error::would_block);
   }
 
-  void wait_for(Poller::For what) {
-    if (std::exchange(waits_for_, what) != what) shared_.poller.change(descriptor_, *this, what);
+  void wait_for(std::uint32_t events) {
+    if (std::exchange(waits_for_, events) != events) {
+      shared_.poller.change(descriptor_, *this, events);
+    }
   }
 
   // A client that does not read its broadcast is found when the buffer is full.
@@ -193,8 +195,8 @@ class Connection final : private Poller::Source {
   }
 
   Shared& shared_;
-  int descriptor_;  // below 0 once it is closed
-  Poller::For waits_for_ = Poller::For::kInput;
+  int descriptor_;                     // below 0 once it is closed
+  std::uint32_t waits_for_ = EPOLLIN;  // see Poller::change()
   bool answering_ = false;
   bool bounded_ = false;  // the buffer of the socket is small
   Transport transport_;

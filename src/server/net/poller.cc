@@ -16,9 +16,9 @@ int open_epoll() {
   return descriptor;
 }
 
-epoll_event event_for(Poller::For what, Poller::Source& source) {
+epoll_event event_for(std::uint32_t events, Poller::Source& source) {
   epoll_event event{};
-  event.events = what == Poller::For::kInput ? EPOLLIN : EPOLLOUT;
+  event.events = events;
   event.data.ptr = &source;
   return event;
 }
@@ -67,15 +67,15 @@ int Poller::report_ready() {
 }
 
 bool Poller::add(int descriptor, Source& source) {
-  epoll_event event = event_for(For::kInput, source);
+  epoll_event event = event_for(EPOLLIN, source);
   return ::epoll_ctl(descriptor_.native_handle(), EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
 // Removes a socket that waits for nothing from the epoll, which would otherwise still report that
 // its peer is gone.
-void Poller::change(int descriptor, Source& source, For what) {
-  epoll_event event = event_for(what, source);
-  if (what == For::kNothing) {
+void Poller::change(int descriptor, Source& source, std::uint32_t events) {
+  epoll_event event = event_for(events, source);
+  if (events == 0) {
     ::epoll_ctl(descriptor_.native_handle(), EPOLL_CTL_DEL, descriptor, &event);
     return forget(source);
   }
@@ -85,8 +85,8 @@ void Poller::change(int descriptor, Source& source, For what) {
   }
 }
 
-void Poller::remove(int descriptor, Source& source, For what) {
-  if (what != For::kNothing) change(descriptor, source, For::kNothing);
+void Poller::remove(int descriptor, Source& source, std::uint32_t events) {
+  if (events != 0) change(descriptor, source, 0);
 }
 
 // The source may be in the same batch of ready sources that is being reported.

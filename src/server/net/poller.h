@@ -19,8 +19,6 @@ namespace sluice::server::net {
 // Thread-safety: the loop's thread only, except for the constructor. Ownership: borrows the loop.
 class Poller {
  public:
-  enum class For : std::uint8_t { kNothing, kInput, kRoom };
-
   // A socket that waits.
   class Source {
    public:
@@ -37,10 +35,9 @@ class Poller {
 
   // Waits for input until change(). Returns false if the system has no resources for it.
   [[nodiscard]] bool add(int descriptor, Source& source);
-  // From then on, the poller calls `source` only for `what`. With kNothing it does not call
-  // `source` at all.
-  void change(int descriptor, Source& source, For what);
-  void remove(int descriptor, Source& source, For what);
+  // From then on, the poller calls `source` only for `events`: EPOLLIN, EPOLLOUT, or 0 for none.
+  void change(int descriptor, Source& source, std::uint32_t events);
+  void remove(int descriptor, Source& source, std::uint32_t events);
 
   // Returns the time at which this turn of the loop began to report sockets. It may be some
   // milliseconds ago, if many sockets were ready.
