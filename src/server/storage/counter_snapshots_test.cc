@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 #include "tests/support/wait_until.h"
 
 namespace sluice::server {

@@ -31,20 +31,6 @@ std::string_view take_until(std::string_view& text, char separator) {
   return taken;
 }
 
-// A line such as slave0:ip=127.0.0.1,port=6380,state=online,offset=42,lag=1.
-struct Replica {
-  std::optional<std::uint64_t> offset, lag;
-
-  explicit Replica(std::string_view text) {
-    while (!text.empty()) {
-      std::string_view value = take_until(text, ',');
-      const std::string_view name = take_until(value, '=');
-      if (name == "offset") offset = number_of(value);
-      if (name == "lag") lag = number_of(value);
-    }
-  }
-};
-
 bool is_replica(std::string_view name) {
   constexpr std::string_view kSlave = "slave";
   return name.starts_with(kSlave) && number_of(name.substr(kSlave.size()));
@@ -54,13 +40,13 @@ bool is_replica(std::string_view name) {
 
 ServerInfo ServerInfo::read(std::string_view text) {
   ServerInfo info;
-  std::vector<Replica> replicas;
+  std::vector<std::string_view> replicas;
   std::optional<std::uint64_t> offset;
   while (!text.empty()) {
     std::string_view value = take_until(text, '\n');
     if (value.ends_with('\r')) value.remove_suffix(1);
     const std::string_view name = take_until(value, ':');
-    if (is_replica(name)) replicas.emplace_back(value);
+    if (is_replica(name)) replicas.push_back(value);
     if (name == "used_memory") info.used_memory = number_of(value);
     if (name == "maxmemory") info.max_memory = number_of(value);
     if (name == "total_commands_processed") info.commands = number_of(value);
@@ -68,11 +54,17 @@ ServerInfo ServerInfo::read(std::string_view text) {
     if (name == "connected_slaves") info.replicas = number_of(value);
     if (name == "master_repl_offset") offset = number_of(value);
   }
-  for (const Replica& one : replicas) {
-    if (one.lag) info.lag_seconds = std::max(info.lag_seconds.value_or(0), *one.lag);
-    if (!one.offset || !offset) continue;
-    const std::uint64_t behind = *offset - std::min(*offset, *one.offset);
-    info.lag_bytes = std::max(info.lag_bytes.value_or(0), behind);
+  for (std::string_view one : replicas) {  // "ip=127.0.0.1,port=6380,state=online,offset=42,lag=1"
+    while (!one.empty()) {
+      std::string_view value = take_until(one, ',');
+      const std::string_view name = take_until(value, '=');
+      const auto number = number_of(value);
+      if (name == "lag" && number)
+        info.lag_seconds = std::max(info.lag_seconds.value_or(0), *number);
+      if (name != "offset" || !number || !offset) continue;
+      const std::uint64_t behind = *offset - std::min(*offset, *number);
+      info.lag_bytes = std::max(info.lag_bytes.value_or(0), behind);
+    }
   }
   return info;
 }
@@ -128,7 +120,9 @@ void RedisHealth::ask(const std::vector<redis::SlotMaster>& masters) {
   ++pending_;  // so that the round does not end before all are asked
   for (const redis::SlotMaster& master : masters) {
     submit(master.slot, {"INFO"}, [this, name = master.name](const redis::Reply* reply) {
-      if (reply != nullptr) seen_.push_back({name, ServerInfo::read(reply->string())});
+      if (reply == nullptr) return;
+      seen_.push_back(ServerInfo::read(reply->string()));
+      seen_.back().name = name;
     });
   }
   if (--pending_ == 0) finish();
@@ -146,7 +140,7 @@ void RedisHealth::finish() {
   });
 }
 
-std::vector<RedisHealth::Server> RedisHealth::servers() const {
+std::vector<ServerInfo> RedisHealth::servers() const {
   const std::lock_guard lock(mutex_);
   return servers_;
 }
@@ -156,8 +150,8 @@ void add_health_metrics(metrics::Registry& registry, const RedisHealth& health) 
   const auto rows_of = [&health](Value value) {
     return [&health, value] {
       std::vector<metrics::Registry::Row> rows;
-      for (const RedisHealth::Server& server : health.servers()) {
-        const auto& number = server.info.*value;
+      for (const ServerInfo& server : health.servers()) {
+        const auto& number = server.*value;
         if (number) rows.push_back({{server.name}, static_cast<double>(*number)});
       }
       return rows;

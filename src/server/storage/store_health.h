@@ -32,6 +32,7 @@ namespace sluice::server {
 
 // What a Redis server says of itself by INFO. A value that it does not say is absent.
 struct ServerInfo {
+  std::string name;  // "host:port" in a cluster, else the URL of the store without passwords
   std::optional<std::uint64_t> used_memory;  // bytes
   std::optional<std::uint64_t> max_memory;   // bytes; 0: no maximum
   std::optional<std::uint64_t> commands;     // since its start, as the next
@@ -41,7 +42,7 @@ struct ServerInfo {
   std::optional<std::uint64_t> lag_bytes;
   std::optional<std::uint64_t> lag_seconds;  // since a replica has reported its offset
 
-  // Reads the text of INFO. Ignores what it does not know.
+  // Reads the text of INFO, which has no name. Ignores what it does not know.
   static ServerInfo read(std::string_view text);
 };
 
@@ -63,12 +64,8 @@ class RedisHealth {
   void start(boost::asio::io_context& loop);
   void stop() noexcept;
 
-  struct Server {
-    std::string name;  // "host:port" in a cluster, else the URL of the store without passwords
-    ServerInfo info;
-  };
-  // Those that answered when they were asked last.
-  std::vector<Server> servers() const;
+  // The servers that answered when they were asked last.
+  std::vector<ServerInfo> servers() const;
 
  private:
   void look();
@@ -83,9 +80,9 @@ class RedisHealth {
   std::unique_ptr<redis::Client> client_;
   std::deque<redis::AskCommand> asks_;  // of this round
   std::size_t pending_ = 0;             // of them
-  std::vector<Server> seen_;            // in this round
+  std::vector<ServerInfo> seen_;        // in this round
   mutable std::mutex mutex_;            // protects the next
-  std::vector<Server> servers_;
+  std::vector<ServerInfo> servers_;
 };
 
 // Adds the metrics to the registry, which docs/metrics.md lists. Call it once. Borrows the health.

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice::server {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 #include "sluice/block.h"
 #include "sluice/testing/manual_clock.h"
 
