@@ -14,40 +14,22 @@ constexpr auto kLowerCase = [] {
   return lower;
 }();
 
-// Walks all X-Forwarded-For fields from right to left.
-class Hops {
- public:
-  explicit Hops(std::span<const http::Field> fields) : left_(fields) {}
-
-  // Returns the next element that is not empty, or an empty text at the end.
-  std::string_view next() noexcept {
-    while (more_ || find_field()) {
-      const std::size_t comma = value_.rfind(',');
-      const std::string_view hop =
-          trimmed(comma == value_.npos ? value_ : value_.substr(comma + 1));
-      more_ = comma != value_.npos;
-      value_ = more_ ? value_.substr(0, comma) : std::string_view();
-      if (!hop.empty()) return hop;
+// Passes the elements of all X-Forwarded-For fields from right to left, without empty ones, until
+// `take` returns false.
+template <typename Take>
+void pass_hops(std::span<const http::Field> fields, Take take) noexcept {
+  for (std::size_t i = fields.size(); i-- > 0;) {
+    if (!has_name(fields[i], "x-forwarded-for")) continue;
+    std::string_view left = fields[i].value;
+    for (bool more = true; more;) {
+      const std::size_t comma = left.rfind(',');
+      more = comma != left.npos;
+      const std::string_view hop = trimmed(more ? left.substr(comma + 1) : left);
+      if (!hop.empty() && !take(hop)) return;
+      if (more) left = left.substr(0, comma);
     }
-    return {};
   }
-
- private:
-  bool find_field() noexcept {
-    while (!left_.empty()) {
-      const http::Field& field = left_.back();
-      left_ = left_.first(left_.size() - 1);
-      if (!has_name(field, "x-forwarded-for")) continue;
-      value_ = field.value;
-      return more_ = true;
-    }
-    return false;
-  }
-
-  std::span<const http::Field> left_;  // fields that are not read yet
-  std::string_view value_;             // the unread part of the current field
-  bool more_ = false;                  // the current field has an unread part
-};
+}
 
 // Returns the value of X-Real-IP if there is exactly one. With several fields nobody knows which is
 // right.
@@ -68,14 +50,13 @@ std::string_view client_address(const http::Request& request, const TrustedProxi
   if (!trusted.contains(request.peer)) return request.peer;
   std::string_view known;
   bool forwarded = false;
-  Hops hops(request.fields);
-  for (std::string_view hop = hops.next(); !hop.empty(); hop = hops.next()) {
+  pass_hops(request.fields, [&](std::string_view hop) {
     forwarded = true;
     const auto address = IpAddress::parse(without_port(hop));
-    if (!address) break;
+    if (!address) return false;
     known = without_port(hop);
-    if (!trusted.contains(*address)) break;
-  }
+    return trusted.contains(*address);
+  });
   if (!forwarded) {
     const std::string_view only = without_port(real_ip(request.fields));
     if (IpAddress::parse(only)) known = only;
