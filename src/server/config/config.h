@@ -14,7 +14,7 @@
 #include "server/logging/log.h"
 #include "server/logging/traffic_log.h"
 #include "server/net/bounds.h"
-#include "server/net/tls_files.h"
+#include "server/net/tls_context.h"
 #include "sluice/deny_cache.h"
 #include "sluice/expected.h"
 #include "sluice/failure_policy.h"

@@ -5,13 +5,20 @@
 #include <string>
 #include <string_view>
 
-#include "server/net/tls_files.h"
 #include "sluice/expected.h"
 
 struct ssl_ctx_st;
 struct ssl_st;
 
 namespace sluice::server::net {
+
+// The TLS files of a listener, PEM. No `cert_file`: the listener expects plaintext.
+struct TlsFiles {
+  std::string cert_file;        // the server's certificate and its chain
+  std::string key_file;         // the certificate's key
+  std::string client_ca_file;   // the authorities of client certificates; empty: asks for none
+  bool requires_client = true;  // refuses clients without a certificate
+};
 
 // The certificate of a listener, and what it expects of its clients: TLS 1.2 or later with forward
 // secrecy and authenticated encryption.
