@@ -125,15 +125,17 @@ void Log::write_all(LogLevel level, std::string_view message,
   }
 }
 
-void Log::access(const AccessLine& line) noexcept {
+void Log::access(std::string_view method, std::string_view target, int status,
+                 std::string_view peer, std::chrono::nanoseconds took,
+                 std::string_view front_end) noexcept {
   if (!options_.access) return;
   try {
-    info("request", {{"method", cut(line.method, kLongestMethod)},
-                     {"target", cut(without_tokens(line.target), kLongestTarget)},
-                     {"status", line.status},
-                     {"peer", line.peer},
-                     {"duration_us", std::chrono::floor<Duration>(line.took).count()},
-                     {"front_end", line.front_end}});
+    info("request", {{"method", cut(method, kLongestMethod)},
+                     {"target", cut(without_tokens(target), kLongestTarget)},
+                     {"status", status},
+                     {"peer", peer},
+                     {"duration_us", std::chrono::floor<Duration>(took).count()},
+                     {"front_end", front_end}});
   } catch (...) {
     count_dropped();
   }

@@ -72,16 +72,6 @@ struct LogField {
   }
 };
 
-// One request, for the access log. A Unix socket has no peer.
-struct AccessLine {
-  std::string_view method;
-  std::string_view target;  // as sent, with its query; the log masks values of tokens
-  int status = 0;
-  std::string_view peer;
-  std::chrono::nanoseconds took{0};
-  std::string_view front_end;
-};
-
 // The server's log: one line per event, always valid UTF-8. A separate thread writes it, so a slow
 // reader never blocks an event loop; instead, the oldest waiting lines are dropped and counted. No
 // value can make one line look like two, or like another line.
@@ -123,8 +113,10 @@ class Log {
     write(LogLevel::kError, message, fields);
   }
   // Writes a line for a request if the options ask for it: message "request", method, target (at
-  // most 1 KiB, then "…"), status, peer, duration_us, front_end.
-  void access(const AccessLine& line) noexcept;
+  // most 1 KiB, then "…"), status, peer, duration_us, front_end. `target` is as it was sent, with
+  // its query; values of tokens are masked. A Unix socket has no `peer`.
+  void access(std::string_view method, std::string_view target, int status, std::string_view peer,
+              std::chrono::nanoseconds took, std::string_view front_end) noexcept;
 
   const LogOptions& options() const noexcept { return options_; }
   // Returns the number of lines that were not written.

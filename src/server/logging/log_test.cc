@@ -57,7 +57,7 @@ TEST(Log, IsSilentWhenItIsOff) {
     Log log({.level = LogLevel::kOff, .access = true}, pipe.writing());
     log.error("a");
     log.write(LogLevel::kOff, "b");
-    log.access({.method = "GET", .target = "/", .peer = "", .front_end = ""});
+    log.access("GET", "/", 0, "", {}, "");
   }
   EXPECT_TRUE(lines_of(pipe).empty());
 }
@@ -73,16 +73,17 @@ TEST(Log, WritesJson) {
 }
 
 TEST(Log, WritesAccessLinesOnlyWhenAsked) {
-  const AccessLine line{"GET", "/a?b=c", 429, "203.0.113.9", std::chrono::nanoseconds{1999},
-                        "auth"};
+  const auto write = [](Log&& log) {
+    log.access("GET", "/a?b=c", 429, "203.0.113.9", std::chrono::nanoseconds{1999}, "auth");
+  };
   TestingPipe without;
   {
-    Log(LogOptions{}, without.writing()).access(line);
+    write(Log(LogOptions{}, without.writing()));
   }
   EXPECT_TRUE(lines_of(without).empty());
   TestingPipe with;
   {
-    Log({.access = true}, with.writing()).access(line);
+    write(Log({.access = true}, with.writing()));
   }
   EXPECT_EQ(lines_of(with),
             (std::vector<std::string>{"info request method=GET target=\"/a?b=c\" status=429 "
@@ -95,7 +96,7 @@ void expect_shown(const std::vector<std::pair<std::string, std::string>>& target
   {
     Log log({.access = true}, pipe.writing());
     for (const auto& [target, shown] : targets) {
-      log.access({.method = "GET", .target = target, .peer = "", .front_end = ""});
+      log.access("GET", target, 0, "", {}, "");
     }
   }
   const std::vector<std::string> lines = lines_of(pipe);
@@ -126,11 +127,7 @@ TEST(Log, CutsLongTargets) {
   TestingPipe pipe;
   {
     Log log({.access = true}, pipe.writing());
-    log.access({.method = "GET",
-                .target = "/" + std::string(5000, 'a'),
-                .status = 200,
-                .peer = "::1",
-                .front_end = "auth"});
+    log.access("GET", "/" + std::string(5000, 'a'), 200, "::1", {}, "auth");
   }
   EXPECT_EQ(lines_of(pipe),
             (std::vector<std::string>{"info request method=GET target=/" + std::string(1023, 'a') +

@@ -427,8 +427,8 @@ void PublicHandler::finished(const http::Request& request, const http::Response&
                              std::chrono::nanoseconds took) {
   recorder_.observe(endpoint_, took);
   if (!log_.options().access) return;
-  log_.access({request.method, request.target, response.status, request.peer, took,
-               metrics::to_string(endpoint_)});
+  log_.access(request.method, request.target, response.status, request.peer, took,
+              metrics::to_string(endpoint_));
 }
 
 void AdminHandler::handle(const http::Request& request, http::Response& response) {
@@ -444,7 +444,7 @@ void AdminHandler::finished(const http::Request& request, const http::Response& 
                             std::chrono::nanoseconds took) {
   recorder_.observe(metrics::FrontEnd::kOther, took);
   if (!log_.options().access) return;
-  log_.access({request.method, request.target, response.status, request.peer, took, "admin"});
+  log_.access(request.method, request.target, response.status, request.peer, took, "admin");
 }
 
 FrontEnds::FrontEnds(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin)
