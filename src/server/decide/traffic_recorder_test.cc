@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 #include "server/rules/test_folder.h"
 #include "sluice/limit_builder.h"
 #include "sluice/memory_store.h"

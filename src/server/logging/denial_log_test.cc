@@ -7,7 +7,7 @@
 
 #include "server/logging/denial_log.h"
 #include "server/logging/log.h"
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 #include "sluice/testing/manual_clock.h"
 
 namespace sluice::server {

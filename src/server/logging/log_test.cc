@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 #include "sluice/testing/manual_clock.h"
 #include "tests/support/wait_until.h"
 

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 #include "tests/support/wait_until.h"
 
 namespace sluice::server {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/api/resp/test_handler.h"
-#include "server/logging/testing_pipe.h"
+#include "server/logging/test_pipe.h"
 
 namespace sluice::server::resp {
 namespace {
