@@ -1,4 +1,4 @@
-#include "insight/key_frame.h"
+#include "insight/key_sketch.h"
 
 #include <gtest/gtest.h>
 

@@ -104,20 +104,19 @@ std::int64_t frame_at(std::size_t span, Duration time) noexcept {
 }  // namespace
 
 void KeyHistory::add(const KeyFrame& frame, Duration now) {
-  add(0, std::max(frame_at(0, now), rings_[0].newest), frame);
+  add(0, std::max(frame_at(0, now), newest_[0]), frame);
 }
 
 void KeyHistory::add(std::size_t span, std::int64_t number, const KeyFrame& frame) {
-  Ring& ring = rings_[span];
-  if (number > ring.newest) {
-    if (ring.newest >= 0 && span + 1 < kSpans) {
-      const std::int64_t next = frame_at(span + 1, ring.newest * kLengths[span]);
-      add(span + 1, next, ring.slots[static_cast<std::size_t>(ring.newest) % kFrames].frame);
+  Slot& slot = slots_[span][static_cast<std::size_t>(number) % kFrames];
+  if (number > newest_[span]) {
+    if (newest_[span] >= 0 && span + 1 < kSpans) {
+      add(span + 1, frame_at(span + 1, newest_[span] * kLengths[span]), newest(span).frame);
     }
-    ring.slots[static_cast<std::size_t>(number) % kFrames] = {number, {}};
-    ring.newest = number;
+    slot = {number, {}};
+    newest_[span] = number;
   }
-  ring.slots[static_cast<std::size_t>(number) % kFrames].frame.add(frame, most_);
+  slot.frame.add(frame, most_);
 }
 
 // The newest frame of each shorter span is not yet in the frames of the longer ones.
@@ -125,13 +124,13 @@ KeyFrame KeyHistory::over(Span span, Duration now) const {
   const auto wanted = static_cast<std::size_t>(span);
   const std::int64_t first = frame_at(wanted, now) - kFrameCount + 1;
   KeyFrame sum;
-  for (const Slot& slot : rings_[wanted].slots) {
+  for (const Slot& slot : slots_[wanted]) {
     if (slot.number >= 0 && slot.number >= first) sum.add(slot.frame, most_);
   }
   for (std::size_t shorter = 0; shorter < wanted; ++shorter) {
-    const Ring& ring = rings_[shorter];
-    if (ring.newest < 0 || frame_at(wanted, ring.newest * kLengths[shorter]) < first) continue;
-    sum.add(ring.slots[static_cast<std::size_t>(ring.newest) % kFrames].frame, most_);
+    const std::int64_t number = newest_[shorter];
+    if (number < 0 || frame_at(wanted, number * kLengths[shorter]) < first) continue;
+    sum.add(newest(shorter).frame, most_);
   }
   return sum;
 }
@@ -144,14 +143,14 @@ Duration KeyHistory::covered(Span span, Duration now) noexcept {
 
 bool KeyHistory::is_over(Duration now) const noexcept {
   const std::size_t day = kSpans - 1;
-  const std::int64_t last = frame_at(day, rings_[0].newest * kLengths[0]);
-  return rings_[0].newest < 0 || last < frame_at(day, now) - kFrameCount + 1;
+  const std::int64_t last = frame_at(day, newest_[0] * kLengths[0]);
+  return newest_[0] < 0 || last < frame_at(day, now) - kFrameCount + 1;
 }
 
 std::size_t KeyHistory::bytes() const noexcept {
   std::size_t bytes = sizeof *this;
-  for (const Ring& ring : rings_) {
-    for (const Slot& slot : ring.slots) bytes += slot.frame.kept_bytes() - sizeof slot.frame;
+  for (const auto& slots : slots_) {
+    for (const Slot& slot : slots) bytes += slot.frame.kept_bytes() - sizeof slot.frame;
   }
   return bytes;
 }

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "insight/key_frame.h"
 #include "insight/key_sketch.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
@@ -55,15 +54,15 @@ class KeyHistory {
     std::int64_t number = -1;  // counts the frames of the span from time 0
     KeyFrame frame;
   };
-  struct Ring {
-    std::array<Slot, kFrames> slots;
-    std::int64_t newest = -1;
-  };
 
   void add(std::size_t span, std::int64_t number, const KeyFrame& frame);
+  const Slot& newest(std::size_t span) const noexcept {
+    return slots_[span][static_cast<std::size_t>(newest_[span]) % kFrames];
+  }
 
   std::size_t most_;
-  std::array<Ring, kSpans> rings_;
+  std::array<std::array<Slot, kFrames>, kSpans> slots_;
+  std::array<std::int64_t, kSpans> newest_ = {-1, -1, -1};  // the numbers of the newest frames
 };
 
 // Which requests of a key are counted: all, or those that the limit denied (in shadow mode: would

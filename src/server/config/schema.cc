@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "insight/key_frame.h"
+#include "insight/key_sketch.h"
 #include "rules/attributes.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
