@@ -174,8 +174,8 @@ void Shared::forget_unknown_names() {
                 [&](const auto& entry) { return unknown(entry.first.first, entry.first.second); });
 }
 
-void Sums::add(const Recorder::State& recorder) {
-  recorder.rules->add_to(totals);
+void Totals::add(const Recorder::State& recorder) {
+  recorder.rules->add_to(*this);
   for (std::size_t front_end = 0; front_end < kFrontEnds; ++front_end) {
     recorder.durations[front_end].add_to(durations[front_end]);
   }

@@ -84,10 +84,14 @@ struct Total {
   void add(const Total& other) noexcept;
 };
 
-// Totals by the names of rules and of limits.
+// Totals by the names of rules and of limits, and of all front ends and events.
 struct Totals {
   std::map<std::pair<std::string, std::string>, Total> limits;
   std::map<std::string, Total> requests;  // "": requests that no rule decided
+  std::array<DurationCounts, kFrontEnds> durations;
+  std::array<std::uint64_t, kEvents> events{};
+
+  void add(const Recorder::State& recorder);
 };
 
 // The tallies of one set of rules, indexed by the positions of rule and limit.
@@ -144,7 +148,7 @@ struct alignas(kCacheLine) Durations {
 // recorder has rules with these names.
 struct Shared {
   std::mutex mutex;
-  Totals kept;
+  Totals kept;  // only of rules
   std::vector<const Recorder::State*> recorders;
 
   void keep(const RuleCounts& late);
@@ -165,14 +169,5 @@ struct Recorder::State {
 Activity empty_activity(const RuleSet& rules);
 void add_would_deny(Activity& to, const RuleSet& rules) noexcept;
 void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& rules) noexcept;
-
-// Sums of all recorders.
-struct Sums {
-  Totals totals;
-  std::array<DurationCounts, kFrontEnds> durations;
-  std::array<std::uint64_t, kEvents> events{};
-
-  void add(const Recorder::State& recorder);
-};
 
 }  // namespace sluice::metrics

@@ -273,17 +273,17 @@ void write_special_decisions(Text& text, const Totals& totals) {
   }
 }
 
-void write_durations(Text& text, const Sums& sums) {
+void write_durations(Text& text, const Totals& totals) {
   text.begin("histogram", "sluice_request_duration_seconds",
              "Time from reading a request to writing its response into a buffer.");
   for (std::size_t i = 0; i < kFrontEnds; ++i) {
     const Label front_end{"front_end", to_string(static_cast<FrontEnd>(i))};
-    text.add(std::span(&front_end, 1), sums.durations[i]);
+    text.add(std::span(&front_end, 1), totals.durations[i]);
   }
 }
 
-void write_events(Text& text, const Sums& sums) {
-  const auto of = [&](Event event) { return sums.events[static_cast<std::size_t>(event)]; };
+void write_events(Text& text, const Totals& totals) {
+  const auto of = [&](Event event) { return totals.events[static_cast<std::size_t>(event)]; };
   const auto accepted = of(Event::kAccepted);
   // A recorder that counts at the same time can make the number of closed connections larger.
   const auto closed = std::min(of(Event::kClosed), accepted);
@@ -320,7 +320,7 @@ class Registry::Impl {
            std::function<void(Text&)> write);
   void add_rows(std::string_view type, std::string name, std::string help,
                 std::vector<std::string> labels, std::function<std::vector<Row>()> rows);
-  Sums sums() const;
+  Totals totals() const;
 
   mutable Shared shared;
   std::vector<std::unique_ptr<Recorder>> recorders;  // under the lock of `shared`
@@ -358,12 +358,11 @@ void Registry::Impl::add_rows(std::string_view type, std::string name, std::stri
       });
 }
 
-Sums Registry::Impl::sums() const {
-  Sums sums;
+Totals Registry::Impl::totals() const {
   const std::lock_guard lock(shared.mutex);
-  sums.totals = shared.kept;
-  for (const Recorder::State* recorder : shared.recorders) sums.add(*recorder);
-  return sums;
+  Totals totals = shared.kept;
+  for (const Recorder::State* recorder : shared.recorders) totals.add(*recorder);
+  return totals;
 }
 
 Registry::Registry() : impl_(std::make_unique<Impl>()) {}
@@ -416,10 +415,10 @@ Activity Registry::activity(const RuleSet& rules) const {
 }
 
 std::string Registry::text() const {
-  const Sums all = impl_->sums();
+  const Totals all = impl_->totals();
   Text text;
-  write_decisions(text, all.totals);
-  write_special_decisions(text, all.totals);
+  write_decisions(text, all);
+  write_special_decisions(text, all);
   write_durations(text, all);
   write_events(text, all);
   const auto asked = [&] {
