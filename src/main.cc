@@ -1,3 +1,3 @@
-#include "cli/commands.h"
+#include "cli/command.h"
 
 int main(int argc, char** argv) { return sluice::cli::run(argc, argv); }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cli/admin_client.h"
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "replay/text.h"
 
 namespace sluice::cli {

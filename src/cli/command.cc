@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/commands.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
@@ -141,20 +140,18 @@ void Command::run(int& status, const std::string& name, std::function<int()> wor
   });
 }
 
-Program::Program(const std::string& about, const std::string& version)
-    : app_(std::make_unique<CLI::App>(about, "sluice")) {
-  app_->set_version_flag("--version", version);
-  app_->require_subcommand(1);
-}
-
-Program::~Program() = default;
-
 // Help and the version go to stdout with status 0, errors in arguments to stderr with status 2.
-std::optional<int> Program::parse(int argc, const char* const* argv) const {
+std::optional<int> parse(const std::string& about, const std::string& version,
+                         const std::function<void(Command)>& add, int argc,
+                         const char* const* argv) {
+  CLI::App app(about, "sluice");
+  app.set_version_flag("--version", version);
+  app.require_subcommand(1);
+  add(Command(app));
   try {
-    app_->parse(argc, argv);
+    app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app_->exit(error, std::cout, std::cerr);
+    if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
     std::cerr << "sluice: " << error.what() << "; see `sluice --help`\n";
     return kUsage;
   }

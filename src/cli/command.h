@@ -76,20 +76,12 @@ class Command {
   CLI::App* app_;
 };
 
-// A program, which owns its commands and their options.
-class Program {
- public:
-  Program(const std::string& about, const std::string& version);
-  ~Program();
-
-  Command command() const { return Command(*app_); }
-  // Does the work of the command that the arguments name. Returns the exit status instead
-  // after it printed help, the version, or an error in the arguments.
-  std::optional<int> parse(int argc, const char* const* argv) const;
-
- private:
-  const std::unique_ptr<CLI::App> app_;
-};
+// Adds the commands of a program by `add`, and does the work of the command that the arguments
+// name. Returns the exit status instead after it printed help, the version, or an error in the
+// arguments.
+std::optional<int> parse(const std::string& about, const std::string& version,
+                         const std::function<void(Command)>& add, int argc,
+                         const char* const* argv);
 
 // A kind of file that the program can check and document.
 struct FileKind {
@@ -108,5 +100,21 @@ struct FileKind {
 
 // Adds the subcommands check, schema and docs for this kind to `command`.
 void add_file_commands(Command command, int& status, const FileKind& kind);
+
+// The subcommands of the program, one file each; the small ones are in run.cc. `add_X` adds the
+// subcommand to `app`. Its work stores the exit status in `status`, which must outlive the parser.
+void add_blocks(Command app, int& status);
+void add_decide(Command app, int& status);
+void add_keys(Command app, int& status);
+void add_overrides(Command app, int& status);
+void add_replay(Command app, int& status);
+void add_rules(Command app, int& status);
+void add_serve(Command app, int& status);
+void add_suggest(Command app, int& status);
+void add_top(Command app, int& status);
+
+// Runs the program with these arguments and returns the exit status. Data goes to stdout, errors to
+// stderr. Not thread-safe, because it uses the standard streams.
+int run(int argc, const char* const* argv);
 
 }  // namespace sluice::cli

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <ostream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +17,7 @@
 #include "base/json_reader.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/store_flags.h"
 #include "core/calendar.h"
 #include "core/decision.h"
@@ -190,14 +189,11 @@ namespace {
 
 using base::JsonProblem;
 using base::JsonValue;
+using base::JsonWriter;
 
 // Reports an invalid line: where, what, and what would be right. Caught in this file.
-struct Mistake : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 [[noreturn]] void fail(std::string_view where, const std::string& what) {
-  throw Mistake(where.empty() ? what : std::string(where) + ": " + what);
+  throw Failed(where.empty() ? what : std::string(where) + ": " + what);
 }
 
 constexpr std::string_view kText = "must be text";
@@ -238,17 +234,19 @@ struct DecideLine {
 };
 
 bool DecideLine::set_verb(const JsonValue& value, JsonProblem& problem) {
-  struct Named {
-    std::string_view name;
-    Verb verb;
-  };
-  for (const Named& one :
-       {Named{"take", Verb::kTake}, Named{"peek", Verb::kPeek}, Named{"refund", Verb::kRefund},
-        Named{"reset", Verb::kReset}, Named{"charge", Verb::kCharge},
-        Named{"take_at_most", Verb::kTakeAtMost}, Named{"reserve", Verb::kReserve},
-        Named{"release", Verb::kRelease}, Named{"extend", Verb::kExtend}}) {
-    if (one.name != value.text) continue;
-    verb = one.verb;
+  constexpr std::array<std::pair<std::string_view, Verb>, 9> kVerbs{
+      {{"take", Verb::kTake},
+       {"peek", Verb::kPeek},
+       {"refund", Verb::kRefund},
+       {"reset", Verb::kReset},
+       {"charge", Verb::kCharge},
+       {"take_at_most", Verb::kTakeAtMost},
+       {"reserve", Verb::kReserve},
+       {"release", Verb::kRelease},
+       {"extend", Verb::kExtend}}};
+  for (const auto& [name, of_name] : kVerbs) {
+    if (name != value.text) continue;
+    verb = of_name;
     return true;
   }
   return problem.is(base::in_quotes(value.text) + " is unknown",
@@ -501,65 +499,53 @@ void add_permit(std::vector<Charge>& charges, Verb verb, std::optional<PermitId>
   }
 }
 
-void append_member(std::string& out, std::string_view name, std::uint64_t number) {
-  out.append(",\"").append(name).append("\":").append(std::to_string(number));
+void write_wait(JsonWriter& out, std::string_view name, std::optional<Duration> wait) {
+  if (wait) out.member(name, static_cast<std::uint64_t>(wait->count()));
 }
 
-void append_wait(std::string& out, std::string_view name, std::optional<Duration> wait) {
-  if (wait) append_member(out, name, static_cast<std::uint64_t>(wait->count()));
+void write_limit(JsonWriter& out, const Decision& d) {
+  out.member("limit", std::uint64_t{d.capacity}).member("remaining", std::uint64_t{d.remaining});
+  write_wait(out, "reset_after_us", d.reset_after);
+  write_wait(out, "retry_after_us", d.retry_after);
 }
 
-std::string head_of(const Decision& all) {
-  std::string out = "{\"outcome\":\"";
-  out.append(core::wire_outcome(all.outcome))
-      .append("\",\"reason\":\"")
-      .append(to_string(all.reason));
-  return out += '"';
+void write_head(JsonWriter& out, const Decision& all) {
+  out.begin_object().member("outcome", core::wire_outcome(all.outcome));
+  out.member("reason", to_string(all.reason));
 }
 
-void append_text(std::string& out, std::string_view name, std::string_view text) {
-  out.append("\"").append(name).append("\":").append(base::json_string(text));
-}
-
-void append_limit(std::string& out, const Decision& d) {
-  out.append("\"limit\":").append(std::to_string(d.capacity));
-  append_member(out, "remaining", d.remaining);
-  append_wait(out, "reset_after_us", d.reset_after);
-  append_wait(out, "retry_after_us", d.retry_after);
-}
-
-// Returns the answer up to its limits.
-std::string start_of(Verb verb, const Decision& all, std::string_view permit) {
-  std::string out = head_of(all);
-  append_wait(out, "retry_after_us", all.retry_after);
-  append_wait(out, "delay_us", all.delay);
-  if (verb == Verb::kTakeAtMost && all.allowed()) append_member(out, "taken", all.taken);
-  if (!permit.empty()) out.append(",\"permit\":\"").append(permit).append("\"");
-  return out;
+// Writes the answer up to its limits.
+void write_start(JsonWriter& out, Verb verb, const Decision& all, std::string_view permit) {
+  write_head(out, all);
+  write_wait(out, "retry_after_us", all.retry_after);
+  write_wait(out, "delay_us", all.delay);
+  if (verb == Verb::kTakeAtMost && all.allowed()) out.member("taken", std::uint64_t{all.taken});
+  if (!permit.empty()) out.member("permit", permit);
 }
 
 std::string to_json(Verb verb, const Decision& all, const Batch& batch, std::string_view permit) {
-  std::string out = start_of(verb, all, permit) + ",\"limits\":[";
+  JsonWriter out;
+  write_start(out, verb, all, permit);
+  out.key("limits").begin_array();
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    out += i > 0 ? ",{" : "{";
-    append_limit(out, batch.decision(i));
-    out += '}';
+    out.begin_object();
+    write_limit(out, batch.decision(i));
+    out.end_object();
   }
-  return out + "]}";
+  return std::string(out.end_array().end_object().view());
 }
 
 std::string to_json(Verb verb, const RuleAnswer& answer) {
-  std::string out = start_of(verb, answer.decision, answer.permit);
-  if (answer.rule != nullptr) append_text(out += ',', "rule", answer.rule->name);
-  out += ",\"limits\":[";
+  JsonWriter out;
+  write_start(out, verb, answer.decision, answer.permit);
+  if (answer.rule != nullptr) out.member("rule", answer.rule->name);
+  out.key("limits").begin_array();
   for (const LimitAnswer& each : answer.limits) {
-    out += &each == &answer.limits.front() ? "{" : ",{";
-    append_text(out, "rule", each.rule->name);
-    append_text(out += ',', "name", each.limit->name);
-    append_limit(out += ',', each.decision);
-    out += '}';
+    out.begin_object().member("rule", each.rule->name).member("name", each.limit->name);
+    write_limit(out, each.decision);
+    out.end_object();
   }
-  return out + "]}";
+  return std::string(out.end_array().end_object().view());
 }
 
 }  // namespace
@@ -593,7 +579,7 @@ std::string DecisionFilter::answer(std::string_view text) {
       PermitText::append(*permit, charges, handed_out);
     }
     return to_json(action.verb, all, batch_, handed_out);
-  } catch (const Mistake& mistake) {
+  } catch (const Failed& mistake) {
     return error(mistake.what());
   }
 }
@@ -616,7 +602,9 @@ std::string DecisionFilter::change_permit(const DecideLine& line, Instant at) {
   const Decision said =
       line.verb == Verb::kRelease ? permit->release(store_, at) : permit->extend(store_, at);
   if (store_failed(said.reason)) return error(failure(said.reason));
-  return head_of(said) + "}";
+  JsonWriter out;
+  write_head(out, said);
+  return std::string(out.end_object().view());
 }
 
 std::string DecisionFilter::refuse_long_line() {
@@ -634,10 +622,9 @@ std::string DecisionFilter::failure(Reason reason) const {
 
 std::string DecisionFilter::error(const std::string& text) {
   had_errors_ = true;
-  std::string out = "{";
-  append_text(out, "error", text);
-  append_member(out, "line", line_);
-  return out + "}";
+  JsonWriter out;
+  out.begin_object().member("error", text).member("line", std::uint64_t{line_}).end_object();
+  return std::string(out.view());
 }
 
 }  // namespace sluice::cli

@@ -24,7 +24,6 @@
 #include "base/quoted.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
-#include "cli/commands.h"
 #include "replay/text.h"
 #include "rules/diagnostics.h"
 #include "sluice/overrides.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/log_flags.h"
 #include "replay/replay.h"
 #include "replay/text.h"

@@ -21,8 +21,6 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/commands.h"
-#include "cli/redis_session.h"
 #include "cli/store_flags.h"
 #include "envoy/config.h"
 #include "replay/text.h"

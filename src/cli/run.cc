@@ -9,8 +9,14 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "cli/commands.h"
+#include "cli/command.h"
+#include "server/api/resp/command.h"
+#include "server/config/config.h"
+#include "server/config/schema.h"
 
 namespace sluice::cli {
 namespace {
@@ -63,23 +69,56 @@ int flush_output(int status) {
   return status == 0 ? kFailed : status;
 }
 
+Expected<std::string, std::vector<RuleError>> check_config(std::string_view text,
+                                                           const std::string& file,
+                                                           std::vector<RuleError>& /*warnings*/) {
+  auto config = server::parse_config(text, file);
+  if (!config) return Unexpected{std::move(config.error())};
+  if (const std::string conflict = server::find_conflict(*config); !conflict.empty()) {
+    const std::size_t end = conflict.find("; ");
+    RuleError error{
+        .file = file, .what = conflict.substr(0, end), .expected = conflict.substr(end + 2)};
+    return Unexpected{std::vector{std::move(error)}};
+  }
+  return std::string();
+}
+
+void add_config(Command app, int& status) {
+  add_file_commands(
+      app.add_subcommand("config", "Check and document configuration files of the server"), status,
+      {.files = "configuration files",
+       .guide_file = "docs/config.md",
+       .check = check_config,
+       .schema = server::config::json_schema,
+       .keys = &server::config::file()});
+}
+
+void add_commands(Command app, int& status) {
+  const Command command = app.add_subcommand(
+      "commands", "Print the commands for Redis clients, as in docs/commands.md");
+  command.run(status, {}, [] {
+    std::cout << server::resp::commands_reference() << std::flush;
+    return std::cout ? 0 : kFailed;
+  });
+}
+
 int parse_and_work(int argc, const char* const* argv) {
   int status = 0;
-  const Program program(kAbout, "sluice " SLUICE_VERSION);
-  const Command app = program.command();
-  add_blocks(app, status);
-  add_commands(app, status);
-  add_config(app, status);
-  add_decide(app, status);
-  add_keys(app, status);
-  add_overrides(app, status);
-  add_replay(app, status);
-  add_rules(app, status);
-  add_serve(app, status);
-  add_suggest(app, status);
-  add_top(app, status);
-  app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
-  return program.parse(argc, argv).value_or(status);
+  const auto add = [&status](Command app) {
+    add_blocks(app, status);
+    add_commands(app, status);
+    add_config(app, status);
+    add_decide(app, status);
+    add_keys(app, status);
+    add_overrides(app, status);
+    add_replay(app, status);
+    add_rules(app, status);
+    add_serve(app, status);
+    add_suggest(app, status);
+    add_top(app, status);
+    app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
+  };
+  return parse(kAbout, "sluice " SLUICE_VERSION, add, argc, argv).value_or(status);
 }
 
 }  // namespace

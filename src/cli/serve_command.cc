@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "server/config/config.h"
 #include "server/net/address.h"
 #include "server/runtime/server.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/log_flags.h"
 #include "core/period.h"
 #include "replay/suggest.h"

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "cli/admin_client.h"
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "replay/text.h"
 
 namespace sluice::cli {
