@@ -7,7 +7,6 @@
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "metrics/metrics.h"
-#include "server/api/envoy/json_endpoint.h"
 #include "server/api/envoy/rls_service.h"
 #include "sluice/memory_store.h"
 

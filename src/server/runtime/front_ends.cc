@@ -18,7 +18,6 @@
 #include "limiter/reason_report.h"
 #include "server/api/admin/live_page.h"
 #include "server/api/check/check_endpoint.h"
-#include "server/api/envoy/json_endpoint.h"
 #include "server/api/envoy/rls_service.h"
 #include "server/api/resp/command_handler.h"
 #include "server/config/secret.h"

@@ -1,4 +1,4 @@
-#include "server/api/envoy/json_endpoint.h"
+#include "server/api/envoy/rls_service.h"
 
 #include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>

@@ -1,4 +1,4 @@
-#include "server/api/envoy/json_endpoint.h"
+#include "server/api/envoy/rls_service.h"
 
 #include <gtest/gtest.h>
 
