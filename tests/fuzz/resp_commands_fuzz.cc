@@ -75,7 +75,6 @@ struct World {
   DenialLog denials{log};
   metrics::Recorder& recorder = registry.make_recorder();
   std::atomic<std::size_t> connections{1};
-  resp::About about{"0.1.0", std::chrono::steady_clock::now(), connections};
 };
 
 }  // namespace
@@ -88,8 +87,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const resp::Users& known = data[0] % 4 == 0 ? users : nobody;
   resp::CommandHandler handler({{world.limiter, *world.manager, world.recorder, world.denials},
                                 known,
-                                world.about,
-                                net::LoopClock::system()});
+                                net::LoopClock::system(),
+                                "0.1.0",
+                                std::chrono::steady_clock::now(),
+                                world.connections});
   resp::Client client;
   client.id = 1;
   client.peer = "p";

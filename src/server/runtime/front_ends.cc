@@ -290,8 +290,10 @@ class RespFrontEnd final : public FrontEnd {
       return std::make_unique<resp::CommandHandler>(
           resp::CommandHandler::Parts{.session = loop.session(),
                                       .users = users_,
-                                      .about = about_,
                                       .clock = loop.clock,
+                                      .version = SLUICE_VERSION,
+                                      .started = started_,
+                                      .connections = connections_,
                                       .access_log = access,
                                       .on_network = !listening().loopback,
                                       .overrides = parts().overrides,
@@ -315,7 +317,7 @@ class RespFrontEnd final : public FrontEnd {
  private:
   resp::Users users_;
   std::atomic<std::uint64_t> last_id_{0};
-  const resp::About about_{SLUICE_VERSION, parts().clock.now(), connections_};
+  const net::SteadyTime started_ = parts().clock.now();
 };
 
 enum class Answer : std::uint8_t {

@@ -120,7 +120,7 @@ bool may_pass(const Found& found, std::span<const std::string_view> request, con
 }  // namespace
 
 bool CommandHandler::may_take(const Call& call, std::uint64_t units) const {
-  if (units <= 1 || !on_network_ || call.client.role >= Role::kOperate) return true;
+  if (units <= 1 || !parts.on_network || call.client.role >= Role::kOperate) return true;
   call.reply.error(
       "NOPERM this user may take only one unit at a time, because other machines reach this "
       "listener; expected a user with the role operate");
@@ -128,18 +128,18 @@ bool CommandHandler::may_take(const Call& call, std::uint64_t units) const {
 }
 
 bool CommandHandler::waits() const noexcept {
-  return run_elsewhere && request.size() > 1 && same_word(request[0], "rl.override") &&
+  return parts.run_elsewhere && request.size() > 1 && same_word(request[0], "rl.override") &&
          !same_word(request[1], "get");
 }
 
 void CommandHandler::answer(Client& client) {
-  if (access_log_ == nullptr) return run_command(client);
+  if (parts.access_log == nullptr) return run_command(client);
   const std::size_t begin = output.size();
-  const net::SteadyTime begun = clock.now();
+  const net::SteadyTime begun = parts.clock.now();
   outcome.reset();
   run_command(client);
-  log_access(*access_log_, client, request, output.view().substr(begin), outcome,
-             clock.now() - begun);
+  log_access(*parts.access_log, client, request, output.view().substr(begin), outcome,
+             parts.clock.now() - begun);
 }
 
 // Most requests repeat the command of the one before.

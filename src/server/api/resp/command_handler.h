@@ -68,14 +68,6 @@ void log_access(Log& log, const Client& client, std::span<const std::string_view
                 std::string_view reply, std::optional<Outcome> outcome,
                 std::chrono::nanoseconds took) noexcept;
 
-// The properties of the server that INFO and HELLO report.
-struct About {
-  std::string_view version;
-  net::SteadyTime started;
-  // Open connections of this front end, in all loops.
-  const std::atomic<std::size_t>& connections;
-};
-
 // The Redis version whose protocol and errors the front end follows, as HELLO and INFO report it.
 // Some clients choose their commands by it.
 inline constexpr std::string_view kRedisVersion = "7.0.15";
@@ -87,33 +79,25 @@ inline constexpr std::string_view kRedisVersion = "7.0.15";
 // grown, unless a request is refused.
 class CommandHandler final : public Handler {
  public:
+  // What the commands use.
   struct Parts {
     Session::Parts session;
     const Users& users;
-    const About& about;
     const net::LoopClock& clock;
-    Log* access_log = nullptr;  // if each request is logged
-    bool on_network = false;    // other machines reach the listener
-    ServerOverrides* overrides = nullptr;
+    // INFO and HELLO report these. `connections`: open, of this front end, in all loops.
+    std::string_view version;
+    net::SteadyTime started;
+    const std::atomic<std::size_t>& connections;
+    Log* access_log = nullptr;                   // if each request is logged
+    bool on_network = false;                     // other machines reach the listener
+    ServerOverrides* overrides = nullptr;        // null: there are none
     std::function<redis::Client*()> redis = {};  // of the loop; empty: no Redis
     const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
     // Runs work that blocks in another thread, while the fiber waits; empty: changes of overrides
     // do not block.
     std::function<void(const std::function<void()>&)> run_elsewhere = {};
   };
-  explicit CommandHandler(const Parts& parts)
-      : session(parts.session),
-        limiter(parts.session.limiter),
-        users(parts.users),
-        about(parts.about),
-        clock(parts.clock),
-        rules(parts.session.rules),
-        overrides(parts.overrides),
-        redis(parts.redis),
-        top_keys(parts.top_keys),
-        run_elsewhere(parts.run_elsewhere),
-        access_log_(parts.access_log),
-        on_network_(parts.on_network) {}
+  explicit CommandHandler(const Parts& given) : parts(given), session(given.session) {}
   CommandHandler(const CommandHandler&) = delete;
   CommandHandler& operator=(const CommandHandler&) = delete;
 
@@ -127,28 +111,18 @@ class CommandHandler final : public Handler {
   std::optional<Outcome> outcome;  // of the current request's decision
 
   // The members below are for the commands.
+  const Parts parts;
   Session session;
-  Limiter& limiter;  // of RL.BLOCK
-  const Users& users;
-  const About& about;
-  const net::LoopClock& clock;
-  const RulesManager& rules;                    // of RL.OVERRIDE and RL.BLOCK
-  ServerOverrides* const overrides;             // of RL.OVERRIDE; null: there are none
-  const std::function<redis::Client*()> redis;  // of RL.OVERRIDE
-  const insight::TopKeys* const top_keys;       // of RL.TOP; null: keys are not counted
-  const std::function<void(const std::function<void()>&)> run_elsewhere;  // of RL.OVERRIDE
-  LimitCache limits;                                                      // of CL.THROTTLE
-  NamedAttributes attributes;                                             // of RL.CHECK
-  std::vector<LimitCost> costs;                                           // of RL.CHECK
-  std::vector<LimitCost> actual_costs;                                    // of RL.SETTLE
-  std::string text;  // names of attributes whose spelling changes
+  LimitCache limits;                    // of CL.THROTTLE
+  NamedAttributes attributes;           // of RL.CHECK
+  std::vector<LimitCost> costs;         // of RL.CHECK
+  std::vector<LimitCost> actual_costs;  // of RL.SETTLE
+  std::string text;                     // names of attributes whose spelling changes
 
  private:
   Found find();
   void run_command(Client& client);
 
-  Log* const access_log_;
-  const bool on_network_;
   std::string last_name_;          // as the client wrote it
   const Command* last_ = nullptr;  // the command of that name; it has no parts
 };

@@ -98,17 +98,17 @@ struct Section {
 };
 
 std::string about_server(const CommandHandler& handler) {
-  const auto up =
-      std::chrono::duration_cast<std::chrono::seconds>(handler.clock.now() - handler.about.started);
+  const auto up = std::chrono::duration_cast<std::chrono::seconds>(handler.parts.clock.now() -
+                                                                   handler.parts.started);
   return "# Server\r\nredis_version:" + std::string(kRedisVersion) +
-         "\r\nsluice_version:" + std::string(handler.about.version) +
+         "\r\nsluice_version:" + std::string(handler.parts.version) +
          "\r\nredis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\nprocess_id:" +
          std::to_string(::getpid()) + "\r\nuptime_in_seconds:" + std::to_string(up.count()) +
          "\r\n";
 }
 
 std::string about_clients(const CommandHandler& handler) {
-  return "# Clients\r\nconnected_clients:" + std::to_string(handler.about.connections.load()) +
+  return "# Clients\r\nconnected_clients:" + std::to_string(handler.parts.connections.load()) +
          "\r\n";
 }
 
@@ -274,7 +274,7 @@ void hello(CommandHandler& handler, const Call& call) {
   Greeting greeting;
   if (!read_greeting(call, greeting)) return;
   Client& client = call.client;
-  if (greeting.user && !log_in(handler.users, client, *greeting.user, greeting.password)) {
+  if (greeting.user && !log_in(handler.parts.users, client, *greeting.user, greeting.password)) {
     return call.reply.error(kWrongPassword);
   }
   if (client.role == Role::kNobody) {
@@ -305,13 +305,13 @@ void hello(CommandHandler& handler, const Call& call) {
 void auth(CommandHandler& handler, const Call& call) {
   const auto& words = call.arguments;
   if (words.size() > 3) return call.reply.error("ERR syntax error");
-  if (words.size() == 2 && handler.users.none()) {
+  if (words.size() == 2 && handler.parts.users.none()) {
     return call.reply.error(
         "ERR AUTH <password> called without any password configured for the default user. Are you "
         "sure your configuration is correct?");
   }
   const std::string_view name = words.size() == 3 ? words[1] : Users::kDefault;
-  if (!log_in(handler.users, call.client, name, words.back())) {
+  if (!log_in(handler.parts.users, call.client, name, words.back())) {
     return call.reply.error(kWrongPassword);
   }
   call.reply.ok();
@@ -336,7 +336,7 @@ void select(CommandHandler&, const Call& call) {
 
 void reset(CommandHandler& handler, const Call& call) {
   Client& client = call.client;
-  become(handler.users, client, nullptr);
+  become(handler.parts.users, client, nullptr);
   client.protocol = 2;
   client.name.clear();
   call.reply.speak(2);
@@ -361,8 +361,8 @@ void client_id(CommandHandler&, const Call& call) {
 // meaning here have the value of an idle client.
 void client_info(CommandHandler& handler, const Call& call) {
   const Client& client = call.client;
-  const auto age =
-      std::chrono::duration_cast<std::chrono::seconds>(handler.clock.now() - client.connected);
+  const auto age = std::chrono::duration_cast<std::chrono::seconds>(handler.parts.clock.now() -
+                                                                    client.connected);
   std::string text = "id=" + std::to_string(client.id) + " addr=" + client.peer +
                      " laddr= fd=-1 name=" + client.name + " age=" + std::to_string(age.count());
   text +=

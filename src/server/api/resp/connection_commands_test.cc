@@ -43,7 +43,7 @@ TEST(ConnectionCommands, AnswerTheHandshakeOfClients) {
 // redis-py 5 and valkey-py 6 read these as numbers and fail if one is absent.
 TEST(ConnectionCommands, ClientInfoHasTheNumbersThatClientsRead) {
   TestCommands handler;
-  handler.client.connected = handler.handler.clock.now() - std::chrono::seconds{90};
+  handler.client.connected = handler.handler.parts.clock.now() - std::chrono::seconds{90};
   const std::string info = handler.ask({"CLIENT", "INFO"});
   for (const std::string name : {"id", "age", "idle", "db", "sub", "psub", "multi", "qbuf",
                                  "qbuf-free", "obl", "argv-mem", "oll", "omem", "tot-mem"}) {

@@ -61,7 +61,7 @@ std::optional<FoundLimit> find_counter(CommandHandler& handler, const Call& call
   if (!read_attributes(attributes, handler, call.reply)) return std::nullopt;
   const std::string_view rule_name = call.arguments[1];
   const std::string_view limit_name = call.arguments[2];
-  RuleSet rules = handler.rules.current();
+  RuleSet rules = handler.parts.session.rules.current();
   const auto named = name_override(rules, rule_name, limit_name, handler.attributes,
                                    {.kind = Override::Kind::kBlocked});
   if (!named) {
@@ -84,7 +84,8 @@ std::optional<FoundLimit> find_counter(CommandHandler& handler, const Call& call
 // Returns nothing if the store did not do it; then writes an error.
 std::optional<Decision> apply(CommandHandler& handler, const Call& call, const FoundLimit& found,
                               Action action) {
-  const Decision done = handler.limiter.store().apply_one(action, found.counter.charge(1), {});
+  const Decision done =
+      handler.parts.session.limiter.store().apply_one(action, found.counter.charge(1), {});
   const bool is_done =
       action.verb == Verb::kPeek ? done.outcome != Outcome::kFailed : done.allowed();
   if (is_done) return done;
@@ -185,12 +186,12 @@ void write_keys(const insight::TopLimit& limit, Reply& reply) {
 }  // namespace
 
 void top(CommandHandler& handler, const Call& call) {
-  if (handler.top_keys == nullptr || !handler.top_keys->is_on()) {
+  if (handler.parts.top_keys == nullptr || !handler.parts.top_keys->is_on()) {
     return call.reply.error(
         "ERR this server does not count keys; expected top_keys over 0 in its configuration, and "
         "log.keys plain or hash");
   }
-  const RuleSet rules = handler.rules.current();
+  const RuleSet rules = handler.parts.session.rules.current();
   const Rule* const rule = rules.find(call.arguments[1]);
   if (rule == nullptr) {
     return call.reply.error("ERR there is no rule " + shown(call.arguments[1]));
@@ -206,7 +207,7 @@ void top(CommandHandler& handler, const Call& call) {
     if (!read_top_option(options[i], options[i + 1], query, call.reply)) return;
   }
   if (!names_a_limit(*rule, query.limit, call.reply)) return;
-  const auto limits = handler.top_keys->top(query);
+  const auto limits = handler.parts.top_keys->top(query);
   call.reply.array(limits.size());
   for (const insight::TopLimit& limit : limits) write_keys(limit, call.reply);
 }
@@ -331,13 +332,13 @@ std::vector<std::string> names_in(std::span<const std::string_view> words) {
 std::optional<std::string> counter_of(CommandHandler& handler, const Call& call,
                                       std::span<const std::string_view> words,
                                       const Override& given) {
-  if (handler.overrides == nullptr) {
+  if (handler.parts.overrides == nullptr) {
     call.reply.error("ERR this server has no overrides");
     return std::nullopt;
   }
   const std::vector<std::string_view> attributes = without_marks(words);
   if (!read_attributes(attributes, handler, call.reply)) return std::nullopt;
-  const RuleSet rules = handler.rules.current();
+  const RuleSet rules = handler.parts.session.rules.current();
   const std::string_view rule = call.arguments[2];
   const std::string_view limit = call.arguments[3];
   if (const auto wrong = rules::find_place_error(rules, rule, limit, names_in(attributes))) {
@@ -351,7 +352,7 @@ std::optional<std::string> counter_of(CommandHandler& handler, const Call& call,
 }
 
 redis::Client* client_of(const CommandHandler& handler) {
-  return handler.redis ? handler.redis() : nullptr;
+  return handler.parts.redis ? handler.parts.redis() : nullptr;
 }
 
 void put_override(Reply& reply, std::string_view counter, const Override& given) {
@@ -384,9 +385,9 @@ void put_override(Reply& reply, std::string_view counter, const Override& given)
 // Changes overrides, in another thread if that writes a file. Returns what `change` does.
 template <typename Change>
 Expected<bool> make_change(const CommandHandler& handler, const Change& change) {
-  if (!handler.run_elsewhere || net::current_fiber() == nullptr) return change();
+  if (!handler.parts.run_elsewhere || net::current_fiber() == nullptr) return change();
   Expected<bool> result = false;
-  handler.run_elsewhere([&] { result = change(); });
+  handler.parts.run_elsewhere([&] { result = change(); });
   return result;
 }
 
@@ -402,7 +403,7 @@ void set_override(CommandHandler& handler, const Call& call) {
   const auto counter = counter_of(handler, call, words, into.given);
   if (!counter) return;
   const auto set = make_change(handler, [&] {
-    return handler.overrides->set_through(client_of(handler), *counter, into.given);
+    return handler.parts.overrides->set_through(client_of(handler), *counter, into.given);
   });
   if (!set) return call.reply.error("ERR " + set.error());
   call.reply.ok();
@@ -411,8 +412,9 @@ void set_override(CommandHandler& handler, const Call& call) {
 void unset_override(CommandHandler& handler, const Call& call) {
   const auto counter = counter_of(handler, call, call.arguments.subspan(4), any_override());
   if (!counter) return;
-  const auto was_there = make_change(
-      handler, [&] { return handler.overrides->unset_through(client_of(handler), *counter); });
+  const auto was_there = make_change(handler, [&] {
+    return handler.parts.overrides->unset_through(client_of(handler), *counter);
+  });
   if (!was_there) return call.reply.error("ERR " + was_there.error());
   call.reply.integer(*was_there ? 1 : 0);
 }
@@ -420,7 +422,7 @@ void unset_override(CommandHandler& handler, const Call& call) {
 void get_override(CommandHandler& handler, const Call& call) {
   const auto counter = counter_of(handler, call, call.arguments.subspan(4), any_override());
   if (!counter) return;
-  const auto found = handler.overrides->all().find(*counter);
+  const auto found = handler.parts.overrides->all().find(*counter);
   if (!found) return call.reply.null();
   put_override(call.reply, *counter, *found);
 }

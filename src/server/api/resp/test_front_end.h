@@ -48,8 +48,9 @@ class TestFrontEnd {
                                .users = users,
                                .last_id = last_id,
                                .make = [this, changes_elsewhere = options.changes_elsewhere] {
-                                 CommandHandler::Parts made{session(), users, about,
-                                                            net::LoopClock::system()};
+                                 const net::LoopClock& clock = net::LoopClock::system();
+                                 CommandHandler::Parts made{session(), users,       clock,
+                                                            {},        clock.now(), connections};
                                  made.overrides = parts.overrides.get();
                                  if (changes_elsewhere) {
                                    made.run_elsewhere = [this](const auto& change) {
@@ -101,7 +102,6 @@ class TestFrontEnd {
   Users users;
   std::atomic<std::uint64_t> last_id{0};
   std::atomic<std::size_t> connections{0};
-  const About about{"", net::LoopClock::system().now(), connections};
   boost::asio::io_context loop{1};
   boost::asio::io_context elsewhere{1};
   net::FiberSleeps sleeps{loop};

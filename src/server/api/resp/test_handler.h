@@ -83,7 +83,6 @@ class TestCommands {
   insight::KeyRecorder* keys = &top_keys.make_recorder();
   std::atomic<std::size_t> connections{3};
   Users users;
-  About about{"0.1.0", net::LoopClock::system().now(), connections};
   CommandHandler handler{{.session = {limiter,
                                       *manager,
                                       registry.make_recorder(),
@@ -92,8 +91,10 @@ class TestCommands {
                                       nullptr,
                                       keys},
                           .users = users,
-                          .about = about,
                           .clock = net::LoopClock::system(),
+                          .version = "0.1.0",
+                          .started = net::LoopClock::system().now(),
+                          .connections = connections,
                           .overrides = overrides.get(),
                           .top_keys = &top_keys}};
   Client client;

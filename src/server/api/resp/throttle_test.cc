@@ -241,8 +241,10 @@ TEST(Throttle, AStoreThatCannotDecideIsAnErrorAndNotADenial) {
   TestCommands other;
   CommandHandler handler({{limiter, *other.manager, other.registry.make_recorder(), other.denials},
                           other.users,
-                          other.about,
-                          net::LoopClock::system()});
+                          net::LoopClock::system(),
+                          {},
+                          {},
+                          other.connections});
   const auto ask = [&](Reason reason, std::string_view quantity) {
     store.answer.reason = reason;
     handler.request = {"CL.THROTTLE", "k", "4", "1", "1", quantity};
