@@ -210,27 +210,21 @@ bool counts(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
 }  // namespace
 
 Session::Session(const Parts& parts)
-    : manager_(&parts.rules),
-      recorder_(&parts.recorder),
-      denials_(&parts.denials),
-      traffic_(parts.traffic),
-      keys_(parts.keys),
-      waits_(parts.waits),
-      limiter_(&parts.limiter),
+    : parts_(parts),
       decider_(parts.limiter, parts.stores),
       version_(parts.rules.version()),
       rules_(parts.rules.current()) {
-  recorder_->use(rules_);
-  if (keys_ != nullptr) keys_->use(rules_);
+  parts_.recorder.use(rules_);
+  if (parts_.keys != nullptr) parts_.keys->use(rules_);
 }
 
 void Session::follow_rules() {
-  const std::uint64_t version = manager_->version();
+  const std::uint64_t version = parts_.rules.version();
   if (version == version_) return;
   version_ = version;  // read before the rules, so a change in between is followed next time
-  rules_ = manager_->current();
-  recorder_->use(rules_);
-  if (keys_ != nullptr) keys_->use(rules_);
+  rules_ = parts_.rules.current();
+  parts_.recorder.use(rules_);
+  if (parts_.keys != nullptr) parts_.keys->use(rules_);
 }
 
 const RuleAnswer* Session::decide(const SessionRequest& request) {
@@ -287,7 +281,7 @@ const RuleAnswer& Session::acquire(const AttributeSource& attributes, const Requ
   Waiting call(*this, attributes, costs, sleep);
   const Clock& clock = SteadyClock::instance();
   const Instant deadline = clock.now() + max_wait;
-  const Decision decision = waits_->acquire(call, deadline);
+  const Decision decision = parts_.waits->acquire(call, deadline);
   const RuleAnswer* const answer = call.end(decision, detail::Waits::reservation(deadline, clock));
   if (answer != nullptr) {
     waited_ = *answer;
@@ -301,8 +295,8 @@ const RuleAnswer& Session::acquire(const AttributeSource& attributes, const Requ
 
 Decision Session::release(std::string_view permit) {
   const Decision said = decider_.release(permit);
-  if (waits_ == nullptr || !said.allowed()) return said;
-  if (const auto text = PermitText::parse(permit)) waits_->released(text->charges());
+  if (parts_.waits == nullptr || !said.allowed()) return said;
+  if (const auto text = PermitText::parse(permit)) parts_.waits->released(text->charges());
   return said;
 }
 
@@ -318,9 +312,9 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
   if (!counts(action.verb)) return answer;
   record(answer, parts.empty() ? nullptr : parts.front().attributes);
-  if (traffic_ == nullptr) return answer;
+  if (parts_.traffic == nullptr) return answer;
   for (const RequestPart& part : parts) {
-    traffic_->record(rules_, version_, *part.attributes, part.costs, answer.decision.outcome);
+    parts_.traffic->record(rules_, version_, *part.attributes, part.costs, answer.decision.outcome);
   }
   return answer;
 }
@@ -332,7 +326,7 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
     charge.permit = &*id;
   }
   const std::uint64_t asked = charge.cost;
-  const Decision decision = limiter_->store().apply_one(action, charge, {});
+  const Decision decision = parts_.limiter.store().apply_one(action, charge, {});
   if (permit != nullptr) permit->clear();
   if (id && decision.allowed()) {
     if (action.verb == Verb::kTakeAtMost) charge.cost = decision.taken;
@@ -340,32 +334,32 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
   }
   if (!counts(action.verb) || charge.gives_back) return decision;
   without_rule_.decision = decision;
-  recorder_->count(without_rule_);
-  if (keys_ != nullptr) keys_->count(charge.limit, charge.key, decision);
-  if (traffic_ != nullptr) {
-    traffic_->record_without_rules({}, charge.key, charge.limit, asked, decision.outcome);
+  parts_.recorder.count(without_rule_);
+  if (parts_.keys != nullptr) parts_.keys->count(charge.limit, charge.key, decision);
+  if (parts_.traffic != nullptr) {
+    parts_.traffic->record_without_rules({}, charge.key, charge.limit, asked, decision.outcome);
   }
-  denials_->write({}, {}, charge.key, decision, trace_);
+  parts_.denials.write({}, {}, charge.key, decision, trace_);
   return decision;
 }
 
 // The request itself has been counted when it was decided.
 const RuleAnswer& Session::reported(const RuleAnswer& answer) {
-  recorder_->count_refused_new(rules_, answer);
+  parts_.recorder.count_refused_new(rules_, answer);
   return answer;
 }
 
 void Session::record(const AttributeSource& attributes, const RequestCosts& costs,
                      const RuleAnswer& answer) {
   record(answer, &attributes);
-  if (traffic_ == nullptr) return;
-  traffic_->record(rules_, version_, attributes, costs, answer.decision.outcome);
+  if (parts_.traffic == nullptr) return;
+  parts_.traffic->record(rules_, version_, attributes, costs, answer.decision.outcome);
 }
 
 // `attributes` may be null.
 void Session::record(const RuleAnswer& answer, const AttributeSource* attributes) {
   count(answer, report_near(answer));
-  if (keys_ != nullptr) keys_->count(answer);
+  if (parts_.keys != nullptr) parts_.keys->count(answer);
   if (answer.decision.allowed()) return;
   const TraceSource trace = [this, attributes]() -> std::optional<std::string_view> {
     for (const std::string_view name : {"traceparent", "header.traceparent"}) {
@@ -375,10 +369,11 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
     return trace_ ? trace_() : std::nullopt;
   };
   if (const LimitAnswer* limit = longest_wait(answer)) {
-    denials_->write(limit->rule->name, limit->limit->name, limit->label, limit->decision, trace);
+    parts_.denials.write(limit->rule->name, limit->limit->name, limit->label, limit->decision,
+                         trace);
   } else {
     const std::string_view rule = answer.rule != nullptr ? answer.rule->name : std::string_view();
-    denials_->write(rule, {}, {}, answer.decision, trace);
+    parts_.denials.write(rule, {}, {}, answer.decision, trace);
   }
 }
 
@@ -389,7 +384,7 @@ std::uint64_t Session::report_near(const RuleAnswer& answer) noexcept {
   for (std::size_t i = 0; i < answer.limits.size(); ++i) {
     const LimitAnswer& limit = answer.limits[i];
     if (!limit.near) continue;
-    if (denials_->report_near(limit) && i < kMaxCharges) reported |= std::uint64_t{1} << i;
+    if (parts_.denials.report_near(limit) && i < kMaxCharges) reported |= std::uint64_t{1} << i;
   }
   return reported;
 }
@@ -397,10 +392,10 @@ std::uint64_t Session::report_near(const RuleAnswer& answer) noexcept {
 // While this session waited for the store, another session of the loop may have switched to new
 // rules.
 void Session::count(const RuleAnswer& answer, std::uint64_t near) {
-  if (recorder_->uses(rules_)) {
-    recorder_->count(answer, near);
+  if (parts_.recorder.uses(rules_)) {
+    parts_.recorder.count(answer, near);
   } else {
-    recorder_->count_late(rules_, answer, near);
+    parts_.recorder.count_late(rules_, answer, near);
   }
 }
 

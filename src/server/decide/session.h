@@ -155,13 +155,7 @@ class Session {
   std::uint64_t report_near(const RuleAnswer& answer) noexcept;
   void count(const RuleAnswer& answer, std::uint64_t near);
 
-  const RulesManager* manager_;
-  metrics::Recorder* recorder_;
-  DenialLog* denials_;
-  TrafficRecorder* traffic_;
-  insight::KeyRecorder* keys_;
-  detail::Waits* waits_;
-  Limiter* limiter_;
+  const Parts parts_;
   TraceSource trace_;
   RuleDecider decider_;
   std::uint64_t version_;
