@@ -30,7 +30,7 @@ if(TARGET sluice_rules)
 endif()
 
 if(TARGET sluice_redis)
-  install(TARGETS sluice_redis sluice_redis_client sluice_redis_cluster sluice_redis_script
+  install(TARGETS sluice_redis sluice_redis_client sluice_redis_script
     EXPORT sluiceRedisTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "stores/redis/client/target.h"
-#include "stores/redis/store/operation.h"
 
 namespace sluice::cli {
 

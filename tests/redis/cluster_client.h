@@ -25,7 +25,6 @@
 
 #include "stores/redis/client/clients.h"
 #include "stores/redis/client/target.h"
-#include "stores/redis/cluster/cluster_client.h"
 #include "tests/redis/redis_cluster.h"
 #include "tests/support/wait_until.h"
 

@@ -14,7 +14,6 @@
 
 #include "server/net/fiber.h"
 #include "stores/redis/client/target.h"
-#include "stores/redis/store/operation.h"
 
 namespace sluice::server {
 namespace {

@@ -30,7 +30,6 @@
 #include "sluice/overrides.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/target.h"
-#include "stores/redis/store/operation.h"
 
 namespace sluice::server {
 

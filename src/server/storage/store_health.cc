@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "stores/redis/store/operation.h"
-
 namespace sluice::server {
 namespace {
 

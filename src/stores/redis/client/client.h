@@ -1,9 +1,15 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "sluice/clock.h"
 #include "sluice/redis_store.h"
 #include "stores/redis/client/command.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::redis {
 
@@ -29,5 +35,11 @@ class Client {
   // connected, connects, errors, timeouts, scripts_sent, redirects, pending; from any thread.
   virtual RedisStoreStats stats() const noexcept = 0;
 };
+
+// A client of one server, of a master that Sentinels watch, or of a cluster, as the target says.
+// `clock`: see make_asio_event_loop().
+std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
+                                    std::shared_ptr<const Target> target, StoreObserver* observer,
+                                    const Clock& clock = SteadyClock::instance());
 
 }  // namespace sluice::redis

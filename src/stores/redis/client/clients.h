@@ -1,34 +1,27 @@
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-#include "stores/redis/client/reply.h"
 
-#include "sluice/clock.h"
+#include "sluice/expected.h"
 #include "stores/redis/client/client.h"
+#include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/client/pipeline.h"
 #include "stores/redis/client/reconnect.h"
-#include "stores/redis/client/server_address.h"
 #include "stores/redis/client/target.h"
 
-namespace boost::asio {
-class io_context;
-}
-
 namespace sluice::redis {
-
-// An event loop on Boost.Asio, with sockets as the target's options say. Borrows both. `clock` must
-// run at the pace of std::chrono::steady_clock and have its epoch, as SteadyClock does.
-std::unique_ptr<EventLoop> make_asio_event_loop(boost::asio::io_context& loop,
-                                                std::shared_ptr<const Target> target,
-                                                const Clock& clock = SteadyClock::instance());
 
 // Which Sentinel to ask for the master, without I/O: first those that the options name, then those
 // that Sentinels report. The one that answered last is asked first.
@@ -125,5 +118,172 @@ std::unique_ptr<Client> make_standalone_client(std::unique_ptr<EventLoop> loop,
 std::unique_ptr<Client> make_sentinel_client(std::unique_ptr<EventLoop> loop,
                                              std::shared_ptr<const Target> target,
                                              StoreObserver* observer);
+
+// Adds the address unless it is there already.
+void add_once(std::vector<ServerAddress>& to, ServerAddress address);
+
+// Which master serves which slot of a cluster, as reported by one of its servers.
+//
+// A value of 32 KiB and the addresses. Masters are numbered in the order of the report. Reading
+// takes time in proportion to the report, whatever it says.
+class SlotMap {
+ public:
+  static constexpr std::size_t kSlots = 16'384;
+  static constexpr std::uint16_t kNobody = 0xFFFF;
+  static constexpr std::size_t kMostReplicas = 64;
+
+  SlotMap() { owners_.fill(kNobody); }
+
+  // Reads the answer to CLUSTER SLOTS. A server without an address is the one that was asked.
+  // Errors: not such an answer, or no slot is served.
+  static Expected<SlotMap> read(const Reply& reply, const ServerAddress& asked);
+
+  // The number of the slot's master; kNobody: none, or unknown.
+  std::uint16_t owner_of(std::uint16_t slot) const noexcept { return owners_[slot % kSlots]; }
+  const std::vector<ServerAddress>& masters() const noexcept { return masters_; }
+  // They know the map too, but get no commands. Of many, the first kMostReplicas.
+  const std::vector<ServerAddress>& replicas() const noexcept { return replicas_; }
+  // How many slots are served: 0 to 16384.
+  std::size_t covered() const noexcept { return covered_; }
+
+  // The number of the master at the address; kNobody if there is none.
+  std::uint16_t find(const ServerAddress& address) const noexcept;
+  // Enters that the slot has moved to the address. The numbers of masters do not change.
+  void move(std::uint16_t slot, const ServerAddress& address);
+
+  // Whether the same slots are served at the same addresses.
+  bool serves_as(const SlotMap& other) const noexcept;
+
+ private:
+  std::uint16_t number_of(const ServerAddress& address);
+  void assign(std::size_t slot, std::uint16_t owner) noexcept;
+  bool read_range(const Reply& range, const ServerAddress& asked);
+
+  std::array<std::uint16_t, kSlots> owners_;
+  std::vector<ServerAddress> masters_;
+  std::map<ServerAddress, std::uint16_t> numbers_;  // of the masters
+  std::vector<ServerAddress> replicas_;
+  std::size_t covered_ = 0;
+};
+
+// What to do with a command that a server has refused with an error, without executing it.
+struct Step {
+  enum class Kind : std::uint8_t {
+    kEnd,    // the error is its answer
+    kSend,   // to `address`
+    kPause,  // for kPause; then send it by the map
+  };
+  Kind kind = Kind::kEnd;
+  ServerAddress address = {};  // also of `moved`
+  bool asking = false;
+  std::uint8_t redirects = 0;
+  std::optional<std::uint16_t> moved = {};  // the slot that is served at `address` from now on
+  bool refresh = false;  // the map is wrong: a slot has moved, or the server is not ready, a
+                         // replica, or has left
+};
+
+inline constexpr std::uint8_t kMostRedirects = 5;
+// The wait before a command is sent again after TRYAGAIN: its slot is moving, and its keys are not
+// all on one server.
+inline constexpr std::chrono::milliseconds kPause{5};
+
+// Follows MOVED and ASK, pauses at TRYAGAIN, and ends a command that was redirected too often or
+// has no time left. `from`: the server that answered; a redirect without a host means the same one.
+Step next_step(std::string_view error, const ServerAddress& from, const Command& command, Time now);
+
+// When to ask which server for the map of the slots, and the map. A state machine without sockets
+// and clocks: events and times in, actions out.
+//
+// It asks in rounds: first servers that are connected, then those that are known, then the seeds,
+// each once, until one reports a master for every slot. Every wait is random between half of it and
+// all of it, so that many clients do not ask at the same time.
+class Topology {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+  using Random = std::function<std::uint64_t()>;  // 64 random bits
+
+  // Between two rounds, and between two without a hint.
+  static constexpr Duration kShortestInterval = std::chrono::milliseconds(100);
+  static constexpr Duration kLongestInterval = std::chrono::seconds(60);
+  // The time before another server is asked too.
+  static constexpr Duration kPatience = std::chrono::milliseconds(100);
+
+  struct Action {
+    bool asks = false;           // else it waits
+    ServerAddress address = {};  // the server to ask
+    std::uint64_t question = 0;  // its number, to report the answer with
+    Time until = Time::max();    // when to call next() again, without another event
+  };
+
+  // The backoffs are the times between rounds without an answer.
+  Topology(std::vector<ServerAddress> seeds, Duration first_backoff, Duration longest_backoff,
+           Random random);
+
+  // What to do now. Call it again until it waits.
+  Action next(Time now);
+
+  // Reports that the map seems out of date. Returns when the next round begins; Time::max() during
+  // a round.
+  Time hint(Time now);
+  // Reports whether the server can be asked without connecting first.
+  void set_reachable(const ServerAddress& address, bool reachable);
+  // Report the result of a question. True: the slots are served by other masters than before.
+  bool answered(std::uint64_t question, SlotMap map, Time now);
+  bool failed(std::uint64_t question, std::string_view why, Time now);
+
+  const SlotMap& map() const noexcept { return map_; }
+  // Enters a MOVED in the map. A hint should follow, because other slots may have moved too.
+  void moved(std::uint16_t slot, const ServerAddress& address);
+
+  bool is_known() const noexcept { return is_known_; }
+  // The last round had no answer. `why`: the reason of the last question that failed.
+  bool is_failing() const noexcept { return failures_ > 0; }
+  const std::string& why() const noexcept { return why_; }
+
+ private:
+  void begin_round();
+  void end_round(bool is_answered, Time now);
+  bool end_if_exhausted(Time now);
+  bool take_back(std::uint64_t question) noexcept;
+  bool adopt(SlotMap map);
+  Time drawn(Time from, Duration wait);
+
+  std::vector<ServerAddress> seeds_;
+  Duration first_backoff_;
+  Duration longest_backoff_;
+  Random random_;
+  std::vector<ServerAddress> reachable_;
+
+  SlotMap map_;
+  bool is_known_ = false;
+  bool has_moved_ = false;  // since the map was received
+
+  bool in_round_ = false;
+  bool is_hinted_ = false;       // during this round
+  bool is_answered_ = false;     // by any server in this round
+  std::optional<SlotMap> best_;  // of this round, if every map has fewer slots than map_
+  std::vector<ServerAddress> candidates_;
+  std::size_t next_candidate_ = 0;
+  std::size_t asked_ = 0;  // questions without an answer
+  Time ask_next_at_ = {};
+  std::uint64_t first_question_ = 0;  // of this round
+  std::uint64_t next_question_ = 0;
+  std::uint64_t rounds_ = 0;
+
+  Time due_ = {};       // the next round
+  Time earliest_ = {};  // it must not come before
+  unsigned failures_ = 0;
+  std::string why_;
+};
+
+// A client of a Redis Cluster: it connects to each master that it needs, sends commands by their
+// slots, follows redirects, and keeps the map of the slots up to date.
+//
+// Commands wait for the first map; they are refused from when no server could be asked for it until
+// one answers. A command is sent again only if the server said that it was not executed (MOVED,
+// ASK, TRYAGAIN). See Client for thread-safety and ownership.
+std::unique_ptr<Client> make_cluster_client(std::unique_ptr<EventLoop> loop,
+                                            std::shared_ptr<const Target> target,
+                                            StoreObserver* observer);
 
 }  // namespace sluice::redis

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,9 +9,24 @@
 #include <span>
 #include <string>
 
-#include "stores/redis/client/server_address.h"
+#include "sluice/clock.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::redis {
+
+struct Target;  // target.h
+
+// Where one server listens.
+struct ServerAddress {
+  std::string host;  // a name, an IP address, or the path of a Unix socket ("/...")
+  std::uint16_t port = 6379;
+
+  std::string to_string() const;  // "127.0.0.1:6379", "[::1]:6379", "/run/redis.sock"
+  friend auto operator<=>(const ServerAddress&, const ServerAddress&) = default;
+};
 
 using Time = std::chrono::steady_clock::time_point;
 
@@ -68,5 +84,11 @@ class EventLoop {
   virtual std::shared_ptr<Transport> make_transport(const ServerAddress& address,
                                                     Transport::User& user) = 0;
 };
+
+// An event loop on Boost.Asio, with sockets as the target's options say. Borrows both. `clock` must
+// run at the pace of std::chrono::steady_clock and have its epoch, as SteadyClock does.
+std::unique_ptr<EventLoop> make_asio_event_loop(boost::asio::io_context& loop,
+                                                std::shared_ptr<const Target> target,
+                                                const Clock& clock = SteadyClock::instance());
 
 }  // namespace sluice::redis

@@ -6,7 +6,7 @@
 
 #include "stores/redis/client/test_reply.h"
 
-namespace sluice::redis {
+namespace sluice::redis::handshake_test {
 namespace {
 
 using Step = Handshake::Step;
@@ -172,4 +172,4 @@ TEST(Handshake, FailsIfTheReplyToHelloIsMalformed) {
 }
 
 }  // namespace
-}  // namespace sluice::redis
+}  // namespace sluice::redis::handshake_test

@@ -18,7 +18,6 @@
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
 #include "stores/redis/client/pipeline.h"
-#include "stores/redis/client/reply.h"
 
 namespace sluice::redis {
 
@@ -232,7 +231,7 @@ class Link final : public Transport::User {
 
   // Sends the command together with all others of this turn of the loop; before on_ready() it
   // waits. It ends by command.deadline, or with kUnavailable at once if max_pending are under way.
-  // `asking`: sends ASKING first (cluster/). Ends the process if there is no memory.
+  // `asking`: sends ASKING first (a cluster). Ends the process if there is no memory.
   void submit(Command& command, Time now, bool asking = false) noexcept;
 
   bool ready() const noexcept { return machine_.is_ready(); }

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "stores/redis/client/command.h"
-#include "stores/redis/client/reply.h"
 
 namespace sluice::redis {
 

@@ -8,7 +8,6 @@
 #include "sluice/expected.h"
 #include "sluice/redis_store.h"
 #include "stores/redis/client/link.h"
-#include "stores/redis/client/server_address.h"
 
 namespace sluice::redis {
 

@@ -16,9 +16,6 @@
 
 #include "limiter/answer.h"
 #include "limiter/without_scripts.h"
-#include "stores/redis/client/clients.h"
-#include "stores/redis/client/target.h"
-#include "stores/redis/cluster/cluster_client.h"
 #include "stores/redis/script/format.h"
 
 namespace sluice::redis {
@@ -563,20 +560,6 @@ void CounterOperation::finish() noexcept {
 void Operation::refuse(Reason reason, std::span<Decision> each) noexcept {
   decision_ = Decision::refused(reason);
   std::fill(each.begin(), each.end(), decision_);
-}
-
-std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
-                                    std::shared_ptr<const Target> target, StoreObserver* observer,
-                                    const Clock& clock) {
-  auto events = make_asio_event_loop(loop, target, clock);
-  switch (target->kind) {
-    case Target::Kind::kSentinel:
-      return make_sentinel_client(std::move(events), std::move(target), observer);
-    case Target::Kind::kCluster:
-      return make_cluster_client(std::move(events), std::move(target), observer);
-    case Target::Kind::kStandalone: break;
-  }
-  return make_standalone_client(std::move(events), std::move(target), observer);
 }
 
 }  // namespace sluice::redis

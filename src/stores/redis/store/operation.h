@@ -16,10 +16,6 @@
 #include "stores/redis/client/client.h"
 #include "stores/redis/script/plan.h"
 
-namespace boost::asio {
-class io_context;
-}
-
 namespace sluice::redis {
 
 // One request from beginning to end: what to send, what the answers mean, what must be given back.
@@ -64,12 +60,6 @@ class Operation {
   std::size_t under_way_ = 0;  // commands
   Reason failure_ = Reason::kOk;
 };
-
-// A client of one server, of a master that Sentinels watch, or of a cluster, as the target says.
-// `clock`: see make_asio_event_loop().
-std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
-                                    std::shared_ptr<const Target> target, StoreObserver* observer,
-                                    const Clock& clock = SteadyClock::instance());
 
 // A request as one script call; in a cluster as one call per slot, all at the same time. Units that
 // one call took are given back if another denies or fails.

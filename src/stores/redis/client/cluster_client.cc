@@ -4,7 +4,7 @@
 // What to ask, and when, is decided without sockets (SlotMap, Redirect, Topology), so that tests
 // need no cluster.
 
-#include "stores/redis/cluster/cluster_client.h"
+#include "stores/redis/client/clients.h"
 
 #include <algorithm>
 #include <charconv>

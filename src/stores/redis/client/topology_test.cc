@@ -1,11 +1,11 @@
-#include "stores/redis/cluster/cluster_client.h"
+#include "stores/redis/client/clients.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "stores/redis/cluster/test_slot_map.h"
+#include "stores/redis/client/test_slot_map.h"
 
 namespace sluice::redis {
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "stores/redis/client/clients.h"
 #include "stores/redis/client/test_reply.h"
-#include "stores/redis/cluster/cluster_client.h"
 
 namespace sluice::redis {
 

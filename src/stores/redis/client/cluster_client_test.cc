@@ -1,4 +1,4 @@
-#include "stores/redis/cluster/cluster_client.h"
+#include "stores/redis/client/clients.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "stores/redis/cluster/cluster_client.h"
+#include "stores/redis/client/clients.h"
 
 #include <gtest/gtest.h>
 
-#include "stores/redis/cluster/test_slot_map.h"
+#include "stores/redis/client/test_slot_map.h"
 
 namespace sluice::redis {
 namespace {
