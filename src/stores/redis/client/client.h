@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "sluice/clock.h"
 #include "sluice/redis_store.h"
 #include "stores/redis/client/command.h"
 
@@ -37,9 +36,7 @@ class Client {
 };
 
 // A client of one server, of a master that Sentinels watch, or of a cluster, as the target says.
-// `clock`: see make_asio_event_loop().
 std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
-                                    std::shared_ptr<const Target> target, StoreObserver* observer,
-                                    const Clock& clock = SteadyClock::instance());
+                                    std::shared_ptr<const Target> target, StoreObserver* observer);
 
 }  // namespace sluice::redis

@@ -400,9 +400,8 @@ std::unique_ptr<Client> make_sentinel_client(std::unique_ptr<EventLoop> loop,
 }
 
 std::unique_ptr<Client> make_client(boost::asio::io_context& loop,
-                                    std::shared_ptr<const Target> target, StoreObserver* observer,
-                                    const Clock& clock) {
-  auto events = make_asio_event_loop(loop, target, clock);
+                                    std::shared_ptr<const Target> target, StoreObserver* observer) {
+  auto events = make_asio_event_loop(loop, target);
   switch (target->kind) {
     case Target::Kind::kSentinel:
       return make_sentinel_client(std::move(events), std::move(target), observer);

@@ -28,7 +28,6 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/clock.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/client/tls.h"
 
@@ -75,7 +74,7 @@ class AsioTimer final : public Timer {
 class Socket final : public Transport, public std::enable_shared_from_this<Socket> {
  public:
   Socket(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
-         const ServerAddress& address, User& user, const Clock& clock);
+         const ServerAddress& address, User& user);
 
   void connect(std::chrono::milliseconds timeout) override;
   void flush() override;
@@ -88,7 +87,6 @@ class Socket final : public Transport, public std::enable_shared_from_this<Socke
   using Resolver =
       boost::asio::ip::basic_resolver<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
 
-  Time now() const noexcept { return Time(clock_.now().time_since_epoch()); }
   bool find_endpoints();  // false: the name must be looked up
   void look_up();
   void try_next();
@@ -110,7 +108,6 @@ class Socket final : public Transport, public std::enable_shared_from_this<Socke
   std::shared_ptr<const Target> target_;
   ServerAddress address_;
   User* user_;  // null: closed
-  const Clock& clock_;
   Plain plain_;
   Resolver resolver_;
   AsioTimer timer_;
@@ -144,17 +141,16 @@ using KeepProbes = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT
 }  // namespace
 
 Socket::Socket(asio::io_context& loop, std::shared_ptr<const Target> target,
-               const ServerAddress& address, User& user, const Clock& clock)
+               const ServerAddress& address, User& user)
     : target_(std::move(target)),
       address_(address),
       user_(&user),
-      clock_(clock),
       plain_(loop),
       resolver_(loop),
       timer_(loop, [this] { end_attempt(); }) {}
 
 void Socket::connect(std::chrono::milliseconds timeout) {
-  connect_by_ = now() + timeout;
+  connect_by_ = Time::clock::now() + timeout;
   if (find_endpoints()) {
     asio::post(plain_.get_executor(), [self = shared_from_this()] { self->try_next(); });
   } else {
@@ -187,7 +183,7 @@ void Socket::look_up() {
 
 // Each address has an equal share of the time that is left.
 void Socket::limit_attempt(std::size_t attempts_left) {
-  const Time start = now();
+  const Time start = Time::clock::now();
   const auto left = std::max(connect_by_ - start, Time::duration::zero());
   timed_out_ = false;
   timer_.set(start + left / static_cast<int>(attempts_left));
@@ -375,33 +371,30 @@ namespace {
 
 class AsioEventLoop final : public EventLoop {
  public:
-  AsioEventLoop(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
-                const Clock& clock)
-      : loop_(loop), target_(std::move(target)), clock_(clock), random_(std::random_device()()) {}
+  AsioEventLoop(boost::asio::io_context& loop, std::shared_ptr<const Target> target)
+      : loop_(loop), target_(std::move(target)), random_(std::random_device()()) {}
 
-  Time now() const noexcept override { return Time(clock_.now().time_since_epoch()); }
+  Time now() const noexcept override { return Time::clock::now(); }
   std::uint64_t random() noexcept override { return random_(); }
   std::unique_ptr<Timer> make_timer(std::function<void()> on_time) override {
     return std::make_unique<AsioTimer>(loop_, std::move(on_time));
   }
   std::shared_ptr<Transport> make_transport(const ServerAddress& address,
                                             Transport::User& user) override {
-    return std::make_shared<Socket>(loop_, target_, address, user, clock_);
+    return std::make_shared<Socket>(loop_, target_, address, user);
   }
 
  private:
   boost::asio::io_context& loop_;
   std::shared_ptr<const Target> target_;
-  const Clock& clock_;
   std::mt19937_64 random_;
 };
 
 }  // namespace
 
 std::unique_ptr<EventLoop> make_asio_event_loop(boost::asio::io_context& loop,
-                                                std::shared_ptr<const Target> target,
-                                                const Clock& clock) {
-  return std::make_unique<AsioEventLoop>(loop, std::move(target), clock);
+                                                std::shared_ptr<const Target> target) {
+  return std::make_unique<AsioEventLoop>(loop, std::move(target));
 }
 
 }  // namespace sluice::redis

@@ -9,8 +9,6 @@
 #include <span>
 #include <string>
 
-#include "sluice/clock.h"
-
 namespace boost::asio {
 class io_context;
 }
@@ -85,10 +83,8 @@ class EventLoop {
                                                     Transport::User& user) = 0;
 };
 
-// An event loop on Boost.Asio, with sockets as the target's options say. Borrows both. `clock` must
-// run at the pace of std::chrono::steady_clock and have its epoch, as SteadyClock does.
+// An event loop on Boost.Asio, with sockets as the target's options say. Borrows the loop.
 std::unique_ptr<EventLoop> make_asio_event_loop(boost::asio::io_context& loop,
-                                                std::shared_ptr<const Target> target,
-                                                const Clock& clock = SteadyClock::instance());
+                                                std::shared_ptr<const Target> target);
 
 }  // namespace sluice::redis
