@@ -1,11 +1,13 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
-// Text of any origin: UTF-8, in messages, and with %XX for single bytes as in URLs.
+// Text of any origin: UTF-8, numbers, in messages, and with %XX for single bytes as in URLs.
 namespace sluice::base {
 
 // Returns the length of the well-formed UTF-8 character at the front (Unicode, table 3-7), or 0.
@@ -74,6 +76,15 @@ constexpr std::size_t control_length(std::string_view text) noexcept {
 // Text from a client, a file or a program for a message: in single quotes, cut between characters
 // after 60 bytes, with the bytes of control characters and of what is not UTF-8 as \xNN.
 std::string in_quotes(std::string_view text);
+
+// Returns the number that the whole text is in decimal digits. Nothing if T does not have it.
+template <typename T>
+std::optional<T> read_number(std::string_view text) noexcept {
+  T number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
+}
 
 // Returns the value of a hex digit, or a negative number.
 constexpr int hex_digit(char c) noexcept {

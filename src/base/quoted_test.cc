@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 namespace sluice::base {
 namespace {
 
@@ -71,6 +73,14 @@ TEST(Utf8, ReplacesEachByteThatIsNotIt) {
   EXPECT_EQ(as_utf8("é"), "é");
   EXPECT_EQ(as_utf8("a\xE4\xB8z"), "a\uFFFD\uFFFDz");
   EXPECT_EQ(as_utf8("\xFF", "?"), "?");
+}
+
+TEST(ReadNumber, ReadsOnlyATextThatIsANumberAsAWhole) {
+  EXPECT_EQ(read_number<std::uint16_t>("65535"), 65535);
+  EXPECT_EQ(read_number<std::int64_t>("-7"), -7);
+  for (const char* text : {"", "-1", "+1", " 1", "1 ", "1x", "x", "0x1", "65536"}) {
+    EXPECT_EQ(read_number<std::uint16_t>(text), std::nullopt) << text;
+  }
 }
 
 }  // namespace

@@ -6,20 +6,25 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <ctime>
 #include <optional>
 #include <utility>
 
+#include "base/quoted.h"
+
 namespace sluice::server {
 namespace {
 
-void begin_read(redis::Command& command, std::string_view key, std::string_view field) {
-  const std::string history = history_key(key);
+void begin(redis::Command& command, std::string_view key) {
   command.script = nullptr;
   command.elements = 0;
   command.tail.clear();
   command.slot = redis::slot_of(key);
+}
+
+void begin_read(redis::Command& command, std::string_view key, std::string_view field) {
+  const std::string history = history_key(key);
+  begin(command, key);
   command.append("HGET");
   command.append(history);
   command.append(field);
@@ -33,20 +38,13 @@ std::string_view take_until(std::string_view& rest, char end) {
   return taken;
 }
 
-std::optional<std::uint64_t> count_of(std::string_view text) noexcept {
-  std::uint64_t number = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (read.ec != std::errc{} || read.ptr != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 std::optional<PastPush> read_entry(std::string_view line) {
   PastPush push;
   push.id = take_until(line, ' ');
-  const auto version = count_of(take_until(line, ' '));
+  const auto version = base::read_number<std::uint64_t>(take_until(line, ' '));
   push.pushed_at = take_until(line, ' ');
-  const auto files = count_of(take_until(line, ' '));
-  const auto bytes = count_of(take_until(line, ' '));
+  const auto files = base::read_number<std::uint64_t>(take_until(line, ' '));
+  const auto bytes = base::read_number<std::uint64_t>(take_until(line, ' '));
   if (!version || !files || !bytes) return std::nullopt;
   push.version = *version;
   push.files = *files;
@@ -57,7 +55,7 @@ std::optional<PastPush> read_entry(std::string_view line) {
 
 // Removes "SIZE:TEXT" and returns the text.
 std::optional<std::string> take_text(std::string_view& rest) {
-  const auto size = count_of(take_until(rest, ':'));
+  const auto size = base::read_number<std::uint64_t>(take_until(rest, ':'));
   if (!size || *size > rest.size()) return std::nullopt;
   std::string text(rest.substr(0, *size));
   rest.remove_prefix(*size);
@@ -164,13 +162,6 @@ return 1
 )";
 constexpr redis::Script kPush{"push_rules", kPushText, "ae65cac226226832eb417c173958932da34992d4"};
 
-std::optional<std::uint64_t> number_of(std::string_view text) noexcept {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 std::string id_of(std::uint64_t version, const std::vector<RulesText>& texts) {
   const std::string all = encode_texts(texts);
   std::array<char, 16> digits{};
@@ -203,13 +194,6 @@ void append_fields(redis::Command& command, const PublishedRules& rules) {
   });
 }
 
-void begin(redis::Command& command, std::string_view key) {
-  command.script = nullptr;
-  command.elements = 0;
-  command.tail.clear();
-  command.slot = redis::slot_of(key);
-}
-
 // Returns the value of a field in the reply of HGETALL.
 std::optional<std::string_view> find_field(const redis::Reply& hash, std::string_view name) {
   for (std::size_t i = 0; i + 1 < hash.count; i += 2) {
@@ -219,7 +203,7 @@ std::optional<std::string_view> find_field(const redis::Reply& hash, std::string
 }
 std::optional<std::uint64_t> find_number(const redis::Reply& hash, std::string_view name) {
   const auto text = find_field(hash, name);
-  return text ? number_of(*text) : std::nullopt;
+  return text ? base::read_number<std::uint64_t>(*text) : std::nullopt;
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -25,12 +24,10 @@ namespace {
 constexpr std::size_t kMost = 64;
 
 std::optional<ServerAddress> address_of(std::string_view host, std::string_view port) {
-  ServerAddress out{.host = std::string(host), .port = 0};
-  const auto result = std::from_chars(port.data(), port.data() + port.size(), out.port);
-  const bool whole = result.ec == std::errc{} && result.ptr == port.data() + port.size();
+  const auto number = base::read_number<std::uint16_t>(port);
   // A path would mean a Unix socket.
-  if (!whole || out.port == 0 || host.empty() || host.starts_with('/')) return {};
-  return out;
+  if (!number || *number == 0 || host.empty() || host.starts_with('/')) return {};
+  return ServerAddress{std::string(host), *number};
 }
 
 // One entry of SENTINEL SENTINELS: a list of names and values.

@@ -7,7 +7,6 @@
 #include "stores/redis/client/clients.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/client/event_loop.h"
@@ -141,20 +141,11 @@ std::string_view take_word(std::string_view& text) noexcept {
   return word;
 }
 
-std::optional<std::uint16_t> read_number(std::string_view text, std::uint16_t most) noexcept {
-  std::uint16_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number > most) {
-    return std::nullopt;
-  }
-  return number;
-}
-
 // "127.0.0.1:6379", "::1:6379", "[::1]:6379", "a.example:6379", or ":6379".
 std::optional<ServerAddress> read_endpoint(std::string_view text, const ServerAddress& from) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return std::nullopt;
-  const auto port = read_number(text.substr(colon + 1), 65'535);
+  const auto port = base::read_number<std::uint16_t>(text.substr(colon + 1));
   std::string_view host = text.substr(0, colon);
   if (!port || *port == 0 || host == "?") return std::nullopt;
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
@@ -169,9 +160,9 @@ Step next_step(std::string_view error, const ServerAddress& from, const Command&
   const std::string_view word = take_word(error);
   const bool is_moved = word == "MOVED";
   if (is_moved || word == "ASK") {
-    const auto slot = read_number(take_word(error), SlotMap::kSlots - 1);
+    const auto slot = base::read_number<std::uint16_t>(take_word(error));
     auto address = read_endpoint(take_word(error), from);
-    const bool is_readable = slot && address;
+    const bool is_readable = slot && *slot < SlotMap::kSlots && address;
     step.refresh = is_moved || !is_readable;
     if (!is_readable) return step;
     step.address = std::move(*address);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/ip/address.hpp>
-#include <charconv>
 #include <limits>
 #include <string>
 
@@ -40,14 +39,9 @@ bool is_name(std::string_view host) noexcept {
 }
 
 Expected<std::uint16_t> parse_port(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (text.empty() || result.ec != std::errc{} || result.ptr != text.data() + text.size() ||
-      port == 0) {
-    return wrong_url("the URL has no port " + in_quotes(text),
-                     "a port is a number from 1 to 65535");
-  }
-  return port;
+  const auto port = base::read_number<std::uint16_t>(text);
+  if (port && *port > 0) return *port;
+  return wrong_url("the URL has no port " + in_quotes(text), "a port is a number from 1 to 65535");
 }
 
 // Parses "[v6]:port" or "[v6]". `text` begins with the bracket.
@@ -221,11 +215,12 @@ Unexpected<std::string> wrong(std::string what, std::string_view right) {
 
 Status take_database(std::string_view text, Target& target) {
   if (text.empty()) return {};
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), target.database);
-  if (result.ec == std::errc{} && result.ptr == text.data() + text.size() && target.database >= 0) {
-    return {};
+  const auto number = base::read_number<int>(text);
+  if (!number || *number < 0) {
+    return wrong("the URL has no database " + in_quotes(text), "a database is a number from 0");
   }
-  return wrong("the URL has no database " + in_quotes(text), "a database is a number from 0");
+  target.database = *number;
+  return {};
 }
 
 Status take_query(std::string_view query, Target& target) {

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
 
+#include "base/quoted.h"
 #include "limiter/answer.h"
 #include "limiter/without_scripts.h"
 #include "stores/redis/script/format.h"
@@ -215,12 +215,9 @@ bool read_count(const Reply& reply, std::uint32_t& count) noexcept {
     return true;
   }
   if (reply.type != Reply::kString) return false;
-  std::int64_t value = 0;
-  const char* const text_end = reply.text.data() + reply.text.size();
-  const auto [end, error] = std::from_chars(reply.text.data(), text_end, value);
-  if (error != std::errc() || end != text_end) return false;
-  count = count_of(value);
-  return true;
+  const auto value = base::read_number<std::int64_t>(reply.text);
+  if (value) count = count_of(*value);
+  return value.has_value();
 }
 
 // How many slices count. In a sliding window a share of the oldest one does.
