@@ -52,7 +52,6 @@ Handshake::Step Handshake::begin() {
 }
 
 Handshake::Step Handshake::begin_resp2() {
-  protocol_ = 2;
   return enter(options_.password.empty() ? Stage::kName : Stage::kAuth);
 }
 

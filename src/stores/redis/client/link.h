@@ -54,7 +54,6 @@ class Handshake {
 
   std::string_view output() const noexcept { return output_; }
   const std::string& why() const noexcept { return why_; }
-  int protocol() const noexcept { return protocol_; }
 
  private:
   enum class Stage : std::uint8_t { kHello, kAuth, kName, kSelect, kRole, kReady };
@@ -70,7 +69,6 @@ class Handshake {
 
   LinkOptions options_;
   Stage stage_ = Stage::kHello;
-  int protocol_ = 3;
   bool role_known_ = false;
   std::string output_;
   std::string why_;

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 7> kSchemes = {
 };
 constexpr std::size_t kLongestSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 
-Unexpected<std::string> wrong_url(std::string what, std::string_view right) {
+Unexpected<std::string> wrong(std::string what, std::string_view right) {
   return {std::move(what.append("; ").append(right))};
 }
 
@@ -41,7 +41,7 @@ bool is_name(std::string_view host) noexcept {
 Expected<std::uint16_t> parse_port(std::string_view text) {
   const auto port = base::read_number<std::uint16_t>(text);
   if (port && *port > 0) return *port;
-  return wrong_url("the URL has no port " + in_quotes(text), "a port is a number from 1 to 65535");
+  return wrong("the URL has no port " + in_quotes(text), "a port is a number from 1 to 65535");
 }
 
 // Parses "[v6]:port" or "[v6]". `text` begins with the bracket.
@@ -51,15 +51,14 @@ Expected<ServerAddress> parse_v6(std::string_view text) {
   boost::system::error_code error;
   (void)boost::asio::ip::make_address_v6(std::string(host), error);
   if (close == text.npos || error) {
-    return wrong_url("the URL has no IPv6 address in brackets: " + in_quotes(text),
-                     "such as [::1]:6379");
+    return wrong("the URL has no IPv6 address in brackets: " + in_quotes(text),
+                 "such as [::1]:6379");
   }
   ServerAddress address{.host = std::string(host), .port = 0};
   const std::string_view rest = text.substr(close + 1);
   if (rest.empty()) return address;
   if (rest.front() != ':') {
-    return wrong_url("the URL has " + in_quotes(rest) + " after an IPv6 address",
-                     "a port: [::1]:6379");
+    return wrong("the URL has " + in_quotes(rest) + " after an IPv6 address", "a port: [::1]:6379");
   }
   const auto port = parse_port(rest.substr(1));
   if (!port) return Unexpected{port.error()};
@@ -72,12 +71,12 @@ Expected<ServerAddress> parse_server(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string_view host = text.substr(0, colon);
   if (colon != text.npos && text.find(':', colon + 1) != text.npos) {
-    return wrong_url("the URL has more than one ':' in " + in_quotes(text),
-                     "an IPv6 address is written in brackets, such as [::1]:6379");
+    return wrong("the URL has more than one ':' in " + in_quotes(text),
+                 "an IPv6 address is written in brackets, such as [::1]:6379");
   }
   if (!is_name(host)) {
-    return wrong_url("the URL has no host " + in_quotes(host),
-                     "a name or an address, such as 127.0.0.1:6379");
+    return wrong("the URL has no host " + in_quotes(host),
+                 "a name or an address, such as 127.0.0.1:6379");
   }
   ServerAddress address{.host = std::string(host), .port = 0};
   if (colon == text.npos) return address;
@@ -100,16 +99,16 @@ Status parse_servers(std::string_view text, Url& url) {
 
 Status parse_socket(std::string_view authority, Url& url) {
   if (!authority.empty()) {
-    return wrong_url("the URL of a Unix socket names a host", "redis+unix:///path/to.sock");
+    return wrong("the URL of a Unix socket names a host", "redis+unix:///path/to.sock");
   }
   auto path = percent_decoded(url.path, "path");
   if (!path) return Unexpected{path.error()};
   if (path->size() < 2 || path->find('\0') != path->npos) {
-    return wrong_url("the URL names no Unix socket", "redis+unix:///path/to.sock");
+    return wrong("the URL names no Unix socket", "redis+unix:///path/to.sock");
   }
   if (path->size() > kLongestSocketPath) {
-    return wrong_url("the URL's path has " + std::to_string(path->size()) + " bytes",
-                     "a Unix socket's has at most " + std::to_string(kLongestSocketPath));
+    return wrong("the URL's path has " + std::to_string(path->size()) + " bytes",
+                 "a Unix socket's has at most " + std::to_string(kLongestSocketPath));
   }
   url.servers.push_back({.host = *path, .port = 0});
   url.path = std::move(*path);
@@ -137,7 +136,7 @@ Status check_characters(std::string_view text) {
     return byte <= 0x20 || byte == 0x7f;
   });
   if (bad == text.end()) return {};
-  return wrong_url(
+  return wrong(
       "the URL has a space or control character at byte " + std::to_string(bad - text.begin()),
       "such bytes are written as %XX");
 }
@@ -155,7 +154,7 @@ Expected<std::string> percent_decoded(std::string_view text, std::string_view wh
     const int high = i + 2 < text.size() ? base::hex_digit(text[i + 1]) : -1;
     const int low = i + 2 < text.size() ? base::hex_digit(text[i + 2]) : -1;
     if (high < 0 || low < 0) {
-      return wrong_url(
+      return wrong(
           "the URL's " + std::string(what) + " has a '%' without two hexadecimal digits after it",
           "a '%' itself is written as %25");
     }
@@ -168,22 +167,22 @@ Expected<std::string> percent_decoded(std::string_view text, std::string_view wh
 Expected<Url> parse_url(std::string_view text) {
   if (auto fits = check_characters(text); !fits) return Unexpected{fits.error()};
   const std::size_t colon = text.find("://");
-  if (colon == text.npos) return wrong_url("the URL has no scheme", kForms);
+  if (colon == text.npos) return wrong("the URL has no scheme", kForms);
   Url url;
   url.scheme = text.substr(0, colon);
   if (std::find(kSchemes.begin(), kSchemes.end(), url.scheme) == kSchemes.end()) {
-    return wrong_url("the URL has an unknown scheme " + in_quotes(url.scheme), kForms);
+    return wrong("the URL has an unknown scheme " + in_quotes(url.scheme), kForms);
   }
   url.shown = url.scheme + "://";
   std::string_view rest = text.substr(colon + 3);
-  if (rest.find('#') != rest.npos) return wrong_url("the URL has a '#'", "it is written as %23");
+  if (rest.find('#') != rest.npos) return wrong("the URL has a '#'", "it is written as %23");
 
   const std::size_t slash = std::min(rest.find_first_of("/?"), rest.size());
   std::string_view authority = rest.substr(0, slash);
   rest.remove_prefix(slash);
   if (rest.find('@') != rest.npos) {
-    return wrong_url("the URL has an '@' after a '/' or '?'",
-                     "in a password these are written as %40, %2F and %3F");
+    return wrong("the URL has an '@' after a '/' or '?'",
+                 "in a password these are written as %40, %2F and %3F");
   }
   if (const std::size_t at = authority.rfind('@'); at != authority.npos) {
     if (auto user = parse_user(authority.substr(0, at), url); !user)
@@ -203,15 +202,10 @@ Expected<Url> parse_url(std::string_view text) {
 
 namespace {
 
-using base::in_quotes;
 using std::chrono::milliseconds;
 
 constexpr std::uint16_t kPort = 6379;
 constexpr std::uint16_t kSentinelPort = 26379;
-
-Unexpected<std::string> wrong(std::string what, std::string_view right) {
-  return {std::move(what.append("; ").append(right))};
-}
 
 Status take_database(std::string_view text, Target& target) {
   if (text.empty()) return {};

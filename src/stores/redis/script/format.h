@@ -99,7 +99,6 @@ inline constexpr Layout<Number, 1> kInstant({{"instant", &Number::value, 7}});
 // --- stored values ---
 
 // The first two bytes of a value: the kind of state, and version 1 of its layout.
-inline constexpr Layout<Number, 1> kKind({{"kind", &Number::value, 2}});
 inline constexpr std::uint64_t kBucketKind = 0x11C1;
 inline constexpr std::uint64_t kFixedWindowKind = 0x12C1;
 inline constexpr std::uint64_t kLogKind = 0x13C1;
