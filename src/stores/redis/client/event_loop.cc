@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "stores/redis/client/link.h"
 #include "stores/redis/client/target.h"
 #include "stores/redis/client/tls.h"
 
@@ -74,7 +75,7 @@ class AsioTimer final : public Timer {
 class Socket final : public Transport, public std::enable_shared_from_this<Socket> {
  public:
   Socket(boost::asio::io_context& loop, std::shared_ptr<const Target> target,
-         const ServerAddress& address, User& user);
+         const ServerAddress& address, Link& link);
 
   void connect(std::chrono::milliseconds timeout) override;
   void flush() override;
@@ -107,7 +108,7 @@ class Socket final : public Transport, public std::enable_shared_from_this<Socke
 
   std::shared_ptr<const Target> target_;
   ServerAddress address_;
-  User* user_;  // null: closed
+  Link* link_;  // null: closed
   Plain plain_;
   Resolver resolver_;
   AsioTimer timer_;
@@ -141,10 +142,10 @@ using KeepProbes = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT
 }  // namespace
 
 Socket::Socket(asio::io_context& loop, std::shared_ptr<const Target> target,
-               const ServerAddress& address, User& user)
+               const ServerAddress& address, Link& link)
     : target_(std::move(target)),
       address_(address),
-      user_(&user),
+      link_(&link),
       plain_(loop),
       resolver_(loop),
       timer_(loop, [this] { end_attempt(); }) {}
@@ -174,7 +175,7 @@ void Socket::look_up() {
   resolver_.async_resolve(
       address_.host, std::to_string(address_.port), tcp::resolver::numeric_service,
       [self = shared_from_this()](const Error& error, const Resolver::results_type& results) {
-        if (self->user_ == nullptr) return;
+        if (self->link_ == nullptr) return;
         if (error) return self->fail("the name cannot be looked up: " + error.message());
         for (const auto& result : results) self->endpoints_.emplace_back(result.endpoint());
         self->try_next();
@@ -198,7 +199,7 @@ void Socket::end_attempt() {
 }
 
 void Socket::try_next() {
-  if (user_ == nullptr) return;
+  if (link_ == nullptr) return;
   Error error;
   const auto& endpoint = endpoints_[next_endpoint_];
   limit_attempt(endpoints_.size() - next_endpoint_);
@@ -211,7 +212,7 @@ void Socket::try_next() {
 }
 
 void Socket::on_attempt(const Error& error) {
-  if (user_ == nullptr) return;
+  if (link_ == nullptr) return;
   if (error || timed_out_) {
     if (next_endpoint_ < endpoints_.size()) return try_next();
     return fail(timed_out_ ? "no connection in time" : error.message());
@@ -243,7 +244,7 @@ void Socket::begin_tls() {
   limit_attempt(1);
   tls_->async_handshake(
       asio::ssl::stream_base::client, [self = shared_from_this()](const Error& error) {
-        if (self->user_ == nullptr) return;
+        if (self->link_ == nullptr) return;
         if (!error) return self->connected();
         self->fail(self->timed_out_ ? "TLS: no handshake in time"
                                     : why_tls_failed(*self->tls_->native_handle(), error));
@@ -253,13 +254,13 @@ void Socket::begin_tls() {
 void Socket::connected() {
   connected_ = true;
   timer_.stop();
-  user_->on_connected();
-  if (user_ != nullptr) read();
+  link_->on_connected();
+  if (link_ != nullptr) read();
 }
 
 void Socket::close() noexcept {
-  if (user_ == nullptr) return;
-  user_ = nullptr;
+  if (link_ == nullptr) return;
+  link_ = nullptr;
   try {
     Error ignored;
     timer_.stop();
@@ -270,9 +271,9 @@ void Socket::close() noexcept {
 }
 
 void Socket::fail(const std::string& why) {
-  User* const user = user_;
+  Link* const link = link_;
   close();
-  user->on_closed(why);
+  link->on_closed(why);
 }
 
 std::string Socket::why_lost(const Error& error) const {
@@ -286,10 +287,10 @@ std::string Socket::why_lost(const Error& error) const {
 void Socket::read() {
   auto self = shared_from_this();
   if (tls_) {
-    const std::span<char> room = user_->room();
+    const std::span<char> room = link_->room();
     tls_->async_read_some(
         asio::buffer(room.data(), room.size()),
-        [self, kept = user_->shared_from_this()](const Error& error, std::size_t bytes) {
+        [self, kept = link_->shared_from_this()](const Error& error, std::size_t bytes) {
           self->on_read(error, bytes);
         });
   } else {
@@ -299,9 +300,9 @@ void Socket::read() {
 }
 
 void Socket::on_readable(const Error& error) {
-  if (user_ == nullptr) return;
+  if (link_ == nullptr) return;
   if (error) return fail(why_lost(error));
-  const std::span<char> room = user_->room();
+  const std::span<char> room = link_->room();
   Error result;
   const std::size_t bytes = plain_.read_some(asio::buffer(room.data(), room.size()), result);
   if (result == asio::error::would_block) return read();
@@ -309,10 +310,10 @@ void Socket::on_readable(const Error& error) {
 }
 
 void Socket::on_read(const Error& error, std::size_t bytes) {
-  if (user_ == nullptr) return;
+  if (link_ == nullptr) return;
   if (error) return fail(why_lost(error));
-  user_->on_input(bytes);
-  if (user_ != nullptr) read();
+  link_->on_input(bytes);
+  if (link_ != nullptr) read();
 }
 
 void Socket::flush() {
@@ -326,8 +327,8 @@ void Socket::flush() {
 }
 
 void Socket::write_next() {
-  if (user_ == nullptr) return;
-  user_->take_output(buffer_);
+  if (link_ == nullptr) return;
+  link_->take_output(buffer_);
   output_ = buffer_;
   writing_ = !output_.empty();
   if (writing_) write_some();
@@ -337,10 +338,10 @@ void Socket::write_some() {
   auto self = shared_from_this();
   if (tls_) {
     // Counts as accepted as a whole: TLS does not say how much of it has left.
-    user_->on_output(output_.size());
+    link_->on_output(output_.size());
     asio::async_write(
         *tls_, asio::buffer(output_.data(), output_.size()),
-        [self, kept = user_->shared_from_this()](const Error& error, std::size_t bytes) {
+        [self, kept = link_->shared_from_this()](const Error& error, std::size_t bytes) {
           self->on_written(error, bytes);
         });
     return;
@@ -349,20 +350,20 @@ void Socket::write_some() {
   const std::size_t bytes = plain_.write_some(asio::buffer(output_.data(), output_.size()), error);
   if (error != asio::error::would_block) return on_written(error, bytes);
   plain_.async_wait(Plain::wait_write, [self](const Error& result) {
-    if (self->user_ == nullptr) return;
+    if (self->link_ == nullptr) return;
     if (result) return self->on_written(result, 0);
     self->write_some();
   });
 }
 
 void Socket::on_written(const Error& error, std::size_t bytes) {
-  if (user_ == nullptr) return;
+  if (link_ == nullptr) return;
   // Reading finds the reason: a server that refuses a connection says so, then closes it.
   if (error) return;
   output_.remove_prefix(bytes);
   writing_ = !output_.empty();
-  user_->on_output(tls_ ? 0 : bytes);
-  if (user_ == nullptr) return;
+  link_->on_output(tls_ ? 0 : bytes);
+  if (link_ == nullptr) return;
   if (writing_) return write_some();
   if (flush_again_) flush();
 }
@@ -379,9 +380,8 @@ class AsioEventLoop final : public EventLoop {
   std::unique_ptr<Timer> make_timer(std::function<void()> on_time) override {
     return std::make_unique<AsioTimer>(loop_, std::move(on_time));
   }
-  std::shared_ptr<Transport> make_transport(const ServerAddress& address,
-                                            Transport::User& user) override {
-    return std::make_shared<Socket>(loop_, target_, address, user);
+  std::shared_ptr<Transport> make_transport(const ServerAddress& address, Link& link) override {
+    return std::make_shared<Socket>(loop_, target_, address, link);
   }
 
  private:

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 
 namespace boost::asio {
@@ -15,6 +14,7 @@ class io_context;
 
 namespace sluice::redis {
 
+class Link;     // link.h
 struct Target;  // target.h
 
 // Where one server listens.
@@ -38,33 +38,17 @@ class Timer {
   virtual void stop() noexcept = 0;
 };
 
-// A stream of bytes to one server. Held by shared_ptr: its handlers may outlive its user's
-// interest.
+// A stream of bytes to one server for a link, which it calls until close() or its on_closed(). Held
+// by shared_ptr: its handlers may outlive the interest of the link.
 class Transport {
  public:
-  // Held by shared_ptr as well: the transport may still use its buffer after close().
-  class User : public std::enable_shared_from_this<User> {
-   public:
-    virtual ~User() = default;
-    virtual void on_connected() = 0;
-    // The buffer for bytes from the server, then the number of bytes that were read into it.
-    virtual std::span<char> room() = 0;
-    virtual void on_input(std::size_t bytes) = 0;
-    // Replaces `bytes` by what is to be written next; empty: nothing.
-    virtual void take_output(std::string& bytes) = 0;
-    // The operating system has accepted this number of bytes.
-    virtual void on_output(std::size_t bytes) = 0;
-    // The transport could not connect, or was lost. The last call.
-    virtual void on_closed(const std::string& why) = 0;
-  };
-
   virtual ~Transport() = default;
   // Takes at most `timeout`. Reads from on_connected() on.
   virtual void connect(std::chrono::milliseconds timeout) = 0;
-  // Writes the user's output at the end of this turn of the loop, or when the write that is under
+  // Writes the link's output at the end of this turn of the loop, or when the write that is under
   // way is complete.
   virtual void flush() = 0;
-  // The user is not called any more.
+  // The link is not called any more, but its buffer may still be used.
   virtual void close() noexcept = 0;
 };
 
@@ -79,8 +63,7 @@ class EventLoop {
   virtual Time now() const noexcept = 0;
   virtual std::uint64_t random() noexcept = 0;  // 64 random bits
   virtual std::unique_ptr<Timer> make_timer(std::function<void()> on_time) = 0;
-  virtual std::shared_ptr<Transport> make_transport(const ServerAddress& address,
-                                                    Transport::User& user) = 0;
+  virtual std::shared_ptr<Transport> make_transport(const ServerAddress& address, Link& link) = 0;
 };
 
 // An event loop on Boost.Asio, with sockets as the target's options say. Borrows the loop.

@@ -220,7 +220,7 @@ class LinkOwner : public Client {
 // makes another link, after a backoff.
 //
 // Thread-safety: the loop's thread only. Ownership: borrows the owner, its loop and the counters.
-class Link final : public Transport::User {
+class Link final : public std::enable_shared_from_this<Link> {
  public:
   // Connects at once. Releasing the link ends the commands under way without calling the owner:
   // kLost, or kUnavailable if nothing of them was sent.
@@ -236,15 +236,16 @@ class Link final : public Transport::User {
   std::size_t pending() const noexcept { return machine_.pending(); }
   const ServerAddress& address() const noexcept { return address_; }
 
+  // For the transport: see LinkMachine.
+  void on_connected();
+  std::span<char> room() { return machine_.room(); }
+  void on_input(std::size_t bytes);
+  void take_output(std::string& bytes) { machine_.take_output(bytes); }
+  void on_output(std::size_t bytes);
+  void on_closed(const std::string& why);
+
  private:
   Link(LinkOwner& owner, ServerAddress address, LinkOptions options, LinkCounters& counters);
-
-  void on_connected() override;
-  std::span<char> room() override { return machine_.room(); }
-  void on_input(std::size_t bytes) override;
-  void take_output(std::string& bytes) override { machine_.take_output(bytes); }
-  void on_output(std::size_t bytes) override;
-  void on_closed(const std::string& why) override;
 
   void close() noexcept;
   void execute();

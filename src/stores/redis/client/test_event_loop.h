@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stores/redis/client/event_loop.h"
+#include "stores/redis/client/link.h"
 
 namespace sluice::redis {
 
@@ -16,42 +17,42 @@ namespace sluice::redis {
 // replies of the server.
 class TestTransport final : public Transport {
  public:
-  TestTransport(std::string address, User& user) : address_(std::move(address)), user_(&user) {}
+  TestTransport(std::string address, Link& link) : address_(std::move(address)), link_(&link) {}
 
   void connect(std::chrono::milliseconds) override {}
   void flush() override {}
-  void close() noexcept override { user_ = nullptr; }
+  void close() noexcept override { link_ = nullptr; }
 
   const std::string& address() const noexcept { return address_; }
-  bool is_open() const noexcept { return user_ != nullptr; }
-  void accept() { user_->on_connected(); }
+  bool is_open() const noexcept { return link_ != nullptr; }
+  void accept() { link_->on_connected(); }
   // Writes all output and returns it.
   std::string sent() {
     std::string all;
-    for (std::string bytes; user_ != nullptr; all += bytes) {
-      user_->take_output(bytes);
+    for (std::string bytes; link_ != nullptr; all += bytes) {
+      link_->take_output(bytes);
       if (bytes.empty()) break;
-      user_->on_output(bytes.size());
+      link_->on_output(bytes.size());
     }
     return all;
   }
   void says(std::string_view bytes) {
-    const auto kept = user_->shared_from_this();
-    while (!bytes.empty() && user_ != nullptr) {
-      const auto room = user_->room();
+    const auto kept = link_->shared_from_this();
+    while (!bytes.empty() && link_ != nullptr) {
+      const auto room = link_->room();
       const std::string_view part = bytes.substr(0, room.size());
       std::copy(part.begin(), part.end(), room.begin());
       bytes.remove_prefix(part.size());
-      user_->on_input(part.size());
+      link_->on_input(part.size());
     }
   }
   void ends(const std::string& why = "the server closed the connection") {
-    std::exchange(user_, nullptr)->on_closed(why);
+    std::exchange(link_, nullptr)->on_closed(why);
   }
 
  private:
   std::string address_;
-  User* user_;
+  Link* link_;
 };
 
 // An event loop whose clock and network are the test's. Its random numbers are all 0, so that a
@@ -63,9 +64,8 @@ class TestEventLoop final : public EventLoop {
   std::unique_ptr<Timer> make_timer(std::function<void()> on_time) override {
     return std::make_unique<TestTimer>(*this, std::move(on_time));
   }
-  std::shared_ptr<Transport> make_transport(const ServerAddress& address,
-                                            Transport::User& user) override {
-    connections.push_back(std::make_shared<TestTransport>(address.to_string(), user));
+  std::shared_ptr<Transport> make_transport(const ServerAddress& address, Link& link) override {
+    connections.push_back(std::make_shared<TestTransport>(address.to_string(), link));
     return connections.back();
   }
 
