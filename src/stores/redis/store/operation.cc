@@ -305,19 +305,24 @@ void CounterOperation::begin(Counter& counter) {
       counter.cost <= counter.charge->limit.capacity()) {
     increment(counter);
   } else {
-    Step& newest = add_step(counter, Kind::kRead);
+    Step& newest = add_read(counter);
     newest.append("GET");  // unlike MGET it reports a value that is no string
     newest.append(key_of(counter, 0));
   }
   if (counter.counts.size() > 1) read_older(counter);
 }
 
-CounterOperation::Step& CounterOperation::add_step(Counter& counter, Kind kind) {
+CounterOperation::Step& CounterOperation::add_step(Counter& counter) {
   Step& step = steps_.emplace_back();
   step.operation = this;
   step.counter = &counter;
-  step.kind = kind;
   step.slot = slot_of(counter.base);
+  return step;
+}
+
+CounterOperation::Step& CounterOperation::add_read(Counter& counter) {
+  Step& step = add_step(counter);
+  step.reads = true;
   return step;
 }
 
@@ -335,7 +340,7 @@ std::uint64_t CounterOperation::expiry_ms(const Counter& counter,
 }
 
 void CounterOperation::read_older(Counter& counter) {
-  Step& step = add_step(counter, Kind::kRead);
+  Step& step = add_read(counter);
   step.append("MGET");
   for (std::uint64_t age = 1; age < counter.counts.size(); ++age) {
     step.append(key_of(counter, age));
@@ -346,8 +351,10 @@ void CounterOperation::read_older(Counter& counter) {
 // without an expiry.
 void CounterOperation::increment(Counter& counter) {
   const std::string key = key_of(counter, 0);
-  write_create(add_step(counter, Kind::kCreate), key, expiry_ms(counter, 0));
-  write_change(add_step(counter, Kind::kIncrement), "INCRBY", key, counter.cost);
+  write_create(add_step(counter), key, expiry_ms(counter, 0));
+  Step& increment = add_step(counter);
+  increment.increments = true;
+  write_change(increment, "INCRBY", key, counter.cost);
 }
 
 void CounterOperation::start(Client& client, std::function<void()> finished) noexcept {
@@ -389,11 +396,11 @@ void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
   std::vector<std::uint32_t>& counts = step.counter->counts;
   const Reply& reply = *answer.reply;
   bool is_read = true;
-  if (step.kind == Kind::kIncrement) {
+  if (step.increments) {
     step.is_counted = is_read = reply.type == Reply::kInteger;
     if (is_read)
       counts[0] = count_of(reply.integer - static_cast<std::int64_t>(step.counter->cost));
-  } else if (step.kind == Kind::kRead) {
+  } else if (step.reads) {
     is_read = take_counts(*step.counter, reply);
   }
   if (!is_read) failed({Failure::kError, "ERR value is not an integer or out of range", nullptr});
@@ -441,8 +448,8 @@ void CounterOperation::next() noexcept try {
 // Reads the newest slices that were not incremented.
 void CounterOperation::read_uncounted() {
   for (std::size_t i = steps_.size(); i-- > 0;) {
-    if (steps_[i].kind != Kind::kIncrement || steps_[i].is_counted) continue;
-    Step& step = add_step(*steps_[i].counter, Kind::kRead);
+    if (!steps_[i].increments || steps_[i].is_counted) continue;
+    Step& step = add_read(*steps_[i].counter);
     step.append("GET");
     step.append(key_of(*step.counter, 0));
   }
@@ -455,8 +462,8 @@ void CounterOperation::refund(Counter& counter) {
     if (after[age] == counter.counts[age]) continue;
     const std::string key = key_of(counter, age);
     // The slice may have expired, and DECRBY would create it without an expiry.
-    write_create(add_step(counter, Kind::kCreate), key, expiry_ms(counter, age));
-    write_change(add_step(counter, Kind::kWrite), "DECRBY", key, counter.counts[age] - after[age]);
+    write_create(add_step(counter), key, expiry_ms(counter, age));
+    write_change(add_step(counter), "DECRBY", key, counter.counts[age] - after[age]);
   }
   counter.counts = after;
 }
@@ -467,7 +474,7 @@ void CounterOperation::forget(Counter& counter) {
       std::find(counter.is_there.begin(), counter.is_there.end(), true) != counter.is_there.end();
   std::fill(counter.counts.begin(), counter.counts.end(), 0u);
   if (!has_any) return;
-  Step& step = add_step(counter, Kind::kWrite);
+  Step& step = add_step(counter);
   step.append("DEL");
   for (std::size_t age = 0; age < counter.is_there.size(); ++age) {
     if (counter.is_there[age]) step.append(key_of(counter, age));

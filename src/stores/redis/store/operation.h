@@ -122,19 +122,20 @@ class CounterOperation final : public Operation {
     std::vector<bool> is_there;         // whether each slice exists, if it was read
     core::Answer answer;
   };
-  enum class Kind : std::uint8_t { kCreate, kIncrement, kRead, kWrite };
   struct Step final : public Command {
     void done(const Answer& answer) noexcept override { operation->step_done(*this, answer); }
 
     CounterOperation* operation = nullptr;
     Counter* counter = nullptr;
-    Kind kind = Kind::kRead;
+    bool reads = false;       // counts of slices
+    bool increments = false;  // the newest slice
     bool is_counted = false;  // an increment that was acknowledged
   };
 
   bool add(const Charge& charge);
   void begin(Counter& counter);
-  Step& add_step(Counter& counter, Kind kind);
+  Step& add_step(Counter& counter);
+  Step& add_read(Counter& counter);
   static std::string key_of(const Counter& counter, std::uint64_t age);
   std::uint64_t expiry_ms(const Counter& counter, std::uint64_t age) const noexcept;
   void read_older(Counter& counter);
