@@ -21,6 +21,8 @@ constexpr std::string_view kForms =
     "redis+sentinel://host:port,host:port/master or redis+cluster://host:port,host:port "
     "(rediss+sentinel and rediss+cluster over TLS)";
 constexpr std::string_view kUnixScheme = "redis+unix";
+constexpr std::uint16_t kPort = 6379;
+constexpr std::uint16_t kSentinelPort = 26379;
 constexpr std::array<std::string_view, 7> kSchemes = {
     "redis",           "rediss",        kUnixScheme,      "redis+sentinel",
     "rediss+sentinel", "redis+cluster", "rediss+cluster",
@@ -86,22 +88,27 @@ Expected<ServerAddress> parse_server(std::string_view text) {
   return address;
 }
 
-Status parse_servers(std::string_view text, Url& url) {
+Status take_servers(std::string_view text, Target& target) {
+  const bool are_sentinels = target.kind == Target::Kind::kSentinel;
   while (true) {
     const std::size_t comma = text.find(',');
     auto server = parse_server(text.substr(0, comma));
     if (!server) return Unexpected{server.error()};
-    url.servers.push_back(std::move(*server));
-    if (comma == text.npos) return {};
+    if (server->port == 0) server->port = are_sentinels ? kSentinelPort : kPort;
+    target.servers.push_back(std::move(*server));
+    if (comma == text.npos) break;
     text.remove_prefix(comma + 1);
   }
+  if (target.kind != Target::Kind::kStandalone || target.servers.size() == 1) return {};
+  return wrong("the URL names " + std::to_string(target.servers.size()) + " servers",
+               "one, or redis+sentinel:// or redis+cluster://");
 }
 
-Status parse_socket(std::string_view authority, Url& url) {
+Status take_socket(std::string_view authority, std::string_view encoded, Target& target) {
   if (!authority.empty()) {
     return wrong("the URL of a Unix socket names a host", "redis+unix:///path/to.sock");
   }
-  auto path = percent_decoded(url.path, "path");
+  auto path = percent_decoded(encoded, "path");
   if (!path) return Unexpected{path.error()};
   if (path->size() < 2 || path->find('\0') != path->npos) {
     return wrong("the URL names no Unix socket", "redis+unix:///path/to.sock");
@@ -110,23 +117,23 @@ Status parse_socket(std::string_view authority, Url& url) {
     return wrong("the URL's path has " + std::to_string(path->size()) + " bytes",
                  "a Unix socket's has at most " + std::to_string(kLongestSocketPath));
   }
-  url.servers.push_back({.host = *path, .port = 0});
-  url.path = std::move(*path);
+  target.servers.push_back({.host = std::move(*path), .port = 0});
   return {};
 }
 
-// Decodes "user:password", and appends the part without the password to url.shown.
-Status parse_user(std::string_view text, Url& url) {
+// Decodes "user:password" for options that are not set, and appends the part without the password
+// to target.shown.
+Status take_user(std::string_view text, Target& target) {
   const std::size_t colon = text.find(':');
   auto username = percent_decoded(text.substr(0, colon), "user name");
   if (!username) return Unexpected{username.error()};
-  url.username = std::move(*username);
+  if (target.options.username.empty()) target.options.username = std::move(*username);
   if (colon != text.npos) {
     auto password = percent_decoded(text.substr(colon + 1), "password");
     if (!password) return Unexpected{password.error()};
-    url.password = std::move(*password);
+    if (target.options.password.empty()) target.options.password = std::move(*password);
   }
-  if (colon != 0) url.shown.append(text.substr(0, colon)).append("@");
+  if (colon != 0) target.shown.append(text.substr(0, colon)).append("@");
   return {};
 }
 
@@ -164,48 +171,9 @@ Expected<std::string> percent_decoded(std::string_view text, std::string_view wh
   return out;
 }
 
-Expected<Url> parse_url(std::string_view text) {
-  if (auto fits = check_characters(text); !fits) return Unexpected{fits.error()};
-  const std::size_t colon = text.find("://");
-  if (colon == text.npos) return wrong("the URL has no scheme", kForms);
-  Url url;
-  url.scheme = text.substr(0, colon);
-  if (std::find(kSchemes.begin(), kSchemes.end(), url.scheme) == kSchemes.end()) {
-    return wrong("the URL has an unknown scheme " + in_quotes(url.scheme), kForms);
-  }
-  url.shown = url.scheme + "://";
-  std::string_view rest = text.substr(colon + 3);
-  if (rest.find('#') != rest.npos) return wrong("the URL has a '#'", "it is written as %23");
-
-  const std::size_t slash = std::min(rest.find_first_of("/?"), rest.size());
-  std::string_view authority = rest.substr(0, slash);
-  rest.remove_prefix(slash);
-  if (rest.find('@') != rest.npos) {
-    return wrong("the URL has an '@' after a '/' or '?'",
-                 "in a password these are written as %40, %2F and %3F");
-  }
-  if (const std::size_t at = authority.rfind('@'); at != authority.npos) {
-    if (auto user = parse_user(authority.substr(0, at), url); !user)
-      return Unexpected{user.error()};
-    authority.remove_prefix(at + 1);
-  }
-  url.shown.append(authority).append(rest);
-
-  const std::size_t question = rest.find('?');
-  url.path = rest.substr(0, question);
-  if (question != rest.npos) url.query = rest.substr(question + 1);
-  auto parsed =
-      url.scheme == kUnixScheme ? parse_socket(authority, url) : parse_servers(authority, url);
-  if (!parsed) return Unexpected{parsed.error()};
-  return url;
-}
-
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr std::uint16_t kPort = 6379;
-constexpr std::uint16_t kSentinelPort = 26379;
 
 Status take_database(std::string_view text, Target& target) {
   if (text.empty()) return {};
@@ -240,16 +208,13 @@ Status take_master(std::string_view path, Target& target) {
   return slash == path.npos ? Status() : take_database(path.substr(slash + 1), target);
 }
 
-Status take_path(const Url& url, Target& target) {
-  if (url.scheme == "redis+unix") {
-    return url.query.empty() ? Status() : take_query(url.query, target);
-  }
-  if (!url.query.empty()) {
-    return wrong("the URL has " + in_quotes("?" + url.query),
+Status take_path(std::string_view path, std::string_view query, Target& target) {
+  if (!query.empty()) {
+    return wrong("the URL has " + in_quotes("?" + std::string(query)),
                  "no query; use the options next to the URL");
   }
-  if (target.kind == Target::Kind::kSentinel) return take_master(url.path, target);
-  auto taken = take_database(url.path.empty() ? "" : url.path.substr(1), target);
+  if (target.kind == Target::Kind::kSentinel) return take_master(path, target);
+  auto taken = take_database(path.substr(std::min<std::size_t>(1, path.size())), target);
   if (taken && target.kind == Target::Kind::kCluster && target.database != 0) {
     return wrong("the URL has database " + std::to_string(target.database),
                  "a cluster has only database 0");
@@ -257,21 +222,52 @@ Status take_path(const Url& url, Target& target) {
   return taken;
 }
 
-Status take_servers(const Url& url, Target& target) {
-  target.servers = url.servers;
-  for (ServerAddress& server : target.servers) {
-    if (server.port != 0 || server.host.starts_with('/')) continue;
-    server.port = target.kind == Target::Kind::kSentinel ? kSentinelPort : kPort;
-  }
-  if (target.kind != Target::Kind::kStandalone || target.servers.size() == 1) return {};
-  return wrong("the URL names " + std::to_string(target.servers.size()) + " servers",
-               "one, or redis+sentinel:// or redis+cluster://");
+Target::Kind kind_of(std::string_view scheme) noexcept {
+  if (scheme.ends_with("+sentinel")) return Target::Kind::kSentinel;
+  return scheme.ends_with("+cluster") ? Target::Kind::kCluster : Target::Kind::kStandalone;
 }
 
-Status take_credentials(const Url& url, Target& target) {
-  RedisOptions& options = target.options;
-  if (options.username.empty()) options.username = url.username;
-  if (options.password.empty()) options.password = url.password;
+// Reads a URL in one of the forms of RedisOptions::url. Errors: what is wrong and what is right,
+// without any part of the password.
+Status read_url(std::string_view text, Target& target) {
+  if (auto fits = check_characters(text); !fits) return fits;
+  const std::size_t colon = text.find("://");
+  if (colon == text.npos) return wrong("the URL has no scheme", kForms);
+  const std::string_view scheme = text.substr(0, colon);
+  if (std::find(kSchemes.begin(), kSchemes.end(), scheme) == kSchemes.end()) {
+    return wrong("the URL has an unknown scheme " + in_quotes(scheme), kForms);
+  }
+  target.kind = kind_of(scheme);
+  target.shown.assign(scheme).append("://");
+  std::string_view rest = text.substr(colon + 3);
+  if (rest.find('#') != rest.npos) return wrong("the URL has a '#'", "it is written as %23");
+
+  const std::size_t slash = std::min(rest.find_first_of("/?"), rest.size());
+  std::string_view authority = rest.substr(0, slash);
+  rest.remove_prefix(slash);
+  if (rest.find('@') != rest.npos) {
+    return wrong("the URL has an '@' after a '/' or '?'",
+                 "in a password these are written as %40, %2F and %3F");
+  }
+  if (const std::size_t at = authority.rfind('@'); at != authority.npos) {
+    if (auto user = take_user(authority.substr(0, at), target); !user) return user;
+    authority.remove_prefix(at + 1);
+  }
+  target.shown.append(authority).append(rest);
+
+  const std::size_t question = std::min(rest.find('?'), rest.size());
+  const std::string_view path = rest.substr(0, question);
+  const std::string_view query = rest.substr(std::min(question + 1, rest.size()));
+  if (scheme == kUnixScheme) {
+    if (auto socket = take_socket(authority, path, target); !socket) return socket;
+    return query.empty() ? Status() : take_query(query, target);
+  }
+  if (auto servers = take_servers(authority, target); !servers) return servers;
+  return take_path(path, query, target);
+}
+
+Status check_credentials(const Target& target) {
+  const RedisOptions& options = target.options;
   if (!options.username.empty() && options.password.empty()) {
     return wrong("there is a user name but no password",
                  "user:password@ in the URL, or `username` and `password` next to it; a password "
@@ -287,12 +283,12 @@ Status take_credentials(const Url& url, Target& target) {
   return {};
 }
 
-Status take_tls(const Url& url, Target& target) {
+Status take_tls(Target& target) {
   const RedisOptions& options = target.options;
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
     return wrong("only one of tls_cert_file and tls_key_file is set", "both, or neither");
   }
-  if (url.scheme.starts_with("rediss")) {
+  if (target.shown.starts_with("rediss")) {
     auto tls = make_tls(options);
     if (!tls) return Unexpected{tls.error()};
     target.tls = std::move(*tls);
@@ -337,26 +333,16 @@ Status check_numbers(const RedisOptions& options) {
   return {};
 }
 
-Target::Kind kind_of(std::string_view scheme) noexcept {
-  if (scheme.ends_with("+sentinel")) return Target::Kind::kSentinel;
-  return scheme.ends_with("+cluster") ? Target::Kind::kCluster : Target::Kind::kStandalone;
-}
-
 }  // namespace
 
 Expected<std::shared_ptr<const Target>> make_target(const RedisOptions& options) {
-  const auto url = parse_url(options.url);
-  if (!url) return Unexpected{url.error()};
   auto target = std::make_shared<Target>();
-  target->kind = kind_of(url->scheme);
   target->options = options;
-  target->options.url = url->shown;  // without the password, which is not needed any more
-  target->shown = url->shown;
-  if (auto ok = take_servers(*url, *target); !ok) return Unexpected{ok.error()};
-  if (auto ok = take_path(*url, *target); !ok) return Unexpected{ok.error()};
-  if (auto ok = take_credentials(*url, *target); !ok) return Unexpected{ok.error()};
+  if (auto ok = read_url(options.url, *target); !ok) return Unexpected{ok.error()};
+  target->options.url = target->shown;
+  if (auto ok = check_credentials(*target); !ok) return Unexpected{ok.error()};
   if (auto ok = check_numbers(options); !ok) return Unexpected{ok.error()};
-  if (auto ok = take_tls(*url, *target); !ok) return Unexpected{ok.error()};
+  if (auto ok = take_tls(*target); !ok) return Unexpected{ok.error()};
   return std::shared_ptr<const Target>(std::move(target));
 }
 

@@ -2,53 +2,55 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace sluice::redis::url_test {
 namespace {
 
-std::string servers_of(const Url& url) {
+Expected<std::shared_ptr<const Target>> parsed(std::string text) {
+  return make_target({.url = std::move(text)});
+}
+std::string servers_of(const std::string& text) {
+  const auto target = parsed(text);
+  if (!target) return "error: " + target.error();
   std::string out;
-  for (const ServerAddress& server : url.servers) {
+  for (const ServerAddress& server : (*target)->servers) {
     out += server.host + " " + std::to_string(server.port) + ",";
   }
   return out;
 }
-std::string servers_of(const std::string& text) {
-  const auto url = parse_url(text);
-  return url ? servers_of(*url) : "error: " + url.error();
-}
-bool is_url(const std::string& text) { return parse_url(text).has_value(); }
+bool is_url(const std::string& text) { return parsed(text).has_value(); }
 
 TEST(Url, HasThePartsOfTheText) {
-  const Url url = parse_url("rediss+sentinel://user:pass@a:1,[::1]:2,c/my%2Fmaster/4").value();
-  EXPECT_EQ(url.scheme, "rediss+sentinel");
-  EXPECT_EQ(url.username, "user");
-  EXPECT_EQ(url.password, "pass");
-  EXPECT_EQ(servers_of(url), "a 1,::1 2,c 0,");
-  EXPECT_EQ(url.path, "/my%2Fmaster/4") << "the caller decodes it";
-  EXPECT_EQ(url.query, "");
-  EXPECT_EQ(url.shown, "rediss+sentinel://user@a:1,[::1]:2,c/my%2Fmaster/4");
+  const std::string text = "redis+sentinel://user:pass@a:1,[::1]:2,c/my%2Fmaster/4";
+  const auto target = parsed(text).value();
+  EXPECT_EQ(target->kind, Target::Kind::kSentinel);
+  EXPECT_EQ(target->options.username, "user");
+  EXPECT_EQ(target->options.password, "pass");
+  EXPECT_EQ(servers_of(text), "a 1,::1 2,c 26379,");
+  EXPECT_EQ(target->master, "my/master");
+  EXPECT_EQ(target->database, 4);
+  EXPECT_EQ(target->shown, "redis+sentinel://user@a:1,[::1]:2,c/my%2Fmaster/4");
 }
 
 TEST(Url, OfASocketHasADecodedPathAndAQuery) {
-  const Url url = parse_url("redis+unix:///run/a%20b?db=2").value();
-  EXPECT_EQ(url.path, "/run/a b");
-  EXPECT_EQ(url.query, "db=2");
-  EXPECT_EQ(servers_of(url), "/run/a b 0,");
+  EXPECT_EQ(servers_of("redis+unix:///run/a%20b?db=2"), "/run/a b 0,");
+  EXPECT_EQ(parsed("redis+unix:///run/a%20b?db=2").value()->database, 2);
 }
 
 TEST(Url, SplitsUserAndPasswordAtTheFirstColonAndTheLastAt) {
-  const Url colons = parse_url("redis://user:p:q@host").value();
-  EXPECT_EQ(colons.username, "user");
-  EXPECT_EQ(colons.password, "p:q");
-  const Url ats = parse_url("redis://us@er:p@q@host").value();
-  EXPECT_EQ(ats.username, "us@er");
-  EXPECT_EQ(ats.password, "p@q");
-  EXPECT_EQ(ats.shown, "redis://us@er@host");
-  const Url empty = parse_url("redis://:@host").value();
-  EXPECT_EQ(empty.username + empty.password, "");
-  EXPECT_EQ(empty.shown, "redis://host");
+  const auto colons = parsed("redis://user:p:q@host").value();
+  EXPECT_EQ(colons->options.username, "user");
+  EXPECT_EQ(colons->options.password, "p:q");
+  const auto ats = parsed("redis://us@er:p@q@host").value();
+  EXPECT_EQ(ats->options.username, "us@er");
+  EXPECT_EQ(ats->options.password, "p@q");
+  EXPECT_EQ(ats->shown, "redis://us@er@host");
+  const auto empty = parsed("redis://:@host").value();
+  EXPECT_EQ(empty->options.username + empty->options.password, "");
+  EXPECT_EQ(empty->shown, "redis://host");
 }
 
 TEST(Url, AcceptsHostNamesOfUpTo253Bytes) {
@@ -77,7 +79,7 @@ TEST(Url, AcceptsIPv6AddressesInBracketsOnly) {
 }
 
 TEST(Url, NamesAServerBetweenAnyTwoCommas) {
-  EXPECT_EQ(servers_of("redis+cluster://b,a:1,b"), "b 0,a 1,b 0,");
+  EXPECT_EQ(servers_of("redis+cluster://b,a:1,b"), "b 6379,a 1,b 6379,");
   for (const char* servers : {",", "a,", ",a", "a,,b"}) {
     EXPECT_FALSE(is_url(std::string("redis+cluster://") + servers)) << servers;
   }
@@ -100,11 +102,11 @@ TEST(Url, OfASocketHasAPathThatTheSystemCanBind) {
 }
 
 TEST(Url, ReportsThePositionOfASpaceOrControlCharacter) {
-  EXPECT_EQ(parse_url("redis://a b").error(),
+  EXPECT_EQ(parsed("redis://a b").error(),
             "the URL has a space or control character at byte 9; such bytes are written as %XX");
   for (const char c : {'\0', '\n', '\x1f', '\x7f'}) {
     const std::string url = std::string("redis://u:p") + c + "@host";
-    EXPECT_NE(parse_url(url).error().find("at byte 11;"), std::string::npos) << url;
+    EXPECT_NE(parsed(url).error().find("at byte 11;"), std::string::npos) << url;
   }
 }
 
