@@ -3,7 +3,7 @@
 // slot. If a slot denies, the others give back what they took. If a permit has ended in a slot, its
 // extensions in the others are taken back.
 
-#include "stores/redis/store/operation.h"
+#include "stores/redis/store/loop_store.h"
 
 #include <algorithm>
 #include <array>

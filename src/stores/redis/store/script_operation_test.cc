@@ -1,4 +1,4 @@
-#include "stores/redis/store/operation.h"
+#include "stores/redis/store/loop_store.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include "stores/redis/client/client.h"
 #include "stores/redis/client/test_reply.h"
-#include "stores/redis/store/operation.h"
+#include "stores/redis/store/loop_store.h"
 
 namespace sluice::redis {
 
