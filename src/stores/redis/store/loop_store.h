@@ -46,7 +46,11 @@ class Operation {
   // False: there is nothing to start; decision() has the reason.
   virtual bool prepare(const Request& request) noexcept = 0;
   // `finished` must not throw, and is called once.
-  virtual void start(Client& client, std::function<void()> finished) noexcept = 0;
+  void start(Client& client, std::function<void()> finished) noexcept {
+    client_ = &client;
+    finished_ = std::move(finished);
+    send();
+  }
 
   const Decision& decision() const noexcept { return decision_; }
 
@@ -55,8 +59,14 @@ class Operation {
   AsyncStore::Completion* completion = nullptr;
 
  protected:
+  virtual void send() noexcept = 0;
   // Answers the request and each charge with a reason of this process.
   void refuse(Reason reason, std::span<Decision> each) noexcept;
+  // Keeps the gravest of several failures. A command without a reply of the server may have been
+  // executed, unless it was not sent.
+  void failed(Reason reason) noexcept;
+  void failed_without_reply(Failure failure) noexcept;
+  void end() noexcept { std::exchange(finished_, nullptr)(); }  // which may start it again
 
   const RequestOptions& options_;
   std::atomic<std::uint64_t>& gave_back_;
@@ -74,7 +84,7 @@ class ScriptOperation final : public Operation {
   using Operation::Operation;
 
   bool prepare(const Request& request) noexcept override;
-  void start(Client& client, std::function<void()> finished) noexcept override;
+  void send() noexcept override;
 
  private:
   // The call for one slot.
@@ -93,7 +103,6 @@ class ScriptOperation final : public Operation {
   bool read(Part& part, const Reply& reply) noexcept;
   bool repeat(Part& part) noexcept;
   void part_failed(Part& part, const Answer& answer) noexcept;
-  void failed(Reason reason) noexcept;
   void finish() noexcept;
   bool any(Plan::Read answered) const noexcept;
   void give_back() noexcept;
@@ -115,7 +124,7 @@ class CounterOperation final : public Operation {
   using Operation::Operation;
 
   bool prepare(const Request& request) noexcept override;
-  void start(Client& client, std::function<void()> finished) noexcept override;
+  void send() noexcept override;
 
  private:
   // All charges on one counter.
@@ -153,7 +162,7 @@ class CounterOperation final : public Operation {
   void step_done(Step& step, const Answer& answer) noexcept;
   void take_reply(Step& step, const Answer& answer) noexcept;
   static bool take_counts(Counter& counter, const Reply& reply) noexcept;
-  void failed(const Answer& answer) noexcept;
+  void step_failed(const Answer& answer) noexcept;
   void next() noexcept;
   void give_back() noexcept;
   void give_back(const Step& step) noexcept;

@@ -33,6 +33,28 @@ class Detached final : public Command {
 
 }  // namespace
 
+void Operation::refuse(Reason reason, std::span<Decision> each) noexcept {
+  decision_ = Decision::refused(reason);
+  std::fill(each.begin(), each.end(), decision_);
+}
+
+// A failure after which units may have been counted is the gravest, then a foreign value. A full
+// store is the least, because it can answer the charges that it has counters for.
+void Operation::failed(Reason reason) noexcept {
+  const auto weight = [](Reason r) {
+    if (r == Reason::kStoreTimeout) return 4;
+    if (r == Reason::kForeignValue) return 3;
+    if (r == Reason::kStoreError) return 2;
+    return r == Reason::kStoreFull ? 1 : 0;
+  };
+  if (weight(reason) > weight(failure_)) failure_ = reason;
+}
+
+void Operation::failed_without_reply(Failure failure) noexcept {
+  const bool is_unknown = failure == Failure::kTimeout || failure == Failure::kLost;
+  failed(is_unknown ? Reason::kStoreTimeout : Reason::kStoreError);
+}
+
 bool ScriptOperation::prepare(const Request& request) noexcept try {
   verb_ = request.action.verb;
   each_ = request.each;
@@ -57,14 +79,12 @@ bool ScriptOperation::prepare(const Request& request) noexcept try {
   return false;
 }
 
-void ScriptOperation::start(Client& client, std::function<void()> finished) noexcept {
-  client_ = &client;
-  finished_ = std::move(finished);
+void ScriptOperation::send() noexcept {
   failure_ = Reason::kOk;
   under_way_ = used_;
   // The last answer may end this request and begin another before submit() returns.
   const std::size_t count = used_;
-  for (std::size_t i = 0; i < count; ++i) client.submit(parts_[i]);
+  for (std::size_t i = 0; i < count; ++i) client_->submit(parts_[i]);
 }
 
 bool ScriptOperation::read(Part& part, const Reply& reply) noexcept {
@@ -98,31 +118,12 @@ bool ScriptOperation::repeat(Part& part) noexcept try {
 
 void ScriptOperation::part_failed(Part& part, const Answer& answer) noexcept {
   part.answered = Plan::Read::kMalformed;
-  switch (answer.failure) {
-    case Failure::kNone: break;
-    case Failure::kTimeout:
-    case Failure::kLost: return failed(Reason::kStoreTimeout);
-    case Failure::kUnavailable: return failed(Reason::kStoreError);
-    case Failure::kError:
-      if (Plan::is_full(answer.text)) {
-        plan_.note_full(part.index, answer.text);
-        return failed(Reason::kStoreFull);
-      }
-      return failed(Plan::is_foreign_value(answer.text) ? Reason::kForeignValue
-                                                        : Reason::kStoreError);
+  if (answer.failure != Failure::kError) return failed_without_reply(answer.failure);
+  if (Plan::is_full(answer.text)) {
+    plan_.note_full(part.index, answer.text);
+    return failed(Reason::kStoreFull);
   }
-}
-
-// A failure after which units may have been counted is the gravest, then a foreign value. A full
-// store is the least, because it can answer the charges that it has counters for.
-void ScriptOperation::failed(Reason reason) noexcept {
-  const auto weight = [](Reason r) {
-    if (r == Reason::kStoreTimeout) return 4;
-    if (r == Reason::kForeignValue) return 3;
-    if (r == Reason::kStoreError) return 2;
-    return r == Reason::kStoreFull ? 1 : 0;
-  };
-  if (weight(reason) > weight(failure_)) failure_ = reason;
+  failed(Plan::is_foreign_value(answer.text) ? Reason::kForeignValue : Reason::kStoreError);
 }
 
 bool ScriptOperation::any(Plan::Read answered) const noexcept {
@@ -144,7 +145,7 @@ void ScriptOperation::finish() noexcept {
   } else {
     plan_.answer(each_, decision_);
   }
-  std::exchange(finished_, nullptr)();  // which may start it again
+  end();
 }
 
 void ScriptOperation::give_back() noexcept {
@@ -357,11 +358,7 @@ void CounterOperation::increment(Counter& counter) {
   write_change(increment, "INCRBY", key, counter.cost);
 }
 
-void CounterOperation::start(Client& client, std::function<void()> finished) noexcept {
-  client_ = &client;
-  finished_ = std::move(finished);
-  submit_from(0);
-}
+void CounterOperation::send() noexcept { submit_from(0); }
 
 void CounterOperation::submit_from(std::size_t first) noexcept {
   const std::size_t end = steps_.size();
@@ -373,7 +370,7 @@ void CounterOperation::step_done(Step& step, const Answer& answer) noexcept {
   if (answer.failure == Failure::kNone) {
     take_reply(step, answer);
   } else {
-    failed(answer);
+    step_failed(answer);
   }
   if (--under_way_ == 0) next();
 }
@@ -403,23 +400,16 @@ void CounterOperation::take_reply(Step& step, const Answer& answer) noexcept {
   } else if (step.reads) {
     is_read = take_counts(*step.counter, reply);
   }
-  if (!is_read) failed({Failure::kError, "ERR value is not an integer or out of range", nullptr});
+  if (!is_read) failed(Reason::kForeignValue);
 }
 
-void CounterOperation::failed(const Answer& answer) noexcept {
-  if (answer.failure == Failure::kError && answer.text.starts_with("OOM ")) {
-    if (failure_ == Reason::kOk) failure_ = Reason::kStoreFull;
-    return;
-  }
-  const bool is_unknown = answer.failure == Failure::kTimeout || answer.failure == Failure::kLost;
-  const bool is_foreign = answer.failure == Failure::kError &&
-                          (answer.text.starts_with("WRONGTYPE") ||
-                           answer.text.find("not an integer") != std::string_view::npos ||
-                           answer.text.find("would overflow") != std::string_view::npos);
-  if (is_unknown || failure_ == Reason::kOk || failure_ == Reason::kStoreFull) {
-    failure_ = is_unknown ? Reason::kStoreTimeout : Reason::kStoreError;
-  }
-  if (is_foreign && failure_ == Reason::kStoreError) failure_ = Reason::kForeignValue;
+void CounterOperation::step_failed(const Answer& answer) noexcept {
+  if (answer.failure != Failure::kError) return failed_without_reply(answer.failure);
+  if (answer.text.starts_with("OOM ")) return failed(Reason::kStoreFull);
+  const bool is_foreign = answer.text.starts_with("WRONGTYPE") ||
+                          answer.text.find("not an integer") != std::string_view::npos ||
+                          answer.text.find("would overflow") != std::string_view::npos;
+  failed(is_foreign ? Reason::kForeignValue : Reason::kStoreError);
 }
 
 // Called when all steps are done. A refund or a reset knows its changes only now. A take that a
@@ -534,7 +524,7 @@ void CounterOperation::give_back(const Step& step) noexcept try {
 void CounterOperation::fail() noexcept {
   give_back();  // except for units that may not have been counted
   refuse(failure_, request_.each);
-  std::exchange(finished_, nullptr)();  // which may start it again
+  end();
 }
 
 void CounterOperation::finish() noexcept {
@@ -558,12 +548,7 @@ void CounterOperation::finish() noexcept {
     core::write(counter.charge->limit, counter.answer, request_.each[i]);
   }
   combine(request_.each, decision_);
-  std::exchange(finished_, nullptr)();  // which may start it again
-}
-
-void Operation::refuse(Reason reason, std::span<Decision> each) noexcept {
-  decision_ = Decision::refused(reason);
-  std::fill(each.begin(), each.end(), decision_);
+  end();
 }
 
 }  // namespace sluice::redis
