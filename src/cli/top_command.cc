@@ -13,7 +13,6 @@
 #include <cmath>
 #include <csignal>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -172,19 +171,12 @@ constexpr char kDelete = '\x7f';
 constexpr std::size_t kRuleColumns = 32;
 
 std::string rate_text(double rate) {
-  std::array<char, 32> text{};
-  if (rate < 100) {
-    std::snprintf(text.data(), text.size(), "%.1f", rate);
-    return text.data();
-  }
+  if (rate < 100) return replay::decimal(rate, 1);
   return replay::grouped(static_cast<std::uint64_t>(std::llround(rate)));
 }
 
 std::string share_text(double part, double whole) {
-  if (whole <= 0) return "-";
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * part / whole);
-  return text.data();
+  return whole <= 0 ? "-" : replay::decimal(100 * part / whole, 1) + " %";
 }
 
 std::string rates_line(std::string_view name, double requests, double denied) {

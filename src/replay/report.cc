@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "base/civil_time.h"
 #include "base/json_writer.h"
@@ -149,11 +148,10 @@ class TextReport {
 
   std::string speed() const {
     const double seconds = std::max(static_cast<double>(report_.elapsed.count()), 1.0) / 1000;
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), " in %.2f s", seconds);
-    if (report_.lines < 10'000) return text.data();
+    const std::string text = " in " + decimal(seconds, 2) + " s";
+    if (report_.lines < 10'000) return text;
     const auto rate = static_cast<std::uint64_t>(static_cast<double>(report_.lines) / seconds);
-    return text.data() + (" (" + grouped(rate / 1000 * 1000) + " lines/s)");
+    return text + " (" + grouped(rate / 1000 * 1000) + " lines/s)";
   }
 
   void total(const std::string& name, std::uint64_t count, const std::string& remark) {

@@ -2,7 +2,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include "replay/page_style.h"
@@ -18,9 +17,7 @@ constexpr double kWidth = 1000;  // of the drawing, which is scaled to its box
 constexpr double kHeight = 100;
 
 std::string number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f", value);
-  std::string digits = text.data();
+  std::string digits = decimal(value, 2);
   digits.erase(digits.find_last_not_of('0') + 1);
   if (digits.back() == '.') digits.pop_back();
   return digits;

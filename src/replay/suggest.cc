@@ -137,83 +137,6 @@ void Demand::drop_full_buckets(std::uint64_t drained) {
 
 namespace {
 
-class Measuring {
- public:
-  Measuring(const RuleSet& rules, const SuggestOptions& options)
-      : options_(options),
-        rules_(rules),
-        set_(rules::Access::impl(rules_)),
-        rule_(set_.compiled[0]),
-        peaks_(options.periods.size() * kMeasures.size()) {
-    for (const Duration period : options.periods) {
-      demands_.emplace_back(period, options.rate);
-      for (const Algorithm algorithm : kMeasures) report_.curves.emplace_back(algorithm, period);
-    }
-  }
-
-  SuggestReport run() {
-    const auto start = std::chrono::steady_clock::now();
-    read_logs(options_, report_, [this](const LogBatch& batch) {
-      for (const LogLine& line : batch.lines) add(batch, line);
-    });
-    for (std::uint32_t key = 0; key < peaks_.keys(); ++key) {
-      const auto peaks = peaks_.of(key);
-      for (std::size_t i = 0; i < peaks.size(); ++i) report_.curves[i].add_key(peaks[i]);
-    }
-    report_.options = options_;
-    report_.keys = peaks_.keys();
-    report_.key_bytes = peaks_.bytes();
-    report_.elapsed =
-        std::chrono::round<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
-    return std::move(report_);
-  }
-
- private:
-  void add(const LogBatch& batch, const LogLine& line) {
-    clock_ = std::max(clock_, line.at);
-    attributes_.show(line, batch.fields(line));
-    values_.begin(set_.attributes, attributes_);
-    if (!rule_.matches(values_)) {
-      ++report_.unmatched;
-      return;
-    }
-    text_.clear();
-    std::size_t end = 0;
-    if (!rule_.limits[0].key.fill(values_, text_, end, scratch_)) {
-      ++report_.keyless;
-      return;
-    }
-    ++report_.requests;
-    if (!report_.first) report_.first = clock_;
-    report_.last = clock_;
-    const std::uint32_t key = peaks_.number_of(XXH3_64bits(text_.data(), end));
-    const auto peaks = peaks_.of(key);
-    for (std::size_t i = 0; i < demands_.size(); ++i) {
-      const Need need = demands_[i].add(key, line.units, clock_);
-      for (std::size_t measure = 0; measure < need.size(); ++measure) {
-        const std::size_t curve = i * need.size() + measure;
-        const PeakCode code = peak_code(need[measure]);
-        peaks[curve] = std::max(peaks[curve], code);
-        report_.curves[curve].add_request(code);
-      }
-    }
-  }
-
-  const SuggestOptions& options_;
-  // The one rule finds the keys of requests.
-  const RuleSet rules_;
-  const RuleSet::Impl& set_;
-  const rules::CompiledRule& rule_;
-  rules::AttributeValues values_;
-  std::string text_;
-  std::string scratch_;
-  Peaks peaks_;
-  std::vector<Demand> demands_;
-  LogAttributes attributes_;
-  SuggestReport report_;
-  Instant clock_ = kFirstInstant;
-};
-
 // Returns the numbers of a limit as keys of a rules file.
 std::string limit_fields(const Suggestion& suggestion, std::uint32_t rate) {
   const Algorithm algorithm = suggestion.curve->algorithm;
@@ -284,7 +207,58 @@ std::string suggested_rules(const SuggestOptions& options, const std::vector<Sug
 }
 
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
-  return Measuring(rules, options).run();
+  const auto start = std::chrono::steady_clock::now();
+  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const rules::CompiledRule& rule = set.compiled[0];  // finds the keys of requests
+  SuggestReport report;
+  std::vector<Demand> demands;
+  for (const Duration period : options.periods) {
+    demands.emplace_back(period, options.rate);
+    for (const Algorithm algorithm : kMeasures) report.curves.emplace_back(algorithm, period);
+  }
+  Peaks peaks(report.curves.size());
+  LogAttributes attributes;
+  rules::AttributeValues values;
+  std::string text, scratch;
+  Instant clock = kFirstInstant;
+  const auto add = [&](const LogBatch& batch, const LogLine& line) {
+    clock = std::max(clock, line.at);
+    attributes.show(line, batch.fields(line));
+    values.begin(set.attributes, attributes);
+    text.clear();
+    std::size_t end = 0;
+    if (!rule.matches(values)) return static_cast<void>(++report.unmatched);
+    if (!rule.limits[0].key.fill(values, text, end, scratch)) {
+      return static_cast<void>(++report.keyless);
+    }
+    ++report.requests;
+    if (!report.first) report.first = clock;
+    report.last = clock;
+    const std::uint32_t key = peaks.number_of(XXH3_64bits(text.data(), end));
+    const auto of_key = peaks.of(key);
+    for (std::size_t i = 0; i < demands.size(); ++i) {
+      const Need need = demands[i].add(key, line.units, clock);
+      for (std::size_t measure = 0; measure < need.size(); ++measure) {
+        const std::size_t curve = i * need.size() + measure;
+        const PeakCode code = peak_code(need[measure]);
+        of_key[curve] = std::max(of_key[curve], code);
+        report.curves[curve].add_request(code);
+      }
+    }
+  };
+  read_logs(options, report, [&](const LogBatch& batch) {
+    for (const LogLine& line : batch.lines) add(batch, line);
+  });
+  for (std::uint32_t key = 0; key < peaks.keys(); ++key) {
+    const auto of_key = peaks.of(key);
+    for (std::size_t i = 0; i < of_key.size(); ++i) report.curves[i].add_key(of_key[i]);
+  }
+  report.options = options;
+  report.keys = peaks.keys();
+  report.key_bytes = peaks.bytes();
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  report.elapsed = std::chrono::round<std::chrono::milliseconds>(elapsed);
+  return report;
 }
 
 }  // namespace sluice::replay

@@ -20,12 +20,6 @@ std::string share_text(double share) {
   return text.data();
 }
 
-std::string decimal(double value, const char* format = "%.1f") {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
 // "10 per 1s, burst 33"
 std::string numbers_of(const Suggestion& each, std::uint32_t rate) {
   const std::string per = " per " + core::format_period(each.curve->period);
@@ -67,8 +61,9 @@ class CurveChart {
     const std::string per = core::format_period(period_);
     out_ = "<div class=\"plot\">\n";
     for (int i = 0; i <= static_cast<int>(decades_y_); ++i) {
-      out_ += "<span class=\"y\" aria-hidden=\"true\" style=\"top:" + decimal(y(std::pow(10, -i))) +
-              "%\">" + share_text(std::pow(10, -i)) + "</span>\n";
+      out_ +=
+          "<span class=\"y\" aria-hidden=\"true\" style=\"top:" + decimal(y(std::pow(10, -i)), 1) +
+          "%\">" + share_text(std::pow(10, -i)) + "</span>\n";
     }
     out_ += "<svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\">\n<title>" +
             std::string("Share of keys denied by the limit per ") + per + "</title>\n";
@@ -80,7 +75,7 @@ class CurveChart {
     out_ += "</svg>\n</div>\n<div class=\"axis\" aria-hidden=\"true\">";
     for (int i = 0; i <= static_cast<int>(decades_x_); ++i) {
       out_ += "<span" + std::string(i == 0 ? " class=\"edge\"" : "") +
-              " style=\"left:" + decimal(100.0 * i / decades_x_) + "%\">" +
+              " style=\"left:" + decimal(100.0 * i / decades_x_, 1) + "%\">" +
               grouped(static_cast<std::uint64_t>(std::pow(10, i))) + "</span>";
     }
     return out_ + "</div>\n";
@@ -95,7 +90,7 @@ class CurveChart {
     return std::clamp(-std::log10(share) / decades_y_, 0.0, 1.0) * 100;
   }
   void grid(double at, const char* name) {
-    out_ += "<path class=\"" + std::string(name) + "\" d=\"M0 " + decimal(at) + "H1000\"/>\n";
+    out_ += "<path class=\"" + std::string(name) + "\" d=\"M0 " + decimal(at, 1) + "H1000\"/>\n";
   }
   // One step for each of the limits, which are evenly spread on the axis.
   void line(const DemandCurve& each) {
@@ -107,8 +102,8 @@ class CurveChart {
       if (limit == last) continue;
       const double share = static_cast<double>(each.keys_over(limit)) /
                            static_cast<double>(std::max<std::uint64_t>(report_.keys, 1));
-      const std::string height = decimal(y(share), "%.2f");
-      path += (last == 0 ? "M0 " + height : "H" + decimal(x(limit)) + "V" + height);
+      const std::string height = decimal(y(share), 2);
+      path += (last == 0 ? "M0 " + height : "H" + decimal(x(limit), 1) + "V" + height);
       last = limit;
     }
     out_ += "<path class=\"curve " + std::string(to_string(each.algorithm)) + "\" d=\"" + path +

@@ -43,13 +43,6 @@ void append_visible(std::string& text, std::string_view character) {
   }
 }
 
-template <typename... Values>
-std::string formatted(const char* format, Values... values) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
-
 }  // namespace
 
 std::string printable(std::string_view bytes) {
@@ -106,12 +99,18 @@ std::string grouped(std::uint64_t number) {
   return digits;
 }
 
+std::string decimal(double number, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, number);
+  return text.data();
+}
+
 std::string percent(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return "–";
   const double share = static_cast<double>(part) * 100 / static_cast<double>(whole);
   if (part > 0 && share < 0.05) return "< 0.1 %";
   if (part < whole && share > 99.95) return "> 99.9 %";
-  return formatted("%.1f %%", share);
+  return decimal(share, 1) + " %";
 }
 
 std::string bytes_text(std::uint64_t bytes) {
@@ -123,7 +122,7 @@ std::string bytes_text(std::uint64_t bytes) {
     amount /= 1000;
     ++unit;
   }
-  return formatted("%.1f %s", amount, kUnits[unit]);
+  return decimal(amount, 1) + " " + kUnits[unit];
 }
 
 std::string plain_time(Instant at) {

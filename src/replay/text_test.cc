@@ -40,6 +40,12 @@ TEST(Grouped, PutsCommas) {
   EXPECT_EQ(grouped(18446744073709551615u), "18,446,744,073,709,551,615");
 }
 
+TEST(Decimal, HasThatManyDigits) {
+  EXPECT_EQ(decimal(1.25, 1), "1.2");
+  EXPECT_EQ(decimal(1e15, 2), "1000000000000000.00");
+  EXPECT_EQ(decimal(-0.5, 0), "-0");
+}
+
 TEST(Percent, NeverRoundsToNothingOrToAll) {
   EXPECT_EQ(percent(0, 0), "–");
   EXPECT_EQ(percent(0, 5), "0.0 %");
