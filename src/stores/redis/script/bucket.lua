@@ -161,16 +161,17 @@ end
 part 'bucket_take'
 -- A charge that a bucket has room for, or a take that it denies, in the numbers of the last write.
 -- In: state, now, verb, the numbers of the argument, unpack and pack, and explicit_ms as for
--- 'write'. Out: admits, unchanged or 0; and, if the counter admits the charge, value and ms, for
--- how long the key is to be kept. Breaks the loop around it in any other case.
-local value, ms
+-- 'write'. Out: admits, unchanged or 0; and, if the counter admits the charge, value, and ms, for
+-- how long the key is to be kept: false if it expires then already. Breaks the loop around it in any
+-- other case.
+local value, ms, held
 local level = 0
 if state then
   if #state ~= kFixedStateSize then break end
-  local kind, changed, aux, units, held_by, forgotten = unpack(kFixedState, state)
-  level = units * p + aux
+  local kind, changed, aux, units, held_by, known_until = unpack(kFixedState, state)
+  level, held = units * p + aux, known_until
   if kind ~= kBucketKind or held_by ~= checksum or changed > now or
-      forgotten * kForgottenUnit <= now or aux >= kEndOfSpans or level >= kExact then
+      held * kForgottenUnit <= now or aux >= kEndOfSpans or level >= kExact then
     break
   end
   level = level - (now - changed) * l
@@ -188,8 +189,9 @@ else
   full = now + (full > 0 and (level - full) / l + 1 or level / l)
   include 'seal'
   value = pack(kFixedState, kBucketKind, now, aux, (level - aux) / p, checksum, forgotten)
-  ms = ends - now
-  ms = explicit_ms or (ms + -ms % 1000) / 1000 + 1
+  -- As in 'fixed_state_write'.
+  ms = forgotten ~= held and ends - now
+  ms = explicit_ms or ms and (ms + -ms % 1000) / 1000 + 1
 end
 
 part 'bucket_single'
@@ -206,7 +208,10 @@ repeat
   local state = try('GET', key)
   local cost, capacity, l, p, checksum = unpack(kBucketArgument, arg, 2)
   include 'bucket_take'
-  if value and try('SET', key, value, 'PX', ms).err then break end
+  if value then
+    local said = ms and try('SET', key, value, 'PX', ms) or try('SETRANGE', key, '0', value)
+    if type(said) == 'table' and said.err then break end
+  end
   return pack(kSingleReply, now + admits, state or '')
 until true
 
@@ -233,8 +238,15 @@ repeat
   end
   if decided < count then break end
   if admits > 0 then
-    if try('SET', keys[1], writes[1], 'PX', writes[1 + count]).err then break end
-    for i = 2, count do call('SET', keys[i], writes[i], 'PX', writes[i + count]) end
+    local refused
+    for i = 1, count do
+      local ms, put = writes[i + count], i == 1 and try or call
+      local said = ms and put('SET', keys[i], writes[i], 'PX', ms) or
+        put('SETRANGE', keys[i], '0', writes[i])
+      refused = type(said) == 'table' and said.err
+      if refused then break end
+    end
+    if refused then break end
   end
   local a, b, c = states[1], states[2], states[3]
   local reply = pack(kInstant, now + admits) ..

@@ -22,33 +22,39 @@ if verb == kTakeAtMost and left < cost then cost = left < 1 and 1 or left end
 
 part 'fixed_state_read'
 -- Reads the state of a bucket or a fixed window. In: key, state, now, own_kind and checksum. Out:
--- at, the instant decided at, and the state's last, aux, units and old_checksum. A counter that is
--- absent or forgotten has spent nothing.
+-- at, the instant decided at, and the state's last, aux, units, old_checksum and old_forgotten. A
+-- counter that is absent or forgotten has spent nothing.
 if not state then state = redis.pcall('GET', key) end
-local at, last, aux, units, old_checksum = now, now, 0, 0, checksum
+local at, last, aux, units, old_checksum, old_forgotten = now, now, 0, 0, checksum, nil
 if state then
   if #state ~= kFixedStateSize then return nil, state end
   local kind, changed, held_aux, held, held_by, forgotten = struct.unpack(kFixedState, state)
   include 'check_header'
   if held_aux >= kEndOfSpans then return nil, state end
   if known_until > now then
-    last, aux, units, old_checksum = changed, held_aux, held, held_by
+    last, aux, units, old_checksum, old_forgotten = changed, held_aux, held, held_by, forgotten
     if last > now then at = last end
   end
 end
 
 part 'fixed_state_write'
--- Returns the new state of a bucket or a fixed window. In: state, at, aux, units, checksum and
--- own_kind, and full for sealing.
+-- Returns the new state of a bucket or a fixed window. In: state, at, aux, units, checksum,
+-- old_forgotten and own_kind, and full for sealing. The key of a bucket in use mostly expires when it
+-- is to expire already, and the server takes 2.5 times as long to write it with its expiry. A window
+-- may be longer than the key is kept after a request with an explicit timestamp.
 include 'seal'
+local is_kept = forgotten == old_forgotten and own_kind == kBucketKind
 return state, true, struct.pack(kFixedState, own_kind, at, aux, units, checksum, forgotten),
-       ends - now
+       ends - now, is_kept and 'kept' or nil
 
 part 'write'
 -- Writes a counter. In: key, and value, keep_for and others as its function has returned them;
 -- explicit_ms, how long keys are kept if the request has an explicit timestamp; call, redis.call;
 -- keys; and values, of which each is to be written, nil for all.
 local ms = keep_for
+if others == 'kept' then
+  if explicit_ms then others = nil else others, ms = true, nil end
+end
 if ms then
   -- Rounded up, and 1 more: Redis counts from the last whole millisecond of its clock.
   ms = explicit_ms or (ms < 0 and 1 or (ms + -ms % 1000) / 1000 + 1)
