@@ -25,7 +25,6 @@
 #include "rules/fields.h"
 #include "rules/list_files.h"
 #include "rules/plans.h"
-#include "rules/reject_text.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 #include "sluice/block.h"

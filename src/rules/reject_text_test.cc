@@ -1,4 +1,4 @@
-#include "rules/reject_text.h"
+#include "rules/rule_set.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -163,6 +166,23 @@ const Calendar* read_calendar(const Fields& numbers, const Fields& limit, Diagno
 // Reads `action` of a rule, and reports keys of the rule that contradict it: `limits` is missing
 // without an action, and most keys mean nothing with one.
 RuleAction read_action(const Fields& rule, Diagnostics& diagnostics);
+
+// Reports a warning of the file: where, what, and what would be right.
+using Warn = std::function<void(std::size_t at, std::string what, std::string expected)>;
+
+// Completes Rule::reject from the keys of the rule, which are read into it already with its action.
+// Reports wrong values, and warns about names in braces that it does not know.
+void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn);
+
+// The names that a number replaces, in the order of RejectPart::Kind.
+inline constexpr std::array<std::string_view, 4> kRejectNames{"retry_after", "limit", "remaining",
+                                                              "reset_at"};
+
+// Returns the names in braces of a text for a rejection (docs/rules.md, Rejections). Calls
+// `unknown` with the place and the name of each part that looks like one; it is sent as it is.
+std::vector<RejectPart> parse_reject_text(
+    std::string_view text, bool is_json,
+    const std::function<void(std::size_t at, std::string_view name)>& unknown);
 
 // Reads YAML files as one set of rules that meets the terms, or returns all errors, file by file.
 // Does not throw for bad input.
