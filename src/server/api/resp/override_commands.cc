@@ -48,20 +48,14 @@ bool ends_with_option(std::span<const std::string_view> words) {
   return same_word(name, "FOR") || same_word(name, "UNTIL");
 }
 
-// A rule's counter that has a block, and the rules that it borrows from.
-struct FoundLimit {
-  RuleSet rules;
-  RuleCounter counter;
-};
-
-// Returns the counter of the rule, the limit and the attributes in the arguments; or writes an
-// error.
-std::optional<FoundLimit> find_counter(CommandHandler& handler, const Call& call,
-                                       std::span<const std::string_view> attributes) {
+// Returns the counter, which has a block, of the rule, the limit and the attributes in the
+// arguments; or writes an error. Borrows from the rules.
+std::optional<RuleCounter> find_counter(CommandHandler& handler, const Call& call,
+                                        const RuleSet& rules,
+                                        std::span<const std::string_view> attributes) {
   if (!read_attributes(attributes, handler, call.reply)) return std::nullopt;
   const std::string_view rule_name = call.arguments[1];
   const std::string_view limit_name = call.arguments[2];
-  RuleSet rules = handler.parts.session.rules.current();
   const auto named = name_override(rules, rule_name, limit_name, handler.attributes,
                                    {.kind = Override::Kind::kBlocked});
   if (!named) {
@@ -71,7 +65,7 @@ std::optional<FoundLimit> find_counter(CommandHandler& handler, const Call& call
   const Rule& rule = *rules.find(rule_name);
   for (RuleCounter& counter : counters_of(rules, rule, handler.attributes)) {
     if (counter.limit->name != limit_name) continue;
-    if (counter.limit->block) return FoundLimit{std::move(rules), std::move(counter)};
+    if (counter.limit->block) return std::move(counter);
     break;
   }
   call.reply.error("ERR the limit " + shown(limit_name) + " of the rule " + shown(rule_name) +
@@ -82,10 +76,10 @@ std::optional<FoundLimit> find_counter(CommandHandler& handler, const Call& call
 }
 
 // Returns nothing if the store did not do it; then writes an error.
-std::optional<Decision> apply(CommandHandler& handler, const Call& call, const FoundLimit& found,
+std::optional<Decision> apply(CommandHandler& handler, const Call& call, const RuleCounter& counter,
                               Action action) {
   const Decision done =
-      handler.parts.session.limiter.store().apply_one(action, found.counter.charge(1), {});
+      handler.parts.session.limiter.store().apply_one(action, counter.charge(1), {});
   const bool is_done =
       action.verb == Verb::kPeek ? done.outcome != Outcome::kFailed : done.allowed();
   if (is_done) return done;
@@ -105,12 +99,14 @@ void block(CommandHandler& handler, const Call& call) {
   const auto time = same_word(words[attributes.size()], "FOR") ? read_for(value, call.reply)
                                                                : read_until(value, call.reply);
   if (!time) return;
-  const auto found = find_counter(handler, call, attributes);
+  const RuleSet rules = handler.parts.session.rules.current();
+  const auto found = find_counter(handler, call, rules, attributes);
   if (found && apply(handler, call, *found, {Verb::kBlock, *time})) call.reply.ok();
 }
 
 void unblock(CommandHandler& handler, const Call& call) {
-  const auto found = find_counter(handler, call, call.arguments.subspan(3));
+  const RuleSet rules = handler.parts.session.rules.current();
+  const auto found = find_counter(handler, call, rules, call.arguments.subspan(3));
   if (!found) return;
   const auto before = apply(handler, call, *found, Verb::kPeek);
   if (!before || !apply(handler, call, *found, Verb::kUnblock)) return;
@@ -219,12 +215,6 @@ using std::chrono::milliseconds;
 
 constexpr auto kMost = static_cast<std::int64_t>(kMaxUnits);
 
-// An override, and which of its options were given.
-struct Given {
-  Override given;
-  std::array<bool, 5> seen{};
-};
-
 enum class Option : std::uint8_t { kLimit, kPlan, kPer, kBurst, kUntil };
 constexpr std::array<std::string_view, 5> kOptions = {"LIMIT", "PLAN", "PER", "BURST", "UNTIL"};
 
@@ -248,8 +238,7 @@ bool read_end(std::string_view value, Override& given, Reply& reply) {
 }
 
 // Returns false if the reply has become an error.
-bool read_option(Option option, std::string_view value, Given& into, Reply& reply) {
-  Override& given = into.given;
+bool read_option(Option option, std::string_view value, Override& given, Reply& reply) {
   switch (option) {
     case Option::kLimit: return read_limit(value, given, reply);
     case Option::kPlan:
@@ -278,13 +267,14 @@ std::optional<Option> option_of(std::string_view name) {
   return std::nullopt;
 }
 
-bool check_whole(const Given& into, Reply& reply) {
-  const auto has = [&](Option option) { return into.seen[static_cast<std::size_t>(option)]; };
+// `seen`: the options that were given.
+bool check_whole(const Override& given, const std::array<bool, kOptions.size()>& seen,
+                 Reply& reply) {
+  const auto has = [&](Option option) { return seen[static_cast<std::size_t>(option)]; };
   if (has(Option::kLimit) == has(Option::kPlan)) {
     reply.error("ERR expected one of LIMIT and PLAN after the attributes");
     return false;
   }
-  const Override& given = into.given;
   if (given.kind == Override::Kind::kNumbers || (!given.per && !given.calendar && !given.burst)) {
     return true;
   }
@@ -294,21 +284,22 @@ bool check_whole(const Given& into, Reply& reply) {
 
 // Reads the options at the end of the words and removes them. Returns false if the reply has become
 // an error.
-bool read_override(std::span<const std::string_view>& words, Given& into, Reply& reply) {
+bool read_override(std::span<const std::string_view>& words, Override& given, Reply& reply) {
+  std::array<bool, kOptions.size()> all_seen{};
   while (words.size() >= 2 && words.size() % 2 == 0) {
     const auto option = option_of(words[words.size() - 2]);
     if (!option) break;
-    bool& seen = into.seen[static_cast<std::size_t>(*option)];
+    bool& seen = all_seen[static_cast<std::size_t>(*option)];
     if (seen) {
       reply.error("ERR " + std::string(kOptions[static_cast<std::size_t>(*option)]) +
                   " is given twice");
       return false;
     }
     seen = true;
-    if (!read_option(*option, words.back(), into, reply)) return false;
+    if (!read_option(*option, words.back(), given, reply)) return false;
     words = words.first(words.size() - 2);
   }
-  return check_whole(into, reply);
+  return check_whole(given, all_seen, reply);
 }
 
 // Removes "attribute." from the names; it is for attributes with the name of an option.
@@ -398,12 +389,12 @@ Override any_override() { return {.kind = Override::Kind::kBlocked}; }
 
 void set_override(CommandHandler& handler, const Call& call) {
   auto words = call.arguments.subspan(4);
-  Given into;
-  if (!read_override(words, into, call.reply)) return;
-  const auto counter = counter_of(handler, call, words, into.given);
+  Override given;
+  if (!read_override(words, given, call.reply)) return;
+  const auto counter = counter_of(handler, call, words, given);
   if (!counter) return;
   const auto set = make_change(handler, [&] {
-    return handler.parts.overrides->set_through(client_of(handler), *counter, into.given);
+    return handler.parts.overrides->set_through(client_of(handler), *counter, given);
   });
   if (!set) return call.reply.error("ERR " + set.error());
   call.reply.ok();
