@@ -332,38 +332,37 @@ enum class Answer : std::uint8_t {
   kOperations,
 };
 
-// Whose host and other fields a request has.
-enum class Fields : std::uint8_t {
-  kOwn,      // of the request itself
-  kOfOther,  // of a client's request, about which a gateway asks or which it reports
-  kAny,      // load balancers may send any
-};
+// Says why a request must not be answered, by its host and other fields: its own, or those of a
+// client's request, about which a gateway asks or which it reports.
+using FindRefusal = std::optional<Problem> (Access::*)(const http::Request& request) const;
+constexpr FindRefusal kOwn = &Access::find_refusal;
+constexpr FindRefusal kOfOther = &Access::find_gateway_refusal;
 
 // What answers the requests for a path, or those of them that have a query.
 struct Endpoint {
   std::string_view path;
   Answer answer;
   metrics::FrontEnd metric;
-  Fields fields;
-  Role role;  // the least that a client needs; kNobody: no token is read
+  FindRefusal find_refusal;  // null: load balancers may send any fields
+  Role role;                 // the least that a client needs; kNobody: no token is read
   bool needs_query = false;
 };
 
 constexpr Endpoint kEndpoints[] = {
-    {"/v1/check", Answer::kCheck, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
-    {"/v1/auth", Answer::kAuth, metrics::FrontEnd::kAuth, Fields::kOfOther, Role::kNobody},
-    {"/json", Answer::kJson, metrics::FrontEnd::kJson, Fields::kOwn, Role::kCheck},
-    {"/v1/settle", Answer::kSettle, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
-    {"/v1/report", Answer::kGatewayReport, metrics::FrontEnd::kCheck, Fields::kOfOther,
-     Role::kOperate, true},
-    {"/v1/report", Answer::kReport, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
-    {"/v1/release", Answer::kRelease, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
-    {"/v1/extend", Answer::kExtend, metrics::FrontEnd::kCheck, Fields::kOwn, Role::kCheck},
-    {"/healthz", Answer::kOperations, metrics::FrontEnd::kOther, Fields::kAny, Role::kNobody},
-    {"/readyz", Answer::kOperations, metrics::FrontEnd::kOther, Fields::kAny, Role::kNobody},
+    {"/v1/check", Answer::kCheck, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
+    {"/v1/auth", Answer::kAuth, metrics::FrontEnd::kAuth, kOfOther, Role::kNobody},
+    {"/json", Answer::kJson, metrics::FrontEnd::kJson, kOwn, Role::kCheck},
+    {"/v1/settle", Answer::kSettle, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
+    {"/v1/report", Answer::kGatewayReport, metrics::FrontEnd::kCheck, kOfOther, Role::kOperate,
+     true},
+    {"/v1/report", Answer::kReport, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
+    {"/v1/release", Answer::kRelease, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
+    {"/v1/extend", Answer::kExtend, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
+    {"/healthz", Answer::kOperations, metrics::FrontEnd::kOther, nullptr, Role::kNobody},
+    {"/readyz", Answer::kOperations, metrics::FrontEnd::kOther, nullptr, Role::kNobody},
 };
 constexpr Endpoint kOtherPaths{
-    {}, Answer::kOperations, metrics::FrontEnd::kOther, Fields::kOwn, Role::kNobody};
+    {}, Answer::kOperations, metrics::FrontEnd::kOther, kOwn, Role::kNobody};
 
 const Endpoint& find_endpoint(const RequestTarget& target) noexcept {
   for (const Endpoint& one : kEndpoints) {
@@ -395,11 +394,10 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   const Endpoint& endpoint = find_endpoint(target);
   endpoint_ = endpoint.metric;
   request_ = &request;
-  if (endpoint.fields != Fields::kAny) {
-    if (const auto refusal = endpoint.fields == Fields::kOfOther
-                                 ? access_.find_gateway_refusal(request)
-                                 : access_.find_refusal(request))
+  if (endpoint.find_refusal != nullptr) {
+    if (const auto refusal = (access_.*endpoint.find_refusal)(request)) {
       return answer_problem(response, *refusal);
+    }
   }
   bool may_operate = false;
   if (endpoint.role != Role::kNobody) {
