@@ -125,32 +125,15 @@ class RateLimited : public std::runtime_error {
   Decision decision_;
 };
 
-namespace detail {
-
-// The result of a guarded function as the value of an Expected: std::monostate for void, a
-// std::reference_wrapper for a reference.
-template <typename R>
-struct Boxed {
-  using Type = R;
-};
-template <typename R>
-struct Boxed<R&> {
-  using Type = std::reference_wrapper<R>;
-};
-template <typename R>
-struct Boxed<R&&> {
-  using Type = R;
-};
-template <>
-struct Boxed<void> {
-  using Type = std::monostate;
-};
-
-}  // namespace detail
-
 // The result of a function that a guard calls with returning(): its result, or the decision that
-// denied the call. R is the result of the function.
+// denied the call. R is the result of the function: void becomes std::monostate, and a reference a
+// std::reference_wrapper.
 template <typename R>
-using OrDecision = Expected<typename detail::Boxed<R>::Type, Decision>;
+using OrDecision = Expected<
+    std::conditional_t<std::is_void_v<R>, std::monostate,
+                       std::conditional_t<std::is_lvalue_reference_v<R>,
+                                          std::reference_wrapper<std::remove_reference_t<R>>,
+                                          std::remove_reference_t<R>>>,
+    Decision>;
 
 }  // namespace sluice
