@@ -73,15 +73,14 @@ class RuleReader {
     YearlyChange change;
     expect(',');
     if (skip('M')) {
-      change.kind = YearlyChange::Kind::kWeekday;
       change.month = number(1, 12);
       expect('.');
       change.week = number(1, 5);
       expect('.');
       change.day = number(0, 6);
     } else if (skip('J')) {
-      change.kind = YearlyChange::Kind::kDayWithout29February;
-      change.day = number(1, 365);
+      change.counts_29_february = false;
+      change.day = number(1, 365) - 1;
     } else {
       change.day = number(0, 365);
     }
@@ -100,19 +99,14 @@ std::int64_t days(std::chrono::sys_days day) noexcept { return day.time_since_ep
 
 std::int64_t YearlyChange::in_year(std::chrono::year year, std::int64_t offset) const noexcept {
   const std::chrono::sys_days first = year / std::chrono::January / 1;
-  std::int64_t date = 0;
-  switch (kind) {
-    case Kind::kDayOfYear: date = days(first) + day; break;
-    case Kind::kDayWithout29February:
-      date = days(first) + day - 1 + (year.is_leap() && day > 59 ? 1 : 0);
-      break;
-    case Kind::kWeekday: {
-      const auto in_month = year / std::chrono::month(static_cast<unsigned>(month));
-      const std::chrono::weekday wanted(static_cast<unsigned>(day));
-      date = week == 5 ? days(in_month / wanted[std::chrono::last])
-                       : days(in_month / wanted[static_cast<unsigned>(week)]);
-      break;
-    }
+  std::int64_t date = days(first) + day;
+  if (month > 0) {
+    const auto in_month = year / std::chrono::month(static_cast<unsigned>(month));
+    const std::chrono::weekday wanted(static_cast<unsigned>(day));
+    date = week == 5 ? days(in_month / wanted[std::chrono::last])
+                     : days(in_month / wanted[static_cast<unsigned>(week)]);
+  } else if (!counts_29_february && year.is_leap() && day >= 59) {
+    ++date;
   }
   return date * kDay + time - offset;
 }

@@ -12,12 +12,10 @@ namespace sluice::base {
 
 // The day and time of a change to or from daylight saving time, each year.
 struct YearlyChange {
-  enum class Kind : std::uint8_t { kDayWithout29February, kDayOfYear, kWeekday };
-
-  Kind kind = Kind::kDayOfYear;
-  int day = 0;              // kDay...: from 1 or 0; kWeekday: 0 is Sunday
-  int month = 0, week = 0;  // kWeekday: week 5 is the last one
-  std::int64_t time = 0;    // seconds of the clocks from the day's midnight, also negative
+  int day = 0;                     // of the week, 0 is Sunday; without a month of the year from 0
+  int month = 0, week = 0;         // week 5 is the last one
+  bool counts_29_february = true;  // only without a month
+  std::int64_t time = 0;           // seconds of the clocks from the day's midnight, also negative
 
   // Returns the instant of the change if clocks are `offset` seconds ahead of UTC until then.
   std::int64_t in_year(std::chrono::year year, std::int64_t offset) const noexcept;
