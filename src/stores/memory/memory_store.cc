@@ -80,15 +80,18 @@ class MemoryStore::Impl {
   [[gnu::always_inline]] void apply_one(Action action, const Charge& charge,
                                         const std::optional<Instant>& instant,
                                         Decision& decision) noexcept {
-    const Instant at = instant ? *instant : clock_.now();
     const bool is_usual = action.verb == Verb::kTake && charge.block == nullptr &&
                           !charge.gives_back && core::has_fixed_size(charge.limit) &&
-                          is_in_range(at) && is_valid(action);
-    const core::Ticks now = at.time_since_epoch().count();
+                          is_valid(action);
     memory::Fingerprint key;
-    if (is_usual) {
-      fingerprint_.write(charge, key);
-      if (memory::InPlace::take(shard_of(key), key, charge, now, decision)) return;
+    // Before the clock: a processor that reads its counter begins little else until it has done so,
+    // but it makes the hash while it still waits for the request before.
+    if (is_usual) fingerprint_.write(charge, key);
+    const Instant at = instant ? *instant : clock_.now();
+    const core::Ticks now = at.time_since_epoch().count();
+    if (is_usual && is_in_range(at) &&
+        memory::InPlace::take(shard_of(key), key, charge, now, decision)) {
+      return;
     }
     apply_any(action, charge, at, decision);
   }
