@@ -184,18 +184,18 @@ struct InPlace {
   }
   void leave() noexcept { slot->state.leave(expiry); }
 
-  // The same for a take of most requests, the only one of its request: of fixed size. Keeps all in
-  // registers. Returns false if the counter is missing.
-  [[gnu::always_inline]] static bool take(Shard& shard, const Fingerprint& key,
+  // The same for the counter of most requests, the only one of its request: of fixed size. Keeps
+  // all in registers. Returns false if the counter is missing.
+  [[gnu::always_inline]] static bool take(Shard& shard, const Fingerprint& key, Action action,
                                           const Charge& charge, core::Ticks now,
                                           Decision& decision) noexcept {
     std::uint32_t expiry = 0;
     Slot* const slot = shard.take(key, false, expiry);
     if (slot == nullptr) return false;
     core::Step<core::State> step;
-    if (!core::take_quickly(Verb::kTake, charge.limit, slot->state.state(), now, charge.cost, step))
+    if (!core::take_quickly(action.verb, charge.limit, slot->state.state(), now, charge.cost, step))
         [[unlikely]] {
-      take_in_full(*slot, expiry, charge, now, decision);
+      take_in_full(*slot, expiry, action, charge, now, decision);
       return true;
     }
     if (step.change == core::Change::kWrite) {
@@ -213,12 +213,13 @@ struct InPlace {
     return {state, PackedState::forgotten_of(expiry)};
   }
 
-  [[gnu::noinline]] static void take_in_full(Slot& slot, std::uint32_t expiry, const Charge& charge,
-                                             core::Ticks now, Decision& decision) noexcept {
+  [[gnu::noinline]] static void take_in_full(Slot& slot, std::uint32_t expiry, Action action,
+                                             const Charge& charge, core::Ticks now,
+                                             Decision& decision) noexcept {
     InPlace counter;
     counter.slot = &slot;
     counter.expiry = expiry;
-    counter.look_in_full(Verb::kTake, charge, now);
+    counter.look_in_full(action, charge, now);
     counter.finish(charge, decision);
   }
   [[gnu::noinline]] void look_in_full(Action action, const Charge& charge,

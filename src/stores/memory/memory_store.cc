@@ -90,7 +90,7 @@ class MemoryStore::Impl {
     const Instant at = instant ? *instant : clock_.now();
     const core::Ticks now = at.time_since_epoch().count();
     if (is_usual && is_in_range(at) &&
-        memory::InPlace::take(shard_of(key), key, charge, now, decision)) {
+        memory::InPlace::take(shard_of(key), key, Verb::kTake, charge, now, decision)) {
       return;
     }
     apply_any(action, charge, at, decision);
@@ -176,7 +176,10 @@ class MemoryStore::Impl {
     if (memory::InPlace::serves(action.verb, charge)) {
       memory::InPlace counter;
       fingerprint_.write(charge, counter.key);
-      if (counter.look(shard_of(counter.key), action, charge, now)) {
+      Shard& shard = shard_of(counter.key);
+      if (core::has_fixed_size(charge.limit)) {
+        if (memory::InPlace::take(shard, counter.key, action, charge, now, decision)) return;
+      } else if (counter.look(shard, action, charge, now)) {
         return counter.finish(charge, decision);
       }
     }
