@@ -132,7 +132,7 @@ class Counter {
 struct InPlace {
   Fingerprint key;
   Slot* slot;
-  std::uint32_t expiry;  // of the slot, from look() to finish() or leave()
+  std::uint32_t expiry;  // of the slot, from find() to finish() or leave()
   union {
     core::Step<core::State> step;
     core::Step<core::NextSlices> slices_step;
@@ -147,13 +147,15 @@ struct InPlace {
     return charge.permit != nullptr && (takes(verb) || changes_permit(verb));
   }
 
-  // Decides what takes or counts units, except for several partial takes. Returns false
-  // if the counter is missing or needs memory; or, if it `gives_up`, because another thread holds
-  // it.
-  [[gnu::always_inline]] bool look(Shard& shard, Action action, const Charge& charge,
-                                   core::Ticks now, bool gives_up = false) noexcept {
+  // Finds the counter and holds it. Returns false if it is missing or, if it `gives_up`, because
+  // another thread holds it.
+  [[gnu::always_inline]] bool find(Shard& shard, bool gives_up = false) noexcept {
     slot = shard.take(key, gives_up, expiry);
-    if (slot == nullptr) return false;
+    return slot != nullptr;
+  }
+  // Decides what takes or counts units, except for several partial takes. Returns false if the
+  // counter needs memory.
+  [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now) noexcept {
     if (!core::has_fixed_size(charge.limit)) {
       return holds_permits(charge.limit.algorithm()) ? look_at_permits(action, charge, now)
                                                      : look_at_slices(action, charge, now);
@@ -232,8 +234,6 @@ struct InPlace {
     const bool serves = blob != nullptr && blob->grid() == core::SliceGrid(charge.limit);
     if (serves) {
       slices_step = core::step(action, charge.limit, kept(blob->view()), now, charge.cost);
-    } else {
-      leave();
     }
     return serves;
   }
@@ -247,7 +247,6 @@ struct InPlace {
       permits_step = core::step(action, charge.limit, kept(view), now, charge.cost);
       has_room = permits_step.change != core::Change::kWrite || blob->has_room(permits_step.next);
     }
-    if (!has_room) leave();
     return has_room;
   }
 

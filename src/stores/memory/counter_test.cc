@@ -234,15 +234,17 @@ TEST(InPlace, DoesNotUseABlobOfAnotherKind) {
   ASSERT_NE(shard.make_slices(*slot, kSlices, kNow), nullptr);
   InPlace counter;
   counter.key = key_of(1);
-  EXPECT_FALSE(counter.look(shard, Verb::kTake, permits, kNow));
-  EXPECT_TRUE(counter.look(shard, Verb::kTake, slices, kNow));
+  ASSERT_TRUE(counter.find(shard));
+  EXPECT_FALSE(counter.look(Verb::kTake, permits, kNow));
+  EXPECT_TRUE(counter.look(Verb::kTake, slices, kNow));
   counter.leave();
 
   slot = &shard.find_or_insert(key_of(2), slices, kNow);
   ASSERT_NE(shard.make_room_for_permit(*slot, permits.limit, kNow), nullptr);
   counter.key = key_of(2);
-  EXPECT_FALSE(counter.look(shard, Verb::kTake, slices, kNow));
-  EXPECT_TRUE(counter.look(shard, Verb::kTake, permits, kNow));
+  ASSERT_TRUE(counter.find(shard));
+  EXPECT_FALSE(counter.look(Verb::kTake, slices, kNow));
+  EXPECT_TRUE(counter.look(Verb::kTake, permits, kNow));
   counter.leave();
 }
 

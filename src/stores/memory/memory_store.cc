@@ -179,8 +179,9 @@ class MemoryStore::Impl {
       Shard& shard = shard_of(counter.key);
       if (core::has_fixed_size(charge.limit)) {
         if (memory::InPlace::take(shard, counter.key, action, charge, now, decision)) return;
-      } else if (counter.look(shard, action, charge, now)) {
-        return counter.finish(charge, decision);
+      } else if (counter.find(shard)) {
+        if (counter.look(action, charge, now)) return counter.finish(charge, decision);
+        counter.leave();
       }
     }
     static_cast<void>(decide_in_steps(action, {&charge, 1}, now, {&decision, 1}));
@@ -204,14 +205,20 @@ class MemoryStore::Impl {
         if (used[j].key == key) return false;
       }
     }
-    // A thread that holds a counter does not wait for another one: it gives up instead.
+    // All are held before one is decided: a lock waits for what comes before it, so that the
+    // processor would make no two decisions at the same time. A thread that holds a counter does
+    // not wait for another one: it gives up instead.
+    std::size_t held = 0;
+    while (held < used.size() && used[held].find(shard_of(used[held].key), held > 0)) ++held;
+    bool is_decided = held == used.size();
     bool all_admit = true;
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      if (!used[i].look(shard_of(used[i].key), action, charges[i], now, i > 0)) {
-        while (i > 0) used[--i].leave();
-        return false;
-      }
-      all_admit &= used[i].admits();
+    for (std::size_t i = 0; i < held && is_decided; ++i) {
+      is_decided = used[i].look(action, charges[i], now);
+      all_admit = all_admit && is_decided && used[i].admits();
+    }
+    if (!is_decided) {
+      while (held > 0) used[--held].leave();
+      return false;
     }
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (!all_admit) used[i].untake(charges[i], now);
