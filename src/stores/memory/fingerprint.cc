@@ -39,13 +39,23 @@ FingerprintMaker::FingerprintMaker() {
          salt(charge.limit.algorithm(), charge.rule.keyspace), out);
 }
 
-[[gnu::noinline]] void FingerprintMaker::write_long(const Charge& charge,
-                                                    Fingerprint& out) const noexcept {
-  out = (*this)(charge.tag, charge.key, charge.limit.algorithm(), charge.rule.keyspace);
+// As above for the keys of guards and rules.
+[[gnu::noinline, gnu::flatten]] void FingerprintMaker::write_long(const Charge& charge,
+                                                                  Fingerprint& out) const noexcept {
+  constexpr std::size_t kMiddle = 128;
+  const std::string_view key = charge.key;
+  if (key.size() > kMiddle || !charge.tag.empty()) {
+    out = (*this)(charge.tag, key, charge.limit.algorithm(), charge.rule.keyspace);
+    return;
+  }
+  finish(XXH3_128bits_withSecret(key.data(), key.size(), secret_.bytes, sizeof(secret_.bytes)),
+         salt(charge.limit.algorithm(), charge.rule.keyspace), out);
 }
 
-Fingerprint FingerprintMaker::operator()(std::string_view tag, std::string_view key,
-                                         Algorithm algorithm, Keyspace keyspace) const noexcept {
+[[gnu::noinline]] Fingerprint FingerprintMaker::operator()(std::string_view tag,
+                                                           std::string_view key,
+                                                           Algorithm algorithm,
+                                                           Keyspace keyspace) const noexcept {
   XXH128_hash_t hash =
       XXH3_128bits_withSecret(key.data(), key.size(), secret_.bytes, sizeof(secret_.bytes));
   if (!tag.empty()) [[unlikely]] {
