@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <new>
+#include <optional>
 #include <span>
 
 #include "core/block.h"
@@ -141,18 +143,20 @@ constexpr Reason reason_of(const Answer& answer) noexcept {
   return answer.never ? Reason::kNever : Reason::kLimited;
 }
 
-// Writes the answer of a limit, field by field.
+// Writes the answer of a limit where it is kept: each field once, and none is read.
 inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcept {
-  d.outcome = answer.admitted ? Outcome::kAllowed : Outcome::kDenied;
-  d.reason = reason_of(answer);
-  d.capacity = limit.capacity();
-  d.remaining = answer.remaining;
-  d.taken = answer.taken;
-  d.reset_after = Duration{answer.reset_after};
-  d.retry_after.reset();
-  if (!answer.admitted && !answer.never && !answer.gone) d.retry_after = Duration{answer.wait};
-  d.delay.reset();
-  if (answer.delay != Answer::kNoDelay) d.delay = Duration{answer.delay};
+  const bool may_retry = !answer.admitted && !answer.never && !answer.gone;
+  using Wait = std::optional<Duration>;
+  ::new (static_cast<void*>(&d)) Decision{
+      .outcome = answer.admitted ? Outcome::kAllowed : Outcome::kDenied,
+      .reason = reason_of(answer),
+      .capacity = limit.capacity(),
+      .remaining = answer.remaining,
+      .taken = answer.taken,
+      .reset_after = Duration{answer.reset_after},
+      .retry_after = may_retry ? Wait(Duration{answer.wait}) : std::nullopt,
+      .delay = answer.delay != Answer::kNoDelay ? Wait(Duration{answer.delay}) : std::nullopt,
+  };
 }
 
 // Changes the answer of a limit whose key is blocked. `cost` is that of the charges.

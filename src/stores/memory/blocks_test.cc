@@ -48,6 +48,16 @@ TEST_F(BlocksOfStore, TheDenialThatStartsABlockSaysForHowLong) {
   EXPECT_EQ(second.remaining, 0u);
 }
 
+TEST_F(BlocksOfStore, ABlockStartsOnceInDecisionsThatAreUsedAgain) {
+  const Charge charges[] = {charge("a"), charge("b")};
+  Decision each[2];
+  for (int i = 0; i < 3; ++i) store_.apply(Verb::kTake, charges, {}, each);
+  EXPECT_TRUE(each[0].starts_block);
+  const Charge others[] = {charge("c"), {.key = "d", .limit = fixed_window(1).per(1min)}};
+  EXPECT_FALSE(store_.apply(Verb::kTake, others, {}, each).starts_block);
+  EXPECT_FALSE(each[0].starts_block);
+}
+
 TEST_F(BlocksOfStore, DeniesUntilExactlyRetryAfter) {
   block();
   clock_.advance(15min - 1us);
