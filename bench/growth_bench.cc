@@ -193,7 +193,7 @@ void measure_store(std::uint64_t keys, std::size_t passes) {
   print_tenths(result.growth);
   print("sluice, at its bound", 0, result.eviction);
   promise_at_most("growth-bytes-per-key-" + size, result.bytes, 64);
-  promise_at_most("growth-longest-take-ms-" + size, median(longest), 1);
+  promise_at_most("growth-longest-take-ms-" + size, median(longest), 0.5);
   promise_at_most("eviction-longest-take-ms-" + size, median(longest_eviction), 1);
   promise_at_most("growth-slowest-part-" + size, result.growth.slowest, 2);
   promise_at_most("eviction-slowest-part-" + size, result.eviction.slowest, 2);

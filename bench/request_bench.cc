@@ -92,7 +92,7 @@ void permits(const Options& options, std::size_t keys) {
                        return permit.release(now);
                      });
   row("permit / take, keys " + short_count(keys), held);
-  promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, 2.2);
+  promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, 2.5);
   const Ratio named = against_a_take(
       options, stream, keys,
       [=](Limiter& limiter, std::string_view key, const Limit&, Instant now) {
@@ -203,7 +203,7 @@ void guards(const Options& options) {
     return taken.allowed() ? handle(request) : 0;
   };
   row("require() in the function", compare(options, users, limiter, limit, inside));
-  promise_at_most("guard-ns-over-a-take", thrown.more_ns, 20);
+  promise_at_most("guard-ns-over-a-take", thrown.more_ns, 15);
 }
 
 }  // namespace
