@@ -35,22 +35,15 @@ struct WaitLine {
   bool was_released = false;
 };
 
-// The list of waiters that have finished.
-class WaitQueue::Finished {
- public:
-  explicit Finished(Waiter*& first) noexcept : last_(&first) { first = nullptr; }
-  void add(Waiter& waiter, const Decision& decision) noexcept {
-    waiter.decision = decision;
-    *last_ = &waiter;
-    last_ = &waiter.next;
-    waiter.next = nullptr;
-  }
-
- private:
-  Waiter** last_;
-};
-
 namespace {
+
+// Appends to a list of waiters that have finished.
+void append(Waiter& waiter, const Decision& decision, Waiter**& last) noexcept {
+  waiter.decision = decision;
+  waiter.next = nullptr;
+  *last = &waiter;
+  last = &waiter.next;
+}
 
 Decision refusal(Reason reason, const Limit& limit) noexcept {
   return {.outcome = Outcome::kDenied, .reason = reason, .capacity = limit.capacity()};
@@ -104,14 +97,14 @@ bool frees_at_once(const Charge& question, const Decision& said) noexcept {
 WaitQueue::WaitQueue(std::size_t most, bool merges) : most_(most), merges_(merges) {}
 WaitQueue::~WaitQueue() = default;
 
-WaitQueue::Joined WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now) noexcept try {
+WaitQueue::Next WaitQueue::join(Waiter& waiter, const Charge& charge, Instant now) noexcept try {
   if (waiter.cost > waiter.limit.capacity()) {
     waiter.decision = refusal(Reason::kNever, waiter.limit);
-    return Joined::kRefused;
+    return Next::kEnded;
   }
   if (size_ >= most_) {
     waiter.decision = refusal(Reason::kTooManyWaiters, waiter.limit);
-    return Joined::kRefused;
+    return Next::kEnded;
   }
   const auto found = lines_.find(name_of(charge, waiter.limit));
   if (found == lines_.end()) {
@@ -119,25 +112,25 @@ WaitQueue::Joined WaitQueue::join(Waiter& waiter, const Charge& charge, Instant 
     line->at = now;
     const Name name = name_of(line->charge, waiter.limit);
     push(*lines_.emplace(name, std::move(line)).first->second, waiter);
-    return Joined::kAsks;
+    return Next::kAsks;
   }
   WaitLine& line = *found->second;
   if (waits_for_permits(waiter.limit)) {
     push(line, waiter);
-    return Joined::kWaits;
+    return Next::kWaits;
   }
   const bool is_fresh = !line.is_asking && line.at > now;
   const Instant soonest =
       earliest(waiter.limit, line.units + waiter.cost, is_fresh ? line.at : now, is_fresh);
   if (waiter.deadline < soonest) {
     waiter.decision = too_late(refusal(Reason::kLimited, waiter.limit), soonest - now);
-    return Joined::kRefused;
+    return Next::kEnded;
   }
   push(line, waiter);
-  return Joined::kWaits;
+  return Next::kWaits;
 } catch (const std::bad_alloc&) {
   waiter.decision = Decision::refused(Reason::kStoreError);
-  return Joined::kRefused;
+  return Next::kEnded;
 }
 
 Charge WaitQueue::ask(Waiter& first) noexcept {
@@ -155,9 +148,10 @@ Charge WaitQueue::ask(Waiter& first) noexcept {
   return line.charge;
 }
 
-WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant now,
-                                  Waiter*& finished) noexcept {
-  Finished list(finished);
+Waiter* WaitQueue::answer(Waiter& first, const Decision& said, Instant now,
+                          Waiter*& finished) noexcept {
+  finished = nullptr;
+  Waiter** last_finished = &finished;
   WaitLine& line = *first.line;
   line.is_asking = false;
   line.at = now;
@@ -183,7 +177,7 @@ WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant n
       Waiter& waiter = *line.first;
       const bool was_asked_for = waiter.is_asked_for;
       remove(waiter);
-      list.add(waiter, was_asked_for ? said : Decision::refused(Reason::kStoreError));
+      append(waiter, was_asked_for ? said : Decision::refused(Reason::kStoreError), last_finished);
     }
   }
   if (said.allowed() && line.first != nullptr && has_numbers(said) &&
@@ -192,13 +186,13 @@ WaitQueue::Next WaitQueue::answer(Waiter& first, const Decision& said, Instant n
     const bool is_full = line.first->cost > said.remaining;
     if (is_full && frees_at_once(line.charge, said)) line.at = now + said.reset_after;
   }
-  if (!waits_for_permits(line.charge.limit)) refuse_late(line, said, now, list);
+  if (!waits_for_permits(line.charge.limit)) refuse_late(line, said, now, last_finished);
   return next_of(line);
 }
 
 // Refuses the waiters that cannot be admitted by their deadlines.
 void WaitQueue::refuse_late(WaitLine& line, const Decision& said, Instant now,
-                            Finished& finished) noexcept {
+                            Waiter**& last_finished) noexcept {
   if (line.at <= line.least_deadline) return;
   const Decision refused = too_late(said, line.at - now);
   line.least_deadline = Instant::max();
@@ -211,19 +205,23 @@ void WaitQueue::refuse_late(WaitLine& line, const Decision& said, Instant now,
     }
     const bool was_first = line.first == &waiter;
     remove(waiter);
-    finished.add(waiter, refused);
+    append(waiter, refused, last_finished);
     // The next one may pass earlier if it costs less.
     if (was_first && w != nullptr && w->cost < waiter.cost) line.at = now;
   }
 }
 
-WaitQueue::Next WaitQueue::next_of(WaitLine& line) noexcept {
-  if (line.first != nullptr) return line.is_asking ? Next{} : Next{line.first, line.at};
-  lines_.erase(name_of(line.charge, line.charge.limit));
-  return {};
+Waiter* WaitQueue::next_of(WaitLine& line) noexcept {
+  if (line.first == nullptr) {
+    lines_.erase(name_of(line.charge, line.charge.limit));
+    return nullptr;
+  }
+  if (line.is_asking) return nullptr;
+  line.first->turn = line.at;
+  return line.first;
 }
 
-bool WaitQueue::leave(Waiter& waiter, Instant now, Next& next) noexcept {
+bool WaitQueue::leave(Waiter& waiter, Instant now, Waiter*& next) noexcept {
   if (waiter.is_asked_for) return false;
   WaitLine& line = *waiter.line;
   const bool was_first = line.first == &waiter;
@@ -233,7 +231,7 @@ bool WaitQueue::leave(Waiter& waiter, Instant now, Next& next) noexcept {
   return true;
 }
 
-bool WaitQueue::expire(Waiter& waiter, Instant now, Next& next) noexcept {
+bool WaitQueue::expire(Waiter& waiter, Instant now, Waiter*& next) noexcept {
   if (waiter.is_asked_for) return false;
   const WaitLine& line = *waiter.line;
   Decision said = line.said;
@@ -242,9 +240,9 @@ bool WaitQueue::expire(Waiter& waiter, Instant now, Next& next) noexcept {
   return leave(waiter, now, next);
 }
 
-WaitQueue::Next WaitQueue::released(const Charge& charge, Instant now) noexcept {
+Waiter* WaitQueue::released(const Charge& charge, Instant now) noexcept {
   const auto found = lines_.find(name_of(charge, charge.limit));
-  if (found == lines_.end()) return {};
+  if (found == lines_.end()) return nullptr;
   WaitLine& line = *found->second;
   line.was_released = line.is_asking;
   if (!line.is_asking) line.at = now;
@@ -252,7 +250,8 @@ WaitQueue::Next WaitQueue::released(const Charge& charge, Instant now) noexcept 
 }
 
 void WaitQueue::clear(Waiter*& left) noexcept {
-  Finished list(left);
+  left = nullptr;
+  Waiter** last = &left;
   for (auto entry = lines_.begin(); entry != lines_.end();) {
     WaitLine& line = *(entry++)->second;
     for (Waiter* w = line.first; w != nullptr;) {
@@ -260,7 +259,7 @@ void WaitQueue::clear(Waiter*& left) noexcept {
       w = w->next;
       if (waiter.is_asked_for) continue;
       remove(waiter);
-      list.add(waiter, waiter.decision);
+      append(waiter, waiter.decision, last);
     }
     next_of(line);
   }

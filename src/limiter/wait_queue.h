@@ -108,16 +108,11 @@ class WaitQueue {
  public:
   static constexpr Duration kReleaseCheck = std::chrono::milliseconds{250};
 
-  enum class Joined : std::uint8_t {
-    kRefused,  // `decision` has the reason: too many waiters, or a deadline that cannot be met
-    kWaits,    // others are ahead of it
-    kAsks,     // it is the first: call ask() now
-  };
-  // Who must call ask() next, and when: at once if `at` has passed. No waiter: nobody waits for the
-  // counter, or a question is under way.
-  struct Next {
-    Waiter* waiter = nullptr;
-    Instant at = {};
+  // What a request does next.
+  enum class Next : std::uint8_t {
+    kAsks,   // the store; then answer() follows. In a queue, it calls ask() before
+    kWaits,  // until its instant has come, or until it is called
+    kEnded,  // `decision` is the answer
   };
 
   // At most `most` waiters: one more is refused with kTooManyWaiters. `merges`: one question may be
@@ -127,22 +122,24 @@ class WaitQueue {
   WaitQueue(const WaitQueue&) = delete;
   WaitQueue& operator=(const WaitQueue&) = delete;
 
-  // `charge` names the counter; the limit and the cost are the waiter's.
-  Joined join(Waiter& waiter, const Charge& charge, Instant now) noexcept;
+  // `charge` names the counter; the limit and the cost are the waiter's. The first one asks now;
+  // one that ends is one too many, or its deadline cannot be met.
+  Next join(Waiter& waiter, const Charge& charge, Instant now) noexcept;
   // Returns the question of the first waiter: a take, without its permit. Its bytes are valid until
   // answer().
   Charge ask(Waiter& first) noexcept;
   // Takes the store's answer. Waiters that have finished leave; `finished` becomes the first of
-  // them, in order of arrival.
-  Next answer(Waiter& first, const Decision& said, Instant now, Waiter*& finished) noexcept;
+  // them, in order of arrival. Returns who calls ask() next, at its `turn`: at once if that has
+  // passed. Null: nobody waits for the counter, or a question is under way.
+  Waiter* answer(Waiter& first, const Decision& said, Instant now, Waiter*& finished) noexcept;
   // A waiter gives up; then `next` says who asks. Returns false, and changes nothing, if a question
   // for it is under way: its caller must wait for the answer, and give back what it took.
-  bool leave(Waiter& waiter, Instant now, Next& next) noexcept;
+  bool leave(Waiter& waiter, Instant now, Waiter*& next) noexcept;
 
   // The deadline of a waiter for a permit has passed: as leave(), and `decision` is a denial.
-  bool expire(Waiter& waiter, Instant now, Next& next) noexcept;
+  bool expire(Waiter& waiter, Instant now, Waiter*& next) noexcept;
   // Call it when permits of the counter were released. Returns the waiter that asks now.
-  Next released(const Charge& charge, Instant now) noexcept;
+  Waiter* released(const Charge& charge, Instant now) noexcept;
 
   // Removes all waiters except those of questions that are under way; `left` is the first of them.
   void clear(Waiter*& left) noexcept;
@@ -153,7 +150,6 @@ class WaitQueue {
   std::size_t size() const noexcept { return size_; }
 
  private:
-  class Finished;
   using Name = std::tuple<Algorithm, Keyspace, std::string_view, std::string_view>;
 
   static Name name_of(const Charge& charge, const Limit& limit) noexcept {
@@ -161,8 +157,9 @@ class WaitQueue {
   }
   void push(WaitLine& line, Waiter& waiter) noexcept;
   void remove(Waiter& waiter) noexcept;
-  void refuse_late(WaitLine& line, const Decision& said, Instant now, Finished& finished) noexcept;
-  Next next_of(WaitLine& line) noexcept;
+  void refuse_late(WaitLine& line, const Decision& said, Instant now,
+                   Waiter**& last_finished) noexcept;
+  Waiter* next_of(WaitLine& line) noexcept;
 
   const std::size_t most_;
   const bool merges_;

@@ -18,7 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using detail::WaitQueue;
-using Joined = WaitQueue::Joined;
 using Next = WaitQueue::Next;
 
 constexpr Instant kStart{std::chrono::seconds{1'700'000'000}};
@@ -44,16 +43,16 @@ class Simulation {
                const std::string& key = "key") {
     Caller& caller = callers.emplace_back(limit, cost, clock.now() + at_most, key);
     switch (queue.join(caller, Charge{caller.key, limit}, clock.now())) {
-      case Joined::kRefused: finish(caller); break;
-      case Joined::kWaits: break;
-      case Joined::kAsks: ask(caller); break;
+      case Next::kEnded: finish(caller); break;
+      case Next::kWaits: break;
+      case Next::kAsks: ask(caller); break;
     }
     return caller;
   }
   void leave(Caller& caller) {
     if (caller.line == nullptr) return;
     timers.erase(&caller);
-    Next next;
+    detail::Waiter* next = nullptr;
     EXPECT_TRUE(queue.leave(caller, clock.now(), next)) << "the store answers at once";
     if (Caller* const first = schedule(next)) ask(*first);
   }
@@ -93,7 +92,7 @@ class Simulation {
       const Charge question = queue.ask(*first);
       const Decision said = store.apply_one(Verb::kTake, question, {});
       detail::Waiter* finished = nullptr;
-      const Next next = queue.answer(*first, said, clock.now(), finished);
+      detail::Waiter* const next = queue.answer(*first, said, clock.now(), finished);
       while (finished != nullptr) {
         Caller& done = static_cast<Caller&>(*finished);
         finished = finished->next;
@@ -103,11 +102,11 @@ class Simulation {
     }
   }
   // Returns who is to ask at once.
-  Caller* schedule(const Next& next) {
-    if (next.waiter == nullptr) return nullptr;
-    auto* const first = static_cast<Caller*>(next.waiter);
-    if (next.at <= clock.now()) return first;
-    timers[first] = next.at;
+  Caller* schedule(detail::Waiter* next) {
+    if (next == nullptr) return nullptr;
+    auto* const first = static_cast<Caller*>(next);
+    if (first->turn <= clock.now()) return first;
+    timers[first] = first->turn;
     return nullptr;
   }
   void finish(Caller& caller) {
@@ -221,20 +220,20 @@ TEST(WaitQueue, AsksForTheFirstAloneIfOthersTookWhatWasLeft) {
   EXPECT_EQ(question.cost, 1u);
   detail::Waiter* finished = nullptr;
   const Decision one_left{.capacity = 5, .remaining = 4, .reset_after = 1s};
-  const Next next = sim.queue.answer(first, one_left, sim.clock.now(), finished);
-  ASSERT_EQ(next.waiter, &sim.callers[6]);
-  EXPECT_EQ(sim.queue.ask(*next.waiter).cost, 4u);
+  detail::Waiter* const next = sim.queue.answer(first, one_left, sim.clock.now(), finished);
+  ASSERT_EQ(next, &sim.callers[6]);
+  EXPECT_EQ(sim.queue.ask(*next).cost, 4u);
   const Decision denied{.outcome = Outcome::kDenied,
                         .reason = Reason::kLimited,
                         .capacity = 5,
                         .remaining = 1,
                         .retry_after = 1s};
-  const Next alone = sim.queue.answer(*next.waiter, denied, sim.clock.now(), finished);
+  detail::Waiter* const alone = sim.queue.answer(*next, denied, sim.clock.now(), finished);
   EXPECT_EQ(finished, nullptr);
-  ASSERT_EQ(alone.waiter, &sim.callers[6]);
-  EXPECT_EQ(alone.at, sim.clock.now());
-  EXPECT_EQ(sim.queue.ask(*alone.waiter).cost, 1u);
-  EXPECT_EQ(sim.queue.answer(*alone.waiter, denied, sim.clock.now(), finished).at,
+  ASSERT_EQ(alone, &sim.callers[6]);
+  EXPECT_EQ(alone->turn, sim.clock.now());
+  EXPECT_EQ(sim.queue.ask(*alone).cost, 1u);
+  EXPECT_EQ(sim.queue.answer(*alone, denied, sim.clock.now(), finished)->turn,
             sim.clock.now() + 1s);
 }
 
@@ -269,23 +268,23 @@ TEST(WaitQueue, LetsACheaperOneAskWhenTheFirstLeaves) {
   Simulation::Caller& large = sim.join(kWindow, 4);
   Simulation::Caller& small = sim.join(kWindow, 2);
   sim.timers.erase(&large);
-  Next next;
+  detail::Waiter* next = nullptr;
   EXPECT_TRUE(sim.queue.leave(large, sim.clock.now(), next));
-  EXPECT_EQ(next.waiter, &small);
-  EXPECT_EQ(next.at, sim.clock.now());
+  EXPECT_EQ(next, &small);
+  EXPECT_EQ(next->turn, sim.clock.now());
 }
 
 TEST(WaitQueue, KeepsAWaiterWhoseQuestionIsUnderWay) {
   WaitQueue queue;
   detail::Waiter one{.limit = kWindow, .deadline = Instant::max()};
   detail::Waiter two = one;
-  EXPECT_EQ(queue.join(one, Charge{"key", kWindow}, kStart), Joined::kAsks);
+  EXPECT_EQ(queue.join(one, Charge{"key", kWindow}, kStart), Next::kAsks);
   (void)queue.ask(one);
-  EXPECT_EQ(queue.join(two, Charge{"key", kWindow}, kStart), Joined::kWaits);
-  Next next;
+  EXPECT_EQ(queue.join(two, Charge{"key", kWindow}, kStart), Next::kWaits);
+  detail::Waiter* next = nullptr;
   EXPECT_FALSE(queue.leave(one, kStart, next));
   EXPECT_TRUE(queue.leave(two, kStart, next));
-  EXPECT_EQ(next.waiter, nullptr) << "the question of the first is under way";
+  EXPECT_EQ(next, nullptr) << "the question of the first is under way";
 }
 
 TEST(WaitQueue, AnswersEverybodyWhenTheStoreFails) {
@@ -297,7 +296,7 @@ TEST(WaitQueue, AnswersEverybodyWhenTheStoreFails) {
   queue.join(two, Charge{"key", kWindow}, kStart);
   detail::Waiter* finished = nullptr;
   const Decision failed = Decision::refused(Reason::kStoreTimeout);
-  EXPECT_EQ(queue.answer(one, failed, kStart, finished).waiter, nullptr);
+  EXPECT_EQ(queue.answer(one, failed, kStart, finished), nullptr);
   ASSERT_EQ(finished, &one);
   ASSERT_EQ(finished->next, &two);
   EXPECT_EQ(one.decision.reason, Reason::kStoreTimeout);
@@ -314,11 +313,11 @@ TEST(WaitQueue, LetsTheNextOneAskWhenAPolicyAnswers) {
     queue.join(two, Charge{"key", kWindow}, kStart);
     detail::Waiter* finished = nullptr;
     const Decision by_policy{.outcome = outcome, .reason = Reason::kFallback, .capacity = 5};
-    const Next next = queue.answer(one, by_policy, kStart, finished);
+    detail::Waiter* const next = queue.answer(one, by_policy, kStart, finished);
     EXPECT_EQ(finished, &one);
     EXPECT_EQ(one.next, nullptr);
-    EXPECT_EQ(next.waiter, &two);
-    EXPECT_EQ(next.at, kStart);
+    EXPECT_EQ(next, &two);
+    EXPECT_EQ(next->turn, kStart);
   }
 }
 
@@ -329,12 +328,12 @@ TEST(WaitQueue, SeparatesCounters) {
     waiters.push_back({.limit = charge.limit, .deadline = Instant::max()});
     return queue.join(waiters.back(), charge, kStart);
   };
-  EXPECT_EQ(join({.key = "a", .limit = kWindow}), Joined::kAsks);
-  EXPECT_EQ(join({.key = "b", .limit = kWindow}), Joined::kAsks);
-  EXPECT_EQ(join({.key = "a", .limit = kLog}), Joined::kAsks);
-  EXPECT_EQ(join({.key = "a", .limit = kWindow, .tag = "t"}), Joined::kAsks);
-  EXPECT_EQ(join({.key = "a", .limit = kWindow, .rule = {Keyspace::kRules}}), Joined::kAsks);
-  EXPECT_EQ(join({.key = "a", .limit = fixed_window(7).per(1s)}), Joined::kWaits)
+  EXPECT_EQ(join({.key = "a", .limit = kWindow}), Next::kAsks);
+  EXPECT_EQ(join({.key = "b", .limit = kWindow}), Next::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = kLog}), Next::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = kWindow, .tag = "t"}), Next::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = kWindow, .rule = {Keyspace::kRules}}), Next::kAsks);
+  EXPECT_EQ(join({.key = "a", .limit = fixed_window(7).per(1s)}), Next::kWaits)
       << "the numbers do not name the counter";
 }
 
@@ -349,9 +348,9 @@ TEST(WaitQueue, AsksForOneLimitAtATime) {
   (void)queue.ask(waiters[0]);
   detail::Waiter* finished = nullptr;
   const Decision allowed{.capacity = 5, .remaining = 4, .reset_after = 1s};
-  EXPECT_EQ(queue.answer(waiters[0], allowed, kStart, finished).waiter, &waiters[1]);
+  EXPECT_EQ(queue.answer(waiters[0], allowed, kStart, finished), &waiters[1]);
   EXPECT_EQ(queue.ask(waiters[1]).cost, 1u);
-  EXPECT_EQ(queue.answer(waiters[1], allowed, kStart, finished).waiter, &waiters[2]);
+  EXPECT_EQ(queue.answer(waiters[1], allowed, kStart, finished), &waiters[2]);
   EXPECT_EQ(queue.ask(waiters[2]).limit, other);
 }
 
@@ -394,14 +393,14 @@ TEST(WaitQueue, FinishesEachOnceInOrderAndInTimeOnRandomHistories) {
 class PermitQueueTest : public ::testing::Test {
  protected:
   // Answers the question of the first waiter, whose permit comes back after `wait` at the latest.
-  Next deny(detail::Waiter& first, Duration wait, Instant now) {
+  detail::Waiter* deny(detail::Waiter& first, Duration wait, Instant now) {
     detail::Waiter* finished = nullptr;
-    const Next next = queue.answer(first,
-                                   {.outcome = Outcome::kDenied,
-                                    .reason = Reason::kLimited,
-                                    .capacity = 1,
-                                    .retry_after = wait},
-                                   now, finished);
+    detail::Waiter* const next = queue.answer(first,
+                                              {.outcome = Outcome::kDenied,
+                                               .reason = Reason::kLimited,
+                                               .capacity = 1,
+                                               .retry_after = wait},
+                                              now, finished);
     EXPECT_EQ(finished, nullptr);
     return next;
   }
@@ -413,17 +412,17 @@ class PermitQueueTest : public ::testing::Test {
 };
 
 TEST_F(PermitQueueTest, TheFirstAsksWhenAPermitIsReleased) {
-  EXPECT_EQ(queue.released(counter, kStart).waiter, nullptr);
-  EXPECT_EQ(queue.join(one, counter, kStart), Joined::kAsks);
+  EXPECT_EQ(queue.released(counter, kStart), nullptr);
+  EXPECT_EQ(queue.join(one, counter, kStart), Next::kAsks);
   queue.ask(one);
-  EXPECT_EQ(deny(one, 10s, kStart).at, kStart + WaitQueue::kReleaseCheck);
-  EXPECT_EQ(queue.join(two, counter, kStart), Joined::kWaits) << "before the lease ends";
-  const Next next = queue.released(counter, kStart + 10ms);
-  EXPECT_EQ(next.waiter, &one);
-  EXPECT_EQ(next.at, kStart + 10ms);
+  EXPECT_EQ(deny(one, 10s, kStart)->turn, kStart + WaitQueue::kReleaseCheck);
+  EXPECT_EQ(queue.join(two, counter, kStart), Next::kWaits) << "before the lease ends";
+  detail::Waiter* const next = queue.released(counter, kStart + 10ms);
+  EXPECT_EQ(next, &one);
+  EXPECT_EQ(next->turn, kStart + 10ms);
   queue.ask(one);
-  EXPECT_EQ(queue.released(counter, kStart + 11ms).waiter, nullptr) << "a question is under way";
-  EXPECT_EQ(deny(one, 9s, kStart + 12ms).at, kStart + 12ms) << "it asks again for that";
+  EXPECT_EQ(queue.released(counter, kStart + 11ms), nullptr) << "a question is under way";
+  EXPECT_EQ(deny(one, 9s, kStart + 12ms)->turn, kStart + 12ms) << "it asks again for that";
 }
 
 TEST_F(PermitQueueTest, AWaitEndsAtItsDeadline) {
@@ -431,16 +430,16 @@ TEST_F(PermitQueueTest, AWaitEndsAtItsDeadline) {
   queue.join(two, counter, kStart);
   queue.ask(one);
   deny(one, 10s, kStart);
-  Next next;
+  detail::Waiter* next = nullptr;
   EXPECT_TRUE(queue.expire(two, kStart + 5s, next));
-  EXPECT_EQ(next.waiter, &one);
+  EXPECT_EQ(next, &one);
   EXPECT_EQ(two.decision.reason, Reason::kLimited);
   EXPECT_EQ(two.decision.retry_after, Duration{5s});
   queue.ask(one);
   EXPECT_FALSE(queue.expire(one, kStart + 5s, next)) << "a question is under way";
   deny(one, 5s, kStart + 5s);
   EXPECT_TRUE(queue.expire(one, kStart + 5s, next));
-  EXPECT_EQ(next.waiter, nullptr);
+  EXPECT_EQ(next, nullptr);
   EXPECT_EQ(queue.size(), 0u);
 }
 

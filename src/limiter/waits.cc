@@ -128,9 +128,9 @@ Waits::Next Waits::join(Waiter& one, const Charge& charge, const Decision* said)
   one.decision = {};
   one.state = State::kQueued;
   one.turn = Instant::max();
-  const auto joined = queue_.join(one, charge, clock_.now());
-  if (joined == WaitQueue::Joined::kRefused) return end(one, one.decision);
-  if (joined == WaitQueue::Joined::kWaits) return Next::kWaits;
+  const Next next = queue_.join(one, charge, clock_.now());
+  if (next == Next::kEnded) return end(one, one.decision);
+  if (next == Next::kWaits) return Next::kWaits;
   // A permit may have been released since the store has answered: nobody was here to be called.
   if (said == nullptr || holds_permits(one.limit.algorithm())) return Next::kAsks;
   static_cast<void>(queue_.ask(one));
@@ -178,7 +178,7 @@ Waits::Next Waits::go_on(Waiter& one) noexcept {
     return Next::kAsks;
   }
   if (wakes_at(one) > now) return Next::kWaits;
-  WaitQueue::Next next;  // its deadline has passed
+  Waiter* next = nullptr;  // its deadline has passed
   if (!queue_.expire(one, now, next)) return Next::kWaits;
   call(next, &one);
   return end(one, one.decision);
@@ -189,7 +189,7 @@ Waits::Next Waits::cancel(Waiter& one) noexcept {
   one.is_cancelled = true;
   if (one.state == State::kSleeps) return end(one, one.decision);
   if (one.state == State::kAsks) return Next::kWaits;
-  WaitQueue::Next next;
+  Waiter* next = nullptr;
   if (!queue_.leave(one, clock_.now(), next)) {
     ++cancelled_;
     return Next::kWaits;
@@ -226,7 +226,7 @@ void Waits::count_in(Waiter& one) noexcept {
 void Waits::tell(Waiter& one, const Decision& said) noexcept {
   const Instant now = clock_.now();
   Waiter* finished = nullptr;
-  WaitQueue::Next next = queue_.answer(one, said, now, finished);
+  Waiter* next = queue_.answer(one, said, now, finished);
   while (finished != nullptr) {
     Waiter& other = *std::exchange(finished, finished->next);
     if (other.is_cancelled) --cancelled_;
@@ -239,8 +239,8 @@ void Waits::tell(Waiter& one, const Decision& said) noexcept {
 }
 
 // Ends the requests that were cancelled while the store decided, and that it has not admitted.
-void Waits::drop_cancelled(WaitQueue::Next& next, const Waiter& one, Instant now) noexcept {
-  for (Waiter* waiter = next.waiter; waiter != nullptr;) {
+void Waits::drop_cancelled(Waiter*& next, const Waiter& one, Instant now) noexcept {
+  for (Waiter* waiter = next; waiter != nullptr;) {
     Waiter& other = *std::exchange(waiter, waiter->next);
     if (!other.is_cancelled && !is_closed_) continue;
     if (std::exchange(other.is_cancelled, true)) --cancelled_;
@@ -252,14 +252,11 @@ void Waits::drop_cancelled(WaitQueue::Next& next, const Waiter& one, Instant now
   }
 }
 
-void Waits::call(const WaitQueue::Next& next, const Waiter* but) noexcept {
-  if (next.waiter == nullptr) return;
-  next.waiter->turn = next.at;
-  if (next.waiter != but) changed(*next.waiter);
+void Waits::call(Waiter* next, const Waiter* but) noexcept {
+  if (next != nullptr && next != but) changed(*next);
 }
 
-// --- the threads of this process
-// -------------------------------------------------------------------
+// --- the threads of this process ----------------------------------------------------------------
 
 bool WaitingThread::park(Instant until) noexcept {
   std::unique_lock lock(mutex_);

@@ -97,12 +97,9 @@ class Waits {
  protected:
   using Lock = std::unique_lock<std::mutex>;
   using State = Waiter::State;
-  // What a request does next.
-  enum class Next : std::uint8_t {
-    kAsks,   // the store; then answer() follows. Call WaitQueue::ask() if it is in a queue
-    kWaits,  // until wakes_at(); then go_on() follows
-    kEnded,  // it gives back what it has taken if `gives_back`
-  };
+  // kWaits: until wakes_at(); then go_on() follows. kEnded: it gives back what it has taken if
+  // `gives_back`.
+  using Next = WaitQueue::Next;
   // `merges`: one question may be for several requests.
   Waits(std::size_t most, const Clock& clock, bool merges)
       : most_(most), clock_(clock), queue_(most, merges) {}
@@ -125,7 +122,7 @@ class Waits {
   Next end(Waiter& one, const Decision& said) noexcept;
   static Instant wakes_at(const Waiter& one) noexcept;
   // Lets the next of a queue know its turn, unless it is `but`.
-  void call(const WaitQueue::Next& next, const Waiter* but) noexcept;
+  void call(Waiter* next, const Waiter* but) noexcept;
 
   bool is_full() const noexcept { return queue_.size() + counted_ >= most_; }
   // Counts a request that waits outside of queues, until it ends.
@@ -145,7 +142,7 @@ class Waits {
   Next sleep(Waiter& one, const Decision& said, std::span<const Charge> charges) noexcept;
   Next take(Waiter& one, const Decision& said) noexcept;
   void tell(Waiter& one, const Decision& said) noexcept;
-  void drop_cancelled(WaitQueue::Next& next, const Waiter& one, Instant now) noexcept;
+  void drop_cancelled(Waiter*& next, const Waiter& one, Instant now) noexcept;
 
   std::size_t cancelled_ = 0;  // requests of queues that were cancelled while the store decides
   std::atomic<std::size_t> waiting_{0};
