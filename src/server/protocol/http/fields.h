@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/ip_address.h"
 #include "server/net/trusted_proxies.h"
@@ -26,19 +27,20 @@ std::string_view client_address(const http::Request& request, const TrustedProxi
                                 base::AddressText& buffer) noexcept;
 
 // Strings that are reused from request to request. A string keeps its value until clear().
+// Allocates nothing before the first next().
 class Buffers {
  public:
   // Returns an empty string.
   std::string& next() {
-    if (used_ == strings_.size()) strings_.emplace_back();
-    std::string& string = strings_[used_++];
+    if (used_ == strings_.size()) strings_.push_back(std::make_unique<std::string>());
+    std::string& string = *strings_[used_++];
     string.clear();
     return string;
   }
   void clear() noexcept { used_ = 0; }
 
  private:
-  std::deque<std::string> strings_;  // a deque: strings do not move
+  std::vector<std::unique_ptr<std::string>> strings_;  // a std::deque allocates while it is empty
   std::size_t used_ = 0;
 };
 

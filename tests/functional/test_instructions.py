@@ -1,0 +1,135 @@
+"""How many instructions a request takes, counted by valgrind: unlike times, counts repeat.
+
+A request that takes over 5 % more than its figure fails. If it takes over 10 % less, the figure is
+to be corrected. Figures hold for one compiler and one system. Elsewhere the tests are skipped and
+print what they have counted; without optimization they count nothing.
+"""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import unittest
+
+import envoy_harness
+import harness
+import resp_harness
+
+# The build, compiler and processor as CMake names them, and the system.
+FIGURES = {
+    "Release unity GNU 12.2.0 x86_64 debian 12": {
+        "a take from a store in memory": 0,
+        "POST /v1/check, 16 in one write": 0,
+        "CL.THROTTLE, 16 in one write": 0,
+        "ShouldRateLimit, one at a time": 0,
+    },
+}
+REQUESTS, PIPELINE = 1_600, 16
+RULES = """
+version: 1
+domain: native
+rules:
+  - name: api
+    limits:
+      - { name: per-user, key: "{user}", algorithm: gcra, limit: 1000000, per: 1s }
+"""
+
+
+def build():
+    system = platform.freedesktop_os_release()
+    return f"{os.environ['SLUICE_BUILD']} {system['ID']} {system.get('VERSION_ID', '')}"
+
+
+def setUpModule():
+    global rls
+    if not build().startswith("Release "):
+        raise unittest.SkipTest("counts instructions of optimized programs only")
+    rls = envoy_harness.messages()
+
+
+class Instructions(harness.ServerTest):
+    def callgrind(self, file):
+        return [harness.tool("valgrind"), "--tool=callgrind", f"--callgrind-out-file={file}"]
+
+    def assert_costs(self, what, counted):
+        figure = FIGURES.get(build(), {}).get(what)
+        if figure is None:
+            self.skipTest(f"{what} takes {counted:.0f} instructions; no figure for {build()}")
+        self.assertLessEqual(counted, figure * 1.05, f"{what} became more expensive")
+        self.assertGreaterEqual(counted, figure * 0.9, f"correct the figure of {what} in this test")
+
+
+class Take(Instructions):
+    def count(self, takes):
+        file = self.folder() / "instructions"
+        subprocess.run([*self.callgrind(file), os.environ["SLUICE_TAKE_CLIENT"], str(takes)],
+                       check=True, capture_output=True)  # fmt: skip
+        return int(re.search(r"^summary: (\d+)", file.read_text(), re.MULTILINE)[1])
+
+    def test_a_take_from_a_store_in_memory(self):
+        counted = (self.count(60_000) - self.count(10_000)) / 50_000
+        self.assert_costs("a take from a store in memory", counted)
+
+
+class Server(Instructions):
+    def setUp(self):
+        self.counts = self.folder() / "instructions"
+        listen = {"http": "127.0.0.1:0", "grpc": "127.0.0.1:0", "resp": "127.0.0.1:0"}
+        self.server = self.serve(
+            RULES, {"listen": listen, "threads": 1}, under=self.callgrind(self.counts)
+        )
+
+    def count(self, send):
+        """Returns the instructions of the server for one of REQUESTS requests, after a warm-up."""
+        send(PIPELINE * 10)
+        self.control("zero")
+        send(REQUESTS)
+        self.control("dump")
+        (dump,) = self.counts.parent.glob("instructions.*")
+        totals = re.findall(r"^totals: (\d+)", dump.read_text(), re.MULTILINE)
+        return sum(map(int, totals)) / REQUESTS
+
+    def control(self, command):
+        subprocess.run([harness.tool("vgdb"), f"--pid={self.server.pid}", command],
+                       check=True, capture_output=True)  # fmt: skip
+
+    def test_http_check(self):
+        body = json.dumps({"attributes": {"user": "u1"}}).encode()
+        message = (
+            "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        ).encode() + body
+        with harness.Raw(self.server.http) as raw:
+
+            def send(count):
+                for _ in range(count // PIPELINE):
+                    raw.send(message * PIPELINE)
+                    for _ in range(PIPELINE):
+                        self.assertEqual(raw.answer().status, 200)
+
+            self.assert_costs("POST /v1/check, 16 in one write", self.count(send))
+
+    def test_cl_throttle(self):
+        message = resp_harness.frame("CL.THROTTLE", "u1", 1_000_000, 1_000_000, 1)
+        with resp_harness.Resp(self.server.front_ends["resp"]) as client:
+
+            def send(count):
+                for _ in range(count // PIPELINE):
+                    client.send(message * PIPELINE)
+                    for _ in range(PIPELINE):
+                        self.assertEqual(client.reply()[0], 0)
+
+            self.assert_costs("CL.THROTTLE, 16 in one write", self.count(send))
+
+    def test_should_rate_limit(self):
+        question = rls.RateLimitRequest(domain="native")
+        question.descriptors.add().entries.add(key="user", value="u1")
+        with envoy_harness.channel_to(self.server) as channel:
+            call = envoy_harness.caller(rls, channel)
+
+            def send(count):
+                for _ in range(count):
+                    self.assertEqual(call(question).overall_code, rls.RateLimitResponse.OK)
+
+            self.assert_costs("ShouldRateLimit, one at a time", self.count(send))
