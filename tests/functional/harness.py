@@ -41,6 +41,8 @@ PACKAGES = {
     "man": "man-db",
     "mandoc": "mandoc",
     "tmux": "tmux",
+    "valgrind": "valgrind",
+    "vgdb": "valgrind",
     "zsh": "zsh",
 }
 PATIENCE = 60  # seconds: a test that waits for longer has failed
@@ -353,10 +355,10 @@ class Sluice(Process):
     """`sluice serve` on free ports of the loopback, from a configuration file in `folder`.
 
     `config` overrides the harness's own configuration, key by key. `rules` is the text of a rules
-    file. `clock` is a Clock.
+    file. `clock` is a Clock. `under` is a command that runs the program.
     """
 
-    def __init__(self, folder, rules=None, config=None, flags=(), clock=None, **options):
+    def __init__(self, folder, rules=None, config=None, flags=(), clock=None, under=(), **options):
         if clock:
             options["env"] = clock.environment
         self.folder = pathlib.Path(folder)
@@ -376,7 +378,7 @@ class Sluice(Process):
         config_file = self.folder / "sluice.yaml"
         config_file.write_text(json.dumps(whole, indent=1), "utf-8")
         super().__init__(
-            [binary(), "serve", "--config", str(config_file), *flags],
+            [*under, binary(), "serve", "--config", str(config_file), *flags],
             folder,
             "sluice",
             stdout=subprocess.PIPE,

@@ -17,15 +17,8 @@ import harness
 import resp_harness
 
 # The build, compiler and processor as CMake names them, and the system.
-FIGURES = {
-    "Release unity GNU 12.2.0 x86_64 debian 12": {
-        "a take from a store in memory": 0,
-        "POST /v1/check, 16 in one write": 0,
-        "CL.THROTTLE, 16 in one write": 0,
-        "ShouldRateLimit, one at a time": 0,
-    },
-}
-REQUESTS, PIPELINE = 1_600, 16
+FIGURES = {"Release unity GNU 12.2.0 x86_64 debian 12": {}}
+REQUESTS, PIPELINE, ROUNDS = 1_600, 16, 3
 RULES = """
 version: 1
 domain: native
@@ -81,14 +74,20 @@ class Server(Instructions):
         )
 
     def count(self, send):
-        """Returns the instructions of the server for one of REQUESTS requests, after a warm-up."""
+        """Returns the instructions of the server for one of REQUESTS requests, after a warm-up.
+
+        Of several rounds the least counts: the timers of a slow machine add to a round.
+        """
         send(PIPELINE * 10)
-        self.control("zero")
-        send(REQUESTS)
-        self.control("dump")
-        (dump,) = self.counts.parent.glob("instructions.*")
-        totals = re.findall(r"^totals: (\d+)", dump.read_text(), re.MULTILINE)
-        return sum(map(int, totals)) / REQUESTS
+        counted = []
+        for number in range(1, ROUNDS + 1):
+            self.control("zero")
+            send(REQUESTS)
+            self.control("dump")
+            dump = self.counts.with_name(f"{self.counts.name}.{number}").read_text()
+            totals = re.findall(r"^totals: (\d+)", dump, re.MULTILINE)
+            counted.append(sum(map(int, totals)) / REQUESTS)
+        return min(counted)
 
     def control(self, command):
         subprocess.run([harness.tool("vgdb"), f"--pid={self.server.pid}", command],
