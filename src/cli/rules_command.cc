@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "cli/command.h"
 #include "cli/store_flags.h"
 #include "envoy/config.h"
@@ -298,29 +299,15 @@ void print_text(const RuleDifference& one) {
   std::cout << '\n';
 }
 
-boost::json::object as_json(const RuleDifference& one) {
-  static constexpr std::array<const char*, 3> kKinds{"added", "removed", "changed"};
-  boost::json::object out{{"change", kKinds[static_cast<std::size_t>(one.kind)]}};
-  const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) out[name] = value;
-  };
-  add("rule", one.rule);
-  add("limit", one.limit);
-  add("key", one.key);
-  add("old", one.before);
-  add("new", one.after);
-  return out;
-}
-
 int diff(const DiffFlags& flags) {
   const Texts before = read(flags, flags.before);
   const Texts after = read(flags, flags.after);
   const auto found = rules::compare_rules(views(before), views(after));
   if (flags.json) {
-    boost::json::array differences;
-    for (const RuleDifference& one : found) differences.push_back(as_json(one));
-    std::cout << boost::json::object{{"equal", found.empty()}, {"differences", differences}}
-              << '\n';
+    base::JsonWriter json;
+    json.begin_object().member("equal", found.empty()).key("differences").begin_array();
+    for (const RuleDifference& one : found) rules::write_json(one, json);
+    std::cout << json.end_array().end_object().view() << '\n';
   } else {
     for (const RuleDifference& one : found) print_text(one);
   }

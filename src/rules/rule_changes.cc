@@ -4,12 +4,14 @@
 #include "rules/rule_changes.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "base/json_writer.h"
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
@@ -261,6 +263,20 @@ bool compare_lists(const std::vector<Meaning>& before, const std::vector<Meaning
 }
 
 }  // namespace
+
+void write_json(const RuleDifference& one, base::JsonWriter& json) {
+  static constexpr std::array<std::string_view, 3> kKinds{"added", "removed", "changed"};
+  json.begin_object().member("change", kKinds[static_cast<std::size_t>(one.kind)]);
+  const auto add = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) json.member(name, value);
+  };
+  add("rule", one.rule);
+  add("limit", one.limit);
+  add("key", one.key);
+  add("old", one.before);
+  add("new", one.after);
+  json.end_object();
+}
 
 std::vector<RuleDifference> compare_rules(std::span<const RuleText> before,
                                           std::span<const RuleText> after) {

@@ -11,6 +11,10 @@
 #include "sluice/expected.h"
 #include "sluice/rule_set.h"
 
+namespace sluice::base {
+class JsonWriter;
+}  // namespace sluice::base
+
 namespace sluice::rules {
 
 // One difference between two sets of rules.
@@ -31,6 +35,10 @@ struct RuleDifference {
 // ("60s" is "1m"). In the order of `after`; those that were removed come last.
 std::vector<RuleDifference> compare_rules(std::span<const RuleText> before,
                                           std::span<const RuleText> after);
+
+// Writes an object: {"change":"changed","rule":"api","limit":"user","key":"per","old":"1m",
+// "new":"1h"}. Members that are empty are left out.
+void write_json(const RuleDifference& one, base::JsonWriter& json);
 
 // Other values for one rule.
 struct RuleChanges {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -376,18 +375,7 @@ void write_differences(JsonWriter& json, const ActiveRules& active, std::string_
   const auto found = rules::compare_rules(before, {&after, 1});
   json.key("differences").begin_array();
   for (std::size_t i = 0; i < std::min(found.size(), kMostDifferences); ++i) {
-    static constexpr std::array<std::string_view, 3> kKinds{"added", "removed", "changed"};
-    const rules::RuleDifference& one = found[i];
-    json.begin_object().member("change", kKinds[static_cast<std::size_t>(one.kind)]);
-    const auto add = [&](std::string_view name, const std::string& value) {
-      if (!value.empty()) json.member(name, value);
-    };
-    add("rule", one.rule);
-    add("limit", one.limit);
-    add("key", one.key);
-    add("old", one.before);
-    add("new", one.after);
-    json.end_object();
+    rules::write_json(found[i], json);
   }
   json.end_array().member("more_differences", found.size() > kMostDifferences);
 }
