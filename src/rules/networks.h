@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +64,15 @@ class IntervalSet {
     return up_to > 0 && number <= at[up_to - 1].last;
   }
 
+  // Whether every number of `other` is in this set.
+  bool contains(const IntervalSet& other) const noexcept {
+    return std::all_of(other.intervals_.begin(), other.intervals_.end(), [&](const Interval& of) {
+      const auto above = std::upper_bound(
+          intervals_.begin(), intervals_.end(), of.first,
+          [](const Number& first, const Interval& interval) { return first < interval.first; });
+      return above != intervals_.begin() && of.last <= std::prev(above)->last;
+    });
+  }
   bool empty() const noexcept { return intervals_.empty(); }
   std::size_t bytes() const noexcept {
     std::size_t numbers = 2 * intervals_.capacity();
@@ -144,6 +154,11 @@ class NetworkSet {
   bool contains(const Address& address) const noexcept {
     if (address.is_v4) return v4_.contains(address.v4);
     return wide_v6_.contains(address.v6.high) || narrow_v6_.contains(address.v6);
+  }
+  // Whether every network of `other` is in one of this set that is as large.
+  bool contains(const NetworkSet& other) const noexcept {
+    return v4_.contains(other.v4_) && wide_v6_.contains(other.wide_v6_) &&
+           narrow_v6_.contains(other.narrow_v6_);
   }
   bool empty() const noexcept { return v4_.empty() && wide_v6_.empty() && narrow_v6_.empty(); }
   std::size_t bytes() const noexcept { return v4_.bytes() + wide_v6_.bytes() + narrow_v6_.bytes(); }

@@ -185,4 +185,30 @@ bool Pattern::matches(std::string_view value) const {
   return false;
 }
 
+// The text with which every value begins. It ends with a slash unless only that slash and more
+// literal text follow.
+std::string Pattern::literal_start() const {
+  if (kind_ == Kind::kStars) return segments_.front().front();
+  if (kind_ != Kind::kSegments) return kind_ == Kind::kRegex ? "" : text_;
+  std::string start = "/";
+  for (const Pieces& segment : segments_) {
+    start += segment.front();
+    if (segment.size() > 1) break;
+    start += '/';
+  }
+  return start;
+}
+
+bool Pattern::covers(const Pattern& other) const {
+  if (other.kind_ == Kind::kExact) return matches(other.text_);
+  const std::string start = other.literal_start();
+  if (kind_ == Kind::kPrefix) return start.starts_with(text_);
+  if (kind_ == Kind::kBelow && other.kind_ == Kind::kBelow) return matches(start);
+  if (kind_ == Kind::kBelow && other.kind_ != Kind::kPrefix) {
+    return start.size() > text_.size() && start.starts_with(text_) && start[text_.size()] == '/';
+  }
+  return kind_ == other.kind_ && open_ended_ == other.open_ended_ && segments_ == other.segments_ &&
+         (kind_ != Kind::kRegex || regex_->pattern() == other.regex_->pattern());
+}
+
 }  // namespace sluice::rules

@@ -1,5 +1,6 @@
 #include "rules/rule_set.h"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -32,11 +33,47 @@ bool Condition::matches_network(std::string_view value) const {
   return false;
 }
 
-bool CompiledRule::matches(AttributeValues& values) const {
+bool Condition::covers(const Condition& other, bool of_path) const {
+  const auto matches_all = [&](const Pattern& pattern) { return pattern.covers_all(of_path); };
+  if (std::any_of(any_of.begin(), any_of.end(), matches_all)) return true;
+  if (!other.texts.empty() || !other.networks.empty()) return false;
+  const auto is_covered = [&](const Pattern& of_other) {
+    return std::any_of(any_of.begin(), any_of.end(),
+                       [&](const Pattern& pattern) { return pattern.covers(of_other); });
+  };
+  return own_networks.contains(other.own_networks) &&
+         std::all_of(other.any_of.begin(), other.any_of.end(), is_covered);
+}
+
+const Condition* CompiledRule::mismatch(AttributeValues& values) const {
   for (const Condition& condition : conditions) {
-    if (!condition.holds(values)) return false;
+    if (!condition.holds(values)) return &condition;
   }
-  return true;
+  return nullptr;
+}
+
+const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps) {
+  const CompiledRule& covered = set.compiled[rule];
+  const auto& names = set.attributes.names();
+  const auto implies = [&](const Condition& condition) {
+    const bool of_path = names[condition.attribute] == "path";
+    const auto is_narrower = [&](const Condition& narrow) {
+      if (narrow.attribute != condition.attribute || narrow.negated != condition.negated)
+        return false;
+      return condition.negated ? narrow.covers(condition, of_path)
+                               : condition.covers(narrow, of_path);
+    };
+    return std::any_of(covered.conditions.begin(), covered.conditions.end(), is_narrower);
+  };
+  for (std::size_t i = 0; i < rule; ++i) {
+    if (steps == 0) return nullptr;
+    const Rule& earlier = set.rules[i];
+    if (lets_others_match(earlier) || earlier.domain != set.rules[rule].domain) continue;
+    const auto& conditions = set.compiled[i].conditions;
+    steps -= std::min(steps, 1 + conditions.size() * covered.conditions.size());
+    if (std::all_of(conditions.begin(), conditions.end(), implies)) return &earlier;
+  }
+  return nullptr;
 }
 
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit) {

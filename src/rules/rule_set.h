@@ -50,6 +50,12 @@ class Pattern {
   bool matches(std::string_view value) const;
   // Returns whether RE2 does the matching.
   bool is_expression() const noexcept { return kind_ == Kind::kRegex; }
+  // Whether it matches every value that `other` matches. False if that is hard to find out.
+  bool covers(const Pattern& other) const;
+  // Whether it matches every value, of paths if `of_path`: they begin with a slash.
+  bool covers_all(bool of_path) const noexcept {
+    return text_.empty() && (kind_ == Kind::kPrefix || (of_path && kind_ == Kind::kBelow));
+  }
   // Returns the instructions of its programs in RE2: the steps that a byte of a value may take.
   std::size_t instructions() const noexcept;
 
@@ -67,6 +73,7 @@ class Pattern {
   static bool match_segment(const Pieces& pieces, std::string_view value);
   bool match_segments(std::string_view value) const;
   bool match_regex(std::string_view value) const;
+  std::string literal_start() const;
 
   Kind kind_ = Kind::kExact;
   bool open_ended_ = false;  // kSegments: the pattern ends with '/**'
@@ -81,6 +88,7 @@ class Pattern {
 struct Condition {
   std::uint32_t attribute = 0;
   bool negated = false;
+  std::string written;  // the patterns as people read them, cut short
   bool has_networks = false;
   std::uint32_t expressions = 0;  // in `any_of`
   std::vector<Pattern> any_of;
@@ -94,6 +102,8 @@ struct Condition {
     if (expressions > 0 && value && !values.may_read(attribute, expressions)) return false;
     return matches(value) != negated;
   }
+  // Whether every value that `other` lists is listed here. False if that is hard to find out.
+  bool covers(const Condition& other, bool of_path) const;
 
  private:
   bool matches(const std::optional<std::string_view>& value) const;
@@ -118,7 +128,9 @@ struct CompiledRule {
   KeyTemplate plan_from = {};
   std::size_t default_plan = 0;
 
-  bool matches(AttributeValues& values) const;
+  bool matches(AttributeValues& values) const { return mismatch(values) == nullptr; }
+  // The first condition that does not hold. Null: the rule matches.
+  const Condition* mismatch(AttributeValues& values) const;
   // Returns the index of the request's plan in Rule::plans, and whether the request named one that
   // is not there.
   std::pair<std::size_t, bool> choose_plan(const Rule& rule, AttributeValues& values) const;
@@ -128,6 +140,11 @@ struct CompiledRule {
 inline bool lets_others_match(const Rule& rule) noexcept {
   return rule.continues || (rule.action == RuleAction::kDeny && rule.mode == RuleMode::kShadow);
 }
+
+// Returns an earlier rule that decides every request that the rule with this index matches, so that
+// it is never reached. Null: there is none, or it is hard to find. `steps` bounds the work: it is
+// reduced by each comparison, and nothing is found with none left.
+const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps);
 
 // Returns "domain|rule|limit", escaped.
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
