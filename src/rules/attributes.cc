@@ -1,6 +1,7 @@
 #include "rules/attributes.h"
 
 #include <algorithm>
+#include <array>
 
 #include "rules/diagnostics.h"
 #include "sluice/attributes.h"
@@ -30,6 +31,11 @@ std::optional<std::string_view> Attributes::find(std::string_view name) const {
 }
 
 namespace rules {
+namespace {
+
+constexpr std::array<std::string_view, 4> kGroups{"header.", "query.", "cookie.", "body."};
+
+}  // namespace
 
 std::uint32_t AttributeTable::number(std::string_view name) {
   std::string key = normalized(name);
@@ -48,6 +54,28 @@ std::string normalized(std::string_view name) {
   return out;
 }
 
+bool is_of_client(std::string_view name) noexcept {
+  return std::any_of(kGroups.begin(), kGroups.end(),
+                     [&](std::string_view group) { return name.starts_with(group); });
+}
+
+// Programs and Envoy send names of their own, so the first letter must be right, and a name of two
+// letters all but the case.
+std::string did_you_mean_attribute(std::string_view name) {
+  if (name.empty() || is_of_client(name)) return {};
+  std::vector<std::string> sent{"ip", "path", "host", "method"};
+  if (std::find(sent.begin(), sent.end(), name) != sent.end()) return {};
+  const std::size_t dot = name.find('.');
+  if (dot != name.npos) sent.assign(kGroups.begin(), kGroups.end());
+  std::vector<std::string_view> similar;
+  for (std::string& one : sent) {
+    if (dot != name.npos) one += name.substr(dot + 1);
+    if (one.front() == (name.front() | 0x20)) similar.push_back(one);
+  }
+  if (name.size() == 2 && (name[1] | 0x20) != 'p') return {};
+  return did_you_mean(name, similar);
+}
+
 std::optional<std::string> find_name_error(std::string_view name) {
   if (name.empty()) return "an attribute without a name; expected one such as ip or header.host";
   for (const char c : name) {
@@ -58,7 +86,7 @@ std::optional<std::string> find_name_error(std::string_view name) {
   if (name.front() == ' ' || name.back() == ' ') {
     return "a space next to the attribute " + in_quotes(name) + "; expected the name alone";
   }
-  for (const std::string_view group : {"header.", "query.", "cookie.", "body."}) {
+  for (const std::string_view group : kGroups) {
     if (name == group)
       return in_quotes(name) + " lacks its name; expected " + std::string(group) + "NAME";
   }

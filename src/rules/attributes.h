@@ -32,6 +32,14 @@ std::string normalized(std::string_view name);
 // Returns what is wrong with the name of an attribute as "WHAT; EXPECTED", or nothing.
 std::optional<std::string> find_name_error(std::string_view name);
 
+// Whether a client chooses the value of the attribute, or leaves it out: a header, or a part of the
+// query, the cookies or the body.
+bool is_of_client(std::string_view name) noexcept;
+
+// Returns "; did you mean 'ip'?" for a name that no front end sends and that is similar to one that
+// they send, else "".
+std::string did_you_mean_attribute(std::string_view name);
+
 // Caches the attributes of one request. Asks their source for each attribute at most once.
 class AttributeValues {
  public:

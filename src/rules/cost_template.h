@@ -64,6 +64,9 @@ class CostTemplate {
   // The units without attributes: the number, or the default. Absent if there is neither.
   std::optional<std::uint64_t> units() const noexcept { return units_; }
 
+  // The attributes that it reads: a request needs one of them, unless there is a default.
+  const std::vector<std::uint32_t>& attributes() const noexcept { return attributes_; }
+
   // Units from the attributes of a request. Absent: all attributes are missing. Error: the
   // attribute whose value is no number of units.
   Expected<std::optional<std::uint64_t>, std::uint32_t> find(AttributeValues& values) const;

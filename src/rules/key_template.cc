@@ -175,6 +175,16 @@ bool KeyTemplate::reads(std::uint32_t attribute) const noexcept {
   });
 }
 
+std::vector<std::vector<std::uint32_t>> KeyTemplate::needs() const {
+  std::vector<std::vector<std::uint32_t>> needs;
+  for (const Part& part : parts_) {
+    if (part.alternatives.empty()) continue;
+    auto& one_of = needs.emplace_back();
+    for (const Alternative& one : part.alternatives) one_of.push_back(one.attribute);
+  }
+  return needs;
+}
+
 std::optional<std::string_view> KeyTemplate::one_value(AttributeValues& values) const {
   if (parts_.size() != 1) return std::nullopt;
   for (const Alternative& alternative : parts_.front().alternatives) {

@@ -45,6 +45,8 @@ class KeyTemplate {
 
   // Whether the template is one attribute, used whole, and nothing else.
   bool is_one_value() const noexcept;
+  // The attributes of each part that has some: a request needs one of each.
+  std::vector<std::vector<std::uint32_t>> needs() const;
   bool is_empty() const noexcept { return parts_.empty(); }
   // Whether it reads the attribute with this number.
   bool reads(std::uint32_t attribute) const noexcept;

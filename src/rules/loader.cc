@@ -12,7 +12,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/calendar.h"
@@ -43,8 +45,8 @@ namespace sluice::rules {
 class MatchReader {
  public:
   // Borrows its arguments.
-  MatchReader(AttributeTable& attributes, const RuleTerms& terms, ListFiles& lists)
-      : attributes_(attributes), terms_(terms), lists_(lists) {}
+  MatchReader(AttributeTable& attributes, const RuleTerms& terms, ListFiles& lists, Warn warn)
+      : attributes_(attributes), terms_(terms), lists_(lists), warn_(std::move(warn)) {}
 
   // Begins the next file.
   void begin(Diagnostics& diagnostics);
@@ -67,10 +69,12 @@ class MatchReader {
   bool read_network(const Place& place, const Node& node);
   void read_pattern(const Place& place, const Node& node);
   void check_method(const Node& node);
+  void check_path(const Node& node);
 
   AttributeTable& attributes_;
   const RuleTerms& terms_;
   ListFiles& lists_;
+  const Warn warn_;
   Diagnostics* diagnostics_ = nullptr;
   std::size_t expressions_ = 0;
   std::size_t instructions_ = 0;  // of the expressions
@@ -168,6 +172,33 @@ RuleAction read_action(const Fields& rule, Diagnostics& diagnostics) {
 
 namespace {
 
+// Appends the patterns of a condition for people: at most about a line.
+void append_written(const Node& node, std::string& out) {
+  constexpr std::size_t kMost = 80;
+  if (out.size() > kMost) return;
+  if (node.is_scalar()) {
+    out.append(in_quotes(node.text));
+  } else if (node.is_map()) {
+    for (const auto& [key, value] : node.pairs) append_written(*value, out += key->text + " ");
+  } else {
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      if (out.size() > kMost) return static_cast<void>(out += " …");
+      if (i > 0) out += i + 1 == node.items.size() ? " or " : ", ";
+      append_written(*node.items[i], out);
+    }
+  }
+}
+
+// Warns about an attribute whose name is similar to one that front ends send.
+void warn_of_attribute(std::string_view name, std::size_t at, const Warn& warn) {
+  const std::string proposal = did_you_mean_attribute(name);
+  if (proposal.empty()) return;
+  warn(at, "no front end sends the attribute " + in_quotes(name),
+       "expected method, path, host, ip, header.NAME, query.NAME, cookie.NAME, body.NAME, or an "
+       "attribute that a program sends" +
+           proposal);
+}
+
 constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
                                                    "CONNECT", "OPTIONS", "TRACE", "PATCH"};
 
@@ -176,6 +207,8 @@ constexpr std::size_t kMaxExpressions = 10000;
 // A request may run all expressions of a file, each over every byte of a value.
 constexpr std::size_t kMaxInstructions = 200'000;
 constexpr std::size_t kLongestPattern = 4096;
+// Comparisons of conditions to find rules that no request reaches: 1,400 rules with one each.
+constexpr std::size_t kMostReachSteps = 1'000'000;
 
 // Returns an expression that matches only this text.
 std::string as_expression(std::string_view text) {
@@ -217,9 +250,11 @@ void MatchReader::read_conditions(const Node& map, bool negated, std::vector<Con
       diagnostics_->add_message(key->at, *wrong);
       continue;
     }
+    warn_of_attribute(key->text, key->at, warn_);
     Condition condition;
     condition.attribute = attributes_.number(key->text);
     condition.negated = negated;
+    append_written(*value, condition.written);
     const auto [first, is_new] = seen.try_emplace(condition.attribute, key->at);
     if (!is_new) {
       const auto [line, column] = diagnostics_->place(first->second);
@@ -350,6 +385,7 @@ void MatchReader::read_pattern(const Place& place, const Node& node) {
             " in a file, so that no request takes long; repetitions such as {1,1000} cost most");
   }
   if (place.attribute == "method") check_method(node);
+  if (place.attribute == "path" && !pattern->is_expression()) check_path(node);
   if (pattern->is_expression()) ++place.condition->expressions;
   place.condition->any_of.push_back(std::move(pattern.value()));
 }
@@ -362,6 +398,17 @@ void MatchReader::check_method(const Node& node) {
     diagnostics_->add(node.at, "the method " + in_quotes(node.text) + " would match no request",
                       "expected '" + upper + "': methods are case-sensitive");
   }
+}
+
+// Warns about a pattern that matches no path, or hardly any.
+void MatchReader::check_path(const Node& node) {
+  if (node.text.find('?') != node.text.npos) {
+    return warn_(node.at, "the path " + in_quotes(node.text) + " has a query, and paths have none",
+                 "expected the path alone, and a condition such as query.NAME");
+  }
+  if (node.text.empty() || node.text.front() == '/' || node.text.front() == '*') return;
+  warn_(node.at, "the path " + in_quotes(node.text) + " matches no request: paths begin with '/'",
+        "expected a pattern such as /login; did you mean " + in_quotes("/" + node.text) + "?");
 }
 
 namespace {
@@ -392,6 +439,7 @@ class Loader {
   // Names that must differ, and the position of the first use of each.
   using Names = std::unordered_map<std::string, Seen>;
 
+  void read_trusted(const Node& node);
   void read_rule(const Node& node, const schema::Map& keys);
   void read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled);
   void read_limits(const Fields& fields, Rule& rule, CompiledRule& compiled);
@@ -406,6 +454,11 @@ class Loader {
   void check_memory(const NumberFields& fields, const Limit& limit);
   void check_redis(const NumberFields& fields, const Limit& limit);
   void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
+  void check_skips(const Fields& fields, const CompiledRule& rule, const RuleLimit& limit,
+                   const CompiledLimit& compiled);
+  void check_plan(const Fields& fields, const KeyTemplate& from);
+  void check_reach(const Fields& fields);
+  std::string of_client(const std::vector<std::uint32_t>& attributes) const;
   std::optional<ResponseCount> read_count(const Fields& fields, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
   template <typename Template>
@@ -421,8 +474,13 @@ class Loader {
   FilePlans plans_;
   std::size_t plan_numbers_ = 0;  // of all limits with a plan
   bool warned_of_leases_ = false;
+  const Warn warn_ = [this](std::size_t at, std::string what, std::string expected) {
+    warn(at, std::move(what), std::move(expected));
+  };
+  std::unordered_set<std::string> trusted_;  // attributes that no client chooses
+  std::size_t reach_steps_ = kMostReachSteps;
   ListFiles lists_{terms_.on_list};
-  MatchReader match_{set_->attributes, terms_, lists_};
+  MatchReader match_{set_->attributes, terms_, lists_, warn_};
 };
 
 void Loader::read(const Node& root, Diagnostics& diagnostics) {
@@ -432,6 +490,8 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
   plan_numbers_ = 0;
   match_.begin(diagnostics);
   const Fields file = Fields::read(root, schema::file(), *diagnostics_, &settings_);
+  trusted_.clear();
+  if (const Node* trusted = file.node("trusted")) read_trusted(*trusted);
   if (set_->domain.empty()) set_->domain = settings_.domain;
   if (const Node* plans = file.node("plans")) {
     plans_ = FilePlans::read(*plans, *file.key("plans").map, *diagnostics_);
@@ -439,10 +499,29 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
   const Node* rules = file.node("rules");
   if (rules == nullptr) return;
   set_->rules.reserve(set_->rules.size() + rules->items.size());
+  const auto first = static_cast<std::ptrdiff_t>(set_->warnings.size());
   for (const Node* rule : rules->items) read_rule(*rule, *file.key("rules").map);
   plans_.each_unused([this](std::size_t at, std::string what) {
     warn(at, std::move(what), "expected the name of a limit of a rule with 'plan'");
   });
+  std::stable_sort(set_->warnings.begin() + first, set_->warnings.end(),
+                   [](const RuleError& a, const RuleError& b) {
+                     return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+                   });
+}
+
+void Loader::read_trusted(const Node& node) {
+  for (const Node* name : texts_of(node)) {
+    if (auto wrong = find_name_error(name->text)) {
+      diagnostics_->add_message(name->at, *wrong);
+    } else if (!is_of_client(name->text)) {
+      diagnostics_->add(name->at,
+                        in_quotes(name->text) + " in 'trusted' is no client's choice anyway",
+                        "expected header.NAME, query.NAME, cookie.NAME or body.NAME" +
+                            did_you_mean_attribute(name->text));
+    }
+    trusted_.insert(normalized(name->text));
+  }
 }
 
 void Loader::read_rule(const Node& node, const schema::Map& keys) {
@@ -464,20 +543,20 @@ void Loader::read_rule(const Node& node, const schema::Map& keys) {
     }
   }
   rule.action = read_action(fields, *diagnostics_);
-  read_reject(fields, rule, *diagnostics_, [this](std::size_t at, auto what, auto expected) {
-    warn(at, std::move(what), std::move(expected));
-  });
+  read_reject(fields, rule, *diagnostics_, warn_);
   if (const Node* match = fields.node("match")) compiled.conditions = match_.read(*match);
   compiled.tag = read_template<KeyTemplate>(fields.node("tag"));
   if (const Fields* plan = fields.map("plan")) read_plan(*plan, rule, compiled);
   if (rule.action == RuleAction::kLimit) read_limits(fields, rule, compiled);
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
+  check_reach(fields);
 }
 
 void Loader::read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled) {
   compiled.plan_from = read_template<KeyTemplate>(fields.node("from"));
   plans_.choose(fields, rule, compiled.plan_from, *diagnostics_);
+  check_plan(fields, compiled.plan_from);
   compiled.default_plan = find_plan(rule, rule.default_plan).value_or(0);
 }
 
@@ -503,9 +582,10 @@ void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compil
     limit.counts_responses = count.has_value();
     std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
     const std::uint32_t id = limit_id_of(prefix);
-    rule.limits.push_back(std::move(limit));
     compiled.limits.push_back(
         {std::move(prefix), id, std::move(key), std::move(cost), std::move(count)});
+    check_skips(fields, compiled, limit, compiled.limits.back());
+    rule.limits.push_back(std::move(limit));
   }
 }
 
@@ -696,6 +776,60 @@ void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const Li
        "expected at most " + std::to_string(limit.capacity()));
 }
 
+// Returns the names of the attributes if a client chooses all of them; else "".
+std::string Loader::of_client(const std::vector<std::uint32_t>& attributes) const {
+  std::vector<std::string_view> names;
+  for (const std::uint32_t attribute : attributes) {
+    const std::string& name = set_->attributes.names()[attribute];
+    if (!is_of_client(name) || trusted_.contains(name)) return {};
+    names.push_back(name);
+  }
+  return either(names);
+}
+
+// Warns about a limit that a client avoids: it leaves out what the key or the cost is read from.
+void Loader::check_skips(const Fields& fields, const CompiledRule& rule, const RuleLimit& limit,
+                         const CompiledLimit& compiled) {
+  if (limit.on_missing != OnMissing::kSkip) return;
+  const auto is_in_match = [&](std::uint32_t attribute) {
+    return std::any_of(rule.conditions.begin(), rule.conditions.end(), [&](const Condition& one) {
+      return one.attribute == attribute && !one.negated;
+    });
+  };
+  const auto check = [&](const char* key, const std::vector<std::uint32_t>& attributes,
+                         const std::string& right) {
+    const std::string names = of_client(attributes);
+    if (names.empty() || std::any_of(attributes.begin(), attributes.end(), is_in_match)) return;
+    warn(fields.at(key),
+         "a client avoids the limit " + in_quotes(limit.name) + " by leaving out " + names,
+         "expected " + right + ", 'on_missing: deny', or 'trusted' with what a gateway sets");
+  };
+  for (const auto& one_of : compiled.key.needs())
+    check("key", one_of, "another choice such as |ip");
+  if (!compiled.cost.units()) check("cost", compiled.cost.attributes(), "a default such as |1");
+}
+
+// Warns about a plan that a client chooses.
+void Loader::check_plan(const Fields& fields, const KeyTemplate& from) {
+  for (const auto& one_of : from.needs()) {
+    const std::string names = of_client(one_of);
+    if (names.empty()) continue;
+    warn(fields.at("from"), "a client can choose its plan by " + names,
+         "expected an attribute that no client chooses, or 'trusted' with what a gateway sets");
+  }
+}
+
+// Warns about the latest rule if no request reaches it.
+void Loader::check_reach(const Fields& fields) {
+  const std::size_t index = set_->rules.size() - 1;
+  const Rule* const cover = find_cover(*set_, index, reach_steps_);
+  if (cover == nullptr) return;
+  warn(fields.at("name"),
+       "the rule " + in_quotes(set_->rules[index].name) + " is never reached: " +
+           in_quotes(cover->name) + " before it decides all of its requests",
+       "expected the narrower rule first, or 'continue: true' in " + in_quotes(cover->name));
+}
+
 std::optional<ResponseCount> Loader::read_count(const Fields& fields, const Limit& limit) {
   const Node* node = fields.node("count");
   if (node == nullptr) return std::nullopt;
@@ -716,7 +850,11 @@ void Loader::warn(std::size_t at, std::string what, std::string expected) {
 template <typename Template>
 Template Loader::read_template(const Node* node) {
   if (node == nullptr) return {};
+  const std::size_t known = set_->attributes.names().size();
   auto key = Template::compile(node->text, set_->attributes);
+  for (std::size_t i = known; i < set_->attributes.names().size(); ++i) {
+    warn_of_attribute(set_->attributes.names()[i], node->at, warn_);
+  }
   if (key) return std::move(key.value());
   const std::string_view text = diagnostics_->text();
   const std::size_t begin = node->at + (node->quoted ? 1 : 0);

@@ -169,7 +169,7 @@ TEST(Loader, NeedsAVersionAndRules) {
   EXPECT_EQ(errors_of("version: 2\nrules: []"), "f:1:10: error: 'version' is '2'; expected 1");
   EXPECT_EQ(errors_of("- version"),
             "f:1:1: error: file is a list; expected a map; its keys are one of: version, domain, "
-            "defaults, plans, rules");
+            "defaults, trusted, plans, rules");
   EXPECT_EQ(errors_of("version: 1\nrules:\n"),
             "f:2:1: error: 'rules' is nothing; expected a list of rules, each starting with '- '");
 }
@@ -177,7 +177,7 @@ TEST(Loader, NeedsAVersionAndRules) {
 TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(errors_of("version: 1\nrules: []\ndomian: x\n"),
             "f:3:1: error: unknown key 'domian'; expected one of: version, domain, defaults, "
-            "plans, rules; did "
+            "trusted, plans, rules; did "
             "you mean 'domain'?");
   EXPECT_EQ(errors_of("version: 1\nrules: []\ndefaults: { on_error: deny }\n"),
             "f:3:13: error: unknown key 'on_error'; expected one of: on_store_error, on_missing, "
@@ -391,7 +391,8 @@ unknown: 1
           ("f:6:28: error: 'algorithm' is 'z'; expected " + std::string(kAlgorithms)) +
           "\nf:6:46: error: 'per': '1' has no unit; expected a whole number and its unit (ms, s, "
           "m, h or d), such as 1s\n"
-          "f:7:1: error: unknown key 'unknown'; expected one of: version, domain, defaults, plans, "
+          "f:7:1: error: unknown key 'unknown'; expected one of: version, domain, defaults, "
+          "trusted, plans, "
           "rules");
 }
 

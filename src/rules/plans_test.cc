@@ -46,6 +46,7 @@ RuleSet parsed(const std::string& yaml) {
 
 TEST(Plans, ReadsTheExampleOfTheContract) {
   const RuleSet rules = parsed(R"(
+trusted: [header.x-plan, header.x-customer]
 plans:                                    # numbers by name
   free: { requests: { limit: 60,   per: 1m }, tokens: { limit: 10000,  per: 1m } }
   pro:  { requests: { limit: 6000, per: 1m }, tokens: { limit: 500000, per: 1m } }

@@ -10,13 +10,152 @@
 namespace sluice::rules::rule_warnings_test {
 namespace {
 
+std::vector<std::string> warnings_of(const std::string& yaml) {
+  const auto rules = RuleSet::parse("version: 1\n" + yaml, "f");
+  if (!rules) return {"error: " + rules.error().front().to_string()};
+  std::vector<std::string> out;
+  for (const RuleError& warning : rules->warnings()) out.push_back(warning.to_string());
+  return out;
+}
+
 std::string rule(const std::string& name, const std::string& match,
                  const std::string& key = "\"{ip}\"") {
   return "  - name: " + name + "\n" + (match.empty() ? "" : "    match: { " + match + " }\n") +
          "    limits: [ { name: l, key: " + key + ", algorithm: gcra, limit: 1, per: 1s } ]\n";
 }
 
+std::vector<std::string> warnings_of_rule(const std::string& match,
+                                          const std::string& key = "\"{ip}\"") {
+  return warnings_of("rules:\n" + rule("r", match, key));
+}
+
 using Texts = std::vector<std::string>;
+
+TEST(RuleWarnings, APathBeginsWithASlash) {
+  EXPECT_EQ(warnings_of_rule("path: login"),
+            Texts{"f:4:20: warning: the path 'login' matches no request: paths begin with '/'; "
+                  "expected a pattern such as /login; did you mean '/login'?"});
+  EXPECT_EQ(warnings_of_rule("not: { path: [/a, b] }"),
+            Texts{"f:4:32: warning: the path 'b' matches no request: paths begin with '/'; "
+                  "expected a pattern such as /login; did you mean '/b'?"});
+  EXPECT_EQ(warnings_of_rule("path: \"/a?b=1\""),
+            Texts{"f:4:20: warning: the path '/a?b=1' has a query, and paths have none; expected "
+                  "the path alone, and a condition such as query.NAME"});
+  for (const char* path : {"/login", "\"/**\"", "\"**.php\"", "\"*\"", "~login", "\"~/a?b\""}) {
+    EXPECT_EQ(warnings_of_rule("path: " + std::string(path)), Texts{}) << path;
+  }
+}
+
+TEST(RuleWarnings, NoFrontEndSendsASlip) {
+  EXPECT_EQ(warnings_of_rule("", "\"{ipp}\""),
+            Texts{"f:4:31: warning: no front end sends the attribute 'ipp'; expected method, path, "
+                  "host, ip, header.NAME, query.NAME, cookie.NAME, body.NAME, or an attribute that "
+                  "a program sends; did you mean 'ip'?"});
+  for (const auto& [slip, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"pth", "path"},
+                                                        {"IP", "ip"},
+                                                        {"methd", "method"},
+                                                        {"Host", "host"},
+                                                        {"headers.x-user", "header.x-user"},
+                                                        {"bdy.id", "body.id"},
+                                                        {"cokie.a", "cookie.a"}}) {
+    const Texts warnings = warnings_of_rule(slip + ": /x");
+    ASSERT_EQ(warnings.size(), 1U) << slip;
+    EXPECT_NE(warnings[0].find("did you mean '" + meant + "'?"), std::string::npos) << warnings[0];
+  }
+  for (const char* own : {"user", "tenant", "id", "port", "remote_address", "generic_key", "x.y",
+                          "user.id", "a", "model"}) {
+    EXPECT_EQ(warnings_of_rule(std::string(own) + ": x"), Texts{}) << own;
+  }
+}
+
+TEST(RuleWarnings, AClientAvoidsALimitByLeavingOutAHeader) {
+  const std::string advice =
+      "; expected another choice such as |ip, 'on_missing: deny', or 'trusted' with what a gateway "
+      "sets";
+  EXPECT_EQ(warnings_of_rule("", "\"{header.x-user}\""),
+            Texts{"f:4:31: warning: a client avoids the limit 'l' by leaving out header.x-user" +
+                  advice});
+  EXPECT_EQ(warnings_of_rule("", "\"{ip} {cookie.a|query.b}\""),
+            Texts{"f:4:31: warning: a client avoids the limit 'l' by leaving out cookie.a or "
+                  "query.b" +
+                  advice});
+  EXPECT_EQ(warnings_of_rule("", "\"{header.x-user|ip}\""), Texts{});
+  EXPECT_EQ(warnings_of_rule("header.x-user: \"*\"", "\"{header.x-user}\""), Texts{})
+      << "the rule is about requests with it";
+  EXPECT_EQ(warnings_of_rule("", "\"{user}\""), Texts{}) << "a program sends it";
+  EXPECT_EQ(warnings_of_rule("", "\"{header.x-user}\", on_missing: deny"), Texts{});
+  EXPECT_EQ(warnings_of_rule("", "\"{ip}\", cost: \"{body.units|1}\""), Texts{});
+  EXPECT_EQ(warnings_of_rule("", "\"{ip}\", cost: \"{body.units}\""),
+            Texts{"f:4:45: warning: a client avoids the limit 'l' by leaving out body.units; "
+                  "expected a default such as |1, 'on_missing: deny', or 'trusted' with what a "
+                  "gateway sets"});
+}
+
+TEST(RuleWarnings, AClientChoosesItsPlan) {
+  const std::string plans = "plans: { free: { l: { limit: 1, per: 1s } } }\nrules:\n";
+  const auto with_plan = [](const std::string& from) {
+    return "  - name: r\n    plan: { from: \"" + from +
+           "\", default: free }\n    limits: [ { name: l, algorithm: gcra } ]\n";
+  };
+  EXPECT_EQ(warnings_of(plans + with_plan("{header.x-plan}")),
+            Texts{"f:5:19: warning: a client can choose its plan by header.x-plan; expected an "
+                  "attribute that no client chooses, or 'trusted' with what a gateway sets"});
+  EXPECT_EQ(warnings_of(plans + with_plan("{plan}")), Texts{});
+  EXPECT_EQ(warnings_of("trusted: header.X-Plan\n" + plans + with_plan("{header.x-plan}")),
+            Texts{});
+}
+
+TEST(RuleWarnings, TrustedAttributesAreThoseOfAGateway) {
+  EXPECT_EQ(warnings_of("trusted: [header.X-User, cookie.a]\nrules:\n" +
+                        rule("r", "", "\"{header.x-user} {cookie.a}\"")),
+            Texts{});
+  EXPECT_EQ(warnings_of("trusted: [ip]\nrules: []\n"),
+            Texts{"error: f:2:11: error: 'ip' in 'trusted' is no client's choice anyway; expected "
+                  "header.NAME, query.NAME, cookie.NAME or body.NAME"});
+  EXPECT_EQ(warnings_of("trusted: headers.x\nrules: []\n"),
+            Texts{"error: f:2:10: error: 'headers.x' in 'trusted' is no client's choice anyway; "
+                  "expected header.NAME, query.NAME, cookie.NAME or body.NAME; did you mean "
+                  "'header.x'?"});
+}
+
+// Whether the second rule is never reached, if the rules have these conditions.
+bool is_hidden(const std::string& first, const std::string& second) {
+  const Texts warnings = warnings_of("rules:\n" + rule("a", first) + rule("b", second));
+  EXPECT_LE(warnings.size(), 1U);
+  if (warnings.empty()) return false;
+  EXPECT_NE(warnings[0].find("the rule 'b' is never reached: 'a' before it decides all of its "
+                             "requests; expected the narrower rule first, or 'continue: true' in "
+                             "'a'"),
+            std::string::npos)
+      << warnings[0];
+  return true;
+}
+
+TEST(RuleWarnings, ARuleIsNeverReached) {
+  EXPECT_TRUE(is_hidden("", "path: /login"));
+  EXPECT_TRUE(is_hidden("", ""));
+  EXPECT_TRUE(is_hidden("path: /**", "path: /login, method: POST"));
+  EXPECT_TRUE(is_hidden("path: /**", "path: ~/a+"));
+  EXPECT_TRUE(is_hidden("path: [/a, /b/**]", "path: [/b/c, /a]"));
+  EXPECT_TRUE(is_hidden("ip: 10.0.0.0/8", "ip: [10.1.0.0/16, 10.2.3.4]"));
+  EXPECT_TRUE(is_hidden("not: { path: /a }", "not: { path: [/a, /b] }"));
+  EXPECT_FALSE(is_hidden("path: /login", "")) << "the usual order";
+  EXPECT_FALSE(is_hidden("path: /**", "method: POST")) << "a request without a path";
+  EXPECT_FALSE(is_hidden("path: [/a, /b/**]", "path: [/b/c, /c]"));
+  EXPECT_FALSE(is_hidden("path: /**, method: GET", "path: /a"));
+  EXPECT_FALSE(is_hidden("ip: 10.0.0.0/9", "ip: 10.0.0.0/8"));
+  EXPECT_FALSE(is_hidden("ip: 10.0.0.0/8", "ip: \"10.*\"")) << "a text may be no address";
+  EXPECT_FALSE(is_hidden("not: { path: [/a, /b] }", "not: { path: /a }"));
+  EXPECT_FALSE(is_hidden("not: { path: /a }", "path: /a"));
+}
+
+TEST(RuleWarnings, ARuleThatContinuesHidesNone) {
+  const std::string second = rule("b", "path: /a");
+  EXPECT_EQ(warnings_of("rules:\n" + rule("a", "") + "    continue: true\n" + second), Texts{});
+  EXPECT_EQ(warnings_of("rules:\n  - { name: a, action: deny, mode: shadow }\n" + second), Texts{});
+  EXPECT_EQ(warnings_of("rules:\n  - { name: a, action: allow }\n" + second).size(), 1U);
+}
 
 // Every value of up to six of these characters.
 Texts short_values() {

@@ -519,12 +519,20 @@ constexpr std::array<Key, 3> kDefaultsKeys{
 };
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 
-constexpr std::array<Key, 5> kFileKeys{
+constexpr std::array<Key, 6> kFileKeys{
     required(integer("version", nullptr, "", 1, 1, "The version of this format: 1.")),
     text("domain", kSet<&FileSettings::domain>, "`default`", 1, 128,
          "Separates the counters of these rules from those of other rules in the same store."),
     map_of("defaults", kSameObject, "see below", kDefaults,
            "Defaults for rules and limits that do not set these keys."),
+    Key{.name = "trusted",
+        .type = Type::kTexts,
+        .otherwise = "none",
+        .least = 1,
+        .most = 256,
+        .help = "Attributes that a gateway sets in each request, such as `header.x-user-id`, so "
+                "that no client chooses them or leaves them out. Only warnings use them (see "
+                "Warnings)."},
     Key{.name = "plans",
         .type = Type::kPlans,
         .otherwise = "none",
