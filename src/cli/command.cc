@@ -25,15 +25,16 @@ Expected<std::string, Errors> read(const std::string& file) {
   return text;
 }
 
-// Prints that the file is valid, and its warnings, or its errors. Returns whether it is valid.
-bool check_file(const std::string& file, const FileKind& kind) {
+// Prints that the file is valid, and its warnings, or its errors. Returns whether it is valid, and
+// has no warnings if these count as errors.
+bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
   const auto text = read(file);
   Errors warnings;
   const auto summary = text ? kind.check(*text, file, warnings) : text;
   for (const RuleError& error : summary ? warnings : summary.error()) {
     std::cerr << error.to_string() << '\n';
   }
-  if (!summary) return false;
+  if (!summary || (is_strict && !warnings.empty())) return false;
   std::cout << file << ": ok" << (summary->empty() ? "" : ", ") << *summary << '\n';
   return true;
 }
@@ -43,11 +44,15 @@ void add_check(Command app, int& status, const FileKind& kind) {
       app.add_subcommand("check", "Check " + kind.files + " and print every error");
   auto files = std::make_shared<std::vector<std::string>>();
   command.add_option("FILE", *files, "The files; - is standard input").required();
-  if (kind.add_check_options) kind.add_check_options(command);
+  auto strict = std::make_shared<bool>(false);
+  if (kind.add_check_options) {
+    command.add_flag("--strict", *strict, "Warnings count as errors");
+    kind.add_check_options(command);
+  }
   command.footer("Exit status: 0 no errors; 1 errors, or a file cannot be read; 2 wrong usage.");
-  command.run(status, {}, [files, kind] {
+  command.run(status, {}, [files, strict, kind] {
     bool are_valid = true;
-    for (const std::string& file : *files) are_valid = check_file(file, kind) && are_valid;
+    for (const std::string& file : *files) are_valid = check_file(file, kind, *strict) && are_valid;
     return are_valid ? 0 : kFailed;
   });
 }

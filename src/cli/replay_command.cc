@@ -93,13 +93,17 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   return status;
 }
 
-// Prints the errors of the rules, and returns nothing.
+// Prints the warnings about the rules, or their errors, and returns nothing then.
 std::optional<RuleSet> load_rules(const std::string& path) {
   const auto rules = RuleSet::load(
       path, {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
-  if (rules) return *rules;
-  for (const RuleError& error : rules.error()) std::cerr << error.to_string() << "\n";
-  return {};
+  const auto print = [](const RuleError& error) { std::cerr << error.to_string() << "\n"; };
+  if (!rules) {
+    std::for_each(rules.error().begin(), rules.error().end(), print);
+    return {};
+  }
+  std::for_each(rules->warnings().begin(), rules->warnings().end(), print);
+  return *rules;
 }
 
 int work(const Arguments& arguments) {

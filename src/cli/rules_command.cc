@@ -148,10 +148,11 @@ class RulesPlace {
   bool scripting_;
 };
 
-// Valid rules, and a summary ("2 rules, 3 limits").
+// Valid rules, a summary ("2 rules, 3 limits"), and warnings about them.
 struct CheckedRules {
   std::vector<RulesText> texts;
   std::string summary;
+  std::vector<RuleError> warnings;
 };
 
 // Returns nothing after printing all errors.
@@ -164,13 +165,16 @@ std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms&
   }
   for (const RuleError& error : read.errors) std::cerr << error.to_string() << '\n';
   if (!read.errors.empty()) return std::nullopt;
-  return CheckedRules{std::move(read.texts), summary_of(*rules)};
+  return CheckedRules{std::move(read.texts),
+                      summary_of(*rules),
+                      {rules->warnings().begin(), rules->warnings().end()}};
 }
 
 // How rules are pushed.
 struct PushFlags {
   std::optional<std::uint64_t> expect;
   bool dry_run = false;
+  bool is_strict = false;
   std::string by;
 };
 
@@ -448,6 +452,8 @@ Redis keeps the last 50 pushes (sluice rules history) with the user and the host
 If two pushes happen at the same time, the later one fails. With --expect, a push also fails if
 the version in Redis is another one.
 
+Warnings are printed; with --strict, rules with warnings are not pushed.
+
 Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.
 
 Examples:
@@ -468,6 +474,8 @@ int push(const StoreFlags& place_flags, const PushFlags& flags, const Files& fil
   redis_options_of(config);  // before the errors of the rules
   auto checked = check_texts(server::read_files(files), server::rule_terms(config));
   if (!checked) return kFailed;
+  for (const RuleError& warning : checked->warnings) std::cerr << warning.to_string() << '\n';
+  if (flags.is_strict && !checked->warnings.empty()) return kFailed;
   RulesPlace place(place_flags, config);
   return push_rules(place, flags, *std::move(checked));
 }
@@ -494,6 +502,7 @@ void add_push(Command rules, int& status) {
       rules.add_subcommand("push", "Publish rules files in Redis for all servers");
   const auto place = add_place_flags(command);
   const auto flags = add_push_flags(command);
+  command.add_flag("--strict", flags->is_strict, "Push nothing if there are warnings");
   const auto files = std::make_shared<Files>();
   command.add_option("FILE", *files, "Rules files and directories").required();
   command.footer(kPushHelp);

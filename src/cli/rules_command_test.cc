@@ -78,7 +78,25 @@ TEST_F(RulesCommand, SaysAllErrorsOfEveryFileAndFails) {
                 "each starting with '- '\n" +
                 wrong + ":1:10: error: 'version' is '2'; expected 1\n" + wrong +
                 ":2:1: error: unknown key 'rule'; expected one of: version, domain, defaults, "
-                "plans, rules; did you mean 'rules'?\n");
+                "trusted, plans, rules; did you mean 'rules'?\n");
+}
+
+TEST_F(RulesCommand, StrictChecksFailForWarnings) {
+  const std::string path = file("vain.yaml",
+                                "version: 1\nrules:\n  - name: a\n    match: { path: login }\n"
+                                "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n");
+  const std::string warning = path +
+                              ":4:20: warning: the path 'login' matches no request: paths begin "
+                              "with '/'; expected a pattern such as /login; did you mean "
+                              "'/login'?\n";
+  EXPECT_EQ(run({"check", path}), 0);
+  EXPECT_EQ(out_, path + ": ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(err_, warning);
+  EXPECT_EQ(run({"check", "--strict", path}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(err_, warning);
+  const std::string right = file("right.yaml", kRight);
+  EXPECT_EQ(run({"check", "--strict", right}), 0);
 }
 
 TEST_F(RulesCommand, WarnsAboutALogThatDoesNotFitIntoMemory) {

@@ -17,6 +17,7 @@ from resp_harness import Resp
 RULES = """
 version: 1
 domain: shop
+trusted: body.model
 rules:
   - name: order
     match: { path: /order }

@@ -9,6 +9,7 @@ constexpr const char* kRules =
     "  - name: api  # of the shop\n"
     "    limits:\n"
     "      - { name: user, algorithm: token_bucket, limit: 5, per: 1s, burst: 9 }\n"
+    "    continue: true\n"
     "  - name: a/b\n"
     "    limits: [ { name: all, algorithm: gcra, limit: 7, per: 1m } ]\n";
 

@@ -53,9 +53,13 @@ void add_version(const ActiveRules& rules, http::Response& response) {
   response.add("X-Sluice-Rules-Version", std::to_string(rules.version));
 }
 
+// Writes how many rules and limits there are, and the warnings about them, if there are some.
 void write_counts(JsonWriter& json, const RuleSet& rules) {
   json.member("rules", std::uint64_t{rules.rules().size()})
       .member("limits", std::uint64_t{count_limits(rules)});
+  if (rules.warnings().empty()) return;
+  json.key("warnings");
+  write_errors(json, {rules.warnings().begin(), rules.warnings().end()});
 }
 
 void answer_errors(int status, const RulesManager::Errors& errors, http::Response& response) {
