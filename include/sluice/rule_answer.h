@@ -57,6 +57,14 @@ struct RuleAnswer {
     std::size_t part = 0;           // the index of the request's part that it matched
   };
   std::vector<Matched> matched;
+  // A limit of a rule that matched and that did not apply, because an attribute that its key or its
+  // cost needs is missing, and its `on_missing` is `skip`.
+  struct Skipped {
+    const Rule* rule = nullptr;
+    const RuleLimit* limit = nullptr;
+    std::size_t part = 0;  // the index of the request's part
+  };
+  std::vector<Skipped> skipped;
   // What is wrong with the costs of a kInvalid request: "WHAT; EXPECTED". Empty if something else
   // is.
   std::string_view mistake = {};

@@ -85,12 +85,12 @@ std::size_t RuleCounts::index_of(const Rule* rule) const noexcept {
   return index < all_.size() ? index : all_.size();
 }
 
-// Returns the counts of the limit, or null if it is not one of them.
-Tally* RuleCounts::tally_of(const LimitAnswer& of) const noexcept {
-  const auto index = index_of(of.rule);
+// Returns the counts of a limit of the rule, or null if it is not one of them.
+Tally* RuleCounts::tally_of(const Rule* rule, const RuleLimit* limit) const noexcept {
+  const auto index = index_of(rule);
   if (index == all_.size()) return nullptr;
-  const auto limit = static_cast<std::size_t>(of.limit - of.rule->limits.data());
-  return limit < of.rule->limits.size() ? &limits_[first_limit_[index] + limit] : nullptr;
+  const auto place = static_cast<std::size_t>(limit - rule->limits.data());
+  return place < rule->limits.size() ? &limits_[first_limit_[index] + place] : nullptr;
 }
 
 void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
@@ -105,7 +105,7 @@ void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
   for (const LimitAnswer& of : answer.limits) {
     const bool is_near = (near & 1) != 0;
     near >>= 1;
-    Tally* const tally = tally_of(of);
+    Tally* const tally = tally_of(of.rule, of.limit);
     if (tally == nullptr) continue;
     tally->cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
     if (of.lacks_counter) tally->cells[kNewCell].add(1);
@@ -115,11 +115,15 @@ void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
       tally->cells[kShadowCell].add(1);
     }
   }
+  for (const RuleAnswer::Skipped& of : answer.skipped) {
+    Tally* const tally = tally_of(of.rule, of.limit);
+    if (tally != nullptr) tally->cells[kSkippedCell].add(1);
+  }
 }
 
 void RuleCounts::count_refused_new(const RuleAnswer& answer) noexcept {
   for (const LimitAnswer& of : answer.limits) {
-    Tally* const tally = of.lacks_counter ? tally_of(of) : nullptr;
+    Tally* const tally = of.lacks_counter ? tally_of(of.rule, of.limit) : nullptr;
     if (tally != nullptr) tally->cells[kNewCell].add(1);
   }
 }
@@ -138,6 +142,8 @@ void RuleCounts::add_to(Totals& totals) const {
       total.shadow |= rule.mode == RuleMode::kShadow;
       total.blocks |= rule.limits[j].block.has_value();
       total.warns |= rule.limits[j].warn_percent > 0;
+      total.skips |= rule.limits[j].on_missing == OnMissing::kSkip &&
+                     rule.limits[j].key.find('{') != std::string::npos;
     }
   }
 }

@@ -59,11 +59,12 @@ inline constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t cell_of(Outcome outcome, Reason reason) noexcept {
   return (outcome == Outcome::kAllowed ? 0 : kReasons) + static_cast<std::size_t>(reason);
 }
-inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;  // denials by a shadow rule
-inline constexpr std::size_t kNewCell = kShadowCell + 1;          // lacked a counter
-inline constexpr std::size_t kBlockCell = kNewCell + 1;           // started a block
-inline constexpr std::size_t kNearCell = kBlockCell + 1;          // a key came near the limit
-inline constexpr std::size_t kUnknownPlanCell = kNearCell + 1;    // of requests: named no plan
+inline constexpr std::size_t kShadowCell = kOutcomes * kReasons;   // denials by a shadow rule
+inline constexpr std::size_t kNewCell = kShadowCell + 1;           // lacked a counter
+inline constexpr std::size_t kBlockCell = kNewCell + 1;            // started a block
+inline constexpr std::size_t kNearCell = kBlockCell + 1;           // a key came near the limit
+inline constexpr std::size_t kSkippedCell = kNearCell + 1;         // did not apply
+inline constexpr std::size_t kUnknownPlanCell = kSkippedCell + 1;  // of requests: named no plan
 inline constexpr std::size_t kCells = kUnknownPlanCell + 1;
 
 // The counts of one limit, or of the requests that one rule decided.
@@ -72,12 +73,13 @@ struct alignas(kCacheLine) Tally {
 };
 
 // Sums of tallies, and whether an active rule counts for them and is a shadow rule, has a block,
-// warns, or has plans.
+// warns, may be skipped, or has plans.
 struct Total {
   std::array<std::uint64_t, kCells> cells{};
   bool shadow = false;
   bool blocks = false;
   bool warns = false;
+  bool skips = false;
   bool plans = false;
 
   void add(const Tally& tally) noexcept;
@@ -111,7 +113,7 @@ class RuleCounts {
 
  private:
   std::size_t index_of(const Rule* rule) const noexcept;
-  Tally* tally_of(const LimitAnswer& of) const noexcept;
+  Tally* tally_of(const Rule* rule, const RuleLimit* limit) const noexcept;
 
   std::optional<RuleSet> rules_;
   std::span<const Rule> all_;

@@ -171,6 +171,23 @@ TEST_F(Metrics, CountRequestsWithAnUnknownPlan) {
   EXPECT_EQ(value(unknown), "2");
 }
 
+TEST_F(Metrics, CountLimitsThatWereSkipped) {
+  const RuleSet rules = parse(
+      "  - name: r\n    limits:\n"
+      "      - { name: user, key: \"{header.x-user}\", algorithm: gcra, limit: 1, per: 1s }\n"
+      "      - { name: all, algorithm: gcra, limit: 1, per: 1s }\n");
+  recorder_.use(rules);
+  const Rule& rule = rules.rules().front();
+  const std::string of_user = "sluice_limits_skipped_total{rule=\"r\",limit=\"user\"}";
+  EXPECT_EQ(value(of_user), "0");
+  EXPECT_EQ(value("sluice_limits_skipped_total{rule=\"r\",limit=\"all\"}"), "absent");
+  RuleAnswer answer = answer_of(rule, kAllowed, {});
+  answer.skipped = {{&rule, &rule.limits.front()}};
+  recorder_.count(answer);
+  recorder_.count(answer);
+  EXPECT_EQ(value(of_user), "2");
+}
+
 TEST_F(Metrics, CountShadowDenialsOfShadowRulesOnly) {
   const RuleSet rules = parse(rule("trial", {"x", "y"}, kShadowMode) + rule("real", {"x"}));
   recorder_.use(rules);

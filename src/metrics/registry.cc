@@ -265,6 +265,10 @@ void write_special_decisions(Text& text, const Totals& totals) {
   text.begin("counter", "sluice_near_keys_total",
              "Keys that came near a limit with `warn`, once per key and window.");
   write_cells(text, totals, kNearCell, &Total::warns);
+  text.begin("counter", "sluice_limits_skipped_total",
+             "Requests to which a limit did not apply, because an attribute of its key or of its "
+             "cost was missing.");
+  write_cells(text, totals, kSkippedCell, &Total::skips);
   text.begin("counter", "sluice_unknown_plans_total",
              "Requests whose plan is none of their rule, which got its default plan.");
   for (const auto& [rule, total] : totals.requests) {

@@ -88,6 +88,7 @@ void RuleDecider::Impl::begin(const RuleSet::Impl& set, const rules::RuleRequest
   answer_.rule = nullptr;
   answer_.limits.clear();
   answer_.matched.clear();
+  answer_.skipped.clear();
 }
 
 // Step 1: match the rules and name their counters.
@@ -233,7 +234,9 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
   if (wrong == Reason::kOk) return Reason::kOk;
   text_.resize(named.key_at);
   limits_.pop_back();
-  return wrong == Reason::kMissing && limit.on_missing == OnMissing::kSkip ? Reason::kOk : wrong;
+  if (wrong != Reason::kMissing || limit.on_missing != OnMissing::kSkip) return wrong;
+  answer_.skipped.push_back({matched_.back().rule, &limit, matched_.back().part});
+  return Reason::kOk;
 }
 
 // Gives the limit the numbers of an override. Returns whether that decides the limit already: only

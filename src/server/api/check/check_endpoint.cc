@@ -64,6 +64,16 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
   out.put('}');
 }
 
+// Ends the limits that applied, and begins the names of those that did not.
+void put_skipped(TextBuffer& out, const RuleAnswer& answer) {
+  out.put("],\"skipped\":[");
+  for (const RuleAnswer::Skipped& one : answer.skipped) {
+    if (&one != answer.skipped.data()) out.put(',');
+    out.put_json(one.rule == answer.rule ? one.limit->name
+                                         : one.rule->name + "/" + one.limit->name);
+  }
+}
+
 // Writes the members before `limits`.
 void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, bool with_taken,
               std::string_view permit) {
@@ -111,6 +121,7 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken
     if (&limit != answer.limits.data()) out.put(',');
     put_limit(out, limit, answer.rule);
   }
+  if (!answer.skipped.empty()) put_skipped(out, answer);
   out.put("]}");
 }
 

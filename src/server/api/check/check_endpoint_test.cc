@@ -43,6 +43,13 @@ rules:
     limits:
       - { name: requests, algorithm: fixed_window, limit: 10, per: 60s, cost: 1 }
       - { name: tokens, algorithm: fixed_window, limit: 1000, per: 60s, cost: "{body.max_tokens|500}" }
+  - name: skips
+    match: { path: /skips }
+    continue: true
+    limits: [ { name: a, key: "{header.x-a}", algorithm: gcra, limit: 1, per: 60s } ]
+  - name: skips-too
+    match: { path: /skips }
+    limits: [ { name: b, key: "{header.x-b}", algorithm: gcra, limit: 1, per: 60s } ]
   - name: login
     match: { path: /login }
     limits:
@@ -144,6 +151,18 @@ TEST_F(CheckEndpointTest, SaysWhetherALimitWithWarnIsNear) {
   EXPECT_NE(after(1).find("\"reset_after_ms\":60000,\"near\":true}"), std::string_view::npos);
   EXPECT_NE(after(2).find("\"retry_after_ms\":60000,\"near\":true}"), std::string_view::npos);
   EXPECT_EQ(ask(kOrder).body.find("near"), std::string_view::npos);
+}
+
+TEST_F(CheckEndpointTest, NamesTheLimitsThatWereSkipped) {
+  EXPECT_EQ(ask(R"({"attributes":{"path":"/skips"}})").body,
+            R"({"outcome":"allowed","rule":"skips","reason":"ok","limits":[],)"
+            R"("skipped":["a","skips-too/b"]})");
+  EXPECT_EQ(ask(R"({"attributes":{"path":"/skips","header.x-a":"1"}})").body,
+            R"({"outcome":"allowed","rule":"skips","reason":"ok","limits":[{"name":"a","limit":1,)"
+            R"("remaining":0,"reset_after_ms":60000}],"skipped":["skips-too/b"]})");
+  EXPECT_EQ(ask(R"({"attributes":{"path":"/skips","header.x-a":"2","header.x-b":"1"}})")
+                .body.find("skipped"),
+            std::string_view::npos);
 }
 
 TEST_F(CheckEndpointTest, AnswersWithoutARuleIfNoneMatches) {
