@@ -112,6 +112,7 @@ void add_rules(Command app, int& status);
 void add_serve(Command app, int& status);
 void add_suggest(Command app, int& status);
 void add_top(Command app, int& status);
+void add_try(Command app, int& status);
 
 // Runs the program with these arguments and returns the exit status. Data goes to stdout, errors to
 // stderr. Not thread-safe, because it uses the standard streams.

@@ -14,7 +14,7 @@
 namespace sluice::cli {
 namespace {
 
-// Runs `rules ...` with its streams caught, in a folder of its own.
+// Runs `rules ...` or `try ...` with its streams caught, in a folder of its own.
 class RulesCommand : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
@@ -47,7 +47,8 @@ class RulesCommand : public ::testing::Test {
 
  private:
   static int parse(const std::vector<std::string>& arguments) {
-    std::vector<const char*> argv = {"sluice", "rules"};
+    std::vector<const char*> argv = {"sluice"};
+    if (arguments.empty() || arguments.front() != "try") argv.push_back("rules");
     for (const std::string& one : arguments) argv.push_back(one.c_str());
     return sluice::cli::run(static_cast<int>(argv.size()), argv.data());
   }
@@ -185,6 +186,81 @@ TEST_F(RulesCommand, PrintsSchemaAndReference) {
   EXPECT_EQ(out_, rules::schema::json_schema());
   EXPECT_EQ(run({"docs"}), 0);
   EXPECT_EQ(out_, rules::schema::reference(rules::schema::file()));
+}
+
+constexpr const char* kTried = R"(version: 1
+rules:
+  - name: search
+    match: { path: /search }
+    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]
+  - name: sign-in
+    match: { path: [/login, /sign-in], method: POST }
+    limits:
+      - { name: address, key: "{ip}", algorithm: fixed_window, limit: 2, per: 1m }
+      - { name: account, key: "{header.x-user}", algorithm: gcra, limit: 1, per: 10s, burst: 4 }
+    reject: { status: 430, body: "later" }
+  - name: rest
+    limits: [ { algorithm: gcra, limit: 100, per: 1s } ]
+)";
+
+TEST_F(RulesCommand, TriesRequestsAndSaysWhy) {
+  const std::string path = file("tried.yaml", kTried);
+  ASSERT_EQ(run({"try", path, "POST //login?a=1 ip=192.0.2.1", "-n", "3", "--every", "10s", "--at",
+                 "2026-11-26T00:00:00Z"}),
+            0)
+      << err_;
+  EXPECT_EQ(out_, R"(rule search: does not match, path is '/login' and must be '/search'
+rule sign-in: matches; rules after it are not tried
+limit sign-in/address: 2 per 1m (fixed_window), key '192.0.2.1'
+limit sign-in/account: skipped, because the request lacks an attribute of its key or its cost
+
+1  +0 s  allowed  ok; address 1 of 2 left
+2  +10 s  allowed  ok; address 0 of 2 left
+3  +20 s  denied  limited, again after 40 s; address 0 of 2 left
+
+HTTP status 430
+RateLimit-Policy: "address";q=2;w=60
+RateLimit: "address";r=0;t=40
+X-RateLimit-Limit: 2
+X-RateLimit-Remaining: 0
+X-RateLimit-Reset: 40
+Retry-After: 40
+Content-Type: text/plain; charset=utf-8
+
+later
+)");
+  EXPECT_NE(err_.find(path + ":10:31: warning: a client avoids the limit 'account'"),
+            std::string::npos)
+      << err_;
+}
+
+TEST_F(RulesCommand, TryTakesTheWordsOfARequestOneByOne) {
+  const std::string path = file("tried.yaml", kTried);
+  EXPECT_EQ(run({"try", path, "GET", "/sign-in", "ip=192.0.2.1", "X-User=a b", "hosst=x"}), 0);
+  EXPECT_NE(out_.find("rule sign-in: does not match, method is 'GET' and must be 'POST'\n"
+                      "rule rest: matches\nlimit rest/rest/0: 100 per 1s (gcra)\n"),
+            std::string::npos)
+      << out_;
+  EXPECT_NE(err_.find("sluice: no rule reads the attribute 'X-User'\n"), std::string::npos) << err_;
+  EXPECT_EQ(run({"try", path, "header.X-User=7", "path=/login", "method=POST"}), 0);
+  EXPECT_NE(out_.find("limit sign-in/account: 1 per 10s, at most 5 at once (gcra), key '7'\n"),
+            std::string::npos)
+      << out_;
+}
+
+TEST_F(RulesCommand, TryRefusesWhatIsNoRequest) {
+  const std::string path = file("tried.yaml", kTried);
+  EXPECT_EQ(run({"try", path, "login"}), 2);
+  EXPECT_EQ(err_,
+            "sluice: try: 'login' is no part of a request; expected a method such as POST, a path "
+            "such as /login, or NAME=VALUE such as ip=192.0.2.1\n");
+  EXPECT_EQ(run({"try", path, "GET /a path=/b"}), 2);
+  EXPECT_EQ(err_, "sluice: try: the request has path twice; expected it once\n");
+  EXPECT_EQ(run({"try", path, "GET /a", "--at", "noon"}), 2);
+  EXPECT_EQ(run({"try", path, "GET /a", "--every", "1x"}), 2);
+  EXPECT_EQ(run({"try", path, "GET /a", "-n", "0"}), 2);
+  EXPECT_EQ(run({"try", path}), 2);
+  EXPECT_EQ(run({"try", file("wrong.yaml", kWrong), "GET /a"}), 1);
 }
 
 }  // namespace

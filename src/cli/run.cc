@@ -30,6 +30,7 @@ constexpr const char* kExamples =
 Examples:
   sluice serve --rules rules.yaml
   sluice rules check rules.yaml
+  sluice try rules.yaml 'POST /login ip=192.0.2.1' -n 7
   sluice replay --rules rules.yaml access.log.gz
   sluice replay --rules rules.yaml --html report.html access.log
   sluice suggest --key '{ip}' --harm 0.1% access.log.gz
@@ -116,6 +117,7 @@ int parse_and_work(int argc, const char* const* argv) {
     add_serve(app, status);
     add_suggest(app, status);
     add_top(app, status);
+    add_try(app, status);
     app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
   };
   return parse(kAbout, "sluice " SLUICE_VERSION, add, argc, argv).value_or(status);

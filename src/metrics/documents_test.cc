@@ -97,8 +97,8 @@ std::string family_of(const std::string& series, const Descriptions& known) {
 
 std::string exercised_text() {
   const auto rules = RuleSet::parse(
-      "version: 1\nrules:\n  - name: r\n    mode: shadow\n    limits: [{ algorithm: gcra, limit: "
-      "1, per: 1s, warn: 80%, block: { after: 1, within: 1s, for: 1s } }]\n"
+      "version: 1\nrules:\n  - name: r\n    mode: shadow\n    limits: [{ key: '{ip}', algorithm: "
+      "gcra, limit: 1, per: 1s, warn: 80%, block: { after: 1, within: 1s, for: 1s } }]\n"
       "  - name: p\n    plan: { default: a }\n    limits: [{ name: x, algorithm: gcra }]\n"
       "plans: { a: { x: { limit: 1, per: 1s } } }\n",
       "test");
