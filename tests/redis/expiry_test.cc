@@ -67,6 +67,19 @@ TEST_F(Expiry, AtAnExplicitTimestampIsThatOfTheOptions) {
   }
 }
 
+// The request at the server's time changes little, so that the bucket is forgotten at the same
+// time.
+TEST_F(Expiry, OfABucketIsSetAgainAfterAnExplicitTimestamp) {
+  const sluice::Limit limit = sluice::token_bucket(10).per(std::chrono::seconds{1}).burst(999'990);
+  for (const std::uint64_t cost : {std::uint64_t{1}, std::uint64_t{7}}) {
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, 990'000, instant(server_time())));
+    ASSERT_LE(number({"PTTL", redis_key(kPrefix, limit.algorithm(), "key")}), 86'400'000);
+    ASSERT_TRUE(limiter_.try_acquire("key", limit, cost));
+    EXPECT_GT(number({"PTTL", redis_key(kPrefix, limit.algorithm(), "key")}), 97'000'000);
+    limiter_.reset("key", limit);
+  }
+}
+
 TEST_F(Expiry, OfEveryKeyIsSetAfterAnyHistory) {
   Dice dice(8);
   const std::size_t histories = random_cases(20, 60);

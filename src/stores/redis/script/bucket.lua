@@ -190,7 +190,7 @@ else
   include 'seal'
   value = pack(kFixedState, kBucketKind, now, aux, (level - aux) / p, checksum, forgotten)
   -- As in 'fixed_state_write'.
-  ms = forgotten ~= held and ends - now
+  ms = (forgotten ~= held or ends - now > 3600000000) and ends - now
   ms = explicit_ms or ms and (ms + -ms % 1000) / 1000 + 1
 end
 

@@ -40,10 +40,11 @@ end
 part 'fixed_state_write'
 -- Returns the new state of a bucket or a fixed window. In: state, at, aux, units, checksum,
 -- old_forgotten and own_kind, and full for sealing. The key of a bucket in use mostly expires when it
--- is to expire already, and the server takes 2.5 times as long to write it with its expiry. A window
--- may be longer than the key is kept after a request with an explicit timestamp.
+-- is to expire already, and the server takes 2.5 times as long to write it with its expiry. That of a
+-- bucket which is full within an hour may be later: a request with an explicit timestamp keeps it for
+-- a day. A window, or another bucket, may be longer than that.
 include 'seal'
-local is_kept = forgotten == old_forgotten and own_kind == kBucketKind
+local is_kept = forgotten == old_forgotten and own_kind == kBucketKind and ends - now <= 3600000000
 return state, true, struct.pack(kFixedState, own_kind, at, aux, units, checksum, forgotten),
        ends - now, is_kept and 'kept' or nil
 
