@@ -63,7 +63,9 @@ struct Options {
 struct SharedState : Options {
   // Sets the options of the socket.
   Client peer_of(const net::Accepted& accepted, net::SteadyTime now) const;
-  net::SteadyTime time_of_event(const net::Poller& poller) const { return poller.now(); }
+  net::SteadyTime time_of_event(const net::Poller& poller) const {
+    return std::max(poller.now(), answered);
+  }
   void follow_rules() {
     if (apart) apart->follow_rules();
   }
