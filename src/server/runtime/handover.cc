@@ -132,7 +132,8 @@ constexpr std::string_view kSockets = "sockets";
 constexpr std::string_view kEnd = "end";
 constexpr std::string_view kReady = "ready";
 constexpr std::string_view kDone = "done";
-constexpr timeval kPatience{10, 0};  // of the successor, until it is ready
+constexpr std::string_view kReplaced = "replaced";  // by another successor
+constexpr timeval kPatience{10, 0};                 // of the successor, until it is ready
 constexpr int kDies = 2000;  // milliseconds that a process takes at most to end after its sockets
 
 std::string text_of(int error) { return std::error_code(error, std::generic_category()).message(); }
@@ -250,6 +251,7 @@ void Handover::wait_for_successor() {
 
 void Handover::give_sockets(int successor) {
   error_code ignored;
+  if (successor_.is_open()) net::send_packet(successor_.native_handle(), kReplaced, {});
   successor_.close(ignored);
   successor_.assign(successor);
   if (!is_trusted(successor)) {
@@ -332,7 +334,6 @@ Expected<bool> Predecessor::succeed() {
   boost::asio::signal_set signals(waiting, SIGTERM, SIGINT, SIGPWR);
   boost::asio::posix::stream_descriptor socket(waiting, socket_.release());
   const int error = net::send_packet(socket.native_handle(), kReady, {});
-  if (error != 0) return has_died() ? Expected<bool>(false) : failed(text_of(error));
   // The predecessor no longer accepts, so there is no limit.
   bool is_signalled = false;
   signals.async_wait([&](const error_code& why, int) {
@@ -340,10 +341,11 @@ Expected<bool> Predecessor::succeed() {
     waiting.stop();
   });
   socket.async_wait(socket.wait_read, [&](const error_code&) { waiting.stop(); });
-  waiting.run();
+  if (error == 0) waiting.run();
   if (is_signalled) return failed("a signal ended the wait for its end");
   const auto packet = net::receive_packet(socket.native_handle());
   if (packet && packet->text == kDone) return true;
+  if (packet && packet->text == kReplaced) return failed("it has another successor");
   return has_died() ? Expected<bool>(false) : failed("it has ended, or has another successor");
 }
 

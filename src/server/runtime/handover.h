@@ -83,8 +83,8 @@ class Predecessor {
 //                                   "done" (without a snapshot: before it stops accepting)
 //   reads the snapshot, accepts
 //
-// If the predecessor dies meanwhile, the successor, which has the sockets, goes on with the last
-// snapshot.
+// A successor that another one replaces gets "replaced". If the predecessor dies meanwhile, the
+// successor, which has the sockets, goes on with the last snapshot.
 //
 // Both have the same user. Thread-safety: the thread of `main`.
 class Handover {

@@ -97,7 +97,10 @@ TEST_F(HandoverTest, OnlyOneOfTwoSuccessorsSucceeds) {
   auto first = Predecessor::find(path_);
   auto second = Predecessor::find(path_);
   ASSERT_TRUE(first->has_value() && second->has_value());
-  EXPECT_FALSE((*first)->succeed());
+  const auto replaced = (*first)->succeed();
+  ASSERT_FALSE(replaced);
+  EXPECT_NE(replaced.error().find("it has another successor"), std::string::npos)
+      << replaced.error();
   EXPECT_TRUE((*second)->succeed());
   thread_.join();
   EXPECT_EQ(handed_over_, 1);
