@@ -77,8 +77,15 @@ void begin_without_new(Batch& batch, FailurePolicy policy, Action action,
   batch.begin({.action = action, .now = now}, each);
 }
 
-void copy_answers(const Batch& batch, std::span<Decision> each) noexcept {
-  for (std::size_t i = 0; i < each.size(); ++i) each[i] = batch.decision(i);
+// Copies the answers of a batch. If a policy answers the request, its capacity is the smallest of
+// those that a policy answers, as in answer_by_policy().
+void copy_answers(const Batch& batch, std::span<Decision> each, Decision& all) noexcept {
+  std::uint32_t capacity = kMaxUnits;
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    each[i] = batch.decision(i);
+    if (each[i].reason == Reason::kFallback) capacity = std::min(capacity, each[i].capacity);
+  }
+  if (all.reason == Reason::kFallback && all.capacity == 0) all.capacity = capacity;
 }
 
 }  // namespace
@@ -110,7 +117,7 @@ Decision FailurePolicyStore::apply(Action action, std::span<const Charge> charge
     Batch batch(local_);
     begin_without_new(batch, *fallback_, action, charges, now, each);
     while (!batch.answer(said)) said = store_->apply(action, batch.asked(), now, batch.answers());
-    copy_answers(batch, each);
+    copy_answers(batch, each, said);
     return said;
   } catch (const std::bad_alloc&) {
     return answer_all(each, Decision::refused(Reason::kStoreFull));
@@ -202,7 +209,7 @@ class AsyncFailurePolicyStore::Request final : public Completion {
     if (!batch_->answer(all)) {
       return store_.async_apply(action_, batch_->asked(), now_, batch_->answers(), *this);
     }
-    copy_answers(*batch_, each_);
+    copy_answers(*batch_, each_, all);
     end(all);
   } catch (const std::bad_alloc&) {
     end(answer_all(each_, Decision::refused(Reason::kStoreFull)));

@@ -130,6 +130,21 @@ TEST(FailurePolicyStore, AnswersOnlyForTheCountersThatAFullStoreLacks) {
   EXPECT_EQ(each[0].reason, Reason::kOk) << "so that rules know which";
 }
 
+TEST(FailurePolicyStore, AnswersForAFullStoreWithTheSmallestCapacity) {
+  const std::array charges{Charge{"new", fixed_window(20).per(1h)},
+                           Charge{"new", fixed_window(10).per(1h)}};
+  std::array<Decision, 2> each;
+  for (const auto policy : {FailurePolicy::kAllow, FailurePolicy::kDeny}) {
+    FullStore full;
+    CircuitBreaker breaker;
+    FailurePolicyStore store(full, breaker, {.fallback = policy});
+    const Decision all = Limiter(store).check(charges, each);
+    EXPECT_EQ(all.reason, Reason::kFallback);
+    EXPECT_EQ(all.capacity, 10U);
+    EXPECT_EQ(each[0].capacity, 20U);
+  }
+}
+
 TEST(FailurePolicyStore, KeepsTheStoresReasonWithoutAPolicy) {
   Fixture f(std::nullopt);
   f.inner.fail(Reason::kForeignValue);
