@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api/check/check_request.h"
+#include "server/api/check/check_endpoint.h"
 
 namespace {
 

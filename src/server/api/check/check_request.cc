@@ -1,4 +1,4 @@
-#include "server/api/check/check_request.h"
+#include "server/api/check/check_endpoint.h"
 
 #include <algorithm>
 #include <array>
