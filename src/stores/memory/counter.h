@@ -128,7 +128,7 @@ class Counter {
 // decided and written in their slots, without the lock of the shard. Counter decides all else:
 // logs, charges with a block, and verbs that neither take nor count units.
 //
-// The members have no values before look().
+// `slot` and `expiry` have values from find() on, the other members from look() on.
 struct InPlace {
   Fingerprint key;
   Slot* slot;
@@ -154,7 +154,7 @@ struct InPlace {
     return slot != nullptr;
   }
   // Decides what takes or counts units, except for several partial takes. Returns false if the
-  // counter needs memory.
+  // counter needs memory or its memory is of another kind; it stays held.
   [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now) noexcept {
     if (!core::has_fixed_size(charge.limit)) {
       return holds_permits(charge.limit.algorithm()) ? look_at_permits(action, charge, now)

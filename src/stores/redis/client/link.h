@@ -236,7 +236,7 @@ class Link final : public std::enable_shared_from_this<Link> {
   std::size_t pending() const noexcept { return machine_.pending(); }
   const ServerAddress& address() const noexcept { return address_; }
 
-  // For the transport: see LinkMachine.
+  // For the transport: see LinkMachine. on_closed() is its last call.
   void on_connected();
   std::span<char> room() { return machine_.room(); }
   void on_input(std::size_t bytes);
