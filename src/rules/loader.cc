@@ -402,8 +402,10 @@ void MatchReader::check_method(const Node& node) {
 
 // Warns about a pattern that matches no path, or hardly any.
 void MatchReader::check_path(const Node& node) {
-  if (node.text.find('?') != node.text.npos) {
-    return warn_(node.at, "the path " + in_quotes(node.text) + " has a query, and paths have none",
+  const std::size_t query = node.text.find('?');
+  if (query != node.text.npos && node.text.find('=', query) != node.text.npos) {
+    return warn_(node.at,
+                 "the path " + in_quotes(node.text) + " seems to have a query, and paths have none",
                  "expected the path alone, and a condition such as query.NAME");
   }
   if (node.text.empty() || node.text.front() == '/' || node.text.front() == '*') return;

@@ -33,13 +33,27 @@ bool Condition::matches_network(std::string_view value) const {
   return false;
 }
 
-bool Condition::covers(const Condition& other, bool of_path) const {
+namespace {
+
+// Takes the work from the steps. Returns false if they do not suffice.
+bool take(std::size_t& steps, std::size_t work) {
+  const bool suffices = work <= steps;
+  steps = suffices ? steps - work : 0;
+  return suffices;
+}
+
+}  // namespace
+
+bool Condition::covers(const Condition& other, bool of_path, std::size_t& steps) const {
+  if (!take(steps, any_of.size() + other.own_networks.bytes() / sizeof(std::uint64_t)))
+    return false;
   const auto matches_all = [&](const Pattern& pattern) { return pattern.covers_all(of_path); };
   if (std::any_of(any_of.begin(), any_of.end(), matches_all)) return true;
   if (!other.texts.empty() || !other.networks.empty()) return false;
   const auto is_covered = [&](const Pattern& of_other) {
-    return std::any_of(any_of.begin(), any_of.end(),
-                       [&](const Pattern& pattern) { return pattern.covers(of_other); });
+    return std::any_of(any_of.begin(), any_of.end(), [&](const Pattern& pattern) {
+      return take(steps, pattern.work_to_cover(of_other)) && pattern.covers(of_other);
+    });
   };
   return own_networks.contains(other.own_networks) &&
          std::all_of(other.any_of.begin(), other.any_of.end(), is_covered);
@@ -60,17 +74,15 @@ const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& 
     const auto is_narrower = [&](const Condition& narrow) {
       if (narrow.attribute != condition.attribute || narrow.negated != condition.negated)
         return false;
-      return condition.negated ? narrow.covers(condition, of_path)
-                               : condition.covers(narrow, of_path);
+      return condition.negated ? narrow.covers(condition, of_path, steps)
+                               : condition.covers(narrow, of_path, steps);
     };
     return std::any_of(covered.conditions.begin(), covered.conditions.end(), is_narrower);
   };
-  for (std::size_t i = 0; i < rule; ++i) {
-    if (steps == 0) return nullptr;
+  for (std::size_t i = 0; i < rule && take(steps, 1); ++i) {
     const Rule& earlier = set.rules[i];
     if (lets_others_match(earlier) || earlier.domain != set.rules[rule].domain) continue;
     const auto& conditions = set.compiled[i].conditions;
-    steps -= std::min(steps, 1 + conditions.size() * covered.conditions.size());
     if (std::all_of(conditions.begin(), conditions.end(), implies)) return &earlier;
   }
   return nullptr;

@@ -52,6 +52,10 @@ class Pattern {
   bool is_expression() const noexcept { return kind_ == Kind::kRegex; }
   // Whether it matches every value that `other` matches. False if that is hard to find out.
   bool covers(const Pattern& other) const;
+  // The work of covers(), in bytes that it looks at.
+  std::size_t work_to_cover(const Pattern& other) const noexcept {
+    return 1 + (is_expression() ? other.text_.size() : 0);
+  }
   // Whether it matches every value, of paths if `of_path`: they begin with a slash.
   bool covers_all(bool of_path) const noexcept {
     return text_.empty() && (kind_ == Kind::kPrefix || (of_path && kind_ == Kind::kBelow));
@@ -103,7 +107,8 @@ struct Condition {
     return matches(value) != negated;
   }
   // Whether every value that `other` lists is listed here. False if that is hard to find out.
-  bool covers(const Condition& other, bool of_path) const;
+  // Reduces `steps` by the work, and returns false once none is left.
+  bool covers(const Condition& other, bool of_path, std::size_t& steps) const;
 
  private:
   bool matches(const std::optional<std::string_view>& value) const;
@@ -142,8 +147,9 @@ inline bool lets_others_match(const Rule& rule) noexcept {
 }
 
 // Returns an earlier rule that decides every request that the rule with this index matches, so that
-// it is never reached. Null: there is none, or it is hard to find. `steps` bounds the work: it is
-// reduced by each comparison, and nothing is found with none left.
+// it is never reached. Null: there is none, or it is hard to find. `steps` bounds the work: each
+// look at a rule, pair of patterns, network and byte for an expression takes one, and nothing is
+// found with none left.
 const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps);
 
 // Returns "domain|rule|limit", escaped.
