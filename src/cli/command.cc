@@ -49,7 +49,9 @@ void add_check(Command app, int& status, const FileKind& kind) {
     command.add_flag("--strict", *strict, "Warnings count as errors");
     kind.add_check_options(command);
   }
-  command.footer("Exit status: 0 no errors; 1 errors, or a file cannot be read; 2 wrong usage.");
+  command.footer(std::string("Exit status: 0 no errors; 1 errors") +
+                 (kind.add_check_options ? ", or warnings with --strict" : "") +
+                 ", or a file cannot be read; 2 wrong usage.");
   command.run(status, {}, [files, strict, kind] {
     bool are_valid = true;
     for (const std::string& file : *files) are_valid = check_file(file, kind, *strict) && are_valid;

@@ -86,6 +86,7 @@ class TriedRequest final : public AttributeSource {
 
  private:
   void read(const std::string& word) {
+    if (word.empty()) return;
     const bool is_method = std::all_of(
         word.begin(), word.end(), [](unsigned char c) { return std::isupper(c) != 0 || c == '-'; });
     if (is_method) return add("method", word);
@@ -173,7 +174,11 @@ void explain_rules(const RuleSet& rules, const TriedRequest& request) {
 }
 
 void explain_limits(const RuleAnswer& answer) {
-  if (answer.matched.empty()) std::cout << "no rule matches, so the request is allowed\n";
+  if (!answer.mistake.empty()) {
+    std::cout << "the request is invalid: " << answer.mistake << '\n';
+  } else if (answer.matched.empty()) {
+    std::cout << "no rule matches, so the request is allowed\n";
+  }
   for (const LimitAnswer& limit : answer.limits) {
     std::cout << "limit " << limit.rule->name << '/' << limit.limit->name << ": "
               << numbers_of(limit.numbers);
@@ -233,6 +238,9 @@ int try_requests(const TryFlags& arguments) {
   }
   const auto every = core::parse_period(arguments.every);
   if (!every) throw Failed("--every: " + every.error(), kUsage);
+  if (*every > kMaxPeriod) {
+    throw Failed("--every " + arguments.every + " is too long; expected at most 366d", kUsage);
+  }
   const auto rules = RuleSet::load(arguments.rules);
   for (const RuleError& error :
        rules ? std::vector<RuleError>(rules->warnings().begin(), rules->warnings().end())
