@@ -176,6 +176,7 @@ class Key {
   Key(const Key&) = delete;
   Key& operator=(const Key&) = delete;
 
+  // What it was when it was opened. Change it once; but a string may have several patches.
   bool is_absent() const noexcept { return type_ == kNoKey; }
   bool is_string() const noexcept { return type_ == kString; }
   // The value; empty if there is none, or one of another type. Valid until the next change.
@@ -190,7 +191,6 @@ class Key {
   void erase() noexcept;
 
  private:
-  void read() noexcept;
   void set_expiry(long long until_ms) noexcept;
 
   RedisModuleCtx* context_;
@@ -296,7 +296,11 @@ std::string_view bytes_of(const RedisModuleString* text) noexcept {
 
 Key::Key(RedisModuleCtx* context, RedisModuleString* name) noexcept
     : context_(context), name_(name), key_(abi().OpenKey(context, name, kRead | kWrite)) {
-  read();
+  type_ = abi().KeyType(key_);
+  if (!is_string()) return;
+  std::size_t size = 0;
+  const char* const bytes = abi().StringDMA(key_, &size, kRead);
+  if (size > 0) value_ = {bytes, size};
 }
 
 Key::~Key() {
@@ -314,15 +318,6 @@ Key::Key(Key&& other) noexcept
       type_(other.type_),
       is_changed_(other.is_changed_),
       value_(other.value_) {}
-
-void Key::read() noexcept {
-  type_ = abi().KeyType(key_);
-  value_ = {};
-  if (!is_string()) return;
-  std::size_t size = 0;
-  const char* const bytes = abi().StringDMA(key_, &size, kRead);
-  if (size > 0) value_ = {bytes, size};
-}
 
 void Key::set_expiry(long long until_ms) noexcept {
   if (abi().SetAbsExpire != nullptr) {
@@ -346,7 +341,6 @@ void Key::store(std::string_view value, long long until_ms) noexcept {
   set_expiry(until_ms);
   abi().Replicate(context_, "SET", "sbcl", name_, value.data(), value.size(), "PXAT", until_ms);
   is_changed_ = true;
-  read();
 }
 
 void Key::patch(std::size_t at, std::string_view bytes) noexcept {
@@ -357,7 +351,6 @@ void Key::patch(std::size_t at, std::string_view bytes) noexcept {
   abi().Replicate(context_, "SETRANGE", "slb", name_, static_cast<long long>(at), bytes.data(),
                   bytes.size());
   is_changed_ = true;
-  read();
 }
 
 void Key::expire(long long until_ms) noexcept {
@@ -371,7 +364,6 @@ void Key::erase() noexcept {
   abi().DeleteKey(key_);
   abi().Replicate(context_, "DEL", "s", name_);
   is_changed_ = true;
-  read();
 }
 
 Ticks Decider::server_time() noexcept {

@@ -66,9 +66,12 @@ class Layout {
   }
 
   void append(const T& record, std::string& out) const {
+    const std::size_t begin = out.size();
+    out.resize(begin + size_);
+    char* to = out.data() + begin;
     for (const Field<T>& field : fields_) {
       for (std::size_t i = 0; i < field.size; ++i) {
-        out += static_cast<char>(record.*field.member >> (8 * i) & 0xFF);
+        *to++ = static_cast<char>(record.*field.member >> (8 * i) & 0xFF);
       }
     }
   }
