@@ -423,6 +423,24 @@ void print_json(const FoundKey& found) {
   std::cout << json.end_object().view() << '\n';
 }
 
+// Prints the values of keys, at most `left`, which it reduces. Returns whether these are all.
+template <typename Print>
+bool print_found(RedisSession& session, const std::string& prefix,
+                 std::span<const std::string> keys, std::size_t& left, const Print& print) {
+  while (!keys.empty()) {
+    if (left == 0) return false;
+    const auto batch = keys.first(std::min({keys.size(), kBatch, left}));
+    for (FoundKey& found : read_values(session, batch)) {
+      if (found.type == "none") continue;
+      read_value(prefix, found);
+      print(found);
+    }
+    keys = keys.subspan(batch.size());
+    left -= batch.size();
+  }
+  return true;
+}
+
 // Scans all servers and prints the requested keys, at most `flags.most`. Returns whether these are
 // all. It may miss keys that are created or deleted during the scan.
 template <typename Print>
@@ -447,17 +465,7 @@ bool print_keys(RedisSession& session, const server::Config& config, const KeysF
     do {
       auto keys = scan(session, master.slot, wide_pattern(prefix, flags), cursor);
       std::erase_if(keys, is_other);
-      for (std::span<const std::string> rest(keys); !rest.empty();) {
-        if (left == 0) return false;
-        const auto batch = rest.first(std::min({rest.size(), kBatch, left}));
-        for (FoundKey& found : read_values(session, batch)) {
-          if (found.type == "none") continue;
-          read_value(prefix, found);
-          print(found);
-        }
-        rest = rest.subspan(batch.size());
-        left -= batch.size();
-      }
+      if (!print_found(session, prefix, keys, left, print)) return false;
     } while (cursor != "0");
   }
   return true;

@@ -295,8 +295,10 @@ std::string_view bytes_of(const RedisModuleString* text) noexcept {
 }
 
 Key::Key(RedisModuleCtx* context, RedisModuleString* name) noexcept
-    : context_(context), name_(name), key_(abi().OpenKey(context, name, kRead | kWrite)) {
-  type_ = abi().KeyType(key_);
+    : context_(context),
+      name_(name),
+      key_(abi().OpenKey(context, name, kRead | kWrite)),
+      type_(abi().KeyType(key_)) {
   if (!is_string()) return;
   std::size_t size = 0;
   const char* const bytes = abi().StringDMA(key_, &size, kRead);

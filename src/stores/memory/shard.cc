@@ -343,7 +343,7 @@ constexpr std::size_t kLargestChunk = std::size_t{4} << 20;
 void* Cells::take() {
   if (free_ != nullptr) {
     void* const cell = free_;
-    std::memcpy(&free_, cell, sizeof(free_));
+    std::memcpy(static_cast<void*>(&free_), cell, sizeof(free_));
     return cell;
   }
   if (fresh_bytes_ == 0) {
@@ -360,7 +360,7 @@ void* Cells::take() {
 }
 
 void Cells::give(void* cell) noexcept {
-  std::memcpy(cell, &free_, sizeof(free_));
+  std::memcpy(cell, static_cast<const void*>(&free_), sizeof(free_));
   free_ = cell;
 }
 

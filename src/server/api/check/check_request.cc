@@ -380,27 +380,28 @@ constexpr base::JsonObject<CheckReader> CheckReader::Tables::kInBody{
 
 // Returns the row for a request, or an array of them.
 const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
-  constexpr auto end = [](CheckReader& of, JsonProblem& problem) {
+  constexpr auto kEnd = [](CheckReader& of, JsonProblem& problem) {
     return of.end_request(problem);
   };
-  static constexpr Object kRequestOf[] = {Object(kCheck, end), Object(kSettle, end),
-                                          Object(kReport, end)};
-  constexpr auto element = [](const Object& object) {
+  static constexpr Object kRequestOf[] = {Object(kCheck, kEnd), Object(kSettle, kEnd),
+                                          Object(kReport, kEnd)};
+  constexpr auto kElement = [](const Object& object) {
     return Member{.kinds = base::kJsonObject,
                   .expected = kRequest,
                   .set = kInto<&CheckReader::begin>,
                   .object = &object};
   };
-  static constexpr Member kElements[] = {element(kRequestOf[0]), element(kRequestOf[1]),
-                                         element(kRequestOf[2])};
-  constexpr auto top = [](const Member& each) {
+  static constexpr Member kElements[] = {kElement(kRequestOf[0]), kElement(kRequestOf[1]),
+                                         kElement(kRequestOf[2])};
+  constexpr auto kMakeTop = [](const Member& each) {
     return Member{.kinds = base::kJsonObject | base::kJsonArray,
                   .expected = kRequests,
                   .set = kInto<&CheckReader::begin>,
                   .object = each.object,
                   .each = &each};
   };
-  static constexpr Member kTops[] = {top(kElements[0]), top(kElements[1]), top(kElements[2])};
+  static constexpr Member kTops[] = {kMakeTop(kElements[0]), kMakeTop(kElements[1]),
+                                     kMakeTop(kElements[2])};
   return kTops[static_cast<std::size_t>(kind)];
 }
 

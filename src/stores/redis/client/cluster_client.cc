@@ -632,6 +632,7 @@ void ClusterClient::ask(const Topology::Action& action, Time now) {
 }
 
 // `by` is a copy, because the question has the original.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void ClusterClient::answered(std::uint64_t question, ServerAddress by, const Answer& answer) {
   if (is_closing_) return;
   const Time now = loop_->now();

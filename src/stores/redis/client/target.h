@@ -17,7 +17,7 @@ Expected<std::string> percent_decoded(std::string_view text, std::string_view wh
 }  // namespace sluice::redis
 
 namespace boost::asio::ssl {
-class context;
+class context;  // NOLINT(readability-identifier-naming)
 }
 
 namespace sluice::redis {
