@@ -238,7 +238,7 @@ TEST_F(RulesCommand, TryTakesTheWordsOfARequestOneByOne) {
   const std::string path = file("tried.yaml", kTried);
   EXPECT_EQ(run({"try", path, "GET", "/sign-in", "ip=192.0.2.1", "X-User=a b", "hosst=x"}), 0);
   EXPECT_NE(out_.find("rule sign-in: does not match, method is 'GET' and must be 'POST'\n"
-                      "rule rest: matches\nlimit rest/rest/0: 100 per 1s (gcra)\n"),
+                      "rule rest: matches\nlimit rest/0: 100 per 1s (gcra)\n"),
             std::string::npos)
       << out_;
   EXPECT_NE(err_.find("sluice: no rule reads the attribute 'X-User'\n"), std::string::npos) << err_;

@@ -2,10 +2,10 @@
 // which rule matches and which do not, the keys and numbers of its limits, and what a client gets.
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <chrono>
 #include <cstdio>
-#include <deque>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -32,7 +32,8 @@ constexpr std::uint64_t kMostRequests = 100'000;
 constexpr const char* kTryHelp =
     R"(Decide requests by a rules file, in memory and without a server, and say why: the rule that
 matches and why the ones before it do not, each limit with its key and its numbers, the answer of
-each request, and the fields and the body that a client gets.
+each request, and what a gateway passes on to the client: the status, the fields, and the body if
+the rule has one.
 
 REQUEST is what a client sends: a method, a path with its query, and attributes as NAME=VALUE, in one
 text or in several. A path gets `path`, normalized as by /v1/auth, and `query.NAME`.
@@ -129,7 +130,7 @@ std::string in_seconds(Duration time) {
   return text.data();
 }
 
-// "10 per 1m, burst 5 (token_bucket)"
+// "10 per 1m, at most 15 at once (token_bucket)"
 std::string numbers_of(const Limit& limit) {
   std::string out = std::to_string(limit.limit());
   out += holds_permits(limit.algorithm()) ? " at once, lease " : " per ";
@@ -173,6 +174,12 @@ void explain_rules(const RuleSet& rules, const TriedRequest& request) {
   }
 }
 
+// "RULE/LIMIT", which is the name of a limit without one.
+std::string full_name(const Rule& rule, const RuleLimit& limit) {
+  const std::string of_rule = rule.name + "/";
+  return limit.name.starts_with(of_rule) ? limit.name : of_rule + limit.name;
+}
+
 void explain_limits(const RuleAnswer& answer) {
   if (!answer.mistake.empty()) {
     std::cout << "the request is invalid: " << answer.mistake << '\n';
@@ -180,14 +187,14 @@ void explain_limits(const RuleAnswer& answer) {
     std::cout << "no rule matches, so the request is allowed\n";
   }
   for (const LimitAnswer& limit : answer.limits) {
-    std::cout << "limit " << limit.rule->name << '/' << limit.limit->name << ": "
+    std::cout << "limit " << full_name(*limit.rule, *limit.limit) << ": "
               << numbers_of(limit.numbers);
     if (!limit.label.empty()) std::cout << ", key " << rules::in_quotes(limit.label);
     if (limit.cost != 1) std::cout << ", cost " << limit.cost;
     std::cout << '\n';
   }
   for (const RuleAnswer::Skipped& one : answer.skipped) {
-    std::cout << "limit " << one.rule->name << '/' << one.limit->name
+    std::cout << "limit " << full_name(*one.rule, *one.limit)
               << ": skipped, because the request lacks an attribute of its key or its cost\n";
   }
 }
@@ -208,19 +215,15 @@ void print_tried(std::uint64_t number, Duration after, const RuleAnswer& answer)
   std::cout << '\n';
 }
 
-// Prints the response of /v1/check, which gateways pass on or replace by their own.
+// Prints what /v1/auth answers.
 void print_response(const RuleAnswer& answer, const Clock& clock) {
-  RuleHttpFields writer;
-  std::string fields(writer.lines(answer));
-  server::append_reject_headers(answer, fields, clock);
+  RuleHttpFields fields;
   server::http::Response response;
-  if (!answer.decision.allowed()) {
-    server::put_rejection(answer, response, clock);
-    fields.append("Content-Type: ").append(response.content_type).append("\r\n\r\n");
-    fields.append(response.body.empty() ? response.text : response.body).append("\n");
-  }
-  std::erase(fields, '\r');
-  std::cout << "\nHTTP status " << server::http_status(answer) << '\n' << fields;
+  server::put_gateway_answer(answer, fields, response, clock);
+  std::erase(response.fields, '\r');
+  std::cout << "\nHTTP status " << response.status << '\n' << response.fields;
+  if (response.body.empty()) return;
+  std::cout << "Content-Type: " << response.content_type << "\n\n" << response.body << '\n';
 }
 
 int try_requests(const TryFlags& arguments) {

@@ -1,5 +1,8 @@
 #include "server/decide/rejection.h"
 
+#include <chrono>
+#include <string>
+
 #include "limiter/http_fields.h"
 #include "limiter/reason_report.h"
 #include "rules/policy_name.h"
@@ -26,6 +29,14 @@ void put_violated(TextBuffer& out, const RuleAnswer& answer) {
 const Reject* reject_of(const RuleAnswer& answer) noexcept {
   const bool by_rule = answer.decision.reason != Reason::kInvalid && answer.rule != nullptr;
   return by_rule ? &answer.rule->reject : nullptr;
+}
+
+// Milliseconds, rounded up, so that waiting this long is always enough.
+void add_delay(const Decision& decision, http::Response& response) {
+  const Duration delay = decision.delay.value_or(Duration{0});
+  if (delay <= Duration{0}) return;
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(delay);
+  response.add("X-Sluice-Delay", std::to_string(rounded.count()));
 }
 
 }  // namespace
@@ -77,6 +88,18 @@ void append_reject_headers(const RuleAnswer& answer, std::string& fields, const 
     } else {
       fields.resize(before);
     }
+  }
+}
+
+void put_gateway_answer(const RuleAnswer& answer, RuleHttpFields& fields, http::Response& response,
+                        const Clock& clock) {
+  response.fields.append(fields.lines(answer));
+  response.status = http_status(answer);
+  if (answer.decision.allowed()) return add_delay(answer.decision, response);
+  append_reject_headers(answer, response.fields, clock);
+  const bool is_invalid = answer.decision.reason == Reason::kInvalid;
+  if (is_invalid || (answer.rule != nullptr && !answer.rule->reject.body.empty())) {
+    put_rejection(answer, response, clock);
   }
 }
 

@@ -17,6 +17,11 @@ int http_status(const RuleAnswer& answer) noexcept;
 void put_rejection(const RuleAnswer& answer, http::Response& response,
                    const Clock& clock = SystemClock::instance());
 
+// Writes what /v1/auth answers: the status, the fields, and the body of the rule, or why a request
+// is invalid. A denial without a body in its rule has none: gateways send their own.
+void put_gateway_answer(const RuleAnswer& answer, RuleHttpFields& fields, http::Response& response,
+                        const Clock& clock = SystemClock::instance());
+
 // Appends the headers that the rule of a denied request adds: "Name: value\r\n" each. Appends
 // nothing if the request is allowed or invalid.
 void append_reject_headers(const RuleAnswer& answer, std::string& fields,

@@ -1,6 +1,5 @@
 #include "server/api/auth/auth_endpoint.h"
 
-#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -172,14 +171,6 @@ std::optional<RequestCosts> costs_of(const http::Request& request) {
   return costs;
 }
 
-// Milliseconds, rounded up, so that waiting this long is always enough.
-void add_delay(const Decision& decision, http::Response& response) {
-  const Duration delay = decision.delay.value_or(Duration{0});
-  if (delay <= Duration{0}) return;
-  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(delay);
-  response.add("X-Sluice-Delay", std::to_string(rounded.count()));
-}
-
 }  // namespace
 
 // Reads the description of the request. Returns nothing if it is wrong, which is the response then.
@@ -214,15 +205,8 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   const auto costs = read(request, response);
   if (!costs) return;
   const RuleAnswer& answer = *session_.decide({.attributes = attributes_, .costs = *costs});
-  response.fields.append(fields_.lines(answer));
-  response.status = http_status(answer);
-  if (answer.decision.allowed()) return add_delay(answer.decision, response);
-  append_reject_headers(answer, response.fields);
-  const bool invalid = answer.decision.reason == Reason::kInvalid;
-  if (invalid || (answer.rule != nullptr && !answer.rule->reject.body.empty())) {
-    put_rejection(answer, response);
-  }
-  if (!query.empty()) response.status = 403;
+  put_gateway_answer(answer, fields_, response);
+  if (!query.empty() && !answer.decision.allowed()) response.status = 403;
 }
 
 }  // namespace sluice::server
