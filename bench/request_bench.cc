@@ -92,7 +92,7 @@ void permits(const Options& options, std::size_t keys) {
                        return permit.release(now);
                      });
   row("permit / take, keys " + short_count(keys), held);
-  promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, 2.5);
+  promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, 2.2);
   const Ratio named = against_a_take(
       options, stream, keys,
       [=](Limiter& limiter, std::string_view key, const Limit&, Instant now) {
