@@ -155,7 +155,7 @@ class NetworkSet {
     if (address.is_v4) return v4_.contains(address.v4);
     return wide_v6_.contains(address.v6.high) || narrow_v6_.contains(address.v6);
   }
-  // Whether every network of `other` is in one of this set that is as large.
+  // Whether each network of `other` is in one network of this set.
   bool contains(const NetworkSet& other) const noexcept {
     return v4_.contains(other.v4_) && wide_v6_.contains(other.wide_v6_) &&
            narrow_v6_.contains(other.narrow_v6_);

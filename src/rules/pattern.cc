@@ -185,8 +185,7 @@ bool Pattern::matches(std::string_view value) const {
   return false;
 }
 
-// The text with which every value begins. It ends with a slash unless only that slash and more
-// literal text follow.
+// The text with which every value that it matches begins; "" if it is an expression.
 std::string Pattern::literal_start() const {
   if (kind_ == Kind::kStars) return segments_.front().front();
   if (kind_ != Kind::kSegments) return kind_ == Kind::kRegex ? "" : text_;
