@@ -2,13 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iostream>
 #include <memory>
 #include <string_view>
 #include <utility>
 
-#include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::cli {
@@ -39,43 +39,47 @@ bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
   return true;
 }
 
+// Commands that have another name now.
+constexpr std::array<std::array<std::string_view, 2>, 5> kRenamed{
+    {{"commands", "docs commands"},
+     {"config docs", "docs config"},
+     {"config schema", "docs config --schema"},
+     {"rules docs", "docs rules"},
+     {"rules schema", "docs rules --schema"}}};
+
+// Returns what a command is called now that the arguments name by its earlier name, or an empty
+// text.
+std::string_view renamed(int argc, const char* const* argv) {
+  std::string words;
+  for (int i = 1; i < std::min(argc, 3); ++i) {
+    words.append(words.empty() ? "" : " ").append(argv[i]);
+    const auto found = std::find_if(kRenamed.begin(), kRenamed.end(),
+                                    [&](const auto& row) { return row[0] == words; });
+    if (found != kRenamed.end()) return (*found)[1];
+  }
+  return {};
+}
+
+}  // namespace
+
 void add_check(Command app, int& status, const FileKind& kind) {
   const Command command =
       app.add_subcommand("check", "Check " + kind.files + " and print every error");
   auto files = std::make_shared<std::vector<std::string>>();
   command.add_option("FILE", *files, "The files; - is standard input").required();
   auto strict = std::make_shared<bool>(false);
-  if (kind.add_check_options) {
+  if (kind.add_options) {
     command.add_flag("--strict", *strict, "Warnings count as errors");
-    kind.add_check_options(command);
+    kind.add_options(command);
   }
   command.footer(std::string("Exit status: 0 no errors; 1 errors") +
-                 (kind.add_check_options ? ", or warnings with --strict" : "") +
+                 (kind.add_options ? ", or warnings with --strict" : "") +
                  ", or a file cannot be read; 2 wrong usage.");
   command.run(status, {}, [files, strict, kind] {
     bool are_valid = true;
     for (const std::string& file : *files) are_valid = check_file(file, kind, *strict) && are_valid;
     return are_valid ? 0 : kFailed;
   });
-}
-
-void add_print(Command app, int& status, const std::string& name, const std::string& help,
-               std::function<std::string()> text) {
-  app.add_subcommand(name, help).run(status, {}, [text = std::move(text)] {
-    std::cout << text() << std::flush;
-    return std::cout ? 0 : 1;
-  });
-}
-
-}  // namespace
-
-void add_file_commands(Command command, int& status, const FileKind& kind) {
-  command.require_subcommand();
-  add_check(command, status, kind);
-  add_print(command, status, "schema", "Print a JSON Schema of " + kind.files + " for editors",
-            kind.schema);
-  add_print(command, status, "docs", "Print the reference of all keys, as in " + kind.guide_file,
-            [&keys = *kind.keys] { return rules::schema::reference(keys); });
 }
 
 Option Option::type_name(const std::string& name) const {
@@ -159,6 +163,10 @@ std::optional<int> parse(const std::string& about, const std::string& version,
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
+    if (const auto now = renamed(argc, argv); !now.empty()) {
+      std::cerr << "sluice: this command is called `sluice " << now << "` now\n";
+      return kUsage;
+    }
     std::cerr << "sluice: " << error.what() << "; see `sluice --help`\n";
     return kUsage;
   }

@@ -16,10 +16,6 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace sluice::rules::schema {
-struct Map;
-}  // namespace sluice::rules::schema
-
 namespace sluice::cli {
 
 // The exit status of the program: 0 is success, kFailed a failure, kUsage wrong usage.
@@ -83,23 +79,20 @@ std::optional<int> parse(const std::string& about, const std::string& version,
                          const std::function<void(Command)>& add, int argc,
                          const char* const* argv);
 
-// A kind of file that the program can check and document.
+// A kind of file that the program can check.
 struct FileKind {
-  std::string files;       // "rules files"
-  std::string guide_file;  // "docs/rules.md"
+  std::string files;  // "rules files"
   // Checks a file, and adds its warnings. Returns a summary, "1 rules, 1 limits", which may be
   // empty. Errors: all errors of the file.
   std::function<Expected<std::string, std::vector<RuleError>>(
       std::string_view text, const std::string& file, std::vector<RuleError>& warnings)>
       check;
-  std::string (*schema)();
-  const rules::schema::Map* keys;  // of the file; not null
-  // Adds options to the subcommand `check`; may be empty.
-  std::function<void(Command)> add_check_options = {};
+  // Adds options to the subcommand; may be empty.
+  std::function<void(Command)> add_options = {};
 };
 
-// Adds the subcommands check, schema and docs for this kind to `command`.
-void add_file_commands(Command command, int& status, const FileKind& kind);
+// Adds the subcommand check for this kind to `command`.
+void add_check(Command command, int& status, const FileKind& kind);
 
 // The subcommands of the program, one file each; the small ones are in run.cc. `add_X` adds the
 // subcommand to `app`. Its work stores the exit status in `status`, which must outlive the parser.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "server/config/schema.h"
 
 namespace sluice::cli {
 namespace {
@@ -55,11 +54,6 @@ TEST(ConfigCommand, ReportsKeysThatDoNotFitEachOther) {
   EXPECT_EQ(wrong.err,
             "-:1:1: error: rules in Redis need a store in Redis, but the store is memory; expected "
             "--store URL, or rules files\n");
-}
-
-TEST(ConfigCommand, PrintsSchemaAndReference) {
-  EXPECT_EQ(run_config({"schema"}).out, server::config::json_schema());
-  EXPECT_EQ(run_config({"docs"}).out, rules::schema::reference(server::config::file()));
 }
 
 }  // namespace

@@ -26,7 +26,6 @@
 #include "envoy/config.h"
 #include "replay/text.h"
 #include "rules/rule_changes.h"
-#include "rules/schema.h"
 #include "rules/yaml_tree.h"
 #include "server/rules/published_rules.h"
 #include "server/rules/redis_rules.h"
@@ -559,7 +558,8 @@ void add_convert(Command command, int& status) {
 
 void add_rules(Command app, int& status) {
   const Command command =
-      app.add_subcommand("rules", "Check, document, convert and publish rules files");
+      app.add_subcommand("rules", "Check, compare, change, convert and publish rules");
+  command.require_subcommand();
   add_push(command, status);
   add_show(command, status);
   add_diff(command, status);
@@ -569,24 +569,21 @@ void add_rules(Command app, int& status) {
   const auto terms = std::make_shared<RuleTerms>();
   terms->reads_lists = true;
   terms->max_log_bytes = MemoryStoreOptions{}.max_log_bytes;
-  add_file_commands(command, status,
-                    {.files = "rules files",
-                     .guide_file = "docs/rules.md",
-                     .check =
-                         [terms](std::string_view text, const std::string& file,
-                                 std::vector<RuleError>& warnings) {
-                           return check_rules(text, file, *terms, warnings);
-                         },
-                     .schema = rules::schema::json_schema,
-                     .keys = &rules::schema::file(),
-                     .add_check_options =
-                         [terms](Command check) {
-                           check
-                               .add_option("--max-log-bytes", terms->max_log_bytes,
-                                           "memory.max_log_bytes of the server: warns about logs "
-                                           "that do not fit; 0 for Redis")
-                               .show_default();
-                         }});
+  add_check(command, status,
+            {.files = "rules files",
+             .check =
+                 [terms](std::string_view text, const std::string& file,
+                         std::vector<RuleError>& warnings) {
+                   return check_rules(text, file, *terms, warnings);
+                 },
+             .add_options =
+                 [terms](Command check) {
+                   check
+                       .add_option("--max-log-bytes", terms->max_log_bytes,
+                                   "memory.max_log_bytes of the server: warns about logs that do "
+                                   "not fit; 0 for Redis")
+                       .show_default();
+                 }});
 }
 
 }  // namespace sluice::cli

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "rules/schema.h"
 
 namespace sluice::cli {
 namespace {
@@ -179,13 +178,6 @@ TEST_F(RulesCommand, NeedsSomethingToDo) {
   EXPECT_EQ(run({}), 2);
   EXPECT_EQ(run({"check"}), 2);
   EXPECT_EQ(run({"chekc", "x"}), 2);
-}
-
-TEST_F(RulesCommand, PrintsSchemaAndReference) {
-  EXPECT_EQ(run({"schema"}), 0);
-  EXPECT_EQ(out_, rules::schema::json_schema());
-  EXPECT_EQ(run({"docs"}), 0);
-  EXPECT_EQ(out_, rules::schema::reference(rules::schema::file()));
 }
 
 constexpr const char* kTried = R"(version: 1

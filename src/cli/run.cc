@@ -9,11 +9,14 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/command.h"
+#include "rules/diagnostics.h"
+#include "rules/schema.h"
 #include "server/api/resp/command.h"
 #include "server/config/config.h"
 #include "server/config/schema.h"
@@ -85,20 +88,63 @@ Expected<std::string, std::vector<RuleError>> check_config(std::string_view text
 }
 
 void add_config(Command app, int& status) {
-  add_file_commands(
-      app.add_subcommand("config", "Check and document configuration files of the server"), status,
-      {.files = "configuration files",
-       .guide_file = "docs/config.md",
-       .check = check_config,
-       .schema = server::config::json_schema,
-       .keys = &server::config::file()});
+  const Command command = app.add_subcommand("config", "Check configuration files of the server");
+  command.require_subcommand();
+  add_check(command, status, {.files = "configuration files", .check = check_config});
 }
 
-void add_commands(Command app, int& status) {
-  const Command command = app.add_subcommand(
-      "commands", "Print the commands for Redis clients, as in docs/commands.md");
-  command.run(status, {}, [] {
-    std::cout << server::resp::commands_reference() << std::flush;
+constexpr const char* kDocsHelp =
+    R"(Print a reference that belongs to this version of Sluice: without NAME, which there are. With
+--schema, print a JSON Schema (draft 2020-12), by which editors check and complete such files.
+
+Exit status: 0 printed; 2 there is no such reference or schema.
+
+Examples:
+  sluice docs rules
+  sluice docs config --schema > sluice.schema.json)";
+
+// A reference that the program prints.
+struct Reference {
+  std::string_view name;
+  std::string_view about;
+  std::string (*text)();
+  std::string (*schema)();  // null: there is none
+};
+constexpr std::array<Reference, 3> kReferences{
+    {{"commands", "The commands for Redis clients, as in docs/commands.md",
+      server::resp::commands_reference, nullptr},
+     {"config", "The keys of the server's configuration file, as in docs/config.md",
+      [] { return rules::schema::reference(server::config::file()); }, server::config::json_schema},
+     {"rules", "The keys of rules files, as in docs/rules.md",
+      [] { return rules::schema::reference(rules::schema::file()); },
+      [] { return rules::schema::json_schema(); }}}};
+
+std::string reference_of(const std::string& name, bool is_schema) {
+  std::string list;
+  std::vector<std::string_view> names;
+  for (const Reference& one : kReferences) {
+    if (is_schema && one.schema == nullptr) continue;
+    if (one.name == name) return is_schema ? one.schema() : one.text();
+    names.push_back(one.name);
+    list.append(one.name).append(12 - one.name.size(), ' ').append(one.about).append("\n");
+  }
+  if (name.empty() && !is_schema) return list;
+  throw Failed((name.empty() ? "a schema needs a name"
+                             : "there is no " + std::string(is_schema ? "schema" : "reference") +
+                                   " called " + rules::in_quotes(name)) +
+                   "; expected " + rules::either(names) + rules::did_you_mean(name, names),
+               kUsage);
+}
+
+void add_docs(Command app, int& status) {
+  const Command command = app.add_subcommand("docs", "Print a reference or a schema");
+  auto name = std::make_shared<std::string>();
+  auto is_schema = std::make_shared<bool>(false);
+  command.add_option("NAME", *name, "commands, config or rules");
+  command.add_flag("--schema", *is_schema, "Print the JSON Schema of the files instead");
+  command.footer(kDocsHelp);
+  command.run(status, "docs", [name, is_schema] {
+    std::cout << reference_of(*name, *is_schema) << std::flush;
     return std::cout ? 0 : kFailed;
   });
 }
@@ -107,9 +153,9 @@ int parse_and_work(int argc, const char* const* argv) {
   int status = 0;
   const auto add = [&status](Command app) {
     add_blocks(app, status);
-    add_commands(app, status);
     add_config(app, status);
     add_decide(app, status);
+    add_docs(app, status);
     add_keys(app, status);
     add_overrides(app, status);
     add_replay(app, status);

@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "rules/schema.h"
+#include "server/api/resp/command.h"
+#include "server/config/schema.h"
 
 namespace sluice::cli {
 namespace {
@@ -105,6 +108,40 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
     EXPECT_TRUE(ended.err.starts_with("sluice: ")) << ended.err;
     EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << ended.err;
   }
+}
+
+TEST(Run, PrintsReferencesAndSchemas) {
+  EXPECT_EQ(run_with({"docs", "rules"}).out, rules::schema::reference(rules::schema::file()));
+  EXPECT_EQ(run_with({"docs", "rules", "--schema"}).out, rules::schema::json_schema());
+  EXPECT_EQ(run_with({"docs", "config"}).out, rules::schema::reference(server::config::file()));
+  EXPECT_EQ(run_with({"docs", "config", "--schema"}).out, server::config::json_schema());
+  EXPECT_EQ(run_with({"docs", "commands"}).out, server::resp::commands_reference());
+  EXPECT_EQ(run_with({"docs"}).out,
+            "commands    The commands for Redis clients, as in docs/commands.md\n"
+            "config      The keys of the server's configuration file, as in docs/config.md\n"
+            "rules       The keys of rules files, as in docs/rules.md\n");
+}
+
+TEST(Run, NamesTheReferencesThatExist) {
+  const Ended unknown = run_with({"docs", "rule"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_EQ(unknown.err,
+            "sluice: docs: there is no reference called 'rule'; expected commands, config or "
+            "rules; did you mean 'rules'?\n");
+  EXPECT_EQ(run_with({"docs", "commands", "--schema"}).err,
+            "sluice: docs: there is no schema called 'commands'; expected config or rules\n");
+  EXPECT_EQ(run_with({"docs", "--schema"}).err,
+            "sluice: docs: a schema needs a name; expected config or rules\n");
+}
+
+TEST(Run, SaysWhatACommandIsCalledNow) {
+  const Ended ended = run_with({"rules", "schema"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.err, "sluice: this command is called `sluice docs rules --schema` now\n");
+  EXPECT_EQ(run_with({"commands"}).err,
+            "sluice: this command is called `sluice docs commands` now\n");
+  EXPECT_EQ(run_with({"config", "docs"}).err,
+            "sluice: this command is called `sluice docs config` now\n");
 }
 
 TEST(Run, NeverRepeatsAUrlThatMayHoldAPassword) {

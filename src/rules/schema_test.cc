@@ -53,12 +53,12 @@ TEST(Schema, AgreesWithTheManual) {
   const std::size_t at = manual.find("### file\n");
   ASSERT_NE(at, manual.npos);
   EXPECT_EQ(difference(manual.substr(at), reference(file())), "same")
-      << "docs/rules.md does not end with what `sluice rules docs` prints";
+      << "docs/rules.md does not end with what `sluice docs rules` prints";
 }
 
 TEST(Schema, AgreesWithTheFileForEditors) {
   EXPECT_EQ(difference(text_of(kSource / "docs/rules.schema.json"), json_schema()), "same")
-      << "docs/rules.schema.json differs from what `sluice rules schema` prints";
+      << "docs/rules.schema.json differs from what `sluice docs rules --schema` prints";
 }
 
 TEST(Schema, OfARuleNeedsLimitsOrAnAction) {

@@ -28,12 +28,12 @@ std::string text_of(const std::filesystem::path& path) {
 TEST(ConfigSchema, MatchesTheManual) {
   EXPECT_TRUE(
       text_of(kSource / "docs/config.md").ends_with("\n" + rules::schema::reference(file())))
-      << "docs/config.md does not end with what `sluice config docs` prints";
+      << "docs/config.md does not end with what `sluice docs config` prints";
 }
 
 TEST(ConfigSchema, MatchesTheSchemaForEditors) {
   EXPECT_TRUE(text_of(kSource / "docs/config.schema.json") == json_schema())
-      << "docs/config.schema.json differs from what `sluice config schema` prints";
+      << "docs/config.schema.json differs from what `sluice docs config --schema` prints";
 }
 
 TEST(ConfigSchema, ReportsTheDefaultAddressesOfConfig) {

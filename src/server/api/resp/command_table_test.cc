@@ -17,7 +17,7 @@ TEST(Commands, MatchTheManual) {
   const std::string manual{std::istreambuf_iterator<char>(file), {}};
   for (const Command& command : all_commands()) {
     EXPECT_NE(manual.find("\n" + reference(command)), manual.npos)
-        << "docs/commands.md lacks, or has otherwise, what `sluice commands` prints:\n"
+        << "docs/commands.md lacks, or has otherwise, what `sluice docs commands` prints:\n"
         << reference(command);
   }
   for (const AlgorithmInfo& row : kAlgorithms) {
