@@ -34,6 +34,9 @@ struct RulesStatus {
   std::uint64_t failures = 0;          // reloads of files that were refused
   std::vector<RuleError> last_errors;  // of the latest reading; empty if it succeeded
   Instant last_failure_at{};           // only meaningful if failures > 0
+  // Set while the rules of a source cannot be read, so that those from before are active.
+  std::optional<Instant> lost_since = {};
+  std::string why_lost = {};
 };
 
 // The rules with the texts they were read from.

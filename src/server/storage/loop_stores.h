@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,9 @@ struct StoreStatus {
   std::string kind = {};     // "memory" or "redis"
   std::string address = {};  // its URL without passwords; empty for memory
   std::vector<std::pair<std::string, std::uint64_t>> numbers = {};  // {"keys", 12}, ...
+  // Set while it cannot decide; then the policies of the rules do. And why, with the address.
+  std::optional<Instant> failing_since = {};
+  std::string why_failing = {};
 };
 
 }  // namespace sluice::server

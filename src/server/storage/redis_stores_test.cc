@@ -121,6 +121,19 @@ TEST_F(RedisStoresTest, TheLoopsShareTheBreakerAndTheLocalShare) {
   other->stop();
 }
 
+TEST_F(RedisStoresTest, TheStatusSaysSinceWhenAndWhyTheStoreFails) {
+  open();
+  EXPECT_FALSE(stores_->status().failing_since) << "no connection has failed yet";
+  const auto stores = stores_->make(loop_);
+  ask(stores->limiter());
+  ask(stores->limiter());
+  const StoreStatus status = stores_->status();
+  ASSERT_TRUE(status.failing_since);
+  EXPECT_LE(*status.failing_since, SystemClock().now());
+  EXPECT_EQ(status.why_failing, "Redis at " + port_.url().substr(8) + " refuses connections");
+  stores->stop();
+}
+
 TEST_F(RedisStoresTest, StatsKeepTheCountsOfStoppedLoops) {
   open();
   auto one = stores_->make(loop_);

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/decision.h"
+
 namespace sluice::server {
 namespace {
 
@@ -321,22 +323,82 @@ bool StoreLog::admit(Kind& kind) noexcept {
   }
 }
 
+namespace {
+
+// Says in plain words why a store fails, as far as the event tells.
+std::string cause_of(const StoreEvent& event) {
+  const std::string where = event.endpoint.empty() ? "" : " at " + std::string(event.endpoint);
+  const std::string why = event.why.empty() ? "" : ": " + std::string(event.why);
+  if (event.kind == StoreEventKind::kConnectionLost) {
+    return "the connection to Redis" + where + " broke" + why;
+  }
+  if (event.kind == StoreEventKind::kRequestFailed) {
+    return "Redis" + where + " answers with an error" + why;
+  }
+  if (event.why.find("onnection refused") != event.why.npos) {
+    return "Redis" + where + " refuses connections";
+  }
+  return "Redis" + where + " cannot be used" + why;
+}
+
+}  // namespace
+
+// Returns the cause of a breaker that has opened, else an empty text.
+std::string StoreLog::note(const StoreEvent& event) {
+  using enum StoreEventKind;
+  const std::lock_guard lock(mutex_);
+  switch (event.kind) {
+    case kConnectFailed:
+    case kConnectionLost:
+      if (!failing_since_) failing_since_ = date_.now();
+      cause_ = cause_of(event);
+      return {};
+    case kRequestFailed: cause_ = cause_of(event); return {};
+    case kBreakerOpened:
+      is_open_ = true;
+      // Without a connection that failed, requests that got no answer have opened it.
+      if (!failing_since_ && event.why.ends_with(to_string(Reason::kStoreTimeout))) cause_.clear();
+      if (!failing_since_) failing_since_ = date_.now();
+      if (cause_.empty()) cause_ = silent_;
+      return cause_;
+    case kBreakerClosed:
+    case kConnected:
+      if (event.kind == kBreakerClosed) is_open_ = false;
+      if (is_open_) return {};
+      failing_since_.reset();
+      cause_.clear();
+      return {};
+    case kTopologyChanged:
+    case kScriptLoaded:
+    case kBreakerProbing: break;
+  }
+  return {};
+}
+
+std::optional<StoreLog::Failing> StoreLog::failing() const {
+  const std::lock_guard lock(mutex_);
+  if (!failing_since_) return std::nullopt;
+  return Failing{*failing_since_, cause_};
+}
+
 void StoreLog::on(const StoreEvent& event) noexcept {
   const auto index = static_cast<std::size_t>(event.kind);
   if (index >= kinds_.size()) return;
   Kind& kind = kinds_[index];
   kind.count.fetch_add(1, std::memory_order_relaxed);
+  const std::string cause = note(event);
   const Line line = line_of(event.kind);
   if (line.level < log_.options().level) return;
   if (!admit(kind)) {
     kind.suppressed.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  std::array<LogField, 4> fields{LogField{"event", to_string(event.kind)}, LogField{"", ""},
-                                 LogField{"", ""}, LogField{"", ""}};
+  std::array<LogField, 5> fields{LogField{"event", to_string(event.kind)}, LogField{"", ""},
+                                 LogField{"", ""}, LogField{"", ""}, LogField{"", ""}};
   std::size_t size = 1;
   if (!event.endpoint.empty()) fields[size++] = {"endpoint", event.endpoint};
   if (!event.why.empty()) fields[size++] = {"why", event.why};
+  if (!cause.empty()) fields[size++] = {"cause", cause};
   const std::uint64_t suppressed = kind.suppressed.exchange(0, std::memory_order_relaxed);
   if (suppressed > 0) fields[size++] = {"suppressed", suppressed};
   log_.write_all(line.level, line.message, std::span(fields).first(size));

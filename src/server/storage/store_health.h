@@ -90,22 +90,34 @@ void add_health_metrics(metrics::Registry& registry, const RedisHealth& health);
 
 // Counts the events of the store and writes them to the log. For each kind of event it writes at
 // most kLines lines in kEvery. The field `suppressed` is the number of events of that kind that
-// were not written since its last line. Other fields: event (the kind), and endpoint and why if
-// they are known.
+// were not written since its last line. Other fields: event (the kind), endpoint and why if they
+// are known, and for an opened breaker the cause, as failing() says it.
 //
-// Thread-safety: any member from any thread; takes no lock except for the log's. Ownership: borrows
-// the log and the clock, which should be steady.
+// Thread-safety: any member from any thread; its locks are held briefly. Ownership: borrows the log
+// and the clocks; the first should be steady, the other dates failures.
 class StoreLog final : public StoreObserver {
  public:
   static constexpr std::uint32_t kLines = 5;
   static constexpr std::chrono::seconds kEvery{10};
 
-  explicit StoreLog(Log& log, const Clock& clock = SteadyClock::instance()) noexcept
-      : log_(log), clock_(clock) {}
+  // What the events say of a store that fails. A plain value.
+  struct Failing {
+    Instant since{};
+    std::string why;  // "Redis at 127.0.0.1:6379 refuses connections"
+  };
+
+  // `silent`: why a store fails that does not answer, "Redis at ADDRESS does not answer".
+  explicit StoreLog(Log& log, const Clock& clock = SteadyClock::instance(),
+                    const Clock& date = SystemClock::instance(),
+                    std::string silent = "Redis does not answer")
+      : log_(log), clock_(clock), date_(date), silent_(std::move(silent)) {}
 
   void on(const StoreEvent& event) noexcept override;
   // Returns the number of events of that kind so far, whether written or not.
   std::uint64_t count(StoreEventKind kind) const noexcept;
+  // Since when, and why as known last: from the first connection that failed, or the breaker that
+  // opened, until a connection is made and the breaker is closed. Nothing: no event says so.
+  std::optional<Failing> failing() const;
 
  private:
   struct Kind {
@@ -114,10 +126,17 @@ class StoreLog final : public StoreObserver {
     std::atomic<std::uint64_t> suppressed{0};
   };
   bool admit(Kind& kind) noexcept;
+  std::string note(const StoreEvent& event);
 
   Log& log_;
   const Clock& clock_;
+  const Clock& date_;
+  const std::string silent_;
   std::array<Kind, kStoreEventKinds> kinds_;
+  mutable std::mutex mutex_;  // protects the next
+  std::optional<Instant> failing_since_;
+  std::string cause_;
+  bool is_open_ = false;  // the breaker
 };
 
 // Adds the metrics of a store outside the process to the registry, which docs/metrics.md lists.

@@ -45,8 +45,72 @@ TEST_F(StoreLogTest, WritesEventEndpointAndReason) {
           "warning a connection to the store was lost event=connection_lost "
           "endpoint=10.0.0.5:6379 why=\"end of file\"",
           "error the circuit breaker has opened; policies decide without the store "
-          "event=breaker_opened why=\"5 failures in a row\"",
+          "event=breaker_opened why=\"5 failures in a row\" "
+          "cause=\"the connection to Redis at 10.0.0.5:6379 broke: end of file\"",
           "info the circuit breaker has closed; the store decides again event=breaker_closed"}));
+}
+
+TEST_F(StoreLogTest, ABreakerThatOpensNamesTheCauseAndTheAddress) {
+  const auto found = lines([](StoreLog& events) {
+    events.on({kConnectFailed, "10.0.0.5:6379", "Connection refused"});
+    events.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  });
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[1],
+            "error the circuit breaker has opened; policies decide without the store "
+            "event=breaker_opened why=\"5 failures in a row, the last store_error\" "
+            "cause=\"Redis at 10.0.0.5:6379 refuses connections\"");
+}
+
+class StoreOutage : public ::testing::Test {
+ protected:
+  StoreOutage() { clock_.set(Instant{std::chrono::seconds{1'700'000'000}}); }
+  std::string why() const {
+    const auto failing = events_.failing();
+    return failing ? failing->why : "works";
+  }
+
+  testing::ManualClock clock_;
+  Log log_{{.level = LogLevel::kOff}};
+  StoreLog events_{log_, clock_, clock_, "Redis at a:1 does not answer within 50 ms"};
+};
+
+TEST_F(StoreOutage, BeginsWithTheFirstFailureAndSaysTheLastCause) {
+  const Instant start = clock_.now();
+  EXPECT_EQ(why(), "works");
+  events_.on({kConnectionLost, "a:1", "End of file"});
+  EXPECT_EQ(why(), "the connection to Redis at a:1 broke: End of file");
+  clock_.advance(3s);
+  events_.on({kConnectFailed, "a:1", "Connection refused"});
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  EXPECT_EQ(why(), "Redis at a:1 refuses connections");
+  EXPECT_EQ(events_.failing()->since, start);
+}
+
+TEST_F(StoreOutage, EndsWhenTheBreakerHasClosedNotWithAConnection) {
+  events_.on({kConnectFailed, "a:1", "Connection refused"});
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  events_.on({kConnected, "a:1", ""});
+  EXPECT_NE(why(), "works") << "the probe has not succeeded";
+  events_.on({kBreakerProbing, "", ""});
+  events_.on({kBreakerClosed, "", ""});
+  EXPECT_EQ(why(), "works");
+  events_.on({kConnectFailed, "a:1", "Connection refused"});
+  events_.on({kConnected, "a:1", ""});
+  EXPECT_EQ(why(), "works") << "the breaker was closed all the time";
+}
+
+TEST_F(StoreOutage, OfAServerThatIsSilentNamesTheDeadline) {
+  events_.on({kRequestFailed, "a:1", "OOM"});
+  EXPECT_EQ(why(), "works") << "one answer";
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_timeout"});
+  EXPECT_EQ(why(), "Redis at a:1 does not answer within 50 ms");
+}
+
+TEST_F(StoreOutage, OfAServerThatAnswersWithErrorsNamesTheError) {
+  events_.on({kRequestFailed, "a:1", "READONLY You can't write"});
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  EXPECT_EQ(why(), "Redis at a:1 answers with an error: READONLY You can't write");
 }
 
 TEST_F(StoreLogTest, LimitsTheLinesOfEachKindSeparately) {

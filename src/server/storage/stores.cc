@@ -277,6 +277,16 @@ LocalShareOptions share_options(const Config& config) {
           .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}};
 }
 
+// Why a store fails that does not answer.
+std::string silence_of(const redis::Target& target) {
+  const bool is_one = target.kind == redis::Target::Kind::kStandalone;
+  const std::string where = is_one ? target.servers.front().to_string() : target.shown;
+  const auto deadline =
+      std::chrono::duration_cast<std::chrono::milliseconds>(target.options.deadline);
+  return "Redis at " + where + " does not answer within " + std::to_string(deadline.count()) +
+         " ms";
+}
+
 LeaseOptions lease_options(const Config& config) {
   return {.nodes = static_cast<std::uint32_t>(config.redis.nodes),
           .share = static_cast<double>(config.redis.lease_percent) / 100,
@@ -336,7 +346,7 @@ Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config, L
 RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
                          Log& log)
     : target_(std::move(target)),
-      events_(log),
+      events_(log, SteadyClock::instance(), SystemClock::instance(), silence_of(*target_)),
       health_(target_),
       shared_(config.redis.breaker,
               config.redis.deny_cache_enabled ? config.redis.deny_cache
@@ -737,6 +747,13 @@ StoreStatus RedisStores::status() const {
                                  {"errors", stats.errors},
                                  {"gave_back", stats.gave_back},
                                  {"breaker_open", asks ? 0U : 1U}}};
+  // Without requests the breaker stays closed.
+  if (!asks || stats.connected == 0) {
+    if (auto failing = events_.failing()) {
+      status.failing_since = failing->since;
+      status.why_failing = std::move(failing->why);
+    }
+  }
   if (const DenyCache* cache = deny_cache()) {
     status.numbers.emplace_back("deny_cache_hits", cache->hits());
   }

@@ -64,6 +64,18 @@ std::string rules_of(std::size_t count) {
   return text;
 }
 
+TEST_F(LiveEventsTest, SayThatTheStoreFailsAndWhatTheRulesDo) {
+  open_rules(rules_of(101));
+  status_.store.failing_since = Instant{};
+  status_.store.why_failing = "Redis at a:1 refuses connections";
+  const auto event = read_event(get("/v1/events").body);
+  const auto& outage = event.at("outage");
+  EXPECT_EQ(outage.at("why"), "Redis at a:1 refuses connections");
+  EXPECT_EQ(outage.at("since"), "1970-01-01T00:00:00Z");
+  EXPECT_EQ(outage.at("rules").as_array().size(), 100U) << "an event has at most so many";
+  EXPECT_EQ(outage.at("rules").at(0).at("does"), "allow");
+}
+
 TEST_F(LiveEventsTest, SaysWhatTheServerDoes) {
   open_rules(rules_of(2));
   metrics::Recorder& one = registry_.make_recorder();

@@ -139,7 +139,9 @@ void LiveEvents::make(net::SteadyTime now) {
               static_cast<std::uint64_t>(
                   std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch()).count()))
       .member("viewers", std::uint64_t{viewers_.size()});
-  pages::write_server(json, status_());
+  const ServerStatus status = status_();
+  pages::write_server(json, status);
+  pages::write_outage(json, status.store, rules_.status(), rules, kMostRules);
   write_totals(json, all);
   write_durations(json, all);
   json.key("rules").begin_object();

@@ -1,5 +1,8 @@
 #include "server/api/admin/status_page.h"
 
+#include <algorithm>
+
+#include "base/civil_time.h"
 #include "server/api/admin/pages.h"
 
 namespace sluice::server::pages {
@@ -22,6 +25,39 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
   if (!status.store.address.empty()) json.member("at", status.store.address);
   for (const auto& [name, number] : status.store.numbers) json.member(name, number);
   json.end_object();
+}
+
+namespace {
+
+// A rule in shadow mode lets everything pass, whatever its policy is.
+std::string_view does_meanwhile(const Rule& rule) noexcept {
+  if (rule.mode == RuleMode::kShadow) return "allow";
+  switch (rule.on_store_error) {
+    case FailurePolicy::kAllow: return "allow";
+    case FailurePolicy::kDeny: return "deny";
+    case FailurePolicy::kLocal: return "local";
+  }
+  return "allow";
+}
+
+}  // namespace
+
+void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus& status,
+                  const RuleSet& rules, std::size_t most) {
+  if (store.failing_since) {
+    json.key("outage").begin_object().member("since", base::to_rfc3339(*store.failing_since));
+    json.member("why", store.why_failing).key("rules").begin_array();
+    for (const Rule& rule : rules.rules().first(std::min(most, rules.rules().size()))) {
+      if (rule.action != RuleAction::kLimit) continue;
+      json.begin_object().member("name", rule.name).member("does", does_meanwhile(rule));
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  if (status.lost_since) {
+    json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));
+    json.member("why", status.why_lost).end_object();
+  }
 }
 
 namespace {
@@ -59,7 +95,10 @@ void show_status(const Call& call) {
   json.begin_object();
   const ServerStatus status = call.admin.status();
   write_server(json, status);
-  write_rules(json, call.admin.rules.status());
+  const RulesStatus rules = call.admin.rules.status();
+  const RuleSet active = call.admin.rules.current();
+  write_outage(json, status.store, rules, active, active.rules().size());
+  write_rules(json, rules);
   if (status.envoy) write_envoy(json, *status.envoy);
   answer(call.response, 200, json.end_object());
 }

@@ -31,6 +31,31 @@ TEST_F(StatusPage, ReportsTheServerAndItsRules) {
                 "\n");
 }
 
+TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFails) {
+  open(
+      {"version: 1\nrules:\n"
+       "  - { name: api, on_store_error: allow, limits: [{ name: a, key: '{ip}', algorithm: gcra, "
+       "limit: 5, per: 1s }], continue: true }\n"
+       "  - { name: pay, on_store_error: deny, limits: [{ name: a, key: '{ip}', algorithm: gcra, "
+       "limit: 5, per: 1s }], continue: true }\n"
+       "  - { name: new, on_store_error: deny, mode: shadow, limits: [{ name: a, key: '{ip}', "
+       "algorithm: gcra, limit: 5, per: 1s }], continue: true }\n"
+       "  - { name: login, on_store_error: local, limits: [{ name: a, key: '{ip}', algorithm: "
+       "gcra, limit: 5, per: 1s }] }\n"});
+  EXPECT_FALSE(get("/v1/status").json().as_object().contains("outage"));
+  status_.store = {.kind = "redis",
+                   .failing_since = Instant{std::chrono::seconds{1'700'000'000}},
+                   .why_failing = "Redis at a:1 refuses connections"};
+  const Answered answered = get("/v1/status");
+  EXPECT_NE(
+      answered.body.find(R"("outage":{"since":"2023-11-14T22:13:20Z","why":"Redis at a:1 refuses )"
+                         R"(connections","rules":[{"name":"api","does":"allow"},)"
+                         R"({"name":"pay","does":"deny"},{"name":"new","does":"allow"},)"
+                         R"({"name":"login","does":"local"}]})"),
+      std::string::npos)
+      << answered.body;
+}
+
 TEST_F(StatusPage, ReportsEnvoysFilesIfThereAreAny) {
   open({rules_named("r")});
   status_.envoy = EnvoyStatus{.sources = {"/etc/envoy"},
