@@ -226,6 +226,14 @@ later
       << err_;
 }
 
+TEST_F(RulesCommand, TryWarnsAboutAttributesThatNoRuleReadsButNotAboutTheRequestLine) {
+  const std::string path = file("tried.yaml",
+                                "version: 1\nrules:\n  - name: all\n    limits: [{ key: '{ip}', "
+                                "algorithm: gcra, limit: 1, per: 1s }]\n");
+  EXPECT_EQ(run({"try", path, "GET /a ip=192.0.2.1 ipp=1"}), 0);
+  EXPECT_EQ(err_, "sluice: no rule reads the attribute 'ipp'; did you mean 'ip'?\n");
+}
+
 TEST_F(RulesCommand, TryTakesTheWordsOfARequestOneByOne) {
   const std::string path = file("tried.yaml", kTried);
   EXPECT_EQ(run({"try", path, "GET", "/sign-in", "ip=192.0.2.1", "X-User=a b", "hosst=x"}), 0);

@@ -141,11 +141,13 @@ std::string numbers_of(const Limit& limit) {
   return out + " (" + std::string(to_string(limit.algorithm())) + ")";
 }
 
-// Prints which rules match, and why the others do not. Warns about attributes that no rule reads.
+// Prints which rules match, and why the others do not. Warns about attributes that no rule reads,
+// but not about those that every request has.
 void explain_rules(const RuleSet& rules, const TriedRequest& request) {
   const RuleSet::Impl& set = rules::Access::impl(rules);
   const auto& known = set.attributes.names();
   for (const auto& [name, value] : request.values()) {
+    if (name == "method" || name == "path") continue;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     std::cerr << "sluice: no rule reads the attribute " << rules::in_quotes(name)
               << rules::did_you_mean(name, {known.begin(), known.end()}) << '\n';
