@@ -1,6 +1,7 @@
 -- Sends a request to Sluice: http-request lua.sluice WHEN_GONE [USER]
 --   WHEN_GONE   open: requests pass without limits while Sluice is unreachable; closed: 503
 --   USER        a variable that contains the user, such as txn.user
+-- The variable txn.sluice_plan contains the plan of the request, for rules with plans.
 -- If Sluice denies the request, this action responds with the status, fields and body of Sluice. For
 -- allowed requests it stores the RateLimit fields in txn.sluice_* for http-after-response. A request
 -- that a rule with `mode: queue` allows waits for its turn.
@@ -26,7 +27,7 @@ local dropped = {
   "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect",
   "content-length", "transfer-encoding", "accept-encoding", "host", "forwarded", "x-real-ip",
   "x-original-method", "x-original-uri", "x-forwarded-for", "x-forwarded-host",
-  "x-forwarded-method", "x-forwarded-uri", "x-user-id", "x-sluice-cost",
+  "x-forwarded-method", "x-forwarded-uri", "x-user-id", "x-plan", "x-sluice-cost",
 }
 
 local function question(txn, user)
@@ -46,6 +47,8 @@ local function question(txn, user)
   headers["x-forwarded-for"] = { tostring(txn.f:src()) }
   local name = user and txn:get_var(user)
   if name and name ~= "" then headers["x-user-id"] = { name } end
+  local plan = txn:get_var("txn.sluice_plan")
+  if plan and plan ~= "" then headers["x-plan"] = { plan } end
   return headers
 end
 

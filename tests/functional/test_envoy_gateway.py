@@ -201,5 +201,41 @@ class OverTls(Gateway):
         self.assertEqual(stats["ssl.connection_error"], 0)
 
 
+class Plans(Gateway):
+    """The two tiers of docs/recipes.md: the filter and the descriptor of the page."""
+
+    @classmethod
+    def start_sluice(cls):
+        cls.blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/recipes.md").read_text("utf-8"), re.S)
+        rules = next(block for block in cls.blocks if "plans:" in block)
+        listen = {"grpc": f"127.0.0.1:{cls.grpc_port}"}
+        cls.sluice = cls.serve(rules, config={"listen": listen}, clock=cls.clock)
+
+    @classmethod
+    def configuration(cls):
+        script, actions = (
+            next(block for block in cls.blocks if begin in block) for begin in ("filters.http.lua", "- actions:")
+        )
+        text = replaced(
+            super().configuration(), ("                http_filters:\n", "                http_filters:\n" + script)
+        )
+        other = text.rindex("                            rate_limits:\n")  # those of all paths but /login
+        end = other + len("                            rate_limits:\n")
+        return text[:end] + actions + text[end:]
+
+    def limit(self, **headers):
+        """Returns the capacity of the limit that a request meets, and what is left."""
+        answer = self.ask("/api/items", **headers)
+        capacity = answer["x-ratelimit-limit"].split(",")[0]
+        return int(capacity), int(answer["x-ratelimit-remaining"])
+
+    def test_a_client_cannot_choose_its_plan_or_user(self):
+        self.clock.advance(3600)
+        self.assertEqual(self.limit(X_Plan="pro", X_User_Id="a"), (60, 59))
+        self.assertEqual(self.limit(X_Plan="pro", X_User_Id="b", X_Api_Key="wrong"), (60, 58))
+        self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_Plan="free"), (6000, 5999))
+        self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_User_Id="b"), (6000, 5998))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -285,17 +285,66 @@ class Waits:
         return self.sluice.check(wish).json["limits"][0]["reset_after_ms"]
 
 
+class Plans(Recipe):
+    """Tests of the plans of docs/recipes.md: an API key says the plan and the user, and no client does."""
+
+    is_patient = True
+
+    @classmethod
+    def start_sluice(cls):
+        text = block("docs/recipes.md", "yaml", "plans:")
+        cls.sluice = cls.serve(
+            text,
+            {"trusted_proxies": ["127.0.0.1"], "listen": {"http": cls.sluice_address}},
+            clock=cls.clock,
+        )
+
+    @classmethod
+    def settle(cls):
+        wait_for(
+            lambda: request(cls.gateway, "GET", "/api/order/settle", headers={"X-Api-Key": "key-of-bob"})[
+                "ratelimit"
+            ],
+            what="the health check",
+        )
+
+    def limit(self, **headers):
+        """Returns the capacity of the limit that a request meets, and what is left."""
+        answer = self.ask("GET", "/api/order/1", **headers)
+        return int(answer["x-ratelimit-limit"]), int(answer["x-ratelimit-remaining"])
+
+    def test_a_client_cannot_choose_its_plan_or_user(self):
+        self.clock.advance(3600)
+        self.assertEqual(self.limit(X_Plan="pro", X_User_Id="a"), (60, 59))
+        self.assertEqual(self.limit(X_Plan="pro", X_User_Id="b", X_Api_Key="wrong"), (60, 58))
+        self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_Plan="free"), (6000, 5999))
+        self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_User_Id="b"), (6000, 5998))
+
+
+def block(page, language, begin):
+    """Returns the first block of a page whose text contains `begin`."""
+    text = (ROOT / page).read_text("utf-8")
+    return next(
+        found for found in re.findall(rf"```{language}\n(.*?)```", text, re.S) if begin in found
+    )
+
+
 class NginxRecipe:
     has_queue = True  # which needs nginx's Lua module
+
+    @classmethod
+    def configured(cls):
+        """Returns what else a reader changes in nginx.conf."""
+        return ()
 
     @classmethod
     def start_gateway(cls):
         folder = cls.folder()
         for file in (DEPLOY / "nginx").glob("*.conf"):
             (folder / file.name).write_text(file.read_text("utf-8"), "utf-8")
-        server = folder / "sluice.conf"
+        asked = folder / "sluice_request.conf"
         timeouts = cls.patient(("timeout 250ms;", "timeout 20s;"), ("timeout 500ms;", "timeout 20s;"))
-        server.write_text(replaced(server.read_text("utf-8"), *timeouts), "utf-8")
+        asked.write_text(replaced(asked.read_text("utf-8"), *timeouts), "utf-8")
         http = folder / "sluice_http.conf"
         http.write_text(replaced(http.read_text(), ("127.0.0.1:8080", cls.sluice_address)))
         main = folder / "nginx.conf"
@@ -313,6 +362,7 @@ class NginxRecipe:
                 ("daemon off;\n", "daemon off;\n" + loaded_lines(folder / "sluice_queue.conf")),
                 ("http {\n", "http {\n" + temporary),
                 *([("include sluice.conf;", QUEUES)] if cls.has_queue else []),
+                *cls.configured(),
             ),
             "utf-8",
         )
@@ -331,6 +381,16 @@ class NginxHangs(NginxRecipe, Hangs, ServerTest):
 class NginxReports(NginxRecipe, Reports, Recipe, ServerTest):
     has_queue = False
     is_patient = True
+
+
+class NginxPlans(NginxRecipe, Plans, ServerTest):
+    has_queue = False
+
+    @classmethod
+    def configured(cls):
+        http, server = block("docs/recipes.md", "nginx", "map $http_x_api_key").split("\n\n")
+        own = "        set $sluice_user $http_x_user_id;\n        include sluice.conf;\n"
+        return (("    include sluice_http.conf;\n", "    include sluice_http.conf;\n" + http), (own, server))
 
 
 class Nginx(NginxRecipe, Recipes, Waits, ServerTest):
@@ -375,10 +435,16 @@ def any_host(address):
 
 class CaddyRecipe:
     @classmethod
+    def configured(cls):
+        """Returns what else a reader changes in the Caddyfile."""
+        return ()
+
+    @classmethod
     def start_gateway(cls):
         folder = cls.folder()
         text = replaced(
             (DEPLOY / "caddy/Caddyfile").read_text("utf-8"),
+            *cls.configured(),
             ("http://:8000 {", any_host(cls.gateway)),
             ("127.0.0.1:8080", cls.sluice_address),
             ("http://:9000", f"http://:{free_port()}"),
@@ -402,6 +468,16 @@ class CaddyHangs(CaddyRecipe, Hangs, ServerTest):
 
 class Caddy(CaddyRecipe, Recipes, Reports, ServerTest):
     pass
+
+
+class CaddyPlans(CaddyRecipe, Plans, ServerTest):
+    @classmethod
+    def configured(cls):
+        site = block("docs/gateway.md", "caddy", "plan_of_key")
+        return (
+            ("http://:8000 {\n", "http://:8000 {\n" + site),
+            ("{header.X-User-Id}", "{vars.user}"),
+        )
 
 
 class CaddyForwardAuth(ServerTest):
@@ -454,6 +530,11 @@ class CaddyForwardAuth(ServerTest):
 
 class HaProxyRecipe:
     @classmethod
+    def configured(cls, folder):  # pylint: disable=unused-argument
+        """Returns what else a reader changes in haproxy.cfg."""
+        return ()
+
+    @classmethod
     def start_gateway(cls):
         folder = cls.folder()
         script = (DEPLOY / "haproxy/sluice.lua").read_text("utf-8")
@@ -465,6 +546,7 @@ class HaProxyRecipe:
             ("127.0.0.1:8080", cls.sluice_address),
             ("bind 127.0.0.1:9000", f"bind 127.0.0.1:{free_port()}"),
             ("server one 127.0.0.1:9000", f"server one {cls.app.address}"),
+            *cls.configured(folder),
             *cls.patient(
                 ("    option httpchk", "    timeout check 20s\n    option httpchk"),
                 ("fall 2", "fall 4"),
@@ -488,6 +570,16 @@ class HaProxyRecipe:
 
 class HaProxyHangs(HaProxyRecipe, Hangs, ServerTest):
     pass
+
+
+class HaProxyPlans(HaProxyRecipe, Plans, ServerTest):
+    @classmethod
+    def configured(cls, folder):
+        lines = block("docs/gateway.md", "haproxy", "sluice_plan")
+        for name, line in (("plans", "key-of-anna pro\n"), ("users", "key-of-anna anna\nkey-of-bob bob\n")):
+            (folder / f"{name}.map").write_text(line)
+        own = "    http-request set-var(txn.user) req.hdr(x-user-id)\n"
+        return ((own, lines.replace("/etc/haproxy", str(folder))),)
 
 
 class HaProxy(HaProxyRecipe, Recipes, Waits, ServerTest):
