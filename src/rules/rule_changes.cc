@@ -454,8 +454,8 @@ EditError no_place(std::string_view key, std::string_view of) {
 EditError no_own_numbers(std::string_view of) {
   return {false, std::string(of) +
                      " has no 'limit' of its own, its numbers come from plans, which limits of "
-                     "other rules share; expected a change of the plans in the rules file, or PUT "
-                     "/v1/rules"};
+                     "other rules share; expected PATCH /v1/plans/PLAN, or a change of the plans "
+                     "in the rules file"};
 }
 
 // Changes a number. Returns the error, if there is one.
@@ -475,6 +475,16 @@ std::optional<EditError> change_number(Editor& editor, Node& rule, std::string_v
   return no_place(change.key, of);
 }
 
+// Returns the error if the new text means something else than its tree.
+std::optional<EditError> check_text(const Editor& editor, std::string_view key,
+                                    std::string_view of) {
+  const std::string text = editor.text();
+  Diagnostics diagnostics(text, "");
+  const Document written = read_yaml(diagnostics);
+  if (written.root != nullptr && equal(*written.root, *editor.root())) return std::nullopt;
+  return no_place(key, of);
+}
+
 std::optional<EditError> change(Editor& editor, std::size_t index, std::string_view name,
                                 const RuleChanges& changes) {
   Node& rule = editor.own(editor.own(editor.own_root(), "rules"), index);
@@ -483,11 +493,19 @@ std::optional<EditError> change(Editor& editor, std::size_t index, std::string_v
   }
   const std::string of = "rule " + in_quotes(name);
   if (changes.mode && !editor.set(rule, "mode", *changes.mode, "name")) return no_place("mode", of);
-  const std::string text = editor.text();
-  Diagnostics diagnostics(text, "");
-  const Document written = read_yaml(diagnostics);
-  if (written.root != nullptr && equal(*written.root, *editor.root())) return std::nullopt;
-  return no_place(changes.mode && changes.numbers.empty() ? "mode" : "limits", of);
+  return check_text(editor, changes.mode && changes.numbers.empty() ? "mode" : "limits", of);
+}
+
+std::optional<EditError> change_plan(Editor& editor, std::string_view plan,
+                                     const RuleChanges& changes) {
+  Node& limits = editor.own(editor.own(editor.own_root(), "plans"), plan);
+  const std::string of_plan = "plan " + in_quotes(plan);
+  for (const RuleChanges::Number& number : changes.numbers) {
+    const std::string of = "limit " + in_quotes(number.limit) + " of " + of_plan;
+    Node& numbers = editor.own(limits, number.limit);
+    if (!editor.set(numbers, number.key, number.value, "limit")) return no_place(number.key, of);
+  }
+  return check_text(editor, "limits", of_plan);
 }
 
 // Returns the index of the rule in a file.
@@ -503,20 +521,82 @@ std::optional<std::size_t> find_rule(const Document& document, std::string_view 
 
 }  // namespace
 
+namespace {
+
+// A file whose text is changed. Borrows the text.
+struct EditedFile {
+  explicit EditedFile(const RuleText& file)
+      : bytes(file.yaml), diagnostics(file.yaml, file.file), document(read_yaml(diagnostics)) {}
+
+  Editor editor() const { return Editor(diagnostics.text(), document.root); }
+  RuleEdit done(std::size_t index, const Editor& edited) const {
+    const std::string_view mark = bytes.substr(0, bytes.size() - diagnostics.text().size());
+    return {index, std::string(mark) + edited.text()};
+  }
+
+  std::string_view bytes;
+  Diagnostics diagnostics;
+  Document document;
+};
+
+// Returns the numbers of a plan, or null.
+const Node* find_plan(const Document& document, std::string_view name) {
+  const Node* const plans = document.root == nullptr ? nullptr : value_of(*document.root, "plans");
+  return plans == nullptr ? nullptr : value_of(*plans, name);
+}
+
+// Returns the first limit without numbers in the plan, or an empty text.
+std::string_view lacking_limit(const Node& plan, const RuleChanges& changes) {
+  for (const RuleChanges::Number& number : changes.numbers) {
+    if (value_of(plan, number.limit) == nullptr) return number.limit;
+  }
+  return {};
+}
+
+}  // namespace
+
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
                                         const RuleChanges& changes) {
-  for (std::size_t file = 0; file < files.size(); ++file) {
-    const std::string_view bytes = files[file].yaml;
-    Diagnostics diagnostics(bytes, files[file].file);
-    const Document document = read_yaml(diagnostics);
-    const auto index = find_rule(document, rule);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const EditedFile file(files[i]);
+    const auto index = find_rule(file.document, rule);
     if (!index) continue;
-    Editor editor(diagnostics.text(), document.root);
+    Editor editor = file.editor();
     if (auto error = change(editor, *index, rule, changes)) return Unexpected{std::move(*error)};
-    const std::string_view mark = bytes.substr(0, bytes.size() - diagnostics.text().size());
-    return RuleEdit{file, std::string(mark) + editor.text()};
+    return file.done(i, editor);
   }
   return Unexpected{EditError{true, "there is no rule " + in_quotes(rule)}};
+}
+
+Expected<RuleEdit, EditError> edit_plan(std::span<const RuleText> files, std::string_view plan,
+                                        const RuleChanges& changes) {
+  std::optional<RuleEdit> done;
+  std::optional<EditError> error;
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const EditedFile file(files[i]);
+    const Node* const numbers = find_plan(file.document, plan);
+    if (numbers == nullptr) continue;
+    for (const Pair& pair : numbers->pairs) known.push_back(pair.first->text);
+    if (!lacking_limit(*numbers, changes).empty()) {
+      if (!error) error = {true, "no limit " + in_quotes(lacking_limit(*numbers, changes))};
+      continue;
+    }
+    if (done) {
+      return Unexpected{EditError{false, "the plan " + in_quotes(plan) + " of " +
+                                             in_quotes(files[done->file].file) + " and of " +
+                                             in_quotes(files[i].file) +
+                                             " has these limits; expected a change of the files"}};
+    }
+    Editor editor = file.editor();
+    if (auto wrong = change_plan(editor, plan, changes)) return Unexpected{std::move(*wrong)};
+    done = file.done(i, editor);
+  }
+  if (done) return *std::move(done);
+  if (!error) return Unexpected{EditError{true, "there is no plan " + in_quotes(plan)}};
+  error->message = "the plan " + in_quotes(plan) + " has " + error->message + "; expected " +
+                   either({known.begin(), known.end()});
+  return Unexpected{*std::move(error)};
 }
 
 }  // namespace sluice::rules

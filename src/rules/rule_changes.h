@@ -40,7 +40,7 @@ std::vector<RuleDifference> compare_rules(std::span<const RuleText> before,
 // "new":"1h"}. Members that are empty are left out.
 void write_json(const RuleDifference& one, base::JsonWriter& json);
 
-// Other values for one rule.
+// Other values for one rule, or for a plan, which has only numbers.
 struct RuleChanges {
   struct Number {
     std::string limit;  // its name
@@ -69,6 +69,10 @@ struct EditError {
 // Errors: a name is unknown, or the text cannot be changed so that only these values change: the
 // numbers come from plans, or an anchor shares the value with another place.
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
+                                        const RuleChanges& changes);
+// The same for the numbers of limits in a plan. Plans belong to a file: a plan of several files is
+// changed in the only one that has the limits. Errors: as above, or several files have them.
+Expected<RuleEdit, EditError> edit_plan(std::span<const RuleText> files, std::string_view plan,
                                         const RuleChanges& changes);
 
 }  // namespace sluice::rules

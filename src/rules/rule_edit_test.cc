@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 namespace sluice::rules {
 namespace {
@@ -90,8 +91,51 @@ TEST(RuleEdit, RefusesNumbersOfPlans) {
   EXPECT_EQ(edited("rules: [ { name: api, limits: [ { name: user, algorithm: gcra } ] } ]",
                    {{"user", "limit", "20"}}),
             "error: limit 'user' of rule 'api' has no 'limit' of its own, its numbers come from "
-            "plans, which limits of other rules share; expected a change of the plans in the rules "
-            "file, or PUT /v1/rules");
+            "plans, which limits of other rules share; expected PATCH /v1/plans/PLAN, or a change "
+            "of the plans in the rules file");
+}
+
+constexpr std::string_view kPlans =
+    "version: 1\n"
+    "plans:\n"
+    "  free:  # of charge\n"
+    "    requests: { limit: 10, per: 1m }\n"
+    "    exports: { limit: 1, per: 1d }\n"
+    "  pro: { requests: { limit: 100, per: 1m, burst: 200 } }\n"
+    "rules: []\n";
+
+// Changes the plan "free" of files, and returns the new text of one or the error.
+std::string edited_plan(const std::vector<std::string_view>& texts, const Numbers& numbers,
+                        std::string_view plan = "free") {
+  std::vector<RuleText> files;
+  for (const std::string_view text : texts) {
+    files.push_back({std::string_view("ab").substr(files.size(), 1), text});
+  }
+  const auto edit = edit_plan(files, plan, {numbers, {}});
+  return edit ? edit->text : "error: " + edit.error().message;
+}
+
+TEST(RuleEdit, ChangesNumbersOfAPlan) {
+  EXPECT_EQ(edited_plan({kPlans}, {{"requests", "limit", "20"}, {"requests", "burst", "5"}}),
+            replaced(std::string(kPlans), "limit: 10,", "limit: 20, burst: 5,"));
+  EXPECT_EQ(edited_plan({kPlans}, {{"requests", "burst", "9"}}, "pro"),
+            replaced(std::string(kPlans), "burst: 200", "burst: 9"));
+}
+
+TEST(RuleEdit, NamesThePlansAndLimitsThatAreUnknown) {
+  EXPECT_EQ(edited_plan({kPlans}, {{"request", "limit", "20"}}),
+            "error: the plan 'free' has no limit 'request'; expected requests or exports");
+  EXPECT_EQ(edited_plan({kPlans}, {{"requests", "limit", "20"}}, "fre"),
+            "error: there is no plan 'fre'");
+}
+
+TEST(RuleEdit, ChangesAPlanInTheOnlyFileThatHasItsLimit) {
+  const std::string other = "plans: { free: { requests: { limit: 3, per: 1s } } }\nrules: []\n";
+  EXPECT_EQ(edited_plan({other, kPlans}, {{"exports", "limit", "2"}}),
+            replaced(std::string(kPlans), "limit: 1,", "limit: 2,"));
+  EXPECT_EQ(edited_plan({other, kPlans}, {{"requests", "limit", "2"}}),
+            "error: the plan 'free' of 'a' and of 'b' has these limits; expected a change of the "
+            "files");
 }
 
 TEST(RuleEdit, RefusesValuesThatAnAnchorShares) {
