@@ -68,6 +68,12 @@ Expected<RuleSet, RulesManager::Errors> RulesManager::parse_files(FilesRead& rea
   return parse(read, with_lists);
 }
 
+std::size_t PastRules::bytes() const noexcept {
+  std::size_t bytes = 0;
+  for (const RulesText& text : *texts) bytes += text.name.size() + text.text.size();
+  return bytes;
+}
+
 std::size_t count_limits(const RuleSet& rules) noexcept {
   std::size_t limits = 0;
   for (const Rule& rule : rules.rules()) limits += rule.limits.size();
@@ -81,7 +87,8 @@ RulesManager::RulesManager(bool from_source, std::vector<std::string> paths, con
       clock_(&clock),
       terms_(terms),
       active_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
-      loaded_at_(clock.now()) {}
+      loaded_at_(clock.now()),
+      past_{{1, loaded_at_, "the start", active_.texts}} {}
 
 Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open(
     std::vector<std::string> paths, const Clock& clock, const RuleTerms& terms) {
@@ -112,10 +119,10 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
 Expected<bool, RulesManager::Errors> RulesManager::reload() {
   if (built_in()) return false;
   const std::lock_guard changing(change_mutex_);
-  if (from_source_) return adopt({.picture = {}, .texts = brought_, .errors = {}});
+  if (from_source_) return adopt({.picture = {}, .texts = brought_, .errors = {}}, "a reload");
   FilesRead read = read_files(paths_);
   Picture files = read.picture;
-  auto adopted = adopt(std::move(read));
+  auto adopted = adopt(std::move(read), "the rules files");
   files = joined(std::move(files), adopted ? lists_.picture : look_at(lists_.paths));
   known_ = joined(std::move(files), refused_lists_.picture);
   last_look_ = known_;
@@ -126,11 +133,11 @@ Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText>
   const std::lock_guard changing(change_mutex_);
   if (texts == brought_) return false;
   brought_ = texts;
-  return adopt({.picture = {}, .texts = std::move(texts), .errors = {}});
+  return adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, "a push to Redis");
 }
 
 // Requires change_mutex_.
-Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
+Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read, std::string by) {
   const bool is_same = read.errors.empty() && *active().texts == read.texts;
   if (is_same && !has_changed_lists()) {
     refused_lists_ = {};
@@ -146,7 +153,7 @@ Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
   }
   lists_ = std::move(lists);
   refused_lists_ = {};
-  static_cast<void>(activate(*std::move(rules), std::move(read.texts)));
+  static_cast<void>(activate(*std::move(rules), std::move(read.texts), std::move(by)));
   const std::lock_guard lock(mutex_);
   last_errors_.clear();
   ++reloads_;
@@ -157,14 +164,15 @@ Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read) {
 bool RulesManager::has_changed_lists() const { return look_at(lists_.paths) != lists_.picture; }
 
 Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
-    std::string yaml, std::string name, std::optional<std::uint64_t> expected) {
+    std::string yaml, std::string name, std::optional<std::uint64_t> expected, std::string by) {
   const std::lock_guard changing(change_mutex_);
   if (expected && *expected != version()) return Unexpected{Errors{}};
+  if (by.empty()) by = name;
   Texts texts{{std::move(name), std::move(yaml)}};
   if (ActiveRules now = active(); *now.texts == texts) return now;
   auto rules = parse(texts, terms_);
   if (!rules) return Unexpected{std::move(rules.error())};
-  return activate(*std::move(rules), std::move(texts));
+  return activate(*std::move(rules), std::move(texts), std::move(by));
 }
 
 Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
@@ -176,7 +184,8 @@ Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> 
 }
 
 Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<RulesText> texts,
-                                                                 std::uint64_t expected) {
+                                                                 std::uint64_t expected,
+                                                                 std::string by) {
   const std::lock_guard changing(change_mutex_);
   if (expected != version()) return Unexpected{Errors{}};
   if (ActiveRules now = active(); *now.texts == texts) return now;
@@ -184,17 +193,23 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
   Lists lists;  // those that are watched already
   auto rules = paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
-  return activate(*std::move(rules), std::move(read.texts));
+  return activate(*std::move(rules), std::move(read.texts), std::move(by));
 }
 
 // Requires change_mutex_.
-ActiveRules RulesManager::activate(RuleSet rules, Texts texts) {
+ActiveRules RulesManager::activate(RuleSet rules, Texts texts, std::string by) {
   ActiveRules next{version() + 1, std::move(rules),
                    std::make_shared<const Texts>(std::move(texts))};
   ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   std::swap(old, active_);
   loaded_at_ = clock_->now();
+  past_.push_front({next.version, loaded_at_, std::move(by), next.texts});
+  std::size_t bytes = 0;
+  for (std::size_t i = 1; i < past_.size(); ++i) {
+    bytes += past_[i].bytes();
+    if (i >= kMostPast || bytes > kMostPastBytes) past_.resize(i);
+  }
   // Last: a thread that sees the new version also finds the new rules.
   version_.store(next.version, std::memory_order_release);
   return next;
@@ -228,6 +243,11 @@ RuleSet RulesManager::current() const {
 ActiveRules RulesManager::active() const {
   const std::lock_guard lock(mutex_);
   return active_;
+}
+
+std::vector<PastRules> RulesManager::history() const {
+  const std::lock_guard lock(mutex_);
+  return {past_.begin(), past_.end()};
 }
 
 RulesStatus RulesManager::status() const {

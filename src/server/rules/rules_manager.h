@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,6 +49,16 @@ struct ActiveRules {
 
 std::size_t count_limits(const RuleSet& rules) noexcept;
 
+// Rules that are or were active.
+struct PastRules {
+  std::uint64_t version = 0;
+  Instant at{};    // when they became active
+  std::string by;  // who or what made them active
+  std::shared_ptr<const std::vector<RulesText>> texts;
+
+  std::size_t bytes() const noexcept;
+};
+
 // Holds the active rules and replaces them: a set is validated as a whole and swapped at once; an
 // invalid file leaves the active rules unchanged. Rules come from files, or from a source that the
 // caller watches (follow()). Rules given to replace() or revise() stay active until the files or
@@ -78,15 +89,18 @@ class RulesManager {
   Expected<bool, Errors> follow(std::vector<RulesText> texts);
   // Validates `yaml`, named `name` in errors, and activates it instead of the rules of all files.
   // Errors: all errors of the text; empty if the active version is not `expected`.
+  // `by` is for the history; empty: `name`.
   Expected<ActiveRules, Errors> replace(std::string yaml, std::string name,
-                                        std::optional<std::uint64_t> expected = {});
+                                        std::optional<std::uint64_t> expected = {},
+                                        std::string by = {});
 
   // Returns whether revise() would take the texts. Errors: all errors of the texts.
   Expected<bool, Errors> check(std::vector<RulesText> texts) const;
   // Validates other texts of the active rules and activates them. Texts of files may name the lists
   // that they named before, so give it only texts in which other values were written.
   // Errors: as replace().
-  Expected<ActiveRules, Errors> revise(std::vector<RulesText> texts, std::uint64_t expected);
+  Expected<ActiveRules, Errors> revise(std::vector<RulesText> texts, std::uint64_t expected,
+                                       std::string by);
 
   // Returns whether the files differ from when they were last read or reported, and have not
   // changed since the previous call, so half-written files are not read. Reports each change once;
@@ -98,6 +112,11 @@ class RulesManager {
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   ActiveRules active() const;
   RulesStatus status() const;
+  // The active rules and those before them, the latest first: at most kMostPast, and of the earlier
+  // ones at most kMostPastBytes of text.
+  std::vector<PastRules> history() const;
+  static constexpr std::size_t kMostPast = 50;
+  static constexpr std::size_t kMostPastBytes = std::size_t{8} << 20;
   bool built_in() const noexcept { return !from_source_ && paths_.empty(); }
   bool from_source() const noexcept { return from_source_; }
 
@@ -113,9 +132,9 @@ class RulesManager {
                                                Lists& lists);
   RulesManager(bool from_source, std::vector<std::string> paths, const Clock& clock,
                const RuleTerms& terms, RuleSet rules, Texts texts);
-  Expected<bool, Errors> adopt(FilesRead read);
+  Expected<bool, Errors> adopt(FilesRead read, std::string by);
   bool has_changed_lists() const;
-  ActiveRules activate(RuleSet rules, Texts texts);
+  ActiveRules activate(RuleSet rules, Texts texts, std::string by);
   Unexpected<Errors> refuse(Errors errors);
 
   const bool from_source_;
@@ -127,6 +146,7 @@ class RulesManager {
   mutable std::mutex mutex_;  // held briefly; guards what readers see
   ActiveRules active_;
   Instant loaded_at_;
+  std::deque<PastRules> past_;  // the active rules first
   std::uint64_t reloads_ = 0;
   std::uint64_t failures_ = 0;
   Errors last_errors_;

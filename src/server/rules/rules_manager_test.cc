@@ -413,5 +413,24 @@ TEST(RulesManager, ReplacesOnlyTheVersionThatIsExpected) {
   EXPECT_TRUE(manager->replace(rules_named("put"), "PUT /v1/rules", 1));
 }
 
+TEST(RulesManagerHistory, KeepsTheLatestVersionsWithinItsBounds) {
+  TestFolder folder;
+  const auto manager = *RulesManager::open({folder.write("a.yaml", rules_named("a"))});
+  for (std::size_t i = 0; i < RulesManager::kMostPast + 5; ++i) {
+    ASSERT_TRUE(manager->replace(rules_named("b" + std::to_string(i)), "PUT /v1/rules"));
+  }
+  const auto past = manager->history();
+  ASSERT_EQ(past.size(), RulesManager::kMostPast);
+  EXPECT_EQ(past.front().version, manager->version());
+  EXPECT_EQ(past.front().by, "PUT /v1/rules");
+  EXPECT_EQ(past.back().version, manager->version() - RulesManager::kMostPast + 1);
+  const std::string filler(RulesManager::kMostPastBytes / 3, '#');
+  for (int i = 0; i < 5; ++i) {
+    const std::string text = rules_named("c" + std::to_string(i)) + filler;
+    ASSERT_TRUE(manager->replace(text, "PUT /v1/rules"));
+  }
+  EXPECT_EQ(manager->history().size(), 3U);  // the active rules and two
+}
+
 }  // namespace
 }  // namespace sluice::server

@@ -58,16 +58,19 @@ struct Route {
 
 constexpr std::string_view kOverride = "/v1/overrides/";
 constexpr std::string_view kRule = "/v1/rules/";
+constexpr std::string_view kPlan = "/v1/plans/";
 
-// Returns whether a path is that of one rule: "/v1/rules/NAME".
-bool names_rule(std::string_view path) {
-  return path.starts_with(kRule) && path.size() > kRule.size();
+// Returns whether a path is that of one rule or plan: "/v1/rules/NAME".
+bool names_one(std::string_view kind, std::string_view path) {
+  return path.starts_with(kind) && path.size() > kind.size();
 }
 
-constexpr std::array<Route, 15> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+constexpr std::array<Route, 17> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
                                          {"/v1/rules/validate", "POST", pages::validate_rules},
                                          {"/v1/rules/reload", "POST", pages::reload_rules},
+                                         {"/v1/rules/history", "GET", pages::show_rules_history},
+                                         {"/v1/rules/rollback", "POST", pages::roll_back_rules},
                                          {"/v1/keys", "GET", pages::show_keys},
                                          {"/v1/keys", "DELETE", pages::reset_keys},
                                          {"/v1/overrides", "GET", pages::list_overrides},
@@ -89,7 +92,7 @@ std::string allowed_at(std::string_view path) {
     methods.append(methods.empty() ? "" : ", ").append(route.method);
     if (route.method == "GET") methods.append(", HEAD");
   }
-  if (methods.empty() && names_rule(path)) return "PATCH";
+  if (methods.empty() && (names_one(kRule, path) || names_one(kPlan, path))) return "PATCH";
   return methods;
 }
 
@@ -100,7 +103,8 @@ void answer_no_route(std::string_view path, const http::Request& request,
     return pages::answer(response,
                          {404,
                           "unknown path; expected /v1/rules, "
-                          "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, /v1/keys, "
+                          "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, "
+                          "/v1/rules/history, /v1/rules/rollback, /v1/plans/PLAN, /v1/keys, "
                           "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, /v1/events, "
                           "/v1/status or /v1/top"});
   }
@@ -124,8 +128,11 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
   for (const Route& route : kRoutes) {
     if (route.path == target.path && route.method == method) return route.page(call);
   }
-  if (method == "PATCH" && names_rule(target.path)) {
+  if (method == "PATCH" && names_one(kRule, target.path)) {
     return pages::change_rule(call, target.path.substr(kRule.size()));
+  }
+  if (method == "PATCH" && names_one(kPlan, target.path)) {
+    return pages::change_plan(call, target.path.substr(kPlan.size()));
   }
   if (target.path.starts_with(kOverride) &&
       pages::handle_override(call, target.path.substr(kOverride.size()))) {

@@ -34,8 +34,12 @@ void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
 
 void show_rules(const Call& call);
 void replace_rules(const Call& call);
-// Changes numbers of one rule: its path is "/v1/rules/" and `name`.
+// Change numbers of one rule or of one plan: the path is "/v1/rules/" or "/v1/plans/" and `name`.
 void change_rule(const Call& call, std::string_view name);
+void change_plan(const Call& call, std::string_view name);
+// The rules that were active before, and their texts; and one of them again.
+void show_rules_history(const Call& call);
+void roll_back_rules(const Call& call);
 void validate_rules(const Call& call);
 void reload_rules(const Call& call);
 void show_keys(const Call& call);

@@ -39,7 +39,10 @@ TEST_F(RulePatch, ChangesNumbersAtOnceAndInTheText) {
             "{\"version\":2,\"changed\":true,\"rules\":2,\"limits\":2,\"file\":\"" +
                 folder_ / "0.yaml" +
                 "\",\"active_until\":\"the rules files or their lists change, or the server "
-                "reloads or stops\"}\n");
+                "reloads or stops\",\"differences\":[{\"change\":\"changed\",\"rule\":\"api\","
+                "\"limit\":\"user\",\"key\":\"limit\",\"old\":\"5\",\"new\":\"20\"},"
+                "{\"change\":\"changed\",\"rule\":\"api\",\"limit\":\"user\",\"key\":\"per\","
+                "\"old\":\"1s\",\"new\":\"10s\"}],\"more_differences\":false}\n");
   EXPECT_EQ(limit_of("api"), 20U);
   const Answered text = get("/v1/rules");
   EXPECT_NE(text.body.find("name: api  # of the shop"), std::string::npos);
@@ -153,6 +156,75 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
   const std::string period = refused(R"({"limits":{"user":{"per":"1min"}}})", 400);
   EXPECT_EQ(period.find("'limits.user.per': "), 0U) << period;
   EXPECT_NE(period.find("; expected "), std::string::npos) << period;
+}
+
+constexpr const char* kWithPlans =
+    "version: 1\n"
+    "plans:\n"
+    "  free: { user: { limit: 5, per: 1s } }\n"
+    "  pro: { user: { limit: 50, per: 1s } }\n"
+    "rules:\n"
+    "  - name: api\n"
+    "    plan: { from: \"{header.x-plan}\", default: free }\n"
+    "    limits: [ { name: user, key: \"{ip}\", algorithm: gcra } ]\n";
+
+TEST_F(RulePatch, ChangesThePlanThatTheNumbersComeFrom) {
+  open({kWithPlans});
+  const std::string body = R"({"limits":{"user":{"limit":20}}})";
+  EXPECT_EQ(refused(body, 409),
+            "limit 'user' of rule 'api' has no 'limit' of its own, its numbers come from plans, "
+            "which limits of other rules share; expected PATCH /v1/plans/PLAN, or a change of the "
+            "plans in the rules file");
+  const Answered answered = patch(body, {}, "/v1/plans/free?by=ops");
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  EXPECT_EQ(answered.json().at("differences").as_array().size(), 1U) << answered.body;
+  EXPECT_NE(get("/v1/rules").body.find("free: { user: { limit: 20, per: 1s } }"),
+            std::string::npos);
+  EXPECT_EQ(done_, std::vector<std::string>{"plan free changed: version 2 by 127.0.0.1"});
+  EXPECT_EQ(manager_->history().front().by, "ops (PATCH /v1/plans/free from 127.0.0.1)");
+}
+
+TEST_F(RulePatch, APlanThatIsUnknownOrHasNoModeIsRefused) {
+  open({kWithPlans});
+  const std::string body = R"({"limits":{"user":{"limit":20}}})";
+  EXPECT_EQ(refused(body, 404, "/v1/plans/gold"), "there is no plan 'gold'; expected free or pro");
+  EXPECT_EQ(refused(R"({"limits":{"usr":{"limit":20}}})", 400, "/v1/plans/free"),
+            "the plan 'free' has no limit 'usr'; expected user");
+  EXPECT_EQ(refused(R"({"mode":"shadow"})", 400, "/v1/plans/free"),
+            "'mode' is of a rule, not of a plan; expected limits");
+  EXPECT_EQ(refused(body, 400, "/v1/plans/free?by=%0A"),
+            "'by' is no name; expected 1 to 128 bytes without control characters");
+}
+
+TEST_F(RulePatch, TheHistorySaysWhoChangedWhat) {
+  open({kRules});
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":20}}})", {}, "/v1/rules/api?by=a%20b").status, 200);
+  EXPECT_EQ(put("version: 1\nrules: []\n").status, 200);
+  const auto versions = get("/v1/rules/history").json().at("versions").as_array();
+  ASSERT_EQ(versions.size(), 3U);
+  EXPECT_EQ(versions[0].at("by"), "PUT /v1/rules from 127.0.0.1");
+  EXPECT_EQ(versions[1].at("by"), "a b (PATCH /v1/rules/api from 127.0.0.1)");
+  EXPECT_EQ(versions[2].at("by"), "the start");
+  EXPECT_EQ(versions[2].at("version"), 1);
+  const auto first = get("/v1/rules/history?version=1").json();
+  EXPECT_EQ(first.at("texts").at(0).at("text"), kRules);
+  EXPECT_EQ(first.at("texts").at(0).at("name").as_string(), folder_ / "0.yaml");
+  EXPECT_EQ(get("/v1/rules/history?version=4").detail(),
+            "this server has no rules of version '4'; expected 1 to 3, the versions that it keeps");
+}
+
+TEST_F(RulePatch, RollsBackToRulesOfTheHistory) {
+  open({kRules});
+  EXPECT_EQ(put("version: 1\nrules: []\n").status, 200);
+  EXPECT_EQ(call("POST", "/v1/rules/rollback").status, 400);
+  EXPECT_EQ(call("POST", "/v1/rules/rollback?version=9").status, 404);
+  EXPECT_EQ(call("POST", "/v1/rules/rollback?version=1", {{"If-Match", "1"}}).status, 412);
+  const Answered answered = call("POST", "/v1/rules/rollback?version=1", {{"If-Match", "2"}});
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  EXPECT_EQ(answered.json().at("differences").as_array().size(), 2U);
+  EXPECT_EQ(limit_of("api"), 5U);
+  EXPECT_EQ(done_.back(), "rules rolled back to version 1: version 3 by 127.0.0.1");
+  EXPECT_EQ(manager_->history().front().by, "rollback to version 1 from 127.0.0.1");
 }
 
 // Rules from Redis, whose pushes the test answers.

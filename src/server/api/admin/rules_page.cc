@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/period.h"
+#include "rules/diagnostics.h"
 #include "rules/rule_changes.h"
 #include "server/api/admin/pages.h"
 #include "server/protocol/http/fields.h"
@@ -208,7 +210,59 @@ void answer_no_rule(const Call& call, const std::string& name, const RuleSet& ru
   answer(call.response, {404, detail});
 }
 
+constexpr std::size_t kMostDifferences = 1000;
+
+std::vector<RuleText> views_of(const std::vector<RulesText>& texts) {
+  std::vector<RuleText> out;
+  out.reserve(texts.size());
+  for (const RulesText& text : texts) out.push_back({text.name, text.text});
+  return out;
+}
+
+// Writes the differences between two sets of rules, as `sluice rules diff --json` does.
+void write_differences(JsonWriter& json, const std::vector<RulesText>& before,
+                       std::span<const RuleText> after) {
+  const auto found = rules::compare_rules(views_of(before), after);
+  json.key("differences").begin_array();
+  for (std::size_t i = 0; i < std::min(found.size(), kMostDifferences); ++i) {
+    rules::write_json(found[i], json);
+  }
+  json.end_array().member("more_differences", found.size() > kMostDifferences);
+}
+
 using Outcome = PushedRules::Outcome;
+
+// What a request changes: "PATCH /v1/rules/api", and who asked for it, if the request says so.
+struct Subject {
+  std::string kind;  // "rule", "plan" or "version"
+  std::string name;
+  std::string request;
+  std::string who = {};
+
+  std::string by(const Call& call) const {
+    std::string what = request;
+    if (!call.request.peer.empty()) what.append(" from ").append(call.request.peer);
+    return who.empty() ? what : who + " (" + what + ")";
+  }
+};
+
+// Reads who asked: `by` of the query, one line of at most 128 bytes. Returns false after answering
+// that it is another text.
+bool read_who(const Call& call, Subject& subject) {
+  Buffers buffers;
+  const auto name = find_query(call.query, "by", buffers);
+  if (!name) return true;
+  const bool has_control = std::any_of(name->begin(), name->end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (name->empty() || name->size() > 128 || has_control) {
+    answer(call.response,
+           {400, "'by' is no name; expected 1 to 128 bytes without control characters"});
+    return false;
+  }
+  subject.who = *name;
+  return true;
+}
 
 std::string_view end_of_change(const RulesManager& rules, Outcome outcome) {
   if (outcome == Outcome::kPushed) return "other rules are pushed";
@@ -225,21 +279,20 @@ void answer_changed(const Call& call, const ActiveRules& before, const ActiveRul
   json.begin_object().member("version", now.version).member("changed", changed);
   write_counts(json, now.rules);
   json.member("file", file).member("active_until", end_of_change(call.admin.rules, outcome));
+  write_differences(json, *before.texts, views_of(*now.texts));
   answer(call.response, 200, json.end_object());
 }
 
 // Pushes checked rules, if the active rules are in Redis. Returns nothing after answering why they
 // were not pushed.
 std::optional<Outcome> push(const Call& call, const ActiveRules& before,
-                            const std::vector<RulesText>& texts, const std::string& rule) {
+                            const std::vector<RulesText>& texts, const Subject& subject) {
   if (!call.admin.push || *before.texts == texts) return Outcome::kNotInRedis;
   if (const auto checked = call.admin.rules.check(texts); !checked) {
     answer_errors(400, checked.error(), call.response);
     return std::nullopt;
   }
-  std::string by = "PATCH /v1/rules/" + rule;
-  if (!call.request.peer.empty()) by.append(" from ").append(call.request.peer);
-  const auto pushed = call.admin.push(*before.texts, texts, by);
+  const auto pushed = call.admin.push(*before.texts, texts, subject.by(call));
   if (!pushed) {
     const std::string detail = "the rules in Redis could not be changed: " + pushed.error();
     answer(call.response, {503, detail});
@@ -255,21 +308,78 @@ std::optional<Outcome> push(const Call& call, const ActiveRules& before,
 }
 
 void finish(const Call& call, const ActiveRules& before, const ActiveRules& now,
-            const std::string& rule, const std::string& file, Outcome outcome) {
+            const Subject& subject, const std::string& file, Outcome outcome) {
   if (now.version != before.version) {
-    call.done("rule " + rule + " changed: version " + std::to_string(now.version));
+    const std::string what = subject.kind == "version"
+                                 ? "rules rolled back to version " + subject.name
+                                 : subject.kind + " " + subject.name + " changed";
+    call.done(what + ": version " + std::to_string(now.version));
   }
   answer_changed(call, before, now, file, outcome);
 }
 
 // A push has activated the rules, unless others came at the same time.
 void finish_push(const Call& call, const ActiveRules& before, const std::vector<RulesText>& texts,
-                 const std::string& rule, const std::string& file) {
+                 const Subject& subject, const std::string& file) {
   const ActiveRules now = call.admin.rules.active();
-  if (*now.texts == texts) return finish(call, before, now, rule, file, Outcome::kPushed);
+  if (*now.texts == texts) return finish(call, before, now, subject, file, Outcome::kPushed);
   answer(call.response, {409,
                          "the change is in Redis, but this server has got other rules at the same "
                          "time; look at its active rules"});
+}
+
+// The text of rules with a change, and its file.
+struct Changed {
+  std::vector<RulesText> texts;
+  std::string file;
+};
+
+// Replaces the active rules by what `change` makes of them. `change` returns nothing after
+// answering why it cannot.
+template <typename Change>
+void change_texts(const Call& call, Subject subject, const Change& change) {
+  if (!read_who(call, subject)) return;
+  for (;;) {  // again, if the rules change meanwhile
+    const ActiveRules now = call.admin.rules.active();
+    if (!meets_condition(call, now)) return answer_other_version(call);
+    std::optional<Changed> changed = change(now);
+    if (!changed) return;
+    const auto outcome = push(call, now, changed->texts, subject);
+    if (!outcome) return;
+    if (*outcome == Outcome::kPushed) {
+      return finish_push(call, now, changed->texts, subject, changed->file);
+    }
+    const auto revised =
+        call.admin.rules.revise(std::move(changed->texts), now.version, subject.by(call));
+    if (!revised && revised.error().empty()) continue;
+    if (!revised) return answer_errors(400, revised.error(), call.response);
+    return finish(call, now, *revised, subject, changed->file, *outcome);
+  }
+}
+
+// Returns the texts with the edit of one of them, or nothing after answering why it failed.
+std::optional<Changed> edited(const Call& call, const ActiveRules& now,
+                              Expected<rules::RuleEdit, rules::EditError> edit) {
+  if (!edit) {
+    const int status = edit.error().is_unknown ? 400 : 409;
+    answer(call.response, {status, edit.error().message});
+    return std::nullopt;
+  }
+  Changed changed{*now.texts, (*now.texts)[edit->file].name};
+  changed.texts[edit->file].text = std::move(edit->text);
+  return changed;
+}
+
+// Returns whether a rule has that plan. If none has it, answers which plans there are.
+bool has_plan(const Call& call, const std::string& name, const RuleSet& rules) {
+  std::set<std::string_view> plans;
+  for (const Rule& rule : rules.rules()) plans.insert(rule.plans.begin(), rule.plans.end());
+  if (plans.contains(name)) return true;
+  const std::vector<std::string_view> names(plans.begin(), plans.end());
+  const std::string detail = "there is no plan " + base::in_quotes(name) + "; expected " +
+                             (names.empty() ? "none, no rule has a plan" : rules::either(names));
+  answer(call.response, {404, detail});
+  return false;
 }
 
 }  // namespace
@@ -278,27 +388,91 @@ void change_rule(const Call& call, std::string_view path) {
   const std::string name = decoded(path);
   const auto changes = read_rule_changes(call.request.body);
   if (!changes) return answer(call.response, {400, changes.error()});
-  for (;;) {  // again, if the rules change meanwhile
-    const ActiveRules now = call.admin.rules.active();
-    if (!meets_condition(call, now)) return answer_other_version(call);
-    if (now.rules.find(name) == nullptr) return answer_no_rule(call, name, now.rules);
-    std::vector<RuleText> files;
-    for (const RulesText& text : *now.texts) files.push_back({text.name, text.text});
-    auto edit = rules::edit_rule(files, name, *changes);
-    if (!edit) {
-      return answer(call.response, {edit.error().is_unknown ? 400 : 409, edit.error().message});
+  const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
+    if (now.rules.find(name) != nullptr) {
+      return edited(call, now, rules::edit_rule(views_of(*now.texts), name, *changes));
     }
-    std::vector<RulesText> texts = *now.texts;
-    texts[edit->file].text = std::move(edit->text);
-    const std::string file = texts[edit->file].name;
-    const auto outcome = push(call, now, texts, name);
-    if (!outcome) return;
-    if (*outcome == Outcome::kPushed) return finish_push(call, now, texts, name, file);
-    const auto revised = call.admin.rules.revise(std::move(texts), now.version);
-    if (!revised && revised.error().empty()) continue;
-    if (!revised) return answer_errors(400, revised.error(), call.response);
-    return finish(call, now, *revised, name, file, *outcome);
+    answer_no_rule(call, name, now.rules);
+    return std::nullopt;
+  };
+  change_texts(call, {"rule", name, "PATCH /v1/rules/" + name}, change);
+}
+
+void change_plan(const Call& call, std::string_view path) {
+  const std::string name = decoded(path);
+  const auto changes = read_rule_changes(call.request.body);
+  if (!changes) return answer(call.response, {400, changes.error()});
+  if (changes->mode) {
+    return answer(call.response, {400, "'mode' is of a rule, not of a plan; expected limits"});
   }
+  const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
+    if (!has_plan(call, name, now.rules)) return std::nullopt;
+    return edited(call, now, rules::edit_plan(views_of(*now.texts), name, *changes));
+  };
+  change_texts(call, {"plan", name, "PATCH /v1/plans/" + name}, change);
+}
+
+namespace {
+
+// Returns the rules that the query names by `version`, or nothing after answering which there are.
+std::optional<PastRules> find_past(const Call& call, std::string_view version) {
+  const std::vector<PastRules> past = call.admin.rules.history();
+  for (const PastRules& one : past) {
+    if (std::to_string(one.version) == version) return one;
+  }
+  const std::string detail = "this server has no rules of version " + base::in_quotes(version) +
+                             "; expected " + std::to_string(past.back().version) + " to " +
+                             std::to_string(past.front().version) + ", the versions that it keeps";
+  answer(call.response, {404, detail});
+  return std::nullopt;
+}
+
+void write_past(JsonWriter& json, const PastRules& past) {
+  json.member("version", past.version).member("at", past.at).member("by", past.by);
+  json.member("files", std::uint64_t{past.texts->size()})
+      .member("bytes", std::uint64_t{past.bytes()});
+}
+
+}  // namespace
+
+void show_rules_history(const Call& call) {
+  Buffers buffers;
+  JsonWriter json;
+  json.begin_object();
+  if (const auto version = find_query(call.query, "version", buffers)) {
+    const auto past = find_past(call, *version);
+    if (!past) return;
+    write_past(json, *past);
+    json.key("texts").begin_array();
+    for (const RulesText& text : *past->texts) {
+      json.begin_object().member("name", text.name).member("text", text.text).end_object();
+    }
+    return answer(call.response, 200, json.end_array().end_object());
+  }
+  json.key("versions").begin_array();
+  for (const PastRules& one : call.admin.rules.history()) {
+    json.begin_object();
+    write_past(json, one);
+    json.end_object();
+  }
+  answer(call.response, 200, json.end_array().end_object());
+}
+
+void roll_back_rules(const Call& call) {
+  Buffers buffers;
+  const auto version = find_query(call.query, "version", buffers);
+  if (!version) {
+    return answer(call.response, {400,
+                                  "'version' is missing; expected ?version=N with a version of GET "
+                                  "/v1/rules/history"});
+  }
+  const auto past = find_past(call, *version);
+  if (!past) return;
+  const std::string name(*version);
+  const auto change = [&](const ActiveRules&) -> std::optional<Changed> {
+    return Changed{*past->texts, past->texts->front().name};
+  };
+  change_texts(call, {"version", name, "rollback to version " + name}, change);
 }
 
 namespace {
@@ -368,22 +542,6 @@ bool refuses_file(const Call& call) {
   return true;
 }
 
-constexpr std::size_t kMostDifferences = 1000;
-
-// Writes the differences between the active rules and others, as `sluice rules diff --json` does.
-void write_differences(JsonWriter& json, const ActiveRules& active, std::string_view yaml) {
-  std::vector<RuleText> before;
-  before.reserve(active.texts->size());
-  for (const RulesText& text : *active.texts) before.push_back({text.name, text.text});
-  const RuleText after{"", yaml};
-  const auto found = rules::compare_rules(before, {&after, 1});
-  json.key("differences").begin_array();
-  for (std::size_t i = 0; i < std::min(found.size(), kMostDifferences); ++i) {
-    rules::write_json(found[i], json);
-  }
-  json.end_array().member("more_differences", found.size() > kMostDifferences);
-}
-
 }  // namespace
 
 void show_rules(const Call& call) {
@@ -413,7 +571,8 @@ void replace_rules(const Call& call) {
     expected = now.version;
   }
   const auto replaced =
-      call.admin.rules.replace(std::string(call.request.body), "PUT /v1/rules", expected);
+      call.admin.rules.replace(std::string(call.request.body), "PUT /v1/rules", expected,
+                               Subject{"rules", "", "PUT /v1/rules"}.by(call));
   if (!replaced && replaced.error().empty()) return answer_other_version(call);
   if (!replaced) return answer_errors(400, replaced.error(), call.response);
   call.done("rules replaced: version " + std::to_string(replaced->version));
@@ -432,7 +591,8 @@ void validate_rules(const Call& call) {
   JsonWriter json;
   json.begin_object().member("version", active.version);
   write_counts(json, *rules);
-  write_differences(json, active, call.request.body);
+  const RuleText after{"", call.request.body};
+  write_differences(json, *active.texts, {&after, 1});
   answer(call.response, 200, json.end_object());
 }
 
