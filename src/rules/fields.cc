@@ -77,7 +77,7 @@ class Checker {
   bool check_integer(const Node& node) {
     if (!node.is_scalar()) return wrong(node);
     if (node.quoted) return wrong(node, " without quotes");
-    const auto value = whole_number(node.text);
+    const auto value = grouped_number(node.text);
     if (value && *value >= key_.least && *value <= key_.most) return true;
     return wrong(node, value ? "" : ", in plain digits");
   }
@@ -162,6 +162,18 @@ std::vector<const Node*> texts_of(const Node& node) {
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
   if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
   std::uint64_t value = 0;
+std::optional<std::uint64_t> grouped_number(std::string_view text) {
+  std::string digits;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      digits += text[i];
+    } else if (i == 0 || i + 1 == text.size() || text[i + 1] == '_') {
+      return std::nullopt;
+    }
+  }
+  return whole_number(digits);
+}
+
   const char* end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
@@ -185,7 +197,7 @@ std::uint64_t schema::number_of(const Key& key, const Node& value) {
     case Type::kPercent: return *whole_percent(value.text);
     case Type::kPeriod:
       return static_cast<std::uint64_t>(core::parse_period(value.text).value().count());
-    default: return *whole_number(value.text);
+    default: return *grouped_number(value.text);
   }
 }
 

@@ -160,6 +160,10 @@ TEST(Fields, RefusesAListInPlaceOfTheMap) {
 }
 
 TEST(WholeNumber, AcceptsPlainDigitsUpTo64Bits) {
+  EXPECT_EQ(grouped_number("500_000_000"), 500'000'000u);
+  for (const std::string_view text : {"", "_", "_5", "5_", "5__0", "0_1", "5_000.0"}) {
+    EXPECT_FALSE(grouped_number(text)) << text;
+  }
   EXPECT_EQ(whole_number("0"), 0u);
   EXPECT_EQ(whole_number("18446744073709551615"), std::numeric_limits<std::uint64_t>::max());
   for (const std::string_view text :

@@ -199,7 +199,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {
   const std::string expected = "; expected a whole number from 0 to 4294967295";
-  for (const char* number : {"10.5", "1e3", "-1", "+1", "1_000", "0x10", "010", "ten", "1 000",
+  for (const char* number : {"10.5", "1e3", "-1", "+1", "1__000", "0x10", "010", "ten", "1 000",
                              ".inf", "99999999999999999999999"}) {
     EXPECT_EQ(
         limit_errors("per: 1s, algorithm: gcra, limit: " + std::string(number)),
