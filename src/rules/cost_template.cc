@@ -1,6 +1,7 @@
 #include "rules/cost_template.h"
 
 #include <algorithm>
+#include <map>
 
 #include "rules/attributes.h"
 #include "rules/diagnostics.h"
@@ -103,7 +104,9 @@ Expected<std::uint64_t, std::string> ResponseCount::units(const AttributeSource&
 namespace {
 
 constexpr std::string_view kRight =
-    "expected one attribute and its default, such as {body.max_tokens|500}";
+    "expected numbers, attributes such as {body.max_tokens|500} and price.NAME, joined by '*' and "
+    "'+'";
+constexpr std::string_view kPricePrefix = "price.";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -115,81 +118,281 @@ bool is_numeric(std::string_view text) {
          !text.starts_with('E');
 }
 
+std::optional<std::uint64_t> number_up_to(std::uint64_t most, std::string_view text) {
+  const auto number = whole_number(text);
+  return number && *number <= most ? number : std::nullopt;
+}
+
+// Numbers that are too large for a double become this one, which no sum of smaller ones is.
+constexpr std::uint64_t kTooMuch = CostTemplate::kMostFactor + 1;
+
+std::uint64_t product_of(std::uint64_t a, std::uint64_t b) noexcept {
+  if (a == 0 || b == 0) return 0;
+  return a > CostTemplate::kMostFactor / b ? kTooMuch : a * b;
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> units_from(std::string_view text) noexcept {
-  const auto number = whole_number(text);
-  return number && *number <= kMaxUnits ? number : std::nullopt;
+  return number_up_to(kMaxUnits, text);
 }
 
-Expected<CostTemplate, TemplateError> CostTemplate::compile(std::string_view text,
-                                                            AttributeTable& attributes) {
-  const auto fail = [](std::size_t at, const std::string& what) {
-    return Unexpected{TemplateError{at, what + "; " + std::string(kRight)}};
-  };
-  CostTemplate cost;
-  if (text == "request") {
-    cost.kind_ = Kind::kRequest;
-    return cost;
-  }
-  if (const auto units = units_from(text)) {
-    cost.kind_ = Kind::kUnits;
-    cost.units_ = units;
-    return cost;
-  }
-  cost.kind_ = Kind::kAttribute;
-  if (!text.starts_with('{')) return fail(0, "text outside of the braces");
-  const std::size_t end = text.find_first_of("{}", 1);
-  if (end == text.npos || text[end] == '{') return fail(0, "'{' without '}'");
-  if (end + 1 < text.size()) return fail(end + 1, "text outside of the braces");
-  for (std::size_t begin = 1; begin <= end;) {
-    const std::size_t next = std::min(text.find('|', begin), end);
-    if (auto error = cost.add(begin, text.substr(begin, next - begin), attributes)) {
-      return Unexpected{*std::move(error)};
+namespace {
+
+bool is_price_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
+  });
+}
+
+// Finds the names of all prices, and reports what is wrong with them.
+std::vector<std::string> names_of_prices(const Node& node, Diagnostics& diagnostics) {
+  std::vector<std::string> names;
+  for (const auto& [model, prices] : node.pairs) {
+    if (model->text.empty() || model->text.size() > 128) {
+      diagnostics.add(model->at, "the name of a model is " + describe(*model),
+                      "expected text of 1 to 128 bytes");
     }
-    begin = next + 1;
+    if (!prices->is_map() || prices->pairs.empty()) {
+      diagnostics.add(prices->at,
+                      "the prices of " + in_quotes(model->text) + " are " + describe(*prices),
+                      "expected a map of names and numbers, such as { input: 3, output: 15 }");
+    }
+    for (const auto& [name, number] : prices->pairs) {
+      if (std::count(names.begin(), names.end(), name->text) > 0) continue;
+      if (!is_price_name(name->text) || names.size() == PriceTable::kMostNames) {
+        diagnostics.add(name->at, "the name of a price is " + describe(*name),
+                        "expected at most 32 names of 1 to 64 letters, digits, '_' and '-'");
+        return names;
+      }
+      names.push_back(name->text);
+    }
   }
+  return names;
+}
+
+}  // namespace
+
+PriceTable PriceTable::read(const Node& node, Diagnostics& diagnostics) {
+  PriceTable table;
+  if (node.pairs.size() > kMostModels) {
+    diagnostics.add(node.at, "'prices' has " + std::to_string(node.pairs.size()) + " models",
+                    "expected at most " + std::to_string(kMostModels));
+    return table;
+  }
+  table.names = names_of_prices(node, diagnostics);
+  std::map<std::string_view, const Node*> models;
+  for (const auto& [model, prices] : node.pairs) models.emplace(model->text, prices);
+  for (const auto& [model, prices] : models) {
+    const std::size_t first = table.numbers.size();
+    table.models.emplace_back(model);
+    table.numbers.resize(first + table.names.size());
+    for (const auto& [name, number] : prices->pairs) {
+      const auto place = std::find(table.names.begin(), table.names.end(), name->text);
+      const auto value =
+          number->is_scalar() && !number->quoted ? grouped_number(number->text) : std::nullopt;
+      if (!value || *value > CostTemplate::kMostFactor) {
+        diagnostics.add(
+            number->at, "the price " + in_quotes(name->text) + " is " + describe(*number),
+            "expected a whole number from 0 to " + std::to_string(CostTemplate::kMostFactor));
+      }
+      if (place == table.names.end()) continue;
+      table.numbers[first + static_cast<std::size_t>(place - table.names.begin())] =
+          value.value_or(0);
+    }
+  }
+  return table;
+}
+
+const std::optional<std::uint64_t>* PriceTable::find(std::string_view model) const noexcept {
+  const auto found = std::lower_bound(models.begin(), models.end(), model);
+  if (found == models.end() || *found != model) return nullptr;
+  return numbers.data() + static_cast<std::size_t>(found - models.begin()) * names.size();
+}
+
+// Reads the text of a cost from left to right.
+class CostTemplate::Parser {
+ public:
+  Parser(std::string_view text, AttributeTable& attributes, std::span<const std::string> prices)
+      : text_(text), attributes_(attributes), prices_(prices) {}
+
+  Expected<CostTemplate, TemplateError> read() {
+    bool begins_product = true;
+    while (true) {
+      Factor& factor = cost_.factors_.emplace_back(Factor{begins_product});
+      skip_spaces();
+      if (auto error = read_factor(factor)) return Unexpected{*std::move(error)};
+      skip_spaces();
+      if (at_ == text_.size()) break;
+      const char sign = text_[at_++];
+      if (sign != '+' && sign != '*') return Unexpected{wrong(at_ - 1, "text after a number")};
+      begins_product = sign == '+';
+    }
+    const bool is_constant = std::all_of(
+        cost_.factors_.begin(), cost_.factors_.end(),
+        [](const Factor& factor) { return factor.attributes.empty() && !factor.price; });
+    cost_.kind_ = is_constant ? Kind::kUnits : Kind::kComputed;
+    return std::move(cost_);
+  }
+
+ private:
+  static TemplateError wrong(std::size_t at, const std::string& what) {
+    return {at, what + "; " + std::string(kRight)};
+  }
+  static TemplateError too_large(std::size_t at, std::string_view what, std::string_view written) {
+    return {at, std::string(what) + " is " + in_quotes(written) +
+                    "; expected a whole number from 0 to " + std::to_string(kMostFactor)};
+  }
+  void skip_spaces() { at_ = std::min(text_.find_first_not_of(' ', at_), text_.size()); }
+
+  std::optional<TemplateError> read_factor(Factor& factor) {
+    if (at_ == text_.size()) return wrong(at_, "nothing at the end");
+    if (text_[at_] == '{') return read_attributes(factor);
+    const std::size_t begin = at_;
+    at_ = std::min(text_.find_first_of(" +*{", begin + 1), text_.size());
+    const std::string_view written = text_.substr(begin, at_ - begin);
+    if (written.starts_with(kPricePrefix)) return read_price(factor, begin, written);
+    if (!is_numeric(written)) return wrong(begin, in_quotes(written) + " outside of braces");
+    factor.number = number_up_to(kMostFactor, written);
+    if (factor.number) return std::nullopt;
+    return too_large(begin, "a number", written);
+  }
+
+  std::optional<TemplateError> read_price(Factor& factor, std::size_t begin,
+                                          std::string_view written) {
+    const std::string_view name = written.substr(kPricePrefix.size());
+    const auto found = std::find(prices_.begin(), prices_.end(), name);
+    factor.price = static_cast<std::size_t>(found - prices_.begin());
+    if (found != prices_.end()) return std::nullopt;
+    const std::vector<std::string_view> known(prices_.begin(), prices_.end());
+    return TemplateError{begin, "there is no price " + in_quotes(name) +
+                                    (known.empty() ? "; expected 'prices:' in this file"
+                                                   : "; expected one of: " + either(known) +
+                                                         did_you_mean(name, known))};
+  }
+
+  std::optional<TemplateError> read_attributes(Factor& factor) {
+    const std::size_t end = text_.find_first_of("{}", at_ + 1);
+    if (end == text_.npos || text_[end] == '{') return wrong(at_, "'{' without '}'");
+    for (std::size_t begin = at_ + 1; begin <= end;) {
+      const std::size_t next = std::min(text_.find('|', begin), end);
+      if (auto error = add(factor, begin, text_.substr(begin, next - begin))) return error;
+      begin = next + 1;
+    }
+    at_ = end + 1;
+    return std::nullopt;
+  }
+
+  // Adds an attribute, or the default.
+  std::optional<TemplateError> add(Factor& factor, std::size_t at, std::string_view written) {
+    const bool numeric = is_numeric(written);
+    if (factor.number) {
+      return wrong(at, numeric ? "two defaults" : "an attribute after the default");
+    }
+    if (numeric) {
+      if (factor.attributes.empty()) {
+        return TemplateError{at,
+                             "a number without an attribute; expected an attribute before it, or "
+                             "the number without braces"};
+      }
+      factor.number = number_up_to(kMostFactor, written);
+      if (factor.number) return std::nullopt;
+      return too_large(at, "the default", written);
+    }
+    const std::string name = normalized(written);
+    if (auto error = find_name_error(name)) return TemplateError{at, *std::move(error)};
+    if (const std::size_t slash = name.find('/'); slash != name.npos) {
+      return wrong(at + slash, "a cost has no address prefix");
+    }
+    factor.attributes.push_back(attributes_.number(name));
+    return std::nullopt;
+  }
+
+  std::string_view text_;
+  AttributeTable& attributes_;
+  std::span<const std::string> prices_;
+  std::size_t at_ = 0;
+  CostTemplate cost_;
+};
+
+Expected<CostTemplate, TemplateError> CostTemplate::compile(std::string_view text,
+                                                            AttributeTable& attributes,
+                                                            std::span<const std::string> prices) {
+  if (text != "request") return Parser(text, attributes, prices).read();
+  CostTemplate cost;
+  cost.kind_ = Kind::kRequest;
   return cost;
 }
 
-// Adds an attribute, or the default.
-std::optional<TemplateError> CostTemplate::add(std::size_t at, std::string_view written,
-                                               AttributeTable& attributes) {
-  const bool numeric = is_numeric(written);
-  if (units_) {
-    return TemplateError{at, (numeric ? "two defaults; " : "an attribute after the default; ") +
-                                 std::string(kRight)};
+std::vector<std::vector<std::uint32_t>> CostTemplate::needs() const {
+  std::vector<std::vector<std::uint32_t>> out;
+  for (const Factor& factor : factors_) {
+    if (!factor.attributes.empty() && !factor.number) out.push_back(factor.attributes);
   }
-  if (numeric) {
-    if (attributes_.empty()) {
-      return TemplateError{at,
-                           "a number without an attribute; expected an attribute before it, or "
-                           "the number without braces"};
-    }
-    units_ = units_from(written);
-    if (units_) return std::nullopt;
-    return TemplateError{at, "the default is " + in_quotes(written) +
-                                 "; expected a whole number from 0 to 4294967295"};
-  }
-  const std::string name = normalized(written);
-  if (auto wrong = find_name_error(name)) return TemplateError{at, *std::move(wrong)};
-  if (const std::size_t slash = name.find('/'); slash != name.npos) {
-    return TemplateError{at + slash, "a cost has no address prefix; " + std::string(kRight)};
-  }
-  attributes_.push_back(attributes.number(name));
-  return std::nullopt;
+  return out;
 }
 
-Expected<std::optional<std::uint64_t>, std::uint32_t> CostTemplate::find(
-    AttributeValues& values) const {
-  for (const std::uint32_t attribute : attributes_) {
-    const auto& value = values.get(attribute);
-    if (!value || value->empty()) continue;
-    const auto units = units_from(*value);
-    if (!units) return Unexpected{attribute};
-    return units;
+std::vector<std::size_t> CostTemplate::prices() const {
+  std::vector<std::size_t> out;
+  for (const Factor& factor : factors_) {
+    if (factor.price) out.push_back(*factor.price);
   }
-  return units_;
+  return out;
+}
+
+// Adds the products up to `most`, or returns what value_of() a factor is instead of a number.
+template <typename ValueOf>
+auto CostTemplate::sum_up_to(std::uint64_t most, const ValueOf& value_of) const -> Found {
+  std::uint64_t sum = 0;
+  std::uint64_t product = 0;
+  for (const Factor& factor : factors_) {
+    const Found value = value_of(factor);
+    if (!value || !*value) return value;
+    if (factor.begins_product) {
+      sum = std::min(sum + product, kTooMuch);
+      product = **value;
+    } else {
+      product = product_of(product, **value);
+    }
+  }
+  sum = std::min(sum + product, kTooMuch);
+  if (sum > most) return Unexpected{kTooLarge};
+  return std::optional(sum);
+}
+
+std::optional<std::uint64_t> CostTemplate::units(const PriceChoice& price) const {
+  if (kind_ == Kind::kUnset || kind_ == Kind::kRequest) return std::nullopt;
+  const Found sum = sum_up_to(kMostFactor, [&](const Factor& factor) -> Found {
+    if (!factor.price) return factor.number;
+    return price.otherwise == nullptr ? std::nullopt : price.otherwise[*factor.price];
+  });
+  return sum ? *sum : std::nullopt;
+}
+
+CostTemplate::Found CostTemplate::find(AttributeValues& values, const PriceChoice& price,
+                                       std::uint64_t most) const {
+  const std::uint64_t most_value = factors_.size() == 1 ? most : kMostFactor;
+  const std::optional<std::uint64_t>* prices = nullptr;
+  return sum_up_to(most, [&](const Factor& factor) -> Found {
+    if (factor.price) {
+      if (prices == nullptr) {
+        const auto model = price.of.one_value(values);
+        prices = model ? price.table->find(*model) : nullptr;
+        if (prices == nullptr) prices = price.otherwise;
+        if (prices == nullptr && model) return Unexpected{kNoPrice};
+        if (prices == nullptr) return std::optional<std::uint64_t>();
+      }
+      return prices[*factor.price];
+    }
+    for (const std::uint32_t attribute : factor.attributes) {
+      const auto& value = values.get(attribute);
+      if (!value || value->empty()) continue;
+      const auto units = number_up_to(most_value, *value);
+      if (!units) return Unexpected{attribute};
+      return units;
+    }
+    return factor.number;
+  });
 }
 
 }  // namespace sluice::rules

@@ -2,7 +2,9 @@
 
 #include <bitset>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,39 +47,83 @@ class ResponseCount {
 // Parses the status of a response, 100 to 599.
 std::optional<int> status_from(std::string_view text) noexcept;
 
+// The `prices` of a file: whole numbers by model and name. Models are in the order of their names.
+struct PriceTable {
+  static constexpr std::size_t kMostNames = 32;
+  static constexpr std::size_t kMostModels = 10'000;
+
+  // Reports what is wrong with the node to the diagnostics.
+  static PriceTable read(const Node& node, Diagnostics& diagnostics);
+
+  std::vector<std::string> models;
+  std::vector<std::string> names;
+  std::vector<std::optional<std::uint64_t>> numbers;  // of each model, those of all names
+
+  // Those of a model; null: there is no such model.
+  const std::optional<std::uint64_t>* find(std::string_view model) const noexcept;
+};
+
+// The compiled `price` of a limit: the model of a request, and the one of requests without one or
+// with one that has no prices. Thread-safety: immutable; use it from any thread.
+struct PriceChoice {
+  KeyTemplate of;
+  const std::optional<std::uint64_t>* otherwise = nullptr;  // null: there is none
+  std::shared_ptr<const PriceTable> table;
+};
+
 // The compiled `cost` of a limit (docs/rules.md, Costs):
 //
 //   5                        always these units
 //   request                  the number that the request gives
 //   {body.max_tokens}        the number in an attribute
 //   {body.max_tokens|a|500}  the first of these attributes that is present, else 500
+//   {body.in} * price.in + 5 a sum of products of numbers, attributes and prices
 //
 // Without `cost`, it is kUnset. Thread-safety: immutable; use it from any thread.
 class CostTemplate {
  public:
-  enum class Kind : std::uint8_t { kUnset, kRequest, kUnits, kAttribute };
+  enum class Kind : std::uint8_t { kUnset, kRequest, kUnits, kComputed };
+  // Why a request has no cost: the attribute whose value is no number of units, or kTooLarge.
+  using Mistake = std::uint32_t;
+  static constexpr Mistake kTooLarge = 0xFFFFFFFF;
+  static constexpr Mistake kNoPrice = 0xFFFFFFFE;  // the model of the request has no prices
 
+  // The largest factor: doubles, which scripts of Redis count in, are exact up to it.
+  static constexpr std::uint64_t kMostFactor = (std::uint64_t{1} << 53U) - 1;
+
+  // Borrows the arguments until it returns. `prices` are the names of prices.
   static Expected<CostTemplate, TemplateError> compile(std::string_view text,
-                                                       AttributeTable& attributes);
+                                                       AttributeTable& attributes,
+                                                       std::span<const std::string> prices = {});
 
   Kind kind() const noexcept { return kind_; }
-  // The units without attributes: the number, or the default. Absent if there is neither.
-  std::optional<std::uint64_t> units() const noexcept { return units_; }
+  // The units of a request without attributes. Absent: it needs some, or there is no such number.
+  std::optional<std::uint64_t> units(const PriceChoice& price = {}) const;
 
-  // The attributes that it reads: a request needs one of them, unless there is a default.
-  const std::vector<std::uint32_t>& attributes() const noexcept { return attributes_; }
+  // The attributes of each part without a default: a request needs one of each.
+  std::vector<std::vector<std::uint32_t>> needs() const;
+  // The indices of the prices that it reads.
+  std::vector<std::size_t> prices() const;
 
-  // Units from the attributes of a request. Absent: all attributes are missing. Error: the
-  // attribute whose value is no number of units.
-  Expected<std::optional<std::uint64_t>, std::uint32_t> find(AttributeValues& values) const;
+  // Units up to `most` from the attributes of a request. Absent: attributes are missing.
+  using Found = Expected<std::optional<std::uint64_t>, Mistake>;
+  Found find(AttributeValues& values, const PriceChoice& price, std::uint64_t most) const;
 
  private:
-  std::optional<TemplateError> add(std::size_t at, std::string_view written,
-                                   AttributeTable& attributes);
+  // A number, a price, or attributes and their default.
+  struct Factor {
+    bool begins_product = false;
+    std::vector<std::uint32_t> attributes = {};
+    std::optional<std::uint64_t> number = {};
+    std::optional<std::size_t> price = {};
+  };
+  class Parser;
+
+  template <typename ValueOf>
+  Found sum_up_to(std::uint64_t most, const ValueOf& value_of) const;
 
   Kind kind_ = Kind::kUnset;
-  std::optional<std::uint64_t> units_;
-  std::vector<std::uint32_t> attributes_;
+  std::vector<Factor> factors_;
 };
 
 // Parses a number of units: a whole number from 0 to kMaxUnits without sign or leading zeros.

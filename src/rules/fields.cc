@@ -38,6 +38,7 @@ class Checker {
       case Type::kMatch:
       case Type::kHeaders:
       case Type::kPlans:
+      case Type::kPrices:
       case Type::kMap: return node.is_map() || wrong(node);
       case Type::kList: return check_list(node);
     }
@@ -88,7 +89,9 @@ class Checker {
     const auto value = whole_number(node.text);
     if (value && node.quoted) return wrong(node, "; a number is without quotes");
     if (value ? *value <= key_.most : node.text == "request") return true;
-    if (node.text.find('{') != node.text.npos && node.text.size() <= 1024) return true;
+    const bool is_computed =
+        node.text.find_first_of("{*+") != node.text.npos || node.text.starts_with("price.");
+    if (is_computed && node.text.size() <= 1024) return true;
     return wrong(node);
   }
 
@@ -159,9 +162,6 @@ std::vector<const Node*> texts_of(const Node& node) {
   return node.is_sequence() ? node.items : std::vector<const Node*>{&node};
 }
 
-std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
-  if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
-  std::uint64_t value = 0;
 std::optional<std::uint64_t> grouped_number(std::string_view text) {
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -174,6 +174,9 @@ std::optional<std::uint64_t> grouped_number(std::string_view text) {
   return whole_number(digits);
 }
 
+std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
+  if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
+  std::uint64_t value = 0;
   const char* end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
   if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;

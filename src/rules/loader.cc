@@ -769,7 +769,7 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
 void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit) {
   const auto units = cost.units();
   if (!units || *units <= limit.capacity() || limit.limit() == 0) return;
-  const bool is_default = cost.kind() == CostTemplate::Kind::kAttribute;
+  const bool is_default = cost.kind() == CostTemplate::Kind::kComputed;
   warn(fields.at("cost"),
        (is_default ? "the default cost of " : "a cost of ") + std::to_string(*units) +
            " exceeds the capacity of " + std::to_string(limit.capacity()) +
@@ -808,7 +808,7 @@ void Loader::check_skips(const Fields& fields, const CompiledRule& rule, const R
   };
   for (const auto& one_of : compiled.key.needs())
     check("key", one_of, "another choice such as |ip");
-  if (!compiled.cost.units()) check("cost", compiled.cost.attributes(), "a default such as |1");
+  for (const auto& one_of : compiled.cost.needs()) check("cost", one_of, "a default such as |1");
 }
 
 // Warns about a plan that a client chooses.

@@ -44,7 +44,7 @@ std::optional<std::vector<std::uint32_t>> key_attributes(const Rule& rule,
                                                          const CompiledRule& compiled,
                                                          std::size_t attributes) {
   const auto depends_on_more = [](const CompiledLimit& limit) {
-    return limit.cost.kind() == CostTemplate::Kind::kAttribute || limit.count.has_value();
+    return limit.cost.kind() == CostTemplate::Kind::kComputed || limit.count.has_value();
   };
   const std::vector<CompiledLimit>& limits = compiled.limits;
   if (!rule.plans.empty() || std::any_of(limits.begin(), limits.end(), depends_on_more)) return {};

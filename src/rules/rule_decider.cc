@@ -25,7 +25,7 @@ using rules::NamedLimit;
 // was just written member by member would wait for all of these writes.
 constexpr LimitAnswer kBlankAnswer{};
 
-// Returns whether the used share of the limit reaches its `warn`. A decision without the
+// Returns whether that percentage of the limit is used, unless it is 0. A decision without the
 // numbers of the limit and a limit that holds nothing are not near.
 bool is_near(const RuleLimit& limit, const Decision& decision) noexcept {
   if (limit.warn_percent == 0 || decision.capacity == 0 || !has_numbers(decision)) return false;
@@ -325,14 +325,14 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
     found_cost = cost.units;
     return Reason::kOk;
   }
-  if (kind != Kind::kAttribute) {
+  if (kind != Kind::kComputed) {
     found_cost = kind == Kind::kUnits     ? *compiled.cost.units()
                  : kind == Kind::kRequest ? costs.units
                                           : unset_cost(costs);
     return Reason::kOk;
   }
   if (verb_ == Verb::kReset) return Reason::kOk;
-  const auto found = compiled.cost.find(values_);
+  const auto found = compiled.cost.find(values_, compiled.price, kMaxUnits);
   if (!found) {
     wrong_ = found.error();
     return Reason::kInvalid;
@@ -348,12 +348,22 @@ void RuleDecider::Impl::explain(const RuleLimit& limit) {
   mistake_ = std::move(response_mistake_);
 }
 
-// Says which attribute is no cost.
+// Says why the limit has no cost.
 void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
-  mistake_ = "the cost of the limit " + rules::in_quotes(limit.name) + ", " +
-             rules::in_quotes(set_->attributes.names()[wrong_]) + ", is " +
-             rules::in_quotes(*values_.get(wrong_)) +
-             "; expected a whole number from 0 to 4294967295";
+  using rules::CostTemplate;
+  const bool is_one = limit.cost.starts_with('{') && limit.cost.find('}') + 1 == limit.cost.size();
+  mistake_ = "the cost of the limit " + rules::in_quotes(limit.name);
+  if (wrong_ == CostTemplate::kTooLarge) {
+    mistake_ += ", " + limit.cost + ", is too large; expected at most " + std::to_string(kMaxUnits);
+  } else if (wrong_ == CostTemplate::kNoPrice) {
+    mistake_ +=
+        " reads the prices of a model that has none; expected a model of 'prices', or a "
+        "default";
+  } else {
+    mistake_ += ", " + rules::in_quotes(set_->attributes.names()[wrong_]) + ", is " +
+                rules::in_quotes(*values_.get(wrong_)) + "; expected a whole number from 0 to " +
+                std::to_string(is_one ? kMaxUnits : CostTemplate::kMostFactor);
+  }
 }
 
 void RuleDecider::Impl::explain_permit(const RuleLimit& limit) {

@@ -158,9 +158,9 @@ class RuleDecider::Impl {
   // The mistake is of the request and not of a limit: no limit has the name of a cost, or a value
   // is too long for the expressions of an enforced rule.
   bool is_invalid_ = false;
-  std::string mistake_;           // what is wrong with the request; empty: nothing
-  std::string response_mistake_;  // of the latest response
-  std::uint32_t wrong_ = 0;       // the attribute of the latest cost that is no number
+  std::string mistake_;                     // what is wrong with the request; empty: nothing
+  std::string response_mistake_;            // of the latest response
+  rules::CostTemplate::Mistake wrong_ = 0;  // of the latest cost
   rules::AttributeValues values_;
   rules::OverrideNumbers override_numbers_;
   std::string text_;  // of keys and labels

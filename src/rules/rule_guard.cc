@@ -32,14 +32,15 @@ bool has_attributes(const rules::CompiledLimit& limit, bool has_cost,
   std::string text, scratch;
   std::size_t end = 0;
   if (!limit.key.fill(values, text, end, scratch)) return false;
-  if (has_cost || limit.cost.kind() != rules::CostTemplate::Kind::kAttribute) return true;
-  const auto units = limit.cost.find(values);
+  if (has_cost || limit.cost.kind() != rules::CostTemplate::Kind::kComputed) return true;
+  const auto units = limit.cost.find(values, limit.price, kMaxUnits);
   return !units || units->has_value();
 }
 
 // Returns the part of a message that shows the limit's cost, if that reads attributes.
 std::string cost_of(const RuleLimit& limit) {
-  return limit.cost.starts_with('{') ? " or its cost " + double_quoted(limit.cost) : std::string();
+  return limit.cost.find('{') != limit.cost.npos ? " or its cost " + double_quoted(limit.cost)
+                                                 : std::string();
 }
 
 bool is_queue(const RuleLimit& limit) { return limit.limit.mode() == LeakyMode::kQueue; }

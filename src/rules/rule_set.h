@@ -120,6 +120,7 @@ struct CompiledLimit {
   std::uint32_t id;    // RuleCharge::limit_id: a hash of the prefix
   KeyTemplate key;
   CostTemplate cost;
+  PriceChoice price = {};  // that the cost reads
   std::optional<ResponseCount> count = {};
 };
 
