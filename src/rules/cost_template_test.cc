@@ -17,14 +17,21 @@ std::string error_of(std::string_view text) {
   return cost ? "ok" : std::to_string(cost.error().at) + ": " + cost.error().message;
 }
 
-// Returns the units, "missing", or "wrong ATTRIBUTE".
-std::string found(std::string_view text, const Attributes& request) {
+// Returns the units, "missing", "wrong ATTRIBUTE", "too large" or "no price".
+std::string found(std::string_view text, const Attributes& request,
+                  std::uint64_t most = kMaxUnits) {
   AttributeTable table;
-  const auto cost = CostTemplate::compile(text, table);
+  const auto prices =
+      std::make_shared<PriceTable>(PriceTable{{"large", "small"}, {"in", "out"}, {3, 15, 1, 2}});
+  const auto cost = CostTemplate::compile(text, table, prices->names);
   if (!cost) return cost.error().message;
+  const PriceChoice price{KeyTemplate::compile("{model}", table).value(),
+                          request.find("only") ? nullptr : prices->find("large"), prices};
   AttributeValues values;
   values.begin(table, request);
-  const auto found = cost->find(values);
+  const auto found = cost->find(values, price, most);
+  if (!found && found.error() == CostTemplate::kTooLarge) return "too large";
+  if (!found && found.error() == CostTemplate::kNoPrice) return "no price";
   if (!found) return "wrong " + table.names()[found.error()];
   return *found ? std::to_string(**found) : "missing";
 }
@@ -37,7 +44,7 @@ TEST(CostTemplate, IsANumberTheNumberOfTheRequestOrAnAttribute) {
   EXPECT_EQ(most->kind(), CostTemplate::Kind::kUnits);
   EXPECT_EQ(most->units(), 4294967295u);
   const auto attribute = CostTemplate::compile("{header.X-Units|500}", table);
-  EXPECT_EQ(attribute->kind(), CostTemplate::Kind::kAttribute);
+  EXPECT_EQ(attribute->kind(), CostTemplate::Kind::kComputed);
   EXPECT_EQ(attribute->units(), 500u);
   EXPECT_EQ(table.names(), std::vector<std::string>{"header.x-units"});
 }
@@ -59,12 +66,51 @@ TEST(CostTemplate, RefusesValuesThatAreNoNumberOfUnits) {
   EXPECT_EQ(found("{a|7}", {{"a", std::string_view("1\0", 2)}}), "wrong a");
 }
 
+TEST(CostTemplate, AddsProducts) {
+  EXPECT_EQ(found("{a|2} * 3 + {b|4} * 5", {{"a", "10"}}), "50");
+  EXPECT_EQ(found("2*3+4", {}), "10");
+  EXPECT_EQ(found("{a} + {b}", {{"a", "1"}}), "missing");
+  EXPECT_EQ(found("{a} + {b|1}", {{"a", "1"}, {"b", "-1"}}), "wrong b");
+  EXPECT_EQ(found("{a} * {b}", {{"a", "65536"}, {"b", "65535"}}), "4294901760");
+  EXPECT_EQ(found("{a} * {b}", {{"a", "65536"}, {"b", "65536"}}), "too large");
+}
+
+TEST(CostTemplate, IsExactUpToItsBound) {
+  constexpr std::uint64_t kMost = CostTemplate::kMostFactor;
+  EXPECT_EQ(found("{a}", {{"a", "9007199254740991"}}, kMost), "9007199254740991");
+  EXPECT_EQ(found("{a}", {{"a", "9007199254740992"}}, kMost), "wrong a");
+  EXPECT_EQ(found("{a} + 1", {{"a", "9007199254740991"}}, kMost), "too large");
+  EXPECT_EQ(found("{a} * {a} * {a} * 0 + 7", {{"a", "9007199254740991"}}, kMost), "7");
+  EXPECT_EQ(found("{a} * {a} + {a} * {a}", {{"a", "9007199254740991"}}, kMost), "too large");
+  EXPECT_EQ(found("{a} * 3 + 2", {{"a", "3002399751580329"}}, kMost), "9007199254740989");
+}
+
+TEST(CostTemplate, MultipliesWithThePricesOfTheModel) {
+  const std::string_view text = "{in|0} * price.in + {out|100} * price.out";
+  EXPECT_EQ(found(text, {{"model", "small"}, {"in", "7"}}), "207");
+  EXPECT_EQ(found(text, {{"model", "large"}, {"in", "7"}, {"out", "1"}}), "36");
+  EXPECT_EQ(found(text, {{"model", "other"}}), "1500") << "the default";
+  EXPECT_EQ(found(text, {}), "1500") << "the default";
+  EXPECT_EQ(found(text, {{"only", "1"}, {"model", "other"}}), "no price");
+  EXPECT_EQ(found(text, {{"only", "1"}}), "missing");
+}
+
 TEST(CostTemplate, ReportsThePositionOfAMistake) {
   const std::string right =
-      "; expected one attribute and its default, such as {body.max_tokens|500}";
-  EXPECT_EQ(error_of("a {b}"), "0: text outside of the braces" + right);
-  EXPECT_EQ(error_of("{a} b"), "3: text outside of the braces" + right);
-  EXPECT_EQ(error_of("{a}{b}"), "3: text outside of the braces" + right);
+      "; expected numbers, attributes such as {body.max_tokens|500} and price.NAME, joined by '*' "
+      "and '+'";
+  EXPECT_EQ(error_of("a {b}"), "0: 'a' outside of braces" + right);
+  EXPECT_EQ(error_of("{a} b"), "4: text after a number" + right);
+  EXPECT_EQ(error_of("{a}{b}"), "3: text after a number" + right);
+  EXPECT_EQ(error_of("{a} - 1"), "4: text after a number" + right);
+  EXPECT_EQ(error_of("{a} / 2"), "4: text after a number" + right);
+  EXPECT_EQ(error_of("({a} + 1) * 2"), "0: '(' outside of braces" + right);
+  EXPECT_EQ(error_of("{a} +"), "5: nothing at the end" + right);
+  EXPECT_EQ(error_of("* {a}"), "0: '*' outside of braces" + right);
+  EXPECT_EQ(error_of("{a} * 1.5"),
+            "6: a number is '1.5'; expected a whole number from 0 to 9007199254740991");
+  EXPECT_EQ(error_of("{a} * price.in"),
+            "6: there is no price 'in'; expected 'prices:' in this file");
   EXPECT_EQ(error_of("{a"), "0: '{' without '}'" + right);
   EXPECT_EQ(error_of("{{a}}"), "0: '{' without '}'" + right);
   EXPECT_EQ(error_of("{a|5|6}"), "5: two defaults" + right);
@@ -73,9 +119,10 @@ TEST(CostTemplate, ReportsThePositionOfAMistake) {
   EXPECT_EQ(error_of("{5}"),
             "1: a number without an attribute; expected an attribute before it, or "
             "the number without braces");
-  for (const std::string wrong : {"-5", "+5", "5.5", "1e3", "4294967296", "05", "1,000"}) {
-    EXPECT_EQ(error_of("{a|" + wrong + "}"),
-              "3: the default is '" + wrong + "'; expected a whole number from 0 to 4294967295");
+  for (const std::string wrong : {"-5", "+5", "5.5", "1e3", "9007199254740992", "05", "1,000"}) {
+    EXPECT_EQ(
+        error_of("{a|" + wrong + "}"),
+        "3: the default is '" + wrong + "'; expected a whole number from 0 to 9007199254740991");
   }
   EXPECT_EQ(error_of("{}"),
             "1: an attribute without a name; expected one such as ip or header.host");
@@ -119,8 +166,8 @@ TEST(RuleCostFiles, KeepTheCostAsItIsWritten) {
 
 TEST(RuleCostFiles, ReportThePositionOfAWrongCost) {
   const std::string right =
-      "expected a whole number from 0 to 4294967295, request, or an attribute such as "
-      "\"{body.max_tokens|500}\"";
+      "expected a whole number from 0 to 4294967295, request, or attributes such as "
+      "\"{body.max_tokens|500}\", also in a sum of products";
   const auto wrong = [&](const std::string& found, const std::string& hint = "") {
     return "f:4:70: error: 'cost' is " + found + "; " + right + hint;
   };
@@ -141,13 +188,70 @@ TEST(RuleCostFiles, ReportThePositionOfAWrongCost) {
 
 TEST(RuleCostFiles, PointIntoTheAttribute) {
   EXPECT_EQ(errors_of("cost: '{a|5|6}'"),
-            "f:4:76: error: two defaults; expected one attribute and its default, such as "
-            "{body.max_tokens|500}");
+            "f:4:76: error: two defaults; expected numbers, attributes such as "
+            "{body.max_tokens|500} and price.NAME, joined by '*' and '+'");
   EXPECT_EQ(errors_of("cost: \"{a\\0b}\""),
             "f:4:70: error: a control character in the attribute 'a\\x00b'; expected a name such "
             "as ip");
   EXPECT_EQ(errors_of("cost: '{a|-5}'"),
-            "f:4:74: error: the default is '-5'; expected a whole number from 0 to 4294967295");
+            "f:4:74: error: the default is '-5'; expected a whole number from 0 to "
+            "9007199254740991");
+}
+
+// Prices.
+
+constexpr const char* kPrices =
+    "version: 1\nprices: { large: { in: 3, out: 15 }, small: { in: 1, out: 2 } }\nrules:\n";
+
+std::string errors_with_prices(const std::string& keys, const std::string& file = kPrices) {
+  const auto rules = RuleSet::parse(file + limit(keys), "f");
+  if (rules) return rules->warnings().empty() ? "ok" : rules->warnings().front().to_string();
+  std::string out;
+  for (const RuleError& error : rules.error()) {
+    out.append(out.empty() ? "" : "\n").append(error.to_string());
+  }
+  return out;
+}
+
+TEST(RuleCostFiles, HavePricesOfModels) {
+  EXPECT_EQ(errors_with_prices("cost: '{size|1} * price.in', price: { of: '{size}' }"), "ok");
+  EXPECT_EQ(errors_with_prices("cost: '{size|1} * price.in'"),
+            "f:5:70: error: the cost reads prices, and the limit lacks 'price'; expected 'price:' "
+            "such as { of: \"{body.model}\", default: MODEL }");
+  EXPECT_EQ(errors_with_prices("cost: '{size|1} * price.on', price: { of: '{size}' }"),
+            "f:5:82: error: there is no price 'on'; expected one of: in or out; did you mean "
+            "'in'?");
+  EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{size}', default: larg }"),
+            "f:5:114: error: there are no prices of 'larg'; expected one of: large or small; did "
+            "you mean 'large'?");
+  EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: 'x{size}' }"),
+            "f:5:95: error: 'of' is the text 'x{size}'; expected one attribute, such as "
+            "\"{body.model}\"");
+  EXPECT_EQ(errors_with_prices("cost: 5, price: { of: '{size}' }"),
+            "f:5:80: warning: the cost reads no price; expected price.NAME in 'cost'");
+}
+
+TEST(RuleCostFiles, ReportWrongPrices) {
+  const auto of = [](const std::string& prices) {
+    return errors_with_prices("cost: 1", "version: 1\nprices: " + prices + "\nrules:\n");
+  };
+  EXPECT_EQ(of("{ a: { in: 9007199254740991 } }"), "ok");
+  EXPECT_EQ(of("{ a: { in: 500_000 } }"), "ok");
+  for (const std::string wrong : {"9007199254740992", "-1", "1.5", "1e9", "_1", "1__0"}) {
+    EXPECT_EQ(of("{ a: { in: " + wrong + " } }"),
+              "f:2:20: error: the price 'in' is '" + wrong +
+                  "'; expected a whole number from 0 to 9007199254740991");
+  }
+  EXPECT_EQ(of("{ a: 5 }"),
+            "f:2:14: error: the prices of 'a' are '5'; expected a map of names and numbers, such "
+            "as { input: 3, output: 15 }");
+  EXPECT_EQ(of("{ a: { 'i n': 5 } }"),
+            "f:2:16: error: the name of a price is the text 'i n'; expected at most 32 names of 1 "
+            "to 64 letters, digits, '_' and '-'");
+  EXPECT_EQ(
+      errors_with_prices("cost: '{size|1} * price.out', price: { of: '{size}' }",
+                         "version: 1\nprices: { a: { in: 1, out: 2 }, b: { in: 2 } }\nrules:\n"),
+      "f:5:70: error: the model 'b' has no price 'out'; expected 'out' among its 'prices'");
 }
 
 TEST(RuleCostFiles, WarnOfACostThatIsNeverAdmitted) {

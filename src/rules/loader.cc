@@ -455,7 +455,8 @@ class Loader {
   void check_terms(const Fields& fields, const Limit& limit);
   void check_memory(const NumberFields& fields, const Limit& limit);
   void check_redis(const NumberFields& fields, const Limit& limit);
-  void check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit);
+  void check_cost(const Fields& fields, const CostTemplate& cost, const PriceChoice& price,
+                  const Limit& limit);
   void check_skips(const Fields& fields, const CompiledRule& rule, const RuleLimit& limit,
                    const CompiledLimit& compiled);
   void check_plan(const Fields& fields, const KeyTemplate& from);
@@ -464,7 +465,9 @@ class Loader {
   std::optional<ResponseCount> read_count(const Fields& fields, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
   template <typename Template>
-  Template read_template(const Node* node);
+  PriceChoice read_price(const Fields& fields, const CostTemplate& cost);
+  void check_prices(const Fields& fields, const CostTemplate& cost);
+  Template read_template(const Node* node, const auto&... names);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
   const RuleTerms terms_;
@@ -475,6 +478,7 @@ class Loader {
   schema::FileSettings settings_;
   FilePlans plans_;
   std::size_t plan_numbers_ = 0;  // of all limits with a plan
+  std::shared_ptr<const PriceTable> prices_;
   bool warned_of_leases_ = false;
   const Warn warn_ = [this](std::size_t at, std::string what, std::string expected) {
     warn(at, std::move(what), std::move(expected));
@@ -499,6 +503,9 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
     plans_ = FilePlans::read(*plans, *file.key("plans").map, *diagnostics_);
   }
   const Node* rules = file.node("rules");
+  const Node* prices = file.node("prices");
+  prices_ = std::make_shared<PriceTable>(
+      prices == nullptr ? PriceTable{} : PriceTable::read(*prices, diagnostics));
   if (rules == nullptr) return;
   set_->rules.reserve(set_->rules.size() + rules->items.size());
   const auto first = static_cast<std::ptrdiff_t>(set_->warnings.size());
@@ -574,18 +581,19 @@ void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compil
         Fields::read(*node->items[i], *of_rule.key("limits").map, *diagnostics_, &limit);
     check_name(names, limit.name, fields.at("name"), "limit");
     KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
-    CostTemplate cost = read_template<CostTemplate>(fields.node("cost"));
+    CostTemplate cost = read_template<CostTemplate>(fields.node("cost"), prices_->names);
+    PriceChoice price = read_price(fields, cost);
     if (!node->items[i]->is_map()) continue;
     const auto numbers = read_limit(fields, rule, limit);
     if (!numbers) continue;
     limit.limit = *numbers;
-    check_cost(fields, cost, limit.limit);
+    check_cost(fields, cost, price, limit.limit);
     auto count = read_count(fields, limit.limit);
     limit.counts_responses = count.has_value();
     std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
     const std::uint32_t id = limit_id_of(prefix);
-    compiled.limits.push_back(
-        {std::move(prefix), id, std::move(key), std::move(cost), std::move(count)});
+    compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost),
+                               std::move(price), std::move(count)});
     check_skips(fields, compiled, limit, compiled.limits.back());
     rule.limits.push_back(std::move(limit));
   }
@@ -766,8 +774,9 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
 }
 
 // Warns about a limit that denies every request because its cost exceeds its capacity.
-void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const Limit& limit) {
-  const auto units = cost.units();
+void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const PriceChoice& price,
+                        const Limit& limit) {
+  const auto units = cost.units(price);
   if (!units || *units <= limit.capacity() || limit.limit() == 0) return;
   const bool is_default = cost.kind() == CostTemplate::Kind::kComputed;
   warn(fields.at("cost"),
@@ -833,6 +842,51 @@ void Loader::check_reach(const Fields& fields) {
 }
 
 std::optional<ResponseCount> Loader::read_count(const Fields& fields, const Limit& limit) {
+// Reads which prices the cost of a limit reads.
+PriceChoice Loader::read_price(const Fields& fields, const CostTemplate& cost) {
+  PriceChoice price{.of = {}, .table = prices_};
+  const Fields* const given = fields.map("price");
+  if (given == nullptr) {
+    if (cost.prices().empty()) return price;
+    diagnostics_->add(fields.at("cost"), "the cost reads prices, and the limit lacks 'price'",
+                      "expected 'price:' such as { of: \"{body.model}\", default: MODEL }");
+    return price;
+  }
+  if (cost.prices().empty()) {
+    warn(fields.at("price"), "the cost reads no price", "expected price.NAME in 'cost'");
+  }
+  price.of = read_template<KeyTemplate>(given->node("of"));
+  if (given->node("of") != nullptr && !price.of.is_one_value() && !price.of.is_empty()) {
+    diagnostics_->add(given->at("of"), "'of' is " + describe(*given->node("of")),
+                      "expected one attribute, such as \"{body.model}\"");
+  }
+  const std::string_view otherwise = given->text("default");
+  price.otherwise = otherwise.empty() ? nullptr : prices_->find(otherwise);
+  if (!otherwise.empty() && price.otherwise == nullptr) {
+    const std::vector<std::string_view> known(prices_->models.begin(), prices_->models.end());
+    diagnostics_->add(given->at("default"), "there are no prices of " + in_quotes(otherwise),
+                      known.empty()
+                          ? "expected 'prices:' in this file"
+                          : "expected one of: " + either(known) + did_you_mean(otherwise, known));
+  }
+  check_prices(fields, cost);
+  return price;
+}
+
+// Reports models that lack a price that the cost reads.
+void Loader::check_prices(const Fields& fields, const CostTemplate& cost) {
+  const std::size_t width = prices_->names.size();
+  for (std::size_t model = 0; model < prices_->models.size(); ++model) {
+    for (const std::size_t price : cost.prices()) {
+      if (price >= width || prices_->numbers[model * width + price]) continue;
+      const std::string name = in_quotes(prices_->names[price]);
+      diagnostics_->add(fields.at("cost"),
+                        "the model " + in_quotes(prices_->models[model]) + " has no price " + name,
+                        "expected " + name + " among its 'prices'");
+    }
+  }
+}
+
   const Node* node = fields.node("count");
   if (node == nullptr) return std::nullopt;
   if (holds_permits(limit.algorithm())) {
@@ -850,10 +904,10 @@ void Loader::warn(std::size_t at, std::string what, std::string expected) {
 }
 
 template <typename Template>
-Template Loader::read_template(const Node* node) {
+Template Loader::read_template(const Node* node, const auto&... names) {
   if (node == nullptr) return {};
   const std::size_t known = set_->attributes.names().size();
-  auto key = Template::compile(node->text, set_->attributes);
+  auto key = Template::compile(node->text, set_->attributes, names...);
   for (std::size_t i = known; i < set_->attributes.names().size(); ++i) {
     warn_of_attribute(set_->attributes.names()[i], node->at, warn_);
   }

@@ -169,7 +169,7 @@ TEST(Loader, NeedsAVersionAndRules) {
   EXPECT_EQ(errors_of("version: 2\nrules: []"), "f:1:10: error: 'version' is '2'; expected 1");
   EXPECT_EQ(errors_of("- version"),
             "f:1:1: error: file is a list; expected a map; its keys are one of: version, domain, "
-            "defaults, trusted, plans, rules");
+            "defaults, trusted, plans, prices, rules");
   EXPECT_EQ(errors_of("version: 1\nrules:\n"),
             "f:2:1: error: 'rules' is nothing; expected a list of rules, each starting with '- '");
 }
@@ -177,14 +177,14 @@ TEST(Loader, NeedsAVersionAndRules) {
 TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(errors_of("version: 1\nrules: []\ndomian: x\n"),
             "f:3:1: error: unknown key 'domian'; expected one of: version, domain, defaults, "
-            "trusted, plans, rules; did "
+            "trusted, plans, prices, rules; did "
             "you mean 'domain'?");
   EXPECT_EQ(errors_of("version: 1\nrules: []\ndefaults: { on_error: deny }\n"),
             "f:3:13: error: unknown key 'on_error'; expected one of: on_store_error, on_missing, "
             "headers");
   EXPECT_EQ(limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
             "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
-            "lease, cost, count, burst, align, zone, starts, slices, weighting, mode, refill, "
+            "lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, refill, "
             "block, warn, on_missing; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
@@ -245,7 +245,7 @@ TEST(Loader, RefusesWrongTypes) {
   EXPECT_EQ(
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "
-      "limit, per, lease, cost, count, burst, align, zone, starts, slices, weighting, mode, "
+      "limit, per, lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, "
       "refill, block, warn, on_missing");
 }
 
@@ -392,7 +392,7 @@ unknown: 1
           "\nf:6:46: error: 'per': '1' has no unit; expected a whole number and its unit (ms, s, "
           "m, h or d), such as 1s\n"
           "f:7:1: error: unknown key 'unknown'; expected one of: version, domain, defaults, "
-          "trusted, plans, "
+          "trusted, plans, prices, "
           "rules");
 }
 

@@ -15,6 +15,7 @@
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
+#include "rules/fields.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
@@ -78,6 +79,9 @@ std::string with_lower_headers(std::string text) {
 std::string shown(const Key* row, const std::string& text) {
   if (row == nullptr) return text;
   if (row->type == Type::kTemplate || row->type == Type::kCost) return with_lower_headers(text);
+  const bool is_number = row->type == Type::kInteger || row->type == Type::kPrices;
+  const auto number = is_number ? grouped_number(text) : std::nullopt;
+  if (number) return std::to_string(*number);
   const auto period = core::parse_period(text);
   return row->type == Type::kPeriod && period ? core::format_period(*period) : text;
 }
@@ -101,7 +105,8 @@ void collect(const Node& node, const Key* row, const std::string& key, Values& v
     case Node::Kind::kSequence: values[key] = joined(node); break;
     case Node::Kind::kMap:
       for (const auto& [name, value] : node.pairs) {
-        collect(*value, row_of(row == nullptr ? nullptr : row->map, name->text),
+        const bool is_price = row != nullptr && row->type == Type::kPrices;
+        collect(*value, is_price ? row : row_of(row == nullptr ? nullptr : row->map, name->text),
                 with_lower_headers(key + "." + name->text), values);
       }
       break;
@@ -172,6 +177,10 @@ Meaning read_limit(const Node& file, const Node& node, std::string name, bool ha
     const auto& [plan, limits] = plans->pairs[i];
     const Node* const numbers = value_of(*limits, limit.name);
     if (numbers != nullptr) collect(*numbers, row, "plans." + plan->text, limit.values);
+  }
+  const Pair* const prices = find(file, "prices");
+  if (prices != nullptr && find(node, "price") != nullptr) {
+    collect(*prices->second, row_of(&schema::file(), "prices"), "prices", limit.values);
   }
   add_defaults("", limit);
   for (std::size_t i = 0; plans != nullptr && i < plans->pairs.size(); ++i) {

@@ -63,6 +63,26 @@ class RuleCosts : public ::testing::Test {
   RuleDecider decider_{limiter_};
 };
 
+TEST_F(RuleCosts, AddProductsOfAmountsAndPrices) {
+  use("  - name: r\n    limits:\n      - { " + std::string(kNumbers) +
+      ", name: a, cost: '{body.in|0} * price.in + {body.out|10} * price.out', price: { of: "
+      "'{body.model}' } }\nprices: { large: { in: 3, out: 15 }, small: { in: 1, out: 2 } }\n");
+  EXPECT_TRUE(ask({{"body.model", "small"}, {"body.in", "100"}}).decision.allowed());
+  EXPECT_EQ(used(), Units{120});
+  EXPECT_TRUE(ask({{"body.model", "large"}, {"body.in", "100"}}).decision.allowed());
+  EXPECT_EQ(used(), Units{570});
+  EXPECT_EQ(ask({{"body.model", "other"}}).decision.reason, Reason::kInvalid);
+  EXPECT_EQ(ask({{"body.model", "other"}}).mistake,
+            "the cost of the limit 'a' reads the prices of a model that has none; expected a model "
+            "of 'prices', or a default");
+  const Attributes much{{"body.model", "large"}, {"body.in", "4294967295"}};
+  EXPECT_EQ(ask(much).decision.reason, Reason::kInvalid);
+  EXPECT_EQ(ask(much).mistake,
+            "the cost of the limit 'a', {body.in|0} * price.in + {body.out|10} * price.out, is too "
+            "large; expected at most 4294967295");
+  EXPECT_EQ(used(), Units{570}) << "nothing else was counted";
+}
+
 TEST_F(RuleCosts, SettlesToTheActualCosts) {
   use_limits({"name: a, cost: 1", "name: b", "name: c, cost: request"});
   ask({}, 10);

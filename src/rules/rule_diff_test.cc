@@ -92,6 +92,15 @@ TEST(RuleDiff, UnderstandsDefaultsDomainsAndPlans) {
              "~ api|user|on_missing|skip|deny", "~ api|user|plans.pro.limit|10|20"}));
 }
 
+TEST(RuleDiff, NamesPricesThatCostsRead) {
+  const std::string rules =
+      "rules: [ { name: api, limits: [ { name: user, cost: 'price.in', price: { of: '{m}' } }, { "
+      "name: all } ] } ]";
+  EXPECT_EQ(
+      compared("prices: { a: { in: 1_000 } }\n" + rules, "prices: { a: { in: 2_000 } }\n" + rules),
+      (Lines{"~ api|user|prices.a.in|1000|2000"}));
+}
+
 TEST(RuleDiff, ReportsAnotherOrderAndIgnoresTheFiles) {
   EXPECT_EQ(compared("rules: [ { name: a }, { name: b } ]", "rules: [ { name: b }, { name: a } ]"),
             Lines{"~ ||order||"});

@@ -9,6 +9,7 @@
 #include "core/calendar.h"
 #include "core/limit.h"
 #include "core/period.h"
+#include "rules/cost_template.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "sluice/block.h"
@@ -131,7 +132,7 @@ void write_cost(JsonWriter& json, const Key& key) {
   json.set("type", R"(["integer", "string"])");
   json.number("minimum", key.least);
   json.number("maximum", key.most);
-  json.text("pattern", R"(^(request|\{[^{}]+\})$)");
+  json.text("pattern", R"(^request$|\{[^{}]+\}|^[0-9 ]+[*+]|price\.)");
 }
 
 void write_list(JsonWriter& json, const Key& key) {
@@ -151,6 +152,20 @@ void write_plans(JsonWriter& json, const Key& key) {
     json.open('{');
   }
   write_map(json, *key.map);
+  json.close('}');
+  json.close('}');
+}
+
+void write_prices(JsonWriter& json, const Key& key) {
+  for (int depth = 0; depth < 2; ++depth) {
+    json.text("type", "object");
+    json.number("minProperties", 1);
+    json.member("additionalProperties");
+    json.open('{');
+  }
+  json.text("type", "integer");
+  json.number("minimum", key.least);
+  json.number("maximum", key.most);
   json.close('}');
   json.close('}');
 }
@@ -189,6 +204,7 @@ void write_type(JsonWriter& json, const Key& key) {
     case Type::kMatch: return write_match(json);
     case Type::kHeaders: return write_headers(json, key);
     case Type::kPlans: return write_plans(json, key);
+    case Type::kPrices: return write_prices(json, key);
     case Type::kMap: return write_map(json, *key.map);
     case Type::kList: return write_list(json, key);
   }
@@ -253,11 +269,12 @@ std::string value_column(const Key& key) {
     case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
     case Type::kCost:
       return "whole number, " + std::to_string(key.least) + " to " + std::to_string(key.most) +
-             ", `request`, or attribute";
+             ", `request`, or sum of products";
     case Type::kCount: return "map of `on` to statuses, and of attributes to `add`";
     case Type::kMatch: return "map of attribute to pattern, or list of patterns; `not`";
     case Type::kHeaders: return "map of header to text";
     case Type::kPlans: return "map of plan to map of limit to numbers";
+    case Type::kPrices: return "map of model to map of price to number";
     case Type::kMap: return "map";
     case Type::kList:
       return "list of " + std::to_string(key.least) + " to " + std::to_string(key.most);
@@ -397,6 +414,16 @@ constexpr std::array<Key, 2> kPlanKeys{
 };
 constexpr Map kPlan{"plan", "`plan`", kPlanKeys};
 
+constexpr std::array<Key, 2> kPriceKeys{
+    required(row("of", Type::kTemplate, nullptr, "",
+                 "The attribute with the name of the model, such as `\"{body.model}\"`.",
+                 kLongestTemplate)),
+    text("default", nullptr, "none; then such requests have no cost", 1, 128,
+         "The model whose prices count for a request without a model, or with one that has no "
+         "prices."),
+};
+constexpr Map kPrice{"price", "`price`", kPriceKeys};
+
 constexpr Key block_period(std::string_view name, std::string_view otherwise,
                            std::string_view help) {
   constexpr auto kInMs = [](Duration time) {
@@ -418,7 +445,7 @@ constexpr std::array<Key, 5> kBlockKeys{
 };
 constexpr Map kBlock{"block", "`block`", kBlockKeys};
 
-constexpr std::array<Key, 19> kLimitKeys{
+constexpr std::array<Key, 20> kLimitKeys{
     name(kSet<&RuleLimit::name>, "RULE/INDEX",
          "The name of the limit in responses and counters, unique within the rule. Name limits "
          "that you may reorder: the name is part of the keys of their counters."),
@@ -433,8 +460,11 @@ constexpr std::array<Key, 19> kLimitKeys{
     kLease,
     row("cost", Type::kCost, kSet<&RuleLimit::cost>, "the number that the request gives, else 1",
         "The units that a request takes from the limit: a number, `request` for the number "
-        "that the request gives, or an attribute (see Costs).",
+        "that the request gives, or a sum of products of attributes, numbers and prices "
+        "(see Costs).",
         kMaxUnits),
+    map_of("price", kSameObject, "none; required if `cost` reads prices", kPrice,
+           "Which of `prices` the cost reads (see Prices)."),
     row("count", Type::kCount, nullptr, "every request",
         "Counts responses instead of requests: statuses `on` which a response costs the "
         "units of a request, and attributes of the response whose numbers to `add` (see "
@@ -519,7 +549,7 @@ constexpr std::array<Key, 3> kDefaultsKeys{
 };
 constexpr Map kDefaults{"defaults", "`defaults`", kDefaultsKeys};
 
-constexpr std::array<Key, 6> kFileKeys{
+constexpr std::array<Key, 7> kFileKeys{
     required(integer("version", nullptr, "", 1, 1, "The version of this format: 1.")),
     text("domain", kSet<&FileSettings::domain>, "`default`", 1, 128,
          "Separates the counters of these rules from those of other rules in the same store."),
@@ -548,6 +578,10 @@ constexpr std::array<Key, 6> kFileKeys{
 constexpr Map kFile{"file", "the file", kFileKeys};
 
 std::string text_expectation(const Key& key) {
+    row("prices", Type::kPrices, nullptr, "none",
+        "Prices of models or of other things, by model and by name, which costs multiply with "
+        "amounts (see Prices).",
+        CostTemplate::kMostFactor),
   if (key.least > 0)
     return "text of " + std::to_string(key.least) + " to " + std::to_string(key.most) + " bytes";
   return "text of at most " + std::to_string(key.most) + " bytes";
@@ -587,7 +621,8 @@ std::string expectation(const Key& key) {
     case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
     case Type::kCost:
       return integer_expectation(key) +
-             ", request, or an attribute such as \"{body.max_tokens|500}\"";
+             ", request, or attributes such as \"{body.max_tokens|500}\", also in a sum of "
+             "products";
     case Type::kCount: return "a map such as { on: [401, 5xx], header.x-cost: add }";
     case Type::kMatch: return "a map of attributes and patterns, such as { path: /api/** }";
     case Type::kHeaders: return "a map of headers, such as { X-Reason: limited }";
@@ -600,3 +635,4 @@ std::string expectation(const Key& key) {
 }
 
 }  // namespace sluice::rules::schema
+    case Type::kPrices: return "a map of models, such as { gpt-large: { input: 3, output: 15 } }";

@@ -30,11 +30,12 @@ enum class Type : std::uint8_t {
   kPercent,   // 1% to 100%, whole
   kDay,       // core::starting(): the first day of a calendar's window
   kTemplate,  // a key template
-  kCost,      // a number up to `most`, `request`, or an attribute as in cost_template.h
+  kCost,      // a number up to `most`, or what CostTemplate reads
   kCount,     // a map of `on` to statuses, and of attributes to `add`
   kMatch,     // a map from attributes to patterns
   kHeaders,   // a map from names of header fields to texts
   kPlans,     // a map from plans to maps from limits to the map `map`
+  kPrices,    // a map from models to maps from names to numbers up to `most`
   kMap,       // the map `map`
   kList,      // least..most maps `map`
 };
