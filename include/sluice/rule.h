@@ -56,6 +56,13 @@ struct Reject {
   std::vector<RejectHeader> headers = {};
 };
 
+// What an allowed answer says once a limit of the rule is nearly used up, so that a gateway or a
+// program can send the request elsewhere. It never denies. A plain value.
+struct Degrade {
+  std::uint8_t at_percent = 0;  // the used percentage of a limit from which on it applies; 0: none
+  std::vector<RejectHeader> headers = {};  // for the upstream; their `parts` are empty
+};
+
 // What a limit does if an attribute that its key or its cost reads is absent or empty: it does not
 // apply, or it denies the request.
 enum class OnMissing : std::uint8_t { kSkip, kDeny };
@@ -99,6 +106,7 @@ struct Rule {
   std::optional<std::uint32_t> max_new_keys = {};
   bool continues = false;  // `continue: true`: later rules can match too
   Reject reject;
+  Degrade degrade = {};
   HeaderFields headers = HeaderFields::kBoth;
   std::string domain = {};  // the domain of its file
   std::string tag = {};     // the template of Charge::tag as written; empty: none

@@ -55,8 +55,12 @@ struct RuleAnswer {
     std::size_t plan = 0;
     bool has_unknown_plan = false;  // the request named another, and got the default
     std::size_t part = 0;           // the index of the request's part that it matched
+    // The request is allowed, and a limit of the enforced rule is used as its `degrade` says.
+    bool degraded = false;
   };
   std::vector<Matched> matched;
+  // Whether a rule is `degraded`.
+  bool degraded() const noexcept;
   // A limit of a rule that matched and that did not apply, because an attribute that its key or its
   // cost needs is missing, and its `on_missing` is `skip`.
   struct Skipped {

@@ -137,7 +137,8 @@ const Calendar* read_calendar(const Fields& numbers, const Fields& limit,
 namespace {
 
 // Keys that count, or name counters.
-constexpr std::array<std::string_view, 4> kOfCounters{"limits", "plan", "tag", "max_new_keys"};
+constexpr std::array<std::string_view, 5> kOfCounters{"limits", "plan", "tag", "max_new_keys",
+                                                      "degrade"};
 
 void refuse(const Fields& rule, std::string_view key, std::string_view action,
             Diagnostics& diagnostics) {
@@ -464,9 +465,9 @@ class Loader {
   std::string of_client(const std::vector<std::uint32_t>& attributes) const;
   std::optional<ResponseCount> read_count(const Fields& fields, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
-  template <typename Template>
   PriceChoice read_price(const Fields& fields, const CostTemplate& cost);
   void check_prices(const Fields& fields, const CostTemplate& cost);
+  template <typename Template>
   Template read_template(const Node* node, const auto&... names);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
 
@@ -477,8 +478,8 @@ class Loader {
   Diagnostics* diagnostics_ = nullptr;
   schema::FileSettings settings_;
   FilePlans plans_;
-  std::size_t plan_numbers_ = 0;  // of all limits with a plan
   std::shared_ptr<const PriceTable> prices_;
+  std::size_t plan_numbers_ = 0;  // of all limits with a plan
   bool warned_of_leases_ = false;
   const Warn warn_ = [this](std::size_t at, std::string what, std::string expected) {
     warn(at, std::move(what), std::move(expected));
@@ -502,10 +503,10 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
   if (const Node* plans = file.node("plans")) {
     plans_ = FilePlans::read(*plans, *file.key("plans").map, *diagnostics_);
   }
-  const Node* rules = file.node("rules");
   const Node* prices = file.node("prices");
   prices_ = std::make_shared<PriceTable>(
       prices == nullptr ? PriceTable{} : PriceTable::read(*prices, diagnostics));
+  const Node* rules = file.node("rules");
   if (rules == nullptr) return;
   set_->rules.reserve(set_->rules.size() + rules->items.size());
   const auto first = static_cast<std::ptrdiff_t>(set_->warnings.size());
@@ -841,7 +842,6 @@ void Loader::check_reach(const Fields& fields) {
        "expected the narrower rule first, or 'continue: true' in " + in_quotes(cover->name));
 }
 
-std::optional<ResponseCount> Loader::read_count(const Fields& fields, const Limit& limit) {
 // Reads which prices the cost of a limit reads.
 PriceChoice Loader::read_price(const Fields& fields, const CostTemplate& cost) {
   PriceChoice price{.of = {}, .table = prices_};
@@ -887,6 +887,7 @@ void Loader::check_prices(const Fields& fields, const CostTemplate& cost) {
   }
 }
 
+std::optional<ResponseCount> Loader::read_count(const Fields& fields, const Limit& limit) {
   const Node* node = fields.node("count");
   if (node == nullptr) return std::nullopt;
   if (holds_permits(limit.algorithm())) {

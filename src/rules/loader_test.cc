@@ -194,7 +194,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(
       errors_of(rule("    when: x\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
       "f:4:5: error: unknown key 'when'; expected one of: name, match, plan, limits, action, "
-      "reject, mode, continue, tag, max_new_keys, on_store_error, headers");
+      "reject, degrade, mode, continue, tag, max_new_keys, on_store_error, headers");
 }
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {

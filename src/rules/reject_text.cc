@@ -90,10 +90,33 @@ class RejectReader {
     if (const Node* body = fields.node("body")) {
       reject_.parts = read_names(*body, "'body'", is_json(reject_.content_type));
     }
-    if (const Node* headers = fields.node("headers")) read_headers(*headers);
+    if (const Node* headers = fields.node("headers")) {
+      read_headers(*headers, reject_.headers);
+      for (const auto& [name, value] : headers->pairs) name_parts(*name, *value);
+    }
+  }
+
+  // Reads the headers that are right.
+  void read_headers(const Node& node, std::vector<RejectHeader>& headers) {
+    if (node.pairs.size() > kMostHeaders) {
+      diagnostics_.add(node.at, "'headers' has " + std::to_string(node.pairs.size()) + " headers",
+                       "expected at most " + std::to_string(kMostHeaders));
+    }
+    for (const auto& [name, value] : node.pairs) {
+      if (!is_right_name(*name, headers) || !is_right_value(*name, *value)) continue;
+      headers.push_back({name->text, value->text});
+    }
   }
 
  private:
+  // Finds the names in the value of a header that was read.
+  void name_parts(const Node& name, const Node& value) {
+    for (RejectHeader& header : reject_.headers) {
+      if (header.name != name.text) continue;
+      header.parts = read_names(value, in_quotes(name.text), false);
+    }
+  }
+
   void read_type(const Fields& fields) {
     const Node* given = fields.node("content_type");
     if (given != nullptr && !is_media_type(given->text)) {
@@ -126,19 +149,7 @@ class RejectReader {
     return source.substr(begin).starts_with(node.text) ? begin + offset : node.at;
   }
 
-  void read_headers(const Node& node) {
-    if (node.pairs.size() > kMostHeaders) {
-      diagnostics_.add(node.at, "'headers' has " + std::to_string(node.pairs.size()) + " headers",
-                       "expected at most " + std::to_string(kMostHeaders));
-    }
-    for (const auto& [name, value] : node.pairs) {
-      if (!is_right_name(*name) || !is_right_value(*name, *value)) continue;
-      reject_.headers.push_back(
-          {name->text, value->text, read_names(*value, in_quotes(name->text), false)});
-    }
-  }
-
-  bool is_right_name(const Node& name) {
+  bool is_right_name(const Node& name, const std::vector<RejectHeader>& headers) {
     const std::string lowered = lower_case(name.text);
     if (!is_token(name.text)) {
       diagnostics_.add(name.at, in_quotes(name.text) + " is not a header name",
@@ -154,7 +165,7 @@ class RejectReader {
     const auto is_same = [&](const RejectHeader& other) {
       return lower_case(other.name) == lowered;
     };
-    if (std::none_of(reject_.headers.begin(), reject_.headers.end(), is_same)) return true;
+    if (std::none_of(headers.begin(), headers.end(), is_same)) return true;
     diagnostics_.add(name.at, "duplicate header " + in_quotes(name.text),
                      "expected each header once; upper and lower case do not differ");
     return false;
@@ -183,7 +194,11 @@ void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, con
   const Fields* const reject = fields.map("reject");
   const bool has_status = reject != nullptr && reject->node("status") != nullptr;
   if (rule.action == RuleAction::kDeny && !has_status) rule.reject.status = 403;
-  if (reject != nullptr) RejectReader(rule, diagnostics, warn).read(*reject);
+  RejectReader reader(rule, diagnostics, warn);
+  if (reject != nullptr) reader.read(*reject);
+  const Fields* const degrade = fields.map("degrade");
+  const Node* const headers = degrade != nullptr ? degrade->node("headers") : nullptr;
+  if (headers != nullptr) reader.read_headers(*headers, rule.degrade.headers);
 }
 
 }  // namespace sluice::rules

@@ -27,10 +27,10 @@ constexpr LimitAnswer kBlankAnswer{};
 
 // Returns whether that percentage of the limit is used, unless it is 0. A decision without the
 // numbers of the limit and a limit that holds nothing are not near.
-bool is_near(const RuleLimit& limit, const Decision& decision) noexcept {
-  if (limit.warn_percent == 0 || decision.capacity == 0 || !has_numbers(decision)) return false;
+bool is_near(std::uint8_t percent, const Decision& decision) noexcept {
+  if (percent == 0 || decision.capacity == 0 || !has_numbers(decision)) return false;
   constexpr std::uint64_t kAll = 100;
-  return decision.remaining * kAll <= (kAll - limit.warn_percent) * decision.capacity;
+  return decision.remaining * kAll <= (kAll - percent) * decision.capacity;
 }
 
 // The cost of a limit without `cost`.
@@ -431,7 +431,7 @@ const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, con
   answer_.limits.clear();
   answer_.matched.clear();
   name_limits();
-  fill_limits();
+  fill_limits(enforced);
   fill_decision(enforced);
   answer_.permit.clear();
   fill_permit(enforced);
@@ -444,7 +444,7 @@ const RuleAnswer& RuleDecider::Impl::decide_batch(const BatchTerms& terms) {
   if (is_denied_by_rule(RuleMode::kEnforce)) {
     enforced = Decision::refused(Reason::kDenyRule);
   }
-  fill_limits();
+  fill_limits(enforced);
   fill_decision(enforced);
   fill_permit(enforced);
   if (has_unlimited_) drop_unlimited();
@@ -533,18 +533,21 @@ void RuleDecider::Impl::name_limits() {
   }
 }
 
-void RuleDecider::Impl::fill_limits() {
+void RuleDecider::Impl::fill_limits(const Decision& enforced) {
   for (std::size_t rule = 0; rule < matched_.size(); ++rule) {
     const MatchedRule& matched = matched_[rule];
     bool denied = matched.denies_itself();
+    bool degraded = false;
     for (std::size_t i = matched.first; i < matched.last; ++i) {
       LimitAnswer& limit = answer_.limits[i];
       limit.decision = batch_.decision(i);
       limit.lacks_counter = batch_.lacks_counter(i);
       limit.cost = batch_.charge(i).cost;
-      limit.near = is_near(*limit.limit, limit.decision);
+      limit.near = is_near(limit.limit->warn_percent, limit.decision);
       denied |= !limit.decision.allowed();
+      degraded |= is_near(matched.rule->degrade.at_percent, limit.decision);
     }
+    answer_.matched[rule].degraded = degraded && matched.enforced() && enforced.allowed();
     answer_.matched[rule].denied = denied;
   }
 }

@@ -139,7 +139,7 @@ class RuleDecider::Impl {
   void fill_batch();
   const RuleAnswer& decide_batch(const BatchTerms& terms);
   void name_limits();
-  void fill_limits();
+  void fill_limits(const Decision& enforced);
   void drop_unlimited();
   void fill_decision(const Decision& enforced);
   void fill_permit(const Decision& enforced);

@@ -1,9 +1,17 @@
 #include "sluice/rule_answer.h"
 
+#include <algorithm>
+
 #include "limiter/http_fields.h"
 #include "rules/policy_name.h"
 
 namespace sluice {
+
+bool RuleAnswer::degraded() const noexcept {
+  return std::any_of(matched.begin(), matched.end(),
+                     [](const Matched& rule) { return rule.degraded; });
+}
+
 namespace {
 
 // Returns whether `text` is "RULE/NAME".

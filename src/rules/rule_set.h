@@ -194,8 +194,9 @@ RuleAction read_action(const Fields& rule, Diagnostics& diagnostics);
 // Reports a warning of the file: where, what, and what would be right.
 using Warn = std::function<void(std::size_t at, std::string what, std::string expected)>;
 
-// Completes Rule::reject from the keys of the rule, which are read into it already with its action.
-// Reports wrong values, and warns about names in braces that it does not know.
+// Completes Rule::reject and Rule::degrade from the keys of the rule, which are read into it
+// already with its action. Reports wrong values, and warns about names in braces that it does not
+// know.
 void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn);
 
 // The names that a number replaces, in the order of RejectPart::Kind.

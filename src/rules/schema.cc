@@ -506,7 +506,15 @@ constexpr std::array<Key, 4> kRejectKeys{
 };
 constexpr Map kReject{"reject", "`reject`", kRejectKeys};
 
-constexpr std::array<Key, 12> kRuleKeys{
+constexpr std::array<Key, 2> kDegradeKeys{
+    required(row("at", Type::kPercent, kSet<&Degrade::at_percent>, "",
+                 "How much of a limit of the rule is used from then on, such as `90%`.")),
+    row("headers", Type::kHeaders, nullptr, "none",
+        "Headers of an allowed answer, for the upstream, by name, at most 16.", 1024),
+};
+constexpr Map kDegrade{"degrade", "`degrade`", kDegradeKeys};
+
+constexpr std::array<Key, 13> kRuleKeys{
     required(name(kSet<&Rule::name>, "",
                   "The name of the rule in responses, metrics and counters, unique across all "
                   "files.")),
@@ -526,6 +534,8 @@ constexpr std::array<Key, 12> kRuleKeys{
            "or a later rule applies. `deny`: Sluice denies the request."),
     map_of("reject", kPart<&Rule::reject>, "429 and the body of the front end", kReject,
            "The response to a denied request."),
+    map_of("degrade", kPart<&Rule::degrade>, "none", kDegrade,
+           "What allowed answers say once a limit is nearly used up (see Degrade)."),
     choice("mode", kSet<&Rule::mode>, "`enforce`", kRuleModes,
            "`shadow`: the rule is decided and counted, but never denies a request."),
     flag("continue", kSet<&Rule::continues>, "`false`",
@@ -568,6 +578,10 @@ constexpr std::array<Key, 7> kFileKeys{
         .otherwise = "none",
         .map = &kPlanNumbers,
         .help = "Numbers by plan and by name of the limit (see Plans)."},
+    row("prices", Type::kPrices, nullptr, "none",
+        "Prices of models or of other things, by model and by name, which costs multiply with "
+        "amounts (see Prices).",
+        CostTemplate::kMostFactor),
     Key{.name = "rules",
         .type = Type::kList,
         .required = true,
@@ -578,10 +592,6 @@ constexpr std::array<Key, 7> kFileKeys{
 constexpr Map kFile{"file", "the file", kFileKeys};
 
 std::string text_expectation(const Key& key) {
-    row("prices", Type::kPrices, nullptr, "none",
-        "Prices of models or of other things, by model and by name, which costs multiply with "
-        "amounts (see Prices).",
-        CostTemplate::kMostFactor),
   if (key.least > 0)
     return "text of " + std::to_string(key.least) + " to " + std::to_string(key.most) + " bytes";
   return "text of at most " + std::to_string(key.most) + " bytes";
@@ -628,6 +638,7 @@ std::string expectation(const Key& key) {
     case Type::kHeaders: return "a map of headers, such as { X-Reason: limited }";
     case Type::kPlans:
       return "a map of plans, such as { free: { requests: { limit: 60, per: 1m } } }";
+    case Type::kPrices: return "a map of models, such as { gpt-large: { input: 3, output: 15 } }";
     case Type::kMap: return "a map of " + std::string(key.name);
     case Type::kList: return "a list of " + std::string(key.name) + ", each starting with '- '";
   }
@@ -635,4 +646,3 @@ std::string expectation(const Key& key) {
 }
 
 }  // namespace sluice::rules::schema
-    case Type::kPrices: return "a map of models, such as { gpt-large: { input: 3, output: 15 } }";

@@ -1,4 +1,4 @@
-// Limits with `warn`: which answers are near, and what is wrong with a percentage.
+// Limits with `warn` and rules with `degrade`: which answers are near, and what is wrong in a file.
 
 #include <gtest/gtest.h>
 
@@ -101,6 +101,57 @@ TEST_F(Warn, IsNotNearWithoutAPercentageOrAnythingToUse) {
   EXPECT_FALSE(ask().near);
   use("algorithm: gcra, limit: 0, per: 1m, warn: 1%");
   EXPECT_FALSE(ask().near);
+}
+
+std::string degrade_errors(const std::string& degrade) {
+  const auto rules =
+      RuleSet::parse("version: 1\nrules:\n  - name: r\n    degrade: " + degrade +
+                         "\n    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n",
+                     "f");
+  return rules ? "ok" : rules.error().front().to_string();
+}
+
+TEST(Degrade, HasAPercentageAndHeaders) {
+  EXPECT_EQ(degrade_errors("{ at: 90%, headers: { x-model: small } }"), "ok");
+  EXPECT_EQ(degrade_errors("{ at: 90% }"), "ok");
+  EXPECT_EQ(degrade_errors("{ headers: { x-model: small } }"),
+            "f:4:14: error: degrade lacks 'at'; expected 'at:' with a whole percentage from 1% to "
+            "100%, such as 80%");
+  EXPECT_EQ(degrade_errors("{ at: 90%, headers: { retry-after: 1 } }"),
+            "f:4:36: error: a rule cannot set the header 'retry-after'; expected another name: the "
+            "server sets this header itself");
+  EXPECT_EQ(degrade_errors("{ at: 90%, headers: { x-a: 1, X-A: 2 } }"),
+            "f:4:44: error: duplicate header 'X-A'; expected each header once; upper and lower "
+            "case do not differ");
+}
+
+TEST(Degrade, IsOfAllowedAnswersOfEnforcedRules) {
+  const auto rules = RuleSet::parse(
+      "version: 1\nrules:\n"
+      "  - { name: a, continue: true, degrade: { at: 50%, headers: { x-m: a } },"
+      " limits: [ { algorithm: fixed_window, limit: 4, per: 1m } ] }\n"
+      "  - { name: b, continue: true, mode: shadow, degrade: { at: 1% },"
+      " limits: [ { algorithm: fixed_window, limit: 4, per: 1m } ] }\n"
+      "  - { name: c, degrade: { at: 75% },"
+      " limits: [ { algorithm: fixed_window, limit: 4, per: 1m } ] }\n",
+      "f");
+  ASSERT_TRUE(rules) << rules.error().front().to_string();
+  MemoryStore store;
+  Limiter limiter(store);
+  RuleDecider decider(limiter);
+  const auto degraded = [&](Verb verb = Verb::kTake) {
+    const RuleAnswer& answer = decider.decide(*rules, Attributes{}, {}, {}, verb);
+    std::string out;
+    for (const auto& matched : answer.matched) out += matched.degraded ? matched.rule->name : "-";
+    EXPECT_EQ(answer.degraded(), out != "---");
+    return out;
+  };
+  EXPECT_EQ(degraded(), "---");
+  EXPECT_EQ(degraded(), "a--");
+  EXPECT_EQ(degraded(), "a-c");
+  EXPECT_EQ(degraded(Verb::kPeek), "a-c");
+  EXPECT_EQ(degraded(), "a-c");
+  EXPECT_EQ(degraded(), "---") << "it is denied";
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "server/decide/rejection.h"
 
+#include <strings.h>
+
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -76,7 +79,24 @@ void put_rejection(const RuleAnswer& answer, http::Response& response, const Clo
   response.body = text;
 }
 
-void append_reject_headers(const RuleAnswer& answer, std::string& fields, const Clock& clock) {
+std::vector<const RejectHeader*> degrade_headers(const RuleAnswer& answer) {
+  std::vector<const RejectHeader*> out;
+  for (const RuleAnswer::Matched& matched : answer.matched) {
+    if (!matched.degraded) continue;
+    for (const RejectHeader& header : matched.rule->degrade.headers) {
+      const auto is_same = [&](const RejectHeader* other) {
+        return strcasecmp(other->name.c_str(), header.name.c_str()) == 0;
+      };
+      if (std::none_of(out.begin(), out.end(), is_same)) out.push_back(&header);
+    }
+  }
+  return out;
+}
+
+void append_rule_headers(const RuleAnswer& answer, std::string& fields, const Clock& clock) {
+  for (const RejectHeader* header : degrade_headers(answer)) {
+    fields.append(header->name).append(": ").append(header->value).append("\r\n");
+  }
   const Reject* reject = answer.decision.allowed() ? nullptr : reject_of(answer);
   if (reject == nullptr || reject->headers.empty()) return;
   const Instant now = clock.now();
@@ -95,8 +115,8 @@ void put_gateway_answer(const RuleAnswer& answer, RuleHttpFields& fields, http::
                         const Clock& clock) {
   response.fields.append(fields.lines(answer));
   response.status = http_status(answer);
+  append_rule_headers(answer, response.fields, clock);
   if (answer.decision.allowed()) return add_delay(answer.decision, response);
-  append_reject_headers(answer, response.fields, clock);
   const bool is_invalid = answer.decision.reason == Reason::kInvalid;
   if (is_invalid || (answer.rule != nullptr && !answer.rule->reject.body.empty())) {
     put_rejection(answer, response, clock);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "server/protocol/http/message.h"
 #include "sluice/clock.h"
@@ -22,9 +23,13 @@ void put_rejection(const RuleAnswer& answer, http::Response& response,
 void put_gateway_answer(const RuleAnswer& answer, RuleHttpFields& fields, http::Response& response,
                         const Clock& clock = SystemClock::instance());
 
-// Appends the headers that the rule of a denied request adds: "Name: value\r\n" each. Appends
-// nothing if the request is allowed or invalid.
-void append_reject_headers(const RuleAnswer& answer, std::string& fields,
-                           const Clock& clock = SystemClock::instance());
+// Appends the headers that rules add: "Name: value\r\n" each. Those of `reject` if the rule denies,
+// those of `degrade` if the request is allowed, none if it is invalid.
+void append_rule_headers(const RuleAnswer& answer, std::string& fields,
+                         const Clock& clock = SystemClock::instance());
+
+// Returns the headers of `degrade` of an answer's rules. Of rules that set the same header, the
+// first one counts. Allocates nothing unless a rule is degraded.
+std::vector<const RejectHeader*> degrade_headers(const RuleAnswer& answer);
 
 }  // namespace sluice::server

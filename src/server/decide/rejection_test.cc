@@ -104,7 +104,7 @@ TEST(Rejection, HasTheHeadersWhoseNumbersAreKnown) {
                   {"X-Wait", "{retry_after} s", {{0, 13, RejectPart::Kind::kRetryAfter}}}}};
   const auto headers = [&] {
     std::string fields = "A: b\r\n";
-    append_reject_headers(test.answer, fields);
+    append_rule_headers(test.answer, fields);
     return fields;
   };
   EXPECT_EQ(headers(), "A: b\r\n") << "the request is allowed";

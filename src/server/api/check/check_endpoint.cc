@@ -74,6 +74,19 @@ void put_skipped(TextBuffer& out, const RuleAnswer& answer) {
   }
 }
 
+// Writes that a rule is degraded, and its headers.
+void put_degraded(TextBuffer& out, const RuleAnswer& answer) {
+  out.put(",\"degraded\":true,\"headers\":{");
+  bool is_first = true;
+  for (const RejectHeader* header : degrade_headers(answer)) {
+    if (!std::exchange(is_first, false)) out.put(',');
+    out.put_json(header->name);
+    out.put(':');
+    out.put_json(header->value);
+  }
+  out.put('}');
+}
+
 // Writes the members before `limits`.
 void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, bool with_taken,
               std::string_view permit) {
@@ -116,6 +129,7 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken
     out.put(",\"detail\":");
     out.put_json(answer.mistake);
   }
+  if (answer.degraded()) put_degraded(out, answer);
   out.put(",\"limits\":[");
   for (const LimitAnswer& limit : answer.limits) {
     if (&limit != answer.limits.data()) out.put(',');
@@ -226,7 +240,7 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
   if (alone) {
     response.status = http_status(answer);
     response.fields.append(fields_.lines(answer));
-    append_reject_headers(answer, response.fields);
+    append_rule_headers(answer, response.fields);
     if (answer.decision.reason == Reason::kInvalid) return put_rejection(answer, response);
   }
   if (text_.size() > 0) text_.put(',');

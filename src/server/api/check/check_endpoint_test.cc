@@ -38,6 +38,10 @@ rules:
   - name: near
     match: { path: /near }
     limits: [ { name: all, algorithm: fixed_window, limit: 5, per: 60s, warn: 80% } ]
+  - name: cheaper
+    match: { path: /cheaper }
+    limits: [ { name: all, algorithm: fixed_window, limit: 4, per: 60s } ]
+    degrade: { at: 50%, headers: { x-model: "small \"1\"" } }
   - name: models
     match: { path: /chat }
     limits:
@@ -151,6 +155,23 @@ TEST_F(CheckEndpointTest, SaysWhetherALimitWithWarnIsNear) {
   EXPECT_NE(after(1).find("\"reset_after_ms\":60000,\"near\":true}"), std::string_view::npos);
   EXPECT_NE(after(2).find("\"retry_after_ms\":60000,\"near\":true}"), std::string_view::npos);
   EXPECT_EQ(ask(kOrder).body.find("near"), std::string_view::npos);
+}
+
+TEST_F(CheckEndpointTest, SaysThatARuleIsDegradedAndItsHeaders) {
+  const auto after = [&](int cost) {
+    return ask(R"({"attributes":{"path":"/cheaper"},"cost":)" + std::to_string(cost) + "}").body;
+  };
+  const auto has_line = [&] {
+    return response_.fields.find("x-model: small \"1\"\r\n") != std::string::npos;
+  };
+  EXPECT_EQ(after(1).find("degraded"), std::string_view::npos);
+  EXPECT_FALSE(has_line());
+  EXPECT_NE(after(1).find(
+                R"("reason":"ok","degraded":true,"headers":{"x-model":"small \"1\""},"limits":)"),
+            std::string_view::npos);
+  EXPECT_TRUE(has_line());
+  EXPECT_EQ(after(3).find("degraded"), std::string_view::npos) << "a request that is denied";
+  EXPECT_FALSE(has_line());
 }
 
 TEST_F(CheckEndpointTest, NamesTheLimitsThatWereSkipped) {

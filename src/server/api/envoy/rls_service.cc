@@ -23,6 +23,7 @@
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "envoy/type/v3/ratelimit_unit.pb.h"
 #include "rules/diagnostics.h"
+#include "server/decide/rejection.h"
 #include "server/decide/session.h"
 #include "server/protocol/http/access.h"
 #include "server/rules/envoy_manager.h"
@@ -52,6 +53,8 @@ class NativeAnswer {
   // Valid until the next call. names() has the name of the limit of each status.
   const envoy::Answer& decide(std::string_view domain, std::span<const envoy::Question> questions);
   std::span<const std::string> names() const noexcept { return names_; }
+  // The headers for the upstream, of rules that are degraded.
+  std::span<const RejectHeader* const> headers() const noexcept { return headers_; }
 
  private:
   // The entries of one descriptor as attributes.
@@ -78,6 +81,7 @@ class NativeAnswer {
   const Clock& clock_;
   envoy::Answer answer_;
   std::vector<std::string> names_;
+  std::vector<const RejectHeader*> headers_;
   std::vector<std::size_t> asked_;  // the index of the question of each part
   std::vector<Entries> sources_;
   std::vector<RequestPart> parts_;
@@ -102,6 +106,7 @@ bool NativeAnswer::begin(std::span<const Question> questions) {
   answer_.overall = Code::kOk;
   answer_.statuses.assign(questions.size(), envoy::Status{});
   names_.assign(questions.size(), {});
+  headers_.clear();
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const auto& entries = questions[i].entries;
     const bool empty = std::any_of(entries.begin(), entries.end(),
@@ -139,6 +144,7 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
     return false;
   }
   if (!giving_back && !answer.decision.allowed()) answer_.overall = Code::kOverLimit;
+  if (!giving_back) headers_ = degrade_headers(answer);
   take_answers(answer, giving_back);
   return true;
 }
@@ -499,6 +505,11 @@ RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
                                       : rls::RateLimitResponse::OVER_LIMIT);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     add_status(answer.statuses[i], native_.names()[i], response);
+  }
+  for (const RejectHeader* header : native_.headers()) {
+    auto& added = *response.add_request_headers_to_add();
+    added.set_key(header->name);
+    added.set_value(header->value);
   }
   finish(request, response);
   return {};

@@ -41,6 +41,10 @@ rules:
     match: { user: "**" }
     limits:
       - { name: user, key: "{user}", algorithm: fixed_window, limit: 1, per: 1m, align: clock }
+  - name: model
+    match: { model: "**" }
+    limits: [ { name: all, algorithm: fixed_window, limit: 2, per: 1m } ]
+    degrade: { at: 100%, headers: { x-model: small } }
 )";
 
 TEST_F(ServiceTest, FillsInEveryStatusInTheOrderOfTheRequest) {
@@ -268,6 +272,17 @@ TEST_F(ServiceTest, ReportsTheTightestLimitInHeadersIfConfigured) {
   EXPECT_EQ(response.response_headers_to_add(1).value(), "0");
   EXPECT_EQ(response.response_headers_to_add(2).value(), "30");
   EXPECT_EQ(ask("shop", {"ok=1"}).response_headers_to_add_size(), 0);
+}
+
+TEST_F(ServiceTest, AddsTheHeadersOfADegradedRuleToTheRequest) {
+  open(kEnvoy, kNative);
+  EXPECT_EQ(ask("native", {"model=a"}).request_headers_to_add_size(), 0);
+  const RateLimitResponse response = ask("native", {"model=a", "user=1"});
+  EXPECT_EQ(response.overall_code(), RateLimitResponse::OK);
+  ASSERT_EQ(response.request_headers_to_add_size(), 1);
+  EXPECT_EQ(response.request_headers_to_add(0).key(), "x-model");
+  EXPECT_EQ(response.request_headers_to_add(0).value(), "small");
+  EXPECT_EQ(ask("native", {"model=a"}).request_headers_to_add_size(), 0) << "it is denied";
 }
 
 TEST_F(ServiceTest, ReportsTheRequestInMetadataIfConfigured) {

@@ -8,6 +8,7 @@
 #include "limiter/reason_report.h"
 #include "server/api/resp/command.h"
 #include "server/api/resp/command_handler.h"
+#include "server/decide/rejection.h"
 #include "sluice/permit.h"
 
 // The commands that decide by a limit in the request, such as RL.LIMIT.
@@ -134,9 +135,21 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   reply.integer(limit.near ? 1 : 0);
 }
 
+void put_degraded(Reply& reply, const std::vector<const RejectHeader*>& headers) {
+  reply.bulk("degraded");
+  reply.integer(1);
+  reply.bulk("headers");
+  reply.map(headers.size());
+  for (const RejectHeader* header : headers) {
+    reply.bulk(header->name);
+    reply.bulk(header->value);
+  }
+}
+
 void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken) {
   const bool has_permit = !answer.permit.empty();
-  reply.map(kAnswerPairs + (with_taken ? 1 : 0) + (has_permit ? 1 : 0));
+  const bool degraded = answer.degraded();
+  reply.map(kAnswerPairs + (with_taken ? 1 : 0) + (has_permit ? 1 : 0) + (degraded ? 2 : 0));
   if (with_taken) put_taken(reply, answer.decision);
   if (has_permit) put_permit(reply, answer.permit);
   reply.bulk("rule");
@@ -146,6 +159,7 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken) {
     reply.null();
   }
   put_decision(reply, answer.decision, !answer.limits.empty() && has_numbers(answer.decision));
+  if (degraded) put_degraded(reply, degrade_headers(answer));
   reply.bulk("limits");
   reply.array(answer.limits.size());
   for (const LimitAnswer& limit : answer.limits) put_limit(reply, limit);
