@@ -30,6 +30,14 @@ QUEUE = """
     limits:
       - { name: pace, algorithm: leaky_bucket, limit: 5, per: 1s, burst: 4, mode: queue }
 """
+DEGRADES = """
+version: 1
+rules:
+  - name: chat
+    match: { path: /api/order/chat }
+    limits: [{ key: "{ip}", algorithm: fixed_window, limit: 6, per: 1h }]
+    degrade: { at: 50%, headers: { x-model: small } }
+"""
 FORGED = {
     "X-Original-URI": "/free",
     "X-Original-Method": "GET",
@@ -321,6 +329,28 @@ class Plans(Recipe):
         self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_User_Id="b"), (6000, 5998))
 
 
+class Degraded(Recipe):
+    """Tests of the header of `degrade` on its way to the application."""
+
+    is_patient = True
+
+    @classmethod
+    def start_sluice(cls):
+        cls.sluice = cls.serve(
+            DEGRADES,
+            {"trusted_proxies": ["127.0.0.1"], "listen": {"http": cls.sluice_address}},
+            clock=cls.clock,
+        )
+
+    def test_the_application_sees_the_header_of_sluice_and_not_that_of_the_client(self):
+        self.clock.advance(3600)
+        models = []
+        for _ in range(3):
+            self.assertEqual(self.ask("GET", "/api/order/chat", X_Model="huge").status, 200)
+            models.append(self.app.seen[-1][2].get("x-model") or "")
+        self.assertEqual(models, ["", "", "small"])
+
+
 def block(page, language, begin):
     """Returns the first block of a page whose text contains `begin`."""
     text = (ROOT / page).read_text("utf-8")
@@ -391,6 +421,15 @@ class NginxPlans(NginxRecipe, Plans, ServerTest):
         http, server = block("docs/recipes.md", "nginx", "map $http_x_api_key").split("\n\n")
         own = "        set $sluice_user $http_x_user_id;\n        include sluice.conf;\n"
         return (("    include sluice_http.conf;\n", "    include sluice_http.conf;\n" + http), (own, server))
+
+
+class NginxDegraded(NginxRecipe, Degraded, ServerTest):
+    has_queue = False
+
+    @classmethod
+    def configured(cls):
+        include = "        include sluice.conf;\n"
+        return ((include, include + block("docs/gateway.md", "nginx", "$sluice_model")),)
 
 
 class Nginx(NginxRecipe, Recipes, Waits, ServerTest):
@@ -478,6 +517,13 @@ class CaddyPlans(CaddyRecipe, Plans, ServerTest):
             ("http://:8000 {\n", "http://:8000 {\n" + site),
             ("{header.X-User-Id}", "{vars.user}"),
         )
+
+
+class CaddyDegraded(CaddyRecipe, Degraded, ServerTest):
+    @classmethod
+    def configured(cls):
+        allowed = "\t\thandle_response @allowed {\n"
+        return ((allowed, allowed + block("docs/gateway.md", "caddy", "X-Model")),)
 
 
 class CaddyForwardAuth(ServerTest):
@@ -580,6 +626,22 @@ class HaProxyPlans(HaProxyRecipe, Plans, ServerTest):
             (folder / f"{name}.map").write_text(line)
         own = "    http-request set-var(txn.user) req.hdr(x-user-id)\n"
         return ((own, lines.replace("/etc/haproxy", str(folder))),)
+
+
+class HaProxyDegraded(HaProxyRecipe, Degraded, ServerTest):
+    @classmethod
+    def configured(cls, folder):
+        script = folder / "sluice.lua"
+        first = "local fields = {\n"
+        script.write_text(replaced(script.read_text(), (first, first + '  ["x-model"] = "txn.model",\n')))
+        last = "    http-request lua.sluice open txn.user unless sends_text\n"
+        return ((last, last + block("docs/gateway.md", "haproxy", "X-Model")),)
+
+    @classmethod
+    def settle(cls):
+        wait_for(
+            lambda: request(cls.gateway, "GET", "/api/order/chat")["ratelimit"], what="the health check"
+        )
 
 
 class HaProxy(HaProxyRecipe, Recipes, Waits, ServerTest):
