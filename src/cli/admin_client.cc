@@ -154,6 +154,7 @@ error_code AdminClient::Connection::exchange(Request& request, Answer& answer) {
 AdminClient::AdminClient(const AdminFlags& flags) : connection_(std::make_unique<Connection>()) {
   StoreFlags files;
   files.config = flags.config;
+  files.finds_config = flags.admin.empty() && flags.token_file.empty();
   const server::Config config = config_of(files);
   shown_ = flags.admin.empty() ? config.admin : flags.admin;
   const auto address = server::parse_address(shown_);
@@ -169,7 +170,8 @@ AdminClient::AdminClient(const AdminFlags& flags) : connection_(std::make_unique
   }
   host_ = address->kind == server::Address::Kind::kUnix ? "localhost" : shown_;
   if (const error_code why = connection_->open(*address)) {
-    throw Failed("cannot connect to the administration at " + shown_ + ": " + why.message());
+    const std::string from = config.found_file.empty() ? "" : " (of ./" + config.found_file + ")";
+    throw Failed("cannot connect to the administration at " + shown_ + from + ": " + why.message());
   }
 }
 
@@ -198,10 +200,11 @@ std::string AdminClient::strange() const {
 }
 
 AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view target,
-                                     std::string body) {
+                                     std::string body, std::string_view if_match) {
   Request request(http::string_to_verb(method), target, 11);
   request.set(http::field::host, host_);
   if (!token_.empty()) request.set(http::field::authorization, "Bearer " + token_);
+  if (!if_match.empty()) request.set(http::field::if_match, if_match);
   request.body() = std::move(body);
   request.prepare_payload();
   Answer answer;
@@ -216,24 +219,27 @@ AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view t
 }
 
 boost::json::object AdminClient::ask_json(std::string_view method, std::string_view target,
-                                          std::string body) {
-  const Answer answer = ask(method, target, std::move(body));
+                                          std::string body, std::string_view if_match) {
+  const Answer answer = ask(method, target, std::move(body), if_match);
   if (answer.status != 200) throw Failed(refusal(answer));
   auto json = answer.json();
   if (!json) throw Failed(strange());
   return *std::move(json);
 }
 
-std::shared_ptr<AdminFlags> add_admin_flags(Command command) {
+std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config) {
   auto flags = std::make_shared<AdminFlags>();
   command
       .add_option("--admin", flags->admin,
                   "The address of the server's administration [127.0.0.1:6070]")
       .type_name("ADDR");
-  command
-      .add_option("--config", flags->config,
-                  "Read the address and the token from this server configuration file")
-      .type_name("FILE");
+  if (!has_config) {
+    command
+        .add_option("--config", flags->config,
+                    "Read the address and the token from this server configuration file "
+                    "[./sluice.yaml]")
+        .type_name("FILE");
+  }
   command
       .add_option("--token-file", flags->token_file,
                   "The file that contains the administration token")

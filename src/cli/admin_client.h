@@ -39,8 +39,8 @@ struct AdminFlags {
   std::string token_file;
 };
 
-// Adds --admin, --config and --token-file.
-std::shared_ptr<AdminFlags> add_admin_flags(Command command);
+// Adds --admin, --config and --token-file; not --config if the command has it already.
+std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = false);
 
 // A connection to the administration of a server, whose caller waits for every answer.
 //
@@ -63,10 +63,12 @@ class AdminClient {
   AdminClient& operator=(const AdminClient&) = delete;
 
   // A refusal is an answer. Throws Failed: why there is no answer.
-  Answer ask(std::string_view method, std::string_view target, std::string body = {});
+  // `if_match`: the version of the rules that the request expects, if it is not empty.
+  Answer ask(std::string_view method, std::string_view target, std::string body = {},
+             std::string_view if_match = {});
   // Throws Failed too if the answer is a refusal, or not a JSON object.
   boost::json::object ask_json(std::string_view method, std::string_view target,
-                               std::string body = {});
+                               std::string body = {}, std::string_view if_match = {});
   // The error of a refusal: "WHAT; EXPECTED".
   std::string refusal(const Answer& answer) const;
   // Says that the peer answered like another program.

@@ -1,14 +1,19 @@
 #include "cli/command.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include "rules/diagnostics.h"
 #include "rules/yaml_tree.h"
 
 namespace sluice::cli {
@@ -37,6 +42,60 @@ bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
   if (!summary || (is_strict && !warnings.empty())) return false;
   std::cout << file << ": ok" << (summary->empty() ? "" : ", ") << *summary << '\n';
   return true;
+}
+
+// The flags of all commands that say which store and which server, and so may be environment
+// variables. Those of `serve` may all be.
+constexpr std::array<std::string_view, 7> kWhere{"store",         "config", "prefix",    "tls-ca",
+                                                 "password-file", "admin",  "token-file"};
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+// Returns the variable of a flag: "SLUICE_TLS_CA" for --tls-ca.
+std::string variable_of(std::string_view flag) {
+  std::string name = "SLUICE_";
+  for (const char c : flag)
+    name += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return name;
+}
+
+// Lets variables of the environment be flags, or, without `on`, only flags, as --help shows them.
+// Adds the names of the variables.
+void use_environment(CLI::App& app, bool on, std::set<std::string>& names) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& flags = option->get_lnames();
+    if (flags.empty() || flags.front() == "help") continue;
+    const bool is_where = std::find(kWhere.begin(), kWhere.end(), flags.front()) != kWhere.end();
+    if (!is_where && app.get_name() != "serve") continue;
+    option->envname(on ? variable_of(flags.front()) : "");
+    names.insert(variable_of(flags.front()));
+  }
+  for (CLI::App* below : app.get_subcommands(nullptr)) use_environment(*below, on, names);
+}
+
+// Warns about variables whose names are almost those of flags. Others are not for the program: a
+// configuration may name one, and Kubernetes sets SLUICE_PORT for a service that is called sluice.
+void warn_about_variables(const std::set<std::string>& names) {
+  constexpr std::string_view kPrefix = "SLUICE_";
+  std::vector<std::string_view> known;
+  std::vector<std::string> lower;
+  for (const std::string& name : names) lower.push_back(lower_case(name.substr(kPrefix.size())));
+  known.assign(lower.begin(), lower.end());
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view variable(*one, std::strcspn(*one, "="));
+    if (!variable.starts_with(kPrefix) || names.contains(std::string(variable))) continue;
+    const std::string meant =
+        rules::did_you_mean(lower_case(variable.substr(kPrefix.size())), known);
+    if (meant.empty()) continue;
+    const std::size_t quote = meant.find('\'') + 1;
+    std::cerr << "sluice: warning: no flag reads the environment variable " << variable
+              << "; did you mean " << variable_of(meant.substr(quote, meant.rfind('\'') - quote))
+              << "?\n";
+  }
 }
 
 // Commands that have another name now.
@@ -159,9 +218,13 @@ std::optional<int> parse(const std::string& about, const std::string& version,
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
   add(Command(app));
+  std::set<std::string> variables;
+  use_environment(app, true, variables);
+  warn_about_variables(variables);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    use_environment(app, false, variables);
     if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
     if (const auto now = renamed(argc, argv); !now.empty()) {
       std::cerr << "sluice: this command is called `sluice " << now << "` now\n";

@@ -175,6 +175,7 @@ void add_decide(Command app, int& status) {
       app.add_subcommand("decide", "Decide requests from stdin at explicit timestamps");
   const auto flags = std::make_shared<DecideFlags>();
   flags->store = add_store_flags(command);
+  flags->store->finds_config = false;  // a filter of requests has the store in memory
   command.add_option("--rules", flags->rules, "The rules file that decides lines with attributes")
       .type_name("FILE");
   command

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/store_flags.h"
 #include "server/config/config.h"
 #include "server/net/address.h"
 #include "server/runtime/server.h"
@@ -16,8 +18,9 @@ namespace {
 constexpr const char* kServeHelp =
     R"(ADDR is host:port, [v6]:port or unix:PATH. Port 0 selects a free port; off closes a
 listener. When all listeners accept connections, the server prints one line to stdout with the
-real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. Flags override the configuration
-file (docs/config.md). Without rules the server uses a small built-in example. docs/http.md
+real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. Each flag may also be an environment
+variable: SLUICE_HTTP for --http. Flags override variables, and these the configuration file
+(docs/config.md); without --config it is sluice.yaml in the current folder, if there is one. Without rules the server uses a small built-in example. docs/http.md
 describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
 
 SIGHUP reloads the rules, Envoy's files, the administration token and certificates. The server
@@ -81,13 +84,15 @@ int serve(const ServeFlags& flags) {
     throw Failed(mistake, kUsage);
   }
   server::Config config;
-  if (!flags.config.empty()) {
-    auto loaded = server::load_config(flags.config);
+  const bool is_found = flags.config.empty() && has_local_config();
+  if (is_found || !flags.config.empty()) {
+    auto loaded = server::load_config(is_found ? kLocalConfig : flags.config);
     if (!loaded) {
       for (const RuleError& error : loaded.error()) std::cerr << error.to_string() << '\n';
       return kFailed;
     }
     config = std::move(*loaded);
+    if (is_found) config.found_file = std::filesystem::absolute(kLocalConfig);
   }
   override_with(flags, config);
   // The message does not repeat the URL, because it may contain a password.
@@ -110,7 +115,8 @@ void add_serve(Command app, int& status) {
   const Command command = app.add_subcommand(
       "serve", "Serve decisions over HTTP, gRPC (Envoy) and RESP (Redis clients)");
   auto flags = std::make_shared<ServeFlags>();
-  command.add_option("--config", flags->config, "The configuration file").type_name("FILE");
+  command.add_option("--config", flags->config, "The configuration file [./sluice.yaml]")
+      .type_name("FILE");
   command
       .add_option("--rules", flags->rules,
                   "A rules file or directory; may be repeated. redis: the rules in the store")

@@ -4,6 +4,8 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <deque>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "stores/redis/client/target.h"
@@ -14,7 +16,9 @@ std::shared_ptr<StoreFlags> add_store_flags(Command command) {
   auto flags = std::make_shared<StoreFlags>();
   command.add_option("--store", flags->store, "The store of the counters: redis://HOST:PORT, ...")
       .type_name("URL");
-  command.add_option("--config", flags->config, "The configuration file of a server, for its store")
+  command
+      .add_option("--config", flags->config,
+                  "The configuration file of a server, for its store [./sluice.yaml]")
       .type_name("FILE");
   command.add_option("--prefix", flags->prefix, "The prefix of every key in Redis [sluice:]")
       .type_name("TEXT");
@@ -27,10 +31,20 @@ std::shared_ptr<StoreFlags> add_store_flags(Command command) {
   return flags;
 }
 
+bool has_local_config() {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(kLocalConfig, ignored);
+}
+
 server::Config config_of(const StoreFlags& flags) {
   server::Config config;
-  if (!flags.config.empty()) {
-    auto loaded = server::load_config(flags.config);
+  std::string file = flags.config;
+  if (file.empty() && flags.store.empty() && flags.finds_config && has_local_config()) {
+    file = kLocalConfig;
+    config.found_file = file;
+  }
+  if (!file.empty()) {
+    auto loaded = server::load_config(file);
     if (!loaded) {
       std::string lines;
       for (const RuleError& error : loaded.error()) {
@@ -38,6 +52,7 @@ server::Config config_of(const StoreFlags& flags) {
       }
       throw Failed(lines);
     }
+    loaded->found_file = config.found_file;
     config = *std::move(loaded);
   }
   if (!flags.store.empty()) config.store = flags.store;

@@ -25,7 +25,14 @@ struct StoreFlags {
   std::string tls_ca;
   std::string password_file;
   std::string rules_key;  // the key of the rules in Redis; only of commands that ask for it
+  // Whether kLocalConfig of the current folder is read if the flags name neither file nor store.
+  bool finds_config = true;
 };
+
+inline constexpr const char* kLocalConfig = "sluice.yaml";
+
+// Returns whether the current folder has a configuration file of that name.
+bool has_local_config();
 
 // Adds --store, --config, --prefix, --tls-ca and --password-file.
 std::shared_ptr<StoreFlags> add_store_flags(Command command);

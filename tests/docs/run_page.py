@@ -87,7 +87,7 @@ def add_programs(root):
     for source, to in ((binary, "/usr/bin/sluice"), (binary, TREE + "/build/release/sluice"),
                        (built + "/examples/example_quickstart", TREE + "/build/dev/examples/example_quickstart"),
                        (built + "/sluice.so", "/usr/local/lib/sluice/sluice.so"),
-                       (os.environ.get("SLUICE_ENVOY", ""), "/usr/local/bin/envoy")):
+                       (os.environ.get("ENVOY_BINARY", ""), "/usr/local/bin/envoy")):
         if os.path.exists(source):
             os.makedirs(os.path.dirname(root + to), exist_ok=True)
             shutil.copy(source, root + to)

@@ -355,10 +355,12 @@ class Sluice(Process):
     """`sluice serve` on free ports of the loopback, from a configuration file in `folder`.
 
     `config` overrides the harness's own configuration, key by key. `rules` is the text of a rules
-    file. `clock` is a Clock. `under` is a command that runs the program.
+    file. `clock` is a Clock. `under` is a command that runs the program. Without `named`, no flag
+    names the configuration file, which is in the current folder.
     """
 
-    def __init__(self, folder, rules=None, config=None, flags=(), clock=None, under=(), **options):
+    def __init__(self, folder, rules=None, config=None, flags=(), clock=None, under=(), named=True,
+                 **options):
         if clock:
             options["env"] = clock.environment
         self.folder = pathlib.Path(folder)
@@ -378,7 +380,7 @@ class Sluice(Process):
         config_file = self.folder / "sluice.yaml"
         config_file.write_text(json.dumps(whole, indent=1), "utf-8")
         super().__init__(
-            [*under, binary(), "serve", "--config", str(config_file), *flags],
+            [*under, binary(), "serve", *(["--config", str(config_file)] if named else []), *flags],
             folder,
             "sluice",
             stdout=subprocess.PIPE,

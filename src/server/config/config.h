@@ -61,6 +61,7 @@ struct ClientConfig {
 
 // The settings of `sluice serve` from its file and its flags.
 struct Config {
+  std::string found_file;  // the file, if no flag named it and it was in the current folder
   std::string http = "127.0.0.1:8080";  // host:port, [v6]:port, unix:PATH, off
   std::string grpc = "127.0.0.1:8081";
   std::string resp = "127.0.0.1:6380";

@@ -475,6 +475,10 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                    &top_keys_,
                    &main_},
                   token_, [this](Limiter& limiter) { return admin_parts(limiter); }) {
+  if (!config_.found_file.empty()) {
+    log_.info("the configuration is a file of the current folder, because there is no --config",
+              {{"file", config_.found_file}});
+  }
   if (!token_.warning().empty()) log_.warning(token_.warning());
   rules_.log_warnings(log_);
   for (const int signal : {SIGTERM, SIGINT, SIGPWR, SIGHUP}) signals_.add(signal);

@@ -1,0 +1,148 @@
+"""`sluice rules set`, `history`, `diff` and `rollback` of a server with rules from files."""
+
+import json
+import subprocess
+import unittest
+
+from harness import PATIENCE, ServerTest, binary
+
+RULES = """version: 1
+plans:
+  free: { requests: { limit: 2, per: 1h } }
+  pro: { requests: { limit: 5, per: 1h } }
+rules:
+  - name: api
+    match: { path: "/api/**" }
+    plan: { from: "{header.x-plan}", default: free }
+    limits: [ { name: requests, key: "{ip}", algorithm: token_bucket } ]
+  - name: a/b
+    limits:
+      - { name: all, key: "{ip}", algorithm: gcra, limit: 1, per: 1s }
+      - { algorithm: fixed_window, limit: 1000, per: 1m }
+"""
+
+
+class RunningServer(ServerTest):
+    def setUp(self):
+        self.sluice = self.serve(rules=RULES)
+
+    def run_rules(self, command, *words, text=None):
+        return subprocess.run(
+            [binary(), "rules", command, *map(str, words), "--admin", self.sluice.admin],
+            capture_output=True, text=True, input=text, timeout=PATIENCE, check=False,
+        )
+
+    def run_ok(self, *words):
+        done = self.run_rules(*words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        return done.stdout
+
+    def refused(self, *words, status=1):
+        done = self.run_rules(*words)
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done)
+        return done.stderr
+
+    def test_numbers_and_the_mode_are_changed_at_once(self):
+        until = (", active until the rules files or their lists change, or the server reloads or "
+                 "stops\n")
+        self.assertEqual(self.run_ok("set", "a%2Fb/all", "limit=20", "burst=30"),
+                         "~ rule a/b, limit all: burst 0 -> 30\n"
+                         "~ rule a/b, limit all: limit 1 -> 20\nversion 2" + until)
+        limits = self.sluice.check({"attributes": {"ip": "::1"}}).json["limits"]
+        self.assertEqual((limits[0]["limit"], limits[1]["limit"]), (31, 1000))
+        self.assertEqual(self.run_ok("set", "a%2Fb/1", "limit=7"),
+                         "~ rule a/b, limit a/b/1: limit 1000 -> 7\nversion 3" + until)
+        self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow"),
+                         "~ rule a/b: mode enforce -> shadow\nversion 4" + until)
+        self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow"), "version 4 says so already\n")
+
+    def test_numbers_of_a_plan_are_changed(self):
+        self.assertIn("~ rule api, limit requests: plans.free.limit 2 -> 3\n",
+                      self.run_ok("set", "plans/free/requests", "limit=3"))
+        attributes = {"path": "/api/x", "ip": "::1"}
+        self.assertEqual(self.sluice.check({"attributes": attributes}).json["limits"][0]["limit"], 3)
+        self.assertIn("there is no plan 'gold'; expected free or pro",
+                      self.refused("set", "plans/gold/requests", "limit=3"))
+        self.assertIn("expected PATCH /v1/plans/PLAN",
+                      self.refused("set", "api/requests", "limit=3"))
+
+    def test_what_is_no_change_is_refused(self):
+        for words, error in [
+            (("api", "limit=3"), "'limit' belongs to a limit; expected RULE/LIMIT before it"),
+            (("a%2Fb/all", "mode=shadow"), "'mode' belongs to a rule; expected RULE before it"),
+            (("a%2Fb/all", "limt=3"), "did you mean 'limit'?"),
+            (("a%2Fb/all", "limit"), "'limit' is no change; expected NAME=VALUE"),
+            (("a%2Fb/all", "limit=3", "limit=4"), "'limit' is given twice; expected it once"),
+            (("/all", "limit=3"), "'/all' names no rule; expected RULE, RULE/LIMIT"),
+        ]:
+            self.assertIn(error, self.refused("set", *words, status=2))
+        for words, error in [
+            (("a%2Fb/all", "limit=x"), "'limits.all.limit' is wrong; expected a whole number"),
+            (("a%2Fb/every", "limit=3"), "rule 'a/b' has no limit 'every'; expected all or a/b/1"),
+            (("apo/all", "limit=3"), "there is no rule 'apo'; expected one of: api, a/b"),
+            (("a%2Fb/all", "per=1min"), "has an unknown unit 'min'"),
+            (("a%2Fb/all", "limit=3", "--expect", "9"), "expected version 1"),
+        ]:
+            self.assertIn(error, self.refused("set", *words))
+
+    def test_the_history_says_what_each_version_changed(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20", "--by", "ann")
+        self.run_ok("set", "a%2Fb", "mode=shadow")
+        lines = self.run_ok("history").splitlines()
+        self.assertRegex(lines[0], r"\Aversion 3, 20\S+Z, by \S+@\S+ \(PATCH /v1/rules/a/b from ")
+        self.assertEqual(lines[1], "  ~ rule a/b: mode enforce -> shadow")
+        self.assertRegex(lines[2], r"\Aversion 2, 20\S+Z, by ann \(PATCH /v1/rules/a/b from ")
+        self.assertEqual(lines[3], "  ~ rule a/b, limit all: limit 1 -> 20")
+        self.assertRegex(lines[4], r"\Aversion 1, 20\S+Z, by the start\Z")
+        self.assertEqual(lines[5:], ["  the first version whose rules are kept"])
+        self.assertEqual(self.run_ok("history", "--max", 1).splitlines(), lines[:2])
+        rows = [json.loads(line) for line in self.run_ok("history", "--json").splitlines()]
+        self.assertEqual([row["version"] for row in rows], [3, 2, 1])
+        self.assertEqual(rows[1]["differences"],
+                         [{"change": "changed", "rule": "a/b", "limit": "all", "key": "limit",
+                           "old": "1", "new": "20"}])
+        self.assertNotIn("differences", rows[2])
+
+    def test_versions_and_files_are_compared(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20")
+        self.run_ok("set", "a%2Fb/all", "per=2s")
+        path = self.folder() / "rules.yaml"
+        path.write_text(RULES.replace("limit: 1,", "limit: 5,"))
+        limit, per = ("~ rule a/b, limit all: ", "~ rule a/b, limit all: per ")
+        for words, out in [
+            ((1, 2), limit + "limit 1 -> 20\n"),
+            ((1,), limit + "limit 1 -> 20\n" + per + "1s -> 2s\n"),
+            ((3, 2), per + "2s -> 1s\n"),
+            ((path,), limit + "limit 20 -> 5\n" + per + "2s -> 1s\n"),
+            ((1, path), limit + "limit 1 -> 5\n"),
+            ((path, 1), limit + "limit 5 -> 1\n"),
+        ]:
+            done = self.run_rules("diff", *words)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (1, out, ""), words)
+        self.assertEqual(self.run_rules("diff", 3).returncode, 0)
+        self.assertIn("the history has no push '7'; expected a version from 1 to 3",
+                      self.refused("diff", 7, status=2))
+
+    def test_an_earlier_version_is_made_active_again(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20")
+        self.assertIn("expected version 2",
+                      self.refused("rollback", 1, "--expect", 1))
+        difference = "~ rule a/b, limit all: limit 20 -> 1\n"
+        self.assertEqual(self.run_ok("rollback", 1, "--dry-run"), difference)
+        self.assertTrue(self.run_ok("rollback", 1, "--expect", 2, "--by", "ann")
+                        .startswith(difference + "version 3, active until "))
+        self.assertEqual(self.sluice.check({"attributes": {"ip": "::1"}}).json["limits"][0]["limit"],
+                         1)
+        self.assertIn("by ann (rollback to version 1 from ", self.run_ok("history", "--max", 1))
+        self.assertEqual(self.run_ok("rollback", 1), "version 3 says so already\n")
+
+    def test_without_a_server_the_error_names_its_address(self):
+        for words in (("history",), ("rollback", "1"), ("diff", "1"), ("set", "a/b", "limit=1")):
+            done = subprocess.run([binary(), "rules", *words, "--admin", "127.0.0.1:1"],
+                                  capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("cannot connect to the administration at 127.0.0.1:1: ", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
