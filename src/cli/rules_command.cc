@@ -1,5 +1,6 @@
-// `sluice rules`: checks and converts rules, compares them, and pushes them to Redis, where servers
-// follow them; shows what was pushed, and pushes an earlier state again.
+// `sluice rules`: checks and converts rules, compares them, changes numbers of a running server,
+// and pushes rules to Redis, where servers follow them; shows what was changed, and takes it back.
+// Rules and their history are in Redis, or in a server that its administration answers for.
 
 #include <pwd.h>
 #include <unistd.h>
@@ -9,7 +10,6 @@
 #include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <iomanip>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "base/quoted.h"
+#include "cli/admin_client.h"
 #include "cli/command.h"
 #include "cli/store_flags.h"
 #include "envoy/config.h"
@@ -77,6 +79,25 @@ std::shared_ptr<StoreFlags> add_place_flags(Command command) {
   auto flags = add_store_flags(command);
   command.add_option("--key", flags->rules_key, "The key of the rules in Redis [PREFIXrules]");
   return flags;
+}
+
+// The flags of a command for rules in Redis or of a server.
+struct SourceFlags {
+  std::shared_ptr<StoreFlags> store;
+  std::shared_ptr<AdminFlags> admin;
+};
+
+SourceFlags add_source_flags(Command command) {
+  SourceFlags flags{add_place_flags(command), nullptr};
+  flags.admin = add_admin_flags(command, true);
+  return flags;
+}
+
+// Whether the rules are in Redis. Otherwise a server is asked.
+bool is_in_redis(const SourceFlags& flags, const server::Config& config) {
+  if (!flags.admin->admin.empty()) return false;
+  if (!flags.store->store.empty() || !flags.store->rules_key.empty()) return true;
+  return config.store != server::Config().store && config.rules.empty();
 }
 
 // The location of rules in Redis. What it throws names it.
@@ -224,61 +245,103 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
   return 0;
 }
 
-constexpr const char* kDiffHelp =
-    R"(Compare two sets of rules by what they mean: which rules and limits were added (+) and removed
-(-), and which of their values changed (~). Comments, spelling and files do not matter.
+using Texts = std::vector<RulesText>;
 
-OLD and NEW are each a file, a directory, - for standard input, or redis for the rules in Redis
-(./redis is a file). Rules from standard input or from Redis cannot name lists (in: FILE).
-
-Exit status: 0 equal; 1 different; 2 wrong usage, or rules that cannot be read.
-
-Examples:
-  sluice rules diff rules.yaml new.yaml
-  sluice rules diff redis rules.d --store redis://127.0.0.1:6379
-  curl -s http://127.0.0.1:6070/v1/rules | sluice rules diff - rules.yaml)";
-
-struct DiffFlags {
-  std::shared_ptr<StoreFlags> place;
-  std::string before, after;
-  bool json = false;
-};
-
-constexpr int kTrouble = 2;
-
-using Texts = std::vector<server::RulesText>;
-
-server::FilesRead read_redis(const StoreFlags& flags) try {
-  RulesPlace place(flags);
-  auto found = place.read();
-  if (!found) throw Failed(server::no_rules_at(place.key()));
-  return {.picture = {}, .texts = std::move(found->texts), .errors = {}};
-} catch (const Failed& failed) {
-  throw Failed(failed.what(), kTrouble);
+std::string text_in(const boost::json::object& json, std::string_view name) {
+  const auto* const value = json.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
 }
 
-// Returns valid rules, or prints their errors.
-Texts read(const DiffFlags& flags, const std::string& from) {
-  server::FilesRead read;
-  RuleTerms terms;
-  if (from == "redis") {
-    read = read_redis(*flags.place);
-  } else if (from == "-") {
-    using Bytes = std::istreambuf_iterator<char>;
-    read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
-  } else {
-    read = server::read_files({from});
-    terms.reads_lists = true;
+// The rules of the present and of the past, from Redis or from a server.
+class RulesSource {
+ public:
+  explicit RulesSource(const SourceFlags& flags) {
+    StoreFlags store = *flags.store;
+    store.finds_config = flags.admin->admin.empty();
+    const server::Config config = config_of(store);
+    if (is_in_redis(flags, config)) {
+      redis_ = std::make_unique<RulesPlace>(*flags.store, config);
+    } else {
+      AdminFlags admin = *flags.admin;
+      admin.config = flags.store->config;
+      server_ = std::make_unique<AdminClient>(admin);
+    }
   }
-  auto checked = check_texts(std::move(read), terms);
-  if (!checked) throw Failed("the rules of '" + from + "' are wrong", kTrouble);
-  return std::move(checked->texts);
+
+  // Null: a server is asked.
+  RulesPlace* redis() noexcept { return redis_.get(); }
+  AdminClient& server() noexcept { return *server_; }
+
+  // Returns the latest first.
+  std::vector<PastPush> history() {
+    if (redis_) return redis_->history();
+    std::vector<PastPush> past;
+    const auto json = server_->ask_json("GET", "/v1/rules/history");
+    const auto* const versions = json.if_contains("versions");
+    if (versions == nullptr || !versions->is_array()) throw Failed(server_->strange());
+    for (const boost::json::value& one : versions->as_array()) {
+      if (!one.is_object()) throw Failed(server_->strange());
+      const boost::json::object& row = one.as_object();
+      past.push_back({.id = {},
+                      .version = number_in(row, "version"),
+                      .pushed_at = text_in(row, "at"),
+                      .files = number_in(row, "files"),
+                      .bytes = number_in(row, "bytes"),
+                      .by = text_in(row, "by")});
+    }
+    return past;
+  }
+  Texts past(const PastPush& push) { return redis_ ? redis_->past(push) : texts_of(push.version); }
+  // Returns the present rules.
+  Texts now() {
+    if (!redis_) return texts_of(history().front().version);
+    auto found = redis_->read();
+    if (!found) throw Failed(server::no_rules_at(redis_->key()));
+    return std::move(found->texts);
+  }
+
+ private:
+  Texts texts_of(std::uint64_t version) {
+    const auto json =
+        server_->ask_json("GET", "/v1/rules/history?version=" + std::to_string(version));
+    const auto* const texts = json.if_contains("texts");
+    if (texts == nullptr || !texts->is_array()) throw Failed(server_->strange());
+    Texts out;
+    for (const boost::json::value& one : texts->as_array()) {
+      if (!one.is_object()) throw Failed(server_->strange());
+      out.push_back({text_in(one.as_object(), "name"), text_in(one.as_object(), "text")});
+    }
+    return out;
+  }
+
+  std::unique_ptr<RulesPlace> redis_;
+  std::unique_ptr<AdminClient> server_;
+};
+
+// The latest push with that version or id.
+const PastPush& find_push(const std::vector<PastPush>& pushes, const std::string& id) {
+  const auto found = std::find_if(pushes.begin(), pushes.end(), [&](const PastPush& push) {
+    return push.id == id || std::to_string(push.version) == id;
+  });
+  if (found != pushes.end()) return *found;
+  const auto [least, most] = std::minmax_element(
+      pushes.begin(), pushes.end(),
+      [](const PastPush& a, const PastPush& b) { return a.version < b.version; });
+  const std::string expected =
+      pushes.empty() ? "there is no history"
+                     : "expected a version from " + std::to_string(least->version) + " to " +
+                           std::to_string(most->version) + ", or an id of sluice rules history";
+  throw Failed("the history has no push '" + id + "'; " + expected);
 }
 
 std::vector<RuleText> views(const Texts& texts) {
   std::vector<RuleText> out;
-  for (const server::RulesText& text : texts) out.push_back({text.name, text.text});
+  for (const RulesText& text : texts) out.push_back({text.name, text.text});
   return out;
+}
+
+std::vector<RuleDifference> compare(const Texts& before, const Texts& after) {
+  return rules::compare_rules(views(before), views(after));
 }
 
 void print_text(const RuleDifference& one) {
@@ -302,10 +365,76 @@ void print_text(const RuleDifference& one) {
   std::cout << '\n';
 }
 
+constexpr const char* kDiffHelp =
+    R"(Compare two sets of rules by what they mean: which rules and limits were added (+) and removed
+(-), and which of their values changed (~). Comments, spelling and files do not matter.
+
+OLD and NEW are each a file, a directory, - for standard input, a version of sluice rules history, or
+redis for the rules in Redis (./redis and ./3 are files). Rules from standard input or from Redis
+cannot name lists (in: FILE).
+
+With one argument, the other side are the rules that are active now: a file would change them by
+this, and this has changed since a version. As for history, they are in Redis with --store, or if the
+configuration says so; otherwise the administration of a server (--admin) is asked.
+
+Exit status: 0 equal; 1 different; 2 wrong usage, or rules that cannot be read.
+
+Examples:
+  sluice rules diff rules.yaml new.yaml
+  sluice rules diff new.yaml
+  sluice rules diff 3 5 --store redis://127.0.0.1:6379
+  sluice rules diff redis rules.d --store redis://127.0.0.1:6379)";
+
+struct DiffFlags {
+  SourceFlags source;
+  std::string before;
+  std::optional<std::string> after;
+  bool json = false;
+};
+
+constexpr int kTrouble = 2;
+
+bool is_version(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+// Returns the rules of one side, or prints their errors.
+Texts read(const DiffFlags& flags, const std::string& from) {
+  server::FilesRead read;
+  RuleTerms terms;
+  if (is_version(from)) {
+    RulesSource source(flags.source);
+    return source.past(find_push(source.history(), from));
+  }
+  if (from == "redis") {
+    RulesPlace place(*flags.source.store);
+    auto found = place.read();
+    if (!found) throw Failed(server::no_rules_at(place.key()));
+    read.texts = std::move(found->texts);
+  } else if (from == "-") {
+    using Bytes = std::istreambuf_iterator<char>;
+    read.texts.push_back({"-", std::string(Bytes(std::cin), Bytes())});
+  } else {
+    read = server::read_files({from});
+    terms.reads_lists = true;
+  }
+  auto checked = check_texts(std::move(read), terms);
+  if (!checked) throw Failed("the rules of '" + from + "' are wrong");
+  return std::move(checked->texts);
+}
+
+// Returns the differences of the arguments.
+std::vector<RuleDifference> differences_of(const DiffFlags& flags) try {
+  if (flags.after) return compare(read(flags, flags.before), read(flags, *flags.after));
+  const Texts given = read(flags, flags.before);
+  const Texts now = RulesSource(flags.source).now();
+  return is_version(flags.before) ? compare(given, now) : compare(now, given);
+} catch (const Failed& failed) {
+  throw Failed(failed.what(), kTrouble);
+}
+
 int diff(const DiffFlags& flags) {
-  const Texts before = read(flags, flags.before);
-  const Texts after = read(flags, flags.after);
-  const auto found = rules::compare_rules(views(before), views(after));
+  const auto found = differences_of(flags);
   if (flags.json) {
     base::JsonWriter json;
     json.begin_object().member("equal", found.empty()).key("differences").begin_array();
@@ -317,128 +446,196 @@ int diff(const DiffFlags& flags) {
   return found.empty() ? 0 : 1;
 }
 
-// Adds the subcommand diff to `rules`: compares rules of files, of Redis and of standard input.
+// Adds the subcommand diff to `rules`: compares rules of files, of Redis and of a server.
 void add_diff(Command rules, int& status) {
   const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
   const auto flags = std::make_shared<DiffFlags>();
-  flags->place = add_place_flags(command);
-  command.add_option("OLD", flags->before, "A file, a directory, - or redis").required();
-  command.add_option("NEW", flags->after, "The same").required();
+  flags->source = add_source_flags(command);
+  command.add_option("OLD", flags->before, "A file, a directory, a version, - or redis").required();
+  command.add_option("NEW", flags->after, "The same");
   command.add_flag("--json", flags->json, "Print one JSON object");
   command.footer(kDiffHelp);
   command.run(status, "rules diff", [flags] { return diff(*flags); });
 }
 
 constexpr const char* kHistoryHelp =
-    R"(Print the last 50 pushes of rules in Redis, the latest first: the version, its id, when and by
-whom it was pushed. Redis also keeps the rules of these pushes, at most 64 MiB in total; it drops
-the oldest first.
+    R"(Print the latest versions of the rules, the latest first: when and by whom each was made, and
+what it changed.
 
-Pushes with `scripting: off` and pushes by older versions of Sluice are not in the history.
+With --store, or if the configuration says so, these are the last 50 pushes of rules to Redis. Redis
+also keeps the rules of these pushes, at most 64 MiB in total; it drops the oldest first. Pushes with
+`scripting: off` and pushes by older versions of Sluice are not in the history.
 
-Exit status: 0 printed; 1 there is no history, or Redis cannot be read; 2 wrong usage.
+Otherwise the administration of a server (--admin) says which rules it has used since its start, at
+most 50 versions and 8 MiB.
+
+Exit status: 0 printed; 1 there is no history, or it cannot be read; 2 wrong usage.
 
 Examples:
-  sluice rules history --store redis://127.0.0.1:6379
+  sluice rules history
+  sluice rules history --store redis://127.0.0.1:6379 --max 3
   sluice rules history --json --config /etc/sluice/sluice.yaml)";
 
-constexpr const char* kRollbackHelp =
-    R"(Push the rules of an earlier push again, as a new version. ID is a version or an id of
-`sluice rules history`.
+struct HistoryFlags {
+  SourceFlags source;
+  std::uint64_t most = 50;
+  bool json = false;
+};
 
-Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.
+// What a version changed. Absent: the rules of it or of the one before it are not kept.
+using Changes = std::optional<std::vector<RuleDifference>>;
 
-Examples:
-  sluice rules rollback 7 --store redis://127.0.0.1:6379
-  sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
+void print_json(const PastPush& push, const Changes& changes) {
+  base::JsonWriter json;
+  json.begin_object().member("version", push.version);
+  if (!push.id.empty()) json.member("id", push.id);
+  json.member("pushed_at", push.pushed_at).member("by", push.by);
+  json.member("files", push.files).member("bytes", push.bytes);
+  if (changes) {
+    json.key("differences").begin_array();
+    for (const RuleDifference& one : *changes) rules::write_json(one, json);
+    json.end_array();
+  }
+  std::cout << json.end_object().view() << '\n';
+}
 
-void print_json(const std::vector<PastPush>& pushes) {
-  for (const PastPush& push : pushes) {
-    std::cout << boost::json::value{{"version", push.version},     {"id", push.id},
-                                    {"pushed_at", push.pushed_at}, {"by", push.by},
-                                    {"files", push.files},         {"bytes", push.bytes}}
-              << '\n';
+void print_version(const PastPush& push, const Changes& changes) {
+  constexpr std::size_t kMost = 20;
+  std::cout << "version " << push.version << ", " << replay::printable(push.pushed_at) << ", by "
+            << replay::printable(push.by) << '\n';
+  if (!changes) {
+    std::cout << "  the first version whose rules are kept\n";
+    return;
+  }
+  if (changes->empty()) std::cout << "  no rule means anything else\n";
+  for (std::size_t i = 0; i < std::min(changes->size(), kMost); ++i) {
+    std::cout << "  ";
+    print_text((*changes)[i]);
+  }
+  if (changes->size() > kMost) {
+    std::cout << "  and " << changes->size() - kMost << " more; see sluice rules diff\n";
   }
 }
 
-void print_table(const std::vector<PastPush>& pushes) {
-  const auto row = [](const auto& version, const auto& id, const auto& at, const auto& files,
-                      const auto& bytes, const auto& by) {
-    std::cout << std::left << std::setw(8) << version << ' ' << std::setw(24) << id << ' '
-              << std::setw(20) << at << ' ' << std::right << std::setw(5) << files << ' '
-              << std::setw(9) << bytes << "  " << by << '\n';
-  };
-  row("VERSION", "ID", "PUSHED AT", "FILES", "BYTES", "BY");
-  for (const PastPush& push : pushes) {
-    row(push.version, replay::printable(push.id), replay::printable(push.pushed_at), push.files,
-        push.bytes, replay::printable(push.by));
-  }
-}
-
-int history(const StoreFlags& flags, bool json) {
-  RulesPlace place(flags);
-  const auto pushes = place.history();
+int history(const HistoryFlags& flags) {
+  RulesSource source(flags.source);
+  const auto pushes = source.history();
   if (pushes.empty()) {
-    throw Failed("there is no history of " + place.key() +
+    throw Failed("there is no history of " + source.redis()->key() +
                  "; it begins with the next sluice rules push");
   }
-  if (json) {
-    print_json(pushes);
-  } else {
-    print_table(pushes);
+  const auto texts_of = [&](std::size_t i) -> std::optional<Texts> {
+    if (i >= pushes.size()) return std::nullopt;
+    try {
+      return source.past(pushes[i]);
+    } catch (const Failed&) {
+      return std::nullopt;  // Redis has dropped them
+    }
+  };
+  auto texts = texts_of(0);
+  for (std::size_t i = 0; i < std::min<std::size_t>(pushes.size(), flags.most); ++i) {
+    auto before = texts_of(i + 1);
+    const Changes changes = texts && before ? Changes(compare(*before, *texts)) : std::nullopt;
+    flags.json ? print_json(pushes[i], changes) : print_version(pushes[i], changes);
+    texts = std::move(before);
   }
   return 0;
 }
 
-// The latest push with that version or id.
-const PastPush& find_push(const std::vector<PastPush>& pushes, const std::string& id) {
-  const auto found = std::find_if(pushes.begin(), pushes.end(), [&](const PastPush& push) {
-    return push.id == id || std::to_string(push.version) == id;
-  });
-  if (found != pushes.end()) return *found;
-  const auto [least, most] = std::minmax_element(
-      pushes.begin(), pushes.end(),
-      [](const PastPush& a, const PastPush& b) { return a.version < b.version; });
-  const std::string expected =
-      pushes.empty() ? "there is no history"
-                     : "expected a version from " + std::to_string(least->version) + " to " +
-                           std::to_string(most->version) + ", or an id of sluice rules history";
-  throw Failed("the history has no push '" + id + "'; " + expected);
+// Adds the subcommand history to `rules`: prints the latest versions of the rules.
+void add_history(Command rules, int& status) {
+  const Command command = rules.add_subcommand("history", "Print what each version changed");
+  const auto flags = std::make_shared<HistoryFlags>();
+  flags->source = add_source_flags(command);
+  command.add_option("--max", flags->most, "How many versions at most")
+      .type_name("N")
+      .range(std::uint64_t{1}, std::uint64_t{1000})
+      .show_default();
+  command.add_flag("--json", flags->json, "Print a JSON object for each version");
+  command.footer(kHistoryHelp);
+  command.run(status, "rules history", [flags] { return history(*flags); });
 }
 
-int roll_back(const StoreFlags& place_flags, const PushFlags& flags, const std::string& id) {
-  const server::Config config = config_of(place_flags);
-  RulesPlace place(place_flags, config);
-  const auto pushes = place.history();
+constexpr const char* kRollbackHelp =
+    R"(Make the rules of an earlier version active again, as a new version. ID is a version or an id of
+`sluice rules history`. With --store, or if the configuration says so, the rules are pushed to
+Redis; otherwise the administration of a server (--admin) does it, until its files change.
+
+Exit status: 0 done; 1 the rules are wrong or could not be changed; 2 wrong usage.
+
+Examples:
+  sluice rules rollback 7
+  sluice rules rollback 7 --store redis://127.0.0.1:6379
+  sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
+
+// Prints the differences that the administration answers, and the version.
+int print_changed(AdminClient& client, const boost::json::object& answer) {
+  const auto* const list = answer.if_contains("differences");
+  if (list == nullptr || !list->is_array()) throw Failed(client.strange());
+  for (const boost::json::value& one : list->as_array()) {
+    if (!one.is_object()) throw Failed(client.strange());
+    const boost::json::object& row = one.as_object();
+    const std::string kind = text_in(row, "change");
+    using Kind = RuleDifference::Kind;
+    print_text({kind == "added"     ? Kind::kAdded
+                : kind == "removed" ? Kind::kRemoved
+                                    : Kind::kChanged,
+                text_in(row, "rule"), text_in(row, "limit"), text_in(row, "key"),
+                text_in(row, "old"), text_in(row, "new")});
+  }
+  const auto* const changed = answer.if_contains("changed");
+  if (changed != nullptr && changed->is_bool() && !changed->as_bool()) {
+    std::cout << "version " << number_in(answer, "version") << " says so already\n";
+    return 0;
+  }
+  std::cout << "version " << number_in(answer, "version") << ", active until "
+            << text_in(answer, "active_until") << '\n';
+  return 0;
+}
+
+std::string by_query(const std::string& by) { return "by=" + url_encoded(by.empty() ? who() : by); }
+
+int roll_back_server(RulesSource& source, const PushFlags& flags, const std::string& id) {
+  const auto past = source.history();
+  const PastPush& push = find_push(past, id);
+  AdminClient& server = source.server();
+  const std::string expected = flags.expect ? std::to_string(*flags.expect) : "";
+  if (flags.dry_run) {
+    for (const RuleDifference& one : compare(source.past(past.front()), source.past(push))) {
+      print_text(one);
+    }
+    return 0;
+  }
+  return print_changed(
+      server, server.ask_json("POST",
+                              "/v1/rules/rollback?version=" + std::to_string(push.version) + "&" +
+                                  by_query(flags.by),
+                              {}, expected));
+}
+
+int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std::string& id) {
+  RulesSource source(source_flags);
+  if (source.redis() == nullptr) return roll_back_server(source, flags, id);
+  const auto pushes = source.history();
   const PastPush& push = find_push(pushes, id);
-  auto checked = check_texts({.picture = {}, .texts = place.past(push), .errors = {}},
-                             server::rule_terms(config));
+  auto checked = check_texts({.picture = {}, .texts = source.past(push), .errors = {}},
+                             server::rule_terms(config_of(*source_flags.store)));
   if (!checked) return kFailed;
-  return push_rules(place, flags, *std::move(checked),
+  return push_rules(*source.redis(), flags, *std::move(checked),
                     " (rollback to version " + std::to_string(push.version) + ")");
 }
 
-// Adds the subcommand history to `rules`: prints the last pushes of rules in Redis.
-void add_history(Command rules, int& status) {
-  const Command command = rules.add_subcommand("history", "Print the last pushes of rules");
-  const auto flags = add_place_flags(command);
-  const auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "Print a JSON object for each push");
-  command.footer(kHistoryHelp);
-  command.run(status, "rules history", [flags, json] { return history(*flags, *json); });
-}
-
-// Adds the subcommand rollback to `rules`: pushes the rules of an earlier push again.
+// Adds the subcommand rollback to `rules`: makes an earlier version active again.
 void add_rollback(Command rules, int& status) {
   const Command command =
-      rules.add_subcommand("rollback", "Push the rules of an earlier push again");
-  const auto place = add_place_flags(command);
+      rules.add_subcommand("rollback", "Make the rules of an earlier version active again");
+  const auto source = add_source_flags(command);
   const auto flags = add_push_flags(command);
   const auto id = std::make_shared<std::string>();
-  command.add_option("ID", *id, "The version or the id of the push").required();
+  command.add_option("ID", *id, "The version, or the id of a push").required();
   command.footer(kRollbackHelp);
   command.run(status, "rules rollback",
-              [place, flags, id] { return roll_back(*place, *flags, *id); });
+              [source, flags, id] { return roll_back(source, *flags, *id); });
 }
 
 constexpr const char* kPushHelp =

@@ -239,10 +239,26 @@ class History(RedisTest):
         self.assertEqual(first["version"], 1)
         self.assertRegex(first["by"], r"\A\S+@\S+\Z")
         self.assertRegex(first["pushed_at"], r"\A20..-..-..T..:..:..Z\Z")
-        table = self.run_rules("history").stdout.splitlines()
-        self.assertEqual(table[0].split(), ["VERSION", "ID", "PUSHED", "AT", "FILES", "BYTES", "BY"])
-        self.assertIn(latest["id"], table[1])
-        self.assertTrue(table[1].endswith("  deploy 17"), table)
+        self.assertEqual(latest["differences"],
+                         [{"change": "changed", "rule": "a", "limit": "all", "key": "limit",
+                           "old": "1", "new": "2"}])
+        self.assertNotIn("differences", first)
+        lines = self.run_rules("history").stdout.splitlines()
+        self.assertEqual(lines[0], f"version 2, {latest['pushed_at']}, by deploy 17")
+        self.assertEqual(lines[1], "  ~ rule a, limit all: limit 1 -> 2")
+        self.assertTrue(lines[2].startswith("version 1, "), lines)
+        self.assertEqual(lines[3:], ["  the first version whose rules are kept"])
+
+    def test_pushes_are_compared_by_their_versions(self):
+        self.push(1)
+        self.push(2)
+        self.push(3)
+        for words, out in [((1, 2), "1 -> 2"), ((3, 1), "3 -> 1"), ((1,), "1 -> 3"),
+                           (("redis", 1), "3 -> 1"), (("a.yaml", 2), "3 -> 2")]:
+            done = self.run_rules("diff", *words)
+            self.assertEqual((done.returncode, done.stdout),
+                             (1, f"~ rule a, limit all: limit {out}\n"), done)
+        self.assertEqual(self.run_rules("diff", "a.yaml").returncode, 0)
 
     def test_a_name_of_several_lines_is_refused(self):
         (self.texts / "a.yaml").write_text(rules("a"))
