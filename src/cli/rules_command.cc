@@ -638,6 +638,117 @@ void add_rollback(Command rules, int& status) {
               [source, flags, id] { return roll_back(source, *flags, *id); });
 }
 
+constexpr const char* kChangeHelp =
+    R"(Change numbers of a limit, or the mode of a rule, in a running server, at once; print what
+changed and the new version. Counters stay. The rules files stay as they are, and win at the next
+reload: change them too. With rules in Redis all servers follow.
+
+PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error, and
+plans/PLAN/LIMIT for the numbers of a plan. A limit without a name is RULE/INDEX, such as api/0; a
+slash within a name is written as %2F.
+
+Exit status: 0 changed, or the rules say so already; 1 refused, or no server answers; 2 wrong usage.
+
+Examples:
+  sluice rules set api/requests limit=20 burst=40
+  sluice rules set api mode=shadow
+  sluice rules set plans/free/requests limit=100 per=1m --admin 127.0.0.1:6070)";
+
+struct ChangeFlags {
+  std::shared_ptr<AdminFlags> admin;
+  std::string place;
+  std::vector<std::string> values;
+  std::string by, expect;
+};
+
+// What `rules set` changes: "/v1/rules/api", and the limit, if it names one.
+struct ChangePlace {
+  std::string target;
+  std::string limit;
+};
+
+ChangePlace changed_place(const std::string& text) {
+  constexpr std::string_view kPlans = "plans/";
+  const bool is_plan = text.starts_with(kPlans) && text.find('/', kPlans.size()) != text.npos;
+  const std::string rest = is_plan ? text.substr(kPlans.size()) : text;
+  const std::size_t slash = rest.find('/');
+  const std::string name = rest.substr(0, slash);
+  std::string limit = slash == rest.npos ? "" : rest.substr(slash + 1);
+  if (name.empty() || (slash != rest.npos && limit.empty())) {
+    throw Failed(base::in_quotes(text) +
+                     " names no rule; expected RULE, RULE/LIMIT such as api/requests, or "
+                     "plans/PLAN/LIMIT",
+                 kUsage);
+  }
+  const auto with_slashes = [](std::string part) {
+    for (std::size_t at = 0; (at = part.find("%2F", at)) != part.npos;) part.replace(at, 3, "/");
+    return part;
+  };
+  limit = with_slashes(limit);
+  if (!is_plan && is_version(limit)) limit = with_slashes(name) + "/" + limit;
+  std::string path;
+  for (const char& c : name) path += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
+  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + path, limit};
+}
+
+// Returns the members of the values as the body of a PATCH.
+std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
+  static constexpr std::array<std::string_view, 4> kOfLimit{"limit", "per", "burst", "lease"};
+  static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
+  boost::json::object members;
+  for (const std::string& text : flags.values) {
+    const std::size_t equals = std::min(text.find('='), text.size());
+    const std::string name = text.substr(0, equals);
+    const std::string value = equals == text.size() ? "" : text.substr(equals + 1);
+    const bool is_of_limit = std::find(kOfLimit.begin(), kOfLimit.end(), name) != kOfLimit.end();
+    const bool is_of_rule = std::find(kOfRule.begin(), kOfRule.end(), name) != kOfRule.end();
+    if (value.empty() || (!is_of_limit && !is_of_rule)) {
+      const std::vector<std::string_view> names{"limit", "per",  "burst",
+                                                "lease", "mode", "on_store_error"};
+      throw Failed(base::in_quotes(text) + " is no change; expected NAME=VALUE, where NAME is " +
+                       rules::either(names) +
+                       (value.empty() ? "" : rules::did_you_mean(name, names)),
+                   kUsage);
+    }
+    if (is_of_limit == place.limit.empty()) {
+      throw Failed("'" + name + "' belongs to a " + (is_of_limit ? "limit" : "rule") +
+                       "; expected " + (is_of_limit ? "RULE/LIMIT" : "RULE") + " before it",
+                   kUsage);
+    }
+    if (members.contains(name))
+      throw Failed("'" + name + "' is given twice; expected it once", kUsage);
+    const bool is_number =
+        (name == "limit" || name == "burst") && is_version(value) && value.size() < 19;
+    members[name] = is_number ? boost::json::value(std::stoull(value)) : boost::json::value(value);
+  }
+  if (place.limit.empty()) return boost::json::serialize(members);
+  return boost::json::serialize(
+      boost::json::object{{"limits", boost::json::object{{place.limit, std::move(members)}}}});
+}
+
+// Adds the subcommand set to `rules`: changes numbers of a running server.
+void add_change(Command rules, int& status) {
+  const Command command = rules.add_subcommand("set", "Change numbers of a running server");
+  const auto flags = std::make_shared<ChangeFlags>();
+  command.add_option("PLACE", flags->place, "RULE, RULE/LIMIT or plans/PLAN/LIMIT").required();
+  command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20 or mode=shadow")
+      .required();
+  flags->admin = add_admin_flags(command);
+  command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
+      .type_name("NAME")
+      .check(find_wrong_name);
+  command.add_option("--expect", flags->expect, "Change only this version of the server's rules")
+      .type_name("VERSION");
+  command.footer(kChangeHelp);
+  command.run(status, "rules set", [flags] {
+    const ChangePlace place = changed_place(flags->place);
+    std::string body = change_body(*flags, place);
+    AdminClient client(*flags->admin);
+    return print_changed(client, client.ask_json("PATCH", place.target + "?" + by_query(flags->by),
+                                                 std::move(body), flags->expect));
+  });
+}
+
 constexpr const char* kPushHelp =
     R"(Check the files as one set and replace the rules in Redis with them, in one step. Every
 server with `rules: redis` on this store uses them within a second. The output is the new version.
@@ -762,6 +873,7 @@ void add_rules(Command app, int& status) {
   add_diff(command, status);
   add_history(command, status);
   add_rollback(command, status);
+  add_change(command, status);
   add_convert(command, status);
   const auto terms = std::make_shared<RuleTerms>();
   terms->reads_lists = true;

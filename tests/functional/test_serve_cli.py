@@ -215,6 +215,76 @@ class Errors(ServerTest):
             self.assertIn(word, done.stdout)
 
 
+class Surroundings(ServerTest):
+    """What `sluice` takes from the current folder and from the environment."""
+
+    def environment(self, **variables):
+        return {**os.environ, **variables}
+
+    def sluice(self, folder, *words, **variables):
+        return subprocess.run(
+            [binary(), *words], capture_output=True, text=True, timeout=PATIENCE, cwd=folder,
+            stdin=subprocess.DEVNULL, env=self.environment(**variables),
+        )
+
+    def test_a_configuration_in_the_current_folder_is_read_and_named(self):
+        sluice = self.serve(RULES, {"listen": {"admin": "unix:admin.sock"}}, named=False)
+        self.assertIn("the configuration is a file of the current folder", sluice.log())
+        self.assertIn(f"file={sluice.folder}/sluice.yaml", sluice.log())
+        checked = sluice.check({"attributes": {"path": "/page", "ip": "a"}})
+        self.assertEqual(checked.json["rule"], "page")
+        history = self.sluice(sluice.folder, "rules", "history")
+        self.assertEqual((history.returncode, history.stderr), (0, ""), history)
+        elsewhere = self.sluice(sluice.folder, "rules", "history", "--admin", "127.0.0.1:1")
+        self.assertIn("at 127.0.0.1:1: ", elsewhere.stderr)
+        self.assertEqual(sluice.stop(), 0)
+        gone = self.sluice(sluice.folder, "rules", "history")
+        self.assertIn("admin.sock (of ./sluice.yaml): ", gone.stderr)
+
+    def test_a_named_configuration_is_not_called_found(self):
+        self.assertNotIn("current folder", self.serve(RULES).log())
+
+    def test_a_wrong_configuration_in_the_current_folder_is_an_error(self):
+        folder = self.folder()
+        (folder / "sluice.yaml").write_text("version: 2\n")
+        for words in (("serve",), ("rules", "history"), ("overrides", "list")):
+            done = self.sluice(folder, *words)
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn("sluice.yaml:1:10: error: 'version' is '2'; expected 1", done.stderr)
+
+    def test_variables_override_the_file_and_flags_override_variables(self):
+        folder = self.folder()
+        (folder / "other.yaml").write_text(RULES.replace("/page", "/other"))
+        variables = self.environment(
+            SLUICE_HTTP="127.0.0.1:0", SLUICE_ADMIN="off", SLUICE_RULES=str(folder / "other.yaml"),
+            SLUICE_GRPC="nonsense", SLUICE_RESP="",
+        )
+        sluice = self.serve(
+            RULES, {"listen": {"http": "127.0.0.1:1"}}, ["--grpc", "off"], env=variables
+        )
+        self.assertRegex(sluice.ready_line, r"^ready http=\S+ grpc=off resp=off admin=off$")
+        checked = sluice.check({"attributes": {"path": "/other", "ip": "a"}})
+        self.assertEqual(checked.json["rule"], "page")
+
+    def test_variables_say_which_server_is_asked(self):
+        sluice = self.serve(RULES)
+        done = self.sluice(self.folder(), "rules", "history", SLUICE_ADMIN=sluice.admin)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        done = self.sluice(self.folder(), "serve", SLUICE_STORE="http://example.org")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("sluice: --store: ", done.stderr)
+        self.assertNotIn("SLUICE_", self.sluice(self.folder(), "keys", "--help").stdout)
+
+    def test_a_variable_that_is_almost_one_gives_a_warning(self):
+        done = self.sluice(self.folder(), "docs", SLUICE_STOER="memory", SLUICE_SERVICE_HOST="::1")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(
+            done.stderr,
+            "sluice: warning: no flag reads the environment variable SLUICE_STOER; did you mean "
+            "SLUICE_STORE?\n",
+        )
+
+
 class Systemd(ServerTest):
     def notify_socket(self):
         folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
