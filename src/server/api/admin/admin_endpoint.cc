@@ -65,7 +65,7 @@ bool names_one(std::string_view kind, std::string_view path) {
   return path.starts_with(kind) && path.size() > kind.size();
 }
 
-constexpr std::array<Route, 17> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+constexpr std::array<Route, 18> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
                                          {"/v1/rules/validate", "POST", pages::validate_rules},
                                          {"/v1/rules/reload", "POST", pages::reload_rules},
@@ -81,7 +81,8 @@ constexpr std::array<Route, 17> kRoutes{{{"/v1/rules", "GET", pages::show_rules}
                                          {"/v1/blocks", "DELETE", pages::end_blocks},
                                          {"/v1/events", "GET", pages::show_events},
                                          {"/v1/status", "GET", pages::show_status},
-                                         {"/v1/top", "GET", pages::show_top}}};
+                                         {"/v1/top", "GET", pages::show_top},
+                                         {"/v1/try", "POST", pages::try_request}}};
 
 // Returns the methods of a path, "GET, HEAD, PUT", or an empty text if there is no such path.
 std::string allowed_at(std::string_view path) {
@@ -106,7 +107,7 @@ void answer_no_route(std::string_view path, const http::Request& request,
                           "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, "
                           "/v1/rules/history, /v1/rules/rollback, /v1/plans/PLAN, /v1/keys, "
                           "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, /v1/events, "
-                          "/v1/status or /v1/top"});
+                          "/v1/status, /v1/top or /v1/try"});
   }
   response.add("Allow", allowed);
   const std::string detail =

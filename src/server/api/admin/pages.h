@@ -47,6 +47,8 @@ void reset_keys(const Call& call);
 void show_blocks(const Call& call);
 void start_blocks(const Call& call);
 void end_blocks(const Call& call);
+// Says what a request would get, and why (sluice try --server).
+void try_request(const Call& call);
 void show_status(const Call& call);
 // The part of the status that is not about rules, as members.
 void write_server(JsonWriter& json, const ServerStatus& status);

@@ -1,0 +1,86 @@
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server::try_page_test {
+namespace {
+
+constexpr const char* kRules =
+    "version: 1\n"
+    "rules:\n"
+    "  - name: search\n"
+    "    match: { path: /search }\n"
+    "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n"
+    "  - name: sign-in\n"
+    "    match: { path: /login, method: POST }\n"
+    "    limits:\n"
+    "      - { name: address, key: \"{ip}\", algorithm: fixed_window, limit: 2, per: 1m }\n"
+    "  - name: exports\n"
+    "    match: { path: /export }\n"
+    "    limits: [ { name: one, algorithm: concurrency, limit: 1, lease: 1m } ]\n";
+
+class TryPage : public TestAdmin {
+ protected:
+  Answered ask(std::string_view query, std::string_view request) {
+    return call("POST", "/v1/try" + std::string(query), {}, request);
+  }
+};
+
+constexpr std::string_view kExplained =
+    "rules version 1\n"
+    "rule search: does not match, path is '/login' and must be '/search'\n"
+    "rule sign-in: matches; rules after it are not tried\n"
+    "limit sign-in/address: 2 per 1m (fixed_window), key '192.0.2.1'\n\n";
+
+TEST_F(TryPage, LooksAndCountsNothing) {
+  open({kRules});
+  for (int i = 0; i < 3; ++i) {
+    const Answered answered = ask("", "POST /login ip=192.0.2.1");
+    EXPECT_EQ(answered.status, 200) << answered.body;
+    EXPECT_EQ(answered.body.rfind(std::string(kExplained) + "would be allowed  ok; address ", 0),
+              0U)
+        << answered.body;
+    EXPECT_NE(answered.body.find("\nHTTP status 200\nRateLimit-Policy: "), std::string::npos);
+  }
+  EXPECT_NE(get("/v1/keys?rule=sign-in&ip=192.0.2.1").body.find("\"remaining\":2"),
+            std::string::npos);
+  EXPECT_TRUE(done_.empty());
+}
+
+TEST_F(TryPage, TakesIfItIsTold) {
+  open({kRules});
+  const Answered answered = ask("?consume=3", "POST\n/login?a=b c\nip=192.0.2.1");
+  EXPECT_EQ(answered.body.rfind(std::string(kExplained) + "1  allowed  ok; address 1 of 2 left\n"
+                                                          "2  allowed  ok; address 0 of 2 left\n"
+                                                          "3  denied  limited, again after ",
+                                0),
+            0U)
+      << answered.body;
+  EXPECT_NE(answered.body.find("\nHTTP status 429\n"), std::string::npos);
+  EXPECT_EQ(done_, std::vector<std::string>{"requests tried: 3 taken by 127.0.0.1"});
+  EXPECT_NE(ask("", "POST /login ip=192.0.2.1").body.find("would be denied  limited, again after "),
+            std::string::npos);
+}
+
+TEST_F(TryPage, TakesNoPermitThatNobodyWouldRelease) {
+  open({kRules});
+  EXPECT_NE(ask("?consume=1", "/export").body.find("the request is invalid: "), std::string::npos);
+  EXPECT_NE(ask("", "/export").body.find("would be allowed  ok"), std::string::npos);
+}
+
+TEST_F(TryPage, SaysWhatIsWrongWithTheRequest) {
+  open({kRules});
+  EXPECT_EQ(ask("", "login").detail(),
+            "'login' is no part of a request; expected a method such as POST, a path such as "
+            "/login, or NAME=VALUE such as ip=192.0.2.1");
+  EXPECT_EQ(ask("", "").detail(),
+            "the request is empty; expected one such as 'POST /login ip=192.0.2.1'");
+  EXPECT_EQ(ask("?consume=1001", "/a").detail(),
+            "'consume' is over 1000; expected at most 1000 requests");
+  EXPECT_EQ(ask("", "/login ipp=1")
+                .body.rfind("no rule reads the attribute 'ipp'; did you mean "
+                            "'ip'?\nrules version 1\n",
+                            0),
+            0U);
+}
+
+}  // namespace
+}  // namespace sluice::server::try_page_test

@@ -1,0 +1,199 @@
+// What `sluice try` and POST /v1/try say about a request: which rule matches and why the others do
+// not, the keys and numbers of its limits, and what a client gets.
+
+#include "server/decide/trial.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "core/limit.h"
+#include "core/period.h"
+#include "rules/rule_set.h"
+#include "server/decide/rejection.h"
+#include "server/protocol/http/message.h"
+#include "sluice/rule_decider.h"
+
+namespace sluice::server {
+
+Expected<WrittenRequest> WrittenRequest::read(const std::vector<std::string>& words) {
+  WrittenRequest request;
+  std::vector<std::string> parts = words;
+  if (words.size() == 1) {
+    parts.clear();
+    std::string_view rest = words.front();
+    while (!rest.empty()) {
+      const std::size_t end = std::min(rest.find(' '), rest.size());
+      parts.emplace_back(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+  for (const std::string& word : parts) {
+    if (word.empty()) continue;
+    if (std::string wrong = request.add_word(word); !wrong.empty())
+      return Unexpected{std::move(wrong)};
+  }
+  if (request.values_.empty()) {
+    return Unexpected{
+        std::string("the request is empty; expected one such as 'POST /login ip=192.0.2.1'")};
+  }
+  return request;
+}
+
+std::optional<std::string_view> WrittenRequest::find(std::string_view name) const {
+  const auto given = values_.find(std::string(name));
+  if (given != values_.end()) return given->second;
+  constexpr std::string_view kQuery = "query.";
+  if (!name.starts_with(kQuery)) return std::nullopt;
+  return find_query(split_target(target_).query, name.substr(kQuery.size()), buffers_);
+}
+
+// Returns what is wrong with the word, or an empty text.
+std::string WrittenRequest::add_word(const std::string& word) {
+  const bool is_method = std::all_of(
+      word.begin(), word.end(), [](unsigned char c) { return std::isupper(c) != 0 || c == '-'; });
+  if (is_method) return add("method", word);
+  if (word.front() == '/' || word.starts_with("http://") || word.starts_with("https://")) {
+    target_ = word;
+    std::string buffer;
+    return add("path", std::string(normalized_path(split_target(target_).path, buffer)));
+  }
+  const std::size_t equals = word.find('=');
+  if (equals == 0 || equals == word.npos) {
+    return rules::in_quotes(word) +
+           " is no part of a request; expected a method such as POST, a path such as /login, or "
+           "NAME=VALUE such as ip=192.0.2.1";
+  }
+  const std::string name = word.substr(0, equals);
+  if (const auto wrong = rules::find_name_error(name)) return *wrong;
+  return add(rules::normalized(name), word.substr(equals + 1));
+}
+
+std::string WrittenRequest::add(const std::string& name, std::string value) {
+  if (values_.emplace(name, std::move(value)).second) return {};
+  return "the request has " + name + " twice; expected it once";
+}
+
+std::string in_seconds(Duration time) {
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  std::array<char, 32> text{};
+  const bool is_whole = ms % 1000 == 0;
+  std::snprintf(text.data(), text.size(), is_whole ? "%.0f s" : "%.3f s",
+                static_cast<double>(ms) / 1000);
+  return text.data();
+}
+
+namespace {
+
+// "10 per 1m, at most 15 at once (token_bucket)"
+std::string numbers_of(const Limit& limit) {
+  std::string out = std::to_string(limit.limit());
+  out += holds_permits(limit.algorithm()) ? " at once, lease " : " per ";
+  out += core::format_period(limit);
+  if (limit.capacity() != limit.limit()) {
+    out += ", at most " + std::to_string(limit.capacity()) + " at once";
+  }
+  return out + " (" + std::string(to_string(limit.algorithm())) + ")";
+}
+
+// "RULE/LIMIT", which is the name of a limit without one.
+std::string full_name(const Rule& rule, const RuleLimit& limit) {
+  const std::string of_rule = rule.name + "/";
+  return limit.name.starts_with(of_rule) ? limit.name : of_rule + limit.name;
+}
+
+}  // namespace
+
+std::string explain_unread(const RuleSet& rules, const WrittenRequest& request) {
+  const auto& known = rules::Access::impl(rules).attributes.names();
+  std::string out;
+  for (const auto& [name, value] : request.values()) {
+    if (name == "method" || name == "path") continue;  // every request has them
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    out += "no rule reads the attribute " + rules::in_quotes(name) +
+           rules::did_you_mean(name, {known.begin(), known.end()}) + "\n";
+  }
+  return out;
+}
+
+std::string explain_rules(const RuleSet& rules, const WrittenRequest& request) {
+  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const auto& known = set.attributes.names();
+  rules::AttributeValues values;
+  values.begin(set.attributes, request);
+  std::string out;
+  for (std::size_t i = 0; i < set.rules.size(); ++i) {
+    const Rule& rule = set.rules[i];
+    out += "rule " + rule.name + ": ";
+    const rules::Condition* const wrong = set.compiled[i].mismatch(values);
+    if (wrong != nullptr) {
+      const auto& value = values.get(wrong->attribute);
+      out.append("does not match, ").append(known[wrong->attribute]).append(" is ");
+      out += value ? rules::in_quotes(*value) : "absent";
+      out.append(" and must ").append(wrong->negated ? "not " : "").append("be ");
+      out.append(wrong->written).append("\n");
+      continue;
+    }
+    out.append("matches").append(rule.mode == RuleMode::kShadow ? " (mode: shadow)" : "");
+    if (rule.action != RuleAction::kLimit) {
+      out.append(", action: ").append(rule.action == RuleAction::kAllow ? "allow" : "deny");
+    }
+    const bool is_last = !rules::lets_others_match(rule);
+    if (is_last && i + 1 < set.rules.size()) out += "; rules after it are not tried";
+    out += '\n';
+    if (is_last) break;
+  }
+  return out;
+}
+
+std::string explain_limits(const RuleAnswer& answer) {
+  std::string out;
+  if (!answer.mistake.empty()) {
+    out.append("the request is invalid: ").append(answer.mistake).append("\n");
+  } else if (answer.matched.empty()) {
+    out += "no rule matches, so the request is allowed\n";
+  }
+  for (const LimitAnswer& limit : answer.limits) {
+    out += "limit " + full_name(*limit.rule, *limit.limit) + ": " + numbers_of(limit.numbers);
+    if (!limit.label.empty()) out += ", key " + rules::in_quotes(limit.label);
+    if (limit.cost != 1) out += ", cost " + std::to_string(limit.cost);
+    out += '\n';
+  }
+  for (const RuleAnswer::Skipped& one : answer.skipped) {
+    out += "limit " + full_name(*one.rule, *one.limit) +
+           ": skipped, because the request lacks an attribute of its key or its cost\n";
+  }
+  return out;
+}
+
+std::string explain_decision(const RuleAnswer& answer) {
+  const Decision& decision = answer.decision;
+  std::string out = decision.allowed() ? "allowed  " : "denied  ";
+  out += to_string(decision.reason);
+  if (decision.retry_after) out += ", again after " + in_seconds(*decision.retry_after);
+  if (decision.delay && *decision.delay > Duration{0}) {
+    out += ", delayed by " + in_seconds(*decision.delay);
+  }
+  for (const LimitAnswer& limit : answer.limits) {
+    if (!has_numbers(limit.decision)) continue;
+    out += "; " + limit.limit->name + " " + std::to_string(limit.decision.remaining) + " of " +
+           std::to_string(limit.decision.capacity) + " left";
+  }
+  return out + "\n";
+}
+
+std::string explain_response(const RuleAnswer& answer, const Clock& clock) {
+  RuleHttpFields fields;
+  http::Response response;
+  put_gateway_answer(answer, fields, response, clock);
+  std::erase(response.fields, '\r');
+  std::string out = "HTTP status " + std::to_string(response.status) + "\n" + response.fields;
+  if (response.body.empty()) return out;
+  out.append("Content-Type: ").append(response.content_type).append("\n\n");
+  return out.append(response.body).append("\n");
+}
+
+}  // namespace sluice::server

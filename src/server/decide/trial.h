@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/protocol/http/request_target.h"
+#include "sluice/attributes.h"
+#include "sluice/clock.h"
+#include "sluice/expected.h"
+#include "sluice/rule_answer.h"
+#include "sluice/rule_set.h"
+
+namespace sluice::server {
+
+// A request as a person writes it: "POST /login ip=192.0.2.1". A method, a path with its query, and
+// attributes as NAME=VALUE.
+class WrittenRequest final : public AttributeSource {
+ public:
+  // Reads the words, or the words of a single text. Errors: "WHAT; EXPECTED".
+  static Expected<WrittenRequest> read(const std::vector<std::string>& words);
+
+  std::optional<std::string_view> find(std::string_view name) const override;
+  const std::map<std::string, std::string>& values() const noexcept { return values_; }
+
+ private:
+  std::string add_word(const std::string& word);
+  std::string add(const std::string& name, std::string value);
+
+  std::map<std::string, std::string> values_;
+  std::string target_;
+  mutable Buffers buffers_;
+};
+
+// Explain a decision in lines, for people.
+
+// The attributes of the request that no rule reads.
+std::string explain_unread(const RuleSet& rules, const WrittenRequest& request);
+// Which rules match, and why the others do not.
+std::string explain_rules(const RuleSet& rules, const WrittenRequest& request);
+// The limits that apply, with their keys and numbers, and those that do not.
+std::string explain_limits(const RuleAnswer& answer);
+// The decision of one request: "denied  limited, again after 40 s; address 0 of 2 left".
+std::string explain_decision(const RuleAnswer& answer);
+// What /v1/auth answers.
+std::string explain_response(const RuleAnswer& answer, const Clock& clock);
+
+std::string in_seconds(Duration time);  // "1.500 s", rounded up
+
+}  // namespace sluice::server
