@@ -260,6 +260,13 @@ TEST_F(RulesCommand, TryRefusesWhatIsNoRequest) {
   EXPECT_EQ(run({"try", path, "GET /a", "--every", "1x"}), 2);
   EXPECT_EQ(run({"try", path, "GET /a", "-n", "0"}), 2);
   EXPECT_EQ(run({"try", path}), 2);
+  EXPECT_EQ(err_.rfind("sluice: try: expected RULES and REQUEST, such as rules.yaml ", 0), 0U);
+  EXPECT_EQ(run({"try", path, "GET /a", "--consume"}), 2);
+  EXPECT_EQ(run({"try", "--server", "GET /a", "--every", "1s"}), 2);
+  EXPECT_EQ(run({"try", "--server", "GET /a", "-n", "2"}), 2);
+  EXPECT_EQ(
+      err_,
+      "sluice: try: -n needs --consume: without it each request is answered like the first\n");
   EXPECT_EQ(run({"try", file("wrong.yaml", kWrong), "GET /a"}), 1);
 }
 

@@ -1,26 +1,17 @@
-// `sluice try`: decides requests that are given on the command line by a rules file, and says why:
-// which rule matches and which do not, the keys and numbers of its limits, and what a client gets.
+// `sluice try`: decides requests that are given on the command line, by a rules file or by a
+// running server, and says why.
 
-#include <algorithm>
-#include <array>
-#include <cctype>
-#include <chrono>
-#include <cstdio>
 #include <iostream>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/civil_time.h"
+#include "cli/admin_client.h"
 #include "cli/command.h"
-#include "core/limit.h"
 #include "core/period.h"
-#include "rules/rule_set.h"
-#include "server/decide/rejection.h"
-#include "server/protocol/http/request_target.h"
+#include "rules/diagnostics.h"
+#include "server/decide/trial.h"
 #include "sluice/memory_store.h"
 #include "sluice/rule_decider.h"
 
@@ -35,16 +26,20 @@ matches and why the ones before it do not, each limit with its key and its numbe
 each request, and what a gateway passes on to the client: the status, the fields, and the body if
 the rule has one.
 
+With --server, the administration of a running server (--admin) decides by its rules and counters, and
+there is no RULES. It only looks: the request counts nowhere, unless --consume is given.
+
 REQUEST is what a client sends: a method, a path with its query, and attributes as NAME=VALUE, in one
 text or in several. A path gets `path`, normalized as by /v1/auth, and `query.NAME`.
 
-Exit status: 0 the requests were decided, whatever the decisions are; 1 the rules are wrong; 2 wrong
-usage.
+Exit status: 0 the requests were decided, whatever the decisions are; 1 the rules are wrong, or no
+server answers; 2 wrong usage.
 
 Examples:
   sluice try rules.yaml 'POST /login ip=192.0.2.1' -n 7
   sluice try rules.yaml GET '/search?q=a b' ip=192.0.2.1 'header.user-agent=curl 8' --every 10s -n 20
-  sluice try rules.yaml 'GET /report ip=192.0.2.1' --at 2026-03-31T23:59:00Z --every 1m -n 3)";
+  sluice try rules.yaml 'GET /report ip=192.0.2.1' --at 2026-03-31T23:59:00Z --every 1m -n 3
+  sluice try --server 'POST /login ip=192.0.2.1')";
 
 struct TryFlags {
   std::string rules;
@@ -53,6 +48,9 @@ struct TryFlags {
   std::uint64_t cost = 1;
   std::string at;
   std::string every = "0s";
+  bool server = false;
+  bool consume = false;
+  std::shared_ptr<AdminFlags> admin;
 };
 
 struct GivenTime final : Clock {
@@ -60,176 +58,45 @@ struct GivenTime final : Clock {
   Instant at{};
 };
 
-// What REQUEST says.
-class TriedRequest final : public AttributeSource {
- public:
-  explicit TriedRequest(const std::vector<std::string>& words) {
-    if (words.size() > 1) {
-      for (const std::string& word : words) read(word);
-      return;
-    }
-    std::string_view rest = words.front();
-    while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      if (end > 0) read(std::string(rest.substr(0, end)));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+// Asks a server, which explains its decision in text.
+int ask_server(const TryFlags& arguments) {
+  std::vector<std::string> words = arguments.request;
+  if (!arguments.rules.empty()) words.insert(words.begin(), arguments.rules);
+  const auto request = server::WrittenRequest::read(words);
+  if (!request) throw Failed(request.error(), kUsage);
+  if (!arguments.at.empty() || arguments.every != "0s") {
+    throw Failed("--at and --every are for rules in memory; a server has its own time", kUsage);
   }
-
-  std::optional<std::string_view> find(std::string_view name) const override {
-    const auto given = values_.find(std::string(name));
-    if (given != values_.end()) return given->second;
-    constexpr std::string_view kQuery = "query.";
-    if (!name.starts_with(kQuery)) return std::nullopt;
-    return server::find_query(target_.query, name.substr(kQuery.size()), buffers_);
+  if (arguments.count > 1 && !arguments.consume) {
+    throw Failed("-n needs --consume: without it each request is answered like the first", kUsage);
   }
-  const std::map<std::string, std::string>& values() const noexcept { return values_; }
-
- private:
-  void read(const std::string& word) {
-    if (word.empty()) return;
-    const bool is_method = std::all_of(
-        word.begin(), word.end(), [](unsigned char c) { return std::isupper(c) != 0 || c == '-'; });
-    if (is_method) return add("method", word);
-    if (word.front() == '/' || word.starts_with("http://") || word.starts_with("https://")) {
-      written_ = word;
-      target_ = server::split_target(written_);
-      std::string buffer;
-      return add("path", std::string(server::normalized_path(target_.path, buffer)));
-    }
-    const std::size_t equals = word.find('=');
-    if (equals == 0 || equals == word.npos) {
-      throw Failed(rules::in_quotes(word) +
-                       " is no part of a request; expected a method such as POST, a path such as "
-                       "/login, or NAME=VALUE such as ip=192.0.2.1",
-                   kUsage);
-    }
-    const std::string name = word.substr(0, equals);
-    if (const auto wrong = rules::find_name_error(name)) throw Failed(*wrong, kUsage);
-    add(rules::normalized(name), word.substr(equals + 1));
+  std::string body;
+  for (const std::string& word : words) {
+    if (word.find('\n') != word.npos) throw Failed("a word has two lines; expected one", kUsage);
+    body.append(body.empty() ? "" : "\n").append(word);
   }
-
-  void add(const std::string& name, std::string value) {
-    if (!values_.emplace(name, std::move(value)).second) {
-      throw Failed("the request has " + name + " twice; expected it once", kUsage);
-    }
-  }
-
-  std::map<std::string, std::string> values_;
-  std::string written_;
-  server::RequestTarget target_;
-  mutable server::Buffers buffers_;
-};
-
-std::string in_seconds(Duration time) {
-  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
-  std::array<char, 32> text{};
-  const bool is_whole = ms % 1000 == 0;
-  std::snprintf(text.data(), text.size(), is_whole ? "%.0f s" : "%.3f s",
-                static_cast<double>(ms) / 1000);
-  return text.data();
-}
-
-// "10 per 1m, at most 15 at once (token_bucket)"
-std::string numbers_of(const Limit& limit) {
-  std::string out = std::to_string(limit.limit());
-  out += holds_permits(limit.algorithm()) ? " at once, lease " : " per ";
-  out += core::format_period(limit);
-  if (limit.capacity() != limit.limit()) {
-    out += ", at most " + std::to_string(limit.capacity()) + " at once";
-  }
-  return out + " (" + std::string(to_string(limit.algorithm())) + ")";
-}
-
-// Prints which rules match, and why the others do not. Warns about attributes that no rule reads,
-// but not about those that every request has.
-void explain_rules(const RuleSet& rules, const TriedRequest& request) {
-  const RuleSet::Impl& set = rules::Access::impl(rules);
-  const auto& known = set.attributes.names();
-  for (const auto& [name, value] : request.values()) {
-    if (name == "method" || name == "path") continue;
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    std::cerr << "sluice: no rule reads the attribute " << rules::in_quotes(name)
-              << rules::did_you_mean(name, {known.begin(), known.end()}) << '\n';
-  }
-  rules::AttributeValues values;
-  values.begin(set.attributes, request);
-  for (std::size_t i = 0; i < set.rules.size(); ++i) {
-    const Rule& rule = set.rules[i];
-    std::cout << "rule " << rule.name << ": ";
-    const rules::Condition* const wrong = set.compiled[i].mismatch(values);
-    if (wrong != nullptr) {
-      const auto& value = values.get(wrong->attribute);
-      std::cout << "does not match, " << known[wrong->attribute] << " is "
-                << (value ? rules::in_quotes(*value) : "absent") << " and must "
-                << (wrong->negated ? "not " : "") << "be " << wrong->written << '\n';
-      continue;
-    }
-    std::cout << "matches" << (rule.mode == RuleMode::kShadow ? " (mode: shadow)" : "");
-    if (rule.action != RuleAction::kLimit) {
-      std::cout << ", action: " << (rule.action == RuleAction::kAllow ? "allow" : "deny");
-    }
-    const bool is_last = !rules::lets_others_match(rule);
-    if (is_last && i + 1 < set.rules.size()) std::cout << "; rules after it are not tried";
-    std::cout << '\n';
-    if (is_last) return;
-  }
-}
-
-// "RULE/LIMIT", which is the name of a limit without one.
-std::string full_name(const Rule& rule, const RuleLimit& limit) {
-  const std::string of_rule = rule.name + "/";
-  return limit.name.starts_with(of_rule) ? limit.name : of_rule + limit.name;
-}
-
-void explain_limits(const RuleAnswer& answer) {
-  if (!answer.mistake.empty()) {
-    std::cout << "the request is invalid: " << answer.mistake << '\n';
-  } else if (answer.matched.empty()) {
-    std::cout << "no rule matches, so the request is allowed\n";
-  }
-  for (const LimitAnswer& limit : answer.limits) {
-    std::cout << "limit " << full_name(*limit.rule, *limit.limit) << ": "
-              << numbers_of(limit.numbers);
-    if (!limit.label.empty()) std::cout << ", key " << rules::in_quotes(limit.label);
-    if (limit.cost != 1) std::cout << ", cost " << limit.cost;
-    std::cout << '\n';
-  }
-  for (const RuleAnswer::Skipped& one : answer.skipped) {
-    std::cout << "limit " << full_name(*one.rule, *one.limit)
-              << ": skipped, because the request lacks an attribute of its key or its cost\n";
-  }
-}
-
-void print_tried(std::uint64_t number, Duration after, const RuleAnswer& answer) {
-  const Decision& decision = answer.decision;
-  std::cout << number << "  +" << in_seconds(after) << "  "
-            << (decision.allowed() ? "allowed" : "denied") << "  " << to_string(decision.reason);
-  if (decision.retry_after) std::cout << ", again after " << in_seconds(*decision.retry_after);
-  if (decision.delay && *decision.delay > Duration{0}) {
-    std::cout << ", delayed by " << in_seconds(*decision.delay);
-  }
-  for (const LimitAnswer& limit : answer.limits) {
-    if (!has_numbers(limit.decision)) continue;
-    std::cout << "; " << limit.limit->name << ' ' << limit.decision.remaining << " of "
-              << limit.decision.capacity << " left";
-  }
-  std::cout << '\n';
-}
-
-// Prints what /v1/auth answers.
-void print_response(const RuleAnswer& answer, const Clock& clock) {
-  RuleHttpFields fields;
-  server::http::Response response;
-  server::put_gateway_answer(answer, fields, response, clock);
-  std::erase(response.fields, '\r');
-  std::cout << "\nHTTP status " << response.status << '\n' << response.fields;
-  if (response.body.empty()) return;
-  std::cout << "Content-Type: " << response.content_type << "\n\n" << response.body << '\n';
+  AdminClient client(*arguments.admin);
+  const AdminClient::Answer answer =
+      client.ask("POST",
+                 "/v1/try?cost=" + std::to_string(arguments.cost) +
+                     (arguments.consume ? "&consume=" + std::to_string(arguments.count) : ""),
+                 std::move(body));
+  if (answer.status != 200) throw Failed(client.refusal(answer));
+  std::cout << answer.body;
+  return 0;
 }
 
 int try_requests(const TryFlags& arguments) {
-  const TriedRequest request(arguments.request);
+  if (arguments.server) return ask_server(arguments);
+  if (arguments.rules.empty() || arguments.request.empty()) {
+    throw Failed(
+        "expected RULES and REQUEST, such as rules.yaml 'POST /login ip=192.0.2.1', or "
+        "--server and REQUEST",
+        kUsage);
+  }
+  if (arguments.consume) throw Failed("--consume is only for --server", kUsage);
+  const auto request = server::WrittenRequest::read(arguments.request);
+  if (!request) throw Failed(request.error(), kUsage);
   GivenTime clock;
   clock.at = SystemClock::instance().now();
   if (!arguments.at.empty()) {
@@ -253,17 +120,21 @@ int try_requests(const TryFlags& arguments) {
     std::cerr << error.to_string() << '\n';
   }
   if (!rules) return kFailed;
-  explain_rules(*rules, request);
+  const std::string unread = server::explain_unread(*rules, *request);
+  for (std::size_t at = 0; at < unread.size(); at = unread.find('\n', at) + 1) {
+    std::cerr << "sluice: " << unread.substr(at, unread.find('\n', at) + 1 - at);
+  }
+  std::cout << server::explain_rules(*rules, *request);
   MemoryStore store({}, clock);
   Limiter limiter(store);
   RuleDecider decider(limiter);
   const Instant start = clock.at;
   for (std::uint64_t i = 1; i <= arguments.count; ++i, clock.at += *every) {
-    const RuleAnswer& answer = decider.decide(*rules, request, {arguments.cost}, clock.at);
-    if (i == 1) explain_limits(answer);
-    if (i == 1) std::cout << '\n';
-    print_tried(i, clock.at - start, answer);
-    if (i == arguments.count) print_response(answer, clock);
+    const RuleAnswer& answer = decider.decide(*rules, *request, {arguments.cost}, clock.at);
+    if (i == 1) std::cout << server::explain_limits(answer) << '\n';
+    std::cout << i << "  +" << server::in_seconds(clock.at - start) << "  "
+              << server::explain_decision(answer);
+    if (i == arguments.count) std::cout << '\n' << server::explain_response(answer, clock);
   }
   return 0;
 }
@@ -274,8 +145,8 @@ void add_try(Command app, int& status) {
   const Command command = app.add_subcommand("try", "Decide requests by rules, and say why");
   command.footer(kTryHelp);
   const auto arguments = std::make_shared<TryFlags>();
-  command.add_option("RULES", arguments->rules, "The rules file").required();
-  command.add_option("REQUEST", arguments->request, "The request").required();
+  command.add_option("RULES", arguments->rules, "The rules file; not with --server");
+  command.add_option("REQUEST", arguments->request, "The request");
   command.add_option("-n,--count", arguments->count, "How many requests")
       .range(std::uint64_t{1}, kMostRequests)
       .show_default();
@@ -285,6 +156,10 @@ void add_try(Command app, int& status) {
   command.add_option("--every", arguments->every, "The time between requests")
       .type_name("PERIOD")
       .show_default();
+  command.add_flag("--server", arguments->server, "Ask a running server instead of reading RULES");
+  command.add_flag("--consume", arguments->consume,
+                   "With --server: really take the units of the requests");
+  arguments->admin = add_admin_flags(command);
   command.run(status, "try", [arguments] { return try_requests(*arguments); });
 }
 

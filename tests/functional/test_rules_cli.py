@@ -144,5 +144,31 @@ class RunningServer(ServerTest):
             self.assertIn("cannot connect to the administration at 127.0.0.1:1: ", done.stderr)
 
 
+class Try(ServerTest):
+    def setUp(self):
+        self.sluice = self.serve(rules=RULES)
+
+    def try_it(self, *words):
+        return subprocess.run(
+            [binary(), "try", "--server", *words, "--admin", self.sluice.admin],
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )
+
+    def test_a_running_server_is_asked_and_counts_only_if_it_is_told(self):
+        request = "GET /api/x ip=192.0.2.1 header.x-plan=free"
+        for _ in range(3):
+            looked = self.try_it(request)
+            self.assertEqual((looked.returncode, looked.stderr), (0, ""))
+            self.assertIn("rule api: matches; rules after it are not tried\n"
+                          "limit api/requests: 2 per 1h (token_bucket), key '192.0.2.1'\n\n"
+                          "would be allowed  ok", looked.stdout)
+        taken = self.try_it("GET", "/api/x", "ip=192.0.2.1", "-n", "3", "--consume")
+        self.assertIn("\n2  allowed  ok; requests 0 of 2 left\n3  denied  limited", taken.stdout)
+        self.assertIn("\nHTTP status 429\n", taken.stdout)
+        checked = self.sluice.check({"attributes": {"path": "/api/x", "ip": "192.0.2.1"}})
+        self.assertEqual(checked.status, 429)
+        self.assertIn("requests tried: 3 taken", self.sluice.log())
+
+
 if __name__ == "__main__":
     unittest.main()
