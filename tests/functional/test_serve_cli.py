@@ -1,6 +1,7 @@
 """`sluice serve` as a command: flags, the ready line, errors, and its notifications to systemd."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -274,6 +275,18 @@ class Surroundings(ServerTest):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("sluice: --store: ", done.stderr)
         self.assertNotIn("SLUICE_", self.sluice(self.folder(), "keys", "--help").stdout)
+
+    def test_the_page_lists_the_variables(self):
+        page = (ROOT / "docs/config.md").read_text("utf-8")
+        listed = set(re.findall(r"`(SLUICE_[A-Z_]+)`", page.split("## Environment variables")[1]
+                                .split("\n##")[0].split("A flag overrides")[0]))
+        flags = set()
+        for words in (("serve",), ("rules", "push"), ("rules", "history")):
+            text = self.sluice(self.folder(), *words, "--help").stdout
+            known = re.findall(r"^  --([a-z-]+) [A-Z]", text, re.M)
+            where = {"store", "config", "prefix", "tls-ca", "password-file", "admin", "token-file"}
+            flags |= {flag for flag in known if words == ("serve",) or flag in where}
+        self.assertEqual(listed, {"SLUICE_" + flag.upper().replace("-", "_") for flag in flags})
 
     def test_a_variable_that_is_almost_one_gives_a_warning(self):
         done = self.sluice(self.folder(), "docs", SLUICE_STOER="memory", SLUICE_SERVICE_HOST="::1")
