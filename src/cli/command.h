@@ -98,6 +98,7 @@ void add_check(Command command, int& status, const FileKind& kind);
 // subcommand to `app`. Its work stores the exit status in `status`, which must outlive the parser.
 void add_blocks(Command app, int& status);
 void add_decide(Command app, int& status);
+void add_init(Command app, int& status);
 void add_keys(Command app, int& status);
 void add_overrides(Command app, int& status);
 void add_replay(Command app, int& status);

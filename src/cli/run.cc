@@ -31,6 +31,7 @@ constexpr const char* kExamples =
     R"(Exit status: 0 success, 1 failure, 2 wrong usage. Data goes to stdout, errors to stderr.
 
 Examples:
+  sluice init
   sluice serve --rules rules.yaml
   sluice rules check rules.yaml
   sluice try rules.yaml 'POST /login ip=192.0.2.1' -n 7
@@ -156,6 +157,7 @@ int parse_and_work(int argc, const char* const* argv) {
     add_config(app, status);
     add_decide(app, status);
     add_docs(app, status);
+    add_init(app, status);
     add_keys(app, status);
     add_overrides(app, status);
     add_replay(app, status);

@@ -1,0 +1,385 @@
+// `sluice init`: writes rules, a configuration and what a gateway needs, from three answers. The
+// files of the gateway are those of deploy/, without what the answers do not need.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/quoted.h"
+#include "cli/command.h"
+#include "cli/deploy_files.h"
+#include "core/period.h"
+#include "rules/attributes.h"
+#include "rules/diagnostics.h"
+#include "server/config/config.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr const char* kInitHelp =
+    R"(Write rules.yaml, sluice.yaml and the files for a gateway into a folder, ready to run. At a terminal,
+init asks three questions for what the flags leave open: which gateway is in front of your
+application, how many requests each client has, and where the counters are.
+
+KEY is what clients differ by: ip, the address (in IPv6 its /64); user, whom your gateway has
+authenticated; or a header, such as header.x-api-key, and the address if it is missing.
+
+No file is overwritten without --force.
+
+Exit status: 0 written; 1 a file exists, or cannot be written; 2 wrong usage.
+
+Examples:
+  sluice init
+  sluice init --gateway nginx --key ip --limit 100 --per 1m --store memory --dir /etc/sluice
+  sluice init --gateway envoy --key header.x-api-key --limit 20 --per 1s)";
+
+struct InitFlags {
+  std::string gateway, key, limit, per, store;
+  std::string folder = ".";
+  bool force = false;
+};
+
+constexpr std::array<std::string_view, 3> kGateways{"nginx", "caddy", "envoy"};
+
+// Each returns what is wrong, or an empty text.
+std::string find_wrong_gateway(const std::string& name) {
+  if (std::find(kGateways.begin(), kGateways.end(), name) != kGateways.end()) return {};
+  return base::in_quotes(name) + " is no gateway that init knows; expected nginx, caddy or envoy" +
+         rules::did_you_mean(name, {kGateways.begin(), kGateways.end()});
+}
+
+std::string find_wrong_key(const std::string& key) {
+  if (key == "ip" || key == "user") return {};
+  constexpr std::string_view kHeader = "header.";
+  if (key.starts_with(kHeader) && key.size() > kHeader.size() && !rules::find_name_error(key)) {
+    return {};
+  }
+  return base::in_quotes(key) +
+         " is no key; expected ip, user, or a header such as header.x-api-key";
+}
+
+std::string find_wrong_limit(const std::string& limit) {
+  std::uint32_t number = 0;
+  const char* const end = limit.data() + limit.size();
+  const auto read = std::from_chars(limit.data(), end, number);
+  if (read.ec == std::errc() && read.ptr == end && number > 0) return {};
+  return base::in_quotes(limit) + " is no limit; expected a whole number from 1 to 4294967295";
+}
+
+std::string find_wrong_period(const std::string& per) {
+  const auto period = core::parse_period(per);
+  if (!period) return period.error();
+  if (*period > Duration{0} && *period <= kMaxPeriod) return {};
+  return base::in_quotes(per) + " is out of range; expected 1ms to 366d";
+}
+
+std::string find_wrong_store(const std::string& store) {
+  return server::find_store_error(store, {});
+}
+
+// Asks until the answer is right, and returns it. `take` returns what is wrong with it.
+template <typename Take>
+void ask_until_right(const std::string& question, const std::string& otherwise, const Take& take) {
+  for (;;) {
+    std::cout << question << " [" << otherwise << "] " << std::flush;
+    std::string answer;
+    if (!std::getline(std::cin, answer)) throw Failed("the questions were not answered", kUsage);
+    while (!answer.empty() && (answer.back() == ' ' || answer.back() == '\r')) answer.pop_back();
+    const std::string wrong = take(answer.empty() ? otherwise : answer);
+    if (wrong.empty()) return;
+    std::cout << "  " << wrong << '\n';
+  }
+}
+
+// Reads "100 per 1m by ip" into the flags that are not given.
+std::string take_limit(const std::string& answer, InitFlags& flags) {
+  std::vector<std::string> words;
+  std::string_view rest = answer;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    if (end > 0) words.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (words.size() != 5 || words[1] != "per" || words[3] != "by") {
+    return base::in_quotes(answer) + " is no limit; expected one such as 100 per 1m by ip";
+  }
+  for (std::string wrong :
+       {find_wrong_limit(words[0]), find_wrong_period(words[2]), find_wrong_key(words[4])}) {
+    if (!wrong.empty()) return wrong;
+  }
+  const auto set = [](std::string& flag, const std::string& value) {
+    if (flag.empty()) flag = value;
+  };
+  set(flags.limit, words[0]);
+  set(flags.per, words[2]);
+  set(flags.key, words[4]);
+  return {};
+}
+
+// Completes the flags by answers, or by defaults if nobody can answer.
+void complete_flags(InitFlags& flags) {
+  const bool is_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+  if (flags.gateway.empty()) {
+    if (!is_terminal) throw Failed("expected --gateway nginx, caddy or envoy", kUsage);
+    ask_until_right(
+        "Which gateway is in front of your application: nginx, caddy or envoy?", "nginx",
+        [&](const std::string& answer) { return find_wrong_gateway(flags.gateway = answer); });
+  }
+  if (flags.limit.empty() || flags.per.empty() || flags.key.empty()) {
+    const std::string otherwise = (flags.limit.empty() ? "100" : flags.limit) + " per " +
+                                  (flags.per.empty() ? "1m" : flags.per) + " by " +
+                                  (flags.key.empty() ? "ip" : flags.key);
+    const auto take = [&](const std::string& answer) { return take_limit(answer, flags); };
+    if (is_terminal) {
+      ask_until_right(
+          "How many requests has each client? By ip, by user, or by a header such as "
+          "header.x-api-key:",
+          otherwise, take);
+    } else if (const std::string wrong = take(otherwise); !wrong.empty()) {
+      throw Failed(wrong, kUsage);
+    }
+  }
+  if (flags.store.empty() && !is_terminal) flags.store = "memory";
+  if (flags.store.empty()) {
+    ask_until_right(
+        "Where are the counters: memory, or a Redis such as redis://127.0.0.1:6379?", "memory",
+        [&](const std::string& answer) { return find_wrong_store(flags.store = answer); });
+  }
+}
+
+// A text of deploy/ while it is cut to size. Throws Failed if a mark is not there, which a test
+// finds.
+class Recipe {
+ public:
+  explicit Recipe(std::string_view name) {
+    for (const deploy::File& file : deploy::kFiles) {
+      if (file.name == name) text_ = file.text;
+    }
+  }
+  // Replaces the text from one mark up to another, which stays, or to the end if it is empty.
+  Recipe& replace(std::string_view from, std::string_view to, std::string_view by = {}) {
+    const std::size_t begin = text_.find(from);
+    const std::size_t end = to.empty() ? text_.size() : text_.find(to, begin);
+    if (begin == text_.npos || end == text_.npos) {
+      throw Failed("a file of deploy/ lacks '" + std::string(begin == text_.npos ? from : to) +
+                   "'");
+    }
+    text_.replace(begin, end - begin, by);
+    return *this;
+  }
+  // Replaces a mark everywhere.
+  Recipe& replace_all(std::string_view mark, std::string_view by) {
+    for (std::size_t at = 0; (at = text_.find(mark, at)) != text_.npos; at += by.size()) {
+      text_.replace(at, mark.size(), by);
+    }
+    return *this;
+  }
+  const std::string& text() const noexcept { return text_; }
+
+ private:
+  std::string text_;
+};
+
+struct Written {
+  std::string name;
+  std::string text;
+};
+
+std::vector<Written> nginx_files(const InitFlags& flags) {
+  Recipe request("nginx/sluice_request.conf");
+  request.replace("# For the two locations", "# The lines below")
+      .replace_all("\n", "\n    ")
+      .replace_all("\n    \n", "\n\n");
+  std::string indented = request.text();
+  while (indented.ends_with(' ') || indented.ends_with('\n')) indented.pop_back();
+  Recipe fields("nginx/sluice_fields.conf");
+  fields.replace("# Reports", "add_header");
+  Recipe server("nginx/sluice.conf");
+  server.replace(
+      "# For a server block", "auth_request /_sluice;",
+      "# For a server block, as in `include " +
+          std::filesystem::absolute(flags.folder).lexically_normal().string() +
+          "/sluice.conf;`: sends every\n"
+          "# request of the server to Sluice. `auth_request off` in a location exempts "
+          "it. A location with its own\n"
+          "# `add_header`, `error_page` or `auth_request_set` does not inherit those "
+          "below: repeat them there.\n\n" +
+          (flags.key == "user" ? std::string("# The user, whom nginx has authenticated.\n"
+                                             "set $sluice_user $remote_user;\n\n")
+                               : std::string("set $sluice_user \"\";\n\n")));
+  server.replace("auth_request_set $sluice_delay", "\ninclude sluice_fields.conf");
+  server.replace("# For sluice_report.conf.", "location @sluice_gone");
+  server.replace("include sluice_request.conf;", "\n", indented);
+  server.replace("include sluice_fields.conf;\n", "error_page", fields.text());
+  Recipe inner("nginx/sluice_fields.conf");
+  inner.replace("# Reports", "add_header").replace_all("\nadd_header", "\n    add_header");
+  std::string of_location = inner.text();
+  while (of_location.ends_with('\n')) of_location.pop_back();
+  server.replace("include sluice_fields.conf;", "\n", of_location);
+  return {{"sluice_http.conf", Recipe("nginx/sluice_http.conf").text()},
+          {"sluice.conf", server.text()}};
+}
+
+std::vector<Written> caddy_files(const InitFlags& flags) {
+  Recipe file("caddy/Caddyfile");
+  file.replace("# A complete example", "# Sends the request to Sluice.",
+               "# Caddy on port 8000, Sluice on port 8080, an application on port 9000.\n"
+               "#   caddy run --adapter caddyfile --config sluice.caddy\n\n");
+  const bool has_user = flags.key == "user";
+  file.replace("\t\t# The user. This example", "\t\t# The plan",
+               has_user ? "\t\t# The user, whom Caddy has authenticated.\n"
+                          "\t\theader_up X-User-Id {http.auth.user.id}\n"
+                        : "\t\theader_up -X-User-Id\n");
+  file.replace("# Reports the status of a response", "(application) {");
+  file.replace("\thandle /api/order/* {", "\thandle_errors {",
+               "\thandle {\n\t\timport sluice\n\t\timport application\n\t}\n\n");
+  file.replace("\t\t\t# Closed:", "\t\t\t# Open:");
+  file.replace_all("# Open: all other requests pass.", "# Requests pass.");
+  file.replace("\n# A placeholder for the application", {});
+  return {{"sluice.caddy", file.text()}};
+}
+
+std::vector<Written> envoy_files(const InitFlags& flags) {
+  Recipe file("envoy/envoy.yaml");
+  file.replace(
+      "# Envoy (1.24", "admin:",
+      "# Envoy (1.24 or newer) on port 8000 in front of an application at 127.0.0.1:9000. It "
+      "sends each\n# request to Sluice at 127.0.0.1:8081.\n#   envoy -c envoy.yaml\n");
+  file.replace("                        - match: { path: /login }",
+               "                        - match: { prefix: / }");
+  std::string actions =
+      "                              - actions:\n"
+      "                                  - remote_address: {}\n";
+  if (flags.key != "ip") {
+    const std::string name =
+        flags.key == "user" ? "x-user-id" : rules::normalized(flags.key).substr(7);
+    if (flags.key == "user") {
+      actions +=
+          "                                  # A filter before the rate limit sets it from "
+          "your authentication.\n";
+    }
+    actions += "                                  - request_headers: { header_name: " + name +
+               ", descriptor_key: client, skip_if_absent: true }\n";
+  }
+  file.replace("                              # (\"remote_address\", ADDRESS)",
+               "                http_filters:", actions);
+  file.replace("domain: shop", "\n", "domain: default");
+  return {{"envoy.yaml", file.text()}};
+}
+
+std::string rule_key(const InitFlags& flags) {
+  if (flags.gateway == "envoy")
+    return flags.key == "ip" ? "{remote_address}" : "{client|remote_address}";
+  if (flags.key == "ip") return "{ip/32/64}";
+  return "{" +
+         (flags.key == "user" ? std::string("header.x-user-id") : rules::normalized(flags.key)) +
+         "|ip}";
+}
+
+std::vector<Written> files_for(const InitFlags& flags) {
+  std::vector<Written> files = flags.gateway == "nginx"   ? nginx_files(flags)
+                               : flags.gateway == "caddy" ? caddy_files(flags)
+                                                          : envoy_files(flags);
+  const bool is_envoy = flags.gateway == "envoy";
+  std::string rules =
+      std::string("# sluice try rules.yaml '") + (is_envoy ? "remote_address=" : "GET / ip=") +
+      "192.0.2.1' says what a request gets, and why.\nversion: 1\n\nrules:\n" +
+      (is_envoy ? "" : "  # All requests. `match: { path: /api/** }` limits some.\n") +
+      "  - name: requests\n    limits:\n      - name: client\n        key: \"" + rule_key(flags) +
+      "\"\n        algorithm: token_bucket\n        limit: " + flags.limit +
+      "\n        per: " + flags.per + "\n";
+  std::string config =
+      "# `sluice serve` reads this file in the current folder, or with --config. docs/config.md "
+      "has all "
+      "keys.\nversion: 1\nrules: rules.yaml\nstore: " +
+      flags.store + "\n";
+  config += is_envoy ? "listen: { grpc: 127.0.0.1:8081 }  # Envoy asks here\n"
+                     : "listen: { http: 127.0.0.1:8080 }  # the gateway asks here\n"
+                       "trusted_proxies: [127.0.0.1]      # the gateway, and nobody else\n";
+  files.insert(files.begin(),
+               {{"rules.yaml", std::move(rules)}, {"sluice.yaml", std::move(config)}});
+  return files;
+}
+
+std::string next_steps(const InitFlags& flags) {
+  const std::string folder = std::filesystem::absolute(flags.folder).lexically_normal().string();
+  const std::string serve = "sluice serve --config " + flags.folder + "/sluice.yaml";
+  std::string out = "Next:\n  " + (flags.folder == "." ? "sluice serve" : serve) + "\n";
+  if (flags.gateway == "nginx") {
+    return out + "  nginx, in the http block:    include " + folder +
+           "/sluice_http.conf;\n  nginx, in a server block:    include " + folder +
+           "/sluice.conf;\n";
+  }
+  if (flags.gateway == "caddy") {
+    return out + "  caddy run --adapter caddyfile --config " + flags.folder + "/sluice.caddy\n";
+  }
+  return out + "  envoy -c " + flags.folder + "/envoy.yaml\n";
+}
+
+int write_files(InitFlags flags) {
+  complete_flags(flags);
+  const std::filesystem::path folder = flags.folder;
+  const std::vector<Written> files = files_for(flags);
+  for (const Written& file : files) {
+    std::error_code ignored;
+    if (flags.force ||
+        !std::filesystem::exists(std::filesystem::symlink_status(folder / file.name, ignored)))
+      continue;
+    throw Failed(
+        (folder / file.name).string() +
+        " exists; expected --force to overwrite it, or another --dir. Nothing was written");
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  for (const Written& file : files) {
+    const std::string path = folder / file.name;
+    std::ofstream out(path, std::ios::binary | std::ios::trunc);
+    out << file.text << std::flush;
+    if (!out) throw Failed(path + " cannot be written");
+    std::cout << "wrote " << path << '\n';
+  }
+  std::cout << next_steps(flags);
+  return 0;
+}
+
+}  // namespace
+
+void add_init(Command app, int& status) {
+  const Command command =
+      app.add_subcommand("init", "Write rules, a configuration and what a gateway needs");
+  const auto flags = std::make_shared<InitFlags>();
+  command.add_option("--gateway", flags->gateway, "nginx, caddy or envoy")
+      .type_name("NAME")
+      .check(find_wrong_gateway);
+  command.add_option("--key", flags->key, "By what clients differ: ip, user or header.NAME [ip]")
+      .type_name("KEY")
+      .check(find_wrong_key);
+  command.add_option("--limit", flags->limit, "How many requests each client has [100]")
+      .type_name("N")
+      .check(find_wrong_limit);
+  command.add_option("--per", flags->per, "In which time [1m]")
+      .type_name("PERIOD")
+      .check(find_wrong_period);
+  command.add_option("--store", flags->store, "memory, or redis://HOST:PORT [memory]")
+      .type_name("URL")
+      .check(find_wrong_store);
+  command.add_option("--dir", flags->folder, "The folder for the files")
+      .type_name("FOLDER")
+      .show_default();
+  command.add_flag("--force", flags->force, "Overwrite files");
+  command.footer(kInitHelp);
+  command.run(status, "init", [flags] { return write_files(*flags); });
+}
+
+}  // namespace sluice::cli
