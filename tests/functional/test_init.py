@@ -1,0 +1,230 @@
+"""`sluice init`: what it writes is right, and limits requests behind the gateways."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+import unittest
+
+from harness import (
+    PATIENCE,
+    Application,
+    Process,
+    ServerTest,
+    binary,
+    free_port,
+    replaced,
+    request,
+    tool,
+)
+
+# The tests wait longer for Sluice than the files say, because a busy machine is late.
+PATIENT = ("timeout 250ms", "timeout 20s"), ("timeout 500ms", "timeout 20s")
+
+
+def sluice(folder, *words):
+    return subprocess.run(
+        [binary(), *words], capture_output=True, text=True, timeout=PATIENCE, cwd=folder,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+class Files(ServerTest):
+    def written(self, *flags):
+        folder = self.folder()
+        done = sluice(folder, "init", *flags)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        names = [line.split("/")[-1] for line in done.stdout.split("Next:\n")[0].splitlines()]
+        self.assertEqual({path.name for path in folder.iterdir()}, set(names), done)
+        return folder
+
+    def test_what_it_writes_has_no_error_and_no_warning(self):
+        for gateway in ("nginx", "caddy", "envoy"):
+            for key in ("ip", "user", "header.X-Api-Key"):
+                folder = self.written("--gateway", gateway, "--key", key, "--limit", "7",
+                                      "--store", "redis://127.0.0.1:6379")
+                for words in (("rules", "check", "--strict", "rules.yaml"),
+                              ("config", "check", "sluice.yaml")):
+                    done = sluice(folder, *words)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""), (gateway, key))
+                self.assertIn("limit: 7\n        per: 1m\n", (folder / "rules.yaml").read_text())
+                self.assertIn("store: redis://127.0.0.1:6379\n",
+                              (folder / "sluice.yaml").read_text())
+                text = "".join(path.read_text() for path in folder.iterdir())
+                for word in ("sluice_report", "sluice_queue", "/send/code", "/login", "domain: shop"):
+                    self.assertNotIn(word, text, gateway)
+
+    def test_try_shows_what_the_rules_do(self):
+        folder = self.written("--gateway", "nginx", "--limit", "1", "--per", "1h")
+        done = sluice(folder, "try", "rules.yaml", "GET / ip=192.0.2.1", "-n", "2")
+        self.assertIn("limit requests/client: 1 per 1h (token_bucket), key '192.0.2.1'", done.stdout)
+        self.assertIn("2  +0 s  denied", done.stdout)
+
+    def test_no_file_is_overwritten_without_force(self):
+        folder = self.written("--gateway", "nginx")
+        (folder / "rules.yaml").unlink()
+        (folder / "sluice.yaml").write_text("mine")
+        refused = sluice(folder, "init", "--gateway", "nginx")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("sluice.yaml exists; expected --force to overwrite it, or another --dir. Nothing "
+                      "was written", refused.stderr)
+        self.assertFalse((folder / "rules.yaml").exists())
+        self.assertEqual((folder / "sluice.yaml").read_text(), "mine")
+        self.assertEqual(sluice(folder, "init", "--gateway", "nginx", "--force").returncode, 0)
+        self.assertNotEqual((folder / "sluice.yaml").read_text(), "mine")
+        self.assertEqual(sluice(folder, "init", "--gateway", "nginx", "--dir", "a/b").returncode, 0)
+        self.assertTrue((folder / "a/b/sluice.conf").exists())
+
+    def test_wrong_answers_are_explained(self):
+        for flags, error in [
+            ((), "expected --gateway nginx, caddy or envoy"),
+            (("--gateway", "ngnix"), "did you mean 'nginx'?"),
+            (("--gateway", "nginx", "--limit", "0"), "'0' is no limit; expected a whole number"),
+            (("--gateway", "nginx", "--per", "1min"), "unknown unit 'min'"),
+            (("--gateway", "nginx", "--key", "address"), "'address' is no key; expected ip, user"),
+            (("--gateway", "nginx", "--store", "http://a"), "unknown scheme 'http'"),
+        ]:
+            folder = self.folder()
+            done = sluice(folder, "init", *flags)
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn(error, done.stderr)
+            self.assertEqual(list(folder.iterdir()), [])
+
+    def test_questions_are_asked_at_a_terminal(self):
+        folder = self.folder()
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(folder)
+            os.execv(binary(), [binary(), "init"])
+        shown = ""
+        end = time.monotonic() + PATIENCE
+        for question, answer in [("[nginx] ", "caddi\n"), ("did you mean 'caddy'?", "caddy\n"),
+                                 ("[100 per 1m by ip] ", "20 per 1s by header.x-api-key\n"),
+                                 ("[memory] ", "\n"), ("Next:", None)]:
+            while question not in shown:
+                left = end - time.monotonic()
+                ready = left > 0 and select.select([terminal], [], [], left)[0]
+                self.assertTrue(ready, f"no {question!r} in {shown!r}")
+                shown += os.read(terminal, 4096).decode()
+            if answer:
+                os.write(terminal, answer.encode())
+        os.waitpid(pid, 0)
+        os.close(terminal)
+        rules = (folder / "rules.yaml").read_text()
+        self.assertIn('key: "{header.x-api-key|ip}"\n        algorithm: token_bucket\n'
+                      "        limit: 20\n        per: 1s\n", rules)
+        self.assertTrue((folder / "sluice.caddy").exists())
+
+
+class Behind(ServerTest):
+    """Starts what init wrote, as init says, with other ports."""
+
+    def start(self, gateway, *flags):
+        self.app = Application()
+        self.addCleanup(self.app.stop)
+        self.gateway = f"127.0.0.1:{free_port()}"
+        self.http = f"127.0.0.1:{free_port()}"
+        folder = self.folder()
+        done = sluice(folder, "init", "--gateway", gateway, "--limit", "3", "--per", "1h", *flags)
+        self.assertEqual(done.returncode, 0, done)
+        variables = {"SLUICE_HTTP": self.http, "SLUICE_GRPC": "off", "SLUICE_RESP": "off",
+                     "SLUICE_ADMIN": "off"}
+        self.sluice = Process([binary(), "serve"], folder, "sluice", env={**os.environ, **variables})
+        self.addCleanup(self.sluice.stop)
+        self.sluice.wait_until_accepting(self.http)
+        return folder
+
+    def run_gateway(self, argv, folder, name):
+        process = Process(argv, folder, name)
+        self.addCleanup(process.stop)
+        process.wait_until_accepting(self.gateway)
+
+    def statuses(self, count, **headers):
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        answers = [request(self.gateway, "GET", "/page", None, fields) for _ in range(count)]
+        return [answer.status for answer in answers], answers[-1]
+
+    def check(self):
+        """Three requests pass, whatever a client says of itself; without Sluice all pass."""
+        self.assertEqual(self.statuses(1)[1]["ratelimit-policy"], '"client";q=3;w=3600')
+        forged = {"X_Original_URI": "/other", "X_User_Id": "7", "X_Forwarded_For": "9.9.9.9"}
+        statuses, last = self.statuses(3, **forged)
+        self.assertEqual(statuses, [200, 200, 429])
+        self.assertTrue(1 <= int(last["retry-after"]) <= 3600, last)
+        self.assertEqual(len(self.app.seen), 3)
+        self.assertEqual(self.sluice.stop(), 0)
+        self.assertEqual(self.statuses(2)[0], [200, 200])
+
+    def start_nginx(self, *flags):
+        folder = self.start("nginx", *flags)
+        http = folder / "sluice_http.conf"
+        http.write_text(replaced(http.read_text(), ("127.0.0.1:8080", self.http)))
+        server = folder / "sluice.conf"
+        server.write_text(replaced(server.read_text(), *PATIENT))
+        temporary = "".join(f"{name}_temp_path {folder}/{name}; "
+                            for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        (folder / "nginx.conf").write_text(f"""daemon off;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{ }}
+http {{
+    access_log off;
+    {temporary}
+    include {folder}/sluice_http.conf;
+    server {{
+        listen {self.gateway};
+        include {folder}/sluice.conf;
+        location / {{ proxy_pass http://{self.app.address}; }}
+    }}
+}}
+""")
+        self.run_gateway([tool("nginx"), "-e", "stderr", "-p", str(folder), "-c", "nginx.conf"],
+                         folder, "nginx")
+
+    def test_nginx(self):
+        self.start_nginx()
+        self.check()
+
+    def test_nginx_by_a_header(self):
+        self.start_nginx("--key", "header.x-api-key")
+        self.assertEqual(self.statuses(4, X_Api_Key="a")[0], [200, 200, 200, 429])
+        self.assertEqual(self.statuses(4, X_Api_Key="b")[0], [200, 200, 200, 429])
+        self.assertEqual(self.statuses(4)[0], [200, 200, 200, 429])
+
+    def test_nginx_by_user(self):
+        self.start_nginx("--key", "user")
+        self.assertEqual(self.statuses(4, X_User_Id="a")[0], [200, 200, 200, 429])
+        self.assertEqual(self.statuses(1, X_User_Id="b")[0], [429])
+
+    def test_caddy(self):
+        folder = self.start("caddy")
+        file = folder / "sluice.caddy"
+        host, _, port = self.gateway.rpartition(":")
+        file.write_text("{\n\tadmin off\n\tauto_https off\n}\n" + replaced(
+            file.read_text(), ("http://:8000 {", f"http://:{port} {{\n\tbind {host}"),
+            ("127.0.0.1:8080", self.http), ("127.0.0.1:9000", self.app.address), *PATIENT))
+        home = [f"{name}={folder}" for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")]
+        self.run_gateway(["env", *home, tool("caddy"), "run", "--adapter", "caddyfile", "--config",
+                          "sluice.caddy"], folder, "caddy")
+        self.check()
+
+    def test_what_envoy_asks_is_limited(self):
+        folder = self.start("envoy", "--key", "header.X-Api-Key")
+        text = (folder / "envoy.yaml").read_text()
+        self.assertIn("domain: default", text)
+        self.assertEqual(text.count("- actions:"), 1)
+        self.assertIn("request_headers: { header_name: x-api-key, descriptor_key: client, "
+                      "skip_if_absent: true }", text)
+        for entries in ([("remote_address", "192.0.2.1")],
+                        [("remote_address", "192.0.2.1"), ("client", "a")]):
+            body = {"domain": "default",
+                    "descriptors": [{"entries": [{"key": k, "value": v} for k, v in entries]}]}
+            statuses = [request(self.http, "POST", "/json", json.dumps(body)).status
+                        for _ in range(4)]
+            self.assertEqual(statuses, [200, 200, 200, 429])
+
+
+if __name__ == "__main__":
+    unittest.main()
