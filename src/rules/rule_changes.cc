@@ -502,7 +502,14 @@ std::optional<EditError> change(Editor& editor, std::size_t index, std::string_v
   }
   const std::string of = "rule " + in_quotes(name);
   if (changes.mode && !editor.set(rule, "mode", *changes.mode, "name")) return no_place("mode", of);
-  return check_text(editor, changes.mode && changes.numbers.empty() ? "mode" : "limits", of);
+  if (changes.on_store_error &&
+      !editor.set(rule, "on_store_error", *changes.on_store_error, "name")) {
+    return no_place("on_store_error", of);
+  }
+  const std::string_view changed = !changes.numbers.empty() ? "limits"
+                                   : changes.mode           ? "mode"
+                                                            : "on_store_error";
+  return check_text(editor, changed, of);
 }
 
 std::optional<EditError> change_plan(Editor& editor, std::string_view plan,

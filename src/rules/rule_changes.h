@@ -49,6 +49,7 @@ struct RuleChanges {
   };
   std::vector<Number> numbers;
   std::optional<std::string> mode;
+  std::optional<std::string> on_store_error = {};
 };
 
 // A file with its new text.

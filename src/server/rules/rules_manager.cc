@@ -1,6 +1,10 @@
 #include "server/rules/rules_manager.h"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
+
+#include "rules/rule_changes.h"
 
 namespace sluice::server {
 
@@ -176,11 +180,16 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
 }
 
 Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
-  FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
-  Lists lists;
-  auto rules = paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
+  auto rules = parse_again(std::move(texts));
   if (!rules) return Unexpected{std::move(rules.error())};
   return true;
+}
+
+// Parses texts whose lists are watched already.
+Expected<RuleSet, RulesManager::Errors> RulesManager::parse_again(Texts texts) const {
+  FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
+  Lists lists;
+  return paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
 }
 
 Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<RulesText> texts,
@@ -189,19 +198,77 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
   const std::lock_guard changing(change_mutex_);
   if (expected != version()) return Unexpected{Errors{}};
   if (ActiveRules now = active(); *now.texts == texts) return now;
-  FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
-  Lists lists;  // those that are watched already
-  auto rules = paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
+  auto rules = parse_again(texts);
   if (!rules) return Unexpected{std::move(rules.error())};
-  return activate(*std::move(rules), std::move(read.texts), std::move(by));
+  return activate(*std::move(rules), std::move(texts), std::move(by));
+}
+
+// Parses the texts with the changes of rules that they have.
+Expected<RuleSet, RulesManager::Errors> RulesManager::parse_changed(
+    const std::vector<TemporaryChange>& changes, Texts texts) const {
+  for (const TemporaryChange& change : changes) {
+    rules::RuleChanges edit;
+    (change.key == "mode" ? edit.mode : edit.on_store_error) = change.value;
+    std::vector<RuleText> files;
+    for (const RulesText& text : texts) files.push_back({text.name, text.text});
+    auto edited = rules::edit_rule(files, change.rule, edit);
+    if (edited) texts[edited->file].text = std::move(edited->text);
+  }
+  return parse_again(std::move(texts));
+}
+
+Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
+    const std::vector<TemporaryChange>& changes, std::string by) {
+  const std::lock_guard changing(change_mutex_);
+  std::vector<TemporaryChange> all = temporary_;
+  for (const TemporaryChange& change : changes) {
+    std::erase_if(all, [&](const TemporaryChange& old) {
+      return old.rule == change.rule && old.key == change.key;
+    });
+    all.push_back(change);
+  }
+  return use_changes(std::move(all), std::move(by));
+}
+
+std::vector<TemporaryChange> RulesManager::end_changes(
+    const std::function<bool(const TemporaryChange&)>& has_ended) {
+  const std::lock_guard changing(change_mutex_);
+  std::vector<TemporaryChange> left = temporary_;
+  const auto end = std::stable_partition(left.begin(), left.end(), std::not_fn(has_ended));
+  std::vector<TemporaryChange> ended(end, left.end());
+  left.erase(end, left.end());
+  if (!ended.empty())
+    static_cast<void>(use_changes(std::move(left), "the end of a change for a time"));
+  return ended;
 }
 
 // Requires change_mutex_.
+Expected<ActiveRules, RulesManager::Errors> RulesManager::use_changes(
+    std::vector<TemporaryChange> changes, std::string by) {
+  const auto texts = active().texts;
+  auto rules = parse_changed(changes, *texts);
+  if (!rules) return Unexpected{std::move(rules.error())};
+  return swap(*std::move(rules), texts, std::move(changes), std::move(by));
+}
+
+// Takes over the temporary changes that have an end. Requires change_mutex_.
 ActiveRules RulesManager::activate(RuleSet rules, Texts texts, std::string by) {
-  ActiveRules next{version() + 1, std::move(rules),
-                   std::make_shared<const Texts>(std::move(texts))};
+  std::vector<TemporaryChange> lasting = temporary_;
+  std::erase_if(lasting, [](const TemporaryChange& change) { return !change.until; });
+  if (!lasting.empty()) {
+    if (auto changed = parse_changed(lasting, texts)) rules = *std::move(changed);
+  }
+  return swap(std::move(rules), std::make_shared<const Texts>(std::move(texts)), std::move(lasting),
+              std::move(by));
+}
+
+// Requires change_mutex_.
+ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts,
+                               std::vector<TemporaryChange> temporary, std::string by) {
+  ActiveRules next{version() + 1, std::move(rules), std::move(texts)};
   ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
+  temporary_ = std::move(temporary);
   std::swap(old, active_);
   loaded_at_ = clock_->now();
   past_.push_front({next.version, loaded_at_, std::move(by), next.texts});
@@ -221,6 +288,19 @@ Unexpected<RulesManager::Errors> RulesManager::refuse(Errors errors) {
   last_failure_at_ = clock_->now();
   ++failures_;
   return {std::move(errors)};
+}
+
+void RulesManager::lose(RuleError why) {
+  const std::lock_guard lock(mutex_);
+  if (!lost_since_) lost_since_ = clock_->now();
+  why_lost_ = std::move(why);
+  last_failure_at_ = clock_->now();
+  ++failures_;
+}
+
+void RulesManager::found() {
+  const std::lock_guard lock(mutex_);
+  lost_since_.reset();
 }
 
 bool RulesManager::changed_on_disk() {
@@ -260,7 +340,11 @@ RulesStatus RulesManager::status() const {
                      .reloads = reloads_,
                      .failures = failures_,
                      .last_errors = last_errors_,
-                     .last_failure_at = last_failure_at_};
+                     .last_failure_at = last_failure_at_,
+                     .lost_since = lost_since_,
+                     .why_lost = lost_since_ ? why_lost_.what : std::string(),
+                     .temporary = temporary_};
+  if (lost_since_) status.last_errors.push_back(why_lost_);
   for (const RulesText& text : *active_.texts) status.sources.push_back(text.name);
   return status;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +25,17 @@ inline constexpr std::string_view kBuiltInName = "built-in";
 // The text of these rules: an example to try.
 std::string_view built_in_rules() noexcept;
 
+// Another value of a key of a rule, in this process only and on top of the active rules, whose
+// texts stay as they are. A plain value.
+struct TemporaryChange {
+  std::string rule;
+  std::string key;               // "mode", "on_store_error"
+  std::string value;             // "shadow", "deny"
+  std::optional<Instant> until;  // absent: until other rules are active
+
+  friend bool operator==(const TemporaryChange&, const TemporaryChange&) = default;
+};
+
 // The state of the active rules.
 struct RulesStatus {
   std::uint64_t version = 0;  // 1 for the first rules; counts every swap
@@ -38,6 +50,7 @@ struct RulesStatus {
   // Set while the rules of a source cannot be read, so that those from before are active.
   std::optional<Instant> lost_since = {};
   std::string why_lost = {};
+  std::vector<TemporaryChange> temporary = {};
 };
 
 // The rules with the texts they were read from.
@@ -102,6 +115,19 @@ class RulesManager {
   Expected<ActiveRules, Errors> revise(std::vector<RulesText> texts, std::uint64_t expected,
                                        std::string by);
 
+  // Puts the changes on top of the active rules, in place of earlier ones of the same keys. Those
+  // with an end also hold for later rules that have the rule. Errors: as check().
+  Expected<ActiveRules, Errors> change_for_now(const std::vector<TemporaryChange>& changes,
+                                               std::string by);
+  // Ends temporary changes, and returns those that have ended.
+  std::vector<TemporaryChange> end_changes(
+      const std::function<bool(const TemporaryChange&)>& has_ended);
+
+  // Reports that the rules of the source cannot be read. It counts as a reload that failed, and
+  // status() reports it until found() is called.
+  void lose(RuleError why);
+  void found();
+
   // Returns whether the files differ from when they were last read or reported, and have not
   // changed since the previous call, so half-written files are not read. Reports each change once;
   // then call reload(). Call it about twice a second. Cost: one stat() for each file
@@ -134,7 +160,13 @@ class RulesManager {
                const RuleTerms& terms, RuleSet rules, Texts texts);
   Expected<bool, Errors> adopt(FilesRead read, std::string by);
   bool has_changed_lists() const;
+  Expected<RuleSet, Errors> parse_again(Texts texts) const;
+  Expected<RuleSet, Errors> parse_changed(const std::vector<TemporaryChange>& changes,
+                                          Texts texts) const;
+  Expected<ActiveRules, Errors> use_changes(std::vector<TemporaryChange> changes, std::string by);
   ActiveRules activate(RuleSet rules, Texts texts, std::string by);
+  ActiveRules swap(RuleSet rules, std::shared_ptr<const Texts> texts,
+                   std::vector<TemporaryChange> temporary, std::string by);
   Unexpected<Errors> refuse(Errors errors);
 
   const bool from_source_;
@@ -151,6 +183,9 @@ class RulesManager {
   std::uint64_t failures_ = 0;
   Errors last_errors_;
   Instant last_failure_at_{};
+  std::optional<Instant> lost_since_;
+  RuleError why_lost_;
+  std::vector<TemporaryChange> temporary_;  // changes with both locks
 
   std::mutex change_mutex_;  // held while rules change or files are examined; locked before mutex_
   Lists lists_;              // of the active rules

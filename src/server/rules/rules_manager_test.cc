@@ -368,6 +368,25 @@ TEST(RulesManager, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
   EXPECT_TRUE(manager.status().last_errors.empty());
 }
 
+TEST(RulesManager, LostRulesAreAFailureUntilTheyAreFound) {
+  testing::ManualClock clock;
+  const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}}, clock);
+  RulesManager& manager = **opened;
+  EXPECT_FALSE(manager.status().lost_since);
+  manager.lose({"sluice:rules", 1, 1, "there are no rules at sluice:rules", "expected some"});
+  const Instant since = clock.now();
+  clock.advance(std::chrono::minutes(1));
+  manager.lose({"sluice:rules", 1, 1, "sluice:rules holds damaged rules", "expected others"});
+  EXPECT_EQ(manager.status().lost_since, since);
+  EXPECT_EQ(manager.status().why_lost, "sluice:rules holds damaged rules");
+  EXPECT_EQ(manager.status().failures, 2U);
+  EXPECT_FALSE(*manager.reload());
+  ASSERT_EQ(manager.status().last_errors.size(), 1U) << "a reload does not find them";
+  manager.found();
+  EXPECT_FALSE(manager.status().lost_since);
+  EXPECT_TRUE(manager.status().last_errors.empty());
+}
+
 TEST(RulesManager, KeepsAReplacementUntilTheSourceChangesOrIsReloaded) {
   const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}});
   ASSERT_TRUE(opened);

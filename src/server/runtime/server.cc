@@ -404,6 +404,7 @@ class Server::Impl {
   ServerStatus status() const;
   void follow_rules();
   void follow_overrides();
+  void end_temporary_changes();
   void collect_keys();
   bool keep_overrides();
   std::vector<int> descriptors_to_give();
@@ -657,6 +658,7 @@ void Server::Impl::wait_for_signal() {
 // Detects changed files, and rules that the administration has changed.
 void Server::Impl::check_for_changes() {
   if (config_.watch && rules_.changed_on_disk()) static_cast<void>(reload());
+  end_temporary_changes();
   follow_rules();
   follow_overrides();
   events_.tick();
@@ -702,6 +704,17 @@ void Server::Impl::follow_overrides() {
   const auto read = overrides_->reread();
   if (!read) log_.error("the overrides are unchanged", {{"why", read.error()}});
   overrides_->drop_ended(SystemClock().now());
+}
+
+void Server::Impl::end_temporary_changes() {
+  const auto ended =
+      rules_.manager().end_changes([now = SystemClock().now()](const TemporaryChange& change) {
+        return change.until && *change.until <= now;
+      });
+  for (const TemporaryChange& change : ended) {
+    log_.info("a temporary change of a rule has ended",
+              {{"rule", change.rule}, {"key", change.key}, {"was", change.value}});
+  }
 }
 
 // Adds the keys that the loops have handed over to their history, in parts, because this thread

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/civil_time.h"
 #include "base/json_reader.h"
 #include "base/quoted.h"
 #include "core/calendar.h"
@@ -103,6 +105,7 @@ using base::JsonValue;
 // The body of PATCH /v1/rules/RULE while it is read.
 struct Patch {
   rules::RuleChanges changes;
+  std::optional<Duration> for_;    // how long the changes hold; 0: temporary changes end
   std::string limit;               // the one that is read
   std::size_t numbers_before = 0;  // of other limits
 };
@@ -116,6 +119,10 @@ constexpr std::string_view kSuchAs =
 constexpr std::string_view kNumber = "expected a whole number from 0 to 4294967295, without quotes";
 constexpr std::string_view kQuotedPeriod = "expected a period in quotes, such as \"1s\"";
 constexpr std::string_view kMode = "expected \"enforce\" or \"shadow\"";
+constexpr std::string_view kPolicy = "expected \"allow\", \"deny\" or \"local\"";
+constexpr std::string_view kFor =
+    "expected a period of at most 366d in quotes, such as \"1h\", or \"0s\" to end temporary "
+    "changes";
 constexpr std::string_view kNumbers = "expected an object with limit, per, lease or burst";
 
 bool add_number(Patch& patch, const JsonValue& value, JsonProblem&) {
@@ -162,17 +169,33 @@ bool set_mode(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   return is_mode || problem.is_value("another text", kMode);
 }
 
+bool set_policy(Patch& patch, const JsonValue& value, JsonProblem& problem) {
+  patch.changes.on_store_error = value.text;
+  const bool is_policy = value.text == "allow" || value.text == "deny" || value.text == "local";
+  return is_policy || problem.is_value("another text", kPolicy);
+}
+
+bool set_for(Patch& patch, const JsonValue& value, JsonProblem& problem) {
+  constexpr Duration kLongest = std::chrono::hours(24 * 366);
+  const auto period = core::parse_period(value.text);
+  if (!period || *period > kLongest) return problem.is_value("another text", kFor);
+  patch.for_ = *period;
+  return true;
+}
+
 constexpr Member kOfLimits[] = {
     {.kinds = base::kJsonObject, .expected = kNumbers, .set = begin_limit, .object = &kLimit}};
 constexpr Object kLimits(kOfLimits, nullptr, true);
 
 constexpr Member kOfPatch[] = {
     {.name = "limits", .kinds = base::kJsonObject, .expected = kSuchAs, .object = &kLimits},
-    {"mode", base::kJsonText, kMode, set_mode}};
-constexpr Object kPatch(kOfPatch, nullptr, false, "expected limits or mode");
+    {"mode", base::kJsonText, kMode, set_mode},
+    {"on_store_error", base::kJsonText, kPolicy, set_policy},
+    {"for", base::kJsonText, kFor, set_for}};
+constexpr Object kPatch(kOfPatch, nullptr, false, "expected limits, mode, on_store_error or for");
 
 // Errors: "'limits.user.per' is wrong; expected ...".
-Expected<rules::RuleChanges> read_rule_changes(std::string_view json) {
+Expected<Patch> read_patch(std::string_view json) {
   const Member top{.kinds = base::kJsonObject, .object = &kPatch};
   Patch patch;
   JsonProblem problem;
@@ -180,10 +203,23 @@ Expected<rules::RuleChanges> read_rule_changes(std::string_view json) {
     return Unexpected{problem.message_by_path("the body is not a JSON object; expected " +
                                               std::string(kExample))};
   }
-  if (patch.changes.numbers.empty() && !patch.changes.mode) {
+  const rules::RuleChanges& changes = patch.changes;
+  const bool has_settings = changes.mode || changes.on_store_error;
+  const bool ends = patch.for_ == Duration{0};
+  if (ends && (has_settings || !changes.numbers.empty())) {
+    return Unexpected{
+        "'for' is \"0s\", which ends the temporary changes of the rule; expected it "
+        "alone, or another period"};
+  }
+  if (patch.for_ && !changes.numbers.empty()) {
+    return Unexpected{
+        "'for' does not apply to limits; expected mode or on_store_error with it, or "
+        "an override of one key for a time"};
+  }
+  if (changes.numbers.empty() && !has_settings && !ends) {
     return Unexpected{"the body changes nothing; expected " + std::string(kExample)};
   }
-  return std::move(patch.changes);
+  return patch;
 }
 
 }  // namespace
@@ -264,35 +300,51 @@ bool read_who(const Call& call, Subject& subject) {
   return true;
 }
 
-std::string_view end_of_change(const RulesManager& rules, Outcome outcome) {
+// What a change did, for the answer.
+struct Effect {
+  std::string file;
+  std::string until = {};  // "other rules are pushed", or an instant
+  std::string_view where = "this server";
+  std::string note = {};  // why the rules in Redis are not changed
+};
+
+std::string end_of_change(const RulesManager& rules, Outcome outcome) {
   if (outcome == Outcome::kPushed) return "other rules are pushed";
   if (rules.built_in()) return "the server stops";
   if (rules.from_source()) return "other rules are pushed, or the server reloads or stops";
   return "the rules files or their lists change, or the server reloads or stops";
 }
 
-void answer_changed(const Call& call, const ActiveRules& before, const ActiveRules& now,
-                    const std::string& file, Outcome outcome) {
-  const bool changed = now.version != before.version;
+void answer_changed(const Call& call, const ActiveRules& before,
+                    const std::vector<RulesText>& after, const Effect& effect) {
+  const ActiveRules now = call.admin.rules.active();
   add_version(now, call.response);
   JsonWriter json;
-  json.begin_object().member("version", now.version).member("changed", changed);
+  json.begin_object().member("version", now.version);
+  json.member("changed", now.version != before.version);
   write_counts(json, now.rules);
-  json.member("file", file).member("active_until", end_of_change(call.admin.rules, outcome));
-  write_differences(json, *before.texts, views_of(*now.texts));
+  if (!effect.file.empty()) json.member("file", effect.file);
+  json.member("active_until", effect.until).member("where", effect.where);
+  if (!effect.note.empty()) json.member("note", effect.note);
+  write_differences(json, *before.texts, views_of(after));
   answer(call.response, 200, json.end_object());
 }
 
 // Pushes checked rules, if the active rules are in Redis. Returns nothing after answering why they
-// were not pushed.
+// were not pushed; if Redis was the reason and there is a `why`, sets that instead.
 std::optional<Outcome> push(const Call& call, const ActiveRules& before,
-                            const std::vector<RulesText>& texts, const Subject& subject) {
+                            const std::vector<RulesText>& texts, const Subject& subject,
+                            std::string* why) {
   if (!call.admin.push || *before.texts == texts) return Outcome::kNotInRedis;
   if (const auto checked = call.admin.rules.check(texts); !checked) {
     answer_errors(400, checked.error(), call.response);
     return std::nullopt;
   }
   const auto pushed = call.admin.push(*before.texts, texts, subject.by(call));
+  if (!pushed && why != nullptr) {
+    *why = pushed.error();
+    return std::nullopt;
+  }
   if (!pushed) {
     const std::string detail = "the rules in Redis could not be changed: " + pushed.error();
     answer(call.response, {503, detail});
@@ -307,22 +359,22 @@ std::optional<Outcome> push(const Call& call, const ActiveRules& before,
   return *pushed;
 }
 
-void finish(const Call& call, const ActiveRules& before, const ActiveRules& now,
-            const Subject& subject, const std::string& file, Outcome outcome) {
+void finish(const Call& call, const ActiveRules& before, const Subject& subject,
+            const Effect& effect) {
+  const ActiveRules now = call.admin.rules.active();
   if (now.version != before.version) {
     const std::string what = subject.kind == "version"
                                  ? "rules rolled back to version " + subject.name
                                  : subject.kind + " " + subject.name + " changed";
     call.done(what + ": version " + std::to_string(now.version));
   }
-  answer_changed(call, before, now, file, outcome);
+  answer_changed(call, before, *now.texts, effect);
 }
 
 // A push has activated the rules, unless others came at the same time.
 void finish_push(const Call& call, const ActiveRules& before, const std::vector<RulesText>& texts,
-                 const Subject& subject, const std::string& file) {
-  const ActiveRules now = call.admin.rules.active();
-  if (*now.texts == texts) return finish(call, before, now, subject, file, Outcome::kPushed);
+                 const Subject& subject, const Effect& effect) {
+  if (*call.admin.rules.active().texts == texts) return finish(call, before, subject, effect);
   answer(call.response, {409,
                          "the change is in Redis, but this server has got other rules at the same "
                          "time; look at its active rules"});
@@ -334,26 +386,88 @@ struct Changed {
   std::string file;
 };
 
+// Puts `mode` and `on_store_error` of a rule on top of the active rules of this server.
+void change_for_now(const Call& call, const ActiveRules& before, const Subject& subject,
+                    const Patch& patch, const Changed& changed, Effect effect) {
+  std::optional<Instant> until;
+  if (patch.for_) until = SystemClock().now() + *patch.for_;
+  effect.until = until ? base::to_rfc3339(*until) : "other rules are active, or the server stops";
+  std::vector<TemporaryChange> changes;
+  const auto add = [&](std::string_view key, const std::optional<std::string>& value) {
+    if (value) changes.push_back({subject.name, std::string(key), *value, until});
+  };
+  add("mode", patch.changes.mode);
+  add("on_store_error", patch.changes.on_store_error);
+  const auto now = call.admin.rules.change_for_now(changes, subject.by(call) + ", for a time");
+  if (!now) return answer_errors(400, now.error(), call.response);
+  call.done("rule " + subject.name + " changed on this server: version " +
+            std::to_string(now->version) + ", until " + effect.until);
+  answer_changed(call, before, changed.texts, effect);
+}
+
+void end_changes(const Call& call, const ActiveRules& before, const std::string& rule) {
+  const auto ended =
+      call.admin.rules.end_changes([&](const TemporaryChange& one) { return one.rule == rule; });
+  if (ended.empty()) {
+    const std::string detail = "rule " + base::in_quotes(rule) +
+                               " has no temporary change; GET /v1/status lists those there are";
+    return answer(call.response, {409, detail});
+  }
+  const ActiveRules now = call.admin.rules.active();
+  call.done("temporary changes of rule " + rule + " ended: version " + std::to_string(now.version));
+  answer_changed(call, before, *before.texts, {.file = {}, .until = "its next change"});
+}
+
+// A later change of the rules themselves counts, not an earlier temporary one.
+void forget_changes(const Call& call, const std::string& rule, const rules::RuleChanges& by) {
+  static_cast<void>(call.admin.rules.end_changes([&](const TemporaryChange& one) {
+    return one.rule == rule && (one.key == "mode" ? by.mode : by.on_store_error).has_value();
+  }));
+}
+
+// Why the rules in Redis cannot be changed now. Empty: nothing is known, or they are not there.
+std::string why_not_in_redis(const Call& call) {
+  if (!call.admin.rules.from_source()) return {};
+  const RulesStatus rules = call.admin.rules.status();
+  return rules.lost_since ? rules.why_lost : call.admin.status().store.why_failing;
+}
+
 // Replaces the active rules by what `change` makes of them. `change` returns nothing after
-// answering why it cannot.
+// answering why it cannot, or that it has. If it is the `patch` of a rule without numbers, it may
+// be for this server only, and for a time.
 template <typename Change>
-void change_texts(const Call& call, Subject subject, const Change& change) {
+void change_texts(const Call& call, Subject subject, const Change& change,
+                  const Patch* patch = nullptr) {
   if (!read_who(call, subject)) return;
+  const bool fits_here = patch != nullptr && patch->changes.numbers.empty();
   for (;;) {  // again, if the rules change meanwhile
     const ActiveRules now = call.admin.rules.active();
     if (!meets_condition(call, now)) return answer_other_version(call);
     std::optional<Changed> changed = change(now);
     if (!changed) return;
-    const auto outcome = push(call, now, changed->texts, subject);
-    if (!outcome) return;
+    Effect effect{.file = changed->file};
+    std::string why = fits_here ? why_not_in_redis(call) : std::string();
+    std::optional<Outcome> outcome;
+    if (why.empty() && !(fits_here && patch->for_)) {
+      outcome = push(call, now, changed->texts, subject, fits_here ? &why : nullptr);
+      if (!outcome && why.empty()) return;
+    }
+    if (!outcome) {
+      if (!patch->for_) effect.note = "the rules in Redis are not changed: " + why;
+      return change_for_now(call, now, subject, *patch, *changed, std::move(effect));
+    }
+    effect.until = end_of_change(call.admin.rules, *outcome);
     if (*outcome == Outcome::kPushed) {
-      return finish_push(call, now, changed->texts, subject, changed->file);
+      if (patch != nullptr) forget_changes(call, subject.name, patch->changes);
+      effect.where = "all servers";
+      return finish_push(call, now, changed->texts, subject, effect);
     }
     const auto revised =
         call.admin.rules.revise(std::move(changed->texts), now.version, subject.by(call));
     if (!revised && revised.error().empty()) continue;
     if (!revised) return answer_errors(400, revised.error(), call.response);
-    return finish(call, now, *revised, subject, changed->file, *outcome);
+    if (patch != nullptr) forget_changes(call, subject.name, patch->changes);
+    return finish(call, now, subject, effect);
   }
 }
 
@@ -386,28 +500,38 @@ bool has_plan(const Call& call, const std::string& name, const RuleSet& rules) {
 
 void change_rule(const Call& call, std::string_view path) {
   const std::string name = decoded(path);
-  const auto changes = read_rule_changes(call.request.body);
-  if (!changes) return answer(call.response, {400, changes.error()});
+  const auto patch = read_patch(call.request.body);
+  if (!patch) return answer(call.response, {400, patch.error()});
   const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
-    if (now.rules.find(name) != nullptr) {
-      return edited(call, now, rules::edit_rule(views_of(*now.texts), name, *changes));
+    if (now.rules.find(name) == nullptr) {
+      answer_no_rule(call, name, now.rules);
+      return std::nullopt;
     }
-    answer_no_rule(call, name, now.rules);
-    return std::nullopt;
+    if (patch->for_ == Duration{0}) {
+      end_changes(call, now, name);
+      return std::nullopt;
+    }
+    return edited(call, now, rules::edit_rule(views_of(*now.texts), name, patch->changes));
   };
-  change_texts(call, {"rule", name, "PATCH /v1/rules/" + name}, change);
+  change_texts(call, {"rule", name, "PATCH /v1/rules/" + name}, change, &*patch);
 }
 
 void change_plan(const Call& call, std::string_view path) {
   const std::string name = decoded(path);
-  const auto changes = read_rule_changes(call.request.body);
-  if (!changes) return answer(call.response, {400, changes.error()});
-  if (changes->mode) {
-    return answer(call.response, {400, "'mode' is of a rule, not of a plan; expected limits"});
+  const auto patch = read_patch(call.request.body);
+  if (!patch) return answer(call.response, {400, patch.error()});
+  const std::string_view other = patch->changes.mode             ? "mode"
+                                 : patch->changes.on_store_error ? "on_store_error"
+                                 : patch->for_                   ? "for"
+                                                                 : "";
+  if (!other.empty()) {
+    const std::string detail =
+        base::in_quotes(other) + " is of a rule, not of a plan; expected limits";
+    return answer(call.response, {400, detail});
   }
   const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
     if (!has_plan(call, name, now.rules)) return std::nullopt;
-    return edited(call, now, rules::edit_plan(views_of(*now.texts), name, *changes));
+    return edited(call, now, rules::edit_plan(views_of(*now.texts), name, patch->changes));
   };
   change_texts(call, {"plan", name, "PATCH /v1/plans/" + name}, change);
 }

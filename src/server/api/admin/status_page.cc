@@ -74,6 +74,17 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
   if (rules.failures > 0) json.member("last_failure_at", rules.last_failure_at);
   write_errors(json.key("last_errors"), rules.last_errors);
   json.end_object();
+  if (rules.temporary.empty()) return;
+  json.key("temporary").begin_array();
+  for (const TemporaryChange& change : rules.temporary) {
+    json.begin_object()
+        .member("rule", change.rule)
+        .member("key", change.key)
+        .member("value", change.value);
+    if (change.until) json.member("until", base::to_rfc3339(*change.until));
+    json.end_object();
+  }
+  json.end_array();
 }
 
 void write_envoy(JsonWriter& json, const EnvoyStatus& envoy) {
