@@ -26,6 +26,9 @@ class RulePatch : public TestAdmin {
     EXPECT_TRUE(done_.empty());
     return answered.detail();
   }
+  FailurePolicy policy_of(std::string_view rule) {
+    return manager_->current().find(rule)->on_store_error;
+  }
   std::uint64_t limit_of(std::string_view rule) {
     return manager_->current().find(rule)->limits[0].limit.limit();
   }
@@ -39,7 +42,8 @@ TEST_F(RulePatch, ChangesNumbersAtOnceAndInTheText) {
             "{\"version\":2,\"changed\":true,\"rules\":2,\"limits\":2,\"file\":\"" +
                 folder_ / "0.yaml" +
                 "\",\"active_until\":\"the rules files or their lists change, or the server "
-                "reloads or stops\",\"differences\":[{\"change\":\"changed\",\"rule\":\"api\","
+                "reloads or stops\",\"where\":\"this "
+                "server\",\"differences\":[{\"change\":\"changed\",\"rule\":\"api\","
                 "\"limit\":\"user\",\"key\":\"limit\",\"old\":\"5\",\"new\":\"20\"},"
                 "{\"change\":\"changed\",\"rule\":\"api\",\"limit\":\"user\",\"key\":\"per\","
                 "\"old\":\"1s\",\"new\":\"10s\"}],\"more_differences\":false}\n");
@@ -132,7 +136,8 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
   const std::string example = R"({"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
   EXPECT_EQ(refused("limits:", 400), "the body is not a JSON object; expected " + example);
   EXPECT_EQ(refused("{}", 400), "the body changes nothing; expected " + example);
-  EXPECT_EQ(refused(R"({"limit":1})", 400), "unknown member 'limit'; expected limits or mode");
+  EXPECT_EQ(refused(R"({"limit":1})", 400),
+            "unknown member 'limit'; expected limits, mode, on_store_error or for");
   EXPECT_EQ(refused(R"({"limits":7})", 400),
             "'limits' is wrong; expected an object such as " + example);
   EXPECT_EQ(refused(R"({"limits":{"user":{}}})", 400),
@@ -245,8 +250,11 @@ class PushedPatch : public RulePatch {
       if (on_push_) on_push_();
       return outcome;
     };
-    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint{
-        .rules = *manager_, .limiter = limiter_, .token = token_, .status = {}, .push = push});
+    endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint{.rules = *manager_,
+                                                              .limiter = limiter_,
+                                                              .token = token_,
+                                                              .status = [this] { return status_; },
+                                                              .push = push});
   }
   std::vector<std::string> pushed_;
   std::function<void()> on_push_;
@@ -295,6 +303,128 @@ TEST_F(PushedPatch, ChangesNothingIfItCannotBePushed) {
   pushed_.clear();
   refused(R"({"limits":{"user":{"per":"400d"}}})", 400);
   EXPECT_EQ(pushed_, std::vector<std::string>{});
+}
+
+constexpr const char* kDeny = R"({"on_store_error":"deny"})";
+
+TEST_F(RulePatch, ChangesWhatARuleDoesWithoutItsStore) {
+  open({kRules});
+  const Answered answered = patch(kDeny);
+  EXPECT_EQ(answered.json().at("where"), "this server");
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
+  EXPECT_NE(get("/v1/rules").body.find("name: api  # of the shop\n    on_store_error: deny\n"),
+            std::string::npos);
+  EXPECT_EQ(patch(R"({"on_store_error":"open"})").detail(),
+            "'on_store_error' is wrong; expected \"allow\", \"deny\" or \"local\"");
+}
+
+TEST_F(RulePatch, AChangeForATimeEndsByItselfAndLeavesTheTexts) {
+  open({kRules});
+  const Instant before = SystemClock().now();
+  const Answered answered = patch(R"({"on_store_error":"deny","mode":"shadow","for":"1h"})");
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  EXPECT_EQ(answered.json().at("version"), 2);
+  EXPECT_EQ(get("/v1/rules").body, kRules);
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
+  EXPECT_EQ(manager_->current().find("api")->mode, RuleMode::kShadow);
+  const auto listed = get("/v1/status").json().at("temporary").as_array();
+  ASSERT_EQ(listed.size(), 2U);
+  EXPECT_EQ(listed[1].at("rule"), "api");
+  EXPECT_EQ(listed[1].at("key"), "on_store_error");
+  EXPECT_EQ(listed[1].at("value"), "deny");
+  EXPECT_EQ(listed[1].at("until"), answered.json().at("active_until"));
+  EXPECT_EQ(done_, std::vector<std::string>{"rule api changed on this server: version 2, until " +
+                                            std::string(listed[1].at("until").as_string()) +
+                                            " by 127.0.0.1"});
+
+  const auto ended_at = [this](Instant now) {
+    return manager_->end_changes(
+        [now](const TemporaryChange& one) { return one.until && *one.until <= now; });
+  };
+  using std::chrono::minutes;
+  EXPECT_TRUE(ended_at(before + minutes(59)).empty());
+  EXPECT_EQ(ended_at(before + minutes(61)).size(), 2U);
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow);
+  EXPECT_EQ(manager_->version(), 3U);
+  EXPECT_FALSE(get("/v1/status").json().as_object().contains("temporary"));
+}
+
+TEST_F(RulePatch, AChangeForATimeOutlivesOtherRules) {
+  open({kRules});
+  EXPECT_EQ(patch(R"({"on_store_error":"deny","for":"1h"})").status, 200);
+  EXPECT_EQ(call("POST", "/v1/rules/reload").json().at("changed"), false);
+  EXPECT_EQ(put("version: 1\nrules: []\n").status, 200);
+  EXPECT_EQ(call("POST", "/v1/rules/reload").json().at("changed"), true);
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny) << "the rule is there again";
+}
+
+TEST_F(RulePatch, ALaterChangeOfTheRulesReplacesOneForATime) {
+  open({kRules});
+  EXPECT_EQ(patch(R"({"on_store_error":"deny","mode":"shadow","for":"1h"})").status, 200);
+  EXPECT_EQ(patch(R"({"on_store_error":"local"})").status, 200);
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kLocal);
+  EXPECT_EQ(get("/v1/status").json().at("temporary").as_array().size(), 1U) << "the mode";
+}
+
+TEST_F(RulePatch, AChangeForATimeCanBeEnded) {
+  open({kRules});
+  EXPECT_EQ(refused(R"({"for":"0s"})", 409),
+            "rule 'api' has no temporary change; GET /v1/status lists those there are");
+  EXPECT_EQ(patch(R"({"on_store_error":"deny","for":"1h"})").status, 200);
+  EXPECT_EQ(patch(R"({"for":"0s"})").json().at("changed"), true);
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow);
+}
+
+TEST_F(RulePatch, ATimeIsForModeAndOnStoreErrorOnly) {
+  open({kRules});
+  EXPECT_EQ(refused(R"({"limits":{"user":{"limit":1}},"for":"1h"})", 400),
+            "'for' does not apply to limits; expected mode or on_store_error with it, or an "
+            "override of one key for a time");
+  EXPECT_EQ(refused(R"({"mode":"shadow","for":"soon"})", 400),
+            "'for' is wrong; expected a period of at most 366d in quotes, such as \"1h\", or "
+            "\"0s\" to end temporary changes");
+  EXPECT_EQ(refused(R"({"mode":"shadow","for":"0s"})", 400),
+            "'for' is \"0s\", which ends the temporary changes of the rule; expected it alone, or "
+            "another period");
+  refused(R"({"for":"1h"})", 400);
+}
+
+TEST_F(PushedPatch, ChangesTheFleetWhileRedisWorks) {
+  open_with(Outcome::kPushed);
+  const auto json = patch(kDeny).json();
+  EXPECT_EQ(json.at("where"), "all servers");
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
+}
+
+TEST_F(PushedPatch, ChangesThisServerAtOnceWhileRedisFails) {
+  open_with(Outcome::kPushed);
+  status_.store = {.failing_since = Instant{}, .why_failing = "Redis at a:1 refuses connections"};
+  const auto json = patch(kDeny).json();
+  EXPECT_EQ(pushed_, std::vector<std::string>{}) << "it would wait for Redis";
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
+  EXPECT_EQ(json.at("where"), "this server");
+  EXPECT_EQ(json.at("active_until"), "other rules are active, or the server stops");
+  EXPECT_EQ(json.at("note"),
+            "the rules in Redis are not changed: Redis at a:1 refuses connections");
+
+  auto other = std::string(kRules) + "# new\n";
+  EXPECT_TRUE(*manager_->follow({{"redis:a.yaml", other}}));
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow) << "without an end, it ends with other rules";
+}
+
+TEST_F(PushedPatch, ChangesThisServerIfThePushFails) {
+  open_with(Unexpected{std::string("no answer")});
+  const auto json = patch(kDeny).json();
+  EXPECT_EQ(json.at("note"), "the rules in Redis are not changed: no answer");
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
+}
+
+TEST_F(PushedPatch, ChangesThisServerIfTheRulesAreLost) {
+  open_with(Outcome::kOthersPushed);
+  manager_->lose({"rules", 1, 1, "there are no rules at rules", "expected some"});
+  const auto json = patch(kDeny).json();
+  EXPECT_EQ(json.at("note"), "the rules in Redis are not changed: there are no rules at rules");
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
 }
 
 TEST_F(RulePatch, OtherMethodsAreNotForOneRule) {
