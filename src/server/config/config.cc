@@ -243,6 +243,10 @@ std::string find_conflict(const Config& config) {
     return "rules in Redis need a store in Redis, but the store is memory; expected --store URL, "
            "or rules files";
   }
+  if (!config.redis.rules_cache.empty() && !config.rules_in_redis) {
+    return "redis.rules_cache keeps rules from Redis, but the rules are not there; expected rules: "
+           "redis, or no redis.rules_cache";
+  }
   if (!config.snapshot.empty() && config.store != "memory") {
     return "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
            "keeps them itself; expected the store memory, or no memory.snapshot";

@@ -36,7 +36,8 @@ struct RedisConfig {
   bool deny_cache_enabled = true;
   DenyCacheOptions deny_cache;
   CircuitBreakerOptions breaker;
-  std::string rules_key;  // empty: "rules" after the prefix
+  std::string rules_key;    // empty: "rules" after the prefix
+  std::string rules_cache;  // a file that keeps the rules from there; empty: none
 };
 
 // The settings for Envoy's requests.

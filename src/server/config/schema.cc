@@ -269,7 +269,7 @@ constexpr std::array<Key, 3> kBreakerKeys{
 };
 constexpr Map kBreaker{"breaker", "`redis.breaker`", kBreakerKeys};
 
-constexpr std::array<Key, 19> kRedisKeys{
+constexpr std::array<Key, 20> kRedisKeys{
     unset_text("username", kOption<&RedisOptions::username>, 1024,
                "The ACL user. If empty, the user of the URL, or the default user."),
     path("password_file", kPath<&RedisConfig::password, &SecretSource::file>,
@@ -320,6 +320,10 @@ constexpr std::array<Key, 19> kRedisKeys{
     unset_text("rules_key", kSet<&RedisConfig::rules_key>, 1024,
                "The key of the rules for `rules: redis`. If empty, the prefix followed by "
                "`rules`."),
+    path("rules_cache", kPath<&RedisConfig::rules_cache>,
+         "The file that keeps the rules of `rules: redis`, written whenever other rules are "
+         "active. A "
+         "server that cannot read rules from Redis at its start takes them from there."),
 };
 constexpr Map kRedis{"redis", "`redis`", kRedisKeys};
 

@@ -112,9 +112,10 @@ Expected<std::vector<PastPush>> read_history(const redis::Reply& reply) {
   return pushes;
 }
 
-Expected<std::vector<RulesText>> read_past(const redis::Reply& reply, const PastPush& push) {
-  if (reply.type != redis::Reply::kString) return Unexpected{"the rules are no longer there"};
-  std::string_view rest = reply.text;
+namespace {
+
+// Errors: these are not the texts of the push.
+Expected<PublishedRules> decode_texts(std::string_view rest, const PastPush& push) {
   std::vector<RulesText> texts;
   while (!rest.empty()) {
     auto name = take_text(rest);
@@ -122,11 +123,35 @@ Expected<std::vector<RulesText>> read_past(const redis::Reply& reply, const Past
     if (!text) return Unexpected{"damaged rules"};
     texts.push_back({std::move(*name), std::move(*text)});
   }
-  const auto rules = publish(push.version, push.pushed_at, texts);
+  auto rules = publish(push.version, push.pushed_at, std::move(texts));
   if (!rules || rules->id != push.id) {
     return Unexpected{"damaged rules: something other than a push has changed them"};
   }
-  return texts;
+  rules->by = push.by;
+  return rules;
+}
+
+constexpr std::string_view kKept = "sluice rules 1";
+
+}  // namespace
+
+Expected<std::vector<RulesText>> read_past(const redis::Reply& reply, const PastPush& push) {
+  if (reply.type != redis::Reply::kString) return Unexpected{"the rules are no longer there"};
+  auto rules = decode_texts(reply.text, push);
+  if (!rules) return Unexpected{rules.error()};
+  return std::move(rules->texts);
+}
+
+std::string kept_text(const PublishedRules& rules) {
+  std::string text(kKept);
+  return text.append("\n").append(entry_of(rules)).append("\n").append(encode_texts(rules.texts));
+}
+
+Expected<PublishedRules> read_kept_text(std::string_view text) {
+  if (take_until(text, '\n') != kKept) return Unexpected{"it does not contain kept rules"};
+  const auto push = read_entry(take_until(text, '\n'));
+  if (!push) return Unexpected{"its second line is damaged"};
+  return decode_texts(text, *push);
 }
 
 namespace {

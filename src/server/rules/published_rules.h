@@ -74,6 +74,15 @@ struct PastPush {
 
 inline constexpr std::size_t kMostPastPushes = 50;
 
+// The text of a file that keeps rules which were active, for a start without Redis:
+//
+//   sluice rules 1
+//   ID VERSION PUSHED_AT FILES BYTES BY
+//   SIZE:NAME SIZE:TEXT ... without the spaces
+std::string kept_text(const PublishedRules& rules);
+// Errors: what is wrong with the text.
+Expected<PublishedRules> read_kept_text(std::string_view text);
+
 // Returns the key of the history of the rules under `key`: it begins with `key` and has its slot.
 // Empty if there is no such key, because `key` has a '}' outside of a hash tag.
 std::string history_key(std::string_view key);

@@ -54,6 +54,24 @@ TEST(PublishedRules, ReadBackAsTheyWerePushed) {
   EXPECT_EQ((*rules)->texts, kTexts);
 }
 
+TEST(PublishedRules, AreKeptInAFileThatIsReadAsAWholeOrNotAtAll) {
+  PublishedRules pushed = published(7);
+  pushed.by = "anna at night";
+  const std::string text = kept_text(pushed);
+  const auto read = read_kept_text(text);
+  ASSERT_TRUE(read) << read.error();
+  EXPECT_EQ(read->id, pushed.id);
+  EXPECT_EQ(read->version, 7U);
+  EXPECT_EQ(read->pushed_at, pushed.pushed_at);
+  EXPECT_EQ(read->by, "anna at night");
+  EXPECT_EQ(read->texts, kTexts);
+  for (std::size_t size = 0; size < text.size(); ++size) {
+    EXPECT_FALSE(read_kept_text(std::string_view(text).substr(0, size))) << size;
+  }
+  EXPECT_FALSE(read_kept_text(replaced(text, "version: 1", "version: 2"))) << "the id differs";
+  EXPECT_EQ(read_kept_text("rules:\n").error(), "it does not contain kept rules");
+}
+
 TEST(PublishedRules, HaveAnIdOfTheirVersionNamesAndTexts) {
   const std::string id = published(7).id;
   EXPECT_EQ(id.substr(0, 2), "7-");

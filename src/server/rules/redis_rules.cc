@@ -8,10 +8,15 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
+#include "limiter/replacement_file.h"
 #include "server/net/fiber.h"
 #include "stores/redis/client/target.h"
 
@@ -19,6 +24,7 @@ namespace sluice::server {
 namespace {
 
 constexpr std::chrono::milliseconds kLongestStart{5'000};
+constexpr std::chrono::milliseconds kStartWithKept{1'000};
 
 constexpr std::string_view kSource = "redis:";
 
@@ -43,14 +49,78 @@ std::string lines_of(const RulesManager::Errors& errors) {
 
 }  // namespace
 
-Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source,
+namespace {
+
+// The error of rules that cannot be read from Redis.
+RuleError lost_rules(const RedisRulesSource& source, std::string_view why) {
+  return {source.key, 1, 1, std::string(why),
+          "expected rules that sluice rules push FILE has published"};
+}
+
+// Replaces the file as a whole. Without one, does nothing.
+void keep_rules(const std::string& file, const PublishedRules& rules, Log& log) {
+  if (file.empty()) return;
+  try {
+    const std::string text = kept_text(rules);
+    detail::ReplacementFile replacement(file);
+    replacement.write(std::as_bytes(std::span(text)));
+    replacement.replace();
+  } catch (const std::exception& error) {
+    log.error("the rules for a start without Redis were not kept", {{"why", error.what()}});
+  }
+}
+
+// Reads the rules that a server has kept. Returns nothing if there are none to use, and logs why if
+// there should be.
+std::optional<PublishedRules> kept_rules(const std::string& file, Log& log) {
+  if (file.empty() || !std::filesystem::exists(file)) return std::nullopt;
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  auto rules = in.bad() || !in.is_open() ? Unexpected<std::string>{"it cannot be read"}
+                                         : read_kept_text(text);
+  if (rules) return std::move(*rules);
+  log.error("the kept rules cannot be used", {{"file", file}, {"why", rules.error()}});
+  return std::nullopt;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source, Log& log,
                                                          const RuleTerms& terms) {
-  auto found = RedisRules::wait_for(source, kLongestStart);
-  if (!found) return Unexpected{found.error()};
-  auto manager = RulesManager::open_source(named(found->texts), SystemClock::instance(), terms);
-  if (!manager) return Unexpected{lines_of(manager.error())};
+  const auto opened = [&](const PublishedRules& rules) {
+    return RulesManager::open_source(named(rules.texts), SystemClock::instance(), terms);
+  };
+  auto kept = kept_rules(source.cache, log);
+  const auto at_most = kept ? kStartWithKept : kLongestStart;
+  auto rules = RedisRules::wait_for(source, at_most, [&](std::string_view why) {
+    log.warning("waiting for the rules in Redis",
+                {{"why", why}, {"at_most_s", at_most / std::chrono::seconds(1)}});
+  });
+  std::string why = rules ? std::string() : rules.error();
+  if (rules) {
+    auto manager = opened(*rules);
+    if (manager) {
+      keep_rules(source.cache, *rules, log);
+      return std::unique_ptr<PushedRules>(
+          new PushedRules(std::move(source), std::move(*rules), std::move(*manager)));
+    }
+    why = lines_of(manager.error());
+  }
+  if (!kept) return Unexpected{std::move(why)};
+  auto manager = opened(*kept);
+  if (!manager) {
+    return Unexpected{why + "\nand the rules in " + source.cache + " are wrong:\n" +
+                      lines_of(manager.error())};
+  }
+  log.error("the rules in Redis cannot be read; the server starts with those that it had last",
+            {{"why", why},
+             {"file", source.cache},
+             {"pushed", kept->version},
+             {"pushed_at", kept->pushed_at}});
+  (*manager)->lose(lost_rules(
+      source, why + "; the rules of " + source.cache + " are active, pushed " + kept->pushed_at));
   return std::unique_ptr<PushedRules>(
-      new PushedRules(std::move(source), std::move(*found), std::move(*manager)));
+      new PushedRules(std::move(source), std::move(*kept), std::move(*manager)));
 }
 
 void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, Log& log,
@@ -60,11 +130,17 @@ void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, L
   changed_ = std::move(changed);
   rules_ = std::make_unique<RedisRules>(
       loop, source_, latest_.id, [this](PublishedRules rules) { activate(std::move(rules)); },
-      [&log](std::string_view why) {
-        if (why.empty()) return log.info("the rules in Redis can be read again");
-        log.warning("the rules in Redis cannot be read; the active rules are unchanged",
-                    {{"why", why}});
-      });
+      [this](const auto& trouble) { report(trouble); }, manager.status().lost_since.has_value());
+}
+
+void PushedRules::report(const std::optional<RedisRules::Trouble>& trouble) {
+  if (!trouble) {
+    manager_->found();
+    return log_->info("the rules in Redis can be read again");
+  }
+  log_->warning("the rules in Redis cannot be read; the active rules are unchanged",
+                {{"why", trouble->why}});
+  if (trouble->is_lost && trouble->is_new) manager_->lose(lost_rules(source_, trouble->why));
 }
 
 Expected<PushedRules::Outcome> PushedRules::push(const std::vector<RulesText>& before,
@@ -95,6 +171,7 @@ void PushedRules::activate(PublishedRules rules) {
     }
     return;
   }
+  keep_rules(source_.cache, latest_, *log_);
   log_->info(
       *changed ? "new rules are active" : "the rules did not change",
       {{"version", manager_->version()}, {"rules", manager_->status().rules}, {"pushed", pushed}});
@@ -127,11 +204,12 @@ std::string no_rules_at(std::string_view key) {
 }
 
 RedisRules::RedisRules(boost::asio::io_context& loop, RedisRulesSource source, std::string known,
-                       OnRules on_rules, OnTrouble on_trouble)
+                       OnRules on_rules, OnTrouble on_trouble, bool lost)
     : source_(std::move(source)),
       on_rules_(std::move(on_rules)),
       on_trouble_(std::move(on_trouble)),
       known_(std::move(known)),
+      state_(lost ? State::kUnreachable : State::kFine),
       timer_(loop),
       client_(redis::make_client(loop, patient(*source_.target), nullptr)) {
   look();
@@ -205,15 +283,20 @@ void RedisRules::see_rules(const redis::Reply& reply) {
 }
 
 void RedisRules::trouble(State state, std::string_view why) {
-  if (std::exchange(state_, state) != state) on_trouble_(why);
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_new = std::exchange(state_, state) != state;
+  if (!is_new && now < remind_at_) return;
+  remind_at_ = now + source_.remind;
+  on_trouble_(Trouble{why, state != State::kUnreachable, is_new});
 }
 
 void RedisRules::fine() {
-  if (std::exchange(state_, State::kFine) != State::kFine) on_trouble_({});
+  if (std::exchange(state_, State::kFine) != State::kFine) on_trouble_(std::nullopt);
 }
 
-Expected<PublishedRules> RedisRules::wait_for(const RedisRulesSource& source,
-                                              std::chrono::milliseconds at_most) {
+Expected<PublishedRules> RedisRules::wait_for(
+    const RedisRulesSource& source, std::chrono::milliseconds at_most,
+    const std::function<void(std::string_view why)>& waiting) {
   boost::asio::io_context loop{1};
   std::optional<PublishedRules> rules;
   std::string why;
@@ -223,7 +306,10 @@ Expected<PublishedRules> RedisRules::wait_for(const RedisRulesSource& source,
         rules = std::move(found);
         loop.stop();
       },
-      [&](std::string_view what) { why = what; });
+      [&](const std::optional<Trouble>& trouble) {
+        why = trouble ? trouble->why : "";
+        if (trouble) waiting(why);
+      });
   loop.run_for(at_most);
   if (rules) return *std::move(rules);
   if (why.empty()) why = "no answer";

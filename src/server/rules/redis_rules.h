@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,7 +25,9 @@ std::shared_ptr<const redis::Target> patient(const redis::Target& target);
 struct RedisRulesSource {
   std::shared_ptr<const redis::Target> target;
   std::string key;
-  std::chrono::milliseconds every{250};  // between two polls
+  std::chrono::milliseconds every{250};      // between two polls
+  std::chrono::milliseconds remind{60'000};  // between two reports of one problem
+  std::string cache = {};                    // the file that keeps the rules; empty: none
 };
 
 // Follows the rules published in Redis: polls their id every 250 ms, and reads the rules when it
@@ -36,13 +39,19 @@ class RedisRules {
  public:
   // Called with other rules, which are not yet validated.
   using OnRules = std::function<void(PublishedRules rules)>;
-  // Called with the reason when rules cannot be read, once per problem, and with an empty text when
-  // they can be read again.
-  using OnTrouble = std::function<void(std::string_view why)>;
+  // Why rules cannot be read. A plain value that borrows the text.
+  struct Trouble {
+    std::string_view why;
+    bool is_lost = false;  // Redis answers, but does not have rules that can be read
+    bool is_new = true;    // not reported before
+  };
+  // Called with a problem when it begins and at intervals, and with nothing when rules can be read
+  // again.
+  using OnTrouble = std::function<void(const std::optional<Trouble>& trouble)>;
 
-  // `known`: the id of the active rules.
+  // `known`: the id of the active rules. `lost`: no rules could be read before, which was reported.
   RedisRules(boost::asio::io_context& loop, RedisRulesSource source, std::string known,
-             OnRules on_rules, OnTrouble on_trouble);
+             OnRules on_rules, OnTrouble on_trouble, bool lost = false);
   ~RedisRules();
   RedisRules(const RedisRules&) = delete;
   RedisRules& operator=(const RedisRules&) = delete;
@@ -52,9 +61,10 @@ class RedisRules {
   Expected<bool> push(const PublishedRules& rules, std::string_view expected);
 
   // Returns the rules that are there now, or that are pushed before `at_most` has passed. Errors:
-  // why there are none. Runs its own event loop.
-  static Expected<PublishedRules> wait_for(const RedisRulesSource& source,
-                                           std::chrono::milliseconds at_most);
+  // why there are none. Calls `waiting` with each problem meanwhile. Runs its own event loop.
+  static Expected<PublishedRules> wait_for(
+      const RedisRulesSource& source, std::chrono::milliseconds at_most,
+      const std::function<void(std::string_view why)>& waiting = [](std::string_view) {});
 
  private:
   enum class State { kFine, kUnreachable, kNone, kWrong };
@@ -73,7 +83,8 @@ class RedisRules {
   std::string known_;
   bool reading_ = false;
   bool ended_ = false;
-  State state_ = State::kFine;
+  State state_;
+  std::chrono::steady_clock::time_point remind_at_{};
   boost::asio::steady_timer timer_;
   // Polls the id, or reads the rules.
   redis::AskCommand look_{[this](const redis::Answer& answer) { looked(answer); }};
@@ -84,15 +95,16 @@ class RedisRules {
 std::string no_rules_at(std::string_view key);
 
 // The rules of a server that reads them from Redis: the rules at its start, and then every push.
-// Invalid pushes and an unreachable Redis are logged and leave the active rules unchanged.
+// Invalid pushes and an unreachable Redis are logged and leave the active rules unchanged. A file
+// keeps the active rules, if there is one; a server that cannot read rules at its start takes them.
 //
 // Thread-safety: the loop's thread only, once follow() was called. Ownership: owns the manager;
 // borrows the loop and the log.
 class PushedRules final {
  public:
-  // Waits at most 5 s for rules. Errors: lines that say why there are none, or what is wrong with
-  // them.
-  static Expected<std::unique_ptr<PushedRules>> open(RedisRulesSource source,
+  // Waits at most 5 s for rules, or 1 s if the file has some, and logs what it waits for. Errors:
+  // lines that say why there are none, or what is wrong with them.
+  static Expected<std::unique_ptr<PushedRules>> open(RedisRulesSource source, Log& log,
                                                      const RuleTerms& terms = {});
 
   // Returns the manager of the active rules. Call it once.
@@ -116,6 +128,7 @@ class PushedRules final {
       : source_(std::move(source)), latest_(std::move(rules)), opened_(std::move(manager)) {}
 
   void activate(PublishedRules rules);
+  void report(const std::optional<RedisRules::Trouble>& trouble);
 
   const RedisRulesSource source_;
   PublishedRules latest_;  // valid or not

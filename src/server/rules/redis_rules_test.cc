@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 
+#include "server/rules/test_folder.h"
 #include "stores/redis/client/target.h"
 #include "tests/redis/redis_server.h"
 #include "tests/support/wait_until.h"
@@ -78,11 +79,15 @@ std::shared_ptr<const redis::Target> target_of(const RedisServer& server) {
 // A loop that follows the rules, and records the callbacks.
 class Follower final {
  public:
-  explicit Follower(const RedisServer& server, std::string known = "")
+  explicit Follower(const RedisServer& server, std::string known = "",
+                    milliseconds remind = std::chrono::hours(1))
       : rules_(
-            loop_, {target_of(server), kKey, milliseconds(10)}, std::move(known),
+            loop_, {target_of(server), kKey, milliseconds(10), remind}, std::move(known),
             [this](const PublishedRules& rules) { seen.push_back(rules.version); },
-            [this](std::string_view why) { troubles.emplace_back(why); }) {}
+            [this](const std::optional<RedisRules::Trouble>& trouble) {
+              troubles.emplace_back(trouble ? trouble->why : "");
+              if (trouble && trouble->is_lost && trouble->is_new) ++lost;
+            }) {}
 
   // Runs the loop until the condition holds: see wait_until().
   void until(const std::string& what, const std::function<bool()>& holds) {
@@ -95,6 +100,7 @@ class Follower final {
 
   std::vector<std::uint64_t> seen;
   std::vector<std::string> troubles;
+  std::size_t lost = 0;
 
  private:
   boost::asio::io_context loop_{1};
@@ -187,6 +193,18 @@ TEST(RedisRules, AreFollowedToAnotherVersionOneWhereTheServerForgot) {
   EXPECT_EQ(follower.troubles.back(), "");
 }
 
+TEST(RedisRules, TroubleIsReportedAgainAndAgain) {
+  const RedisServer server;
+  Publisher publisher(server);
+  Follower follower(server, "", milliseconds(20));
+  follower.until("there are reminders", [&] { return follower.troubles.size() >= 3; });
+  EXPECT_EQ(follower.troubles[2], no_rules_at(kKey));
+  EXPECT_EQ(follower.lost, 1U) << "it is one problem";
+  ASSERT_TRUE(publisher.push(1, "one"));
+  follower.until_seen(1);
+  EXPECT_EQ(follower.troubles.back(), "");
+}
+
 TEST(RedisRules, AreFollowedAgainAfterTheServerWasAway) {
   RedisServer server;
   Follower follower(server);
@@ -207,12 +225,114 @@ TEST(RedisRules, AreFollowedAgainAfterTheServerWasAway) {
   EXPECT_EQ(follower.troubles.back(), "");
 }
 
+Expected<std::unique_ptr<PushedRules>> open_rules(const RedisServer& server,
+                                                  std::string cache = {}) {
+  static Log log({.level = LogLevel::kOff});
+  return PushedRules::open({.target = target_of(server),
+                            .key = kKey,
+                            .every = milliseconds(10),
+                            .cache = std::move(cache)},
+                           log);
+}
+
+// A server's rules with the file that keeps them.
+class KeptRules : public ::testing::Test {
+ protected:
+  void start() {
+    auto opened = open_rules(server_, file_);
+    ASSERT_TRUE(opened) << opened.error();
+    pushed_ = std::move(*opened);
+    manager_ = pushed_->take_manager();
+    pushed_->follow(loop_, *manager_, log_, [] {});
+  }
+  void stop() {
+    pushed_.reset();
+    manager_.reset();
+  }
+  void until(const std::string& what, const std::function<bool()>& holds) {
+    wait_until(what, holds, [&] { loop_.run_one_for(milliseconds(10)); });
+  }
+  bool has(std::string_view rule) { return manager_->current().find(rule) != nullptr; }
+
+  RedisServer server_;
+  TestFolder folder_;
+  const std::string file_ = folder_ / "rules.kept";
+  Log log_{{.level = LogLevel::kOff}};
+  boost::asio::io_context loop_{1};
+  std::unique_ptr<RulesManager> manager_;
+  std::unique_ptr<PushedRules> pushed_;
+};
+
+TEST_F(KeptRules, AreThoseThatWereActiveLastIfRedisHasNone) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
+  until("the push", [&] { return has("two"); });
+  publisher.overwrite(3, "version: 1\nrules: 7\n");
+  until("the refusal", [&] { return manager_->status().failures == 1; });
+  stop();
+  publisher.connection().run({"FLUSHALL"});
+  start();
+  EXPECT_TRUE(has("two"));
+  const RulesStatus status = manager_->status();
+  ASSERT_TRUE(status.lost_since);
+  EXPECT_NE(status.why_lost.find("there are no rules at sluice:rules"), std::string::npos);
+  EXPECT_NE(status.why_lost.find("the rules of " + file_ + " are active, pushed 2026-11-21"),
+            std::string::npos)
+      << status.why_lost;
+  EXPECT_EQ(status.last_errors.size(), 1U);
+  ASSERT_TRUE(publisher.push(1, "three"));
+  until("the next push", [&] { return has("three"); });
+  EXPECT_FALSE(manager_->status().lost_since);
+  EXPECT_TRUE(manager_->status().last_errors.empty());
+}
+
+TEST_F(KeptRules, AreFoundAgainIfRedisComesBackWithThem) {
+  ASSERT_TRUE(Publisher(server_).push(1, "one"));
+  start();
+  stop();
+  server_.kill_now();
+  start();
+  EXPECT_TRUE(has("one"));
+  EXPECT_TRUE(manager_->status().lost_since);
+  server_.start();
+  ASSERT_TRUE(Publisher(server_).push(1, "one"));
+  until("the rules are found", [&] { return !manager_->status().lost_since; });
+  EXPECT_EQ(manager_->version(), 1U) << "they are the same";
+}
+
+TEST_F(KeptRules, ThatAreDamagedAreNotUsed) {
+  folder_.write("rules.kept", "sluice rules 1\ndamaged\n");
+  server_.kill_now();
+  EXPECT_FALSE(open_rules(server_, file_));
+}
+
+TEST(PushedRules, AreLostIfTheirKeyIsGone) {
+  const RedisServer server;
+  boost::asio::io_context loop{1};
+  Publisher publisher(server);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  auto pushed = open_rules(server);
+  ASSERT_TRUE(pushed) << pushed.error();
+  const auto manager = (*pushed)->take_manager();
+  Log log({.level = LogLevel::kOff});
+  (*pushed)->follow(loop, *manager, log, [] {});
+  publisher.connection().run({"DEL", kKey});
+  wait_until(
+      "the rules are lost", [&] { return manager->status().lost_since.has_value(); },
+      [&] { loop.run_one_for(milliseconds(10)); });
+  EXPECT_NE(manager->current().find("one"), nullptr);
+  EXPECT_EQ(manager->status().failures, 1U);
+  EXPECT_EQ(manager->status().last_errors.front().file, kKey);
+}
+
 TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
   const RedisServer server;
   boost::asio::io_context loop{1};
   Publisher publisher(server);
   ASSERT_TRUE(publisher.push(1, "one"));
-  auto pushed = PushedRules::open({target_of(server), kKey, milliseconds(10)});
+  auto pushed = open_rules(server);
   ASSERT_TRUE(pushed) << pushed.error();
   const auto manager = (*pushed)->take_manager();
   EXPECT_EQ(manager->status().sources, std::vector<std::string>{"redis:a.yaml"});
@@ -238,7 +358,7 @@ TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
 TEST(PushedRules, RefuseToStartWithRulesThatAreWrong) {
   const RedisServer server;
   Publisher(server).overwrite(1, "version: 1\nrules: 7\n");
-  const auto pushed = PushedRules::open({target_of(server), kKey, milliseconds(10)});
+  const auto pushed = open_rules(server);
   ASSERT_FALSE(pushed);
   EXPECT_EQ(pushed.error().find("redis:a.yaml:2:8: error: "), 0U) << pushed.error();
 }

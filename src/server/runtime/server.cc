@@ -218,8 +218,11 @@ Expected<std::shared_ptr<const redis::Target>> redis_target(const Config& config
 Expected<std::unique_ptr<PushedRules>> open_pushed(const Config& config) {
   auto target = redis_target(config);
   if (!target) return Unexpected{target.error()};
-  return PushedRules::open({.target = std::move(*target), .key = rules_key(config.redis)},
-                           rule_terms(config));
+  Log log(config.log);  // the server has none yet
+  return PushedRules::open({.target = std::move(*target),
+                            .key = rules_key(config.redis),
+                            .cache = config.redis.rules_cache},
+                           log, rule_terms(config));
 }
 
 EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
