@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/signal_set.hpp>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -133,7 +132,7 @@ constexpr std::string_view kEnd = "end";
 constexpr std::string_view kReady = "ready";
 constexpr std::string_view kDone = "done";
 constexpr std::string_view kReplaced = "replaced";  // by another successor
-constexpr timeval kPatience{10, 0};                 // of the successor, until it is ready
+constexpr std::chrono::seconds kPatience{10};       // of the successor, between two packets
 constexpr int kDies = 2000;  // milliseconds that a process takes at most to end after its sockets
 
 std::string text_of(int error) { return std::error_code(error, std::generic_category()).message(); }
@@ -314,13 +313,13 @@ Expected<std::optional<Predecessor>> Predecessor::find(const std::string& path) 
   }
   if (!is_trusted(socket)) return out.failed("it has another user");
   out.process_ = {static_cast<int>(::syscall(SYS_pidfd_open, peer_of(socket).pid, 0)), 0};
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   if (auto received = out.receive_sockets(); !received) return Unexpected{received.error()};
   return std::optional(std::move(out));
 }
 
 Status Predecessor::receive_sockets() {
   for (;;) {
+    if (auto waited = wait("its sockets", kPatience); !waited) return waited;
     auto packet = net::receive_packet(socket_.descriptor());
     if (!packet) return failed("it did not answer");
     if (packet->text == kEnd) return {};
@@ -329,21 +328,42 @@ Status Predecessor::receive_sockets() {
   }
 }
 
-Expected<bool> Predecessor::succeed() {
-  boost::asio::io_context waiting;
-  boost::asio::signal_set signals(waiting, SIGTERM, SIGINT, SIGPWR);
-  boost::asio::posix::stream_descriptor socket(waiting, socket_.release());
-  const int error = net::send_packet(socket.native_handle(), kReady, {});
-  // The predecessor no longer accepts, so there is no limit.
+// Waits until the predecessor says something or has ended. Errors: a signal that ends this process
+// was received, or the time is over.
+Status Predecessor::wait(std::string_view what, std::optional<std::chrono::seconds> at_most) {
+  boost::asio::io_context& loop = waiting_->loop;
+  boost::asio::posix::stream_descriptor socket(loop, socket_.descriptor());
   bool is_signalled = false;
-  signals.async_wait([&](const error_code& why, int) {
-    is_signalled = !why;
-    waiting.stop();
+  bool is_readable = false;
+  waiting_->signals.async_wait([&](const error_code& why, int) {
+    if (!why) is_signalled = true;
+    loop.stop();
   });
-  socket.async_wait(socket.wait_read, [&](const error_code&) { waiting.stop(); });
-  if (error == 0) waiting.run();
-  if (is_signalled) return failed("a signal ended the wait for its end");
-  const auto packet = net::receive_packet(socket.native_handle());
+  socket.async_wait(socket.wait_read, [&](const error_code& why) {
+    if (!why) is_readable = true;
+    loop.stop();
+  });
+  loop.restart();
+  if (at_most) {
+    loop.run_for(*at_most);
+  } else {
+    loop.run();
+  }
+  waiting_->signals.cancel();
+  socket.release();
+  loop.restart();
+  loop.poll();  // ends both waits
+  if (is_signalled) return failed("a signal ended the wait for " + std::string(what));
+  if (!is_readable) return failed("it did not answer");
+  return {};
+}
+
+Expected<bool> Predecessor::succeed() {
+  // The predecessor no longer accepts, so there is no limit. If it has ended, so has the wait.
+  if (net::send_packet(socket_.descriptor(), kReady, {}) == 0) {
+    if (auto waited = wait("its end", {}); !waited) return Unexpected{waited.error()};
+  }
+  const auto packet = net::receive_packet(socket_.descriptor());
   if (packet && packet->text == kDone) return true;
   if (packet && packet->text == kReplaced) return failed("it has another successor");
   return has_died() ? Expected<bool>(false) : failed("it has ended, or has another successor");

@@ -2,8 +2,12 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,11 +62,19 @@ class Predecessor {
   Predecessor(std::string path, net::ListeningSocket socket)
       : path_(std::move(path)), socket_(std::move(socket)) {}
   Status receive_sockets();
+  Status wait(std::string_view what, std::optional<std::chrono::seconds> at_most);
   bool has_died() const;
   Unexpected<std::string> failed(std::string_view why) const;
 
+  // Signals from the start on, so that none is missed between two waits.
+  struct Waiting {
+    boost::asio::io_context loop{1};
+    boost::asio::signal_set signals{loop, SIGTERM, SIGINT, SIGPWR};
+  };
+
   std::string path_;
   net::ListeningSocket socket_;
+  std::unique_ptr<Waiting> waiting_ = std::make_unique<Waiting>();
   net::ListeningSocket process_{-1,
                                 0};  // a descriptor of the process (pidfd_open), if there is one
   net::InheritedSockets sockets_;

@@ -7,9 +7,13 @@
 
 #include <atomic>
 #include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
 #include <fstream>
 #include <string>
 #include <thread>
+
+#include "server/net/socket_address.h"
 
 namespace sluice::server {
 namespace {
@@ -49,6 +53,26 @@ TEST_F(HandoverTest, WithoutAPredecessorThereIsNone) {
   const auto none = Predecessor::find(path_);
   ASSERT_TRUE(none);
   EXPECT_FALSE(none->has_value());
+}
+
+TEST_F(HandoverTest, ASignalEndsTheWaitForTheSockets) {
+  const auto address = net::SocketAddress::of_unix(path_);
+  const int silent = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(silent, address->get(), address->size()), 0);
+  ASSERT_EQ(::listen(silent, 1), 0);
+  const boost::asio::signal_set caught(main_, SIGTERM);  // as a server does at its start
+  int peer = -1;
+  std::thread signals([&] {
+    peer = ::accept(silent, nullptr, nullptr);
+    ::kill(::getpid(), SIGTERM);
+  });
+  const auto found = Predecessor::find(path_);
+  signals.join();
+  ::close(peer);
+  ::close(silent);
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().find("a signal ended the wait for its sockets"), std::string::npos)
+      << found.error();
 }
 
 TEST_F(HandoverTest, ASuccessorReceivesEverySocketAndTheServerStops) {
