@@ -288,14 +288,16 @@ def request(address, method, target, body=None, headers=None, timeout=PATIENCE):
 class Process:
     """A program in a process group of its own; its standard error goes to a file."""
 
-    def __init__(self, argv, folder, name, stdout=subprocess.DEVNULL, **options):
+    def __init__(
+        self, argv, folder, name, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, **options
+    ):
         self.name = name
         self.error_file = pathlib.Path(folder) / f"{name}.stderr"
         with open(self.error_file, "ab") as errors:
             self.child = subprocess.Popen(
                 argv,
                 cwd=folder,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=stdout,
                 stderr=errors,
                 start_new_session=True,

@@ -1,5 +1,7 @@
 """SIGTERM under load: the server answers the accepted requests and ends in time."""
 
+import os
+import pty
 import signal
 import threading
 import time
@@ -76,6 +78,11 @@ class Newcomer(threading.Thread):
                 raw.close()
 
 
+def has_no_connection(server):
+    listeners = server.admin_request("GET", "/v1/status").json["listeners"]
+    return not any(one["connections"] for one in listeners if one["name"] != "admin")
+
+
 class Drain(ServerTest):
     def test_clients_that_connect_for_each_request_are_answered_or_refused(self):
         # A connection was once reset if its handshake ended while the server stopped listening.
@@ -140,10 +147,46 @@ class Drain(ServerTest):
 
     def test_the_server_ends_after_the_delay(self):
         sluice = self.serve(RULES, {"drain": {"delay": "1s"}})
+        self.assertEqual(sluice.get("/readyz").status, 200)
         begin = time.monotonic()
         sluice.signal(signal.SIGTERM)
         self.assertEqual(sluice.wait(), 0)
         self.assertGreaterEqual(time.monotonic() - begin, 1)
+        self.assertIn(
+            "draining for 1s (drain.delay), then until connections have ended, at most 10s "
+            "(drain.timeout); another SIGTERM or Ctrl-C stops it now connections=0",
+            sluice.log(),
+        )
+
+    def test_without_connections_and_load_balancers_nothing_is_waited_for(self):
+        sluice = self.serve(RULES, {"drain": {"delay": f"{2 * PATIENCE}s"}})
+        self.assertEqual(sluice.check({"attributes": {"path": "/page", "ip": "a"}}).status, 200)
+        wait_for(lambda: has_no_connection(sluice), "the end of the connection")
+        sluice.signal(signal.SIGTERM)
+        self.assertEqual(sluice.wait(), 0)
+        self.assertIn("draining without delay connections=0", sluice.log())
+
+    def test_an_open_connection_is_waited_for(self):
+        sluice = self.serve(RULES, {**PATIENT, "drain": {"delay": "10ms", "timeout": "1s"}})
+        with Raw(sluice.http) as raw:
+            raw.send(REQUEST[:60])
+            wait_until_received(raw.socket)
+            sluice.signal(signal.SIGTERM)
+            self.assertEqual(sluice.wait(), 0)
+        self.assertIn("draining for 10ms (drain.delay)", sluice.log())
+        self.assertIn(
+            "waiting for connections to end, at most 1s (drain.timeout) connections=1", sluice.log()
+        )
+
+    def test_at_a_terminal_there_is_no_delay(self):
+        over, under = pty.openpty()
+        self.addCleanup(os.close, over)
+        sluice = self.serve(RULES, {"drain": {"delay": f"{2 * PATIENCE}s"}}, stdin=under)
+        os.close(under)
+        self.assertEqual(sluice.get("/readyz").status, 200)
+        sluice.signal(signal.SIGINT)
+        self.assertEqual(sluice.wait(), 0)
+        self.assertIn("draining without delay", sluice.log())
 
     def test_idle_connections_do_not_delay_the_end(self):
         sluice = self.serve(RULES, {"drain": {"timeout": f"{2 * PATIENCE}s"}})
@@ -167,6 +210,7 @@ class Drain(ServerTest):
 
     def test_a_second_signal_ends_the_server_at_once(self):
         sluice = self.serve(RULES, {"drain": {"delay": f"{2 * PATIENCE}s"}})
+        self.assertEqual(sluice.get("/readyz").status, 200)
         sluice.signal(signal.SIGTERM)
         wait_for(lambda: sluice.get("/readyz").status == 503)
         sluice.signal(signal.SIGTERM)

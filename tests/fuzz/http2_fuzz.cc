@@ -2,7 +2,6 @@
 // after the connection.
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -44,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Bounds bounds{.header_bytes = 1024, .body_bytes = 4096};
   static sluice::metrics::Registry registry;
   static sluice::metrics::Recorder& recorder = registry.make_recorder();
-  const std::atomic<bool> serving{true};
+  const sluice::server::net::Readiness serving{true};
   grpc::Handlers handlers([] { return std::make_unique<Echo>(); }, {});
   grpc::SharedState shared{
       bounds, 8, handlers, {"/a.B/C"}, recorder, serving, sluice::server::net::LoopClock::system()};

@@ -75,7 +75,7 @@ class AdminWaits : public ::testing::Test {
   metrics::Recorder& recorder_ = registry_.make_recorder();
   Log log_{{.level = LogLevel::kOff}};
   Bounds bounds_;
-  std::atomic<bool> ready_ = true;
+  net::Readiness ready_ = true;
   std::atomic<std::size_t> connections_ = 0;
   boost::asio::io_context main_{1};
   net::FiberSleeps sleeps_{main_};

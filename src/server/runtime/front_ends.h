@@ -25,6 +25,7 @@
 #include "server/net/listening_socket.h"
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
+#include "server/net/readiness.h"
 #include "server/net/tls_context.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/access.h"
@@ -44,7 +45,7 @@ struct FrontEndParts {
   EnvoyManager& envoy;
   const TrustedProxies& trusted;
   Operations operations;
-  const std::atomic<bool>& ready;
+  const net::Readiness& ready;
   const net::LoopClock& clock;
   net::DescriptorBudget& descriptors;
   ServerOverrides* overrides = nullptr;

@@ -146,7 +146,7 @@ class LoopTest : public ::testing::Test {
   const Config config_;
   net::DescriptorBudget descriptors_;
   Bounds bounds_;
-  std::atomic<bool> ready_ = true;
+  net::Readiness ready_ = true;
   const FrontEndParts front_end_parts_{
       config_, log_, *envoy_, trusted_, {registry_, ready_}, ready_, loop_clock_, descriptors_};
   std::atomic<std::size_t> connections_ = 0;

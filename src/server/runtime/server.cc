@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -33,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/period.h"
 #include "metrics/metrics.h"
 #include "server/config/config.h"
 #include "server/logging/denial_log.h"
@@ -40,6 +40,7 @@
 #include "server/logging/traffic_log.h"
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
+#include "server/net/readiness.h"
 #include "server/rules/envoy_manager.h"
 #include "server/rules/redis_rules.h"
 #include "server/rules/rules_manager.h"
@@ -434,7 +435,7 @@ class Server::Impl {
   std::unique_ptr<TrafficLog> traffic_;    // null: requests are not recorded
   std::deque<TrafficRecorder> recorders_;  // of the loops
   insight::TopKeys top_keys_;
-  std::atomic<bool> ready_{false};
+  net::Readiness ready_;
   const net::SteadyTime started_ = clock_.now();
   net::DescriptorBudget descriptors_;
   LiveEvents events_{registry_, rules_.manager(), [this] { return status(); }, clock_};
@@ -758,14 +759,23 @@ void Server::Impl::hand_over() {
   close_listeners(net::Queued::kLeave);
 }
 
-// Ends the server after `drain.delay`, in which it still accepts.
+// Ends the server after `drain.delay`, in which it still accepts, if a load balancer may need it.
 void Server::Impl::drain() {
   is_ending_ = true;
+  const std::size_t connections = front_ends_.connections();
+  const bool for_nobody = connections == 0 && !ready_.was_asked();
+  const bool at_terminal = ::isatty(STDIN_FILENO) == 1;
+  const auto delay = for_nobody || at_terminal ? std::chrono::milliseconds(0) : config_.drain_delay;
   // Without a delay, this would only make clients connect again while the listeners close.
-  if (config_.drain_delay.count() > 0) ready_ = false;
+  if (delay.count() > 0) ready_ = false;
   notify_manager("STOPPING=1");
-  log_.info("draining", {{"connections", front_ends_.connections()}});
-  shutdown_timer_.expires_after(config_.drain_delay);
+  log_.info(delay.count() > 0 ? "draining for " + core::format_period(delay) +
+                                    " (drain.delay), then until connections have ended, at most " +
+                                    core::format_period(config_.drain_timeout) +
+                                    " (drain.timeout); another SIGTERM or Ctrl-C stops it now"
+                              : "draining without delay",
+            {{"connections", connections}});
+  shutdown_timer_.expires_after(delay);
   shutdown_timer_.async_wait([this](const error_code& why) {
     if (!why) close_listeners(net::Queued::kAccept);
   });
@@ -774,6 +784,11 @@ void Server::Impl::drain() {
 void Server::Impl::close_listeners(net::Queued queued) {
   // The file system refuses new connections; those in the queue are accepted.
   front_ends_.unlink();
+  if (const std::size_t left = front_ends_.connections(); left > 0) {
+    log_.info("waiting for connections to end, at most " +
+                  core::format_period(config_.drain_timeout) + " (drain.timeout)",
+              {{"connections", left}});
+  }
   loops_.stop_accepting(main_, queued, [this, queued] {
     if (queued == net::Queued::kAccept) ready_ = false;
     loops_.drain(main_, [this] { stop(); });

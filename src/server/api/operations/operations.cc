@@ -107,7 +107,7 @@ void Operations::handle(std::string_view path, const http::Request& request,
   }
   if (path == "/healthz") return answer_word(response, 200, "ok\n");
   if (path == "/readyz") {
-    const bool ready = ready_->load(std::memory_order_relaxed);
+    const bool ready = ready_->answer();
     return answer_word(response, ready ? 200 : 503, ready ? "ready\n" : "draining\n");
   }
   const bool may_wait = worker_ != nullptr && sleeps_ != nullptr && net::current_fiber() != nullptr;

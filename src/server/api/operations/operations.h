@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <map>
@@ -13,6 +12,7 @@
 
 #include "metrics/metrics.h"
 #include "server/net/fiber_sleep.h"
+#include "server/net/readiness.h"
 #include "server/protocol/http/message.h"
 
 namespace sluice::server {
@@ -60,7 +60,7 @@ class MetricsWorker {
 // path. Thread-safety: that of its parts. Ownership: borrows them.
 class Operations {
  public:
-  Operations(const metrics::Registry& registry, const std::atomic<bool>& ready,
+  Operations(const metrics::Registry& registry, const net::Readiness& ready,
              MetricsWorker* worker = nullptr)
       : registry_(&registry), ready_(&ready), worker_(worker) {}
 
@@ -77,7 +77,7 @@ class Operations {
 
  private:
   const metrics::Registry* registry_;
-  const std::atomic<bool>* ready_;
+  const net::Readiness* ready_;
   MetricsWorker* worker_;
   net::FiberSleeps* sleeps_ = nullptr;
 };

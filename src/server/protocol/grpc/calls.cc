@@ -340,7 +340,7 @@ void Protocol::call(Stream& stream, std::string_view message) {
     case Method::kHealthCheck: {
       Reply& reply = shared_.reply;
       reply.clear();
-      check_health(message, shared_.serving, reply);
+      check_health(message, shared_.serving.answer(), reply);
       if (reply.code != Code::kOk) return end(stream, reply.code, reply.text);
       append_message(stream.out, reply.bytes);
       return end(stream, Code::kOk, {});
@@ -413,7 +413,7 @@ void Protocol::reflect(Stream& stream) {
 void Protocol::watch(Stream& stream, std::string_view message) {
   Reply& reply = shared_.reply;
   reply.clear();
-  check_health(message, shared_.serving, reply);
+  check_health(message, shared_.serving.answer(), reply);
   stream.known = reply.code != Code::kNotFound;
   if (reply.code != Code::kOk && stream.known) return end(stream, reply.code, reply.text);
   stream.serving_seen = !shared_.serving;

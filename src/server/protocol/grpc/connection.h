@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/system/error_code.hpp>
@@ -20,6 +19,7 @@
 #include "server/net/listener.h"
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
+#include "server/net/readiness.h"
 #include "server/net/transport.h"
 #include "server/protocol/grpc/message.h"
 #include "server/protocol/grpc/protocol.h"
@@ -32,7 +32,7 @@ struct Options {
   std::vector<std::string_view> paths;   // the handler's methods; literals
   std::size_t most_streams = 1024;       // concurrent calls of a connection
   std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
-  const std::atomic<bool>& serving;      // what Health reports
+  const net::Readiness& serving;         // what Health reports
   std::function<std::unique_ptr<Handler>()> make;
   std::optional<net::FiberPool::Options> fibers = {};  // if handlers may wait
   RoleOfCertificate role_of_certificate = {};          // for clients with certificates

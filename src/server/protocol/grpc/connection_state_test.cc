@@ -94,7 +94,7 @@ class GrpcConnectionState : public ::testing::Test {
                  .idle_timeout = seconds(40)};
   net::ManualLoopClock clock_;
   metrics::Registry registry_;
-  const std::atomic<bool> serving_ = true;
+  const net::Readiness serving_ = true;
   net::TestWaits waits_;
   Handlers handlers_{[this] { return std::make_unique<EchoHandler>(waits_); },
                      net::FiberPool::Options{}};

@@ -3,7 +3,6 @@
 #include <nghttp2/nghttp2.h>
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +14,7 @@
 
 #include "metrics/metrics.h"
 #include "server/net/bounds.h"
+#include "server/net/readiness.h"
 #include "server/protocol/grpc/framing.h"
 #include "server/protocol/grpc/message.h"
 
@@ -164,7 +164,7 @@ struct SharedState {
   Handlers& handlers;
   std::vector<std::string_view> paths;  // the handler's methods; literals
   metrics::Recorder& recorder;
-  const std::atomic<bool>& serving;  // what Health reports
+  const net::Readiness& serving;  // what Health reports
   const net::LoopClock& clock;
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();  // of the sessions
   Streams streams = {};

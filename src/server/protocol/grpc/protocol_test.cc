@@ -156,7 +156,7 @@ class ProtocolTest : public ::testing::Test {
   Bounds bounds_;
   metrics::Registry registry_;
   metrics::Recorder& recorder_ = registry_.make_recorder();
-  std::atomic<bool> serving_ = true;
+  net::Readiness serving_ = true;
   Echo* handler_ = nullptr;  // the newest
   std::vector<net::FiberWait*> waits_;
   std::optional<Handlers> handlers_;
