@@ -29,6 +29,14 @@ TEST(DescriptorPlan, WarnsExactlyIfTheListenersMayNeedMore) {
       "allows 500 on all listeners together; raise the limit (ulimit -n, LimitNOFILE) to 588");
 }
 
+TEST(DescriptorPlan, DoesNotWarnOfManyConnectionsThatNobodyAskedFor) {
+  EXPECT_EQ(plan_descriptors(needs(20'000, 20'000)).warning, "");
+  auto chosen = needs(20'000, 20'000);
+  chosen.chosen = true;
+  EXPECT_NE(plan_descriptors(chosen).warning, "");
+  EXPECT_NE(plan_descriptors(needs(1'000, 20'000)).warning, "");
+}
+
 TEST(DescriptorPlan, AllowsSomeConnectionsHoweverLowTheLimitIs) {
   const DescriptorPlan plan = plan_descriptors(needs(30, 500));
   EXPECT_EQ(plan.connections, 16U);

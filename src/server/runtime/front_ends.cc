@@ -83,6 +83,11 @@ Status FrontEnd::reload() {
   return {};
 }
 
+std::string FrontEnd::url() const {
+  if (!is_open() || !listening_->unix_path.empty()) return {};
+  return (has_tls() ? "https://" : "http://") + listening_->name;
+}
+
 void FrontEnd::keep_unix_socket() noexcept {
   if (listening_) listening_->removes_unix_path = false;
 }
@@ -220,11 +225,11 @@ class HttpFrontEnd final : public FrontEnd {
 
   std::string example() const override {
     if (!is_open()) return {};
-    const std::string scheme = has_tls() ? "--insecure https://" : "http://";
-    const std::string at =
-        listening().unix_path.empty()
-            ? scheme + listening().name + "/v1/check"
-            : "--unix-socket " + listening().unix_path + " " + scheme + "localhost/v1/check";
+    const std::string insecure = has_tls() ? "--insecure " : "";
+    const std::string at = listening().unix_path.empty()
+                               ? insecure + url() + "/v1/check"
+                               : "--unix-socket " + listening().unix_path + " " + insecure +
+                                     (has_tls() ? "https" : "http") + "://localhost/v1/check";
     return "curl -i " + at +
            R"( -d '{"attributes":{"method":"POST","path":"/login","ip":"203.0.113.9"}}')";
   }
@@ -364,6 +369,22 @@ constexpr Endpoint kEndpoints[] = {
 constexpr Endpoint kOtherPaths{
     {}, Answer::kOperations, metrics::FrontEnd::kOther, kOwn, Role::kNobody};
 
+// Says what people find here who try it with a browser, or with a path of another server.
+const std::string& about_paths() {
+  static const std::string kText = [] {
+    std::string text = "unknown path; expected ";
+    std::string_view before;
+    for (const Endpoint& one : kEndpoints) {
+      if (one.path != before) text.append(one.path).append(", ");
+      before = one.path;
+    }
+    return text +
+           "or /metrics; this listener answers clients and gateways, the live page is at the "
+           "address of the administration (listen.admin)";
+  }();
+  return kText;
+}
+
 const Endpoint& find_endpoint(const RequestTarget& target) noexcept {
   for (const Endpoint& one : kEndpoints) {
     if (one.path == target.path && (!one.needs_query || !target.query.empty())) return one;
@@ -418,7 +439,9 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     case Answer::kExtend: return answer_permit(false, session_, request, response);
     case Answer::kAuth: return auth_.handle(request, response);
     case Answer::kJson: return answer_json(rls_, request, may_operate, response);
-    case Answer::kOperations: return operations_.handle(target.path, request, response);
+    case Answer::kOperations:
+      if (!Operations::knows(target.path)) return answer_problem(response, {404, about_paths()});
+      return operations_.handle(target.path, request, response);
   }
 }
 

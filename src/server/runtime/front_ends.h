@@ -83,6 +83,8 @@ class FrontEnd {
   Status reload();
   // A command that tries the built-in rules, or nothing.
   virtual std::string example() const { return {}; }
+  // "http://127.0.0.1:8080"; empty for a Unix socket, or if it is off.
+  std::string url() const;
 
   std::string_view name() const noexcept { return address_.key; }
   // "127.0.0.1:8080", "unix:/run/sluice.sock" or "off".
@@ -215,6 +217,8 @@ class FrontEnds {
   std::string ready_line() const;
   // A command that tries the built-in rules, or nothing.
   std::string example() const;
+  // The URL of the live page; empty if a browser cannot reach it.
+  std::string live_page() const { return admin_->url().empty() ? "" : admin_->url() + "/"; }
   // Open connections, except for the administration's.
   std::size_t connections() const noexcept;
   // The sum of the maximums of all that listen, the administration among them.

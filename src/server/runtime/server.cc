@@ -110,6 +110,9 @@ constexpr std::size_t kToRedis = 16;
 constexpr std::size_t kForAdministration = 16;
 // The fewest connections of each kind, if the limit is too low for anything else.
 constexpr std::size_t kLeast = 8;
+// More connections suffice for a gateway, so that a low limit is only worth a warning if someone
+// has asked for more.
+constexpr std::size_t kMany = 1000;
 
 }  // namespace
 
@@ -118,10 +121,10 @@ DescriptorPlan plan_descriptors(const DescriptorPlan::Needs& needs) {
   const std::size_t left = needs.limit > others ? needs.limit - others : 0;
   DescriptorPlan plan{.connections = std::max(left, 2 * kLeast), .reserve = 0, .warning = {}};
   plan.reserve = std::clamp(plan.connections / 4, kLeast, kForAdministration);
-  if (plan.connections - plan.reserve < needs.connections) {
+  const std::size_t served = plan.connections - plan.reserve;
+  if (served < needs.connections && (needs.chosen || served < kMany)) {
     plan.warning = "the limit of " + std::to_string(needs.limit) + " open files is enough for " +
-                   std::to_string(plan.connections - plan.reserve) +
-                   " connections, but bounds.connections allows " +
+                   std::to_string(served) + " connections, but bounds.connections allows " +
                    std::to_string(needs.connections) +
                    " on all listeners together; raise the limit (ulimit -n, LimitNOFILE) to " +
                    std::to_string(others + needs.connections + kForAdministration);
@@ -368,6 +371,10 @@ insight::TopKeysOptions top_keys_options(const Config& config) {
           .hashed = config.log.keys == LogKeys::kHash};
 }
 
+bool has_chosen_bounds(const Config& config) {
+  return config.bounds.connections != Bounds{}.connections;
+}
+
 constexpr std::array kWithoutEffect = {SIGUSR1, SIGUSR2, SIGALRM, SIGIO, SIGPROF, SIGVTALRM};
 
 bool is_real_time(int signal) { return signal >= SIGRTMIN && signal <= SIGRTMAX; }
@@ -558,7 +565,8 @@ Status Server::Impl::open() {
                                         .open = count_open_descriptors(),
                                         .loops = threads,
                                         .redis = admin_stores_ != nullptr,
-                                        .connections = front_ends_.most_connections()});
+                                        .connections = front_ends_.most_connections(),
+                                        .chosen = has_chosen_bounds(config_)});
     descriptors_.set(plan.connections, plan.reserve);
     if (!plan.warning.empty()) log_.warning(plan.warning);
     const bool succeeds = handover_.has_predecessor();
@@ -620,6 +628,9 @@ std::string Server::Impl::hint() const {
 
 bool Server::Impl::run() {
   loops_.start();
+  if (const std::string page = front_ends_.live_page(); !page.empty()) {
+    log_.info("the live page shows what the server does", {{"url", page}});
+  }
   wait_for_signal();
   check_for_changes();
   if (top_keys_.is_on()) collect_keys();

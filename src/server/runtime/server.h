@@ -17,10 +17,12 @@ struct DescriptorPlan {
     std::size_t loops;
     bool redis;               // the loops connect to Redis
     std::size_t connections;  // the sum of the listeners' maximums
+    bool chosen = false;      // the maximums were configured
   };
   std::size_t connections;  // that the descriptors suffice for
   std::size_t reserve;      // the part of them that is for administration only
-  std::string warning;      // if the listeners together may need more; or empty
+  // If the listeners together may need more than few connections, or than were asked for; or empty.
+  std::string warning;
 };
 DescriptorPlan plan_descriptors(const DescriptorPlan::Needs& needs);
 

@@ -97,9 +97,11 @@ void answer_word(http::Response& response, int status, std::string_view word) {
 
 void Operations::handle(std::string_view path, const http::Request& request,
                         http::Response& response) const {
-  const bool known = path == "/healthz" || path == "/readyz" || path == "/metrics";
-  if (!known) {
-    return answer_problem(response, {404, "unknown path; docs/http.md lists the paths"});
+  if (!knows(path)) {
+    return answer_problem(response, {404,
+                                     "unknown path; expected / for the live page, a path of the "
+                                     "administration such as /v1/status, /healthz, /readyz or "
+                                     "/metrics"});
   }
   if (request.method != "GET" && request.method != "HEAD") {
     response.add("Allow", "GET, HEAD");

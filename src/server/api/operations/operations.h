@@ -57,7 +57,7 @@ class MetricsWorker {
 };
 
 // Answers requests about the process itself: /healthz, /readyz, /metrics, and 404 for any other
-// path. Thread-safety: that of its parts. Ownership: borrows them.
+// path of the administration. Thread-safety: that of its parts. Ownership: borrows them.
 class Operations {
  public:
   Operations(const metrics::Registry& registry, const net::Readiness& ready,
@@ -72,6 +72,9 @@ class Operations {
     return same;
   }
 
+  static bool knows(std::string_view path) noexcept {
+    return path == "/healthz" || path == "/readyz" || path == "/metrics";
+  }
   // `path` is the path of the request without its query.
   void handle(std::string_view path, const http::Request& request, http::Response& response) const;
 
