@@ -325,7 +325,7 @@ bool StoreLog::admit(Kind& kind) noexcept {
 
 namespace {
 
-// Says in plain words why a store fails, as far as the event tells.
+// Says in plain words why a store fails, as far as the event says.
 std::string cause_of(const StoreEvent& event) {
   const std::string where = event.endpoint.empty() ? "" : " at " + std::string(event.endpoint);
   const std::string why = event.why.empty() ? "" : ": " + std::string(event.why);
@@ -355,16 +355,13 @@ std::string StoreLog::note(const StoreEvent& event) {
       return {};
     case kRequestFailed: cause_ = cause_of(event); return {};
     case kBreakerOpened:
-      is_open_ = true;
       // Without a connection that failed, requests that got no answer have opened it.
       if (!failing_since_ && event.why.ends_with(to_string(Reason::kStoreTimeout))) cause_.clear();
       if (!failing_since_) failing_since_ = date_.now();
       if (cause_.empty()) cause_ = silent_;
       return cause_;
     case kBreakerClosed:
-    case kConnected:
-      if (event.kind == kBreakerClosed) is_open_ = false;
-      if (is_open_) return {};
+    case kConnected:  // then the next request asks the store, whatever the breaker does
       failing_since_.reset();
       cause_.clear();
       return {};

@@ -116,7 +116,7 @@ class StoreLog final : public StoreObserver {
   // Returns the number of events of that kind so far, whether written or not.
   std::uint64_t count(StoreEventKind kind) const noexcept;
   // Since when, and why as known last: from the first connection that failed, or the breaker that
-  // opened, until a connection is made and the breaker is closed. Nothing: no event says so.
+  // opened, until a connection is made or the breaker is closed. Nothing: no event says so.
   std::optional<Failing> failing() const;
 
  private:
@@ -136,7 +136,6 @@ class StoreLog final : public StoreObserver {
   mutable std::mutex mutex_;  // protects the next
   std::optional<Instant> failing_since_;
   std::string cause_;
-  bool is_open_ = false;  // the breaker
 };
 
 // Adds the metrics of a store outside the process to the registry, which docs/metrics.md lists.

@@ -87,17 +87,19 @@ TEST_F(StoreOutage, BeginsWithTheFirstFailureAndSaysTheLastCause) {
   EXPECT_EQ(events_.failing()->since, start);
 }
 
-TEST_F(StoreOutage, EndsWhenTheBreakerHasClosedNotWithAConnection) {
+TEST_F(StoreOutage, EndsWithAConnectionOrAnAnswerAndBeginsAgainIfTheProbeFails) {
   events_.on({kConnectFailed, "a:1", "Connection refused"});
   events_.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
   events_.on({kConnected, "a:1", ""});
-  EXPECT_NE(why(), "works") << "the probe has not succeeded";
+  EXPECT_EQ(why(), "works") << "the next request asks the store";
+  clock_.advance(3s);
   events_.on({kBreakerProbing, "", ""});
+  EXPECT_EQ(why(), "works");
+  events_.on({kBreakerOpened, "", "the probe failed: store_timeout"});
+  EXPECT_EQ(why(), "Redis at a:1 does not answer within 50 ms");
+  EXPECT_EQ(events_.failing()->since, clock_.now());
   events_.on({kBreakerClosed, "", ""});
   EXPECT_EQ(why(), "works");
-  events_.on({kConnectFailed, "a:1", "Connection refused"});
-  events_.on({kConnected, "a:1", ""});
-  EXPECT_EQ(why(), "works") << "the breaker was closed all the time";
 }
 
 TEST_F(StoreOutage, OfAServerThatIsSilentNamesTheDeadline) {
