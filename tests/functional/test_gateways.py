@@ -22,7 +22,7 @@ from harness import (
 )
 
 DEPLOY = ROOT / "deploy"
-CHINESE = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
+REJECTED = '{"code":429,"message":"too many requests, try again later","data":null}'
 QUEUES = "include sluice.conf; include sluice_queue.conf;"
 QUEUE = """
   - name: mail
@@ -438,7 +438,7 @@ class Nginx(NginxRecipe, Recipes, Waits, ServerTest):
         self.assertEqual(answer["content-type"], "application/problem+json")
         self.assertEqual(answer.json["status"], 429)
         _, answer = self.until_denied(self.send_code)
-        self.assertEqual((answer.status, answer.body), (429, CHINESE.encode("utf-8")))
+        self.assertEqual((answer.status, answer.body), (429, REJECTED.encode()))
         self.assertEqual(answer["content-type"], "application/json; charset=utf-8")
 
     def test_a_location_that_disables_limits_is_not_limited(self):
