@@ -463,7 +463,8 @@ constexpr std::array<Key, 3> kDrainKeys{
     period("delay", kSet<&Config::drain_delay>, "2s", 0,
            "The time during which `/readyz` answers 503 before the listeners close. The "
            "server still serves requests, so that load balancers have time to switch. It should "
-           "be longer than they need to notice; see docs/restart.md."),
+           "be longer than they need to notice. It is left out if no connection is open and nobody "
+           "has asked `/readyz`, and at a terminal; see docs/restart.md."),
     period("timeout", kSet<&Config::drain_timeout>, "10s", 0,
            "The maximum time that open connections then have to finish."),
     unset_text("handover", kPath<&Config::handover>, 103,
