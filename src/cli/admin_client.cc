@@ -227,12 +227,15 @@ boost::json::object AdminClient::ask_json(std::string_view method, std::string_v
   return *std::move(json);
 }
 
-std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config) {
+std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
+                                            std::vector<std::string>* servers) {
   auto flags = std::make_shared<AdminFlags>();
-  command
-      .add_option("--admin", flags->admin,
-                  "The address of the server's administration [127.0.0.1:6070]")
-      .type_name("ADDR");
+  const std::string help = "The address of the server's administration [127.0.0.1:6070]";
+  const Option admin =
+      servers == nullptr
+          ? command.add_option("--admin", flags->admin, help)
+          : command.add_option("--admin", *servers, help + "; once for each server").take_all();
+  admin.type_name("ADDR");
   if (!has_config) {
     command
         .add_option("--config", flags->config,

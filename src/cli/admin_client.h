@@ -39,8 +39,10 @@ struct AdminFlags {
   std::string token_file;
 };
 
-// Adds --admin, --config and --token-file; not --config if the command has it already.
-std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = false);
+// Adds --admin, --config and --token-file; not --config if the command has it already. With
+// `servers`, --admin may be repeated, and its addresses go there.
+std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = false,
+                                            std::vector<std::string>* servers = nullptr);
 
 // A connection to the administration of a server, whose caller waits for every answer.
 //

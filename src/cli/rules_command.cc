@@ -590,6 +590,7 @@ int print_changed(AdminClient& client, const boost::json::object& answer) {
   }
   std::cout << "version " << number_in(answer, "version") << ", active until "
             << text_in(answer, "active_until") << '\n';
+  if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
   return 0;
 }
 
@@ -643,6 +644,9 @@ constexpr const char* kChangeHelp =
 changed and the new version. Counters stay. The rules files stay as they are, and win at the next
 reload: change them too. With rules in Redis all servers follow.
 
+With --for, mode and on_store_error change on that server only, and the change ends by itself; --for
+0s ends it now. They change even while Redis is gone, one server at a time: repeat --admin.
+
 PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error, and
 plans/PLAN/LIMIT for the numbers of a plan. A limit without a name is RULE/INDEX, such as api/0; a
 slash within a name is written as %2F.
@@ -652,13 +656,15 @@ Exit status: 0 changed, or the rules say so already; 1 refused, or no server ans
 Examples:
   sluice rules set api/requests limit=20 burst=40
   sluice rules set api mode=shadow
+  sluice rules set login on_store_error=deny --for 1h --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
   sluice rules set plans/free/requests limit=100 per=1m --admin 127.0.0.1:6070)";
 
 struct ChangeFlags {
   std::shared_ptr<AdminFlags> admin;
   std::string place;
+  std::vector<std::string> servers;  // addresses; none: the one of `admin`
   std::vector<std::string> values;
-  std::string by, expect;
+  std::string by, expect, for_;
 };
 
 // What `rules set` changes: "/v1/rules/api", and the limit, if it names one.
@@ -695,6 +701,11 @@ ChangePlace changed_place(const std::string& text) {
 std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
   static constexpr std::array<std::string_view, 4> kOfLimit{"limit", "per", "burst", "lease"};
   static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
+  if (flags.values.empty() && flags.for_.empty()) {
+    throw Failed("nothing is changed; expected NAME=VALUE after " + flags.place +
+                     ", or --for 0s to end changes for a time",
+                 kUsage);
+  }
   boost::json::object members;
   for (const std::string& text : flags.values) {
     const std::size_t equals = std::min(text.find('='), text.size());
@@ -721,9 +732,36 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
         (name == "limit" || name == "burst") && is_version(value) && value.size() < 19;
     members[name] = is_number ? boost::json::value(std::stoull(value)) : boost::json::value(value);
   }
-  if (place.limit.empty()) return boost::json::serialize(members);
-  return boost::json::serialize(
-      boost::json::object{{"limits", boost::json::object{{place.limit, std::move(members)}}}});
+  if (!place.limit.empty()) {
+    boost::json::object limits{{place.limit, std::move(members)}};
+    members = {{"limits", std::move(limits)}};
+  }
+  if (!flags.for_.empty()) members["for"] = flags.for_;
+  return boost::json::serialize(members);
+}
+
+// Asks each server, even after one of them has failed.
+int change_servers(const ChangeFlags& flags) {
+  const ChangePlace place = changed_place(flags.place);
+  const std::string body = change_body(flags, place);
+  const bool are_several = flags.servers.size() > 1;
+  int status = 0;
+  for (std::size_t i = 0; i < std::max<std::size_t>(flags.servers.size(), 1); ++i) {
+    AdminFlags one = *flags.admin;
+    if (i < flags.servers.size()) one.admin = flags.servers[i];
+    if (are_several) std::cout << one.admin << ":\n";
+    try {
+      AdminClient client(one);
+      print_changed(client, client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body,
+                                            flags.expect));
+    } catch (const Failed& failed) {
+      if (!are_several) throw;
+      std::cout << std::flush;
+      std::cerr << "sluice: rules set: " << one.admin << ": " << failed.what() << '\n';
+      status = kFailed;
+    }
+  }
+  return status;
 }
 
 // Adds the subcommand set to `rules`: changes numbers of a running server.
@@ -731,22 +769,19 @@ void add_change(Command rules, int& status) {
   const Command command = rules.add_subcommand("set", "Change numbers of a running server");
   const auto flags = std::make_shared<ChangeFlags>();
   command.add_option("PLACE", flags->place, "RULE, RULE/LIMIT or plans/PLAN/LIMIT").required();
-  command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20 or mode=shadow")
-      .required();
-  flags->admin = add_admin_flags(command);
+  command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20 or mode=shadow");
+  flags->admin = add_admin_flags(command, false, &flags->servers);
+  command
+      .add_option("--for", flags->for_,
+                  "Change mode or on_store_error for so long, such as 1h; 0s ends such changes")
+      .type_name("DURATION");
   command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
       .type_name("NAME")
       .check(find_wrong_name);
   command.add_option("--expect", flags->expect, "Change only this version of the server's rules")
       .type_name("VERSION");
   command.footer(kChangeHelp);
-  command.run(status, "rules set", [flags] {
-    const ChangePlace place = changed_place(flags->place);
-    std::string body = change_body(*flags, place);
-    AdminClient client(*flags->admin);
-    return print_changed(client, client.ask_json("PATCH", place.target + "?" + by_query(flags->by),
-                                                 std::move(body), flags->expect));
-  });
+  command.run(status, "rules set", [flags] { return change_servers(*flags); });
 }
 
 constexpr const char* kPushHelp =
