@@ -1,0 +1,196 @@
+"""An outage as an operator lives it: Redis is killed, its rules are lost, a customer complains."""
+
+import json
+import subprocess
+
+from harness import PATIENCE, Sluice, binary, request, wait_for
+from redis_harness import RedisTest
+
+RULES = """
+version: 1
+rules:
+  - name: login
+    match: { path: /login }
+    limits: [ { name: address, key: "{ip}", algorithm: fixed_window, limit: 3, per: 1h } ]
+  - name: api
+    limits: [ { name: customer, key: "{header.x-customer}", algorithm: gcra, limit: 2, per: 1h } ]
+"""
+LOGIN = {"attributes": {"path": "/login", "ip": "192.0.2.7"}}
+CUSTOMER = {"attributes": {"path": "/v1/items", "header.x-customer": "42"}}
+
+
+def sluice(*words):
+    done = subprocess.run(
+        [binary(), *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{words}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def status(server):
+    return server.admin_request("GET", "/v1/status").json
+
+
+def patch(server, rule, **body):
+    answer = server.admin_request("PATCH", f"/v1/rules/{rule}", json.dumps(body))
+    if answer.status != 200:
+        raise AssertionError(answer)
+    return answer.json
+
+
+def ask(server, body):
+    answer = server.check(body)
+    return answer.status, answer.json.get("reason")
+
+
+class Outage(RedisTest):
+    def setUp(self):
+        self.server = self.redis()
+        self.texts = self.folder()
+        (self.texts / "rules.yaml").write_text(RULES)
+        self.push()
+
+    def tearDown(self):
+        self.doClassCleanups()
+
+    def push(self, name="rules.yaml"):
+        return sluice("rules", "push", self.texts / name, "--store", self.server.url)
+
+    def follow(self, **redis):
+        return self.serve(config={"store": self.server.url, "rules": "redis", "redis": redis})
+
+    def until_out(self, server):
+        wait_for(lambda: "outage" in status(server), "the outage")
+        wait_for(lambda: "refuses connections" in status(server)["outage"]["why"], "its cause")
+
+    def test_redis_is_killed_at_night(self):
+        servers = [self.follow(), self.follow()]
+        for server in servers:
+            self.assertNotIn("outage", status(server))
+            self.assertEqual(ask(server, LOGIN), (200, "ok"))
+        self.server.kill()
+        # Nobody asks, and the outage shows nevertheless.
+        for server in servers:
+            self.until_out(server)
+        outage = status(servers[0])["outage"]
+        address = self.server.url.removeprefix("redis://").split("/")[0]
+        self.assertEqual(outage["why"], f"Redis at {address} refuses connections")
+        self.assertEqual(
+            outage["rules"], [{"name": "login", "does": "allow"}, {"name": "api", "does": "allow"}]
+        )
+        events = request(servers[0].admin, "GET", "/v1/status").json["outage"]["since"]
+        self.assertEqual(outage["since"], events)
+
+        # Both rules are open. The operator closes one on each server, for an hour.
+        for server in servers:
+            self.assertEqual(ask(server, LOGIN), (200, "fallback"))
+        admins = [word for server in servers for word in ("--admin", server.admin)]
+        said = sluice("rules", "set", "login", "on_store_error=deny", "--for", "1h", *admins)
+        for server in servers:
+            until = status(server)["temporary"][0]["until"]
+            self.assertIn(
+                f"{server.admin}:\n~ rule login: on_store_error allow -> deny\n"
+                f"version 2, active until {until}\n",
+                said,
+            )
+            wait_for(lambda s=server: ask(s, LOGIN) == (429, "fallback"), "the closed rule")
+            self.assertEqual(ask(server, CUSTOMER), (200, "fallback"))
+            self.assertEqual(
+                status(server)["outage"]["rules"][0], {"name": "login", "does": "deny"}
+            )
+        for _ in range(10):  # the breaker is open now
+            ask(servers[0], CUSTOMER)
+        wait_for(lambda: "event=breaker_opened" in servers[0].log(), "the breaker")
+        self.assertRegex(
+            servers[0].log(), rf'event=breaker_opened .*cause="Redis at {address} refuses connections"'
+        )
+        # Without `for`, it is until other rules are active; and says why it is not for the fleet.
+        changed = patch(servers[0], "api", on_store_error="local")
+        self.assertIn("refuses connections", changed["note"])
+        self.assertEqual(changed["active_until"], "other rules are active, or the server stops")
+
+        # Redis is back, and has lost everything.
+        self.server.start()
+        for server in servers:
+            wait_for(lambda s=server: "rules_lost" in status(s), "the lost rules")
+            self.assertIn("there are no rules at sluice:rules", status(server)["rules_lost"]["why"])
+            self.assertEqual(server.metrics()["sluice_rules_last_reload_successful"], 0)
+            self.assertEqual(status(server)["rules"]["failures"], 1)
+        wait_for(lambda: ask(servers[0], CUSTOMER)[1] == "ok", "the store decides again")
+        wait_for(lambda: "outage" not in status(servers[0]), "the end of the outage")
+
+        # A running server still has them, without what was changed for a time.
+        text = servers[0].admin_request("GET", "/v1/rules").body.decode()
+        self.assertEqual(text, RULES)
+        (self.texts / "saved.yaml").write_text(text)
+        self.push("saved.yaml")
+        for server in servers:
+            wait_for(lambda s=server: "rules_lost" not in status(s), "the rules")
+            self.assertEqual(server.metrics()["sluice_rules_last_reload_successful"], 1)
+            self.assertEqual([one["rule"] for one in status(server).get("temporary", [])], ["login"])
+        sluice("rules", "set", "login", "--for", "0s", *admins)
+        for server in servers:
+            self.assertNotIn("temporary", status(server))
+        # Now a change is for the fleet again, and in the history.
+        self.assertEqual(patch(servers[0], "login", on_store_error="local")["where"], "all servers")
+        wait_for(
+            lambda: "on_store_error: local" in servers[1].admin_request("GET", "/v1/rules").body.decode(),
+            "the change on the other server",
+        )
+        self.assertIn(
+            "PATCH /v1/rules/login", sluice("rules", "history", "--store", self.server.url)
+        )
+
+        # A customer complains: their counter, and more for them.
+        wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 429, "the limit of the customer")
+        keys = servers[1].admin_request("GET", "/v1/keys?rule=api&header.x-customer=42").json
+        self.assertEqual((keys["limits"][0]["limit"], keys["limits"][0]["remaining"]), (2, 0))
+        given = servers[1].admin_request(
+            "PUT", "/v1/overrides/api/customer",
+            json.dumps({"attributes": {"header.x-customer": "42"}, "limit": 100}),
+        )
+        self.assertEqual(given.status, 200, given)
+        wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 200, "the override on the other server")
+
+    def test_a_change_for_a_time_ends_by_itself_and_the_log_says_so(self):
+        server = self.follow()
+        patch(server, "login", mode="shadow", **{"for": "1s"})
+        said = "a temporary change of a rule has ended rule=login key=mode was=shadow"
+        wait_for(lambda: said in server.log(), "the end of the change")
+        self.assertNotIn("temporary", status(server))
+
+    def test_a_server_starts_with_its_last_rules(self):
+        folder = self.folder()
+        config = {"store": self.server.url, "rules": "redis",
+                  "redis": {"rules_cache": str(folder / "rules.cache")}}
+        first = Sluice(folder, config=config)
+        self.addCleanup(first.stop)
+        self.assertEqual(first.stop(), 0)
+        self.server.kill()
+        second = Sluice(folder, config=config)
+        self.addCleanup(second.stop)
+        self.assertIn("waiting for the rules in Redis", second.log())
+        self.assertIn("the server starts with those that it had last", second.log())
+        lost = status(second)["rules_lost"]["why"]
+        self.assertIn(f"the rules of {folder}/rules.cache are active, pushed 20", lost)
+        self.assertEqual(ask(second, LOGIN)[0], 200)
+        self.server.start()
+        self.push()
+        wait_for(lambda: "rules_lost" not in status(second), "the rules in Redis")
+        self.assertEqual(second.metrics()["sluice_rules_last_reload_successful"], 1)
+
+    def test_a_server_that_starts_says_what_it_waits_for(self):
+        self.server.command("DEL", "sluice:rules")
+        with self.assertRaises(AssertionError) as ended:
+            self.follow()
+        self.assertRegex(
+            str(ended.exception),
+            'waiting for the rules in Redis why="there are no rules at sluice:rules.*at_most_s=5',
+        )
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()
