@@ -17,10 +17,21 @@ enum class Algorithm : std::uint8_t {
   kTokenBucket,
   kGcra,
   kConcurrency,
+  kBudget,
 };
 
 // What a limit may say besides its units and its period (see LimitSpec).
-enum class LimitOption : std::uint8_t { kBurst, kAlign, kSlices, kWeighting, kMode, kRefill };
+enum class LimitOption : std::uint8_t {
+  kBurst,
+  kAlign,
+  kSlices,
+  kWeighting,
+  kMode,
+  kRefill,
+  kOnExpiry,
+  kHolds,
+  kRemember,
+};
 
 // What a counter stores. Stores choose a memory layout by it.
 enum class StateKind : std::uint8_t {
@@ -30,6 +41,7 @@ enum class StateKind : std::uint8_t {
   kLog,              // each admitted instant
   kLogAndSummaries,  // the admitted instants of the newest slice, and summaries of older slices
   kPermits,          // each permit, until its lease ends
+  kBudget,           // the units spent in the window, the open holds, and ids that have ended
 };
 
 // One row of kAlgorithms: everything about an algorithm that is not arithmetic.
@@ -38,7 +50,7 @@ struct AlgorithmInfo {
   std::string_view name;  // in rules, commands and answers: "token_bucket"
   char letter;            // in the keys of counters in Redis (docs/state-format.md)
   StateKind state;
-  std::uint8_t options;       // bit i: LimitOption i applies
+  std::uint16_t options;      // bit i: LimitOption i applies
   bool burst_excludes_first;  // the capacity is burst + 1, not burst
   std::string_view summary;   // one line of documentation
 };
@@ -46,15 +58,15 @@ struct AlgorithmInfo {
 namespace detail {
 
 template <typename... Options>
-constexpr std::uint8_t options_of(Options... options) noexcept {
-  return static_cast<std::uint8_t>((0u | ... | (1u << static_cast<unsigned>(options))));
+constexpr std::uint16_t options_of(Options... options) noexcept {
+  return static_cast<std::uint16_t>((0u | ... | (1u << static_cast<unsigned>(options))));
 }
 
 }  // namespace detail
 
 // The table of algorithms. Schemas, commands, help, conversions and the conformance suite are
 // derived from it.
-inline constexpr std::array<AlgorithmInfo, 8> kAlgorithms{{
+inline constexpr std::array<AlgorithmInfo, 9> kAlgorithms{{
     {Algorithm::kFixedWindow, "fixed_window", 'f', StateKind::kWindow,
      detail::options_of(LimitOption::kAlign), false,
      "At most `limit` units in each window of one period."},
@@ -77,6 +89,10 @@ inline constexpr std::array<AlgorithmInfo, 8> kAlgorithms{{
      true, "One unit, and `burst` more at once; like CL.THROTTLE of redis-cell."},
     {Algorithm::kConcurrency, "concurrency", 'p', StateKind::kPermits, detail::options_of(), false,
      "At most `limit` units in flight; each request has a permit until it ends."},
+    {Algorithm::kBudget, "budget", 'u', StateKind::kBudget,
+     detail::options_of(LimitOption::kOnExpiry, LimitOption::kHolds, LimitOption::kRemember), false,
+     "At most `limit` units spent in a window, in amounts up to 2^53 - 1; can be held and "
+     "settled."},
 }};
 
 // Returns the row of an algorithm.
@@ -92,6 +108,12 @@ constexpr bool applies(LimitOption option, Algorithm algorithm) noexcept {
 // Whether a take needs a permit (Charge::permit), which holds its units until it ends.
 constexpr bool holds_permits(Algorithm algorithm) noexcept {
   return info(algorithm).state == StateKind::kPermits;
+}
+
+// Whether the units of a charge can be held under an id and settled later (Verb::kHold), and are
+// amounts up to kMaxAmount.
+constexpr bool holds_amounts(Algorithm algorithm) noexcept {
+  return info(algorithm).state == StateKind::kBudget;
 }
 
 // Returns the name of an algorithm, and the algorithm of that name.

@@ -15,14 +15,15 @@ enum class Outcome : std::uint8_t {
   kFailed,   // the store could not decide, and no failure policy answered
 };
 
-// Why a decision has its outcome. The limit itself answers kOk, kOver, kLimited, kNever, kBlocked
-// and kGone.
+// Why a decision has its outcome. The limit itself answers kOk, kOver, kLimited, kNever, kBlocked,
+// kGone, kConflict and kTooManyHolds.
 enum class Reason : std::uint8_t {
   kOk,            // the cost fits
   kLease,         // the cost fits into the units that a LeasedStore has taken ahead
   kOver,          // allowed, because the work is already done (kCharge), but beyond the limit
   kLimited,       // the cost does not fit now; it will after `retry_after`
-  kNever,         // the cost exceeds what the limit can ever hold
+  kNever,         // the cost exceeds what the limit can ever hold, or what a budget that does not
+                  // renew has left
   kBlocked,       // the key is blocked, after too many denials or by hand, until `retry_after`
   kShadow,        // allowed; a rule in shadow mode would have denied the request
   kDenyCache,     // the deny cache answered: this counter denied a moment ago
@@ -34,9 +35,11 @@ enum class Reason : std::uint8_t {
   kMissing,       // an attribute that the rule requires is absent (`on_missing: deny`)
   // Too many callers wait for units already; nothing was counted.
   kTooManyWaiters,
-  kGone,      // the permit has ended: released, or at the end of its lease
-  kDenyRule,  // a rule with `action: deny` matched; nothing was counted
-  kInvalid,   // the request itself is wrong (Store::apply); nothing was counted
+  kGone,          // the permit or the hold has ended: released, settled, or at its end
+  kConflict,      // the id was decided before with another amount; nothing was counted
+  kTooManyHolds,  // the budget has as many open holds as it may have; nothing was counted
+  kDenyRule,      // a rule with `action: deny` matched; nothing was counted
+  kInvalid,       // the request itself is wrong (Store::apply); nothing was counted
 };
 
 // Returns "allowed", "denied" or "failed".
@@ -61,14 +64,22 @@ struct Decision {
   Reason reason = Reason::kOk;
   // kBlocked: the block has started with this denial.
   bool starts_block = false;
+  // budget: the id was decided before in the same way; nothing was counted this time. Of a request:
+  // by one of its budgets.
+  bool repeated = false;
+  // budget: the hold had ended before it was settled, or there was none; the amount counts.
+  bool late = false;
   // Units that the limit holds when untouched: the burst if the algorithm has one, else the limit.
-  std::uint32_t capacity = 0;
+  // At most kMaxUnits, except for budget.
+  std::uint64_t capacity = 0;
   // Whole units that would pass right now, after this decision; rounded down.
-  std::uint32_t remaining = 0;
+  std::uint64_t remaining = 0;
   // kTakeAtMost only: the units that were taken from every charge.
-  std::uint32_t taken = 0;
+  std::uint64_t taken = 0;
   // The time until the limit is untouched again if nothing else arrives.
   Duration reset_after{0};
+  // budget: the time until the hold of the id ends; 0: it has none. Of a request: the least.
+  Duration ends_after{0};
   // The time until this same cost would pass if nothing else arrives: denied one microsecond
   // earlier, admitted then. Absent if allowed, if it can never pass, and if the store failed.
   std::optional<Duration> retry_after = {};
@@ -100,6 +111,8 @@ constexpr bool has_numbers(const Decision& decision) noexcept {
     case Reason::kNever:
     case Reason::kBlocked:
     case Reason::kGone:
+    case Reason::kConflict:
+    case Reason::kTooManyHolds:
     case Reason::kShadow: return true;
     case Reason::kDenyCache: return !decision.allowed();
     case Reason::kFallback:

@@ -62,7 +62,18 @@ namespace expected {
 [[noreturn]] inline void a_lease_of_1_ms_to_10_s(const LimitSpec& spec) {
   throw_limit_error(LimitError::kLeaseOutOfRange, spec);
 }
+[[noreturn]] inline void a_budget_of_at_most_9007199254740991(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kLimitTooLarge, spec);
+}
+[[noreturn]] inline void from_1_to_65535_holds(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kHoldsOutOfRange, spec);
+}
+[[noreturn]] inline void to_remember_for_1_s_to_24_hours(const LimitSpec& spec) {
+  throw_limit_error(LimitError::kRememberOutOfRange, spec);
+}
 }  // namespace expected
+static_assert(kMaxAmount == 9007199254740991 && kMaxHolds == 65535 &&
+              kMinRemember == std::chrono::seconds{1} && kMaxRemember == std::chrono::hours{24});
 static_assert(kMaxUnits == 4294967295 && kMaxPermitUnits == 65535 && kMaxSlices == 1000 &&
               kMinPeriod == std::chrono::milliseconds{1} && kMaxPeriod == std::chrono::days{366} &&
               kMinLease == std::chrono::milliseconds{1} && kMaxLease == std::chrono::seconds{10});
@@ -72,12 +83,15 @@ constexpr void refuse(LimitError error, const LimitSpec& spec) {
   switch (error) {
     case LimitError::kLimitTooLarge:
       if (holds_permits(spec.algorithm)) expected::a_concurrency_of_at_most_65535(spec);
+      if (holds_amounts(spec.algorithm)) expected::a_budget_of_at_most_9007199254740991(spec);
       expected::at_most_4294967295_units(spec);
     case LimitError::kPeriodOutOfRange: expected::a_period_of_1_ms_to_366_days(spec);
     case LimitError::kBurstOutOfRange: expected::a_burst_of_1_to_4294967295_units(spec);
     case LimitError::kSlicesOutOfRange: expected::from_1_to_1000_slices(spec);
     case LimitError::kRefillsTooSlowly: expected::a_bucket_that_refills_within_142_years(spec);
     case LimitError::kLeaseOutOfRange: expected::a_lease_of_1_ms_to_10_s(spec);
+    case LimitError::kHoldsOutOfRange: expected::from_1_to_65535_holds(spec);
+    case LimitError::kRememberOutOfRange: expected::to_remember_for_1_s_to_24_hours(spec);
     default: throw_limit_error(error, spec);
   }
 }
@@ -88,7 +102,7 @@ constexpr void refuse(LimitError error, const LimitSpec& spec) {
 // options return another builder.
 //
 // An immutable value that borrows nothing: use it from any thread. Cost of the conversion: a copy
-// of 48 bytes; the numbers were checked when the builder was made.
+// of 56 bytes; the numbers were checked when the builder was made.
 template <Algorithm A>
 class LimitBuilder {
  public:
@@ -136,10 +150,35 @@ class LimitBuilder {
     return with([](LimitSpec& spec) { spec.refill = Refill::kInterval; });
   }
 
-  // All but concurrency: a LeasedStore takes units ahead of requests, and may admit them up to
-  // `time` after it took them, 1 ms to 10 s (docs/leases.md). Other stores ignore it.
+  // budget: the units of holds that nobody settles come back at their end (OnExpiry::kRelease).
+  constexpr LimitBuilder releasing_unsettled() const
+    requires(applies(LimitOption::kOnExpiry, A))
+  {
+    return on_expiry(OnExpiry::kRelease);
+  }
+  // budget: what becomes of holds that nobody settles; default: OnExpiry::kCharge.
+  constexpr LimitBuilder on_expiry(OnExpiry what) const
+    requires(applies(LimitOption::kOnExpiry, A))
+  {
+    return with([=](LimitSpec& spec) { spec.on_expiry = what; });
+  }
+  // budget: at most this many open holds for a key, 1 to 65,535; default: 1000.
+  constexpr LimitBuilder holds(std::uint64_t count) const
+    requires(applies(LimitOption::kHolds, A))
+  {
+    return with([=](LimitSpec& spec) { spec.holds = count; });
+  }
+  // budget: for how long after its end an id is known, 1 s to 24 hours; default: 1 hour.
+  constexpr LimitBuilder remember(std::chrono::milliseconds time) const
+    requires(applies(LimitOption::kRemember, A))
+  {
+    return with([=](LimitSpec& spec) { spec.remember = time; });
+  }
+
+  // All but concurrency and budget: a LeasedStore takes units ahead of requests, and may admit them
+  // up to `time` after it took them, 1 ms to 10 s (docs/leases.md). Other stores ignore it.
   constexpr LimitBuilder leased(std::chrono::milliseconds time) const
-    requires(!holds_permits(A))
+    requires(!holds_permits(A) && !holds_amounts(A))
   {
     // 0 would be a limit without a lease.
     constexpr std::chrono::milliseconds kNone{-1};
@@ -184,16 +223,21 @@ struct LimitUnits {
   }
 };
 
-// The units of a fixed window, whose period may be one of the calendar: `fixed_window(100)`.
-struct WindowUnits : LimitUnits<Algorithm::kFixedWindow> {
-  using LimitUnits::per;
+// The units of a limit whose period may be one of the calendar: `fixed_window(100)`.
+template <Algorithm A>
+struct CalendarUnits : LimitUnits<A> {
+  using LimitUnits<A>::per;
   // Completes the limit with a calendar, such as calendar_month("Asia/Shanghai", 15). Errors:
   // throws std::invalid_argument for a wrong first day or a time zone that the system lacks.
-  LimitBuilder<Algorithm::kFixedWindow> per(const CalendarSpec& calendar) const {
-    return LimitBuilder<Algorithm::kFixedWindow>(
-        LimitSpec{.algorithm = Algorithm::kFixedWindow,
-                  .limit = units,
-                  .calendar = detail::calendar_of(calendar)});
+  LimitBuilder<A> per(const CalendarSpec& calendar) const {
+    return LimitBuilder<A>(
+        LimitSpec{.algorithm = A, .limit = this->units, .calendar = detail::calendar_of(calendar)});
+  }
+  // Completes a budget that does not renew: an override or a plan raises it.
+  constexpr LimitBuilder<A> never() const
+    requires(holds_amounts(A))
+  {
+    return this->per(kNeverEnds);
   }
 };
 
@@ -244,7 +288,9 @@ constexpr LimitUnits<Algorithm::kGcra> gcra(detail::Units units) { return {units
 // explain.
 //   fixed_window(1000).per(24h).aligned_to_clock()
 //   fixed_window(50000).per(calendar_month("Asia/Shanghai", 15)): from the 15th to the 15th
-constexpr WindowUnits fixed_window(detail::Units units) { return {{units.count}}; }
+constexpr CalendarUnits<Algorithm::kFixedWindow> fixed_window(detail::Units units) {
+  return {{units.count}};
+}
 
 // Admits at most `units` in any window of one period. Exact: it stores every admitted request.
 // Cost: 60 bytes a key and 12 for each request in the window; time in proportion to the requests
@@ -271,6 +317,14 @@ constexpr LimitUnits<Algorithm::kSlidingWindowCounter> sliding_window_counter(de
 //   concurrency(10).lease(30s)
 constexpr LeasedUnits concurrency(detail::Units units) { return {units.count}; }
 
+// Admits at most `units` in each window of the clock or of the calendar, as amounts up to 2^53 - 1:
+// micro-dollars, tokens, bytes. Units can be held before a call and settled after it, exactly once
+// (sluice/hold.h). Exact. Cost: 60 bytes a key, 40 for each open hold and 24 for each id
+// that is known; constant time, in proportion to the holds when one ends with its time.
+//   budget(500'000'000).per(calendar_month("Europe/Berlin"))
+//   budget(1'000'000).never().holds(100)
+constexpr CalendarUnits<Algorithm::kBudget> budget(detail::Units units) { return {{units.count}}; }
+
 // As sliding_window_log for the newest slice of the period; the requests of an older slice are
 // assumed to be evenly spread. The error is at most the units of the oldest slice.
 // Cost: 60 bytes a key, 12 for each request in the newest slice and 24 for each older slice; time
@@ -289,7 +343,13 @@ constexpr bool is_bucket(Algorithm a) noexcept { return info(a).state == StateKi
 constexpr bool is_sliced(Algorithm a) noexcept { return applies(LimitOption::kSlices, a); }
 
 constexpr std::uint64_t most_units(Algorithm a) noexcept {
+  if (holds_amounts(a)) return kMaxAmount;
   return holds_permits(a) ? kMaxPermitUnits : kMaxUnits;
+}
+
+// Whether the windows of an algorithm may be those of a calendar.
+constexpr bool may_follow_calendar(Algorithm a) noexcept {
+  return info(a).state == StateKind::kWindow || holds_amounts(a);
 }
 
 constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) noexcept {
@@ -327,10 +387,11 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   const AlgorithmInfo& row = info(spec.algorithm);
   const auto applies_here = [&](LimitOption option) { return applies(option, row.algorithm); };
   if (spec.limit > detail::most_units(row.algorithm)) return LimitError::kLimitTooLarge;
-  if (spec.calendar != nullptr && row.state != StateKind::kWindow) {
+  if (spec.calendar != nullptr && !detail::may_follow_calendar(row.algorithm)) {
     return LimitError::kCalendarDoesNotApply;
   }
-  if (spec.calendar == nullptr && (spec.per < kMinPeriod || spec.per > kMaxPeriod)) {
+  const bool never_ends = spec.per == kNeverEnds && holds_amounts(row.algorithm);
+  if (spec.calendar == nullptr && !never_ends && (spec.per < kMinPeriod || spec.per > kMaxPeriod)) {
     return LimitError::kPeriodOutOfRange;
   }
   if (spec.burst && !applies_here(LimitOption::kBurst)) return LimitError::kBurstDoesNotApply;
@@ -351,11 +412,26 @@ constexpr LimitError find_error(const LimitSpec& spec) noexcept {
   }
   if (spec.mode && !applies_here(LimitOption::kMode)) return LimitError::kModeDoesNotApply;
   if (spec.refill && !applies_here(LimitOption::kRefill)) return LimitError::kRefillDoesNotApply;
+  if (spec.on_expiry && !applies_here(LimitOption::kOnExpiry)) {
+    return LimitError::kOnExpiryDoesNotApply;
+  }
+  if (spec.holds && !applies_here(LimitOption::kHolds)) return LimitError::kHoldsDoNotApply;
+  if (spec.holds && (*spec.holds < 1 || *spec.holds > kMaxHolds)) {
+    return LimitError::kHoldsOutOfRange;
+  }
+  if (spec.remember && !applies_here(LimitOption::kRemember)) {
+    return LimitError::kRememberDoesNotApply;
+  }
+  if (spec.remember && (*spec.remember < kMinRemember || *spec.remember > kMaxRemember)) {
+    return LimitError::kRememberOutOfRange;
+  }
   if (detail::is_bucket(row.algorithm) && spec.limit > 0 && !detail::refills_in_time(spec)) {
     return LimitError::kRefillsTooSlowly;
   }
   if (spec.lease == std::chrono::milliseconds{0}) return LimitError::kNone;
-  if (holds_permits(row.algorithm)) return LimitError::kLeaseDoesNotApply;
+  if (holds_permits(row.algorithm) || holds_amounts(row.algorithm)) {
+    return LimitError::kLeaseDoesNotApply;
+  }
   const bool is_in_range = spec.lease >= kMinLease && spec.lease <= kMaxLease;
   return is_in_range ? LimitError::kNone : LimitError::kLeaseOutOfRange;
 }
@@ -366,18 +442,22 @@ constexpr Limit::Limit(const LimitSpec& spec) noexcept
           (spec.calendar != nullptr ? spec.calendar->period() : spec.per).count())),
       rate_ticks_(period_ / std::gcd(spec.limit, period_)),
       calendar_(spec.calendar),
+      capacity_(detail::capacity_of(spec)),
       limit_(static_cast<std::uint32_t>(spec.limit)),
-      capacity_(static_cast<std::uint32_t>(detail::capacity_of(spec))),
       rate_units_(static_cast<std::uint32_t>(spec.limit / std::gcd(spec.limit, period_))),
+      remember_(static_cast<std::uint32_t>(spec.remember.value_or(kDefaultRemember).count())),
       slices_(static_cast<std::uint16_t>(
-          detail::is_sliced(spec.algorithm) ? spec.slices.value_or(kDefaultSlices) : 1)),
+          detail::is_sliced(spec.algorithm) ? spec.slices.value_or(kDefaultSlices)
+          : holds_amounts(spec.algorithm)   ? spec.holds.value_or(kDefaultHolds)
+                                            : 1)),
       lease_(static_cast<std::uint16_t>(spec.lease.count())),
       algorithm_(spec.algorithm),
       state_kind_(info(spec.algorithm).state),
       align_(spec.calendar != nullptr ? Align::kClock : spec.align.value_or(Align::kFirstRequest)),
       weighting_(spec.weighting.value_or(Weighting::kLinear)),
       mode_(spec.mode.value_or(LeakyMode::kMeter)),
-      refill_(spec.refill.value_or(Refill::kContinuous)) {
+      refill_(spec.refill.value_or(Refill::kContinuous)),
+      on_expiry_(spec.on_expiry.value_or(OnExpiry::kCharge)) {
   std::uint64_t h = detail::mix(0, limit_);
   h = detail::mix(h, period_);
   h = detail::mix(h, capacity_);

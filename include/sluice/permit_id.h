@@ -4,11 +4,16 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace sluice {
 
-// Names a permit of `concurrency` limits (Charge::permit). Who knows it can release the permit, so
-// nobody can guess it: it has 96 random bits, whose key is from the system's random source.
+// The length of an id that a caller chooses, in bytes.
+inline constexpr std::size_t kMaxIdBytes = 128;
+
+// Names a permit of `concurrency` limits, or a hold of budgets (Charge::permit). Who knows the name
+// of a permit can release it, so nobody can guess it: it has 96 random bits, whose key is from the
+// system's random source. That of a hold follows from the id that the caller has chosen.
 //
 // A plain value of 12 bytes.
 class PermitId {
@@ -22,6 +27,9 @@ class PermitId {
       : words_(std::bit_cast<decltype(words_)>(bytes)) {}
   // A new name. Errors: throws std::system_error if the system has no random bytes.
   static PermitId random();
+  // The name of a hold with this id, of 1 to kMaxIdBytes bytes, whatever they are: the same in all
+  // processes and versions. Two ids have the same name with a probability of 2^-96.
+  static PermitId named(std::string_view id) noexcept;
 
   // The bytes of the name.
   constexpr Bytes bytes() const noexcept { return std::bit_cast<Bytes>(words_); }

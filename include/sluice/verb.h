@@ -17,13 +17,16 @@ enum class Verb : std::uint8_t {
   kTakeAtMost,  // take the same number of units from every charge: as many as all have, up to cost
   kReserve,     // take now what a take would get within `max_wait`; the caller waits for `delay`
   kRelease,     // concurrency: end the permit of each charge; kGone if it has ended in all of them
-  kExtend,      // concurrency: start the leases of the permit again; kGone if it has ended in one
+  kExtend,      // concurrency: start the leases of the permit again; kGone if it has ended in one;
+                // budget: the hold lasts for `max_wait` from now
   kBlock,       // block the key of each charge for `max_wait` from now, whatever it was before
   kUnblock,     // end the block of each charge, and forget the denials and how long it lasted
+  kHold,    // budget: keep the units under an id for `max_wait`, to settle them later; else take
+  kSettle,  // budget: end the hold of the id, and spend `cost`, which is 0 to cancel it
 };
 
-// What a request does: a verb, and how long a reservation may wait or a block lasts. Converts from
-// a verb.
+// What a request does: a verb, and how long a reservation may wait, or a block or a hold lasts.
+// Converts from a verb.
 //
 //   limiter.apply(Verb::kTake, charges);
 //   limiter.apply({Verb::kReserve, 500ms}, charges);
@@ -32,19 +35,32 @@ struct Action {
   constexpr Action(Verb what, Duration wait = Duration{0}) noexcept : verb(what), max_wait(wait) {}
 
   Verb verb;
-  Duration max_wait;  // kReserve: at least 0; kBlock: kMinPeriod to kMaxPeriod; else ignored
+  // kReserve: at least 0; kBlock: kMinPeriod to kMaxPeriod; kHold and kExtend of a budget: kMinHold
+  // to kMaxHold; else ignored
+  Duration max_wait;
 
   friend constexpr bool operator==(const Action&, const Action&) = default;
 };
 
 // Whether the verb takes units if all limits allow it, and nothing if one denies.
 constexpr bool takes(Verb verb) noexcept {
-  return verb == Verb::kTake || verb == Verb::kTakeAtMost || verb == Verb::kReserve;
+  return verb == Verb::kTake || verb == Verb::kTakeAtMost || verb == Verb::kReserve ||
+         verb == Verb::kHold;
 }
 
 // Whether the verb changes a permit that exists. The cost is ignored.
 constexpr bool changes_permit(Verb verb) noexcept {
   return verb == Verb::kRelease || verb == Verb::kExtend;
+}
+
+// Whether the verb counts work that is done, whatever the limit says.
+constexpr bool counts_work(Verb verb) noexcept {
+  return verb == Verb::kCharge || verb == Verb::kSettle;
+}
+
+// Whether the verb is about an id of a budget.
+constexpr bool needs_id(Verb verb) noexcept {
+  return verb == Verb::kHold || verb == Verb::kSettle || verb == Verb::kExtend;
 }
 
 // Whether the verb changes nothing but blocks (Charge::block), which its charges must have.

@@ -31,6 +31,8 @@ std::string_view to_string(Reason reason) noexcept {
     case Reason::kMissing: return "missing";
     case Reason::kTooManyWaiters: return "too_many_waiters";
     case Reason::kGone: return "gone";
+    case Reason::kConflict: return "conflict";
+    case Reason::kTooManyHolds: return "too_many_holds";
     case Reason::kDenyRule: return "deny_rule";
     case Reason::kInvalid: return "invalid";
   }

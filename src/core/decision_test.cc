@@ -37,7 +37,8 @@ TEST(Decision, HasNumbersIfTheCounterAnswered) {
     (has_numbers(denied) ? with : without).insert(to_string(denied.reason));
   }
   EXPECT_EQ(with, (std::set<std::string_view>{"ok", "over", "limited", "never", "blocked", "gone",
-                                              "shadow", "deny_cache", "lease"}));
+                                              "conflict", "too_many_holds", "shadow", "deny_cache",
+                                              "lease"}));
   EXPECT_FALSE(has_numbers(Decision{.reason = Reason::kDenyCache})) << "the store was not asked";
 }
 
@@ -46,10 +47,12 @@ TEST(Decision, EveryReasonHasANameOfItsOwn) {
   for (int i = 0; i <= static_cast<int>(Reason::kInvalid); ++i) {
     names.insert(to_string(static_cast<Reason>(i)));
   }
-  EXPECT_EQ(names, (std::set<std::string_view>{
-                       "ok", "lease", "over", "limited", "never", "blocked", "shadow", "deny_cache",
-                       "fallback", "store_timeout", "store_error", "foreign_value", "store_full",
-                       "missing", "too_many_waiters", "gone", "deny_rule", "invalid"}));
+  EXPECT_EQ(names,
+            (std::set<std::string_view>{
+                "ok",          "lease",         "over",           "limited",   "never",
+                "blocked",     "shadow",        "deny_cache",     "fallback",  "store_timeout",
+                "store_error", "foreign_value", "store_full",     "missing",   "too_many_waiters",
+                "gone",        "conflict",      "too_many_holds", "deny_rule", "invalid"}));
   EXPECT_EQ(to_string(Outcome::kAllowed), "allowed");
   EXPECT_EQ(to_string(Outcome::kDenied), "denied");
   EXPECT_EQ(to_string(Outcome::kFailed), "failed");

@@ -1,4 +1,4 @@
-// A limit is a value of 48 bytes that contains its ratio in lowest terms, so that no decision needs
+// A limit is a value of 56 bytes that contains its ratio in lowest terms, so that no decision needs
 // a division to find it.
 #include "core/limit.h"
 
@@ -62,6 +62,11 @@ std::optional<std::uint64_t> value_of(const LimitSpec& spec, LimitOption option)
     case LimitOption::kWeighting: return index_of(spec.weighting);
     case LimitOption::kMode: return index_of(spec.mode);
     case LimitOption::kRefill: return index_of(spec.refill);
+    case LimitOption::kOnExpiry: return index_of(spec.on_expiry);
+    case LimitOption::kHolds: return spec.holds;
+    case LimitOption::kRemember:
+      if (!spec.remember) break;
+      return static_cast<std::uint64_t>(spec.remember->count());
   }
   return std::nullopt;
 }
@@ -74,6 +79,12 @@ void set_value(LimitSpec& spec, LimitOption option, std::optional<std::uint64_t>
     case LimitOption::kWeighting: return set_enum(spec.weighting, value);
     case LimitOption::kMode: return set_enum(spec.mode, value);
     case LimitOption::kRefill: return set_enum(spec.refill, value);
+    case LimitOption::kOnExpiry: return set_enum(spec.on_expiry, value);
+    case LimitOption::kHolds: spec.holds = value; return;
+    case LimitOption::kRemember:
+      spec.remember.reset();
+      if (value) spec.remember = std::chrono::milliseconds{static_cast<std::int64_t>(*value)};
+      return;
   }
 }
 
@@ -88,6 +99,11 @@ std::optional<LimitOption> option_of(LimitError error, const LimitSpec& spec) no
     case LimitError::kWeightingDoesNotApply: return LimitOption::kWeighting;
     case LimitError::kModeDoesNotApply: return LimitOption::kMode;
     case LimitError::kRefillDoesNotApply: return LimitOption::kRefill;
+    case LimitError::kOnExpiryDoesNotApply: return LimitOption::kOnExpiry;
+    case LimitError::kHoldsDoNotApply:
+    case LimitError::kHoldsOutOfRange: return LimitOption::kHolds;
+    case LimitError::kRememberDoesNotApply:
+    case LimitError::kRememberOutOfRange: return LimitOption::kRemember;
     case LimitError::kRefillsTooSlowly:
       return spec.burst ? std::optional(LimitOption::kBurst) : std::nullopt;
     case LimitError::kNone:
@@ -126,6 +142,9 @@ LimitSpec spec_of(const Limit& limit) noexcept {
                 .weighting = limit.weighting(),
                 .mode = limit.mode(),
                 .refill = limit.refill(),
+                .on_expiry = limit.on_expiry(),
+                .holds = limit.holds(),
+                .remember = std::chrono::duration_cast<std::chrono::milliseconds>(limit.remember()),
                 .lease = limit.lease()};
   // A limit of 0 has no capacity, whatever its burst was.
   if (limit.limit() > 0) all.burst = limit.capacity() - row.burst_excludes_first;
@@ -162,7 +181,7 @@ std::string does_not_apply(LimitOption option, const LimitSpec& spec) {
 std::string calendar_does_not_apply(const LimitSpec& spec) {
   std::vector<std::string_view> names;
   for (const AlgorithmInfo& row : kAlgorithms) {
-    if (row.state == StateKind::kWindow) names.push_back(row.name);
+    if (detail::may_follow_calendar(row.algorithm)) names.push_back(row.name);
   }
   const std::string_view unit = core::name_of(spec.calendar->spec().unit);
   return does_not_apply("per " + std::string(unit), spec, names);
@@ -198,7 +217,8 @@ std::string explain(LimitError error, const LimitSpec& spec) {
       return out_of_range("limit", spec.limit, 0, detail::most_units(spec.algorithm));
     case LimitError::kPeriodOutOfRange:
       return (holds_permits(spec.algorithm) ? "lease " : "per ") + core::format_period(spec.per) +
-             " is out of range; it must be 1ms to 366d";
+             " is out of range; it must be 1ms to 366d" +
+             (holds_amounts(spec.algorithm) ? ", day, week, month, year or never" : "");
     case LimitError::kCalendarDoesNotApply: return calendar_does_not_apply(spec);
     case LimitError::kBurstDoesNotApply: return does_not_apply(LimitOption::kBurst, spec);
     case LimitError::kBurstOutOfRange: return explain_burst(spec);
@@ -213,13 +233,21 @@ std::string explain(LimitError error, const LimitSpec& spec) {
     case LimitError::kWeightingDoesNotApply: return does_not_apply(LimitOption::kWeighting, spec);
     case LimitError::kModeDoesNotApply: return does_not_apply(LimitOption::kMode, spec);
     case LimitError::kRefillDoesNotApply: return does_not_apply(LimitOption::kRefill, spec);
+    case LimitError::kOnExpiryDoesNotApply: return does_not_apply(LimitOption::kOnExpiry, spec);
+    case LimitError::kHoldsDoNotApply: return does_not_apply(LimitOption::kHolds, spec);
+    case LimitError::kHoldsOutOfRange:
+      return out_of_range("holds", spec.holds.value_or(0), 1, kMaxHolds);
+    case LimitError::kRememberDoesNotApply: return does_not_apply(LimitOption::kRemember, spec);
+    case LimitError::kRememberOutOfRange:
+      return "remember " + core::format_period(spec.remember.value_or(kDefaultRemember)) +
+             " is out of range; it must be 1s to 24h";
     case LimitError::kRefillsTooSlowly:
       return "a burst of " + std::to_string(detail::capacity_of(spec)) + " at " +
              std::to_string(spec.limit) + " per " + core::format_period(spec.per) +
              " would need over 142 years to refill; lower burst, raise limit or shorten per";
     case LimitError::kLeaseDoesNotApply:
       return "a quota lease does not apply to " + std::string(to_string(spec.algorithm)) +
-             "; it applies to all other algorithms";
+             "; it applies to all algorithms but concurrency and budget";
     case LimitError::kLeaseOutOfRange:
       return "lease " + core::format_period(spec.lease) + " is out of range; it must be 1ms to 10s";
   }

@@ -12,13 +12,14 @@
 
 namespace sluice::core {
 
-// One row of kLimitOptions: an option of limits as people write it. Its value is a number, or one
-// of several words.
+// One row of kLimitOptions: an option of limits as people write it. Its value is a number, one of
+// several words, or a time, which is a number of milliseconds.
 struct OptionInfo {
   LimitOption option;
   std::string_view name;
   std::string_view unit = {};                    // what a number counts; empty for words
   std::span<const std::string_view> words = {};  // in the order of their enumerators
+  bool is_time = false;                          // written as a period
   std::uint64_t least = 0;                       // of a number
   std::uint64_t most = 0;
   std::string_view otherwise;  // the default, as Markdown
@@ -29,9 +30,10 @@ inline constexpr std::array<std::string_view, 2> kAlignWords{"first_request", "c
 inline constexpr std::array<std::string_view, 2> kWeightingWords{"linear", "none"};
 inline constexpr std::array<std::string_view, 2> kModeWords{"meter", "queue"};
 inline constexpr std::array<std::string_view, 2> kRefillWords{"continuous", "interval"};
+inline constexpr std::array<std::string_view, 2> kOnExpiryWords{"charge", "release"};
 
 // The options of limits, indexed by LimitOption.
-inline constexpr std::array<OptionInfo, 6> kLimitOptions{{
+inline constexpr std::array<OptionInfo, 9> kLimitOptions{{
     {.option = LimitOption::kBurst,
      .name = "burst",
      .unit = "units",
@@ -67,6 +69,25 @@ inline constexpr std::array<OptionInfo, 6> kLimitOptions{{
      .words = kRefillWords,
      .otherwise = "`continuous`",
      .help = "Tokens return one by one, or all at once every period."},
+    {.option = LimitOption::kOnExpiry,
+     .name = "on_expiry",
+     .words = kOnExpiryWords,
+     .otherwise = "`charge`",
+     .help = "What becomes of a hold that nobody settles: it is spent, or it comes back."},
+    {.option = LimitOption::kHolds,
+     .name = "holds",
+     .unit = "count",
+     .least = 1,
+     .most = kMaxHolds,
+     .otherwise = "1000",
+     .help = "The most open holds of a key; one more is denied with `too_many_holds`."},
+    {.option = LimitOption::kRemember,
+     .name = "remember",
+     .is_time = true,
+     .least = static_cast<std::uint64_t>(kMinRemember.count()),
+     .most = static_cast<std::uint64_t>(kMaxRemember.count()),
+     .otherwise = "`1h`",
+     .help = "How long an id is known after its end, so that a repeated call counts once."},
 }};
 
 constexpr const OptionInfo& info(LimitOption option) noexcept {
@@ -80,10 +101,10 @@ inline constexpr auto kAllAlgorithmNames = [] {
   return names;
 }();
 
-// The names of the algorithms that need no permits, indexed by Algorithm.
+// The names of the algorithms that need neither permits nor amounts, indexed by Algorithm.
 inline constexpr auto kAlgorithmNames = [] {
-  static_assert(holds_permits(kAlgorithms.back().algorithm));
-  std::array<std::string_view, kAlgorithms.size() - 1> names;
+  static_assert(holds_permits(kAlgorithms[7].algorithm) && holds_amounts(kAlgorithms[8].algorithm));
+  std::array<std::string_view, 7> names;
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = kAlgorithms[i].name;
   return names;
 }();
@@ -149,7 +170,7 @@ struct LimitAccess {
     limit.algorithm_ = numbers.algorithm;
     limit.state_kind_ = info(numbers.algorithm).state;
     limit.limit_ = static_cast<std::uint32_t>(numbers.limit);
-    limit.capacity_ = static_cast<std::uint32_t>(numbers.capacity);
+    limit.capacity_ = numbers.capacity;
     limit.period_ = numbers.period;
     limit.rate_units_ = numbers.rate.units;
     limit.rate_ticks_ = numbers.rate.ticks;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <set>
 
 #include "base/quoted.h"
@@ -29,7 +31,8 @@ TEST(AlgorithmTable, HasUniqueNamesAndLettersAndASummaryInEachRow) {
 
 TEST(LimitOptions, HaveWordsOrARangeOfNumbers) {
   for (const OptionInfo& option : kLimitOptions) {
-    EXPECT_NE(option.words.empty(), option.unit.empty()) << option.name;
+    const int forms = !option.words.empty() + !option.unit.empty() + option.is_time;
+    EXPECT_EQ(forms, 1) << option.name;
     EXPECT_EQ(option.most > option.least, option.words.empty()) << option.name;
     EXPECT_FALSE(algorithms_with(option.option).empty()) << option.name;
   }
@@ -61,7 +64,7 @@ TEST(LimitOptions, AreNamedByTheErrorThatTheyCause) {
   for (const OptionInfo& option : kLimitOptions) {
     for (const AlgorithmInfo& row : kAlgorithms) {
       LimitSpec spec{.algorithm = row.algorithm, .limit = 1, .per = 1s};
-      set_value(spec, option.option, 1);
+      set_value(spec, option.option, std::max<std::uint64_t>(option.least, 1));
       const LimitError error = find_error(spec);
       EXPECT_EQ(error == LimitError::kNone, applies(option.option, row.algorithm));
       if (error == LimitError::kNone) continue;

@@ -37,7 +37,7 @@ std::string error_of(const LimitSpec& spec) {
 
 // --- a limit is a small constant ---
 
-static_assert(sizeof(Limit) == 48);
+static_assert(sizeof(Limit) == 56);
 static_assert(std::is_trivially_copyable_v<Limit>);
 static_assert(!std::is_default_constructible_v<Limit>);
 
@@ -72,7 +72,8 @@ TEST(Limit, ByCalendarIsAFixedWindowWithoutAlign) {
   LimitSpec spec{.algorithm = Algorithm::kTokenBucket,
                  .limit = 10,
                  .calendar = *Calendar::make(calendar_month())};
-  EXPECT_EQ(error_of(spec), "per month does not apply to token_bucket; it applies to fixed_window");
+  EXPECT_EQ(error_of(spec),
+            "per month does not apply to token_bucket; it applies to fixed_window and budget");
   spec.algorithm = Algorithm::kFixedWindow;
   EXPECT_EQ(error_of(spec), "no error");
   spec.align = Align::kClock;
@@ -126,7 +127,8 @@ TEST(Limit, HasALeaseOfWholeMillisecondsUnlessItHasPermits) {
   EXPECT_THROW(token_bucket(1).per(1s).leased(0ms), std::invalid_argument);
   spec = {.algorithm = Algorithm::kConcurrency, .limit = 1, .per = 1s, .lease = 1s};
   EXPECT_EQ(error_of(spec),
-            "a quota lease does not apply to concurrency; it applies to all other algorithms");
+            "a quota lease does not apply to concurrency; it applies to all algorithms but "
+            "concurrency and budget");
 }
 
 TEST(Limit, BuildersKeepWhatWasSaidBefore) {

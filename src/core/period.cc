@@ -40,6 +40,11 @@ Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digit
 
 }  // namespace
 
+Expected<Duration> parse_limit_period(std::string_view text) {
+  if (text == kNever) return kNeverEnds;
+  return parse_period(text);
+}
+
 Expected<Duration> parse_period(std::string_view text) {
   std::size_t size = 0;
   while (size < text.size() && text[size] >= '0' && text[size] <= '9') ++size;
@@ -64,6 +69,7 @@ Expected<Duration> parse_period(std::string_view text) {
 std::string format_period(Duration period) {
   const std::int64_t ticks = period.count();
   if (ticks == 0) return "0ms";
+  if (period == kNeverEnds) return std::string(kNever);
   for (const Unit& unit : kUnits) {
     if (ticks % unit.ticks == 0) return std::to_string(ticks / unit.ticks).append(unit.name);
   }

@@ -15,6 +15,11 @@ namespace sluice::core {
 // Errors: "WHAT IS WRONG; WHAT WOULD BE RIGHT", with the text in question cut short.
 Expected<Duration> parse_period(std::string_view text);
 
+// The period of a budget that does not renew, as rules and front ends write it.
+inline constexpr std::string_view kNever = "never";
+// As parse_period(), or kNeverEnds for "never".
+Expected<Duration> parse_limit_period(std::string_view text);
+
 // The period in the largest unit that holds it exactly: 60 s are "1m". What is no whole number of
 // milliseconds is written in "us", which parse_period refuses; so are negative periods.
 std::string format_period(Duration period);

@@ -178,6 +178,8 @@ template <FixedSizeFunctions F>
       step = detail::reserve<F>(limit, at, left, cost, action.max_wait.count());
       break;
     }
+    case Verb::kSettle:  // nor for what only budgets do
+    case Verb::kHold:
     case Verb::kTake: step = detail::take<F>(limit, at, cost); break;
   }
   if (ends && step.change == Change::kNone) kept.forgotten.end(at.last, step.answer);

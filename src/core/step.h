@@ -42,7 +42,7 @@ constexpr Ticks effective(Ticks now, Ticks last) noexcept { return now < last ? 
 
 // The state of a limit in numbers.
 struct Numbers {
-  std::uint32_t remaining = 0;  // whole units that would pass now
+  std::uint64_t remaining = 0;  // whole units that would pass now
   Ticks reset_after = 0;        // until the counter is untouched; 0: it is
 };
 
@@ -53,12 +53,19 @@ struct Answer {
   bool admitted = false;
   bool never = false;  // the cost exceeds what the limit can ever hold
   bool over = false;   // admitted beyond the limit
-  bool gone = false;   // the permit has ended
-  std::uint32_t remaining = 0;
-  std::uint32_t taken = 0;  // kTakeAtMost only
+  bool gone = false;   // the permit or the hold has ended
+  // Of a budget: the id was decided with another amount; too many holds are open; the id was
+  // decided before in the same way; its hold had ended before it was settled.
+  bool conflict = false;
+  bool too_many = false;
+  bool repeated = false;
+  bool late = false;
+  std::uint64_t remaining = 0;
+  std::uint64_t taken = 0;  // kTakeAtMost only
   Ticks wait = 0;           // if it is neither admitted nor never: until the same cost is
   Ticks reset_after = 0;
   Ticks delay = kNoDelay;  // how long an admitted request has to wait
+  Ticks ends_after = 0;    // until the hold of the id ends
 
   constexpr Answer() = default;
   // A quote, which says whether a cost is admitted, with its numbers.
@@ -152,7 +159,11 @@ struct Step {
   Next next;  // with the cost if it was admitted
 
   constexpr Forgotten forgotten() const noexcept {
-    return Forgotten::after(at + answer.reset_after);
+    if constexpr (requires { next.forgotten; }) {
+      return next.forgotten;
+    } else {
+      return Forgotten::after(at + answer.reset_after);
+    }
   }
 };
 
