@@ -1,0 +1,146 @@
+#include "core/budget.h"
+
+#include <algorithm>
+
+namespace sluice::core {
+namespace {
+
+// Returns the place at which the search for a name begins.
+std::size_t home_of(const HoldName& name, std::size_t room) noexcept {
+  return static_cast<std::size_t>(Wide{name.first} * room >> 64);
+}
+
+IdRecord with_rest(const IdRecord& record, IdKind kind, std::uint64_t rest) noexcept {
+  return {record.name(), kind, record.amount(), rest};
+}
+
+// Whether a record of no open hold still counts.
+bool is_known(const IdRecord& record, const Limit& limit, Ticks at) noexcept {
+  const std::uint32_t until = record.kind() == IdKind::kSettled
+                                  ? static_cast<std::uint32_t>(record.rest())
+                                  : budget::known_until(limit, static_cast<Ticks>(record.rest()));
+  return !Forgotten(until).is_past(at);
+}
+
+}  // namespace
+
+Budget BudgetBuffer::view(const PermitId* asked) noexcept {
+  return {.last = last,
+          .spent = spent,
+          .held = held,
+          .first = first,
+          .latest = latest,
+          .known = known,
+          .holds = {hold_begin(), holds},
+          .records = record_begin(),
+          .asked = asked,
+          .found = asked != nullptr ? find(HoldName(*asked)) : nullptr};
+}
+
+IdRecord* BudgetBuffer::find(const HoldName& name) noexcept {
+  if (record_room == 0) return nullptr;
+  IdRecord& place = place_for(name);
+  return place.kind() == IdKind::kUnknown ? nullptr : &place;
+}
+
+// Returns the record of a name, or the empty one at its place. There must be one.
+IdRecord& BudgetBuffer::place_for(const HoldName& name) noexcept {
+  IdRecord* const begin = record_begin();
+  std::size_t at = home_of(name, record_room);
+  while (begin[at].kind() != IdKind::kUnknown && !(begin[at].name() == name)) {
+    at = at + 1 == record_room ? 0 : at + 1;
+  }
+  return begin[at];
+}
+
+void BudgetBuffer::copy(BudgetBuffer& from, const Limit& limit, Ticks at) noexcept {
+  last = from.last;
+  spent = from.spent;
+  held = from.held;
+  first = from.first;
+  latest = from.latest;
+  known = from.known;
+  const std::span all(from.record_begin(), from.record_room);
+  for (const IdRecord& record : all) {
+    if (record.kind() == IdKind::kUnknown) continue;
+    if (record.kind() == IdKind::kOpen) {
+      add(record, from.hold_begin()[record.rest()].end);
+    } else if (is_known(record, limit, at)) {
+      add(record, 0);
+    }
+  }
+}
+
+std::size_t BudgetBuffer::known_records(const Limit& limit, Ticks at) noexcept {
+  const std::span all(record_begin(), record_room);
+  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const IdRecord& one) {
+    if (one.kind() == IdKind::kUnknown) return false;
+    return one.kind() == IdKind::kOpen || is_known(one, limit, at);
+  }));
+}
+
+void BudgetBuffer::add(const IdRecord& record, Ticks end) noexcept {
+  IdRecord& place = place_for(record.name());
+  if (place.kind() == IdKind::kUnknown) ++records;
+  if (record.kind() == IdKind::kOpen) return open(place, record, end);
+  place = record;
+}
+
+// Puts a hold and its record into their places.
+void BudgetBuffer::open(IdRecord& record, const IdRecord& next, Ticks end) noexcept {
+  first = holds == 0 ? end : std::min(first, end);
+  record = with_rest(next, IdKind::kOpen, holds);
+  hold_begin()[holds++] = {end, static_cast<std::uint32_t>(&record - record_begin())};
+}
+
+// Takes a hold out, whose record becomes `ended`.
+void BudgetBuffer::close(std::size_t index, const IdRecord& ended) noexcept {
+  OpenHold* const all = hold_begin();
+  record_begin()[all[index].record] = ended;
+  const OpenHold moved = all[--holds];
+  if (index == holds) return;
+  all[index] = moved;
+  IdRecord& record = record_begin()[moved.record];
+  record = with_rest(record, IdKind::kOpen, index);
+}
+
+// Ends the holds that have ended with their time.
+void BudgetBuffer::expire(OnExpiry on_expiry, Ticks at) noexcept {
+  const IdKind kind = on_expiry == OnExpiry::kCharge ? IdKind::kCharged : IdKind::kReleased;
+  const OpenHold* const all = hold_begin();
+  first = 0;
+  for (std::size_t i = 0; i < holds;) {
+    if (all[i].end <= at) {
+      const IdRecord& record = record_begin()[all[i].record];
+      close(i, with_rest(record, kind, static_cast<std::uint64_t>(all[i].end)));
+      continue;
+    }
+    first = i == 0 ? all[i].end : std::min(first, all[i].end);
+    ++i;
+  }
+}
+
+void BudgetBuffer::write(const NextBudget& next, Ticks at) noexcept {
+  if (next.expires) expire(next.on_expiry, at);
+  last = at;
+  spent = next.spent;
+  held = next.held;
+  latest = next.latest;
+  known = next.known;
+  if (next.change == NextBudget::Change::kNumbers) return;
+  IdRecord& record = place_for(next.record.name());
+  switch (next.change) {
+    case NextBudget::Change::kNumbers: break;
+    case NextBudget::Change::kOpen: return add(next.record, next.end);
+    case NextBudget::Change::kExtend:
+      hold_begin()[record.rest()].end = next.end;
+      first = std::min(first, next.end);
+      break;
+    case NextBudget::Change::kSettle:
+      if (record.kind() == IdKind::kOpen) return close(record.rest(), next.record);
+      add(next.record, 0);
+      break;
+  }
+}
+
+}  // namespace sluice::core
