@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/budget.h"
 #include "core/concurrency.h"
 #include "core/fixed_window.h"
 #include "core/gcra.h"
@@ -79,6 +80,11 @@ constexpr Step<NextLog> step(Action action, const Limit& limit, const Kept<Log>&
 constexpr Step<NextPermits> step(Action action, const Limit& limit, const Kept<Permits>& kept,
                                  Ticks now, std::uint64_t cost) noexcept {
   return concurrency::step(action, limit, kept, now, cost);
+}
+
+inline Step<NextBudget> step(Action action, const Limit& limit, const Kept<Budget>& kept, Ticks now,
+                             std::uint64_t cost) noexcept {
+  return budget::step(action, limit, kept, now, cost);
 }
 
 // Describes a counter with nothing taken, for a request that another limit denies.

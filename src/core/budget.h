@@ -163,3 +163,382 @@ static_assert(sizeof(BudgetBuffer) == 64);
 
 }  // namespace sluice::core
 
+namespace sluice::core::budget {
+
+// At most L units spent in a window of the clock or the calendar, where open holds count as spent.
+// A hold keeps its units under an id until it is settled with what was really used, or until its
+// end. Ids that have ended are known for some time, so that a repeated call changes nothing.
+
+constexpr Ticks kNone = std::numeric_limits<Ticks>::max();
+
+// Returns the start of the window that contains an instant, and the end of the one that contains
+// another.
+inline Ticks window_start(const Limit& limit, Ticks at) noexcept {
+  if (limit.calendar() == nullptr) return at - at % limit.period().count();
+  return limit.calendar()->window_at(Instant{Duration{at}}).start.time_since_epoch().count();
+}
+inline Ticks window_end(const Limit& limit, Ticks at) noexcept {
+  if (limit.calendar() == nullptr) {
+    return at - at % limit.period().count() + limit.period().count();
+  }
+  const Instant in = std::min(Instant{Duration{at}}, kLastInstant);
+  return limit.calendar()->window_at(in).end.time_since_epoch().count();
+}
+
+// The multiple from which on an id that ended at `end` is not known any more.
+inline std::uint32_t known_until(const Limit& limit, Ticks end) noexcept {
+  return Forgotten::after(end + limit.remember().count()).multiple();
+}
+
+// A cost in 16 bits, by which most wrong costs of an id that is settled are found.
+constexpr std::uint64_t kAnyCost = 0xFFFF;
+constexpr std::uint64_t check_of(std::uint64_t cost) noexcept { return cost % kAnyCost; }
+
+constexpr std::uint64_t plus(std::uint64_t spent, std::uint64_t cost) noexcept {
+  return cost > kMaxAmount - spent ? kMaxAmount : spent + cost;
+}
+constexpr std::uint64_t minus(std::uint64_t spent, std::uint64_t cost) noexcept {
+  return spent - std::min(spent, cost);
+}
+
+// A counter at the instant of a decision: holds that have ended are out of it.
+struct Live {
+  Ticks at = 0;
+  Ticks start = 0;  // of the window
+  std::uint64_t spent = 0;
+  std::uint64_t held = 0;
+  std::size_t open = 0;
+  Ticks latest = 0;
+  std::uint32_t known = 0;
+  bool expires = false;  // holds that are in the state
+
+  std::uint64_t used() const noexcept { return spent + held; }
+};
+
+// Cost: constant, unless a hold has perhaps ended since the last change.
+inline Live advance(const Limit& limit, const Budget& budget, Ticks now) noexcept {
+  Live live{.at = effective(now, budget.last)};
+  live.start = window_start(limit, live.at);
+  live.spent = budget.last >= live.start ? budget.spent : 0;
+  live.held = budget.held;
+  live.open = budget.holds.size();
+  live.latest = budget.latest;
+  live.known = budget.known;
+  if (live.open == 0 || budget.first > live.at) return live;
+  for (const OpenHold& hold : budget.holds) {
+    if (hold.end > live.at) continue;
+    const std::uint64_t cost = budget.cost(hold);
+    live.expires = true;
+    live.held -= cost;
+    --live.open;
+    live.known = std::max(live.known, known_until(limit, hold.end));
+    if (limit.on_expiry() == OnExpiry::kCharge && hold.end >= live.start) {
+      live.spent = plus(live.spent, cost);
+    }
+  }
+  if (live.open == 0) live.latest = 0;
+  return live;
+}
+
+inline Numbers describe(const Limit& limit, const Live& live) noexcept {
+  const std::uint64_t used = live.used();
+  Numbers numbers{.remaining = used < limit.capacity() ? limit.capacity() - used : 0};
+  const bool charges = limit.on_expiry() == OnExpiry::kCharge;
+  Ticks end = live.at;
+  if (live.open > 0) end = charges ? window_end(limit, live.latest) : live.latest;
+  if (live.spent > 0) end = std::max(end, window_end(limit, live.at));
+  numbers.reset_after = end - live.at;
+  return numbers;
+}
+
+// Returns the least end of an open hold until which holds of this weight have ended.
+template <typename Weight>
+Ticks least_end(const Budget& budget, Ticks at, std::uint64_t needed, Weight weight) noexcept {
+  Ticks before = at;
+  Ticks end = budget.latest;
+  while (end - before > 1) {
+    const Ticks middle = before + (end - before) / 2;
+    std::uint64_t ended = 0;
+    for (const OpenHold& hold : budget.holds) {
+      if (hold.end > at && hold.end <= middle) ended += weight(hold);
+    }
+    (ended >= needed ? end : before) = middle;
+  }
+  return end;
+}
+
+// Returns the first instant at which a cost that does not fit now fits if nothing else arrives, or
+// kNone.
+inline Ticks fits_from(const Limit& limit, const Budget& budget, const Live& live,
+                       std::uint64_t cost) noexcept {
+  const std::uint64_t capacity = limit.capacity();
+  const bool charges = limit.on_expiry() == OnExpiry::kCharge;
+  const auto end_of = [&](std::uint64_t units) {
+    return least_end(budget, live.at, units, [&](const OpenHold& one) { return budget.cost(one); });
+  };
+  Ticks from = kNone;
+  if (!charges && live.spent + cost <= capacity) from = end_of(live.used() + cost - capacity);
+  if (limit.period() == kNeverEnds) return from;
+  const std::uint64_t beyond = live.held + cost > capacity ? live.held + cost - capacity : 0;
+  const Ticks ended = beyond == 0 ? live.at : end_of(beyond);
+  return std::min(from,
+                  charges ? window_end(limit, ended) : std::max(window_end(limit, live.at), ended));
+}
+
+// What a step knows: its arguments, the counter at the instant, and the id of the request.
+struct Asked {
+  const Limit& limit;
+  const Budget& budget;
+  Forgotten forgotten;
+  Live live;
+  HoldName name = {};
+  IdKind kind = IdKind::kUnknown;
+  std::uint64_t amount = 0;  // of the id
+  Ticks end = 0;             // of its hold, unless it is settled
+  std::uint64_t check = kAnyCost;
+
+  bool has_cost(std::uint64_t cost) const noexcept {
+    if (kind == IdKind::kSettled) return check == kAnyCost || check == check_of(cost);
+    return amount == cost;
+  }
+};
+
+// Reads the record of the request's id, as it counts at the instant.
+inline void find_id(Asked& asked) noexcept {
+  if (asked.budget.asked == nullptr) return;
+  asked.name = HoldName(*asked.budget.asked);
+  if (asked.budget.found == nullptr) return;
+  const IdRecord& record = *asked.budget.found;
+  std::uint32_t until = 0;
+  asked.kind = record.kind();
+  asked.amount = record.amount();
+  if (asked.kind == IdKind::kSettled) {
+    until = static_cast<std::uint32_t>(record.rest());
+    asked.check = record.rest() >> 32;
+  } else {
+    const bool is_open = asked.kind == IdKind::kOpen;
+    asked.end = is_open ? asked.budget.holds[record.rest()].end : static_cast<Ticks>(record.rest());
+    if (is_open && asked.end > asked.live.at) return;
+    if (is_open) {
+      const bool charges = asked.limit.on_expiry() == OnExpiry::kCharge;
+      asked.kind = charges ? IdKind::kCharged : IdKind::kReleased;
+    }
+    until = known_until(asked.limit, asked.end);
+  }
+  if (Forgotten(until).is_past(asked.live.at)) asked.kind = IdKind::kUnknown;
+}
+
+using Made = Step<NextBudget>;
+
+// A step that changes nothing.
+inline Made keep(const Asked& asked, const Answer& quote) noexcept {
+  Made step{{quote, describe(asked.limit, asked.live)}, Change::kNone, asked.live.at, {}};
+  asked.forgotten.end(asked.live.at, step.answer);
+  return step;
+}
+
+// A step to the counter `next`.
+inline Made make(const Asked& asked, const Live& next, NextBudget change = {}) noexcept {
+  const Limit& limit = asked.limit;
+  change.expires = next.expires;
+  change.on_expiry = limit.on_expiry();
+  change.spent = next.spent;
+  change.held = next.held;
+  change.latest = next.latest;
+  change.known = next.known;
+  change.adds_record =
+      change.change != NextBudget::Change::kNumbers && asked.budget.found == nullptr;
+  Made step{{admitted(), describe(limit, next)}, Change::kWrite, next.at, change};
+  const Ticks known = next.open > 0 ? next.latest + limit.remember().count() : 0;
+  const Forgotten after = Forgotten::after(std::max(next.at + step.answer.reset_after, known));
+  step.next.forgotten = Forgotten(std::max(after.multiple(), next.known));
+  return step;
+}
+
+// Quotes a cost that is to be spent or held.
+inline Answer quote(const Asked& asked, std::uint64_t cost) noexcept {
+  const std::uint64_t capacity = asked.limit.capacity();
+  if (cost == 0 || asked.live.used() + std::min(cost, kMaxAmount + 1) <= capacity) {
+    return admitted();
+  }
+  if (cost > capacity) return never();
+  const Ticks from =
+      std::min(fits_from(asked.limit, asked.budget, asked.live, cost), asked.forgotten.from());
+  if (from == kNone) return never();
+  return denied_for(static_cast<std::uint64_t>(from - asked.live.at));
+}
+
+inline Made repeat(const Asked& asked) noexcept {
+  Made step = keep(asked, admitted());
+  step.answer.repeated = true;
+  if (asked.kind == IdKind::kOpen) step.answer.ends_after = asked.end - asked.live.at;
+  return step;
+}
+inline Made conflict(const Asked& asked) noexcept {
+  Made step = keep(asked, {});
+  step.answer.conflict = true;
+  return step;
+}
+
+// Ends the id: `spent` counts from now on, with `amount` of it; its hold was of this cost.
+inline Made end_with(const Asked& asked, std::uint64_t spent, std::uint64_t amount,
+                     std::uint64_t check, Ticks end) noexcept {
+  Live next = asked.live;
+  next.spent = spent;
+  if (asked.kind == IdKind::kOpen) {
+    next.held -= asked.amount;
+    if (--next.open == 0) next.latest = 0;
+  }
+  const std::uint32_t until = known_until(asked.limit, end);
+  next.known = std::max(next.known, until);
+  return make(asked, next,
+              {.change = NextBudget::Change::kSettle,
+               .record = {asked.name, IdKind::kSettled, amount, until | check << 32}});
+}
+
+// Says whether the counter is beyond its limit after work that is done.
+inline Made with_over(const Asked& asked, Made step) noexcept {
+  step.answer.over = step.next.spent + step.next.held > asked.limit.capacity();
+  return step;
+}
+
+inline Made settle(const Asked& asked, std::uint64_t actual) noexcept {
+  const Live& live = asked.live;
+  actual = std::min(actual, kMaxAmount);
+  std::uint64_t spent = plus(live.spent, actual);
+  std::uint64_t check = check_of(asked.amount);
+  switch (asked.kind) {
+    case IdKind::kSettled: return asked.amount == actual ? repeat(asked) : conflict(asked);
+    case IdKind::kOpen: return with_over(asked, end_with(asked, spent, actual, check, asked.end));
+    case IdKind::kCharged:
+      // The call counts once. If the window of the hold's end is over, its cost stays in that one.
+      spent = asked.end >= live.start ? plus(minus(live.spent, asked.amount), actual)
+                                      : plus(live.spent, minus(actual, asked.amount));
+      break;
+    case IdKind::kReleased: break;
+    case IdKind::kUnknown: check = kAnyCost; break;
+  }
+  Made step = with_over(asked, end_with(asked, spent, actual, check, live.at));
+  step.answer.late = true;
+  return step;
+}
+
+// Takes units without a hold; with an id, once.
+inline Made take(Verb verb, const Asked& asked, std::uint64_t cost) noexcept {
+  const bool has_id = asked.budget.asked != nullptr && (cost > 0 || verb != Verb::kPeek);
+  if (has_id && asked.kind != IdKind::kUnknown) {
+    if (!asked.has_cost(cost)) return conflict(asked);
+    if (asked.kind == IdKind::kOpen) return settle(asked, cost);
+    const bool is_same = asked.kind == IdKind::kSettled && asked.amount == cost;
+    return is_same ? repeat(asked) : conflict(asked);
+  }
+  if (verb == Verb::kTakeAtMost) cost = units_at_most(asked.limit, asked.live.used(), cost);
+  const Answer said = quote(asked, cost);
+  const bool changes = said.admitted && (cost > 0 || has_id);
+  Made step;
+  if (!changes) {
+    step = keep(asked, said);
+  } else if (has_id) {
+    step = end_with(asked, plus(asked.live.spent, cost), cost, check_of(cost), asked.live.at);
+  } else {
+    Live next = asked.live;
+    next.spent += cost;
+    step = make(asked, next);
+  }
+  if (said.admitted && verb == Verb::kTakeAtMost) step.answer.taken = cost;
+  if (said.admitted && verb == Verb::kReserve) step.answer.delay = 0;
+  return step;
+}
+
+inline Made hold(const Asked& asked, std::uint64_t cost, Ticks ttl) noexcept {
+  if (asked.kind != IdKind::kUnknown) return asked.has_cost(cost) ? repeat(asked) : conflict(asked);
+  const Live& live = asked.live;
+  Answer said = quote(asked, cost);
+  if (live.open >= asked.limit.holds() && !said.never) {
+    const Ticks end = least_end(asked.budget, live.at, live.open - asked.limit.holds() + 1,
+                                [](const OpenHold&) { return std::uint64_t{1}; });
+    said.too_many = said.admitted;
+    said.admitted = false;
+    said.wait = std::max(said.wait, end - live.at);
+  }
+  if (!said.admitted) return keep(asked, said);
+  Live next = live;
+  next.held += cost;
+  ++next.open;
+  const Ticks end = live.at + ttl;
+  next.latest = std::max(next.latest, end);
+  Made step = make(asked, next,
+                   {.change = NextBudget::Change::kOpen,
+                    .end = end,
+                    .record = {asked.name, IdKind::kOpen, cost, 0}});
+  step.answer.ends_after = ttl;
+  return step;
+}
+
+inline Made extend(const Asked& asked, Ticks ttl) noexcept {
+  if (asked.kind != IdKind::kOpen) {
+    Made step = keep(asked, {});
+    step.answer.gone = true;
+    return step;
+  }
+  Live next = asked.live;
+  const Ticks end = next.at + ttl;
+  next.latest = std::max(next.latest, end);
+  Made step = make(asked, next,
+                   {.change = NextBudget::Change::kExtend,
+                    .end = end,
+                    .record = {asked.name, IdKind::kOpen, asked.amount, 0}});
+  step.answer.ends_after = ttl;
+  return step;
+}
+
+// Counts work that is done; with an id, once.
+inline Made charge(const Asked& asked, std::uint64_t cost) noexcept {
+  if (asked.budget.asked != nullptr) {
+    Made step = settle(asked, cost);
+    step.answer.late = false;
+    return step;
+  }
+  Live next = asked.live;
+  next.spent = plus(next.spent, cost);
+  if (cost > 0) return with_over(asked, make(asked, next));
+  Made step = keep(asked, admitted());
+  step.answer.over = next.used() > asked.limit.capacity();
+  return step;
+}
+
+inline Made refund(const Asked& asked, std::uint64_t cost) noexcept {
+  if (cost == 0 || asked.live.spent == 0) return keep(asked, admitted());
+  Live next = asked.live;
+  next.spent = minus(next.spent, cost);
+  return make(asked, next);
+}
+
+inline Made step(Action action, const Limit& limit, const Kept<Budget>& kept, Ticks now,
+                 std::uint64_t cost) noexcept {
+  if (action.verb == Verb::kReset) return {untouched(limit), Change::kErase, now, {}};
+  Budget budget = kept.state;
+  Forgotten forgotten = kept.forgotten;
+  if (forgotten.is_past(now)) {
+    budget = {.asked = budget.asked};
+    forgotten = Forgotten(Forgotten::kNever);
+  }
+  Asked asked{limit, budget, forgotten, advance(limit, budget, now)};
+  find_id(asked);
+  const Ticks ttl = action.max_wait.count();
+  switch (action.verb) {
+    case Verb::kHold: return hold(asked, cost, ttl);
+    case Verb::kSettle: return settle(asked, cost);
+    case Verb::kExtend: return extend(asked, ttl);
+    case Verb::kCharge: return charge(asked, cost);
+    case Verb::kRefund: return refund(asked, cost);
+    case Verb::kPeek:
+    default: break;
+  }
+  Made step = take(action.verb, asked, cost);
+  if (action.verb == Verb::kPeek) step.change = Change::kNone;
+  return step;
+}
+static_assert(StepFunction<decltype(step), Budget, NextBudget>);
+
+}  // namespace sluice::core::budget

@@ -77,7 +77,7 @@ constexpr State give_back(const Limit& limit, State s, std::uint64_t cost) noexc
 }
 
 constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
-  const std::uint32_t remaining = s.units < limit.capacity() ? limit.capacity() - s.units : 0;
+  const std::uint64_t remaining = s.units < limit.capacity() ? limit.capacity() - s.units : 0;
   if (s.units == 0 || limit.capacity() == 0) return {remaining, 0};
   return {remaining, static_cast<Ticks>(left(limit, s))};
 }

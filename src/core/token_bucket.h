@@ -42,7 +42,7 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
   if (limit.limit() == 0) return s;
   const std::uint64_t since = s.aux + static_cast<std::uint64_t>(s.last - stored.last);
   const std::uint64_t refills = since / period(limit);
-  if (refills >= ceil_div(s.units, limit.limit())) return full_at(limit, s.last);
+  if (refills >= ceil_div(std::uint64_t{s.units}, limit.limit())) return full_at(limit, s.last);
   s.units -= static_cast<std::uint32_t>(refills * limit.limit());
   s.aux = since % period(limit);
   return s;
@@ -51,7 +51,7 @@ constexpr State advance(const Limit& limit, const State& stored, Ticks now) noex
 // Returns the time until `units` of the spent units have come back.
 constexpr std::uint64_t time_to_refill(const Limit& limit, const State& s,
                                        std::uint64_t units) noexcept {
-  return ceil_div(units, std::uint64_t{limit.limit()}) * period(limit) - s.aux;
+  return ceil_div(units, limit.limit()) * period(limit) - s.aux;
 }
 
 constexpr Answer quote(const Limit& limit, const State& s, std::uint64_t cost,
@@ -68,7 +68,7 @@ constexpr State give_back(const Limit& limit, State s, std::uint64_t cost) noexc
 }
 
 constexpr Numbers describe(const Limit& limit, const State& s) noexcept {
-  const std::uint32_t remaining = s.units < limit.capacity() ? limit.capacity() - s.units : 0;
+  const std::uint64_t remaining = s.units < limit.capacity() ? limit.capacity() - s.units : 0;
   if (s.units == 0 || limit.limit() == 0) return {remaining, 0};
   return {remaining, static_cast<Ticks>(time_to_refill(limit, s, s.units))};
 }
