@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 #include "core/algorithms.h"
@@ -18,16 +20,21 @@ inline std::ostream& operator<<(std::ostream& out, const Answer& a) {
           : a.admitted ? "ok"
           : a.never    ? "never"
           : a.gone     ? "gone"
+          : a.conflict ? "conflict"
+          : a.too_many ? "too many, wait " + std::to_string(a.wait)
                        : "wait " + std::to_string(a.wait));
   out << ", remaining " << a.remaining << ", reset after " << a.reset_after;
   if (a.taken > 0) out << ", taken " << a.taken;
+  if (a.repeated) out << ", repeated";
+  if (a.late) out << ", late";
+  if (a.ends_after > 0) out << ", ends after " << a.ends_after;
   return a.delay == Answer::kNoDelay ? out : out << ", delay " << a.delay;
 }
 
-constexpr Answer ok(std::uint32_t remaining, Ticks reset_after) {
+constexpr Answer ok(std::uint64_t remaining, Ticks reset_after) {
   return {admitted(), {remaining, reset_after}};
 }
-constexpr Answer wait(std::uint64_t wait, std::uint32_t remaining, Ticks reset_after) {
+constexpr Answer wait(std::uint64_t wait, std::uint64_t remaining, Ticks reset_after) {
   return {denied_for(wait), {remaining, reset_after}};
 }
 constexpr Answer over(Ticks reset_after) {
@@ -35,17 +42,17 @@ constexpr Answer over(Ticks reset_after) {
   answer.over = true;
   return answer;
 }
-constexpr Answer taken(std::uint32_t units, std::uint32_t remaining, Ticks reset_after) {
+constexpr Answer taken(std::uint64_t units, std::uint64_t remaining, Ticks reset_after) {
   Answer answer = ok(remaining, reset_after);
   answer.taken = units;
   return answer;
 }
-constexpr Answer delayed(Ticks delay, std::uint32_t remaining, Ticks reset_after) {
+constexpr Answer delayed(Ticks delay, std::uint64_t remaining, Ticks reset_after) {
   Answer answer = ok(remaining, reset_after);
   answer.delay = delay;
   return answer;
 }
-constexpr Answer refused(std::uint32_t remaining, Ticks reset_after) {
+constexpr Answer refused(std::uint64_t remaining, Ticks reset_after) {
   return {never(), {remaining, reset_after}};
 }
 
@@ -203,11 +210,83 @@ class PermitCounter {
   PermitBuffer* buffer_;
 };
 
-constexpr Answer gone(std::uint32_t remaining, Ticks reset_after) {
+constexpr Answer gone(std::uint64_t remaining, Ticks reset_after) {
   Answer answer{{}, {remaining, reset_after}};
   answer.gone = true;
   return answer;
 }
+
+// A budget in a buffer that grows by one id at a time. The id of a hold is its number.
+class BudgetCounter {
+ public:
+  explicit BudgetCounter(const Limit& limit) : limit_(limit) { grow(0, 0, 0); }
+
+  static PermitId id_of(std::uint8_t id) {
+    return PermitId(PermitId::Bytes{1, 0, 0, 0, 0, 0, 0, id});
+  }
+  Answer take(Ticks now, std::uint64_t cost) { return apply(Verb::kTake, now, 0, cost); }
+  Answer take(Ticks now, std::uint8_t id, std::uint64_t cost) {
+    return apply(Verb::kTake, now, id, cost);
+  }
+  Answer hold(Ticks now, std::uint8_t id, std::uint64_t cost, Ticks ttl) {
+    return apply({Verb::kHold, Duration{ttl}}, now, id, cost);
+  }
+  Answer settle(Ticks now, std::uint8_t id, std::uint64_t actual) {
+    return apply(Verb::kSettle, now, id, actual);
+  }
+  Answer cancel(Ticks now, std::uint8_t id) { return settle(now, id, 0); }
+  Answer extend(Ticks now, std::uint8_t id, Ticks ttl) {
+    return apply({Verb::kExtend, Duration{ttl}}, now, id, 1);
+  }
+  Answer charge(Ticks now, std::uint64_t cost, std::uint8_t id = 0) {
+    return apply(Verb::kCharge, now, id, cost);
+  }
+  Answer refund(Ticks now, std::uint64_t cost) { return apply(Verb::kRefund, now, 0, cost); }
+  Answer take_at_most(Ticks now, std::uint64_t cost) {
+    return apply(Verb::kTakeAtMost, now, 0, cost);
+  }
+  Answer reserve(Ticks now, std::uint64_t cost) {
+    return apply({Verb::kReserve, kMaxWait}, now, 0, cost);
+  }
+  Answer peek(Ticks now, std::uint64_t cost = 0) const {
+    return step(Verb::kPeek, limit_, Kept{buffer_->view(nullptr), forgotten_}, now, cost).answer;
+  }
+  void become(const Limit& limit) { limit_ = limit; }
+  Forgotten forgotten() const { return forgotten_; }
+  std::size_t open() const { return buffer_->holds; }
+
+ private:
+  Answer apply(Action action, Ticks now, std::uint8_t number, std::uint64_t cost) {
+    const PermitId id = id_of(number);
+    const PermitId* const asked = number > 0 ? &id : nullptr;
+    const Step<NextBudget> step =
+        core::step(action, limit_, Kept{buffer_->view(asked), forgotten_}, now, cost);
+    if (step.change != Change::kWrite) return step.answer;
+    if (!buffer_->has_room(step.next)) {
+      grow(buffer_->known_records(limit_, step.at) + 1, buffer_->holds + std::size_t{1}, step.at);
+    }
+    buffer_->write(step.next, step.at);
+    forgotten_ = step.forgotten();
+    return step.answer;
+  }
+  void grow(std::size_t records, std::size_t holds, Ticks at) {
+    const std::size_t room = BudgetBuffer::room_for(records);
+    std::vector<std::max_align_t> memory(
+        BudgetBuffer::bytes_for(room, holds) / sizeof(std::max_align_t) + 1);
+    auto* const next = new (memory.data()) BudgetBuffer;
+    next->record_room = static_cast<std::uint32_t>(room);
+    next->hold_room = static_cast<std::uint32_t>(holds);
+    std::fill_n(next->record_begin(), room, IdRecord{});
+    if (buffer_ != nullptr) next->copy(*buffer_, limit_, at);
+    memory_ = std::move(memory);
+    buffer_ = next;
+  }
+
+  Limit limit_;
+  std::vector<std::max_align_t> memory_;
+  BudgetBuffer* buffer_ = nullptr;
+  Forgotten forgotten_{Forgotten::kNever};
+};
 
 // Asserts that a cost is denied one tick before its wait has passed, and admitted then.
 template <typename Counter>
