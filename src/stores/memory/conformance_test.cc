@@ -34,8 +34,11 @@ class FaultyStore final : public Store {
 
 bool is_found(FaultyStore::Fault fault, int requests = 50) {
   const auto make = [&](const Clock& clock) { return std::make_unique<FaultyStore>(clock, fault); };
-  return !check_store(
-              {.make = make, .permits = true, .threads = 2, .requests_per_thread = requests})
+  return !check_store({.make = make,
+                       .permits = true,
+                       .budgets = true,
+                       .threads = 2,
+                       .requests_per_thread = requests})
               .empty();
 }
 
@@ -156,7 +159,7 @@ TEST(StoreConformance, FindsACounterSharedByAlgorithms) {
       c.limit = Limit::make({.algorithm = Algorithm::kTokenBucket,
                              .limit = c.limit.limit(),
                              .per = c.limit.period(),
-                             .burst = std::max(c.limit.capacity(), 1u)})
+                             .burst = std::max<std::uint64_t>(c.limit.capacity(), 1)})
                     .value();
     }
     return s.apply(v, charges, now, each);

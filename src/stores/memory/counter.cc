@@ -52,7 +52,7 @@ bool prepare_or_undo(std::span<Counter> counters) noexcept {
 
 // Returns the units that every charge of the counters can have.
 std::uint64_t units_for_each(std::span<Counter> counters) noexcept {
-  std::uint64_t units = kMaxUnits;
+  std::uint64_t units = kMaxAmount;
   for (Counter& c : counters) {
     c.find();
     c.take_for_each(0);
@@ -114,7 +114,7 @@ Reason take_at_most(std::span<Counter> counters) noexcept {
     c.take_for_each(asks_for_nothing ? 0 : std::max<std::uint64_t>(units, 1));
   const Reason failed = decide(Verb::kTake, counters);
   if (failed == Reason::kOk && all_admit(counters)) {
-    for (Counter& c : counters) c.note_taken(static_cast<std::uint32_t>(units));
+    for (Counter& c : counters) c.note_taken(units);
   }
   return failed;
 }
@@ -166,10 +166,10 @@ void Counter::add(const Charge& charge) noexcept {
 
 bool Counter::agrees_with(const Charge& other) const noexcept {
   const PermitId* const own = charge_->permit;
+  const bool has_name = holds_permits(limit().algorithm()) || holds_amounts(limit().algorithm());
   const bool is_same_permit =
       own == other.permit || (own != nullptr && other.permit != nullptr && *own == *other.permit);
-  return limit() == other.limit && same_block(*charge_, other) &&
-         (is_same_permit || !holds_permits(limit().algorithm()));
+  return limit() == other.limit && same_block(*charge_, other) && (is_same_permit || !has_name);
 }
 
 std::uint64_t Counter::most_for_each() const noexcept {
@@ -212,6 +212,12 @@ core::Permits Counter::permits() const noexcept {
   return permits;
 }
 
+core::Budget Counter::budget() const noexcept {
+  core::BudgetBuffer* const blob = slot_ ? slot_->state.budget() : nullptr;
+  if (blob != nullptr) return blob->view(charge_->permit);
+  return {.asked = charge_->permit};
+}
+
 void Counter::look(Action action) noexcept {
   if (gives_back_) action = Verb::kRefund;
   verb_ = action.verb;
@@ -236,6 +242,9 @@ void Counter::look(Action action) noexcept {
     case StateKind::kPermits:
       return keep(core::step(action, limit(), core::Kept{permits(), forgotten()}, now_, cost_),
                   next_permits_);
+    case StateKind::kBudget:
+      return keep(core::step(action, limit(), core::Kept{budget(), forgotten()}, now_, cost_),
+                  next_budget_);
   }
 }
 
@@ -245,7 +254,7 @@ void Counter::look_at_block() noexcept {
 }
 
 void Counter::deny() noexcept {
-  if (!answer_.admitted && !answer_.never && counts_denials(verb_, *charge_)) {
+  if (core::reason_of(answer_) == Reason::kLimited && counts_denials(verb_, *charge_)) {
     block_ = shard_->blocks.deny(key_, *charge_, now_);
   }
 }
@@ -287,6 +296,10 @@ bool Counter::is_ready() const noexcept {
       core::PermitBuffer* const blob = slot_->state.permits();
       return blob != nullptr && blob->has_room(next_permits_);
     }
+    case StateKind::kBudget: {
+      const core::BudgetBuffer* const blob = slot_->state.budget();
+      return blob != nullptr && blob->has_room(next_budget_);
+    }
   }
   return true;
 }
@@ -305,6 +318,9 @@ bool Counter::make_room() {
   if (is_ready()) return true;
   if (limit().state_kind() == StateKind::kPermits) {
     return shard_->make_room_for_permit(*slot_, limit(), now_) != nullptr;
+  }
+  if (limit().state_kind() == StateKind::kBudget) {
+    return shard_->make_room_in_budget(*slot_, limit(), next_budget_, at_) != nullptr;
   }
   if (limit().state_kind() != StateKind::kSlices) {
     if (shard_->make_room_in_log(*slot_, limit(), now_) != nullptr) return true;
@@ -369,6 +385,7 @@ void Counter::write_next() noexcept {
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return slot_->state.log()->write(next_log_, at_);
     case StateKind::kPermits: return slot_->state.permits()->write(next_permits_, at_);
+    case StateKind::kBudget: return slot_->state.budget()->write(next_budget_, at_);
   }
 }
 

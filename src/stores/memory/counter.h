@@ -51,7 +51,7 @@ class Counter {
   bool asks_for_nothing() const noexcept { return least_cost_ == 0; }
   std::uint64_t most_for_each() const noexcept;
   void take_for_each(std::uint64_t units) noexcept { cost_ = units * charges_; }
-  void note_taken(std::uint32_t units) noexcept { answer_.taken = units; }
+  void note_taken(std::uint64_t units) noexcept { answer_.taken = units; }
 
   // Drops a window that is forgotten at the instant. Does nothing if the slot has been found.
   void find() noexcept;
@@ -91,6 +91,7 @@ class Counter {
   void keep(const core::Step<Next>& step, Next& next) noexcept;
   core::Slices slices() noexcept;
   core::Permits permits() const noexcept;
+  core::Budget budget() const noexcept;
   void write_next() noexcept;
 
   Fingerprint key_;
@@ -120,6 +121,7 @@ class Counter {
     core::NextSlices next_slices_;
     core::NextLog next_log_;
     core::NextPermits next_permits_;
+    core::NextBudget next_budget_;
     // NOLINTEND(readability-identifier-naming)
   };
 };
@@ -137,12 +139,18 @@ struct InPlace {
     core::Step<core::State> step;
     core::Step<core::NextSlices> slices_step;
     core::Step<core::NextPermits> permits_step;
+    core::Step<core::NextBudget> budget_step;
   };
 
   InPlace() noexcept {}  // NOLINT(modernize-use-equals-default): a union cannot have a default
 
-  static bool serves(Verb verb, const Charge& charge) noexcept {
+  static bool serves(Action action, const Charge& charge) noexcept {
+    const Verb verb = action.verb;
     if (charge.block != nullptr || charge.gives_back || core::has_log(charge.limit)) return false;
+    if (holds_amounts(charge.limit.algorithm())) {
+      return verb_fits(action, charge) &&
+             (takes(verb) || counts_work(verb) || verb == Verb::kExtend);
+    }
     if (!holds_permits(charge.limit.algorithm())) return takes(verb) || verb == Verb::kCharge;
     return charge.permit != nullptr && (takes(verb) || changes_permit(verb));
   }
@@ -157,6 +165,7 @@ struct InPlace {
   // counter needs memory or its memory is of another kind; it stays held.
   [[gnu::always_inline]] bool look(Action action, const Charge& charge, core::Ticks now) noexcept {
     if (!core::has_fixed_size(charge.limit)) {
+      if (holds_amounts(charge.limit.algorithm())) return look_at_budget(action, charge, now);
       return holds_permits(charge.limit.algorithm()) ? look_at_permits(action, charge, now)
                                                      : look_at_slices(action, charge, now);
     }
@@ -168,7 +177,7 @@ struct InPlace {
   }
   bool admits() const noexcept { return step.answer.admitted; }
 
-  // Takes nothing, because another counter denies the request. Not for permits.
+  // Takes nothing, because another counter denies the request. Not for permits and budgets.
   void untake(const Charge& charge, core::Ticks now) noexcept {
     if (admits()) {
       step.answer =
@@ -249,10 +258,24 @@ struct InPlace {
     }
     return has_room;
   }
+  // A counter that is forgotten is made anew elsewhere.
+  [[gnu::noinline]] bool look_at_budget(Action action, const Charge& charge,
+                                        core::Ticks now) noexcept {
+    core::BudgetBuffer* const blob = slot->state.budget();
+    if (blob == nullptr || PackedState::forgotten_of(expiry).is_past(now)) return false;
+    budget_step =
+        core::step(action, charge.limit, kept(blob->view(charge.permit)), now, charge.cost);
+    if (budget_step.change == core::Change::kErase) return false;
+    return budget_step.change != core::Change::kWrite || blob->has_room(budget_step.next);
+  }
 
   void write(const Limit& limit) noexcept {
     expiry = PackedState::expiry_of(step.forgotten());
     if (core::has_fixed_size(limit)) return slot->state.set_state(step.next);
+    if (core::BudgetBuffer* const blob = slot->state.budget()) {
+      expiry = PackedState::expiry_of(budget_step.forgotten());
+      return blob->write(budget_step.next, budget_step.at);
+    }
     if (SliceBlob* const blob = slot->state.slices()) {
       slices_step.next.write(blob->counts());
       blob->last = slices_step.at;
@@ -266,6 +289,7 @@ struct InPlace {
 static_assert(std::is_standard_layout_v<core::Step<core::State>>);
 static_assert(std::is_standard_layout_v<core::Step<core::NextSlices>>);
 static_assert(std::is_standard_layout_v<core::Step<core::NextPermits>>);
+static_assert(std::is_standard_layout_v<core::Step<core::NextBudget>>);
 
 // Applies an action to all counters of one request or to none, under the locks of their shards.
 // Returns kOk; or kStoreError if the store has no memory, or kStoreFull if a counter must not be

@@ -45,7 +45,7 @@ class CounterTest : public ::testing::Test {
     counter_->answer(decision);
     return decision;
   }
-  std::uint32_t remaining(const Limit& limit, core::Ticks now = kNow) {
+  std::uint64_t remaining(const Limit& limit, core::Ticks now = kNow) {
     return decide(Verb::kPeek, limit, 0, now).remaining;
   }
 

@@ -2,7 +2,9 @@
 
 #include <sys/random.h>
 
+#include <bit>
 #include <cerrno>
+#include <iterator>
 #include <system_error>
 
 #define XXH_INLINE_ALL
@@ -24,6 +26,23 @@ FingerprintMaker::FingerprintMaker() {
   if (::getentropy(secret_.bytes, sizeof(secret_.bytes)) != 0 ||
       ::getentropy(secret_.salts, sizeof(secret_.salts)) != 0) {
     throw std::system_error(errno, std::generic_category(), "the system provides no random bytes");
+  }
+  make_salts();
+}
+
+FingerprintMaker::FingerprintMaker(const Secret& secret) noexcept : secret_(secret) {
+  make_salts();
+}
+
+void FingerprintMaker::make_salts() noexcept {
+  constexpr std::size_t kRandom = std::size(Secret{}.salts[0]);
+  static_assert(kAlgorithms.size() <= 2 * kRandom);
+  for (std::size_t keyspace = 0; keyspace < std::size(salts_); ++keyspace) {
+    const auto& random = secret_.salts[keyspace];
+    for (std::size_t i = 0; i < kAlgorithms.size(); ++i) {
+      salts_[keyspace][i] =
+          i < kRandom ? random[i] : random[i - kRandom] ^ std::rotl(random[(i + 1) % kRandom], 32);
+    }
   }
 }
 

@@ -32,12 +32,12 @@ class FingerprintMaker {
  public:
   struct Secret {
     alignas(64) unsigned char bytes[192];
-    std::uint64_t salts[2][8];  // by keyspace and algorithm
+    std::uint64_t salts[2][8];  // by keyspace and algorithm; those of further ones follow from them
   };
 
   // Throws std::system_error if the system returns no random bytes.
   FingerprintMaker();
-  explicit FingerprintMaker(const Secret& secret) noexcept : secret_(secret) {}
+  explicit FingerprintMaker(const Secret& secret) noexcept;
   const Secret& secret() const noexcept { return secret_; }
 
   Fingerprint operator()(const Charge& charge) const noexcept {
@@ -53,10 +53,13 @@ class FingerprintMaker {
  private:
   void write_long(const Charge& charge, Fingerprint& out) const noexcept;
   std::uint64_t salt(Algorithm algorithm, Keyspace keyspace) const noexcept {
-    return secret_.salts[static_cast<std::size_t>(keyspace)][static_cast<std::size_t>(algorithm)];
+    return salts_[static_cast<std::size_t>(keyspace)][static_cast<std::size_t>(algorithm)];
   }
 
+  void make_salts() noexcept;
+
   Secret secret_;
+  std::uint64_t salts_[2][kAlgorithms.size()];
 };
 
 }  // namespace sluice::memory

@@ -173,7 +173,7 @@ class MemoryStore::Impl {
       decision = Decision::refused(Reason::kInvalid);
       return;
     }
-    if (memory::InPlace::serves(action.verb, charge)) {
+    if (memory::InPlace::serves(action, charge)) {
       memory::InPlace counter;
       fingerprint_.write(charge, counter.key);
       Shard& shard = shard_of(counter.key);
@@ -196,8 +196,9 @@ class MemoryStore::Impl {
     std::array<memory::InPlace, kFewCharges> counters;
     const std::span used(counters.data(), charges.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
-      const bool is_served = memory::InPlace::serves(action.verb, charges[i]) &&
-                             !holds_permits(charges[i].limit.algorithm());
+      const Algorithm algorithm = charges[i].limit.algorithm();
+      const bool is_served = !holds_permits(algorithm) && !holds_amounts(algorithm) &&
+                             memory::InPlace::serves(action, charges[i]);
       if (!is_served) return false;
       memory::Fingerprint& key = used[i].key;
       fingerprint_.write(charges[i], key);
@@ -245,7 +246,7 @@ class MemoryStore::Impl {
       counter_of[i] = static_cast<std::uint8_t>(same);
       const bool is_first = same == count;
       const bool agrees = is_first || counters[same].agrees_with(charge);
-      if (!agrees || !verb_fits(action.verb, charge) || !block_fits(action, charge)) {
+      if (!agrees || !verb_fits(action, charge) || !block_fits(action, charge)) {
         failed = Reason::kInvalid;
       } else if (is_first) {
         ++count;

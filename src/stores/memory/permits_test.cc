@@ -25,7 +25,7 @@ class MemoryPermits : public ::testing::Test {
     return store_.apply_one(action, {.key = "k", .limit = kTwo, .cost = cost, .permit = permit},
                             Instant{at});
   }
-  std::uint32_t left(std::string_view key, const Limit& limit, Duration at = 0s) {
+  std::uint64_t left(std::string_view key, const Limit& limit, Duration at = 0s) {
     return store_.apply_one(Verb::kPeek, {key, limit, 0}, Instant{at}).remaining;
   }
 

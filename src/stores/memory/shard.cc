@@ -378,8 +378,9 @@ std::uint64_t units_of(const core::Log& log) noexcept {
   return units;
 }
 
-// Returns the units that a counter of a limit has remaining; those of a log or of permits as of its
-// last change, because there may be many. Returns 0 if the counter is not of the limit's kind.
+// Returns the units that a counter of a limit has remaining; those of a log, of permits or of a
+// budget as of its last change, because there may be many. Returns 0 if the counter is not of the
+// limit's kind.
 std::uint64_t remaining(const PackedState& state, core::Forgotten forgotten, const Limit& limit,
                         core::Ticks now) noexcept {
   const auto peek = [&](const auto& held) {
@@ -394,7 +395,10 @@ std::uint64_t remaining(const PackedState& state, core::Forgotten forgotten, con
     return limit.capacity() - std::min<std::uint64_t>(limit.capacity(), units_of(log->view()));
   }
   if (core::PermitBuffer* const permits = state.permits()) {
-    return limit.capacity() - std::min(limit.capacity(), permits->units);
+    return limit.capacity() - std::min<std::uint64_t>(limit.capacity(), permits->units);
+  }
+  if (core::BudgetBuffer* const budget = state.budget()) {
+    return limit.capacity() - std::min(limit.capacity(), budget->spent + budget->held);
   }
   return core::has_fixed_size(limit) ? peek(state.state()) : 0;
 }
@@ -406,6 +410,7 @@ std::span<std::byte> blob_of(const PackedState& state) noexcept {
   if (SliceBlob* const slices = state.slices()) return whole(slices);
   if (core::LogBuffer* const log = state.log()) return whole(log);
   if (core::PermitBuffer* const permits = state.permits()) return whole(permits);
+  if (core::BudgetBuffer* const budget = state.budget()) return whole(budget);
   return {};
 }
 
@@ -713,6 +718,33 @@ core::PermitBuffer* Shard::make_room_for_permit(Slot& slot, const Limit& limit, 
   blob->last = now;
   blob->room = static_cast<std::uint32_t>(room);
   if (old != nullptr) blob->copy(*old);
+  free_blob(slot);
+  slot.state.set(blob);
+  return blob;
+}
+
+core::BudgetBuffer* Shard::make_room_in_budget(Slot& slot, const Limit& limit,
+                                               const core::NextBudget& next, core::Ticks now) {
+  core::BudgetBuffer* const old = slot.state.budget();
+  using Change = core::NextBudget::Change;
+  const auto grown = [](std::size_t count, bool grows) {
+    return grows ? count + std::max<std::size_t>(count / 2, 2) : count;
+  };
+  const std::size_t known = old ? old->known_records(limit, now) : 0;
+  const std::size_t records =
+      core::BudgetBuffer::room_for(grown(known, next.change != Change::kNumbers));
+  const bool opens = next.change == Change::kOpen;
+  const std::size_t holds = grown(old ? old->holds : 0, opens);
+  void* const memory =
+      allocate(table_.owner_of(slot), core::BudgetBuffer::bytes_for(records, holds),
+               old ? old->bytes() : 0, now);
+  if (memory == nullptr) return nullptr;
+  auto* const blob = new (memory) core::BudgetBuffer;
+  blob->last = now;
+  blob->record_room = static_cast<std::uint32_t>(records);
+  blob->hold_room = static_cast<std::uint32_t>(holds);
+  std::fill_n(blob->record_begin(), records, core::IdRecord{});
+  if (old != nullptr) blob->copy(*old, limit, now);
   free_blob(slot);
   slot.state.set(blob);
   return blob;

@@ -212,7 +212,7 @@ class Blocks {
 };
 
 // The states without a fixed size, each in one piece of memory that a Shard owns: a SliceBlob, a
-// core::LogBuffer or a core::PermitBuffer. Plain memory without a destructor.
+// core::LogBuffer, a core::PermitBuffer or a core::BudgetBuffer. Plain memory without a destructor.
 
 // A sliding counter: a header, then slices + 1 counts, newest first. 64 bytes for ten slices.
 struct SliceBlob {
@@ -333,6 +333,10 @@ class alignas(64) Shard {
   // Gives the slot its previous permits and room for one more. Returns null if the bytes are
   // exhausted.
   core::PermitBuffer* make_room_for_permit(Slot& slot, const Limit& limit, core::Ticks now);
+  // Gives the slot its previous ids and holds and room for `next`. Returns null if the bytes are
+  // exhausted.
+  core::BudgetBuffer* make_room_in_budget(Slot& slot, const Limit& limit,
+                                          const core::NextBudget& next, core::Ticks now);
   // Makes room in a log for `next` with the bytes that it has: see LogBuffer::merge().
   void merge_log(Slot& slot, const core::NextLog& next, const Limit& limit) noexcept;
 

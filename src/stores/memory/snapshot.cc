@@ -29,14 +29,21 @@ using snapshot::RecordHead;
 constexpr core::Ticks kLastTick = kLastInstant.time_since_epoch().count();
 constexpr core::Ticks kLastEnd = kLastTick * 4;  // of leases and blocks, with time to spare
 
+// Returns the options of a limit that are in a snapshot.
+auto kept_options() {
+  return std::span(core::kLimitOptions).first(std::size(snapshot::LimitBody{}.options));
+}
+
 // Returns the spec of a limit for evictions, which need no calendar.
 LimitSpec spec_from(const snapshot::LimitBody& body) {
   LimitSpec spec;
   spec.algorithm = static_cast<Algorithm>(body.algorithm);
   spec.limit = body.limit;
   const auto too_long = static_cast<std::uint64_t>(kMaxPeriod.count()) + 1;
-  spec.per = Duration{static_cast<std::int64_t>(std::min(body.per, too_long))};
-  for (const core::OptionInfo& row : core::kLimitOptions) {
+  const bool never_ends = Duration{static_cast<std::int64_t>(body.per)} == kNeverEnds;
+  spec.per =
+      never_ends ? kNeverEnds : Duration{static_cast<std::int64_t>(std::min(body.per, too_long))};
+  for (const core::OptionInfo& row : kept_options()) {
     const std::uint64_t value = body.options[static_cast<std::size_t>(row.option)];
     if (value == snapshot::LimitBody::kAbsent) continue;
     const bool is_word = !row.words.empty();
@@ -155,7 +162,8 @@ void SnapshotReader::read(std::span<const std::unique_ptr<Shard>> shards, core::
       case Kind::kFixed:
       case Kind::kSlices:
       case Kind::kLog:
-      case Kind::kPermits: read_counter(head, shard); break;
+      case Kind::kPermits:
+      case Kind::kBudget: read_counter(head, shard); break;
       case Kind::kBlock: read_block(head, shard); break;
       case Kind::kEnd: return read_end();
       case Kind::kStart:
@@ -199,6 +207,7 @@ bool SnapshotReader::read_state(Kind kind, Shard& shard, Slot& slot) {
     case Kind::kSlices: return read_slices(shard, slot);
     case Kind::kLog: return read_log(shard, slot);
     case Kind::kPermits: return read_permits(shard, slot);
+    case Kind::kBudget: return read_budget(shard, slot);
     default: read_fixed(slot); return true;
   }
 }
@@ -316,6 +325,42 @@ bool SnapshotReader::read_permits(Shard& shard, Slot& slot) {
   return true;
 }
 
+bool SnapshotReader::read_budget(Shard& shard, Slot& slot) {
+  constexpr const char* kWrong = "the budget of a counter is wrong";
+  const auto body = get<snapshot::BudgetBody>();
+  require(body.spent <= kMaxAmount && body.latest >= 0 && body.latest <= kLastEnd, kWrong);
+  const std::size_t room = core::BudgetBuffer::room_for(std::size_t{body.records} + 1);
+  // Any of the ids may have a hold.
+  void* const memory =
+      shard.allocate_for(slot, core::BudgetBuffer::bytes_for(room, body.records), now_);
+  if (memory == nullptr) {
+    in_.skip(body.records * sizeof(core::IdRecord));
+    return false;
+  }
+  auto* const budget = new (memory) core::BudgetBuffer;
+  budget->record_room = static_cast<std::uint32_t>(room);
+  budget->hold_room = body.records;
+  std::fill_n(budget->record_begin(), room, core::IdRecord{});
+  slot.state.set(budget);
+  budget->last = check_last(body.last);
+  budget->spent = body.spent;
+  budget->latest = body.latest;
+  budget->known = body.known;
+  for (std::uint32_t i = 0; i < body.records; ++i) {
+    const auto record = get<core::IdRecord>();
+    const bool is_open = record.kind() == core::IdKind::kOpen;
+    const auto end = static_cast<core::Ticks>(record.rest());
+    require(record.kind() >= core::IdKind::kOpen && record.kind() <= core::IdKind::kReleased &&
+                !budget->contains(record.name()),
+            kWrong);
+    require(!is_open || end <= body.latest, kWrong);
+    budget->held += is_open ? record.amount() : 0;
+    require(budget->held <= kMaxAmount, kWrong);
+    budget->add(record, is_open ? end : 0);
+  }
+  return true;
+}
+
 void SnapshotReader::read_block(const RecordHead& head, Shard& shard) {
   const auto body = get<snapshot::BlockBody>();
   const auto is_end = [](std::int64_t at) { return at >= 0 && at <= kLastEnd; };
@@ -426,6 +471,10 @@ void SnapshotWriter::put_counter(const Slot& slot, std::uint32_t expiry, LimitUs
     head.kind = Kind::kPermits;
     put(head);
     put_permits(*permits);
+  } else if (core::BudgetBuffer* const budget = state.budget()) {
+    head.kind = Kind::kBudget;
+    put(head);
+    put_budget(*budget);
   } else {
     put(head);
     put(snapshot::FixedBody{state.a, state.b, state.units});
@@ -443,7 +492,7 @@ void SnapshotWriter::put_limit(LimitUsage::Index index, const LimitUsage& usage)
   body.limit = spec.limit;
   body.per = static_cast<std::uint64_t>(usage.limit(index).period().count());
   body.algorithm = static_cast<std::uint64_t>(spec.algorithm);
-  for (const core::OptionInfo& row : core::kLimitOptions) {
+  for (const core::OptionInfo& row : kept_options()) {
     const auto value = core::value_of(spec, row.option);
     body.options[static_cast<std::size_t>(row.option)] =
         value.value_or(snapshot::LimitBody::kAbsent);
@@ -469,6 +518,20 @@ void SnapshotWriter::put_log(core::LogBuffer& log) {
 void SnapshotWriter::put_permits(core::PermitBuffer& permits) {
   put(snapshot::PermitsBody{permits.last, permits.count});
   put(permits.begin(), permits.count * sizeof(core::PermitEntry));
+}
+
+void SnapshotWriter::put_budget(core::BudgetBuffer& budget) {
+  put(snapshot::BudgetBody{budget.last, budget.latest, budget.spent, budget.known, budget.records});
+  for (const core::IdRecord& record : std::span(budget.record_begin(), budget.record_room)) {
+    if (record.kind() == core::IdKind::kUnknown) continue;
+    if (record.kind() != core::IdKind::kOpen) {
+      put(record);
+      continue;
+    }
+    const core::OpenHold& hold = budget.hold_begin()[record.rest()];
+    put(core::IdRecord(record.name(), record.kind(), record.amount(),
+                       static_cast<std::uint64_t>(hold.end)));
+  }
 }
 
 void SnapshotWriter::put_block(const Fingerprint& key, const Blocks::Known& known) {

@@ -45,7 +45,8 @@ enum class Kind : std::uint16_t {
   kLog,
   kPermits,
   kBlock,
-  kEnd,  // the last record
+  kEnd,     // the last record
+  kBudget,  // a counter of a budget
 };
 
 // Begins each record.
@@ -68,7 +69,7 @@ static_assert(sizeof(Start) == 384);
 
 struct LimitBody {
   std::uint64_t limit, per;
-  std::uint64_t options[6];  // by core::LimitOption; kAbsent: not set
+  std::uint64_t options[6];  // by core::LimitOption, of the first ones; kAbsent: not set
   std::uint64_t algorithm;
 
   static constexpr std::uint64_t kAbsent = ~std::uint64_t{0};
@@ -107,6 +108,14 @@ struct PermitsBody {
   std::uint64_t count;  // the number of core::PermitEntry that follow
 };
 static_assert(sizeof(PermitsBody) == 16);
+
+struct BudgetBody {
+  std::int64_t last, latest;
+  std::uint64_t spent;
+  std::uint32_t known;
+  std::uint32_t records;  // the number of core::IdRecord that follow; of open holds with their end
+};
+static_assert(sizeof(BudgetBody) == 32);
 
 struct BlockBody {
   std::int64_t last, end, grown, forgotten;
@@ -201,6 +210,7 @@ class SnapshotReader {
   void read_summaries(core::LogBuffer& log);
   void read_entries(core::LogBuffer& log);
   bool read_permits(Shard& shard, Slot& slot);
+  bool read_budget(Shard& shard, Slot& slot);
   void read_block(const snapshot::RecordHead& head, Shard& shard);
   void read_end();
   core::Ticks check(std::int64_t instant) const;
@@ -241,6 +251,7 @@ class SnapshotWriter {
   void put_slices(SliceBlob& blob);
   void put_log(core::LogBuffer& log);
   void put_permits(core::PermitBuffer& permits);
+  void put_budget(core::BudgetBuffer& budget);
   void put_block(const Fingerprint& key, const Blocks::Known& known);
   void put(const void* bytes, std::size_t size);
   template <typename Record>

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/budget.h"
 #include "core/concurrency.h"
 #include "core/log.h"
 #include "core/state.h"
@@ -32,7 +33,7 @@ struct SliceBlob;
 //
 //   word a: last (52 bits) | low 12 bits of tag      or the pointer
 //   word b: aux (45) | high 17 bits of tag | 0 | 0   or 2 << 62 (slices), 3 << 62 (log), 1 << 62
-//   (permits) units (32), expiry (32)
+//   (permits), 1 << 62 | 1 (budget) units (32), expiry (32)
 struct PackedState {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
@@ -46,6 +47,7 @@ struct PackedState {
   static constexpr std::uint32_t kHeld = 0xFFFFFFFF;
 
   static constexpr std::uint64_t kPermits = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kBudget = kPermits | 1;
   static constexpr std::uint64_t kSlices = std::uint64_t{2} << 62;
   static constexpr std::uint64_t kLog = std::uint64_t{3} << 62;
 
@@ -57,6 +59,9 @@ struct PackedState {
   }
   core::PermitBuffer* permits() const noexcept {
     return b == kPermits ? reinterpret_cast<core::PermitBuffer*>(a) : nullptr;
+  }
+  core::BudgetBuffer* budget() const noexcept {
+    return b == kBudget ? reinterpret_cast<core::BudgetBuffer*>(a) : nullptr;
   }
   void set(SliceBlob* blob) noexcept {
     a = reinterpret_cast<std::uint64_t>(blob);
@@ -70,6 +75,11 @@ struct PackedState {
   void set(core::PermitBuffer* blob) noexcept {
     a = reinterpret_cast<std::uint64_t>(blob);
     b = kPermits;
+  }
+
+  void set(core::BudgetBuffer* blob) noexcept {
+    a = reinterpret_cast<std::uint64_t>(blob);
+    b = kBudget;
   }
 
   core::State state() const noexcept {

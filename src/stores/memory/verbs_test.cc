@@ -21,7 +21,7 @@ class SeveralCharges : public ::testing::Test {
     each_.resize(charges.size());
     return store_.apply(action, charges, at(0s), each_);
   }
-  std::uint32_t left(std::string_view key, const Limit& limit) {
+  std::uint64_t left(std::string_view key, const Limit& limit) {
     return store_.apply_one(Verb::kPeek, {key, limit, 0}, at(0s)).remaining;
   }
 
