@@ -38,6 +38,6 @@ int main() {
   sluice::MemoryStore store;
   sluice::Limiter limiter(store);
   for (int i = 0; i < 3; ++i) ask(limiter, 3'000);
-  const std::uint32_t left = limiter.peek("team:search", kTokens, 0).remaining;
+  const std::uint64_t left = limiter.peek("team:search", kTokens, 0).remaining;
   std::puts(left >= 1'400 && left < 5'000 ? "what was not used is there" : "wrong");
 }

@@ -225,7 +225,10 @@ void Request::fill_status(std::size_t index, Instant now) {
   Status& status = answer_.statuses[named.question];
   status.code = over ? Code::kOverLimit : Code::kOk;
   status.limit = named.limit;
-  status.remaining = known ? decision.remaining : over ? 0 : named.limit.capacity();
+  // No limit of these files has more than kMaxUnits.
+  status.remaining = static_cast<std::uint32_t>(known  ? decision.remaining
+                                                : over ? 0
+                                                       : named.limit.capacity());
   status.until_reset = until_reset(named.limit, decision, known, now);
   status.counter = key_of(named);
   status.decision = decision;

@@ -61,7 +61,7 @@ class DecideTest : public ::testing::Test {
   }
   bool passes(const std::vector<Ask>& asks) { return decide(asks).overall == Code::kOk; }
   // Returns what remains of that descriptor's limit, without taking anything.
-  std::uint32_t left(const std::vector<Entry>& entries) {
+  std::uint64_t left(const std::vector<Entry>& entries) {
     return decide({{entries, 0}}).statuses[0].remaining;
   }
 

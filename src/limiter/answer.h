@@ -17,23 +17,33 @@
 
 namespace sluice {
 
+// Whether a verb has the id that it needs from a budget, or none, and a hold a time that is right.
+constexpr bool fits_budget(Action action, const Charge& charge) noexcept {
+  const Verb verb = action.verb;
+  const bool has_time = action.max_wait >= kMinHold && action.max_wait <= kMaxHold;
+  if ((verb == Verb::kHold || verb == Verb::kExtend) && !has_time) return false;
+  if (charge.permit == nullptr) return !needs_id(verb) && verb != Verb::kRelease;
+  return verb != Verb::kRelease && verb != Verb::kTakeAtMost && verb != Verb::kReserve;
+}
+
 // Whether the verb is one for the algorithm of the charge, and has the permit that it needs; and
 // whether the charge may give back: see Store::apply().
-constexpr bool verb_fits(Verb verb, const Charge& charge) noexcept {
+constexpr bool verb_fits(Action action, const Charge& charge) noexcept {
+  const Verb verb = action.verb;
   if (charge.gives_back) return verb == Verb::kCharge;
+  if (holds_amounts(charge.limit.algorithm())) return fits_budget(action, charge);
+  if (verb == Verb::kSettle) return false;
   if (!holds_permits(charge.limit.algorithm())) return !changes_permit(verb);
   const bool needs_permit = takes(verb) || changes_permit(verb);
   return verb != Verb::kCharge && (charge.permit != nullptr || !needs_permit);
 }
 
 // Whether the verb may create a counter, so that NewKeyLimit bounds it.
-constexpr bool creates(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
+constexpr bool creates(Verb verb) noexcept { return takes(verb) || counts_work(verb); }
 
 // Whether a request is decided for the counters that a full store has. Work that is done is charged
 // where it can be.
-constexpr bool goes_on_without_new(Verb verb) noexcept {
-  return asks(verb) || verb == Verb::kCharge;
-}
+constexpr bool goes_on_without_new(Verb verb) noexcept { return asks(verb) || counts_work(verb); }
 
 // Whether a verb that changes blocks has one to change, and a length that a block can have.
 constexpr bool block_fits(Action action, const Charge& charge) noexcept {
@@ -68,6 +78,17 @@ constexpr bool same_block(const Charge& a, const Charge& b) noexcept {
   return a.block != nullptr && b.block != nullptr && *a.block == *b.block;
 }
 
+// Writes what budgets answer about the id of a request that is allowed.
+inline void combine_ids(std::span<const Decision> each, Decision& all) noexcept {
+  for (const Decision& d : each) {
+    all.repeated |= d.repeated;
+    all.late |= d.late;
+    if (d.ends_after == Duration{0}) continue;
+    const bool is_first = all.ends_after == Duration{0};
+    all.ends_after = is_first ? d.ends_after : std::min(all.ends_after, d.ends_after);
+  }
+}
+
 // Writes the answer to a request from the answers to its charges, at least one (see Store::apply):
 // every store's last step. It reads and writes field by field; whole decisions just written in
 // pieces would be slow to copy.
@@ -80,7 +101,11 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   bool blocked = false;
   bool starts_block = false;
   bool over = false;
+  bool conflict = false;
+  bool has_id = false;
   for (const Decision& d : each) {
+    has_id |= d.repeated | d.late | (d.ends_after != Duration{0});
+    conflict |= d.reason == Reason::kConflict;
     never |= d.reason == Reason::kNever;
     blocked |= d.reason == Reason::kBlocked;
     starts_block |= d.starts_block;
@@ -96,6 +121,7 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   all.starts_block = starts_block;
   all.reason = tightest->reason;
   if (over) all.reason = Reason::kOver;
+  if (conflict) all.reason = Reason::kConflict;
   if (blocked) all.reason = Reason::kBlocked;
   if (never) all.reason = Reason::kNever;
   all.capacity = tightest->capacity;
@@ -105,6 +131,9 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   if (retry_after != kNone && !never) all.retry_after = retry_after;
   all.delay.reset();
   if (delay != kNone && all.allowed()) all.delay = delay;
+  all.repeated = all.late = false;
+  all.ends_after = Duration{0};
+  if (has_id && all.allowed()) combine_ids(each, all);
 }
 
 // As combine() for a release, which has ended the permit if it was live in any of its counters.
@@ -128,7 +157,7 @@ constexpr Decision fallback(Outcome outcome, Verb verb, std::uint64_t least_cost
   if (outcome != Outcome::kAllowed) return answer;
   if (verb == Verb::kReserve) answer.delay = Duration{0};
   if (verb == Verb::kTakeAtMost) {
-    answer.taken = static_cast<std::uint32_t>(std::min(least_cost, kMaxUnits));
+    answer.taken = std::min(least_cost, kMaxAmount);
   }
   return answer;
 }
@@ -140,20 +169,25 @@ namespace sluice::core {
 constexpr Reason reason_of(const Answer& answer) noexcept {
   if (answer.admitted) return answer.over ? Reason::kOver : Reason::kOk;
   if (answer.gone) return Reason::kGone;
+  if (answer.conflict) return Reason::kConflict;
+  if (answer.too_many) return Reason::kTooManyHolds;
   return answer.never ? Reason::kNever : Reason::kLimited;
 }
 
 // Writes the answer of a limit where it is kept: each field once, and none is read.
 inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcept {
-  const bool may_retry = !answer.admitted && !answer.never && !answer.gone;
+  const bool may_retry = !answer.admitted && !answer.never && !answer.gone && !answer.conflict;
   using Wait = std::optional<Duration>;
   ::new (static_cast<void*>(&d)) Decision{
       .outcome = answer.admitted ? Outcome::kAllowed : Outcome::kDenied,
       .reason = reason_of(answer),
+      .repeated = answer.repeated,
+      .late = answer.late,
       .capacity = limit.capacity(),
       .remaining = answer.remaining,
       .taken = answer.taken,
       .reset_after = Duration{answer.reset_after},
+      .ends_after = Duration{answer.ends_after},
       .retry_after = may_retry ? Wait(Duration{answer.wait}) : std::nullopt,
       .delay = answer.delay != Answer::kNoDelay ? Wait(Duration{answer.delay}) : std::nullopt,
   };

@@ -65,7 +65,7 @@ class ThreadStore final : public AsyncStore {
 
 class AsyncLimiterTest : public ::testing::Test {
  protected:
-  std::uint32_t left(const Limit& limit) { return Limiter(store).peek("key", limit, 0).remaining; }
+  std::uint64_t left(const Limit& limit) { return Limiter(store).peek("key", limit, 0).remaining; }
 
   asio::io_context loop;
   MemoryStore store;

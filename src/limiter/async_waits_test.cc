@@ -139,7 +139,7 @@ class AsyncWaitsTest : public ::testing::TestWithParam<bool> {
     }
     if (until != Instant::max()) clock.set(until);
   }
-  std::uint32_t left(const Limit& limit) {
+  std::uint64_t left(const Limit& limit) {
     return Limiter(later.store).peek("key", limit, 0).remaining;
   }
 

@@ -184,7 +184,7 @@ std::optional<Decision> Batch::leave_out_new(Indices asked) {
   if (new_.size() == before) new_.insert(new_.end(), asked.begin(), asked.end());
   const Indices added = Indices(new_).subspan(before);
   const Decision answer = fall_back(Reason::kStoreFull, terms_.action, added);
-  const bool goes_on = answer.allowed() || (terms_.action.verb == Verb::kCharge && !failed_);
+  const bool goes_on = answer.allowed() || (counts_work(terms_.action.verb) && !failed_);
   if (!goes_on || added.size() == asked.size()) return answer;
   for (const std::size_t i : added) entries_[i].left_out = true;
   return std::nullopt;

@@ -33,7 +33,7 @@ class TestStore final : public Store {
     std::fill(each.begin(), each.end(), kTimedOut);
     return kTimedOut;
   }
-  std::uint32_t left(std::string_view key, std::uint64_t limit) {
+  std::uint64_t left(std::string_view key, std::uint64_t limit) {
     return memory_.apply_one(Verb::kPeek, {key, per_hour(limit), 0}, {}).remaining;
   }
 

@@ -18,7 +18,8 @@ std::uint64_t seconds(Duration duration) noexcept {
 }
 // Structured fields have integers of up to 15 digits.
 static_assert(kMaxWait.count() / 1'000'000 < 1'000'000'000'000'000);
-static_assert(kMaxUnits < 1'000'000'000'000'000);
+constexpr std::uint64_t kMostInteger = 999'999'999'999'999;
+static_assert(kMaxUnits <= kMostInteger);
 
 constexpr std::size_t kMostListBytes = 2048;
 
@@ -97,7 +98,7 @@ void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
     if (before > first) text_.put(", ");
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";q=");
-    text_.put_number(limits[i].limit.capacity());
+    text_.put_number(std::min(limits[i].limit.capacity(), kMostInteger));
     text_.put(";w=");
     text_.put_number(seconds(window(limits[i].limit)));
     if (text_.size() - first > kMostListBytes) {
@@ -123,7 +124,7 @@ void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const D
     if (before > first) text_.put(", ");
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";r=");
-    text_.put_number(decision.remaining);
+    text_.put_number(std::min(decision.remaining, kMostInteger));
     text_.put(";t=");
     text_.put_number(std::min(seconds(decision.reset_after), latest));
     if (text_.size() - first > kMostListBytes) {

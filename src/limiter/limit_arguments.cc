@@ -91,10 +91,11 @@ std::array<std::int64_t, 2> crab_seconds(const ThrottleArguments& asked, const L
                                          const Decision& decision) noexcept {
   using std::chrono::nanoseconds;
   const nanoseconds unit = nanoseconds(asked.period) / static_cast<std::int64_t>(asked.count);
-  const std::int64_t capacity = limit.capacity();
+  const auto capacity = static_cast<std::int64_t>(limit.capacity());
+  const auto remaining = static_cast<std::int64_t>(decision.remaining);
   // `reset_after` is rounded up to a microsecond, so at most the time of the units that are used.
   const nanoseconds used =
-      std::min(nanoseconds(decision.reset_after), (capacity - decision.remaining) * unit);
+      std::min(nanoseconds(decision.reset_after), (capacity - remaining) * unit);
   const auto seconds = [](nanoseconds time) {
     return std::max<std::int64_t>(std::chrono::floor<std::chrono::seconds>(time).count(), 0);
   };
@@ -175,20 +176,20 @@ Expected<ThrottleArguments> parse_throttle(ThrottleForm form,
 std::array<std::int64_t, 5> throttle_reply(ThrottleForm form, const ThrottleArguments& asked,
                                            const Limit& limit, const Decision& decision) noexcept {
   const bool is_allowed = decision.allowed();
-  const std::int64_t capacity = limit.capacity();
+  const auto capacity = static_cast<std::int64_t>(limit.capacity());
+  const auto remaining = static_cast<std::int64_t>(decision.remaining);
   if (form == ThrottleForm::kCrab) {
     const auto [reset, retry] = crab_seconds(asked, limit, decision);
-    return {is_allowed ? 1 : 0, capacity, decision.remaining, reset, retry};
+    return {is_allowed ? 1 : 0, capacity, remaining, reset, retry};
   }
   const bool waits = !is_allowed && decision.retry_after;
   const std::int64_t retry = waits ? whole_seconds(*decision.retry_after) : -1;
-  return {is_allowed ? 0 : 1, capacity, decision.remaining, retry,
-          whole_seconds(decision.reset_after)};
+  return {is_allowed ? 0 : 1, capacity, remaining, retry, whole_seconds(decision.reset_after)};
 }
 
 namespace {
 
-constexpr auto kMostUnits = static_cast<std::int64_t>(kMaxUnits);
+constexpr auto kMostUnits = static_cast<std::int64_t>(kMaxAmount);
 
 constexpr auto kUpper = [] {
   std::array<char, 256> upper{};
@@ -240,6 +241,14 @@ class LimitParser {
                 core::list_of(option.words, "or"));
   }
 
+  // Returns the milliseconds of a time, which Limit::make() checks.
+  bool read_time(const core::OptionInfo& option, std::string_view value, std::uint64_t& out) {
+    const auto time = core::parse_period(value);
+    if (!time) return fail(upper(option.name) + ": " + time.error());
+    out = static_cast<std::uint64_t>(*time / std::chrono::milliseconds{1});
+    return true;
+  }
+
   bool refuse_option(std::string_view name) {
     std::string names;
     for (const core::OptionInfo& option : core::kLimitOptions) {
@@ -266,7 +275,8 @@ class LimitParser {
     for (const core::OptionInfo& option : core::kLimitOptions) {
       if (!same_word(name, option.name)) continue;
       std::uint64_t number = 0;
-      const bool is_read = option.words.empty()
+      const bool is_read = option.is_time ? read_time(option, value, number)
+                           : option.words.empty()
                                ? read_units(upper(option.name), value, option.least, number)
                                : read_word(option, value, number);
       if (is_read) core::set_value(spec_, option.option, number);
@@ -297,7 +307,7 @@ class LimitParser {
       calendar_ = CalendarSpec{.unit = *unit};
       return true;
     }
-    const auto period = core::parse_period(word);
+    const auto period = core::parse_limit_period(word);
     if (!period) return fail("period: " + period.error());
     spec_.per = *period;
     return true;
@@ -390,8 +400,8 @@ Expected<Duration> parse_max_wait(std::string_view value) {
 }
 
 std::array<DecisionField, 7> decision_fields(const Decision& decision, bool numbers) noexcept {
-  const auto known = [&](std::uint32_t units) {
-    return numbers ? std::optional<std::int64_t>(units) : std::nullopt;
+  const auto known = [&](std::uint64_t units) {
+    return numbers ? std::optional(static_cast<std::int64_t>(units)) : std::nullopt;
   };
   const bool is_allowed = decision.allowed();
   return {{{"outcome", core::wire_outcome(decision.outcome), {}},

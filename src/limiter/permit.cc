@@ -1,7 +1,9 @@
+#define XXH_INLINE_ALL
 #include "limiter/waits.h"
 
 #include <pthread.h>
 #include <sys/random.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -60,6 +62,14 @@ PermitId PermitId::random() {
   static thread_local Source source;
   Bytes bytes;
   source.take(bytes);
+  return PermitId(bytes);
+}
+
+PermitId PermitId::named(std::string_view id) noexcept {
+  XXH128_canonical_t hash;
+  XXH128_canonicalFromHash(&hash, XXH3_128bits(id.data(), id.size()));
+  Bytes bytes;
+  std::copy_n(hash.digest, bytes.size(), bytes.begin());
   return PermitId(bytes);
 }
 

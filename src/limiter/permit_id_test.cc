@@ -28,6 +28,16 @@ TEST(PermitId, IsNewEachTimeInEveryThread) {
   EXPECT_EQ(here.size(), 2000u);
 }
 
+// Stores contain these bytes.
+TEST(PermitId, FollowsFromAnIdInTheSameWayForEver) {
+  const PermitId::Bytes of_a{0xa9, 0x6f, 0xaf, 0x70, 0x5a, 0xf1,
+                             0x68, 0x34, 0xe6, 0xc6, 0x32, 0xb6};
+  EXPECT_EQ(PermitId::named("a").bytes(), of_a);
+  const PermitId::Bytes of_call{0xd4, 0xbe, 0x2c, 0x13, 0x03, 0x3b,
+                                0x38, 0x7e, 0xdf, 0xfd, 0xae, 0x4b};
+  EXPECT_EQ(PermitId::named("call 1").bytes(), of_call);
+}
+
 TEST(PermitId, IsNotThatOfAForkedProcess) {
   PermitId::random();  // so that both have random bytes left
   int pipes[2];

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 class Permits : public ::testing::Test {
  protected:
-  std::uint32_t left(std::string_view key, const Limit& limit) {
+  std::uint64_t left(std::string_view key, const Limit& limit) {
     return limiter_.peek(key, limit, 0).remaining;
   }
 

@@ -83,6 +83,7 @@ namespace {
 
 constexpr int kGrpcInvalidArgument = 3;
 constexpr int kGrpcNotFound = 5;
+constexpr int kGrpcAlreadyExists = 6;
 constexpr int kGrpcUnavailable = 14;
 
 constexpr ReasonReport kLimited{
@@ -131,8 +132,18 @@ constexpr ReasonReport kTooManyWaiters{
 
 constexpr ReasonReport kGone{.http = 404,
                              .grpc = kGrpcNotFound,
-                             .resp_error = "ERR the permit has ended",
-                             .detail = "The permit has ended."};
+                             .resp_error = "ERR the permit or the hold has ended",
+                             .detail = "The permit or the hold has ended."};
+
+constexpr ReasonReport kConflict{
+    .http = 409,
+    .grpc = kGrpcAlreadyExists,
+    .detail = "The id was used before for another amount; nothing was counted this time."};
+
+constexpr ReasonReport kTooManyHolds{
+    .type = kLimited.type,
+    .title = kLimited.title,
+    .detail = "Too many holds are open; settle or cancel some of them."};
 
 constexpr ReasonReport kDenyRule{.http = 403, .detail = "A rule denies the request."};
 
@@ -165,6 +176,8 @@ const ReasonReport& report_of(Reason reason) noexcept {
     case Reason::kMissing: return kMissing;
     case Reason::kTooManyWaiters: return kTooManyWaiters;
     case Reason::kGone: return kGone;
+    case Reason::kConflict: return kConflict;
+    case Reason::kTooManyHolds: return kTooManyHolds;
     case Reason::kDenyRule: return kDenyRule;
     case Reason::kInvalid: break;
   }

@@ -45,6 +45,8 @@ TEST(ReasonReport, HasARowForEveryReason) {
       {"missing", {429, 0, "", ""}},
       {"too_many_waiters", {429, 0, "", "temporary-reduced-capacity"}},
       {"gone", {404, 5, "ERR", ""}},
+      {"conflict", {409, 6, "", ""}},
+      {"too_many_holds", {429, 0, "", "quota-exceeded"}},
       {"deny_rule", {403, 0, "", ""}},
       {"invalid", {400, 3, "ERR", ""}},
   };

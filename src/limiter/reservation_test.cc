@@ -20,7 +20,7 @@ constexpr Instant kNow{1'000'000s};
 
 class ReservationTest : public ::testing::Test {
  protected:
-  std::uint32_t left(std::string_view key, const Limit& limit = kTokens, Duration later = 0s) {
+  std::uint64_t left(std::string_view key, const Limit& limit = kTokens, Duration later = 0s) {
     return limiter_.peek(key, limit, 0, kNow + later).remaining;
   }
 

@@ -73,7 +73,8 @@ Instant end_of(const Calendar& calendar, std::uint64_t windows, Instant from) no
 // Returns the earliest instant at which the last of these units can pass if the first one cannot
 // before `from`. `is_fresh`: no window that is open then began earlier.
 Instant earliest(const Limit& limit, std::uint64_t units, Instant from, bool is_fresh) noexcept {
-  const std::uint64_t capacity = std::max(limit.capacity(), 1U);
+  if (holds_amounts(limit.algorithm())) return from;  // holds can be cancelled at any time
+  const std::uint64_t capacity = std::max<std::uint64_t>(limit.capacity(), 1);
   std::uint64_t windows = units == 0 ? 0 : (units - 1) / capacity;
   const bool is_exact = limit.algorithm() == Algorithm::kSlidingWindowLog ||
                         (limit.algorithm() == Algorithm::kFixedWindow && is_fresh);

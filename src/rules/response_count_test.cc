@@ -45,7 +45,7 @@ class ResponseCountTest : public ::testing::Test {
     return decider_.report(*rules_, request_, response, costs, kNow);
   }
   // The units of the failures that are left.
-  std::uint32_t left() {
+  std::uint64_t left() {
     const LimitCost nothing{"failures", 0};
     return ask(Verb::kPeek, {1, {&nothing, 1}}).limits.front().decision.remaining;
   }

@@ -61,7 +61,7 @@ class RuleStoresTest : public ::testing::Test {
   const RuleAnswer& decide(const RuleSet& rules, std::uint64_t cost = 1, Verb verb = Verb::kTake) {
     return request_.decide(rules, Attributes{}, cost, {}, verb);
   }
-  std::uint32_t left(const RuleSet& rules, std::size_t limit = 0) {
+  std::uint64_t left(const RuleSet& rules, std::size_t limit = 0) {
     return decide(rules, 0, Verb::kPeek).limits[limit].decision.remaining;
   }
 

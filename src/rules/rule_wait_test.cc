@@ -23,7 +23,7 @@ rules:
 class RuleWaitTest : public ::testing::Test {
  protected:
   // Returns what is left of the shadow rule's limit.
-  std::uint32_t left() {
+  std::uint64_t left() {
     return decider.decide(rules, attributes, 0, {}, Verb::kPeek).limits.front().decision.remaining;
   }
 

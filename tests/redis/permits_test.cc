@@ -34,7 +34,7 @@ class Permits : public ScriptTest {
     const Charge charge{.key = "key", .limit = limit, .permit = &id};
     return limiter_.apply(action, {&charge, 1}, {}, at);
   }
-  std::uint32_t left(std::string_view key) { return limiter_.peek(key, kTwo, 0).remaining; }
+  std::uint64_t left(std::string_view key) { return limiter_.peek(key, kTwo, 0).remaining; }
 };
 
 TEST_F(Permits, HoldUnitsUntilTheyAreReleased) {

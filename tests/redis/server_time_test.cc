@@ -76,7 +76,7 @@ TEST_F(ServerTime, AnswersLikeTheMemoryStoreAtTheSameInstants) {
     sluice::MemoryStore memory({.max_keys = 64, .shards = 1});
     sluice::Limiter expected(memory);
     for (int step = 0; step < 12 && limit.capacity() > 0; ++step) {
-      const std::uint64_t cost = 1 + dice.below(std::min(limit.capacity(), 6u));
+      const std::uint64_t cost = 1 + dice.below(std::min<std::uint64_t>(limit.capacity(), 6));
       const sluice::Charge charge{name, limit, cost};
       const sluice::Action action = random_action(dice);
       const sluice::Decision decision = limiter_.apply(action, {&charge, 1});

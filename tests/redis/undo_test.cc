@@ -293,7 +293,7 @@ TEST_F(Undo, AtTheServersTimeGivesBackTheUnits) {
     EXPECT_EQ(redis.error(), "");
     // A limit of ten a year drains less than a unit in a few seconds. The undo does not give it
     // back, because the counter may not contain it.
-    const std::uint32_t remaining = sluice::Limiter(redis).peek("a", limit, 0).remaining;
+    const std::uint64_t remaining = sluice::Limiter(redis).peek("a", limit, 0).remaining;
     EXPECT_GE(remaining, 6u);
     EXPECT_LE(remaining, 7u);
   }

@@ -27,12 +27,13 @@
 
 namespace sluice::testing {
 
-// Returns every algorithm whose takes need no permit.
+// Returns every algorithm whose takes need no permit, except for budget.
 inline std::vector<Algorithm> all_algorithms() {
   std::vector<Algorithm> all;
   all.reserve(std::size(kAlgorithms));
   for (const AlgorithmInfo& row : kAlgorithms) {
-    if (!holds_permits(row.algorithm)) all.push_back(row.algorithm);
+    const bool is_of_its_own = holds_permits(row.algorithm) || holds_amounts(row.algorithm);
+    if (!is_of_its_own) all.push_back(row.algorithm);
   }
   return all;
 }
@@ -48,8 +49,9 @@ struct StoreConformance {
   bool follows_clock = true;
   // The algorithms that the store knows. Default: all.
   std::vector<Algorithm> algorithms = all_algorithms();
-  // Whether the store has permits (`concurrency`).
+  // Whether the store has permits (`concurrency`), and budgets.
   bool permits = false;
+  bool budgets = false;
   // The longest key that the suite uses, in bytes.
   std::size_t longest_key = std::size_t{1} << 20;
   // Threads that send requests at once, and requests of each. More find races sooner.
@@ -97,14 +99,14 @@ inline std::string shown(const Decision& d) {
 }
 
 // The answers that a check expects.
-inline Decision ok(std::uint32_t limit, std::uint32_t remaining, std::int64_t reset_after,
+inline Decision ok(std::uint64_t limit, std::uint64_t remaining, std::int64_t reset_after,
                    std::optional<Duration> delay = {}) {
   return {.capacity = limit,
           .remaining = remaining,
           .reset_after = Duration{reset_after},
           .delay = delay};
 }
-inline Decision limited(std::uint32_t limit, std::uint32_t remaining, std::int64_t reset_after,
+inline Decision limited(std::uint64_t limit, std::uint64_t remaining, std::int64_t reset_after,
                         std::int64_t retry_after) {
   return {.outcome = Outcome::kDenied,
           .reason = Reason::kLimited,
@@ -113,7 +115,7 @@ inline Decision limited(std::uint32_t limit, std::uint32_t remaining, std::int64
           .reset_after = Duration{reset_after},
           .retry_after = Duration{retry_after}};
 }
-inline Decision never(std::uint32_t limit, std::uint32_t remaining, std::int64_t reset_after) {
+inline Decision never(std::uint64_t limit, std::uint64_t remaining, std::int64_t reset_after) {
   return {.outcome = Outcome::kDenied,
           .reason = Reason::kNever,
           .capacity = limit,
@@ -336,10 +338,10 @@ inline void check_exact_numbers(Check& check, const Script& script) {
 
 using std::chrono::seconds;
 
-inline Decision over(std::uint32_t limit, std::int64_t reset_after) {
+inline Decision over(std::uint64_t limit, std::int64_t reset_after) {
   return {.reason = Reason::kOver, .capacity = limit, .reset_after = Duration{reset_after}};
 }
-inline Decision taken(std::uint32_t units, const Decision& decision) {
+inline Decision taken(std::uint64_t units, const Decision& decision) {
   Decision with = decision;
   with.taken = units;
   return with;
@@ -535,7 +537,7 @@ class PermitCheck {
   Check& check_;
 };
 
-inline Decision gone(std::uint32_t limit, std::uint32_t remaining, std::int64_t reset_after) {
+inline Decision gone(std::uint64_t limit, std::uint64_t remaining, std::int64_t reset_after) {
   return {.outcome = Outcome::kDenied,
           .reason = Reason::kGone,
           .capacity = limit,
@@ -596,6 +598,55 @@ inline void check_permit_of_two_limits(Check& c) {
   c.expect(p.each[0].remaining == 3 && p.each[1].reason == Reason::kGone,
            "a release must end the permit where it is live");
   c.expect(p.ask_both(Verb::kRelease, later).reason == Reason::kGone, "it must be gone then");
+}
+
+}  // namespace sluice::testing::detail
+
+// Holds of budgets.
+namespace sluice::testing::detail {
+
+inline constexpr Duration kHoldTime = std::chrono::seconds{10};
+inline constexpr Duration kBudgetPeriod = std::chrono::hours{1};
+
+// kStart, or the begin of the next window of budgets.
+inline Instant window_start() {
+  const Duration since = (kStart - Instant{}) % kBudgetPeriod;
+  return since == Duration{0} ? kStart : kStart - since + kBudgetPeriod;
+}
+
+inline void check_budget(Check& c) {
+  const Instant start = window_start();
+  const std::int64_t hour = kBudgetPeriod.count();
+  const PermitId id = PermitId::named("a"), other = PermitId::named("b");
+  const auto ask = [&](Action action, std::uint64_t cost, const PermitId* name = nullptr,
+                       Duration later = Duration{0}) {
+    const Charge charge{"k", budget(kMaxAmount).per(kBudgetPeriod), cost, {}, false, name};
+    return c.limiter().store().apply_one(action, charge, start + later);
+  };
+  const Action hold{Verb::kHold, kHoldTime};
+  const std::uint64_t left = kMaxAmount - 6;
+  Decision held = ok(kMaxAmount, left, hour);
+  held.ends_after = kHoldTime;
+  c.expect_equal(ask(hold, 6, &id), held, "a hold");
+  held.repeated = true;
+  c.expect_equal(ask(hold, 6, &id), held, "the same hold");
+  const auto expect = [&](const Decision& said, Reason reason, bool repeated, bool late,
+                          const std::string& what) {
+    c.expect(said.reason == reason && said.repeated == repeated && said.late == late,
+             what + " must not be answered with " + shown(said));
+  };
+  expect(ask(hold, 5, &id), Reason::kConflict, false, false, "a hold with another cost");
+  c.expect_equal(ask(Verb::kSettle, 4, &id), ok(kMaxAmount, left + 2, hour), "a settlement");
+  expect(ask(Verb::kSettle, 4, &id), Reason::kOk, true, false, "the same settlement");
+  expect(ask(Verb::kSettle, 3, &id), Reason::kConflict, false, false, "another settlement");
+  expect(ask({Verb::kExtend, kHoldTime}, 1, &id), Reason::kGone, false, false, "a settled hold");
+  ask(hold, 1, &other);
+  c.expect_equal(ask(Verb::kPeek, 0, nullptr, kHoldTime),
+                 ok(kMaxAmount, left + 1, hour - kHoldTime.count()), "a hold that has ended");
+  expect(ask(Verb::kSettle, 0, &other, kHoldTime), Reason::kOk, false, true, "a late settlement");
+  c.expect_equal(ask(Verb::kPeek, 0, nullptr, kBudgetPeriod), ok(kMaxAmount, kMaxAmount, 0),
+                 "the next window");
+  expect(ask(hold, 6), Reason::kInvalid, false, false, "a hold without an id");
 }
 
 }  // namespace sluice::testing::detail
@@ -922,6 +973,10 @@ inline std::vector<std::string> check_store(const StoreConformance& conformance)
     detail::check_all_numbers(conformance, algorithm, failures);
   }
   if (conformance.permits) detail::check_permits(conformance, failures);
+  if (conformance.budgets) {
+    Check c(conformance, conformance.make, "budget, holds", failures);
+    detail::check_budget(c);
+  }
   return failures;
 }
 

@@ -35,7 +35,7 @@ class CounterSnapshotsTest : public ::testing::Test {
     EXPECT_TRUE(made) << made.error();
     return std::move(*made);
   }
-  static std::uint32_t left(MemoryStore& store) {
+  static std::uint64_t left(MemoryStore& store) {
     return store.apply_one(Verb::kPeek, {"k", kLimit, 0}, {}).remaining;
   }
   void write_file(const std::string& text) { std::ofstream(path_) << text; }

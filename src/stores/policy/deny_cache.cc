@@ -184,12 +184,14 @@ constexpr std::size_t kFewCharges = 4;
 // Returns whether a limit has denied, so that nothing was taken.
 constexpr bool is_denial(const Decision& decision) noexcept {
   return decision.reason == Reason::kLimited || decision.reason == Reason::kNever ||
-         decision.reason == Reason::kBlocked;
+         decision.reason == Reason::kBlocked || decision.reason == Reason::kConflict ||
+         decision.reason == Reason::kTooManyHolds;
 }
 
 // Returns whether the store would deny such a charge again and count nothing. A permit can be
-// released at any time, and a denial may count for a block.
+// released and a hold settled at any time, and a denial may count for a block.
 constexpr bool is_repeatable(const Charge& charge, Reason reason) noexcept {
+  if (holds_amounts(charge.limit.algorithm())) return false;
   if (reason == Reason::kBlocked) return true;
   return reason == Reason::kLimited && charge.block == nullptr &&
          !holds_permits(charge.limit.algorithm());
@@ -280,7 +282,7 @@ void DenyCache::Impl::learn(const Charge& charge, Instant now, const Asked& aske
                         .retry_after = *own.retry_after,
                         .reset_after = own.reset_after,
                         .cost = static_cast<std::uint32_t>(charge.cost),
-                        .remaining = own.remaining};
+                        .remaining = static_cast<std::uint32_t>(own.remaining)};
     table_.put(*asked.group, asked.forgotten, asked.key, denial);
   } else if (asked.may_make_room && !is_denial(request)) {
     table_.forget(*asked.group, asked.key);

@@ -26,7 +26,7 @@ bool is_valid(Action action, std::span<const Charge> charges, std::optional<Inst
   }
   if (now && (*now < kFirstInstant || *now > kLastInstant)) return false;
   if (action.max_wait < Duration{0}) return false;
-  const auto fits = [=](const Charge& charge) { return verb_fits(action.verb, charge); };
+  const auto fits = [=](const Charge& charge) { return verb_fits(action, charge); };
   if (!std::all_of(charges.begin(), charges.end(), fits)) return false;
   for (std::size_t i = 1; i < charges.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -49,7 +49,7 @@ Decision answer_by_policy(Outcome outcome, Verb verb, std::span<const Charge> ch
   std::uint64_t least_cost = kMaxUnits;
   for (const Charge& charge : charges) least_cost = std::min(least_cost, charge.cost);
   Decision all = detail::fallback(outcome, verb, least_cost);
-  std::uint32_t capacity = kMaxUnits;
+  std::uint64_t capacity = kMaxAmount;
   for (std::size_t i = 0; i < charges.size(); ++i) {
     each[i] = all;
     each[i].capacity = charges[i].limit.capacity();
@@ -80,7 +80,7 @@ void begin_without_new(Batch& batch, FailurePolicy policy, Action action,
 // Copies the answers of a batch. If a policy answers the request, its capacity is the smallest of
 // those that a policy answers, as in answer_by_policy().
 void copy_answers(const Batch& batch, std::span<Decision> each, Decision& all) noexcept {
-  std::uint32_t capacity = kMaxUnits;
+  std::uint64_t capacity = kMaxAmount;
   for (std::size_t i = 0; i < each.size(); ++i) {
     each[i] = batch.decision(i);
     if (each[i].reason == Reason::kFallback) capacity = std::min(capacity, each[i].capacity);

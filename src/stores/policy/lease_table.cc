@@ -70,7 +70,7 @@ LeaseCounter* Leases::Impl::find_or_make(std::size_t group, const memory::Finger
 }
 
 std::uint32_t Leases::Impl::most_of(const Limit& limit) const noexcept {
-  return std::max(static_cast<std::uint32_t>(limit.capacity() * share_), 1U);
+  return std::max(static_cast<std::uint32_t>(static_cast<double>(limit.capacity()) * share_), 1U);
 }
 
 Decision Leases::Impl::local_answer(const Counter& counter, const Charge& charge, Instant now,
@@ -153,14 +153,15 @@ bool Leases::Impl::end_batch(const Charge& charge, Instant asked_at, Part& part,
   if (said.reason != Reason::kOk) {
     counter->units += static_cast<std::uint32_t>(units);
     // After a failure, only exact requests until the store says how much is left.
-    counter->remaining = said.reason == Reason::kLimited ? said.remaining : 0;
+    const std::uint64_t left = said.reason == Reason::kLimited ? said.remaining : 0;
+    counter->remaining = static_cast<std::uint32_t>(left);
     counter->is_unable = said.reason == Reason::kInvalid;
     return false;
   }
   ++batches_;
   taken_ += said.taken;
   units += said.taken;
-  counter->remaining = said.remaining;
+  counter->remaining = static_cast<std::uint32_t>(said.remaining);
   const bool is_enough = units >= charge.cost;
   if (is_enough) {
     units -= charge.cost;
@@ -172,9 +173,8 @@ bool Leases::Impl::end_batch(const Charge& charge, Instant asked_at, Part& part,
     part.in_hand = static_cast<std::uint32_t>(charge.cost);
     part.generation = counter->generation;
   }
-  const std::uint64_t left = std::uint64_t{said.remaining} + counter->units;
-  said.remaining =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(left, charge.limit.capacity()));
+  const std::uint64_t left = said.remaining + counter->units;
+  said.remaining = std::min(left, charge.limit.capacity());
   said.taken = 0;
   return is_enough;
 }
@@ -188,7 +188,7 @@ void Leases::Impl::learn(const Charge& charge, Instant asked_at, const Part& par
   if (counter == nullptr) return;
   if (!counter->has_numbers_of(charge.limit)) change_numbers(*counter, charge, asked_at);
   if (said.reason == Reason::kOk || said.reason == Reason::kLimited) {
-    counter->remaining = said.remaining;
+    counter->remaining = static_cast<std::uint32_t>(said.remaining);
   } else if (said.reason == Reason::kBlocked) {
     end_lease(*counter);
     ++counter->resets;

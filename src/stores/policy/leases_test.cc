@@ -42,7 +42,7 @@ class CountingStore final : public Store {
     }
     return memory_.apply(action, charges, now, each);
   }
-  std::uint32_t remaining(std::string_view key, const Limit& limit) {
+  std::uint64_t remaining(std::string_view key, const Limit& limit) {
     return memory_.apply_one(Verb::kPeek, {key, limit, 0}, {}).remaining;
   }
 
@@ -227,7 +227,7 @@ TEST_F(LeasesTest, SeveralLimitsAreAllOrNothing) {
   EXPECT_EQ(each[1].reason, Reason::kOk);
   while (limiter_.check(charges, each).allowed()) {
   }
-  const std::uint32_t left = each[0].remaining;
+  const std::uint64_t left = each[0].remaining;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(limiter_.check(charges, each).reason, Reason::kLimited);
   EXPECT_EQ(each[0].remaining, left) << "a denied request takes nothing from the lease";
 }

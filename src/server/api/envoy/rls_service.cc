@@ -41,6 +41,11 @@ using google::protobuf::Arena;
 using google::protobuf::ListValue;
 using google::protobuf::Struct;
 
+// The largest number of units that Envoy's messages hold stands for all larger amounts.
+std::uint32_t in_32_bits(std::uint64_t units) noexcept {
+  return static_cast<std::uint32_t>(std::min(units, kMaxUnits));
+}
+
 // Decides Envoy's requests by native rules: for each descriptor, the rules of its domain that match
 // its entries. All descriptors that take are one all-or-nothing request. Those that give back are
 // applied after it if it was admitted, as in envoy::Request.
@@ -172,7 +177,9 @@ void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
     status.code = of.decision.allowed() || giving_back ? Code::kOk : Code::kOverLimit;
     status.limit = limit;
     status.unit = envoy::unit_of(limit);
-    status.remaining = known ? of.decision.remaining : of.decision.allowed() ? limit.capacity() : 0;
+    status.remaining = in_32_bits(known                   ? of.decision.remaining
+                                  : of.decision.allowed() ? limit.capacity()
+                                                          : 0);
     status.until_reset = envoy::until_reset(limit, of.decision, known, now);
     status.decision = of.decision;
     names_[asked_[part]] = of.limit->name;
@@ -288,7 +295,7 @@ rls::RateLimitResponse::DescriptorStatus& add_status(const envoy::Status& status
   if (status.unlimited) out.set_limit_remaining(std::numeric_limits<std::uint32_t>::max());
   if (!status.limit) return out;
   auto& limit = *out.mutable_current_limit();
-  limit.set_requests_per_unit(status.limit->limit());
+  limit.set_requests_per_unit(in_32_bits(status.limit->limit()));
   limit.set_unit(static_cast<rls::RateLimitResponse::RateLimit::Unit>(status.unit));
   if (!name.empty()) limit.set_name(name.data(), name.size());
   out.set_limit_remaining(status.remaining);

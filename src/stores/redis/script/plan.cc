@@ -11,6 +11,7 @@
 
 #include "limiter/answer.h"
 #include "limiter/new_key_limit.h"
+#include "limiter/without_scripts.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/stored.h"
@@ -99,6 +100,7 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return read_log(bytes);
     case StateKind::kPermits: return read_permits(bytes);
+    case StateKind::kBudget: break;  // works_in_redis()
   }
   return false;
 }
@@ -162,6 +164,7 @@ void Counter::decide(Action action, std::uint64_t cost) noexcept {
       answer_ = decide_permits(action.verb, cost);
       at_ = static_cast<core::Ticks>(permits_.at);
       return;
+    case StateKind::kBudget: return;  // works_in_redis()
   }
 }
 
@@ -335,7 +338,8 @@ auto Plan::of_part(std::size_t index) const {
 bool Plan::begin(const RequestOptions& options, Action action, std::span<const Charge> charges,
                  std::optional<Instant> now) {
   options_ = options;
-  action_ = {action.verb, std::min<Duration>(action.max_wait, kMaxWait)};
+  const Verb verb = action.verb == Verb::kHold ? Verb::kTake : action.verb;
+  action_ = {verb, std::min<Duration>(action.max_wait, kMaxWait)};
   now_ = now;
   count_ = 0;
   parts_.clear();
@@ -343,7 +347,8 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
   if (action.max_wait < Duration{0}) return false;
   for (const Charge& charge : charges) {
-    if (!verb_fits(action.verb, charge) || !block_fits(action, charge)) return false;
+    if (!works_in_redis(charge.limit) || !verb_fits(action, charge) || !block_fits(action, charge))
+      return false;
     std::size_t i = 0;
     while (i < count_ && !counters_[i].is_same(charge)) ++i;
     if (i == count_) {

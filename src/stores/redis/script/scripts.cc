@@ -230,6 +230,7 @@ FamilySet family_bit(const Limit& limit) noexcept {
     case StateKind::kLog: return kLog;
     case StateKind::kLogAndSummaries: return kHybrid;
     case StateKind::kPermits: return kPermits;
+    case StateKind::kBudget: break;  // works_in_redis()
   }
   return 0;
 }

@@ -182,6 +182,7 @@ std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return show_log(kind, value);
     case StateKind::kPermits: return show_permits(value);
+    case StateKind::kBudget: break;
   }
   return std::nullopt;
 }
