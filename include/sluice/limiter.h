@@ -11,6 +11,7 @@
 
 namespace sluice {
 
+class Hold;
 class Permit;
 class Reservation;
 
@@ -27,7 +28,8 @@ class Reservation;
 // `retry_after` is absent if the request can never pass, and if the store failed.
 //
 // Thread-safety: any member from any thread. Ownership: borrows the store, which must outlive the
-// limiter. Cost: the store's; nothing here throws or allocates. A cost is in units, 0 to kMaxUnits;
+// limiter. Cost: the store's; nothing here throws or allocates. A cost is in units, 0 to kMaxUnits
+// (for budget to kMaxAmount);
 // Verb says what each verb does with it. Every verb takes an optional timestamp, from
 // kFirstInstant to kLastInstant; without one the store decides at its own time. A request that is
 // itself wrong is denied with Reason::kInvalid.
@@ -96,6 +98,14 @@ class Limiter {
   // Takes every charge, or denies the request; one permit holds the units of all `concurrency`
   // limits among them.
   [[nodiscard]] Permit hold(std::span<const Charge> charges, std::optional<Instant> now = {});
+  // Keeps `cost` units of a budget under an id for `ttl`, to settle them with what was used. Include
+  // sluice/hold.h, which says what an id and a ttl may be. Copies the key; throws before anything
+  // is held.
+  [[nodiscard]] Hold hold(std::string_view id, std::string_view key, const Limit& limit,
+                          std::uint64_t cost, Duration ttl, std::optional<Instant> now = {});
+  // Holds every charge of a budget, and takes the others, or denies the request.
+  [[nodiscard]] Hold hold(std::string_view id, std::span<const Charge> charges, Duration ttl,
+                          std::optional<Instant> now = {});
   // Releases or extends a permit by its text (Permit::text()). kGone if it has ended, kInvalid if
   // the text is not that of a permit.
   Decision release(std::string_view permit, std::optional<Instant> now = {});

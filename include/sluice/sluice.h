@@ -13,6 +13,7 @@
 #include "sluice/expected.h"
 #include "sluice/failure_policy.h"
 #include "sluice/guard.h"
+#include "sluice/hold.h"
 #include "sluice/guard_parts.h"
 #include "sluice/http_fields.h"
 #include "sluice/key_builder.h"

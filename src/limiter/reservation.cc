@@ -7,37 +7,21 @@
 #include <thread>
 #include <vector>
 
+#include "limiter/owned_charges.h"
+
 namespace sluice {
 
 struct Reservation::Request {
   Store* store = nullptr;
-  std::string names;  // all keys and tags
-  std::vector<Charge> charges;
+  detail::OwnedCharges owned;
   std::vector<Decision> each;
   std::vector<Decision> unread;  // of cancel() and settle()
   std::optional<Instant> at;
   std::chrono::steady_clock::time_point turn;
   bool is_settled = false;
 
-  void copy(std::span<const Charge> from);
   Duration age(std::optional<Instant> now, Duration delay) const noexcept;
 };
-
-void Reservation::Request::copy(std::span<const Charge> from) {
-  std::size_t size = 0;
-  for (const Charge& charge : from) size += charge.key.size() + charge.tag.size();
-  names.reserve(size);
-  const auto own = [this](std::string_view& name) {
-    const std::size_t begin = names.size();
-    names.append(name);
-    name = std::string_view(names).substr(begin);
-  };
-  charges.assign(from.begin(), from.end());
-  for (Charge& charge : charges) {
-    own(charge.key);
-    own(charge.tag);
-  }
-}
 
 // How long ago the charges were reserved.
 Duration Reservation::Request::age(std::optional<Instant> now, Duration delay) const noexcept {
@@ -50,14 +34,14 @@ Reservation::Reservation(Store& store, std::span<const Charge> charges, Duration
     : request_(std::make_unique<Request>()) {
   Request& request = *request_;
   request.store = &store;
-  request.copy(charges);
+  request.owned.copy(charges, [](const Charge&) { return true; });
   request.each.resize(charges.size());
   request.unread.resize(charges.size());
   request.at = now;
-  decision_ = store.apply({Verb::kReserve, max_wait}, request.charges, now, request.each);
+  decision_ = store.apply({Verb::kReserve, max_wait}, request.owned.charges, now, request.each);
   request.turn = std::chrono::steady_clock::now() + delay();
   request.is_settled = !allowed();
-  for (Charge& charge : request.charges)
+  for (Charge& charge : request.owned.charges)
     charge.rule.new_keys = nullptr;  // borrowed for the call only
 }
 
@@ -77,12 +61,12 @@ Decision Reservation::cancel(std::optional<Instant> now) noexcept {
   if (!request_ || request_->is_settled) return Decision::refused(Reason::kInvalid);
   if (request_->age(now, delay()) >= delay()) return Decision::refused(Reason::kInvalid);
   request_->is_settled = true;
-  return request_->store->apply(Verb::kRefund, request_->charges, now, request_->unread);
+  return request_->store->apply(Verb::kRefund, request_->owned.charges, now, request_->unread);
 }
 
 Decision Reservation::settle(std::uint64_t actual, std::optional<Instant> now) noexcept {
   std::array<std::uint64_t, kMaxCharges> all;
-  const std::size_t count = request_ ? request_->charges.size() : 0;
+  const std::size_t count = request_ ? request_->owned.charges.size() : 0;
   if (count > all.size()) return Decision::refused(Reason::kInvalid);
   std::fill_n(all.begin(), count, actual);
   return settle(std::span(all).first(count), now);
@@ -90,19 +74,19 @@ Decision Reservation::settle(std::uint64_t actual, std::optional<Instant> now) n
 
 Decision Reservation::settle(std::span<const std::uint64_t> actual,
                              std::optional<Instant> now) noexcept {
-  if (!request_ || request_->is_settled || actual.size() != request_->charges.size()) {
+  if (!request_ || request_->is_settled || actual.size() != request_->owned.charges.size()) {
     return Decision::refused(Reason::kInvalid);
   }
   request_->is_settled = true;
   const Duration age = request_->age(now, delay());
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    Charge& charge = request_->charges[i];
+    Charge& charge = request_->owned.charges[i];
     charge.gives_back = actual[i] <= charge.cost;
     charge.cost = charge.gives_back ? charge.cost - actual[i] : actual[i] - charge.cost;
     // Then the counter has nothing left of the charge, only units of others.
     if (charge.gives_back && age >= request_->each[i].reset_after) charge.cost = 0;
   }
-  return request_->store->apply(Verb::kCharge, request_->charges, now, request_->unread);
+  return request_->store->apply(Verb::kCharge, request_->owned.charges, now, request_->unread);
 }
 
 Reservation Limiter::reserve(std::string_view key, const Limit& limit, std::uint64_t cost,
