@@ -11,6 +11,8 @@
 
 namespace sluice {
 
+class PermitId;
+
 // The named values of a request that rules read: "method", "path", "header.x-user-id". Derive from
 // it to give rules the values of your own requests. Rules ask for names of headers in lower case.
 // In a key an empty value counts as absent.
@@ -67,6 +69,9 @@ struct RequestCosts {
   std::span<const LimitCost> limits;
   // `units` is only for limits with `cost: request`; limits without `cost` take one unit.
   bool only_if_wanted = false;
+  // The id under which budgets hold or count the request, so that a repeated one counts once; null:
+  // none. Other limits ignore it. Of several parts of a request, that of the first counts.
+  const PermitId* id = nullptr;
 };
 
 }  // namespace sluice

@@ -45,9 +45,10 @@ always gives the same output.
   {"outcome":"allowed","reason":"ok","limits":
       [{"limit":20,"remaining":19,"reset_after_us":100000}]}
 
-verb: take (default), peek, refund, reset, charge, take_at_most, reserve, release, extend. reserve
-needs max_wait_us. cost: default 1. limit: algorithm, limit, per, and the options of the algorithm:
-burst, align, slices, weighting, mode, refill. A fixed_window may have {"per":"month",
+verb: take (default), peek, refund, reset, charge, take_at_most, reserve, release, extend, hold,
+settle, cancel. reserve needs max_wait_us. cost: default 1. limit: algorithm, limit, per, and the options of the algorithm:
+burst, align, slices, weighting, mode, refill, on_expiry, holds, remember. A fixed_window or a
+budget may have {"per":"month",
 "zone":"Asia/Shanghai","starts":15}, or per day, week or year. Sluice takes all charges of a line or
 none. A denied line and each limit that denied it contain retry_after_us; that of the line is the
 longest. It is absent if the reason is never. take_at_most adds taken. reserve and a leaky bucket in
@@ -59,6 +60,15 @@ of the rules and the --overrides of a server with a memory store; the limits are
 
 A take of {"algorithm":"concurrency","limit":3,"lease":"30s"} adds a permit, which release and
 extend get in place of charges: {"at_us":9,"verb":"release","permit":"TEXT"}.
+
+A hold of {"algorithm":"budget","limit":500,"per":"1d"} needs an "id" of 1 to 128 bytes and a "ttl"
+such as "30s" (or "ttl_ms":30000). settle ends the hold of its "id" and spends "actual", or else the
+cost of each charge; cancel spends nothing; extend starts a "ttl" again. A take or a charge with an
+"id" counts once. The answers have "id", "ends_after_us", and "repeated" or "late" if that is so:
+  {"at_us":0,"verb":"hold","id":"a1","ttl":"30s","charges":[{"key":"u1","cost":70,"limit":
+      {"algorithm":"budget","limit":500,"per":"1d"}}]}
+  {"at_us":9,"verb":"settle","id":"a1","actual":45,"charges":[{"key":"u1","limit":
+      {"algorithm":"budget","limit":500,"per":"1d"}}]}
 
 For a line that is not valid, or that the store could not decide, the output is
 {"error":"...","line":n}, and the exit status is 1 at the end.
@@ -200,7 +210,7 @@ using base::JsonWriter;
 constexpr std::string_view kText = "must be text";
 constexpr std::string_view kObject = "must be an object";
 constexpr std::string_view kPeriod = "must be text such as \"60s\" or \"500ms\"";
-constexpr std::string_view kUnits = "must be a whole number from 0 to 4294967295";
+constexpr std::string_view kUnits = "must be a whole number from 0 to 9007199254740991";
 constexpr std::string_view kCharges = "must be a list of 1 to 64 charges";
 
 }  // namespace
@@ -213,6 +223,11 @@ struct DecideLine {
   std::optional<std::vector<Charge>> charges;
   std::optional<std::string_view> permit;
   std::optional<Attributes> attributes;
+  // Of budgets.
+  std::optional<std::string_view> id;
+  std::optional<Duration> ttl;
+  std::optional<std::uint64_t> actual;
+  bool cancels = false;
 
   // The charge that is read, and its limit.
   std::string_view key;
@@ -222,6 +237,8 @@ struct DecideLine {
   std::optional<Limit> limit;
 
   bool set_verb(const JsonValue& value, JsonProblem& problem);
+  bool set_ttl(const JsonValue& value, JsonProblem& problem);
+  bool set_ttl_ms(const JsonValue& value, JsonProblem&);
   bool begin_attributes(const JsonValue&, JsonProblem&);
   bool add_attribute(const JsonValue& value, JsonProblem& problem);
   bool begin_charges(const JsonValue&, JsonProblem&);
@@ -235,7 +252,7 @@ struct DecideLine {
 };
 
 bool DecideLine::set_verb(const JsonValue& value, JsonProblem& problem) {
-  constexpr std::array<std::pair<std::string_view, Verb>, 9> kVerbs{
+  constexpr std::array<std::pair<std::string_view, Verb>, 12> kVerbs{
       {{"take", Verb::kTake},
        {"peek", Verb::kPeek},
        {"refund", Verb::kRefund},
@@ -244,15 +261,31 @@ bool DecideLine::set_verb(const JsonValue& value, JsonProblem& problem) {
        {"take_at_most", Verb::kTakeAtMost},
        {"reserve", Verb::kReserve},
        {"release", Verb::kRelease},
-       {"extend", Verb::kExtend}}};
+       {"extend", Verb::kExtend},
+       {"hold", Verb::kHold},
+       {"settle", Verb::kSettle},
+       {"cancel", Verb::kSettle}}};
   for (const auto& [name, of_name] : kVerbs) {
     if (name != value.text) continue;
     verb = of_name;
+    cancels = name == "cancel";
     return true;
   }
   return problem.is(base::in_quotes(value.text) + " is unknown",
-                    "expected take, peek, refund, reset, charge, take_at_most, reserve, release or "
-                    "extend");
+                    "expected take, peek, refund, reset, charge, take_at_most, reserve, release, "
+                    "extend, hold, settle or cancel");
+}
+
+bool DecideLine::set_ttl(const JsonValue& value, JsonProblem& problem) {
+  const auto read = core::parse_period(value.text);
+  if (!read) return problem.is(read.error(), {});
+  ttl = *read;
+  return true;
+}
+
+bool DecideLine::set_ttl_ms(const JsonValue& value, JsonProblem&) {
+  ttl = std::chrono::milliseconds{static_cast<std::int64_t>(value.number)};
+  return true;
 }
 
 bool DecideLine::begin_attributes(const JsonValue&, JsonProblem&) {
@@ -311,6 +344,11 @@ bool DecideLine::set_option(const JsonValue& value, JsonProblem& problem) {
     }
     number = static_cast<std::uint64_t>(found - option.words.begin());
   }
+  if (option.is_time) {
+    const auto time = core::parse_period(value.text);
+    if (!time) return problem.is(time.error(), {});
+    number = static_cast<std::uint64_t>(*time / std::chrono::milliseconds{1});
+  }
   core::set_value(spec, option.option, number);
   return true;
 }
@@ -346,7 +384,7 @@ bool DecideLine::end_limit(JsonProblem& problem) {
   if (!text) return problem.is_missing(period, {});
   if (!is_lease && !set_calendar(problem)) return false;
   if (spec.calendar == nullptr) {
-    const Expected<Duration> read = core::parse_period(*text);
+    const Expected<Duration> read = core::parse_limit_period(*text);
     if (!read) return problem.is_of(period, read.error(), {});
     spec.per = *read;
   }
@@ -366,16 +404,16 @@ using base::json_into;
 constexpr auto kOfLimit = [] {
   std::array<Member, 6 + core::kLimitOptions.size()> rows{
       Member{"algorithm", base::kJsonText, kText, json_into<&DecideLine::set_algorithm>},
-      Member{"limit", base::kJsonWhole, kUnits, json_into<&DecideLine::set_limit>, kMaxUnits},
+      Member{"limit", base::kJsonWhole, kUnits, json_into<&DecideLine::set_limit>, kMaxAmount},
       Member{"per", base::kJsonText, kPeriod, json_into<&DecideLine::per>},
       Member{"lease", base::kJsonText, kPeriod, json_into<&DecideLine::lease>},
       Member{"zone", base::kJsonText, kText, json_into<&DecideLine::zone>},
       Member{"starts", base::kJsonText | base::kJsonNumber, kText, json_into<&DecideLine::starts>}};
   rows[0].required = rows[1].required = true;
   for (std::size_t i = 0; i < core::kLimitOptions.size(); ++i) {
-    const bool is_number = core::kLimitOptions[i].words.empty();
+    const bool is_number = core::kLimitOptions[i].words.empty() && !core::kLimitOptions[i].is_time;
     rows[6 + i] = {core::kLimitOptions[i].name, is_number ? base::kJsonWhole : base::kJsonText,
-                   is_number ? kUnits : kText, json_into<&DecideLine::set_option>, kMaxUnits};
+                   is_number ? kUnits : kText, json_into<&DecideLine::set_option>, kMaxAmount};
   }
   return rows;
 }();
@@ -389,7 +427,7 @@ constexpr Member kOfCharge[] = {
      .expected = kText,
      .set = json_into<&DecideLine::key>,
      .required = true},
-    {"cost", base::kJsonWhole, kUnits, json_into<&DecideLine::units>, kMaxUnits},
+    {"cost", base::kJsonWhole, kUnits, json_into<&DecideLine::units>, kMaxAmount},
     {.name = "limit",
      .kinds = base::kJsonObject,
      .expected = kObject,
@@ -425,12 +463,17 @@ constexpr Member kOfLine[] = {
      .set = json_into<&DecideLine::begin_charges>,
      .each = &kCharge},
     {"permit", base::kJsonText, kText, json_into<&DecideLine::permit>},
+    {"id", base::kJsonText, kText, json_into<&DecideLine::id>},
+    {"ttl", base::kJsonText, kPeriod, json_into<&DecideLine::set_ttl>},
+    {"ttl_ms", base::kJsonWhole, "must be a whole number from 1000 to 86400000",
+     json_into<&DecideLine::set_ttl_ms>, 86'400'000},
+    {"actual", base::kJsonWhole, kUnits, json_into<&DecideLine::actual>, kMaxAmount},
     {.name = "attributes",
      .kinds = base::kJsonObject,
      .expected = "must be an object of texts",
      .set = json_into<&DecideLine::begin_attributes>,
      .object = &kAttributes},
-    {"cost", base::kJsonWhole, kUnits, json_into<&DecideLine::cost>, kMaxUnits}};
+    {"cost", base::kJsonWhole, kUnits, json_into<&DecideLine::cost>, kMaxAmount}};
 constexpr Object kInLine(kOfLine);
 constexpr Member kLine{.kinds = base::kJsonObject, .expected = kObject, .object = &kInLine};
 
@@ -459,10 +502,34 @@ bool is_integer(std::string_view text) {
   fail(where, problem.message());
 }
 
+// Checks what is for budgets.
+void check_id(const DecideLine& line) {
+  const bool has_ttl = line.verb == Verb::kHold || line.verb == Verb::kExtend;
+  if (line.id && (line.id->empty() || line.id->size() > kMaxIdBytes)) {
+    fail("id", "has " + std::to_string(line.id->size()) + " bytes; expected 1 to " +
+                   std::to_string(kMaxIdBytes));
+  }
+  if (line.id && (line.verb == Verb::kTakeAtMost || line.verb == Verb::kReserve)) {
+    fail("id", "is not for take_at_most and reserve; leave it out");
+  }
+  if (needs_id(line.verb) && !line.id && !line.permit) fail("id", "is missing");
+  if (line.ttl && !(has_ttl && line.id)) {
+    fail("ttl", "is only for hold and extend with an id; leave it out");
+  }
+  if (has_ttl && line.id && !line.ttl) fail("ttl", "is missing");
+  if (line.ttl && (*line.ttl < kMinHold || *line.ttl > kMaxHold)) {
+    fail("ttl", core::format_period(*line.ttl) + " is out of range; it must be 1s to 24h");
+  }
+  if (line.actual && (line.verb != Verb::kSettle || line.cancels)) {
+    fail("actual", "is only for settle; leave it out");
+  }
+}
+
 Action action_of(const DecideLine& line) {
+  check_id(line);
   if (line.verb != Verb::kReserve) {
     if (line.max_wait_us) fail("max_wait_us", "is only for the verb reserve; leave it out");
-    return line.verb;
+    return {line.verb, line.ttl.value_or(Duration{0})};
   }
   if (!line.max_wait_us) fail("max_wait_us", "is missing");
   return {line.verb, Duration{static_cast<Duration::rep>(*line.max_wait_us)}};
@@ -500,12 +567,27 @@ void add_permit(std::vector<Charge>& charges, Verb verb, std::optional<PermitId>
   }
 }
 
+// Names the id in the charges that can have one, and what they are settled with.
+void add_id(std::vector<Charge>& charges, const DecideLine& line, const PermitId& id) {
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    Charge& charge = charges[i];
+    const bool is_budget = holds_amounts(charge.limit.algorithm());
+    if (!is_budget && line.verb != Verb::kHold && needs_id(line.verb)) {
+      fail("charges[" + std::to_string(i) + "]", std::string(to_string(charge.limit.algorithm())) +
+                                                     " has no holds; expected only budgets");
+    }
+    if (is_budget) charge.permit = &id;
+    if (line.actual) charge.cost = *line.actual;
+    if (line.cancels) charge.cost = 0;
+  }
+}
+
 void write_wait(JsonWriter& out, std::string_view name, std::optional<Duration> wait) {
   if (wait) out.member(name, static_cast<std::uint64_t>(wait->count()));
 }
 
 void write_limit(JsonWriter& out, const Decision& d) {
-  out.member("limit", std::uint64_t{d.capacity}).member("remaining", std::uint64_t{d.remaining});
+  out.member("limit", d.capacity).member("remaining", d.remaining);
   write_wait(out, "reset_after_us", d.reset_after);
   write_wait(out, "retry_after_us", d.retry_after);
 }
@@ -516,17 +598,23 @@ void write_head(JsonWriter& out, const Decision& all) {
 }
 
 // Writes the answer up to its limits.
-void write_start(JsonWriter& out, Verb verb, const Decision& all, std::string_view permit) {
+void write_start(JsonWriter& out, const DecideLine& line, const Decision& all,
+                 std::string_view permit) {
   write_head(out, all);
+  if (line.id) out.member("id", *line.id);
+  if (all.repeated) out.member("repeated", true);
+  if (all.late) out.member("late", true);
+  if (all.ends_after > Duration{0}) write_wait(out, "ends_after_us", all.ends_after);
   write_wait(out, "retry_after_us", all.retry_after);
   write_wait(out, "delay_us", all.delay);
-  if (verb == Verb::kTakeAtMost && all.allowed()) out.member("taken", std::uint64_t{all.taken});
+  if (line.verb == Verb::kTakeAtMost && all.allowed()) out.member("taken", all.taken);
   if (!permit.empty()) out.member("permit", permit);
 }
 
-std::string to_json(Verb verb, const Decision& all, const Batch& batch, std::string_view permit) {
+std::string to_json(const DecideLine& line, const Decision& all, const Batch& batch,
+                    std::string_view permit) {
   JsonWriter out;
-  write_start(out, verb, all, permit);
+  write_start(out, line, all, permit);
   out.key("limits").begin_array();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     out.begin_object();
@@ -536,9 +624,9 @@ std::string to_json(Verb verb, const Decision& all, const Batch& batch, std::str
   return std::string(out.end_array().end_object().view());
 }
 
-std::string to_json(Verb verb, const RuleAnswer& answer) {
+std::string to_json(const DecideLine& line, const RuleAnswer& answer) {
   JsonWriter out;
-  write_start(out, verb, answer.decision, answer.permit);
+  write_start(out, line, answer.decision, answer.permit);
   if (answer.rule != nullptr) out.member("rule", answer.rule->name);
   out.key("limits").begin_array();
   for (const LimitAnswer& each : answer.limits) {
@@ -560,7 +648,7 @@ std::string DecisionFilter::answer(std::string_view text) {
     if (!reader.read(text, kLine, line, problem)) fail(problem);
     const Action action = action_of(line);
     const Instant at{Duration{static_cast<Duration::rep>(line.at_us)}};
-    if (action.verb == Verb::kRelease || action.verb == Verb::kExtend) {
+    if (action.verb == Verb::kRelease || (action.verb == Verb::kExtend && !line.id)) {
       return change_permit(line, at);
     }
     if (line.permit) fail("permit", "is only for release and extend; leave it out");
@@ -568,8 +656,9 @@ std::string DecisionFilter::answer(std::string_view text) {
     if (line.cost) fail("cost", "is of a charge here; expected it in 'charges'");
     check_charges(line);
     std::vector<Charge>& charges = *line.charges;
-    std::optional<PermitId> permit;
+    std::optional<PermitId> permit, id;
     add_permit(charges, action.verb, permit);
+    if (line.id) add_id(charges, line, id.emplace(PermitId::named(*line.id)));
     batch_.clear();
     for (const Charge& charge : charges) batch_.add(charge, {});
     const Decision all = batch_.decide({action, at});
@@ -579,7 +668,7 @@ std::string DecisionFilter::answer(std::string_view text) {
       if (action.verb == Verb::kTakeAtMost && all.taken == 0) charges.clear();
       PermitText::append(*permit, charges, handed_out);
     }
-    return to_json(action.verb, all, batch_, handed_out);
+    return to_json(line, all, batch_, handed_out);
   } catch (const Failed& mistake) {
     return error(mistake.what());
   }
@@ -589,10 +678,13 @@ std::string DecisionFilter::decide_by_rules(const DecideLine& line, const Action
                                             Instant at) {
   if (!decider_) fail("attributes", "need rules; expected the option --rules FILE");
   if (line.charges) fail("charges", "come from the rules; leave them out");
-  const RuleAnswer& answer =
-      decider_->decide(*rules_, *line.attributes, line.cost.value_or(1), at, action);
+  const auto id = line.id ? std::optional(PermitId::named(*line.id)) : std::nullopt;
+  const std::uint64_t cost = line.cancels ? 0 : line.actual.value_or(line.cost.value_or(1));
+  RequestCosts costs = cost;
+  if (id) costs.id = &*id;
+  const RuleAnswer& answer = decider_->decide(*rules_, *line.attributes, costs, at, action);
   if (store_failed(answer.decision.reason)) return error(failure(answer.decision.reason));
-  return to_json(action.verb, answer);
+  return to_json(line, answer);
 }
 
 std::string DecisionFilter::change_permit(const DecideLine& line, Instant at) {

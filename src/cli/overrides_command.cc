@@ -337,7 +337,7 @@ std::uint64_t number_of(const std::string& column, const std::string& cell) {
   const auto read = std::from_chars(cell.data(), end, number);
   if (read.ec == std::errc{} && read.ptr == end) return number;
   throw Wrong{in_quotes(column) + " is " + in_quotes(cell) +
-              "; expected a whole number from 0 to 4294967295"};
+              "; expected a whole number from 0 to 9007199254740991"};
 }
 
 void write_cell(const std::string& column, const std::string& cell, base::JsonWriter& json) {

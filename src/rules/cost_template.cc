@@ -23,7 +23,7 @@ bool is_class(std::string_view text) noexcept {
 
 std::string number_error(const std::string& name, std::string_view value) {
   return "the attribute " + in_quotes(name) + " of the response is " + in_quotes(value) +
-         "; expected a whole number from 0 to 4294967295";
+         "; expected a whole number from 0 to 9007199254740991";
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ Expected<std::uint64_t, std::string> ResponseCount::units(const AttributeSource&
     if (!more) return Unexpected{number_error(name, *value)};
     units += *more;
   }
-  return std::min(units, kMaxUnits);
+  return std::min(units, kMaxAmount);
 }
 
 namespace {
@@ -134,7 +134,7 @@ std::uint64_t product_of(std::uint64_t a, std::uint64_t b) noexcept {
 }  // namespace
 
 std::optional<std::uint64_t> units_from(std::string_view text) noexcept {
-  return number_up_to(kMaxUnits, text);
+  return number_up_to(kMaxAmount, text);
 }
 
 namespace {

@@ -126,7 +126,7 @@ class CostTemplate {
   std::vector<Factor> factors_;
 };
 
-// Parses a number of units: a whole number from 0 to kMaxUnits without sign or leading zeros.
+// Parses a number of units: a whole number from 0 to kMaxAmount without sign or leading zeros.
 std::optional<std::uint64_t> units_from(std::string_view text) noexcept;
 
 }  // namespace sluice::rules

@@ -653,9 +653,10 @@ std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
   LimitSpec spec{.algorithm = *algorithm, .limit = units, .per = period, .calendar = calendar};
   spec.lease = read_lease(from.of("lease"), *algorithm);
   for (const core::OptionInfo& option : core::kLimitOptions) {
-    core::set_value(spec, option.option,
-                    option.words.empty() ? from.of(option.name).integer(option.name)
-                                         : fields.choice<std::uint64_t>(option.name));
+    auto value = option.words.empty() ? from.of(option.name).integer(option.name)
+                                      : fields.choice<std::uint64_t>(option.name);
+    if (value && option.is_time) *value /= 1000;  // of microseconds
+    core::set_value(spec, option.option, value);
   }
   for (LimitError error = find_error(spec); error != LimitError::kNone; error = find_error(spec)) {
     const std::string_view field = field_of(error, spec);
@@ -694,6 +695,7 @@ Duration Loader::read_period(const NumberFields& from, std::optional<Algorithm> 
   } else if (!fields.has(name)) {
     diagnostics_->add(fields.at(name), "limit lacks " + in_quotes(name), expected);
   }
+  if (fields.text(name) == core::kNever) return kNeverEnds;
   return fields.period(name).value_or(std::chrono::seconds{1});
 }
 
@@ -754,6 +756,12 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
     diagnostics_->add(fields.at("algorithm"),
                       "'concurrency' needs permits, " + std::string(terms_.no_permits),
                       "expected another algorithm");
+    return;
+  }
+  if (terms_.in_redis && !works_in_redis(limit)) {
+    diagnostics_->add(fields.at("algorithm"),
+                      in_quotes(to_string(limit.algorithm())) + " cannot be stored in Redis",
+                      "expected another algorithm, or the memory store");
     return;
   }
   if (terms_.scripting || works_without_scripts(limit)) return;

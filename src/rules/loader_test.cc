@@ -39,7 +39,7 @@ std::string limit_errors(const std::string& keys) {
 constexpr const char* kAlgorithms =
     "fixed_window, sliding_window_log, sliding_window_counter, sliding_window_hybrid, "
     "leaky_bucket, "
-    "token_bucket, gcra or concurrency";
+    "token_bucket, gcra, concurrency or budget";
 
 TEST(Loader, ReadsEveryKey) {
   const auto rules = RuleSet::parse(R"(
@@ -182,10 +182,11 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(errors_of("version: 1\nrules: []\ndefaults: { on_error: deny }\n"),
             "f:3:13: error: unknown key 'on_error'; expected one of: on_store_error, on_missing, "
             "headers");
-  EXPECT_EQ(limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
-            "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
-            "lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, refill, "
-            "block, warn, on_missing; did you mean 'limit'?");
+  EXPECT_EQ(
+      limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
+      "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
+      "lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, refill, "
+      "block, warn, on_missing; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
             "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type, "

@@ -350,7 +350,7 @@ void append_text(const Override& given, std::string& out) {
 std::optional<std::string> set_period(std::string_view text, Override& given) {
   given.calendar = core::calendar_unit_from(text);
   if (given.calendar) return std::nullopt;
-  const auto period = core::parse_period(text);
+  const auto period = core::parse_limit_period(text);
   if (!period) return period.error();
   given.per = *period;
   return std::nullopt;

@@ -162,7 +162,9 @@ void add_defaults(const std::string& prefix, Meaning& limit) {
     const bool is_burst = one.option == LimitOption::kBurst;  // only it depends on the number
     if (!value || (is_burst ? !has_number : !prefix.empty())) continue;
     limit.defaults[prefix + std::string(one.name)] =
-        one.words.empty() ? std::to_string(*value) : std::string(one.words[*value]);
+        one.is_time         ? core::format_period(std::chrono::milliseconds{*value})
+        : one.words.empty() ? std::to_string(*value)
+                            : std::string(one.words[*value]);
   }
 }
 

@@ -33,6 +33,11 @@ bool is_near(std::uint8_t percent, const Decision& decision) noexcept {
   return decision.remaining * kAll <= (kAll - percent) * decision.capacity;
 }
 
+// The largest number in an attribute that is a cost of the limit.
+std::uint64_t most_cost(const Limit& limit) noexcept {
+  return holds_amounts(limit.algorithm()) ? kMaxAmount : kMaxUnits;
+}
+
 // The cost of a limit without `cost`.
 std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
   return costs.only_if_wanted ? 1 : costs.units;
@@ -81,6 +86,10 @@ void RuleDecider::Impl::begin(const RuleSet::Impl& set, const rules::RuleRequest
   limits_.clear();
   matched_.clear();
   permit_.reset();
+  id_.reset();
+  if (!request.parts.empty() && request.parts.front().costs.id != nullptr) {
+    id_ = *request.parts.front().costs.id;
+  }
   batch_.clear();
   answer_.permit.clear();
   answer_.mistake = {};
@@ -216,7 +225,7 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
   NamedLimit& named = limits_.back();
   const RuleLimit& limit = *named.limit;
   const bool is_left = request_.leaves_permits && holds_permits(limit.limit.algorithm());
-  if (is_left || !applies(compiled) || (changes_block(verb_) && !limit.block)) {
+  if (is_left || !applies(limit.limit, compiled) || (changes_block(verb_) && !limit.block)) {
     limits_.pop_back();
     return Reason::kOk;
   }
@@ -288,9 +297,12 @@ Reason RuleDecider::Impl::find_costs(const rules::CompiledLimit& compiled,
   return wrong;
 }
 
+// What is about an id is for budgets alone: what other limits took under it is not known.
 // Limits with `count` are charged by reports alone, which charge no other limits. A request has
 // taken nothing from them, so that there is nothing to give back or to settle.
-bool RuleDecider::Impl::applies(const rules::CompiledLimit& compiled) const noexcept {
+bool RuleDecider::Impl::applies(const Limit& limit,
+                                const rules::CompiledLimit& compiled) const noexcept {
+  if (needs_id(verb_) && verb_ != Verb::kHold && !holds_amounts(limit.algorithm())) return false;
   if (request_.response != nullptr) return compiled.count.has_value();
   return !compiled.count || takes(verb_) || verb_ == Verb::kPeek || verb_ == Verb::kReset ||
          changes_block(verb_);
@@ -325,6 +337,10 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
     found_cost = cost.units;
     return Reason::kOk;
   }
+  if (verb_ == Verb::kSettle) {  // with what was used, whatever the cost is read from
+    found_cost = costs.units;
+    return Reason::kOk;
+  }
   if (kind != Kind::kComputed) {
     found_cost = kind == Kind::kUnits     ? *compiled.cost.units()
                  : kind == Kind::kRequest ? costs.units
@@ -332,7 +348,7 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
     return Reason::kOk;
   }
   if (verb_ == Verb::kReset) return Reason::kOk;
-  const auto found = compiled.cost.find(values_, compiled.price, kMaxUnits);
+  const auto found = compiled.cost.find(values_, compiled.price, most_cost(limit.limit));
   if (!found) {
     wrong_ = found.error();
     return Reason::kInvalid;
@@ -352,9 +368,10 @@ void RuleDecider::Impl::explain(const RuleLimit& limit) {
 void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
   using rules::CostTemplate;
   const bool is_one = limit.cost.starts_with('{') && limit.cost.find('}') + 1 == limit.cost.size();
+  const std::uint64_t most = most_cost(limit.limit);
   mistake_ = "the cost of the limit " + rules::in_quotes(limit.name);
   if (wrong_ == CostTemplate::kTooLarge) {
-    mistake_ += ", " + limit.cost + ", is too large; expected at most " + std::to_string(kMaxUnits);
+    mistake_ += ", " + limit.cost + ", is too large; expected at most " + std::to_string(most);
   } else if (wrong_ == CostTemplate::kNoPrice) {
     mistake_ +=
         " reads the prices of a model that has none; expected a model of 'prices', or a "
@@ -362,7 +379,7 @@ void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
   } else {
     mistake_ += ", " + rules::in_quotes(set_->attributes.names()[wrong_]) + ", is " +
                 rules::in_quotes(*values_.get(wrong_)) + "; expected a whole number from 0 to " +
-                std::to_string(is_one ? kMaxUnits : CostTemplate::kMostFactor);
+                std::to_string(is_one ? most : CostTemplate::kMostFactor);
   }
 }
 
@@ -412,7 +429,7 @@ const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
   fill_batch();
   name_limits();
   decide_batch(terms);
-  can_repeat_ = verb_ == Verb::kTake && !settles() && !permit_ && !has_unlimited_ &&
+  can_repeat_ = verb_ == Verb::kTake && !settles() && !permit_ && !id_ && !has_unlimited_ &&
                 std::none_of(matched_.begin(), matched_.end(),
                              [](const auto& rule) { return rule.refused != Reason::kOk; });
   return answer_;
@@ -463,8 +480,13 @@ std::uint64_t RuleDecider::Impl::units_of(const NamedLimit& named) const noexcep
   return named.actual < named.cost ? named.cost - named.actual : named.actual - named.cost;
 }
 
-// A take of a limit with permits names the permit of the request.
+// A take of a limit with permits names the permit of the request; a budget its id.
 void RuleDecider::Impl::name_permit(Charge& charge) {
+  if (holds_amounts(charge.limit.algorithm())) {
+    const bool may_have_id = verb_ != Verb::kTakeAtMost && verb_ != Verb::kReserve;
+    if (id_ && may_have_id && verb_ != Verb::kRefund) charge.permit = &*id_;
+    return;
+  }
   if (!takes(verb_) || !holds_permits(charge.limit.algorithm())) return;
   if (!permit_) permit_ = PermitId::random();
   charge.permit = &*permit_;

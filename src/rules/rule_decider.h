@@ -117,7 +117,7 @@ class RuleDecider::Impl {
   Reason find_cost(const RuleLimit& limit, const rules::CompiledLimit& compiled,
                    const RequestCosts& costs, std::uint64_t& cost);
   bool refuses(const Limit& limit) const noexcept;
-  bool applies(const rules::CompiledLimit& compiled) const noexcept;
+  bool applies(const Limit& limit, const rules::CompiledLimit& compiled) const noexcept;
   Reason count_response(const rules::ResponseCount& count, std::uint64_t& cost);
   void explain(const RuleLimit& limit);
   void explain_cost(const RuleLimit& limit);
@@ -168,6 +168,7 @@ class RuleDecider::Impl {
   std::vector<rules::NamedLimit> limits_;
   std::vector<rules::MatchedRule> matched_;
   std::optional<PermitId> permit_;  // of this request, if it needs one
+  std::optional<PermitId> id_;      // of this request, for budgets
   std::vector<Charge> held_;        // its charges
   Batch batch_;
   RuleAnswer answer_;

@@ -368,7 +368,9 @@ constexpr Key row(std::string_view name, Type type, Set set, std::string_view ot
 constexpr Key limit_option(LimitOption which) {
   const core::OptionInfo& option = core::info(which);
   return {.name = option.name,
-          .type = option.words.empty() ? Type::kInteger : Type::kChoice,
+          .type = option.is_time         ? Type::kPeriod
+                  : option.words.empty() ? Type::kInteger
+                                         : Type::kChoice,
           .otherwise = option.otherwise,
           .values = option.words,
           .least = option.least,
@@ -378,24 +380,33 @@ constexpr Key limit_option(LimitOption which) {
 }
 
 constexpr Key limit_number(std::string_view otherwise) {
-  return integer("limit", nullptr, otherwise, 0, kMaxUnits,
-                 "Units per period; of `concurrency` units in flight, at most 65535. 0 denies "
-                 "every request.");
+  return integer("limit", nullptr, otherwise, 0, kMaxAmount,
+                 "Units per period, at most 4294967295; of `concurrency` units in flight, at most "
+                 "65535; only of `budget` more. 0 denies every request.");
 }
+// The words that a period may be.
+constexpr auto kPeriodWords = [] {
+  std::array<std::string_view, core::kCalendarUnits.size() + 1> words;
+  std::copy(core::kCalendarUnits.begin(), core::kCalendarUnits.end(), words.begin());
+  words.back() = core::kNever;
+  return words;
+}();
+
 constexpr Key kPer{
     .name = "per",
     .type = Type::kPeriod,
     .otherwise = "none; required with `limit`, except for `concurrency`",
-    .values = core::kCalendarUnits,
+    .values = kPeriodWords,
     .help =
         "The period, 1ms to 366d: a whole number and `ms`, `s`, `m`, `h` or `d`. For "
-        "fixed_window also `day`, `week`, `month` or `year` of the calendar (see Calendar).",
+        "fixed_window and budget also `day`, `week`, `month` or `year` of the calendar (see "
+        "Calendar); for a budget that does not renew `never`.",
 };
-constexpr Key kLease =
-    row("lease", Type::kPeriod, nullptr, "none; required for `concurrency`, instead of `per`",
-        "For `concurrency`: how long a permit lasts if nobody releases or extends it, 1ms to "
-        "366d (see Permits). For other algorithms: how long a server may use units that it "
-        "takes ahead from Redis, 1ms to 10s (docs/leases.md).");
+constexpr Key kLease = row(
+    "lease", Type::kPeriod, nullptr, "none; required for `concurrency`, instead of `per`",
+    "For `concurrency`: how long a permit lasts if nobody releases or extends it, 1ms to "
+    "366d (see Permits). For other algorithms, except `budget`: how long a server may use units "
+    "that it takes ahead from Redis, 1ms to 10s (docs/leases.md).");
 
 constexpr std::array<Key, 4> kPlanNumberKeys{
     required(limit_number("")),
@@ -445,7 +456,7 @@ constexpr std::array<Key, 5> kBlockKeys{
 };
 constexpr Map kBlock{"block", "`block`", kBlockKeys};
 
-constexpr std::array<Key, 20> kLimitKeys{
+constexpr std::array<Key, 23> kLimitKeys{
     name(kSet<&RuleLimit::name>, "RULE/INDEX",
          "The name of the limit in responses and counters, unique within the rule. Name limits "
          "that you may reorder: the name is part of the keys of their counters."),
@@ -462,7 +473,7 @@ constexpr std::array<Key, 20> kLimitKeys{
         "The units that a request takes from the limit: a number, `request` for the number "
         "that the request gives, or a sum of products of attributes, numbers and prices "
         "(see Costs).",
-        kMaxUnits),
+        kMaxAmount),
     map_of("price", kSameObject, "none; required if `cost` reads prices", kPrice,
            "Which of `prices` the cost reads (see Prices)."),
     row("count", Type::kCount, nullptr, "every request",
@@ -481,6 +492,9 @@ constexpr std::array<Key, 20> kLimitKeys{
     limit_option(LimitOption::kWeighting),
     limit_option(LimitOption::kMode),
     limit_option(LimitOption::kRefill),
+    limit_option(LimitOption::kOnExpiry),
+    limit_option(LimitOption::kHolds),
+    limit_option(LimitOption::kRemember),
     map_of("block", kSameObject, "none", kBlock,
            "Denies a key everything for a time after repeated denials (see Blocks)."),
     row("warn", Type::kPercent, kSet<&RuleLimit::warn_percent>, "none",

@@ -205,7 +205,7 @@ const LimitAnswer* longest_wait(const RuleAnswer& answer) noexcept {
 }
 
 // Whether metrics count what the verb does.
-bool counts(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
+bool counts(Verb verb) noexcept { return takes(verb) || counts_work(verb); }
 
 }  // namespace
 

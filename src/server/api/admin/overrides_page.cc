@@ -51,7 +51,7 @@ using Object = base::JsonObject<GivenOverride>;
 constexpr std::string_view kMembers =
     "expected attributes, one of limit, plan, blocked and unlimited, and per, burst or until";
 constexpr std::string_view kNames = "expected counter, or rule, limit_name and attributes";
-constexpr std::string_view kUnits = "expected a whole number from 0 to 4294967295";
+constexpr std::string_view kUnits = "expected a whole number from 0 to 9007199254740991";
 constexpr std::string_view kText = "expected a text";
 constexpr std::string_view kPlan = "expected the name of a plan";
 constexpr std::string_view kPeriod = "expected a period such as \"1m\" or \"month\"";
@@ -137,13 +137,13 @@ constexpr Member kOfLine[] = {
      .expected = kTexts,
      .set = json_into<&GivenOverride::has_attributes>,
      .object = &kAttributes},
-    {"limit", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_limit>, kMaxUnits},
+    {"limit", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_limit>, kMaxAmount},
     {"plan", base::kJsonText, kPlan, json_into<&GivenOverride::set_plan>},
     {"blocked", base::kJsonTrue, "expected true", set_kind<Kind::kBlocked>},
     {"unlimited", base::kJsonTrue, "expected true", set_kind<Kind::kUnlimited>},
     {"per", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
     {"lease", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
-    {"burst", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_burst>, kMaxUnits},
+    {"burst", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_burst>, kMaxAmount},
     {"until", base::kJsonText, kInstant, json_into<&GivenOverride::set_until>}};
 
 constexpr Object kLine(kOfLine, nullptr, false,

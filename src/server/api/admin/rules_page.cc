@@ -116,7 +116,8 @@ using Object = base::JsonObject<Patch>;
 constexpr std::string_view kExample = R"({"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
 constexpr std::string_view kSuchAs =
     R"(expected an object such as {"limits":{"LIMIT":{"limit":20,"per":"1s"}}})";
-constexpr std::string_view kNumber = "expected a whole number from 0 to 4294967295, without quotes";
+constexpr std::string_view kNumber =
+    "expected a whole number from 0 to 9007199254740991, without quotes";
 constexpr std::string_view kQuotedPeriod = "expected a period in quotes, such as \"1s\"";
 constexpr std::string_view kMode = "expected \"enforce\" or \"shadow\"";
 constexpr std::string_view kPolicy = "expected \"allow\", \"deny\" or \"local\"";
@@ -142,10 +143,10 @@ bool add_period(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   return add_number(patch, value, problem);
 }
 
-constexpr Member kOfLimit[] = {{"limit", base::kJsonWhole, kNumber, add_number, kMaxUnits},
+constexpr Member kOfLimit[] = {{"limit", base::kJsonWhole, kNumber, add_number, kMaxAmount},
                                {"per", base::kJsonText, kQuotedPeriod, add_period},
                                {"lease", base::kJsonText, kQuotedPeriod, add_period},
-                               {"burst", base::kJsonWhole, kNumber, add_number, kMaxUnits}};
+                               {"burst", base::kJsonWhole, kNumber, add_number, kMaxAmount}};
 constexpr Object kLimit(
     kOfLimit,
     [](Patch& patch, JsonProblem& problem) {

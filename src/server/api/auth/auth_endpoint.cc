@@ -123,7 +123,7 @@ constexpr std::string_view kWrongQuery =
 
 constexpr std::string_view kWrongCost =
     "X-Sluice-Cost is given twice or is no number of units; expected one whole number from 0 to "
-    "4294967295";
+    "9007199254740991";
 
 constexpr std::string_view kWrongReport =
     "unknown query of /v1/report; expected status=NUMBER, the status of the response, and nothing "

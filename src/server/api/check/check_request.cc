@@ -17,11 +17,12 @@ using base::JsonProblem;
 using base::JsonValue;
 
 constexpr std::string_view kStatus = "expected the status of the response, such as 401";
-constexpr std::string_view kWholeCost = "expected a whole number from 0 to 4294967295";
+constexpr std::string_view kWholeCost = "expected a whole number from 0 to 9007199254740991";
 constexpr std::string_view kNamedCosts =
     "expected an object of limits and their costs, {\"tokens\":700}";
 constexpr std::string_view kActual =
-    "expected the actual cost: a whole number from 0 to 4294967295, or an object of limits and "
+    "expected the actual cost: a whole number from 0 to 9007199254740991, or an object of limits "
+    "and "
     "their actual costs, {\"tokens\":512}";
 constexpr std::uint64_t kMostWaitMs = 86'400'000;
 constexpr std::string_view kMaxWait =
@@ -276,7 +277,7 @@ struct CheckReader::Tables {
       {"", base::kJsonText, "expected text", kInto<&CheckReader::add_attribute>}};
   static constexpr Object kInAttributes{kOfAttributes, end_attributes, true};
   static constexpr Member kOfCosts[] = {
-      {"", base::kJsonWhole, kWholeCost, kInto<&CheckReader::add_cost>, kMaxUnits}};
+      {"", base::kJsonWhole, kWholeCost, kInto<&CheckReader::add_cost>, kMaxAmount}};
   static constexpr Object kInCosts{kOfCosts, nullptr, true};
   static constexpr Member kOfLimit[] = {{"", base::kJsonText | base::kJsonNumber,
                                          "expected text or a number",
@@ -298,7 +299,7 @@ struct CheckReader::Tables {
                                   of.request_.cost = value.number;
                                   return true;
                                 },
-                                kMaxUnits};
+                                kMaxAmount};
   static constexpr Member kCosts{.name = "costs",
                                  .kinds = base::kJsonObject,
                                  .expected = kNamedCosts,
@@ -347,7 +348,7 @@ struct CheckReader::Tables {
              if (value.kind == base::kJsonWhole) of.request_.actual = value.number;
              return true;
            },
-       .most = kMaxUnits,
+       .most = kMaxAmount,
        .required = true,
        .object = &kInCosts}};
   static constexpr Member kReport[] = {kAttributes,

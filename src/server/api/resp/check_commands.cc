@@ -183,7 +183,7 @@ bool read_cost(std::string_view option, std::string_view word, Costs& costs, Rep
   const bool named = equals != word.npos;
   const std::string_view name = named ? word.substr(0, equals) : std::string_view();
   const auto units = read_number(named ? word.substr(equals + 1) : word,
-                                 {option, 0, static_cast<std::int64_t>(kMaxUnits)}, reply);
+                                 {option, 0, static_cast<std::int64_t>(kMaxAmount)}, reply);
   if (!units) return false;
   const auto is_same = [&](const LimitCost& cost) { return cost.limit == name; };
   if (named ? std::any_of(costs.limits.begin(), costs.limits.end(), is_same)

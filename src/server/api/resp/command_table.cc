@@ -73,10 +73,11 @@ constexpr std::string_view kRuleAddress = kRuleSyntax.view();
 
 // The syntax of a limit, with the options of the table.
 constexpr auto limit_syntax(std::string_view options) {
-  base::FixedText<512> text;
+  base::FixedText<640> text;
   text.append("key algorithm limit period");
   for (const core::OptionInfo& option : core::kLimitOptions) {
     text.append(" [").append_upper(option.name).append(" ").append(option.unit);
+    if (option.is_time) text.append("period");
     for (const std::string_view word : option.words) {
       text.append(word == option.words.front() ? "" : "|").append(word);
     }

@@ -213,7 +213,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kMost = static_cast<std::int64_t>(kMaxUnits);
+constexpr auto kMost = static_cast<std::int64_t>(kMaxAmount);
 
 enum class Option : std::uint8_t { kLimit, kPlan, kPer, kBurst, kUntil };
 constexpr std::array<std::string_view, 5> kOptions = {"LIMIT", "PLAN", "PER", "BURST", "UNTIL"};
