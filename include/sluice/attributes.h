@@ -69,6 +69,9 @@ struct RequestCosts {
   std::span<const LimitCost> limits;
   // `units` is only for limits with `cost: request`; limits without `cost` take one unit.
   bool only_if_wanted = false;
+  // For `units`: only the limits that are named have a cost, and a settlement of others is
+  // kInvalid.
+  static constexpr std::uint64_t kNoUnits = ~std::uint64_t{0};
   // The id under which budgets hold or count the request, so that a repeated one counts once; null:
   // none. Other limits ignore it. Of several parts of a request, that of the first counts.
   const PermitId* id = nullptr;

@@ -339,7 +339,10 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
   }
   if (verb_ == Verb::kSettle) {  // with what was used, whatever the cost is read from
     found_cost = costs.units;
-    return Reason::kOk;
+    if (costs.units != RequestCosts::kNoUnits) return Reason::kOk;
+    response_mistake_ = "the settlement has no amount for the limit " +
+                        rules::in_quotes(limit.name) + "; expected it in 'actual'";
+    return Reason::kInvalid;
   }
   if (kind != Kind::kComputed) {
     found_cost = kind == Kind::kUnits     ? *compiled.cost.units()
@@ -347,7 +350,7 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
                                           : unset_cost(costs);
     return Reason::kOk;
   }
-  if (verb_ == Verb::kReset) return Reason::kOk;
+  if (verb_ == Verb::kReset || verb_ == Verb::kExtend) return Reason::kOk;
   const auto found = compiled.cost.find(values_, compiled.price, most_cost(limit.limit));
   if (!found) {
     wrong_ = found.error();
@@ -415,6 +418,11 @@ void RuleDecider::Impl::keep_refused() {
 // Steps 2 and 3: fill in the batch of charges, and decide it.
 
 const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
+  if (needs_id(verb_) && verb_ != Verb::kHold && !is_invalid_ && limits_.empty()) {
+    is_invalid_ = true;
+    mistake_ =
+        "no budget applies to the request; expected the attributes of the request that was held";
+  }
   if (is_invalid_) {
     answer_.decision = Decision::refused(Reason::kInvalid);
     if (!matched_.empty()) answer_.rule = matched_.front().rule;

@@ -53,7 +53,7 @@ class Tests:
         self.assertEqual(self.post("/v1/release", {"permit": permits[0]}),
                          (200, {"outcome": "allowed", "reason": "ok"}))
         status, problem = self.post("/v1/release", {"permit": permits[0]})
-        self.assertEqual((status, problem["detail"]), (404, "The permit has ended."))
+        self.assertEqual((status, problem["detail"]), (404, "The permit or the hold has ended."))
         self.assertEqual(self.check("a")[0], 200)
         self.assertEqual(self.check("a")[0], 429)
         self.assertEqual(self.post("/v1/extend", {"permit": permits[1]})[0], 200)

@@ -205,7 +205,7 @@ const LimitAnswer* longest_wait(const RuleAnswer& answer) noexcept {
 }
 
 // Whether metrics count what the verb does.
-bool counts(Verb verb) noexcept { return takes(verb) || counts_work(verb); }
+bool counts(Verb verb) noexcept { return takes(verb) || verb == Verb::kCharge; }
 
 }  // namespace
 
@@ -247,6 +247,7 @@ const RuleAnswer* Session::decide(const SessionRequest& request) {
   const RuleAnswer& answer =
       rule != nullptr ? decider_.decide_by(rules_, *rule, attributes, costs, {}, request.action)
                       : decider_.decide(rules_, attributes, costs, {}, request.action);
+  if (request.action.verb == Verb::kSettle) return &reported(answer);
   if (counts(request.action.verb)) record(attributes, costs, answer);
   return &answer;
 }

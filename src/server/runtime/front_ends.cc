@@ -332,6 +332,7 @@ enum class Answer : std::uint8_t {
   kGatewayReport,
   kRelease,
   kExtend,
+  kCancel,
   kAuth,
   kJson,
   kOperations,
@@ -363,6 +364,7 @@ constexpr Endpoint kEndpoints[] = {
     {"/v1/report", Answer::kReport, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
     {"/v1/release", Answer::kRelease, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
     {"/v1/extend", Answer::kExtend, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
+    {"/v1/cancel", Answer::kCancel, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
     {"/healthz", Answer::kOperations, metrics::FrontEnd::kOther, nullptr, Role::kNobody},
     {"/readyz", Answer::kOperations, metrics::FrontEnd::kOther, nullptr, Role::kNobody},
 };
@@ -436,7 +438,13 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     case Answer::kReport: return check_.handle(CheckKind::kReport, request, may_operate, response);
     case Answer::kGatewayReport: return auth_.report(request, response);
     case Answer::kRelease: return answer_permit(true, session_, request, response);
-    case Answer::kExtend: return answer_permit(false, session_, request, response);
+    case Answer::kExtend:
+      // The body has a permit, or the attributes of a request that was held.
+      if (request.body.find("\"attributes\"") == request.body.npos) {
+        return answer_permit(false, session_, request, response);
+      }
+      return check_.handle(CheckKind::kExtend, request, may_operate, response);
+    case Answer::kCancel: return check_.handle(CheckKind::kCancel, request, may_operate, response);
     case Answer::kAuth: return auth_.handle(request, response);
     case Answer::kJson: return answer_json(rls_, request, may_operate, response);
     case Answer::kOperations:

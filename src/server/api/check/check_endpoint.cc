@@ -11,6 +11,7 @@
 #include "core/decision.h"
 #include "limiter/reason_report.h"
 #include "server/decide/rejection.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/problem.h"
 #include "sluice/permit.h"
 
@@ -87,8 +88,19 @@ void put_degraded(TextBuffer& out, const RuleAnswer& answer) {
   out.put('}');
 }
 
+// Writes what budgets say about the id of a request.
+void put_id(TextBuffer& out, const Decision& decision, std::string_view id) {
+  out.put(",\"id\":");
+  out.put_json(id);
+  if (decision.repeated) out.put(",\"repeated\":true");
+  if (decision.late) out.put(",\"late\":true");
+  if (decision.ends_after <= Duration{0}) return;
+  out.put(",\"ends_after_ms\":");
+  out.put_number(static_cast<std::uint64_t>(decision.ends_after.count()) / 1000);
+}
+
 // Writes the members before `limits`.
-void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, bool with_taken,
+void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, const AnswerTerms& terms,
               std::string_view permit) {
   out.put("{\"outcome\":\"");
   out.put_text(core::wire_outcome(decision.outcome));
@@ -102,7 +114,8 @@ void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, bool 
   out.put_text(to_string(decision.reason));
   out.put('"');
   put_waits(out, decision);
-  if (with_taken && decision.allowed()) {
+  if (!terms.id.empty()) put_id(out, decision, terms.id);
+  if (terms.with_taken && decision.allowed()) {
     out.put(",\"taken\":");
     out.put_number(decision.taken);
   }
@@ -115,16 +128,16 @@ void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, bool 
 }  // namespace
 
 void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
-                      bool with_taken) {
-  put_head(out, limit.decision, nullptr, with_taken, permit);
+                      const AnswerTerms& terms) {
+  put_head(out, limit.decision, nullptr, terms, permit);
   out.put(",\"limits\":[{\"name\":");
   out.put_json(limit.name);
   put_numbers(out, limit.limit, limit.decision);
   out.put("}]}");
 }
 
-void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken) {
-  put_head(out, answer.decision, answer.rule, with_taken, answer.permit);
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTerms& terms) {
+  put_head(out, answer.decision, answer.rule, terms, answer.permit);
   if (!answer.mistake.empty()) {
     out.put(",\"detail\":");
     out.put_json(answer.mistake);
@@ -206,6 +219,8 @@ constexpr std::string_view name_of(CheckKind kind) noexcept {
     case CheckKind::kCheck: return "/v1/check";
     case CheckKind::kSettle: return "/v1/settle";
     case CheckKind::kReport: return "/v1/report";
+    case CheckKind::kCancel: return "/v1/cancel";
+    case CheckKind::kExtend: return "/v1/extend";
   }
   return {};
 }
@@ -223,6 +238,16 @@ class ReportedResponse final : public AttributeSource {
   const CheckRequest& request_;
 };
 
+// An id of 96 random bits.
+std::string random_id() {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : PermitId::random().bytes()) {
+    text.append({kDigits[byte >> 4], kDigits[byte & 15]});
+  }
+  return text;
+}
+
 // A larger buffer is released.
 constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
@@ -235,6 +260,9 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
   if (request.wait > Duration{0} && sleeps_ == nullptr) {
     return answer_problem(response, {400, std::string(kNoWaiting)});
   }
+  if (std::string wrong = find_id(request, alone); !wrong.empty()) {
+    return answer_problem(response, {400, std::move(wrong)});
+  }
   if (request.limit) return answer_limit(request, response);
   const RuleAnswer& answer = decide(kind, request);
   if (alone) {
@@ -244,34 +272,75 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
     if (answer.decision.reason == Reason::kInvalid) return put_rejection(answer, response);
   }
   if (text_.size() > 0) text_.put(',');
-  put_check_answer(text_, answer, request.verb == Verb::kTakeAtMost);
+  put_check_answer(text_, answer, {request.verb == Verb::kTakeAtMost, id_});
 }
 
 void CheckEndpoint::answer_limit(const CheckRequest& request, http::Response& response) {
   std::string permit;
   const Limit& limit = *request.limit;
-  const Decision decision = session_.decide({request.limit_key, limit, request.cost},
-                                            {request.verb, request.max_wait}, &permit);
+  Charge charge{request.limit_key, limit, request.cost};
+  if (!id_.empty() && holds_amounts(limit.algorithm())) charge.permit = &hold_;
+  const Duration time = request.verb == Verb::kHold ? request.hold : request.max_wait;
+  const Decision decision = session_.decide(charge, {request.verb, time}, &permit);
   const NamedDecision named{to_string(limit.algorithm()), limit, decision};
   response.status = http_status(decision);
   response.fields.append(limit_fields_.lines({&named, 1}, decision));
-  put_limit_answer(text_, named, permit, request.verb == Verb::kTakeAtMost);
+  put_limit_answer(text_, named, permit, {request.verb == Verb::kTakeAtMost, id_});
+}
+
+// Finds the id of the request, or makes one for a hold. Returns what is wrong, or an empty text.
+std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
+  const bool takes_key =
+      key_ && !request.id && (request.verb == Verb::kHold || request.verb == Verb::kTake);
+  id_ = request.id.value_or(takes_key ? *key_ : std::string_view());
+  if (key_ && !alone) {
+    return "the header Idempotency-Key is for a single request; expected \"id\" in each of an "
+           "array";
+  }
+  if (takes_key && (id_.empty() || id_.size() > kMaxIdBytes)) {
+    return "the header Idempotency-Key has " + std::to_string(id_.size()) +
+           " bytes; expected 1 to 128";
+  }
+  if (takes_key && request.wait > Duration{0}) {
+    return "at wait_ms: a request with an Idempotency-Key cannot wait; expected one of them";
+  }
+  if (id_.empty() && request.verb == Verb::kHold) id_ = random_id();
+  hold_ = PermitId::named(id_);
+  return {};
+}
+
+// Ends or extends the holds of an id.
+const RuleAnswer& CheckEndpoint::settle(CheckKind kind, const CheckRequest& request) {
+  const bool settles = kind == CheckKind::kSettle;
+  RequestCosts costs(0, request.actual_costs);
+  if (settles) costs.units = request.actual.value_or(RequestCosts::kNoUnits);
+  costs.id = &hold_;
+  return *session_.decide({.attributes = request.attributes,
+                           .costs = costs,
+                           .action = kind == CheckKind::kExtend
+                                         ? Action(Verb::kExtend, request.hold)
+                                         : Action(Verb::kSettle)});
 }
 
 const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& request) {
-  const RequestCosts costs(request.cost, request.costs);
+  if (kind != CheckKind::kCheck && kind != CheckKind::kReport && request.id) {
+    return settle(kind, request);
+  }
+  RequestCosts costs(request.cost, request.costs);
+  if (!id_.empty()) costs.id = &hold_;
   if (request.wait > Duration{0}) {
     sleep_.emplace(*sleeps_);
     return session_.acquire(request.attributes, costs, request.wait, *sleep_);
   }
-  const RequestCosts actual(request.actual, request.actual_costs);
+  const RequestCosts actual(request.actual.value_or(1), request.actual_costs);
   const ReportedResponse reported(request);
-  return *session_.decide({.attributes = request.attributes,
-                           .costs = costs,
-                           .action = {request.verb, request.max_wait},
-                           .actual = kind == CheckKind::kSettle ? &actual : nullptr,
-                           .response = kind == CheckKind::kReport ? &reported : nullptr,
-                           .hands_out_permit = true});
+  return *session_.decide(
+      {.attributes = request.attributes,
+       .costs = costs,
+       .action = {request.verb, request.verb == Verb::kHold ? request.hold : request.max_wait},
+       .actual = kind == CheckKind::kSettle ? &actual : nullptr,
+       .response = kind == CheckKind::kReport ? &reported : nullptr,
+       .hands_out_permit = true});
 }
 
 void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool may_operate,
@@ -282,8 +351,12 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
         response, {405, std::string(name_of(kind)) + " accepts only POST, with JSON as its body"});
   }
   text_.clear();
+  key_buffers_.clear();
+  key_ = kind == CheckKind::kCheck ? find_header(request.fields, "idempotency-key", key_buffers_)
+                                   : std::nullopt;
   const auto end = [](CheckEndpoint* of) {
     of->sleep_.reset();
+    of->key_.reset();
     if (std::exchange(of->is_in_array_, false)) of->session_.decide_array(false);
   };
   const std::unique_ptr<CheckEndpoint, decltype(end)> ends(this, end);

@@ -13,16 +13,18 @@
 #include "server/decide/named_attributes.h"
 #include "server/decide/session.h"
 #include "server/net/fiber_sleep.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
 #include "sluice/attributes.h"
 #include "sluice/http_fields.h"
 #include "sluice/limit.h"
+#include "sluice/permit_id.h"
 #include "sluice/rule_answer.h"
 #include "sluice/store.h"
 
 namespace sluice::server {
 
-// One request of POST /v1/check, /v1/settle or /v1/report.
+// One request of POST /v1/check, /v1/settle, /v1/cancel, /v1/extend or /v1/report.
 struct CheckRequest {
   NamedAttributes attributes;
   std::uint64_t cost = 1;
@@ -31,19 +33,23 @@ struct CheckRequest {
   std::optional<Limit> limit;
   std::string_view limit_key;
   Verb verb = Verb::kTake;
-  Duration max_wait{0};                 // of a reservation
-  Duration wait{0};                     // for the units of a take; only alone
-  std::uint64_t actual = 1;             // /v1/settle: the cost instead of `cost`
+  Duration max_wait{0};  // of a reservation
+  Duration wait{0};      // for the units of a take; only alone
+  // The id under which budgets count the request; a hold and an extension last for `hold`.
+  std::optional<std::string_view> id;
+  Duration hold{0};
+  // /v1/settle: the cost instead of `cost`. Absent: only limits of `actual_costs` have one.
+  std::optional<std::uint64_t> actual;
   std::vector<LimitCost> actual_costs;  // /v1/settle: instead of `costs`
   // /v1/report: the response. Without `response`, `attributes` has also its attributes.
   std::optional<std::string_view> status;
   std::optional<NamedAttributes> response;
 };
 
-enum class CheckKind : std::uint8_t { kCheck, kSettle, kReport };
+enum class CheckKind : std::uint8_t { kCheck, kSettle, kReport, kCancel, kExtend };
 
-// Reads the body of POST /v1/check, /v1/settle or /v1/report (docs/http.md): a request, or an array
-// of them. It checks the whole body before it passes on the first request.
+// Reads the body of POST /v1/check and the other paths of CheckKind (docs/http.md): a request, or
+// an array of them. It checks the whole body before it passes on the first request.
 //
 // Use one for each thread. Cost: a few instructions for each byte, twice that for an array.
 // Allocates nothing once its buffers have grown, unless the body has an error.
@@ -77,6 +83,7 @@ class CheckReader {
   bool end_limit(base::JsonProblem& problem);
   bool check_alone(base::JsonProblem& problem) const;
   bool check_privilege(base::JsonProblem& problem);
+  bool check_id(base::JsonProblem& problem);
   bool end_request(base::JsonProblem& problem);
 
   base::JsonReader<CheckReader> json_;
@@ -94,27 +101,32 @@ class CheckReader {
   bool needs_operate_ = false;
   std::size_t count_ = 0;  // of requests that have begun
   bool has_attributes_ = false, has_costs_ = false, has_limit_ = false;
-  bool has_max_wait_ = false, has_wait_ = false;
+  bool has_max_wait_ = false, has_wait_ = false, has_hold_ = false;
   NamedAttributes* attributes_ = nullptr;    // those that are read
   std::vector<LimitCost>* costs_ = nullptr;  // those that are read
 };
 
-// Writes an answer of POST /v1/check: one JSON object (docs/http.md). `with_taken`: of
-// take_at_most.
-void put_check_answer(TextBuffer& out, const RuleAnswer& answer, bool with_taken = false);
+// What an answer repeats of its request. A plain value that borrows its texts.
+struct AnswerTerms {
+  bool with_taken = false;   // of take_at_most
+  std::string_view id = {};  // under which budgets count it; empty: none
+};
+
+// Writes an answer of POST /v1/check: one JSON object (docs/http.md).
+void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTerms& terms = {});
 
 // The same for a limit of the request itself, which has no rule. `permit` may be empty.
 void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
-                      bool with_taken);
+                      const AnswerTerms& terms);
 
 // POST /v1/release and /v1/extend: end a permit that /v1/check has handed out, or start its lease
 // again. The body is {"permit":"TEXT"} (docs/http.md).
 void answer_permit(bool releases, Session& session, const http::Request& request,
                    http::Response& response);
 
-// POST /v1/check, /v1/settle and /v1/report, which answer programs in JSON (docs/http.md). For one
-// request it returns the answer with the status and the header fields of any other endpoint; for an
-// array it returns an array of answers and 200.
+// POST /v1/check and the other paths of CheckKind, which answer programs in JSON (docs/http.md).
+// For one request it returns the answer with the status and the header fields of any other
+// endpoint; for an array it returns an array of answers and 200.
 //
 // There is one for each event loop. Ownership: borrows the session. Cost: the decisions, and a few
 // instructions for each byte. A request that waits needs a fiber. Allocates nothing once its
@@ -125,7 +137,7 @@ class CheckEndpoint {
   explicit CheckEndpoint(Session& session, net::FiberSleeps* sleeps = nullptr)
       : session_(session), sleeps_(sleeps) {}
 
-  // `may_operate`: the client may do more than peek and take one unit.
+  // `may_operate`: the client may do more than peek, take one unit, and end its own holds.
   void handle(CheckKind kind, const http::Request& request, bool may_operate,
               http::Response& response);
 
@@ -138,11 +150,17 @@ class CheckEndpoint {
   void answer(CheckKind kind, const CheckRequest& request, bool alone, http::Response& response);
   void answer_limit(const CheckRequest& request, http::Response& response);
   const RuleAnswer& decide(CheckKind kind, const CheckRequest& request);
+  const RuleAnswer& settle(CheckKind kind, const CheckRequest& request);
+  std::string find_id(const CheckRequest& request, bool alone);
 
   Session& session_;
   net::FiberSleeps* const sleeps_;
   std::optional<net::FiberSleep> sleep_;  // of the request that waits
   bool is_in_array_ = false;              // the request that is being decided
+  Buffers key_buffers_;
+  std::optional<std::string_view> key_;  // Idempotency-Key of the latest body
+  std::string id_;                       // of the request that is being decided
+  PermitId hold_;                        // its name
   CheckReader reader_;
   RuleHttpFields fields_;
   HttpFields limit_fields_;  // of a limit of the request itself

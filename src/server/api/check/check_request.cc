@@ -9,6 +9,7 @@
 #include "core/limit.h"
 #include "limiter/limit_arguments.h"
 #include "server/protocol/http/access.h"
+#include "sluice/permit_id.h"
 
 namespace sluice::server {
 namespace {
@@ -30,6 +31,10 @@ constexpr std::string_view kMaxWait =
 constexpr std::uint64_t kMostTakeWaitMs = 300'000;
 constexpr std::string_view kWaitNumber =
     "expected milliseconds: a whole number from 0 to 300000 (5 minutes)";
+constexpr std::uint64_t kMostHoldMs = 86'400'000;
+constexpr std::string_view kHoldMs =
+    "expected milliseconds: a whole number from 1000 to 86400000 (a day)";
+constexpr std::string_view kId = "expected a text of 1 to 128 bytes";
 constexpr std::string_view kVerbs =
     "expected check, peek, refund, reset, charge, take_at_most or reserve";
 constexpr std::string_view kLimit =
@@ -88,14 +93,16 @@ bool CheckReader::begin(const JsonValue& value, JsonProblem& problem) {
     return problem.is_outer("over 1000 requests",
                             "expected at most 1000; send the others in another array");
   }
-  has_attributes_ = has_costs_ = has_limit_ = has_max_wait_ = has_wait_ = false;
+  has_attributes_ = has_costs_ = has_limit_ = has_max_wait_ = has_wait_ = has_hold_ = false;
   request_.attributes.clear();
   request_.cost = 1;
   request_.costs.clear();
   request_.limit.reset();
   request_.verb = Verb::kTake;
   request_.max_wait = request_.wait = Duration{0};
-  request_.actual = 1;
+  request_.id.reset();
+  request_.hold = Duration{0};
+  request_.actual.reset();
   request_.actual_costs.clear();
   request_.status.reset();
   request_.response.reset();
@@ -208,7 +215,9 @@ bool CheckReader::check_alone(JsonProblem& problem) const {
 // Checks that the request is one of those that everyone may make.
 bool CheckReader::check_privilege(JsonProblem& problem) {
   const Verb verb = request_.verb;
-  const bool takes = verb == Verb::kTake || verb == Verb::kTakeAtMost;
+  const bool takes = verb == Verb::kTake || verb == Verb::kTakeAtMost || verb == Verb::kHold;
+  const bool ends_own = kind_ != CheckKind::kCheck && kind_ != CheckKind::kReport && request_.id;
+  if (ends_own) return true;
   const bool is_verb = !takes && verb != Verb::kPeek;
   const bool takes_several =
       takes && std::any_of(request_.costs.begin(), request_.costs.end(),
@@ -223,7 +232,38 @@ bool CheckReader::check_privilege(JsonProblem& problem) {
   return problem.is_of(request_.cost > 1 ? "cost" : "costs", "several units", kNeedsOperate);
 }
 
+// Checks what is for budgets.
+bool CheckReader::check_id(JsonProblem& problem) {
+  const bool ends = kind_ == CheckKind::kCancel || kind_ == CheckKind::kExtend;
+  const bool settles = kind_ == CheckKind::kSettle && request_.id;
+  if (ends && !request_.id) return problem.is_missing("id", kId);
+  if (kind_ == CheckKind::kExtend && !has_hold_) return problem.is_missing("hold_ms", kHoldMs);
+  if (request_.id && (request_.id->empty() || request_.id->size() > kMaxIdBytes)) {
+    return problem.is_of("id", "has " + std::to_string(request_.id->size()) + " bytes", kId);
+  }
+  if (has_hold_ && request_.hold < kMinHold) return problem.is_of("hold_ms", "too short", kHoldMs);
+  if (settles && (has_costs_ || request_.cost != 1)) {
+    return problem.is_of(has_costs_ ? "costs" : "cost", "next to 'id'",
+                         "expected only 'actual': the hold has its own cost");
+  }
+  if (kind_ != CheckKind::kCheck) return true;
+  const bool may_have_id = request_.verb == Verb::kTake || request_.verb == Verb::kPeek ||
+                           request_.verb == Verb::kCharge;
+  if (request_.id && !may_have_id) {
+    return problem.is_of("id", "next to another verb", "expected check, peek or charge");
+  }
+  if (has_hold_ && request_.verb != Verb::kTake) {
+    return problem.is_of("hold_ms", "only a check holds", "expected the verb check");
+  }
+  if (has_wait_ && (request_.id || has_hold_)) {
+    return problem.is_of("wait_ms", "a request with an id cannot wait", "expected one of them");
+  }
+  if (has_hold_) request_.verb = Verb::kHold;
+  return true;
+}
+
 bool CheckReader::end_request(JsonProblem& problem) {
+  if (!check_id(problem)) return false;
   if (has_limit_) {
     if (!check_alone(problem)) return false;
   } else if (!has_attributes_) {
@@ -247,7 +287,7 @@ bool CheckReader::end_request(JsonProblem& problem) {
   return true;
 }
 
-// What the bodies of /v1/check, /v1/settle and /v1/report may contain.
+// What the bodies of the paths of CheckKind may contain.
 struct CheckReader::Tables {
   using Member = base::JsonMember<CheckReader>;
   using Object = base::JsonObject<CheckReader>;
@@ -309,8 +349,23 @@ struct CheckReader::Tables {
                                        return of.has_costs_ = true;
                                      },
                                  .object = &kInCosts};
+  static constexpr Member kIdOf{"id", base::kJsonText, kId,
+                                [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+                                  of.request_.id = value.text;
+                                  return true;
+                                }};
+  static constexpr Member kHold{"hold_ms", base::kJsonWhole, kHoldMs,
+                                [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+                                  of.request_.hold = milliseconds_of(value);
+                                  return of.has_hold_ = true;
+                                },
+                                kMostHoldMs};
+  static constexpr Member kCancel[] = {kAttributes, kIdOf};
+  static constexpr Member kExtend[] = {kAttributes, kIdOf, kHold};
   static constexpr Member kCheck[] = {
       kAttributes,
+      kIdOf,
+      kHold,
       kCost,
       kCosts,
       {.name = "limit",
@@ -337,6 +392,7 @@ struct CheckReader::Tables {
        kMostTakeWaitMs}};
   static constexpr Member kSettle[] = {
       kAttributes,
+      kIdOf,
       kCost,
       kCosts,
       {.name = "actual",
@@ -385,7 +441,8 @@ const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
     return of.end_request(problem);
   };
   static constexpr Object kRequestOf[] = {Object(kCheck, kEnd), Object(kSettle, kEnd),
-                                          Object(kReport, kEnd)};
+                                          Object(kReport, kEnd), Object(kCancel, kEnd),
+                                          Object(kExtend, kEnd)};
   constexpr auto kElement = [](const Object& object) {
     return Member{.kinds = base::kJsonObject,
                   .expected = kRequest,
@@ -393,7 +450,8 @@ const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
                   .object = &object};
   };
   static constexpr Member kElements[] = {kElement(kRequestOf[0]), kElement(kRequestOf[1]),
-                                         kElement(kRequestOf[2])};
+                                         kElement(kRequestOf[2]), kElement(kRequestOf[3]),
+                                         kElement(kRequestOf[4])};
   constexpr auto kMakeTop = [](const Member& each) {
     return Member{.kinds = base::kJsonObject | base::kJsonArray,
                   .expected = kRequests,
@@ -402,7 +460,8 @@ const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
                   .each = &each};
   };
   static constexpr Member kTops[] = {kMakeTop(kElements[0]), kMakeTop(kElements[1]),
-                                     kMakeTop(kElements[2])};
+                                     kMakeTop(kElements[2]), kMakeTop(kElements[3]),
+                                     kMakeTop(kElements[4])};
   return kTops[static_cast<std::size_t>(kind)];
 }
 

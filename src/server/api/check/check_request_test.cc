@@ -25,7 +25,7 @@ class Reading {
       text_ += " wait " + std::to_string(request.max_wait / std::chrono::milliseconds(1)) + " ms";
     }
     if (request.actual != 1 || !request.actual_costs.empty()) {
-      text_ += " actual " + std::to_string(request.actual);
+      text_ += " actual " + std::to_string(request.actual.value_or(1));
     }
     for (const LimitCost& cost : request.actual_costs) {
       text_.append(" ").append(cost.limit).append("#").append(std::to_string(cost.units));

@@ -1,0 +1,154 @@
+"""Budgets over HTTP: held before a call, settled once after it, whatever is sent again."""
+
+import json
+import unittest
+
+from harness import ServerTest, request
+
+RULES = """
+version: 1
+rules:
+  - name: models
+    match: { path: /v1/chat }
+    limits:
+      - { name: requests, key: "{header.x-org}", algorithm: fixed_window, limit: 100, per: 1h, cost: 1 }
+      - { name: org, key: "{header.x-org}", algorithm: budget, limit: 9007199254740991, per: never,
+          cost: "{body.tokens|10}" }
+      - { name: agent, key: "{header.x-org} {header.x-agent}", algorithm: budget, limit: 1000, per: day,
+          on_expiry: release, holds: 3, cost: "{body.tokens|10}" }
+  - name: other
+    match: { path: /other }
+    limits: [{ algorithm: token_bucket, limit: 100, per: 1s }]
+"""
+LARGEST = 2**53 - 1
+DAY_MS = 86_400_000
+
+
+class Budgets(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.clock = cls.stopped_clock()
+        cls.sluice = cls.serve(RULES, {}, clock=cls.clock)
+
+    def post(self, path, body, **fields):
+        answer = request(self.sluice.http, "POST", path, json.dumps(body), fields)
+        return answer.status, answer.json
+
+    def attributes(self, org, tokens=None):
+        more = {} if tokens is None else {"body.tokens": str(tokens)}
+        return {"path": "/v1/chat", "header.x-org": org, "header.x-agent": "a", **more}
+
+    def check(self, org, tokens=None, **more):
+        return self.post("/v1/check", {"attributes": self.attributes(org, tokens), **more})
+
+    def end(self, path, org, **more):
+        return self.post(path, {"attributes": self.attributes(org), **more})
+
+    def left(self, org):
+        status, answer = self.check(org, verb="peek")
+        self.assertEqual(status, 200)
+        return [limit["remaining"] for limit in answer["limits"]]
+
+    def test_a_hold_is_settled_once(self):
+        status, held = self.check("a", 700, id="call", hold_ms=60_000)
+        self.assertEqual((status, held["id"], held["ends_after_ms"]), (200, "call", 60_000))
+        self.assertNotIn("repeated", held)
+        self.assertEqual(self.left("a"), [99, LARGEST - 700, 300])
+        status, again = self.check("a", 700, id="call", hold_ms=60_000)
+        self.assertEqual((status, again["repeated"]), (200, True))
+        self.assertEqual(self.left("a"), [98, LARGEST - 700, 300])
+        status, conflict = self.check("a", 701, id="call", hold_ms=60_000)
+        self.assertEqual((status, conflict["reason"]), (409, "conflict"))
+        status, settled = self.end("/v1/settle", "a", id="call", actual=512)
+        self.assertEqual((status, settled["reason"]), (200, "ok"))
+        self.assertEqual([limit["name"] for limit in settled["limits"]], ["org", "agent"])
+        self.assertTrue(self.end("/v1/settle", "a", id="call", actual=512)[1]["repeated"])
+        self.assertEqual(self.end("/v1/settle", "a", id="call", actual=513)[0], 409)
+        self.assertEqual(self.end("/v1/cancel", "a", id="call")[0], 409)
+        self.assertEqual(self.end("/v1/extend", "a", id="call", hold_ms=1000)[0], 404)
+        self.assertEqual(self.left("a"), [98, LARGEST - 512, 488])
+
+    def test_amounts_of_several_limits(self):
+        self.check("b", 700, id="call", hold_ms=60_000)
+        status, answer = self.end("/v1/settle", "b", id="call", actual={"org": 2**50, "agent": 1200})
+        self.assertEqual((status, answer["reason"]), (200, "over"))
+        self.assertEqual(self.left("b"), [99, LARGEST - 2**50, 0])
+        self.check("b", 0, id="other", hold_ms=60_000)
+        status, problem = self.end("/v1/settle", "b", id="other", actual={"org": 1})
+        self.assertEqual(status, 400)
+        self.assertIn("no amount for the limit 'agent'", problem["detail"])
+
+    def test_cancel_extend_and_ids_that_sluice_makes(self):
+        status, held = self.check("c", 700, hold_ms=1000)
+        self.assertEqual(len(held["id"]), 24)
+        status, longer = self.end("/v1/extend", "c", id=held["id"], hold_ms=DAY_MS)
+        self.assertEqual((status, longer["ends_after_ms"]), (200, DAY_MS))
+        self.assertEqual(self.end("/v1/cancel", "c", id=held["id"])[0], 200)
+        self.assertTrue(self.end("/v1/cancel", "c", id=held["id"])[1]["repeated"])
+        self.assertTrue(self.end("/v1/cancel", "c", id="unknown")[1]["late"])
+        self.assertEqual(self.left("c"), [99, LARGEST, 1000])
+
+    def test_an_idempotency_key_is_an_id(self):
+        body = {"attributes": self.attributes("d", 700)}
+        fields = {"Idempotency-Key": "k"}
+        self.assertNotIn("repeated", self.post("/v1/check", body, **fields)[1])
+        answer = self.post("/v1/check", body, **fields)[1]
+        self.assertEqual((answer["id"], answer["repeated"]), ("k", True))
+        self.assertNotIn("repeated", self.post("/v1/check", {**body, "cost": 1, "id": "l"}, **fields)[1])
+        self.assertEqual(self.left("d")[1], LARGEST - 1400)
+        self.assertEqual(self.post("/v1/check", [body], **fields)[0], 400)
+        self.assertEqual(self.post("/v1/check", body, **{"Idempotency-Key": "x" * 129})[0], 400)
+
+    def test_holds_are_bounded(self):
+        for i in range(3):
+            self.assertEqual(self.check("e", id=f"call {i}", hold_ms=60_000)[0], 200)
+        status, denied = self.check("e", id="call 3", hold_ms=60_000)
+        self.assertEqual((status, denied["reason"]), (429, "too_many_holds"))
+        self.assertEqual(denied["retry_after_ms"], 60_000)
+        self.assertEqual(self.left("e")[1:], [LARGEST - 30, 970])
+
+    def test_what_is_wrong_is_said(self):
+        held = {"attributes": self.attributes("f")}
+        cases = {
+            "has 0 bytes": ("/v1/check", {**held, "id": ""}),
+            "has 129 bytes": ("/v1/check", {**held, "id": "x" * 129}),
+            "from 1000 to 86400000": ("/v1/check", {**held, "id": "a", "hold_ms": 999}),
+            "(a day)": ("/v1/check", {**held, "id": "a", "hold_ms": DAY_MS + 1}),
+            "expected check, peek or charge": ("/v1/check", {**held, "id": "a", "verb": "reset"}),
+            "only a check holds": ("/v1/check", {**held, "hold_ms": 1000, "verb": "peek"}),
+            "cannot wait": ("/v1/check", {**held, "id": "a", "wait_ms": 1}),
+            "expected only 'actual'": ("/v1/settle", {**held, "id": "a", "actual": 1, "cost": 2}),
+            "from 0 to 9007199254740991": ("/v1/settle", {**held, "id": "a", "actual": 2**53}),
+            "actual": ("/v1/settle", {**held, "id": "a", "actual": 1.5}),
+            "id": ("/v1/cancel", held),
+            "hold_ms": ("/v1/extend", {**held, "id": "a"}),
+            "no budget applies": ("/v1/settle", {"attributes": {"path": "/other"}, "id": "a", "actual": 1}),
+        }
+        for part, (path, body) in cases.items():
+            status, problem = self.post(path, body)
+            self.assertEqual(status, 400, (path, body, problem))
+            self.assertIn(part, problem["detail"])
+        self.assertEqual(self.left("f"), [100, LARGEST, 1000])
+
+    def test_a_client_without_a_role_ends_its_own_holds(self):
+        token = self.folder() / "token"
+        token.write_text("t" * 32)
+        token.chmod(0o600)
+        clients = {"clients": [{"name": "app", "token_file": str(token)}]}
+        sluice = self.serve(RULES, clients, clock=self.clock)
+        fields = {"Authorization": "Bearer " + "t" * 32}
+
+        def post(path, **more):
+            body = {"attributes": self.attributes("g", 5), **more}
+            return request(sluice.http, "POST", path, json.dumps(body), fields).status
+
+        self.assertEqual(post("/v1/check", id="a", hold_ms=1000), 200)
+        self.assertEqual(post("/v1/extend", id="a", hold_ms=1000), 200)
+        self.assertEqual(post("/v1/settle", id="a", actual=500), 200)
+        self.assertEqual(post("/v1/cancel", id="b"), 200)
+        self.assertEqual(post("/v1/settle", actual=1), 403)
+
+
+if __name__ == "__main__":
+    unittest.main()
