@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace sluice {
@@ -27,6 +28,8 @@ class PermitId {
       : words_(std::bit_cast<decltype(words_)>(bytes)) {}
   // A new name. Errors: throws std::system_error if the system has no random bytes.
   static PermitId random();
+  // The bytes of a new name as text, for an id that nobody else has: 24 letters and digits.
+  static std::string random_text();
   // The name of a hold with this id, of 1 to kMaxIdBytes bytes, whatever they are: the same in all
   // processes and versions. Two ids have the same name with a probability of 2^-96.
   static PermitId named(std::string_view id) noexcept;

@@ -50,6 +50,45 @@ TEST(Decide, AnswersTheExampleOfItsHelp) {
       R"({"outcome":"allowed","reason":"ok","limits":[{"limit":20,"remaining":19,"reset_after_us":100000}]})");
 }
 
+const std::string kBudget = R"({"algorithm":"budget","limit":9007199254740991,"per":"never"})";
+
+TEST(Decide, HoldsAndSettlesBudgetsOnce) {
+  const auto line = [](const std::string& verb, const std::string& rest) {
+    return request("0", charge("k", kBudget, R"(,"cost":7)"),
+                   R"(,"verb":")" + verb + R"(","id":"a")" + rest);
+  };
+  const std::string limits =
+      R"("limits":[{"limit":9007199254740991,"remaining":9007199254740984,"reset_after_us":4503599627370496}]})";
+  EXPECT_EQ(
+      answers_to({line("hold", R"(,"ttl":"30s")"), line("hold", R"(,"ttl_ms":30000)"),
+                  line("settle", R"(,"actual":7)"), line("cancel", ""),
+                  line("extend", R"(,"ttl":"1s")")}),
+      (std::vector<std::string>{
+          R"({"outcome":"allowed","reason":"ok","id":"a","ends_after_us":30000000,)" + limits,
+          R"({"outcome":"allowed","reason":"ok","id":"a","repeated":true,"ends_after_us":30000000,)" +
+              limits,
+          R"({"outcome":"allowed","reason":"ok","id":"a",)" + limits,
+          R"({"outcome":"denied","reason":"conflict","id":"a",)" + limits,
+          R"({"outcome":"denied","reason":"gone","id":"a",)" + limits}));
+}
+
+TEST(Decide, SaysWhatIsWrongWithAHold) {
+  const auto error = [](const std::string& rest) {
+    return error_of(request("0", charge("k", kBudget), rest));
+  };
+  EXPECT_EQ(error(R"(,"verb":"hold","ttl":"1s")"), "id: is missing");
+  EXPECT_EQ(error(R"(,"verb":"hold","id":"a")"), "ttl: is missing");
+  EXPECT_EQ(error(R"(,"verb":"hold","id":"","ttl":"1s")"), "id: has 0 bytes; expected 1 to 128");
+  EXPECT_EQ(error(R"(,"verb":"hold","id":"a","ttl":"25h")"),
+            "ttl: 25h is out of range; it must be 1s to 24h");
+  EXPECT_EQ(error(R"(,"verb":"reserve","max_wait_us":1,"id":"a")"),
+            "id: is not for take_at_most and reserve; leave it out");
+  EXPECT_EQ(error(R"(,"verb":"cancel","id":"a","actual":1)"),
+            "actual: is only for settle; leave it out");
+  EXPECT_EQ(error_of(request("0", charge("k", kTen), R"(,"verb":"settle","id":"a")")),
+            "charges[0]: token_bucket has no holds; expected only budgets");
+}
+
 TEST(Decide, ReportsARetryTimeUnlessTheRequestCanNeverPass) {
   const std::string line = request("0", charge("k", kTen, R"(,"cost":20)"));
   const std::string more = request("0", charge("k", kTen, R"(,"cost":21)"));
@@ -336,11 +375,11 @@ TEST(Decide, RefusesNumbersThatAreNotWholeOrOutOfRange) {
   for (const char* text : {"1.0", "1e3", "\"1\"", "true", "null", "[]", "1e999"}) {
     EXPECT_EQ(at_us(text), at + instants) << text;
   }
-  EXPECT_EQ(error_of(request("0", charge("k", kTen, R"(,"cost":4294967296)"))),
-            "charges[0].cost: 4294967296 is out of range; must be a whole number from 0 to "
-            "4294967295");
+  EXPECT_EQ(error_of(request("0", charge("k", kTen, R"(,"cost":9007199254740992)"))),
+            "charges[0].cost: 9007199254740992 is out of range; must be a whole number from 0 to "
+            "9007199254740991");
   EXPECT_EQ(error_of(request("0", charge("k", kTen, R"(,"cost":null)"))),
-            "charges[0].cost: must be a whole number from 0 to 4294967295");
+            "charges[0].cost: must be a whole number from 0 to 9007199254740991");
 }
 
 TEST(Decide, RefusesImpossibleLimits) {
@@ -357,7 +396,7 @@ TEST(Decide, RefusesImpossibleLimits) {
        "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket, gcra or "
        "concurrency"},
       {R"({"algorithm":"gcra","limit":-1,"per":"1s"})",
-       ".limit: -1 is out of range; must be a whole number from 0 to 4294967295"},
+       ".limit: -1 is out of range; must be a whole number from 0 to 9007199254740991"},
       {R"({"algorithm":"gcra","limit":1,"per":1})",
        ".per: must be text such as \"60s\" or \"500ms\""},
       {R"({"algorithm":"gcra","limit":1,"per":"1"})",

@@ -88,7 +88,7 @@ TEST(OverrideLines, SaysWhichLineIsWrong) {
   EXPECT_EQ(error_of(head + "a,1,\n\nb,1\n"),
             "f.csv:4: the line has 2 fields; expected 3 as in the first line");
   EXPECT_EQ(error_of(head + "a,1.5,\n"),
-            "f.csv:2: 'limit' is '1.5'; expected a whole number from 0 to 4294967295");
+            "f.csv:2: 'limit' is '1.5'; expected a whole number from 0 to 9007199254740991");
   EXPECT_EQ(error_of(head + "a,,yes\n"),
             "f.csv:2: 'blocked' is 'yes'; expected true, false or nothing");
   EXPECT_EQ(error_of(head + "\"a,1,\n"),

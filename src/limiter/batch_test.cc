@@ -136,9 +136,9 @@ TEST_F(BatchTest, EnforcedChargesNeedNotBeAdjacent) {
   add("c", 2);
   EXPECT_TRUE(decide());
   EXPECT_EQ(store_.asked, 1);
-  std::vector<std::uint32_t> remaining;
+  std::vector<std::uint64_t> remaining;
   for (const Decision& decision : each_) remaining.push_back(decision.remaining);
-  EXPECT_EQ(remaining, (std::vector<std::uint32_t>{0, 4, 2, 5, 1}));
+  EXPECT_EQ(remaining, (std::vector<std::uint64_t>{0, 4, 2, 5, 1}));
 }
 
 TEST_F(BatchTest, IsInvalidWithMoreThan64EnforcedCharges) {

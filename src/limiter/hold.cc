@@ -14,16 +14,6 @@ constexpr bool is_budget(const Charge& charge) noexcept {
   return holds_amounts(charge.limit.algorithm());
 }
 
-// A new id, as text: 96 random bits.
-std::string random_id() {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : PermitId::random().bytes()) {
-    text.append({kDigits[byte >> 4], kDigits[byte & 15]});
-  }
-  return text;
-}
-
 }  // namespace
 
 struct Hold::Request {
@@ -41,7 +31,7 @@ Hold::Hold(Store& store, std::string_view id, std::span<const Charge> charges, D
     : request_(std::make_unique<Request>()) {
   Request& request = *request_;
   request.store = &store;
-  request.id = id.empty() ? random_id() : std::string(id);
+  request.id = id.empty() ? PermitId::random_text() : std::string(id);
   request.name = PermitId::named(request.id);
   request.held.copy(charges, is_budget);
   request.each.resize(charges.size());

@@ -11,6 +11,7 @@
 #include "core/decision.h"
 #include "core/limit.h"
 #include "core/period.h"
+#include "sluice/permit_id.h"
 
 namespace sluice {
 namespace {
@@ -215,7 +216,8 @@ class LimitParser {
   Expected<LimitArguments> parse(std::span<const std::string_view> words) {
     const auto limit = read(words);
     if (!limit) return Unexpected{std::move(error_)};
-    return LimitArguments{.limit = *limit, .cost = cost_, .actual = actual_, .max_wait = max_wait_};
+    return LimitArguments{
+        .limit = *limit, .cost = cost_, .actual = actual_, .max_wait = max_wait_, .id = id_};
   }
 
  private:
@@ -258,6 +260,7 @@ class LimitParser {
                 ", ZONE, STARTS or " + std::string(verb_.cost_word()) +
                 (verb_.verb == Verb::kReserve ? " or MAXWAIT"
                  : verb_.settles              ? " or ACTUAL"
+                 : verb_.has_id()             ? " or ID"
                                               : ""));
   }
 
@@ -270,8 +273,20 @@ class LimitParser {
       max_wait_ = *wait;
       return true;
     }
+    if (is_required && verb_.has_ttl()) {
+      const auto ttl = parse_ttl(value);
+      if (!ttl) return fail(ttl.error());
+      max_wait_ = *ttl;
+      return true;
+    }
+    if (verb_.has_id() && same_word(name, "ID")) {
+      id_ = value;
+      std::string wrong = find_id_error(value);
+      return wrong.empty() || fail(std::move(wrong));
+    }
     if (is_required && verb_.settles) return read_units("ACTUAL", value, 0, actual_);
-    if (same_word(name, verb_.cost_word())) return read_units(verb_.cost_word(), value, 0, cost_);
+    if (verb_.has_cost() && same_word(name, verb_.cost_word()))
+      return read_units(verb_.cost_word(), value, 0, cost_);
     for (const core::OptionInfo& option : core::kLimitOptions) {
       if (!same_word(name, option.name)) continue;
       std::uint64_t number = 0;
@@ -365,6 +380,7 @@ class LimitParser {
   std::uint64_t cost_ = 1;
   std::uint64_t actual_ = 1;
   Duration max_wait_{0};
+  std::string_view id_;
   bool has_required_ = false;
 };
 
@@ -387,6 +403,19 @@ bool same_word(std::string_view a, std::string_view b) noexcept {
 Expected<LimitArguments> parse_limit(const CounterVerb& verb,
                                      std::span<const std::string_view> words) {
   return LimitParser(verb).parse(words);
+}
+
+Expected<Duration> parse_ttl(std::string_view value) {
+  const auto ttl = core::parse_period(value);
+  if (!ttl) return Unexpected{"TTL: " + ttl.error()};
+  if (*ttl >= kMinHold && *ttl <= kMaxHold) return *ttl;
+  return Unexpected{"TTL: " + base::in_quotes(value) + " is out of range; expected 1s to 24h"};
+}
+
+std::string find_id_error(std::string_view value) {
+  if (!value.empty() && value.size() <= kMaxIdBytes) return {};
+  return "ID: has " + std::to_string(value.size()) + " bytes; expected 1 to " +
+         std::to_string(kMaxIdBytes);
 }
 
 Expected<Duration> parse_max_wait(std::string_view value) {

@@ -101,12 +101,21 @@ struct CounterVerb {
       false;  // charges or gives back the difference to the ACTUAL cost; `verb` is kCharge
   bool reports = false;  // charges what the response costs; `verb` is kCharge
 
+  // Whether it has an option ID, of budgets; and one TTL.
+  constexpr bool has_id() const noexcept { return settles || needs_id(verb); }
+  constexpr bool has_ttl() const noexcept { return verb == Verb::kHold || verb == Verb::kExtend; }
+  // Whether it has a cost.
+  constexpr bool has_cost() const noexcept {
+    return verb != Verb::kExtend && verb != Verb::kSettle;
+  }
   constexpr std::string_view cost_word() const noexcept {
     return verb == Verb::kTakeAtMost ? "ATMOST" : "COST";
   }
   // The option that it requires; empty if none.
   constexpr std::string_view required() const noexcept {
     if (settles) return "ACTUAL";
+    if (has_ttl()) return "TTL";
+    if (verb == Verb::kSettle) return "ID";
     return verb == Verb::kTakeAtMost ? "ATMOST" : verb == Verb::kReserve ? "MAXWAIT" : "";
   }
 };
@@ -115,13 +124,20 @@ struct LimitArguments {
   Limit limit;
   std::uint64_t cost = 1;
   std::uint64_t actual = 1;  // of a command that settles
-  Duration max_wait{0};      // of a reservation
+  Duration max_wait{0};      // of a reservation; of a hold and an extension how long they last
+  std::string_view id = {};  // of a hold
 };
 
 // Parses the words after the key, at least three: "algorithm limit period [option value]...".
 // Errors name the argument.
 Expected<LimitArguments> parse_limit(const CounterVerb& verb,
                                      std::span<const std::string_view> words);
+
+// Parses the value of TTL, such as "30s": 1s to 24h. Errors name it.
+Expected<Duration> parse_ttl(std::string_view value);
+
+// Returns what is wrong with the value of ID, or an empty text.
+std::string find_id_error(std::string_view value);
 
 // Parses the value of MAXWAIT, such as "500ms": at most a day. Errors name it.
 Expected<Duration> parse_max_wait(std::string_view value);

@@ -65,6 +65,13 @@ PermitId PermitId::random() {
   return PermitId(bytes);
 }
 
+std::string PermitId::random_text() {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : random().bytes()) text.append({kHex[byte >> 4], kHex[byte & 15]});
+  return text;
+}
+
 PermitId PermitId::named(std::string_view id) noexcept {
   XXH128_canonical_t hash;
   XXH128_canonicalFromHash(&hash, XXH3_128bits(id.data(), id.size()));

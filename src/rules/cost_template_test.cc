@@ -166,7 +166,7 @@ TEST(RuleCostFiles, KeepTheCostAsItIsWritten) {
 
 TEST(RuleCostFiles, ReportThePositionOfAWrongCost) {
   const std::string right =
-      "expected a whole number from 0 to 4294967295, request, or attributes such as "
+      "expected a whole number from 0 to 9007199254740991, request, or attributes such as "
       "\"{body.max_tokens|500}\", also in a sum of products";
   const auto wrong = [&](const std::string& found, const std::string& hint = "") {
     return "f:4:70: error: 'cost' is " + found + "; " + right + hint;
@@ -174,7 +174,7 @@ TEST(RuleCostFiles, ReportThePositionOfAWrongCost) {
   EXPECT_EQ(errors_of("cost: -1"), wrong("'-1'"));
   EXPECT_EQ(errors_of("cost: 1.5"), wrong("'1.5'"));
   EXPECT_EQ(errors_of("cost: 1e3"), wrong("'1e3'"));
-  EXPECT_EQ(errors_of("cost: 4294967296"), wrong("'4294967296'"));
+  EXPECT_EQ(errors_of("cost: 9007199254740992"), wrong("'9007199254740992'"));
   EXPECT_EQ(errors_of("cost: '5'"), wrong("the text '5'", "; a number is without quotes"));
   EXPECT_EQ(errors_of("cost: body.max_tokens"), wrong("'body.max_tokens'"));
   EXPECT_EQ(errors_of("cost: Request"), wrong("'Request'"));

@@ -199,7 +199,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
 }
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {
-  const std::string expected = "; expected a whole number from 0 to 4294967295";
+  const std::string expected = "; expected a whole number from 0 to 9007199254740991";
   for (const char* number : {"10.5", "1e3", "-1", "+1", "1__000", "0x10", "010", "ten", "1 000",
                              ".inf", "99999999999999999999999"}) {
     EXPECT_EQ(
@@ -207,12 +207,48 @@ TEST(Loader, RefusesNumbersThatAreNotExact) {
         "f:4:50: error: 'limit' is '" + std::string(number) + "'" + expected + ", in plain digits");
   }
   EXPECT_EQ(limit_errors("per: 1s, algorithm: gcra, limit: 99999999999"),
-            "f:4:50: error: 'limit' is '99999999999'" + expected);
+            "f:4:50: error: limit 99999999999 is out of range; it must be 0 to 4294967295");
+  EXPECT_EQ(limit_errors("per: 1s, algorithm: budget, limit: 9007199254740992"),
+            "f:4:52: error: 'limit' is '9007199254740992'" + expected);
   EXPECT_EQ(limit_errors("per: 1s, algorithm: gcra, limit: \"10\""),
             "f:4:50: error: 'limit' is the text '10'" + expected + " without quotes");
   EXPECT_EQ(limit_errors("per: 1s, algorithm: gcra, limit: [1]"),
             "f:4:50: error: 'limit' is a list" + expected);
   EXPECT_EQ(limit_errors("per: 1s, algorithm: gcra, limit: 4294967295"), "ok");
+}
+
+TEST(Loader, ReadsBudgets) {
+  const auto rules = RuleSet::parse(
+      "version: 1\nrules:\n  - name: a\n    limits:\n"
+      "      - { algorithm: budget, limit: 9007199254740991, per: never, cost: 5000000000 }\n"
+      "      - { algorithm: budget, limit: 5, per: month, zone: UTC, on_expiry: release, holds: "
+      "9,\n"
+      "          remember: 2h, name: b }\n",
+      "f");
+  ASSERT_TRUE(rules) << rules.error().front().to_string();
+  const auto& limits = rules->rules().front().limits;
+  EXPECT_EQ(limits[0].limit, Limit(budget(kMaxAmount).never()));
+  EXPECT_EQ(limits[1].limit, Limit(budget(5)
+                                       .per(calendar_month("UTC"))
+                                       .releasing_unsettled()
+                                       .holds(9)
+                                       .remember(std::chrono::hours{2})));
+}
+
+TEST(Loader, RefusesBudgetsThatCannotBe) {
+  EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, per: never"),
+            "f:4:49: error: per never is out of range; it must be 1ms to 366d");
+  EXPECT_EQ(limit_errors("algorithm: budget, limit: 1, per: 1d, holds: 65536"),
+            "f:4:62: error: 'holds' is '65536'; expected a whole number from 1 to 65535");
+  EXPECT_EQ(limit_errors("algorithm: gcra, limit: 1, per: 1d, remember: 1h"),
+            "f:4:63: error: remember does not apply to gcra; it applies to budget");
+  EXPECT_EQ(
+      limit_errors("algorithm: budget, limit: 1, per: 1d, lease: 1s"),
+      "f:4:62: error: a quota lease does not apply to budget; it applies to all algorithms but "
+      "concurrency and budget");
+  EXPECT_EQ(limit_errors("algorithm: budget, limit: 1, per: 1d, burst: 1"),
+            "f:4:62: error: burst does not apply to budget; it applies to leaky_bucket, "
+            "token_bucket and gcra");
 }
 
 TEST(Loader, RefusesWrongTypes) {
@@ -385,7 +421,7 @@ unknown: 1
 )");
   EXPECT_EQ(
       errors,
-      "f:4:41: error: 'limit' is 'x'; expected a whole number from 0 to 4294967295, in plain "
+      "f:4:41: error: 'limit' is 'x'; expected a whole number from 0 to 9007199254740991, in plain "
       "digits\n"
       "f:5:11: error: 'mode' is 'y'; expected enforce or shadow\n"
       "f:6:5: error: rule lacks 'name'; expected 'name:' with text of 1 to 128 bytes\n" +
@@ -405,7 +441,7 @@ TEST(Loader, ExpandsAliasesAndReportsTheirErrorsOnce) {
   EXPECT_EQ(errors_of("version: 1\nrules:\n"
                       "  - { name: a, limits: &l [ { algorithm: gcra, limit: x, per: 1s } ] }\n"
                       "  - { name: b, limits: *l }\n"),
-            "f:3:55: error: 'limit' is 'x'; expected a whole number from 0 to 4294967295, in plain "
+            "f:3:55: error: 'limit' is 'x'; expected a whole number from 0 to 9007199254740991, in plain "
             "digits");
 }
 

@@ -109,7 +109,7 @@ TEST(Plans, ExplainsNumbersThatAreMissingOrUnknown) {
   EXPECT_EQ(errors_of(std::string(kPlans) +
                       "rules:\n  - name: api\n    limits: [ { algorithm: gcra, per: 1s } ]\n"),
             "f:7:15: error: limit lacks 'limit'; expected 'limit:' with a whole number from 0 to "
-            "4294967295, or 'plan:' in the rule");
+            "9007199254740991, or 'plan:' in the rule");
   EXPECT_EQ(
       errors_of("plans: { free: { a: { limit: 1, per: 1s, brust: 2 } } }\nrules: []\n"),
       "f:2:42: error: unknown key 'brust'; expected one of: limit, per, lease, burst; did you "

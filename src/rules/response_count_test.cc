@@ -182,7 +182,7 @@ TEST_F(ResponseCountTest, AReportNeedsARightStatus) {
   }
   EXPECT_EQ(mistake({{"status", "200"}, {"header.x-cost", "-1"}}),
             "the attribute 'header.x-cost' of the response is '-1'; expected a whole number from 0 "
-            "to 4294967295");
+            "to 9007199254740991");
   EXPECT_EQ(left(), 5u) << "a wrong report charges nothing";
 }
 

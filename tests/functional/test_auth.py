@@ -145,7 +145,7 @@ class TrustedGateway(ServerTest):
 
         self.assertEqual(left("40"), (200, ["49", "60"]))
         self.assertEqual(left("0"), (200, ["48", "60"]))
-        for wrong in ("-1", "x", "4294967296"):
+        for wrong in ("-1", "x", "9007199254740992"):
             self.assertEqual(left(wrong)[0], 400)
 
     def test_other_spellings_of_a_path_are_the_same_path(self):

@@ -131,7 +131,7 @@ TEST_F(OverridesPage, RefusesWhatIsWrong) {
   EXPECT_EQ(set(R"("plan":"gold")").detail(),
             "there is no plan 'gold'; expected one of: free or pro");
   EXPECT_EQ(set(R"("limit":-1)").detail(),
-            "'limit' is wrong; expected a whole number from 0 to 4294967295");
+            "'limit' is wrong; expected a whole number from 0 to 9007199254740991");
   EXPECT_EQ(set(R"("limit":4294967296)").status, 400);
   EXPECT_EQ(set(R"("limit":1,"blocked":true)").detail(),
             "the override says more than one thing; expected attributes, one of limit, plan, "

@@ -143,7 +143,7 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
   EXPECT_EQ(refused(R"({"limits":{"user":{}}})", 400),
             "'limits.user' is wrong; expected an object with limit, per, lease or burst");
   EXPECT_EQ(refused(R"({"limits":{"user":{"limit":"20"}}})", 400),
-            "'limits.user.limit' is wrong; expected a whole number from 0 to 4294967295, without "
+            "'limits.user.limit' is wrong; expected a whole number from 0 to 9007199254740991, without "
             "quotes");
   EXPECT_EQ(refused(R"({"limits":{"user":{"per":1}}})", 400),
             "'limits.user.per' is wrong; expected a period in quotes, such as \"1s\"");

@@ -254,7 +254,7 @@ TEST_F(AuthCostTest, OfATrustedProxyIsForLimitsThatAskForIt) {
 }
 
 TEST_F(AuthCostTest, IsRefusedIfItIsNoNumberOfUnits) {
-  const std::vector<std::string_view> values{"-1", "x",    "1.5",     "4294967296",
+  const std::vector<std::string_view> values{"-1", "x",    "1.5",     "9007199254740992",
                                              " 1", "1, 2", {"1\0", 2}};
   for (const std::string_view wrong : values) {
     EXPECT_EQ(left_after("10.0.0.1", wrong), "400") << wrong;

@@ -238,16 +238,6 @@ class ReportedResponse final : public AttributeSource {
   const CheckRequest& request_;
 };
 
-// An id of 96 random bits.
-std::string random_id() {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : PermitId::random().bytes()) {
-    text.append({kDigits[byte >> 4], kDigits[byte & 15]});
-  }
-  return text;
-}
-
 // A larger buffer is released.
 constexpr std::size_t kMostKept = std::size_t{64} << 10;
 
@@ -304,7 +294,7 @@ std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
   if (takes_key && request.wait > Duration{0}) {
     return "at wait_ms: a request with an Idempotency-Key cannot wait; expected one of them";
   }
-  if (id_.empty() && request.verb == Verb::kHold) id_ = random_id();
+  if (id_.empty() && request.verb == Verb::kHold) id_ = PermitId::random_text();
   hold_ = PermitId::named(id_);
   return {};
 }

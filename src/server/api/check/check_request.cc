@@ -23,8 +23,7 @@ constexpr std::string_view kNamedCosts =
     "expected an object of limits and their costs, {\"tokens\":700}";
 constexpr std::string_view kActual =
     "expected the actual cost: a whole number from 0 to 9007199254740991, or an object of limits "
-    "and "
-    "their actual costs, {\"tokens\":512}";
+    "and their actual costs, {\"tokens\":512}";
 constexpr std::uint64_t kMostWaitMs = 86'400'000;
 constexpr std::string_view kMaxWait =
     "expected milliseconds: a whole number from 0 to 86400000 (a day)";

@@ -24,7 +24,7 @@ class Reading {
     if (request.verb == Verb::kReserve) {
       text_ += " wait " + std::to_string(request.max_wait / std::chrono::milliseconds(1)) + " ms";
     }
-    if (request.actual != 1 || !request.actual_costs.empty()) {
+    if (request.actual.value_or(1) != 1 || !request.actual_costs.empty()) {
       text_ += " actual " + std::to_string(request.actual.value_or(1));
     }
     for (const LimitCost& cost : request.actual_costs) {
@@ -145,16 +145,18 @@ TEST(CheckReader, ReadsTheActualCostsOfASettlement) {
   EXPECT_EQ(settle(R"(,"costs":{"t":7},"actual":{"t":5})"), "");
   EXPECT_EQ(requests.of(), "0 7 actual 5;0 1 t#7 actual 1 t#5;");
   const std::string expected =
-      "; expected the actual cost: a whole number from 0 to 4294967295, or an object of limits and "
+      "; expected the actual cost: a whole number from 0 to 9007199254740991, or an object of "
+      "limits and "
       "their actual costs, {\"tokens\":512}";
   EXPECT_EQ(settle(""), "at actual: missing" + expected);
   EXPECT_EQ(settle(R"(,"actual":"5")"), "at actual: found text" + expected);
   EXPECT_EQ(settle(R"(,"actual":{"t":1,"t":2})"),
             "at actual: 't' is given twice; expected each limit once");
   EXPECT_EQ(settle(R"(,"actual":{"t":"x"})"),
-            "at actual: 't' is text; expected a whole number from 0 to 4294967295");
-  EXPECT_EQ(settle(R"(,"actual":1,"verb":"peek")"),
-            "at the top: unknown member 'verb'; expected one of: attributes, cost, costs, actual");
+            "at actual: 't' is text; expected a whole number from 0 to 9007199254740991");
+  EXPECT_EQ(
+      settle(R"(,"actual":1,"verb":"peek")"),
+      "at the top: unknown member 'verb'; expected one of: attributes, id, cost, costs, actual");
 }
 
 TEST(CheckReader, ReadsTheResponseOfAReport) {
@@ -190,11 +192,11 @@ TEST(CheckReader, TakesCostsOf32Bits) {
   EXPECT_EQ(cost("0"), "0 0;");
   EXPECT_EQ(cost("4294967295"), "0 4294967295;");
   for (const char* wrong :
-       {"4294967296", "-1", "1.0", "1e2", "9223372036854775808", "99999999999999999999999"}) {
+       {"9007199254740992", "-1", "1.0", "1e2", "9223372036854775808", "99999999999999999999999"}) {
     EXPECT_EQ(cost(wrong), "at cost: found " + std::string(wrong) +
-                               "; expected a whole number from 0 to 4294967295");
+                               "; expected a whole number from 0 to 9007199254740991");
   }
-  const std::string right = "; expected a whole number from 0 to 4294967295";
+  const std::string right = "; expected a whole number from 0 to 9007199254740991";
   EXPECT_EQ(cost("\"1\""), "at cost: found text" + right);
   EXPECT_EQ(cost("null"), "at cost: found null" + right);
   EXPECT_EQ(cost("{}"), "at cost: found an object" + right);
@@ -208,8 +210,8 @@ TEST(CheckReader, ReadsTheCostsOfLimits) {
   EXPECT_EQ(costs("{}"), "0 2 a=1;");
   EXPECT_EQ(costs(R"({"tokens":4294967295,"r\u002f0":0})"), "0 2 tokens#4294967295 r/0#0 a=1;");
   EXPECT_EQ(read(R"([{"attributes":{},"costs":{"t":1}},{"attributes":{}}])"), "[0 1 t#1;0 1;]");
-  const std::string right = "; expected a whole number from 0 to 4294967295";
-  for (const char* wrong : {"4294967296", "-1", "1.0", "1e2", "9223372036854775808"}) {
+  const std::string right = "; expected a whole number from 0 to 9007199254740991";
+  for (const char* wrong : {"9007199254740992", "-1", "1.0", "1e2", "9223372036854775808"}) {
     EXPECT_EQ(costs("{\"t\":" + std::string(wrong) + "}"),
               "at costs: 't' is " + std::string(wrong) + right);
   }
@@ -376,7 +378,7 @@ TEST(CheckReader, TakesAThousandRequestsAtOnceAndNoMore) {
 TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {
   const std::string first = R"([{"attributes":{}},)";
   EXPECT_EQ(read(first + R"({"attributes":{},"cost":-1}])"),
-            "at [1].cost: found -1; expected a whole number from 0 to 4294967295");
+            "at [1].cost: found -1; expected a whole number from 0 to 9007199254740991");
   EXPECT_EQ(read(first + "7]"),
             "at [1]: found a number; expected a request, {\"attributes\":{...}}");
   EXPECT_EQ(read(first + "[]]"),
@@ -384,7 +386,8 @@ TEST(CheckReader, ReportsTheRequestOfAnArrayThatIsWrong) {
   EXPECT_EQ(read(first + "{}]"),
             "at [1].attributes: missing; expected an object whose members are texts");
   EXPECT_EQ(read(first + R"({"x":1}])"),
-            "at [1]: unknown member 'x'; expected one of: attributes, cost, costs, limit, verb, "
+            "at [1]: unknown member 'x'; expected one of: attributes, id, hold_ms, cost, costs, "
+            "limit, verb, "
             "max_wait_ms, wait_ms");
 }
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "limiter/limit_arguments.h"
@@ -10,6 +11,7 @@
 #include "server/api/resp/command_handler.h"
 #include "server/decide/rejection.h"
 #include "sluice/permit.h"
+#include "sluice/permit_id.h"
 
 // The commands that decide by a limit in the request, such as RL.LIMIT.
 namespace sluice::server::resp::commands {
@@ -32,27 +34,100 @@ void change_permit(CommandHandler& handler, const Call& call, bool releases) {
 }  // namespace
 
 void release(CommandHandler& handler, const Call& call) { change_permit(handler, call, true); }
-void extend(CommandHandler& handler, const Call& call) { change_permit(handler, call, false); }
+
+// RL.EXTEND of a permit, or of the hold of an id.
+void extend(CommandHandler& handler, const Call& call) {
+  if (call.arguments.size() == 2) return change_permit(handler, call, false);
+  const std::string_view form = call.arguments[1];
+  const bool by_rule = same_word(form, "CHECK");
+  if (!by_rule && !same_word(form, "LIMIT")) {
+    return call.reply.error("ERR there is no " + shown(form) +
+                            "; expected a permit, CHECK or LIMIT");
+  }
+  if (call.arguments.size() < (by_rule ? 3 : 6)) {
+    return call.reply.error("ERR wrong number of arguments for 'rl.extend' command");
+  }
+  (by_rule ? check : limit)(handler, {call.command, call.arguments, 2, call.client, call.reply});
+}
+
+namespace {
+
+// The id of a command that has one, and its name.
+struct Id {
+  std::string text;
+  PermitId name;
+
+  explicit Id(std::string_view given, bool makes_one)
+      : text(given.empty() && makes_one ? PermitId::random_text() : std::string(given)),
+        name(PermitId::named(text)) {}
+};
+
+// Returns whether the client may settle: without an id only an operator. If not, the reply says so.
+bool may_settle(const Call& call, std::string_view id) {
+  if (!call.command.verb.settles || !id.empty() || call.client.role >= Role::kOperate) return true;
+  call.reply.error("NOPERM this user has no permissions to run the 'rl.settle|" +
+                   std::string(call.command.name) + "' command");
+  return false;
+}
+
+std::size_t id_pairs(const Decision& decision, std::string_view id) {
+  if (id.empty()) return 0;
+  return 1U + decision.repeated + decision.late + (decision.ends_after > Duration{0});
+}
+
+void put_id(Reply& reply, const Decision& decision, std::string_view id) {
+  if (id.empty()) return;
+  reply.bulk("id");
+  reply.bulk(id);
+  for (const auto& [name, is_set] :
+       {std::pair("repeated", decision.repeated), std::pair("late", decision.late)}) {
+    if (!is_set) continue;
+    reply.bulk(name);
+    reply.integer(1);
+  }
+  if (decision.ends_after <= Duration{0}) return;
+  reply.bulk("ends_after_ms");
+  reply.integer(decision.ends_after / std::chrono::milliseconds{1});
+}
+
+}  // namespace
 
 void limit(CommandHandler& handler, const Call& call) {
   const CounterVerb& verb = call.command.verb;
   const auto request = parse_limit(verb, call.arguments.subspan(call.first + 1));
   if (!request) return call.reply.error("ERR " + request.error());
   if (takes(verb.verb) && !handler.may_take(call, request->cost)) return;
+  if (!may_settle(call, request->id)) return;
   const Limit& limit = request->limit;
   Charge charge{call.arguments[call.first], limit, request->cost};
-  if (verb.settles) {
+  Action action{verb.verb, request->max_wait};
+  const Id id(request->id, verb.verb == Verb::kHold);
+  if (!id.text.empty()) {
+    if (!holds_amounts(limit.algorithm())) {
+      return call.reply.error("ERR algorithm: only budget has holds");
+    }
+    charge.permit = &id.name;
+    if (verb.verb == Verb::kSettle) charge.cost = 0;
+    if (verb.settles) {
+      charge.cost = request->actual;
+      action = Verb::kSettle;
+    }
+  } else if (verb.has_ttl()) {
+    return call.reply.error("ERR ID is missing");
+  } else if (verb.settles) {
     charge.gives_back = request->actual < request->cost;
     charge.cost =
         charge.gives_back ? request->cost - request->actual : request->actual - request->cost;
   }
   std::string permit;
-  const Decision decision = handler.session.decide(charge, {verb.verb, request->max_wait}, &permit);
+  const Decision decision = handler.session.decide(charge, action, &permit);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
   if (!error.empty()) return call.reply.error(error);
   const bool with_taken = verb.verb == Verb::kTakeAtMost;
-  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1));
+  call.reply.map(kDecisionPairs + (with_taken ? 1 : 0) + (permit.empty() ? 0 : 1) +
+                 id_pairs(decision, id.text));
+  put_id(call.reply, decision, id.text);
   if (with_taken) put_taken(call.reply, decision);
   if (!permit.empty()) put_permit(call.reply, permit);
   put_decision(call.reply, decision);
@@ -146,10 +221,12 @@ void put_degraded(Reply& reply, const std::vector<const RejectHeader*>& headers)
   }
 }
 
-void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken) {
+void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::string_view id) {
   const bool has_permit = !answer.permit.empty();
   const bool degraded = answer.degraded();
-  reply.map(kAnswerPairs + (with_taken ? 1 : 0) + (has_permit ? 1 : 0) + (degraded ? 2 : 0));
+  reply.map(kAnswerPairs + (with_taken ? 1 : 0) + (has_permit ? 1 : 0) + (degraded ? 2 : 0) +
+            id_pairs(answer.decision, id));
+  put_id(reply, answer.decision, id);
   if (with_taken) put_taken(reply, answer.decision);
   if (has_permit) put_permit(reply, answer.permit);
   reply.bulk("rule");
@@ -208,7 +285,8 @@ bool read_cost(std::string_view option, std::string_view word, Costs& costs, Rep
 struct Options {
   Costs costs;
   Costs actual;
-  std::optional<Duration> max_wait = {};
+  std::optional<Duration> max_wait = {};  // or how long a hold or an extension lasts
+  std::string_view id = {};
   bool has_required = false;
 };
 
@@ -216,11 +294,29 @@ struct Options {
 // an error.
 bool read_options(std::span<const std::string_view>& words, const CounterVerb& verb,
                   Options& options, Reply& reply) {
+  const std::size_t all = words.size();
   while (words.size() >= 2 && words.size() % 2 == 0) {
     const std::string_view name = words[words.size() - 2];
+    // That of a settlement is the last option: an attribute may have the same name.
+    const bool may_be_id = verb.has_id() && (!verb.settles || words.size() == all);
+    if (may_be_id && options.id.empty() && same_word(name, "ID")) {
+      options.id = words.back();
+      if (const std::string wrong = find_id_error(options.id); !wrong.empty()) {
+        reply.error("ERR " + wrong);
+        return false;
+      }
+      options.has_required |= verb.required() == "ID";
+      words = words.first(words.size() - 2);
+      continue;
+    }
     const bool is_required = !verb.required().empty() && same_word(name, verb.required());
     options.has_required |= is_required;
-    if (same_word(name, verb.cost_word())) {
+    if (is_required && verb.has_ttl()) {
+      const auto ttl = parse_ttl(words.back());
+      if (!ttl) reply.error("ERR " + ttl.error());
+      if (!ttl) return false;
+      options.max_wait = *ttl;
+    } else if (verb.has_cost() && same_word(name, verb.cost_word())) {
       if (!read_cost(verb.cost_word(), words.back(), options.costs, reply)) return false;
     } else if (is_required && verb.settles) {
       if (!read_cost("ACTUAL", words.back(), options.actual, reply)) return false;
@@ -238,16 +334,27 @@ bool read_options(std::span<const std::string_view>& words, const CounterVerb& v
 }
 
 const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const CounterVerb& verb,
-                      const Options& options) {
-  const RequestCosts costs(options.costs.units.value_or(1), options.costs.limits);
+                      const Options& options, const Id& id) {
+  RequestCosts costs(options.costs.units.value_or(1), options.costs.limits);
+  Action action{verb.verb, options.max_wait.value_or(Duration{0})};
+  const bool has_id = !id.text.empty();
+  if (has_id) {
+    if (verb.settles) {
+      costs = {options.actual.units.value_or(RequestCosts::kNoUnits), options.actual.limits};
+      action = Verb::kSettle;
+    } else if (verb.verb == Verb::kSettle) {
+      costs = 0;
+    }
+    costs.id = &id.name;
+  }
   // Limits without an actual cost keep the reserved one.
   const RequestCosts actual(options.actual.units.value_or(costs.units), options.actual.limits);
   return handler.session.decide(
       {.attributes = handler.attributes,
        .costs = costs,
-       .action = {verb.verb, options.max_wait.value_or(Duration{0})},
+       .action = action,
        .rule = rule == "*" ? std::nullopt : std::optional(rule),
-       .actual = verb.settles ? &actual : nullptr,
+       .actual = verb.settles && !has_id ? &actual : nullptr,
        .response = verb.reports ? &handler.attributes : nullptr,  // they have the response, too
        .hands_out_permit = true});
 }
@@ -291,8 +398,11 @@ void check(CommandHandler& handler, const Call& call) {
   Options options{{{}, handler.costs}, {{}, handler.actual_costs}};
   if (!read_options(words, verb, options, call.reply)) return;
   if (takes(verb.verb) && !handler.may_take(call, options.costs.most())) return;
+  if (!may_settle(call, options.id)) return;
+  const Id id(options.id, verb.verb == Verb::kHold);
+  if (id.text.empty() && verb.has_ttl()) return call.reply.error("ERR ID is missing");
   if (!read_attributes(words, handler, call.reply)) return;
-  const RuleAnswer* const answer = ask(handler, rule, verb, options);
+  const RuleAnswer* const answer = ask(handler, rule, verb, options, id);
   if (answer == nullptr) {
     return call.reply.error("ERR rule: there is no " + shown(rule) +
                             "; expected the name of a rule, or * for those that match");
@@ -304,7 +414,7 @@ void check(CommandHandler& handler, const Call& call) {
   if (!answer->mistake.empty()) return call.reply.error("ERR " + std::string(answer->mistake));
   const std::string_view error = report_of(reason).resp_error;
   if (!by_rule && !error.empty()) return call.reply.error(error);
-  put_answer(call.reply, *answer, verb.verb == Verb::kTakeAtMost);
+  put_answer(call.reply, *answer, verb.verb == Verb::kTakeAtMost, id.text);
 }
 
 }  // namespace sluice::server::resp::commands

@@ -95,8 +95,12 @@ constexpr auto kTakeByLimit = limit_syntax("ATMOST units");
 constexpr auto kReserveByRule = rule_syntax("[COST units] [COST limit=units]... MAXWAIT period");
 constexpr auto kReserveByLimit = limit_syntax("[COST units] MAXWAIT period");
 constexpr auto kSettleByRule =
-    rule_syntax("[COST units] [COST limit=units]... ACTUAL units [ACTUAL limit=units]...");
-constexpr auto kSettleByLimit = limit_syntax("[COST units] ACTUAL units");
+    rule_syntax("[COST units] [COST limit=units]... ACTUAL units [ACTUAL limit=units]... [ID id]");
+constexpr auto kSettleByLimit = limit_syntax("[COST units] ACTUAL units [ID id]");
+constexpr auto kHoldByRule = rule_syntax("[COST units] [COST limit=units]... TTL period [ID id]");
+constexpr auto kHoldByLimit = limit_syntax("[COST units] TTL period [ID id]");
+constexpr auto kCancelByRule = rule_syntax("ID id");
+constexpr auto kCancelByLimit = limit_syntax("ID id");
 
 constexpr auto kReportAddress = rule_syntax("status code [COST units] [COST limit=units]...");
 
@@ -159,10 +163,21 @@ constexpr auto kTake = forms(
 constexpr auto kReserve = forms(change({Verb::kReserve}), "Reserves units of the limits of rules.",
                                 "Reserves units of a limit in the arguments.",
                                 kReserveByRule.view(), kReserveByLimit.view());
-constexpr auto kSettle = forms(change({.verb = Verb::kCharge, .settles = true}),
-                               "Settles units that a RL command with CHECK took.",
-                               "Settles units that a RL command with LIMIT took.",
-                               kSettleByRule.view(), kSettleByLimit.view());
+constexpr auto kHold =
+    forms({.writes = true, .verb = {Verb::kHold}},
+          "Holds units of the budgets of rules, and takes others.",
+          "Holds units of a budget in the arguments.", kHoldByRule.view(), kHoldByLimit.view());
+constexpr auto kCancel =
+    forms({.writes = true, .verb = {Verb::kSettle}}, "Ends a hold of RL.HOLD CHECK.",
+          "Ends a hold of RL.HOLD LIMIT.", kCancelByRule.view(), kCancelByLimit.view());
+constexpr Command kSettles{.writes = true, .verb = {.verb = Verb::kCharge, .settles = true}};
+constexpr auto kSettle =
+    forms(kSettles,
+          "Settles units that a RL command with CHECK took. Without an ID only "
+          "for operators.",
+          "Settles units that a RL command with LIMIT took. Without an ID only "
+          "for operators.",
+          kSettleByRule.view(), kSettleByLimit.view());
 
 constexpr std::array<Command, 7> kClient{
     connection("getname", 2, 2, "", "Returns the name of the connection.",
@@ -200,7 +215,7 @@ constexpr std::array<Command, 3> kOverride{
     limits("unset", 4, 0, "rule limit [attribute value]...", "Removes the override of a key.",
            commands::unset_override, kChange),
 };
-constexpr std::array<Command, 30> kAll{
+constexpr std::array<Command, 32> kAll{
     limits("cl.throttle", 5, 6, "key max_burst count period_seconds [quantity]",
            "Decides a request by a GCRA limit in the arguments, like redis-cell.",
            commands::throttle, {.has_key = true, .writes = true}),
@@ -219,8 +234,15 @@ constexpr std::array<Command, 30> kAll{
            "Blocks a key of a limit.", commands::block, {.role = Role::kOperate, .writes = true}),
     limits("rl.charge", 2, 0, "", "Counts work that is already done.", nullptr,
            {.role = Role::kOperate, .parts = kCharge, .writes = true}),
-    limits("rl.extend", 2, 2, "permit", "Starts the lease of a permit again.", commands::extend,
-           {.writes = true}),
+    limits("rl.cancel", 2, 0, "", "Ends a hold of budgets and spends nothing.", nullptr,
+           {.parts = kCancel, .writes = true}),
+    limits("rl.extend", 2, 0,
+           "permit|CHECK arguments of RL.CANCEL CHECK TTL period|LIMIT arguments "
+           "of RL.CANCEL LIMIT TTL period",
+           "Starts the lease of a permit or the time of a hold again.", commands::extend,
+           {.writes = true, .verb = {Verb::kExtend}}),
+    limits("rl.hold", 2, 0, "", "Holds units of budgets, to settle them later.", nullptr,
+           {.parts = kHold, .writes = true}),
     limits("rl.override", 2, 0, "", "Changes the limit of one key, or blocks it.", nullptr,
            {.role = Role::kOperate, .parts = kOverride, .writes = true}),
     limits("rl.peek", 2, 0, "", "Returns a decision without taking units.", nullptr,
@@ -237,7 +259,7 @@ constexpr std::array<Command, 30> kAll{
     limits("rl.reserve", 2, 0, "", "Takes units ahead of their time.", nullptr,
            {.role = Role::kOperate, .parts = kReserve, .writes = true}),
     limits("rl.settle", 2, 0, "", "Replaces an estimated cost by the actual one.", nullptr,
-           {.role = Role::kOperate, .parts = kSettle, .writes = true}),
+           {.parts = kSettle, .writes = true}),
     limits("rl.take", 2, 0, "", "Takes as many units as are left, up to a number.", nullptr,
            {.parts = kTake, .writes = true}),
     limits("rl.throttle", 5, 6, "key max_burst count period_seconds [quantity]",

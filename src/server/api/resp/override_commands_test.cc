@@ -57,7 +57,7 @@ TEST_F(OverrideCommands, ExplainWhatIsWrong) {
             "-ERR PER and BURST are for numbers; expected LIMIT with a number\r\n");
   EXPECT_EQ(ask("SET", {"LIMIT", "many"}),
             "-ERR LIMIT is not an integer: 'many'; expected a whole number from 0 to "
-            "4294967295\r\n");
+            "9007199254740991\r\n");
   EXPECT_TRUE(ask("SET", {"LIMIT", "1", "UNTIL", "1"}).starts_with("-ERR UNTIL is out of range"));
   EXPECT_EQ(ask("SET", {"PLAN", "pro"}),
             "-ERR the rule 'header' has no plans; expected 'limit', 'blocked' or 'unlimited'\r\n");
