@@ -28,9 +28,12 @@ void put_violated(TextBuffer& out, const RuleAnswer& answer) {
   out.put(']');
 }
 
-// Returns what the rule answers to the request, or null if no rule does.
+// Returns what the rule answers to the request, or null if no rule does: a mistake of the client is
+// no denial by a limit.
 const Reject* reject_of(const RuleAnswer& answer) noexcept {
-  const bool by_rule = answer.decision.reason != Reason::kInvalid && answer.rule != nullptr;
+  const Reason reason = answer.decision.reason;
+  const bool by_rule = answer.rule != nullptr && reason != Reason::kInvalid &&
+                       reason != Reason::kConflict && reason != Reason::kGone;
   return by_rule ? &answer.rule->reject : nullptr;
 }
 
