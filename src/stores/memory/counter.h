@@ -258,7 +258,7 @@ struct InPlace {
     }
     return has_room;
   }
-  // A counter that is forgotten is made anew elsewhere.
+  // A counter that is forgotten is made again elsewhere.
   [[gnu::noinline]] bool look_at_budget(Action action, const Charge& charge,
                                         core::Ticks now) noexcept {
     core::BudgetBuffer* const blob = slot->state.budget();

@@ -351,7 +351,7 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
   };
   const std::unique_ptr<CheckEndpoint, decltype(end)> ends(this, end);
   const auto pass = [&](const CheckRequest& one, bool alone) {
-    answer(kind, one, alone, response);
+    if (response.content_type.empty()) answer(kind, one, alone, response);
   };
   const std::string error = reader_.read(kind, request.body, may_operate, std::ref(pass));
   if (reader_.needs_operate()) return answer_problem(response, {403, error});

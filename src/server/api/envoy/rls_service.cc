@@ -41,7 +41,7 @@ using google::protobuf::Arena;
 using google::protobuf::ListValue;
 using google::protobuf::Struct;
 
-// The largest number of units that Envoy's messages hold stands for all larger amounts.
+// The largest number of units that Envoy's messages hold is written for all larger amounts.
 std::uint32_t in_32_bits(std::uint64_t units) noexcept {
   return static_cast<std::uint32_t>(std::min(units, kMaxUnits));
 }
