@@ -209,4 +209,5 @@ class Limit {
 
 }  // namespace sluice
 
+#include "sluice/detail/limit_constants.h"
 #include "sluice/limit_builder.h"
