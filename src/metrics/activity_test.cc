@@ -73,8 +73,36 @@ TEST_F(ActivityTest, TakesTheLimitOfAShadowRuleThatWouldHaveDeniedMost) {
     (denied == 2 ? one_ : other_).count(one);
   }
   const Activity all = registry_.activity(rules_);
-  EXPECT_EQ(all.would_deny, (std::vector<std::uint64_t>{0, 2, 1}));
+  ASSERT_EQ(all.limits.size(), 3U);
+  EXPECT_EQ(all.limits[0].would_deny, 0U);
+  EXPECT_EQ(all.limits[1].would_deny, 2U);
+  EXPECT_EQ(all.limits[2].would_deny, 1U);
+  EXPECT_EQ(all.limits[1].asked, 3U);
+  EXPECT_EQ(all.limits[1].denied, 0U) << "it is a shadow rule";
   EXPECT_EQ(all.rules[1].would_deny, 2U);
+}
+
+TEST_F(ActivityTest, CountsWhatEachLimitDid) {
+  const Rule& rule = rules_.rules()[0];
+  RuleAnswer one = answer(0, Outcome::kAllowed, Reason::kOk);
+  one.limits.push_back({&rule, &rule.limits[0], {}, {}, {}});
+  one_.count(one, 1);
+  one.limits[0].decision = Decision::refused(Reason::kLimited);
+  one_.count(one);
+  one.limits[0].decision = {.outcome = Outcome::kAllowed, .reason = Reason::kFallback};
+  one.decision.reason = Reason::kFallback;
+  other_.count(one);
+  RuleAnswer without = answer(0, Outcome::kAllowed, Reason::kOk);
+  without.skipped.push_back({&rule, &rule.limits[0]});
+  other_.count(without);
+  const Activity all = registry_.activity(rules_);
+  const Activity::OfLimit& limit = all.limits[0];
+  EXPECT_EQ(limit.asked, 3U);
+  EXPECT_EQ(limit.denied, 1U);
+  EXPECT_EQ(limit.failed, 1U);
+  EXPECT_EQ(limit.near, 1U);
+  EXPECT_EQ(limit.skipped, 1U);
+  EXPECT_EQ(all.rules[0].failed, 1U);
 }
 
 TEST_F(ActivityTest, LeavesOutWhatOtherRulesHaveCounted) {

@@ -7,24 +7,46 @@
 namespace sluice::metrics {
 namespace {
 
+// Whether a reason, by its number, says that the store could not decide.
+constexpr bool is_failure(std::size_t reason) noexcept {
+  const auto of = static_cast<Reason>(reason);
+  return store_failed(of) || of == Reason::kFallback;
+}
+
 void add_cells(Activity& to, Activity::Requests& of, const Tally& tally) noexcept {
   for (std::size_t i = 0; i < kReasons; ++i) {
     const std::uint64_t allowed = tally.cells[i].get();
     const std::uint64_t denied = tally.cells[kReasons + i].get();
     of.allowed += allowed;
     of.denied += denied;
+    if (is_failure(i)) of.failed += allowed + denied;
     to.reasons[i] += allowed + denied;
   }
   of.would_deny += tally.cells[kShadowCell].get();
+}
+
+void add_cells(Activity::OfLimit& of, const Tally& tally) noexcept {
+  std::uint64_t denied = 0;
+  for (std::size_t i = 0; i < kReasons; ++i) {
+    const std::uint64_t refused = tally.cells[kReasons + i].get();
+    const std::uint64_t all = tally.cells[i].get() + refused;
+    of.asked += all;
+    denied += refused;
+    if (is_failure(i)) of.failed += all;
+  }
+  // The loop counts a denial before it counts that it was in shadow mode.
+  const std::uint64_t would_deny = std::min(tally.cells[kShadowCell].get(), denied);
+  of.would_deny += would_deny;
+  of.denied += denied - would_deny;
+  of.near += tally.cells[kNearCell].get();
+  of.skipped += tally.cells[kSkippedCell].get();
 }
 
 }  // namespace
 
 void RuleCounts::add_to(Activity& to) const noexcept {
   for (std::size_t i = 0; i < to.rules.size(); ++i) add_cells(to, to.rules[i], requests_[i]);
-  for (std::size_t i = 0; i < to.would_deny.size(); ++i) {
-    to.would_deny[i] += limits_[i].cells[kShadowCell].get();
-  }
+  for (std::size_t i = 0; i < to.limits.size(); ++i) add_cells(to.limits[i], limits_[i]);
 }
 
 void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& rules) noexcept {
@@ -42,7 +64,7 @@ Activity empty_activity(const RuleSet& rules) {
   std::size_t limits = 0;
   for (const Rule& rule : rules.rules()) limits += rule.limits.size();
   all.rules.resize(rules.rules().size() + 1);
-  all.would_deny.resize(limits);
+  all.limits.resize(limits);
   return all;
 }
 
@@ -51,7 +73,7 @@ void add_would_deny(Activity& to, const RuleSet& rules) noexcept {
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
     std::uint64_t most = 0;
     for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j) {
-      most = std::max(most, to.would_deny[limit++]);
+      most = std::max(most, to.limits[limit++].would_deny);
     }
     to.rules[i].would_deny += most;
   }

@@ -27,12 +27,21 @@ struct Activity {
     std::uint64_t denied = 0;  // or failed
     // A shadow rule would have denied them; if it has several limits, the one that denied most.
     std::uint64_t would_deny = 0;
+    std::uint64_t failed = 0;  // of both: the store could not decide
+  };
+  // The answers of one limit.
+  struct OfLimit {
+    std::uint64_t asked = 0;
+    std::uint64_t denied = 0;      // or failed, by an enforced rule
+    std::uint64_t would_deny = 0;  // by a shadow rule
+    std::uint64_t failed = 0;      // of `asked`: the store could not decide
+    std::uint64_t near = 0;        // a key came near the limit
+    std::uint64_t skipped = 0;     // not of `asked`: the limit did not apply
   };
 
   // Of a rule by its position in the rules that were asked for; the last one: of no rule.
   std::vector<Requests> rules;
-  // What each limit of a shadow rule would have denied, by its position in all limits.
-  std::vector<std::uint64_t> would_deny;
+  std::vector<OfLimit> limits;  // of each limit by its position in all limits
   // The answers of all rules by their reason.
   std::array<std::uint64_t, static_cast<std::size_t>(Reason::kInvalid) + 1> reasons{};
   // Of a front end: element k counts the requests that took at most 2^k µs, the last one all
