@@ -70,7 +70,7 @@ class Events(ServerTest):
         second = viewer.event()
         while second["total"]["requests"] < 8:
             second = viewer.event()
-        self.assertEqual(second["total"], {"requests": 8, "denied": 3, "would_deny": 2})
+        self.assertEqual(second["total"], {"requests": 8, "denied": 3, "would_deny": 2, "failed": 0})
         login, trial = second["rules"]["busiest"]
         self.assertEqual((login["name"], login["denied"], login["shadow"]), ("login", 3, False))
         self.assertEqual((trial["would_deny"], trial["shadow"]), (2, True))

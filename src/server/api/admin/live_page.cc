@@ -28,7 +28,8 @@ std::uint64_t total_of(const Activity::Requests& of) noexcept { return of.allowe
 void write_requests(JsonWriter& json, const Activity::Requests& of) {
   json.member("requests", total_of(of))
       .member("denied", of.denied)
-      .member("would_deny", of.would_deny);
+      .member("would_deny", of.would_deny)
+      .member("failed", of.failed);
 }
 
 void write_totals(JsonWriter& json, const Activity& all) {
@@ -37,6 +38,7 @@ void write_totals(JsonWriter& json, const Activity& all) {
     sum.allowed += one.allowed;
     sum.denied += one.denied;
     sum.would_deny += one.would_deny;
+    sum.failed += one.failed;
   }
   write_requests(json.key("total").begin_object(), sum);
   json.end_object().key("reasons").begin_object();
@@ -59,19 +61,23 @@ void write_durations(JsonWriter& json, const Activity& all) {
   json.end_array();
 }
 
-void write_rule(JsonWriter& json, const Rule& rule, const Activity::Requests& of) {
-  json.begin_object()
-      .member("name", rule.name)
-      .member("domain", rule.domain)
-      .member("shadow", rule.mode == RuleMode::kShadow);
+// `limits` are the answers of the rule's limits.
+void write_rule(JsonWriter& json, const Rule& rule, const Activity::Requests& of,
+                const Activity::OfLimit* limits) {
+  json.begin_object();
+  pages::write_rule_facts(json, rule);
   write_requests(json, of);
   json.key("limits").begin_array();
   for (const RuleLimit& limit : rule.limits) {
-    json.begin_object()
-        .member("name", limit.name)
-        .member("key", limit.key)
-        .member("algorithm", to_string(limit.limit.algorithm()))
-        .member("blocks", limit.block.has_value())
+    json.begin_object();
+    pages::write_limit_facts(json, rule, limit);
+    const Activity::OfLimit& counted = *limits++;
+    json.member("asked", counted.asked)
+        .member("denied", counted.denied)
+        .member("would_deny", counted.would_deny)
+        .member("failed", counted.failed)
+        .member("near", counted.near)
+        .member("skipped", counted.skipped)
         .end_object();
   }
   json.end_array().end_object();
@@ -118,20 +124,30 @@ std::vector<std::size_t> busiest(const Activity& all, std::span<const std::uint6
 
 const std::string& LiveEvents::latest() {
   const net::SteadyTime now = clock_.now();
-  if (event_.empty() || (viewers_.empty() && now - made_ >= kPeriod)) make(now);
+  if (event_.empty() || (viewers_.empty() && now - made_ >= kPeriod)) {
+    const RuleSet rules = rules_.current();
+    make(now, rules, registry_.activity(rules));
+  }
   return event_;
 }
 
 void LiveEvents::tick() {
   const net::SteadyTime now = clock_.now();
-  if (viewers_.empty() || now - made_ < kEarliest) return;
-  make(now);
+  const bool samples = !sampled_ || now - *sampled_ >= kEarliest;
+  const bool sends = !viewers_.empty() && now - made_ >= kEarliest;
+  if (!samples && !sends) return;
+  const RuleSet rules = rules_.current();
+  const Activity all = registry_.activity(rules);
+  if (samples) {
+    history_.add(now, SystemClock::instance().now(), rules, all);
+    sampled_ = now;
+  }
+  if (!sends) return;
+  make(now, rules, all);
   viewers_.send(event_);
 }
 
-void LiveEvents::make(net::SteadyTime now) {
-  const RuleSet rules = rules_.current();
-  const Activity all = registry_.activity(rules);
+void LiveEvents::make(net::SteadyTime now, const RuleSet& rules, const Activity& all) {
   JsonWriter json;
   json.begin_object()
       .member("at", SystemClock::instance().now())
@@ -147,8 +163,10 @@ void LiveEvents::make(net::SteadyTime now) {
   json.key("rules").begin_object();
   write_rules_status(json, rules_.status());
   json.key("busiest").begin_array();
+  std::size_t limit = 0, rule = 0;
   for (const std::size_t place : busiest(all, before_)) {
-    write_rule(json, rules.rules()[place], all.rules[place]);
+    for (; rule < place; ++rule) limit += rules.rules()[rule].limits.size();
+    write_rule(json, rules.rules()[place], all.rules[place], all.limits.data() + limit);
   }
   json.end_array().end_object().end_object();
   before_.clear();

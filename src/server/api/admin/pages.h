@@ -57,6 +57,10 @@ void write_server(JsonWriter& json, const ServerStatus& status);
 void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus& status,
                   const RuleSet& rules, std::size_t most);
 void show_events(const Call& call);
+void show_history(const Call& call);
+// What a rule and a limit are, as members.
+void write_rule_facts(JsonWriter& json, const Rule& rule);
+void write_limit_facts(JsonWriter& json, const Rule& rule, const RuleLimit& limit);
 void show_top(const Call& call);
 void list_overrides(const Call& call);
 void import_overrides(const Call& call);

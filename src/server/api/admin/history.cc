@@ -1,0 +1,278 @@
+// The recent past of the live page: GET /v1/history.
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "base/quoted.h"
+#include "core/limit.h"
+#include "core/period.h"
+#include "rules/rule_set.h"
+#include "server/api/admin/live_page.h"
+#include "server/api/admin/pages.h"
+#include "server/protocol/http/request_target.h"
+
+namespace sluice::server {
+namespace {
+
+using metrics::Activity;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kLittlePoints = 60;  // of a rule, if all rules are asked for
+
+constexpr std::size_t kNear = 4, kSkipped = 5;  // in History::kCounts
+
+std::array<std::uint64_t, History::kCounts.size()> total_of(const Activity& all) {
+  std::array<std::uint64_t, History::kCounts.size()> total{};
+  for (const Activity::Requests& of : all.rules) {
+    total[0] += of.allowed + of.denied;
+    total[1] += of.denied;
+    total[2] += of.would_deny;
+    total[3] += of.failed;
+  }
+  for (const Activity::OfLimit& of : all.limits) {
+    total[kNear] += of.near;
+    total[kSkipped] += of.skipped;
+  }
+  return total;
+}
+
+}  // namespace
+
+// --- keeping it -------------------------------------------------------------------------------
+
+void History::use(const RuleSet& rules) {
+  if (active_ && active_->rules().data() == rules.rules().data()) return;
+  active_ = rules;
+  std::map<Names, Series> kept;
+  places_.clear();
+  const auto keep = [&](const std::string& rule, const std::string& limit) {
+    auto known = series_.extract(Names(rule, limit));
+    Series* const series =
+        known.empty() ? &kept[{rule, limit}] : &kept.insert(std::move(known)).position->second;
+    series->before = {};
+    places_.push_back(series);
+  };
+  keep("", "");
+  for (const Rule& rule : rules.rules()) {
+    keep(rule.name, "");
+    for (const RuleLimit& limit : rule.limits) keep(rule.name, limit.name);
+  }
+  for (const auto& [names, series] : series_) {
+    columns_ -= static_cast<std::size_t>(std::count_if(series.columns.begin(), series.columns.end(),
+                                                       [](auto& one) { return !!one; }));
+  }
+  series_ = std::move(kept);
+}
+
+// Begins the next point of a ring, in place of the oldest if it is full.
+void History::begin_point(Ring& ring) {
+  ring.newest = (ring.newest + 1) % ring.size;
+  ring.used = std::min(ring.used + 1, ring.size);
+  ring.points[ring.newest] = {};
+  for (Series* const series : places_) {
+    for (const auto& column : series->columns) {
+      if (column) (*column)[ring.first + ring.newest] = 0;
+    }
+  }
+}
+
+void History::put(Series& series, const Counts& counts, bool is_start) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    // A count can decrease only if the rules are not the same ones.
+    const std::uint64_t growth = counts[i] - std::min(series.before[i], counts[i]);
+    if (growth == 0 || is_start) continue;
+    auto& column = series.columns[i];
+    if (!column && columns_ == kMostColumns) continue;
+    if (!column) {
+      column = std::make_unique<Column>();
+      ++columns_;
+    }
+    for (const Ring* ring : {&seconds_, &minutes_}) {
+      std::uint32_t& number = (*column)[ring->first + ring->newest];
+      number = static_cast<std::uint32_t>(std::min(number + growth, kMost));
+    }
+  }
+  series.before = counts;
+}
+
+void History::add(net::SteadyTime now, Instant date, const RuleSet& rules, const Activity& all) {
+  use(rules);
+  const bool is_start = !last_;
+  if (!is_start) {
+    const auto took = std::chrono::round<milliseconds>(now - *last_);
+    begin_point(seconds_);
+    seconds_.points[seconds_.newest] = {date, took};
+    Point& minute = minutes_.points[minutes_.newest];
+    if (minutes_.used == 0 || minute.took >= std::chrono::minutes(1)) begin_point(minutes_);
+    minutes_.points[minutes_.newest].end = date;
+    minutes_.points[minutes_.newest].took += took;
+  }
+  last_ = now;
+  put(*places_.front(), total_of(all), is_start);  // first, because it is to have its columns
+  auto place = places_.begin() + 1;
+  const Activity::OfLimit* limit = all.limits.data();
+  for (std::size_t i = 0; i < rules.rules().size(); ++i) {
+    const Activity::Requests& of = all.rules[i];
+    Counts counts{of.allowed + of.denied, of.denied, of.would_deny, of.failed, 0, 0};
+    auto of_limit = place + 1;
+    for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j, ++limit) {
+      put(**of_limit++,
+          {limit->asked, limit->denied, limit->would_deny, limit->failed, limit->near,
+           limit->skipped},
+          is_start);
+      counts[kNear] += limit->near;
+      counts[kSkipped] += limit->skipped;
+    }
+    put(**place, counts, is_start);
+    place = of_limit;
+  }
+}
+
+// --- writing it -------------------------------------------------------------------------------
+
+const History::Series* History::find(const std::string& rule, const std::string& limit) const {
+  const auto found = series_.find({rule, limit});
+  return found == series_.end() ? nullptr : &found->second;
+}
+
+// Writes each kind of count with a number other than 0; `group` points become one.
+void History::write_series(base::JsonWriter& json, const Series* series, const Ring& ring,
+                           std::size_t group) const {
+  for (std::size_t i = 0; series != nullptr && i < kCounts.size(); ++i) {
+    if (!series->columns[i]) continue;
+    const Column& column = *series->columns[i];
+    std::vector<std::uint64_t> sums((ring.used + group - 1) / group);
+    // From the newest back, so that only the oldest group may be of fewer points.
+    for (std::size_t j = 0; j < ring.used; ++j) {
+      sums[sums.size() - 1 - (ring.used - 1 - j) / group] += column[ring.place(j)];
+    }
+    if (std::all_of(sums.begin(), sums.end(), [](auto sum) { return sum == 0; })) continue;
+    json.key(kCounts[i]).begin_array();
+    for (const std::uint64_t sum : sums) json.value(sum);
+    json.end_array();
+  }
+}
+
+void History::write_sums(base::JsonWriter& json, const Series* series, const Ring& ring) const {
+  json.key("sums").begin_object();
+  for (std::size_t i = 0; series != nullptr && i < kCounts.size(); ++i) {
+    if (!series->columns[i]) continue;
+    std::uint64_t sum = 0;
+    for (std::size_t j = 0; j < ring.used; ++j) sum += (*series->columns[i])[ring.place(j)];
+    if (sum > 0) json.member(kCounts[i], sum);
+  }
+  json.end_object();
+}
+
+void History::write_rules(base::JsonWriter& json, const Ring& ring, const RuleSet& rules) const {
+  const std::size_t group =
+      std::max<std::size_t>(1, (ring.used + kLittlePoints - 1) / kLittlePoints);
+  json.member("group", std::uint64_t{group}).key("rules").begin_array();
+  for (const Rule& rule : rules.rules()) {
+    const Series* const series = find(rule.name, "");
+    json.begin_object();
+    pages::write_rule_facts(json, rule);
+    json.key("match").begin_array();
+    const RuleSet::Impl& compiled = rules::Access::impl(rules);
+    const auto index = static_cast<std::size_t>(&rule - rules.rules().data());
+    for (const rules::Condition& one : compiled.compiled[index].conditions) {
+      json.visible_value(compiled.attributes.names()[one.attribute] +
+                         (one.negated ? " not " : " ") + one.written);
+    }
+    json.end_array();
+    write_series(json, series, ring, group);
+    write_sums(json, series, ring);
+    json.key("limits").begin_array();
+    for (const RuleLimit& limit : rule.limits) {
+      json.begin_object();
+      pages::write_limit_facts(json, rule, limit);
+      write_sums(json, find(rule.name, limit.name), ring);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
+void History::write(base::JsonWriter& json, Range range, const RuleSet& rules,
+                    const Rule* rule) const {
+  const Ring& of = ring(range);
+  json.key("ends_ms").begin_array();
+  for (std::size_t i = 0; i < of.used; ++i) {
+    const auto end = std::chrono::floor<milliseconds>(of.point(i).end.time_since_epoch());
+    json.value(static_cast<std::uint64_t>(end.count()));
+  }
+  json.end_array().key("took_ms").begin_array();
+  for (std::size_t i = 0; i < of.used; ++i) {
+    json.value(static_cast<std::uint64_t>(of.point(i).took.count()));
+  }
+  json.end_array().key("total").begin_object();
+  write_series(json, find(rule != nullptr ? rule->name : "", ""), of, 1);
+  json.end_object();
+  if (rule == nullptr) return write_rules(json, of, rules);
+  json.key("limits").begin_array();
+  for (const RuleLimit& limit : rule->limits) {
+    json.begin_object().member("name", limit.name);
+    write_series(json, find(rule->name, limit.name), of, 1);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+namespace pages {
+
+void write_rule_facts(JsonWriter& json, const Rule& rule) {
+  json.member("name", rule.name)
+      .member("domain", rule.domain)
+      .member("shadow", rule.mode == RuleMode::kShadow)
+      .member("action", rule.action == RuleAction::kLimit   ? "limit"
+                        : rule.action == RuleAction::kAllow ? "allow"
+                                                            : "deny")
+      .member("on_store_error", rule.on_store_error == FailurePolicy::kAllow  ? "allow"
+                                : rule.on_store_error == FailurePolicy::kDeny ? "deny"
+                                                                              : "local");
+}
+
+// The numbers are left out if the request's plan decides which they are.
+void write_limit_facts(JsonWriter& json, const Rule& rule, const RuleLimit& limit) {
+  const Limit& numbers = limit.limit;
+  json.member("name", limit.name)
+      .member("key", limit.key)
+      .member("algorithm", to_string(numbers.algorithm()))
+      .member("blocks", limit.block.has_value());
+  if (!limit.by_plan.empty()) return json.member("plans", std::uint64_t{rule.plans.size()}), void();
+  json.member("limit", std::uint64_t{numbers.limit()}).member("per", core::format_period(numbers));
+  const auto burst = core::spec_of(numbers).burst;
+  if (burst && numbers.capacity() != numbers.limit()) json.member("burst", std::uint64_t{*burst});
+}
+
+void show_history(const Call& call) {
+  LiveEvents* const events = call.admin.events;
+  if (events == nullptr) return answer(call.response, {404, "this server keeps no history"});
+  Buffers buffers;
+  const std::string range(find_query(call.query, "range", buffers).value_or("10m"));
+  if (range != "10m" && range != "1d") {
+    const std::string detail = "'range' is " + base::in_quotes(range) + "; expected 10m or 1d";
+    return answer(call.response, {400, detail});
+  }
+  const RuleSet rules = call.admin.rules.current();
+  const Rule* rule = nullptr;
+  if (const auto name = find_query(call.query, "rule", buffers)) {
+    rule = rules.find(*name);
+    if (rule == nullptr) {
+      const std::string detail = "there is no rule " + base::in_quotes(*name) +
+                                 "; expected the name of an active rule, or none for all rules";
+      return answer(call.response, {404, detail});
+    }
+  }
+  JsonWriter json;
+  json.begin_object().member("range", range);
+  if (rule != nullptr) json.member("rule", rule->name);
+  const auto of = range == "1d" ? History::Range::kDay : History::Range::kTenMinutes;
+  events->history().write(json, of, rules, rule);
+  answer(call.response, 200, json.end_object());
+}
+
+}  // namespace pages
+}  // namespace sluice::server
