@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "base/quoted.h"
 #include "core/limit.h"
@@ -76,12 +77,12 @@ void History::begin_point(Ring& ring) {
   }
 }
 
-void History::put(Series& series, const Counts& counts, bool is_start) {
+void History::put(Series& series, const Counts& counts) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
   for (std::size_t i = 0; i < counts.size(); ++i) {
     // A count can decrease only if the rules are not the same ones.
     const std::uint64_t growth = counts[i] - std::min(series.before[i], counts[i]);
-    if (growth == 0 || is_start) continue;
+    if (growth == 0) continue;
     auto& column = series.columns[i];
     if (!column && columns_ == kMostColumns) continue;
     if (!column) {
@@ -97,19 +98,17 @@ void History::put(Series& series, const Counts& counts, bool is_start) {
 }
 
 void History::add(net::SteadyTime now, Instant date, const RuleSet& rules, const Activity& all) {
+  const auto before = std::exchange(last_, now);
+  if (!before) return;
   use(rules);
-  const bool is_start = !last_;
-  if (!is_start) {
-    const auto took = std::chrono::round<milliseconds>(now - *last_);
-    begin_point(seconds_);
-    seconds_.points[seconds_.newest] = {date, took};
-    Point& minute = minutes_.points[minutes_.newest];
-    if (minutes_.used == 0 || minute.took >= std::chrono::minutes(1)) begin_point(minutes_);
-    minutes_.points[minutes_.newest].end = date;
-    minutes_.points[minutes_.newest].took += took;
-  }
-  last_ = now;
-  put(*places_.front(), total_of(all), is_start);  // first, because it is to have its columns
+  const auto took = std::chrono::round<milliseconds>(now - *before);
+  begin_point(seconds_);
+  seconds_.points[seconds_.newest] = {date, took};
+  const Point& minute = minutes_.points[minutes_.newest];
+  if (minutes_.used == 0 || minute.took >= std::chrono::minutes(1)) begin_point(minutes_);
+  minutes_.points[minutes_.newest].end = date;
+  minutes_.points[minutes_.newest].took += took;
+  put(*places_.front(), total_of(all));  // first, because it is to have its columns
   auto place = places_.begin() + 1;
   const Activity::OfLimit* limit = all.limits.data();
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
@@ -117,14 +116,12 @@ void History::add(net::SteadyTime now, Instant date, const RuleSet& rules, const
     Counts counts{of.allowed + of.denied, of.denied, of.would_deny, of.failed, 0, 0};
     auto of_limit = place + 1;
     for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j, ++limit) {
-      put(**of_limit++,
-          {limit->asked, limit->denied, limit->would_deny, limit->failed, limit->near,
-           limit->skipped},
-          is_start);
+      put(**of_limit++, {limit->asked, limit->denied, limit->would_deny, limit->failed, limit->near,
+                         limit->skipped});
       counts[kNear] += limit->near;
       counts[kSkipped] += limit->skipped;
     }
-    put(**place, counts, is_start);
+    put(**place, counts);
     place = of_limit;
   }
 }

@@ -58,9 +58,9 @@ class HistoryTest : public ::testing::Test {
 };
 
 TEST_F(HistoryTest, KeepsWhatWasCountedBetweenTwoCalls) {
-  add(seconds(10), rules_, 100, 50);  // before the history began
-  add(seconds(11), rules_, 103, 51);
-  add(seconds(13), rules_, 110, 51);
+  add(seconds(10), rules_, 1, 1);  // belongs to the first point
+  add(seconds(11), rules_, 3, 1);
+  add(seconds(13), rules_, 10, 1);
   const auto json = read(History::Range::kTenMinutes, rules_);
   EXPECT_EQ(numbers(json.at("took_ms")), (std::vector<std::int64_t>{1000, 2000}));
   const auto start = std::chrono::floor<std::chrono::milliseconds>(kStart.time_since_epoch());
@@ -99,8 +99,8 @@ TEST_F(HistoryTest, ForgetsTheOldestPoints) {
 }
 
 TEST_F(HistoryTest, FollowsTheRulesByTheirNames) {
-  add(seconds(1), rules_, 10, 0);
-  add(seconds(2), rules_, 15, 5);
+  add(seconds(1), rules_, 0, 0);
+  add(seconds(2), rules_, 5, 5);
   const RuleSet more =
       *RuleSet::parse(numbered_rules(1) + numbered_rules(1, "new").substr(18), "test");
   add(seconds(3), more, 7, 0);  // all of them since the rules became active

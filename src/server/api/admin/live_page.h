@@ -45,7 +45,7 @@ class History {
   enum class Range : std::uint8_t { kTenMinutes, kDay };
 
   // Adds what was counted since the previous call, which is one point by the second. `all` is of
-  // these rules. The first call only sets the start.
+  // these rules. The first call only sets when the first point begins.
   void add(net::SteadyTime now, Instant date, const RuleSet& rules, const metrics::Activity& all);
   // Writes the members of GET /v1/history (docs/live-page.md), of one rule if it is not null.
   void write(base::JsonWriter& json, Range range, const RuleSet& rules, const Rule* rule) const;
@@ -80,7 +80,7 @@ class History {
   }
   void use(const RuleSet& rules);
   void begin_point(Ring& ring);
-  void put(Series& series, const Counts& counts, bool is_start);
+  void put(Series& series, const Counts& counts);
   void write_series(base::JsonWriter& json, const Series* series, const Ring& ring,
                     std::size_t group) const;
   void write_sums(base::JsonWriter& json, const Series* series, const Ring& ring) const;
