@@ -313,10 +313,7 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
   if (!counts(action.verb)) return answer;
   record(answer, parts.empty() ? nullptr : parts.front().attributes);
-  if (parts_.traffic == nullptr) return answer;
-  for (const RequestPart& part : parts) {
-    parts_.traffic->record(rules_, version_, *part.attributes, part.costs, answer.decision.outcome);
-  }
+  for (const RequestPart& part : parts) keep(*part.attributes, part.costs, answer.decision.outcome);
   return answer;
 }
 
@@ -353,8 +350,17 @@ const RuleAnswer& Session::reported(const RuleAnswer& answer) {
 void Session::record(const AttributeSource& attributes, const RequestCosts& costs,
                      const RuleAnswer& answer) {
   record(answer, &attributes);
-  if (parts_.traffic == nullptr) return;
-  parts_.traffic->record(rules_, version_, attributes, costs, answer.decision.outcome);
+  keep(attributes, costs, answer.decision.outcome);
+}
+
+// Keeps the request for whoever wants to see it again.
+void Session::keep(const AttributeSource& attributes, const RequestCosts& costs, Outcome outcome) {
+  if (parts_.traffic != nullptr) {
+    parts_.traffic->record(rules_, version_, attributes, costs, outcome);
+  }
+  if (parts_.recent != nullptr && parts_.recent->is_wanted()) {
+    parts_.recent->record(rules_, version_, attributes, costs);
+  }
 }
 
 // `attributes` may be null.

@@ -12,6 +12,7 @@
 #include "insight/top_keys.h"
 #include "limiter/waits.h"
 #include "metrics/metrics.h"
+#include "server/decide/recent_requests.h"
 #include "server/logging/denial_log.h"
 #include "server/logging/log.h"
 #include "server/logging/traffic_log.h"
@@ -112,9 +113,10 @@ class Session {
     metrics::Recorder& recorder;
     DenialLog& denials;
     RuleStores stores = {};
-    TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
-    insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
-    detail::Waits* waits = nullptr;        // the requests that wait; null: none may
+    TrafficRecorder* traffic = nullptr;      // null: requests are not recorded
+    insight::KeyRecorder* keys = nullptr;    // null: keys are not counted
+    detail::Waits* waits = nullptr;          // the requests that wait; null: none may
+    RecentRequests::Lane* recent = nullptr;  // null: recent requests are not kept
   };
   explicit Session(const Parts& parts);
 
@@ -152,6 +154,7 @@ class Session {
   void record(const AttributeSource& attributes, const RequestCosts& costs,
               const RuleAnswer& answer);
   void record(const RuleAnswer& answer, const AttributeSource* attributes);
+  void keep(const AttributeSource& attributes, const RequestCosts& costs, Outcome outcome);
   std::uint64_t report_near(const RuleAnswer& answer) noexcept;
   void count(const RuleAnswer& answer, std::uint64_t near);
 
