@@ -65,7 +65,8 @@ Loop::Loop(const Parts& parts)
                             {.overrides = parts.overrides},
                             parts.traffic,
                             parts.keys,
-                            parts.waits};
+                            parts.waits,
+                            parts.recent};
                   }
                   return {stores->limiter(),
                           parts.rules,
@@ -74,7 +75,8 @@ Loop::Loop(const Parts& parts)
                           {stores->shadow(), stores->local(), parts.overrides},
                           parts.traffic,
                           parts.keys,
-                          parts.waits};
+                          parts.waits,
+                          parts.recent};
                 },
                 .clock = parts.clock,
                 .sleeps = &sleeps_} {

@@ -50,10 +50,11 @@ class Loop {
     // Called once, before the loop runs.
     std::function<std::unique_ptr<LoopStores>(boost::asio::io_context&)> make_stores = {};
     const Overrides* overrides = nullptr;
-    TrafficRecorder* traffic = nullptr;    // null: requests are not recorded
-    insight::KeyRecorder* keys = nullptr;  // null: keys are not counted
-    net::FiberPool::Options fibers = {};   // `most`: requests at the same time; others are queued
-    detail::Waits* waits = nullptr;        // the requests that wait for units, of all loops
+    TrafficRecorder* traffic = nullptr;      // null: requests are not recorded
+    insight::KeyRecorder* keys = nullptr;    // null: keys are not counted
+    net::FiberPool::Options fibers = {};     // `most`: requests at the same time; others are queued
+    detail::Waits* waits = nullptr;          // the requests that wait for units, of all loops
+    RecentRequests::Lane* recent = nullptr;  // null: recent requests are not kept
   };
 
   explicit Loop(const Parts& parts);

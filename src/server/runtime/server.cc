@@ -442,6 +442,7 @@ class Server::Impl {
   std::unique_ptr<TrafficLog> traffic_;    // null: requests are not recorded
   std::deque<TrafficRecorder> recorders_;  // of the loops
   insight::TopKeys top_keys_;
+  RecentRequests recent_{Loops::count(config_.threads)};
   net::Readiness ready_;
   const net::SteadyTime started_ = clock_.now();
   net::DescriptorBudget descriptors_;
@@ -523,7 +524,8 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
           .push = push,
           .find_blocks = find_blocks,
           .top_keys = &top_keys_,
-          .events = &events_};
+          .events = &events_,
+          .recent = &recent_};
 }
 
 void Server::Impl::add_metrics() {
@@ -598,7 +600,8 @@ void Server::Impl::start_loops(std::size_t threads) {
                              traffic,
                              keys,
                              {},
-                             &waits_});
+                             &waits_,
+                             &recent_.make_lane()});
     front_ends_.start(loop, i);
   }
 }
@@ -677,6 +680,7 @@ void Server::Impl::check_for_changes() {
   follow_rules();
   follow_overrides();
   events_.tick();
+  recent_.want(events_.is_watched());
   stores_->log_freed_keys();
   change_timer_.expires_after(kChangeCheck);
   change_timer_.async_wait([this](const error_code& why) {

@@ -10,6 +10,7 @@
 #include "server/api/admin/live_page.h"
 #include "server/api/admin/status_page.h"
 #include "server/config/secret.h"
+#include "server/decide/recent_requests.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
 #include "server/rules/redis_rules.h"
@@ -77,6 +78,8 @@ struct AdminEndpoint {
   const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
   // Null: no events.
   LiveEvents* events = nullptr;
+  // Null: new rules are not compared with the active ones on recent requests.
+  const RecentRequests* recent = nullptr;
 };
 
 }  // namespace sluice::server

@@ -122,8 +122,13 @@ std::vector<std::size_t> busiest(const Activity& all, std::span<const std::uint6
 
 }  // namespace
 
+bool LiveEvents::is_watched() const noexcept {
+  return watched_ && clock_.now() - *watched_ < std::chrono::minutes(10);
+}
+
 const std::string& LiveEvents::latest() {
   const net::SteadyTime now = clock_.now();
+  watched_ = now;
   if (event_.empty() || (viewers_.empty() && now - made_ >= kPeriod)) {
     const RuleSet rules = rules_.current();
     make(now, rules, registry_.activity(rules));
@@ -133,6 +138,7 @@ const std::string& LiveEvents::latest() {
 
 void LiveEvents::tick() {
   const net::SteadyTime now = clock_.now();
+  if (!viewers_.empty()) watched_ = now;
   const bool samples = !sampled_ || now - *sampled_ >= kEarliest;
   const bool sends = !viewers_.empty() && now - made_ >= kEarliest;
   if (!samples && !sends) return;

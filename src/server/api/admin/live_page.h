@@ -119,6 +119,8 @@ class LiveEvents {
   // Ends all streams, because the token has changed. Viewers may connect again.
   void end_current() { viewers_.end_current(); }
   const History& history() const noexcept { return history_; }
+  // Whether there is a viewer, or was one in the last ten minutes.
+  bool is_watched() const noexcept;
 
  private:
   void make(net::SteadyTime now, const RuleSet& rules, const metrics::Activity& all);
@@ -131,7 +133,7 @@ class LiveEvents {
   std::string event_;
   net::SteadyTime made_{};
   History history_;
-  std::optional<net::SteadyTime> sampled_;
+  std::optional<net::SteadyTime> sampled_, watched_;
   std::vector<std::uint64_t> before_;  // the requests of each rule in the previous event
 };
 

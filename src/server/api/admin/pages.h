@@ -41,6 +41,8 @@ void change_plan(const Call& call, std::string_view name);
 void show_rules_history(const Call& call);
 void roll_back_rules(const Call& call);
 void validate_rules(const Call& call);
+// Writes what the recent requests would have met with other rules, if there are some.
+void write_replay(JsonWriter& json, const Call& call, const RuleSet& active, const RuleSet& next);
 void reload_rules(const Call& call);
 void show_keys(const Call& call);
 void reset_keys(const Call& call);

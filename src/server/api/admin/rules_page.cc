@@ -718,6 +718,7 @@ void validate_rules(const Call& call) {
   write_counts(json, *rules);
   const RuleText after{"", call.request.body};
   write_differences(json, *active.texts, {&after, 1});
+  write_replay(json, call, active.rules, *rules);
   answer(call.response, 200, json.end_object());
 }
 
