@@ -377,10 +377,10 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
   };
   if (const LimitAnswer* limit = longest_wait(answer)) {
     parts_.denials.write(limit->rule->name, limit->limit->name, limit->label, limit->decision,
-                         trace);
+                         trace, attributes);
   } else {
     const std::string_view rule = answer.rule != nullptr ? answer.rule->name : std::string_view();
-    parts_.denials.write(rule, {}, {}, answer.decision, trace);
+    parts_.denials.write(rule, {}, {}, answer.decision, trace, attributes);
   }
 }
 

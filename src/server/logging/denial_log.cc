@@ -31,6 +31,7 @@ bool NearKeys::add(std::uint64_t hash, Instant now, Duration window) {
 namespace {
 
 constexpr std::size_t kLongestKey = 1024;
+constexpr std::size_t kLongestText = 256;  // of a remembered attribute
 
 class CoarseClock final : public Clock {
  public:
@@ -64,10 +65,12 @@ DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
       wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
 
 void DenialLog::write(std::string_view rule, std::string_view limit, std::string_view key,
-                      const Decision& decision, const TraceSource& trace) noexcept {
+                      const Decision& decision, const TraceSource& trace,
+                      const AttributeSource* request) noexcept {
   try {
     if (decision.allowed() || !admits(per_second_)) return;
     write_line(rule, limit, key, decision, trace);
+    if (request != nullptr) remember(rule, limit, key, *request);
   } catch (...) {  // Without memory, the line is lost.
   }
 }
@@ -126,6 +129,24 @@ void DenialLog::write_line(std::string_view rule, std::string_view limit, std::s
   }
   if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
   log_.write_all(LogLevel::kInfo, "denied", fields);
+}
+
+void DenialLog::remember(std::string_view rule, std::string_view limit, std::string_view key,
+                         const AttributeSource& request) {
+  if (log_.options().keys != LogKeys::kPlain) return;
+  const auto text = [&](std::string_view name) {
+    return std::string(request.find(name).value_or("").substr(0, kLongestText));
+  };
+  RecentDenial one{std::string(rule), std::string(limit),        std::string(key),
+                   text("ip"),        text("header.user-agent"), text("path")};
+  const std::lock_guard lock(recent_mutex_);
+  if (recent_.size() == kMostRecent) recent_.pop_front();
+  recent_.push_back(std::move(one));
+}
+
+std::vector<RecentDenial> DenialLog::recent() const {
+  const std::lock_guard lock(recent_mutex_);
+  return {recent_.begin(), recent_.end()};
 }
 
 const Clock& coarse_clock() noexcept {

@@ -4,13 +4,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "insight/key_sketch.h"
 #include "server/logging/log.h"
+#include "sluice/attributes.h"
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 #include "sluice/rule_answer.h"
@@ -74,6 +77,12 @@ class PerSecond {
   policy::SpreadCount suppressed_;
 };
 
+// A denied request that the log has a line for. A plain value; texts are cut.
+struct RecentDenial {
+  std::string rule, limit, key;
+  std::string client, agent, path;  // empty: the request named none
+};
+
 // Returns a steady clock with a resolution of a few milliseconds. Cost: about 5 ns a call.
 const Clock& coarse_clock() noexcept;
 
@@ -81,9 +90,10 @@ const Clock& coarse_clock() noexcept;
 // limit; key; reason; retry_after_ms, absent for never; trace_id and span_id of a request with a
 // valid `traceparent`; suppressed: the number of denials without a line since the last line. Writes
 // a line for each key that comes near a limit, once in a window and at the same rate again: message
-// "near"; rule; limit; key; capacity; remaining; reset_after_ms; suppressed.
+// "near"; rule; limit; key; capacity; remaining; reset_after_ms; suppressed. Remembers the latest
+// denials of these lines, unless keys are hashed or left out.
 //
-// Thread-safety: write() from any thread. Ownership: borrows the log and the clock. Cost if the
+// Thread-safety: any member from any thread. Ownership: borrows the log and the clock. Cost if the
 // rate is exhausted: some ns, without a lock and without a write to memory that another loop
 // writes.
 class DenialLog {
@@ -93,9 +103,13 @@ class DenialLog {
                      const Clock& windows = SteadyClock::instance());
   // Does nothing if the decision allows. The rule, the limit and the key, which is the text that
   // people read, are empty if there is none. `trace` is asked if a line is written; empty: the
-  // request has none.
+  // request has none. `request` is read then, too; null: it is not known.
   void write(std::string_view rule, std::string_view limit, std::string_view key,
-             const Decision& decision, const TraceSource& trace = {}) noexcept;
+             const Decision& decision, const TraceSource& trace = {},
+             const AttributeSource* request = nullptr) noexcept;
+  // The latest denials, at most kMostRecent, the newest last.
+  static constexpr std::size_t kMostRecent = 256;
+  std::vector<RecentDenial> recent() const;
   // Returns whether the key, which is near the limit, is reported for the first time in its window,
   // which lasts until `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
   bool report_near(const LimitAnswer& limit) noexcept;
@@ -109,6 +123,8 @@ class DenialLog {
   void write_line(std::string_view rule, std::string_view limit, std::string_view key,
                   const Decision& decision, const TraceSource& trace);
   std::string shown_key(std::string_view key) const;
+  void remember(std::string_view rule, std::string_view limit, std::string_view key,
+                const AttributeSource& request);
 
   Log& log_;
   const Clock& clock_;
@@ -118,6 +134,8 @@ class DenialLog {
   const bool wanted_;
   NearKeys near_;
   const insight::KeyHash hash_;
+  mutable std::mutex recent_mutex_;  // of `recent_`
+  std::deque<RecentDenial> recent_;
 };
 
 }  // namespace sluice::server

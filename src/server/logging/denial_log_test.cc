@@ -74,6 +74,30 @@ class Denials : public ::testing::Test {
 
 const Decision kLimited = denied(Reason::kLimited, microseconds{1500});
 
+TEST_F(Denials, RemembersWhoWasDenied) {
+  const Attributes request{
+      {"ip", "192.0.2.1"}, {"path", "/login"}, {"header.user-agent", std::string(1000, 'a')}};
+  const Decision decision = denied(Reason::kLimited, {});
+  const auto write = [&](DenialLog& denials) {
+    denials.write(kRule, kUser, "ada", decision, {}, &request);
+    denials.write(kRule, kUser, "bob", decision);
+  };
+  lines({}, [&](DenialLog& denials) {
+    write(denials);
+    const std::vector<RecentDenial> recent = denials.recent();
+    ASSERT_EQ(recent.size(), 1U) << "of the other request nothing is known";
+    EXPECT_EQ(recent[0].rule, kRule);
+    EXPECT_EQ(recent[0].key, "ada");
+    EXPECT_EQ(recent[0].client, "192.0.2.1");
+    EXPECT_EQ(recent[0].path, "/login");
+    EXPECT_EQ(recent[0].agent.size(), 256U);
+  });
+  lines({.keys = LogKeys::kHash}, [&](DenialLog& denials) {
+    write(denials);
+    EXPECT_TRUE(denials.recent().empty());
+  });
+}
+
 TEST_F(Denials, NameRuleLimitKeyReasonAndTheWaitRoundedUp) {
   EXPECT_EQ(line(kRule, kUser, "u1", denied(Reason::kLimited, microseconds{1001})),
             "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2");

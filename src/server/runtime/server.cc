@@ -524,6 +524,7 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
           .push = push,
           .find_blocks = find_blocks,
           .top_keys = &top_keys_,
+          .denials = &denials_,
           .events = &events_,
           .recent = &recent_};
 }

@@ -11,6 +11,7 @@
 #include "server/api/admin/status_page.h"
 #include "server/config/secret.h"
 #include "server/decide/recent_requests.h"
+#include "server/logging/denial_log.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
 #include "server/rules/redis_rules.h"
@@ -76,6 +77,7 @@ struct AdminEndpoint {
   // Finds at most `most` blocks that hold now. Errors: why the store cannot say.
   std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
   const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
+  const DenialLog* denials = nullptr;          // null: nothing is known of denied requests
   // Null: no events.
   LiveEvents* events = nullptr;
   // Null: new rules are not compared with the active ones on recent requests.

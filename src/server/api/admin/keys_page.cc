@@ -91,7 +91,22 @@ std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
   return out;
 }
 
-void write_limit(JsonWriter& json, const insight::TopLimit& limit) {
+// Writes what is known of the latest denied request of a key.
+void write_latest(JsonWriter& json, const insight::TopLimit& limit, const std::string& key,
+                  const std::vector<RecentDenial>& denials) {
+  const auto found = std::find_if(denials.rbegin(), denials.rend(), [&](const RecentDenial& one) {
+    return one.key == key && one.limit == limit.limit && one.rule == limit.rule;
+  });
+  if (found == denials.rend()) return;
+  json.key("latest").begin_object();
+  if (!found->client.empty()) json.key("client").visible_value(found->client);
+  if (!found->agent.empty()) json.key("agent").visible_value(found->agent);
+  if (!found->path.empty()) json.key("path").visible_value(found->path);
+  json.end_object();
+}
+
+void write_limit(JsonWriter& json, const insight::TopLimit& limit,
+                 const std::vector<RecentDenial>& denials) {
   json.begin_object()
       .member("rule", limit.rule)
       .member("limit", limit.limit)
@@ -103,6 +118,7 @@ void write_limit(JsonWriter& json, const insight::TopLimit& limit) {
     json.member("count", key.count).member("error", key.error);
     if (key.is_cut) json.member("cut", true);
     if (rules::find_invalid_utf8(key.text) != key.text.npos) json.member("not_utf8", true);
+    if (!key.is_cut) write_latest(json, limit, key.text, denials);
     json.end_object();
   }
   json.end_array().end_object();
@@ -129,7 +145,9 @@ void show_top(const Call& call) {
       .member("hashed", keys->is_hashed())
       .key("limits")
       .begin_array();
-  for (const insight::TopLimit& limit : keys->top(query)) write_limit(json, limit);
+  const auto denials =
+      call.admin.denials != nullptr ? call.admin.denials->recent() : std::vector<RecentDenial>();
+  for (const insight::TopLimit& limit : keys->top(query)) write_limit(json, limit, denials);
   answer(call.response, 200, json.end_array().end_object());
 }
 

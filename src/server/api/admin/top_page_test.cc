@@ -58,6 +58,22 @@ TEST_F(TopPage, ShowsTheKeysOfEachLimit) {
   EXPECT_EQ(asked.at_pointer("/limits/0/keys").as_array().size(), 1U);
 }
 
+TEST_F(TopPage, SaysWhoHadTheKeyOfTheLatestDenial) {
+  ask("user-7", true);
+  ask("user-8", true);
+  Log log({}, -1);
+  DenialLog denials(log);
+  for (const std::string_view agent : {"old/1", "curl/8\u202E"}) {
+    const Attributes request{{"ip", "192.0.2.1"}, {"header.user-agent", agent}};
+    denials.write("order", "user", "user-7", Decision::refused(Reason::kLimited), {}, &request);
+  }
+  endpoint_->denials = &denials;
+  const auto keys = get("/v1/top").json().at_pointer("/limits/0/keys").as_array();
+  EXPECT_EQ(keys.at(0).at("latest").at("client"), "192.0.2.1");
+  EXPECT_EQ(keys.at(0).at("latest").at("agent"), "curl/8\u202E");
+  EXPECT_FALSE(keys.at(1).as_object().contains("latest"));
+}
+
 TEST_F(TopPage, SaysWhatAParameterShouldBe) {
   const auto refusal = [&](const std::string& query, int status = 400) {
     const Answered answer = get("/v1/top?" + query);
