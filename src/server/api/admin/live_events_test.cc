@@ -156,6 +156,24 @@ TEST_F(LiveEventsTest, MakesNoEventWithoutAViewer) {
   EXPECT_EQ(asked, 0);
 }
 
+TEST_F(LiveEventsTest, IsWatchedUntilTenMinutesAfterTheLastViewer) {
+  open_rules(rules_of(1));
+  EXPECT_FALSE(events_->is_watched());
+  Viewer viewer;
+  ASSERT_EQ(get("/v1/events").status, 200);
+  EXPECT_TRUE(events_->is_watched());
+  events_->viewers().add(viewer);
+  loop_clock_.time += std::chrono::hours(1);
+  events_->tick();
+  EXPECT_TRUE(events_->is_watched());
+  events_->viewers().remove(viewer);
+  loop_clock_.time += std::chrono::minutes(9);
+  events_->tick();
+  EXPECT_TRUE(events_->is_watched());
+  loop_clock_.time += std::chrono::minutes(1);
+  EXPECT_FALSE(events_->is_watched());
+}
+
 TEST_F(LiveEventsTest, RefusesTheViewerAfterTheLast) {
   open_rules(rules_of(1));
   std::vector<Viewer> viewers(LiveEvents::kMostViewers);
