@@ -235,6 +235,8 @@ bool answer_live_page(std::string_view path, const http::Request& request,
   response.add("Cross-Origin-Opener-Policy", "same-origin");
   response.add("Cross-Origin-Resource-Policy", "same-origin");
   response.add("Cache-Control", "no-cache");
+  // A browser loads the files on several connections; the page needs only two of them afterwards.
+  response.closes = true;
   response.content_type = type_of(path);
   response.body = file->text;
   return true;

@@ -464,7 +464,7 @@ bool ConnectionState::finish(Handler& handler) try {
   broadcast_ = is_head ? nullptr : handler.response.broadcast;
   if (broadcast_ != nullptr) broadcast_->add(*this);
   closing_ = closing_ || !request.keep_alive || shared_.draining || ++requests_ == most ||
-             handler.response.broadcast != nullptr;
+             handler.response.broadcast != nullptr || handler.response.closes;
   const bool apart = handler.response.body.size() >= net::kMostWaiting && !is_head;
   if (apart) unsent_text_ = std::move(handler.response.shared_text);
   append_head(responses(), handler.response, shared_.date, !closing_, request.version);

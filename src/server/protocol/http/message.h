@@ -51,6 +51,7 @@ struct Response {
   // If set, the body goes on after `body` until the broadcast or the connection ends. It has no
   // Content-Length, and its connection serves no other request.
   Broadcast* broadcast = nullptr;
+  bool closes = false;  // the connection serves no other request
 
   void add(std::string_view name, std::string_view value) {
     fields.append(name).append(": ").append(value).append("\r\n");
@@ -69,6 +70,7 @@ struct Response {
     text.clear();
     shared_text.reset();
     broadcast = nullptr;
+    closes = false;
   }
 };
 
