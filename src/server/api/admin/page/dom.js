@@ -45,6 +45,15 @@ export function seconds(value) {
   return `${value.toPrecision(3)} s`;
 }
 
+// The time of day of an instant in milliseconds: "08:34:13".
+export const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
+
+export function share(part, whole) {
+  if (!whole) return "–";
+  const percent = (100 * part) / whole;
+  return percent > 0 && percent < 0.1 ? "< 0.1 %" : `${percent.toFixed(percent > 0 && percent < 10 ? 1 : 0)} %`;
+}
+
 export function age(whole) {
   const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24,
     Math.floor(whole / 60) % 60];
@@ -72,4 +81,52 @@ export function keepRows(parent, items, nameOf, make, update) {
   });
   while (parent.children.length > rows.length) parent.lastChild.remove();
   if (focused !== document.activeElement && parent.contains(focused)) focused.focus();
+}
+
+// Shows the names and values of a list of descriptions.
+export function showPairs(list, pairs) {
+  keepRows(list, pairs.flatMap(([name, value]) => [["dt", name, name], ["dd", `${name} `, value]]),
+    ([, name]) => name, ([tag]) => element(tag), (node, [, , text]) => say(node, text));
+}
+
+const SPARE = 6; // rows above and below those in sight
+
+// Shows a long table: of its rows, which are equally high, only those in sight are elements. Returns
+// a function that shows other items.
+export function longTable(box, { nameOf, make, update }) {
+  const body = box.querySelector("tbody");
+  const gap = (name) => ({ gap: name, row: element("tr", { className: "gap" }, element("td", { colSpan: 99 })) });
+  const [above, below] = [gap("above"), gap("below")];
+  let items = [];
+  let frame = 0;
+  let [high, inSight] = [50, 600]; // in pixels: a row, and the box
+  const stretch = ({ row }, rows, high) => {
+    row.hidden = rows <= 0;
+    row.firstChild.style.height = `${rows * high}px`;
+  };
+  function draw() {
+    frame = 0;
+    const first = Math.max(0, Math.min(Math.floor(box.scrollTop / high) - SPARE, items.length - 1));
+    const last = Math.min(items.length, first + Math.ceil(inSight / high) + 2 * SPARE);
+    stretch(above, first, high);
+    stretch(below, items.length - last, high);
+    keepRows(body, [above, ...items.slice(first, last), below], (item) => item.gap ?? ` ${nameOf(item)}`,
+      (item) => item.row ?? make(item),
+      (row, item) => {
+        if (item.gap || row.shown === items) return;
+        row.shown = items;
+        row.ariaRowIndex = items.indexOf(item, first) + 2;
+        update(row, item);
+      });
+    body.parentElement.ariaRowCount = items.length + 1;
+  }
+  box.addEventListener("scroll", () => {
+    frame ||= requestAnimationFrame(draw);
+  }, { passive: true });
+  return (shown) => {
+    items = shown;
+    high = body.querySelector("tr:not(.gap)")?.offsetHeight || high;
+    inSight = box.clientHeight || inSight;
+    draw();
+  };
 }

@@ -1,0 +1,117 @@
+// What is wrong, in bars at the top: an outage with its buttons, rules that are lost, a server that is gone.
+
+import { read } from "/page/api.js";
+import { age, clock, element, find, keepRows, say, visible } from "/page/dom.js";
+
+const MOST_NAMES = 12;
+const DOES = {
+  allow: "let everything through",
+  deny: "deny everything",
+  local: "limit by this server's own counters",
+};
+const CHANGES = [
+  ["let everything through", { on_store_error: "allow" }],
+  ["deny everything", { on_store_error: "deny" }],
+  ["limit by this server's own counters", { on_store_error: "local" }],
+  ["only watch (shadow)", { mode: "shadow" }],
+  ["enforce", { mode: "enforce" }],
+];
+
+const sinceText = (since) => {
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(since)) / 1000));
+  return `since ${clock(Date.parse(since))} (${age(seconds)})`;
+};
+
+// "api, login and 3 more let everything through"
+function doesTexts(rules) {
+  return Object.keys(DOES).map((does) => {
+    const names = rules.filter((rule) => rule.does === does).map((rule) => visible(rule.name));
+    if (!names.length) return null;
+    const more = names.length - MOST_NAMES;
+    const listed = names.slice(0, MOST_NAMES).join(", ") + (more > 0 ? ` and ${more} more` : "");
+    return { name: does, text: `${DOES[does][0].toUpperCase()}${DOES[does].slice(1)}: ${listed}` };
+  }).filter(Boolean);
+}
+
+function makeChange() {
+  const rule = element("select", { ariaLabel: "Rule", className: "change-rule" });
+  const what = element("select", { ariaLabel: "What it does" },
+    ...CHANGES.map(([text], i) => element("option", { value: i }, text)));
+  const button = element("button", { type: "button" }, "Do it for 1 hour");
+  const said = element("span", { role: "status", className: "change-said" });
+  button.addEventListener("click", async () => {
+    say(said, "…");
+    try {
+      const body = JSON.stringify({ ...CHANGES[what.value][1], for: "1h" });
+      await read(`/v1/rules/${encodeURIComponent(rule.value)}`, { method: "PATCH", body });
+      const until = clock(Date.now() + 3600_000).slice(0, 5);
+      say(said, `Rule ${visible(rule.value)}: ${CHANGES[what.value][0]} until ${until}.`);
+    } catch (error) {
+      say(said, visible(error.message));
+    }
+  });
+  return element("div", { className: "row" }, element("label", {}, "Rule ", rule), what, button, said);
+}
+
+function makeBar(bar) {
+  const made = element("div", { className: bar.mild ? "alert mild" : "alert", id: `alert-${bar.name}` },
+    element("div", {}, element("strong", { role: "alert" }), " ", element("span")), element("ul"));
+  if (bar.change) made.append(makeChange());
+  return made;
+}
+
+function updateBar(made, bar) {
+  say(made.querySelector("strong"), bar.title);
+  say(made.querySelector("span"), bar.text);
+  keepRows(made.querySelector("ul"), bar.list ?? [], (one) => one.name, () => element("li"),
+    (row, one) => say(row, one.text));
+  if (!bar.change) return;
+  keepRows(made.querySelector(".change-rule"), bar.change, (name) => name,
+    (name) => element("option", { value: name }, visible(name)), () => {});
+}
+
+let bars = [];
+
+function show() {
+  keepRows(find("alerts"), bars, (bar) => bar.name, makeBar, updateBar);
+  document.title = bars.some((bar) => !bar.mild) ? "⚠ Sluice" : "Sluice";
+}
+
+// Shows what an event says is wrong.
+export function showAlerts(event) {
+  bars = [];
+  const { outage, rules_lost: lost, rules } = event;
+  if (outage) {
+    bars.push({
+      name: "outage", title: "The store fails.", text: `${visible(outage.why)}, ${sinceText(outage.since)}. Meanwhile:`,
+      list: doesTexts(outage.rules), change: outage.rules.map((rule) => rule.name),
+    });
+  } else if (event.store.breaker_open) {
+    bars.push({ name: "outage", title: "The store fails.", text: "Each rule does what its on_store_error says." });
+  }
+  if (lost) {
+    bars.push({
+      name: "rules-lost", title: "The rules cannot be read.",
+      text: `${visible(lost.why)}, ${sinceText(lost.since)}. The last rules stay active here; a server that starts now has none.`,
+    });
+  }
+  if (rules.last_errors.length) {
+    bars.push({
+      name: "rules-errors", mild: true, title: "The rules files have errors; the earlier rules stay active.", text: "",
+      list: rules.last_errors.map((one) =>
+        ({ name: `${one.file}:${one.line}:${one.what}`, text: `${visible(one.file)}:${one.line}:${one.column}: ${visible(one.what)}` })),
+    });
+  }
+  if (event.draining) bars.push({ name: "draining", mild: true, title: "This server is ending.", text: "It takes no new connections." });
+  show();
+}
+
+// Shows that the server does not answer; `at` is when it last did.
+export function showGone(why, at) {
+  bars = bars.filter((bar) => bar.name !== "gone");
+  bars.unshift({
+    name: "gone", title: `${why[0].toUpperCase()}${why.slice(1)}.`,
+    text: at ? `Everything below is as of ${clock(at)}. Trying again.` : "Trying again.",
+  });
+  show();
+}
