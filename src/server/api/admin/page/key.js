@@ -3,7 +3,7 @@
 import { read } from "/page/api.js";
 import { element, find, say, visible } from "/page/dom.js";
 
-let rules = []; // as in the latest event
+let rules = []; // as the server lists them
 
 export function useRules(latest) {
   rules = latest;
@@ -83,10 +83,11 @@ function overrideBody() {
   if (kind === "limit") {
     body.limit = Number(find("key-units").value);
     if (find("key-per").value.trim()) body.per = find("key-per").value.trim();
+    if (find("key-burst").value) body.burst = Number(find("key-burst").value);
   } else {
     body[kind] = true;
   }
-  const hours = Number(find("key-hours").value);
+  const hours = Number(find("key-until").value);
   if (hours > 0) body.until = new Date(Date.now() + hours * 3600_000).toISOString();
   return JSON.stringify(body);
 }
@@ -94,6 +95,9 @@ function overrideBody() {
 const UNITS = { reset_after_ms: "fully replenished after", blocked_for_ms: "blocked for" };
 
 function showCounters(answer) {
+  const values = attributes().map(([, value]) => value);
+  const key = partsOf(chosenLimit().key).map((part) => part.text ?? values.shift()).join("");
+  find("key-link").href = `#${new URLSearchParams({ rule: find("key-rule").value, limit: find("key-limit").value, key })}`;
   const limits = answer.limits.filter((limit) => limit.name === find("key-limit").value);
   const pairs = limits.flatMap((limit) => Object.entries(limit)).map(([name, value]) =>
     [UNITS[name] ?? name.replaceAll("_", " "), name in UNITS ? `${value / 1000} s` : visible(value)]);
@@ -108,7 +112,7 @@ async function look() {
   try {
     const { counter, ...override } = await read(`${place}?${named}`);
     const text = Object.entries(override).map(([name, value]) => `${name} ${visible(value)}`).join(", ");
-    find("key-result").append(element("dt", {}, "override"), element("dd", {}, text));
+    find("key-result").append(element("dt", {}, "its own limit"), element("dd", {}, text));
   } catch (error) {
     if (error.status !== 404) throw error;
   }
@@ -142,8 +146,8 @@ find("key-start").addEventListener("click", () =>
 find("key-end").addEventListener("click", () =>
   act("The key is not blocked any more.", () => call("DELETE", `/v1/blocks?${query()}`)));
 find("key-override").addEventListener("click", () =>
-  act("The override is set.", () => call("PUT", overrideTarget().place, overrideBody())));
-find("key-restore").addEventListener("click", () => act("The override is removed.", () => {
+  act("The key has its own limit.", () => call("PUT", overrideTarget().place, overrideBody())));
+find("key-restore").addEventListener("click", () => act("The key has the limit of the rule again.", () => {
   const { place, named } = overrideTarget();
   return call("DELETE", `${place}?${named}`);
 }));

@@ -1,68 +1,99 @@
-// The top keys of the limits.
+// The keys that are denied or asked most.
 
 import { openKey } from "/page/key.js";
 import { read } from "/page/api.js";
-import { element, find, keepRows, say, visible } from "/page/dom.js";
+import { element, find, longTable, say, visible } from "/page/dom.js";
 
 const EVERY_MS = 3000;
-let asked = -EVERY_MS; // when the server was asked last
+const LONGEST_MS = 15_000;
+const KEYS = 50; // of each limit
+let next = 0; // when to ask the server again
 let busy = false;
 let counted = true; // whether the server counts keys
-
-function makeLimit(limit) {
-  const head = element("tr", {}, element("th", { scope: "col" }, "key"),
-    element("th", { scope: "col", className: "amount" }, "requests"),
-    element("th", { scope: "col" }, element("span", { className: "unseen" }, "action")));
-  return element("div", {}, element("h3", {}, `${limit.rule === "" ? "(no rule)" : visible(limit.rule)} / ${visible(limit.limit)}`),
-    element("table", {}, element("thead", {}, head), element("tbody")));
-}
+let top = { limits: [] };
+let rule = null; // null: of all rules
 
 // Hashes, the beginning of a long key, and a key whose bytes are not UTF-8 do not name it. A key
 // without a rule cannot be looked up.
-function makeKey(limit, key, hashed) {
+function makeKey({ key, limit }) {
   const more = (key.cut ? "…" : "") + (key.not_utf8 ? " (not UTF-8)" : "");
   const text = key.key === "" ? "(all requests)" : visible(key.key) + more;
   const action = element("td", { className: "amount" });
-  if (!hashed && !key.cut && !key.not_utf8 && limit.rule !== "") {
+  if (!top.hashed && !key.cut && !key.not_utf8 && limit.rule !== "") {
     const open = element("button", { type: "button", ariaLabel: `Open ${text}` }, "Open");
     open.addEventListener("click", () => openKey(limit.rule, limit.limit, key.key));
     action.append(open);
   }
-  return element("tr", {}, element("td", { className: "key" }, text),
-    element("td", { className: "amount" }), action);
+  const where = `${limit.rule === "" ? "(no rule)" : visible(limit.rule)} / ${visible(limit.limit)}`;
+  return element("tr", {}, element("td", { className: "key", title: text }, text),
+    element("td", { title: where }, where), element("td", { className: "amount" }),
+    element("td", { className: "optional" }), action);
 }
 
-function showLimits(top) {
-  const used = top.limits.filter((limit) => limit.keys.length > 0);
-  keepRows(find("top-limits"), used, (limit) => `${limit.rule}/${limit.limit}`, makeLimit,
-    (box, limit) => keepRows(box.querySelector("tbody"), limit.keys, (key) => `${top.hashed} ${key.not_utf8} ${key.key}`,
-      (key) => makeKey(limit, key, top.hashed),
-      (row, key) => {
-        const between = key.error > 0 ? ` (at most ${key.error} too many)` : "";
-        say(row.children[1], key.count.toLocaleString("en") + between);
-      }));
-  say(find("top-note"), (used.length ? "" : "None. ") +
+function updateKey(row, { key }) {
+  const [, , count, latest] = row.children;
+  say(count, key.count.toLocaleString("en"));
+  count.title = key.error > 0 ? `at most ${key.error.toLocaleString("en")} too many` : "";
+  const { client = "", agent = "", path = "" } = key.latest ?? {};
+  const seen = [client !== key.key && client, path, agent].filter(Boolean).map(visible).join(" · ");
+  say(latest, seen);
+  latest.title = seen;
+}
+
+const show = longTable(find("top-box"), {
+  nameOf: ({ key, limit }) => `${top.hashed} ${key.not_utf8} ${limit.rule}/${limit.limit} ${key.key}`,
+  make: makeKey,
+  update: updateKey,
+});
+
+function showKeys() {
+  const wanted = find("top-filter").value.trim().toLowerCase();
+  const limits = top.limits.filter((limit) => rule === null || limit.rule === rule);
+  const all = limits.flatMap((limit) => limit.keys.map((key) => ({ key, limit })));
+  const found = all.filter(({ key, limit }) => !wanted ||
+    [key.key, limit.rule, limit.limit, key.latest?.agent, key.latest?.client].some((one) => one?.toLowerCase().includes(wanted)));
+  found.sort((a, b) => b.key.count - a.key.count);
+  show(found);
+  find("top-box").hidden = found.length === 0;
+  const asked = find("top-by").value === "asked";
+  say(find("top-title"), asked ? "Who asks most" : "Who is denied");
+  say(find("top-count"), asked ? "asked" : "denied");
+  const none = all.length ? "No key matches the filter. " : asked ? "Nobody has asked. " : "Nobody was denied. ";
+  say(find("top-note"), (found.length ? "" : none) +
     (top.hashed ? "Keys are shown as hashes, as in the log (log.keys: hash)." : ""));
 }
 
 async function ask() {
-  const query = new URLSearchParams({ by: find("top-by").value, over: find("top-over").value, n: 10 });
+  const query = new URLSearchParams({ by: find("top-by").value, over: find("top-over").value, n: KEYS });
+  if (rule !== null) query.set("rule", rule);
   try {
-    showLimits(await read(`/v1/top?${query}`));
+    top = await read(`/v1/top?${query}`);
     find("top").hidden = false;
+    showKeys();
   } catch (error) {
-    counted = error.status !== 404;
+    if (error.status === 404 && rule === null) counted = false;
     find("top").hidden = !counted;
   }
 }
 
-// Asks for the top keys every few seconds, while there are events.
-export async function showTopKeys() {
-  if (busy || !counted || performance.now() - asked < EVERY_MS) return;
+// Asks for the keys every few seconds, while there are events; less often if the answer takes long.
+export async function showTopKeys(isNow = false) {
+  if (busy || !counted || document.hidden || (!isNow && performance.now() < next)) return;
   busy = true;
+  const start = performance.now();
   await ask();
-  asked = performance.now();
+  const took = performance.now() - start;
+  next = start + Math.min(LONGEST_MS, Math.max(EVERY_MS, 500 * took));
   busy = false;
 }
 
-for (const id of ["top-by", "top-over"]) find(id).addEventListener("change", ask);
+// Shows only the keys of one rule; null: of all.
+export function chooseRule(name) {
+  if (name === rule) return;
+  rule = name;
+  showKeys();
+  showTopKeys(true);
+}
+
+for (const id of ["top-by", "top-over"]) find(id).addEventListener("change", () => showTopKeys(true));
+find("top-filter").addEventListener("input", showKeys);
