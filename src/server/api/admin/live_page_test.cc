@@ -58,6 +58,19 @@ TEST(LivePage, HasEveryFileThatItRefersTo) {
   EXPECT_EQ(ask("/page/page.css").content_type, "text/css; charset=utf-8");
 }
 
+TEST(LivePage, HasLessThan80KilobytesAndHoldsNoConnection) {
+  std::size_t bytes = 0;
+  for (const std::string_view path :
+       {"/", "/page/page.css", "/page/page.js", "/page/alerts.js", "/page/api.js",
+        "/page/charts.js", "/page/dom.js", "/page/editor.js", "/page/key.js", "/page/keys.js",
+        "/page/rules.js"}) {
+    const http::Response file = ask(path);
+    bytes += file.body.size();
+    EXPECT_TRUE(file.closes) << path;
+  }
+  EXPECT_LE(bytes, 80'000U);
+}
+
 TEST(LivePage, AllowsNoOtherSourceAndNoInlineScript) {
   const http::Response page = ask("/");
   for (const std::string_view part :
