@@ -1,5 +1,7 @@
 """The live page in a headless Chromium."""
 
+import json
+import math
 import os
 import re
 import subprocess
@@ -75,6 +77,11 @@ class BrowserTest(ServerTest):
 
 
 class Page(BrowserTest):
+    def rows(self, selector="#rules"):
+        """Returns the texts of the rows of a long table that are in sight."""
+        script = "return [...document.querySelectorAll(arguments[0] + ' tr:not(.gap)')].map(r => r.innerText)"
+        return self.browser.run(script, selector)
+
     def test_numbers_move_under_load(self):
         server = self.serve_page()
         page = self.browser
@@ -84,22 +91,122 @@ class Page(BrowserTest):
         )
         rate = lambda name: self.number(f"#rate-{name}")
         wait_for(lambda: rate("requests") > rate("denied") > 0 and rate("shadow") > 0, "numbers")
-        login, order, trial = (row.text for row in page.all("#rules tr"))
-        self.assertIn("login", login)
-        self.assertNotIn("shadow", login)
-        self.assertIn("shadow", trial)
-        self.assertTrue(order.endswith("0 0"), order)
         page.wait_for_text("#latency", "check")
         page.wait_for_text("#latency", "µs")
-        page.wait_for_text("#store-state", "memory")
+        page.wait_for_text("#store-state", "memory of this server")
         page.wait_for_text("#rules-source", str(server.rules_file))
         chart = "document.querySelector('#chart-total')"
-        paths = f"return [...{chart}.querySelectorAll('path')].map(p => p.getAttribute('d'))"
-        drawn = re.compile(r"M[\d.]+,[\d.]+L")
-        wait_for(lambda: drawn.match(page.run(paths)[0]), what="a line in the chart")
-        self.assertEqual(len(page.run(paths)), 3)
+        drawn = f"return {chart}.querySelector('path.line.denied')?.getAttribute('d') ?? ''"
+        wait_for(lambda: re.match(r"M[\d.]+,[\d.]+L", page.run(drawn)), what="a line in the chart")
         self.assertIn("Requests a second", page.run(f"return {chart}.ariaLabel"))
+        labels = page.run(f"return [...{chart}.querySelectorAll('text')].map(t => t.textContent)")
+        self.assertTrue(any(re.match(r"\d\d:\d\d$", one) for one in labels), labels)
         self.assert_no_errors()
+
+    def test_it_opens_with_a_past(self):
+        server = Sluice(self.folder(), RULES)
+        self.addCleanup(server.stop)
+        for _ in range(4):
+            server.check({"attributes": {"path": "/login", "ip": "192.0.2.1"}})
+        past = lambda: server.admin_request("GET", "/v1/history?range=10m").json
+        wait_for(lambda: sum(past()["total"].get("denied", [])) == 2, what="the past on the server")
+        self.browser.errors()
+        self.browser.open(server.admin)
+        self.browser.wait_for_text("#share-denied", "50 %")
+        path = "return document.querySelector('#chart-total path.line.asked').getAttribute('d')"
+        wait_for(lambda: "L" in self.browser.run(path), what="a line of the past")
+        login = next(row for row in self.rows() if row.startswith("login"))
+        self.assertIn("2 per 1h", login)
+        self.assertIn("by {ip}", login)
+        self.assertIn("path '/login'", login)
+        self.assertIn("50 %", login)
+        self.assert_no_errors()
+
+    def test_a_skipped_limit_shows(self):
+        server = Sluice(self.folder(), RULES)
+        self.addCleanup(server.stop)
+        server.check({"attributes": {"path": "/order"}})
+        past = lambda: server.admin_request("GET", "/v1/history").json["total"]
+        wait_for(lambda: sum(past().get("skipped", [])) == 1, what="the past on the server")
+        self.browser.open(server.admin)
+        self.browser.wait_for_text("#rules", "order")
+        headings = self.browser.run(
+            "return [...document.querySelectorAll('#rules-head th')].map((cell) => cell.innerText)"
+        )
+        script = (
+            "const row = [...document.querySelectorAll('#rules tr')].find((r) => r.innerText.startsWith('order'));"
+            "return row.children[arguments[0]].innerText"
+        )
+        self.assertEqual(self.browser.run(script, headings.index("skipped")), "1")
+
+    def choose_range(self, name):
+        self.browser.run(f"document.querySelector('#range input[value=\"{name}\"]').click()")
+
+    def test_ranges_and_the_values_under_the_pointer(self):
+        server = self.serve_page()
+        page = self.browser
+        server.check({"attributes": {"path": "/login", "ip": "192.0.2.1"}})
+        label = "return document.querySelector('#chart-total').ariaLabel ?? ''"
+        wait_for(lambda: "10 minutes" in page.run(label), what="the chart")
+        points = "return document.querySelector('#chart-total').plotted.past.times.length"
+        wait_for(lambda: page.run(points) > 1, what="points of the chart")
+        page.run(
+            "const box = document.querySelector('#chart-total'); const at = box.getBoundingClientRect();"
+            "box.dispatchEvent(new PointerEvent('pointermove', { clientX: at.right - 10, clientY: at.top + 9 }))"
+        )
+        page.wait_for_text("#tip", "asked")
+        self.assertRegex(page.text("#tip"), r"^\d\d:\d\d:\d\d\n")
+        page.run("document.querySelector('#chart-total').focus()")
+        page.press("ARROW_LEFT")
+        said = "return document.querySelector('#said').textContent"
+        wait_for(lambda: "asked" in page.run(said), what="the values for a screen reader")
+        self.choose_range("1d")
+        wait_for(lambda: "24 hours" in page.run(label), what="a day")
+        page.wait_for_text("#share-label", "24 hours")
+        self.assert_no_errors()
+
+    def test_rules_are_sorted_and_filtered(self):
+        self.serve_page()
+        page = self.browser
+        page.wait_for_text("#rules", "login")
+        names = lambda: [row.split()[0] for row in self.rows()]
+        page.click("rule", "#rules-head")
+        wait_for(lambda: names() == ["login", "order", "trial"], what="the order of names")
+        page.click("rule", "#rules-head")
+        wait_for(lambda: names() == ["trial", "order", "login"], what="the reverse order")
+        sort = "return [...document.querySelectorAll('#rules-head th')].map((c) => c.ariaSort)"
+        self.assertEqual(page.run(sort)[:2], ["descending", None])
+        page.fill("#rules-filter", "x-user")
+        wait_for(lambda: names() == ["order"], what="the rule whose key matches")
+        page.wait_for_text("#rules-more", "2 limits hidden by the filter")
+
+    def test_a_rule_has_a_permalink(self):
+        server = self.serve_page()
+        page = self.browser
+        server.check({"attributes": {"path": "/order", "header.x-user": "user-7"}})
+        page.wait_for_text("#rules", "order")
+        page.click("order", "#rules")
+        page.wait_for_text("#chart-title", "Requests a second of order")
+        page.wait_for_text("#rule-facts", "3 per 1h")
+        self.assertTrue(page.driver.current_url.endswith("#rule=order"), page.driver.current_url)
+        page.click("Show all rules")
+        wait_for(lambda: page.text("#chart-title") == "Requests a second", what="all rules")
+        page.open(server.admin, "/#rule=order&limit=user&key=user-7")
+        page.driver.refresh()  # a change of the fragment alone would not load the page
+        page.wait_for_text("#chart-title", "of order")
+        page.wait_for_text("#key-result", "header.x-user=user-7")
+        link = page.run("return document.querySelector('#key-link').hash")
+        self.assertEqual(link, "#rule=order&limit=user&key=user-7")
+        self.assert_no_errors("404")
+
+    def test_without_requests_it_shows_how_to_send_one(self):
+        self.serve_page()
+        self.browser.wait_for_text("#empty-command", "curl -i http://")
+        sent = subprocess.run(
+            self.browser.text("#empty-command") + " -sS", shell=True, capture_output=True, text=True, check=True
+        )
+        self.assertIn("200 OK", sent.stdout)
+        wait_for(lambda: not self.browser.find("#empty").is_displayed(), what="the request")
 
     def test_a_change_of_the_rules_shows(self):
         server = self.serve_page()
@@ -108,9 +215,10 @@ class Page(BrowserTest):
         self.assertEqual(server.admin_request("PUT", "/v1/rules", new).status, 200)
         self.browser.wait_for_text("#rules", "sign-in")
         self.browser.wait_for_text("#rules-source", "Version 2 from PUT /v1/rules")
-        self.assertNotIn("login", self.browser.text("#rules"))
+        names = lambda: {row.split()[0] for row in self.rows()}
+        wait_for(lambda: names() == {"sign-in", "order", "trial"}, what="the end of the old rule")
         server.rules_file.write_text("version: 1\nrules: 7\n")
-        self.browser.wait_for_text("#rules-errors", "earlier rules stay active")
+        self.browser.wait_for_text("#alerts", "the earlier rules stay active")
         self.assert_no_errors()
 
     def test_names_with_markup_are_text(self):
@@ -124,15 +232,23 @@ class Page(BrowserTest):
         self.assertEqual(self.browser.driver.title, "Sluice")
         self.assert_no_errors()
 
-    def test_it_connects_again_when_the_server_is_back(self):
+    def test_a_server_that_is_gone_is_not_shown_as_alive(self):
         server = self.serve_page()
-        self.browser.wait_for_text("#state", "live")
+        page = self.browser
+        page.wait_for_text("#state", "live")
         address = server.admin
         server.stop()
-        self.browser.wait_for_text("#state", "again")
+        page.wait_for_text("#alert-gone", "Everything below is as of")
+        self.assertRegex(page.text("#alert-gone"), r"as of \d\d:\d\d:\d\d")
+        self.assertEqual(page.text("#state"), "gone")
+        self.assertTrue(page.driver.title.startswith("⚠"))
+        dim = "return getComputedStyle(document.querySelector('#numbers')).filter"
+        self.assertEqual(page.run(dim), "grayscale(1)")
         again = Sluice(self.folder(), RULES, {"listen": {"admin": address}})
         self.addCleanup(again.stop)
-        self.browser.wait_for_text("#state", "live")
+        page.wait_for_text("#state", "live")
+        self.assertEqual(page.text("#alerts"), "")
+        self.assertEqual(page.run(dim), "none")
 
     def test_it_fits_a_narrow_window(self):
         self.addCleanup(self.browser.set_size, 1000, 800)
@@ -151,21 +267,126 @@ class Page(BrowserTest):
         light = self.browser.run(colour)
         self.browser.set_dark(True)
         dark = self.browser.run(colour)
-        self.assertEqual((light, dark), ("rgb(255, 255, 255)", "rgb(15, 20, 25)"))
+        self.assertEqual((light, dark), ("rgb(246, 247, 249)", "rgb(18, 21, 28)"))
 
-    def test_it_loads_nothing_from_elsewhere_and_runs_no_inline_script(self):
+    def test_it_loads_little_nothing_from_elsewhere_and_runs_no_inline_script(self):
         server = self.serve_page()
         self.browser.wait_for_text("#state", "live")
-        names = self.browser.run("return performance.getEntriesByType('resource').map(r => r.name)")
-        self.assertGreater(len(names), 4)
-        for name in names:
+        found = "return performance.getEntriesByType('resource').map(r => [r.name, r.decodedBodySize])"
+        sizes = dict(self.browser.run(found))
+        self.assertGreater(len(sizes), 4)
+        for name in sizes:
             self.assertTrue(name.startswith(f"http://{server.admin}/"), name)
+        files = sum(size for name, size in sizes.items() if "/page/" in name)
+        self.assertLessEqual(files + len(server.admin_request("GET", "/").body), 80_000)
         self.browser.run(
             "const s = document.createElementNS('http://www.w3.org/2000/svg', 'script');"
             "const text = document.createTextNode('document.title = \"pwned\"');"
             "s.append(text); document.body.append(s)"
         )
         self.assertEqual(self.browser.driver.title, "Sluice")
+
+    def test_a_viewer_holds_few_connections(self):
+        server = self.serve_page()
+        self.browser.wait_for_text("#rules", "login")
+        listeners = lambda: server.admin_request("GET", "/v1/status").json["listeners"]
+        held = lambda: next(one["connections"] for one in listeners() if one["name"] == "admin")
+        # The stream, one for questions, and the one of this question.
+        wait_for(lambda: held() <= 3, what="the end of the connections that loaded the page")
+
+
+CANNED = """
+const read = JSON.parse;
+JSON.parse = (text) => {
+  const value = read(text);
+  if (value?.store && window.canned) Object.assign(value, window.canned);
+  return value;
+};
+window.sent = [];
+const ask = window.fetch;
+window.fetch = (target, options = {}) => {
+  if (options.method === "PATCH") {
+    window.sent.push([target, read(options.body)]);
+    return Promise.resolve(new Response('{"version":2}', { status: 200 }));
+  }
+  const known = window.answers?.find(([start]) => target.startsWith(start));
+  if (known) return Promise.resolve(new Response(known[1], { status: 200 }));
+  return ask(target, options);
+};
+"""
+OUTAGE = {
+    "outage": {
+        "since": "2026-11-26T23:10:04Z",
+        "why": "Redis at 127.0.0.1:6379 refuses connections",
+        "rules": [
+            {"name": "login", "does": "local"},
+            {"name": "order", "does": "allow"},
+            {"name": "trial", "does": "allow"},
+        ],
+    }
+}
+
+
+class Canned(BrowserTest):
+    """What a server says in rare states is added to its events in the browser."""
+
+    def serve_canned(self, canned=None, rules=RULES, answers=()):
+        values = f"window.canned = {json.dumps(canned)}; window.answers = {json.dumps(answers)};"
+        command = {"source": CANNED + values}
+        script = self.browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", command)
+        self.addCleanup(
+            self.browser.driver.execute_cdp_cmd, "Page.removeScriptToEvaluateOnNewDocument", script
+        )
+        return self.serve_page(rules)
+
+    def test_an_outage_is_on_top_and_can_be_steered(self):
+        self.serve_canned(OUTAGE)
+        page = self.browser
+        page.wait_for_text("#alert-outage", "Redis at 127.0.0.1:6379 refuses connections, since")
+        page.wait_for_text("#alert-outage", "Let everything through: order, trial")
+        page.wait_for_text("#alert-outage", "Limit by this server's own counters: login")
+        top = page.run("return document.querySelector('#alert-outage').getBoundingClientRect().top")
+        self.assertEqual(top, 0)
+        self.assertTrue(page.driver.title.startswith("⚠"))
+        page.choose("#alert-outage select", "order")
+        page.choose("#alert-outage label + select", "deny everything")
+        page.click("Do it for 1 hour")
+        page.wait_for_text("#alert-outage", "Rule order: deny everything until")
+        expected = ["/v1/rules/order", {"on_store_error": "deny", "for": "1h"}]
+        self.assertEqual(page.run("return window.sent"), [expected])
+        page.run("window.canned = null")
+        wait_for(lambda: page.text("#alerts") == "", what="the end of the outage")
+
+    def test_lost_rules_are_on_top(self):
+        lost = {"since": "2026-11-26T23:10:04Z", "why": "there are no rules at sluice:rules"}
+        self.serve_canned({"rules_lost": lost})
+        self.browser.wait_for_text("#alert-rules-lost", "there are no rules at sluice:rules, since")
+
+    def test_long_tables_have_few_elements(self):
+        keys = [{"key": f"user-{i}", "count": 10_000 - i, "error": 0} for i in range(10_000)]
+        top = {"hashed": False, "limits": [{"rule": "r0", "limit": "all", "total": 1, "keys": keys}]}
+        rule = "  - {{ name: r{0}, match: {{ path: /{0} }}, limits: [{{ name: all, algorithm: gcra, limit: 1, per: 1h }}] }}\n"
+        rules = "version: 1\nrules:\n" + "".join(rule.format(i) for i in range(200))
+        self.serve_canned(rules=rules, answers=[["/v1/top", json.dumps(top)]])
+        page = self.browser
+        page.wait_for_text("#top-keys", "user-0")
+        page.wait_for_text("#rules", "r0")
+        page.run(
+            "window.long = []; new PerformanceObserver((list) => window.long.push(...list.getEntries()))"
+            ".observe({ type: 'longtask' })"
+        )
+        for box, last, total in (("#rules-box", "r", 200), ("#top-box", "user-9999", 10_000)):
+            count = f"return document.querySelectorAll('{box} tbody tr').length"
+            for part in range(11):
+                page.run(f"const box = document.querySelector('{box}'); box.scrollTop = box.scrollHeight * {part} / 10")
+                self.assertLess(page.run(count), 60)
+            page.wait_for_text(box, last)
+            rows = f"return Number(document.querySelector('{box} table').ariaRowCount)"
+            self.assertEqual(page.run(rows), total + 1)
+        print("tasks over 50 ms while scrolling:", page.run("return window.long.length"))
+        page.fill("#top-filter", "user-777")
+        page.wait_for_text("#top-keys", "user-7770")
+        self.assertEqual(len(page.all("#top-keys tr:not(.gap)")), 11)
 
 
 class Keys(BrowserTest):
@@ -189,7 +410,7 @@ rules:
     def open_key(self, rule, value):
         page = self.browser
         page.wait_for_text("#rules", rule)
-        page.click("Look up a key")
+        page.click("Find a key")
         page.choose("#key-rule", rule)
         page.fill("#key-attributes input", value)
 
@@ -199,10 +420,10 @@ rules:
         statuses = [self.check(server, path="/login", ip="192.0.2.1") for _ in range(3)]
         self.assertEqual(statuses, [200, 200, 429])
         self.open_key("login", "192.0.2.1")
-        page.click("Look")
+        page.click("Look up")
         page.wait_for_text("#key-result", "192.0.2.1")
         self.assertRegex(page.text("#key-result"), r"remaining\s+0\b")
-        page.click("Reset")
+        page.click("Reset the counter")
         page.wait_for_text("#key-message", "The counter is reset.")
         self.assertRegex(page.text("#key-result"), r"remaining\s+2\b")
         self.assertEqual(self.check(server, path="/login", ip="192.0.2.1"), 200)
@@ -225,22 +446,22 @@ rules:
         self.open_key("order", "user 7/ü&=%")
         self.assertFalse(page.find("#key-block").is_displayed(), "the limit has no block")
         page.fill("#key-units", "1")
-        page.click("Override")
-        page.wait_for_text("#key-message", "The override is set.")
+        page.click("Set")
+        page.wait_for_text("#key-message", "The key has its own limit.")
         page.wait_for_text("#key-result", "limit 1")
         statuses = [self.check(server, path="/order", header__x_user="user 7/ü&=%") for _ in range(2)]
         self.assertEqual(statuses, [200, 429])
-        page.click("Remove the override")
-        page.wait_for_text("#key-message", "The override is removed.")
+        page.click("Remove its own limit")
+        page.wait_for_text("#key-message", "The key has the limit of the rule again.")
         self.assertEqual(self.check(server, path="/order", header__x_user="user 7/ü&=%"), 200)
         page.choose("#key-kind", "a block")
-        page.fill("#key-hours", "2")
-        page.click("Override")
+        page.choose("#key-until", "tomorrow")
+        page.click("Set")
         page.wait_for_text("#key-result", "blocked true, until 2")
         self.assertEqual(self.check(server, path="/order", header__x_user="user 7/ü&=%"), 429)
         page.choose("#key-attributes select", "ip")
         page.fill("#key-attributes input", "192.0.2.1")
-        page.click("Look")
+        page.click("Look up")
         page.wait_for_text("#key-result", "ip=192.0.2.1")
         self.assert_no_errors("404")
 
@@ -267,7 +488,7 @@ rules:
             "document.querySelector('#key-attributes input').value = arguments[0]",
             "<b onclick=alert(1)>\u202eevil\u0007</b>",
         )
-        page.click("Look")
+        page.click("Look up")
         page.wait_for_text("#key-result", "<b onclick=alert(1)>\\u{202e}evil\\u{7}</b>")
         self.assertEqual(page.all("#key-result b"), [])
         self.assert_no_errors("404")
@@ -284,18 +505,18 @@ class TopKeys(BrowserTest):
         self.ask(server, "user-7", 9)
         self.ask(server, "user-8", 5)
         self.ask(server, "<img src=x onerror=alert(1)>\u202e\u0007", 4)
-        page.wait_for_text("#top-limits", "<img src=x onerror=alert(1)>\\u{202e}\\u{7}")
+        page.wait_for_text("#top-keys", "<img src=x onerror=alert(1)>\\u{202e}\\u{7}")
         self.assertEqual(page.all("main img"), [])
-        page.wait_for_text("#top-limits", "user-8")
-        counts = re.compile(r"order / user.*user-7\s+6\b.*user-8\s+2\b", re.DOTALL)
-        wait_for(lambda: counts.search(page.text("#top-limits")), what="the denials of both")
-        page.choose("#top-by", "asked")
+        page.wait_for_text("#top-keys", "user-8")
+        counts = re.compile(r"user-7\s+order / user\s+6\b.*user-8\s+order / user\s+2\b", re.DOTALL)
+        wait_for(lambda: counts.search(page.text("#top-keys")), what="the denials of both")
+        page.choose("#top-by", "asked most")
         wait_for(
-            lambda: re.search(r"user-7\s+9\b", page.text("#top-limits")), what="all requests of user-7"
+            lambda: re.search(r"user-7\s+order / user\s+9\b", page.text("#top-keys")), what="all requests of user-7"
         )
-        page.click("Open", "#top-limits")
+        page.click("Open", "#top-keys")
         page.wait_for_text("#key-result", "header.x-user=user-7")
-        page.click("Reset")
+        page.click("Reset the counter")
         page.wait_for_text("#key-message", "The counter is reset.")
         self.assert_no_errors("404")
 
@@ -307,10 +528,10 @@ class TopKeys(BrowserTest):
         self.ask(server, "mallory\ufffd", 5)
         for _ in range(7):
             server.get("/v1/auth", fields)
-        page.wait_for_text("#top-limits", "mallory\ufffd (not UTF-8)")
-        row = re.compile("mallory\ufffd\\s+2\\s+Open")
-        wait_for(lambda: row.search(page.text("#top-limits")), what="a key with a button")
-        names = "return [...document.querySelectorAll('#top-limits button')].map((b) => b.ariaLabel)"
+        page.wait_for_text("#top-keys", "mallory\ufffd (not UTF-8)")
+        row = re.compile("mallory\ufffd\\s+order / user\\s+2\\s.*Open")
+        wait_for(lambda: row.search(page.text("#top-keys")), what="a key with a button")
+        names = "return [...document.querySelectorAll('#top-keys button')].map((b) => b.ariaLabel)"
         self.assertEqual(page.run(names), ["Open mallory\ufffd"])
         key = "rule=order&header.x-user=mallory%FF"
         self.assertEqual(server.admin_request("DELETE", f"/v1/keys?{key}").status, 200)
@@ -323,9 +544,9 @@ class TopKeys(BrowserTest):
         server = self.serve_page(config={"log": {"keys": "hash"}})
         self.ask(server, "a-secret-user", 5)
         self.browser.wait_for_text("#top-note", "shown as hashes")
-        hashed = re.compile(r"[0-9a-f]{16}\s+2\b")
-        wait_for(lambda: hashed.search(self.browser.text("#top-limits")), what="a hash")
-        self.assertEqual(self.browser.all("#top-limits button"), [])
+        hashed = re.compile(r"[0-9a-f]{16}\s+order / user\s+2\b")
+        wait_for(lambda: hashed.search(self.browser.text("#top-keys")), what="a hash")
+        self.assertEqual(self.browser.all("#top-keys button"), [])
         self.assertNotIn("a-secret-user", self.browser.driver.page_source)
 
 
@@ -353,39 +574,63 @@ class Editor(BrowserTest):
         replace = page.find("#editor-replace")
         self.assertFalse(replace.is_enabled(), "nothing is validated")
         self.edit(RULES.replace("limit: 3", "limit: many"))
-        page.click("Validate")
+        page.click("Check")
         page.wait_for_text("#editor-message.error", "1 error")
+        line = RULES.split("limit: 3")[0].count("\n") + 1
+        self.assertEqual(page.text("#editor-lines .wrong"), str(line))
+        self.assertIn("'limit' is 'many'", page.text("#editor-marks"))
+        font = "return getComputedStyle(document.querySelector('#editor-text')).fontFamily"
+        self.assertTrue(page.run(font).endswith("monospace"), page.run(font))
         self.assertFalse(replace.is_enabled())
         page.find("#editor-list button").click()
         at = page.run("return document.querySelector('#editor-text').selectionStart")
         self.assertTrue(self.shown()[at:].startswith("many"), self.shown()[at:][:20])
         new = RULES.replace("limit: 3", "limit: 30").replace("name: trial", "name: <b>new</b>")
         self.edit(new)
-        page.click("Validate")
+        page.click("Check")
         page.wait_for_text("#editor-list", "rule order, limit user: limit 3 → 30")
         page.wait_for_text("#editor-list", "+ rule <b>new</b>")
         page.wait_for_text("#editor-list", "− rule trial")
-        page.click("Replace the active rules…")
+        page.click("Make them active…")
         page.click("Cancel", "#confirm")
         self.assertEqual(server.admin_request("GET", "/v1/rules").body.decode(), RULES)
-        page.click("Replace the active rules…")
+        page.click("Make them active…")
         page.wait_for_text("#confirm-text", "3 differences")
-        page.click("Replace", "#confirm")
+        page.click("Make them active", "#confirm")
         page.wait_for_text("#editor-message", "active as version 2")
         self.assertEqual(server.admin_request("GET", "/v1/rules").body.decode(), new)
         page.press("ESCAPE")
         page.wait_for_text("#rules", "<b>new</b>")
         self.assert_no_errors("400")
 
+    def test_the_latest_requests_are_decided_by_the_new_rules(self):
+        server = self.open_editor()
+        order = lambda: server.check({"attributes": {"path": "/order", "header.x-user": "user-7"}})
+        replayed = lambda: server.admin_request("POST", "/v1/rules/validate", RULES).json["replayed"]
+        wait_for(lambda: order() and replayed()["requests"] > 0, what="a request that is kept")
+        while replayed()["requests"] < 5:
+            order()
+        kept = replayed()["requests"]
+        self.assertEqual(replayed()["next"], kept - 3)
+        self.edit(RULES.replace("limit: 3", "limit: 4"))
+        self.browser.click("Check")
+        text = f"the active rules deny {kept - 3}, the new ones {kept - 4}."
+        self.browser.wait_for_text("#replay-text", text)
+        self.browser.wait_for_text("#replay-text", f"Of the last {kept} requests")
+        rows = self.browser.text("#replay-limits").split()
+        self.assertEqual(rows, ["order", "/", "user", str(kept - 3), str(kept - 4), "1"])
+        self.browser.click("Make them active…")
+        self.browser.wait_for_text("#confirm-replay", text)
+
     def test_rules_that_have_changed_meanwhile_are_not_replaced(self):
         server = self.open_editor()
         wait_for(lambda: self.shown() == RULES, what="the active rules in the editor")
         other = RULES.replace("limit: 3", "limit: 4")
         self.assertEqual(server.admin_request("PUT", "/v1/rules", other).status, 200)
-        self.browser.click("Validate")
+        self.browser.click("Check")
         self.browser.wait_for_text("#editor-list", "limit 4 → 3")
-        self.browser.click("Replace the active rules…")
-        self.browser.click("Replace", "#confirm")
+        self.browser.click("Make them active…")
+        self.browser.click("Make them active", "#confirm")
         self.browser.wait_for_text("#editor-message.error", "have changed since")
         self.assertEqual(server.admin_request("GET", "/v1/rules").body.decode(), other)
         self.assert_no_errors("412")
@@ -408,30 +653,117 @@ class Editor(BrowserTest):
 @unittest.skipUnless("SLUICE_SCREENSHOTS" in os.environ, "SLUICE_SCREENSHOTS names no folder")
 class Screenshots(BrowserTest):
     """Makes the pictures of docs/live-page.md and README.md in the folder that SLUICE_SCREENSHOTS
-    names."""
+    names. The page shows a past that was made up, because a real one takes ten minutes."""
 
-    def save(self, name):
+    RULES = """version: 1
+rules:
+  - name: login
+    match: { path: /login }
+    limits: [{ name: address, key: "{ip}", algorithm: fixed_window, limit: 5, per: 15m }]
+  - name: order
+    match: { path: /order }
+    limits:
+      - { name: user, key: "{header.x-user|ip}", algorithm: gcra, limit: 40, per: 1s, burst: 20 }
+  - name: trial
+    mode: shadow
+    match: { path: /trial }
+    limits: [{ name: all, algorithm: token_bucket, limit: 10, per: 1s }]
+"""
+    USERS = ("user-7", "user-7", "user-7", "user-12", "user-3", "user-12")
+    AGENTS = ("python-requests/2.31", "curl/8.5", "Mozilla/5.0 Firefox/133.0")
+
+    def setUp(self):
+        self.addCleanup(self.browser.set_dark, False)
+        self.addCleanup(self.browser.set_size, 1000, 800)
+        self.browser.set_dark(False)
+
+    def save(self, name, width, height):
+        self.browser.set_size(width, height)
+        self.browser.run("document.documentElement.style.overflow = 'hidden'")  # no scroll bar
+        time.sleep(1.5)  # for the next event, which draws to the new size
+        self.assertEqual(self.browser.overflow(), 0)
         self.assertTrue(self.browser.driver.save_screenshot(f"{os.environ['SLUICE_SCREENSHOTS']}/{name}"))
 
+    def past(self, server):
+        value = server.admin_request("GET", "/v1/history?range=10m").json
+        now = int(time.time() * 1000)
+        asked = [140 + 25 * math.sin(i / 80) + 5 * math.sin(i / 3) for i in range(600)]
+        denied = [(75 if 350 < i < 470 else 30) + 3 * math.sin(i / 3) for i in range(600)]
+        value["ends_ms"] = [now - 1000 * (599 - i) for i in range(600)]
+        value["took_ms"] = [1000] * 600
+        count = lambda values, part: [round(one * part) for one in values]
+        tens = lambda values: [sum(values[i : i + 10]) for i in range(0, 600, 10)]
+        value["total"] = {"asked": count(asked, 1), "denied": count(denied, 1), "would_deny": count(denied, 0.2)}
+        for rule, part in zip(value["rules"], (0.3, 0.5, 0.2)):
+            rule["asked"] = tens(count(asked, part))
+            sums = {"asked": sum(rule["asked"])}
+            if not rule["shadow"]:
+                rule["denied"] = tens(count(denied, part))
+                sums["denied"] = sum(rule["denied"])
+            rule["sums"] = sums
+            for limit in rule["limits"]:
+                limit["sums"] = {**sums, **({"would_deny": 2100} if rule["shadow"] else {"near": 14})}
+        value["rules"][1]["limits"][0]["sums"]["skipped"] = 12
+        return json.dumps(value)
+
+    def open_with_past(self):
+        server = Sluice(self.folder(), self.RULES)
+        self.addCleanup(server.stop)
+        agent = lambda i: {"header.user-agent": self.AGENTS[i % 3], "ip": f"198.51.100.{i}"}
+        users = ({"path": "/order", "header.x-user": user, **agent(i)} for i, user in enumerate(self.USERS))
+        paths = ({"path": path, **agent(i)} for i, path in enumerate(("/login", "/trial")))
+        self.load = self.put_load(server, *users, *paths)
+        wait_for(lambda: len(server.admin_request("GET", "/v1/history").json["took_ms"]) > 5)
+        answers = json.dumps([["/v1/history", self.past(server)]])
+        command = {"source": CANNED + f"window.answers = {answers};"}
+        script = self.browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", command)
+        remove = "Page.removeScriptToEvaluateOnNewDocument"
+        self.addCleanup(self.browser.driver.execute_cdp_cmd, remove, script)
+        self.browser.open(server.admin)
+        self.browser.wait_for_text("#top-keys", "curl")
+        return server
+
     def test_the_page_under_load(self):
-        self.browser.set_size(960, 1080)
-        server = self.serve_page()
-        users = ({"path": "/order", "header.x-user": f"user-{i}"} for i in (7, 7, 7, 12, 3, 12))
-        paths = ({"path": path, "ip": "192.0.2.1"} for path in ("/login", "/trial", "/trial"))
-        self.put_load(server, *users, *paths)
-        time.sleep(60)
-        self.browser.set_dark(False)
-        self.save("live-page.png")
-        self.addCleanup(self.browser.set_dark, False)
-        self.browser.set_dark(True)
-        self.browser.set_size(360, 640)
-        self.browser.click("Look up a key")
-        self.browser.choose("#key-rule", "order")
-        self.browser.fill("#key-attributes input", "user-7")
-        self.browser.click("Look")
-        self.browser.wait_for_text("#key-result", "user-7")
-        self.assertEqual(self.browser.overflow(), 0)
-        self.save("live-page-key.png")
+        server = self.open_with_past()
+        page = self.browser
+        self.save("live-page.png", 960, 1180)
+        page.set_dark(True)
+        self.save("live-page-dark.png", 960, 560)
+        page.set_size(360, 700)
+        page.click("Find a key")
+        page.choose("#key-rule", "order")
+        page.fill("#key-attributes input", "user-7")
+        page.click("Look up")
+        page.wait_for_text("#key-result", "user-7")
+        self.save("live-page-phone.png", 360, 700)
+        page.press("ESCAPE")
+        page.set_dark(False)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 750))
+        outage = {**OUTAGE["outage"], "since": since}
+        page.run("window.canned = { outage: arguments[0] }", outage)
+        page.wait_for_text("#alert-outage", "refuses connections")
+        self.save("live-page-outage.png", 960, 460)
+        page.run("window.canned = null")
+        page.click("Edit the rules")
+        wait_for(lambda: page.run("return document.querySelector('#editor-text').value") == self.RULES)
+        page.run(
+            "const field = document.querySelector('#editor-text');"
+            "field.value = field.value.replace('limit: 40', 'limit: 30').replace('limit: 5', 'limit: 20');"
+            "field.dispatchEvent(new Event('input'))"
+        )
+        page.click("Check")
+        page.wait_for_text("#replay-text", "the active rules deny")
+        self.save("live-page-edit.png", 960, 960)
+        page.press("ESCAPE")
+        self.load.stop()
+        server.stop()
+        page.wait_for_text("#alert-gone", "as of")
+        self.save("live-page-gone.png", 960, 460)
+
+    def test_the_page_without_requests(self):
+        self.serve_page()
+        self.browser.wait_for_text("#empty-command", "curl")
+        self.save("live-page-empty.png", 960, 420)
 
     def test_the_report_of_a_replay(self):
         report = self.folder() / "replay.html"
@@ -440,11 +772,8 @@ class Screenshots(BrowserTest):
              "examples/logs/access.log.gz"],
             cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        self.browser.set_dark(False)
-        self.browser.set_size(960, 570)
         self.browser.driver.get(report.as_uri())
-        self.browser.run("document.documentElement.style.overflow = 'hidden'")  # no scroll bar
-        self.save("replay.png")
+        self.save("replay.png", 960, 570)
 
 
 class Token(BrowserTest):
@@ -457,7 +786,7 @@ class Token(BrowserTest):
     def test_the_page_asks_for_the_token_and_refuses_a_wrong_one(self):
         server = self.serve_with_token()
         page = self.browser
-        page.wait_for_text("#login-message", "needs the token")
+        page.wait_for_text("#login-message", "needs its admin token")
         self.assertFalse(page.find("#live").is_displayed())
         page.fill("#token", "wrong")
         page.find("#token").send_keys("\n")
@@ -472,5 +801,5 @@ class Token(BrowserTest):
         page.click("Forget the token")
         page.wait_for_text("#login-message", "forgotten")
         page.open(server.admin)
-        page.wait_for_text("#login-message", "needs the token")
+        page.wait_for_text("#login-message", "needs its admin token")
         self.assert_no_errors("401")
