@@ -36,6 +36,8 @@ replayed. Unmatched requests are allowed, and so are requests that only a shadow
 Within a rule, matched = allowed + denied; for a shadow rule (mode: shadow), denied counts the
 requests that it would have denied. The denied of a limit counts the requests that this limit
 denied; several limits may deny one request. keys is the number of distinct counters of the limit.
+top_denied has the most denied keys, and the most frequent agents, requests and statuses of their
+denied requests.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
 
@@ -125,6 +127,8 @@ int work(const Arguments& arguments) {
   replay::ReplayOptions options;
   options.max_keys = arguments.max_keys;
   options.overrides = &overrides;
+  options.rules_name = arguments.rules;
+  options.against_name = arguments.against;
   if (against) options.against = &*against;
   arguments.input.set(options, progress);
   const replay::ReplayReport report = replay::replay(*rules, options);

@@ -89,11 +89,11 @@ TimeSeries TimeSeries::in_columns(std::size_t columns) const {
   return wide;
 }
 
-void KeyTally::count(const LimitAnswer& answer, Instant at) {
+void KeyTally::count(const LimitAnswer& answer, const LogLine& line, Instant at) {
   Entry* entry = entry_of(answer.counter);
   if (entry == nullptr) return;
   ++entry->requests;
-  if (!answer.decision.allowed()) count_denial(*entry, answer, at);
+  if (!answer.decision.allowed()) count_denial(*entry, answer, line, at);
 }
 
 KeyTally::Entry* KeyTally::entry_of(std::string_view counter) {
@@ -113,7 +113,8 @@ KeyTally::Entry* KeyTally::entry_of(std::string_view counter) {
   return last_entry_;
 }
 
-void KeyTally::count_denial(Entry& entry, const LimitAnswer& answer, Instant at) {
+void KeyTally::count_denial(Entry& entry, const LimitAnswer& answer, const LogLine& line,
+                            Instant at) {
   if (entry.denied_index == kNeverDenied) {
     entry.denied_index = static_cast<std::uint32_t>(denied_.size());
     denied_.push_back({std::string(answer.label.substr(0, kLongestLabel)), 0, 0, at, at});
@@ -123,6 +124,7 @@ void KeyTally::count_denial(Entry& entry, const LimitAnswer& answer, Instant at)
   DeniedKey& key = denied_[entry.denied_index];
   ++key.denied;
   key.last = at;
+  traits_.add(entry.denied_index, key.denied, line);
 }
 
 std::vector<DeniedKey> KeyTally::most_denied(std::size_t count) const {
@@ -137,6 +139,7 @@ std::vector<DeniedKey> KeyTally::most_denied(std::size_t count) const {
   for (auto index = order.begin(); index != end; ++index) {
     most.push_back(denied_[*index]);
     most.back().requests = keys_.at(denied_hashes_[*index]).requests;
+    most.back().traits = traits_.find(*index);
   }
   return most;
 }
@@ -152,7 +155,7 @@ Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
   }
 }
 
-void Tally::count(const RuleAnswer& answer, Instant at) {
+void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   series_.advance(at);
   series_.add(kRequests);
   ++requests;
@@ -177,7 +180,7 @@ void Tally::count(const RuleAnswer& answer, Instant at) {
         tally.limits[static_cast<std::size_t>(each.limit - each.rule->limits.data())];
     ++limit.requests;
     limit.denied += each.decision.allowed() ? 0 : 1;
-    if (!each.counter.empty()) limit.keys.count(each, at);
+    if (!each.counter.empty()) limit.keys.count(each, line, at);
   }
 }
 
@@ -268,12 +271,20 @@ class RuleReplay {
 };
 
 // Counts a request that both sets of rules have decided.
-void compare(const RuleAnswer& first, const RuleAnswer& second, Instant now,
+void compare(const RuleAnswer& first, const RuleAnswer& second, const LogLine& line, Instant now,
              ReplayComparison& comparison) {
   const bool is_allowed = first.decision.allowed();
-  comparison.tally.count(second, now);
-  if (is_allowed && !second.decision.allowed()) comparison.only_against.count(second, now);
-  if (!is_allowed && second.decision.allowed()) comparison.only_rules.count(first, now);
+  comparison.tally.count(second, line, now);
+  comparison.series.advance(now);
+  comparison.series.add(ReplayComparison::kRequests);
+  if (is_allowed && !second.decision.allowed()) {
+    comparison.only_against.count(second, line, now);
+    comparison.series.add(ReplayComparison::kOnlyAgainst);
+  }
+  if (!is_allowed && second.decision.allowed()) {
+    comparison.only_rules.count(first, line, now);
+    comparison.series.add(ReplayComparison::kOnlyRules);
+  }
   if (!is_allowed && !second.decision.allowed()) ++comparison.denied_both;
 }
 
@@ -303,11 +314,11 @@ ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
     const RequestCosts costs = batch.costs(line);
     const RuleAnswer& first = first_rules.decide(batch.name(i), attributes, costs, clock);
     const bool is_allowed = first.decision.allowed();
-    report.tally.count(first, clock);
+    report.tally.count(first, line, clock);
     if (second_rules) {
       const RuleAnswer& second =
           second_rules->decide(batch.second_name(i), attributes, costs, clock);
-      compare(first, second, clock, *report.comparison);
+      compare(first, second, line, clock, *report.comparison);
       if (second.decision.allowed()) second_rules->report_response(attributes, clock);
     }
     if (is_allowed) first_rules.report_response(attributes, clock);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "replay/log_reader.h"
+#include "replay/traits.h"
 #include "sluice/clock.h"
 #include "sluice/overrides.h"
 #include "sluice/rule_answer.h"
@@ -70,12 +71,13 @@ struct DeniedKey {
   std::uint64_t denied = 0;
   Instant first{};  // denial
   Instant last{};
+  const Traits* traits = nullptr;  // of the denied requests; null: see TraitsByKey
 };
 
 // Counts the requests and denials of each key of one limit.
 //
-// Not thread-safe. Stores a 128-bit hash per key (about 60 bytes), and the label of denied keys. At
-// `most_keys` it ignores new keys and sets overflowed().
+// Not thread-safe. Stores a 128-bit hash per key (about 60 bytes), the label of denied keys, and
+// the traits of the most denied ones. At `most_keys` it ignores new keys and sets overflowed().
 class KeyTally {
  public:
   static constexpr std::size_t kLongestLabel = 1024;
@@ -84,13 +86,14 @@ class KeyTally {
   KeyTally(KeyTally&&) = default;
   KeyTally& operator=(KeyTally&&) = default;
 
-  void count(const LimitAnswer& answer, Instant at);
+  void count(const LimitAnswer& answer, const LogLine& line, Instant at);
 
   std::uint64_t keys() const noexcept { return keys_.size(); }
   std::uint64_t keys_denied() const noexcept { return denied_.size(); }
   // Returns whether keys were ignored, so that the numbers of keys are lower bounds.
   bool overflowed() const noexcept { return overflowed_; }
-  // Returns the keys with the most denials, ordered by denials and then by label.
+  // Returns the keys with the most denials, ordered by denials and then by label. Borrows their
+  // traits until the next count().
   std::vector<DeniedKey> most_denied(std::size_t count) const;
 
  private:
@@ -106,13 +109,14 @@ class KeyTally {
   static constexpr std::uint32_t kNeverDenied = 0xFFFFFFFFu;
 
   Entry* entry_of(std::string_view counter);
-  void count_denial(Entry& entry, const LimitAnswer& answer, Instant at);
+  void count_denial(Entry& entry, const LimitAnswer& answer, const LogLine& line, Instant at);
 
   std::size_t most_keys_;
   bool overflowed_ = false;
   boost::unordered_flat_map<Hash, Entry, LowBits> keys_;
   std::vector<DeniedKey> denied_;  // `requests` is filled in by most_denied()
   std::vector<Hash> denied_hashes_;
+  TraitsByKey traits_;        // by the index in denied_
   std::string last_counter_;  // consecutive requests often share a counter
   Entry* last_entry_ = nullptr;
 };
@@ -142,8 +146,8 @@ class Tally {
 
   Tally(const RuleSet& rules, std::size_t most_keys);
 
-  // Counts a request that was decided at `at`. Times never go back.
-  void count(const RuleAnswer& answer, Instant at);
+  // Counts the request of a line that was decided at `at`. Times never go back.
+  void count(const RuleAnswer& answer, const LogLine& line, Instant at);
   // Returns whether a limit ignored keys.
   bool overflowed() const noexcept;
 
@@ -166,12 +170,20 @@ struct ReplayOptions : LogInput {
   std::size_t max_keys = std::size_t{4} << 20;
   // Rules to compare with: they decide the same requests, with counters of their own. Null: none.
   const RuleSet* against = nullptr;
+  // What the report calls the two: the names of their files.
+  std::string rules_name = "the first rules";
+  std::string against_name = "the second rules";
   // What single keys have instead of the numbers of their limits. Null: nothing.
   const Overrides* overrides = nullptr;
 };
 
 // How the decisions of two sets of rules differ. Borrows the rules.
 struct ReplayComparison {
+  // The channels of `series`: all requests, and those that only one of the two denies.
+  static constexpr std::size_t kRequests = 0;
+  static constexpr std::size_t kOnlyRules = 1;
+  static constexpr std::size_t kOnlyAgainst = 2;
+
   ReplayComparison(const RuleSet& rules, const RuleSet& against, std::size_t most_keys)
       : tally(against, most_keys), only_rules(rules, most_keys), only_against(against, most_keys) {}
 
@@ -179,15 +191,20 @@ struct ReplayComparison {
   Tally only_rules;               // the requests that only the first rules deny
   Tally only_against;             // the requests that only the rules to compare with deny
   std::uint64_t denied_both = 0;  // requests that both deny
+  TimeSeries series{3};
 };
 
 // The result of a replay. Borrows the rules.
 struct ReplayReport : LogTotals {
   ReplayReport(const RuleSet& rules, const ReplayOptions& options)
-      : tally(rules, options.max_keys) {
+      : rules_name(options.rules_name),
+        against_name(options.against_name),
+        tally(rules, options.max_keys) {
     if (options.against != nullptr) comparison.emplace(rules, *options.against, options.max_keys);
   }
 
+  std::string rules_name;
+  std::string against_name;
   std::uint64_t late = 0;        // out-of-order lines, decided at the latest time read so far
   std::optional<Instant> first;  // the earliest timestamp
   std::optional<Instant> last;   // the latest
@@ -233,11 +250,16 @@ struct Chart {
   std::string denied_name = "denied";
   bool denied_only = false;  // omits allowed requests, for a scale that shows few denials
   bool low = false;          // a lower chart than usual
+  std::uint64_t scale = 0;   // the axis ends at this number or above
 };
 std::string chart_html(const Chart& chart);
 
 // Describes a limit: "token_bucket, 10 per 1 s, burst 20".
 std::string limit_text(const Limit& limit);
+
+// Says which rules and limits applied to no request, one sentence each: "rule a matched no
+// request".
+std::vector<std::string> unused_limits(const Tally& tally);
 
 // Names the formats of the logs: "JSON lines, CSV".
 std::string format_titles(const ReplayReport& report);

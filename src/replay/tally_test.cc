@@ -42,10 +42,10 @@ LimitAnswer answer_for(std::string_view key, Outcome outcome) {
 
 TEST(KeyTally, CountsTheRequestsAndDenialsOfEachKey) {
   KeyTally tally(10);
-  tally.count(answer_for("a", Outcome::kAllowed), at(1));
-  tally.count(answer_for("b", Outcome::kDenied), at(2));
-  tally.count(answer_for("b", Outcome::kAllowed), at(3));
-  tally.count(answer_for("b", Outcome::kDenied), at(4));
+  tally.count(answer_for("a", Outcome::kAllowed), LogLine{}, at(1));
+  tally.count(answer_for("b", Outcome::kDenied), LogLine{}, at(2));
+  tally.count(answer_for("b", Outcome::kAllowed), LogLine{}, at(3));
+  tally.count(answer_for("b", Outcome::kDenied), LogLine{}, at(4));
   EXPECT_EQ(tally.keys(), 2u);
   EXPECT_EQ(tally.keys_denied(), 1u);
   const std::vector<DeniedKey> most = tally.most_denied(5);
@@ -60,7 +60,7 @@ TEST(KeyTally, CountsTheRequestsAndDenialsOfEachKey) {
 TEST(KeyTally, OrdersKeysByDenialsAndThenByLabel) {
   KeyTally tally(10);
   for (const char* key : {"c", "b", "a", "b"}) {
-    tally.count(answer_for(key, Outcome::kDenied), at(1));
+    tally.count(answer_for(key, Outcome::kDenied), LogLine{}, at(1));
   }
   const std::vector<DeniedKey> most = tally.most_denied(2);
   ASSERT_EQ(most.size(), 2u);
@@ -70,18 +70,20 @@ TEST(KeyTally, OrdersKeysByDenialsAndThenByLabel) {
 
 TEST(KeyTally, StopsAddingKeysAtItsBoundAndReportsIt) {
   KeyTally tally(2);
-  for (const char* key : {"a", "b"}) tally.count(answer_for(key, Outcome::kDenied), at(1));
+  for (const char* key : {"a", "b"})
+    tally.count(answer_for(key, Outcome::kDenied), LogLine{}, at(1));
   EXPECT_FALSE(tally.overflowed());
-  tally.count(answer_for("c", Outcome::kDenied), at(2));
+  tally.count(answer_for("c", Outcome::kDenied), LogLine{}, at(2));
   EXPECT_TRUE(tally.overflowed());
   EXPECT_EQ(tally.keys(), 2u);
-  tally.count(answer_for("a", Outcome::kDenied), at(3));  // known keys are still counted
+  tally.count(answer_for("a", Outcome::kDenied), LogLine{}, at(3));  // known keys are still counted
   EXPECT_EQ(tally.most_denied(1)[0].denied, 2u);
 }
 
 TEST(KeyTally, ShortensLongLabels) {
   KeyTally tally(2);
-  tally.count(answer_for(std::string(KeyTally::kLongestLabel + 5, 'x'), Outcome::kDenied), at(1));
+  tally.count(answer_for(std::string(KeyTally::kLongestLabel + 5, 'x'), Outcome::kDenied),
+              LogLine{}, at(1));
   EXPECT_EQ(tally.most_denied(1)[0].label, std::string(KeyTally::kLongestLabel, 'x'));
 }
 
@@ -99,10 +101,10 @@ TEST(Tally, AttributesRequestsToRulesAndChannels) {
   answer.matched = {{&first, true}, {&second, true}};
   answer.decision.outcome = Outcome::kDenied;
   answer.decision.reason = Reason::kLimited;
-  tally.count(answer, at(0));
+  tally.count(answer, LogLine{}, at(0));
 
   RuleAnswer unmatched;
-  tally.count(unmatched, at(1));
+  tally.count(unmatched, LogLine{}, at(1));
 
   EXPECT_EQ(tally.requests, 2u);
   EXPECT_EQ(tally.denied, 1u);
