@@ -82,6 +82,7 @@ tbody tr:last-child > * { border-bottom: 0; }
 .share { min-width: 6rem;
   background: linear-gradient(to right, var(--bar) var(--part), transparent 0)
   no-repeat left .3rem / 100% 1.6em; }
+details { margin: .25rem 0 0; } summary { cursor: pointer; font-size: .875rem; color: var(--soft); }
 footer { margin-top: 1.5rem; color: var(--soft); font-size: .8125rem; }
 @media (max-width: 40rem) {
   main { padding: 1rem .6rem 2rem; } section { padding: .9rem .8rem 1rem; }

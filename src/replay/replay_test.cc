@@ -232,9 +232,12 @@ rules:
   EXPECT_EQ(json.at("denied_only_by_rules").at("denied").to_number<int>(), 3);
   EXPECT_EQ(json.at("denied_only_by_against").at("rules").at(0).at("denied").to_number<int>(), 1);
   const std::string summary = text_report(report, false);
-  EXPECT_NE(summary.find("only --rules, rule clients: denied 3 requests"), std::string::npos);
-  EXPECT_NE(summary.find("only --against, rule agents: denied 1 request\n"), std::string::npos);
-  EXPECT_NE(html_report(report).find("Denied only by --against, rule agents: 1 request"),
+  EXPECT_NE(summary.find("only the first rules, rule clients: denied 3 requests"),
+            std::string::npos);
+  EXPECT_NE(summary.find("only the second rules, rule agents: denied 1 request\n"),
+            std::string::npos);
+  EXPECT_NE(html_report(report).find(
+                "Denied only by <code>the second rules</code>, rule agents: 1 request"),
             std::string::npos);
 }
 

@@ -14,6 +14,7 @@ namespace sluice::replay {
 namespace {
 
 constexpr std::size_t kTopDenied = 10;
+constexpr std::size_t kTopValues = 3;
 
 using base::JsonWriter;
 
@@ -22,12 +23,27 @@ void write_instant(JsonWriter& out, std::string_view name, const std::optional<I
   at ? out.value(base::to_rfc3339(*at)) : out.null();
 }
 
+void write_values(JsonWriter& out, std::string_view name, const FrequentValues& values) {
+  out.key(name).begin_array();
+  for (const FrequentValues::Value& each : values.most(kTopValues)) {
+    out.begin_object().member("value", each.text).member("denied", each.least).end_object();
+  }
+  out.end_array();
+}
+
 void write_limit(JsonWriter& out, const LimitTally& limit) {
   out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
+  out.member("requests", limit.requests);
   out.member("denied", limit.denied).member("keys_denied", limit.keys.keys_denied());
   out.key("top_denied").begin_array();
   for (const DeniedKey& key : limit.keys.most_denied(kTopDenied)) {
-    out.begin_object().member("key", key.label).member("denied", key.denied).end_object();
+    out.begin_object().member("key", key.label).member("denied", key.denied);
+    if (key.traits != nullptr) {
+      write_values(out, "agents", key.traits->agents);
+      write_values(out, "requests", key.traits->requests);
+      write_values(out, "statuses", key.traits->statuses);
+    }
+    out.end_object();
   }
   out.end_array().end_object();
 }
@@ -87,6 +103,8 @@ namespace {
 constexpr std::size_t kShownKeys = 10;
 constexpr std::size_t kTextColumns = 64;
 constexpr std::size_t kLabelColumns = 35;
+constexpr std::size_t kNameColumns = 50;
+constexpr std::size_t kTraitsColumns = 92;
 
 // Returns one bar per value. A value above 0 has a bar of at least an eighth of the line height.
 std::string sparkline(const std::vector<std::uint64_t>& values) {
@@ -207,7 +225,7 @@ class TextReport {
     line("");
     line(bold("rule " + printable(rule.rule->name)) +
          (shadow ? yellow("  shadow mode: it denies no request") : ""));
-    if (rule.matched == 0) return line("  matched no request");
+    if (rule.matched == 0) return line(yellow("  matched no request"));
     total("matched", rule.matched,
           pad_left(percent(rule.matched, report_.tally.requests), 9) + "  of all requests");
     const std::string share = pad_left(percent(rule.denied, rule.matched), 9);
@@ -219,20 +237,23 @@ class TextReport {
 
   void comparison() {
     const ReplayComparison& both = *report_.comparison;
+    const std::string rules = printable(report_.rules_name, kNameColumns);
+    const std::string against = printable(report_.against_name, kNameColumns);
     const std::uint64_t requests = both.tally.requests;
+    const std::size_t width = 16 + std::max(columns_of(rules), columns_of(against));
     const auto row = [&](const std::string& name, std::uint64_t count) {
-      line("  " + pad_right(name, 34) + pad_left(grouped(count), 12) +
+      line("  " + pad_right(name, width) + pad_left(grouped(count), 12) +
            pad_left(percent(count, requests), 10));
     };
     line("");
-    line(bold("compared with --against"));
-    row("denied by --rules", report_.tally.denied);
-    row("denied by --against", both.tally.denied);
+    line(bold(rules + " compared with " + against));
+    row("denied by " + rules, report_.tally.denied);
+    row("denied by " + against, both.tally.denied);
     row("denied by both", both.denied_both);
-    row("denied only by --rules", both.only_rules.denied);
-    row("denied only by --against", both.only_against.denied);
-    difference("only --rules", both.only_rules);
-    difference("only --against", both.only_against);
+    row("denied only by " + rules, both.only_rules.denied);
+    row("denied only by " + against, both.only_against.denied);
+    difference(rules, both.only_rules);
+    difference(against, both.only_against);
   }
 
   // What one set of rules denies and the other does not, by rule, limit and key.
@@ -240,41 +261,65 @@ class TextReport {
     for (const RuleTally& rule : tally.rules) {
       if (rule.denied == 0 || rule.rule->mode == RuleMode::kShadow) continue;
       line("");
-      line(bold(by + ", rule " + printable(rule.rule->name)) + ": denied " +
+      line(bold("only " + by + ", rule " + printable(rule.rule->name)) + ": denied " +
            red(grouped(rule.denied)) + (rule.denied == 1 ? " request" : " requests"));
       for (const LimitTally& each : rule.limits) {
-        if (each.denied > 0) limit(each);
+        if (each.denied > 0) limit(each, true);
       }
     }
   }
 
-  void limit(const LimitTally& limit) {
+  // `is_difference`: all requests of the tally were denied, so their share says nothing.
+  void limit(const LimitTally& limit, bool is_difference = false) {
     const std::string key =
         limit.limit->key.empty() ? "one counter for all requests" : limit.limit->key;
+    const std::string keys = at_least(limit.keys) + grouped(limit.keys.keys()) +
+                             (limit.keys.keys() == 1 ? " key" : " keys");
     line("");
     line("  limit " + bold(printable(limit.limit->name)) + "  " + limit_text(limit.limit->limit) +
          "; " + printable(key));
-    line("    denied " + grouped(limit.denied) + " of " + grouped(limit.requests) + " requests, " +
-         grouped(limit.keys.keys_denied()) + " of " + at_least(limit.keys) +
-         grouped(limit.keys.keys()) + (limit.keys.keys() == 1 ? " key" : " keys"));
-    const auto keys = limit.keys.most_denied(kShownKeys);
-    if (!keys.empty()) key_table(keys);
+    if (is_difference) {
+      line("    denied " + grouped(limit.denied) +
+           (limit.denied == 1 ? " request of " : " requests of ") + keys);
+    } else if (limit.requests == 0) {
+      line(yellow("    applied to no request"));
+    } else {
+      line("    denied " + grouped(limit.denied) + " of " + grouped(limit.requests) +
+           " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys);
+    }
+    const auto most = limit.keys.most_denied(kShownKeys);
+    if (!most.empty()) key_table(most, is_difference);
   }
 
   static std::string at_least(const KeyTally& keys) { return keys.overflowed() ? "at least " : ""; }
 
-  void key_table(const std::vector<DeniedKey>& keys) {
+  void key_table(const std::vector<DeniedKey>& keys, bool is_difference) {
     std::size_t width = 8;
     for (const DeniedKey& key : keys) {
       width = std::max(width, columns_of(printable(key.label, kLabelColumns)));
     }
-    line(dim("    " + pad_right("key", width) + pad_left("denied", 12) + pad_left("of", 12) +
-             pad_left("share", 10) + "  from, to"));
+    const auto row = [&](const std::string& name, const std::string& denied, const std::string& of,
+                         const std::string& share) {
+      return "    " + pad_right(name, width) + pad_left(denied, 12) +
+             (is_difference ? "" : pad_left(of, 12) + pad_left(share, 10)) + "  ";
+    };
+    line(dim(row("key", "denied", "of", "share") + "from, to"));
     for (const DeniedKey& key : keys) {
-      line("    " + pad_right(printable(key.label, kLabelColumns), width) +
-           pad_left(grouped(key.denied), 12) + pad_left(grouped(key.requests), 12) +
-           pad_left(percent(key.denied, key.requests), 10) + dim("  " + when(key)));
+      line(row(printable(key.label, kLabelColumns), grouped(key.denied), grouped(key.requests),
+               percent(key.denied, key.requests)) +
+           dim(when(key)));
+      if (key.traits != nullptr) traits_of(key);
     }
+  }
+
+  // What was denied, and the user agent: a customer or a robot?
+  void traits_of(const DeniedKey& key) {
+    const TraitsText text = text_of(*key.traits);
+    std::string all = text.requests;
+    if (!text.agent.empty() && text.agent != key.label) {
+      all += (all.empty() ? "" : "; ") + printable(text.agent);
+    }
+    if (!all.empty()) line(dim("      " + printable(all, kTraitsColumns)));
   }
 
   // The times of the first and last denial. Without hours if they are on different days.
@@ -288,7 +333,11 @@ class TextReport {
 
   void cautions() {
     const auto caution = [this](const std::string& text) { line(yellow("note: ") + text); };
-    if (report_.approximate() || report_.tally.undecided > 0 || report_.failed) line("");
+    const auto unused = unused_limits(report_.tally);
+    if (report_.approximate() || report_.tally.undecided > 0 || report_.failed || !unused.empty()) {
+      line("");
+    }
+    for (const std::string& each : unused) line(yellow("warning: ") + printable(each));
     if (report_.evictions > 0) {
       caution("results are approximate: " + grouped(report_.evictions) +
               " counters in use were evicted; raise --max-keys");
@@ -325,6 +374,21 @@ std::string limit_text(const Limit& limit) {
          (limit.calendar() != nullptr ? core::format_period(limit)
                                       : duration_text(limit.period())) +
          options_text(limit);
+}
+
+std::vector<std::string> unused_limits(const Tally& tally) {
+  std::vector<std::string> all;
+  if (tally.requests == 0) return all;
+  for (const RuleTally& rule : tally.rules) {
+    if (rule.matched == 0) all.push_back("rule " + rule.rule->name + " matched no request");
+    for (const LimitTally& limit : rule.limits) {
+      if (rule.matched == 0 || limit.requests > 0) continue;
+      all.push_back("rule " + rule.rule->name + ", limit " + limit.limit->name +
+                    ": applied to no request; the log has no value for " +
+                    (limit.limit->key.empty() ? "its cost" : limit.limit->key));
+    }
+  }
+  return all;
 }
 
 std::string format_titles(const ReplayReport& report) {

@@ -98,8 +98,8 @@ class Drawing {
  public:
   explicit Drawing(const Chart& chart) : chart_(chart), series_(chart.series) {
     for (std::size_t i = 0; i < series_.buckets(); ++i) most_ = std::max(most_, drawn(i));
-    step_ = grid_step(most_);
-    top_ = (most_ + step_ - 1) / step_ * step_;
+    step_ = grid_step(std::max(most_, chart.scale));
+    top_ = (std::max(most_, chart.scale) + step_ - 1) / step_ * step_;
   }
 
   std::string write() {
@@ -240,6 +240,7 @@ namespace {
 
 constexpr std::size_t kChartColumns = 200;
 constexpr std::size_t kMostKeys = 50;
+constexpr std::size_t kOpenRows = 10;  // of a table; more are folded
 
 std::string plural(std::uint64_t count, const std::string& word) {
   return grouped(count) + " " + word + (count == 1 ? "" : "s");
@@ -322,6 +323,9 @@ class Page {
     }
     if (report_.failed)
       caution("Some logs could not be read to the end. The report covers what was read.");
+    for (const std::string& each : unused_limits(report_.tally)) {
+      caution("Warning: " + html_text(each) + ".");
+    }
     if (report_.tally.requests == 0) caution("There was no request to decide.");
   }
 
@@ -347,35 +351,66 @@ class Page {
     out_ +=
         "</section>\n<section aria-labelledby=\"cost\">\n"
         "<h2 id=\"cost\">Results of each limit</h2>\n";
-    open_table("Each limit of each rule",
-               {"Limit", "Requests", "Denied", "Share", "Keys", "Keys denied"});
+    std::vector<std::string> rows, quiet;  // of limits that deny, and of others
     for (const RuleTally& rule : report_.tally.rules) {
-      for (const LimitTally& limit : rule.limits) overview_row(rule, limit);
+      for (const LimitTally& limit : rule.limits) {
+        (limit.denied > 0 ? rows : quiet).push_back(overview_row(rule, limit));
+      }
     }
-    close_table();
+    const std::size_t denying = rows.size();
+    rows.insert(rows.end(), quiet.begin(), quiet.end());
+    table("Each limit of each rule",
+          {"Limit", "Requests", "Denied", "Share", "Keys", "Keys denied"}, rows,
+          rows.size() <= kOpenRows ? kOpenRows : std::clamp(denying, kOpenRows / 2, kOpenRows),
+          "limits");
     out_ += "</section>\n";
   }
 
   void comparison(const ReplayComparison& both) {
-    out_ +=
-        "<section aria-labelledby=\"comparison\">\n"
-        "<h2 id=\"comparison\">Compared with the rules of <code>--against</code></h2>\n";
-    open_table("Requests denied", {"By", "Requests", "Share"});
+    const std::string rules = "<code>" + html_text(report_.rules_name) + "</code>";
+    const std::string against = "<code>" + html_text(report_.against_name) + "</code>";
+    out_ += "<section aria-labelledby=\"comparison\">\n<h2 id=\"comparison\">" + rules +
+            " compared with " + against + "</h2>\n";
+    std::vector<std::string> rows;
     const auto row = [&](const std::string& name, std::uint64_t count) {
-      out_ += "<tr><th scope=\"row\">" + name + "</th>";
-      cell(grouped(count));
-      share_cell(count, both.tally.requests);
-      out_ += "</tr>\n";
+      rows.push_back("<tr><th scope=\"row\">" + name + "</th>" + cell(grouped(count)) +
+                     share_cell(count, both.tally.requests) + "</tr>\n");
     };
-    row("--rules", report_.tally.denied);
-    row("--against", both.tally.denied);
+    row(rules, report_.tally.denied);
+    row(against, both.tally.denied);
     row("both", both.denied_both);
-    row("only --rules", both.only_rules.denied);
-    row("only --against", both.only_against.denied);
-    close_table();
-    difference("--rules", both.only_rules);
-    difference("--against", both.only_against);
+    row("only " + rules, both.only_rules.denied);
+    row("only " + against, both.only_against.denied);
+    table("Requests denied", {"By", "Requests", "Share"}, rows, rows.size(), "");
+    difference_picture(both);
+    difference(rules, both.only_rules);
+    difference(against, both.only_against);
     out_ += "</section>\n";
+  }
+
+  // Two charts over the same time and with the same scale, of what only one of the rules denies.
+  void difference_picture(const ReplayComparison& both) {
+    const TimeSeries series = both.series.in_columns(kChartColumns);
+    Chart chart{series, ReplayComparison::kRequests, ReplayComparison::kOnlyRules, "only", ""};
+    chart.denied_only = chart.low = true;
+    for (const std::size_t channel :
+         {ReplayComparison::kOnlyRules, ReplayComparison::kOnlyAgainst}) {
+      for (const std::uint64_t count : series.channel(channel)) {
+        chart.scale = std::max(chart.scale, count);
+      }
+    }
+    const auto draw = [&](const std::string& name, std::size_t channel, const char* id) {
+      out_ += "<h3>Denied only by <code>" + html_text(name) + "</code>, requests in steps of " +
+              duration_text(series.width()) + "</h3>\n";
+      chart.denied = channel;
+      chart.id = id;
+      chart.title = "Requests that only " + name + " denies over time";
+      chart.denied_name = "denied only by " + html_text(name);
+      out_ += chart_html(chart);
+    };
+    if (chart.scale == 0) return;
+    draw(report_.rules_name, ReplayComparison::kOnlyRules, "only-rules");
+    draw(report_.against_name, ReplayComparison::kOnlyAgainst, "only-against");
   }
 
   // What one set of rules denies and the other does not.
@@ -385,21 +420,18 @@ class Page {
       out_ += "<h3>Denied only by " + by + ", rule " + html_text(rule.rule->name) + ": " +
               plural(rule.denied, "request") + "</h3>\n";
       for (const LimitTally& each : rule.limits) {
-        if (each.denied > 0) limit(each);
+        if (each.denied > 0) limit(each, true);
       }
     }
   }
 
-  void overview_row(const RuleTally& rule, const LimitTally& limit) {
-    out_ += "<tr><th scope=\"row\"><strong>" + html_text(full_name(*rule.rule, *limit.limit)) +
-            "</strong>" + shadow_badge(*rule.rule) + "<br><span class=\"soft\">" +
-            html_text(limit_text(limit.limit->limit)) + "</span></th>";
-    cell(grouped(limit.requests));
-    cell(grouped(limit.denied));
-    share_cell(limit.denied, limit.requests);
-    cell(key_count(limit.keys));
-    cell(grouped(limit.keys.keys_denied()));
-    out_ += "</tr>\n";
+  static std::string overview_row(const RuleTally& rule, const LimitTally& limit) {
+    return "<tr><th scope=\"row\"><strong>" + html_text(full_name(*rule.rule, *limit.limit)) +
+           "</strong>" + shadow_badge(*rule.rule) + "<br><span class=\"soft\">" +
+           html_text(limit_text(limit.limit->limit)) + "</span></th>" +
+           cell(grouped(limit.requests)) + cell(grouped(limit.denied)) +
+           share_cell(limit.denied, limit.requests) + cell(key_count(limit.keys)) +
+           cell(grouped(limit.keys.keys_denied())) + "</tr>\n";
   }
 
   // "rule / limit". The default name of a limit already contains the name of its rule.
@@ -442,7 +474,8 @@ class Page {
     out_ += "</section>\n";
   }
 
-  void limit(const LimitTally& limit) {
+  // `is_difference`: all requests of the tally were denied, so their share says nothing.
+  void limit(const LimitTally& limit, bool is_difference = false) {
     out_ += "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
             html_text(limit_text(limit.limit->limit)) + "; " +
             (limit.limit->key.empty()
@@ -451,42 +484,73 @@ class Page {
             ".</p>\n";
     const auto keys = limit.keys.most_denied(kMostKeys);
     if (keys.empty()) {
-      out_ += "<p class=\"small\">Denied no request; " + key_count(limit.keys) + " keys.</p>\n";
+      out_ += limit.requests == 0 ? "<p class=\"small bad\">Applied to no request.</p>\n"
+                                  : "<p class=\"small\">Denied no request; " +
+                                        key_count(limit.keys) + " keys.</p>\n";
       return;
     }
-    open_table(keys.size() < limit.keys.keys_denied()
-                   ? "The " + grouped(keys.size()) + " most denied of " +
-                         plural(limit.keys.keys_denied(), "denied key")
-                   : plural(keys.size(), "denied key") + " of " + key_count(limit.keys),
-               {"Key", "Denied", "Of", "Share", "First denied", "Last denied"});
-    for (const DeniedKey& key : keys) key_row(key);
+    std::vector<std::string> rows;
+    for (const DeniedKey& key : keys) rows.push_back(key_row(key, is_difference));
+    const std::string denied = plural(limit.keys.keys_denied(), "denied key");
+    table(keys.size() < limit.keys.keys_denied()
+              ? "The " + grouped(keys.size()) + " most denied of " + denied
+              : denied + (is_difference ? "" : " of " + key_count(limit.keys)),
+          is_difference ? std::vector<const char*>{"Key", "Denied", "First denied", "Last denied"}
+                        : std::vector<const char*>{"Key", "Denied", "Of", "Share", "First denied",
+                                                   "Last denied"},
+          rows, kOpenRows, "keys");
+  }
+
+  static std::string key_row(const DeniedKey& key, bool is_difference) {
+    std::string row =
+        "<tr><th scope=\"row\"><span class=\"mono\">" +
+        (key.label.empty() ? "<span class=\"soft\">(all)</span>" : html_text(key.label)) +
+        "</span>" + (key.traits == nullptr ? "" : traits_of(key)) + "</th>" +
+        cell(grouped(key.denied));
+    if (!is_difference) row += cell(grouped(key.requests)) + share_cell(key.denied, key.requests);
+    return row + cell(plain_time(key.first)) + cell(plain_time(key.last)) + "</tr>\n";
+  }
+
+  // What was denied, and the user agent: a customer or a robot?
+  static std::string traits_of(const DeniedKey& key) {
+    const TraitsText text = text_of(*key.traits);
+    std::string html;
+    const auto add = [&html](const std::string& part) {
+      if (!part.empty()) html += "<br><span class=\"soft small\">" + html_text(part) + "</span>";
+    };
+    add(text.requests);
+    if (text.agent != key.label) add(text.agent);
+    return html;
+  }
+
+  // Rows after the first `open` ones are folded.
+  void table(const std::string& caption, const std::vector<const char*>& columns,
+             const std::vector<std::string>& rows, std::size_t open, const std::string& things) {
+    if (rows.size() <= open + 2) open = rows.size();
+    open_table(caption, columns);
+    for (std::size_t i = 0; i < open; ++i) out_ += rows[i];
     close_table();
+    if (open == rows.size()) return;
+    const std::string more = grouped(rows.size() - open) + " more " + things;
+    out_ += "<details>\n<summary>" + more + "</summary>\n";
+    open_table(more, columns);
+    for (std::size_t i = open; i < rows.size(); ++i) out_ += rows[i];
+    close_table();
+    out_ += "</details>\n";
   }
 
-  void key_row(const DeniedKey& key) {
-    out_ += "<tr><th scope=\"row\" class=\"mono\">" +
-            (key.label.empty() ? "<span class=\"soft\">(all)</span>" : html_text(key.label)) +
-            "</th>";
-    cell(grouped(key.denied));
-    cell(grouped(key.requests));
-    share_cell(key.denied, key.requests);
-    cell(plain_time(key.first));
-    cell(plain_time(key.last));
-    out_ += "</tr>\n";
-  }
-
-  void open_table(const std::string& caption, std::initializer_list<const char*> columns) {
+  void open_table(const std::string& caption, const std::vector<const char*>& columns) {
     out_ += "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"" + caption +
             "\">\n<table>\n<caption>" + caption + "</caption>\n<thead><tr>";
     for (const char* column : columns) out_ += "<th scope=\"col\">" + std::string(column) + "</th>";
     out_ += "</tr></thead>\n<tbody>\n";
   }
   void close_table() { out_ += "</tbody>\n</table>\n</div>\n"; }
-  void cell(const std::string& text) { out_ += "<td>" + text + "</td>"; }
-  void share_cell(std::uint64_t part, std::uint64_t whole) {
+  static std::string cell(const std::string& text) { return "<td>" + text + "</td>"; }
+  static std::string share_cell(std::uint64_t part, std::uint64_t whole) {
     const std::uint64_t permille = whole == 0 ? 0 : part * 1000 / whole;
-    out_ += "<td class=\"share\" style=\"--part:" + std::to_string(permille / 10) + "." +
-            std::to_string(permille % 10) + "%\">" + html_text(percent(part, whole)) + "</td>";
+    return "<td class=\"share\" style=\"--part:" + std::to_string(permille / 10) + "." +
+           std::to_string(permille % 10) + "%\">" + html_text(percent(part, whole)) + "</td>";
   }
 
   const ReplayReport& report_;

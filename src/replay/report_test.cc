@@ -56,6 +56,18 @@ TEST(JsonReport, IsValidForAnyKeys) {
             (std::vector<std::string>{std::string("\0\1", 2), "a\"b\\c", "é", "\uFFFD\uFFFD"}));
 }
 
+TEST(JsonReport, SaysWhatTheDeniedRequestsOfAKeyWere) {
+  const RuleSet rules = agent_rules();
+  const auto json = boost::json::parse(json_report(report_of(rules, {"curl/8"})));
+  const auto& limit = json.at("rules").at(0).at("limits").at(0);
+  EXPECT_EQ(limit.at("requests").to_number<int>(), 10);
+  const auto& top = limit.at("top_denied").at(0);
+  EXPECT_EQ(top.at("agents").at(0).at("value").as_string(), "curl/8");
+  EXPECT_EQ(top.at("requests").at(0).at("value").as_string(), "GET /");
+  EXPECT_EQ(top.at("requests").at(0).at("denied").to_number<int>(), 9);
+  EXPECT_EQ(top.at("statuses").at(0).at("value").as_string(), "200");
+}
+
 TEST(HtmlReport, ShowsMarkupOfTheLogAsText) {
   const RuleSet rules = agent_rules();
   const std::string page =
@@ -91,9 +103,90 @@ TEST(HtmlReport, ClosesEveryTag) {
     for (std::size_t at = 0; (at = page.find(text, at)) != page.npos; ++at) ++found;
     return found;
   };
-  for (const std::string tag : {"section", "table", "tr", "svg", "div", "p", "h2", "h3", "main"}) {
+  for (const std::string tag :
+       {"section", "table", "tr", "svg", "div", "p", "h2", "h3", "main", "details", "span"}) {
     EXPECT_EQ(count("<" + tag + ">") + count("<" + tag + " "), count("</" + tag + ">")) << tag;
   }
+}
+
+TEST(HtmlReport, FoldsTablesOfManyRows) {
+  const RuleSet rules = agent_rules();
+  std::vector<std::string> agents;
+  for (int i = 0; i < 30; ++i) agents.push_back("agent-" + std::to_string(i));
+  const std::string page = html_report(report_of(rules, agents));
+  EXPECT_NE(page.find("<summary>20 more keys</summary>"), std::string::npos);
+  EXPECT_EQ(html_report(report_of(rules, {"a"})).find("<summary>"), std::string::npos);
+}
+
+// Ten requests of an address, by rules with these limits of one key, and by others.
+class Comparison : public ::testing::Test {
+ protected:
+  static RuleSet rules_of(const std::string& limit) {
+    auto rules = RuleSet::parse(
+        "version: 1\nrules:\n  - name: pages\n    limits:\n      - { name: ip"
+        ", key: \"{ip}\", algorithm: fixed_window, per: 1h, limit: " +
+            limit + " }\n",
+        "test.yaml");
+    if (!rules) throw std::runtime_error(rules.error().front().to_string());
+    return *rules;
+  }
+  ReplayReport compare() {
+    std::string text;
+    for (int i = 0; i < 10; ++i) text += line_at(i, "10.0.0.1", "GET /a", "curl/8");
+    ReplayOptions options;
+    options.logs = {files_.write("log", text)};
+    options.against = &against_;
+    options.rules_name = "rules.yaml";
+    options.against_name = "new<b>.yaml";
+    return replay(rules_, options);
+  }
+
+  TemporaryFiles files_;
+  RuleSet rules_ = rules_of("9"), against_ = rules_of("4");
+};
+
+TEST_F(Comparison, NamesTheFilesAndLeavesOutWhatIsAlwaysAll) {
+  const std::string text = text_report(compare(), false);
+  EXPECT_NE(text.find("rules.yaml compared with new<b>.yaml"), std::string::npos) << text;
+  EXPECT_NE(text.find("only new<b>.yaml, rule pages: denied 5 requests"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("    denied 5 requests of 1 key\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("      GET /a; status 200; curl/8\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("--"), std::string::npos) << "no names of options";
+  EXPECT_EQ(text.find("100.0 %"), std::string::npos) << text;
+}
+
+TEST_F(Comparison, ShowsTheDifferenceAsAPicture) {
+  const std::string page = html_report(compare());
+  EXPECT_NE(page.find("Requests that only new&lt;b&gt;.yaml denies over time"), std::string::npos);
+  EXPECT_NE(page.find("5 denied only by new&lt;b&gt;.yaml; the busiest step"), std::string::npos);
+  EXPECT_NE(page.find("0 denied only by rules.yaml; the busiest step"), std::string::npos);
+  EXPECT_EQ(page.find("<b>"), std::string::npos);
+}
+
+TEST(TextReport, WarnsAboutLimitsThatAppliedToNoRequest) {
+  auto rules = RuleSet::parse(R"(version: 1
+rules:
+  - name: users
+    continue: true
+    limits:
+      - { name: user, key: "{header.x-user}", algorithm: token_bucket, limit: 1, per: 1h }
+  - name: login
+    match: { path: /login }
+    limits:
+      - { name: ip, key: "{ip}", algorithm: token_bucket, limit: 1, per: 1h }
+)",
+                              "test.yaml");
+  ASSERT_TRUE(rules);
+  const ReplayReport report = report_of(*rules, {"a"});
+  EXPECT_EQ(
+      unused_limits(report.tally),
+      (std::vector<std::string>{"rule users, limit user: applied to no request; the log has no "
+                                "value for {header.x-user}",
+                                "rule login matched no request"}));
+  EXPECT_NE(text_report(report, false).find("warning: rule login matched no request\n"),
+            std::string::npos);
+  EXPECT_NE(html_report(report).find("Warning: rule login matched no request."), std::string::npos);
 }
 
 TEST(TextReport, FitsAHundredColumnsAndPrintsNoControls) {
