@@ -142,9 +142,10 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
             "'limits' is wrong; expected an object such as " + example);
   EXPECT_EQ(refused(R"({"limits":{"user":{}}})", 400),
             "'limits.user' is wrong; expected an object with limit, per, lease or burst");
-  EXPECT_EQ(refused(R"({"limits":{"user":{"limit":"20"}}})", 400),
-            "'limits.user.limit' is wrong; expected a whole number from 0 to 9007199254740991, without "
-            "quotes");
+  EXPECT_EQ(
+      refused(R"({"limits":{"user":{"limit":"20"}}})", 400),
+      "'limits.user.limit' is wrong; expected a whole number from 0 to 9007199254740991, without "
+      "quotes");
   EXPECT_EQ(refused(R"({"limits":{"user":{"per":1}}})", 400),
             "'limits.user.per' is wrong; expected a period in quotes, such as \"1s\"");
   EXPECT_EQ(refused(R"({"limits":{"user":{"key":"{ip}"}}})", 400),
