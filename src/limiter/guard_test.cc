@@ -58,7 +58,7 @@ TEST_F(GuardTest, CallsTheFunctionUntilTheLimitAndThenThrows) {
 
 TEST_F(GuardTest, HoldsAPermitWhileTheFunctionRuns) {
   constexpr Limit kTwo = concurrency(2).lease(10s);
-  std::vector<std::uint32_t> left;
+  std::vector<std::uint64_t> left;
   const auto note = [&](const std::string& user) {
     left.push_back(limiter_.peek(KeyBuilder("export", 0u, user).view(), kTwo, 0).remaining);
     if (user == "eve") throw std::runtime_error("failed");
@@ -71,7 +71,7 @@ TEST_F(GuardTest, HoldsAPermitWhileTheFunctionRuns) {
   EXPECT_THROW(guard.refunding_on_exception().throwing(note)("eve"), std::runtime_error);
   note("bob");
   EXPECT_THROW(note("eve"), std::runtime_error);
-  EXPECT_EQ(left, (std::vector<std::uint32_t>{0, 0, 0, 0, 2, 2}));
+  EXPECT_EQ(left, (std::vector<std::uint64_t>{0, 0, 0, 0, 2, 2}));
 }
 
 TEST_F(GuardTest, HoldsOnePermitForSeveralLimits) {

@@ -34,8 +34,8 @@ class RulePermits : public ::testing::Test {
   const RuleAnswer& decide(const RuleSet& rules, Action action = Verb::kTake) {
     return decider_.decide(rules, Attributes{{"ip", "::1"}}, {}, {}, action);
   }
-  std::vector<std::uint32_t> left(const RuleSet& rules) {
-    std::vector<std::uint32_t> out;
+  std::vector<std::uint64_t> left(const RuleSet& rules) {
+    std::vector<std::uint64_t> out;
     for (const LimitAnswer& limit : decider_.decide(rules, Attributes{{"ip", "::1"}}, 0, {}).limits)
       out.push_back(limit.decision.remaining);
     return out;
@@ -58,12 +58,12 @@ TEST_F(RulePermits, AreOneForAllLimitsOfTheRequest) {
   ASSERT_TRUE(answer.decision.allowed());
   const std::string permit = answer.permit;
   EXPECT_FALSE(permit.empty());
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{1, 2, 8}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{1, 2, 8}));
   EXPECT_TRUE(decide(rules_).decision.allowed());
   EXPECT_FALSE(decide(rules_).decision.allowed());
   EXPECT_EQ(decide(rules_).permit, "");
   EXPECT_TRUE(decider_.release(permit));
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{1, 2, 7}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{1, 2, 7}));
   EXPECT_EQ(decider_.release(permit).reason, Reason::kGone);
   EXPECT_EQ(decider_.release("x").reason, Reason::kInvalid);
   EXPECT_EQ(decide(rules_, Verb::kPeek).permit, "");
@@ -75,9 +75,9 @@ TEST_F(RulePermits, AreExtendedInAllCountersOrInNone) {
   EXPECT_TRUE(decider_.extend(rules_, permit));
   clock_.advance(10s);
   EXPECT_EQ(decider_.extend(rules_, permit).reason, Reason::kGone);
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 2, 8}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{2, 2, 8}));
   EXPECT_TRUE(decider_.release(permit));
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 8}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{2, 3, 8}));
 }
 
 // Returns the text of the permit with another lease for its counters of rules.
@@ -97,11 +97,11 @@ std::string with_lease(std::string_view permit, Duration lease) {
 TEST_F(RulePermits, AreExtendedByNoMoreThanTheLeaseOfTheirLimitWhateverTheirTextSays) {
   const std::string permit = decide(rules_).permit;
   EXPECT_TRUE(decider_.extend(rules_, with_lease(permit, 366 * 24h)));
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{1, 2, 8}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{1, 2, 8}));
   clock_.advance(10s);
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 2, 8}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{2, 2, 8}));
   clock_.advance(10s);
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 8}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{2, 3, 8}));
 }
 
 TEST_F(RulePermits, AreExtendedByTheLongestLeaseOfPlansAndOverrides) {
@@ -142,7 +142,7 @@ TEST_F(RulePermits, AreRefusedWhereNobodyReceivesThem) {
             "receive; expected /v1/check, RL.CHECK or the library");
   EXPECT_TRUE(decide(rules_, Verb::kPeek).decision.allowed());
   decider_.refuse_permits(false);
-  EXPECT_EQ(left(rules_), (std::vector<std::uint32_t>{2, 3, 9}));
+  EXPECT_EQ(left(rules_), (std::vector<std::uint64_t>{2, 3, 9}));
   EXPECT_EQ(decide(rules_, Verb::kCharge).mistake,
             "the limit 'a/0' holds permits (concurrency), which cannot be charged; expected a "
             "check");
@@ -155,7 +155,7 @@ TEST_F(RulePermits, StayWhenTheRequestIsSettled) {
   const Attributes request{{"ip", "::1"}};
   EXPECT_TRUE(decider_.decide(rules, request, 5).decision.allowed());
   EXPECT_TRUE(decider_.settle(rules, request, 5, 7).decision.allowed());
-  EXPECT_EQ(left(rules), (std::vector<std::uint32_t>{0, 2}));  // each also takes what it costs now
+  EXPECT_EQ(left(rules), (std::vector<std::uint64_t>{0, 2}));  // each also takes what it costs now
 }
 
 TEST_F(RulePermits, OfShadowRulesAreReleasedWithTheOthers) {

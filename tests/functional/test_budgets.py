@@ -90,13 +90,13 @@ class Budgets(ServerTest):
         self.assertEqual(self.left("c"), [99, LARGEST, 1000])
 
     def test_an_idempotency_key_is_an_id(self):
-        body = {"attributes": self.attributes("d", 700)}
+        body = {"attributes": self.attributes("d", 400)}
         fields = {"Idempotency-Key": "k"}
         self.assertNotIn("repeated", self.post("/v1/check", body, **fields)[1])
         answer = self.post("/v1/check", body, **fields)[1]
         self.assertEqual((answer["id"], answer["repeated"]), ("k", True))
         self.assertNotIn("repeated", self.post("/v1/check", {**body, "cost": 1, "id": "l"}, **fields)[1])
-        self.assertEqual(self.left("d")[1], LARGEST - 1400)
+        self.assertEqual(self.left("d")[1], LARGEST - 800)
         self.assertEqual(self.post("/v1/check", [body], **fields)[0], 400)
         self.assertEqual(self.post("/v1/check", body, **{"Idempotency-Key": "x" * 129})[0], 400)
 
@@ -148,6 +148,41 @@ class Budgets(ServerTest):
         self.assertEqual(post("/v1/settle", id="a", actual=500), 200)
         self.assertEqual(post("/v1/cancel", id="b"), 200)
         self.assertEqual(post("/v1/settle", actual=1), 403)
+
+    def test_a_program_that_dies(self):
+        self.check("h", 700, id="call", hold_ms=1000)
+        self.clock.advance(1)
+        self.assertEqual(self.left("h"), [99, LARGEST - 700, 1000])  # charged, and released
+        status, settled = self.end("/v1/settle", "h", id="call", actual=100)
+        self.assertEqual((status, settled["late"]), (200, True))
+        self.assertEqual(self.left("h"), [99, LARGEST - 100, 900])
+
+    def test_a_cancellation_before_its_hold(self):
+        self.end("/v1/cancel", "i", id="call")
+        status, held = self.check("i", 700, id="call", hold_ms=60_000)
+        self.assertEqual((status, held["repeated"]), (200, True))
+        self.assertEqual(self.left("i"), [99, LARGEST, 1000])
+
+
+class Restarts(ServerTest):
+    def test_a_hold_goes_on_after_a_restart(self):
+        clock = self.stopped_clock()
+        config = {"memory": {"snapshot": str(self.folder() / "counters"), "snapshot_interval": "0s"}}
+        attributes = {"path": "/v1/chat", "header.x-org": "a", "header.x-agent": "a", "body.tokens": "7"}
+
+        def post(path, **more):
+            return request(server.http, "POST", path, json.dumps({"attributes": attributes, **more})).json
+
+        server = self.serve(RULES, config, clock=clock)
+        post("/v1/check", id="open", hold_ms=60_000)
+        post("/v1/check", id="ended", hold_ms=60_000)
+        post("/v1/settle", id="ended", actual=2)
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(RULES, config, clock=clock)
+        self.assertTrue(post("/v1/settle", id="ended", actual=2)["repeated"])
+        answer = post("/v1/settle", id="open", actual=3)
+        self.assertNotIn("late", answer)
+        self.assertEqual([limit["remaining"] for limit in answer["limits"]], [LARGEST - 5, 995])
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ const std::vector<Limit>& limits() {
       token_bucket(3).per(1h).refilled_at_intervals(),
       gcra(3).per(1h),
       concurrency(3).lease(1h),
+      budget(3).per(1h),
   };
   return all;
 }
@@ -97,12 +98,13 @@ void decide(MemoryStore& store, Instant now) {
   static const Block block = *Block::make({.after = 2, .within = 1h, .time = 1h, .growth = 200});
   const PermitId permit(PermitId::Bytes{1});
   for (const Limit& limit : limits()) {
-    const bool permits = holds_permits(limit.algorithm());
+    const bool permits = holds_permits(limit.algorithm()) || holds_amounts(limit.algorithm());
     const Charge charge{
         .key = "k", .limit = limit, .permit = permits ? &permit : nullptr, .block = &block};
-    for (const Verb verb : {Verb::kPeek, Verb::kTake, Verb::kRefund, Verb::kCharge,
-                            Verb::kTakeAtMost, Verb::kReserve, Verb::kTake, Verb::kRelease}) {
-      const Decision decision = store.apply_one(verb, charge, now);
+    for (const Verb verb :
+         {Verb::kPeek, Verb::kTake, Verb::kRefund, Verb::kCharge, Verb::kTakeAtMost, Verb::kReserve,
+          Verb::kTake, Verb::kRelease, Verb::kHold, Verb::kExtend, Verb::kSettle}) {
+      const Decision decision = store.apply_one({verb, 1min}, charge, now);
       require(decision.remaining <= limit.capacity());
       require(decision.reset_after >= Duration{0});
       require(!decision.retry_after || *decision.retry_after >= Duration{0});

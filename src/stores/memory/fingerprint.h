@@ -59,7 +59,7 @@ class FingerprintMaker {
   void make_salts() noexcept;
 
   Secret secret_;
-  std::uint64_t salts_[2][kAlgorithms.size()];
+  std::uint64_t salts_[2][16];  // a power of two, so that no index is multiplied
 };
 
 }  // namespace sluice::memory

@@ -270,8 +270,8 @@ TEST(MemoryStoreConcurrency, BytesInUseByAnotherThreadAreWaitedFor) {
 }
 
 // Returns the units that each of some keys has used of a limit.
-std::vector<std::uint32_t> used(MemoryStore& store, const Limit& limit) {
-  std::vector<std::uint32_t> out;
+std::vector<std::uint64_t> used(MemoryStore& store, const Limit& limit) {
+  std::vector<std::uint64_t> out;
   for (int i = 0; i < 20; ++i) {
     const std::string key = "known" + std::to_string(i);
     const Decision peek = store.apply_one(Verb::kPeek, {key, limit, 0}, kNow);
