@@ -88,7 +88,7 @@ void add_blocks(Command app, int& status) {
 
   const Command listing = blocks.add_subcommand("list", "Print one line per block that holds");
   auto most = std::make_shared<std::uint64_t>(1000);
-  listing.add_option("--most", *most, "The maximum number of blocks [1000]").range(1, 10'000);
+  listing.add_option("--max", *most, "The maximum number of blocks [1000]").range(1, 10'000);
   auto admin = add_admin_flags(listing);
   listing.run(status, "blocks list", [admin, most] { return list(*admin, *most); });
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/quoted.h"
 #include "rules/diagnostics.h"
 #include "rules/yaml_tree.h"
 
@@ -96,27 +97,6 @@ void warn_about_variables(const std::set<std::string>& names) {
               << "; did you mean " << variable_of(meant.substr(quote, meant.rfind('\'') - quote))
               << "?\n";
   }
-}
-
-// Commands that have another name now.
-constexpr std::array<std::array<std::string_view, 2>, 5> kRenamed{
-    {{"commands", "docs commands"},
-     {"config docs", "docs config"},
-     {"config schema", "docs config --schema"},
-     {"rules docs", "docs rules"},
-     {"rules schema", "docs rules --schema"}}};
-
-// Returns what a command is called now that the arguments name by its earlier name, or an empty
-// text.
-std::string_view renamed(int argc, const char* const* argv) {
-  std::string words;
-  for (int i = 1; i < std::min(argc, 3); ++i) {
-    words.append(words.empty() ? "" : " ").append(argv[i]);
-    const auto found = std::find_if(kRenamed.begin(), kRenamed.end(),
-                                    [&](const auto& row) { return row[0] == words; });
-    if (found != kRenamed.end()) return (*found)[1];
-  }
-  return {};
 }
 
 }  // namespace
@@ -210,10 +190,106 @@ void Command::run(int& status, const std::string& name, std::function<int()> wor
   });
 }
 
+namespace {
+
+using Words = std::vector<std::string>;
+
+// A command that the arguments name, and its words: "rules push".
+struct Named {
+  const CLI::App* app;
+  std::string path;
+};
+
+// Returns the program and the commands that the arguments name, each below the one before.
+std::vector<Named> named_commands(const CLI::App& program) {
+  std::vector<Named> out = {{&program, {}}};
+  for (;;) {
+    const auto below = out.back().app->get_subcommands();
+    if (below.empty()) return out;
+    const std::string& path = out.back().path;
+    out.push_back({below.back(), path + (path.empty() ? "" : " ") + below.back()->get_name()});
+  }
+}
+
+std::string see_help(const std::string& path) {
+  return "`sluice " + path + (path.empty() ? "" : " ") + "--help`";
+}
+
+// Says what has replaced the words, or returns an empty text.
+std::string find_renamed(const std::string& words, std::span<const Renamed> renamed) {
+  const Renamed* found = nullptr;
+  for (const Renamed& one : renamed) {
+    const bool begins = (words + " ").starts_with(std::string(one.before) + " ");
+    if (begins && (found == nullptr || found->before.size() < one.before.size())) found = &one;
+  }
+  if (found == nullptr) return {};
+  return base::in_quotes(found->before) + " is now `" + std::string(found->now) + "`";
+}
+
+Words known_words(const CLI::App& app, bool options) {
+  Words words;
+  if (!options) {
+    for (const CLI::App* one : app.get_subcommands({})) words.push_back(one->get_name());
+    return words;
+  }
+  for (const CLI::Option* one : app.get_options()) {
+    for (const std::string& name : one->get_lnames()) words.push_back("--" + name);
+  }
+  return words;
+}
+
+// Says which of the words is not known to the command, and which was meant.
+std::string unknown_word(const Named& command, const Words& rest,
+                         std::span<const Renamed> renamed) {
+  const auto is_option = [](const std::string& word) { return word.starts_with('-'); };
+  const auto option = std::find_if(rest.begin(), rest.end(), is_option);
+  const bool has_commands = !command.app->get_subcommands({}).empty();
+  const bool names_command = has_commands && !is_option(rest.front());
+  std::string words = command.path;
+  for (auto word = names_command ? rest.begin() : option; word != rest.end(); ++word) {
+    words.append(words.empty() ? "" : " ").append(word->substr(0, word->find('=')));
+    if (is_option(*word)) break;
+  }
+  const std::string now = find_renamed(words, renamed);
+  if (!now.empty()) return now + "; see ";
+  const bool names_option = !names_command && option != rest.end();
+  const std::string word = names_option ? option->substr(0, option->find('=')) : rest.front();
+  if (!names_command && !names_option) {
+    return "the argument " + base::in_quotes(word) + " is one too many; see ";
+  }
+  const Words known = known_words(*command.app, names_option);
+  const std::string hint = rules::did_you_mean(word, {known.begin(), known.end()});
+  return "there is no " + std::string(names_option ? "option " : "command ") +
+         base::in_quotes(word) + (hint.empty() ? "; see " : hint + " See ");
+}
+
+// Describes wrong arguments: an unknown word first, because it is mostly why others are missing.
+std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
+                        std::span<const Renamed> renamed) {
+  const auto named = named_commands(program);
+  for (const Named& one : named) {
+    const Words rest = one.app->remaining();
+    if (rest.empty()) continue;
+    const std::string begin = one.path.empty() ? "" : one.path + ": ";
+    return begin + unknown_word(one, rest, renamed) + see_help(one.path);
+  }
+  const Named& last = named.back();
+  std::string what = error.what();
+  if (what == "A subcommand is required") {
+    what = "a command is missing; expected one of:";
+    for (const std::string& name : known_words(*last.app, false)) {
+      what.append(what.ends_with(':') ? " " : ", ").append(name);
+    }
+  }
+  return last.path + (last.path.empty() ? "" : ": ") + what + "; see " + see_help(last.path);
+}
+
+}  // namespace
+
 // Help and the version go to stdout with status 0, errors in arguments to stderr with status 2.
 std::optional<int> parse(const std::string& about, const std::string& version,
-                         const std::function<void(Command)>& add, int argc,
-                         const char* const* argv) {
+                         const std::function<void(Command)>& add, std::span<const Renamed> renamed,
+                         int argc, const char* const* argv) {
   CLI::App app(about, "sluice");
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
@@ -226,11 +302,7 @@ std::optional<int> parse(const std::string& about, const std::string& version,
   } catch (const CLI::ParseError& error) {
     use_environment(app, false, variables);
     if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
-    if (const auto now = renamed(argc, argv); !now.empty()) {
-      std::cerr << "sluice: this command is called `sluice " << now << "` now\n";
-      return kUsage;
-    }
-    std::cerr << "sluice: " << error.what() << "; see `sluice --help`\n";
+    std::cerr << "sluice: " << usage_error(app, error, renamed) << '\n';
     return kUsage;
   }
   return std::nullopt;

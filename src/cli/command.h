@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -72,12 +73,17 @@ class Command {
   CLI::App* app_;
 };
 
+// The words of an earlier version, "keys" or "top --by", and those that have replaced them.
+struct Renamed {
+  std::string_view before, now;
+};
+
 // Adds the commands of a program by `add`, and does the work of the command that the arguments
 // name. Returns the exit status instead after it printed help, the version, or an error in the
-// arguments.
+// arguments: what is wrong, a similar word or the new one, and the help of the command.
 std::optional<int> parse(const std::string& about, const std::string& version,
-                         const std::function<void(Command)>& add, int argc,
-                         const char* const* argv);
+                         const std::function<void(Command)>& add, std::span<const Renamed> renamed,
+                         int argc, const char* const* argv);
 
 // A kind of file that the program can check.
 struct FileKind {

@@ -488,7 +488,7 @@ int list(const KeysFlags& flags) {
     any = true;
   };
   if (!print_keys(session, config, flags, print)) {
-    std::cerr << "sluice: keys: there are more than " << flags.most << "; --most N shows more\n";
+    std::cerr << "sluice: keys: there are more than " << flags.most << "; --max N shows more\n";
   }
   if (!any && whole) throw Failed("there is no counter with this key in " + session.shown());
   return 0;
@@ -501,7 +501,7 @@ void add_keys(Command app, int& status) {
   auto flags = std::make_shared<KeysFlags>();
   flags->store = add_store_flags(command);
   command.add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");
-  command.add_option("--most", flags->most, "The maximum number of keys [1000]")
+  command.add_option("--max", flags->most, "The maximum number of keys [1000]")
       .range(1, 100'000'000);
   command.add_flag("--json", flags->json, "Print one JSON object per line");
   command.footer(kKeysHelp);

@@ -83,7 +83,7 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   if (arguments.json) {
     std::cout << replay::json_report(report);
     if (report.approximate()) {
-      std::cerr << "sluice: results are approximate; raise --max-keys\n";
+      std::cerr << "sluice: results are approximate; raise --max\n";
     }
     return status;
   }
@@ -155,7 +155,7 @@ void add_replay(Command app, int& status) {
                   "Also write a page with charts and tables to this file")
       .excludes(json);
   command
-      .add_option("--max-keys", arguments->max_keys,
+      .add_option("--max", arguments->max_keys,
                   "The maximum number of counters; beyond it the results are approximate")
       .range(std::size_t{1}, std::size_t{1} << 28)
       .show_default();

@@ -150,6 +150,18 @@ void add_docs(Command app, int& status) {
   });
 }
 
+constexpr Renamed kRenamed[] = {
+    {"commands", "sluice docs commands"},
+    {"config docs", "sluice docs config"},
+    {"config schema", "sluice docs config --schema"},
+    {"rules docs", "sluice docs rules"},
+    {"rules schema", "sluice docs rules --schema"},
+    {"top --by", "sluice top --sort"},
+    {"keys --most", "sluice keys --max"},
+    {"blocks list --most", "sluice blocks list --max"},
+    {"replay --max-keys", "sluice replay --max"},
+};
+
 int parse_and_work(int argc, const char* const* argv) {
   int status = 0;
   const auto add = [&status](Command app) {
@@ -168,7 +180,7 @@ int parse_and_work(int argc, const char* const* argv) {
     add_try(app, status);
     app.footer(kExamples);  // last, because subcommands inherit the footer of their parent
   };
-  return parse(kAbout, "sluice " SLUICE_VERSION, add, argc, argv).value_or(status);
+  return parse(kAbout, "sluice " SLUICE_VERSION, add, kRenamed, argc, argv).value_or(status);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {"decide", "--store", "redis://a", "--prefix", "{a}"},
            {"keys"},
            {"keys", "--store", "memory"},
-           {"keys", "--store", "redis://a", "--most", "0"},
+           {"keys", "--store", "redis://a", "--max", "0"},
            {"rules", "push", "--store", "redis://a"},
            {"rules", "push", "/nonexistent/rules.yaml"},
            {"rules", "push", "a", "--store", "redis://a", "--expect", "-1"},
@@ -99,8 +99,8 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {"replay", "--rules", "r"},
            {"replay", "--rules"},
            {"replay", "--rules", "r", "--json", "--html", "x", "log"},
-           {"replay", "--rules", "r", "--max-keys", "0", "log"},
-           {"replay", "--rules", "r", "--max-keys", "many", "log"},
+           {"replay", "--rules", "r", "--max", "0", "log"},
+           {"replay", "--rules", "r", "--max", "many", "log"},
            {"replay", "--rules", "r", "--nonsense", "log"}}) {
     const Ended ended = run_with(arguments);
     EXPECT_EQ(ended.status, 2);
@@ -134,14 +134,44 @@ TEST(Run, NamesTheReferencesThatExist) {
             "sluice: docs: a schema needs a name; expected config or rules\n");
 }
 
-TEST(Run, SaysWhatACommandIsCalledNow) {
-  const Ended ended = run_with({"rules", "schema"});
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_EQ(ended.err, "sluice: this command is called `sluice docs rules --schema` now\n");
-  EXPECT_EQ(run_with({"commands"}).err,
-            "sluice: this command is called `sluice docs commands` now\n");
-  EXPECT_EQ(run_with({"config", "docs"}).err,
-            "sluice: this command is called `sluice docs config` now\n");
+TEST(Run, SaysWhichWordWasMeantAndWhichHelpDescribesIt) {
+  const auto error_of = [](const std::vector<const char*>& arguments) {
+    const Ended ended = run_with(arguments);
+    EXPECT_EQ(ended.status, 2);
+    return ended.err;
+  };
+  EXPECT_EQ(error_of({"serv"}),
+            "sluice: there is no command 'serv'; did you mean 'serve'? See `sluice --help`\n");
+  EXPECT_EQ(error_of({"rule", "check", "a"}),
+            "sluice: there is no command 'rule'; did you mean 'rules'? See `sluice --help`\n");
+  EXPECT_EQ(error_of({"rules", "chek", "a"}),
+            "sluice: rules: there is no command 'chek'; did you mean 'check'? See `sluice rules "
+            "--help`\n");
+  EXPECT_EQ(error_of({"rules", "entirely-else"}),
+            "sluice: rules: there is no command 'entirely-else'; see `sluice rules --help`\n");
+  EXPECT_EQ(error_of({"rules", "check", "a", "--strickt"}),
+            "sluice: rules check: there is no option '--strickt'; did you mean '--strict'? See "
+            "`sluice rules check --help`\n");
+  EXPECT_EQ(error_of({"top", "--intervall=3", "x"}),
+            "sluice: top: there is no option '--intervall'; did you mean '--interval'? See "
+            "`sluice top --help`\n");
+  EXPECT_EQ(error_of({"top", "\x1b"}),
+            "sluice: top: the argument '\\x1B' is one too many; see `sluice top --help`\n");
+  EXPECT_TRUE(error_of({"rules"}).starts_with(
+      "sluice: rules: a command is missing; expected one of: push, "));
+  EXPECT_EQ(error_of({"rules", "push", "--store", "redis://a"}),
+            "sluice: rules push: FILE is required; see `sluice rules push --help`\n");
+}
+
+TEST(Run, NamesTheNewWordOfAnEarlierOne) {
+  EXPECT_EQ(run_with({"rules", "schema"}).err,
+            "sluice: rules: 'rules schema' is now `sluice docs rules --schema`; see `sluice rules "
+            "--help`\n");
+  EXPECT_EQ(run_with({"top", "--by", "asked"}).err,
+            "sluice: top: 'top --by' is now `sluice top --sort`; see `sluice top --help`\n");
+  EXPECT_EQ(run_with({"replay", "--rules", "r", "--max-keys=5", "log"}).err,
+            "sluice: replay: 'replay --max-keys' is now `sluice replay --max`; see `sluice replay "
+            "--help`\n");
 }
 
 TEST(Run, NeverRepeatsAUrlThatMayHoldAPassword) {

@@ -481,7 +481,7 @@ Exit status: 0 success; 1 the server does not answer; 2 wrong usage.
 
 Examples:
   sluice top
-  sluice top --admin unix:/run/sluice/admin.sock --by asked --over hour
+  sluice top --admin unix:/run/sluice/admin.sock --sort asked --over hour
   sluice top --once --interval 10 > report.txt)";
 
 constexpr std::size_t kReportColumns = 160;
@@ -565,7 +565,7 @@ void add_top(Command app, int& status) {
       .range(1, 1'000'000'000);
   top.add_option("--interval", flags->interval, "The seconds between two reports [2]")
       .range(0.1, 3600.0);
-  top.add_option("--by", flags->by, "Which keys to show first: denied, asked [denied]")
+  top.add_option("--sort", flags->by, "Which keys to show first: denied, asked [denied]")
       .one_of({insight::kTopByNames.begin(), insight::kTopByNames.end()});
   top.add_option("--over", flags->over, "The window of the keys: minute, hour, day [minute]")
       .one_of({insight::kSpanNames.begin(), insight::kSpanNames.end()});

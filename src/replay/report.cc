@@ -340,9 +340,9 @@ class TextReport {
     for (const std::string& each : unused) line(yellow("warning: ") + printable(each));
     if (report_.evictions > 0) {
       caution("results are approximate: " + grouped(report_.evictions) +
-              " counters in use were evicted; raise --max-keys");
+              " counters in use were evicted; raise --max");
     } else if (report_.approximate()) {
-      caution("numbers of keys are lower bounds; raise --max-keys");
+      caution("numbers of keys are lower bounds; raise --max");
     }
     if (report_.tally.undecided > 0) {
       caution(

@@ -313,9 +313,9 @@ class Page {
   void cautions() {
     if (report_.evictions > 0) {
       caution("These results are approximate: " + plural(report_.evictions, "counter") +
-              " in use were evicted. Raise <code>--max-keys</code>.");
+              " in use were evicted. Raise <code>--max</code>.");
     } else if (report_.approximate()) {
-      caution("The numbers of keys are lower bounds. Raise <code>--max-keys</code>.");
+      caution("The numbers of keys are lower bounds. Raise <code>--max</code>.");
     }
     if (report_.tally.undecided > 0) {
       caution(plural(report_.tally.undecided, "request") +

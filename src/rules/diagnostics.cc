@@ -127,7 +127,7 @@ std::string did_you_mean(std::string_view mistaken, const std::vector<std::strin
   std::string_view nearest;
   for (const std::string_view name : names) {
     if (name.size() > kLongestName) continue;
-    const std::size_t edits = distance(typed, name);
+    const std::size_t edits = distance(typed, lower(name));
     if (edits > best || (edits == best && !nearest.empty())) continue;
     best = edits;
     nearest = name;

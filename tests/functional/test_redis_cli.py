@@ -133,8 +133,8 @@ class Keys(RedisTest):
         self.decide(*(line(f"k{i}") for i in range(2500)))
         done = sluice("keys", "--store", self.server.url)
         self.assertEqual(len(done.stdout.splitlines()), 1000)
-        self.assertEqual(done.stderr, "sluice: keys: there are more than 1000; --most N shows more\n")
-        self.assertEqual(len(set(self.keys("--most", 9999).splitlines())), 2500)
+        self.assertEqual(done.stderr, "sluice: keys: there are more than 1000; --max N shows more\n")
+        self.assertEqual(len(set(self.keys("--max", 9999).splitlines())), 2500)
 
     def test_escapes_control_characters(self):
         self.decide(line("a\x1b[31m\nb"))
