@@ -81,4 +81,12 @@ std::string format_period(const Limit& limit) {
   return format_period(limit.period());
 }
 
+std::string format_limit(const Limit& limit) {
+  const bool is_lease = holds_permits(limit.algorithm());
+  std::string text = std::to_string(limit.limit()) + (is_lease ? " at once, lease " : " per ") +
+                     format_period(limit);
+  if (limit.capacity() != limit.limit()) text += ", burst " + std::to_string(limit.capacity());
+  return text;
+}
+
 }  // namespace sluice::core

@@ -25,5 +25,7 @@ Expected<Duration> parse_limit_period(std::string_view text);
 std::string format_period(Duration period);
 // The period of a limit: as above, or its calendar, such as "month of Asia/Shanghai from 15".
 std::string format_period(const Limit& limit);
+// A limit in words: "120 per 1m, burst 60", "3 at once, lease 30s".
+std::string format_limit(const Limit& limit);
 
 }  // namespace sluice::core

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string>
 
+#include "sluice/limit_builder.h"
+
 namespace sluice::core::period_test {
 namespace {
 
@@ -54,6 +56,12 @@ TEST(Period, FormatIsTheInverseInTheLargestExactUnit) {
   for (const Duration period : {Duration{1ms}, Duration{999ms}, Duration{61s}, Duration{25h}}) {
     EXPECT_EQ(*parse_period(format_period(period)), period);
   }
+}
+
+TEST(Period, AndNumbersSayWhatALimitIs) {
+  EXPECT_EQ(format_limit(sluice::token_bucket(120).per(1min).burst(60)), "120 per 1m, burst 60");
+  EXPECT_EQ(format_limit(sluice::fixed_window(5).per(1s)), "5 per 1s");
+  EXPECT_EQ(format_limit(sluice::concurrency(3).lease(30s)), "3 at once, lease 30s");
 }
 
 }  // namespace

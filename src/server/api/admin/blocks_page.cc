@@ -10,31 +10,13 @@
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/request_target.h"
 #include "sluice/limit.h"
+#include "sluice/overrides.h"
+#include "sluice/store.h"
 
 namespace sluice::server::pages {
 namespace {
 
 using base::in_quotes;
-
-// The counters of a request that have blocks. If there are none, writes the reason into the answer.
-std::optional<Selection> find_blocks(const Call& call) {
-  auto chosen = Selection::of(call);
-  if (!chosen) return std::nullopt;
-  for (const RuleCounter& counter : chosen->counters()) {
-    if (counter.limit->block) return chosen;
-  }
-  std::string what = "the rule " + in_quotes(chosen->rule().name);
-  if (chosen->counters().size() == 1) {
-    what = "the limit " + in_quotes(chosen->counters().front().limit->name) + " of " + what;
-  }
-  const std::string detail =
-      what +
-      " has no block; expected a limit with 'block:' in the rules, or an override, which blocks a "
-      "key of any limit: PUT /v1/overrides/RULE/LIMIT with \"blocked\":true, or 'sluice overrides "
-      "set RULE/LIMIT NAME=VALUE --blocked'";
-  answer(call.response, {404, detail});
-  return std::nullopt;
-}
 
 // Returns the time from now until an instant such as "2026-12-01T00:00:00Z".
 Expected<Duration> time_until(std::string_view text) {
@@ -64,29 +46,90 @@ std::optional<Duration> find_length(const Call& call) {
   return std::nullopt;
 }
 
-// Asks for every block, and answers with their state.
-void answer_blocks(const Call& call, const Selection& chosen, Action action) {
-  Store& store = call.admin.limiter.store();
+// The block of one key. A limit with a `block` keeps it in the store, where repeated denials start
+// it too; the key of another limit is blocked by an override.
+class KeyBlock {
+ public:
+  KeyBlock(const Call& call, const RuleCounter& counter) : call_(call), counter_(counter) {
+    if (call.overrides() != nullptr) override_ = call.overrides()->find(counter.key);
+  }
+
+  // Change it. Return whether that was done; if not, write the reason into the answer.
+  bool start(Duration length) {
+    if (counter_.limit->block) return did({Verb::kBlock, length});
+    if (call_.overrides() == nullptr) {
+      const std::string detail = "the limit " + in_quotes(counter_.limit->name) +
+                                 " has no block, and this server has no overrides; expected a "
+                                 "limit with 'block:' in the rules";
+      answer(call_.response, {404, detail});
+      return false;
+    }
+    if (override_ && override_->kind != Override::Kind::kBlocked) replaced_ = override_;
+    override_ = Override{.kind = Override::Kind::kBlocked, .until = SystemClock().now() + length};
+    return set(call_.admin.overrides->set(counter_.key, *override_));
+  }
+  bool end() {
+    if (counter_.limit->block && !did(Verb::kUnblock)) return false;
+    if (!override_ || override_->kind != Override::Kind::kBlocked) return true;
+    override_.reset();
+    return set(call_.admin.overrides->unset(counter_.key));
+  }
+  // Writes whether it holds, and what it has replaced. Returns false as start() does.
+  bool write(JsonWriter& json) const {
+    std::optional<Duration> left;
+    if (counter_.limit->block) {
+      const Decision said = store().apply_one(Verb::kPeek, counter_.charge(1), {});
+      if (said.outcome == Outcome::kFailed) return fail(said);
+      if (said.reason == Reason::kBlocked) left = said.retry_after.value_or(Duration{0});
+    }
+    const bool is_given = override_ && override_->kind == Override::Kind::kBlocked;
+    json.member("blocked", is_given || left.has_value());
+    if (is_given && override_->until) {
+      left = std::max(left.value_or(Duration{0}), *override_->until - SystemClock().now());
+    }
+    const bool has_end = !is_given || override_->until;
+    if (left && has_end) json.member("blocked_for_ms", milliseconds(*left));
+    if (replaced_) {
+      json.key("replaced").begin_object();
+      write_override(json, *replaced_);
+      json.end_object();
+    }
+    return true;
+  }
+
+ private:
+  Store& store() const { return call_.admin.limiter.store(); }
+  bool fail(const Decision& said) const {
+    answer_failed(call_, counter_, said);
+    return false;
+  }
+  bool did(Action action) {
+    const Decision said = store().apply_one(action, counter_.charge(1), {});
+    return said.allowed() || fail(said);
+  }
+  bool set(const Expected<bool>& done) {
+    if (!done) answer(call_.response, {503, done.error()});
+    return done.has_value();
+  }
+
+  const Call& call_;
+  const RuleCounter& counter_;
+  std::optional<Override> override_, replaced_;
+};
+
+// Changes every block by `change`, and answers with their state. `done`: "key blocked: ".
+template <typename Change>
+void answer_blocks(const Call& call, const Selection& chosen, std::string_view done,
+                   const Change& change) {
   JsonWriter json;
   json.begin_object().member("rule", chosen.rule().name).key("limits").begin_array();
   for (const RuleCounter& counter : chosen.counters()) {
-    if (!counter.limit->block) continue;
     json.begin_object().member("name", counter.limit->name);
-    if (!write_key(json, counter)) {
-      json.end_object();
-      continue;
-    }
-    Decision said = store.apply_one(action, counter.charge(1), {});
-    if (action.verb != Verb::kPeek && said.allowed()) {
-      const std::string done = action.verb == Verb::kBlock ? "key blocked: " : "key unblocked: ";
-      call.done(done + counter.key);
-      said = store.apply_one(Verb::kPeek, counter.charge(1), {});
-    }
-    if (said.outcome == Outcome::kFailed) return answer_failed(call, counter, said);
-    const bool is_blocked = said.reason == Reason::kBlocked;
-    json.member("blocked", is_blocked);
-    if (is_blocked) {
-      json.member("blocked_for_ms", milliseconds(said.retry_after.value_or(Duration{0})));
+    if (write_key(json, counter)) {
+      KeyBlock block(call, counter);
+      if (!change(block)) return;
+      if (!done.empty()) call.done(std::string(done) + counter.key);
+      if (!block.write(json)) return;
     }
     json.end_object();
   }
@@ -113,22 +156,24 @@ void list_blocks(const Call& call) {
 void show_blocks(const Call& call) {
   Buffers buffers;
   if (!find_query(call.query, "rule", buffers)) return list_blocks(call);
-  const auto chosen = find_blocks(call);
-  if (chosen) answer_blocks(call, *chosen, Verb::kPeek);
-}
-
-void start_blocks(const Call& call) {
-  const auto chosen = find_blocks(call);
-  if (!chosen || !chosen->may_change(call, "block")) return;
-  if (const auto length = find_length(call)) {
-    answer_blocks(call, *chosen, {Verb::kBlock, *length});
+  if (const auto chosen = Selection::of(call)) {
+    answer_blocks(call, *chosen, {}, [](const KeyBlock&) { return true; });
   }
 }
 
+void start_blocks(const Call& call) {
+  const auto chosen = Selection::of(call);
+  if (!chosen || !chosen->may_change(call, "block")) return;
+  const auto length = find_length(call);
+  if (!length) return;
+  answer_blocks(call, *chosen,
+                "key blocked: ", [&](KeyBlock& block) { return block.start(*length); });
+}
+
 void end_blocks(const Call& call) {
-  const auto chosen = find_blocks(call);
+  const auto chosen = Selection::of(call);
   if (!chosen || !chosen->may_change(call, "unblock")) return;
-  answer_blocks(call, *chosen, Verb::kUnblock);
+  answer_blocks(call, *chosen, "key unblocked: ", [](KeyBlock& block) { return block.end(); });
 }
 
 }  // namespace sluice::server::pages

@@ -118,10 +118,8 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
             "d), such "
             "as 60s");
   EXPECT_EQ(refused("PUT", "/v1/blocks?rule=plain&for=1m", 404),
-            "the limit 'all' of the rule 'plain' has no block; expected a limit with 'block:' in "
-            "the rules, or an override, which blocks a key of any limit: PUT "
-            "/v1/overrides/RULE/LIMIT with \"blocked\":true, or 'sluice overrides set RULE/LIMIT "
-            "NAME=VALUE --blocked'");
+            "the limit 'all' has no block, and this server has no overrides; expected a limit with "
+            "'block:' in the rules");
   EXPECT_EQ(refused("PUT", "/v1/blocks?rule=login&for=1m", 400),
             "nothing to block: the key of the limit 'address' lacks ip; expected these attributes "
             "in the query");
@@ -130,6 +128,42 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
   EXPECT_EQ(refused("DELETE", "/v1/blocks?rule=none", 404),
             "there is no rule 'none'; expected one of: login, plain, two");
   EXPECT_TRUE(done_.empty());
+}
+
+TEST_F(BlocksPage, BlocksAKeyOfALimitWithoutABlockByAnOverride) {
+  overrides_ = std::move(ServerOverrides::open("").value());
+  reopen();
+  constexpr const char* kPlain = "/v1/blocks?rule=plain";
+  constexpr const char* kCounter = "shop|plain|all";
+  const auto limit = [](const Answered& answered) {
+    EXPECT_EQ(answered.status, 200) << answered.body;
+    return answered.json().at("limits").at(0).as_object();
+  };
+  ASSERT_TRUE(overrides_->set(kCounter, {.limit = 7}));
+  const auto started = limit(call("PUT", std::string(kPlain) + "&for=15m"));
+  EXPECT_EQ(started.at("blocked"), true);
+  EXPECT_GT(started.at("blocked_for_ms").as_int64(), 0);
+  EXPECT_LE(started.at("blocked_for_ms").as_int64(), 900'000);
+  EXPECT_EQ(started.at("replaced").at("limit"), 7);
+  EXPECT_EQ(overrides_->all().find(kCounter)->kind, Override::Kind::kBlocked);
+  EXPECT_EQ(limit(get(kPlain)).at("blocked"), true);
+  EXPECT_EQ(limit(call("DELETE", kPlain)).at("blocked"), false);
+  EXPECT_FALSE(overrides_->all().find(kCounter));
+}
+
+TEST_F(BlocksPage, EndsABlockByAnOverrideOfALimitWithABlockToo) {
+  overrides_ = std::move(ServerOverrides::open("").value());
+  reopen();
+  constexpr const char* kCounter = "shop|login|address|ip=192.0.2.1";
+  ASSERT_TRUE(overrides_->set(kCounter, {.kind = Override::Kind::kBlocked}));
+  const auto shown = get(kLogin).json().at("limits").at(0).as_object();
+  EXPECT_EQ(shown.at("blocked"), true);
+  EXPECT_FALSE(shown.contains("blocked_for_ms")) << "it has no end";
+  EXPECT_EQ(call("DELETE", kLogin).json().at("limits").at(0).at("blocked"), false);
+  EXPECT_FALSE(overrides_->all().find(kCounter));
+  ASSERT_TRUE(overrides_->set(kCounter, {.limit = 3}));
+  EXPECT_EQ(call("DELETE", kLogin).status, 200);
+  EXPECT_TRUE(overrides_->all().find(kCounter)) << "it blocks nobody";
 }
 
 TEST_F(BlocksPage, BlocksOneLimitOfSeveral) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/quoted.h"
+#include "core/period.h"
 #include "insight/top_keys.h"
 #include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
@@ -157,12 +158,23 @@ Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter)
   return call.admin.limiter.store().apply_one(verb, counter.charge(0), {});
 }
 
-void write_block(const Call& call, const RuleCounter& counter, JsonWriter& json) {
-  if (!counter.limit->block) return;
-  const Decision decision =
-      call.admin.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {});
-  if (decision.reason != Reason::kBlocked) return;
-  json.member("blocked_for_ms", milliseconds(decision.retry_after.value_or(Duration{0})));
+// Writes when the next unit passes, if none does now; what replaces the numbers of the limit; and
+// until when the key is blocked.
+void write_exceptions(const Call& call, const RuleCounter& counter, JsonWriter& json) {
+  const auto given = call.overrides() != nullptr ? call.overrides()->find(counter.key)
+                                                 : std::optional<Override>();
+  const bool is_limited = !given || given->kind != Override::Kind::kUnlimited;
+  const Decision next = call.admin.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {});
+  const std::uint64_t wait = milliseconds(next.retry_after.value_or(Duration{0}));
+  if (next.reason == Reason::kBlocked) {
+    json.member("blocked_for_ms", wait);
+  } else if (is_limited && next.retry_after) {
+    json.member("retry_after_ms", wait);
+  }
+  if (!given) return;
+  json.key("override").begin_object();
+  write_override(json, *given);
+  json.end_object();
 }
 
 // Answers with every counter, after `ask` has read or reset it.
@@ -176,10 +188,11 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
       const Decision decision = ask(counter);
       if (!decision.allowed()) return answer_failed(call, counter, decision);
       json.member("algorithm", to_string(counter.limit->limit.algorithm()))
+          .member("numbers", core::format_limit(counter.numbers))
           .member("limit", std::uint64_t{decision.capacity})
           .member("remaining", std::uint64_t{decision.remaining})
           .member("reset_after_ms", milliseconds(decision.reset_after));
-      write_block(call, counter, json);
+      write_exceptions(call, counter, json);
     }
     json.end_object();
   }

@@ -49,7 +49,7 @@ TEST_F(KeysPage, ShowsACounterWithoutTakingFromIt) {
   const std::string expected =
       R"({"rule":"login","limits":[{"name":"login/0","key":"2001:db8::/64",)"
       R"("counter":"shop|login|login/0|ip/64=2001:db8::/64","algorithm":"sliding_window_log",)"
-      R"("limit":5,"remaining":3,"reset_after_ms":60000}]})"
+      R"("numbers":"5 per 1m","limit":5,"remaining":3,"reset_after_ms":60000}]})"
       "\n";
   for (int i = 0; i < 2; ++i) {
     const Answered answered = get("/v1/keys?rule=login&ip=2001:db8::2");
@@ -76,10 +76,28 @@ TEST_F(KeysPage, ShowsAndResetsACounterOfATaggedRule) {
   EXPECT_EQ(remaining(of_none), 4);
 }
 
-TEST_F(KeysPage, ShowsAnExhaustedCounter) {
+TEST_F(KeysPage, ShowsAnExhaustedCounterAndWhenTheNextRequestPasses) {
   EXPECT_TRUE(take("login", {{"ip", "192.0.2.1"}}, 5));
   EXPECT_EQ(remaining("/v1/keys?rule=login&ip=192.0.2.1"), 0);
+  EXPECT_EQ(get("/v1/keys?rule=login&ip=192.0.2.1").json().at("limits").at(0).at("retry_after_ms"),
+            60'000);
   EXPECT_EQ(remaining("/v1/keys?rule=login&ip=192.0.2.2"), 5);
+}
+
+TEST_F(KeysPage, ShowsWhatAnOverrideSays) {
+  overrides_ = std::move(ServerOverrides::open("").value());
+  reopen();
+  const std::string counter = "shop|login|login/0|ip/64=2001:db8::/64";
+  const std::string target = "/v1/keys?rule=login&ip=2001:db8::1";
+  ASSERT_TRUE(overrides_->set(counter, {.limit = 2}));
+  auto shown = get(target).json().at("limits").at(0);
+  EXPECT_EQ(shown.at("numbers"), "2 per 1m");
+  EXPECT_EQ(shown.at("override").at("limit"), 2);
+  EXPECT_TRUE(take("login", {{"ip", "2001:db8::1"}}, 5));
+  ASSERT_TRUE(overrides_->set(counter, {.kind = Override::Kind::kUnlimited}));
+  shown = get(target).json().at("limits").at(0);
+  EXPECT_EQ(shown.at("override").at("unlimited"), true);
+  EXPECT_FALSE(shown.as_object().contains("retry_after_ms"));
 }
 
 TEST_F(KeysPage, ShowsEveryLimitAndTheMissingAttributes) {

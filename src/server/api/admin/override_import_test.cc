@@ -90,7 +90,7 @@ TEST_F(OverrideImport, AppliesNothingIfALineIsWrong) {
             "the line is not a JSON object; expected {\"counter\":\"...\",\"limit\":100}");
   EXPECT_EQ(wrong(R"({"counter":"a%7Cb|api|requests|x=1","limits":9})"),
             "unknown member 'limits'; expected counter, or rule, limit_name and attributes, and "
-            "limit, plan, blocked or unlimited, and per, burst or until");
+            "limit, plan, blocked or unlimited, and per, burst, for or until");
   const std::string names =
       "the line does not name one counter; expected counter, or rule, limit_name and attributes";
   EXPECT_EQ(wrong(R"({"limit":9})"), names);

@@ -9,6 +9,7 @@
 #include "base/civil_time.h"
 #include "base/json_reader.h"
 #include "base/quoted.h"
+#include "core/period.h"
 #include "rules/attributes.h"
 #include "rules/counter_key.h"
 #include "rules/override_text.h"
@@ -39,6 +40,7 @@ struct GivenOverride {
   bool set_plan(const JsonValue& value, JsonProblem& problem);
   bool set_burst(const JsonValue& value, JsonProblem& problem);
   bool set_until(const JsonValue& value, JsonProblem& problem);
+  bool set_for(const JsonValue& value, JsonProblem& problem);
   bool add_attribute(const JsonValue& value, JsonProblem& problem);
   bool set_period(const JsonValue& value, JsonProblem& problem);
   // Returns what is wrong with the override itself, "WHAT; EXPECTED"; empty if nothing is.
@@ -49,13 +51,15 @@ using Member = base::JsonMember<GivenOverride>;
 using Object = base::JsonObject<GivenOverride>;
 
 constexpr std::string_view kMembers =
-    "expected attributes, one of limit, plan, blocked and unlimited, and per, burst or until";
+    "expected attributes, one of limit, plan, blocked and unlimited, and per, burst, for or until";
 constexpr std::string_view kNames = "expected counter, or rule, limit_name and attributes";
 constexpr std::string_view kUnits = "expected a whole number from 0 to 9007199254740991";
 constexpr std::string_view kText = "expected a text";
 constexpr std::string_view kPlan = "expected the name of a plan";
 constexpr std::string_view kPeriod = "expected a period such as \"1m\" or \"month\"";
 constexpr std::string_view kInstant = "expected an instant such as \"2026-12-01T00:00:00Z\"";
+constexpr std::string_view kTwoEnds = "the override says twice when it ends";
+constexpr std::string_view kOneEnd = "expected one of 'for' and 'until'";
 constexpr std::string_view kTexts = "expected an object whose members are texts";
 
 bool GivenOverride::set_kind(Kind kind, JsonProblem& problem) {
@@ -87,8 +91,21 @@ bool GivenOverride::set_burst(const JsonValue& value, JsonProblem&) {
 }
 
 bool GivenOverride::set_until(const JsonValue& value, JsonProblem& problem) {
+  if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
   given.until = base::parse_rfc3339(value.text);
   return given.until || problem.is_value("another text", kInstant);
+}
+
+bool GivenOverride::set_for(const JsonValue& value, JsonProblem& problem) {
+  if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
+  const auto length = core::parse_period(value.text);
+  if (!length) return problem.is("'for': " + length.error(), {});
+  if (*length < kMinPeriod || *length > kMaxPeriod) {
+    return problem.is("'for': " + base::in_quotes(value.text) + " is out of range",
+                      "expected 1ms to 366d");
+  }
+  given.until = SystemClock().now() + *length;
+  return true;
 }
 
 bool GivenOverride::add_attribute(const JsonValue& value, JsonProblem& problem) {
@@ -144,11 +161,12 @@ constexpr Member kOfLine[] = {
     {"per", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
     {"lease", base::kJsonText, kPeriod, json_into<&GivenOverride::set_period>},
     {"burst", base::kJsonWhole, kUnits, json_into<&GivenOverride::set_burst>, kMaxAmount},
-    {"until", base::kJsonText, kInstant, json_into<&GivenOverride::set_until>}};
+    {"until", base::kJsonText, kInstant, json_into<&GivenOverride::set_until>},
+    {"for", base::kJsonText, kPeriod, json_into<&GivenOverride::set_for>}};
 
 constexpr Object kLine(kOfLine, nullptr, false,
                        "expected counter, or rule, limit_name and attributes, and limit, plan, "
-                       "blocked or unlimited, and per, burst or until");
+                       "blocked or unlimited, and per, burst, for or until");
 constexpr Object kBody(std::span<const Member>(kOfLine).subspan(3), nullptr, false, kMembers);
 
 Expected<GivenOverride> read_given(std::string_view json, const Object& object,
@@ -328,8 +346,9 @@ std::optional<Place> place_of(std::string_view path) {
   return Place{decoded(path.substr(0, slash)), decoded(path.substr(slash + 1))};
 }
 
-void write_override(JsonWriter& json, std::string_view counter, const Override& given) {
-  json.member("counter", rules::utf8_counter_key(counter));
+}  // namespace
+
+void write_override(JsonWriter& json, const Override& given) {
   switch (given.kind) {
     case Override::Kind::kNumbers: json.member("limit", given.limit); break;
     case Override::Kind::kPlan: json.member("plan", given.plan); break;
@@ -340,6 +359,13 @@ void write_override(JsonWriter& json, std::string_view counter, const Override& 
   if (given.burst) json.member("burst", *given.burst);
   if (given.until) json.member("until", *given.until);
 }
+
+void write_override(JsonWriter& json, std::string_view counter, const Override& given) {
+  json.member("counter", rules::utf8_counter_key(counter));
+  write_override(json, given);
+}
+
+namespace {
 
 void answer_override(const Call& call, std::string_view counter, const Override& given) {
   JsonWriter json;

@@ -63,6 +63,20 @@ TEST_F(OverridesPage, ChangesTheNumbersOfKeys) {
   EXPECT_EQ(limit(keys), 5);
 }
 
+TEST_F(OverridesPage, EndsAfterAPeriod) {
+  const Instant before = SystemClock().now();
+  EXPECT_EQ(set(R"("limit":9,"for":"1h")").status, 200);
+  const auto given = overrides_->all().find("default|api|requests|header.x-customer=7");
+  ASSERT_TRUE(given && given->until);
+  EXPECT_GE(*given->until, before + 1h);
+  EXPECT_LE(*given->until, SystemClock().now() + 1h);
+  EXPECT_EQ(set(R"("limit":9,"for":"1h","until":"2100-01-01T00:00:00Z")").detail(),
+            "the override says twice when it ends; expected one of 'for' and 'until'");
+  EXPECT_EQ(set(R"("limit":9,"for":"367d")").detail(),
+            "'for': '367d' is out of range; expected 1ms to 366d");
+  EXPECT_EQ(set(R"("limit":9,"for":"soon")").status, 400);
+}
+
 TEST_F(OverridesPage, ListsThemInPages) {
   for (int i = 0; i < 25; ++i) {
     const std::string customer = std::to_string(i);
@@ -135,7 +149,7 @@ TEST_F(OverridesPage, RefusesWhatIsWrong) {
   EXPECT_EQ(set(R"("limit":4294967296)").status, 400);
   EXPECT_EQ(set(R"("limit":1,"blocked":true)").detail(),
             "the override says more than one thing; expected attributes, one of limit, plan, "
-            "blocked and unlimited, and per, burst or until");
+            "blocked and unlimited, and per, burst, for or until");
   EXPECT_EQ(set(R"("until":"2100-01-01T00:00:00Z")").status, 400);
   EXPECT_EQ(set(R"("limit":1,"until":"2000-01-01T00:00:00Z")").detail(),
             "'until' is wrong; expected an instant in the future");

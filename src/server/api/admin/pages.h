@@ -68,6 +68,9 @@ void list_overrides(const Call& call);
 void import_overrides(const Call& call);
 // Removes the override of the counter in the query, even if its rule is gone.
 void remove_counter(const Call& call);
+// The counter and what an override says, as members; and only what it says.
+void write_override(JsonWriter& json, std::string_view counter, const Override& given);
+void write_override(JsonWriter& json, const Override& given);
 // Says that the key of a counter is too long for an override.
 std::string too_long(std::string_view counter);
 // Answers that the server has none, and returns true.
