@@ -1,4 +1,4 @@
-#include "cli/keys_command.h"
+#include "cli/key_command.h"
 
 #include <gtest/gtest.h>
 

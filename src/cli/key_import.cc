@@ -1,7 +1,7 @@
 // `sluice overrides`: lists, sets and removes single overrides, and exports or imports many of them
 // as JSON lines or CSV. An import is checked as a whole before its first change is sent.
 
-#include "cli/overrides_command.h"
+#include "cli/key_command.h"
 
 #include <algorithm>
 #include <array>
