@@ -24,7 +24,7 @@
 namespace sluice::cli {
 namespace {
 
-std::string encoded(std::string_view text) {
+std::string encoded_name(std::string_view text) {
   std::string out;
   for (const char& c : text) out += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
   return out;
@@ -46,7 +46,7 @@ std::string names_of(const LimitPlace& place, std::string_view between) {
         base::in_quotes(text) + " names no limit; expected RULE/LIMIT, such as api/requests",
         kUsage);
   }
-  return encoded(text.substr(0, slash)).append(between) + encoded(text.substr(slash + 1));
+  return encoded_name(text.substr(0, slash)).append(between) + encoded_name(text.substr(slash + 1));
 }
 
 std::vector<PlaceAttribute> attributes_of(const LimitPlace& place) {
@@ -255,6 +255,25 @@ std::uint64_t number_in(const boost::json::object& json, std::string_view name) 
   error_code error;
   const auto number = value != nullptr ? value->to_number<std::uint64_t>(error) : 0;
   return error ? 0 : number;
+}
+
+std::string text_in(const boost::json::object& json, std::string_view name) {
+  const auto* const value = json.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
+}
+
+bool is_true(const boost::json::object& json, std::string_view name) {
+  const auto* const value = json.if_contains(name);
+  return value != nullptr && value->is_bool() && value->as_bool();
+}
+
+void each_object(const boost::json::object& json, std::string_view name,
+                 const std::function<void(const boost::json::object&)>& use) {
+  const auto* const values = json.if_contains(name);
+  if (values == nullptr || !values->is_array()) return;
+  for (const auto& value : values->as_array()) {
+    if (value.is_object()) use(value.as_object());
+  }
 }
 
 std::string url_encoded(std::string_view text) {

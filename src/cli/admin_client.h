@@ -2,6 +2,7 @@
 
 #include <boost/json/fwd.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,6 +88,14 @@ class AdminClient {
 
 // Returns a member of an answer, or 0 if there is no such number.
 std::uint64_t number_in(const boost::json::object& json, std::string_view name);
+
+// Returns a member of an answer if it is a text, or an empty text.
+std::string text_in(const boost::json::object& json, std::string_view name);
+// Returns whether a member of an answer is true.
+bool is_true(const boost::json::object& json, std::string_view name);
+// Calls `use` with each object of a list in an answer.
+void each_object(const boost::json::object& json, std::string_view name,
+                 const std::function<void(const boost::json::object&)>& use);
 
 // Returns the text as a part of a path or of a query: other bytes than letters, digits and "-._~"
 // are written as %XX.

@@ -113,7 +113,8 @@ void add_check(Command app, int& status, const FileKind& kind) {
   }
   command.footer(std::string("Exit status: 0 no errors; 1 errors") +
                  (kind.add_options ? ", or warnings with --strict" : "") +
-                 ", or a file cannot be read; 2 wrong usage.");
+                 ", or a file cannot be read; 2 wrong usage.\n\nExamples:\n  sluice " +
+                 kind.example);
   command.run(status, {}, [files, strict, kind] {
     bool are_valid = true;
     for (const std::string& file : *files) are_valid = check_file(file, kind, *strict) && are_valid;
@@ -179,9 +180,25 @@ Option Command::add_flag(const std::string& name, bool& value,
 void Command::require_subcommand() const { app_->require_subcommand(1); }
 void Command::footer(const std::string& text) const { app_->footer(text); }
 
+namespace {
+
+// Throws Failed if the arguments before the name of a command are those of the command above it.
+void refuse_options(const CLI::App& above, const CLI::App& command) {
+  const auto& given = above.parse_order();  // without those of the environment
+  if (given.empty()) return;
+  throw Failed(base::in_quotes(command.get_name()) + " is a command; expected it without " +
+                   given.front()->get_name() + " before it",
+               kUsage);
+}
+
+}  // namespace
+
 void Command::run(int& status, const std::string& name, std::function<int()> work) const {
-  app_->callback([&status, name, work = std::move(work)] {
+  app_->callback([&status, app = app_, name, work = std::move(work)] {
+    if (!app->get_subcommands().empty()) return;  // only that command works
     try {
+      if (const CLI::App* const above = app->get_parent(); above != nullptr)
+        refuse_options(*above, *app);
       status = work();
     } catch (const Failed& failed) {
       std::cerr << "sluice: " << name << (name.empty() ? "" : ": ") << failed.what() << '\n';
@@ -215,7 +232,7 @@ std::string see_help(const std::string& path) {
   return "`sluice " + path + (path.empty() ? "" : " ") + "--help`";
 }
 
-// Says what has replaced the words, or returns an empty text.
+// Says what has replaced the words, and which help describes it, or returns an empty text.
 std::string find_renamed(const std::string& words, std::span<const Renamed> renamed) {
   const Renamed* found = nullptr;
   for (const Renamed& one : renamed) {
@@ -223,7 +240,10 @@ std::string find_renamed(const std::string& words, std::span<const Renamed> rena
     if (begins && (found == nullptr || found->before.size() < one.before.size())) found = &one;
   }
   if (found == nullptr) return {};
-  return base::in_quotes(found->before) + " is now `" + std::string(found->now) + "`";
+  const std::string_view now = found->now;
+  const std::string_view command = now.substr(0, now.find_first_of("-ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
+  return base::in_quotes(found->before) + " is now `" + std::string(now) + "`; see `" +
+         std::string(command) + (command.ends_with(' ') ? "" : " ") + "--help`";
 }
 
 Words known_words(const CLI::App& app, bool options) {
@@ -238,7 +258,7 @@ Words known_words(const CLI::App& app, bool options) {
   return words;
 }
 
-// Says which of the words is not known to the command, and which was meant.
+// Says which of the words is not known to the command, which was meant, and which help says more.
 std::string unknown_word(const Named& command, const Words& rest,
                          std::span<const Renamed> renamed) {
   const auto is_option = [](const std::string& word) { return word.starts_with('-'); };
@@ -250,17 +270,18 @@ std::string unknown_word(const Named& command, const Words& rest,
     words.append(words.empty() ? "" : " ").append(word->substr(0, word->find('=')));
     if (is_option(*word)) break;
   }
-  const std::string now = find_renamed(words, renamed);
-  if (!now.empty()) return now + "; see ";
+  if (std::string now = find_renamed(words, renamed); !now.empty()) return now;
+  const std::string begin = command.path + (command.path.empty() ? "" : ": ");
+  const std::string help = see_help(command.path);
   const bool names_option = !names_command && option != rest.end();
   const std::string word = names_option ? option->substr(0, option->find('=')) : rest.front();
   if (!names_command && !names_option) {
-    return "the argument " + base::in_quotes(word) + " is one too many; see ";
+    return begin + "the argument " + base::in_quotes(word) + " is one too many; see " + help;
   }
   const Words known = known_words(*command.app, names_option);
   const std::string hint = rules::did_you_mean(word, {known.begin(), known.end()});
-  return "there is no " + std::string(names_option ? "option " : "command ") +
-         base::in_quotes(word) + (hint.empty() ? "; see " : hint + " See ");
+  return begin + "there is no " + std::string(names_option ? "option " : "command ") +
+         base::in_quotes(word) + (hint.empty() ? "; see " : hint + " See ") + help;
 }
 
 // Describes wrong arguments: an unknown word first, because it is mostly why others are missing.
@@ -269,9 +290,7 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
   const auto named = named_commands(program);
   for (const Named& one : named) {
     const Words rest = one.app->remaining();
-    if (rest.empty()) continue;
-    const std::string begin = one.path.empty() ? "" : one.path + ": ";
-    return begin + unknown_word(one, rest, renamed) + see_help(one.path);
+    if (!rest.empty()) return unknown_word(one, rest, renamed);
   }
   const Named& last = named.back();
   std::string what = error.what();

@@ -87,7 +87,8 @@ std::optional<int> parse(const std::string& about, const std::string& version,
 
 // A kind of file that the program can check.
 struct FileKind {
-  std::string files;  // "rules files"
+  std::string files;    // "rules files"
+  std::string example;  // "rules check rules.yaml"
   // Checks a file, and adds its warnings. Returns a summary, "1 rules, 1 limits", which may be
   // empty. Errors: all errors of the file.
   std::function<Expected<std::string, std::vector<RuleError>>(

@@ -77,7 +77,8 @@ std::string find_wrong_name(const std::string& name) {
 // Adds the flags that select the rules in Redis.
 std::shared_ptr<StoreFlags> add_place_flags(Command command) {
   auto flags = add_store_flags(command);
-  command.add_option("--key", flags->rules_key, "The key of the rules in Redis [PREFIXrules]");
+  command.add_option("--rules-key", flags->rules_key,
+                     "The key of the rules in Redis [PREFIXrules]");
   return flags;
 }
 
@@ -246,11 +247,6 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
 }
 
 using Texts = std::vector<RulesText>;
-
-std::string text_in(const boost::json::object& json, std::string_view name) {
-  const auto* const value = json.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
-}
 
 // The rules of the present and of the past, from Redis or from a server.
 class RulesSource {
@@ -806,7 +802,9 @@ constexpr const char* kShowHelp =
     R"(Print the rules in Redis: the text of each file, after a comment with its name. If there
 is one file, the output is valid input for `sluice rules check -`.
 
-Example:
+Exit status: 0 printed; 1 there are no rules, or Redis cannot be read; 2 wrong usage.
+
+Examples:
   sluice rules show --store redis://127.0.0.1:6379)";
 
 using Files = std::vector<std::string>;
@@ -894,6 +892,10 @@ void add_convert(Command command, int& status) {
       "convert", "Convert a file of Envoy's rate limit service to native rules");
   auto file = std::make_shared<std::string>();
   app.add_option("FILE", *file, "Envoy's file").required();
+  app.footer(
+      "Differences in behaviour are printed to stderr (docs/envoy.md).\n\n"
+      "Exit status: 0 converted; 1 the file is wrong or cannot be read; 2 wrong usage.\n\n"
+      "Examples:\n  sluice rules convert ratelimit/config.yaml > rules.yaml");
   app.run(status, {}, [file] { return convert(*file); });
 }
 
@@ -915,6 +917,7 @@ void add_rules(Command app, int& status) {
   terms->max_log_bytes = MemoryStoreOptions{}.max_log_bytes;
   add_check(command, status,
             {.files = "rules files",
+             .example = "rules check --strict rules.yaml",
              .check =
                  [terms](std::string_view text, const std::string& file,
                          std::vector<RuleError>& warnings) {
