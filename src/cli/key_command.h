@@ -14,7 +14,23 @@
 #include "sluice/expected.h"
 #include "stores/redis/script/state_reader.h"
 
+// The parts of `sluice key` (key_command.cc, key_import.cc, key_dump.cc).
 namespace sluice::cli {
+
+class AdminClient;
+
+// Add the subcommands import and export, and dump.
+void add_key_import(Command key, int& status);
+void add_key_export(Command key, int& status);
+void add_key_dump(Command key, int& status);
+
+// Calls `take` with each override of a server, as GET /v1/overrides answers it, until it returns
+// false; of one rule if `rule` is not empty.
+void for_each_override(AdminClient& client, const std::string& rule,
+                       const std::function<bool(const boost::json::object&)>& take);
+
+// Formats a duration in its two largest units: "23h 59m", "1s 200ms".
+std::string in_two_units(std::int64_t ms);
 
 // The formats of files of overrides (docs/overrides.md).
 enum class OverrideFormat : std::uint8_t { kJsonLines, kCsv };

@@ -1,3 +1,5 @@
+// `sluice key dump`: finds and reads the counters in Redis.
+
 #include "cli/key_command.h"
 
 #include <algorithm>
@@ -304,13 +306,28 @@ std::string as_glob(std::string_view text) {
   return out;
 }
 
+std::string in_two_units(std::int64_t ms) {
+  constexpr std::array<std::pair<std::int64_t, const char*>, 5> kUnits{
+      {{86'400'000, "d"}, {3'600'000, "h"}, {60'000, "m"}, {1'000, "s"}, {1, "ms"}}};
+  std::size_t first = 0;
+  while (first + 1 < kUnits.size() && ms < kUnits[first].first) ++first;
+  std::string text;
+  for (std::size_t i = first; i < std::min(first + 2, kUnits.size()); ++i) {
+    const std::int64_t count = ms / kUnits[i].first;
+    ms %= kUnits[i].first;
+    if (count == 0 && i > first) break;
+    text.append(text.empty() ? "" : " ").append(std::to_string(count)).append(kUnits[i].second);
+  }
+  return text;
+}
+
 namespace {
 
 constexpr const char* kKeysHelp =
     R"(Print one line per counter in Redis: the algorithm, the key as written in rules
 (docs/rules.md), the units counted, and the time until Redis deletes the counter. Values that are
 not counters are marked as foreign. Redis does not contain the limits, so the output cannot say
-what remains.
+what remains; `sluice key RULE NAME=VALUE` asks a server.
 
 PATTERN matches keys. It may contain `*`, `?` and `[a-z]`; write `\` before these characters to
 match them literally. A key without wildcards is shown with all details. The command finds keys
@@ -319,9 +336,9 @@ with SCAN, which does not block the server. It may miss keys that are created or
 Exit status: 0 success; 1 the store is not available, or the key does not exist; 2 wrong usage.
 
 Examples:
-  sluice keys --store redis://127.0.0.1:6379
-  sluice keys --store redis://127.0.0.1:6379 'shop|login|*'
-  sluice keys --config /etc/sluice/sluice.yaml --json 'shop|order|user|*')";
+  sluice key dump --store redis://127.0.0.1:6379
+  sluice key dump --store redis://127.0.0.1:6379 'shop|login|*'
+  sluice key dump --config /etc/sluice/sluice.yaml --json 'shop|order|user|*')";
 
 // Writes the bytes of control characters as `\xNN`.
 std::string printable(std::string_view text) {
@@ -340,24 +357,8 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-// Formats a duration in its two largest units: "23h 59m", "1s 200ms".
-std::string duration(std::int64_t ms) {
-  constexpr std::array<std::pair<std::int64_t, const char*>, 5> kUnits{
-      {{86'400'000, "d"}, {3'600'000, "h"}, {60'000, "m"}, {1'000, "s"}, {1, "ms"}}};
-  std::size_t first = 0;
-  while (first + 1 < kUnits.size() && ms < kUnits[first].first) ++first;
-  std::string text;
-  for (std::size_t i = first; i < std::min(first + 2, kUnits.size()); ++i) {
-    const std::int64_t count = ms / kUnits[i].first;
-    ms %= kUnits[i].first;
-    if (count == 0 && i > first) break;
-    text.append(text.empty() ? "" : " ").append(std::to_string(count)).append(kUnits[i].second);
-  }
-  return text;
-}
-
 std::string expiry(const FoundKey& found) {
-  return found.ttl_ms < 0 ? "never" : "in " + duration(found.ttl_ms);
+  return found.ttl_ms < 0 ? "never" : "in " + in_two_units(found.ttl_ms);
 }
 
 void print_line(const FoundKey& found) {
@@ -488,7 +489,7 @@ int list(const KeysFlags& flags) {
     any = true;
   };
   if (!print_keys(session, config, flags, print)) {
-    std::cerr << "sluice: keys: there are more than " << flags.most << "; --max N shows more\n";
+    std::cerr << "sluice: key dump: there are more than " << flags.most << "; --max N shows more\n";
   }
   if (!any && whole) throw Failed("there is no counter with this key in " + session.shown());
   return 0;
@@ -496,8 +497,8 @@ int list(const KeysFlags& flags) {
 
 }  // namespace
 
-void add_keys(Command app, int& status) {
-  const Command command = app.add_subcommand("keys", "Print the counters in Redis");
+void add_key_dump(Command key, int& status) {
+  const Command command = key.add_subcommand("dump", "Print the counters in Redis");
   auto flags = std::make_shared<KeysFlags>();
   flags->store = add_store_flags(command);
   command.add_option("PATTERN", flags->pattern, "A pattern of keys [all keys]");
@@ -505,7 +506,7 @@ void add_keys(Command app, int& status) {
       .range(1, 100'000'000);
   command.add_flag("--json", flags->json, "Print one JSON object per line");
   command.footer(kKeysHelp);
-  command.run(status, "keys", [flags] { return list(*flags); });
+  command.run(status, "key dump", [flags] { return list(*flags); });
 }
 
 }  // namespace sluice::cli

@@ -1,5 +1,5 @@
-// `sluice overrides`: lists, sets and removes single overrides, and exports or imports many of them
-// as JSON lines or CSV. An import is checked as a whole before its first change is sent.
+// `sluice key export` and `import`: the overrides of a server as JSON lines or CSV. An import is
+// checked as a whole before its first change is sent.
 
 #include "cli/key_command.h"
 
@@ -30,11 +30,6 @@
 
 namespace sluice::cli {
 
-// Calls `take` with each override of a server, as GET /v1/overrides answers it; of one rule if
-// `rule` is not empty.
-void for_each_override(AdminClient& client, const std::string& rule,
-                       const std::function<void(const boost::json::object&)>& take);
-
 namespace {
 
 constexpr const char* kImportHelp =
@@ -49,17 +44,17 @@ prints their numbers.
 Exit status: 0 set; 1 a line is wrong, or the overrides could not be set; 2 wrong usage.
 
 Examples:
-  sluice overrides import customers.csv
-  sluice overrides export | sluice overrides import - --admin 10.0.0.2:6070)";
+  sluice key import customers.csv
+  sluice key export | sluice key import - --admin 10.0.0.2:6070)";
 
 constexpr const char* kExportHelp =
-    R"(Print the overrides of a server to stdout, as JSON lines or CSV that `sluice overrides import`
+    R"(Print the overrides of a server to stdout, as JSON lines or CSV that `sluice key import`
 reads, in no order. The rule may be one that is no longer there.
 
 Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
 
-Example:
-  sluice overrides export --csv > overrides.csv)";
+Examples:
+  sluice key export --csv > overrides.csv)";
 
 struct ImportFlags {
   std::shared_ptr<AdminFlags> admin;
@@ -235,6 +230,7 @@ int print_all(const ExportFlags& flags) {
       line = boost::json::serialize(one) + "\n";
     }
     std::cout << line;
+    return true;
   };
   for_each_override(client, flags.rule, print);
   return 0;
@@ -242,9 +238,8 @@ int print_all(const ExportFlags& flags) {
 
 }  // namespace
 
-// Adds the subcommand import to `overrides`.
-void add_overrides_import(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("import", "Set the overrides in a file");
+void add_key_import(Command key, int& status) {
+  const Command command = key.add_subcommand("import", "Set the overrides in a file");
   auto flags = std::make_shared<ImportFlags>();
   command.add_option("FILE", flags->file, "The file; - is standard input").required();
   command.add_flag("--csv", flags->csv, "The file is CSV, whatever its name");
@@ -253,18 +248,17 @@ void add_overrides_import(Command overrides, int& status) {
                    "Leave out lines of rules and limits that are not there");
   flags->admin = add_admin_flags(command);
   command.footer(kImportHelp);
-  command.run(status, "overrides import", [flags] { return import(*flags); });
+  command.run(status, "key import", [flags] { return import(*flags); });
 }
 
-// Adds the subcommand export to `overrides`.
-void add_overrides_export(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("export", "Print the overrides for a file");
+void add_key_export(Command key, int& status) {
+  const Command command = key.add_subcommand("export", "Print the overrides for a file");
   auto flags = std::make_shared<ExportFlags>();
   command.add_option("--rule", flags->rule, "Only those of this rule").type_name("NAME");
   command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
   flags->admin = add_admin_flags(command);
   command.footer(kExportHelp);
-  command.run(status, "overrides export", [flags] { return print_all(*flags); });
+  command.run(status, "key export", [flags] { return print_all(*flags); });
 }
 
 namespace {
@@ -275,9 +269,9 @@ using Cells = std::vector<std::string>;
 constexpr std::size_t kLongestLine = 65'536;
 
 // The columns of a CSV file with a meaning of their own; others are attributes.
-constexpr std::array<std::string_view, 11> kColumns = {"counter", "limit",   "per",       "burst",
-                                                       "plan",    "blocked", "unlimited", "until",
-                                                       "lease",   "rule",    "limit_name"};
+constexpr std::array<std::string_view, 12> kColumns = {"counter", "limit",   "per",        "burst",
+                                                       "plan",    "blocked", "unlimited",  "until",
+                                                       "lease",   "rule",    "limit_name", "for"};
 constexpr std::size_t kExported = 8;  // this many of them are in an export
 // Begins the name of an attribute that has the name of a column.
 constexpr std::string_view kMark = "attribute.";
@@ -465,7 +459,7 @@ void append_csv(const boost::json::object& one, std::string& out) {
 }
 
 void for_each_override(AdminClient& client, const std::string& rule,
-                       const std::function<void(const boost::json::object&)>& take) {
+                       const std::function<bool(const boost::json::object&)>& take) {
   const std::string target =
       "/v1/overrides?count=10000" + (rule.empty() ? "" : "&rule=" + url_encoded(rule)) + "&cursor=";
   std::string cursor = "0";
@@ -478,193 +472,10 @@ void for_each_override(AdminClient& client, const std::string& rule,
     }
     for (const boost::json::value& one : list->as_array()) {
       if (!one.is_object()) throw Failed(client.strange());
-      take(one.as_object());
+      if (!take(one.as_object())) return;
     }
     cursor = next != nullptr ? std::string(next->as_string()) : std::string();
   }
-}
-
-namespace {
-
-constexpr const char* kSetOverrideHelp =
-    R"(Give one key of one limit different numbers, a plan, a block, or no limit (docs/overrides.md). The
-attributes are all those that the key of the limit reads, and no others. A slash in the name of a
-rule is written as %2F. An override of the same key is replaced.
-
-Exit status: 0 set; 1 it could not be set; 2 wrong usage.
-
-Examples:
-  sluice overrides set api/requests header.x-customer=42 --limit 100 --per 1m
-  sluice overrides set api/requests header.x-customer=42 --plan pro --until 2026-12-01T00:00:00Z
-  sluice overrides set login/ip ip=192.0.2.1 --blocked)";
-
-constexpr const char* kUnsetHelp =
-    R"(The counter is as `sluice overrides list` prints it; it may be of a rule or a limit that is no
-longer there.
-
-Exit status: 0 removed; 1 there is none, or it could not be removed; 2 wrong usage.
-
-Examples:
-  sluice overrides unset api/requests header.x-customer=42
-  sluice overrides unset --counter 'default|api|requests|header.x-customer=42')";
-
-constexpr const char* kListHelp =
-    R"(RULE may be a rule that is no longer there, if it has overrides.
-
-Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
-
-Example:
-  sluice overrides list api)";
-
-std::string path_of(const LimitPlace& place) { return "/v1/overrides/" + names_of(place, "/"); }
-
-// "COUNTER: limit 100 per 1m, until 2026-12-01T00:00:00.000000Z"
-std::string line_of(const boost::json::object& one) {
-  std::string line;
-  for (const auto& [name, value] : one) {
-    const std::string text =
-        value.is_string() ? std::string(value.as_string()) : boost::json::serialize(value);
-    if (name == "counter") {
-      line = text + ":";
-      continue;
-    }
-    line.append(line.ends_with(':') ? " " : ", ").append(name);
-    if (!value.is_bool()) line.append(" ").append(text);
-  }
-  if (line.ends_with(':')) line.pop_back();
-  return replay::printable(line);
-}
-
-// Sends the request, and prints the override in its answer.
-int ask(const AdminFlags& flags, std::string_view method, const std::string& target,
-        std::string body, std::string_view done) {
-  std::cout << done << line_of(AdminClient(flags).ask_json(method, target, std::move(body)))
-            << '\n';
-  return 0;
-}
-
-struct SetFlags {
-  std::shared_ptr<AdminFlags> admin;
-  LimitPlace place;
-  std::optional<std::uint64_t> limit, burst;
-  std::string per, plan, until;
-  bool blocked = false;
-  bool unlimited = false;
-
-  int kinds() const {
-    return (limit ? 1 : 0) + (plan.empty() ? 0 : 1) + (blocked ? 1 : 0) + (unlimited ? 1 : 0);
-  }
-};
-
-std::string body_of(const SetFlags& flags, const std::vector<PlaceAttribute>& attributes) {
-  base::JsonWriter json;
-  json.begin_object().key("attributes").begin_object();
-  for (const PlaceAttribute& one : attributes) json.member(one.name, one.value);
-  json.end_object();
-  if (flags.limit) json.member("limit", *flags.limit);
-  if (!flags.per.empty()) json.member("per", flags.per);
-  if (flags.burst) json.member("burst", *flags.burst);
-  if (!flags.plan.empty()) json.member("plan", flags.plan);
-  if (flags.blocked) json.member("blocked", true);
-  if (flags.unlimited) json.member("unlimited", true);
-  if (!flags.until.empty()) json.member("until", flags.until);
-  return std::string(json.end_object().view());
-}
-
-int set(const SetFlags& flags) {
-  if (flags.kinds() != 1) {
-    throw Failed("expected exactly one of --limit, --plan, --blocked and --unlimited", kUsage);
-  }
-  const std::string path = path_of(flags.place);
-  const auto attributes = attributes_of(flags.place);
-  for (const PlaceAttribute& one : attributes) {
-    if (base::as_utf8(one.value) == one.value) continue;
-    throw Failed("the attribute " + base::in_quotes(one.name) +
-                     " is not UTF-8; expected an import of its counter, with %XX for the bytes "
-                     "that are not",
-                 kUsage);
-  }
-  return ask(*flags.admin, "PUT", path, body_of(flags, attributes), "");
-}
-
-int unset(const AdminFlags& flags, const LimitPlace& place, const std::string& counter) {
-  if (counter.empty() == place.limit.empty() || (!counter.empty() && !place.attributes.empty())) {
-    throw Failed("expected either LIMIT and attributes, or --counter", kUsage);
-  }
-  if (!counter.empty()) {
-    return ask(flags, "DELETE", "/v1/overrides?counter=" + url_encoded(counter), {}, "removed ");
-  }
-  const std::string path = path_of(place);
-  const std::string query = query_of(attributes_of(place));
-  return ask(flags, "DELETE", query.empty() ? path : path + "?" + query, {}, "removed ");
-}
-
-int list_overrides(const AdminFlags& flags, const std::string& rule) {
-  AdminClient client(flags);
-  for_each_override(client, rule,
-                    [](const boost::json::object& one) { std::cout << line_of(one) << '\n'; });
-  return 0;
-}
-
-void add_set(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("set", "Set the override of a key");
-  auto flags = std::make_shared<SetFlags>();
-  add_place(command, flags->place).required();
-  constexpr std::uint64_t kMostUnits = UINT32_MAX;
-  command.add_option("--limit", flags->limit, "Units per period")
-      .type_name("UNITS")
-      .range(std::uint64_t{0}, kMostUnits);
-  command
-      .add_option("--per", flags->per,
-                  "The period, the lease, or a unit of the calendar: day, week, month or year "
-                  "[that of the limit]")
-      .type_name("PERIOD");
-  command.add_option("--burst", flags->burst, "The burst [the algorithm's default]")
-      .type_name("UNITS")
-      .range(std::uint64_t{0}, kMostUnits);
-  command.add_option("--plan", flags->plan, "The numbers of this plan").type_name("NAME");
-  command.add_flag("--blocked", flags->blocked, "Deny every request");
-  command.add_flag("--unlimited", flags->unlimited, "Do not apply the limit");
-  command.add_option("--until", flags->until, "When the override ends (RFC 3339) [never]")
-      .type_name("INSTANT");
-  flags->admin = add_admin_flags(command);
-  command.footer(kSetOverrideHelp);
-  command.run(status, "overrides set", [flags] { return set(*flags); });
-}
-
-void add_unset(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("unset", "Remove the override of a key");
-  auto place = std::make_shared<LimitPlace>();
-  auto counter = std::make_shared<std::string>();
-  add_place(command, *place);
-  command.add_option("--counter", *counter, "The counter, instead of LIMIT and ATTRIBUTE")
-      .type_name("COUNTER");
-  auto flags = add_admin_flags(command);
-  command.footer(kUnsetHelp);
-  command.run(status, "overrides unset",
-              [flags, place, counter] { return unset(*flags, *place, *counter); });
-}
-
-void add_list(Command overrides, int& status) {
-  const Command command = overrides.add_subcommand("list", "Print one line per override");
-  auto rule = std::make_shared<std::string>();
-  command.add_option("RULE", *rule, "Only those of this rule");
-  auto flags = add_admin_flags(command);
-  command.footer(kListHelp);
-  command.run(status, "overrides list", [flags, rule] { return list_overrides(*flags, *rule); });
-}
-
-}  // namespace
-
-void add_overrides(Command app, int& status) {
-  const Command command = app.add_subcommand(
-      "overrides", "Set, list, import and export overrides of single keys in a server");
-  command.require_subcommand();
-  add_set(command, status);
-  add_unset(command, status);
-  add_list(command, status);
-  add_overrides_import(command, status);
-  add_overrides_export(command, status);
 }
 
 }  // namespace sluice::cli

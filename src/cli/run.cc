@@ -39,8 +39,7 @@ Examples:
   sluice replay --rules rules.yaml --html report.html access.log
   sluice suggest --key '{ip}' --harm 0.1% access.log.gz
   sluice decide < requests.jsonl
-  sluice keys --store redis://127.0.0.1:6379
-  sluice overrides set api/requests header.x-customer=42 --limit 100
+  sluice key api/requests header.x-customer=42 --set limit=100 --for 1h
   sluice top
 
 `sluice SUBCOMMAND --help` describes one subcommand.)";
@@ -91,7 +90,10 @@ Expected<std::string, std::vector<RuleError>> check_config(std::string_view text
 void add_config(Command app, int& status) {
   const Command command = app.add_subcommand("config", "Check configuration files of the server");
   command.require_subcommand();
-  add_check(command, status, {.files = "configuration files", .check = check_config});
+  add_check(command, status,
+            {.files = "configuration files",
+             .example = "config check /etc/sluice/sluice.yaml",
+             .check = check_config});
 }
 
 constexpr const char* kDocsHelp =
@@ -154,12 +156,22 @@ constexpr Renamed kRenamed[] = {
     {"commands", "sluice docs commands"},
     {"config docs", "sluice docs config"},
     {"config schema", "sluice docs config --schema"},
+    {"keys", "sluice key dump"},
+    {"overrides", "sluice key"},
+    {"overrides export", "sluice key export"},
+    {"overrides import", "sluice key import"},
+    {"overrides list", "sluice key list"},
+    {"overrides set", "sluice key RULE/LIMIT NAME=VALUE --set limit=N"},
+    {"overrides unset", "sluice key RULE/LIMIT NAME=VALUE --unset"},
+    {"rules diff --key", "sluice rules diff --rules-key"},
     {"rules docs", "sluice docs rules"},
+    {"rules history --key", "sluice rules history --rules-key"},
+    {"rules push --key", "sluice rules push --rules-key"},
+    {"rules rollback --key", "sluice rules rollback --rules-key"},
     {"rules schema", "sluice docs rules --schema"},
-    {"top --by", "sluice top --sort"},
-    {"keys --most", "sluice keys --max"},
-    {"blocks list --most", "sluice blocks list --max"},
+    {"rules show --key", "sluice rules show --rules-key"},
     {"replay --max-keys", "sluice replay --max"},
+    {"top --by", "sluice top --sort"},
 };
 
 int parse_and_work(int argc, const char* const* argv) {
@@ -170,8 +182,7 @@ int parse_and_work(int argc, const char* const* argv) {
     add_decide(app, status);
     add_docs(app, status);
     add_init(app, status);
-    add_keys(app, status);
-    add_overrides(app, status);
+    add_key(app, status);
     add_replay(app, status);
     add_rules(app, status);
     add_serve(app, status);

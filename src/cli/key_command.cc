@@ -1,0 +1,374 @@
+// `sluice key`: shows one key of a rule in a running server, resets its counters, and gives it
+// other numbers, a block or no limit for a time; lists, imports and exports what was given to keys.
+
+#include "cli/key_command.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <charconv>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/civil_time.h"
+#include "base/json_writer.h"
+#include "base/quoted.h"
+#include "cli/admin_client.h"
+#include "cli/command.h"
+#include "replay/text.h"
+#include "rules/diagnostics.h"
+
+namespace sluice::cli {
+namespace {
+
+using base::in_quotes;
+using boost::json::object;
+
+constexpr const char* kKeyHelp =
+    R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, what
+was given to the key, and its block. The attributes are those that the keys of the limits read. An
+option changes the key instead (docs/overrides.md):
+
+  --reset                begins with full counters
+  --set limit=100        gives it other numbers: limit, and burst, per or lease
+  --plan, --unlimited    gives it the numbers of a plan, or no limit
+  --unset                takes back what was given
+  --block 15m            denies every request, for a time, until an instant, or forever
+  --unblock              ends the block, also one after repeated denials
+
+A change needs RULE/LIMIT if the rule has several limits; --reset, --block and --unblock accept
+RULE/* for all. A limit without a name has its index: login/0. A slash in the name of a rule is
+written as %2F; a rule that is called like a command below needs its limit. What is given to a key
+replaces what was given before, and holds on all servers of one Redis.
+
+Exit status: 0 shown or done; 1 there is no such rule or limit, or the server refused or did not
+answer; 2 wrong usage.
+
+Examples:
+  sluice key login ip=192.0.2.1
+  sluice key login/address ip=192.0.2.1 --reset
+  sluice key api/requests header.x-customer=42 --set limit=500,burst=50 --for 1h
+  sluice key api/requests header.x-customer=42 --plan pro --until 2026-12-01T00:00:00Z
+  sluice key api/requests ip=192.0.2.1 --block 15m
+  sluice key api/requests ip=192.0.2.1 --unblock
+  sluice key --unset --counter 'default|gone|requests|header.x-customer=42')";
+
+constexpr const char* kListHelp =
+    R"(Print what was given to keys, one line each, and the blocks that hold. RULE may be a rule that is no
+longer there.
+
+Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
+
+Examples:
+  sluice key list
+  sluice key list api --max 100)";
+
+struct KeyFlags {
+  std::shared_ptr<AdminFlags> admin;
+  std::string place;  // RULE or RULE/LIMIT
+  std::vector<std::string> attributes;
+  std::vector<std::string> numbers;
+  std::string plan, length, until, block, counter;
+  bool reset = false, unset = false, unlimited = false, unblock = false, json = false;
+
+  bool gives() const { return !numbers.empty() || !plan.empty() || unlimited; }
+  int actions() const {
+    return int{reset} + int{unset} + int{unlimited} + int{unblock} + int{!numbers.empty()} +
+           int{!plan.empty()} + int{!block.empty()};
+  }
+};
+
+// A part of a path or of a query. A '%' in the argument begins an escape already.
+std::string encoded(std::string_view text) {
+  std::string out;
+  for (const char& c : text) out += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
+  return out;
+}
+
+// The names of a rule and of a limit, encoded. The limit is empty if none is named.
+struct Names {
+  std::string rule, limit;
+
+  std::string query() const { return "rule=" + rule + (limit.empty() ? "" : "&limit=" + limit); }
+};
+
+Names names_in(std::string_view place) {
+  const std::size_t slash = std::min(place.find('/'), place.size());
+  Names names{encoded(place.substr(0, slash)), {}};
+  if (slash == place.size() && slash > 0) return names;
+  const std::string_view limit = place.substr(std::min(slash + 1, place.size()));
+  if (names.rule.empty() || limit.empty()) {
+    throw Failed(in_quotes(place) +
+                     " names no limit; expected RULE or RULE/LIMIT, such as "
+                     "api/requests",
+                 kUsage);
+  }
+  names.limit = encoded(limit);
+  return names;
+}
+
+struct GivenAttribute {
+  std::string_view name, value;
+};
+
+std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts) {
+  std::vector<GivenAttribute> attributes;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    if (equals == text.npos || equals == 0) {
+      throw Failed(in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage);
+    }
+    const GivenAttribute one{std::string_view(text).substr(0, equals),
+                             std::string_view(text).substr(equals + 1)};
+    for (const GivenAttribute& other : attributes) {
+      if (other.name != one.name) continue;
+      throw Failed("the attribute " + in_quotes(one.name) + " is given twice; expected it once",
+                   kUsage);
+    }
+    attributes.push_back(one);
+  }
+  return attributes;
+}
+
+// "&attribute.ip=192.0.2.1&attribute.header.x-user=7"
+std::string query_of(const KeyFlags& flags) {
+  std::string query;
+  for (const GivenAttribute& one : attributes_in(flags.attributes)) {
+    query.append("&attribute.").append(url_encoded(one.name)).append("=");
+    query.append(url_encoded(one.value));
+  }
+  return query;
+}
+
+// "limit 100, per 1m, until 2026-12-01T00:00:00.000000Z": what an override says, without its
+// counter.
+std::string given_text(const object& given) {
+  std::string line;
+  bool was_flag = false;
+  for (const auto& [name, value] : given) {
+    if (name == "counter") continue;
+    line.append(line.empty() ? "" : was_flag ? " " : ", ").append(name);
+    was_flag = value.is_bool();
+    if (value.is_string()) line.append(" ").append(value.as_string());
+    if (value.is_number()) line.append(" ").append(boost::json::serialize(value));
+  }
+  return line;
+}
+
+// "COUNTER: limit 100, per 1m"
+std::string line_of(const object& one) {
+  const std::string given = given_text(one);
+  return replay::printable(text_in(one, "counter") + (given.empty() ? "" : ": ") + given);
+}
+
+// The path of the override of a key. A rule with one limit needs no name of it, and a limit without
+// a name only its index.
+std::string override_path(const KeyFlags& flags, AdminClient& client) {
+  Names names = names_in(flags.place);
+  if (names.limit.find_first_not_of("0123456789") == names.limit.npos) {
+    const object answer = client.ask_json("GET", "/v1/keys?" + names.query());
+    const auto& limits = answer.at("limits").as_array();
+    std::string known;
+    for (const auto& one : limits) {
+      known.append(known.empty() ? "" : ", ").append(text_in(one.as_object(), "name"));
+    }
+    if (limits.size() != 1) {
+      throw Failed("the rule " + in_quotes(flags.place) + " has " +
+                       (known.empty() ? "no limits; expected a rule with limits"
+                                      : "several limits; expected RULE/LIMIT, one of: " + known),
+                   kUsage);
+    }
+    names.limit = url_encoded(known);
+  }
+  return "/v1/overrides/" + names.rule + "/" + names.limit;
+}
+
+void write_number(const std::string& text, base::JsonWriter& json) {
+  constexpr std::array<std::string_view, 4> kNames = {"limit", "burst", "per", "lease"};
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::string name = text.substr(0, equals);
+  const std::string value = text.substr(std::min(equals + 1, text.size()));
+  if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
+    throw Failed("--set " + in_quotes(text) + "; expected limit=, burst=, per= or lease=" +
+                     rules::did_you_mean(name, {kNames.begin(), kNames.end()}),
+                 kUsage);
+  }
+  if (name == "per" || name == "lease") {
+    json.member(name, value);
+    return;
+  }
+  std::uint64_t number = 0;
+  const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (read.ec != std::errc() || read.ptr != value.data() + value.size()) {
+    throw Failed(
+        "--set " + in_quotes(text) + "; expected a whole number from 0 to 9007199254740991",
+        kUsage);
+  }
+  json.member(name, number);
+}
+
+std::string body_of(const KeyFlags& flags) {
+  base::JsonWriter json;
+  json.begin_object().key("attributes").begin_object();
+  for (const GivenAttribute& one : attributes_in(flags.attributes)) {
+    if (base::as_utf8(one.value) != one.value) {
+      throw Failed("the attribute " + in_quotes(one.name) +
+                       " is not UTF-8; expected an import of its counter, with %XX for the bytes "
+                       "that are not",
+                   kUsage);
+    }
+    json.member(one.name, one.value);
+  }
+  json.end_object();
+  for (const std::string& text : flags.numbers) {
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(',', at), text.size());
+      write_number(text.substr(at, end - at), json);
+      at = end + 1;
+    }
+  }
+  if (!flags.plan.empty()) json.member("plan", flags.plan);
+  if (flags.unlimited) json.member("unlimited", true);
+  if (flags.block == "forever") json.member("blocked", true);
+  if (!flags.length.empty()) json.member("for", flags.length);
+  if (!flags.until.empty()) json.member("until", flags.until);
+  return std::string(json.end_object().view());
+}
+
+// Sends a change of an override, and prints it.
+int change_override(const KeyFlags& flags, std::string_view method) {
+  const bool puts = method == "PUT";
+  std::string body = puts ? body_of(flags) : std::string();
+  std::string query = query_of(flags);
+  if (!query.empty()) query.front() = '?';
+  AdminClient client(*flags.admin);
+  const std::string target = flags.counter.empty()
+                                 ? override_path(flags, client) + (puts ? std::string() : query)
+                                 : "/v1/overrides?counter=" + url_encoded(flags.counter);
+  const object answer = client.ask_json(method, target, std::move(body));
+  if (flags.json) {
+    std::cout << answer << '\n';
+  } else {
+    std::cout << (puts ? "" : "removed ") << line_of(answer) << '\n';
+  }
+  return 0;
+}
+
+void check(const KeyFlags& flags) {
+  if (flags.actions() > 1) {
+    throw Failed(
+        "expected at most one of --reset, --set, --plan, --unlimited, --unset, --block "
+        "and --unblock",
+        kUsage);
+  }
+  if (!flags.length.empty() && !flags.until.empty()) {
+    throw Failed("expected at most one of --for and --until", kUsage);
+  }
+  if ((!flags.length.empty() || !flags.until.empty()) && !flags.gives()) {
+    throw Failed(
+        "--for and --until say how long a change holds; expected --set, --plan or "
+        "--unlimited with them, or --block TIME",
+        kUsage);
+  }
+  const bool has_place = !flags.place.empty() || !flags.attributes.empty();
+  if (!flags.counter.empty() && (has_place || !flags.unset)) {
+    throw Failed("--counter is for --unset, without RULE and attributes", kUsage);
+  }
+  if (flags.counter.empty() && flags.place.empty()) {
+    throw Failed(
+        "a rule is missing; expected RULE or RULE/LIMIT and NAME=VALUE, or one of the "
+        "commands list, import, export, dump",
+        kUsage);
+  }
+}
+
+int work(const KeyFlags& flags) {
+  check(flags);
+  if (flags.gives()) return change_override(flags, "PUT");
+  if (flags.unset) return change_override(flags, "DELETE");
+  throw Failed("expected one of --set, --plan, --unlimited and --unset", kUsage);
+}
+
+// Whether the counter, "DOMAIN|RULE|...", is of a rule with this name.
+bool is_of(std::string_view counter, const std::string& rule) {
+  counter.remove_prefix(std::min(counter.find('|'), counter.size()));
+  return rule.empty() || counter.starts_with("|" + rule + "|");
+}
+
+int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
+  AdminClient client(flags);
+  std::uint64_t left = most;
+  bool more = false;
+  for_each_override(client, rule, [&](const object& one) {
+    more = left == 0;
+    if (more) return false;
+    --left;
+    std::cout << line_of(one) << '\n';
+    return true;
+  });
+  if (!more) {
+    const std::string target = "/v1/blocks?count=10000";
+    const object answer = client.ask_json("GET", target);
+    more = answer.at("more").as_bool();
+    for (const auto& each : answer.at("blocks").as_array()) {
+      const object& one = each.as_object();
+      if (!is_of(text_in(one, "counter"), rule)) continue;
+      more = more || left == 0;
+      if (left == 0) break;
+      --left;
+      std::cout << replay::printable(text_in(one, "counter")) << ": blocked until "
+                << text_in(one, "until") << '\n';
+    }
+  }
+  if (more) std::cerr << "sluice: key list: there may be more; --max N shows more\n";
+  return 0;
+}
+
+void add_list(Command key, int& status) {
+  const Command command =
+      key.add_subcommand("list", "Print what was given to keys, and the blocks that hold");
+  auto rule = std::make_shared<std::string>();
+  auto most = std::make_shared<std::uint64_t>(1000);
+  command.add_option("RULE", *rule, "Only those of this rule");
+  command.add_option("--max", *most, "The maximum number of lines [1000]")
+      .range(std::uint64_t{1}, std::uint64_t{100'000'000});
+  auto flags = add_admin_flags(command);
+  command.footer(kListHelp);
+  command.run(status, "key list", [flags, rule, most] { return list(*flags, *rule, *most); });
+}
+
+}  // namespace
+
+void add_key(Command app, int& status) {
+  const Command command =
+      app.add_subcommand("key", "Show, reset, block or change one key in a server; list them all");
+  auto flags = std::make_shared<KeyFlags>();
+  command.add_option("RULE", flags->place, "The rule, or RULE/LIMIT");
+  command.add_option("ATTRIBUTE", flags->attributes, "The attributes of the key: NAME=VALUE");
+  command.add_option("--set", flags->numbers, "Give it numbers: limit=N, burst=N, per=PERIOD")
+      .type_name("NAME=VALUE,...")
+      .take_all();
+  command.add_option("--plan", flags->plan, "Give it the numbers of this plan").type_name("NAME");
+  command.add_flag("--unlimited", flags->unlimited, "Do not apply the limit to it");
+  command.add_option("--for", flags->length, "How long that holds, such as 1h [without end]")
+      .type_name("PERIOD");
+  command.add_option("--until", flags->until, "When that ends (RFC 3339)").type_name("INSTANT");
+  command.add_flag("--unset", flags->unset, "Take back what was given to it");
+  command.add_option("--counter", flags->counter, "With --unset: the counter, instead of RULE")
+      .type_name("COUNTER");
+  command.add_flag("--json", flags->json, "Print the answer of the server as JSON");
+  flags->admin = add_admin_flags(command);
+  add_list(command, status);
+  add_key_import(command, status);
+  add_key_export(command, status);
+  add_key_dump(command, status);
+  command.footer(kKeyHelp);  // last, because subcommands inherit the footer of their parent
+  command.run(status, "key", [flags] { return work(*flags); });
+}
+
+}  // namespace sluice::cli
