@@ -13,26 +13,6 @@
 
 namespace sluice::cli {
 
-// The key of a limit in the arguments of a command, for requests to the administration.
-struct LimitPlace {
-  std::string limit;  // RULE/LIMIT
-  std::vector<std::string> attributes;
-};
-// Returns the option of the limit, which is not required.
-Option add_place(Command command, LimitPlace& place);
-
-// Returns "RULE", `between` and "LIMIT" as parts of a path or of a query. A '%' in the argument
-// begins an escape already. Throws Failed: it names no limit.
-std::string names_of(const LimitPlace& place, std::string_view between);
-
-struct PlaceAttribute {
-  std::string_view name, value;
-};
-// Throws Failed: one is not NAME=VALUE, or is given twice.
-std::vector<PlaceAttribute> attributes_of(const LimitPlace& place);
-// "attribute.ip=192.0.2.1&attribute.header.x-user=7"
-std::string query_of(const std::vector<PlaceAttribute>& attributes);
-
 // The flags of a subcommand that select a server's administration.
 struct AdminFlags {
   std::string admin;

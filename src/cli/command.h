@@ -103,7 +103,6 @@ void add_check(Command command, int& status, const FileKind& kind);
 
 // The subcommands of the program, one file each; the small ones are in run.cc. `add_X` adds the
 // subcommand to `app`. Its work stores the exit status in `status`, which must outlive the parser.
-void add_blocks(Command app, int& status);
 void add_decide(Command app, int& status);
 void add_init(Command app, int& status);
 void add_key(Command app, int& status);

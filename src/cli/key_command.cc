@@ -145,6 +145,12 @@ std::string query_of(const KeyFlags& flags) {
   return query;
 }
 
+// A time in milliseconds in words, from 10 s on rounded up to seconds.
+std::string wait_in(const object& json, std::string_view name) {
+  const auto ms = static_cast<std::int64_t>(number_in(json, name));
+  return in_two_units(ms < 10'000 ? ms : (ms + 999) / 1000 * 1000);
+}
+
 // "limit 100, per 1m, until 2026-12-01T00:00:00.000000Z": what an override says, without its
 // counter.
 std::string given_text(const object& given) {
@@ -164,6 +170,84 @@ std::string given_text(const object& given) {
 std::string line_of(const object& one) {
   const std::string given = given_text(one);
   return replay::printable(text_in(one, "counter") + (given.empty() ? "" : ": ") + given);
+}
+
+// What a request of the key would meet.
+std::string state_text(const object& limit) {
+  const auto* const given = limit.if_contains("override");
+  const object override = given != nullptr && given->is_object() ? given->as_object() : object();
+  if (is_true(override, "blocked")) return given_text(override);
+  if (limit.contains("blocked_for_ms")) return "blocked for " + wait_in(limit, "blocked_for_ms");
+  if (is_true(override, "unlimited")) return given_text(override);
+  const std::string whole = std::to_string(number_in(limit, "limit"));
+  if (number_in(limit, "remaining") > 0) {
+    return std::to_string(number_in(limit, "remaining")) + " of " + whole + " left";
+  }
+  if (!limit.contains("retry_after_ms")) return "nothing of " + whole + " left";
+  return "nothing of " + whole + " left; the next passes in " + wait_in(limit, "retry_after_ms");
+}
+
+void print_limit(const std::string& rule, const object& limit) {
+  const std::string of_rule = rule + "/";
+  const std::string name = text_in(limit, "name");
+  std::cout << replay::printable((name.starts_with(of_rule) ? "" : of_rule) + name);
+  if (const auto* const missing = limit.if_contains("missing")) {
+    std::string names;
+    for (const auto& one : missing->as_array()) {
+      names.append(names.empty() ? " needs " : ", ").append(one.as_string());
+    }
+    std::cout << ": the key" << replay::printable(names) << '\n';
+    return;
+  }
+  const auto print = [](const char* title, const std::string& text) {
+    if (!text.empty()) std::cout << "  " << title << replay::printable(text) << '\n';
+  };
+  const std::string key = text_in(limit, "key");
+  std::cout << (key.empty() ? "" : ", key ") << replay::printable(key) << ": " << state_text(limit)
+            << '\n';
+  print("limit     ", text_in(limit, "numbers") + " (" + text_in(limit, "algorithm") + ")");
+  if (number_in(limit, "reset_after_ms") > 0) print("full in   ", wait_in(limit, "reset_after_ms"));
+  if (const auto* const given = limit.if_contains("override")) {
+    print("given     ", given_text(given->as_object()));
+  }
+  print("counter   ", text_in(limit, "counter"));
+  print("tag       ", text_in(limit, "tag"));
+}
+
+// Prints the limits of an answer by `print`, or the answer.
+template <typename Print>
+int print_limits(const KeyFlags& flags, const object& answer, const Print& print) {
+  if (flags.json) {
+    std::cout << answer << '\n';
+    return 0;
+  }
+  const std::string rule = text_in(answer, "rule");
+  const auto& limits = answer.at("limits").as_array();
+  for (const auto& limit : limits) print(rule, limit.as_object());
+  if (limits.empty()) std::cout << replay::printable(rule) << ": the rule has no limits\n";
+  return 0;
+}
+
+// Shows the counters, or resets them.
+int show(const KeyFlags& flags, std::string_view method) {
+  const std::string target = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
+  return print_limits(flags, AdminClient(*flags.admin).ask_json(method, target), print_limit);
+}
+
+void print_block(const std::string& /*rule*/, const object& limit) {
+  std::string line = text_in(limit, "counter");
+  if (line.empty()) return;
+  line += is_true(limit, "blocked") ? ": blocked" : ": not blocked";
+  if (limit.contains("blocked_for_ms")) line += " for " + wait_in(limit, "blocked_for_ms");
+  if (const auto* const replaced = limit.if_contains("replaced")) {
+    line += "; this replaced: " + given_text(replaced->as_object());
+  }
+  std::cout << replay::printable(line) << '\n';
+}
+
+int change_block(const KeyFlags& flags, std::string_view method, const std::string& more) {
+  const std::string target = "/v1/blocks?" + names_in(flags.place).query() + query_of(flags) + more;
+  return print_limits(flags, AdminClient(*flags.admin).ask_json(method, target), print_block);
 }
 
 // The path of the override of a key. A rule with one limit needs no name of it, and a limit without
@@ -259,6 +343,12 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   return 0;
 }
 
+int start_block(const KeyFlags& flags) {
+  if (flags.block == "forever") return change_override(flags, "PUT");
+  const bool is_instant = base::parse_rfc3339(flags.block).has_value();
+  return change_block(flags, "PUT", (is_instant ? "&until=" : "&for=") + url_encoded(flags.block));
+}
+
 void check(const KeyFlags& flags) {
   if (flags.actions() > 1) {
     throw Failed(
@@ -289,9 +379,12 @@ void check(const KeyFlags& flags) {
 
 int work(const KeyFlags& flags) {
   check(flags);
+  if (flags.reset) return show(flags, "DELETE");
   if (flags.gives()) return change_override(flags, "PUT");
   if (flags.unset) return change_override(flags, "DELETE");
-  throw Failed("expected one of --set, --plan, --unlimited and --unset", kUsage);
+  if (!flags.block.empty()) return start_block(flags);
+  if (flags.unblock) return change_block(flags, "DELETE", {});
+  return show(flags, "GET");
 }
 
 // Whether the counter, "DOMAIN|RULE|...", is of a rule with this name.
@@ -350,6 +443,7 @@ void add_key(Command app, int& status) {
   auto flags = std::make_shared<KeyFlags>();
   command.add_option("RULE", flags->place, "The rule, or RULE/LIMIT");
   command.add_option("ATTRIBUTE", flags->attributes, "The attributes of the key: NAME=VALUE");
+  command.add_flag("--reset", flags->reset, "Make its counters full again");
   command.add_option("--set", flags->numbers, "Give it numbers: limit=N, burst=N, per=PERIOD")
       .type_name("NAME=VALUE,...")
       .take_all();
@@ -361,6 +455,11 @@ void add_key(Command app, int& status) {
   command.add_flag("--unset", flags->unset, "Take back what was given to it");
   command.add_option("--counter", flags->counter, "With --unset: the counter, instead of RULE")
       .type_name("COUNTER");
+  command
+      .add_option("--block", flags->block,
+                  "Deny it everything: 15m, an instant (RFC 3339) or forever")
+      .type_name("TIME");
+  command.add_flag("--unblock", flags->unblock, "End its block");
   command.add_flag("--json", flags->json, "Print the answer of the server as JSON");
   flags->admin = add_admin_flags(command);
   add_list(command, status);

@@ -39,6 +39,7 @@ Examples:
   sluice replay --rules rules.yaml --html report.html access.log
   sluice suggest --key '{ip}' --harm 0.1% access.log.gz
   sluice decide < requests.jsonl
+  sluice key login ip=192.0.2.1
   sluice key api/requests header.x-customer=42 --set limit=100 --for 1h
   sluice top
 
@@ -153,6 +154,10 @@ void add_docs(Command app, int& status) {
 }
 
 constexpr Renamed kRenamed[] = {
+    {"blocks", "sluice key"},
+    {"blocks list", "sluice key list"},
+    {"blocks set", "sluice key RULE/LIMIT NAME=VALUE --block TIME"},
+    {"blocks unset", "sluice key RULE/LIMIT NAME=VALUE --unblock"},
     {"commands", "sluice docs commands"},
     {"config docs", "sluice docs config"},
     {"config schema", "sluice docs config --schema"},
@@ -177,7 +182,6 @@ constexpr Renamed kRenamed[] = {
 int parse_and_work(int argc, const char* const* argv) {
   int status = 0;
   const auto add = [&status](Command app) {
-    add_blocks(app, status);
     add_config(app, status);
     add_decide(app, status);
     add_docs(app, status);
