@@ -74,7 +74,13 @@ For a line that is not valid, or that the store could not decide, the output is
 {"error":"...","line":n}, and the exit status is 1 at the end.
 
 Without --store the counters are in memory. In Redis they use the format of the server and expire
-after 24 hours. Use a separate --prefix for experiments:
+after 24 hours. Use a separate --prefix for experiments.
+
+Exit status: 0 every line was decided; 1 a line was not, or the store is not available; 2 wrong usage.
+
+Examples:
+  sluice decide < requests.jsonl
+  sluice decide --rules rules.yaml < requests.jsonl
   sluice decide --store redis://127.0.0.1:6379 --prefix trial: < requests.jsonl)";
 
 // Reads a line and its line break. Truncates a line that is too long. Returns false at the end of

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,32 +30,50 @@ Ended run_with(const std::vector<const char*>& arguments) {
   return ended;
 }
 
-TEST(Run, HelpsOnStdoutWithStatusZero) {
-  for (const std::vector<const char*>& arguments :
-       std::vector<std::vector<const char*>>{{"--help"},
-                                             {"replay", "--help"},
-                                             {"decide", "--help"},
-                                             {"rules", "--help"},
-                                             {"rules", "push", "--help"},
-                                             {"rules", "show", "--help"},
-                                             {"blocks", "--help"},
-                                             {"blocks", "set", "--help"},
-                                             {"overrides", "--help"},
-                                             {"overrides", "set", "--help"},
-                                             {"overrides", "import", "--help"},
-                                             {"suggest", "--help"},
-                                             {"keys", "--help"}}) {
-    const Ended ended = run_with(arguments);
-    EXPECT_EQ(ended.status, 0);
-    EXPECT_EQ(ended.err, "");
-    EXPECT_NE(ended.out.find("Usage:"), std::string::npos);
-    EXPECT_NE(ended.out.find("sluice "), std::string::npos) << arguments[0];
+// Returns the commands that a help page lists.
+std::vector<std::string> commands_in(const std::string& help) {
+  std::vector<std::string> names;
+  const std::string title = "\nSubcommands:\n";
+  const std::size_t at = help.find(title);
+  if (at == help.npos) return names;
+  std::istringstream lines(help.substr(at + title.size()));
+  for (std::string line; std::getline(lines, line) && !line.empty();) {
+    if (line[2] != ' ') names.push_back(line.substr(2, line.find(' ', 2) - 2));
   }
+  return names;
 }
+
+// Checks the help of a command and of all commands below it. Returns how many these are.
+std::size_t check_help(const std::vector<std::string>& words) {
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  arguments.push_back("--help");
+  const Ended ended = run_with(arguments);
+  std::string name = "sluice";
+  for (const std::string& word : words) name += " " + word;
+  EXPECT_EQ(ended.status, 0) << name;
+  EXPECT_EQ(ended.err, "") << name;
+  EXPECT_NE(ended.out.find("Usage: " + name), std::string::npos) << ended.out;
+  const auto below = commands_in(ended.out);
+  const bool is_leaf = below.empty();
+  if (is_leaf || words.empty()) {
+    EXPECT_NE(ended.out.find("\nExit status: 0 "), std::string::npos) << name;
+    EXPECT_NE(ended.out.find("\nExamples:\n  sluice "), std::string::npos) << name;
+  }
+  std::size_t count = 1;
+  for (const std::string& word : below) {
+    auto longer = words;
+    longer.push_back(word);
+    count += check_help(longer);
+  }
+  return count;
+}
+
+TEST(Run, DescribesEveryCommandWithItsExitStatusAndAnExample) { EXPECT_GT(check_help({}), 20U); }
 
 TEST(Run, ListsTheSubcommandsInItsHelp) {
   const std::string help = run_with({"--help"}).out;
-  for (const char* name : {"blocks", "decide", "keys", "overrides", "replay", "rules", "suggest"}) {
+  for (const char* name : {"decide", "key", "replay", "rules", "suggest", "top"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name), std::string::npos) << help;
   }
 }
@@ -73,27 +92,31 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {"decide", "--store", "nonsense"},
            {"decide", "--store", "http://a"},
            {"decide", "--store", "redis://a", "--prefix", "{a}"},
-           {"keys"},
-           {"keys", "--store", "memory"},
-           {"keys", "--store", "redis://a", "--max", "0"},
+           {"key", "dump"},
+           {"key", "dump", "--store", "memory"},
+           {"key", "dump", "--store", "redis://a", "--max", "0"},
            {"rules", "push", "--store", "redis://a"},
            {"rules", "push", "/nonexistent/rules.yaml"},
            {"rules", "push", "a", "--store", "redis://a", "--expect", "-1"},
            {"rules", "show"},
            {"rules", "show", "--store", "redis://a:b"},
-           {"blocks"},
-           {"blocks", "set", "login/ip", "a=1"},
-           {"blocks", "set", "login/ip", "a=1", "--for", "1m", "--until", "x"},
-           {"blocks", "unset", "login", "a=1"},
-           {"overrides"},
-           {"overrides", "set", "api/requests", "a=1"},
-           {"overrides", "set", "api/requests", "a=1", "--limit", "1", "--blocked"},
-           {"overrides", "set", "api/requests", "a=1", "--limit", "-1"},
-           {"overrides", "set", "api/requests", "a", "--limit", "1"},
-           {"overrides", "set", "api", "a=1", "--blocked"},
-           {"overrides", "unset", "api/", "a=1"},
-           {"overrides", "list", "--admin", "nonsense"},
-           {"overrides", "import"},
+           {"key"},
+           {"key", "--reset"},
+           {"key", "api/requests", "list"},
+           {"key", "api/requests", "a"},
+           {"key", "api/", "a=1"},
+           {"key", "/requests", "a=1", "--unset"},
+           {"key", "api/requests", "a=1", "a=2"},
+           {"key", "api/requests", "a=1", "--for", "1h"},
+           {"key", "api/requests", "a=1", "--block", "1h", "--for", "1h"},
+           {"key", "api/requests", "a=1", "--plan", "p", "--for", "1m", "--until", "x"},
+           {"key", "api/requests", "a=1", "--set", "limit=1", "--block", "1m"},
+           {"key", "api/requests", "a=1", "--set", "limit=-1"},
+           {"key", "api/requests", "a=1", "--set", "limit=1,burts=2"},
+           {"key", "api/requests", "a=1", "--counter", "c", "--unset"},
+           {"key", "--counter", "c"},
+           {"key", "list", "--admin", "nonsense"},
+           {"key", "import"},
            {"replay"},
            {"replay", "log"},
            {"replay", "--rules", "r"},
@@ -165,18 +188,26 @@ TEST(Run, SaysWhichWordWasMeantAndWhichHelpDescribesIt) {
 
 TEST(Run, NamesTheNewWordOfAnEarlierOne) {
   EXPECT_EQ(run_with({"rules", "schema"}).err,
-            "sluice: rules: 'rules schema' is now `sluice docs rules --schema`; see `sluice rules "
+            "sluice: 'rules schema' is now `sluice docs rules --schema`; see `sluice docs "
+            "rules --help`\n");
+  EXPECT_EQ(run_with({"keys", "--store", "redis://a"}).err,
+            "sluice: 'keys' is now `sluice key dump`; see `sluice key dump --help`\n");
+  EXPECT_EQ(run_with({"overrides", "set", "api/requests", "ip=1", "--limit", "5"}).err,
+            "sluice: 'overrides set' is now `sluice key RULE/LIMIT NAME=VALUE --set limit=N`; see "
+            "`sluice key --help`\n");
+  EXPECT_EQ(run_with({"blocks"}).err,
+            "sluice: 'blocks' is now `sluice key`; see `sluice key "
             "--help`\n");
   EXPECT_EQ(run_with({"top", "--by", "asked"}).err,
-            "sluice: top: 'top --by' is now `sluice top --sort`; see `sluice top --help`\n");
+            "sluice: 'top --by' is now `sluice top --sort`; see `sluice top --help`\n");
   EXPECT_EQ(run_with({"replay", "--rules", "r", "--max-keys=5", "log"}).err,
-            "sluice: replay: 'replay --max-keys' is now `sluice replay --max`; see `sluice replay "
+            "sluice: 'replay --max-keys' is now `sluice replay --max`; see `sluice replay "
             "--help`\n");
 }
 
 TEST(Run, NeverRepeatsAUrlThatMayHoldAPassword) {
   for (const std::vector<const char*>& arguments :
-       std::vector<std::vector<const char*>>{{"keys", "--store", "redis://user:hunter2@a:b"},
+       std::vector<std::vector<const char*>>{{"key", "dump", "--store", "redis://user:hunter2@a:b"},
                                              {"decide", "--store", "redis:user:hunter2@a"}}) {
     const Ended ended = run_with(arguments);
     EXPECT_NE(ended.status, 0);

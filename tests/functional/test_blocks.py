@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import subprocess
 import unittest
 
@@ -125,22 +126,23 @@ class Tests:
         self.assertEqual(len(one["blocks"]), 1)
 
     def command(self, *words):
-        return subprocess.run([binary(), "blocks", *words, "--admin", self.sluice.admin],
+        return subprocess.run([binary(), "key", *words, "--admin", self.sluice.admin],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     def test_blocks_on_the_command_line(self):
         place = ("login/user", "user=n n")
         counter = "shop|login|user|user=n n"
-        done = self.command("set", *place, "--for", "1h")
-        self.assertEqual((done.stdout, done.stderr), (f"{counter}: blocked\n", ""))
+        done = self.command(*place, "--block", "1h")
+        self.assertEqual(done.stderr, "")
+        self.assertRegex(done.stdout, rf"^{re.escape(counter)}: blocked for (1h|59m 5[0-9]s)\n$")
         self.assert_blocked(self.check("n n"), 3_600_000)
         self.assertIn(f"{counter}: blocked until 20", self.command("list").stdout)
-        self.assertEqual(self.command("unset", *place).stdout, f"{counter}: not blocked\n")
+        self.assertEqual(self.command(*place, "--unblock").stdout, f"{counter}: not blocked\n")
         self.assertNotIn(counter, self.command("list").stdout)
         self.assertEqual(self.check("n n")["reason"], "ok")
-        wrong = self.command("set", "login/usr", "user=n", "--for", "1h")
+        wrong = self.command("login/usr", "user=n", "--block", "1h")
         self.assertEqual((wrong.returncode, wrong.stderr),
-                         (1, "sluice: blocks set: rule 'login' has no limit 'usr'; expected one "
+                         (1, "sluice: key: rule 'login' has no limit 'usr'; expected one "
                              "of: user\n"))
 
     def test_metrics_count_them(self):
@@ -190,7 +192,7 @@ class Redis(Tests, RedisTest):
     def test_keys_shows_blocks(self):
         self.block("h")
         shown = subprocess.run(
-            [binary(), "keys", "--store", self.server.url, "*user=h"],
+            [binary(), "key", "dump", "--store", self.server.url, "*user=h"],
             capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
         self.assertIn("blocked until 20", shown)
 

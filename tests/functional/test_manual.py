@@ -88,7 +88,7 @@ class Completions(Folder):
 
     def check(self, complete):
         """Checks what `complete` returns for some lines: a set of words."""
-        self.assertLessEqual({"serve", "replay", "keys"}, complete("sluice "))
+        self.assertLessEqual({"serve", "replay", "key"}, complete("sluice "))
         self.assertEqual(complete("sluice rep"), {"replay"})
         self.assertEqual(complete("sluice rules "), set(help_of(("rules",))[0]))
         self.assertEqual(complete("sluice serve --conf"), {"--config"})

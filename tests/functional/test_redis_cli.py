@@ -1,4 +1,4 @@
-"""`sluice keys` and `sluice decide` with a store in Redis."""
+"""`sluice key dump` and `sluice decide` with a store in Redis."""
 
 import json
 import subprocess
@@ -79,7 +79,7 @@ class Keys(RedisTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def keys(self, *words, status=0, url=None):
-        done = sluice("keys", "--store", url or self.server.url, *words)
+        done = sluice("key", "dump", "--store", url or self.server.url, *words)
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout if status == 0 else done.stderr
 
@@ -131,9 +131,9 @@ class Keys(RedisTest):
 
     def test_reports_that_there_are_more_keys(self):
         self.decide(*(line(f"k{i}") for i in range(2500)))
-        done = sluice("keys", "--store", self.server.url)
+        done = sluice("key", "dump", "--store", self.server.url)
         self.assertEqual(len(done.stdout.splitlines()), 1000)
-        self.assertEqual(done.stderr, "sluice: keys: there are more than 1000; --max N shows more\n")
+        self.assertEqual(done.stderr, "sluice: key dump: there are more than 1000; --max N shows more\n")
         self.assertEqual(len(set(self.keys("--max", 9999).splitlines())), 2500)
 
     def test_escapes_control_characters(self):

@@ -176,7 +176,7 @@ rules:
             wait_for(lambda: seen() == 7, "the override in another server")  # may be of the table
             self.assertEqual(admin("DELETE", path + "?user=v").status, 200)
             wait_for(lambda: seen() == 1, "the change in another server")  # is of the stream
-        self.assertIn("sliding_window_log", cli("keys", "--store", url))
+        self.assertIn("sliding_window_log", cli("key", "dump", "--store", url))
         self.store.config("maxmemory", 1)
         self.assertEqual(ask("/all")["reason"], "ok", "of counters that exist")
         self.assertEqual(self.refused(), [])

@@ -183,8 +183,8 @@ class RedisRules(RedisTest):
         empty = sluice("rules", "show", "--store", self.server.url)
         self.assertEqual(empty.returncode, 1)
         self.assertIn("there are no rules at sluice:rules", empty.stderr)
-        self.pushed(rules("a"), "--key", "other", name="a.yaml")
-        shown = sluice("rules", "show", "--store", self.server.url, "--key", "other")
+        self.pushed(rules("a"), "--rules-key", "other", name="a.yaml")
+        shown = sluice("rules", "show", "--store", self.server.url, "--rules-key", "other")
         self.assertRegex(shown.stdout,
                          r"\A# a\.yaml \(version 1, pushed 20..-..-..T..:..:..Z by \S+@\S+\)\n")
         self.assertTrue(shown.stdout.endswith(rules("a")))

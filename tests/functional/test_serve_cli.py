@@ -248,7 +248,7 @@ class Surroundings(ServerTest):
     def test_a_wrong_configuration_in_the_current_folder_is_an_error(self):
         folder = self.folder()
         (folder / "sluice.yaml").write_text("version: 2\n")
-        for words in (("serve",), ("rules", "history"), ("overrides", "list")):
+        for words in (("serve",), ("rules", "history"), ("key", "list")):
             done = self.sluice(folder, *words)
             self.assertEqual(done.returncode, 1, done)
             self.assertIn("sluice.yaml:1:10: error: 'version' is '2'; expected 1", done.stderr)
@@ -274,7 +274,7 @@ class Surroundings(ServerTest):
         done = self.sluice(self.folder(), "serve", SLUICE_STORE="http://example.org")
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("sluice: --store: ", done.stderr)
-        self.assertNotIn("SLUICE_", self.sluice(self.folder(), "keys", "--help").stdout)
+        self.assertNotIn("SLUICE_", self.sluice(self.folder(), "key", "--help").stdout)
 
     def test_the_page_lists_the_variables(self):
         page = (ROOT / "docs/config.md").read_text("utf-8")

@@ -1,9 +1,10 @@
-"""`sluice overrides`: single overrides, and files of many."""
+"""`sluice key`: one key of a server, and files of overrides of many."""
 
 import contextlib
 import http.server
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -28,9 +29,9 @@ rules:
 COUNTER = "default|api|requests|header.x-customer="
 
 
-def overrides(server, command, *words, text=None):
+def key(server, *words, text=None):
     return subprocess.run(
-        [binary(), "overrides", command, *words, "--admin", server.admin],
+        [binary(), "key", *words, "--admin", server.admin],
         capture_output=True, text=True, input=text, timeout=PATIENCE, check=False,
     )
 
@@ -46,7 +47,7 @@ class Commands(ServerTest):
         self.sluice = self.serve(rules=RULES)
 
     def run_ok(self, *words, **options):
-        done = overrides(self.sluice, *words, **options)
+        done = key(self.sluice, *words, **options)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         return done.stdout
 
@@ -57,32 +58,84 @@ class Commands(ServerTest):
     def test_one_is_set_listed_and_removed(self):
         place = ("api/requests", "header.x-customer=a b")
         line = COUNTER + "a b: limit 100, per 2m, burst 7"
-        set_one = ("set", *place, "--limit", "100", "--per", "2m", "--burst", "7")
+        set_one = (*place, "--set", "limit=100,per=2m", "--set", "burst=7")
         self.assertEqual(self.run_ok(*set_one), line + "\n")
         self.assertEqual(self.limit_of("a b"), 7)
         self.assertEqual(self.run_ok("list"), line + "\n")
         self.assertEqual(self.run_ok("list", "a/b"), "")
-        self.run_ok("set", *place, "--plan", "pro")
+        self.run_ok(*place, "--plan", "pro")
         self.assertEqual(self.limit_of("a b"), 5)
-        self.run_ok("set", "a%2Fb/all", "ip=::1", "--blocked", "--until", "2100-01-01T00:00:00Z")
-        self.assertIn("ip=::1: blocked, until 2100", self.run_ok("list", "a/b"))
-        self.assertEqual(self.run_ok("unset", *place), f"removed {COUNTER}a b\n")
+        self.run_ok("a%2Fb/all", "ip=::1", "--unlimited", "--until", "2100-01-01T00:00:00Z")
+        self.assertIn("ip=::1: unlimited until 2100", self.run_ok("list", "a/b"))
+        self.assertEqual(self.run_ok(*place, "--unset"), f"removed {COUNTER}a b\n")
         self.assertEqual(self.limit_of("a b"), 2)
-        again = overrides(self.sluice, "unset", *place)
+        again = key(self.sluice, *place, "--unset")
         self.assertEqual(again.returncode, 1)
         self.assertEqual(
-            again.stderr, f"sluice: overrides unset: there is no override of {COUNTER}a b\n"
+            again.stderr, f"sluice: key: there is no override of {COUNTER}a b\n"
         )
 
+    def test_a_key_is_shown_and_reset(self):
+        place = ("api", "header.x-customer=a b")
+        self.assertEqual(self.run_ok(*place), "api/requests, key a b: 2 of 2 left\n"
+                         "  limit     2 per 1h (token_bucket)\n"
+                         f"  counter   {COUNTER}a b\n")
+        body = {"attributes": {"header.x-customer": "a b"}, "cost": 2}
+        self.assertEqual(self.sluice.check(body).json["outcome"], "allowed")
+        shown = self.run_ok(*place)
+        self.assertRegex(shown, "nothing of 2 left; the next passes in (30m|29m 5[0-9]s)\n")
+        self.assertRegex(shown, "\n  full in   (1h|59m 5[0-9]s)\n")
+        answer = json.loads(self.run_ok(*place, "--json"))
+        self.assertEqual(answer["limits"][0]["remaining"], 0)
+        self.assertIn(": 2 of 2 left\n", self.run_ok(*place, "--reset"))
+        self.assertEqual(self.sluice.check(body).json["outcome"], "allowed")
+        self.assertEqual(self.run_ok("api"), "api/requests: the key needs header.x-customer\n")
+        self.assertEqual(self.error_of("apj"), "sluice: key: there is no rule 'apj'; expected one "
+                                               "of: api, a/b\n")
+
+    def test_any_limit_is_blocked(self):
+        place = ("api", "header.x-customer=c")
+        body = {"attributes": {"header.x-customer": "c"}}
+        self.run_ok(*place, "--set", "limit=7")
+        self.assertRegex(self.run_ok(*place, "--block", "15m"),
+                         f"^{re.escape(COUNTER)}c: blocked for (15m|14m 5[0-9]s); this "
+                         "replaced: limit 7\n$")
+        answer = self.sluice.check(body).json
+        self.assertEqual((answer["outcome"], answer["reason"]), ("denied", "blocked"))
+        self.assertIn(", key c: blocked until 20", self.run_ok(*place))
+        self.assertRegex(self.run_ok("list"), f"^{re.escape(COUNTER)}c: blocked until 20.*\n$")
+        self.assertEqual(self.run_ok(*place, "--unblock"), f"{COUNTER}c: not blocked\n")
+        self.assertEqual(self.sluice.check(body).json["outcome"], "allowed")
+        self.run_ok(*place, "--block", "2100-01-01T00:00:00Z")
+        self.assertIn("blocked until 2100", self.run_ok("list"))
+        self.assertEqual(self.run_ok(*place, "--block", "forever"), f"{COUNTER}c: blocked\n")
+        self.assertIn(", key c: blocked\n", self.run_ok(*place))
+        self.run_ok(*place, "--unblock")
+        self.assertEqual(self.run_ok("list"), "")
+
+    def test_what_is_given_ends(self):
+        self.run_ok("api", "header.x-customer=d", "--set", "limit=9", "--for", "1h")
+        self.assertIn(": limit 9, until 20", self.run_ok("list"))
+        shown = self.run_ok("api", "header.x-customer=d")
+        self.assertIn("  limit     9 per 1h (token_bucket)\n  given     limit 9, until 20", shown)
+
+    def test_a_list_ends_at_its_maximum(self):
+        for i in range(3):
+            self.run_ok("api", f"header.x-customer={i}", "--set", "limit=9")
+        done = key(self.sluice, "list", "--max", "2")
+        self.assertEqual((len(done.stdout.splitlines()), done.stderr),
+                         (2, "sluice: key list: there may be more; --max N shows more\n"))
+        self.assertEqual(len(self.run_ok("list", "--max", "3").splitlines()), 3)
+
     def test_an_export_is_imported_by_another_server(self):
-        self.run_ok("set", "api/requests", 'header.x-customer=a,"b"', "--limit", "7")
-        self.run_ok("set", "a%2Fb/all", "ip=::1", "--unlimited")
+        self.run_ok("api/requests", 'header.x-customer=a,"b"', "--set", "limit=7")
+        self.run_ok("a%2Fb/all", "ip=::1", "--unlimited")
         for flags in ([], ["--csv"]):
             exported = self.run_ok("export", *flags)
             other = self.serve(rules=RULES)
-            done = overrides(other, "import", "-", *flags, text=exported)
+            done = key(other, "import", "-", *flags, text=exported)
             self.assertEqual(done.stdout, "-: set 2 overrides, 2 of them new\n", done)
-            again = overrides(other, "export", *flags).stdout
+            again = key(other, "export", *flags).stdout
             self.assertEqual(sorted(again.splitlines()), sorted(exported.splitlines()))
 
     def test_a_csv_of_customers_is_imported_and_survives_a_restart(self):
@@ -102,7 +155,7 @@ class Commands(ServerTest):
         file = self.sluice.folder / "many.jsonl"
         wrong = json.dumps({"counter": COUNTER + "1", "plan": "prp"})
         file.write_text(lines_of(range(50_000)) + "\n" + wrong + "\n" + lines_of(range(9)))
-        done = overrides(self.sluice, "import", str(file))
+        done = key(self.sluice, "import", str(file))
         self.assertEqual(done.returncode, 1)
         self.assertEqual(
             done.stderr,
@@ -113,7 +166,7 @@ class Commands(ServerTest):
     def test_a_server_that_does_not_answer_is_named(self):
         address = self.sluice.admin
         self.sluice.stop()
-        done = overrides(self.sluice, "list")
+        done = key(self.sluice, "list")
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"cannot connect to the administration at {address}: ", done.stderr)
 
@@ -121,7 +174,7 @@ class Commands(ServerTest):
         hosts = self.sluice.folder / "hosts"
         hosts.write_text("::1 localhost\n127.0.0.1 localhost\n")
         port = self.sluice.admin.rsplit(":", 1)[1]
-        command = f"{binary()} overrides list --admin localhost:{port}"
+        command = f"{binary()} key list --admin localhost:{port}"
         done = subprocess.run(
             ["unshare", "--mount", "sh", "-c", f"mount --bind {hosts} /etc/hosts || exit 77; {command}"],
             capture_output=True, text=True, timeout=PATIENCE, check=False,
@@ -136,23 +189,23 @@ class Commands(ServerTest):
         token.write_text("a-token-of-this-test\n")
         token.chmod(0o600)
         self.sluice = self.serve(rules=RULES, config={"admin": {"token_file": str(token)}})
-        refused = overrides(self.sluice, "list")
+        refused = key(self.sluice, "list")
         self.assertEqual(refused.returncode, 1)
         expected = "; expected --token-file with the file of its token, or --config with the configuration file of the server\n"
         self.assertEqual(
             refused.stderr,
-            f"sluice: overrides list: the administration at {self.sluice.admin} requires a token"
+            f"sluice: key list: the administration at {self.sluice.admin} requires a token"
             + expected,
         )
         self.run_ok("list", "--token-file", str(token))
         other = folder / "other"
         other.write_text("another-token-of-this-test\n")
         other.chmod(0o600)
-        refused = overrides(self.sluice, "list", "--token-file", str(other))
+        refused = key(self.sluice, "list", "--token-file", str(other))
         self.assertTrue(refused.stderr.endswith(" refused the token" + expected), refused)
 
     def error_of(self, *words, status=1, text=None, server=None):
-        done = overrides(server or self.sluice, *words, text=text)
+        done = key(server or self.sluice, *words, text=text)
         self.assertEqual(done.returncode, status, done)
         return done.stderr
 
@@ -174,23 +227,23 @@ class Commands(ServerTest):
     def test_attributes_are_checked(self):
         place = ("api/requests", "header.x-customer=1")
         self.assertEqual(
-            self.error_of("set", *place, "header.x-customer=2", "--blocked", status=2),
-            "sluice: overrides set: the attribute 'header.x-customer' is given twice; expected it "
+            self.error_of(*place, "header.x-customer=2", "--block", "forever", status=2),
+            "sluice: key: the attribute 'header.x-customer' is given twice; expected it "
             "once\n",
         )
         self.assertEqual(
-            self.error_of("set", *place, "limt=2", "--blocked"),
-            "sluice: overrides set: the key of the limit 'requests' does not read the attribute "
+            self.error_of(*place, "limt=2", "--block", "forever"),
+            "sluice: key: the key of the limit 'requests' does not read the attribute "
             "'limt'; expected header.x-customer\n",
         )
         self.assertEqual(
-            self.error_of("set", *place, "x", "--blocked", status=2),
-            "sluice: overrides set: 'x' is not an attribute; expected NAME=VALUE\n",
+            self.error_of(*place, "x", "--block", "forever", status=2),
+            "sluice: key: 'x' is not an attribute; expected NAME=VALUE\n",
         )
 
     def test_overrides_of_a_rule_that_is_gone_can_be_moved_and_removed(self):
-        self.run_ok("set", "a%2Fb/all", "ip=::1", "--unlimited")
-        self.run_ok("set", "api/requests", "header.x-customer=1", "--limit", "7")
+        self.run_ok("a%2Fb/all", "ip=::1", "--unlimited")
+        self.run_ok("api/requests", "header.x-customer=1", "--set", "limit=7")
         self.sluice.stop()
         rules = self.sluice.rules_file
         rules.write_text(RULES.replace("name: a/b", "name: c"))
@@ -212,7 +265,7 @@ class Commands(ServerTest):
             "-: set 1 overrides, 0 of them new; 1 left out, of rules or limits that are not there "
             "(line 1)\n",
         )
-        self.assertEqual(self.run_ok("unset", "--counter", gone), f"removed {gone}\n")
+        self.assertEqual(self.run_ok("--unset", "--counter", gone), f"removed {gone}\n")
         self.assertEqual(len(self.run_ok("list").splitlines()), 1)
 
     def test_keys_that_are_not_utf8_survive_an_export(self):
@@ -225,7 +278,7 @@ class Commands(ServerTest):
             self.assertIn(counter, exported)
             self.assertEqual(self.run_ok("import", "-", *flags, text=exported),
                              "-: set 1 overrides, 0 of them new\n")
-        self.assertEqual(self.run_ok("unset", "--counter", counter), f"removed {counter}\n")
+        self.assertEqual(self.run_ok("--unset", "--counter", counter), f"removed {counter}\n")
         self.assertEqual(self.sluice.admin_request("DELETE", path + "x").status, 400)
 
     def test_an_empty_file_is_refused(self):
@@ -256,11 +309,11 @@ class Commands(ServerTest):
                 stack.callback(other.shutdown)
                 address = f"127.0.0.1:{other.server_port}"
                 peer = type("Peer", (), {"admin": address})
-                for words in (("list",), ("import", "-"), ("unset", "--counter", "a|b|c"),
-                              ("set", "a/b", "c=1", "--blocked")):
+                for words in (("list",), ("import", "-"), ("--unset", "--counter", "a|b|c"),
+                              ("a/b", "c=1", "--block", "forever")):
                     self.assertEqual(
                         self.error_of(*words, text=lines_of([1]), server=peer),
-                        f"sluice: overrides {words[0]}: {address} did not answer like the "
+                        f"sluice: key{' list' if words[0] == 'list' else ''}: {address} did not answer like the "
                         "administration of Sluice\n" if words[0] != "import" else
                         f"-: {address} did not answer like the administration of Sluice\n",
                     )
@@ -296,7 +349,7 @@ class Fleet(RedisTest):
         first, second = (self.serve(rules=RULES, config={"store": redis.url}) for _ in range(2))
         count = 30_000
         began = time.monotonic()
-        done = overrides(first, "import", "-", text=lines_of(range(count)))
+        done = key(first, "import", "-", text=lines_of(range(count)))
         self.assertEqual(done.stdout, f"-: set {count} overrides, {count} of them new\n", done)
         print(f"{count} in Redis: imported in {time.monotonic() - began:.1f} s")
         for server in (first, second):
