@@ -121,6 +121,12 @@ TEST_F(KeysPage, ShowsTheOneLimitThatIsNamed) {
   EXPECT_EQ(json.at("limits").at(0).at("name"), "global");
 }
 
+TEST_F(KeysPage, ShowsALimitWithoutANameByItsIndex) {
+  const auto json = get("/v1/keys?rule=login&limit=0&ip=192.0.2.1").json();
+  EXPECT_EQ(json.at("limits").at(0).at("name"), "login/0");
+  EXPECT_EQ(get("/v1/keys?rule=login&limit=1").status, 404);
+}
+
 TEST_F(KeysPage, DecodesTheQuery) {
   const auto json =
       get("/v1/keys?rule=order&limit=user&cookie.user=a%7Cb%26+c&method=G%45T").json();

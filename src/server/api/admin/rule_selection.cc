@@ -1,5 +1,6 @@
 #include "server/api/admin/rule_selection.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -44,9 +45,14 @@ std::optional<Selection> Selection::of(const Call& call) {
 }
 
 bool Selection::find_counters(const Call& call) {
+  // The name of a limit without one is RULE/INDEX; its index is enough.
+  std::string name = limit_.value_or("");
+  const auto has = [&](const RuleLimit& limit) { return limit.name == name; };
+  if (std::none_of(rule_->limits.begin(), rule_->limits.end(), has))
+    name = rule_->name + "/" + name;
   for (RuleCounter& counter :
        counters_of(rules_, *rule_, QueryAttributes(call.query), call.overrides())) {
-    if (!limit_ || is_all() || counter.limit->name == *limit_) {
+    if (!limit_ || is_all() || counter.limit->name == name) {
       counters_.push_back(std::move(counter));
     }
   }
