@@ -36,18 +36,19 @@ std::optional<Duration> find_length(const Call& call) {
     return std::nullopt;
   }
   auto length = text ? core::parse_period(*text) : time_until(*until);
-  if (length && *length >= kMinPeriod && *length <= kMaxPeriod) return *length;
+  if (length && *length >= kMinPeriod && (until || *length <= kMaxPeriod)) return *length;
   const std::string detail =
       (text ? "'for': " : "'until': ") +
-      (length ? in_quotes(text ? *text : *until) + " is out of range; expected 1ms to 366d" +
-                    (text ? "" : " from now")
-              : length.error());
+      (!length ? length.error()
+       : text  ? in_quotes(*text) + " is out of range; expected 1ms to 366d"
+               : in_quotes(*until) + " is in the past; expected an instant in the future");
   answer(call.response, {400, detail});
   return std::nullopt;
 }
 
 // The block of one key. A limit with a `block` keeps it in the store, where repeated denials start
-// it too; the key of another limit is blocked by an override.
+// it too; the key of another limit is blocked by an override, and so is one for longer than the
+// store keeps blocks.
 class KeyBlock {
  public:
   KeyBlock(const Call& call, const RuleCounter& counter) : call_(call), counter_(counter) {
@@ -56,7 +57,7 @@ class KeyBlock {
 
   // Change it. Return whether that was done; if not, write the reason into the answer.
   bool start(Duration length) {
-    if (counter_.limit->block) return did({Verb::kBlock, length});
+    if (counter_.limit->block && length <= kMaxPeriod) return did({Verb::kBlock, length});
     if (call_.overrides() == nullptr) {
       const std::string detail = "the limit " + in_quotes(counter_.limit->name) +
                                  " has no block, and this server has no overrides; expected a "

@@ -108,7 +108,7 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
   EXPECT_EQ(refused("PUT", kLogin, 400), which);
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=1m&until=2100-01-01T00:00:00Z", 400), which);
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=2001-01-01T00:00:00Z", 400),
-            "'until': '2001-01-01T00:00:00Z' is out of range; expected 1ms to 366d from now");
+            "'until': '2001-01-01T00:00:00Z' is in the past; expected an instant in the future");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=tomorrow", 400),
             "'until': 'tomorrow' is no instant; expected one such as 2026-12-01T00:00:00Z");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=367d", 400),
@@ -149,6 +149,17 @@ TEST_F(BlocksPage, BlocksAKeyOfALimitWithoutABlockByAnOverride) {
   EXPECT_EQ(limit(get(kPlain)).at("blocked"), true);
   EXPECT_EQ(limit(call("DELETE", kPlain)).at("blocked"), false);
   EXPECT_FALSE(overrides_->all().find(kCounter));
+}
+
+TEST_F(BlocksPage, BlocksAKeyForYears) {
+  overrides_ = std::move(ServerOverrides::open("").value());
+  reopen();
+  for (const char* target : {"/v1/blocks?rule=plain&limit=all", kLogin}) {
+    EXPECT_EQ(call("PUT", std::string(target) + "&until=2100-01-01T00:00:00Z").status, 200);
+    const auto limit = get(target).json().at("limits").at(0);
+    EXPECT_EQ(limit.at("blocked"), true);
+    EXPECT_GT(limit.at("blocked_for_ms").as_int64(), 1LL << 40);
+  }
 }
 
 TEST_F(BlocksPage, EndsABlockByAnOverrideOfALimitWithABlockToo) {
