@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/civil_time.h"
+#include "core/period.h"
 #include "server/api/admin/pages.h"
+#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 
@@ -87,6 +89,39 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
   json.end_array();
 }
 
+// "120 per 1m, burst 60", or of a limit of plans "free 2 per 1h; pro 5 per 1h".
+std::string numbers_of(const Rule& rule, const RuleLimit& limit) {
+  if (limit.by_plan.empty()) return core::format_limit(limit.limit);
+  std::string text;
+  for (std::size_t i = 0; i < limit.by_plan.size(); ++i) {
+    text.append(i > 0 ? "; " : "").append(rule.plans[i]).append(" ");
+    text.append(core::format_limit(limit.by_plan[i]));
+  }
+  return text;
+}
+
+// Writes every rule, with its limits in words.
+void write_limits(JsonWriter& json, const RuleSet& rules) {
+  json.key("limits").begin_array();
+  for (const Rule& rule : rules.rules()) {
+    json.begin_object().member("rule", rule.name);
+    if (rule.mode == RuleMode::kShadow) json.member("shadow", true);
+    if (rule.action == RuleAction::kAllow) json.member("action", "allow");
+    if (rule.action == RuleAction::kDeny) json.member("action", "deny");
+    json.key("limits").begin_array();
+    for (const RuleLimit& limit : rule.limits) {
+      json.begin_object()
+          .member("name", limit.name)
+          .member("key", limit.key)
+          .member("algorithm", to_string(limit.limit.algorithm()))
+          .member("numbers", numbers_of(rule, limit))
+          .end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
 void write_envoy(JsonWriter& json, const EnvoyStatus& envoy) {
   json.key("envoy").begin_object().key("sources").begin_array();
   for (const std::string& source : envoy.sources) json.value(source);
@@ -111,6 +146,8 @@ void show_status(const Call& call) {
   write_outage(json, status.store, rules, active, active.rules().size());
   write_rules(json, rules);
   if (status.envoy) write_envoy(json, *status.envoy);
+  Buffers buffers;
+  if (find_query(call.query, "limits", buffers) == "true") write_limits(json, active);
   answer(call.response, 200, json.end_object());
 }
 

@@ -56,6 +56,31 @@ TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFails) {
       << answered.body;
 }
 
+TEST_F(StatusPage, SaysWhatEachLimitIsIfAsked) {
+  open({R"(version: 1
+plans:
+  free: { requests: { limit: 2, per: 1h } }
+  pro: { requests: { limit: 5, per: 1h } }
+rules:
+  - name: office
+    action: allow
+    match: { ip: 192.0.2.0/24 }
+  - name: api
+    plan: { from: "{header.x-plan}", default: free }
+    limits: [ { name: requests, key: "{ip}", algorithm: fixed_window } ]
+  - name: trial
+    mode: shadow
+    limits: [ { algorithm: token_bucket, limit: 120, per: 1m, burst: 60 } ]
+)"});
+  EXPECT_FALSE(get("/v1/status").json().as_object().contains("limits"));
+  EXPECT_EQ(boost::json::serialize(get("/v1/status?limits=true").json().at("limits")),
+            R"([{"rule":"office","action":"allow","limits":[]},)"
+            R"({"rule":"api","limits":[{"name":"requests","key":"{ip}",)"
+            R"("algorithm":"fixed_window","numbers":"free 2 per 1h; pro 5 per 1h"}]},)"
+            R"({"rule":"trial","shadow":true,"limits":[{"name":"trial/0","key":"",)"
+            R"("algorithm":"token_bucket","numbers":"120 per 1m, burst 60"}]}])");
+}
+
 TEST_F(StatusPage, ReportsEnvoysFilesIfThereAreAny) {
   open({rules_named("r")});
   status_.envoy = EnvoyStatus{.sources = {"/etc/envoy"},
