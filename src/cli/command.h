@@ -109,6 +109,7 @@ void add_key(Command app, int& status);
 void add_replay(Command app, int& status);
 void add_rules(Command app, int& status);
 void add_serve(Command app, int& status);
+void add_status(Command app, int& status);
 void add_suggest(Command app, int& status);
 void add_top(Command app, int& status);
 void add_try(Command app, int& status);

@@ -41,6 +41,7 @@ Examples:
   sluice decide < requests.jsonl
   sluice key login ip=192.0.2.1
   sluice key api/requests header.x-customer=42 --set limit=100 --for 1h
+  sluice status
   sluice top
 
 `sluice SUBCOMMAND --help` describes one subcommand.)";
@@ -190,6 +191,7 @@ int parse_and_work(int argc, const char* const* argv) {
     add_replay(app, status);
     add_rules(app, status);
     add_serve(app, status);
+    add_status(app, status);
     add_suggest(app, status);
     add_top(app, status);
     add_try(app, status);

@@ -57,65 +57,12 @@ namespace {
 
 using boost::json::object;
 
-// Takes the value of the next label from a text such as `rule="a\"b",outcome=...`. Returns false if
-// there is none.
-bool take_label(std::string_view& text, std::string_view& name, std::string& value) {
-  const std::size_t equals = text.find("=\"");
-  if (equals == text.npos) return false;
-  name = text.substr(0, equals);
-  value.clear();
-  std::size_t i = equals + 2;
-  for (; i < text.size() && text[i] != '"'; ++i) {
-    if (text[i] == '\\' && i + 1 < text.size()) {
-      ++i;
-      value += text[i] == 'n' ? '\n' : text[i];
-    } else {
-      value += text[i];
-    }
-  }
-  if (i >= text.size()) return false;
-  text.remove_prefix(i + 1);
-  if (text.starts_with(',')) text.remove_prefix(1);
-  return true;
-}
-
-void read_series(std::string_view labels, std::map<std::string, RequestCounts>& counts) {
-  std::string rule, value;
-  std::string_view name;
-  bool is_allowed = false;
-  while (!labels.starts_with('}') && take_label(labels, name, value)) {
-    if (name == "rule") rule = value;
-    if (name == "outcome") is_allowed = value == "allowed";
-  }
-  if (labels.size() < 2) return;
-  const auto number =
-      static_cast<std::uint64_t>(std::strtod(std::string(labels.substr(2)).c_str(), nullptr));
-  RequestCounts& of_rule = counts[rule];
-  of_rule.requests += number;
-  if (!is_allowed) of_rule.denied += number;
-}
-
-std::string string_member(const object& json, std::string_view name) {
-  const auto* const value = json.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->as_string()) : std::string();
-}
-
-template <typename Use>
-void each_object(const object& json, std::string_view name, const Use& use) {
-  const auto* const values = json.if_contains(name);
-  if (values == nullptr || !values->is_array()) return;
-  for (const auto& value : values->as_array()) {
-    if (value.is_object()) use(value.as_object());
-  }
-}
-
 void read_keys(const object& json, TopSample& sample) {
   sample.seconds = number_in(json, "seconds");
   each_object(json, "limits", [&](const object& limit) {
     each_object(limit, "keys", [&](const object& key) {
-      sample.keys.push_back({string_member(limit, "rule"), string_member(limit, "limit"),
-                             string_member(key, "key"), number_in(key, "count"),
-                             number_in(key, "error")});
+      sample.keys.push_back({text_in(limit, "rule"), text_in(limit, "limit"), text_in(key, "key"),
+                             number_in(key, "count"), number_in(key, "error")});
     });
   });
   std::stable_sort(sample.keys.begin(), sample.keys.end(), [](const TopRow& a, const TopRow& b) {
@@ -123,36 +70,15 @@ void read_keys(const object& json, TopSample& sample) {
   });
 }
 
-void read_status(const object& json, TopSample& sample) {
-  sample.version = string_member(json, "version");
-  sample.uptime_s = number_in(json, "uptime_s");
-  if (const auto* store = json.if_contains("store"); store != nullptr && store->is_object()) {
-    sample.store = string_member(store->as_object(), "kind");
-  }
-  each_object(json, "listeners", [&](const object& listener) {
-    sample.connections += number_in(listener, "connections");
-  });
-}
-
 }  // namespace
-
-std::map<std::string, RequestCounts> read_request_counts(std::string_view metrics) {
-  constexpr std::string_view kName = "sluice_requests_total{";
-  std::map<std::string, RequestCounts> counts;
-  while (!metrics.empty()) {
-    const std::size_t end = std::min(metrics.find('\n'), metrics.size() - 1);
-    const std::string_view line = metrics.substr(0, end);
-    if (line.starts_with(kName)) read_series(line.substr(kName.size()), counts);
-    metrics.remove_prefix(end + 1);
-  }
-  return counts;
-}
 
 TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query) {
   TopSample sample;
   sample.at = std::chrono::steady_clock::now();
-  read_status(client.ask_json("GET", "/v1/status"), sample);
-  sample.rules = read_request_counts(client.ask("GET", "/metrics").body);
+  const object status = client.ask_json("GET", "/v1/status");
+  sample.server = server_line(status);
+  sample.trouble = trouble_of(status, SystemClock::instance().now());
+  sample.counts = read_counts(client.ask("GET", "/metrics").body);
   const auto top = client.ask("GET", "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
                                          "&over=" + std::string(name_of(query.over)));
   if (top.status != 200) {
@@ -168,7 +94,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kSortNames = {"denied", "requests", "name"};
 constexpr char kEscape = '\x1b';
 constexpr char kDelete = '\x7f';
-constexpr std::size_t kRuleColumns = 32;
+constexpr std::size_t kRuleColumns = 28;
 
 std::string rate_text(double rate) {
   if (rate < 100) return replay::decimal(rate, 1);
@@ -179,10 +105,12 @@ std::string share_text(double part, double whole) {
   return whole <= 0 ? "-" : replay::decimal(100 * part / whole, 1) + " %";
 }
 
-std::string rates_line(std::string_view name, double requests, double denied) {
+std::string rates_line(std::string_view name, double requests, double denied, double failed,
+                       double skipped) {
   return replay::pad_right(replay::printable(name, kRuleColumns), kRuleColumns) +
-         replay::pad_left(rate_text(requests), 13) + replay::pad_left(rate_text(denied), 13) +
-         replay::pad_left(share_text(denied, requests), 11);
+         replay::pad_left(rate_text(requests), 11) + replay::pad_left(rate_text(denied), 10) +
+         replay::pad_left(share_text(denied, requests), 9) +
+         replay::pad_left(rate_text(failed), 10) + replay::pad_left(rate_text(skipped), 11);
 }
 
 // The enumerator after this one; the first one after the last.
@@ -256,10 +184,16 @@ std::vector<TopView::Rates> TopView::rates() const {
   const auto rate = [&](std::uint64_t now, std::uint64_t then) {
     return now < then ? 0 : static_cast<double>(now - then) / seconds;
   };
-  for (const auto& [rule, now] : last_->rules) {
-    const auto then = before_->rules.find(rule);
-    const RequestCounts from = then == before_->rules.end() ? RequestCounts{} : then->second;
-    all.push_back({rule, rate(now.requests, from.requests), rate(now.denied, from.denied)});
+  for (const auto& [names, now] : last_->counts) {
+    const auto then = before_->counts.find(names);
+    const RequestCounts from = then == before_->counts.end() ? RequestCounts{} : then->second;
+    if (all.empty() || all.back().rule != names.first) all.push_back({.rule = names.first});
+    Rates& of_rule = all.back();
+    of_rule.skipped += rate(now.skipped, from.skipped);
+    if (!names.second.empty()) continue;  // the rest is of the requests of the rule
+    of_rule.requests = rate(now.requests, from.requests);
+    of_rule.denied = rate(now.denied, from.denied);
+    of_rule.failed = rate(now.failed, from.failed);
   }
   const auto is_first = [this](const Rates& a, const Rates& b) {
     if (sort_ == Sort::kName) return a.rule < b.rule;
@@ -270,32 +204,29 @@ std::vector<TopView::Rates> TopView::rates() const {
 }
 
 std::vector<std::string> TopView::head() const {
-  std::string first = "sluice top";
-  if (last_) {
-    first = "sluice " + replay::printable(last_->version) + ", up " +
-            replay::rough_duration_text(std::chrono::seconds(last_->uptime_s)) + ", store " +
-            replay::printable(last_->store) + ", " + replay::grouped(last_->connections) +
-            " connections";
-  }
-  if (is_paused_) first += "  [paused]";
-  std::vector<std::string> lines = {first};
+  std::vector<std::string> lines;
+  if (last_) lines = last_->trouble;
+  lines.push_back((is_paused_ ? "[paused]  " : "") + (last_ ? last_->server : "sluice top"));
   if (!error_.empty()) lines.push_back("error: " + replay::printable(error_));
   return lines;
 }
 
 std::vector<std::string> TopView::rule_lines() const {
-  std::vector<std::string> lines = {replay::pad_right("RULE", kRuleColumns) + "   REQUESTS/S" +
-                                    "     DENIED/S" + "     DENIED"};
+  std::vector<std::string> lines = {replay::pad_right("RULE", kRuleColumns) +
+                                    " REQUESTS/S  DENIED/S   DENIED  FAILED/S  SKIPPED/S"};
   Rates sum;
   std::vector<std::string> rules;
   for (const Rates& one : rates()) {
     sum.requests += one.requests;
     sum.denied += one.denied;
+    sum.failed += one.failed;
+    sum.skipped += one.skipped;
     if (one.rule.empty() && one.requests <= 0) continue;
     const std::string name = shown_name(one.rule);
-    if (is_shown(name)) rules.push_back(rates_line(name, one.requests, one.denied));
+    if (!is_shown(name)) continue;
+    rules.push_back(rates_line(name, one.requests, one.denied, one.failed, one.skipped));
   }
-  lines.push_back(rates_line("(all)", sum.requests, sum.denied));
+  lines.push_back(rates_line("(all)", sum.requests, sum.denied, sum.failed, sum.skipped));
   lines.insert(lines.end(), rules.begin(), rules.end());
   return lines;
 }
@@ -469,8 +400,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kTopHelp =
-    R"(Show requests and denials per second by rule, and the most denied or most asked keys
-(docs/insight.md), of a running server. If standard output is no terminal, or with --once or -n, the
+    R"(Show what happens per second by rule, and the most denied or most asked keys (docs/insight.md), of
+a running server: requests, denials, requests that the store failed to decide, and limits that were
+skipped because an attribute was missing. An outage is in the first lines. If standard output is no terminal, or with --once or -n, the
 output is plain text.
 
 Keys: q quits; s sorts rules by denials, requests or name; b shows denied or asked keys; w selects

@@ -7,21 +7,34 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/admin_client.h"
 #include "insight/top_keys.h"
+#include "sluice/clock.h"
 
 namespace sluice::cli {
 
-// Counts of requests since the start of the server.
+// Counts since the start of the server: of the requests that a rule decided, or of the decisions of
+// one limit.
 struct RequestCounts {
   std::uint64_t requests = 0;
-  std::uint64_t denied = 0;
+  std::uint64_t denied = 0;   // or failed
+  std::uint64_t failed = 0;   // the store could not decide; a failure policy may have answered
+  std::uint64_t shadow = 0;   // a shadow rule would have denied them
+  std::uint64_t skipped = 0;  // the limit did not apply, because an attribute was missing
 };
 
-// Reads `sluice_requests_total` of a text for Prometheus: the counts by rule, "" for none.
-std::map<std::string, RequestCounts> read_request_counts(std::string_view metrics);
+// By the names of a rule, "" for none, and of a limit, "" for the requests of the rule.
+using CountsByLimit = std::map<std::pair<std::string, std::string>, RequestCounts>;
+
+// Reads the counters of a text for Prometheus.
+CountsByLimit read_counts(std::string_view metrics);
+
+// Says what is wrong with a server, and what it does meanwhile, by an answer of GET /v1/status.
+// Returns no lines if nothing is. `now` is for how long it is so.
+std::vector<std::string> trouble_of(const boost::json::object& status, Instant now);
 
 // One key of one limit.
 struct TopRow {
@@ -33,14 +46,16 @@ struct TopRow {
 // What the server said at one time.
 struct TopSample {
   std::chrono::steady_clock::time_point at;
-  std::map<std::string, RequestCounts> rules;
-  std::string version, store;
-  std::uint64_t uptime_s = 0;
-  std::uint64_t connections = 0;
-  std::vector<TopRow> keys;   // the highest counts first
-  std::string no_keys;        // why the server shows no keys; empty: it does
-  std::uint64_t seconds = 0;  // that the counts of keys cover
+  CountsByLimit counts;
+  std::string server;                // "sluice 1.2.3, up 2 h, store memory, rules version 3"
+  std::vector<std::string> trouble;  // trouble_of()
+  std::vector<TopRow> keys;          // the highest counts first
+  std::string no_keys;               // why the server shows no keys; empty: it does
+  std::uint64_t seconds = 0;         // that the counts of keys cover
 };
+
+// "sluice 1.2.3, up 2 h 3 min, store redis with 3 connections", by an answer of GET /v1/status.
+std::string server_line(const boost::json::object& status);
 
 // Throws Failed: why there is no answer, or that the server refused.
 TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query);
@@ -72,8 +87,7 @@ class TopView {
  private:
   struct Rates {
     std::string rule;
-    double requests = 0;
-    double denied = 0;
+    double requests = 0, denied = 0, failed = 0, skipped = 0;
   };
 
   Pressed press_one(char key);

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <chrono>
 #include <string>
+
+#include "base/civil_time.h"
 
 namespace sluice::cli {
 namespace {
@@ -15,10 +18,12 @@ using Pressed = TopView::Pressed;
 TopSample sample_at(std::chrono::seconds at, std::uint64_t orders, std::uint64_t denied) {
   TopSample sample;
   sample.at = std::chrono::steady_clock::time_point(at);
-  sample.version = "1.2.3";
-  sample.store = "memory";
+  sample.server = "sluice 1.2.3, up 5 s, store memory";
   sample.seconds = 50;
-  sample.rules = {{"", {7, 0}}, {"order", {orders, denied}}, {"api", {10 * orders, 0}}};
+  sample.counts = {{{"", ""}, {7, 0}},
+                   {{"order", ""}, {orders, denied, denied / 10}},
+                   {{"order", "user"}, {orders, denied, 0, 0, 2 * denied}},
+                   {{"api", ""}, {10 * orders, 0}}};
   sample.keys = {{"order", "user", "user-7", 1234, 3}, {"api", "ip", "203.0.113.9", 20, 0}};
   return sample;
 }
@@ -37,18 +42,80 @@ std::string line_of(const TopView& view, std::string_view begin) {
   return {};
 }
 
-TEST(TopMetrics, AreReadByRule) {
-  const auto counts = read_request_counts(
+TEST(TopMetrics, AreReadByRuleAndLimit) {
+  const auto counts = read_counts(
       "# HELP sluice_requests_total Decided requests.\n"
       "sluice_requests_total{rule=\"\",outcome=\"allowed\",reason=\"ok\"} 5\n"
       "sluice_requests_total{rule=\"a\\\"},\\n\",outcome=\"allowed\",reason=\"ok\"} 7\n"
       "sluice_requests_total{rule=\"a\\\"},\\n\",outcome=\"denied\",reason=\"limited\"} 2e3\n"
-      "sluice_decisions_total{rule=\"b\",outcome=\"denied\",reason=\"limited\"} 3\n"
+      "sluice_requests_total{rule=\"c\",outcome=\"allowed\",reason=\"fallback\"} 4\n"
+      "sluice_decisions_total{rule=\"b\",limit=\"l\",outcome=\"denied\",reason=\"limited\"} 3\n"
+      "sluice_decisions_total{rule=\"b\",limit=\"l\",outcome=\"denied\",reason=\"store_error\"} 2\n"
+      "sluice_shadow_denials_total{rule=\"b\",limit=\"l\"} 9\n"
+      "sluice_limits_skipped_total{rule=\"b\",limit=\"l\"} 8\n"
+      "sluice_other_total{rule=\"b\",limit=\"l\"} 1\n"
       "sluice_requests_total{rule=\"cut");
-  ASSERT_EQ(counts.size(), 2U);
-  EXPECT_EQ(counts.at("").requests, 5U);
-  EXPECT_EQ(counts.at("a\"},\n").requests, 2007U);
-  EXPECT_EQ(counts.at("a\"},\n").denied, 2000U);
+  ASSERT_EQ(counts.size(), 4U);
+  EXPECT_EQ(counts.at({"", ""}).requests, 5U);
+  EXPECT_EQ(counts.at({"a\"},\n", ""}).requests, 2007U);
+  EXPECT_EQ(counts.at({"a\"},\n", ""}).denied, 2000U);
+  EXPECT_EQ(counts.at({"c", ""}).failed, 4U);
+  EXPECT_EQ(counts.at({"c", ""}).denied, 0U);
+  const RequestCounts of = counts.at({"b", "l"});
+  EXPECT_EQ(of.requests, 5U);
+  EXPECT_EQ(of.denied, 5U);
+  EXPECT_EQ(of.failed, 2U);
+  EXPECT_EQ(of.shadow, 9U);
+  EXPECT_EQ(of.skipped, 8U);
+}
+
+boost::json::object status_of(const std::string& members) {
+  return boost::json::parse(R"({"version":"1.2.3","uptime_s":5,"ready":true,"draining":false,)" +
+                            members + "}")
+      .as_object();
+}
+
+TEST(ServerLine, DoesNotMixConnectionsOfTheStoreAndOfClients) {
+  EXPECT_EQ(
+      server_line(status_of(
+          R"("listeners":[{"name":"http","connections":1200},{"name":"admin","connections":1}],)"
+          R"("store":{"kind":"redis","connections":3},"rules":{"version":7})")),
+      "sluice 1.2.3, up 5 s, store redis with 3 connections, rules version 7; clients: http "
+      "1,200, admin 1");
+}
+
+TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
+  const Instant now = *base::parse_rfc3339("2026-11-26T23:13:16Z");
+  EXPECT_TRUE(trouble_of(status_of(R"("rules":{"last_errors":[]})"), now).empty());
+  EXPECT_EQ(
+      text_of(trouble_of(
+          status_of(
+              R"("outage":{"since":"2026-11-26T23:10:04Z","why":"Redis at 127.0.0.1:6379 refuses )"
+              R"(connections","rules":[{"name":"api","does":"allow"},{"name":"login","does":"local"},)"
+              R"({"name":"b\u001b","does":"allow"}]},)"
+              R"("rules_lost":{"since":"2026-11-26T23:12:16Z","why":"there are no rules"},)"
+              R"("rules":{"last_errors":[{"file":"r.yaml","line":3,"what":"it is wrong"}]})"),
+          now)),
+      "OUTAGE since 2026-11-26T23:10:04Z (3 min 12 s): Redis at 127.0.0.1:6379 refuses "
+      "connections\n"
+      "  meanwhile everything passes: api, b\\x1b; local limits: login\n"
+      "RULES LOST since 2026-11-26T23:12:16Z (1 min): there are no rules; the last rules stay "
+      "active\n"
+      "RULES REFUSED: r.yaml:3: it is wrong; the rules before stay active\n");
+  EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"ready":false})").as_object(), now)),
+            "NOT READY: /readyz says why\n");
+  EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"draining":true})").as_object(), now)),
+            "DRAINING: the server ends\n");
+}
+
+TEST(TopView, BeginsWithWhatIsWrong) {
+  TopView view({});
+  TopSample sample = sample_at(std::chrono::seconds(0), 0, 0);
+  sample.trouble = {"OUTAGE since then", "  meanwhile everything passes: api"};
+  view.add(sample);
+  const auto lines = view.screen(100, 24);
+  EXPECT_EQ(lines[0], "OUTAGE since then");
+  EXPECT_EQ(lines[2], "sluice 1.2.3, up 5 s, store memory");
 }
 
 TEST(TopView, ShowsRatesBetweenSamples) {
@@ -56,12 +123,12 @@ TEST(TopView, ShowsRatesBetweenSamples) {
   view.add(sample_at(0s, 100, 10));
   view.add(sample_at(10s, 300, 60));
   EXPECT_EQ(line_of(view, "order"),
-            "order                                    20.0          5.0     25.0 %");
+            "order                              20.0       5.0   25.0 %       0.5       10.0");
   EXPECT_EQ(line_of(view, "(all)"),
-            "(all)                                     220          5.0      2.3 %");
+            "(all)                               220       5.0    2.3 %       0.5       10.0");
   view.add(sample_at(20s, 1, 0));  // another process
   EXPECT_EQ(line_of(view, "order"),
-            "order                                     0.0          0.0          -");
+            "order                               0.0       0.0        -       0.0        0.0");
 }
 
 TEST(TopView, SortsRules) {
@@ -97,7 +164,7 @@ TEST(TopView, StandsWhilePaused) {
   view.add(sample_at(0s, 0, 0));
   view.press("p");
   TopSample next = sample_at(1s, 0, 0);
-  next.version = "9.9.9";
+  next.server = "sluice 9.9.9";
   view.add(next);
   EXPECT_EQ(text_of(view.screen(100, 24)).find("9.9.9"), std::string::npos);
   EXPECT_NE(text_of(view.screen(100, 24)).find("[paused]"), std::string::npos);
@@ -116,10 +183,10 @@ TEST(TopView, FitsAnyScreenAndHasNoControlCharacters) {
   TopView view({});
   TopSample sample = sample_at(0s, 1, 1);
   sample.keys[0].key = "\x1b[2J\u202Eevil\n\u009B" + std::string(1 << 20, 'x');
-  sample.rules["\x1b]0;title\x07"] = {1, 1};
+  sample.counts[{"\x1b]0;title\x07", ""}] = {1, 1};
   view.add(sample);
   sample.at += 1s;
-  sample.rules["\x1b]0;title\x07"] = {2, 2};
+  sample.counts[{"\x1b]0;title\x07", ""}] = {2, 2};
   view.add(sample);
   view.fail("\x1b[31m");
   for (const auto& [width, height] : {std::pair{80, 24}, {200, 60}, {10, 3}, {1, 1}}) {

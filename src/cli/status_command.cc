@@ -1,0 +1,343 @@
+// `sluice status`: what a server limits, denies and skips, and what is wrong with it, on one
+// screen. Its parts are also the head of `sluice top`.
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/civil_time.h"
+#include "cli/admin_client.h"
+#include "cli/command.h"
+#include "cli/top_command.h"
+#include "replay/text.h"
+
+namespace sluice::cli {
+namespace {
+
+using boost::json::object;
+
+// Takes the value of the next label from a text such as `rule="a\"b",outcome=...`. Returns false if
+// there is none.
+bool take_label(std::string_view& text, std::string_view& name, std::string& value) {
+  const std::size_t equals = text.find("=\"");
+  if (equals == text.npos) return false;
+  name = text.substr(0, equals);
+  value.clear();
+  std::size_t i = equals + 2;
+  for (; i < text.size() && text[i] != '"'; ++i) {
+    if (text[i] == '\\' && i + 1 < text.size()) {
+      ++i;
+      value += text[i] == 'n' ? '\n' : text[i];
+    } else {
+      value += text[i];
+    }
+  }
+  if (i >= text.size()) return false;
+  text.remove_prefix(i + 1);
+  if (text.starts_with(',')) text.remove_prefix(1);
+  return true;
+}
+
+// Whether the store could not decide (docs/http.md, reasons).
+bool is_failure(std::string_view reason) {
+  return reason.starts_with("store_") || reason == "fallback" || reason == "foreign_value";
+}
+
+struct Series {
+  std::string rule, limit, outcome, reason;
+  std::uint64_t number = 0;
+};
+
+// Reads `rule="a",outcome="allowed"} 5`. Returns false for another text.
+bool read_series(std::string_view text, Series& to) {
+  std::string value;
+  std::string_view name;
+  while (!text.starts_with('}') && take_label(text, name, value)) {
+    if (name == "rule") to.rule = value;
+    if (name == "limit") to.limit = value;
+    if (name == "outcome") to.outcome = value;
+    if (name == "reason") to.reason = value;
+  }
+  if (text.size() < 2) return false;
+  to.number = static_cast<std::uint64_t>(std::strtod(std::string(text.substr(2)).c_str(), nullptr));
+  return true;
+}
+
+const object& object_in(const object& json, std::string_view name) {
+  static const object kNone;
+  const auto* const value = json.if_contains(name);
+  return value != nullptr && value->is_object() ? value->as_object() : kNone;
+}
+
+// "since 2026-11-26T23:10:04Z (3 min 12 s): WHY"
+std::string since_and_why(const object& what, Instant now) {
+  std::string text = "since " + text_in(what, "since");
+  const auto since = base::parse_rfc3339(text_in(what, "since"));
+  if (since && now > *since) text += " (" + replay::rough_duration_text(now - *since) + ")";
+  return text + ": " + text_in(what, "why");
+}
+
+// "everything passes: api, search; local limits: login"
+std::string meanwhile(const object& outage) {
+  constexpr std::size_t kShown = 10;
+  std::string text;
+  for (const auto& [does, words] : {std::pair("allow", "everything passes"),
+                                    {"local", "local limits"},
+                                    {"deny", "everything is denied"}}) {
+    std::string names;
+    std::size_t count = 0;
+    each_object(outage, "rules", [&](const object& rule) {
+      if (text_in(rule, "does") != does || ++count > kShown) return;
+      names.append(names.empty() ? ": " : ", ").append(text_in(rule, "name"));
+    });
+    if (count == 0) continue;
+    text.append(text.empty() ? "" : "; ").append(words).append(names);
+    if (count > kShown) text += " and " + std::to_string(count - kShown) + " more";
+  }
+  return text;
+}
+
+void add_refused(const object& rules, std::string_view what, std::vector<std::string>& lines) {
+  each_object(rules, "last_errors", [&](const object& error) {
+    std::string line = std::string(what) + text_in(error, "file");
+    if (const auto at = number_in(error, "line"); at > 0) line += ":" + std::to_string(at);
+    lines.push_back(line + ": " + text_in(error, "what") + "; the rules before stay active");
+  });
+}
+
+}  // namespace
+
+CountsByLimit read_counts(std::string_view metrics) {
+  CountsByLimit counts;
+  while (!metrics.empty()) {
+    const std::size_t end = std::min(metrics.find('\n'), metrics.size() - 1);
+    const std::string_view line = metrics.substr(0, end);
+    metrics.remove_prefix(end + 1);
+    const std::size_t brace = std::min(line.find('{'), line.size());
+    const std::string_view name = line.substr(0, brace);
+    const bool counts_decisions =
+        name == "sluice_requests_total" || name == "sluice_decisions_total";
+    const bool counts_shadow = name == "sluice_shadow_denials_total";
+    if (!counts_decisions && !counts_shadow && name != "sluice_limits_skipped_total") continue;
+    Series one;
+    if (brace == line.size() || !read_series(line.substr(brace + 1), one)) continue;
+    RequestCounts& of = counts[{one.rule, one.limit}];
+    if (!counts_decisions) {
+      (counts_shadow ? of.shadow : of.skipped) += one.number;
+      continue;
+    }
+    of.requests += one.number;
+    if (one.outcome != "allowed") of.denied += one.number;
+    if (is_failure(one.reason)) of.failed += one.number;
+  }
+  return counts;
+}
+
+std::vector<std::string> trouble_of(const object& status, Instant now) {
+  std::vector<std::string> lines;
+  if (const object& outage = object_in(status, "outage"); !outage.empty()) {
+    lines.push_back("OUTAGE " + since_and_why(outage, now));
+    if (const std::string what = meanwhile(outage); !what.empty()) {
+      lines.push_back("  meanwhile " + what);
+    }
+  }
+  if (const object& lost = object_in(status, "rules_lost"); !lost.empty()) {
+    lines.push_back("RULES LOST " + since_and_why(lost, now) + "; the last rules stay active");
+  }
+  add_refused(object_in(status, "rules"), "RULES REFUSED: ", lines);
+  add_refused(object_in(status, "envoy"), "ENVOY'S FILES REFUSED: ", lines);
+  if (is_true(status, "draining")) {
+    lines.emplace_back("DRAINING: the server ends");
+  } else if (status.contains("ready") && !is_true(status, "ready") && lines.empty()) {
+    lines.emplace_back("NOT READY: /readyz says why");
+  }
+  for (std::string& line : lines) line = replay::printable(line);
+  return lines;
+}
+
+std::string server_line(const object& status) {
+  const object& store = object_in(status, "store");
+  std::string text = "sluice " + text_in(status, "version") + ", up " +
+                     replay::rough_duration_text(std::chrono::seconds(
+                         static_cast<std::int64_t>(number_in(status, "uptime_s")))) +
+                     ", store " + text_in(store, "kind");
+  if (store.contains("connections")) {
+    text += " with " + replay::grouped(number_in(store, "connections")) + " connections";
+  }
+  const object& rules = object_in(status, "rules");
+  if (rules.contains("version"))
+    text += ", rules version " + std::to_string(number_in(rules, "version"));
+  std::string clients;
+  each_object(status, "listeners", [&](const object& listener) {
+    clients.append(clients.empty() ? "; clients: " : ", ").append(text_in(listener, "name"));
+    clients.append(" ").append(replay::grouped(number_in(listener, "connections")));
+  });
+  return replay::printable(text + clients);
+}
+
+namespace {
+
+constexpr const char* kStatusHelp =
+    R"(Show a running server on one screen: its version, store, rules and listeners; for each rule and
+limit what it is in words, and since the start of the server how many requests asked it, how many it
+denied, how many the store failed to decide (the rule's `on_store_error` answered), how many it would
+have denied in shadow mode, and how many skipped it because an attribute was missing.
+
+What is wrong comes first: an outage of the store, since when, and what each rule does meanwhile;
+rules that were lost or refused; a server that drains or is not ready.
+
+Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.
+
+Examples:
+  sluice status
+  sluice status --admin unix:/run/sluice/admin.sock
+  sluice status --json | jq '.limits[] | select(.denied > 0)')";
+
+using Row = std::vector<std::string>;
+
+Row counts_of(const RequestCounts& counts) {
+  return {replay::grouped(counts.requests),
+          replay::grouped(counts.denied),
+          counts.requests > 0 ? replay::percent(counts.denied, counts.requests) : "-",
+          replay::grouped(counts.failed),
+          replay::grouped(counts.shadow),
+          replay::grouped(counts.skipped)};
+}
+
+Row row_of(std::string name, std::string what, const RequestCounts& counts) {
+  Row row = {std::move(name), std::move(what)};
+  for (std::string& cell : counts_of(counts)) row.push_back(std::move(cell));
+  return row;
+}
+
+// The name of a limit without that of its rule.
+std::string short_name(const std::string& rule, const std::string& limit) {
+  return limit.starts_with(rule + "/") ? limit.substr(rule.size() + 1) : limit;
+}
+
+std::vector<Row> rows_of(const object& status, const CountsByLimit& counts) {
+  const auto counts_at = [&](const std::string& rule, const std::string& limit) {
+    const auto found = counts.find({rule, limit});
+    return found == counts.end() ? RequestCounts() : found->second;
+  };
+  std::vector<Row> rows = {
+      {"RULE AND LIMITS", "LIMIT", "ASKED", "DENIED", "SHARE", "FAILED", "SHADOW", "SKIPPED"}};
+  each_object(status, "limits", [&](const object& rule) {
+    const std::string name = text_in(rule, "rule");
+    const std::string action = text_in(rule, "action");
+    const std::string what = is_true(rule, "shadow") ? "shadow mode" : "";
+    rows.push_back(row_of(name, action.empty() ? what : "action: " + action, counts_at(name, "")));
+    each_object(rule, "limits", [&](const object& limit) {
+      const std::string of = text_in(limit, "name");
+      rows.push_back(
+          row_of("  " + short_name(name, of), text_in(limit, "numbers"), counts_at(name, of)));
+    });
+  });
+  if (const RequestCounts none = counts_at("", ""); none.requests > 0) {
+    rows.push_back(row_of("(no rule)", "", none));
+  }
+  return rows;
+}
+
+void print_rows(std::vector<Row> rows) {
+  constexpr std::size_t kWidest = 44;
+  std::vector<std::size_t> widths(rows.front().size());
+  for (Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = replay::printable(row[i], kWidest);
+      widths[i] = std::max(widths[i], replay::columns_of(row[i]));
+    }
+  }
+  for (const Row& row : rows) {
+    std::string line =
+        replay::pad_right(row[0], widths[0]) + "  " + replay::pad_right(row[1], widths[1]);
+    for (std::size_t i = 2; i < row.size(); ++i) line += "  " + replay::pad_left(row[i], widths[i]);
+    std::cout << line << '\n';
+  }
+}
+
+void print_status(const object& status, const CountsByLimit& counts) {
+  std::cout << server_line(status) << '\n';
+  const object& rules = object_in(status, "rules");
+  std::string sources;
+  if (const auto* const all = rules.if_contains("sources"); all != nullptr && all->is_array()) {
+    constexpr std::size_t kShown = 5;
+    const auto& names = all->as_array();
+    for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+      sources.append(sources.empty() ? " of " : ", ").append(names[i].as_string());
+    }
+    if (names.size() > kShown) sources += " and " + std::to_string(names.size() - kShown) + " more";
+  }
+  std::cout << replay::printable("rules" + sources + ", " +
+                                 replay::grouped(number_in(rules, "rules")) + " rules and " +
+                                 replay::grouped(number_in(rules, "limits")) + " limits, changed " +
+                                 text_in(rules, "loaded_at"))
+            << '\n';
+  std::string listeners;
+  each_object(status, "listeners", [&](const object& one) {
+    listeners.append(listeners.empty() ? "listens: " : ", ").append(text_in(one, "name"));
+    listeners.append(" ").append(text_in(one, "address"));
+  });
+  std::cout << replay::printable(listeners) << "\n\n";
+  print_rows(rows_of(status, counts));
+}
+
+// Adds the counts to the rules and limits of the status.
+void add_counts(object& status, const CountsByLimit& counts) {
+  const auto add = [&](object& to, const std::string& rule, const std::string& limit) {
+    const auto found = counts.find({rule, limit});
+    const RequestCounts of = found == counts.end() ? RequestCounts() : found->second;
+    to["asked"] = of.requests;
+    to["denied"] = of.denied;
+    to["failed"] = of.failed;
+    to["would_deny"] = of.shadow;
+    to["skipped"] = of.skipped;
+  };
+  auto* const rules = status.if_contains("limits");
+  if (rules == nullptr) return;
+  for (auto& each : rules->as_array()) {
+    object& rule = each.as_object();
+    const std::string name = text_in(rule, "rule");
+    add(rule, name, "");
+    for (auto& limit : rule.at("limits").as_array()) {
+      add(limit.as_object(), name, text_in(limit.as_object(), "name"));
+    }
+  }
+}
+
+int show_status(const AdminFlags& flags, bool json) {
+  AdminClient client(flags);
+  object status = client.ask_json("GET", "/v1/status?limits=true");
+  const CountsByLimit counts = read_counts(client.ask("GET", "/metrics").body);
+  const auto trouble = trouble_of(status, SystemClock::instance().now());
+  if (json) {
+    add_counts(status, counts);
+    std::cout << status << '\n';
+  } else {
+    for (const std::string& line : trouble) std::cout << line << '\n';
+    print_status(status, counts);
+  }
+  return trouble.empty() ? 0 : kFailed;
+}
+
+}  // namespace
+
+void add_status(Command app, int& status) {
+  const Command command =
+      app.add_subcommand("status", "Show what a server limits, and what is wrong with it");
+  auto json = std::make_shared<bool>(false);
+  command.add_flag("--json", *json, "Print one JSON object");
+  auto flags = add_admin_flags(command);
+  command.footer(kStatusHelp);
+  command.run(status, "status", [flags, json] { return show_status(*flags, *json); });
+}
+
+}  // namespace sluice::cli
