@@ -1,0 +1,113 @@
+"""`sluice status`, and the first lines of `sluice top`, in good times and in an outage."""
+
+import json
+import subprocess
+import unittest
+
+from harness import PATIENCE, ServerTest, binary, wait_for
+from redis_harness import RedisTest
+
+RULES = """
+version: 1
+rules:
+  - name: api
+    match: { path: /api/** }
+    on_store_error: allow
+    limits:
+      - { name: requests, key: "{header.x-user}", algorithm: token_bucket, limit: 2, per: 1h, burst: 3 }
+  - name: login
+    match: { path: /login }
+    on_store_error: local
+    limits: [ { algorithm: fixed_window, limit: 5, per: 1m } ]
+  - name: trial
+    mode: shadow
+    limits: [ { name: all, algorithm: fixed_window, limit: 1, per: 1h } ]
+"""
+
+
+def sluice(server, *words):
+    return subprocess.run([binary(), *words, "--admin", server.admin], capture_output=True,
+                          text=True, timeout=PATIENCE, check=False)
+
+
+def row_of(text, name):
+    """Returns the cells of the row of a rule or limit, after the name and the limit in words."""
+    line = next(line for line in text.splitlines() if line.startswith(name))
+    return line.replace(" %", "%").split()[-6:]
+
+
+class Status(ServerTest):
+    def setUp(self):
+        self.sluice = self.serve(RULES)
+
+    def check(self, path, times, **attributes):
+        for _ in range(times):
+            self.sluice.check({"attributes": {"path": path, **attributes}})
+
+    def test_shows_what_each_limit_is_and_what_it_did(self):
+        self.check("/api/a", 4, **{"header.x-user": "a"})
+        self.check("/api/a", 2)
+        self.check("/other", 3)
+        done = sluice(self.sluice, "status")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        text = done.stdout
+        self.assertRegex(text, r"\Asluice [0-9.]+, up [^,]+, store memory, rules version 1; clients: http \d+")
+        self.assertIn(f"\nrules of {self.sluice.rules_file}, 3 rules and 3 limits, changed 20", text)
+        self.assertIn(f"\nlistens: http {self.sluice.http}", text)
+        self.assertEqual(row_of(text, "api "), ["6", "1", "16.7%", "0", "0", "0"])
+        self.assertIn("\n  requests       2 per 1h, burst 3  ", text)
+        self.assertEqual(row_of(text, "  requests"), ["4", "1", "25.0%", "0", "0", "2"])
+        self.assertIn("\ntrial            shadow mode ", text)
+        self.assertEqual(row_of(text, "  all"), ["3", "2", "66.7%", "0", "2", "0"])
+        self.assertEqual(row_of(text, "login"), ["0", "0", "-", "0", "0", "0"])
+        self.assertIn("\n  0              5 per 1m ", text)
+
+    def test_prints_one_object(self):
+        self.check("/api/a", 4, **{"header.x-user": "a"})
+        status = json.loads(sluice(self.sluice, "status", "--json").stdout)
+        api = status["limits"][0]
+        self.assertEqual((api["rule"], api["asked"], api["denied"]), ("api", 4, 1))
+        self.assertEqual(api["limits"][0]["numbers"], "2 per 1h, burst 3")
+        self.assertEqual(api["limits"][0]["denied"], 1)
+        self.assertTrue(status["ready"])
+
+    def test_refused_rules_are_a_failure(self):
+        self.sluice.rules_file.write_text("version: 9\nrules: []\n")
+        wait_for(lambda: self.sluice.admin_request("GET", "/v1/status").json["rules"]["last_errors"],
+                 what="the refusal")
+        done = sluice(self.sluice, "status")
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue(done.stdout.startswith(f"RULES REFUSED: {self.sluice.rules_file}:1: "), done)
+
+    def test_a_server_that_does_not_answer_is_a_failure(self):
+        self.sluice.stop()
+        done = sluice(self.sluice, "status")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("sluice: status: cannot connect to the administration at ", done.stderr)
+
+
+class Outage(RedisTest):
+    def test_is_in_the_first_lines(self):
+        redis = self.redis()
+        server = self.serve(RULES, {"store": redis.url})
+        server.check({"attributes": {"path": "/login"}})
+        done = sluice(server, "status")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"\Asluice .*, store redis with \d+ connections, rules version ")
+        redis.kill()
+
+        def fails():
+            server.check({"attributes": {"path": "/login"}})
+            return sluice(server, "status").returncode == 1
+
+        wait_for(fails, what="the outage")
+        for words in (["status"], ["top", "--once", "--interval", "0.1"]):
+            first, second, third = sluice(server, *words).stdout.splitlines()[:3]
+            self.assertRegex(first, r"^OUTAGE since 20.*: Redis at ")
+            self.assertEqual(second, "  meanwhile everything passes: api, trial; local limits: login")
+            self.assertTrue(third.startswith("sluice "), third)
+        self.assertGreater(int(row_of(sluice(server, "status").stdout, "login")[3]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
