@@ -295,7 +295,7 @@ std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
     return "at wait_ms: a request with an Idempotency-Key cannot wait; expected one of them";
   }
   if (id_.empty() && request.verb == Verb::kHold) id_ = PermitId::random_text();
-  hold_ = PermitId::named(id_);
+  if (!id_.empty()) hold_ = PermitId::named(id_);
   return {};
 }
 

@@ -59,7 +59,7 @@ struct Id {
 
   explicit Id(std::string_view given, bool makes_one)
       : text(given.empty() && makes_one ? PermitId::random_text() : std::string(given)),
-        name(PermitId::named(text)) {}
+        name(text.empty() ? PermitId() : PermitId::named(text)) {}
 };
 
 // Returns whether the client may settle: without an id only an operator. If not, the reply says so.
