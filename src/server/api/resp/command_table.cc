@@ -236,9 +236,7 @@ constexpr std::array<Command, 32> kAll{
            {.role = Role::kOperate, .parts = kCharge, .writes = true}),
     limits("rl.cancel", 2, 0, "", "Ends a hold of budgets and spends nothing.", nullptr,
            {.parts = kCancel, .writes = true}),
-    limits("rl.extend", 2, 0,
-           "permit|CHECK arguments of RL.CANCEL CHECK TTL period|LIMIT arguments "
-           "of RL.CANCEL LIMIT TTL period",
+    limits("rl.extend", 2, 0, "permit|CHECK|LIMIT [argument]... [TTL period] [ID id]",
            "Starts the lease of a permit or the time of a hold again.", commands::extend,
            {.writes = true, .verb = {Verb::kExtend}}),
     limits("rl.hold", 2, 0, "", "Holds units of budgets, to settle them later.", nullptr,
