@@ -54,7 +54,7 @@ class Hold {
   // As above, with the amount of each charge, as many as there are charges.
   Decision settle(std::span<const std::uint64_t> actual, std::optional<Instant> now = {}) noexcept;
   // Ends the hold and spends nothing.
-  Decision cancel(std::optional<Instant> now = {}) noexcept { return settle(0, now); }
+  Decision cancel(std::optional<Instant> now = {}) noexcept;
   // Keeps the units for `ttl` from now on. kGone if the hold has ended.
   Decision extend(Duration ttl, std::optional<Instant> now = {}) noexcept;
 

@@ -22,7 +22,8 @@ enum class Verb : std::uint8_t {
   kBlock,       // block the key of each charge for `max_wait` from now, whatever it was before
   kUnblock,     // end the block of each charge, and forget the denials and how long it lasted
   kHold,    // budget: keep the units under an id for `max_wait`, to settle them later; else take
-  kSettle,  // budget: end the hold of the id, and spend `cost`, which is 0 to cancel it
+  kSettle,  // budget: end the hold of the id, and spend `cost`
+  kCancel,  // budget: end the hold of the id, and spend nothing
 };
 
 // What a request does: a verb, and how long a reservation may wait, or a block or a hold lasts.
@@ -55,12 +56,13 @@ constexpr bool changes_permit(Verb verb) noexcept {
 
 // Whether the verb counts work that is done, whatever the limit says.
 constexpr bool counts_work(Verb verb) noexcept {
-  return verb == Verb::kCharge || verb == Verb::kSettle;
+  return verb == Verb::kCharge || verb == Verb::kSettle || verb == Verb::kCancel;
 }
 
 // Whether the verb is about an id of a budget.
 constexpr bool needs_id(Verb verb) noexcept {
-  return verb == Verb::kHold || verb == Verb::kSettle || verb == Verb::kExtend;
+  return verb == Verb::kHold || verb == Verb::kSettle || verb == Verb::kCancel ||
+         verb == Verb::kExtend;
 }
 
 // Whether the verb changes nothing but blocks (Charge::block), which its charges must have.

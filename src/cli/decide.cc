@@ -233,7 +233,6 @@ struct DecideLine {
   std::optional<std::string_view> id;
   std::optional<Duration> ttl;
   std::optional<std::uint64_t> actual;
-  bool cancels = false;
 
   // The charge that is read, and its limit.
   std::string_view key;
@@ -270,11 +269,10 @@ bool DecideLine::set_verb(const JsonValue& value, JsonProblem& problem) {
        {"extend", Verb::kExtend},
        {"hold", Verb::kHold},
        {"settle", Verb::kSettle},
-       {"cancel", Verb::kSettle}}};
+       {"cancel", Verb::kCancel}}};
   for (const auto& [name, of_name] : kVerbs) {
     if (name != value.text) continue;
     verb = of_name;
-    cancels = name == "cancel";
     return true;
   }
   return problem.is(base::in_quotes(value.text) + " is unknown",
@@ -526,7 +524,7 @@ void check_id(const DecideLine& line) {
   if (line.ttl && (*line.ttl < kMinHold || *line.ttl > kMaxHold)) {
     fail("ttl", core::format_period(*line.ttl) + " is out of range; it must be 1s to 24h");
   }
-  if (line.actual && (line.verb != Verb::kSettle || line.cancels)) {
+  if (line.actual && line.verb != Verb::kSettle) {
     fail("actual", "is only for settle; leave it out");
   }
 }
@@ -584,7 +582,6 @@ void add_id(std::vector<Charge>& charges, const DecideLine& line, const PermitId
     }
     if (is_budget) charge.permit = &id;
     if (line.actual) charge.cost = *line.actual;
-    if (line.cancels) charge.cost = 0;
   }
 }
 
@@ -685,7 +682,7 @@ std::string DecisionFilter::decide_by_rules(const DecideLine& line, const Action
   if (!decider_) fail("attributes", "need rules; expected the option --rules FILE");
   if (line.charges) fail("charges", "come from the rules; leave them out");
   const auto id = line.id ? std::optional(PermitId::named(*line.id)) : std::nullopt;
-  const std::uint64_t cost = line.cancels ? 0 : line.actual.value_or(line.cost.value_or(1));
+  const std::uint64_t cost = line.actual.value_or(line.cost.value_or(1));
   RequestCosts costs = cost;
   if (id) costs.id = &*id;
   const RuleAnswer& answer = decider_->decide(*rules_, *line.attributes, costs, at, action);

@@ -16,7 +16,8 @@ IdRecord with_rest(const IdRecord& record, IdKind kind, std::uint64_t rest) noex
 
 // Whether a record of no open hold still counts.
 bool is_known(const IdRecord& record, const Limit& limit, Ticks at) noexcept {
-  const std::uint32_t until = record.kind() == IdKind::kSettled
+  const bool is_decided = record.kind() == IdKind::kSettled || record.kind() == IdKind::kCancelled;
+  const std::uint32_t until = is_decided
                                   ? static_cast<std::uint32_t>(record.rest())
                                   : budget::known_until(limit, static_cast<Ticks>(record.rest()));
   return !Forgotten(until).is_past(at);

@@ -28,7 +28,7 @@ struct HoldName {
 };
 
 // What a counter knows of an id. kCharged, kReleased: its hold has ended with its time.
-enum class IdKind : std::uint8_t { kUnknown, kOpen, kSettled, kCharged, kReleased };
+enum class IdKind : std::uint8_t { kUnknown, kOpen, kSettled, kCharged, kReleased, kCancelled };
 
 // An id in 24 bytes: its name, its kind and an amount; and 56 bits more: of kOpen the index of its
 // hold, of kSettled until when it is known and the check of its cost, else the end of its hold.
@@ -67,6 +67,12 @@ struct OpenHold {
 };
 static_assert(sizeof(OpenHold) == 16);
 
+// The first ends of holds from which a denied charge fits, where the holds are not in memory: of
+// holds whose units suffice, of those if nothing were spent, and of as many holds as are too many.
+struct BudgetEnds {
+  Ticks by_all = 0, by_held = 0, by_count = 0;
+};
+
 // A view of a counter of a budget in the caller's memory.
 struct Budget {
   Ticks last = 0;           // of the last change
@@ -77,8 +83,9 @@ struct Budget {
   std::uint32_t known = 0;  // until when an id is known, as Forgotten::multiple()
   std::span<const OpenHold> holds = {};
   const IdRecord* records = nullptr;
-  const PermitId* asked = nullptr;  // the id of the request
-  const IdRecord* found = nullptr;  // its record, if there is one
+  const PermitId* asked = nullptr;   // the id of the request
+  const IdRecord* found = nullptr;   // its record, if there is one
+  const BudgetEnds* ends = nullptr;  // instead of `holds`
 
   constexpr std::uint64_t cost(const OpenHold& hold) const noexcept {
     return records[hold.record].amount();
@@ -273,14 +280,18 @@ inline Ticks fits_from(const Limit& limit, const Budget& budget, const Live& liv
                        std::uint64_t cost) noexcept {
   const std::uint64_t capacity = limit.capacity();
   const bool charges = limit.on_expiry() == OnExpiry::kCharge;
-  const auto end_of = [&](std::uint64_t units) {
+  const auto end_of = [&](std::uint64_t units, Ticks known) {
+    if (budget.ends != nullptr) return known;
     return least_end(budget, live.at, units, [&](const OpenHold& one) { return budget.cost(one); });
   };
+  const BudgetEnds ends = budget.ends != nullptr ? *budget.ends : BudgetEnds{};
   Ticks from = kNone;
-  if (!charges && live.spent + cost <= capacity) from = end_of(live.used() + cost - capacity);
+  if (!charges && live.spent + cost <= capacity) {
+    from = end_of(live.used() + cost - capacity, ends.by_all);
+  }
   if (limit.period() == kNeverEnds) return from;
   const std::uint64_t beyond = live.held + cost > capacity ? live.held + cost - capacity : 0;
-  const Ticks ended = beyond == 0 ? live.at : end_of(beyond);
+  const Ticks ended = beyond == 0 ? live.at : end_of(beyond, ends.by_held);
   return std::min(from,
                   charges ? window_end(limit, ended) : std::max(window_end(limit, live.at), ended));
 }
@@ -297,8 +308,12 @@ struct Asked {
   Ticks end = 0;             // of its hold, unless it is settled
   std::uint64_t check = kAnyCost;
 
+  // Whether the record says until when the id is known.
+  bool is_decided() const noexcept {
+    return kind == IdKind::kSettled || kind == IdKind::kCancelled;
+  }
   bool has_cost(std::uint64_t cost) const noexcept {
-    if (kind == IdKind::kSettled) return check == kAnyCost || check == check_of(cost);
+    if (is_decided()) return check == kAnyCost || check == check_of(cost);
     return amount == cost;
   }
 };
@@ -312,7 +327,7 @@ inline void find_id(Asked& asked) noexcept {
   std::uint32_t until = 0;
   asked.kind = record.kind();
   asked.amount = record.amount();
-  if (asked.kind == IdKind::kSettled) {
+  if (asked.is_decided()) {
     until = static_cast<std::uint32_t>(record.rest());
     asked.check = record.rest() >> 32;
   } else {
@@ -396,30 +411,47 @@ inline Made end_with(const Asked& asked, std::uint64_t spent, std::uint64_t amou
                .record = {asked.name, IdKind::kSettled, amount, until | check << 32}});
 }
 
-// Says whether the counter is beyond its limit after work that is done.
-inline Made with_over(const Asked& asked, Made step) noexcept {
-  step.answer.over = step.next.spent + step.next.held > asked.limit.capacity();
+// Says whether the counter is beyond its limit after work that is done, or cannot count all of it.
+inline Made with_over(const Asked& asked, Made step, bool is_cut) noexcept {
+  step.answer.over = is_cut || step.next.spent + step.next.held > asked.limit.capacity();
   return step;
 }
 
-inline Made settle(const Asked& asked, std::uint64_t actual) noexcept {
+inline Made settle(const Asked& asked, std::uint64_t cost) noexcept {
   const Live& live = asked.live;
-  actual = std::min(actual, kMaxAmount);
-  std::uint64_t spent = plus(live.spent, actual);
+  const std::uint64_t actual = std::min(cost, kMaxAmount);
+  std::uint64_t before = live.spent;
+  std::uint64_t adds = actual;
   std::uint64_t check = check_of(asked.amount);
+  Ticks end = live.at;
   switch (asked.kind) {
     case IdKind::kSettled: return asked.amount == actual ? repeat(asked) : conflict(asked);
-    case IdKind::kOpen: return with_over(asked, end_with(asked, spent, actual, check, asked.end));
+    case IdKind::kOpen: end = asked.end; break;
     case IdKind::kCharged:
       // The call counts once. If the window of the hold's end is over, its cost stays in that one.
-      spent = asked.end >= live.start ? plus(minus(live.spent, asked.amount), actual)
-                                      : plus(live.spent, minus(actual, asked.amount));
+      if (asked.end >= live.start) {
+        before = minus(before, asked.amount);
+      } else {
+        adds = minus(actual, asked.amount);
+      }
       break;
     case IdKind::kReleased: break;
+    case IdKind::kCancelled: check = asked.check; break;
     case IdKind::kUnknown: check = kAnyCost; break;
   }
-  Made step = with_over(asked, end_with(asked, spent, actual, check, live.at));
-  step.answer.late = true;
+  Made step = with_over(asked, end_with(asked, plus(before, adds), actual, check, end),
+                        cost > actual || adds > kMaxAmount - before);
+  step.answer.late = asked.kind != IdKind::kOpen;
+  return step;
+}
+
+// Ends the hold of the id. If the call was made after all, it can still be settled.
+inline Made cancel(const Asked& asked) noexcept {
+  if (asked.kind == IdKind::kCancelled) return repeat(asked);
+  Made step = settle(asked, 0);
+  if (step.change == Change::kNone) return step;
+  const IdRecord& record = step.next.record;
+  step.next.record = {record.name(), IdKind::kCancelled, 0, record.rest()};
   return step;
 }
 
@@ -455,8 +487,11 @@ inline Made hold(const Asked& asked, std::uint64_t cost, Ticks ttl) noexcept {
   const Live& live = asked.live;
   Answer said = quote(asked, cost);
   if (live.open >= asked.limit.holds() && !said.never) {
-    const Ticks end = least_end(asked.budget, live.at, live.open - asked.limit.holds() + 1,
-                                [](const OpenHold&) { return std::uint64_t{1}; });
+    const Budget& budget = asked.budget;
+    const Ticks end = budget.ends != nullptr
+                          ? budget.ends->by_count
+                          : least_end(budget, live.at, live.open - asked.limit.holds() + 1,
+                                      [](const OpenHold&) { return std::uint64_t{1}; });
     said.too_many = said.admitted;
     said.admitted = false;
     said.wait = std::max(said.wait, end - live.at);
@@ -501,7 +536,8 @@ inline Made charge(const Asked& asked, std::uint64_t cost) noexcept {
   }
   Live next = asked.live;
   next.spent = plus(next.spent, cost);
-  if (cost > 0) return with_over(asked, make(asked, next));
+  const bool is_cut = cost > kMaxAmount - asked.live.spent;
+  if (cost > 0) return with_over(asked, make(asked, next), is_cut);
   Made step = keep(asked, admitted());
   step.answer.over = next.used() > asked.limit.capacity();
   return step;
@@ -512,6 +548,23 @@ inline Made refund(const Asked& asked, std::uint64_t cost) noexcept {
   Live next = asked.live;
   next.spent = minus(next.spent, cost);
   return make(asked, next);
+}
+
+// Decides for a counter at the instant.
+inline Made decide(Action action, const Asked& asked, std::uint64_t cost) noexcept {
+  const Ticks ttl = action.max_wait.count();
+  switch (action.verb) {
+    case Verb::kHold: return hold(asked, cost, ttl);
+    case Verb::kSettle: return settle(asked, cost);
+    case Verb::kCancel: return cancel(asked);
+    case Verb::kExtend: return extend(asked, ttl);
+    case Verb::kCharge: return charge(asked, cost);
+    case Verb::kRefund: return refund(asked, cost);
+    default: break;
+  }
+  Made step = take(action.verb, asked, cost);
+  if (action.verb == Verb::kPeek) step.change = Change::kNone;
+  return step;
 }
 
 inline Made step(Action action, const Limit& limit, const Kept<Budget>& kept, Ticks now,
@@ -525,19 +578,7 @@ inline Made step(Action action, const Limit& limit, const Kept<Budget>& kept, Ti
   }
   Asked asked{limit, budget, forgotten, advance(limit, budget, now)};
   find_id(asked);
-  const Ticks ttl = action.max_wait.count();
-  switch (action.verb) {
-    case Verb::kHold: return hold(asked, cost, ttl);
-    case Verb::kSettle: return settle(asked, cost);
-    case Verb::kExtend: return extend(asked, ttl);
-    case Verb::kCharge: return charge(asked, cost);
-    case Verb::kRefund: return refund(asked, cost);
-    case Verb::kPeek:
-    default: break;
-  }
-  Made step = take(action.verb, asked, cost);
-  if (action.verb == Verb::kPeek) step.change = Change::kNone;
-  return step;
+  return decide(action, asked, cost);
 }
 static_assert(StepFunction<decltype(step), Budget, NextBudget>);
 

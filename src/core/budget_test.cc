@@ -105,6 +105,18 @@ TEST(Budget, CancelsWithoutSpendingEvenBeforeTheHold) {
   EXPECT_EQ(counter.hold(0, 2, 6, 10 * kSecond), repeated(ok(10, 0)));
 }
 
+TEST(Budget, SettlesACancelledCallThatWasMadeAfterAll) {
+  BudgetCounter counter(kTen);
+  counter.hold(0, 1, 4, 60 * kSecond);
+  EXPECT_TRUE(counter.cancel(0, 1).admitted);
+  const Answer settled = counter.settle(kSecond, 1, 3);
+  EXPECT_TRUE(settled.admitted && settled.late);
+  EXPECT_EQ(settled.remaining, 7u);
+  EXPECT_TRUE(counter.cancel(kSecond, 1).conflict);
+  EXPECT_TRUE(counter.settle(kSecond, 1, 4).conflict);
+  EXPECT_TRUE(counter.hold(kSecond, 1, 4, kSecond).repeated);
+}
+
 TEST(Budget, SpendsWhatNobodySettles) {
   BudgetCounter counter(kTen);
   counter.hold(0, 1, 6, 10 * kSecond);

@@ -179,6 +179,7 @@ template <FixedSizeFunctions F>
       break;
     }
     case Verb::kSettle:  // nor for what only budgets do
+    case Verb::kCancel:
     case Verb::kHold:
     case Verb::kTake: step = detail::take<F>(limit, at, cost); break;
   }

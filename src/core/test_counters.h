@@ -234,7 +234,7 @@ class BudgetCounter {
   Answer settle(Ticks now, std::uint8_t id, std::uint64_t actual) {
     return apply(Verb::kSettle, now, id, actual);
   }
-  Answer cancel(Ticks now, std::uint8_t id) { return settle(now, id, 0); }
+  Answer cancel(Ticks now, std::uint8_t id) { return apply(Verb::kCancel, now, id, 1); }
   Answer extend(Ticks now, std::uint8_t id, Ticks ttl) {
     return apply({Verb::kExtend, Duration{ttl}}, now, id, 1);
   }

@@ -32,7 +32,7 @@ constexpr bool verb_fits(Action action, const Charge& charge) noexcept {
   const Verb verb = action.verb;
   if (charge.gives_back) return verb == Verb::kCharge;
   if (holds_amounts(charge.limit.algorithm())) return fits_budget(action, charge);
-  if (verb == Verb::kSettle) return false;
+  if (verb == Verb::kSettle || verb == Verb::kCancel) return false;
   if (!holds_permits(charge.limit.algorithm())) return !changes_permit(verb);
   const bool needs_permit = takes(verb) || changes_permit(verb);
   return verb != Verb::kCharge && (charge.permit != nullptr || !needs_permit);
@@ -128,7 +128,7 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   all.remaining = tightest->remaining;
   all.reset_after = tightest->reset_after;
   all.retry_after.reset();
-  if (retry_after != kNone && !never) all.retry_after = retry_after;
+  if (retry_after != kNone && !never && !conflict) all.retry_after = retry_after;
   all.delay.reset();
   if (delay != kNone && all.allowed()) all.delay = delay;
   all.repeated = all.late = false;

@@ -88,6 +88,8 @@ Decision Hold::settle(std::span<const std::uint64_t> actual, std::optional<Insta
   return change(Verb::kSettle, now);
 }
 
+Decision Hold::cancel(std::optional<Instant> now) noexcept { return change(Verb::kCancel, now); }
+
 Decision Hold::extend(Duration ttl, std::optional<Instant> now) noexcept {
   return change({Verb::kExtend, ttl}, now);
 }

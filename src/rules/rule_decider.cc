@@ -337,7 +337,8 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
     found_cost = cost.units;
     return Reason::kOk;
   }
-  if (verb_ == Verb::kSettle) {  // with what was used, whatever the cost is read from
+  // With what was used, whatever the cost is read from.
+  if (verb_ == Verb::kSettle || verb_ == Verb::kCancel) {
     found_cost = costs.units;
     if (costs.units != RequestCosts::kNoUnits) return Reason::kOk;
     response_mistake_ = "the settlement has no amount for the limit " +

@@ -247,7 +247,8 @@ const RuleAnswer* Session::decide(const SessionRequest& request) {
   const RuleAnswer& answer =
       rule != nullptr ? decider_.decide_by(rules_, *rule, attributes, costs, {}, request.action)
                       : decider_.decide(rules_, attributes, costs, {}, request.action);
-  if (request.action.verb == Verb::kSettle) return &reported(answer);
+  const Verb verb = request.action.verb;
+  if (verb == Verb::kSettle || verb == Verb::kCancel) return &reported(answer);
   if (counts(request.action.verb)) record(attributes, costs, answer);
   return &answer;
 }

@@ -269,7 +269,8 @@ bool Counter::change_block(Action action) noexcept {
 }
 
 void Counter::leave_untaken() noexcept {
-  if (answer_.admitted && (cost_ > 0 || change_ == core::Change::kWrite)) {
+  const bool is_counted = cost_ > 0 || change_ == core::Change::kWrite || answer_.repeated;
+  if (answer_.admitted && is_counted) {
     cost_ = 0;
     look(Verb::kPeek);
   }

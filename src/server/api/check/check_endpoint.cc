@@ -302,14 +302,12 @@ std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
 // Ends or extends the holds of an id.
 const RuleAnswer& CheckEndpoint::settle(CheckKind kind, const CheckRequest& request) {
   const bool settles = kind == CheckKind::kSettle;
+  Action action = settles ? Verb::kSettle : Verb::kCancel;
+  if (kind == CheckKind::kExtend) action = {Verb::kExtend, request.hold};
   RequestCosts costs(0, request.actual_costs);
   if (settles) costs.units = request.actual.value_or(RequestCosts::kNoUnits);
   costs.id = &hold_;
-  return *session_.decide({.attributes = request.attributes,
-                           .costs = costs,
-                           .action = kind == CheckKind::kExtend
-                                         ? Action(Verb::kExtend, request.hold)
-                                         : Action(Verb::kSettle)});
+  return *session_.decide({.attributes = request.attributes, .costs = costs, .action = action});
 }
 
 const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& request) {

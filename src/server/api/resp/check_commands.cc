@@ -107,7 +107,6 @@ void limit(CommandHandler& handler, const Call& call) {
       return call.reply.error("ERR algorithm: only budget has holds");
     }
     charge.permit = &id.name;
-    if (verb.verb == Verb::kSettle) charge.cost = 0;
     if (verb.settles) {
       charge.cost = request->actual;
       action = Verb::kSettle;
@@ -342,8 +341,6 @@ const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const Coun
     if (verb.settles) {
       costs = {options.actual.units.value_or(RequestCosts::kNoUnits), options.actual.limits};
       action = Verb::kSettle;
-    } else if (verb.verb == Verb::kSettle) {
-      costs = 0;
     }
     costs.id = &id.name;
   }

@@ -168,7 +168,7 @@ constexpr auto kHold =
           "Holds units of the budgets of rules, and takes others.",
           "Holds units of a budget in the arguments.", kHoldByRule.view(), kHoldByLimit.view());
 constexpr auto kCancel =
-    forms({.writes = true, .verb = {Verb::kSettle}}, "Ends a hold of RL.HOLD CHECK.",
+    forms({.writes = true, .verb = {Verb::kCancel}}, "Ends a hold of RL.HOLD CHECK.",
           "Ends a hold of RL.HOLD LIMIT.", kCancelByRule.view(), kCancelByLimit.view());
 constexpr Command kSettles{.writes = true, .verb = {.verb = Verb::kCharge, .settles = true}};
 constexpr auto kSettle =
