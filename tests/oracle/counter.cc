@@ -227,6 +227,7 @@ Slices convert(const Slices& state, const Counter& counter, const Spec& spec) {
 Log convert(const Log& log, const Counter&, const Spec&) { return log; }
 Hybrid convert(const Hybrid& state, const Counter&, const Spec&) { return state; }
 Permits convert(const Permits& permits, const Counter&, const Spec&) { return permits; }
+Budget convert(const Budget& budget, const Counter&, const Spec&) { return budget; }
 
 State fresh_state(Algorithm algorithm) {
   switch (algorithm) {
@@ -235,6 +236,7 @@ State fresh_state(Algorithm algorithm) {
     case Algorithm::kSlidingWindowCounter: return Slices{};
     case Algorithm::kSlidingWindowHybrid: return Hybrid{};
     case Algorithm::kConcurrency: return Permits{};
+    case Algorithm::kBudget: return Budget{};
     default: return Bucket{};
   }
 }
@@ -246,6 +248,7 @@ Integer slice_index(const Spec& spec, std::int64_t instant) {
 }
 
 Integer most_stored(const Spec& spec) {
+  if (is_budget(spec)) return kMaxAmount;
   if (!is_bucket(spec.algorithm)) return kMaxUnits;
   const Rational periods = Rational(kLongestWait) / spec.per_us;
   const Integer back =

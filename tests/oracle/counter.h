@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "tests/oracle/budgets.h"
 #include "tests/oracle/exact.h"
 #include "tests/oracle/permits.h"
 #include "tests/oracle/spec.h"
@@ -52,7 +53,7 @@ struct Hybrid {
   std::vector<Entry> entries;
 };
 
-using State = std::variant<Bucket, Window, Log, Slices, Hybrid, Permits>;
+using State = std::variant<Bucket, Window, Log, Slices, Hybrid, Permits, Budget>;
 
 // One counter: its state at its last change, and the limit of that change. The functions below take
 // an instant that is not before the last change.
@@ -74,8 +75,8 @@ Counter read_under(const Counter& counter, const Spec& spec);
 // Returns the index of the slice of the clock that contains `instant`.
 Integer slice_index(const Spec& spec, std::int64_t instant);
 
-// Returns the most units that a counter stores beyond its limit: 2^32 - 1, and for a bucket at most
-// the whole units that come back in 142 years.
+// Returns the most units that a counter stores beyond its limit: 2^32 - 1, for a bucket at most the
+// whole units that come back in 142 years, and for a budget 2^53 - 1.
 Integer most_stored(const Spec& spec);
 
 // Takes units at `instant` without checking whether they fit.

@@ -12,6 +12,11 @@ Rational stored_in(const State&, const Counter& counter, std::int64_t instant) {
   return consumed(counter, instant);
 }
 
+// Holds are not stored as spent.
+Rational stored_in(const Budget&, const Counter& counter, std::int64_t instant) {
+  return spent(counter, instant);
+}
+
 Rational stored_in(const Slices& state, const Counter& counter, std::int64_t instant) {
   const Integer now = slice_index(counter.spec, instant);
   Integer sum = 0;

@@ -13,16 +13,27 @@ bool options_apply(const Spec& spec) {
   const Algorithm a = spec.algorithm;
   if (spec.burst && !is_bucket(a)) return false;
   if (spec.align && (a != Algorithm::kFixedWindow || spec.calendar)) return false;
-  if (spec.calendar && a != Algorithm::kFixedWindow) return false;
+  if (spec.calendar && a != Algorithm::kFixedWindow && a != Algorithm::kBudget) return false;
   if (spec.slices && a != Algorithm::kSlidingWindowCounter && a != Algorithm::kSlidingWindowHybrid)
     return false;
   if (spec.weighting && a != Algorithm::kSlidingWindowCounter) return false;
   if (spec.mode && a != Algorithm::kLeakyBucket) return false;
   if (spec.refill && a != Algorithm::kTokenBucket) return false;
-  return true;
+  const bool has_options = spec.never || spec.on_expiry || spec.remember_us || spec.holds;
+  return !has_options || a == Algorithm::kBudget;
+}
+
+bool numbers_of_budget_in_range(const Spec& spec) {
+  if (spec.limit > kMaxAmount) return false;
+  if (holds(spec) < 1 || holds(spec) > kMostInFlight) return false;
+  if (remember_us(spec) < 1000 * kMillisecond || remember_us(spec) > kDayInMicroseconds)
+    return false;
+  if (spec.never) return spec.per_us == 0 && !spec.calendar;
+  return spec.per_us >= kMillisecond && spec.per_us <= 366 * kDayInMicroseconds;
 }
 
 bool numbers_in_range(const Spec& spec) {
+  if (is_budget(spec)) return numbers_of_budget_in_range(spec);
   if (spec.limit > kMaxUnits) return false;
   if (spec.algorithm == Algorithm::kConcurrency && spec.limit > kMostInFlight) return false;
   if (spec.per_us < kMillisecond || spec.per_us > 366 * kDayInMicroseconds) return false;
@@ -53,6 +64,8 @@ bool is_bucket(Algorithm algorithm) {
 
 bool holds_permits(const Spec& spec) { return spec.algorithm == Algorithm::kConcurrency; }
 
+bool is_budget(const Spec& spec) { return spec.algorithm == Algorithm::kBudget; }
+
 std::uint64_t capacity(const Spec& spec) {
   if (spec.limit == 0 || !is_bucket(spec.algorithm) || !spec.burst) return spec.limit;
   return spec.algorithm == Algorithm::kGcra ? *spec.burst + 1 : *spec.burst;
@@ -70,15 +83,24 @@ bool aligned_to_clock(const Spec& spec) {
 
 bool queues(const Spec& spec) { return spec.mode.value_or(Mode::kMeter) == Mode::kQueue; }
 
+OnExpiry on_expiry(const Spec& spec) { return spec.on_expiry.value_or(OnExpiry::kCharge); }
+
+std::int64_t remember_us(const Spec& spec) {
+  return spec.remember_us.value_or(kDayInMicroseconds / 24);
+}
+
+std::uint64_t holds(const Spec& spec) { return spec.holds.value_or(1000); }
+
 bool same_numbers(const Spec& a, const Spec& b) {
   return a.limit == b.limit && a.per_us == b.per_us && a.calendar == b.calendar &&
-         capacity(a) == capacity(b) && at_intervals(a) == at_intervals(b);
+         a.never == b.never && capacity(a) == capacity(b) && at_intervals(a) == at_intervals(b);
 }
 
 bool same_limit(const Spec& a, const Spec& b) {
   return a.algorithm == b.algorithm && same_numbers(a, b) && slices(a) == slices(b) &&
          aligned_to_clock(a) == aligned_to_clock(b) && queues(a) == queues(b) &&
-         a.weighting.value_or(Weighting::kLinear) == b.weighting.value_or(Weighting::kLinear);
+         a.weighting.value_or(Weighting::kLinear) == b.weighting.value_or(Weighting::kLinear) &&
+         on_expiry(a) == on_expiry(b) && remember_us(a) == remember_us(b) && holds(a) == holds(b);
 }
 
 }  // namespace sluice_oracle

@@ -27,6 +27,7 @@ sluice::Algorithm algorithm_of(sluice_oracle::Algorithm algorithm) {
     case sluice_oracle::Algorithm::kTokenBucket: return sluice::Algorithm::kTokenBucket;
     case sluice_oracle::Algorithm::kGcra: return sluice::Algorithm::kGcra;
     case sluice_oracle::Algorithm::kConcurrency: return sluice::Algorithm::kConcurrency;
+    case sluice_oracle::Algorithm::kBudget: return sluice::Algorithm::kBudget;
   }
   std::abort();
 }

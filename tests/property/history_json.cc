@@ -33,6 +33,7 @@ const char* name_of(sluice_oracle::Algorithm algorithm) {
     case sluice_oracle::Algorithm::kTokenBucket: return "token_bucket";
     case sluice_oracle::Algorithm::kGcra: return "gcra";
     case sluice_oracle::Algorithm::kConcurrency: return "concurrency";
+    case sluice_oracle::Algorithm::kBudget: return "budget";
   }
   std::abort();
 }
