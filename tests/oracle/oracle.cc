@@ -9,8 +9,13 @@ namespace sluice_oracle {
 namespace {
 
 constexpr std::size_t kMostCharges = 64;
+constexpr std::size_t kLongestId = 128;
+constexpr std::int64_t kShortestTtl = 1000000;
+constexpr std::int64_t kLongestTtl = 86400 * kShortestTtl;
+constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
-// Returns the time from `from` until `holds` is true. Once true, `holds` stays true.
+// Returns the time from `from` until `holds` is true. Once true, `holds` stays true. kForever if it
+// does not become true, as with the units of a budget that does not renew.
 std::int64_t first_wait(std::int64_t from, const std::function<bool(std::int64_t)>& holds) {
   if (holds(from)) return 0;
   std::int64_t no = 0;
@@ -18,6 +23,7 @@ std::int64_t first_wait(std::int64_t from, const std::function<bool(std::int64_t
   while (!holds(from + yes)) {
     no = yes;
     yes *= 2;
+    if (yes > 2 * kLongestWait) return kForever;
   }
   while (yes - no > 1) {
     const std::int64_t middle = no + (yes - no) / 2;
@@ -57,20 +63,54 @@ bool is_valid_request(const std::vector<Charge>& charges, std::int64_t at_us) {
   return true;
 }
 
-Answer combine(bool allowed, std::vector<LimitAnswer> limits) {
+Answer combine(std::vector<LimitAnswer> limits) {
   Answer answer;
-  answer.allowed = allowed;
-  bool never = false;
+  bool is_endless = false;  // one of the limits denies for ever
   for (const LimitAnswer& limit : limits) {
-    never = never || limit.reason == "never";
-    if (limit.reason == "over") answer.reason = "over";
+    answer.allowed = answer.allowed && !limit.denied;
+    is_endless = is_endless || (limit.denied && !limit.retry_after_us);
     answer.retry_after_us = std::max(answer.retry_after_us, limit.retry_after_us);
     answer.delay_us = std::max(answer.delay_us, limit.delay_us);
+    answer.repeated = answer.repeated || limit.repeated;
+    answer.late = answer.late || limit.late;
+    if (limit.ends_after_us == 0) continue;
+    const bool is_first = answer.ends_after_us == 0 || limit.ends_after_us < answer.ends_after_us;
+    if (is_first) answer.ends_after_us = limit.ends_after_us;
   }
-  if (!allowed) answer.reason = never ? "never" : "limited";
-  if (never) answer.retry_after_us.reset();
+  if (is_endless) answer.retry_after_us.reset();
+  for (const char* const reason :
+       {"over", "too_many_holds", "limited", "gone", "conflict", "never"}) {
+    for (const LimitAnswer& limit : limits) {
+      if (limit.reason == reason) answer.reason = reason;
+    }
+  }
   answer.limits = std::move(limits);
   return answer;
+}
+
+bool is_by_id(const Action& action) {
+  return action.id || action.verb == Verb::kHold || action.verb == Verb::kSettle ||
+         action.verb == Verb::kCancel || action.verb == Verb::kExtend;
+}
+
+bool is_valid_call(const Action& action, const std::vector<Charge>& charges) {
+  if (!action.id || action.id->empty() || action.id->size() > kLongestId) return false;
+  if (action.verb == Verb::kReset || action.verb == Verb::kRefund || action.verb == Verb::kPeek ||
+      action.verb == Verb::kCharge || action.verb == Verb::kTakeAtMost ||
+      action.verb == Verb::kReserve) {
+    return false;
+  }
+  const bool has_ttl = action.verb == Verb::kHold || action.verb == Verb::kExtend;
+  if (has_ttl && (action.ttl_us < kShortestTtl || action.ttl_us > kLongestTtl)) return false;
+  if (action.verb == Verb::kTake || action.verb == Verb::kHold) return true;
+  return std::all_of(charges.begin(), charges.end(),
+                     [](const Charge& charge) { return is_budget(charge.spec); });
+}
+
+IdAnswer change_id(Verb verb, Counter& counter, std::int64_t instant, const IdCall& call) {
+  if (verb == Verb::kSettle) return settle(counter, instant, call);
+  if (verb == Verb::kCancel) return cancel(counter, instant, call);
+  return extend(counter, instant, call);
 }
 
 }  // namespace
@@ -79,7 +119,7 @@ Answer combine(bool allowed, std::vector<LimitAnswer> limits) {
 Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
   Share share{.spec = charge.spec, .instant = at_us, .before = fresh_counter(charge.spec, at_us)};
   const auto found = counters_.find({charge.key, charge.spec.algorithm});
-  if (found != counters_.end() && charge.spec.limit > 0) {
+  if (found != counters_.end() && (charge.spec.limit > 0 || is_budget(charge.spec))) {
     const Kept& kept = found->second;
     if (at_us < kept.forgotten_from) {
       share.instant = std::max(at_us, kept.counter.last_change);
@@ -95,25 +135,37 @@ Oracle::Share Oracle::find(const Charge& charge, std::int64_t at_us) const {
 // untouched. It is never forgotten if that is one of the last two multiples before 2^52.
 void Oracle::keep(const Name& name, const Counter& counter) {
   const std::int64_t changed = counter.last_change;
-  const std::int64_t untouched = changed + wait_until_untouched(counter, changed);
+  const std::int64_t wait = first_wait(changed, [&](std::int64_t later) {
+    return is_untouched(counter, later) && !may_count_holds(counter, changed, later) &&
+           !may_know_ids(counter, changed, later);
+  });
+  const std::int64_t untouched = changed + std::min(wait, kLongestWait);
   const std::int64_t grid = std::int64_t{1} << 20;
   const std::int64_t multiple = (untouched + grid - 1) / grid * grid;
   const std::int64_t forgotten_from = multiple >= kLongestWait - 2 * grid ? kNever : multiple;
   counters_.insert_or_assign(name, Kept{counter, forgotten_from});
 }
 
-// Decides whether the share's cost fits, and if not, when it will.
-void Oracle::decide(Share& share) {
-  if (admits(share.before, share.instant, share.cost)) return;
+// Decides whether the share's cost fits, and if not, when it will. A hold in a budget also needs
+// that not too many are open.
+void Oracle::decide(Share& share, bool is_hold) {
+  const auto has_room = [&](std::int64_t later) {
+    return !is_hold || !is_budget(share.spec) || has_room_for_hold(share.before, later);
+  };
+  const bool fits = admits(share.before, share.instant, share.cost);
+  if (fits && has_room(share.instant)) return;
   share.answer.denied = true;
   if (share.cost > capacity(share.spec)) {
     share.answer.reason = "never";
     return;
   }
-  share.answer.reason = "limited";
-  share.answer.retry_after_us = first_wait(share.instant, [&](std::int64_t later) {
-    return later >= share.forgotten_from || admits(share.before, later, share.cost);
+  share.answer.reason = fits ? "too_many_holds" : "limited";
+  const std::int64_t wait = first_wait(share.instant, [&](std::int64_t later) {
+    return later >= share.forgotten_from ||
+           (admits(share.before, later, share.cost) && has_room(later));
   });
+  if (wait == kForever) share.answer.reason = "never";
+  if (wait != kForever) share.answer.retry_after_us = wait;
 }
 
 // Decides whether a take of the share's cost would be admitted within `max_wait_us`.
@@ -144,7 +196,7 @@ void Oracle::change(Verb verb, const Name& name, Share& share) {
     share.forgotten_from = kNever;
     return;
   }
-  if (share.cost == 0 || share.spec.limit == 0) return;
+  if (share.cost == 0 || (share.spec.limit == 0 && !is_budget(share.spec))) return;
   if (verb == Verb::kRefund) {
     if (refund(share.after, share.instant, share.cost) == 0) return;
   } else if (verb == Verb::kCharge) {
@@ -166,18 +218,22 @@ void Oracle::change(Verb verb, const Name& name, Share& share) {
 void Oracle::describe(Verb verb, bool allowed, Share& share) {
   share.answer.limit = capacity(share.spec);
   share.answer.remaining = remaining(share.after, share.instant);
-  share.answer.reset_after_us = first_wait(share.instant, [&](std::int64_t later) {
-    return later >= share.forgotten_from || is_untouched(share.after, later);
+  const std::int64_t wait = first_wait(share.instant, [&](std::int64_t later) {
+    return later >= share.forgotten_from || (is_untouched(share.after, later) &&
+                                             !may_count_holds(share.after, share.instant, later));
   });
-  if (verb == Verb::kCharge) {
-    const bool is_banned = share.spec.limit == 0 && share.cost > 0;
+  share.answer.reset_after_us = wait == kForever ? kLongestWait - share.instant : wait;
+  const bool settles = allowed && share.by_id && share.by_id->settles;
+  if (verb == Verb::kCharge || settles) {
+    const bool is_banned = share.spec.limit == 0 && share.cost > 0 && verb == Verb::kCharge;
     const bool is_over = consumed(share.after, share.instant) > capacity(share.spec);
-    if (is_banned || is_over) share.answer.reason = "over";
+    const bool is_cut = share.by_id && share.by_id->is_cut;
+    if (is_banned || is_over || is_cut) share.answer.reason = "over";
   }
   if (!allowed) return;
   if (verb == Verb::kReserve) share.answer.delay_us = share.wait;
-  if (queues(share.spec) &&
-      (verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kReserve)) {
+  if (queues(share.spec) && (verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kReserve ||
+                             verb == Verb::kHold)) {
     share.answer.delay_us = wait_until_untouched(share.before, share.instant);
   }
 }
@@ -212,6 +268,7 @@ Answer Oracle::take_at_most(std::vector<Charge> charges, std::int64_t at_us) {
 Answer Oracle::apply(const Action& action, const std::vector<Charge>& charges, std::int64_t at_us) {
   if (!is_valid_request(charges, at_us)) return Answer{.allowed = false, .reason = "invalid"};
   const Verb verb = action.verb;
+  if (is_by_id(action)) return apply_by_id(action, charges, at_us);
   if (verb == Verb::kTakeAtMost) return take_at_most(charges, at_us);
   for (const Charge& charge : charges) {
     const bool is_work_done = verb == Verb::kCharge && holds_permits(charge.spec);
@@ -229,14 +286,81 @@ Answer Oracle::apply(const Action& action, const std::vector<Charge>& charges, s
     if (allowed) change(verb, name, share);
     describe(verb, allowed, share);
   }
+  return combine(charges, shares);
+}
 
+Answer Oracle::combine(const std::vector<Charge>& charges, const Shares& shares) {
   std::vector<LimitAnswer> limits;
   for (const Charge& charge : charges) {
     limits.push_back(shares.at({charge.key, charge.spec.algorithm}).answer);
   }
-  Answer answer = combine(allowed, std::move(limits));
+  Answer answer = sluice_oracle::combine(std::move(limits));
   if (permits_.contains(next_permit_)) answer.permit = next_permit_++;
   return answer;
+}
+
+// Admits a hold, or a take with an id, as a take in all counters that do not know the id.
+bool Oracle::admit_by_id(const Action& action, Shares& shares) {
+  const bool is_hold = action.verb == Verb::kHold;
+  bool allowed = true;
+  for (auto& [name, share] : shares) {
+    if (is_budget(share.spec)) {
+      const IdCall call{*action.id, share.cost, action.ttl_us};
+      share.by_id = is_hold ? hold(share.before, share.instant, call)
+                            : take_by_id(share.after, share.instant, call);
+      if (share.by_id->denied) share.answer = {.denied = true, .reason = "conflict"};
+    }
+    if (!share.by_id || share.by_id->is_new) decide(share, is_hold);
+    allowed = allowed && !share.answer.denied;
+  }
+  for (auto& [name, share] : shares) {
+    if (!allowed) share.after = share.before;
+    if (!allowed || (share.by_id && share.by_id->repeated)) continue;
+    if (!share.by_id) {
+      change(Verb::kTake, name, share);
+      continue;
+    }
+    const IdCall call{*action.id, share.cost, action.ttl_us};
+    if (share.by_id->is_new) (is_hold ? open : spend)(share.after, share.instant, call);
+    share.forgotten_from = kNever;
+    keep(name, share.after);
+  }
+  return allowed;
+}
+
+// Settles, cancels or extends a hold in all counters, or in none.
+bool Oracle::change_ids(const Action& action, Shares& shares) {
+  bool allowed = true;
+  for (auto& [name, share] : shares) {
+    share.by_id =
+        change_id(action.verb, share.after, share.instant, {*action.id, share.cost, action.ttl_us});
+    const char* const reason = action.verb == Verb::kExtend ? "gone" : "conflict";
+    if (share.by_id->denied) share.answer = {.denied = true, .reason = reason};
+    allowed = allowed && !share.by_id->denied;
+  }
+  for (auto& [name, share] : shares) {
+    if (!allowed) share.after = share.before;
+    if (!allowed || share.by_id->repeated) continue;
+    share.forgotten_from = kNever;
+    keep(name, share.after);
+  }
+  return allowed;
+}
+
+Answer Oracle::apply_by_id(const Action& action, const std::vector<Charge>& charges,
+                           std::int64_t at_us) {
+  if (!is_valid_call(action, charges)) return Answer{.allowed = false, .reason = "invalid"};
+  Shares shares = find_all(charges, at_us);
+  const bool admits = action.verb == Verb::kTake || action.verb == Verb::kHold;
+  const bool allowed = admits ? admit_by_id(action, shares) : change_ids(action, shares);
+  for (auto& [name, share] : shares) {
+    describe(action.verb, allowed, share);
+    if (!allowed || !share.by_id) continue;
+    share.answer.repeated = share.by_id->repeated;
+    share.answer.late = share.by_id->late;
+    share.answer.ends_after_us = std::max<std::int64_t>(share.by_id->end - share.instant, 0);
+  }
+  return combine(charges, shares);
 }
 
 // Changes each counter of a permit in which the permit is live. Returns in how many it is.

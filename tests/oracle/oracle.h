@@ -16,7 +16,19 @@
 // is slow and simple, and it shares no code with the library.
 namespace sluice_oracle {
 
-enum class Verb { kTake, kPeek, kRefund, kReset, kCharge, kTakeAtMost, kReserve };
+enum class Verb {
+  kTake,
+  kPeek,
+  kRefund,
+  kReset,
+  kCharge,
+  kTakeAtMost,
+  kReserve,
+  kHold,    // this and the following need an id
+  kSettle,  // the costs are the actual amounts
+  kCancel,
+  kExtend,
+};
 
 // What a request does to its counters.
 struct Action {
@@ -24,7 +36,9 @@ struct Action {
   Action(Verb what, std::int64_t wait_us) : verb(what), max_wait_us(wait_us) {}
 
   Verb verb;
-  std::int64_t max_wait_us = 0;  // kReserve
+  std::int64_t max_wait_us = 0;        // kReserve
+  std::optional<std::string> id = {};  // kTake, kHold, kSettle, kCancel, kExtend
+  std::int64_t ttl_us = 0;             // kHold, kExtend
 };
 
 struct Charge {
@@ -35,22 +49,32 @@ struct Charge {
 
 struct LimitAnswer {
   bool denied = false;
-  std::string reason = "ok";  // "ok", "limited", "never", "over"
+  std::string reason =
+      "ok";  // also "limited", "never", "over", "conflict", "too_many_holds", "gone"
   std::uint64_t limit = 0;
   std::uint64_t remaining = 0;
   std::int64_t reset_after_us = 0;
   std::optional<std::int64_t> retry_after_us = {};
   std::optional<std::int64_t> delay_us = {};
+  // Of an id, if the request is allowed.
+  bool repeated = false;           // the same call was made before; nothing changes
+  bool late = false;               // a settlement of a hold that had ended
+  std::int64_t ends_after_us = 0;  // until the hold ends; 0: there is none
 };
 
 struct Answer {
   bool allowed = true;
-  std::string reason = "ok";  // "ok", "limited", "never", "over", "gone", "invalid"
+  // "ok", "limited", "never", "over", "gone", "conflict", "too_many_holds", "invalid"
+  std::string reason = "ok";
   std::optional<std::int64_t> retry_after_us = {};
   std::optional<std::int64_t> delay_us = {};
   std::optional<std::uint64_t> taken = {};   // an admitted kTakeAtMost
   std::optional<std::uint64_t> permit = {};  // an admitted request with a concurrency limit
-  std::vector<LimitAnswer> limits = {};      // one per charge; empty if invalid
+  // Of an id, if the request is allowed: in one of its budgets; the first end of a hold.
+  bool repeated = false;
+  bool late = false;
+  std::int64_t ends_after_us = 0;
+  std::vector<LimitAnswer> limits = {};  // one per charge; empty if invalid
 };
 
 // All counters, and the verbs. Instants are microseconds since the Unix epoch. Waits start at
@@ -85,6 +109,7 @@ class Oracle {
     Counter before = {};
     Counter after = {};
     std::int64_t wait = 0;  // of an admitted reservation
+    std::optional<IdAnswer> by_id = {};
     LimitAnswer answer = {};
   };
   using Shares = std::map<Name, Share>;
@@ -94,7 +119,12 @@ class Oracle {
   void keep(const Name& name, const Counter& counter);
   Answer take_at_most(std::vector<Charge> charges, std::int64_t at_us);
 
-  static void decide(Share& share);
+  Answer apply_by_id(const Action& action, const std::vector<Charge>& charges, std::int64_t at_us);
+  bool admit_by_id(const Action& action, Shares& shares);
+  bool change_ids(const Action& action, Shares& shares);
+  Answer combine(const std::vector<Charge>& charges, const Shares& shares);
+
+  static void decide(Share& share, bool is_hold = false);
   static void decide_reservation(Share& share, std::int64_t max_wait_us);
   void change(Verb verb, const Name& name, Share& share);
   static void describe(Verb verb, bool allowed, Share& share);

@@ -154,6 +154,10 @@ sluice::Verb verb_of(sluice_oracle::Verb verb) {
     case sluice_oracle::Verb::kCharge: return sluice::Verb::kCharge;
     case sluice_oracle::Verb::kTakeAtMost: return sluice::Verb::kTakeAtMost;
     case sluice_oracle::Verb::kReserve: return sluice::Verb::kReserve;
+    case sluice_oracle::Verb::kHold: return sluice::Verb::kHold;
+    case sluice_oracle::Verb::kSettle: return sluice::Verb::kSettle;
+    case sluice_oracle::Verb::kCancel: return sluice::Verb::kCancel;
+    case sluice_oracle::Verb::kExtend: return sluice::Verb::kExtend;
   }
   std::abort();
 }

@@ -19,6 +19,10 @@ const char* name_of(sluice_oracle::Verb verb) {
     case sluice_oracle::Verb::kCharge: return "charge";
     case sluice_oracle::Verb::kTakeAtMost: return "take_at_most";
     case sluice_oracle::Verb::kReserve: return "reserve";
+    case sluice_oracle::Verb::kHold: return "hold";
+    case sluice_oracle::Verb::kSettle: return "settle";
+    case sluice_oracle::Verb::kCancel: return "cancel";
+    case sluice_oracle::Verb::kExtend: return "extend";
   }
   std::abort();
 }
