@@ -39,8 +39,7 @@ bool any_file(const fs::path& folder, Predicate predicate) {
                      [&](const fs::directory_entry& entry) { return predicate(entry.path()); });
 }
 
-// Permits need an argument that commands do not have, and budgets are not in Redis
-// (works_in_redis()).
+// Permits and holds need an argument that commands do not have.
 constexpr auto kRates = [] {
   std::array<AlgorithmInfo, sluice::kAlgorithms.size() - 2> rates;
   std::copy_n(sluice::kAlgorithms.begin(), rates.size(), rates.begin());

@@ -46,6 +46,9 @@ const char* name_of(sluice::Reason reason) {
     case sluice::Reason::kLimited: return "limited";
     case sluice::Reason::kNever: return "never";
     case sluice::Reason::kBlocked: return "blocked";
+    case sluice::Reason::kConflict: return "conflict";
+    case sluice::Reason::kTooManyHolds: return "too_many_holds";
+    case sluice::Reason::kGone: return "gone";
     case sluice::Reason::kInvalid: return "invalid";
     case sluice::Reason::kStoreTimeout: return "store_timeout";
     case sluice::Reason::kStoreError: return "store_error";
@@ -91,6 +94,9 @@ void compare_charge(const std::string& name, const LimitAnswer& expected,
   out.compare(name + ".reset_after", expected.reset_after_us, actual.reset_after.count());
   out.compare(name + ".retry_after", expected.retry_after_us, ticks(actual.retry_after));
   out.compare(name + ".delay", expected.delay_us, ticks(actual.delay));
+  out.compare(name + ".repeated", expected.repeated, actual.repeated);
+  out.compare(name + ".late", expected.late, actual.late);
+  out.compare(name + ".ends_after", expected.ends_after_us, actual.ends_after.count());
 }
 
 // The request's numbers are those of a limit with the least remaining, among those that deny if
@@ -107,13 +113,25 @@ bool is_of_a_tightest(const Answer& expected, const sluice::Decision& request) {
   });
 }
 
+// The reason of a request that some limits deny by their units, and some by their holds, is that of
+// a limit with the least remaining, the first of them.
+std::string reason_of(const Answer& expected) {
+  if (expected.reason != "limited" && expected.reason != "too_many_holds") return expected.reason;
+  const LimitAnswer* tightest = nullptr;
+  for (const LimitAnswer& limit : expected.limits) {
+    const bool is_tighter = tightest == nullptr || limit.remaining < tightest->remaining;
+    if (limit.denied && is_tighter) tightest = &limit;
+  }
+  return tightest->reason;
+}
+
 }  // namespace
 
 sluice::LimitSpec limit_spec_of(const Spec& spec) {
   sluice::LimitSpec out;
   out.algorithm = algorithm_of(spec.algorithm);
   out.limit = spec.limit;
-  out.per = sluice::Duration{spec.per_us};
+  out.per = spec.never ? sluice::kNeverEnds : sluice::Duration{spec.per_us};
   if (spec.calendar) out.calendar = calendar_of(*spec.calendar);
   out.burst = spec.burst;
   out.slices = spec.slices;
@@ -121,6 +139,12 @@ sluice::LimitSpec limit_spec_of(const Spec& spec) {
     out.align = spec.align == sluice_oracle::Align::kClock ? sluice::Align::kClock
                                                            : sluice::Align::kFirstRequest;
   }
+  if (spec.on_expiry) {
+    out.on_expiry = spec.on_expiry == sluice_oracle::OnExpiry::kCharge ? sluice::OnExpiry::kCharge
+                                                                       : sluice::OnExpiry::kRelease;
+  }
+  out.holds = spec.holds;
+  if (spec.remember_us) out.remember = std::chrono::milliseconds{*spec.remember_us / 1000};
   if (spec.weighting) {
     out.weighting = spec.weighting == sluice_oracle::Weighting::kNone ? sluice::Weighting::kNone
                                                                       : sluice::Weighting::kLinear;
@@ -162,22 +186,29 @@ sluice::Verb verb_of(sluice_oracle::Verb verb) {
   std::abort();
 }
 
-sluice_oracle::Action oracle_action(const Step& step) { return {step.verb, step.max_wait_us}; }
-
-sluice::Action action_of(const Step& step) {
-  return {verb_of(step.verb), sluice::Duration{step.max_wait_us}};
+sluice_oracle::Action oracle_action(const Step& step) {
+  sluice_oracle::Action action(step.verb, step.max_wait_us);
+  action.id = step.id;
+  action.ttl_us = step.ttl_us;
+  return action;
 }
 
-std::vector<sluice::Charge> charges_of(const Step& step) {
+sluice::Action action_of(const Step& step) {
+  return {verb_of(step.verb), sluice::Duration{step.max_wait_us + step.ttl_us}};
+}
+
+std::vector<sluice::Charge> charges_of(const Step& step, const sluice::PermitId* id) {
   std::vector<sluice::Charge> charges;
   for (const sluice_oracle::Charge& charge : step.charges) {
     charges.push_back({charge.key, limit_of(charge.spec), charge.cost});
+    charges.back().permit = id;
   }
   return charges;
 }
 
 Answered apply(sluice::Store& store, const Step& step) {
-  const std::vector<sluice::Charge> charges = charges_of(step);
+  const sluice::PermitId id = sluice::PermitId::named(step.id.value_or(""));
+  const std::vector<sluice::Charge> charges = charges_of(step, step.id ? &id : nullptr);
   Answered answered;
   answered.each.resize(charges.size());
   answered.request = sluice::Limiter(store).apply(action_of(step), charges, answered.each,
@@ -190,10 +221,13 @@ std::string difference(const Answer& expected, const Answered& actual) {
   const sluice::Decision& request = actual.request;
   out.compare("outcome", std::string(expected.allowed ? "allowed" : "denied"),
               std::string(request.allowed() ? "allowed" : "denied"));
-  out.compare("reason", expected.reason, std::string(name_of(request.reason)));
+  out.compare("reason", reason_of(expected), std::string(name_of(request.reason)));
   out.compare("taken", std::to_string(expected.taken.value_or(0)), std::to_string(request.taken));
   out.compare("retry_after", expected.retry_after_us, ticks(request.retry_after));
   out.compare("delay", expected.delay_us, ticks(request.delay));
+  out.compare("repeated", expected.repeated, request.repeated);
+  out.compare("late", expected.late, request.late);
+  out.compare("ends_after", expected.ends_after_us, request.ends_after.count());
   for (std::size_t i = 0; i < expected.limits.size(); ++i) {
     compare_charge("limits[" + std::to_string(i) + "]", expected.limits[i], actual.each[i], out);
   }

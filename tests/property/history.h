@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/limit.h"
+#include "sluice/permit_id.h"
 #include "sluice/store.h"
 #include "tests/oracle/oracle.h"
 
@@ -25,17 +26,19 @@ struct Step {
   sluice_oracle::Verb verb = sluice_oracle::Verb::kTake;
   std::vector<sluice_oracle::Charge> charges;
   std::int64_t at_us = 0;
-  std::int64_t max_wait_us = 0;  // kReserve
+  std::int64_t max_wait_us = 0;        // kReserve
+  std::optional<std::string> id = {};  // of a budget
+  std::int64_t ttl_us = 0;             // kHold, kExtend
 };
 using History = std::vector<Step>;
 
 // Returns the verb of a step and its options.
 sluice_oracle::Action oracle_action(const Step& step);
 
-// Conversions to the library's types. They borrow the keys.
+// Conversions to the library's types. They borrow the keys, and `id`, the name of the step's id.
 sluice::Verb verb_of(sluice_oracle::Verb verb);
 sluice::Action action_of(const Step& step);
-std::vector<sluice::Charge> charges_of(const Step& step);
+std::vector<sluice::Charge> charges_of(const Step& step, const sluice::PermitId* id = nullptr);
 
 // A store's answer to one step.
 struct Answered {

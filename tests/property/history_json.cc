@@ -89,7 +89,10 @@ std::string to_json(const Spec& spec) {
   std::ostringstream out;
   out << "{\"algorithm\":\"" << name_of(spec.algorithm) << "\",\"limit\":" << spec.limit
       << (holds_permits(spec) ? ",\"lease\":\"" : ",\"per\":\"")
-      << (spec.calendar ? name_of(spec.calendar->unit) : duration_text(spec.per_us)) << '"';
+      << (spec.calendar ? name_of(spec.calendar->unit)
+          : spec.never  ? "never"
+                        : duration_text(spec.per_us))
+      << '"';
   if (spec.calendar)
     out << ",\"zone\":\"" << spec.calendar->zone << '"' << starts_of(*spec.calendar);
   if (spec.burst) out << ",\"burst\":" << *spec.burst;
@@ -110,6 +113,12 @@ std::string to_json(const Spec& spec) {
     const bool interval = spec.refill == sluice_oracle::Refill::kInterval;
     out << ",\"refill\":\"" << (interval ? "interval" : "continuous") << '"';
   }
+  if (spec.on_expiry) {
+    const bool releases = spec.on_expiry == sluice_oracle::OnExpiry::kRelease;
+    out << ",\"on_expiry\":\"" << (releases ? "release" : "charge") << '"';
+  }
+  if (spec.remember_us) out << ",\"remember\":\"" << duration_text(*spec.remember_us) << '"';
+  if (spec.holds) out << ",\"holds\":" << *spec.holds;
   out << '}';
   return out.str();
 }
@@ -118,6 +127,8 @@ std::string to_json(const Step& step) {
   std::ostringstream out;
   out << "{\"at_us\":" << step.at_us << ",\"verb\":\"" << name_of(step.verb) << '"';
   if (step.verb == sluice_oracle::Verb::kReserve) out << ",\"max_wait_us\":" << step.max_wait_us;
+  if (step.id) out << ",\"id\":" << json_quoted(*step.id);
+  if (step.ttl_us > 0) out << ",\"ttl\":\"" << duration_text(step.ttl_us) << '"';
   out << ",\"charges\":[";
   const char* separator = "";
   for (const sluice_oracle::Charge& charge : step.charges) {
