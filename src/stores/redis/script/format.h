@@ -109,6 +109,7 @@ inline constexpr std::uint64_t kSlicesKind = 0x14C1;
 inline constexpr std::uint64_t kHybridKind = 0x15C1;
 inline constexpr std::uint64_t kPermitsKind = 0x16C1;
 inline constexpr std::uint64_t kKeyBlockKind = 0x17C1;
+inline constexpr std::uint64_t kBudgetKind = 0x18C1;
 
 // Instants, in microseconds, are below this number; periods and other spans below the second one.
 inline constexpr std::uint64_t kEndOfInstants = std::uint64_t{1} << 52;
@@ -229,6 +230,48 @@ inline constexpr Layout<Permit, 2> kPermit({{"end", &Permit::end, 7},
 inline constexpr std::uint64_t kPermitIdSize = 12;
 inline constexpr std::uint64_t kPermitSize = kPermit.size() + kPermitIdSize;
 
+// A budget is a hash. Its field `h` is this head. Fields `o0`, `o1`... are the cells of ids with an
+// open hold, `e0`, `e1`... those of ids that have ended. A cell is a list of records: the first
+// bytes of the id's name, and these numbers. The first four bytes of the name say the cell.
+struct BudgetHead {
+  std::uint64_t kind, changed;
+  std::uint64_t spent;   // in the window of the last change
+  std::uint64_t held;    // by all open holds
+  std::uint64_t latest;  // the latest end of a hold since none was open
+  std::uint64_t first;   // no open hold ends before
+  std::uint64_t known;   // until when an id is known, as `forgotten`
+  std::uint64_t forgotten;
+  std::uint64_t open, ended;              // how many records there are
+  std::uint64_t open_cells, ended_cells;  // and cells
+};
+inline constexpr Layout<BudgetHead, 12> kBudgetHead({{"kind", &BudgetHead::kind, 2},
+                                                     {"changed", &BudgetHead::changed, 7},
+                                                     {"spent", &BudgetHead::spent, 7},
+                                                     {"held", &BudgetHead::held, 7},
+                                                     {"latest", &BudgetHead::latest, 7},
+                                                     {"first", &BudgetHead::first, 7},
+                                                     {"known", &BudgetHead::known, 4},
+                                                     {"forgotten", &BudgetHead::forgotten, 4},
+                                                     {"open", &BudgetHead::open, 4},
+                                                     {"ended", &BudgetHead::ended, 4},
+                                                     {"open_cells", &BudgetHead::open_cells, 2},
+                                                     {"ended_cells", &BudgetHead::ended_cells, 4}});
+
+// The numbers of an id: the low 48 bits of its amount, the high 5 bits and its kind, and the rest.
+// The rest of kSettled and kCancelled is until when it is known, as `forgotten`, and in the next 16
+// bits the cost of its hold modulo kAnyCost; that of the others is the end of the hold.
+struct IdNumbers {
+  std::uint64_t amount, high, rest;
+};
+inline constexpr Layout<IdNumbers, 3> kIdNumbers({{"amount", &IdNumbers::amount, 6},
+                                                  {"high", &IdNumbers::high, 1},
+                                                  {"rest", &IdNumbers::rest, 7}});
+inline constexpr std::uint64_t kAmountHigh = std::uint64_t{1} << 48;
+inline constexpr std::uint64_t kHoldIdSize = 10;
+inline constexpr std::uint64_t kIdRecordSize = kHoldIdSize + kIdNumbers.size();
+// A cell is divided if there are more records than this for each.
+inline constexpr std::uint64_t kCellRecords = 8;
+
 // The block of a counter begins with this head. The instants of the denials that count follow
 // (kInstant), the oldest first.
 struct KeyBlockHead {
@@ -263,11 +306,21 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //                most the cost with each of several charges: their number on the counter (7)
 //                To give back an extension: cost is 0, the instant its own, and lease what was left
 //                then.
+//     budget     cost (6), cost_high (1), capacity (7), remember (6), holds (2), does (1),
+//                releases (1), ttl (6), period (7), the id (10); if the period is 0 four windows
+//                that follow each other: number (1), open (7), close (7), second (7), third (7),
+//                fourth (7)
+//                to give back, of the id as it was: kind (1), amount (7), rest (7); units that were
+//                given back: unspent (7); of the call: instant (7)
+//                does: 0 no id, 1 take once, 2 hold, 3 settle, 4 cancel, 5 extend
 //   reply        instant (7), plus 2^52 if all counters admit; then for each counter: size (2)
 //                and that many bytes, the value that was found, empty if there was none; or of a
 //     log        at (7), units (5), newest (7), forgotten (4), wait (7), changed (1)
 //     permits    at (7), units (4), last_end (7), wait (7), units_after (4), last_after (7),
 //                gone (1)
+//     budget     at (7), spent (7), held (7), latest (7), open (4), forgotten (4); of the id: kind
+//                (1), amount (7), rest (7); if it denies, the first ends of holds from which the
+//                charge fits: by_all (7), by_held (7), by_count (7)
 //   verb         0 take, 1 peek, 2 refund, 3 reset, 4 give back, 5 charge, 6 reserve,
 //                7 take at most, with one charge; 8 with several; 9 release, 10 extend
 //
@@ -289,7 +342,8 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //   SLUICE.APPLY key... request
 //   request      ARGV[1] of a script, the number of counters (1), and the arguments after ARGV[1],
 //                in one. The number of a family is its number among all:
-//                1 bucket, 2 interval, 3 window, 4 slices, 5 log, 6 hybrid, 7 permits, 8 calendar
+//                1 bucket, 2 interval, 3 window, 4 slices, 5 log, 6 hybrid, 7 permits, 8 calendar,
+//                9 budget
 
 inline constexpr std::uint64_t kTake = 0;
 inline constexpr std::uint64_t kPeek = 1;
@@ -378,6 +432,54 @@ inline constexpr Layout<Argument, 3> kPermitsArgument({{"cost", &Argument::cost,
                                                        {"capacity", &Argument::capacity, 4},
                                                        {"lease", &Argument::period, 6}});
 
+// The name of the id follows, and windows if the period is 0.
+struct BudgetArgument {
+  std::uint64_t cost, cost_high, capacity, remember, holds, does, releases, ttl, period;
+};
+inline constexpr Layout<BudgetArgument, 9> kBudgetArgument(
+    {{"cost", &BudgetArgument::cost, 6},
+     {"cost_high", &BudgetArgument::cost_high, 1},
+     {"capacity", &BudgetArgument::capacity, 7},
+     {"remember", &BudgetArgument::remember, 6},
+     {"holds", &BudgetArgument::holds, 2},
+     {"does", &BudgetArgument::does, 1},
+     {"releases", &BudgetArgument::releases, 1},
+     {"ttl", &BudgetArgument::ttl, 6},
+     {"period", &BudgetArgument::period, 7}});
+
+// What a charge does with its id.
+inline constexpr std::uint64_t kWithoutId = 0;
+inline constexpr std::uint64_t kTakesOnce = 1;
+inline constexpr std::uint64_t kHolds = 2;
+inline constexpr std::uint64_t kSettles = 3;
+inline constexpr std::uint64_t kCancels = 4;
+inline constexpr std::uint64_t kExtends = 5;
+
+// More than a charge of kTakeAtMostOfAll takes, whose cost has 6 bytes for any number of charges.
+inline constexpr std::uint64_t kMostOfAll = std::uint64_t{1} << 42;
+
+// Four windows of a calendar that follow each other, for holds of a day.
+struct BudgetWindows {
+  std::uint64_t number, open, close, second, third, fourth;
+};
+inline constexpr Layout<BudgetWindows, 6> kBudgetWindows({{"number", &BudgetWindows::number, 1},
+                                                          {"open", &BudgetWindows::open, 7},
+                                                          {"close", &BudgetWindows::close, 7},
+                                                          {"second", &BudgetWindows::second, 7},
+                                                          {"third", &BudgetWindows::third, 7},
+                                                          {"fourth", &BudgetWindows::fourth, 7}});
+
+// Ends the argument to give back what a budget has taken: the id as it was, units that were given
+// back, and the instant.
+struct BudgetUndo {
+  std::uint64_t kind, amount, rest, unspent, instant;
+};
+inline constexpr Layout<BudgetUndo, 5> kBudgetUndo({{"kind", &BudgetUndo::kind, 1},
+                                                    {"amount", &BudgetUndo::amount, 7},
+                                                    {"rest", &BudgetUndo::rest, 7},
+                                                    {"unspent", &BudgetUndo::unspent, 7},
+                                                    {"instant", &BudgetUndo::instant, 7}});
+
 // Two windows of a calendar that follow each other. The number is that of the counter, for a reply
 // that asks for other windows.
 struct Windows {
@@ -445,6 +547,26 @@ inline constexpr Layout<PermitsReply, 7> kPermitsReply(
      {"last_after", &PermitsReply::last_after, 7},
      {"gone", &PermitsReply::gone, 1}});
 
+// The reply for a budget, instead of its value: the state at the instant, the id, and if the charge
+// is denied, the first ends of holds from which it would fit.
+struct BudgetReply {
+  std::uint64_t at, spent, held, latest, open, forgotten;
+  std::uint64_t kind, amount, rest;
+  std::uint64_t by_all, by_held, by_count;
+};
+inline constexpr Layout<BudgetReply, 12> kBudgetReply({{"at", &BudgetReply::at, 7},
+                                                       {"spent", &BudgetReply::spent, 7},
+                                                       {"held", &BudgetReply::held, 7},
+                                                       {"latest", &BudgetReply::latest, 7},
+                                                       {"open", &BudgetReply::open, 4},
+                                                       {"forgotten", &BudgetReply::forgotten, 4},
+                                                       {"kind", &BudgetReply::kind, 1},
+                                                       {"amount", &BudgetReply::amount, 7},
+                                                       {"rest", &BudgetReply::rest, 7},
+                                                       {"by_all", &BudgetReply::by_all, 7},
+                                                       {"by_held", &BudgetReply::by_held, 7},
+                                                       {"by_count", &BudgetReply::by_count, 7}});
+
 }  // namespace sluice::redis::format
 
 namespace sluice::redis {
@@ -460,6 +582,16 @@ inline format::Windows windows_of(const Calendar& calendar, core::Ticks of, std:
   const Instant next_close =
       window.end > kLastInstant ? window.end : calendar.window_at(window.end).end;
   return {number, ticks(window.start), ticks(window.end), ticks(next_close)};
+}
+
+// As above, with two more windows.
+inline format::BudgetWindows budget_windows_of(const Calendar& calendar, core::Ticks of,
+                                               std::uint64_t number) {
+  const format::Windows first = windows_of(calendar, of, number);
+  const core::Ticks last =
+      std::min(static_cast<core::Ticks>(first.next_close), kLastInstant.time_since_epoch().count());
+  const format::Windows rest = windows_of(calendar, last, number);
+  return {number, first.open, first.close, first.next_close, rest.close, rest.next_close};
 }
 
 }  // namespace sluice::redis
