@@ -124,21 +124,23 @@ std::vector<FoundKey> read_values(RedisSession& session, std::span<const std::st
   std::vector<FoundKey> found;
   for (const std::string& key : keys) {
     found.push_back({.redis_key = key, .type = {}});
-    for (const std::string_view verb : {"TYPE", "PTTL", "GET"}) {
+    for (const std::string_view verb : {"TYPE", "PTTL", "GET", "HGET"}) {
       commands.emplace_back([&key, verb](redis::Command& command) {
         command.append(verb);
         command.append(key);
+        if (verb == "HGET") command.append(redis::kHeadOfBudget);
         command.slot = redis::slot_of(key);
       });
     }
   }
   const auto take = [&](std::size_t number, const redis::Reply& reply) {
-    FoundKey& one = found[number / 3];
-    if (number % 3 == 0) one.type = reply.string();
-    if (number % 3 == 1) one.ttl_ms = reply.integer;
-    if (number % 3 == 2 && reply.type == redis::Reply::kString) one.value = reply.string();
+    FoundKey& one = found[number / 4];
+    if (number % 4 == 0) one.type = reply.string();
+    if (number % 4 == 1) one.ttl_ms = reply.integer;
+    if (number % 4 >= 2 && reply.type == redis::Reply::kString) one.value = reply.string();
   };
-  session.ask(commands, take, true);  // GET fails for a value of another type, which TYPE reports
+  // GET and HGET fail for a value of another type, which TYPE reports.
+  session.ask(commands, take, true);
   return found;
 }
 

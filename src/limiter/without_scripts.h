@@ -7,12 +7,6 @@
 
 namespace sluice {
 
-// Returns whether a Redis store supports the limit. The loaders of rules refuse other limits, and
-// the store answers them with `Reason::kInvalid`.
-constexpr bool works_in_redis(const Limit& limit) noexcept {
-  return limit.state_kind() != StateKind::kBudget;
-}
-
 // Returns whether a Redis store without scripts (`scripting: off`) supports the limit, or a state
 // with this alignment: the counter must be a plain number per slice of the clock, which INCRBY can
 // change. The loaders of rules refuse other limits, and the store answers them with

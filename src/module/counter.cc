@@ -558,7 +558,7 @@ void decide(Action action, const Asked& asked, std::uint64_t cost, std::string_v
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return decide_log(action, limit, cost, found, now, outcome);
     case StateKind::kPermits: return decide_permits(action, asked, cost, found, now, outcome);
-    case StateKind::kBudget: return;  // works_in_redis()
+    case StateKind::kBudget: return;  // only scripts decide for them
   }
 }
 

@@ -605,6 +605,9 @@ int run_limit(Call& call, Verb verb, std::size_t at) {
   if (holds_permits(asked->limit.algorithm())) {
     return reply_error(call.context, "algorithm: the module has no permits; sluice serve has");
   }
+  if (holds_amounts(asked->limit.algorithm())) {
+    return reply_error(call.context, "algorithm: the module has no budgets; sluice serve has");
+  }
   const auto decision =
       decide_by_limit(call, at, verb, {.limit = asked->limit, .cost = asked->cost});
   if (!decision) return kOk;

@@ -758,12 +758,6 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
                       "expected another algorithm");
     return;
   }
-  if (terms_.in_redis && !works_in_redis(limit)) {
-    diagnostics_->add(fields.at("algorithm"),
-                      in_quotes(to_string(limit.algorithm())) + " cannot be stored in Redis",
-                      "expected another algorithm, or the memory store");
-    return;
-  }
   if (terms_.scripting || works_without_scripts(limit)) return;
   if (limit.calendar() != nullptr) {
     diagnostics_->add(fields.at("per"),

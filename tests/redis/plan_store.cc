@@ -118,8 +118,9 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
   const bool is_whole = static_cast<std::size_t>(count(Outcome::kAllowed)) == outcomes.size();
   const bool is_answered = static_cast<std::size_t>(count(Outcome::kAllowed) +
                                                     count(Outcome::kDenied)) == outcomes.size();
-  const bool undoes =
-      sluice::takes(action.verb) || (action.verb == sluice::Verb::kExtend && is_answered);
+  const bool is_of_id = sluice::changes_permit(action.verb) || sluice::needs_id(action.verb);
+  const bool undoes = sluice::takes(action.verb) ||
+                      (is_of_id && action.verb != sluice::Verb::kRelease && is_answered);
   for (std::size_t i = 0; i < plan_.parts(); ++i) {
     if (!undoes || is_whole || outcomes[i] != Outcome::kAllowed) continue;
     plan_.write_undo(i, command);

@@ -63,7 +63,10 @@ end
 local put = redis.pcall
 repeat
   local said
-  if others then
+  if others == 'hash' then
+    if value.is_old then call('DEL', key) end
+    said = put('HSET', key, unpack(value))
+  elseif others then
     said = put('SETRANGE', key, '0', value)
   elseif value then
     said = put('SET', key, value, 'PX', ms)
@@ -86,7 +89,7 @@ repeat
   end
 until not refused
 if others then
-  if others ~= true then
+  if others ~= true and others ~= 'hash' then
     for _, command in ipairs(others) do call(unpack(command)) end
   end
   if ms then call('PEXPIRE', key, ms) end

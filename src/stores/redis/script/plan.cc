@@ -11,7 +11,6 @@
 
 #include "limiter/answer.h"
 #include "limiter/new_key_limit.h"
-#include "limiter/without_scripts.h"
 #include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/stored.h"
@@ -47,9 +46,7 @@ std::uint64_t Counter::most_for_each() const noexcept {
   return std::min(least_cost_, answer_.remaining / charges_);
 }
 
-void Counter::note_taken(std::uint64_t units) noexcept {
-  answer_.taken = static_cast<std::uint32_t>(units);
-}
+void Counter::note_taken(std::uint64_t units) noexcept { answer_.taken = units; }
 
 // --- arguments of a script ---
 
@@ -58,6 +55,57 @@ void Counter::append_argument(int number, std::uint64_t cost, std::string& out) 
   append_numbers(limit(), std::min(cost, format::kCostBeyondAll), out);
   if (!holds_permits(limit().algorithm())) return;
   for (const std::uint8_t byte : permit_.bytes()) out += static_cast<char>(byte);
+}
+
+namespace {
+
+std::uint64_t does_with_id(Verb verb, std::uint64_t cost) noexcept {
+  switch (verb) {
+    case Verb::kHold: return format::kHolds;
+    case Verb::kSettle:
+    case Verb::kCharge: return format::kSettles;
+    case Verb::kCancel: return format::kCancels;
+    case Verb::kExtend: return format::kExtends;
+    case Verb::kTake: return format::kTakesOnce;
+    case Verb::kPeek: return cost > 0 ? format::kTakesOnce : format::kWithoutId;
+    default: return format::kWithoutId;
+  }
+}
+
+std::uint64_t ticks_of(Duration time) noexcept { return static_cast<std::uint64_t>(time.count()); }
+
+}  // namespace
+
+void Counter::append_budget(int number, Action action, std::uint64_t cost, std::string& out) const {
+  cost = std::min(cost, kMaxAmount + 1);
+  format::kFamily.append({static_cast<std::uint64_t>(number)}, out);
+  format::kBudgetArgument.append(
+      {.cost = cost % format::kAmountHigh,
+       .cost_high = cost / format::kAmountHigh,
+       .capacity = limit().capacity(),
+       .remember = ticks_of(limit().remember()),
+       .holds = limit().holds(),
+       .does = has_id() ? does_with_id(action.verb, cost) : format::kWithoutId,
+       .releases = limit().on_expiry() == OnExpiry::kRelease ? std::uint64_t{1} : 0,
+       .ttl = std::min(ticks_of(action.max_wait), ticks_of(kMaxHold)),
+       .period = limit().calendar() == nullptr ? ticks_of(limit().period()) : 0},
+      out);
+  const PermitId::Bytes id = permit_.bytes();
+  for (std::size_t i = 0; i < format::kHoldIdSize; ++i) out += static_cast<char>(id[i]);
+}
+
+void Counter::append_budget_undo(int number, Action action, std::string& out) const {
+  const std::uint64_t spent = budget_.spent;
+  // A repeated call has changed nothing.
+  if (!is_changed_) action = Verb::kRefund;
+  append_budget(number, action, spent_after_ > spent ? spent_after_ - spent : 0, out);
+  if (limit().calendar() != nullptr) append_windows(0, at_, out);
+  format::kBudgetUndo.append({.kind = budget_.kind,
+                              .amount = budget_.amount,
+                              .rest = budget_.rest,
+                              .unspent = spent > spent_after_ ? spent - spent_after_ : 0,
+                              .instant = static_cast<std::uint64_t>(at_)},
+                             out);
 }
 
 void Counter::append_end_before_extension(int number, std::string& out) const {
@@ -70,7 +118,11 @@ void Counter::append_end_before_extension(int number, std::string& out) const {
 }
 
 void Counter::append_windows(std::size_t index, core::Ticks of, std::string& out) const {
-  format::kWindows.append(windows_of(*limit().calendar(), of, index), out);
+  if (holds_amounts(limit().algorithm())) {
+    format::kBudgetWindows.append(budget_windows_of(*limit().calendar(), of, index), out);
+  } else {
+    format::kWindows.append(windows_of(*limit().calendar(), of, index), out);
+  }
 }
 
 // --- replies ---
@@ -83,6 +135,9 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   permits_ = {};
   permits_.at = static_cast<std::uint64_t>(now);
   permits_.gone = 1;
+  budget_ = {};
+  budget_.at = static_cast<std::uint64_t>(now);
+  budget_.forgotten = format::kNeverForgotten;
   is_new_ = bytes.empty();
   if (is_new_) return true;
   switch (limit().state_kind()) {
@@ -100,7 +155,7 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return read_log(bytes);
     case StateKind::kPermits: return read_permits(bytes);
-    case StateKind::kBudget: break;  // works_in_redis()
+    case StateKind::kBudget: return read_budget(bytes);
   }
   return false;
 }
@@ -127,6 +182,14 @@ bool Counter::read_permits(std::string_view bytes) noexcept {
   };
   return permits_.at < format::kEndOfInstants && static_cast<core::Ticks>(permits_.at) >= now_ &&
          is_end(permits_.last_end) && is_end(permits_.last_after);
+}
+
+bool Counter::read_budget(std::string_view bytes) noexcept {
+  if (bytes.size() != format::kBudgetReply.size()) return false;
+  budget_ = format::kBudgetReply.read(bytes);
+  return budget_.at < format::kEndOfInstants && static_cast<core::Ticks>(budget_.at) >= now_ &&
+         budget_.spent <= kMaxAmount && budget_.held <= kMaxAmount && budget_.open <= kMaxHolds &&
+         budget_.amount <= kMaxAmount;
 }
 
 // --- decisions ---
@@ -164,8 +227,41 @@ void Counter::decide(Action action, std::uint64_t cost) noexcept {
       answer_ = decide_permits(action.verb, cost);
       at_ = static_cast<core::Ticks>(permits_.at);
       return;
-    case StateKind::kBudget: return;  // works_in_redis()
+    case StateKind::kBudget: {
+      const auto step = decide_budget(action, cost);
+      is_changed_ = step.change == core::Change::kWrite;
+      spent_after_ = is_changed_ ? step.next.spent : budget_.spent;
+      return take(step);
+    }
   }
+}
+
+// By core, from what the script has found.
+core::budget::Made Counter::decide_budget(Action action, std::uint64_t cost) const noexcept {
+  const auto ticks = [](std::uint64_t number) { return static_cast<core::Ticks>(number); };
+  const core::BudgetEnds ends{ticks(budget_.by_all), ticks(budget_.by_held),
+                              ticks(budget_.by_count)};
+  const core::Budget budget{.asked = has_id() ? &permit_ : nullptr, .ends = &ends};
+  core::budget::Asked asked{limit(),
+                            budget,
+                            core::Forgotten(static_cast<std::uint32_t>(budget_.forgotten)),
+                            {.at = ticks(budget_.at),
+                             .start = core::budget::window_start(limit(), ticks(budget_.at)),
+                             .spent = budget_.spent,
+                             .held = budget_.held,
+                             .open = static_cast<std::size_t>(budget_.open),
+                             .latest = ticks(budget_.latest)}};
+  if (action.verb == Verb::kReset) {
+    return {core::untouched(limit()), core::Change::kErase, asked.live.at, {}};
+  }
+  asked.kind = static_cast<core::IdKind>(budget_.kind);
+  asked.amount = budget_.amount;
+  if (asked.is_decided()) {
+    asked.check = budget_.rest >> 32;
+  } else {
+    asked.end = ticks(budget_.rest);
+  }
+  return core::budget::decide(action, asked, cost);
 }
 
 // As core/concurrency.h, from what the script has found.
@@ -198,7 +294,7 @@ core::Answer Counter::decide_permits(Verb verb, std::uint64_t cost) const noexce
 }
 
 void Counter::leave_untaken() noexcept {
-  const bool has_permits = holds_permits(limit().algorithm());
+  const bool has_permits = holds_permits(limit().algorithm()) || holds_amounts(limit().algorithm());
   if (answer_.admitted && (cost_ > 0 || has_permits)) decide(Verb::kPeek, 0);
   answer_.delay = core::Answer::kNoDelay;
 }
@@ -338,8 +434,7 @@ auto Plan::of_part(std::size_t index) const {
 bool Plan::begin(const RequestOptions& options, Action action, std::span<const Charge> charges,
                  std::optional<Instant> now) {
   options_ = options;
-  const Verb verb = action.verb == Verb::kHold ? Verb::kTake : action.verb;
-  action_ = {verb, std::min<Duration>(action.max_wait, kMaxWait)};
+  action_ = {action.verb, std::min<Duration>(action.max_wait, kMaxWait)};
   now_ = now;
   count_ = 0;
   parts_.clear();
@@ -347,8 +442,7 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
   if (charges.empty() || charges.size() > kMaxCharges || !is_in_range(now)) return false;
   if (action.max_wait < Duration{0}) return false;
   for (const Charge& charge : charges) {
-    if (!works_in_redis(charge.limit) || !verb_fits(action, charge) || !block_fits(action, charge))
-      return false;
+    if (!verb_fits(action, charge) || !block_fits(action, charge)) return false;
     std::size_t i = 0;
     while (i < count_ && !counters_[i].is_same(charge)) ++i;
     if (i == count_) {
@@ -423,6 +517,9 @@ std::size_t Plan::parts() const noexcept { return parts_.size(); }
 // take, which scripts decide fastest.
 std::uint64_t Plan::script_verb(const Part& part) const noexcept {
   if (action_.verb == Verb::kReserve && !can_reserve_ahead(part.families)) return format::kTake;
+  // What a budget does with an id is in its argument.
+  if (action_.verb == Verb::kHold) return format::kTake;
+  if (action_.verb == Verb::kSettle || action_.verb == Verb::kCancel) return format::kCharge;
   const bool is_shared = action_.verb == Verb::kTakeAtMost && counter_of_.size() > 1;
   return is_shared ? format::kTakeAtMostOfAll : verb_number(action_.verb);
 }
@@ -453,7 +550,7 @@ void Plan::write(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   const std::uint64_t verb = script_verb(part);
   write_keys(index, true, command);
-  if (options_.uses_module) write_for_module(index, command);
+  if (options_.uses_module && !has_budgets(part.families)) write_for_module(index, command);
   if (is_single(part)) {
     std::string argument;
     const Counter& counter = of_part(index).front();
@@ -536,11 +633,15 @@ void Plan::append_argument(const Counter& counter, FamilySet families, std::uint
   const bool may_give_back = verb == format::kCharge || verb == format::kGiveBack;
   if (counter.gives_back() && may_give_back) number += format::kGivesBack;
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
-  const std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
-  if (verb == format::kGiveBack && action_.verb == Verb::kExtend) {
+  std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
+  if (is_at_most) cost = std::min(counter.least_cost(), format::kMostOfAll - 1);
+  if (holds_amounts(counter.limit().algorithm())) {
+    if (verb == format::kGiveBack) return counter.append_budget_undo(number, action_, out);
+    counter.append_budget(number, verb == format::kPeek ? Verb::kPeek : action_, cost, out);
+  } else if (verb == format::kGiveBack && action_.verb == Verb::kExtend) {
     counter.append_end_before_extension(number, out);
   } else {
-    counter.append_argument(number, is_at_most ? counter.least_cost() : cost, out);
+    counter.append_argument(number, cost, out);
   }
   if (counter.limit().calendar() != nullptr) {
     core::Ticks near = counter.near.value_or(clock_time().time_since_epoch().count());
@@ -649,7 +750,7 @@ bool Plan::read_counters(std::size_t index, bool is_alone, std::string_view& res
 
 // Finds out how many units every charge can have, and asks for them; for one if there are none.
 void Plan::share_units() noexcept {
-  units_for_each_ = kMaxUnits;
+  units_for_each_ = counter_of_.size() > 1 ? format::kMostOfAll - 1 : kMaxAmount;
   for (std::size_t i = 0; i < count_; ++i) {
     Counter& counter = counters_[i];
     counter.decide(Verb::kPeek, 0);

@@ -31,14 +31,16 @@ const Family& family_of(const Limit& limit) noexcept;
 void append_numbers(const Limit& limit, std::uint64_t cost, std::string& out);
 
 // A set of families: bit i for row i.
-using FamilySet = std::uint8_t;
+using FamilySet = std::uint16_t;
 // In it each family has its number in requests for the module.
-inline constexpr FamilySet kAllFamilies = 0xFF;
+inline constexpr FamilySet kAllFamilies = 0x1FF;
 FamilySet bit_of(const Family& family) noexcept;
 // The number of a family in a script for `set`, from 1.
 int number_of(const Family& family, FamilySet set) noexcept;
 // Whether counters of one of them can be reserved ahead.
 bool can_reserve_ahead(FamilySet set) noexcept;
+// Whether one of them is budgets.
+bool has_budgets(FamilySet set) noexcept;
 
 // Returns the text with the values of the constants of format.h, whose names, and nothing else in
 // the .lua files, begin with a k and a capital letter. Throws std::out_of_range for another name.
@@ -128,6 +130,9 @@ class Counter {
 
   // Appends the argument for a script in which the family has this number.
   void append_argument(int number, std::uint64_t cost, std::string& out) const;
+  // As above, for a budget. The other gives back what the action has done.
+  void append_budget(int number, Action action, std::uint64_t cost, std::string& out) const;
+  void append_budget_undo(int number, Action action, std::string& out) const;
   // As above, to take back an extension: the lease ends as long after at() as it would have.
   void append_end_before_extension(int number, std::string& out) const;
   // A limit with a calendar: appends the rest of the argument, which is the window of an instant
@@ -166,7 +171,10 @@ class Counter {
  private:
   bool read_log(std::string_view bytes) noexcept;
   bool read_permits(std::string_view bytes) noexcept;
+  bool read_budget(std::string_view bytes) noexcept;
   core::Answer decide_permits(Verb verb, std::uint64_t cost) const noexcept;
+  core::budget::Made decide_budget(Action action, std::uint64_t cost) const noexcept;
+  bool has_id() const noexcept { return charge_->permit != nullptr; }
 
   const Charge* charge_ = nullptr;
   bool is_new_ = false;
@@ -177,12 +185,15 @@ class Counter {
   core::Ticks now_ = 0;  // of the request
   core::Ticks at_ = 0;
   PermitId permit_;
-  // What the script has found. Only one of the four has a value, by the limit's kind.
+  // What the script has found. Only one of the five has a value, by the limit's kind.
   core::Kept<core::State> state_;
   std::vector<std::uint32_t> counts_;  // of `slices_`
   core::Kept<core::Slices> slices_;
   core::Kept<core::LogReport> log_;
   format::PermitsReply permits_;
+  format::BudgetReply budget_;
+  std::uint64_t spent_after_ = 0;  // of a budget, with the change
+  bool is_changed_ = false;        // a budget
   core::Answer answer_;
 };
 

@@ -23,7 +23,8 @@ part 'request'
 --   admits    whether the counter admits the charge; of kTakeAtMostOfAll, how many units it has left
 --   value     what is to be written; nil for nothing
 --   keep_for  for how many µs from now the key is to be kept; nil if it is kept long enough
---   others    nil if `value` is all of the new value; 'kept' if also the key expires then already.
+--   others    nil if `value` is all of the new value; 'kept' if also the key expires then already;
+--             'hash' if it is fields and values of a hash, which are of a new one if it says is_old.
 --             If `value` is only its beginning: true, or the other commands that write
 local verb, now, explicit_ms = struct.unpack(kRequest, ARGV[1])
 if now == kServerTime then

@@ -34,6 +34,8 @@ struct Constant {
   std::string_view format = {};
 };
 
+constexpr std::uint64_t of(core::IdKind kind) noexcept { return static_cast<std::uint64_t>(kind); }
+
 constexpr Constant kConstants[] = {
     // Calls.
     {"kTake", format::kTake},
@@ -59,6 +61,14 @@ constexpr Constant kConstants[] = {
     {"kSlicesArgument", format::kSlicesArgument},
     {"kLogArgument", format::kLogArgument},
     {"kPermitsArgument", format::kPermitsArgument},
+    {"kWithoutId", format::kWithoutId},
+    {"kTakesOnce", format::kTakesOnce},
+    {"kHolds", format::kHolds},
+    {"kSettles", format::kSettles},
+    {"kCancels", format::kCancels},
+    {"kExtends", format::kExtends},
+    {"kBudgetWindows", format::kBudgetWindows},
+    {"kBudgetUndo", format::kBudgetUndo},
     {"kWithBlocks", format::kWithBlocks},
     {"kKeyBlockArgument", format::kKeyBlockArgument},
     {"kDeniesIfBlocked", format::kDeniesIfBlocked},
@@ -71,6 +81,7 @@ constexpr Constant kConstants[] = {
     {"kAdmits", format::kAdmits},
     {"kLogReply", format::kLogReply},
     {"kPermitsReply", format::kPermitsReply},
+    {"kBudgetReply", format::kBudgetReply},
     // Stored values.
     {"kEndOfInstants", format::kEndOfInstants},
     {"kEndOfSpans", format::kEndOfSpans},
@@ -94,6 +105,21 @@ constexpr Constant kConstants[] = {
     {"kPermitHead", format::kPermit},
     {"kPermitIdSize", format::kPermitIdSize},
     {"kPermitSize", format::kPermitSize},
+    {"kBudgetKind", format::kBudgetKind},
+    {"kBudgetHead", format::kBudgetHead},
+    {"kIdNumbers", format::kIdNumbers},
+    {"kAmountHigh", format::kAmountHigh},
+    {"kHoldIdSize", format::kHoldIdSize},
+    {"kIdRecordSize", format::kIdRecordSize},
+    {"kCellRecords", format::kCellRecords},
+    {"kMaxAmount", kMaxAmount},
+    {"kMostHolds", kMaxHolds},
+    {"kOpen", of(core::IdKind::kOpen)},
+    {"kSettled", of(core::IdKind::kSettled)},
+    {"kCharged", of(core::IdKind::kCharged)},
+    {"kReleased", of(core::IdKind::kReleased)},
+    {"kCancelled", of(core::IdKind::kCancelled)},
+    {"kAnyCost", core::budget::kAnyCost},
     {"kLogKind", format::kLogKind},
     {"kHybridKind", format::kHybridKind},
     {"kLogHead", format::kLogHead},
@@ -129,6 +155,10 @@ std::map<std::string, std::string> constants_in_lua() {
   }
   // What follows another record has no byte order of its own.
   const auto rest_of = [](const auto& layout) { return layout.format().substr(1); };
+  // The name of the id follows.
+  all["kBudgetCall"] =
+      quoted(format::kBudgetArgument.format(), "c", std::to_string(format::kHoldIdSize));
+  all["kBudgetCallSize"] = std::to_string(format::kBudgetArgument.size() + format::kHoldIdSize);
   all["kSliceCount"] = quoted(rest_of(format::kSliceCount));
   all["kBucketOfRequest"] = quoted("<I1", rest_of(format::kBucketArgument));
   all["kSingleReply"] = quoted(format::kInstant.format(), "c0");
@@ -187,8 +217,9 @@ constexpr Family kFamilies[] = {
     {"sliding_window_hybrid", "short_hybrid"},
     {"concurrency", "concurrency"},
     {"calendar", "calendar_window"},
+    {"budget", "budget"},
 };
-static_assert(std::size(kFamilies) <= 8, "a FamilySet has a bit for each");
+static_assert(std::size(kFamilies) <= 16, "a FamilySet has a bit for each");
 
 constexpr FamilySet kBucket = 1 << 0;
 constexpr FamilySet kInterval = 1 << 1;
@@ -198,6 +229,7 @@ constexpr FamilySet kLog = 1 << 4;
 constexpr FamilySet kHybrid = 1 << 5;
 constexpr FamilySet kPermits = 1 << 6;
 constexpr FamilySet kCalendar = 1 << 7;
+constexpr FamilySet kBudget = 1 << 8;
 
 struct NeededPart {
   std::string_view name;
@@ -220,6 +252,8 @@ constexpr NeededPart kParts[] = {
     {"calendar_window", kCalendar},
     {"sliding_window_counter", kSlices},
     {"concurrency", kPermits},
+    {"budget_records", kBudget},
+    {"budget", kBudget},
 };
 
 FamilySet family_bit(const Limit& limit) noexcept {
@@ -230,7 +264,7 @@ FamilySet family_bit(const Limit& limit) noexcept {
     case StateKind::kLog: return kLog;
     case StateKind::kLogAndSummaries: return kHybrid;
     case StateKind::kPermits: return kPermits;
-    case StateKind::kBudget: break;  // works_in_redis()
+    case StateKind::kBudget: return kBudget;
   }
   return 0;
 }
@@ -297,6 +331,8 @@ int number_of(const Family& family, FamilySet set) noexcept {
   const unsigned below = bit_of(family) - 1u;
   return std::popcount(set & below) + 1;
 }
+
+bool has_budgets(FamilySet set) noexcept { return (set & kBudget) != 0; }
 
 bool can_reserve_ahead(FamilySet set) noexcept { return (set & (kBucket | kInterval)) != 0; }
 

@@ -129,6 +129,23 @@ std::optional<CounterState> show_permits(std::string_view value) {
   return state;
 }
 
+// The value is the head of the hash.
+std::optional<CounterState> show_budget(std::string_view value) {
+  if (value.size() != format::kBudgetHead.size()) return std::nullopt;
+  const format::BudgetHead head = format::kBudgetHead.read(value);
+  if (head.kind != format::kBudgetKind || head.changed >= format::kEndOfInstants) {
+    return std::nullopt;
+  }
+  CounterState state = state_at(static_cast<Ticks>(head.changed),
+                                core::Forgotten(static_cast<std::uint32_t>(head.forgotten)));
+  state.summary = count_of(head.spent, "unit") + " spent";
+  if (head.open > 0) {
+    state.summary += ", " + std::to_string(head.held) + " held by " + count_of(head.open, "hold");
+  }
+  if (head.ended > 0) state.summary += ", " + count_of(head.ended, "settled call");
+  return state;
+}
+
 std::optional<std::string> decoded_tag(std::string_view text) {
   std::string tag;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -182,7 +199,7 @@ std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return show_log(kind, value);
     case StateKind::kPermits: return show_permits(value);
-    case StateKind::kBudget: break;
+    case StateKind::kBudget: return show_budget(value);
   }
   return std::nullopt;
 }

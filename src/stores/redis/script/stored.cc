@@ -18,7 +18,7 @@ std::uint64_t kind_of(StateKind kind) noexcept {
     case StateKind::kSlices: return format::kSlicesKind;
     case StateKind::kLogAndSummaries: return format::kHybridKind;
     case StateKind::kPermits: return format::kPermitsKind;
-    case StateKind::kBudget: break;  // works_in_redis()
+    case StateKind::kBudget: break;  // a hash, which only scripts read
   }
   return 0;
 }

@@ -134,8 +134,9 @@ bool ScriptOperation::any(Plan::Read answered) const noexcept {
 void ScriptOperation::finish() noexcept {
   const bool has_failed = failure_ != Reason::kOk;
   // A full store has counted nothing, so that the caller can charge the other counters alone.
-  const bool undoes = takes(verb_) || (verb_ == Verb::kCharge && failure_ == Reason::kStoreFull) ||
-                      (verb_ == Verb::kExtend && !has_failed);
+  const bool is_of_id = verb_ == Verb::kExtend || verb_ == Verb::kSettle || verb_ == Verb::kCancel;
+  const bool undoes = takes(verb_) || (counts_work(verb_) && failure_ == Reason::kStoreFull) ||
+                      (is_of_id && !has_failed);
   if (undoes && (has_failed || any(Plan::Read::kDenied)) && any(Plan::Read::kAllowed)) {
     give_back();
   }
