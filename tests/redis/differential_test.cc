@@ -9,6 +9,7 @@
 #include <string>
 
 #include "sluice/memory_store.h"
+#include "tests/property/budget_history.h"
 #include "tests/property/generate.h"
 #include "tests/property/history.h"
 #include "tests/property/permit_history.h"
@@ -181,6 +182,26 @@ TEST_P(PermitHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Histories, PermitHistories, ::testing::Values(11));
+
+// --- budgets ---
+
+// As many steps at once as the variant --long has, 1,000,000 in all.
+const std::size_t kBudgetSteps = random_cases(60, 3000);
+
+class BudgetHistories : public Differential {};
+TEST_P(BudgetHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
+  run(GetParam(), kHistories, [this](Dice& dice) {
+    PlanStore redis(connection_, fresh_prefix());
+    const std::unique_ptr<sluice::Store> memory = make_memory_store();
+    Compared store(redis, *memory);
+    sluice_property::BudgetHistory history(dice.below(std::uint64_t{1} << 62), store);
+    std::string differs;
+    for (std::size_t i = 0; i < kBudgetSteps && differs.empty(); ++i) differs = history.step();
+    ASSERT_EQ(differs, "") << redis.error();
+    ASSERT_EQ(store.difference_of_all(), "");
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Histories, BudgetHistories, ::testing::Values(13));
 
 // --- plans and overrides ---
 

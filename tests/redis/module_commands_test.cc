@@ -140,6 +140,8 @@ TEST_F(ModuleCommands, RefuseArgumentsAsTheFrontEndDoes) {
   }
   EXPECT_EQ(by_module({"RL.LIMIT", "key", "concurrency", "3", "1h"}),
             "ERR algorithm: the module has no permits; sluice serve has");
+  EXPECT_EQ(by_module({"RL.LIMIT", "key", "budget", "3", "1h"}),
+            "ERR algorithm: the module has no budgets; sluice serve has");
   EXPECT_EQ(by_module({"RL.PEEK", "CHECK", "rule", "a", "b", "c"}),
             "ERR there are no rules in the module; expected LIMIT");
   const std::string few = by_module({"RL.PEEK", "LIMIT", "key", "gcra", "10"});

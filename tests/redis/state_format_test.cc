@@ -87,6 +87,22 @@ const std::vector<Field> kPermitFields = {{2, "kind: permits, version 1"},
                                           {4, "units in flight"}};
 const std::vector<Field> kPermit = {
     {7, "a permit: end of its lease"}, {2, "  its units"}, {12, "its name"}};
+const std::vector<Field> kBudgetFields = {{2, "kind: budget, version 1"},
+                                          {7, "last change"},
+                                          {7, "units spent in the window of the last change"},
+                                          {7, "units held"},
+                                          {7, "latest end of a hold since none was open"},
+                                          {7, "no hold ends before"},
+                                          {4, "until when an id is known, in 2^20 us"},
+                                          {4, "forgotten from"},
+                                          {4, "open holds"},
+                                          {4, "ended ids"},
+                                          {2, "cells of open holds"},
+                                          {4, "cells of ended ids"}};
+const std::vector<Field> kIdFields = {{10, "an id: the first bytes of its name"},
+                                      {6, "  its amount, low 48 bits"},
+                                      {1, "  high bits of its amount, and its kind"},
+                                      {7, "  the rest"}};
 const std::vector<Field> kSummary = {{6, "a summary: its first instant, low 48 bits"},
                                      {6, "  its last instant"},
                                      {4, "  its units"}};
@@ -133,10 +149,10 @@ std::string number_in(std::string_view bytes) {
 }
 
 // Returns a line for each field: bytes, meaning, number.
-std::string block_of(const Example& example, std::string_view key, std::string_view value) {
-  std::string text = std::string(key) + "\n";
+std::string lines_of(const std::vector<Field>& fields, std::string_view value) {
+  std::string text;
   std::size_t at = 0;
-  for (const Field& field : example.fields) {
+  for (const Field& field : fields) {
     const std::string_view bytes = value.substr(std::min(at, value.size()), field.size);
     std::string line = hex_of(bytes);
     line.resize(std::max<std::size_t>(line.size() + 2, 22), ' ');
@@ -146,17 +162,31 @@ std::string block_of(const Example& example, std::string_view key, std::string_v
     at += field.size;
   }
   if (at != value.size()) text += "and " + hex_of(value.substr(std::min(at, value.size()))) + "\n";
-  const auto state = sluice::redis::read_counter_state(example.limit.algorithm(), value);
-  return text + "= " + (state ? state->summary : "not a state") + "\n";
+  return text;
+}
+
+std::string summary_of(sluice::Algorithm algorithm, std::string_view value) {
+  const auto state = sluice::redis::read_counter_state(algorithm, value);
+  return "= " + (state ? state->summary : "not a state") + "\n";
+}
+
+std::string block_of(const Example& example, std::string_view key, std::string_view value) {
+  return std::string(key) + "\n" + lines_of(example.fields, value) +
+         summary_of(example.limit.algorithm(), value);
+}
+
+std::string page_text() {
+  std::ifstream file(SLUICE_STATE_FORMAT_PAGE);
+  std::stringstream page;
+  page << file.rdbuf();
+  return page.str();
 }
 
 class StateFormat : public ScriptTest {};
 
 TEST_F(StateFormat, IsTheSameAsInTheDocumentation) {
-  std::ifstream file(SLUICE_STATE_FORMAT_PAGE);
-  std::stringstream page;
-  page << file.rdbuf();
-  ASSERT_NE(page.str(), "") << SLUICE_STATE_FORMAT_PAGE;
+  const std::string page = page_text();
+  ASSERT_NE(page, "") << SLUICE_STATE_FORMAT_PAGE;
   PlanStore store(redis_, "sluice:");
   for (const Example& example : examples()) {
     const std::string key = redis_key("sluice:", example.limit.algorithm(), "alice");
@@ -169,9 +199,29 @@ TEST_F(StateFormat, IsTheSameAsInTheDocumentation) {
           << store.error();
     }
     const std::string block = block_of(example, key, redis_.text({"GET", key}));
-    EXPECT_NE(page.str().find("```\n" + block), std::string::npos) << "the page lacks\n```\n"
-                                                                   << block << "```\n";
+    EXPECT_NE(page.find("```\n" + block), std::string::npos) << "the page lacks\n```\n"
+                                                             << block << "```\n";
   }
+}
+
+TEST_F(StateFormat, OfABudgetIsTheSameAsInTheDocumentation) {
+  const sluice::Limit limit = sluice::budget(10).per(1min);
+  PlanStore store(redis_, "sluice:");
+  const std::string key = redis_key("sluice:", limit.algorithm(), "alice");
+  redis_.run({"DEL", key});
+  const sluice::PermitId held({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const sluice::PermitId taken({17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28});
+  const sluice::Charge hold{.key = "alice", .limit = limit, .cost = 3, .permit = &held};
+  const sluice::Charge take{.key = "alice", .limit = limit, .cost = 2, .permit = &taken};
+  ASSERT_TRUE(store.apply_one({sluice::Verb::kHold, 1min}, hold, instant(kStart)));
+  ASSERT_TRUE(store.apply_one(sluice::Verb::kTake, take, instant(kStart + 1'500'000)));
+  const std::string head = redis_.text({"HGET", key, "h"});
+  const std::string block = key + "\nh\n" + lines_of(kBudgetFields, head) + "e0\n" +
+                            lines_of(kIdFields, redis_.text({"HGET", key, "e0"})) + "o0\n" +
+                            lines_of(kIdFields, redis_.text({"HGET", key, "o0"})) +
+                            summary_of(limit.algorithm(), head);
+  EXPECT_NE(page_text().find("```\n" + block), std::string::npos) << "the page lacks\n```\n"
+                                                                  << block << "```\n";
 }
 
 TEST_F(StateFormat, ChargesOfOneInstantShareAnEntry) {
