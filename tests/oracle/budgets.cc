@@ -38,7 +38,7 @@ Integer spent_of(const Budget& budget, const Counter& counter, std::int64_t inst
     const bool is_spent = hold.end <= instant && expired(spec, hold).charged;
     if (is_spent && same_window(spec, hold.end, instant)) sum += hold.units;
   }
-  return sum;
+  return std::min(sum, most_stored(spec));
 }
 
 Integer held_in(const Budget& budget, std::int64_t instant) {
