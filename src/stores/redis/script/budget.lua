@@ -268,25 +268,20 @@ local function budget(key, arg, now, verb)
   -- The record of the id.
   local kind, amount, rest = 0, 0, 0
   if does ~= kWithoutId then
-    local names = {}
-    if head.o > 0 then names[1] = cell_of('o', id, head.ocells) end
-    if head.e > 0 then names[#names + 1] = cell_of('e', id, head.ecells) end
-    local is_cached = true
-    for _, name in ipairs(names) do is_cached = is_cached and cells[name] end
-    if not is_cached then
-      for i, text in ipairs(redis.call('HMGET', key, unpack(names))) do
-        if not cells[names[i]] then cells[names[i]] = checked(cells, text or '') end
-      end
+    local found
+    if head.o > 0 then
+      local text = cell(cells, cell_of('o', id, head.ocells))
+      found = find_id(text, id)
+      if found then kind, amount, rest = record_at(text, found) end
     end
-    for _, name in ipairs(names) do
-      local found = kind == 0 and find_id(cells[name], id)
+    if not found and head.e > 0 then
+      local text = cell(cells, cell_of('e', id, head.ecells))
+      found = find_id(text, id)
       if found then
-        kind, amount, rest = record_at(cells[name], found)
-        if kind ~= kOpen then
-          local ends = kind == kCharged or kind == kReleased
-          local until_known = ends and known_after(rest, remember) or rest % 4294967296
-          if until_known * kForgottenUnit <= at then kind, amount, rest = 0, 0, 0 end
-        end
+        kind, amount, rest = record_at(text, found)
+        local ends = kind == kCharged or kind == kReleased
+        local until_known = ends and known_after(rest, remember) or rest % 4294967296
+        if until_known * kForgottenUnit <= at then kind, amount, rest = 0, 0, 0 end
       end
     end
   end

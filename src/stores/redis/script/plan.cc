@@ -135,9 +135,11 @@ bool Counter::read(std::string_view bytes, core::Ticks now) noexcept {
   permits_ = {};
   permits_.at = static_cast<std::uint64_t>(now);
   permits_.gone = 1;
-  budget_ = {};
-  budget_.at = static_cast<std::uint64_t>(now);
-  budget_.forgotten = format::kNeverForgotten;
+  if (limit().state_kind() == StateKind::kBudget) {
+    budget_ = {};
+    budget_.at = static_cast<std::uint64_t>(now);
+    budget_.forgotten = format::kNeverForgotten;
+  }
   is_new_ = bytes.empty();
   if (is_new_) return true;
   switch (limit().state_kind()) {
