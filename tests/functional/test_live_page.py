@@ -197,6 +197,8 @@ class Page(BrowserTest):
         page.wait_for_text("#key-result", "header.x-user=user-7")
         link = page.run("return document.querySelector('#key-link').hash")
         self.assertEqual(link, "#rule=order&limit=user&key=user-7")
+        page.run("location.hash = '#rule=gone'")
+        page.wait_for_text("#alert-link", "There is no rule gone.")
         self.assert_no_errors("404")
 
     def test_without_requests_it_shows_how_to_send_one(self):

@@ -77,9 +77,12 @@ function show() {
   document.title = bars.some((bar) => !bar.mild) ? "⚠ Sluice" : "Sluice";
 }
 
-// Shows what an event says is wrong.
-export function showAlerts(event) {
+// Shows what an event says is wrong. `missing`: the rule of the address, if there is none.
+export function showAlerts(event, missing) {
   bars = [];
+  if (missing) {
+    bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "The address names it, but the active rules do not have it." });
+  }
   const { outage, rules_lost: lost, rules } = event;
   if (outage) {
     bars.push({
@@ -92,7 +95,7 @@ export function showAlerts(event) {
   if (lost) {
     bars.push({
       name: "rules-lost", title: "The rules cannot be read.",
-      text: `${visible(lost.why)}, ${sinceText(lost.since)}. The last rules stay active here; a server that starts now has none.`,
+      text: `${visible(lost.why)}, ${sinceText(lost.since)}. The last rules stay active here; a server that starts now may have none.`,
     });
   }
   if (rules.last_errors.length) {

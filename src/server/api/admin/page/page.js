@@ -86,6 +86,8 @@ let past = null; // rates of what the chart shows
 let table = null; // the latest answer for all rules
 let askedAt = -Infinity;
 let asking = 0; // the number of the latest question
+let opened = null; // the permalink that was followed last
+let missing = null; // its rule, if there is none
 
 function ratesOfPast(history) {
   const of = history.total;
@@ -110,7 +112,10 @@ async function askPast() {
     showTable();
     openPermalink();
   } catch (error) {
-    if (error.status === 404 && view.rule !== null) choose(null);
+    if (error.status !== 404 || view.rule === null) return;
+    const gone = view.rule;
+    choose(null);
+    missing = gone;
   }
 }
 
@@ -237,7 +242,7 @@ function show(event) {
   find("login").hidden = true;
   find("sign-out").hidden = !token.get();
   document.body.classList.remove("gone");
-  showAlerts(event);
+  showAlerts(event, missing);
   if (document.hidden) return;
   if (performance.now() - askedAt > RANGES[view.range].every) askPast();
   addToPast(event);
@@ -255,6 +260,8 @@ function show(event) {
 
 function choose(name) {
   if (location.hash.slice(1) !== hashOf(name)) history.replaceState(null, "", `#${hashOf(name)}`);
+  opened = location.hash;
+  missing = null;
   follows(name);
 }
 
@@ -268,7 +275,6 @@ function follows(name) {
   askPast();
 }
 
-let opened = null; // the permalink that was followed last
 
 function openPermalink() {
   if (!table || opened === location.hash) return;
@@ -276,6 +282,7 @@ function openPermalink() {
   const link = new URLSearchParams(location.hash.slice(1));
   const known = (name) => table.rules.some((rule) => rule.name === name);
   const rule = known(link.get("rule")) ? link.get("rule") : null;
+  missing = rule === null ? link.get("rule") : null;
   follows(rule);
   if (rule !== null && link.has("key")) openKey(rule, link.get("limit") ?? undefined, link.get("key"));
 }
