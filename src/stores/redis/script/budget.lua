@@ -116,8 +116,9 @@ local function take_out(cells, letter, head, id)
   head[letter] = head[letter] - 1
 end
 
--- Reads all cells of open ids. Returns their holds: {end, amount, record} each.
-local function open_holds(cells, count)
+-- Reads all cells of open ids. Returns the ends and the units of the holds that end after `at`, the
+-- others as {end, units, id}, and the first of the ends.
+local function scan_holds(cells, count, at)
   local names = {}
   for i = 0, count - 1 do
     if not cells['o' .. i] then names[#names + 1] = 'o' .. i end
@@ -127,28 +128,54 @@ local function open_holds(cells, count)
       cells[names[i]] = checked(cells, text or '')
     end
   end
-  local holds = {}
+  local ends, units, ended, first, n = {}, {}, {}, 0, 0
   for i = 0, count - 1 do
     local text = cell(cells, 'o' .. i)
     for j = 1, #text, kIdRecordSize do
-      local _, amount, ends = record_at(text, j)
-      holds[#holds + 1] = {ends, amount, string.sub(text, j, j + (kIdRecordSize - 1))}
+      local amount, high, final = struct.unpack(kIdNumbers, text, j + kHoldIdSize)
+      amount = amount + high % 32 * kAmountHigh
+      if final > at then
+        n = n + 1
+        ends[n], units[n] = final, amount
+        if first == 0 or final < first then first = final end
+      else
+        ended[#ended + 1] = {final, amount, string.sub(text, j, j + (kHoldIdSize - 1))}
+      end
     end
   end
-  return holds
+  return ends, units, ended, first
 end
 
--- Returns the first end until which holds of so many units have ended, and the first until which
--- that many holds have; 0 for none.
-local function ends_of(holds, units, count)
-  table.sort(holds, function(a, b) return a[1] < b[1] end)
-  local by_units, by_count = 0, 0
-  for i, hold in ipairs(holds) do
-    units = units - hold[2]
-    if units <= 0 and by_units == 0 then by_units = hold[1] end
-    if i == count then by_count = hold[1] end
+-- Returns the first ends until which holds of `all` units have ended, of `held` units, and `count`
+-- holds; 0 for those that are not needed. Mostly a few holds are enough, so it sorts them late.
+local function ends_of(ends, units, all, held, count)
+  local by_all, by_held, by_count, sum, order = 0, 0, 0, 0, nil
+  for n = 1, #ends do
+    local least
+    if n > 16 then
+      if not order then
+        order = {}
+        for i = 1, #ends do
+          if ends[i] < math.huge then order[#order + 1] = i end
+        end
+        table.sort(order, function(a, b) return ends[a] < ends[b] end)
+      end
+      least = order[n - 16]
+    else
+      least = 1
+      for i = 2, #ends do
+        if ends[i] < ends[least] then least = i end
+      end
+    end
+    local final = ends[least]
+    sum = sum + units[least]
+    if not order then ends[least] = math.huge end
+    if by_all == 0 and all > 0 and sum >= all then by_all = final end
+    if by_held == 0 and held > 0 and sum >= held then by_held = final end
+    if n == count then by_count = final end
+    if (all == 0 or by_all > 0) and (held == 0 or by_held > 0) and n >= count then break end
   end
-  return by_units, by_count
+  return by_all, by_held, by_count
 end
 
 part 'budget_gives_back'
@@ -236,31 +263,22 @@ local function budget(key, arg, now, verb)
   end
 
   if last < opens then spent = 0 end
-  local holds
   if head.o > 0 and first <= at then
-    holds = open_holds(cells, head.ocells)
-    if #holds ~= head.o then return nil, state end
-    local live = {}
-    first = 0
-    for _, hold in ipairs(holds) do
-      local ends, amount, one = hold[1], hold[2], hold[3]
-      if ends > at then
-        live[#live + 1] = hold
-        if first == 0 or ends < first then first = ends end
-      else
-        local its_id = string.sub(one, 1, kHoldIdSize)
-        held = held - amount
-        if not releases and ends >= opens then
-          spent = spent + amount < kMaxAmount and spent + amount or kMaxAmount
-        end
-        take_out(cells, 'o', head, its_id)
-        put_record(cells, 'e', head, record(its_id, releases and kReleased or kCharged, amount, ends),
-                   at, remember)
-        local until_known = known_after(ends, remember)
-        if until_known > known then known = until_known end
+    local live, _, ended, least = scan_holds(cells, head.ocells, at)
+    if #live + #ended ~= head.o then return nil, state end
+    first = least
+    for _, hold in ipairs(ended) do
+      local ends, amount, its_id = hold[1], hold[2], hold[3]
+      held = held - amount
+      if not releases and ends >= opens then
+        spent = spent + amount < kMaxAmount and spent + amount or kMaxAmount
       end
+      take_out(cells, 'o', head, its_id)
+      put_record(cells, 'e', head, record(its_id, releases and kReleased or kCharged, amount, ends),
+                 at, remember)
+      local until_known = known_after(ends, remember)
+      if until_known > known then known = until_known end
     end
-    holds = live
     if held < 0 then return nil, state end
   end
   if head.o == 0 then latest, first = 0, 0 end
@@ -345,11 +363,17 @@ local function budget(key, arg, now, verb)
     local is_full = does == kHolds and head.o >= most
     if not fits or is_full then
       if room >= 0 then
-        holds = holds or open_holds(cells, head.ocells)
-        if not fits and spent <= room then by_all = ends_of(holds, held - (room - spent), 0) end
-        local _
-        _, by_count = ends_of(holds, 0, is_full and head.o - most + 1 or 0)
-        if not fits and held > room then by_held = ends_of(holds, held - room, 0) end
+        -- Where an expired hold is spent, only the window in which it ends matters.
+        local all = not fits and releases and spent <= room and held - (room - spent) or 0
+        local of_held = not fits and held > room and held - room or 0
+        if not releases and latest < closes and of_held > 0 then by_held, of_held = latest, 0 end
+        local count = is_full and head.o - most + 1 or 0
+        if all > 0 or of_held > 0 or count > 0 then
+          local ends, units = scan_holds(cells, head.ocells, at)
+          local known_end = by_held
+          by_all, by_held, by_count = ends_of(ends, units, all, of_held, count)
+          if known_end > 0 then by_held = known_end end
+        end
       end
       return reply(), false
     end
