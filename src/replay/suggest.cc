@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -90,70 +91,181 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
+constexpr std::uint64_t kMinute = 60'000'000;
+
+// Rounds up. Most periods of buckets are a minute, which needs no division.
+std::uint64_t units_in(std::uint64_t level, std::uint64_t per) noexcept {
+  return per == kMinute ? (level + kMinute - 1) / kMinute : (level + per - 1) / per;
+}
+
+std::uint64_t length_of(Duration duration) noexcept {
+  return static_cast<std::uint64_t>(duration.count());
+}
+
 }  // namespace
 
-Need Demand::add(std::uint32_t key, std::uint64_t units, Instant at) {
+Demand::Demand(const std::vector<Duration>& periods, const std::vector<BucketRate>& rates)
+    : rates_(rates), peaks_(2 * periods.size() + rates.size()) {
+  for (const Duration period : periods) {
+    periods_.push_back({length_of(period)});
+    curves_.emplace_back(Algorithm::kFixedWindow, period);
+    curves_.emplace_back(Algorithm::kSlidingWindowCounter, period);
+  }
+  for (const BucketRate& rate : rates) {
+    curves_.emplace_back(Algorithm::kTokenBucket, rate.per, rate.units);
+  }
+}
+
+Demand::Added Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
   const auto now = static_cast<std::uint64_t>(at.time_since_epoch().count());
-  if (const std::uint64_t window = now / period_; window != window_) advance(window);
-  std::uint32_t& used = current_[key];
-  used = static_cast<std::uint32_t>(std::min<std::uint64_t>(used + units, kMostUnits));
-  std::uint64_t sliding = used;
-  if (const auto before = previous_.find(key); before != previous_.end()) {
-    // The share of the previous window that is still inside the sliding one, rounded up.
-    const Wide inside = Wide{before->second} * (period_ - now % period_);
-    sliding += static_cast<std::uint64_t>((inside + period_ - 1) / period_);
-  }
-  return {used, sliding, fill_bucket(key, units, now)};
+  units = std::min(units, kMostUnits);
+  ++requests_;
+  advance(now);
+  const std::uint32_t key = peaks_.number_of(hash);
+  if (key == keys_.size()) keys_.emplace_back();
+  Key& entry = keys_[key];
+  if (entry.active == kInactive) entry.active = activate(key, now);
+  entry.requests += entry.requests < 0xFFFFFFFF ? 1 : 0;
+  const auto peaks = peaks_.of(key);
+  add_to_windows(entry.active, units, now, peaks);
+  const std::uint64_t need = add_to_buckets(entry.active, units, now, peaks);
+  return {key, entry.requests, need};
 }
 
-void Demand::advance(std::uint64_t window) {
-  if (window == window_ + 1) {
-    std::swap(previous_, current_);
+void Demand::advance(std::uint64_t now) {
+  for (Period& period : periods_) {
+    if (now - period.start < period.length) continue;
+    period.window = now / period.length;
+    period.start = period.window * period.length;
+  }
+}
+
+std::uint32_t Demand::activate(std::uint32_t key, std::uint64_t now) {
+  if (free_.empty() && active_.size() >= most_active_) drop_inactive(now);
+  std::uint32_t place = 0;
+  if (free_.empty()) {
+    place = static_cast<std::uint32_t>(active_.size());
+    active_.emplace_back();
+    windows_.resize(windows_.size() + periods_.size());
+    levels_.resize(levels_.size() + rates_.size());
   } else {
-    previous_.clear();
+    place = free_.back();
+    free_.pop_back();
+    std::fill_n(windows_.begin() + static_cast<std::ptrdiff_t>(place * periods_.size()),
+                periods_.size(), Window{});
   }
-  current_.clear();
-  window_ = window;
+  active_[place] = {key, 0, 0, now};
+  return place;
 }
 
-// Returns the burst that the request needs.
-std::uint64_t Demand::fill_bucket(std::uint32_t key, std::uint64_t units, std::uint64_t at) {
-  if (!std::exchange(began_, true)) first_ = at;
-  const std::uint64_t drained = (at - first_) * rate_;
-  if (levels_.size() >= most_levels_) drop_full_buckets(drained);
-  std::uint64_t& level = levels_[key];
-  constexpr Wide kMost = Wide{1} << 62;  // what has drained is below 2^63
-  const std::uint64_t before = std::max(level, drained) - drained;
-  const Wide after = std::min(before + Wide{std::min(units, kMostUnits)} * period_, kMost);
-  level = drained + static_cast<std::uint64_t>(after);
-  return static_cast<std::uint64_t>((after + period_ - 1) / period_);
+void Demand::drop_inactive(std::uint64_t now) {
+  for (std::uint32_t place = 0; place < active_.size(); ++place) {
+    Active& each = active_[place];
+    if (each.key == kInactive || is_active(place, now)) continue;
+    keys_[each.key].active = kInactive;
+    each.key = kInactive;
+    free_.push_back(place);
+  }
+  const std::size_t used = active_.size() - free_.size();
+  most_active_ = std::max(active_.size(), used + used / 2);
 }
 
-void Demand::drop_full_buckets(std::uint64_t drained) {
-  boost::unordered::erase_if(levels_,
-                             [drained](const auto& bucket) { return bucket.second <= drained; });
-  most_levels_ = std::max<std::size_t>(1024, levels_.size() + levels_.size() / 2);
+// Whether a request of the key would need more than the units that it takes.
+bool Demand::is_active(std::uint32_t place, std::uint64_t now) const {
+  for (std::size_t i = 0; i < periods_.size(); ++i) {
+    if (windows_[place * periods_.size() + i].number + 1 >= periods_[i].window) return true;
+  }
+  if (rates_.empty()) return false;
+  const Active& active = active_[place];
+  const std::uint64_t level = active.filled > 0 ? levels_[place * rates_.size()]
+                                                : active.last_units * length_of(rates_[0].per);
+  return Wide{now - active.last} * rates_[0].units < level;
+}
+
+void Demand::note(std::size_t curve, std::uint64_t need, std::span<PeakCode> peaks) {
+  const PeakCode code = peak_code(need);
+  peaks[curve] = std::max(peaks[curve], code);
+  curves_[curve].add_request(code);
+}
+
+void Demand::add_to_windows(std::uint32_t place, std::uint64_t units, std::uint64_t now,
+                            std::span<PeakCode> peaks) {
+  Window* window = windows_.data() + place * periods_.size();
+  for (std::size_t i = 0; i < periods_.size(); ++i, ++window) {
+    const Period& period = periods_[i];
+    if (window->number != period.window) {
+      window->previous = window->number + 1 == period.window ? window->used : 0;
+      window->used = 0;
+      window->number = period.window;
+    }
+    window->used = static_cast<std::uint32_t>(std::min(window->used + units, kMostUnits));
+    std::uint64_t sliding = window->used;
+    if (window->previous > 0) {
+      // The share of the previous window that is still inside the sliding one, rounded up.
+      const Wide inside = Wide{window->previous} * (period.start + period.length - now);
+      sliding += inside >> 64 == 0 ? (static_cast<std::uint64_t>(inside) - 1) / period.length + 1
+                                   : static_cast<std::uint64_t>((inside - 1) / period.length) + 1;
+    }
+    note(2 * i, window->used, peaks);
+    note(2 * i + 1, sliding, peaks);
+  }
+}
+
+// Returns the burst that the request needs of the slowest bucket.
+std::uint64_t Demand::add_to_buckets(std::uint32_t place, std::uint64_t units, std::uint64_t now,
+                                     std::span<PeakCode> peaks) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  Active& active = active_[place];
+  const std::uint64_t elapsed = now - active.last;
+  std::uint64_t* const levels = levels_.data() + place * rates_.size();
+  std::uint64_t slowest = units;
+  std::uint32_t i = 0;
+  for (; i < rates_.size(); ++i) {
+    const std::uint64_t per = length_of(rates_[i].per);
+    const std::uint64_t before = i < active.filled ? levels[i] : active.last_units * per;
+    const Wide drained = Wide{elapsed} * rates_[i].units;
+    if (drained >= before) break;  // it is full again, and so are the faster ones
+    levels[i] = std::min(before - static_cast<std::uint64_t>(drained) + units * per, kMost);
+    const std::uint64_t need = units_in(levels[i], per);
+    if (i == 0) slowest = need;
+    note(first_bucket() + i, need, peaks);
+  }
+  active.filled = i;
+  active.last = now;
+  active.last_units = units;
+  // One unit is less than each burst, so nothing is to be noted.
+  if (units > 1) {
+    for (; i < rates_.size(); ++i) note(first_bucket() + i, units, peaks);
+  }
+  return slowest;
+}
+
+void Demand::finish() {
+  for (std::uint32_t key = 0; key < peaks_.keys(); ++key) {
+    const auto peaks = peaks_.of(key);
+    for (std::size_t i = 0; i < curves_.size(); ++i) curves_[i].add_key(peaks[i]);
+  }
 }
 
 namespace {
 
 // Returns the numbers of a limit as keys of a rules file.
-std::string limit_fields(const Suggestion& suggestion, std::uint32_t rate) {
-  const Algorithm algorithm = suggestion.curve->algorithm;
-  const bool bucket = algorithm == Algorithm::kTokenBucket;
-  const std::uint64_t limit = bucket ? rate : suggestion.limit;
-  std::string text = "algorithm: " + std::string(to_string(algorithm)) +
+std::string limit_fields(const Suggestion& suggestion) {
+  const DemandCurve& curve = *suggestion.curve;
+  const bool bucket = curve.algorithm == Algorithm::kTokenBucket;
+  const std::uint64_t limit = bucket ? curve.rate : suggestion.limit;
+  std::string text = "algorithm: " + std::string(to_string(curve.algorithm)) +
                      ", limit: " + std::to_string(limit) +
-                     ", per: " + core::format_period(suggestion.curve->period);
+                     ", per: " + core::format_period(curve.period);
   if (bucket) text += ", burst: " + std::to_string(suggestion.limit);
-  if (algorithm == Algorithm::kFixedWindow) text += ", align: clock";
-  if (algorithm == Algorithm::kSlidingWindowCounter) text += ", slices: 1";
+  if (curve.algorithm == Algorithm::kFixedWindow) text += ", align: clock";
+  if (curve.algorithm == Algorithm::kSlidingWindowCounter) text += ", slices: 1";
   return text;
 }
 
 }  // namespace
 
-std::uint64_t DemandCurve::over(const std::vector<std::uint64_t>& counts, std::uint64_t limit) {
+std::uint64_t DemandCurve::over(const Counts& counts, std::uint64_t limit) {
   std::uint64_t sum = 0;
   for (std::size_t code = counts.size(); code-- > 0;) {
     if (counts[code] > 0 && units_of(static_cast<PeakCode>(code)) <= limit) break;
@@ -184,12 +296,21 @@ std::vector<Suggestion> suggestions(const SuggestReport& report, double harm) {
   return all;
 }
 
-std::string suggested_rules(const SuggestOptions& options, const std::vector<Suggestion>& all) {
+namespace {
+
+std::string match_of(const SuggestOptions& options) {
   std::string match;
   for (const auto& [name, pattern] : options.match) {
     match +=
         (match.empty() ? "" : ", ") + base::json_string(name) + ": " + base::json_string(pattern);
   }
+  return match;
+}
+
+}  // namespace
+
+std::string suggested_rules(const SuggestOptions& options, const std::vector<Suggestion>& all) {
+  const std::string match = match_of(options);
   std::string yaml = "version: 1\nrules:\n";
   const auto add = [&](const std::string& name, const std::string& fields) {
     yaml += "  - name: " + name + "\n    mode: shadow  # denies nothing; delete this to enforce\n";
@@ -198,25 +319,35 @@ std::string suggested_rules(const SuggestOptions& options, const std::vector<Sug
             ", key: " + base::json_string(options.key) + ", " + fields + " }\n";
   };
   for (const Suggestion& each : all) {
-    add(std::string(to_string(each.curve->algorithm)) + "-" +
+    add(std::string(to_string(each.curve->algorithm)) + "-per-" +
             core::format_period(each.curve->period),
-        limit_fields(each, options.rate));
+        limit_fields(each));
   }
   if (all.empty()) add("any", "algorithm: fixed_window, limit: 1, per: 1s");
   return yaml;
 }
+
+namespace {
+
+// What token buckets refill for the table of all algorithms: a rate for each period, the slowest
+// first.
+std::vector<BucketRate> rates_of(const SuggestOptions& options) {
+  std::vector<BucketRate> rates;
+  if (options.rate == 0) return rates;
+  for (const Duration period : options.periods) rates.push_back({options.rate, period});
+  std::sort(rates.begin(), rates.end(),
+            [](const BucketRate& a, const BucketRate& b) { return a.per > b.per; });
+  return rates;
+}
+
+}  // namespace
 
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const RuleSet::Impl& set = rules::Access::impl(rules);
   const rules::CompiledRule& rule = set.compiled[0];  // finds the keys of requests
   SuggestReport report;
-  std::vector<Demand> demands;
-  for (const Duration period : options.periods) {
-    demands.emplace_back(period, options.rate);
-    for (const Algorithm algorithm : kMeasures) report.curves.emplace_back(algorithm, period);
-  }
-  Peaks peaks(report.curves.size());
+  Demand all(options.periods, rates_of(options));
   LogAttributes attributes;
   rules::AttributeValues values;
   std::string text, scratch;
@@ -231,31 +362,23 @@ SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
     if (!rule.limits[0].key.fill(values, text, end, scratch)) {
       return static_cast<void>(++report.keyless);
     }
-    ++report.requests;
     if (!report.first) report.first = clock;
     report.last = clock;
-    const std::uint32_t key = peaks.number_of(XXH3_64bits(text.data(), end));
-    const auto of_key = peaks.of(key);
-    for (std::size_t i = 0; i < demands.size(); ++i) {
-      const Need need = demands[i].add(key, line.units, clock);
-      for (std::size_t measure = 0; measure < need.size(); ++measure) {
-        const std::size_t curve = i * need.size() + measure;
-        const PeakCode code = peak_code(need[measure]);
-        of_key[curve] = std::max(of_key[curve], code);
-        report.curves[curve].add_request(code);
-      }
-    }
+    all.add(XXH3_64bits(text.data(), end), line.units, clock);
   };
   read_logs(options, report, [&](const LogBatch& batch) {
     for (const LogLine& line : batch.lines) add(batch, line);
   });
-  for (std::uint32_t key = 0; key < peaks.keys(); ++key) {
-    const auto of_key = peaks.of(key);
-    for (std::size_t i = 0; i < of_key.size(); ++i) report.curves[i].add_key(of_key[i]);
+  all.finish();
+  for (const Duration period : options.periods) {
+    for (const DemandCurve& curve : all.curves()) {
+      if (curve.period == period) report.curves.push_back(curve);
+    }
   }
   report.options = options;
-  report.keys = peaks.keys();
-  report.key_bytes = peaks.bytes();
+  report.requests = all.requests();
+  report.keys = all.keys();
+  report.key_bytes = all.bytes();
   const auto elapsed = std::chrono::steady_clock::now() - start;
   report.elapsed = std::chrono::round<std::chrono::milliseconds>(elapsed);
   return report;

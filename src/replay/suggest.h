@@ -1,10 +1,10 @@
 #pragma once
 
 #include <array>
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -66,70 +66,19 @@ class Peaks {
   std::vector<std::uint32_t> index_;                 // open addressing
 };
 
-// The algorithms of the measures of a period. A measure is the smallest limit (of a bucket: burst)
-// that would admit a request if it had admitted everything before.
-inline constexpr std::array<Algorithm, 3> kMeasures = {
-    Algorithm::kFixedWindow, Algorithm::kSlidingWindowCounter, Algorithm::kTokenBucket};
-
-// What a request needs, by measure.
-using Need = std::array<std::uint64_t, kMeasures.size()>;
-
-// Measures the demand of keys in one period, at times that never go back: windows that are aligned
-// to the clock, a sliding window counter of one slice, and a token bucket that refills `rate` units
-// per period. In exact integers, as the algorithms count.
-//
-// Not thread-safe. Remembers only the keys of the current and of the previous window, and those
-// whose bucket is not full.
-class Demand {
- public:
-  static constexpr std::uint32_t kMostRate = 1000;
-
-  // `rate` is at most kMostRate.
-  Demand(Duration period, std::uint32_t rate) noexcept
-      : period_(static_cast<std::uint64_t>(period.count())), rate_(rate) {}
-
-  // Adds a request of the key with this number.
-  Need add(std::uint32_t key, std::uint64_t units, Instant at);
-
- private:
-  template <typename Value>
-  using ByKey = boost::unordered_flat_map<std::uint32_t, Value>;
-
-  void advance(std::uint64_t window);
-  std::uint64_t fill_bucket(std::uint32_t key, std::uint64_t units, std::uint64_t at);
-  void drop_full_buckets(std::uint64_t drained);
-
-  std::uint64_t period_;
-  std::uint64_t rate_;
-  std::uint64_t window_ = 0;  // the number of the current window since 1970
-  ByKey<std::uint32_t> current_;
-  ByKey<std::uint32_t> previous_;
-  // The level of a bucket in units of 1/period, plus what has drained since the first request.
-  ByKey<std::uint64_t> levels_;
-  std::uint64_t first_ = 0;  // the time of the first request
-  bool began_ = false;
-  std::size_t most_levels_ = 1024;  // before full buckets are dropped
-};
-
-// Which requests count, and how.
-struct SuggestOptions : LogInput {
-  std::string key = "{ip}";                                // a key template
-  std::vector<std::pair<std::string, std::string>> match;  // attributes and their patterns
-  std::vector<Duration> periods;                           // at least one
-  std::uint32_t rate = 10;                                 // that token buckets refill per period
-};
-
 // How many keys and requests each limit of an algorithm and a period would have denied.
 class DemandCurve {
  public:
-  explicit DemandCurve(Algorithm of = Algorithm::kFixedWindow, Duration per = Duration{1})
-      : algorithm(of), period(per), keys_(kPeakCodes), requests_(kPeakCodes) {}
+  explicit DemandCurve(Algorithm of = Algorithm::kFixedWindow, Duration time = Duration{1},
+                       std::uint64_t units = 0)
+      : algorithm(of), period(time), rate(units) {}
 
   Algorithm algorithm;
   Duration period;
+  std::uint64_t rate;  // of a token bucket, whose burst is the limit: units per period
 
-  void add_key(PeakCode peak) { ++keys_[peak]; }
-  void add_request(PeakCode need) { ++requests_[need]; }
+  void add_key(PeakCode peak) { ++at(keys_, peak); }
+  void add_request(PeakCode need) { ++at(requests_, need); }
 
   // Keys that a limit denies at least once. Exact.
   std::uint64_t keys_over(std::uint64_t limit) const { return over(keys_, limit); }
@@ -142,10 +91,116 @@ class DemandCurve {
   std::uint64_t largest() const { return smallest(0); }
 
  private:
-  static std::uint64_t over(const std::vector<std::uint64_t>& counts, std::uint64_t limit);
+  using Counts = std::vector<std::uint64_t>;  // by PeakCode, up to the largest
 
-  std::vector<std::uint64_t> keys_;  // by PeakCode
-  std::vector<std::uint64_t> requests_;
+  static std::uint64_t& at(Counts& counts, PeakCode code) {
+    if (code >= counts.size()) counts.resize(code + std::size_t{1});
+    return counts[code];
+  }
+  static std::uint64_t over(const Counts& counts, std::uint64_t limit);
+
+  Counts keys_;
+  Counts requests_;
+};
+
+// The rate of a token bucket.
+struct BucketRate {
+  std::uint64_t units;
+  Duration per;
+};
+
+// Measures the demand of keys, at times that never go back. A measure is the smallest limit (of a
+// bucket: burst) that would admit a request if it had admitted everything before: of windows that
+// are aligned to the clock and of a sliding window counter of one slice for each period, and of a
+// token bucket for each rate. In exact integers, as the algorithms count.
+//
+// Not thread-safe. Cost: for each key its Peaks and 8 bytes. A key that was active in the current
+// or in the previous window, or has a bucket that is not full, takes 24 bytes, 16 for each period
+// and 8 for each rate.
+class Demand {
+ public:
+  static constexpr std::uint32_t kMostRate = 1000;
+
+  // The rates begin with the slowest.
+  Demand(const std::vector<Duration>& periods, const std::vector<BucketRate>& rates);
+
+  // What is known of a key after a request.
+  struct Added {
+    std::uint32_t key = 0;       // its number
+    std::uint32_t requests = 0;  // so far
+    std::uint64_t need = 0;      // of the request, of the slowest bucket
+  };
+  // Adds a request of the key with this hash.
+  Added add(std::uint64_t hash, std::uint64_t units, Instant at);
+  // Adds the keys to the curves, after the last request.
+  void finish();
+
+  std::uint64_t requests() const noexcept { return requests_; }
+  std::size_t keys() const noexcept { return peaks_.keys(); }
+  std::uint32_t requests_of(std::uint32_t key) const { return keys_[key].requests; }
+  // The largest measure of the key for the curve with this index.
+  std::uint64_t peak_of(std::uint32_t key, std::size_t curve) const {
+    return units_of(peaks_.of(key)[curve]);
+  }
+  // The memory for keys in use, without the active ones.
+  std::size_t bytes() const noexcept { return peaks_.bytes() + keys_.size() * sizeof(Key); }
+  // Two for each period, then one for each rate.
+  const std::vector<DemandCurve>& curves() const noexcept { return curves_; }
+  std::size_t first_bucket() const noexcept { return 2 * periods_.size(); }
+
+ private:
+  static constexpr std::uint32_t kInactive = 0xFFFFFFFF;
+  struct Key {
+    std::uint32_t active = kInactive;  // its place in active_
+    std::uint32_t requests = 0;
+  };
+  struct Active {
+    std::uint32_t key = kInactive;  // free
+    std::uint32_t filled = 0;       // the number of buckets, from the slowest, that have a level
+    std::uint64_t last_units = 0;   // the level of the others at the last request
+    std::uint64_t last = 0;         // when that was
+  };
+  struct Window {
+    std::uint64_t number = 0;  // since 1970
+    std::uint32_t used = 0;
+    std::uint32_t previous = 0;  // in the window before it
+  };
+  struct Period {
+    std::uint64_t length = 0;
+    std::uint64_t window = 0;  // the number of the current window
+    std::uint64_t start = 0;   // of it
+  };
+
+  void advance(std::uint64_t now);
+  std::uint32_t activate(std::uint32_t key, std::uint64_t now);
+  void drop_inactive(std::uint64_t now);
+  bool is_active(std::uint32_t place, std::uint64_t now) const;
+  void add_to_windows(std::uint32_t place, std::uint64_t units, std::uint64_t now,
+                      std::span<PeakCode> peaks);
+  std::uint64_t add_to_buckets(std::uint32_t place, std::uint64_t units, std::uint64_t now,
+                               std::span<PeakCode> peaks);
+  void note(std::size_t curve, std::uint64_t need, std::span<PeakCode> peaks);
+
+  std::vector<Period> periods_;
+  std::vector<BucketRate> rates_;
+  std::vector<DemandCurve> curves_;
+  Peaks peaks_;
+  std::deque<Key> keys_;
+  std::uint64_t requests_ = 0;
+  std::vector<Active> active_;
+  std::vector<Window> windows_;        // of active_, for each period
+  std::vector<std::uint64_t> levels_;  // of active_, for each rate, in units of 1/per
+  std::vector<std::uint32_t> free_;    // places in active_
+  std::size_t most_active_ = 1024;     // before the inactive ones are dropped
+};
+
+// Which requests count, and how.
+struct SuggestOptions : LogInput {
+  std::string key = "{ip}";                                // a key template
+  std::vector<std::pair<std::string, std::string>> match;  // attributes and their patterns
+  std::vector<Duration> periods;                           // at least one
+  // What token buckets refill per period, for suggestions(). 0: no token buckets.
+  std::uint32_t rate = 10;
 };
 
 // The demand in the logs.
@@ -158,7 +213,7 @@ struct SuggestReport : LogTotals {
   std::size_t key_bytes = 0;  // memory for the keys
   std::optional<Instant> first, last;
   std::chrono::milliseconds elapsed{0};
-  std::vector<DemandCurve> curves;  // by period, and by algorithm
+  std::vector<DemandCurve> curves;  // of all requests, by period, and by algorithm
 };
 
 // A limit that denies few enough keys.
