@@ -203,6 +203,42 @@ struct SuggestOptions : LogInput {
   std::uint32_t rate = 10;
 };
 
+// The routes that sluice finds by itself: a request belongs to the first that it matches. Each is
+// what a rule with match() matches, if the rules of the routes before it are tried first.
+enum class RouteKind : std::uint8_t {
+  kLogin,   // writes to paths that look like a login
+  kApi,     // below /api, /v1 and the like
+  kWrites,  // POST, PUT, PATCH, DELETE
+  kStatic,  // files with the extension of an image, a style sheet and the like
+  kPages,   // all others
+};
+inline constexpr std::size_t kRoutes = 5;
+
+// Finds the routes of requests, in constant memory.
+//
+// Not thread-safe.
+class RouteFinder {
+ public:
+  RouteKind find(const LogLine& line);
+  // The map of a rule's `match` for what has been found so far: "method: [POST], path: [/login]".
+  // Empty: all requests.
+  std::string match(RouteKind kind) const;
+  // Whether a request had a path.
+  bool has_paths() const noexcept { return has_paths_; }
+
+ private:
+  static constexpr std::size_t kMostPaths = 32;
+
+  bool is_login(std::string_view path);
+
+  bool has_paths_ = false;
+  std::uint32_t methods_ = 0;  // of writes, by their index, and so on
+  std::uint32_t extensions_ = 0;
+  std::vector<std::string> api_, logins_;  // folders and paths
+  std::string last_;                       // the last path of a write, and whether it is a login
+  bool last_is_login_ = false;
+};
+
 // The demand in the logs.
 struct SuggestReport : LogTotals {
   SuggestOptions options;
