@@ -329,6 +329,22 @@ std::string suggested_rules(const SuggestOptions& options, const std::vector<Sug
 
 namespace {
 
+// The rates of the advice, per minute. Where requests take many units, all are larger by a power of
+// ten.
+constexpr std::array<std::uint64_t, 13> kRates = {1,   3,   6,    12,   30,    60,   120,
+                                                  300, 600, 1200, 3000, 12000, 60000};
+
+std::vector<BucketRate> rates_for(const LogBatch& batch) {
+  double units = 0;
+  for (const LogLine& line : batch.lines) units += static_cast<double>(line.units);
+  units /= static_cast<double>(std::max<std::size_t>(1, batch.lines.size()));
+  std::uint64_t scale = 1;
+  while (static_cast<double>(scale) * 10 <= units && scale < 10'000) scale *= 10;
+  std::vector<BucketRate> rates;
+  for (const std::uint64_t rate : kRates) rates.push_back({rate * scale, std::chrono::minutes{1}});
+  return rates;
+}
+
 // What token buckets refill for the table of all algorithms: a rate for each period, the slowest
 // first.
 std::vector<BucketRate> rates_of(const SuggestOptions& options) {
@@ -340,45 +356,110 @@ std::vector<BucketRate> rates_of(const SuggestOptions& options) {
   return rates;
 }
 
+// Measures the requests of the logs, one after the other.
+class Measurement {
+ public:
+  Measurement(const RuleSet& rules, const SuggestOptions& options)
+      : options_(options),
+        set_(rules::Access::impl(rules)),
+        rule_(set_.compiled[0]),
+        all_(options.periods, rates_of(options)) {}
+
+  void add(const LogBatch& batch) {
+    if (rates_.empty()) rates_ = rates_for(batch);
+    for (const LogLine& line : batch.lines) add(batch, line);
+  }
+  void finish(SuggestReport& report);
+
+ private:
+  // Requests until the traits of a key are counted for every kSample-th request only.
+  static constexpr std::uint32_t kEach = 64;
+  static constexpr std::uint32_t kSample = 16;
+
+  void add(const LogBatch& batch, const LogLine& line);
+  void add_to_route(const LogLine& line, std::uint64_t hash, std::string_view label);
+
+  const SuggestOptions& options_;
+  const RuleSet::Impl& set_;
+  const rules::CompiledRule& rule_;  // finds the keys of requests
+  Demand all_;
+  RouteFinder finder_;
+  std::array<std::optional<RouteDemand>, kRoutes> routes_;
+  std::vector<BucketRate> rates_;  // of the routes
+  LogAttributes attributes_;
+  rules::AttributeValues values_;
+  std::string text_, scratch_;
+  Instant clock_ = kFirstInstant;
+  std::optional<Instant> first_;
+  std::uint64_t unmatched_ = 0, keyless_ = 0;
+};
+
+void Measurement::add(const LogBatch& batch, const LogLine& line) {
+  clock_ = std::max(clock_, line.at);
+  attributes_.show(line, batch.fields(line));
+  values_.begin(set_.attributes, attributes_);
+  text_.clear();
+  std::size_t end = 0;
+  if (!rule_.matches(values_)) return static_cast<void>(++unmatched_);
+  const auto label = rule_.limits[0].key.fill(values_, text_, end, scratch_);
+  if (!label) return static_cast<void>(++keyless_);
+  if (!first_) first_ = clock_;
+  const std::uint64_t hash = XXH3_64bits(text_.data(), end);
+  all_.add(hash, line.units, clock_);
+  add_to_route(line, hash, std::string_view(text_).substr(*label));
+}
+
+void Measurement::add_to_route(const LogLine& line, std::uint64_t hash, std::string_view label) {
+  const RouteKind kind = options_.match.empty() ? finder_.find(line) : RouteKind::kPages;
+  std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
+  if (!route) {
+    route.emplace(
+        RouteDemand{{}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4)});
+  }
+  const Demand::Added added = route->demand.add(hash, line.units, clock_);
+  if (added.requests > kEach && added.requests % kSample != 0) return;
+  const std::uint64_t weight = added.need + added.requests / kSample;
+  if (Traits* const traits = route->traits.add(added.key, weight, line)) {
+    if (traits->label.empty()) traits->label = label.substr(0, FrequentValues::kLongest);
+  }
+}
+
+void Measurement::finish(SuggestReport& report) {
+  all_.finish();
+  report.requests = all_.requests();
+  report.unmatched = unmatched_;
+  report.keyless = keyless_;
+  report.keys = all_.keys();
+  report.key_bytes = all_.bytes();
+  report.first = first_;
+  if (first_) report.last = clock_;
+  for (const Duration period : options_.periods) {
+    for (const DemandCurve& curve : all_.curves()) {
+      if (curve.period == period) report.curves.push_back(curve);
+    }
+  }
+  constexpr std::array<const char*, kRoutes> kRouteNames = {"login", "api", "writes", "static",
+                                                            "pages"};
+  for (std::optional<RouteDemand>& route : routes_) {
+    if (!route) continue;
+    route->demand.finish();
+    report.key_bytes += route->demand.bytes();
+    route->name = kRouteNames[static_cast<std::size_t>(route->kind)];
+    if (!finder_.has_paths()) route->name = "requests";
+    route->match = options_.match.empty() ? finder_.match(route->kind) : match_of(options_);
+    report.routes.push_back(*std::move(route));
+  }
+}
+
 }  // namespace
 
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const RuleSet::Impl& set = rules::Access::impl(rules);
-  const rules::CompiledRule& rule = set.compiled[0];  // finds the keys of requests
   SuggestReport report;
-  Demand all(options.periods, rates_of(options));
-  LogAttributes attributes;
-  rules::AttributeValues values;
-  std::string text, scratch;
-  Instant clock = kFirstInstant;
-  const auto add = [&](const LogBatch& batch, const LogLine& line) {
-    clock = std::max(clock, line.at);
-    attributes.show(line, batch.fields(line));
-    values.begin(set.attributes, attributes);
-    text.clear();
-    std::size_t end = 0;
-    if (!rule.matches(values)) return static_cast<void>(++report.unmatched);
-    if (!rule.limits[0].key.fill(values, text, end, scratch)) {
-      return static_cast<void>(++report.keyless);
-    }
-    if (!report.first) report.first = clock;
-    report.last = clock;
-    all.add(XXH3_64bits(text.data(), end), line.units, clock);
-  };
-  read_logs(options, report, [&](const LogBatch& batch) {
-    for (const LogLine& line : batch.lines) add(batch, line);
-  });
-  all.finish();
-  for (const Duration period : options.periods) {
-    for (const DemandCurve& curve : all.curves()) {
-      if (curve.period == period) report.curves.push_back(curve);
-    }
-  }
   report.options = options;
-  report.requests = all.requests();
-  report.keys = all.keys();
-  report.key_bytes = all.bytes();
+  Measurement measurement(rules, options);
+  read_logs(options, report, [&](const LogBatch& batch) { measurement.add(batch); });
+  measurement.finish(report);
   const auto elapsed = std::chrono::steady_clock::now() - start;
   report.elapsed = std::chrono::round<std::chrono::milliseconds>(elapsed);
   return report;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "replay/log_reader.h"
+#include "replay/traits.h"
 #include "sluice/algorithm.h"
 #include "sluice/clock.h"
 #include "sluice/rule_set.h"
@@ -200,7 +201,7 @@ struct SuggestOptions : LogInput {
   std::vector<std::pair<std::string, std::string>> match;  // attributes and their patterns
   std::vector<Duration> periods;                           // at least one
   // What token buckets refill per period, for suggestions(). 0: no token buckets.
-  std::uint32_t rate = 10;
+  std::uint32_t rate = 0;
 };
 
 // The routes that sluice finds by itself: a request belongs to the first that it matches. Each is
@@ -239,6 +240,15 @@ class RouteFinder {
   bool last_is_login_ = false;
 };
 
+// The demand of a route.
+struct RouteDemand {
+  std::string name;
+  RouteKind kind = RouteKind::kPages;
+  std::string match;  // RouteFinder::match()
+  Demand demand;
+  TraitsByKey traits;  // by the number of the key
+};
+
 // The demand in the logs.
 struct SuggestReport : LogTotals {
   SuggestOptions options;
@@ -250,7 +260,38 @@ struct SuggestReport : LogTotals {
   std::optional<Instant> first, last;
   std::chrono::milliseconds elapsed{0};
   std::vector<DemandCurve> curves;  // of all requests, by period, and by algorithm
+  std::deque<RouteDemand> routes;   // in the order of RouteKind; each has requests
 };
+
+// A client that a limit denies, or one that has a large share of the requests.
+struct AdvisedClient {
+  std::string label;  // the readable key; empty: not known any more
+  std::uint64_t requests = 0;
+  std::uint64_t burst_needed = 0;
+  bool denied = false;
+  const Traits* traits = nullptr;
+};
+
+// The limit to take for a route: a token bucket.
+struct Advice {
+  const RouteDemand* route = nullptr;
+  const DemandCurve* curve = nullptr;  // of its rate
+  std::uint64_t burst = 0;
+  std::uint64_t keys_denied = 0;       // exact
+  std::uint64_t requests_denied = 0;   // at most
+  std::vector<AdvisedClient> clients;  // those with most requests, at most kMostClients
+  static constexpr std::size_t kMostClients = 10;
+};
+
+// How far the advice is above what the clients needed that it is made for: nearly all of them, but
+// three of four of those that log in, and nine of ten of those that write.
+inline constexpr double kHeadroom = 1.5;
+inline constexpr double kStrictHeadroom = 4;
+
+// Returns the limits to take: first that of the route to begin with, then those of others that have
+// enough requests, in their order. `harm` is the share of the keys that each may deny; logins and
+// writes may deny more. Borrows the report.
+std::vector<Advice> advise(const SuggestReport& report, double harm);
 
 // A limit that denies few enough keys.
 struct Suggestion {
@@ -267,6 +308,12 @@ std::string suggested_rules(const SuggestOptions& options,
 
 // Returns the smallest limits that deny at most this share of the keys.
 std::vector<Suggestion> suggestions(const SuggestReport& report, double harm);
+
+// Returns "denies at most 8 of 8,799 requests, of 3 of 260 clients".
+std::string denial_text(const SuggestReport& report, const Advice& advice);
+
+// Returns a rules file with the advice: the first limit in shadow mode, the others as comments.
+std::string advised_rules(const SuggestReport& report, const std::vector<Advice>& advice);
 
 // Measures the demand in the logs. `rules` is suggested_rules() without suggestions. A second
 // thread reads and parses. Memory depends only on the number of keys: see Peaks and Demand.

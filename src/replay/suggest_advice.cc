@@ -143,4 +143,188 @@ std::string RouteFinder::match(RouteKind kind) const {
   return others.empty() ? "" : "not: { " + others + " }";
 }
 
+namespace {
+
+bool is_strict(RouteKind kind) { return kind == RouteKind::kLogin || kind == RouteKind::kWrites; }
+
+// Returns a number that is easy to read, and not below: 1, 2, ... 10, 12, 15, 20, 25, 30, 40, ...
+std::uint64_t round_up(double number) {
+  constexpr std::array<double, 11> kSteps = {1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10};
+  if (number <= 10) return static_cast<std::uint64_t>(std::max(1.0, std::ceil(number - 1e-9)));
+  const double power = std::pow(10, std::floor(std::log10(number)));
+  for (const double step : kSteps) {
+    if (step * power >= number - 1e-9)
+      return static_cast<std::uint64_t>(std::llround(step * power));
+  }
+  return static_cast<std::uint64_t>(std::llround(power * 10));
+}
+
+// What the limit of a route is made for.
+struct Goal {
+  std::uint64_t most_denied;  // keys
+  double headroom;            // above what the others needed
+};
+
+// Where passwords are guessed and forms are filled in by robots, many clients are such, and people
+// need little: the limit leaves more room, above what most clients need.
+Goal goal_of(const RouteDemand& route, double harm) {
+  const double share = route.kind == RouteKind::kLogin    ? std::max(harm, 0.25)
+                       : route.kind == RouteKind::kWrites ? std::max(harm, 0.1)
+                                                          : harm;
+  const double keys = std::floor(static_cast<double>(route.demand.keys()) * share);
+  return {static_cast<std::uint64_t>(keys), is_strict(route.kind) ? kStrictHeadroom : kHeadroom};
+}
+
+// The clients that the advice denies, and those with at least a twentieth of many requests.
+std::vector<AdvisedClient> clients_of(const Advice& advice) {
+  const RouteDemand& route = *advice.route;
+  const auto bucket = static_cast<std::size_t>(advice.curve - route.demand.curves().data());
+  struct Found {
+    std::uint32_t key;
+    bool denied;
+  };
+  constexpr std::uint64_t kMany = 100;
+  std::vector<Found> found;
+  for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
+    const bool denied = route.demand.peak_of(key, bucket) > advice.burst;
+    const std::uint64_t requests = route.demand.requests_of(key);
+    const bool heavy = requests >= kMany && requests * 20 >= route.demand.requests();
+    if (denied || heavy) found.push_back({key, denied});
+  }
+  const auto end =
+      found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), Advice::kMostClients));
+  std::partial_sort(found.begin(), end, found.end(), [&](const Found& a, const Found& b) {
+    if (a.denied != b.denied) return a.denied;
+    return route.demand.requests_of(a.key) > route.demand.requests_of(b.key);
+  });
+  std::vector<AdvisedClient> clients;
+  for (auto each = found.begin(); each != end; ++each) {
+    const Traits* traits = route.traits.find(each->key);
+    clients.push_back({traits == nullptr ? "" : traits->label, route.demand.requests_of(each->key),
+                       std::max<std::uint64_t>(1, route.demand.peak_of(each->key, bucket)),
+                       each->denied, traits});
+  }
+  return clients;
+}
+
+Advice advice_for(const RouteDemand& route, double harm) {
+  const auto [most, headroom] = goal_of(route, harm);
+  const auto& curves = route.demand.curves();
+  const std::span buckets = std::span(curves).subspan(route.demand.first_bucket());
+  const double hour = static_cast<double>(curves[0].smallest(most));
+  std::size_t first = 0;
+  while (first + 1 < buckets.size() &&
+         static_cast<double>(buckets[first].rate) * 60 < hour * headroom) {
+    ++first;
+  }
+  Advice best;
+  best.route = &route;
+  constexpr std::uint64_t kMinutes = 10;  // in which a bucket should be full again
+  bool best_refills = false;
+  for (const DemandCurve& each : buckets.subspan(first)) {
+    const std::uint64_t burst = round_up(static_cast<double>(each.smallest(most)) * headroom);
+    const bool refills = burst <= kMinutes * each.rate;
+    const bool is_better =
+        best.curve == nullptr || (refills && !best_refills) ||
+        (refills == best_refills && each.rate + burst < best.curve->rate + best.burst);
+    if (!is_better) continue;
+    best.curve = &each;
+    best.burst = burst;
+    best_refills = refills;
+  }
+  constexpr std::uint64_t kLeastBurst = 5;  // people click twice, and repeat what failed
+  best.burst = std::clamp(best.burst, kLeastBurst, kMostUnits);
+  best.keys_denied = best.curve->keys_over(best.burst);
+  best.requests_denied = best.curve->requests_over(best.burst);
+  best.clients = clients_of(best);
+  return best;
+}
+
+}  // namespace
+
+std::vector<Advice> advise(const SuggestReport& report, double harm) {
+  constexpr std::uint64_t kFewRequests = 20;
+  std::vector<Advice> advice;
+  const RouteDemand* main = nullptr;
+  for (const RouteDemand& route : report.routes) {
+    const bool may_begin = !is_strict(route.kind) && route.kind != RouteKind::kStatic;
+    if (!may_begin) continue;
+    if (main == nullptr || route.demand.requests() > main->demand.requests()) main = &route;
+  }
+  if (main == nullptr && !report.routes.empty()) main = &report.routes.back();
+  if (main != nullptr) advice.push_back(advice_for(*main, harm));
+  for (const RouteDemand& route : report.routes) {
+    const bool has_some = is_strict(route.kind) || route.demand.requests() * 100 >= report.requests;
+    if (&route == main || !has_some || route.demand.requests() < kFewRequests) continue;
+    advice.push_back(advice_for(route, harm));
+  }
+  return advice;
+}
+
+namespace {
+
+// Returns the attributes of a key that a client could choose or leave out: those besides `ip`, with
+// no alternative.
+std::string trusted_of(const std::string& key) {
+  std::string names;
+  for (std::size_t at = key.find('{'); at != key.npos; at = key.find('{', at + 1)) {
+    const std::string part = key.substr(at + 1, key.find('}', at) - at - 1);
+    if (part.find('|') == part.npos && part.starts_with("header.")) {
+      names += (names.empty() ? "" : ", ") + part;
+    }
+  }
+  return names;
+}
+
+std::string rule_text(const SuggestReport& report, const Advice& advice,
+                      const std::string& prefix) {
+  const std::string& name = advice.route->name;
+  std::string yaml = "  # " + denial_text(report, advice) + "\n";
+  const auto add = [&](const std::string& line) { yaml += "  " + prefix + line + "\n"; };
+  add("- name: " + name);
+  add("  mode: shadow  # denies nothing; delete this line to enforce the limit");
+  if (!advice.route->match.empty()) add("  match: { " + advice.route->match + " }");
+  add("  limits:");
+  add("    - { name: " + name + ", key: " + base::json_string(report.options.key) +
+      ", algorithm: token_bucket, limit: " + std::to_string(advice.curve->rate) +
+      ", per: " + core::format_period(advice.curve->period) +
+      ", burst: " + std::to_string(advice.burst) + " }");
+  return yaml;
+}
+
+}  // namespace
+
+std::string denial_text(const SuggestReport& report, const Advice& advice) {
+  const Demand& demand = advice.route->demand;
+  const std::string all = grouped(demand.requests()) + " requests of " + grouped(demand.keys()) +
+                          (report.options.key == "{ip}" ? " clients" : " keys");
+  if (advice.keys_denied == 0) return "denies none of " + all;
+  return "denies at most " + grouped(advice.requests_denied) + " of " + grouped(demand.requests()) +
+         " requests, of " + grouped(advice.keys_denied) + " of " + grouped(demand.keys()) +
+         (report.options.key == "{ip}" ? " clients" : " keys");
+}
+
+std::string advised_rules(const SuggestReport& report, const std::vector<Advice>& advice) {
+  std::string yaml =
+      "# Limits for past traffic, found by sluice suggest. The rule that is not a comment is the "
+      "one\n"
+      "# to begin with. Each rule is in shadow mode: it denies nothing, and counts what it would "
+      "deny.\n"
+      "version: 1\n";
+  if (const std::string trusted = trusted_of(report.options.key); !trusted.empty()) {
+    yaml += "# Clients must not be able to choose these; a gateway sets them.\ntrusted: [" +
+            trusted + "]\n";
+  }
+  if (advice.empty()) return yaml + "rules: []\n";
+  std::vector<const Advice*> ordered;
+  for (const Advice& each : advice) ordered.push_back(&each);
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Advice* a, const Advice* b) { return a->route->kind < b->route->kind; });
+  yaml += "rules:\n";
+  for (const Advice* each : ordered) {
+    yaml += rule_text(report, *each, each == &advice.front() ? "" : "# ");
+  }
+  return yaml;
+}
+
 }  // namespace sluice::replay
