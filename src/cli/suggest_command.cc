@@ -17,15 +17,21 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kSuggestHelp =
-    R"(Sluice measures the demand of each key at the times in the logs, and suggests the smallest
-limits that deny at most the share --harm of the keys: for fixed_window (aligned to the clock) and
-sliding_window_counter (one slice) the limit of each period, for token_bucket the burst of a bucket
-that refills --rate units per period. A key is denied if one of its requests is.
+    R"(Sluice measures the demand of each key at the times in the logs. The first line of the output is
+the limit to take: a token bucket with a rate and a burst that are fitted to the log, with room for
+half as much again. The clients that it would have denied follow, with their user agents and paths.
+Sluice finds routes by itself: logins, an API, requests that write, static files and pages. It
+suggests a limit for each that matters; logins and writes get stricter ones. With --match it suggests
+one limit, for the requests that match.
 
---yaml prints the limits as rules in shadow mode, which deny nothing: `sluice replay` shows what each
-would deny. --html also writes a page with curves: the share of keys denied by each limit.
+--yaml prints rules: one in shadow mode, which denies nothing, and the others as comments. `sluice
+replay` shows what they would deny. --html also writes a page with curves. --all adds the smallest
+limits that deny at most the share --harm of the keys, for all requests: for fixed_window (aligned to
+the clock) and sliding_window_counter (one slice) the limit of each period, and with --rate for
+token_bucket the burst of a bucket that refills --rate units per period. A key is denied if one of its
+requests is. --all --yaml prints all of them as rules.
 
-Logs, formats and --field: see `sluice replay --help`. A log needs one pass, and memory of at most 40
+Logs, formats and --field: see `sluice replay --help`. A log needs one pass, and memory of about 100
 bytes for each key with three periods, besides the keys that were active in the last two periods and
 those whose bucket is not full.
 
@@ -35,6 +41,7 @@ was read); 2 wrong usage.
 Examples:
   sluice suggest access.log.gz
   sluice suggest --key '{header.x-user|ip}' --match path=/api/** --per 1s,1m --harm 0.5% a.jsonl
+  sluice suggest --all --rate 10 access.log
   sluice suggest --yaml access.log > limits.yaml && sluice replay --rules limits.yaml access.log)";
 
 constexpr std::size_t kMostPeriods = 8;
@@ -45,7 +52,8 @@ struct SuggestArguments {
   std::vector<std::string> match;
   std::string periods = "1s,1m,1h";
   std::string harm = "0.1%";
-  std::uint32_t rate = 10;
+  std::uint32_t rate = 0;
+  bool all = false;
   bool json = false;
   bool yaml = false;
   std::string html;
@@ -100,9 +108,11 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
   if (arguments.json) {
     std::cout << replay::suggest_json(report, harm);
   } else if (arguments.yaml) {
-    std::cout << replay::suggested_rules(report.options, replay::suggestions(report, harm));
+    std::cout << (arguments.all
+                      ? replay::suggested_rules(report.options, replay::suggestions(report, harm))
+                      : replay::advised_rules(report, replay::advise(report, harm)));
   } else {
-    std::cout << replay::suggest_text(report, harm);
+    std::cout << replay::suggest_text(report, harm, arguments.all);
   }
   if (!arguments.html.empty()) write_page(arguments.html, replay::suggest_html(report, harm));
   return status;
@@ -139,7 +149,8 @@ int suggest_limits(const SuggestArguments& arguments) {
 
 void add_suggest(Command app, int& status) {
   const Command command = app.add_subcommand(
-      "suggest", "Suggest limits that would have denied few of the clients in access logs");
+      "suggest",
+      "Suggest limits for the traffic in access logs, and name the clients that they deny");
   command.footer(kSuggestHelp);
   const auto arguments = std::make_shared<SuggestArguments>();
   arguments->input.add_to(command);
@@ -152,11 +163,14 @@ void add_suggest(Command app, int& status) {
       .show_default();
   command.add_option("--harm", arguments->harm, "The share of keys that a limit may deny")
       .show_default();
-  command.add_option("--rate", arguments->rate, "Units that token buckets refill per period")
-      .range(1u, replay::Demand::kMostRate)
-      .show_default();
+  command
+      .add_option("--rate", arguments->rate,
+                  "Units that token buckets refill per period, for those of --all")
+      .range(1u, replay::Demand::kMostRate);
+  command.add_flag("--all", arguments->all, "Also the smallest limits of all algorithms");
   Option json = command.add_flag("--json", arguments->json, "Print one JSON object");
-  command.add_flag("--yaml", arguments->yaml, "Print the limits as rules in shadow mode")
+  command
+      .add_flag("--yaml", arguments->yaml, "Print the limits as rules, one of them in shadow mode")
       .excludes(json);
   command.add_option("--html", arguments->html, "Also write a page with the curves to this file");
   command.run(status, {}, [arguments] { return suggest_limits(*arguments); });

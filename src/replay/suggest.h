@@ -319,8 +319,8 @@ std::string advised_rules(const SuggestReport& report, const std::vector<Advice>
 // thread reads and parses. Memory depends only on the number of keys: see Peaks and Demand.
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options);
 
-// Reports as text, JSON and HTML. Pure functions.
-std::string suggest_text(const SuggestReport& report, double harm);
+// Reports as text, JSON and HTML. Pure functions. `all`: with the limits of all algorithms.
+std::string suggest_text(const SuggestReport& report, double harm, bool all);
 std::string suggest_json(const SuggestReport& report, double harm);
 std::string suggest_html(const SuggestReport& report, double harm);
 

@@ -21,10 +21,28 @@ std::string share_text(double share) {
 }
 
 // "10 per 1s, burst 33"
-std::string numbers_of(const Suggestion& each, std::uint32_t rate) {
-  const std::string per = " per " + core::format_period(each.curve->period);
-  if (each.curve->algorithm != Algorithm::kTokenBucket) return grouped(each.limit) + per;
-  return grouped(rate) + per + ", burst " + grouped(each.limit);
+std::string numbers_of(const DemandCurve& curve, std::uint64_t limit) {
+  const std::string per = " per " + core::format_period(curve.period);
+  if (curve.algorithm != Algorithm::kTokenBucket) return grouped(limit) + per;
+  return grouped(curve.rate) + per + ", burst " + grouped(limit);
+}
+
+// "pages: 120 per 1m, burst 60: denies at most 919 of 206,860 requests, of 8 of 8,799 clients"
+std::string advice_line(const SuggestReport& report, const Advice& advice) {
+  return advice.route->name + ": " + numbers_of(*advice.curve, advice.burst) + ": " +
+         denial_text(report, advice);
+}
+
+// What the route of an advice is, for people; empty if it is all requests.
+std::string route_text(const Advice& advice) {
+  switch (advice.route->kind) {
+    case RouteKind::kLogin: return "requests that look like a login";
+    case RouteKind::kApi: return "requests of the API";
+    case RouteKind::kWrites: return "requests that write";
+    case RouteKind::kStatic: return "static files";
+    case RouteKind::kPages: break;
+  }
+  return advice.route->match.empty() || advice.route->match.starts_with("not:") ? "" : "requests";
 }
 
 std::uint64_t allowed_keys(const SuggestReport& report, double harm) {
@@ -45,75 +63,100 @@ constexpr const char* kExactness =
     "Keys denied are exact. Requests denied are exact for fixed_window with requests of one unit, "
     "else upper bounds.";
 
-// A chart of the share of keys that are denied (logarithmic) by the limit (logarithmic).
+// A chart of the share of keys that are denied (logarithmic) by the limit (logarithmic). Shares
+// below that of one key are zero, on a line of its own.
 class CurveChart {
  public:
-  CurveChart(const SuggestReport& report, Duration period, double harm)
-      : report_(report), period_(period), harm_(harm) {
-    for (const DemandCurve& each : report.curves) {
-      if (each.period == period) largest_ = std::max(largest_, each.largest());
-    }
-    decades_x_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(largest_))));
-    decades_y_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(report.keys))));
+  // A line of the chart.
+  struct Line {
+    const DemandCurve* curve;
+    std::string style;  // a class of kCurveStyle
+  };
+
+  CurveChart(std::vector<Line> lines, std::uint64_t keys, double harm, std::string title,
+             std::string axis)
+      : lines_(std::move(lines)),
+        keys_(std::max<std::uint64_t>(keys, 1)),
+        harm_(harm),
+        title_(std::move(title)),
+        axis_(std::move(axis)) {
+    std::uint64_t largest = 1;
+    for (const Line& each : lines_) largest = std::max(largest, each.curve->largest());
+    decades_x_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(largest) + 1)));
+    decades_y_ = std::max(1.0, std::ceil(std::log10(static_cast<double>(keys_))));
   }
 
-  std::string write() {
-    const std::string per = core::format_period(period_);
+  // `chosen`: a limit to mark, or 0.
+  std::string write(std::uint64_t chosen = 0) {
     out_ = "<div class=\"plot\">\n";
     for (int i = 0; i <= static_cast<int>(decades_y_); ++i) {
-      out_ +=
-          "<span class=\"y\" aria-hidden=\"true\" style=\"top:" + decimal(y(std::pow(10, -i)), 1) +
-          "%\">" + share_text(std::pow(10, -i)) + "</span>\n";
+      label_y(std::pow(10, -i), share_text(std::pow(10, -i)));
     }
+    label_y(0, "0");
     out_ += "<svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\">\n<title>" +
-            std::string("Share of keys denied by the limit per ") + per + "</title>\n";
+            html_text(title_) + "</title>\n";
     for (int i = 1; i <= static_cast<int>(decades_y_); ++i) grid(y(std::pow(10, -i)), "grid");
     if (harm_ > 0) grid(y(harm_), "harm");
-    for (const DemandCurve& each : report_.curves) {
-      if (each.period == period_) line(each);
+    if (chosen > 0) {
+      out_ += "<path class=\"chosen\" d=\"M" + decimal(x(chosen), 1) + " 0V100\"/>\n";
     }
+    for (const Line& each : lines_) line(each);
     out_ += "</svg>\n</div>\n<div class=\"axis\" aria-hidden=\"true\">";
+    const int step = decades_x_ > 5 ? 2 : 1;
     for (int i = 0; i <= static_cast<int>(decades_x_); ++i) {
-      out_ += "<span" + std::string(i == 0 ? " class=\"edge\"" : "") +
-              " style=\"left:" + decimal(100.0 * i / decades_x_, 1) + "%\">" +
-              grouped(static_cast<std::uint64_t>(std::pow(10, i))) + "</span>";
+      const char* const place = i == 0                              ? " class=\"edge\""
+                                : i == static_cast<int>(decades_x_) ? " class=\"end\""
+                                : i % step != 0                     ? " class=\"spare\""
+                                                                    : "";
+      out_ += "<span" + std::string(place) + " style=\"left:" + decimal(100.0 * i / decades_x_, 1) +
+              "%\">" + power_text(i) + "</span>";
     }
-    return out_ + "</div>\n";
+    return out_ + "</div>\n<p class=\"soft small x-title\">" + html_text(axis_) + "</p>\n";
   }
 
  private:
+  static std::string power_text(int power) {
+    const auto number = static_cast<std::uint64_t>(std::pow(10, power % 3));
+    constexpr std::array<const char*, 4> kUnits = {"", "k", "M", "G"};
+    return power < 4 ? grouped(static_cast<std::uint64_t>(std::pow(10, power)))
+                     : std::to_string(number) + kUnits[static_cast<std::size_t>(power / 3)];
+  }
+  void label_y(double share, const std::string& text) {
+    out_ += "<span class=\"y\" aria-hidden=\"true\" style=\"top:" + decimal(y(share), 1) + "%\">" +
+            text + "</span>\n";
+  }
   double x(std::uint64_t limit) const {
-    return 1000 * std::log10(static_cast<double>(limit)) / decades_x_;
+    return std::min(1000.0, 1000 * std::log10(static_cast<double>(limit)) / decades_x_);
   }
   double y(double share) const {
     if (share <= 0) return 100;
-    return std::clamp(-std::log10(share) / decades_y_, 0.0, 1.0) * 100;
+    return std::clamp(-std::log10(share) / (decades_y_ + 1), 0.0, 1.0) * 100;
   }
   void grid(double at, const char* name) {
     out_ += "<path class=\"" + std::string(name) + "\" d=\"M0 " + decimal(at, 1) + "H1000\"/>\n";
   }
   // One step for each of the limits, which are evenly spread on the axis.
-  void line(const DemandCurve& each) {
+  void line(const Line& each) {
     constexpr int kSteps = 120;
     std::string path;
     std::uint64_t last = 0;
     for (int i = 0; i <= kSteps; ++i) {
       const auto limit = static_cast<std::uint64_t>(std::pow(10, decades_x_ * i / kSteps));
       if (limit == last) continue;
-      const double share = static_cast<double>(each.keys_over(limit)) /
-                           static_cast<double>(std::max<std::uint64_t>(report_.keys, 1));
+      const double share =
+          static_cast<double>(each.curve->keys_over(limit)) / static_cast<double>(keys_);
       const std::string height = decimal(y(share), 2);
       path += (last == 0 ? "M0 " + height : "H" + decimal(x(limit), 1) + "V" + height);
       last = limit;
     }
-    out_ += "<path class=\"curve " + std::string(to_string(each.algorithm)) + "\" d=\"" + path +
-            "\"/>\n";
+    out_ += "<path class=\"curve " + each.style + "\" d=\"" + path + "\"/>\n";
   }
 
-  const SuggestReport& report_;
-  Duration period_;
-  double harm_;
-  std::uint64_t largest_ = 1;
+  const std::vector<Line> lines_;
+  const std::uint64_t keys_;
+  const double harm_;
+  const std::string title_;  // plain text
+  const std::string axis_;   // the title of the axis of limits
   double decades_x_ = 1;
   double decades_y_ = 1;
   std::string out_;
@@ -123,7 +166,12 @@ constexpr const char* kCurveStyle =
     ".curve{fill:none;stroke-width:2;vector-effect:non-scaling-stroke;stroke:var(--allowed)}"
     ".sliding_window_counter{stroke:var(--denied);stroke-dasharray:7 3}"
     ".token_bucket{stroke:var(--trial);stroke-dasharray:2 3}"
-    ".harm{stroke:var(--ink);vector-effect:non-scaling-stroke;stroke-dasharray:1 4}"
+    ".slower{stroke:var(--soft);stroke-width:1}.faster{stroke:var(--soft);stroke-width:1;"
+    "stroke-dasharray:7 3}"
+    ".harm,.chosen{stroke:var(--ink);vector-effect:non-scaling-stroke;stroke-dasharray:1 4}"
+    ".chosen{stroke-dasharray:none}"
+    ".axis .end{transform:translateX(-100%)}.x-title{text-align:center;margin:.2rem 0 0 3.4rem}"
+    ".take{font-size:1.15rem;font-weight:650;margin:.25rem 0 .5rem}"
     ".legend svg{width:2.2rem;height:.8rem;margin-right:.4rem;vertical-align:-1px}";
 
 std::string legend_item(std::string_view name, const std::string& title) {
@@ -136,7 +184,7 @@ std::string html_rows(const SuggestReport& report, double harm, Duration period)
   for (const Suggestion& each : suggestions(report, harm)) {
     if (each.curve->period != period) continue;
     rows += "<tr><th scope=\"row\">" + std::string(to_string(each.curve->algorithm)) + "</th><td>" +
-            numbers_of(each, report.options.rate) + "</td><td>" + grouped(each.keys_denied) +
+            numbers_of(*each.curve, each.limit) + "</td><td>" + grouped(each.keys_denied) +
             "</td><td>" + html_text(percent(each.keys_denied, report.keys)) + "</td><td>" +
             grouped(each.requests_denied) + "</td><td>" +
             html_text(percent(each.requests_denied, report.requests)) + "</td></tr>\n";
@@ -147,17 +195,20 @@ std::string html_rows(const SuggestReport& report, double harm, Duration period)
 std::string html_section(const SuggestReport& report, double harm, Duration period) {
   const std::string per = core::format_period(period);
   std::string out = "<section aria-labelledby=\"per-" + per + "\">\n<h2 id=\"per-" + per +
-                    "\">Per " + per + "</h2>\n<ul class=\"legend\">";
+                    "\">All requests, per " + per + "</h2>\n<ul class=\"legend\">";
+  std::vector<CurveChart::Line> lines;
   for (const DemandCurve& each : report.curves) {
     if (each.period != period) continue;
+    const std::string name(to_string(each.algorithm));
+    lines.push_back({&each, name});
     const bool bucket = each.algorithm == Algorithm::kTokenBucket;
-    out += legend_item(
-        to_string(each.algorithm),
-        bucket ? "burst of token_bucket, " + grouped(report.options.rate) + " per " + per
-               : "limit of " + std::string(to_string(each.algorithm)));
+    out += legend_item(name, bucket ? "burst of token_bucket, " + grouped(each.rate) + " per " + per
+                                    : "limit of " + name);
   }
   out += "<li>share of keys denied, by the limit</li></ul>\n";
-  out += CurveChart(report, period, harm).write();
+  out += CurveChart(lines, report.keys, harm, "Share of keys denied by the limit per " + per,
+                    "limit, units per " + per)
+             .write();
   return out + "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Limits per " +
          per +
          "\">\n<table>\n<thead><tr><th scope=\"col\">Algorithm</th><th scope=\"col\">Limit</th>"
@@ -167,11 +218,133 @@ std::string html_section(const SuggestReport& report, double harm, Duration peri
          html_rows(report, harm, period) + "</tbody>\n</table>\n</div>\n</section>\n";
 }
 
+// The clients that the advice names.
+std::string html_clients(const Advice& advice) {
+  if (advice.clients.empty()) return "";
+  std::string out =
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Clients\">\n<table>\n"
+      "<thead><tr><th scope=\"col\">Client</th><th scope=\"col\">Requests</th>"
+      "<th scope=\"col\">Share</th><th scope=\"col\">Needs a burst of</th></tr></thead>\n<tbody>\n";
+  for (const AdvisedClient& each : advice.clients) {
+    out += "<tr><th scope=\"row\"><span class=\"mono\">" +
+           html_text(each.label.empty() ? "(not kept)" : each.label) + "</span>" +
+           (each.denied ? " <span class=\"bad small\">denied</span>" : "");
+    const TraitsText text = each.traits == nullptr ? TraitsText{} : text_of(*each.traits);
+    for (const std::string& part : {text.requests, text.agent}) {
+      if (part.empty() || part == each.label) continue;
+      out += "<br><span class=\"soft small\">" + html_text(part) + "</span>";
+    }
+    out += "</th><td>" + grouped(each.requests) + "</td><td>" +
+           html_text(percent(each.requests, advice.route->demand.requests())) + "</td><td>" +
+           grouped(each.burst_needed) + "</td></tr>\n";
+  }
+  return out + "</tbody>\n</table>\n</div>\n";
+}
+
+std::string html_advice(const SuggestReport& report, const Advice& advice, double harm,
+                        bool is_first) {
+  const std::string& name = advice.route->name;
+  const auto& curves = advice.route->demand.curves();
+  std::string out = "<section aria-labelledby=\"take-" + name + "\">\n<h2 id=\"take-" + name +
+                    "\">" + (is_first ? "Take this: " : "Then: ") + name +
+                    "</h2>\n<p class=\"take\">" + numbers_of(*advice.curve, advice.burst) +
+                    "</p>\n<p>It " + denial_text(report, advice) + ".</p>\n";
+  if (!advice.route->match.empty()) {
+    out +=
+        "<p class=\"small\"><code>match: { " + html_text(advice.route->match) + " }</code></p>\n";
+  }
+  out += html_clients(advice) +
+         "<h3>Share of clients denied, by the burst</h3>\n<ul class=\"legend\">";
+  const std::size_t chosen = static_cast<std::size_t>(advice.curve - curves.data());
+  std::vector<CurveChart::Line> lines;
+  const auto add = [&](std::size_t index, const char* style) {
+    if (index < advice.route->demand.first_bucket() || index >= curves.size()) return;
+    lines.push_back({&curves[index], style});
+    out += legend_item(
+        style, grouped(curves[index].rate) + " per " + core::format_period(curves[index].period));
+  };
+  add(chosen - 1, "slower");
+  add(chosen, "token");
+  add(chosen + 1, "faster");
+  out += "<li>the line upwards is the burst to take</li></ul>\n";
+  const RouteKind kind = advice.route->kind;
+  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites) harm = 0;  // made for fewer clients
+  out += CurveChart(lines, advice.route->demand.keys(), harm,
+                    "Share of the clients of " + name + " that each burst denies",
+                    "burst of a token bucket, units")
+             .write(advice.burst);
+  return out + "</section>\n";
+}
+
+// The rule behind the numbers of the advice, in two lines.
+std::string method_text(double harm) {
+  return "Limits are " + decimal(kHeadroom, 1) + " times what the clients needed, except for " +
+         share_text(harm) +
+         " of them: the mean rate\nof their busiest hours, and the burst above it.";
+}
+
+void add_clients(const Advice& advice, std::string& out) {
+  constexpr std::size_t kColumns = 92;
+  std::size_t width = 8;
+  for (const AdvisedClient& each : advice.clients) {
+    width = std::max(width, columns_of(printable(each.label, 40)));
+  }
+  const auto row = [&](const std::string& client, const std::string& requests,
+                       const std::string& share, const std::string& burst) {
+    return "  " + pad_right(client, width) + pad_left(requests, 12) + pad_left(share, 10) +
+           pad_left(burst, 16);
+  };
+  if (!advice.clients.empty()) out += row("client", "requests", "share", "needs a burst") + "\n";
+  for (const AdvisedClient& each : advice.clients) {
+    out +=
+        row(each.label.empty() ? "(not kept)" : printable(each.label, 40), grouped(each.requests),
+            percent(each.requests, advice.route->demand.requests()), grouped(each.burst_needed)) +
+        (each.denied ? "  denied\n" : "\n");
+    if (each.traits == nullptr) continue;
+    const TraitsText text = text_of(*each.traits);
+    std::string what = text.requests;
+    if (!text.agent.empty() && text.agent != each.label) {
+      what += (what.empty() ? "" : "; ") + text.agent;
+    }
+    if (!what.empty()) out += "      " + printable(what, kColumns) + "\n";
+  }
+  const std::uint64_t named = static_cast<std::uint64_t>(
+      std::count_if(advice.clients.begin(), advice.clients.end(),
+                    [](const AdvisedClient& each) { return each.denied; }));
+  if (advice.keys_denied > named) {
+    out += "  and " + grouped(advice.keys_denied - named) + " more that are denied\n";
+  }
+}
+
+void add_table(const SuggestReport& report, double harm, std::string& out) {
+  out += "\n" + goal_text(report, harm) + ", all requests:\n\n  " + pad_right("algorithm", 24) +
+         pad_right("limit", 30) + pad_left("keys denied", 12) + pad_left("share", 10) +
+         pad_left("requests", 12) + pad_left("share", 10) + "\n";
+  for (const Suggestion& each : suggestions(report, harm)) {
+    out += "  " + pad_right(to_string(each.curve->algorithm), 24) +
+           pad_right(numbers_of(*each.curve, each.limit), 30) +
+           pad_left(grouped(each.keys_denied), 12) +
+           pad_left(percent(each.keys_denied, report.keys), 10) +
+           pad_left(grouped(each.requests_denied), 12) +
+           pad_left(percent(each.requests_denied, report.requests), 10) + "\n";
+  }
+  out +=
+      "\nKeys denied are exact. Requests denied are exact for fixed_window with requests of "
+      "one unit,\nelse upper bounds.\n";
+}
+
 }  // namespace
 
-std::string suggest_text(const SuggestReport& report, double harm) {
-  std::string out = grouped(report.requests) + " requests of " + grouped(report.keys) + " keys " +
-                    printable(report.options.key) + " in " + logs_text(report) + "\n";
+std::string suggest_text(const SuggestReport& report, double harm, bool all) {
+  const auto advice = advise(report, harm);
+  std::string out;
+  if (!advice.empty()) {
+    out = advice_line(report, advice[0]) + "\n\n";
+    add_clients(advice[0], out);
+    if (!advice[0].clients.empty()) out += "\n";
+  }
+  out += grouped(report.requests) + " requests of " + grouped(report.keys) + " keys " +
+         printable(report.options.key) + " in " + logs_text(report) + "\n";
   if (report.first) {
     out += plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first) + "\n";
@@ -183,21 +356,58 @@ std::string suggest_text(const SuggestReport& report, double harm) {
     out += grouped(report.without_rules) +
            " requests that name their limits themselves were not read\n";
   if (report.requests == 0) return out;
-  out += "\n" + goal_text(report, harm) + ":\n\n  " + pad_right("algorithm", 24) +
-         pad_right("limit", 30) + pad_left("keys denied", 12) + pad_left("share", 10) +
-         pad_left("requests", 12) + pad_left("share", 10) + "\n";
-  for (const Suggestion& each : suggestions(report, harm)) {
-    out += "  " + pad_right(to_string(each.curve->algorithm), 24) +
-           pad_right(numbers_of(each, report.options.rate), 30) +
-           pad_left(grouped(each.keys_denied), 12) +
-           pad_left(percent(each.keys_denied, report.keys), 10) +
-           pad_left(grouped(each.requests_denied), 12) +
-           pad_left(percent(each.requests_denied, report.requests), 10) + "\n";
+  out += method_text(harm) + "\n";
+  for (std::size_t i = 1; i < advice.size(); ++i) {
+    out += (i == 1 ? "\nThen, by rules of their own (login and writes: " +
+                         decimal(kStrictHeadroom, 0) + " times what most clients needed):\n\n"
+                   : "\n") +
+           advice_line(report, advice[i]) + "\n  " + route_text(advice[i]) + ": " +
+           printable(advice[i].route->match, 90) + "\n";
+    add_clients(advice[i], out);
   }
-  return out +
-         "\nKeys denied are exact. Requests denied are exact for fixed_window with requests of "
-         "one unit,\nelse upper bounds.\n";
+  if (all) {
+    add_table(report, harm, out);
+  } else {
+    out += "\n--yaml prints these rules, --all the limits of all algorithms.\n";
+  }
+  return out;
 }
+
+namespace {
+
+void write_names(base::JsonWriter& out, std::string_view name, const FrequentValues& values) {
+  out.key(name).begin_array();
+  for (const FrequentValues::Value& each : values.most(3)) out.value(each.text);
+  out.end_array();
+}
+
+void write_advice(base::JsonWriter& out, const SuggestReport& report, double harm) {
+  out.key("advice").begin_array();
+  for (const Advice& advice : advise(report, harm)) {
+    const Demand& demand = advice.route->demand;
+    out.begin_object().member("rule", advice.route->name).member("match", advice.route->match);
+    out.member("algorithm", "token_bucket").member("limit", advice.curve->rate);
+    out.member("per", core::format_period(advice.curve->period)).member("burst", advice.burst);
+    out.member("requests", demand.requests()).member("keys", std::uint64_t{demand.keys()});
+    out.member("keys_denied", advice.keys_denied);
+    out.member("requests_denied_at_most", advice.requests_denied);
+    out.key("clients").begin_array();
+    for (const AdvisedClient& each : advice.clients) {
+      out.begin_object().member("key", each.label).member("requests", each.requests);
+      out.member("burst_needed", each.burst_needed).member("denied", each.denied);
+      if (each.traits != nullptr) {
+        write_names(out, "agents", each.traits->agents);
+        write_names(out, "paths", each.traits->requests);
+        write_names(out, "statuses", each.traits->statuses);
+      }
+      out.end_object();
+    }
+    out.end_array().end_object();
+  }
+  out.end_array();
+}
+
+}  // namespace
 
 std::string suggest_json(const SuggestReport& report, double harm) {
   base::JsonWriter out;
@@ -212,12 +422,13 @@ std::string suggest_json(const SuggestReport& report, double harm) {
   out.member("key_bytes", std::uint64_t{report.key_bytes}).member("harm", harm);
   instant("first", report.first);
   instant("last", report.last);
+  write_advice(out, report, harm);
   out.key("suggestions").begin_array();
   for (const Suggestion& each : suggestions(report, harm)) {
     const bool bucket = each.curve->algorithm == Algorithm::kTokenBucket;
     out.begin_object().member("algorithm", to_string(each.curve->algorithm));
     out.member("per", core::format_period(each.curve->period));
-    out.member("limit", bucket ? report.options.rate : each.limit);
+    out.member("limit", bucket ? each.curve->rate : each.limit);
     if (bucket) out.member("burst", each.limit);
     out.member("keys_denied", each.keys_denied);
     out.member("requests_denied_at_most", each.requests_denied).end_object();
@@ -236,9 +447,12 @@ std::string suggest_html(const SuggestReport& report, double harm) {
     out += "<br>" + plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first);
   }
-  out += "</p>\n<p>" + goal_text(report, harm) + ". The dotted line is this share. " + kExactness +
-         "</p>\n";
+  out += "</p>\n<p>" + method_text(harm) + " The dotted line is this share.</p>\n";
+  const auto advice = advise(report, harm);
+  for (const Advice& each : advice) out += html_advice(report, each, harm, &each == advice.data());
   if (report.requests > 0) {
+    out += "<section aria-labelledby=\"all\">\n<h2 id=\"all\">All algorithms</h2>\n<p>" +
+           goal_text(report, harm) + ". " + kExactness + "</p>\n</section>\n";
     for (const Duration period : report.options.periods) out += html_section(report, harm, period);
   }
   return out + "</main>\n</body>\n</html>\n";
