@@ -42,7 +42,7 @@ class SuggestCommand : public ::testing::Test {
 };
 
 TEST_F(SuggestCommand, PrintsTheSmallestLimits) {
-  EXPECT_EQ(run_suggest({"--per", "1s", "--harm", "10%", "--json", log_}), 0);
+  EXPECT_EQ(run_suggest({"--per", "1s", "--harm", "10%", "--rate", "10", "--json", log_}), 0);
   const auto json = boost::json::parse(out_);
   EXPECT_EQ(json.at("keys").to_number<int>(), 10);
   EXPECT_EQ(json.at("requests").to_number<int>(), 14);
@@ -52,9 +52,21 @@ TEST_F(SuggestCommand, PrintsTheSmallestLimits) {
   EXPECT_EQ(limits[0].at("limit").to_number<int>(), 1);
   EXPECT_EQ(limits[0].at("keys_denied").to_number<int>(), 1);
   EXPECT_EQ(limits[0].at("requests_denied_at_most").to_number<int>(), 4);
-  EXPECT_EQ(run_suggest({"--harm", "9.9%", log_}), 0);
+  EXPECT_EQ(run_suggest({"--harm", "9.9%", "--all", log_}), 0);
   EXPECT_NE(out_.find("fixed_window            5 per 1s"), std::string::npos) << out_;
   EXPECT_EQ(err_, "");
+}
+
+TEST_F(SuggestCommand, BeginsWithTheLimitToTake) {
+  EXPECT_EQ(run_suggest({log_}), 0);
+  EXPECT_TRUE(
+      out_.starts_with("pages: 1 per 1m, burst 8: denies none of 14 requests of 10 clients\n"))
+      << out_;
+  EXPECT_EQ(out_.find("fixed_window"), std::string::npos);
+  EXPECT_EQ(run_suggest({"--json", log_}), 0);
+  const auto advice = boost::json::parse(out_).at("advice").at(0);
+  EXPECT_EQ(advice.at("rule").as_string(), "pages");
+  EXPECT_EQ(advice.at("keys_denied").to_number<int>(), 0);
 }
 
 TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
@@ -67,15 +79,23 @@ TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
 }
 
 TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
-  EXPECT_EQ(run_suggest({"--yaml", "--key", "{header.x-user|ip}", "--match", "path=/**", log_}), 0);
-  const std::string rules = files_.write("rules.yaml", out_);
-  EXPECT_EQ(run_sluice("rules", {"check", rules}), 0);
-  EXPECT_EQ(out_, rules + ": ok, 9 rules, 9 limits\n");
+  const auto check = [&](const std::vector<std::string>& options, const std::string& summary) {
+    std::vector<std::string> arguments = {"--yaml", log_};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    EXPECT_EQ(run_suggest(arguments), 0);
+    const std::string rules = files_.write("rules.yaml", out_);
+    EXPECT_EQ(run_sluice("rules", {"check", "--strict", rules}), 0) << err_;
+    EXPECT_EQ(out_, rules + ": ok, " + summary + "\n");
+  };
+  check({}, "1 rules, 1 limits");
+  check({"--key", "{header.x-user|ip}", "--match", "path=/**"}, "1 rules, 1 limits");
+  check({"--key", "{header.user-agent}"}, "1 rules, 1 limits");
+  check({"--all", "--rate", "10", "--match", "path=/**"}, "9 rules, 9 limits");
 }
 
 TEST_F(SuggestCommand, WritesAPage) {
   const std::string page = files_.path("page.html");
-  EXPECT_EQ(run_suggest({"--html", page, log_}), 0);
+  EXPECT_EQ(run_suggest({"--html", page, "--rate", "10", log_}), 0);
   const std::string html = replay::TemporaryFiles::read(page);
   EXPECT_TRUE(html.starts_with("<!DOCTYPE html>"));
   EXPECT_NE(html.find("class=\"curve token_bucket\""), std::string::npos);

@@ -75,6 +75,7 @@ class Suggest : public ::testing::Test {
   SuggestOptions options_ = [] {
     SuggestOptions options;
     options.periods = {1s, 1min, 1h};
+    options.rate = 10;
     return options;
   }();
 };
@@ -119,11 +120,126 @@ TEST_F(Suggest, FollowsATimeThatGoesBack) {
   EXPECT_EQ(suggestions(report, 0)[0].limit, 3u) << "the late line is decided at the latest time";
 }
 
+// The rules of the advice, with those that are comments.
+std::string all_rules(std::string yaml) {
+  for (std::size_t at = 0; (at = yaml.find("\n  # ", at)) != yaml.npos;) {
+    const char next = yaml[at + 5];
+    next == '-' || next == ' ' ? yaml.erase(at + 3, 2) : (++at, yaml);
+  }
+  return yaml;
+}
+
+// Requests of a site: pages with their pictures, an API, a form, and one client that guesses
+// passwords at this second.
+std::string site_log() {
+  std::string text = "time,ip,method,path,agent\n";
+  const auto add = [&](int at, const std::string& ip, const char* request) {
+    text += std::to_string(1'700'000'000 + at) + "," + ip + "," + request + "\n";
+  };
+  for (int i = 0; i < 600; ++i) {
+    const std::string ip = "10.0." + std::to_string(i % 37) + ".1";
+    add(i * 40, ip, "GET,/shop/item,Firefox");
+    for (int picture = 0; picture < 5; ++picture) add(i * 40 + 1, ip, "GET,/img/a.png,Firefox");
+    if (i % 3 == 0) add(i * 40 + 2, ip, "GET,/api/items,Firefox");
+    if (i % 9 == 0) add(i * 40 + 3, ip, "POST,/contact,Firefox");
+    if (i % 5 == 0) add(i * 40 + 4, ip, "POST,/user/login,Firefox");
+    if (i == 300) {
+      for (int guess = 0; guess < 500; ++guess)
+        add(i * 40 + 5, "10.9.9.9", "POST,/user/login,curl/8");
+    }
+  }
+  return text;
+}
+
+TEST_F(Suggest, FindsRoutesAndDeniesExactlyTheStatedKeysThere) {
+  options_.fields = {{"header.user-agent", "agent"}};
+  const SuggestReport report = suggest_for(site_log());
+  const auto advice = advise(report, 0.05);
+  ASSERT_EQ(advice.size(), 5u);
+  EXPECT_EQ(advice[0].route->name, "pages");
+  const RuleSet rules = rules_of(all_rules(advised_rules(report, advice)));
+  const ReplayReport replayed = replay_with(rules);
+  ASSERT_EQ(replayed.tally.rules.size(), 5u);
+  EXPECT_EQ(replayed.tally.unmatched, 0u);
+  for (const Advice& each : advice) {
+    const auto found =
+        std::find_if(replayed.tally.rules.begin(), replayed.tally.rules.end(),
+                     [&](const RuleTally& rule) { return rule.rule->name == each.route->name; });
+    ASSERT_NE(found, replayed.tally.rules.end()) << each.route->name;
+    EXPECT_EQ(found->matched, each.route->demand.requests()) << each.route->name;
+    EXPECT_EQ(found->limits[0].keys.keys_denied(), each.keys_denied) << each.route->name;
+    EXPECT_LE(found->denied, each.requests_denied) << each.route->name;
+  }
+}
+
+TEST_F(Suggest, DeniesAndNamesTheFewWhoGuessPasswords) {
+  options_.fields = {{"header.user-agent", "agent"}};
+  const SuggestReport report = suggest_for(site_log());
+  const auto advice = advise(report, 0);
+  const Advice& login = advice[1];
+  ASSERT_EQ(login.route->name, "login");
+  EXPECT_EQ(login.route->match, "method: [POST], path: [/user/login]");
+  EXPECT_EQ(login.keys_denied, 1u) << "though --harm 0 % denies no key elsewhere";
+  EXPECT_LE(login.burst, 10u);
+  ASSERT_FALSE(login.clients.empty());
+  EXPECT_EQ(login.clients[0].label, "10.9.9.9");
+  EXPECT_EQ(login.clients[0].requests, 500u);
+  ASSERT_NE(login.clients[0].traits, nullptr);
+  EXPECT_EQ(text_of(*login.clients[0].traits).agent, "curl/8");
+  EXPECT_EQ(text_of(*login.clients[0].traits).requests, "POST /user/login");
+  const std::string text = suggest_text(report, 0, false);
+  EXPECT_TRUE(text.starts_with("pages: ")) << text;
+  EXPECT_NE(text.find("10.9.9.9"), std::string::npos) << text;
+}
+
+TEST_F(Suggest, LeavesRoomAboveWhatClientsNeeded) {
+  const SuggestReport report = suggest_for(random_log(5, 100));
+  for (const double harm : {0.0, 0.05}) {
+    const auto advice = advise(report, harm);
+    ASSERT_EQ(advice.size(), 1u);
+    const auto most = static_cast<std::uint64_t>(harm * static_cast<double>(report.keys));
+    const auto& hour = advice[0].route->demand.curves()[0];
+    EXPECT_GE(static_cast<double>(advice[0].curve->rate) * 60,
+              kHeadroom * static_cast<double>(hour.smallest(most)));
+    EXPECT_GE(static_cast<double>(advice[0].burst),
+              kHeadroom * static_cast<double>(advice[0].curve->smallest(most)));
+    EXPECT_LE(advice[0].keys_denied, most);
+  }
+}
+
+TEST_F(Suggest, TakesRatesThatFitLargeUnits) {
+  options_.fields = {{"cost", "units"}};
+  std::string text = "time,ip,units\n";
+  for (int i = 0; i < 1000; ++i) text += std::to_string(1'700'000'000 + i * 6) + ",a,2500\n";
+  const auto report = suggest_for(text);
+  const auto advice = advise(report, 0);
+  ASSERT_EQ(advice.size(), 1u);
+  EXPECT_EQ(advice[0].route->name, "requests");
+  EXPECT_GE(advice[0].curve->rate, 37'500u) << "1.5 times 25,000 a minute";
+  EXPECT_LE(advice[0].curve->rate, 100'000u);
+  EXPECT_LE(advice[0].burst, 10'000u);
+  EXPECT_EQ(advice[0].keys_denied, 0u);
+}
+
+TEST_F(Suggest, PrintsOneRuleAndTheOthersAsComments) {
+  const SuggestReport report = suggest_for(site_log());
+  const std::string yaml = advised_rules(report, advise(report, 0));
+  const RuleSet rules = rules_of(yaml);
+  ASSERT_EQ(rules.rules().size(), 1u) << yaml;
+  EXPECT_EQ(rules.rules()[0].name, "pages");
+  EXPECT_EQ(rules.rules()[0].mode, RuleMode::kShadow);
+  EXPECT_TRUE(rules.warnings().empty());
+  EXPECT_TRUE(rules_of(all_rules(yaml)).warnings().empty()) << all_rules(yaml);
+  EXPECT_EQ(rules_of(all_rules(yaml)).rules().size(), 5u) << all_rules(yaml);
+}
+
 TEST_F(Suggest, SaysNothingAboutAnEmptyLog) {
   const SuggestReport report = suggest_for("time,ip\n");
   EXPECT_EQ(report.keys, 0u);
   EXPECT_EQ(suggestions(report, 0.1)[0].limit, 1u);
-  EXPECT_EQ(suggest_text(report, 0.1).find("fixed_window"), std::string::npos);
+  EXPECT_TRUE(advise(report, 0.1).empty());
+  EXPECT_TRUE(rules_of(advised_rules(report, {})).rules().empty());
+  EXPECT_EQ(suggest_text(report, 0.1, true).find("fixed_window"), std::string::npos);
   EXPECT_TRUE(suggest_html(report, 0.1).starts_with("<!DOCTYPE html>"));
 }
 
