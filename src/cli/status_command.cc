@@ -286,7 +286,15 @@ void print_status(const object& status, const CountsByLimit& counts) {
     listeners.append(listeners.empty() ? "listens: " : ", ").append(text_in(one, "name"));
     listeners.append(" ").append(text_in(one, "address"));
   });
-  std::cout << replay::printable(listeners) << "\n\n";
+  std::cout << replay::printable(listeners) << '\n';
+  each_object(status, "temporary", [](const object& one) {
+    const std::string until = text_in(one, "until");
+    std::cout << replay::printable("for a time: rule " + text_in(one, "rule") + ", " +
+                                   text_in(one, "key") + " " + text_in(one, "value") +
+                                   (until.empty() ? "" : ", until " + until))
+              << '\n';
+  });
+  std::cout << '\n';
   print_rows(rows_of(status, counts));
 }
 

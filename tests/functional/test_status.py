@@ -62,6 +62,11 @@ class Status(ServerTest):
         self.assertEqual(row_of(text, "login"), ["0", "0", "-", "0", "0", "0"])
         self.assertIn("\n  0              5 per 1m ", text)
 
+    def test_shows_what_is_changed_for_a_time(self):
+        sluice(self.sluice, "rules", "set", "login", "mode=shadow", "--for", "1h")
+        self.assertRegex(sluice(self.sluice, "status").stdout,
+                         r"\nfor a time: rule login, mode shadow, until 20.*Z\n")
+
     def test_prints_one_object(self):
         self.check("/api/a", 4, **{"header.x-user": "a"})
         status = json.loads(sluice(self.sluice, "status", "--json").stdout)
