@@ -537,9 +537,9 @@ inline Made charge(const Asked& asked, std::uint64_t cost) noexcept {
   Live next = asked.live;
   next.spent = plus(next.spent, cost);
   const bool is_cut = cost > kMaxAmount - asked.live.spent;
-  if (cost > 0) return with_over(asked, make(asked, next), is_cut);
+  if (next.spent > asked.live.spent) return with_over(asked, make(asked, next), is_cut);
   Made step = keep(asked, admitted());
-  step.answer.over = next.used() > asked.limit.capacity();
+  step.answer.over = is_cut || next.used() > asked.limit.capacity();
   return step;
 }
 

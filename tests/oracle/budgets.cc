@@ -59,6 +59,7 @@ void bring_to(Budget& budget, const Counter& counter, std::int64_t instant) {
     budget.ended.insert_or_assign(id, ended);
   }
   std::erase_if(budget.open, [=](const auto& entry) { return entry.second.end <= instant; });
+  if (budget.open.empty()) budget.latest = 0;
   for (auto& [id, ended] : budget.ended) {
     if (ended.how == Ended::How::kExpired) ended.until = until_of(counter.spec, ended.end);
   }

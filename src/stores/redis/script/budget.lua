@@ -350,7 +350,7 @@ local function budget(key, arg, now, verb)
     spent = actual < kMaxAmount - spent and spent + actual or kMaxAmount
     until_known = known_after(kind == kOpen and rest or at, remember)
   elseif verb == kCharge then
-    if cost == 0 then return reply(), true end
+    if cost == 0 or spent == kMaxAmount then return reply(), true end
     spent = cost < kMaxAmount - spent and spent + cost or kMaxAmount
   else
     if kind ~= 0 then
