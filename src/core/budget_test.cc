@@ -234,6 +234,8 @@ TEST(Budget, CountsWorkBeyondTheLimit) {
   EXPECT_EQ(counter.refund(0, 2), ok(0, kMinute));
   EXPECT_EQ(counter.settle(0, 1, kMaxAmount), late(core::over(kMinute)));
   EXPECT_EQ(counter.charge(0, kMaxAmount), core::over(kMinute));  // not beyond the largest amount
+  EXPECT_EQ(counter.charge(30 * kSecond, 1), core::over(30 * kSecond));
+  EXPECT_EQ(counter.peek(10 * kSecond).reset_after, 50 * kSecond);  // it has changed nothing
 }
 
 TEST(Budget, HoldsTheExtremes) {
