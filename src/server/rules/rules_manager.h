@@ -32,8 +32,6 @@ struct TemporaryChange {
   std::string key;               // "mode", "on_store_error"
   std::string value;             // "shadow", "deny"
   std::optional<Instant> until;  // absent: until other rules are active
-
-  friend bool operator==(const TemporaryChange&, const TemporaryChange&) = default;
 };
 
 // The state of the active rules.

@@ -60,6 +60,17 @@ void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus&
     json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));
     json.member("why", status.why_lost).end_object();
   }
+  if (status.temporary.empty()) return;
+  json.key("temporary").begin_array();
+  for (const TemporaryChange& change : status.temporary) {
+    json.begin_object()
+        .member("rule", change.rule)
+        .member("key", change.key)
+        .member("value", change.value);
+    if (change.until) json.member("until", base::to_rfc3339(*change.until));
+    json.end_object();
+  }
+  json.end_array();
 }
 
 namespace {
@@ -76,17 +87,6 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
   if (rules.failures > 0) json.member("last_failure_at", rules.last_failure_at);
   write_errors(json.key("last_errors"), rules.last_errors);
   json.end_object();
-  if (rules.temporary.empty()) return;
-  json.key("temporary").begin_array();
-  for (const TemporaryChange& change : rules.temporary) {
-    json.begin_object()
-        .member("rule", change.rule)
-        .member("key", change.key)
-        .member("value", change.value);
-    if (change.until) json.member("until", base::to_rfc3339(*change.until));
-    json.end_object();
-  }
-  json.end_array();
 }
 
 // "120 per 1m, burst 60", or of a limit of plans "free 2 per 1h; pro 5 per 1h".
