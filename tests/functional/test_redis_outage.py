@@ -153,6 +153,16 @@ class Outage(RedisTest):
         self.assertEqual(given.status, 200, given)
         wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 200, "the override on the other server")
 
+    def test_a_redis_that_is_silent_is_an_outage_too(self):
+        server = self.follow(deadline="50ms")
+        self.assertEqual(ask(server, LOGIN), (200, "ok"))
+        self.server.pause()
+        wait_for(lambda: ask(server, CUSTOMER) and "outage" in status(server), "the outage")
+        why = status(server)["outage"]["why"]
+        self.assertRegex(why, "does not answer within 50 ms|has not answered")
+        self.server.resume()
+        wait_for(lambda: ask(server, CUSTOMER) and "outage" not in status(server), "its end")
+
     def test_a_change_for_a_time_ends_by_itself_and_the_log_says_so(self):
         server = self.follow()
         patch(server, "login", mode="shadow", **{"for": "1s"})
