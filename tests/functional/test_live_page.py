@@ -51,6 +51,7 @@ class BrowserTest(ServerTest):
     def setUpClass(cls):
         cls.browser = Browser(cls.folder())
         cls.addClassCleanup(cls.browser.close)
+        cls.browser.set_size(1000, 900)  # the dialog of a key fits
 
     def serve_page(self, rules=RULES, config=None):
         server = Sluice(self.folder(), rules, config)
@@ -253,7 +254,7 @@ class Page(BrowserTest):
         self.assertEqual(page.run(dim), "none")
 
     def test_it_fits_a_narrow_window(self):
-        self.addCleanup(self.browser.set_size, 1000, 800)
+        self.addCleanup(self.browser.set_size, 1000, 900)
         self.browser.set_size(360, 700)
         server = self.serve_page()
         self.put_load(server, {"path": "/login", "ip": "192.0.2.1"})
@@ -446,7 +447,6 @@ rules:
         server = self.serve_page(self.RULES)
         page = self.browser
         self.open_key("order", "user 7/ü&=%")
-        self.assertFalse(page.find("#key-block").is_displayed(), "the limit has no block")
         page.fill("#key-units", "1")
         page.click("Set")
         page.wait_for_text("#key-message", "The key has its own limit.")
@@ -456,9 +456,8 @@ rules:
         page.click("Remove its own limit")
         page.wait_for_text("#key-message", "The key has the limit of the rule again.")
         self.assertEqual(self.check(server, path="/order", header__x_user="user 7/ü&=%"), 200)
-        page.choose("#key-kind", "a block")
-        page.choose("#key-until", "tomorrow")
-        page.click("Set")
+        page.click("Block")
+        page.wait_for_text("#key-message", "The key is blocked.")
         page.wait_for_text("#key-result", "blocked true, until 2")
         self.assertEqual(self.check(server, path="/order", header__x_user="user 7/ü&=%"), 429)
         page.choose("#key-attributes select", "ip")
@@ -676,7 +675,7 @@ rules:
 
     def setUp(self):
         self.addCleanup(self.browser.set_dark, False)
-        self.addCleanup(self.browser.set_size, 1000, 800)
+        self.addCleanup(self.browser.set_size, 1000, 900)
         self.browser.set_dark(False)
 
     def save(self, name, width, height):

@@ -49,7 +49,6 @@ function showAttributes(key = "") {
   const values = valuesIn(key, parts);
   const rows = parts.filter((part) => part.names).map(({ names }, i) => makeAttribute(names, values[i] ?? ""));
   find("key-attributes").replaceChildren(...rows);
-  find("key-block").hidden = !limit?.blocks;
 }
 
 const attributes = () => [...find("key-attributes").children].map((row) => row.attribute());
@@ -92,7 +91,9 @@ function overrideBody() {
   return JSON.stringify(body);
 }
 
-const UNITS = { reset_after_ms: "fully replenished after", blocked_for_ms: "blocked for" };
+const UNITS = { reset_after_ms: "fully replenished after", blocked_for_ms: "blocked for", retry_after_ms: "passes again after" };
+const NAMES = { ...UNITS, name: "limit", numbers: "its numbers", limit: "units", override: "its own limit" };
+const listed = (value) => Object.entries(value).map(([name, one]) => `${name} ${visible(one)}`).join(", ");
 
 function showCounters(answer) {
   const values = attributes().map(([, value]) => value);
@@ -100,23 +101,14 @@ function showCounters(answer) {
   find("key-link").href = `#${new URLSearchParams({ rule: find("key-rule").value, limit: find("key-limit").value, key })}`;
   const limits = answer.limits.filter((limit) => limit.name === find("key-limit").value);
   const pairs = limits.flatMap((limit) => Object.entries(limit)).map(([name, value]) =>
-    [UNITS[name] ?? name.replaceAll("_", " "), name in UNITS ? `${value / 1000} s` : visible(value)]);
+    [NAMES[name] ?? name.replaceAll("_", " "),
+      name in UNITS ? `${value / 1000} s` : typeof value === "object" ? listed(value) : visible(value)]);
   find("key-result").replaceChildren(...pairs.flatMap(([name, value]) =>
     [element("dt", {}, name), element("dd", {}, value)]));
 }
 
-// Shows the counter as it is now, with its override if there is one.
-async function look() {
-  showCounters(await read(`/v1/keys?${query()}`));
-  const { place, named } = overrideTarget();
-  try {
-    const { counter, ...override } = await read(`${place}?${named}`);
-    const text = Object.entries(override).map(([name, value]) => `${name} ${visible(value)}`).join(", ");
-    find("key-result").append(element("dt", {}, "its own limit"), element("dd", {}, text));
-  } catch (error) {
-    if (error.status !== 404) throw error;
-  }
-}
+// Shows the counter as it is now, with its own limit if it has one.
+const look = async () => showCounters(await read(`/v1/keys?${query()}`));
 
 // Does something, then shows the key and `done`. Errors are shown.
 async function act(done, action) {
