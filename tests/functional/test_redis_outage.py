@@ -19,11 +19,11 @@ LOGIN = {"attributes": {"path": "/login", "ip": "192.0.2.7"}}
 CUSTOMER = {"attributes": {"path": "/v1/items", "header.x-customer": "42"}}
 
 
-def sluice(*words):
+def sluice(*words, ends_with=0):
     done = subprocess.run(
         [binary(), *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
-    if done.returncode != 0:
+    if done.returncode != ends_with:
         raise AssertionError(f"{words}: {done.stdout}{done.stderr}")
     return done.stdout
 
@@ -81,6 +81,11 @@ class Outage(RedisTest):
         )
         events = request(servers[0].admin, "GET", "/v1/status").json["outage"]["since"]
         self.assertEqual(outage["since"], events)
+
+        for words, ends_with in ((("status",), 1), (("top", "--once"), 0)):
+            said = sluice(*words, "--admin", servers[0].admin, ends_with=ends_with)
+            self.assertIn("OUTAGE since ", said)
+            self.assertIn(f"Redis at {address} refuses connections", said)
 
         # Both rules are open. The operator closes one on each server, for an hour.
         for server in servers:
@@ -146,11 +151,10 @@ class Outage(RedisTest):
         wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 429, "the limit of the customer")
         keys = servers[1].admin_request("GET", "/v1/keys?rule=api&header.x-customer=42").json
         self.assertEqual((keys["limits"][0]["limit"], keys["limits"][0]["remaining"]), (2, 0))
-        given = servers[1].admin_request(
-            "PUT", "/v1/overrides/api/customer",
-            json.dumps({"attributes": {"header.x-customer": "42"}, "limit": 100}),
-        )
-        self.assertEqual(given.status, 200, given)
+        said = sluice("key", "api", "header.x-customer=42", "--admin", servers[1].admin)
+        self.assertIn("customer", said)
+        more = ("--set", "limit=100", "--for", "1h")
+        sluice("key", "api", "header.x-customer=42", *more, "--admin", servers[1].admin)
         wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 200, "the override on the other server")
 
     def test_a_redis_that_is_silent_is_an_outage_too(self):
