@@ -375,6 +375,7 @@ void check(const KeyFlags& flags) {
         "commands list, import, export, dump",
         kUsage);
   }
+  if (flags.counter.empty()) names_in(flags.place);  // throws before the server is asked
 }
 
 int work(const KeyFlags& flags) {
