@@ -283,7 +283,7 @@ TEST(Loader, RefusesWrongTypes) {
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "
       "limit, per, lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, "
-      "refill, block, warn, on_missing");
+      "refill, on_expiry, holds, remember, block, warn, on_missing");
 }
 
 TEST(Loader, RefusesPeriodsWithoutUnit) {
@@ -322,9 +322,9 @@ TEST(Loader, SaysEverythingThatALimitLacks) {
       std::string("f:4:15: error: limit lacks 'algorithm'; expected 'algorithm:' with ") +
           kAlgorithms +
           "\nf:4:15: error: limit lacks 'limit'; expected 'limit:' with a whole number from 0 to "
-          "4294967295\n"
+          "9007199254740991\n"
           "f:4:15: error: limit lacks 'per'; expected 'per:' with a whole number and its unit "
-          "(ms, s, m, h or d), such as 60s, or day, week, month or year");
+          "(ms, s, m, h or d), such as 60s, or day, week, month, year or never");
 }
 
 TEST(Loader, RefusesDuplicateNames) {
@@ -438,11 +438,12 @@ TEST(Loader, ExpandsAliasesAndReportsTheirErrorsOnce) {
                       "  - { name: a, limits: &l [ { algorithm: gcra, limit: 1, per: 1s } ] }\n"
                       "  - { name: b, limits: *l }\n"),
             "ok");
-  EXPECT_EQ(errors_of("version: 1\nrules:\n"
-                      "  - { name: a, limits: &l [ { algorithm: gcra, limit: x, per: 1s } ] }\n"
-                      "  - { name: b, limits: *l }\n"),
-            "f:3:55: error: 'limit' is 'x'; expected a whole number from 0 to 9007199254740991, in plain "
-            "digits");
+  EXPECT_EQ(
+      errors_of("version: 1\nrules:\n"
+                "  - { name: a, limits: &l [ { algorithm: gcra, limit: x, per: 1s } ] }\n"
+                "  - { name: b, limits: *l }\n"),
+      "f:3:55: error: 'limit' is 'x'; expected a whole number from 0 to 9007199254740991, in plain "
+      "digits");
 }
 
 TEST(Loader, LoadsFilesAndReportsFailures) {
