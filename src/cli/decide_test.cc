@@ -393,8 +393,8 @@ TEST(Decide, RefusesImpossibleLimits) {
       {R"({"algorithm":"gcra","limit":1})", ".per: is missing"},
       {R"({"algorithm":"GCRA","limit":1,"per":"1s"})",
        ".algorithm: 'GCRA' is unknown; expected fixed_window, sliding_window_log, "
-       "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket, gcra or "
-       "concurrency"},
+       "sliding_window_counter, sliding_window_hybrid, leaky_bucket, token_bucket, gcra, "
+       "concurrency or budget"},
       {R"({"algorithm":"gcra","limit":-1,"per":"1s"})",
        ".limit: -1 is out of range; must be a whole number from 0 to 9007199254740991"},
       {R"({"algorithm":"gcra","limit":1,"per":1})",
@@ -419,9 +419,9 @@ TEST(Decide, RefusesImpossibleLimits) {
        ": burst 0 is out of range; it must be 1 to 4294967295"},
       {R"({"algorithm":"gcra","limit":1,"per":"1s","brust":0})",
        ": unknown key 'brust'; expected one of: algorithm, limit, per, lease, zone, starts, burst, "
-       "align, slices, weighting, mode, refill"},
+       "align, slices, weighting, mode, refill, on_expiry, holds, remember"},
       {R"({"algorithm":"gcra","limit":1,"per":"month"})",
-       ": per month does not apply to gcra; it applies to fixed_window"},
+       ": per month does not apply to gcra; it applies to fixed_window and budget"},
       {R"({"algorithm":"fixed_window","limit":1,"per":"1s","zone":"UTC"})",
        ".zone: applies only to windows of the calendar; expected also 'per' with day, week, month "
        "or year"},

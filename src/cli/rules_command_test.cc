@@ -78,7 +78,7 @@ TEST_F(RulesCommand, SaysAllErrorsOfEveryFileAndFails) {
                 "each starting with '- '\n" +
                 wrong + ":1:10: error: 'version' is '2'; expected 1\n" + wrong +
                 ":2:1: error: unknown key 'rule'; expected one of: version, domain, defaults, "
-                "trusted, plans, rules; did you mean 'rules'?\n");
+                "trusted, plans, prices, rules; did you mean 'rules'?\n");
 }
 
 TEST_F(RulesCommand, StrictChecksFailForWarnings) {
