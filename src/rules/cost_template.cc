@@ -189,16 +189,17 @@ PriceTable PriceTable::read(const Node& node, Diagnostics& diagnostics) {
     table.numbers.resize(first + table.names.size());
     for (const auto& [name, number] : prices->pairs) {
       const auto place = std::find(table.names.begin(), table.names.end(), name->text);
-      const auto value =
-          number->is_scalar() && !number->quoted ? grouped_number(number->text) : std::nullopt;
-      if (!value || *value > CostTemplate::kMostFactor) {
+      std::uint64_t price = CostTemplate::kMostFactor + 1;
+      if (number->is_scalar() && !number->quoted) {
+        price = grouped_number(number->text).value_or(price);
+      }
+      if (price > CostTemplate::kMostFactor) {
         diagnostics.add(
             number->at, "the price " + in_quotes(name->text) + " is " + describe(*number),
             "expected a whole number from 0 to " + std::to_string(CostTemplate::kMostFactor));
       }
       if (place == table.names.end()) continue;
-      table.numbers[first + static_cast<std::size_t>(place - table.names.begin())] =
-          value.value_or(0);
+      table.numbers[first + static_cast<std::size_t>(place - table.names.begin())] = price;
     }
   }
   return table;
