@@ -98,9 +98,9 @@ class Limiter {
   // Takes every charge, or denies the request; one permit holds the units of all `concurrency`
   // limits among them.
   [[nodiscard]] Permit hold(std::span<const Charge> charges, std::optional<Instant> now = {});
-  // Keeps `cost` units of a budget under an id for `ttl`, to settle them with what was used. Include
-  // sluice/hold.h, which says what an id and a ttl may be. Copies the key; throws before anything
-  // is held.
+  // Keeps `cost` units of a budget under an id for `ttl`, to settle them with what was used.
+  // Include sluice/hold.h, which says what an id and a ttl may be. Copies the key; throws before
+  // anything is held.
   [[nodiscard]] Hold hold(std::string_view id, std::string_view key, const Limit& limit,
                           std::uint64_t cost, Duration ttl, std::optional<Instant> now = {});
   // Holds every charge of a budget, and takes the others, or denies the request.

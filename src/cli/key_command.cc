@@ -1,5 +1,5 @@
 // `sluice key`: shows one key of a rule in a running server, resets its counters, and gives it
-// other numbers, a block or no limit for a time; lists, imports and exports what was given to keys.
+// another limit, a block or no limit for a time; lists, imports and exports what was given to keys.
 
 #include "cli/key_command.h"
 

@@ -161,8 +161,8 @@ Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter)
 // Writes when the next unit passes, if none does now; what replaces the numbers of the limit; and
 // until when the key is blocked.
 void write_exceptions(const Call& call, const RuleCounter& counter, JsonWriter& json) {
-  const auto given = call.overrides() != nullptr ? call.overrides()->find(counter.key)
-                                                 : std::optional<Override>();
+  const auto given =
+      call.overrides() != nullptr ? call.overrides()->find(counter.key) : std::optional<Override>();
   const bool is_limited = !given || given->kind != Override::Kind::kUnlimited;
   const Decision next = call.admin.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {});
   const std::uint64_t wait = milliseconds(next.retry_after.value_or(Duration{0}));

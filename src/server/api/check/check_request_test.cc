@@ -299,7 +299,8 @@ TEST(CheckReader, ReportsTheMemberThatIsWrong) {
   EXPECT_EQ(read(R"({"attributes":"x"})"),
             "at attributes: found text; expected an object whose members are texts");
   EXPECT_EQ(read(R"({"atributes":{}})"),
-            "at the top: unknown member 'atributes'; expected one of: attributes, id, hold_ms, cost, costs, "
+            "at the top: unknown member 'atributes'; expected one of: attributes, id, hold_ms, "
+            "cost, costs, "
             "limit, verb, max_wait_ms, wait_ms");
   EXPECT_EQ(read(R"({"attributes":{},"cost":1,"cost":1})"),
             "at the top: the member 'cost' is given twice; expected it once");

@@ -81,7 +81,7 @@ local function split(cells, letter, head)
   head[letter .. 'cells'] = count + 1
 end
 
--- Puts a record in the place of the one of its id, or adds it. In head: the numbers of records and of
+-- Replaces the record of its id, or adds it. In head: the numbers of records and of
 -- cells of each letter. If there are many records, those of ids that are not known at `at` leave the
 -- cell; if they are few, there is one more cell.
 local function put_record(cells, letter, head, one, at, remember)
@@ -180,7 +180,7 @@ end
 
 part 'budget_gives_back'
 -- Undoes what a call has done, if its id is still as the call has left it. In: cost, the units that
--- it has spent; the other numbers are at the end of the argument.
+-- it has spent; the further numbers are at the end of the argument.
 local was_kind, was_amount, was_rest, unspent, made_at =
   struct.unpack(kBudgetUndo, arg, #arg - (kBudgetUndoSize - 1))
 local left_as = (does == kHolds or does == kExtends) and kOpen or

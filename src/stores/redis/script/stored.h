@@ -13,7 +13,8 @@
 #include "stores/redis/script/format.h"
 
 // The values of counters and blocks as states of core: what Plan reads in replies, the module in
-// keys, and `sluice key dump` shows. A function that reads refuses the bytes that scripts refuse too.
+// keys, and `sluice key dump` shows. A function that reads refuses the bytes that scripts refuse
+// too.
 namespace sluice::redis {
 
 // A bucket or a window.
