@@ -31,7 +31,7 @@ const char* serve(sluice::Limiter& limiter, const Request& request) {
     case sluice::Outcome::kDenied: return "429 too many requests";
     case sluice::Outcome::kFailed: return "503 the store did not answer";
   }
-  std::printf("%u of %u left: ", decision.remaining, decision.capacity);
+  std::printf("%lu of %lu left: ", decision.remaining, decision.capacity);
   return "200 ok";
 }
 // [end key]

@@ -24,7 +24,7 @@ void limited_send(sluice::Limiter& limiter, std::string_view user, std::string_v
 
 void show(sluice::Limiter& limiter, std::string_view user) {
   // A peek decides like a take, but changes nothing. With a cost of 0 it is never denied.
-  std::printf("%u left\n", limiter.peek(user, kPerUser, 0).remaining);
+  std::printf("%lu left\n", limiter.peek(user, kPerUser, 0).remaining);
   std::puts(limiter.peek(user, kPerUser, 5) ? "a batch of 5 fits" : "a batch of 5 does not fit");
 }
 // [end verbs]

@@ -13,7 +13,7 @@ int main() {
 
   for (int i = 0; i < 4; ++i) {
     const sluice::Decision decision = limiter.try_acquire("user:42", kPerUser);
-    std::printf("%s, %u left\n", decision ? "allowed" : "denied", decision.remaining);
+    std::printf("%s, %lu left\n", decision ? "allowed" : "denied", decision.remaining);
   }
 }
 // [end quickstart]

@@ -25,7 +25,7 @@ bool decide(const sluice::RuleSet& rules, sluice::Limiter& limiter, const char* 
       {"method", "POST"}, {"path", "/send/code"}, {"email.address", address}};
   const sluice::RuleAnswer& answer = decider.decide(rules, attributes);
   for (const sluice::LimitAnswer& limit : answer.limits) {
-    std::printf("%s for %.*s: %u left\n", limit.limit->name.c_str(), int(limit.label.size()),
+    std::printf("%s for %.*s: %lu left\n", limit.limit->name.c_str(), int(limit.label.size()),
                 limit.label.data(), limit.decision.remaining);
   }
   return answer.decision.allowed();

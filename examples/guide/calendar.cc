@@ -22,7 +22,7 @@ sluice::Limit monthly_quota() {
 void call(sluice::Limiter& limiter, const sluice::Limit& quota, std::uint64_t calls) {
   const sluice::Decision decision = limiter.try_acquire("customer:42", quota, calls);
   if (decision) {
-    std::printf("%u calls left\n", decision.remaining);
+    std::printf("%lu calls left\n", decision.remaining);
   } else if (decision.retry_after) {
     const auto days = std::chrono::ceil<std::chrono::days>(*decision.retry_after);
     std::printf("again in %d days\n", static_cast<int>(days.count()));

@@ -13,7 +13,7 @@ constexpr auto kExports = sluice::token_bucket(10).per(1h).burst(2);
 void export_report(sluice::Limiter& limiter, const char* customer) {
   const sluice::Decision decision = limiter.try_acquire(customer, kExports);
   if (decision) {
-    std::printf("exported, %u left\n", decision.remaining);
+    std::printf("exported, %lu left\n", decision.remaining);
   } else if (decision.retry_after) {
     const auto wait = std::chrono::ceil<std::chrono::minutes>(*decision.retry_after);
     std::printf("denied, again in %d min\n", static_cast<int>(wait.count()));
@@ -33,7 +33,7 @@ int main() {
                            sluice::Charge{"all", kAllExports}};
   std::array<sluice::Decision, 2> each;
   if (limiter.check(charges, each)) {
-    std::printf("customer: %u left, all: %u left\n", each[0].remaining, each[1].remaining);
+    std::printf("customer: %lu left, all: %lu left\n", each[0].remaining, each[1].remaining);
   }
   // [end two]
 }

@@ -25,7 +25,7 @@ void decide(const sluice::RuleSet& rules, sluice::Limiter& limiter, const char* 
       {"method", "POST"}, {"path", "/exports"}, {"customer", "42"}, {"megabytes", megabytes}};
   const sluice::RuleAnswer& answer = decider.decide(rules, request);
   for (const sluice::LimitAnswer& limit : answer.limits) {
-    std::printf("%s: %u left, ", limit.limit->name.c_str(), limit.decision.remaining);
+    std::printf("%s: %lu left, ", limit.limit->name.c_str(), limit.decision.remaining);
   }
   std::puts(answer.decision ? "allowed" : "denied");
 }
