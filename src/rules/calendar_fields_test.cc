@@ -109,7 +109,8 @@ TEST(CalendarFields, NeedAPeriodOfTheCalendar) {
 
 TEST(CalendarFields, NeedAFixedWindowWithoutAlign) {
   EXPECT_EQ(limit_errors("algorithm: token_bucket, limit: 5, per: month"),
-            "f:4:57: error: per month does not apply to token_bucket; it applies to fixed_window");
+            "f:4:57: error: per month does not apply to token_bucket; it applies to fixed_window "
+            "and budget");
   EXPECT_EQ(limit_errors("algorithm: fixed_window, limit: 5, per: month, align: clock"),
             "f:4:71: error: align does not apply to per month, whose windows begin at midnight; "
             "leave it out");
