@@ -342,11 +342,11 @@ TEST(Decide, RefusesARequestOfAnotherShape) {
       {R"({"at_us":0,"charges":[]})", "charges: must be a list of 1 to 64 charges"},
       {R"({"at_us":0,"charges":[1]})", "charges[0]: must be an object"},
       {R"({"at_us":0,"charge":[]})",
-       "unknown key 'charge'; expected one of: at_us, verb, max_wait_us, charges, permit, "
-       "attributes, cost"},
+       "unknown key 'charge'; expected one of: at_us, verb, max_wait_us, charges, permit, id, "
+       "ttl, ttl_ms, actual, attributes, cost"},
       {request("0", good, R"(,"verb":"Take")"),
        "verb: 'Take' is unknown; expected take, peek, refund, reset, charge, take_at_most, "
-       "reserve, release or extend"},
+       "reserve, release, extend, hold, settle or cancel"},
       {request("0", good, R"(,"verb":null)"), "verb: must be text"},
       {request("0", R"({"limit":)" + kTen + "}"), "charges[0].key: is missing"},
       {request("0", R"({"key":"k"})"), "charges[0].limit: is missing"},
