@@ -106,7 +106,7 @@ struct CounterVerb {
   constexpr bool has_ttl() const noexcept { return verb == Verb::kHold || verb == Verb::kExtend; }
   // Whether it has a cost.
   constexpr bool has_cost() const noexcept {
-    return verb != Verb::kExtend && verb != Verb::kSettle;
+    return verb != Verb::kExtend && verb != Verb::kCancel;
   }
   constexpr std::string_view cost_word() const noexcept {
     return verb == Verb::kTakeAtMost ? "ATMOST" : "COST";
@@ -115,7 +115,7 @@ struct CounterVerb {
   constexpr std::string_view required() const noexcept {
     if (settles) return "ACTUAL";
     if (has_ttl()) return "TTL";
-    if (verb == Verb::kSettle) return "ID";
+    if (verb == Verb::kCancel) return "ID";
     return verb == Verb::kTakeAtMost ? "ATMOST" : verb == Verb::kReserve ? "MAXWAIT" : "";
   }
 };

@@ -130,10 +130,8 @@ constexpr ReasonReport kTooManyWaiters{
     .title = kFallback.title,
     .detail = "Too many requests wait for what these policies allow."};
 
-constexpr ReasonReport kGone{.http = 404,
-                             .grpc = kGrpcNotFound,
-                             .resp_error = "ERR the permit or the hold has ended",
-                             .detail = "The permit or the hold has ended."};
+constexpr ReasonReport kGone{
+    .http = 404, .grpc = kGrpcNotFound, .detail = "The permit or the hold has ended."};
 
 constexpr ReasonReport kConflict{
     .http = 409,

@@ -44,7 +44,7 @@ TEST(ReasonReport, HasARowForEveryReason) {
       {"store_full", {503, 14, "OOM", "temporary-reduced-capacity"}},
       {"missing", {429, 0, "", ""}},
       {"too_many_waiters", {429, 0, "", "temporary-reduced-capacity"}},
-      {"gone", {404, 5, "ERR", ""}},
+      {"gone", {404, 5, "", ""}},
       {"conflict", {409, 6, "", ""}},
       {"too_many_holds", {429, 0, "", "quota-exceeded"}},
       {"deny_rule", {403, 0, "", ""}},

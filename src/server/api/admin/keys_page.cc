@@ -158,13 +158,17 @@ Decision apply_to_store(const Call& call, Verb verb, const RuleCounter& counter)
   return call.admin.limiter.store().apply_one(verb, counter.charge(0), {});
 }
 
-// Writes when the next unit passes, if none does now; what replaces the numbers of the limit; and
-// until when the key is blocked.
-void write_exceptions(const Call& call, const RuleCounter& counter, JsonWriter& json) {
+// Writes until when the key is blocked, or when the next unit passes if none does now; and what
+// replaces the numbers of the limit. `remaining` is known; only what can deny is asked again.
+void write_exceptions(const Call& call, const RuleCounter& counter, std::uint64_t remaining,
+                      JsonWriter& json) {
   const auto given =
       call.overrides() != nullptr ? call.overrides()->find(counter.key) : std::optional<Override>();
   const bool is_limited = !given || given->kind != Override::Kind::kUnlimited;
-  const Decision next = call.admin.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {});
+  const bool may_deny = remaining == 0 || counter.limit->block || given;
+  const Decision next =
+      may_deny ? call.admin.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {})
+               : Decision{};
   const std::uint64_t wait = milliseconds(next.retry_after.value_or(Duration{0}));
   if (next.reason == Reason::kBlocked) {
     json.member("blocked_for_ms", wait);
@@ -192,7 +196,7 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
           .member("limit", std::uint64_t{decision.capacity})
           .member("remaining", std::uint64_t{decision.remaining})
           .member("reset_after_ms", milliseconds(decision.reset_after));
-      write_exceptions(call, counter, json);
+      write_exceptions(call, counter, decision.remaining, json);
     }
     json.end_object();
   }

@@ -27,7 +27,7 @@ void change_permit(CommandHandler& handler, const Call& call, bool releases) {
       releases ? handler.session.release(permit) : handler.session.extend(permit);
   handler.outcome = decision.outcome;
   const std::string_view error = report_of(decision.reason).resp_error;
-  if (decision.reason != Reason::kGone && !error.empty()) return call.reply.error(error);
+  if (!error.empty()) return call.reply.error(error);
   call.reply.integer(decision.allowed() ? 1 : 0);
 }
 
