@@ -18,11 +18,11 @@ using namespace sluice::server;
 
 class AlwaysOk final : public grpc::Handler {
  public:
-  void handle(const grpc::Call&, grpc::Reply& reply) override {
+  void handle(const grpc::Call&, grpc::Reply& answer) override {
     // overall_code OK; one status: OK, 5 per minute, 4 remaining, 10 s.
     constexpr std::string_view kAnswer(
         "\x08\x01\x12\x0e\x08\x01\x12\x04\x08\x05\x10\x02\x18\x04\x22\x02\x08\x0a", 18);
-    reply.bytes = kAnswer;
+    answer.bytes = kAnswer;
   }
   void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds) override {}
 };
@@ -44,7 +44,7 @@ int main(int count, char** arguments) {
   Bounds bounds;
   bounds.connections = 20'000;
   std::atomic<std::size_t> connections{0};
-  const std::atomic<bool> serving{true};
+  const net::Readiness serving = true;
   grpc::FrontEnd front_end(
       {.bounds = bounds,
        .paths = {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
