@@ -406,7 +406,9 @@ int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
     return true;
   };
   // A server may have blocks without overrides.
-  const bool has_overrides = client.ask("GET", "/v1/overrides?count=1").status != 404;
+  const AdminClient::Answer first = client.ask("GET", "/v1/overrides?count=1");
+  if (first.status == 200 && !first.json()) throw Failed(client.strange());
+  const bool has_overrides = first.status != 404;
   if (has_overrides) for_each_override(client, rule, print);
   if (!more) {
     const std::string target = "/v1/blocks?count=10000";

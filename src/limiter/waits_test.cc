@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <utility>
@@ -338,16 +339,23 @@ TEST(AcquireThreads, BlocksUntilTheUnitsAreThere) {
   EXPECT_EQ(limiter.acquire({}, {}, in(1h)).reason, Reason::kInvalid);
 }
 
+// Numbers of threads, from any thread.
+struct Noted {
+  std::mutex mutex;
+  std::vector<int> numbers;
+};
+
 // A thread's request for one unit, which notes its number when the store admits it.
 class Numbered final : public detail::WaitingThread {
  public:
-  Numbered(int number, Store& store, const Limit& limit, std::vector<int>& admitted)
+  Numbered(int number, Store& store, const Limit& limit, Noted& admitted)
       : number_(number), store_(store), charge_{"key", limit}, admitted_(admitted) {}
 
   Decision ask(Action action) noexcept override {
     decision_ = store_.apply_one(action, charge_, {});
     if (decision_.allowed()) {
-      admitted_.push_back(number_);  // only the first of a queue asks
+      const std::lock_guard lock(admitted_.mutex);
+      admitted_.numbers.push_back(number_);  // only the first of a queue asks
       has_arrived = true;
     }
     return decision_;
@@ -366,7 +374,7 @@ class Numbered final : public detail::WaitingThread {
   const int number_;
   Store& store_;
   const Charge charge_;
-  std::vector<int>& admitted_;
+  Noted& admitted_;
   Decision decision_;
 };
 
@@ -378,7 +386,8 @@ TEST(AcquireThreads, AreServedInOrderOfArrival) {
     MemoryStore store;
     Waits waits;
     (void)Limiter(store).try_acquire("key", limit, limit.capacity());
-    std::vector<int> admitted, expected;
+    Noted admitted;
+    std::vector<int> expected;
     std::deque<Numbered> calls;
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) {
@@ -390,7 +399,7 @@ TEST(AcquireThreads, AreServedInOrderOfArrival) {
       testing::wait_until("the thread waits", [&] { return call.has_arrived.load(); });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(admitted, expected) << to_string(limit.algorithm());
+    EXPECT_EQ(admitted.numbers, expected) << to_string(limit.algorithm());
   }
 }
 

@@ -184,8 +184,9 @@ class Outage(RedisTest):
         self.server.kill()
         second = Sluice(folder, config=config)
         self.addCleanup(second.stop)
-        self.assertIn("waiting for the rules in Redis", second.log())
-        self.assertIn("the server starts with those that it had last", second.log())
+        for said in ("waiting for the rules in Redis",
+                     "the server starts with those that it had last"):
+            wait_for(lambda said=said: said in second.log(), said)
         lost = status(second)["rules_lost"]["why"]
         self.assertIn(f"the rules of {folder}/rules.cache are active, pushed 20", lost)
         self.assertEqual(ask(second, LOGIN)[0], 200)

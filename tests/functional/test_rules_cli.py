@@ -4,7 +4,7 @@ import json
 import subprocess
 import unittest
 
-from harness import PATIENCE, ServerTest, binary
+from harness import PATIENCE, ServerTest, binary, wait_for
 
 RULES = """version: 1
 plans:
@@ -167,7 +167,7 @@ class Try(ServerTest):
         self.assertIn("\nHTTP status 429\n", taken.stdout)
         checked = self.sluice.check({"attributes": {"path": "/api/x", "ip": "192.0.2.1"}})
         self.assertEqual(checked.status, 429)
-        self.assertIn("requests tried: 3 taken", self.sluice.log())
+        wait_for(lambda: "requests tried: 3 taken" in self.sluice.log(), "the line in the log")
 
 
 if __name__ == "__main__":

@@ -230,8 +230,13 @@ class Surroundings(ServerTest):
 
     def test_a_configuration_in_the_current_folder_is_read_and_named(self):
         sluice = self.serve(RULES, {"listen": {"admin": "unix:admin.sock"}}, named=False)
-        self.assertIn("the configuration is a file of the current folder", sluice.log())
-        self.assertIn(f"file={sluice.folder}/sluice.yaml", sluice.log())
+        wait_for(
+            lambda: re.search(
+                "the configuration is a file of the current folder.*"
+                rf"file={re.escape(str(sluice.folder))}/sluice\.yaml", sluice.log()
+            ),
+            what="the name of the file in the log",
+        )
         checked = sluice.check({"attributes": {"path": "/page", "ip": "a"}})
         self.assertEqual(checked.json["rule"], "page")
         history = self.sluice(sluice.folder, "rules", "history")
@@ -243,7 +248,9 @@ class Surroundings(ServerTest):
         self.assertIn("admin.sock (of ./sluice.yaml): ", gone.stderr)
 
     def test_a_named_configuration_is_not_called_found(self):
-        self.assertNotIn("current folder", self.serve(RULES).log())
+        sluice = self.serve(RULES)
+        self.assertEqual(sluice.stop(), 0)
+        self.assertNotIn("current folder", sluice.log())
 
     def test_a_wrong_configuration_in_the_current_folder_is_an_error(self):
         folder = self.folder()

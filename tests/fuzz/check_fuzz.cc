@@ -39,6 +39,10 @@ class Comparison {
     };
     if (request.max_wait != milliseconds(object.if_contains("max_wait_ms"))) std::abort();
     if (request.wait != milliseconds(object.if_contains("wait_ms"))) std::abort();
+    if (request.hold != milliseconds(object.if_contains("hold_ms"))) std::abort();
+    const json::value* const id = object.if_contains("id");
+    if (request.id.has_value() != (id != nullptr)) std::abort();
+    if (id != nullptr && *request.id != std::string_view(id->as_string())) std::abort();
     const json::value* const attributes = object.if_contains("attributes");
     if (attributes == nullptr) return;  // the request has a limit of its own
     for (const auto& member : attributes->as_object()) {
@@ -59,7 +63,9 @@ class Comparison {
   static void compare_actual(const CheckRequest& request, const json::value* actual) {
     const bool is_object = actual != nullptr && actual->is_object();
     compare_costs(request.actual_costs, is_object ? actual : nullptr);
-    if (request.actual != number(is_object ? nullptr : actual, 1)) std::abort();
+    const json::value* const whole = is_object ? nullptr : actual;
+    if (request.actual.has_value() != (whole != nullptr)) std::abort();
+    if (request.actual && *request.actual != number(whole, 0)) std::abort();
   }
   static void compare_costs(const std::vector<sluice::LimitCost>& found, const json::value* costs) {
     const std::size_t count = costs != nullptr ? costs->as_object().size() : 0;
@@ -95,7 +101,8 @@ class Comparison {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   static CheckReader reader;  // reused as in the server: one body must not affect the next
-  for (const CheckKind kind : {CheckKind::kCheck, CheckKind::kSettle}) {
+  for (const CheckKind kind :
+       {CheckKind::kCheck, CheckKind::kSettle, CheckKind::kCancel, CheckKind::kExtend}) {
     Comparison comparison(body);
     const std::string error = reader.read(kind, body, true, std::ref(comparison));
     comparison.finish(error, reader.is_array());

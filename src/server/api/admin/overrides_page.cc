@@ -136,9 +136,9 @@ std::string GivenOverride::find_problem() const {
 
 using base::json_into;
 
-template <Kind kind>
+template <Kind Given>
 bool set_kind(GivenOverride& of, const JsonValue&, JsonProblem& problem) {
-  return of.set_kind(kind, problem);
+  return of.set_kind(Given, problem);
 }
 
 constexpr Member kAttribute[] = {

@@ -105,7 +105,7 @@ using base::JsonValue;
 // The body of PATCH /v1/rules/RULE while it is read.
 struct Patch {
   rules::RuleChanges changes;
-  std::optional<Duration> for_;    // how long the changes hold; 0: temporary changes end
+  std::optional<Duration> length;  // how long the changes hold; 0: temporary changes end
   std::string limit;               // the one that is read
   std::size_t numbers_before = 0;  // of other limits
 };
@@ -180,7 +180,7 @@ bool set_for(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   constexpr Duration kLongest = std::chrono::hours(24 * 366);
   const auto period = core::parse_period(value.text);
   if (!period || *period > kLongest) return problem.is_value("another text", kFor);
-  patch.for_ = *period;
+  patch.length = *period;
   return true;
 }
 
@@ -206,13 +206,13 @@ Expected<Patch> read_patch(std::string_view json) {
   }
   const rules::RuleChanges& changes = patch.changes;
   const bool has_settings = changes.mode || changes.on_store_error;
-  const bool ends = patch.for_ == Duration{0};
+  const bool ends = patch.length == Duration{0};
   if (ends && (has_settings || !changes.numbers.empty())) {
     return Unexpected{
         "'for' is \"0s\", which ends the temporary changes of the rule; expected it "
         "alone, or another period"};
   }
-  if (patch.for_ && !changes.numbers.empty()) {
+  if (patch.length && !changes.numbers.empty()) {
     return Unexpected{
         "'for' does not apply to limits; expected mode or on_store_error with it, or "
         "an override of one key for a time"};
@@ -391,7 +391,7 @@ struct Changed {
 void change_for_now(const Call& call, const ActiveRules& before, const Subject& subject,
                     const Patch& patch, const Changed& changed, Effect effect) {
   std::optional<Instant> until;
-  if (patch.for_) until = SystemClock().now() + *patch.for_;
+  if (patch.length) until = SystemClock().now() + *patch.length;
   effect.until = until ? base::to_rfc3339(*until) : "other rules are active, or the server stops";
   std::vector<TemporaryChange> changes;
   const auto add = [&](std::string_view key, const std::optional<std::string>& value) {
@@ -449,12 +449,12 @@ void change_texts(const Call& call, Subject subject, const Change& change,
     Effect effect{.file = changed->file};
     std::string why = fits_here ? why_not_in_redis(call) : std::string();
     std::optional<Outcome> outcome;
-    if (why.empty() && !(fits_here && patch->for_)) {
+    if (why.empty() && !(fits_here && patch->length)) {
       outcome = push(call, now, changed->texts, subject, fits_here ? &why : nullptr);
       if (!outcome && why.empty()) return;
     }
     if (!outcome) {
-      if (!patch->for_) effect.note = "the rules in Redis are not changed: " + why;
+      if (!patch->length) effect.note = "the rules in Redis are not changed: " + why;
       return change_for_now(call, now, subject, *patch, *changed, std::move(effect));
     }
     effect.until = end_of_change(call.admin.rules, *outcome);
@@ -508,7 +508,7 @@ void change_rule(const Call& call, std::string_view path) {
       answer_no_rule(call, name, now.rules);
       return std::nullopt;
     }
-    if (patch->for_ == Duration{0}) {
+    if (patch->length == Duration{0}) {
       end_changes(call, now, name);
       return std::nullopt;
     }
@@ -523,7 +523,7 @@ void change_plan(const Call& call, std::string_view path) {
   if (!patch) return answer(call.response, {400, patch.error()});
   const std::string_view other = patch->changes.mode             ? "mode"
                                  : patch->changes.on_store_error ? "on_store_error"
-                                 : patch->for_                   ? "for"
+                                 : patch->length                 ? "for"
                                                                  : "";
   if (!other.empty()) {
     const std::string detail =
