@@ -199,7 +199,9 @@ inline std::uint32_t known_until(const Limit& limit, Ticks end) noexcept {
 
 // A cost in 16 bits, by which most wrong costs of an id that is settled are found.
 constexpr std::uint64_t kAnyCost = 0xFFFF;
-constexpr std::uint64_t check_of(std::uint64_t cost) noexcept { return cost % kAnyCost; }
+// A prime below it, so that large costs near a power of two differ from small ones.
+constexpr std::uint64_t kCheckModulus = 65521;
+constexpr std::uint64_t check_of(std::uint64_t cost) noexcept { return cost % kCheckModulus; }
 
 constexpr std::uint64_t plus(std::uint64_t spent, std::uint64_t cost) noexcept {
   return cost > kMaxAmount - spent ? kMaxAmount : spent + cost;

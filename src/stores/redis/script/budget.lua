@@ -306,7 +306,7 @@ local function budget(key, arg, now, verb)
   local check = (kind == kSettled or kind == kCancelled) and (rest - rest % 4294967296) / 4294967296
   local has_cost = kind == 0
   if check then
-    has_cost = check == kAnyCost or check == cost % kAnyCost
+    has_cost = check == kAnyCost or check == cost % kCheckModulus
   elseif kind ~= 0 then
     has_cost = amount == cost
   end
@@ -401,8 +401,8 @@ local function budget(key, arg, now, verb)
       take_out(cells, 'o', head, id)
       if head.o == 0 then latest, first = 0, 0 end
     end
-    local of = does == kTakesOnce and kind == 0 and cost % kAnyCost or
-      check or kind == 0 and kAnyCost or amount % kAnyCost
+    local of = does == kTakesOnce and kind == 0 and cost % kCheckModulus or
+      check or kind == 0 and kAnyCost or amount % kCheckModulus
     local units = cancels and 0 or cost < kMaxAmount and cost or kMaxAmount
     put_record(cells, 'e', head,
                record(id, cancels and kCancelled or kSettled, units, of * 4294967296 + until_known),

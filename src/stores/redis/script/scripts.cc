@@ -120,6 +120,7 @@ constexpr Constant kConstants[] = {
     {"kReleased", of(core::IdKind::kReleased)},
     {"kCancelled", of(core::IdKind::kCancelled)},
     {"kAnyCost", core::budget::kAnyCost},
+    {"kCheckModulus", core::budget::kCheckModulus},
     {"kLogKind", format::kLogKind},
     {"kHybridKind", format::kHybridKind},
     {"kLogHead", format::kLogHead},
