@@ -60,6 +60,7 @@ TEST_F(TopPage, ShowsTheKeysOfEachLimit) {
 
 TEST_F(TopPage, SaysWhoHadTheKeyOfTheLatestDenial) {
   ask("user-7", true);
+  ask("user-7", true);
   ask("user-8", true);
   Log log({}, -1);
   DenialLog denials(log);
