@@ -168,6 +168,8 @@ class Leases(FaultTest):
     def test_a_lease_in_memory_is_a_warning(self):
         server = self.serve(rules("1s"), {"store": "memory"})
         self.assertEqual(ask(server, "/hot", "u").reason, "ok")
+        wait_for(lambda: "'lease' has no effect" in server.log(), "the warning")
+        self.assertEqual(server.stop(), 0)
         self.assertEqual(server.log().count("'lease' has no effect"), 1, server.log())
 
 

@@ -154,7 +154,14 @@ class Outage(RedisTest):
         said = sluice("key", "api", "header.x-customer=42", "--admin", servers[1].admin)
         self.assertIn("customer", said)
         more = ("--set", "limit=100", "--for", "1h")
-        sluice("key", "api", "header.x-customer=42", *more, "--admin", servers[1].admin)
+        command = ("key", "api", "header.x-customer=42", *more, "--admin", servers[1].admin)
+        # Overrides have a connection of their own to Redis, which was away for a while.
+        wait_for(
+            lambda: subprocess.run(
+                [binary(), *command], capture_output=True, timeout=PATIENCE, check=False
+            ).returncode == 0,
+            "the override",
+        )
         wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 200, "the override on the other server")
 
     def test_a_redis_that_is_silent_is_an_outage_too(self):
