@@ -660,7 +660,7 @@ struct ChangeFlags {
   std::string place;
   std::vector<std::string> servers;  // addresses; none: the one of `admin`
   std::vector<std::string> values;
-  std::string by, expect, for_;
+  std::string by, expect, length;
 };
 
 // What `rules set` changes: "/v1/rules/api", and the limit, if it names one.
@@ -697,7 +697,7 @@ ChangePlace changed_place(const std::string& text) {
 std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
   static constexpr std::array<std::string_view, 4> kOfLimit{"limit", "per", "burst", "lease"};
   static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
-  if (flags.values.empty() && flags.for_.empty()) {
+  if (flags.values.empty() && flags.length.empty()) {
     throw Failed("nothing is changed; expected NAME=VALUE after " + flags.place +
                      ", or --for 0s to end changes for a time",
                  kUsage);
@@ -732,7 +732,7 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
     boost::json::object limits{{place.limit, std::move(members)}};
     members = {{"limits", std::move(limits)}};
   }
-  if (!flags.for_.empty()) members["for"] = flags.for_;
+  if (!flags.length.empty()) members["for"] = flags.length;
   return boost::json::serialize(members);
 }
 
@@ -768,7 +768,7 @@ void add_change(Command rules, int& status) {
   command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20 or mode=shadow");
   flags->admin = add_admin_flags(command, false, &flags->servers);
   command
-      .add_option("--for", flags->for_,
+      .add_option("--for", flags->length,
                   "Change mode or on_store_error for so long, such as 1h; 0s ends such changes")
       .type_name("DURATION");
   command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")

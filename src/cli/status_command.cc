@@ -72,9 +72,9 @@ bool read_series(std::string_view text, Series& to) {
 }
 
 const object& object_in(const object& json, std::string_view name) {
-  static const object kNone;
+  static const object none;
   const auto* const value = json.if_contains(name);
-  return value != nullptr && value->is_object() ? value->as_object() : kNone;
+  return value != nullptr && value->is_object() ? value->as_object() : none;
 }
 
 // "since 2026-11-26T23:10:04Z (3 min 12 s): WHY"

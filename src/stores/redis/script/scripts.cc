@@ -139,7 +139,7 @@ constexpr Constant kConstants[] = {
 // Returns the constants by name, in Lua syntax.
 std::map<std::string, std::string> constants_in_lua() {
   std::map<std::string, std::string> all;
-  const auto quoted = [](auto... texts) {
+  const auto quoted = [](const auto&... texts) {
     std::string text = "'";
     (text.append(texts), ...);
     return text + "'";
