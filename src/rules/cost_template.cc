@@ -124,11 +124,11 @@ std::optional<std::uint64_t> number_up_to(std::uint64_t most, std::string_view t
 }
 
 // Numbers that are too large for a double become this one, which no sum of smaller ones is.
-constexpr std::uint64_t kTooMuch = CostTemplate::kMostFactor + 1;
+constexpr std::uint64_t kTooMuch = kMaxAmount + 1;
 
 std::uint64_t product_of(std::uint64_t a, std::uint64_t b) noexcept {
   if (a == 0 || b == 0) return 0;
-  return a > CostTemplate::kMostFactor / b ? kTooMuch : a * b;
+  return a > kMaxAmount / b ? kTooMuch : a * b;
 }
 
 }  // namespace
@@ -189,14 +189,14 @@ PriceTable PriceTable::read(const Node& node, Diagnostics& diagnostics) {
     table.numbers.resize(first + table.names.size());
     for (const auto& [name, number] : prices->pairs) {
       const auto place = std::find(table.names.begin(), table.names.end(), name->text);
-      std::uint64_t price = CostTemplate::kMostFactor + 1;
+      std::uint64_t price = kMaxAmount + 1;
       if (number->is_scalar() && !number->quoted) {
         price = grouped_number(number->text).value_or(price);
       }
-      if (price > CostTemplate::kMostFactor) {
-        diagnostics.add(
-            number->at, "the price " + in_quotes(name->text) + " is " + describe(*number),
-            "expected a whole number from 0 to " + std::to_string(CostTemplate::kMostFactor));
+      if (price > kMaxAmount) {
+        diagnostics.add(number->at,
+                        "the price " + in_quotes(name->text) + " is " + describe(*number),
+                        "expected a whole number from 0 to " + std::to_string(kMaxAmount));
       }
       if (place == table.names.end()) continue;
       table.numbers[first + static_cast<std::size_t>(place - table.names.begin())] = price;
@@ -242,7 +242,7 @@ class CostTemplate::Parser {
   }
   static TemplateError too_large(std::size_t at, std::string_view what, std::string_view written) {
     return {at, std::string(what) + " is " + in_quotes(written) +
-                    "; expected a whole number from 0 to " + std::to_string(kMostFactor)};
+                    "; expected a whole number from 0 to " + std::to_string(kMaxAmount)};
   }
   void skip_spaces() { at_ = std::min(text_.find_first_not_of(' ', at_), text_.size()); }
 
@@ -254,7 +254,7 @@ class CostTemplate::Parser {
     const std::string_view written = text_.substr(begin, at_ - begin);
     if (written.starts_with(kPricePrefix)) return read_price(factor, begin, written);
     if (!is_numeric(written)) return wrong(begin, in_quotes(written) + " outside of braces");
-    factor.number = number_up_to(kMostFactor, written);
+    factor.number = number_up_to(kMaxAmount, written);
     if (factor.number) return std::nullopt;
     return too_large(begin, "a number", written);
   }
@@ -296,7 +296,7 @@ class CostTemplate::Parser {
                              "a number without an attribute; expected an attribute before it, or "
                              "the number without braces"};
       }
-      factor.number = number_up_to(kMostFactor, written);
+      factor.number = number_up_to(kMaxAmount, written);
       if (factor.number) return std::nullopt;
       return too_large(at, "the default", written);
     }
@@ -363,7 +363,7 @@ auto CostTemplate::sum_up_to(std::uint64_t most, const ValueOf& value_of) const 
 
 std::optional<std::uint64_t> CostTemplate::units(const PriceChoice& price) const {
   if (kind_ == Kind::kUnset || kind_ == Kind::kRequest) return std::nullopt;
-  const Found sum = sum_up_to(kMostFactor, [&](const Factor& factor) -> Found {
+  const Found sum = sum_up_to(kMaxAmount, [&](const Factor& factor) -> Found {
     if (!factor.price) return factor.number;
     return price.otherwise == nullptr ? std::nullopt : price.otherwise[*factor.price];
   });
@@ -372,7 +372,7 @@ std::optional<std::uint64_t> CostTemplate::units(const PriceChoice& price) const
 
 CostTemplate::Found CostTemplate::find(AttributeValues& values, const PriceChoice& price,
                                        std::uint64_t most) const {
-  const std::uint64_t most_value = factors_.size() == 1 ? most : kMostFactor;
+  const std::uint64_t most_value = factors_.size() == 1 ? most : kMaxAmount;
   const std::optional<std::uint64_t>* prices = nullptr;
   return sum_up_to(most, [&](const Factor& factor) -> Found {
     if (factor.price) {

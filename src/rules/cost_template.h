@@ -88,9 +88,6 @@ class CostTemplate {
   static constexpr Mistake kTooLarge = 0xFFFFFFFF;
   static constexpr Mistake kNoPrice = 0xFFFFFFFE;  // the model of the request has no prices
 
-  // The largest factor: doubles, which scripts of Redis count in, are exact up to it.
-  static constexpr std::uint64_t kMostFactor = (std::uint64_t{1} << 53U) - 1;
-
   // Borrows the arguments until it returns. `prices` are the names of prices.
   static Expected<CostTemplate, TemplateError> compile(std::string_view text,
                                                        AttributeTable& attributes,

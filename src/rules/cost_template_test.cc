@@ -76,7 +76,7 @@ TEST(CostTemplate, AddsProducts) {
 }
 
 TEST(CostTemplate, IsExactUpToItsBound) {
-  constexpr std::uint64_t kMost = CostTemplate::kMostFactor;
+  constexpr std::uint64_t kMost = kMaxAmount;
   EXPECT_EQ(found("{a}", {{"a", "9007199254740991"}}, kMost), "9007199254740991");
   EXPECT_EQ(found("{a}", {{"a", "9007199254740992"}}, kMost), "wrong a");
   EXPECT_EQ(found("{a} + 1", {{"a", "9007199254740991"}}, kMost), "too large");

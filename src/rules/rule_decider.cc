@@ -383,7 +383,7 @@ void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
   } else {
     mistake_ += ", " + rules::in_quotes(set_->attributes.names()[wrong_]) + ", is " +
                 rules::in_quotes(*values_.get(wrong_)) + "; expected a whole number from 0 to " +
-                std::to_string(is_one ? most : CostTemplate::kMostFactor);
+                std::to_string(is_one ? most : kMaxAmount);
   }
 }
 

@@ -595,7 +595,7 @@ constexpr std::array<Key, 7> kFileKeys{
     row("prices", Type::kPrices, nullptr, "none",
         "Prices of models or of other things, by model and by name, which costs multiply with "
         "amounts (see Prices).",
-        CostTemplate::kMostFactor),
+        kMaxAmount),
     Key{.name = "rules",
         .type = Type::kList,
         .required = true,

@@ -88,17 +88,6 @@ std::string in_seconds(Duration time) {
 
 namespace {
 
-// "10 per 1m, at most 15 at once (token_bucket)"
-std::string numbers_of(const Limit& limit) {
-  std::string out = std::to_string(limit.limit());
-  out += holds_permits(limit.algorithm()) ? " at once, lease " : " per ";
-  out += core::format_period(limit);
-  if (limit.capacity() != limit.limit()) {
-    out += ", at most " + std::to_string(limit.capacity()) + " at once";
-  }
-  return out + " (" + std::string(to_string(limit.algorithm())) + ")";
-}
-
 // "RULE/LIMIT", which is the name of a limit without one.
 std::string full_name(const Rule& rule, const RuleLimit& limit) {
   const std::string of_rule = rule.name + "/";
@@ -157,7 +146,9 @@ std::string explain_limits(const RuleAnswer& answer) {
     out += "no rule matches, so the request is allowed\n";
   }
   for (const LimitAnswer& limit : answer.limits) {
-    out += "limit " + full_name(*limit.rule, *limit.limit) + ": " + numbers_of(limit.numbers);
+    out += "limit " + full_name(*limit.rule, *limit.limit) + ": " +
+           core::format_limit(limit.numbers) + " (" +
+           std::string(to_string(limit.numbers.algorithm())) + ")";
     if (!limit.label.empty()) out += ", key " + rules::in_quotes(limit.label);
     if (limit.cost != 1) out += ", cost " + std::to_string(limit.cost);
     out += '\n';
