@@ -35,7 +35,7 @@ was given to the key, and its block. The attributes are those that the keys of t
 option changes the key instead (docs/overrides.md):
 
   --reset                begins with full counters
-  --set limit=100        gives it other numbers: limit, and burst, per or lease
+  --set limit=100        changes its limit: limit, and burst, per or lease
   --plan, --unlimited    gives it the numbers of a plan, or no limit
   --unset                takes back what was given
   --block 15m            denies every request, for a time, until an instant, or forever

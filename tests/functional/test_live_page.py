@@ -678,10 +678,20 @@ rules:
         self.addCleanup(self.browser.set_size, 1000, 900)
         self.browser.set_dark(False)
 
+    # Whether charts have the width of their boxes, and rows of a narrow page name their limits.
+    FITS = """
+        const fits = [...document.querySelectorAll('.chart svg')].every((svg) =>
+          !svg.parentElement.plotted || svg.parentElement.clientWidth === 0 ||
+          svg.viewBox.baseVal.width === Math.max(svg.parentElement.clientWidth, 200));
+        const small = document.querySelector('#rules-box tr[class] small, #rules-box tbody small');
+        return fits && (!matchMedia('(max-width: 44rem)').matches || !small ||
+                        small.textContent.includes(': '));
+    """
+
     def save(self, name, width, height):
         self.browser.set_size(width, height)
         self.browser.run("document.documentElement.style.overflow = 'hidden'")  # no scroll bar
-        time.sleep(1.5)  # for the next event, which draws to the new size
+        wait_for(lambda: self.browser.run(self.FITS), "the page in its new size")
         self.assertEqual(self.browser.overflow(), 0)
         self.assertTrue(self.browser.driver.save_screenshot(f"{os.environ['SLUICE_SCREENSHOTS']}/{name}"))
 

@@ -354,7 +354,7 @@ void Session::record(const AttributeSource& attributes, const RequestCosts& cost
   keep(attributes, costs, answer.decision.outcome);
 }
 
-// Keeps the request for whoever wants to see it again.
+// Keeps the request for those who try new rules on it.
 void Session::keep(const AttributeSource& attributes, const RequestCosts& costs, Outcome outcome) {
   if (parts_.traffic != nullptr) {
     parts_.traffic->record(rules_, version_, attributes, costs, outcome);

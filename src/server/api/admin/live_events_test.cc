@@ -72,7 +72,7 @@ TEST_F(LiveEventsTest, SayThatTheStoreFailsAndWhatTheRulesDo) {
   const auto& outage = event.at("outage");
   EXPECT_EQ(outage.at("why"), "Redis at a:1 refuses connections");
   EXPECT_EQ(outage.at("since"), "1970-01-01T00:00:00Z");
-  EXPECT_EQ(outage.at("rules").as_array().size(), 100U) << "an event has at most so many";
+  EXPECT_EQ(outage.at("rules").as_array().size(), 100U) << "the maximum of an event";
   EXPECT_EQ(outage.at("rules").at(0).at("does"), "allow");
 }
 
