@@ -147,6 +147,17 @@ TEST_F(MemoryBudgets, AreInASnapshot) {
   one({Verb::kHold, 10s}, 6, &first_);
   one({Verb::kHold, 30s}, 2, &second_);
   one(Verb::kSettle, 1, &first_, 1s);
+  const PermitId cancelled = PermitId::named("cancelled");
+  const PermitId charged = PermitId::named("charged");
+  const PermitId released = PermitId::named("released");
+  one(Verb::kCancel, 0, &cancelled, 1s);
+  const auto expire = [&](std::string_view key, const Limit& limit, const PermitId& id) {
+    const Charge charge{.key = key, .limit = limit, .cost = 1, .permit = &id};
+    store_.apply_one({Verb::kHold, 1s}, charge, Instant{0s});
+    store_.apply_one(Verb::kTake, {key, limit, 1}, Instant{1s});
+  };
+  expire("charged", budget(5).never(), charged);
+  expire("released", budget(5).never().releasing_unsettled(), released);
   constexpr Limit kBalance = budget(7).never();
   store_.apply_one(Verb::kTake, {"balance", kBalance, 3}, Instant{1s});
   ASSERT_TRUE(store_.save(path, Instant{1s}));
@@ -158,6 +169,15 @@ TEST_F(MemoryBudgets, AreInASnapshot) {
                               Instant{at});
   };
   EXPECT_TRUE(ask(Verb::kSettle, 1, first_, 2s).repeated);
+  EXPECT_TRUE(ask(Verb::kCancel, 0, cancelled, 2s).repeated);
+  const Charge ended[] = {
+      {.key = "charged", .limit = budget(5).never(), .cost = 2, .permit = &charged},
+      {.key = "released", .limit = budget(5).never(), .cost = 2, .permit = &released}};
+  for (const Charge& charge : ended) {
+    const Decision settled = restored.apply_one(Verb::kSettle, charge, Instant{1s});
+    EXPECT_TRUE(settled.late) << charge.key;
+    EXPECT_EQ(settled.remaining, 2u) << "1 was taken, and 2 for the call: " << charge.key;
+  }
   const Decision held = ask({Verb::kHold, 30s}, 2, second_, 2s);
   EXPECT_TRUE(held.repeated);
   EXPECT_EQ(held.ends_after, Duration{28s});

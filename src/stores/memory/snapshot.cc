@@ -350,7 +350,7 @@ bool SnapshotReader::read_budget(Shard& shard, Slot& slot) {
     const auto record = get<core::IdRecord>();
     const bool is_open = record.kind() == core::IdKind::kOpen;
     const auto end = static_cast<core::Ticks>(record.rest());
-    require(record.kind() >= core::IdKind::kOpen && record.kind() <= core::IdKind::kReleased &&
+    require(record.kind() >= core::IdKind::kOpen && record.kind() <= core::IdKind::kCancelled &&
                 !budget->contains(record.name()),
             kWrong);
     require(!is_open || end <= body.latest, kWrong);
