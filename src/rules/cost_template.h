@@ -14,6 +14,7 @@
 #include "rules/yaml_tree.h"
 #include "sluice/attributes.h"
 #include "sluice/expected.h"
+#include "sluice/limit.h"
 
 namespace sluice::rules {
 
@@ -122,6 +123,11 @@ class CostTemplate {
   Kind kind_ = Kind::kUnset;
   std::vector<Factor> factors_;
 };
+
+// The largest cost of a limit.
+constexpr std::uint64_t most_cost(const Limit& limit) noexcept {
+  return holds_amounts(limit.algorithm()) ? kMaxAmount : kMaxUnits;
+}
 
 // Parses a number of units: a whole number from 0 to kMaxAmount without sign or leading zeros.
 std::optional<std::uint64_t> units_from(std::string_view text) noexcept;

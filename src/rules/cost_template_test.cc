@@ -198,6 +198,16 @@ TEST(RuleCostFiles, PointIntoTheAttribute) {
             "9007199254740991");
 }
 
+TEST(RuleCostFiles, RefuseAConstantThatNoRequestCanCost) {
+  const std::string wrong =
+      "f:4:70: error: the cost is too large for fixed_window; expected at most 4294967295";
+  EXPECT_EQ(errors_of("cost: 9007199254740991 * 2"), wrong);
+  EXPECT_EQ(errors_of("cost: 9007199254740991 + 1"), wrong);
+  EXPECT_EQ(errors_of("cost: 65536 * 65536"), wrong);
+  EXPECT_EQ(errors_of("cost: 4294967296"), wrong);
+  EXPECT_EQ(errors_of("cost: 65535 * 65537"), "ok");
+}
+
 // Prices.
 
 constexpr const char* kPrices =

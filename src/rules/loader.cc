@@ -776,10 +776,18 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
                                       : algorithms_without_scripts(" with align: clock")));
 }
 
-// Warns about a limit that denies every request because its cost exceeds its capacity.
+// Reports a constant cost that no request can have. Warns about a limit that denies every request
+// because its cost exceeds its capacity.
 void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const PriceChoice& price,
                         const Limit& limit) {
   const auto units = cost.units(price);
+  if (cost.kind() == CostTemplate::Kind::kUnits &&
+      units.value_or(kMaxAmount + 1) > most_cost(limit)) {
+    diagnostics_->add(fields.at("cost"),
+                      "the cost is too large for " + std::string(to_string(limit.algorithm())),
+                      "expected at most " + std::to_string(most_cost(limit)));
+    return;
+  }
   if (!units || *units <= limit.capacity() || limit.limit() == 0) return;
   const bool is_default = cost.kind() == CostTemplate::Kind::kComputed;
   warn(fields.at("cost"),

@@ -33,11 +33,6 @@ bool is_near(std::uint8_t percent, const Decision& decision) noexcept {
   return decision.remaining * kAll <= (kAll - percent) * decision.capacity;
 }
 
-// The largest number in an attribute that is a cost of the limit.
-std::uint64_t most_cost(const Limit& limit) noexcept {
-  return holds_amounts(limit.algorithm()) ? kMaxAmount : kMaxUnits;
-}
-
 // The cost of a limit without `cost`.
 std::uint64_t unset_cost(const RequestCosts& costs) noexcept {
   return costs.only_if_wanted ? 1 : costs.units;
@@ -280,7 +275,9 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
 Reason RuleDecider::Impl::find_costs(const rules::CompiledLimit& compiled,
                                      const RequestCosts& costs, bool has_key, NamedLimit& named) {
   Reason wrong = has_key ? Reason::kOk : Reason::kMissing;
-  if (compiled.cost.kind() == rules::CostTemplate::Kind::kUnset && costs.limits.empty()) {
+  const bool is_about_id = verb_ == Verb::kSettle || verb_ == Verb::kCancel;
+  if (compiled.cost.kind() == rules::CostTemplate::Kind::kUnset && costs.limits.empty() &&
+      !is_about_id) {
     named.cost = unset_cost(costs);
   } else if (has_key) {
     wrong = find_cost(*named.limit, compiled, costs, named.cost);
@@ -352,7 +349,7 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
     return Reason::kOk;
   }
   if (verb_ == Verb::kReset || verb_ == Verb::kExtend) return Reason::kOk;
-  const auto found = compiled.cost.find(values_, compiled.price, most_cost(limit.limit));
+  const auto found = compiled.cost.find(values_, compiled.price, rules::most_cost(limit.limit));
   if (!found) {
     wrong_ = found.error();
     return Reason::kInvalid;
@@ -372,7 +369,7 @@ void RuleDecider::Impl::explain(const RuleLimit& limit) {
 void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
   using rules::CostTemplate;
   const bool is_one = limit.cost.starts_with('{') && limit.cost.find('}') + 1 == limit.cost.size();
-  const std::uint64_t most = most_cost(limit.limit);
+  const std::uint64_t most = rules::most_cost(limit.limit);
   mistake_ = "the cost of the limit " + rules::in_quotes(limit.name);
   if (wrong_ == CostTemplate::kTooLarge) {
     mistake_ += ", " + limit.cost + ", is too large; expected at most " + std::to_string(most);

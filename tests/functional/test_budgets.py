@@ -16,6 +16,9 @@ rules:
           cost: "{body.tokens|10}" }
       - { name: agent, key: "{header.x-org} {header.x-agent}", algorithm: budget, limit: 1000, per: day,
           on_expiry: release, holds: 3, cost: "{body.tokens|10}" }
+  - name: plain
+    match: { path: /plain }
+    limits: [{ name: plain, key: "{header.x-org}", algorithm: budget, limit: 1000, per: never }]
   - name: other
     match: { path: /other }
     limits: [{ algorithm: token_bucket, limit: 100, per: 1s }]
@@ -79,6 +82,17 @@ class Budgets(ServerTest):
         status, problem = self.end("/v1/settle", "b", id="other", actual={"org": 1})
         self.assertEqual(status, 400)
         self.assertIn("no amount for the limit 'agent'", problem["detail"])
+
+    def test_a_settlement_without_an_amount_is_refused(self):
+        """Also for a limit without `cost`."""
+        attributes = {"path": "/plain", "header.x-org": "s"}
+        asked = {"attributes": attributes, "id": "plain"}
+        self.assertEqual(self.post("/v1/check", {**asked, "cost": 5, "hold_ms": 60_000})[0], 200)
+        status, answer = self.post("/v1/settle", {**asked, "actual": {}})
+        self.assertEqual(status, 400, answer)
+        self.assertIn("the settlement has no amount for the limit", answer["detail"])
+        status, answer = self.post("/v1/settle", {**asked, "actual": 7})
+        self.assertEqual((status, answer["limits"][0]["remaining"]), (200, 993), answer)
 
     def test_cancel_extend_and_ids_that_sluice_makes(self):
         status, held = self.check("c", 700, hold_ms=1000)
