@@ -22,6 +22,10 @@ T one_of(const std::map<std::string, T>& names, const json::value& name) {
 
 std::uint64_t number(const json::value& value) { return json::value_to<std::uint64_t>(value); }
 
+std::int64_t period(const json::value& text) {
+  return sluice::core::parse_period(json::value_to<std::string>(text))->count();
+}
+
 // "per" with a unit of the calendar, "zone" and "starts"; or with a period.
 void set_period(const json::object& o, Spec& spec) {
   static const std::map<std::string, CalendarUnit> units = {{"day", CalendarUnit::kDay},
@@ -32,6 +36,8 @@ void set_period(const json::object& o, Spec& spec) {
       {"monday", 1}, {"tuesday", 2},  {"wednesday", 3}, {"thursday", 4},
       {"friday", 5}, {"saturday", 6}, {"sunday", 7}};
   const auto per = json::value_to<std::string>(o.at("per"));
+  spec.never = per == "never";
+  if (spec.never) return;
   const auto unit = units.find(per);
   if (unit == units.end()) {
     spec.per_us = sluice::core::parse_period(per)->count();
@@ -62,7 +68,8 @@ Spec spec_of(const json::object& o) {
       {"sliding_window_hybrid", Algorithm::kSlidingWindowHybrid},
       {"leaky_bucket", Algorithm::kLeakyBucket},
       {"token_bucket", Algorithm::kTokenBucket},
-      {"gcra", Algorithm::kGcra}};
+      {"gcra", Algorithm::kGcra},
+      {"budget", Algorithm::kBudget}};
   Spec spec;
   spec.algorithm = one_of(algorithms, o.at("algorithm"));
   spec.limit = number(o.at("limit"));
@@ -84,6 +91,12 @@ Spec spec_of(const json::object& o) {
     spec.refill =
         one_of<Refill>({{"continuous", Refill::kContinuous}, {"interval", Refill::kInterval}}, *v);
   }
+  if (const auto* v = o.if_contains("on_expiry")) {
+    spec.on_expiry =
+        one_of<OnExpiry>({{"charge", OnExpiry::kCharge}, {"release", OnExpiry::kRelease}}, *v);
+  }
+  if (const auto* v = o.if_contains("holds")) spec.holds = number(*v);
+  if (const auto* v = o.if_contains("remember")) spec.remember_us = period(*v);
   if (!is_valid(spec)) throw std::invalid_argument("a limit that may not be made");
   return spec;
 }
@@ -97,22 +110,40 @@ Verb verb_of(const json::object& request) {
                        {"reset", Verb::kReset},
                        {"charge", Verb::kCharge},
                        {"take_at_most", Verb::kTakeAtMost},
-                       {"reserve", Verb::kReserve}},
+                       {"reserve", Verb::kReserve},
+                       {"hold", Verb::kHold},
+                       {"settle", Verb::kSettle},
+                       {"cancel", Verb::kCancel},
+                       {"extend", Verb::kExtend}},
                       *verb);
 }
 
 Action action_of(const json::object& request) {
   const json::value* const wait = request.if_contains("max_wait_us");
-  return {verb_of(request), wait == nullptr ? 0 : json::value_to<std::int64_t>(*wait)};
+  Action action{verb_of(request), wait == nullptr ? 0 : json::value_to<std::int64_t>(*wait)};
+  if (const auto* id = request.if_contains("id")) action.id = json::value_to<std::string>(*id);
+  if (const auto* ttl = request.if_contains("ttl")) action.ttl_us = period(*ttl);
+  return action;
+}
+
+// The cost of a charge; of a settlement the actual amount.
+std::uint64_t cost_of(const json::object& request, const json::object& charge) {
+  if (const auto* actual = request.if_contains("actual")) return number(*actual);
+  const auto* cost = charge.if_contains("cost");
+  return cost == nullptr ? 1 : number(*cost);
 }
 
 void print_member(const char* name, std::optional<std::int64_t> value) {
   if (value) std::cout << ",\"" << name << "\":" << *value;
 }
 
-void print(const Answer& answer) {
+void print(const Answer& answer, const Action& action) {
   std::cout << "{\"outcome\":\"" << (answer.allowed ? "allowed" : "denied") << "\",\"reason\":\""
             << answer.reason << '"';
+  if (action.id) std::cout << ",\"id\":" << json::serialize(json::string(*action.id));
+  if (answer.repeated) std::cout << ",\"repeated\":true";
+  if (answer.late) std::cout << ",\"late\":true";
+  if (answer.ends_after_us > 0) print_member("ends_after_us", answer.ends_after_us);
   print_member("retry_after_us", answer.retry_after_us);
   print_member("delay_us", answer.delay_us);
   if (answer.taken) std::cout << ",\"taken\":" << *answer.taken;
@@ -137,9 +168,10 @@ void answer_all() {
     for (const json::value& charge : o.at("charges").as_array()) {
       const json::object& c = charge.as_object();
       charges.push_back({json::value_to<std::string>(c.at("key")),
-                         spec_of(c.at("limit").as_object()), number(c.at("cost"))});
+                         spec_of(c.at("limit").as_object()), cost_of(o, c)});
     }
-    print(oracle.apply(action_of(o), charges, json::value_to<std::int64_t>(o.at("at_us"))));
+    const Action action = action_of(o);
+    print(oracle.apply(action, charges, json::value_to<std::int64_t>(o.at("at_us"))), action);
   }
 }
 
