@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/quoted.h"
 #include "core/calendar.h"
@@ -256,12 +257,13 @@ class LimitParser {
     for (const core::OptionInfo& option : core::kLimitOptions) {
       names.append(names.empty() ? "" : ", ").append(upper(option.name));
     }
-    return fail("there is no option " + base::in_quotes(name) + "; expected " + names +
-                ", ZONE, STARTS or " + std::string(verb_.cost_word()) +
-                (verb_.verb == Verb::kReserve ? " or MAXWAIT"
-                 : verb_.settles              ? " or ACTUAL"
-                 : verb_.has_id()             ? " or ID"
-                                              : ""));
+    std::vector<std::string_view> own{"STARTS"};
+    if (verb_.has_cost()) own.push_back(verb_.cost_word());
+    const std::string_view required = verb_.required();
+    if (!required.empty() && required != own.back()) own.push_back(required);
+    if (verb_.has_id() && required != "ID") own.push_back("ID");
+    return fail("there is no option " + base::in_quotes(name) + "; expected " + names + ", ZONE, " +
+                core::list_of(own, "or"));
   }
 
   bool read_option(std::string_view name, std::string_view value) {

@@ -289,47 +289,63 @@ struct Options {
   bool has_required = false;
 };
 
-// Reads the options at the end of the words and removes them. Returns false if the reply has become
-// an error.
+// Reads the value of an option that requests have once. Returns false if the reply has become an
+// error.
+bool read_once(std::string_view option, std::string_view value, Options& options, Reply& reply) {
+  const bool is_id = option == "ID";
+  if (is_id ? !options.id.empty() : options.max_wait.has_value()) {
+    reply.error("ERR " + std::string(option) + " is given twice");
+    return false;
+  }
+  if (is_id) {
+    options.id = value;
+    const std::string wrong = find_id_error(value);
+    if (!wrong.empty()) reply.error("ERR " + wrong);
+    return wrong.empty();
+  }
+  const auto time = option == "TTL" ? parse_ttl(value) : parse_max_wait(value);
+  if (!time) reply.error("ERR " + time.error());
+  if (time) options.max_wait = *time;
+  return time.has_value();
+}
+
+// Checks what read_options() has left. Returns false if the reply has become an error.
+bool has_all(std::span<const std::string_view> words, const CounterVerb& verb,
+             const Options& options, Reply& reply) {
+  if (verb.has_id() && options.id.empty()) {
+    for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+      if (words[i] != "ID") continue;
+      reply.error("ERR ID must come after the attributes");
+      return false;
+    }
+  }
+  if (verb.required().empty() || options.has_required) return true;
+  reply.error("ERR " + std::string(verb.required()) + " is missing; expected it at the end");
+  return false;
+}
+
+// Reads the options at the end of the words, in any order, and removes them. Returns false if the
+// reply has become an error.
 bool read_options(std::span<const std::string_view>& words, const CounterVerb& verb,
                   Options& options, Reply& reply) {
-  const std::size_t all = words.size();
   while (words.size() >= 2 && words.size() % 2 == 0) {
     const std::string_view name = words[words.size() - 2];
-    // That of a settlement is the last option: an attribute may have the same name.
-    const bool may_be_id = verb.has_id() && (!verb.settles || words.size() == all);
-    if (may_be_id && options.id.empty() && same_word(name, "ID")) {
-      options.id = words.back();
-      if (const std::string wrong = find_id_error(options.id); !wrong.empty()) {
-        reply.error("ERR " + wrong);
-        return false;
-      }
-      options.has_required |= verb.required() == "ID";
-      words = words.first(words.size() - 2);
-      continue;
-    }
     const bool is_required = !verb.required().empty() && same_word(name, verb.required());
     options.has_required |= is_required;
-    if (is_required && verb.has_ttl()) {
-      const auto ttl = parse_ttl(words.back());
-      if (!ttl) reply.error("ERR " + ttl.error());
-      if (!ttl) return false;
-      options.max_wait = *ttl;
+    if (verb.has_id() && same_word(name, "ID")) {
+      if (!read_once("ID", words.back(), options, reply)) return false;
     } else if (verb.has_cost() && same_word(name, verb.cost_word())) {
       if (!read_cost(verb.cost_word(), words.back(), options.costs, reply)) return false;
     } else if (is_required && verb.settles) {
       if (!read_cost("ACTUAL", words.back(), options.actual, reply)) return false;
     } else if (is_required) {
-      options.max_wait = read_max_wait(words.back(), reply);
-      if (!options.max_wait) return false;
+      if (!read_once(verb.required(), words.back(), options, reply)) return false;
     } else {
       break;
     }
     words = words.first(words.size() - 2);
   }
-  if (verb.required().empty() || options.has_required) return true;
-  reply.error("ERR " + std::string(verb.required()) + " is missing; expected it at the end");
-  return false;
+  return has_all(words, verb, options, reply);
 }
 
 const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const CounterVerb& verb,

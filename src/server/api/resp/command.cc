@@ -15,13 +15,6 @@ std::optional<std::int64_t> read_number(std::string_view text, const NumberArgum
   return std::nullopt;
 }
 
-std::optional<Duration> read_max_wait(std::string_view value, Reply& reply) {
-  const auto wait = parse_max_wait(value);
-  if (wait) return *wait;
-  reply.error("ERR " + wait.error());
-  return std::nullopt;
-}
-
 void put_decision(Reply& reply, const Decision& decision) {
   put_decision(reply, decision, has_numbers(decision));
 }

@@ -21,9 +21,6 @@ namespace sluice::server::resp {
 std::optional<std::int64_t> read_number(std::string_view text, const NumberArgument& argument,
                                         Reply& reply);
 
-// Reads the value of MAXWAIT, such as "500ms": at most a day. If it is invalid, writes an error.
-std::optional<Duration> read_max_wait(std::string_view value, Reply& reply);
-
 // Returns an argument as errors show it: in quotes and truncated.
 std::string shown(std::string_view argument);
 

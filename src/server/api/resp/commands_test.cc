@@ -209,6 +209,20 @@ TEST(Limit, HoldsAndSettlesBudgets) {
             "-ERR algorithm: only budget has holds\r\n");
 }
 
+TEST(Limit, AnUnknownOptionIsAnsweredWithThoseOfTheCommand) {
+  TestCommands handler;
+  const auto expected = [&](std::string_view command) {
+    const std::string reply =
+        handler.ask({command, "LIMIT", "k", "budget", "1", "never", "X", "1"});
+    return reply.substr(std::min(reply.rfind(", ZONE"), reply.size()));
+  };
+  EXPECT_EQ(expected("RL.CANCEL"), ", ZONE, STARTS or ID\r\n");
+  EXPECT_EQ(expected("RL.EXTEND"), ", ZONE, STARTS, TTL or ID\r\n");
+  EXPECT_EQ(expected("RL.HOLD"), ", ZONE, STARTS, COST, TTL or ID\r\n");
+  EXPECT_EQ(expected("RL.SETTLE"), ", ZONE, STARTS, COST, ACTUAL or ID\r\n");
+  EXPECT_EQ(expected("RL.TAKE"), ", ZONE, STARTS or ATMOST\r\n");
+}
+
 TEST(Limit, SharesItsCounterWithThrottle) {
   TestCommands handler;
   handler.ask({"CL.THROTTLE", "k", "15", "30", "60", "6"});
@@ -360,6 +374,28 @@ TEST(Check, ChargesTakesAtMostReservesAndSettles) {
   EXPECT_EQ(ask("RL.TAKE", {}), "-ERR ATMOST is missing; expected it at the end\r\n");
   EXPECT_EQ(ask("RL.RESERVE", {"COST", "1"}),
             "-ERR MAXWAIT is missing; expected it at the end\r\n");
+}
+
+TEST(Check, HasTheOptionsOfBudgetsInAnyOrder) {
+  TestCommands handler;
+  const auto ask = [&](std::string_view command, const std::vector<std::string_view>& options) {
+    std::vector<std::string_view> words{command, "CHECK", "*", "path", "/money", "org", "a"};
+    words.insert(words.end(), options.begin(), options.end());
+    return handler.ask(words);
+  };
+  EXPECT_EQ(value_of(ask("RL.HOLD", {"ID", "x", "TTL", "30s", "COST", "7"}), "id"), "x");
+  const std::string settled = ask("RL.SETTLE", {"ID", "x", "ACTUAL", "5"});
+  EXPECT_EQ(value_of(settled, "id"), "x");
+  EXPECT_EQ(value_of(settled, "remaining"), ":95");
+  EXPECT_EQ(value_of(ask("RL.SETTLE", {"ACTUAL", "5", "ID", "x"}), "repeated"), ":1");
+  EXPECT_EQ(value_of(ask("RL.SETTLE", {"ID", "x", "COST", "7", "ACTUAL", "5"}), "repeated"), ":1");
+  EXPECT_EQ(ask("RL.SETTLE", {"ID", "x", "ACTUAL", "5", "ID", "y"}), "-ERR ID is given twice\r\n");
+  EXPECT_EQ(ask("RL.EXTEND", {"TTL", "1s", "ID", "x", "TTL", "2s"}), "-ERR TTL is given twice\r\n");
+  EXPECT_EQ(ask("RL.SETTLE", {"ID", "x", "tokens", "1", "ACTUAL", "5"}),
+            "-ERR ID must come after the attributes\r\n");
+  EXPECT_EQ(ask("RL.HOLD", {"ID", "x", "tokens", "1", "TTL", "5s"}),
+            "-ERR ID must come after the attributes\r\n");
+  EXPECT_EQ(ask("RL.CANCEL", {}), "-ERR ID is missing; expected it at the end\r\n");
 }
 
 TEST(Check, ErrorsNameTheProblem) {

@@ -44,6 +44,9 @@ rules:
   - name: plans
     match: { path: /plans }
     limits: [ { name: each, key: "{plan}", algorithm: gcra, limit: 5, per: 60s } ]
+  - name: money
+    match: { path: /money }
+    limits: [ { name: org, key: "{org}", algorithm: budget, limit: 100, per: never } ]
 )";
 
 // A handler with a store of its own and a clock that the test moves, or with another store.
