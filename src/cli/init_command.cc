@@ -32,8 +32,10 @@ constexpr const char* kInitHelp =
 init asks three questions for what the flags leave open: which gateway is in front of your
 application, how many requests each client has, and where the counters are.
 
-KEY is what clients differ by: ip, the address (in IPv6 its /64); user, whom your gateway has
-authenticated; or a header, such as header.x-api-key, and the address if it is missing.
+KEY is what clients differ by: ip, the address (in IPv6 its /64); user, the name that your gateway
+verifies; or a header, such as header.x-api-key. If the user or the header is missing, the address
+counts. Your gateway must verify both: a client that invents a new value with each request meets only
+the second limit that init then writes, ten times the first one for each address.
 
 No file is overwritten without --force.
 
@@ -215,9 +217,11 @@ std::vector<Written> nginx_files(const InitFlags& flags) {
           "it. A location with its own\n"
           "# `add_header`, `error_page` or `auth_request_set` does not inherit those "
           "below: repeat them there.\n\n" +
-          (flags.key == "user" ? std::string("# The user, whom nginx has authenticated.\n"
-                                             "set $sluice_user $remote_user;\n\n")
-                               : std::string("set $sluice_user \"\";\n\n")));
+          (flags.key == "user"
+               ? std::string("# The user. nginx verifies it only with `auth_basic`: without it, or "
+                             "your own check,\n# $remote_user is any name that the client "
+                             "writes.\nset $sluice_user $remote_user;\n\n")
+               : std::string("set $sluice_user \"\";\n\n")));
   server.replace("auth_request_set $sluice_delay", "\ninclude sluice_fields.conf");
   server.replace("# For sluice_report.conf.", "location @sluice_gone");
   server.replace("include sluice_request.conf;", "\n", indented);
@@ -238,7 +242,7 @@ std::vector<Written> caddy_files(const InitFlags& flags) {
                "#   caddy run --adapter caddyfile --config sluice.caddy\n\n");
   const bool has_user = flags.key == "user";
   file.replace("\t\t# The user. This example", "\t\t# The plan",
-               has_user ? "\t\t# The user, whom Caddy has authenticated.\n"
+               has_user ? "\t\t# The user that Caddy has verified, such as with `basic_auth`.\n"
                           "\t\theader_up X-User-Id {http.auth.user.id}\n"
                         : "\t\theader_up -X-User-Id\n");
   file.replace("# Reports the status of a response", "(application) {");
@@ -287,6 +291,37 @@ std::string rule_key(const InitFlags& flags) {
          "|ip}";
 }
 
+// What a client can invent, unless the gateway verifies it. Empty for addresses.
+std::string unverified(const InitFlags& flags) {
+  if (flags.key == "ip") return {};
+  if (flags.key == "user") return "the user";
+  return "the header " + rules::normalized(flags.key).substr(7);
+}
+
+std::string limit_text(std::string_view name, const std::string& key, std::uint64_t limit,
+                       const std::string& per) {
+  return "      - name: " + std::string(name) + "\n        key: \"" + key +
+         "\"\n        algorithm: token_bucket\n        limit: " + std::to_string(limit) +
+         "\n        per: " + per + "\n";
+}
+
+// The limits of the rule. A client that invents users or headers meets the one of its address.
+std::string limits_of(const InitFlags& flags) {
+  constexpr std::uint64_t kClientsAtAddress = 10;
+  constexpr std::uint64_t kMostRequests = 4'294'967'295;
+  const std::uint64_t limit = std::stoull(flags.limit);
+  const std::string client = limit_text("client", rule_key(flags), limit, flags.per);
+  if (flags.key == "ip") return client;
+  InitFlags of_address = flags;
+  of_address.key = "ip";
+  return "      # Your gateway must verify " + unverified(flags) +
+         ": otherwise a client can invent a new one with each\n"
+         "      # request, and meets only the limit `address`. That one suits " +
+         std::to_string(kClientsAtAddress) + " busy clients at one address.\n" + client +
+         limit_text("address", rule_key(of_address),
+                    std::min(limit * kClientsAtAddress, kMostRequests), flags.per);
+}
+
 std::vector<Written> files_for(const InitFlags& flags) {
   std::vector<Written> files = flags.gateway == "nginx"   ? nginx_files(flags)
                                : flags.gateway == "caddy" ? caddy_files(flags)
@@ -296,9 +331,7 @@ std::vector<Written> files_for(const InitFlags& flags) {
       std::string("# sluice try rules.yaml '") + (is_envoy ? "remote_address=" : "GET / ip=") +
       "192.0.2.1' says what a request gets, and why.\nversion: 1\n\nrules:\n" +
       (is_envoy ? "" : "  # All requests. `match: { path: /api/** }` limits some.\n") +
-      "  - name: requests\n    limits:\n      - name: client\n        key: \"" + rule_key(flags) +
-      "\"\n        algorithm: token_bucket\n        limit: " + flags.limit +
-      "\n        per: " + flags.per + "\n";
+      "  - name: requests\n    limits:\n" + limits_of(flags);
   std::string config =
       "# `sluice serve` reads this file in the current folder, or with --config. docs/config.md "
       "has all "
@@ -312,7 +345,7 @@ std::vector<Written> files_for(const InitFlags& flags) {
   return files;
 }
 
-std::string next_steps(const InitFlags& flags) {
+std::string gateway_steps(const InitFlags& flags) {
   const std::string folder = std::filesystem::absolute(flags.folder).lexically_normal().string();
   const std::string serve = "sluice serve --config " + flags.folder + "/sluice.yaml";
   std::string out = "Next:\n  " + (flags.folder == "." ? "sluice serve" : serve) + "\n";
@@ -325,6 +358,13 @@ std::string next_steps(const InitFlags& flags) {
     return out + "  caddy run --adapter caddyfile --config " + flags.folder + "/sluice.caddy\n";
   }
   return out + "  envoy -c " + flags.folder + "/envoy.yaml\n";
+}
+
+std::string next_steps(const InitFlags& flags) {
+  const std::string what = unverified(flags);
+  if (what.empty()) return gateway_steps(flags);
+  return gateway_steps(flags) + "Your gateway must verify " + what +
+         ": a client that invents one with each request meets only the limit `address`.\n";
 }
 
 int write_files(InitFlags flags) {

@@ -1,5 +1,6 @@
 """`sluice init`: what it writes is right, and limits requests behind the gateways."""
 
+import base64
 import json
 import os
 import pty
@@ -52,6 +53,8 @@ class Files(ServerTest):
                 self.assertIn("limit: 7\n        per: 1m\n", (folder / "rules.yaml").read_text())
                 self.assertIn("store: redis://127.0.0.1:6379\n",
                               (folder / "sluice.yaml").read_text())
+                self.assertEqual((folder / "rules.yaml").read_text().count("must verify"),
+                                 int(key != "ip"), (gateway, key))
                 text = "".join(path.read_text() for path in folder.iterdir())
                 for word in ("sluice_report", "sluice_queue", "/send/code", "/login", "domain: shop"):
                     self.assertNotIn(word, text, gateway)
@@ -127,7 +130,7 @@ class Behind(ServerTest):
         self.gateway = f"127.0.0.1:{free_port()}"
         self.http = f"127.0.0.1:{free_port()}"
         folder = self.folder()
-        done = sluice(folder, "init", "--gateway", gateway, "--limit", "3", "--per", "1h", *flags)
+        done = sluice(folder, "init", "--gateway", gateway, "--limit", "3", "--per", "7d", *flags)
         self.assertEqual(done.returncode, 0, done)
         variables = {"SLUICE_HTTP": self.http, "SLUICE_GRPC": "off", "SLUICE_RESP": "off",
                      "SLUICE_ADMIN": "off"}
@@ -148,11 +151,11 @@ class Behind(ServerTest):
 
     def check(self):
         """Three requests pass, whatever a client says of itself; without Sluice all pass."""
-        self.assertEqual(self.statuses(1)[1]["ratelimit-policy"], '"client";q=3;w=3600')
+        self.assertEqual(self.statuses(1)[1]["ratelimit-policy"], '"client";q=3;w=604800')
         forged = {"X_Original_URI": "/other", "X_User_Id": "7", "X_Forwarded_For": "9.9.9.9"}
         statuses, last = self.statuses(3, **forged)
         self.assertEqual(statuses, [200, 200, 429])
-        self.assertTrue(1 <= int(last["retry-after"]) <= 3600, last)
+        self.assertTrue(1 <= int(last["retry-after"]) <= 604800, last)
         self.assertEqual(len(self.app.seen), 3)
         self.assertEqual(self.sluice.stop(), 0)
         self.assertEqual(self.statuses(2)[0], [200, 200])
@@ -193,6 +196,19 @@ http {{
         self.assertEqual(self.statuses(4, X_Api_Key="b")[0], [200, 200, 200, 429])
         self.assertEqual(self.statuses(4)[0], [200, 200, 200, 429])
 
+    def test_invented_headers_meet_the_limit_of_the_address(self):
+        self.start_nginx("--key", "header.x-api-key")
+        passed = [self.statuses(1, X_Api_Key=f"invented {i}")[0][0] for i in range(33)]
+        self.assertEqual(passed, [200] * 30 + [429] * 3)
+
+    def test_invented_users_meet_the_limit_of_the_address(self):
+        self.start_nginx("--key", "user")
+        passed = []
+        for i in range(33):
+            name = base64.b64encode(f"invented{i}:x".encode()).decode()
+            passed += self.statuses(1, Authorization=f"Basic {name}")[0]
+        self.assertEqual(passed, [200] * 30 + [429] * 3)
+
     def test_nginx_by_user(self):
         self.start_nginx("--key", "user")
         self.assertEqual(self.statuses(4, X_User_Id="a")[0], [200, 200, 200, 429])
@@ -210,6 +226,11 @@ http {{
                           "sluice.caddy"], folder, "caddy")
         self.check()
 
+    def asked(self, entries):
+        body = {"domain": "default",
+                "descriptors": [{"entries": [{"key": k, "value": v} for k, v in entries]}]}
+        return request(self.http, "POST", "/json", json.dumps(body)).status
+
     def test_what_envoy_asks_is_limited(self):
         folder = self.start("envoy", "--key", "header.X-Api-Key")
         text = (folder / "envoy.yaml").read_text()
@@ -219,11 +240,9 @@ http {{
                       "skip_if_absent: true }", text)
         for entries in ([("remote_address", "192.0.2.1")],
                         [("remote_address", "192.0.2.1"), ("client", "a")]):
-            body = {"domain": "default",
-                    "descriptors": [{"entries": [{"key": k, "value": v} for k, v in entries]}]}
-            statuses = [request(self.http, "POST", "/json", json.dumps(body)).status
-                        for _ in range(4)]
-            self.assertEqual(statuses, [200, 200, 200, 429])
+            self.assertEqual([self.asked(entries) for _ in range(4)], [200, 200, 200, 429])
+        invented = [[("remote_address", "192.0.2.1"), ("client", f"b{i}")] for i in range(26)]
+        self.assertEqual([self.asked(entries) for entries in invented], [200] * 24 + [429] * 2)
 
 
 if __name__ == "__main__":
