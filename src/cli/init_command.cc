@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kInitHelp =
     R"(Write rules.yaml, sluice.yaml and the files for a gateway into a folder, ready to run. At a terminal,
 init asks three questions for what the flags leave open: which gateway is in front of your
-application, how many requests each client has, and where the counters are.
+application, how many requests each client may send, and where the counters are.
 
 KEY is what clients differ by: ip, the address (in IPv6 its /64); user, the name that your gateway
 verifies; or a header, such as header.x-api-key. If the user or the header is missing, the address
@@ -104,28 +104,46 @@ void ask_until_right(const std::string& question, const std::string& otherwise, 
   }
 }
 
-// Reads "100 per 1m by ip" into the flags that are not given.
-std::string take_limit(const std::string& answer, InitFlags& flags) {
-  std::vector<std::string> words;
-  std::string_view rest = answer;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(' '), rest.size());
-    if (end > 0) words.emplace_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+// Returns the period of "1m", "s", "minute" or "second" as parse_period() reads it.
+std::string period_in(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kWords{
+      {{"second", "1s"}, {"minute", "1m"}, {"hour", "1h"}, {"day", "1d"}}};
+  for (const auto& [word, period] : kWords) {
+    if (text == word) return std::string(period);
   }
-  if (words.size() != 5 || words[1] != "per" || words[3] != "by") {
-    return base::in_quotes(answer) + " is no limit; expected one such as 100 per 1m by ip";
+  return core::parse_period("1" + text) && !core::parse_period(text) ? "1" + text : text;
+}
+
+// Reads "100 per 1m by ip", or parts of it such as "100", "20/s" or "by user", into the flags that
+// are not given. The missing parts stay as they are.
+std::string take_limit(const std::string& answer, InitFlags& flags) {
+  std::vector<std::string> words(1);
+  for (const char c : answer) {
+    if (c == '/') words.insert(words.end(), {"per", ""});
+    if (c == ' ' && !words.back().empty()) words.emplace_back();
+    if (c != '/' && c != ' ') words.back() += c;
+  }
+  std::erase(words, "");
+  std::string limit, per, key;
+  std::size_t at = 0;
+  if (!words.empty() && words[0] != "per" && words[0] != "by") limit = words[at++];
+  if (at + 1 < words.size() && words[at] == "per") per = period_in(words[at + 1]), at += 2;
+  if (at + 1 < words.size() && words[at] == "by") key = words[at + 1], at += 2;
+  if (words.empty() || at < words.size()) {
+    return base::in_quotes(answer) +
+           " is no limit; expected one such as 100 per 1m by ip, 100 per 1m, 20/s, or 100";
   }
   for (std::string wrong :
-       {find_wrong_limit(words[0]), find_wrong_period(words[2]), find_wrong_key(words[4])}) {
+       {limit.empty() ? "" : find_wrong_limit(limit), per.empty() ? "" : find_wrong_period(per),
+        key.empty() ? "" : find_wrong_key(key)}) {
     if (!wrong.empty()) return wrong;
   }
   const auto set = [](std::string& flag, const std::string& value) {
     if (flag.empty()) flag = value;
   };
-  set(flags.limit, words[0]);
-  set(flags.per, words[2]);
-  set(flags.key, words[4]);
+  set(flags.limit, limit);
+  set(flags.per, per);
+  set(flags.key, key);
   return {};
 }
 
@@ -145,12 +163,11 @@ void complete_flags(InitFlags& flags) {
     const auto take = [&](const std::string& answer) { return take_limit(answer, flags); };
     if (is_terminal) {
       ask_until_right(
-          "How many requests has each client? By ip, by user, or by a header such as "
-          "header.x-api-key:",
+          "Requests allowed for each client (for example: 100 per 1m by ip, or by user, or by "
+          "header.x-api-key)",
           otherwise, take);
-    } else if (const std::string wrong = take(otherwise); !wrong.empty()) {
-      throw Failed(wrong, kUsage);
     }
+    if (const std::string wrong = take(otherwise); !wrong.empty()) throw Failed(wrong, kUsage);
   }
   if (flags.store.empty() && !is_terminal) flags.store = "memory";
   if (flags.store.empty()) {
@@ -198,6 +215,11 @@ struct Written {
   std::string text;
 };
 
+// The whole path of a file in the folder.
+std::string path_of(const InitFlags& flags, const char* name) {
+  return (std::filesystem::absolute(flags.folder) / name).lexically_normal().string();
+}
+
 std::vector<Written> nginx_files(const InitFlags& flags) {
   Recipe request("nginx/sluice_request.conf");
   request.replace("# For the two locations", "# The lines below")
@@ -210,9 +232,8 @@ std::vector<Written> nginx_files(const InitFlags& flags) {
   Recipe server("nginx/sluice.conf");
   server.replace(
       "# For a server block", "auth_request /_sluice;",
-      "# For a server block, as in `include " +
-          std::filesystem::absolute(flags.folder).lexically_normal().string() +
-          "/sluice.conf;`: sends every\n"
+      "# For a server block, as in `include " + path_of(flags, "sluice.conf") +
+          ";`: sends every\n"
           "# request of the server to Sluice. `auth_request off` in a location exempts "
           "it. A location with its own\n"
           "# `add_header`, `error_page` or `auth_request_set` does not inherit those "
@@ -346,13 +367,11 @@ std::vector<Written> files_for(const InitFlags& flags) {
 }
 
 std::string gateway_steps(const InitFlags& flags) {
-  const std::string folder = std::filesystem::absolute(flags.folder).lexically_normal().string();
   const std::string serve = "sluice serve --config " + flags.folder + "/sluice.yaml";
   std::string out = "Next:\n  " + (flags.folder == "." ? "sluice serve" : serve) + "\n";
   if (flags.gateway == "nginx") {
-    return out + "  nginx, in the http block:    include " + folder +
-           "/sluice_http.conf;\n  nginx, in a server block:    include " + folder +
-           "/sluice.conf;\n";
+    return out + "  nginx, in the http block:    include " + path_of(flags, "sluice_http.conf") +
+           ";\n  nginx, in a server block:    include " + path_of(flags, "sluice.conf") + ";\n";
   }
   if (flags.gateway == "caddy") {
     return out + "  caddy run --adapter caddyfile --config " + flags.folder + "/sluice.caddy\n";

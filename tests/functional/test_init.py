@@ -95,17 +95,16 @@ class Files(ServerTest):
             self.assertIn(error, done.stderr)
             self.assertEqual(list(folder.iterdir()), [])
 
-    def test_questions_are_asked_at_a_terminal(self):
+    def asked_at_terminal(self, answers, *flags):
+        """Answers each question when it is shown, and returns the folder and what was shown."""
         folder = self.folder()
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(folder)
-            os.execv(binary(), [binary(), "init"])
+            os.execv(binary(), [binary(), "init", *flags])
         shown = ""
         end = time.monotonic() + PATIENCE
-        for question, answer in [("[nginx] ", "caddi\n"), ("did you mean 'caddy'?", "caddy\n"),
-                                 ("[100 per 1m by ip] ", "20 per 1s by header.x-api-key\n"),
-                                 ("[memory] ", "\n"), ("Next:", None)]:
+        for question, answer in [*answers, ("Next:", None)]:
             while question not in shown:
                 left = end - time.monotonic()
                 ready = left > 0 and select.select([terminal], [], [], left)[0]
@@ -115,10 +114,37 @@ class Files(ServerTest):
                 os.write(terminal, answer.encode())
         os.waitpid(pid, 0)
         os.close(terminal)
+        return folder, shown
+
+    def test_questions_are_asked_at_a_terminal(self):
+        folder, _ = self.asked_at_terminal(
+            [("[nginx] ", "caddi\n"), ("did you mean 'caddy'?", "caddy\n"),
+             ("Requests allowed for each client (for example: 100 per 1m by ip, or by user, or by "
+              "header.x-api-key) [100 per 1m by ip] ", "20 per 1s by header.x-api-key\n"),
+             ("[memory] ", "\n")])
         rules = (folder / "rules.yaml").read_text()
         self.assertIn('key: "{header.x-api-key|ip}"\n        algorithm: token_bucket\n'
                       "        limit: 20\n        per: 1s\n", rules)
         self.assertTrue((folder / "sluice.caddy").exists())
+
+    def test_parts_of_an_answer_are_enough(self):
+        for answer, key, limit, per in [
+            ("70", "{ip/32/64}", 70, "1m"), ("70 per 1h", "{ip/32/64}", 70, "1h"),
+            ("20/s", "{ip/32/64}", 20, "1s"), ("20 / 5m", "{ip/32/64}", 20, "5m"),
+            ("20 per minute by user", "{header.x-user-id|ip}", 20, "1m"),
+            ("by user", "{header.x-user-id|ip}", 100, "1m"), ("", "{ip/32/64}", 100, "1m"),
+        ]:
+            folder, _ = self.asked_at_terminal([("by ip] ", answer + "\n")], "--gateway", "nginx",
+                                               "--store", "memory")
+            self.assertIn(f'key: "{key}"\n        algorithm: token_bucket\n        limit: {limit}\n'
+                          f"        per: {per}\n", (folder / "rules.yaml").read_text(), answer)
+
+    def test_an_answer_that_is_no_limit_is_asked_again(self):
+        folder, shown = self.asked_at_terminal(
+            [("by ip] ", "many\n"), ("'many' is no limit", "5 by\n"), ("'5 by' is no limit", "5/x\n"),
+             ("'x' is not a period", "5\n")], "--gateway", "nginx", "--store", "memory")
+        self.assertIn("limit: 5\n", (folder / "rules.yaml").read_text())
+        self.assertNotIn("//", shown)
 
 
 class Behind(ServerTest):
