@@ -289,9 +289,11 @@ void print_status(const object& status, const CountsByLimit& counts) {
   std::cout << replay::printable(listeners) << '\n';
   each_object(status, "temporary", [](const object& one) {
     const std::string until = text_in(one, "until");
+    const std::string_view effect =
+        one.contains("effective") ? ", without effect on the active rules" : "";
     std::cout << replay::printable("for a time: rule " + text_in(one, "rule") + ", " +
                                    text_in(one, "key") + " " + text_in(one, "value") +
-                                   (until.empty() ? "" : ", until " + until))
+                                   (until.empty() ? "" : ", until " + until) + std::string(effect))
               << '\n';
   });
   std::cout << '\n';

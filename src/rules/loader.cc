@@ -545,7 +545,7 @@ void Loader::read_rule(const Node& node, const schema::Map& keys) {
   const Fields fields = Fields::read(node, keys, *diagnostics_, &rule);
   if (fields.node("name") != nullptr) check_name(rule_names_, rule.name, fields.at("name"), "rule");
   if (rule.max_new_keys) {
-    compiled.new_keys = std::make_unique<NewKeyLimit>(*rule.max_new_keys);
+    compiled.new_keys = std::make_shared<NewKeyLimit>(*rule.max_new_keys);
     if (!terms_.scripting) {
       diagnostics_->add(fields.at("max_new_keys"),
                         "'max_new_keys' needs scripts, and the store has none (scripting: off)",

@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
+#include "rules/rule_set.h"
 #include "rules/schema.h"
 #include "rules/yaml_tree.h"
 
@@ -572,6 +574,16 @@ std::string_view lacking_limit(const Node& plan, const RuleChanges& changes) {
 }
 
 }  // namespace
+
+RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>& change) {
+  auto changed = std::make_shared<RuleSet::Impl>(Access::impl(rules));
+  changed->by_name.clear();  // views into the rules that were copied
+  for (std::size_t i = 0; i < changed->rules.size(); ++i) {
+    change(changed->rules[i]);
+    changed->by_name.emplace(changed->rules[i].name, i);
+  }
+  return Access::rules(std::move(changed));
+}
 
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
                                         const RuleChanges& changes) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -51,6 +52,10 @@ struct RuleChanges {
   std::optional<std::string> mode;
   std::optional<std::string> on_store_error = {};
 };
+
+// Returns the rules with another `mode` or `on_store_error` of some: `change` may set these two
+// members of a rule, and no other. Reads no text and no list; the warnings stay as they are.
+RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>& change);
 
 // A file with its new text.
 struct RuleEdit {

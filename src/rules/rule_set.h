@@ -129,7 +129,7 @@ struct CompiledRule {
   std::vector<Condition> conditions;
   std::vector<CompiledLimit> limits;
   KeyTemplate tag;                             // of all counters of the rule; empty: no tag
-  std::unique_ptr<NewKeyLimit> new_keys = {};  // null: no maximum
+  std::shared_ptr<NewKeyLimit> new_keys = {};  // null: no maximum; copies of the rule share it
   // If Rule::plans is not empty: where a request names its plan, and the index of the default.
   KeyTemplate plan_from = {};
   std::size_t default_plan = 0;
@@ -177,6 +177,9 @@ class RuleSet::Impl {
 // Opens a RuleSet for this library.
 struct rules::Access {
   static const RuleSet::Impl& impl(const RuleSet& rules) noexcept { return *rules.impl_; }
+  static RuleSet rules(std::shared_ptr<const RuleSet::Impl> impl) noexcept {
+    return RuleSet(std::move(impl));
+  }
 };
 
 }  // namespace sluice

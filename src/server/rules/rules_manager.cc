@@ -57,6 +57,30 @@ Picture joined(Picture files, const Picture& lists) {
   return files;
 }
 
+// Makes the change. Returns whether the rule has such a value.
+bool change(Rule& rule, const TemporaryChange& by) {
+  if (by.key == "mode") {
+    rule.mode = by.value == "shadow" && rule.action != RuleAction::kAllow ? RuleMode::kShadow
+                                                                          : RuleMode::kEnforce;
+    return rule.action != RuleAction::kAllow;
+  }
+  rule.on_store_error = by.value == "allow"  ? FailurePolicy::kAllow
+                        : by.value == "deny" ? FailurePolicy::kDeny
+                                             : FailurePolicy::kLocal;
+  return rule.action == RuleAction::kLimit;
+}
+
+// Returns the rules with the changes, and sets whether each has an effect.
+RuleSet with_changes(const RuleSet& rules, std::vector<TemporaryChange>& changes) {
+  for (TemporaryChange& one : changes) one.has_effect = false;
+  if (changes.empty()) return rules;
+  return rules::change_rules(rules, [&](Rule& rule) {
+    for (TemporaryChange& one : changes) {
+      if (one.rule == rule.name) one.has_effect = change(rule, one);
+    }
+  });
+}
+
 }  // namespace
 
 // Parses the rules of files, and their lists.
@@ -92,7 +116,8 @@ RulesManager::RulesManager(bool from_source, std::vector<std::string> paths, con
       terms_(terms),
       active_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
       loaded_at_(clock.now()),
-      past_{{1, loaded_at_, "the start", active_.texts}} {}
+      past_{{1, loaded_at_, "the start", active_.texts}},
+      unchanged_(active_.rules) {}
 
 Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open(
     std::vector<std::string> paths, const Clock& clock, const RuleTerms& terms) {
@@ -203,22 +228,8 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
   return activate(*std::move(rules), std::move(texts), std::move(by));
 }
 
-// Parses the texts with the changes of rules that they have.
-Expected<RuleSet, RulesManager::Errors> RulesManager::parse_changed(
-    const std::vector<TemporaryChange>& changes, Texts texts) const {
-  for (const TemporaryChange& change : changes) {
-    rules::RuleChanges edit;
-    (change.key == "mode" ? edit.mode : edit.on_store_error) = change.value;
-    std::vector<RuleText> files;
-    for (const RulesText& text : texts) files.push_back({text.name, text.text});
-    auto edited = rules::edit_rule(files, change.rule, edit);
-    if (edited) texts[edited->file].text = std::move(edited->text);
-  }
-  return parse_again(std::move(texts));
-}
-
-Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
-    const std::vector<TemporaryChange>& changes, std::string by) {
+ActiveRules RulesManager::change_for_now(const std::vector<TemporaryChange>& changes,
+                                         std::string by) {
   const std::lock_guard changing(change_mutex_);
   std::vector<TemporaryChange> all = temporary_;
   for (const TemporaryChange& change : changes) {
@@ -227,7 +238,7 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
     });
     all.push_back(change);
   }
-  return use_changes(std::move(all), std::move(by));
+  return swap(unchanged_, active().texts, std::move(all), std::move(by));
 }
 
 std::vector<TemporaryChange> RulesManager::end_changes(
@@ -237,35 +248,26 @@ std::vector<TemporaryChange> RulesManager::end_changes(
   const auto end = std::stable_partition(left.begin(), left.end(), std::not_fn(has_ended));
   std::vector<TemporaryChange> ended(end, left.end());
   left.erase(end, left.end());
-  if (!ended.empty())
-    static_cast<void>(use_changes(std::move(left), "the end of a change for a time"));
+  if (!ended.empty()) {
+    static_cast<void>(
+        swap(unchanged_, active().texts, std::move(left), "the end of a change for a time"));
+  }
   return ended;
-}
-
-// Requires change_mutex_.
-Expected<ActiveRules, RulesManager::Errors> RulesManager::use_changes(
-    std::vector<TemporaryChange> changes, std::string by) {
-  const auto texts = active().texts;
-  auto rules = parse_changed(changes, *texts);
-  if (!rules) return Unexpected{std::move(rules.error())};
-  return swap(*std::move(rules), texts, std::move(changes), std::move(by));
 }
 
 // Takes over the temporary changes that have an end. Requires change_mutex_.
 ActiveRules RulesManager::activate(RuleSet rules, Texts texts, std::string by) {
   std::vector<TemporaryChange> lasting = temporary_;
   std::erase_if(lasting, [](const TemporaryChange& change) { return !change.until; });
-  if (!lasting.empty()) {
-    if (auto changed = parse_changed(lasting, texts)) rules = *std::move(changed);
-  }
   return swap(std::move(rules), std::make_shared<const Texts>(std::move(texts)), std::move(lasting),
               std::move(by));
 }
 
-// Requires change_mutex_.
+// `rules` are without temporary changes. Requires change_mutex_.
 ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts,
                                std::vector<TemporaryChange> temporary, std::string by) {
-  ActiveRules next{version() + 1, std::move(rules), std::move(texts)};
+  unchanged_ = std::move(rules);
+  ActiveRules next{version() + 1, with_changes(unchanged_, temporary), std::move(texts)};
   ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   temporary_ = std::move(temporary);

@@ -32,6 +32,8 @@ struct TemporaryChange {
   std::string key;               // "mode", "on_store_error"
   std::string value;             // "shadow", "deny"
   std::optional<Instant> until;  // absent: until other rules are active
+  // False: the active rules have no such rule, or what it does has no such value.
+  bool has_effect = true;
 };
 
 // The state of the active rules.
@@ -114,10 +116,9 @@ class RulesManager {
                                        std::string by);
 
   // Puts the changes on top of the active rules, in place of earlier ones of the same keys. Those
-  // with an end also hold for later rules that have the rule. Errors: as check().
-  Expected<ActiveRules, Errors> change_for_now(const std::vector<TemporaryChange>& changes,
-                                               std::string by);
-  // Ends temporary changes, and returns those that have ended.
+  // with an end also hold for later rules that have the rule. Reads no file.
+  ActiveRules change_for_now(const std::vector<TemporaryChange>& changes, std::string by);
+  // Ends temporary changes, and returns those that have ended. Reads no file.
   std::vector<TemporaryChange> end_changes(
       const std::function<bool(const TemporaryChange&)>& has_ended);
 
@@ -159,9 +160,6 @@ class RulesManager {
   Expected<bool, Errors> adopt(FilesRead read, std::string by);
   bool has_changed_lists() const;
   Expected<RuleSet, Errors> parse_again(Texts texts) const;
-  Expected<RuleSet, Errors> parse_changed(const std::vector<TemporaryChange>& changes,
-                                          Texts texts) const;
-  Expected<ActiveRules, Errors> use_changes(std::vector<TemporaryChange> changes, std::string by);
   ActiveRules activate(RuleSet rules, Texts texts, std::string by);
   ActiveRules swap(RuleSet rules, std::shared_ptr<const Texts> texts,
                    std::vector<TemporaryChange> temporary, std::string by);
@@ -186,6 +184,7 @@ class RulesManager {
   std::vector<TemporaryChange> temporary_;  // changes with both locks
 
   std::mutex change_mutex_;  // held while rules change or files are examined; locked before mutex_
+  RuleSet unchanged_;        // the active rules without temporary changes
   Lists lists_;              // of the active rules
   Lists refused_lists_;      // of the latest reading, if it was refused
   Picture known_;            // the files and lists when last read or reported

@@ -123,6 +123,48 @@ TEST(RulesManager, KeepsTheListWhenALineIsBad) {
   EXPECT_TRUE(manager->status().last_errors.empty());
 }
 
+constexpr auto kAll = [](const TemporaryChange&) { return true; };
+
+TEST(RulesManager, MakesAndEndsTemporaryChangesWithoutReadingLists) {
+  const TestFolder folder;
+  folder.write("office.txt", "10.0.0.0/8\n");
+  const auto manager = opened(
+      {folder.write("r.yaml", rules_with_list("office.txt") + rules_named("api").substr(18))});
+  ASSERT_TRUE(manager);
+  fs::remove(folder / "office.txt");
+  const Instant until{std::chrono::hours(1)};
+  manager->change_for_now(
+      {{"api", "mode", "shadow", until}, {"api", "on_store_error", "deny", until}}, "a test");
+  EXPECT_EQ(manager->current().find("api")->mode, RuleMode::kShadow);
+  const auto of_mode = [](const TemporaryChange& one) { return one.key == "mode"; };
+  EXPECT_EQ(manager->end_changes(of_mode).size(), 1U);
+  EXPECT_EQ(manager->current().find("api")->mode, RuleMode::kEnforce);
+  EXPECT_EQ(manager->current().find("api")->on_store_error, FailurePolicy::kDeny);
+  EXPECT_EQ(manager->end_changes(kAll).size(), 1U);
+  EXPECT_EQ(manager->current().find("api")->on_store_error, FailurePolicy::kAllow);
+  EXPECT_TRUE(manager->end_changes(kAll).empty()) << "it ended again and again";
+  EXPECT_TRUE(manager->status().temporary.empty());
+}
+
+TEST(RulesManager, SaysWhichTemporaryChangesHaveAnEffect) {
+  const auto manager = opened({});
+  const Instant until{std::chrono::hours(1)};
+  const std::string anchored =
+      "version: 1\nrules:\n"
+      "  - { name: a, mode: &how enforce, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n"
+      "  - { name: login, mode: *how, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
+  manager->change_for_now({{"login", "mode", "shadow", until}}, "a test");
+  ASSERT_TRUE(manager->replace(rules_named("other"), "PUT"));
+  EXPECT_FALSE(manager->status().temporary.at(0).has_effect) << "the rule is gone";
+  ASSERT_TRUE(manager->replace(anchored, "PUT"));
+  EXPECT_TRUE(manager->status().temporary.at(0).has_effect);
+  EXPECT_EQ(manager->current().find("login")->mode, RuleMode::kShadow);
+  EXPECT_EQ(manager->current().find("a")->mode, RuleMode::kEnforce);
+  ASSERT_TRUE(manager->replace("version: 1\nrules: [ { name: login, action: allow } ]\n", "PUT"));
+  EXPECT_FALSE(manager->status().temporary.at(0).has_effect) << "it has no mode";
+  EXPECT_EQ(manager->current().find("login")->mode, RuleMode::kEnforce);
+}
+
 TEST(RulesManager, WaitsForAListThatIsAbsent) {
   const TestFolder folder;
   const auto manager = opened({folder.write("r.yaml", rules_named("old"))});

@@ -376,6 +376,24 @@ TEST_F(RulePatch, AChangeForATimeCanBeEnded) {
   EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow);
 }
 
+TEST_F(RulePatch, AChangeForATimeOfARuleThatIsGoneHasNoEffectAndCanBeEnded) {
+  open({kRules});
+  EXPECT_EQ(patch(R"({"on_store_error":"deny","for":"1h"})").status, 200);
+  EXPECT_FALSE(get("/v1/status").json().at("temporary").at(0).as_object().contains("effective"));
+  EXPECT_EQ(put("version: 1\nrules: []\n").status, 200);
+  EXPECT_EQ(get("/v1/status").json().at("temporary").at(0).at("effective"), false);
+  EXPECT_EQ(patch(R"({"for":"0s"})").status, 200);
+  EXPECT_FALSE(get("/v1/status").json().as_object().contains("temporary"));
+  EXPECT_EQ(patch(R"({"for":"0s"})").detail(),
+            "there is no rule 'api'; expected none, there are no rules");
+}
+
+TEST_F(RulePatch, ARuleThatAllowsIsNotInShadowModeForATime) {
+  open({"version: 1\nrules: [ { name: api, action: allow } ]\n"});
+  const std::string detail = refused(R"({"mode":"shadow","for":"1h"})", 400);
+  EXPECT_NE(detail.find("'mode: shadow' with 'action: allow'"), std::string::npos) << detail;
+}
+
 TEST_F(RulePatch, ATimeIsForModeAndOnStoreErrorOnly) {
   open({kRules});
   EXPECT_EQ(refused(R"({"limits":{"user":{"limit":1}},"for":"1h"})", 400),

@@ -399,16 +399,25 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
   };
   add("mode", patch.changes.mode);
   add("on_store_error", patch.changes.on_store_error);
-  const auto now = call.admin.rules.change_for_now(changes, subject.by(call) + ", for a time");
-  if (!now) return answer_errors(400, now.error(), call.response);
+  const Rule* const rule = before.rules.find(subject.name);
+  if (rule != nullptr && rule->action != RuleAction::kLimit) {  // it may have no such value
+    const auto checked = call.admin.rules.check(changed.texts);
+    if (!checked) return answer_errors(400, checked.error(), call.response);
+  }
+  const ActiveRules now =
+      call.admin.rules.change_for_now(changes, subject.by(call) + ", for a time");
   call.done("rule " + subject.name + " changed on this server: version " +
-            std::to_string(now->version) + ", until " + effect.until);
+            std::to_string(now.version) + ", until " + effect.until);
   answer_changed(call, before, changed.texts, effect);
 }
 
+// Ends the temporary changes of a rule, which may be gone.
 void end_changes(const Call& call, const ActiveRules& before, const std::string& rule) {
   const auto ended =
       call.admin.rules.end_changes([&](const TemporaryChange& one) { return one.rule == rule; });
+  if (ended.empty() && before.rules.find(rule) == nullptr) {
+    return answer_no_rule(call, rule, before.rules);
+  }
   if (ended.empty()) {
     const std::string detail = "rule " + base::in_quotes(rule) +
                                " has no temporary change; GET /v1/status lists those there are";
@@ -504,12 +513,12 @@ void change_rule(const Call& call, std::string_view path) {
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
   const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
-    if (now.rules.find(name) == nullptr) {
-      answer_no_rule(call, name, now.rules);
-      return std::nullopt;
-    }
     if (patch->length == Duration{0}) {
       end_changes(call, now, name);
+      return std::nullopt;
+    }
+    if (now.rules.find(name) == nullptr) {
+      answer_no_rule(call, name, now.rules);
       return std::nullopt;
     }
     return edited(call, now, rules::edit_rule(views_of(*now.texts), name, patch->changes));

@@ -68,6 +68,7 @@ void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus&
         .member("key", change.key)
         .member("value", change.value);
     if (change.until) json.member("until", base::to_rfc3339(*change.until));
+    if (!change.has_effect) json.member("effective", false);
     json.end_object();
   }
   json.end_array();
