@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import page as pages
 
 RELEASE = re.compile(r"^## \[[0-9.]+\] - (\d{4}-\d\d-\d\d)$", re.M)
-HARNESS = ("page.py", "reader", "rules.yaml", "run_page.py")
+HARNESS = ("tests/docs/page.py", "tests/docs/reader", "tests/docs/run_page.py", "examples/rules/docs.yaml")
 
 
 def git(tree, *arguments):
@@ -49,9 +49,8 @@ def reason(tree, path):
     if not since:
         return "there is no git, or too little history"
     for name in HARNESS:
-        own = pathlib.Path(tree, "tests/docs", name)
-        if git(tree, "show", f"{since}:tests/docs/{name}") != own.read_text("utf-8"):
-            return f"tests/docs/{name} changed since {since}"
+        if git(tree, "show", f"{since}:{name}") != pathlib.Path(tree, name).read_text("utf-8"):
+            return f"{name} changed since {since}"
     before = git(tree, "show", f"{since}:{path}")
     if before is None:
         return f"it is new since {since}"

@@ -29,7 +29,7 @@ class Changed(unittest.TestCase):
         self.write("README.md", PAGE)
         self.write("CHANGELOG.md", "## [Unreleased]\n")
         for name in changed.HARNESS:
-            self.write(f"tests/docs/{name}", "x\n")
+            self.write(name, "x\n")
         self.commit()
 
     def git(self, *arguments):
@@ -75,8 +75,8 @@ class Changed(unittest.TestCase):
 
     def test_all_pages_run_if_what_runs_them_changed(self):
         self.git("tag", "v1")
-        self.write("tests/docs/rules.yaml", "y\n")
-        self.assertIn("rules.yaml changed since v1", self.reason())
+        self.write("examples/rules/docs.yaml", "y\n")
+        self.assertIn("examples/rules/docs.yaml changed since v1", self.reason())
 
     def test_without_a_tag_the_release_is_the_one_in_the_changelog(self):
         self.assertIn("too little history", self.reason())
