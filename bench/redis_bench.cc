@@ -30,6 +30,7 @@ class RedisBench {
     table("redis: scripts, one request on Redis at pipeline depth 16", kLegend);
     buckets();
     verbs();
+    holds();
     hybrid();
     compare_three_limits();
     logs(100, options_.smoke ? 20 : 2000, 1.0);
@@ -62,11 +63,20 @@ class RedisBench {
   }
 
   OwnCase own_case(const Limit& limit, std::size_t keys = kBenchKeys, Action action = Verb::kTake) {
+    ++cases_;
+    return latest_case(limit, keys, action);
+  }
+
+  // With the same keys as the case before.
+  OwnCase latest_case(const Limit& limit, std::size_t keys, Action action) {
+    const PermitId id = PermitId::random();
+    const bool has_id = action.verb == Verb::kHold || action.verb == Verb::kSettle;
     std::string key;
-    return {server_, "own" + std::to_string(++cases_) + ":",
+    return {server_, "own" + std::to_string(cases_) + ":",
             [&](std::size_t i, std::vector<Charge>& charges) {
               key = key_of(random_key(i, keys));
-              charges.assign(1, Charge{.key = key, .limit = limit});
+              charges.assign(1,
+                             Charge{.key = key, .limit = limit, .permit = has_id ? &id : nullptr});
             },
             action};
   }
@@ -114,6 +124,47 @@ class RedisBench {
     against_a_take("charge", Verb::kCharge);
     against_a_take("take_at_most", Verb::kTakeAtMost);
     against_a_take("reserve", {Verb::kReserve, std::chrono::seconds{1}});
+  }
+
+  // A hold of a budget and its settlement, with a take of the budget as their baseline; and the
+  // same on one key with 1,000 open holds, against one without.
+  void holds() {
+    const Limit limit = budget(kMaxAmount)
+                            .per(std::chrono::hours{24})
+                            .holds(65'535)
+                            .remember(std::chrono::seconds{1});
+    const Action hold{Verb::kHold, std::chrono::hours{1}};
+    OwnCase take = own_case(limit);
+    OwnCase opened = own_case(limit, kBenchKeys, hold);
+    OwnCase settled = latest_case(limit, kBenchKeys, Verb::kSettle);
+    const auto both = [](OwnCase& first, OwnCase& second) {
+      return [&](std::size_t from, std::size_t count) {
+        first(from, count);
+        second(from, count);
+      };
+    };
+    const Ratio ratio =
+        Paired(paired(std::chrono::milliseconds{50})).measure(take, both(opened, settled));
+    row("hold and settle / take", ratio, note_of(take.told, opened.told));
+    const auto server_us = [](const OwnCase& first, const OwnCase& second) {
+      return first.told.server_us_each() + second.told.server_us_each();
+    };
+    promise_at_most("redis-hold-and-settle-over-a-take",
+                    server_us(opened, settled) / take.told.server_us_each(), 2.5);
+
+    OwnCase few = own_case(limit, 1, hold);
+    OwnCase few_settled = latest_case(limit, 1, Verb::kSettle);
+    OwnCase kept = own_case(limit, 1, hold);
+    kept(0, 1000);
+    OwnCase many = latest_case(limit, 1, hold);
+    OwnCase many_settled = latest_case(limit, 1, Verb::kSettle);
+    many.skip_ids(1000);
+    many_settled.skip_ids(1000);
+    row("hold and settle, 1,000 open / none",
+        Paired(paired(std::chrono::milliseconds{50}))
+            .measure(both(few, few_settled), both(many, many_settled)));
+    promise_at_most("redis-hold-and-settle-with-1000-open",
+                    server_us(many, many_settled) / server_us(few, few_settled), 1.5);
   }
 
   void hybrid() {

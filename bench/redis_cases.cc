@@ -1,5 +1,6 @@
 #include "bench/redis_cases.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <iterator>
 
 #include "bench/workload.h"
+#include "stores/redis/script/format.h"
 
 namespace sluice::bench {
 namespace {
@@ -92,11 +94,30 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
     requests_.push_back("*" + std::to_string(command.elements + 2) +
                         "\r\n$7\r\nEVALSHA\r\n$40\r\n" + std::string(command.script->sha1) +
                         "\r\n" + command.tail);
+    if (charges_[0].permit == nullptr) continue;
+    const PermitId::Bytes id = charges_[0].permit->bytes();
+    id_at_.push_back(requests_.back().find(
+        {reinterpret_cast<const char*>(id.data()), redis::format::kHoldIdSize}));
+    if (id_at_.back() == std::string::npos) {
+      std::fprintf(stderr, "redis_bench: a request without its id\n");
+      std::exit(1);
+    }
   }
   each_.resize(charges_.size());
   load_ = std::make_unique<RedisLoad>(
-      server.socket(), [this](std::size_t i, std::string& out) { out += requests_[i % kRequests]; },
+      server.socket(), [this](std::size_t i, std::string& out) { write(i % kRequests, out); },
       [this](const redis::Reply& reply) { return read(reply); });
+}
+
+void OwnCase::write(std::size_t request, std::string& out) {
+  const std::size_t at = out.size();
+  out += requests_[request];
+  if (id_at_.empty()) return;
+  const std::uint64_t number = ++next_id_;
+  const std::string_view text(reinterpret_cast<const char*>(&number), sizeof(number));
+  const PermitId::Bytes id = PermitId::named(text).bytes();
+  std::copy_n(id.begin(), redis::format::kHoldIdSize,
+              out.begin() + static_cast<std::ptrdiff_t>(at + id_at_[request]));
 }
 
 bool OwnCase::read(const redis::Reply& reply) {
@@ -104,6 +125,7 @@ bool OwnCase::read(const redis::Reply& reply) {
   if (what == redis::Plan::Read::kMalformed) return false;
   Decision all;
   plan_.answer(each_, all);
+  if (all.late || all.repeated) return false;  // ids of their own, and each hold was open
   told.denied += !all.allowed();
   told.remaining = all.remaining;
   return true;

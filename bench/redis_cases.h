@@ -63,14 +63,19 @@ class OwnCase final : public Case {
   // Sets the charges of the i-th request. They must stay valid until the next call.
   using Fill = std::function<void(std::size_t request, std::vector<Charge>& charges)>;
   enum class By { kScripts, kModule };
+  // If the charges have an id, each request gets one of its own: the n-th of two cases the same.
   OwnCase(const RedisServer& server, const std::string& prefix, const Fill& fill,
           Action action = Verb::kTake, By by = By::kScripts);
+  void skip_ids(std::uint64_t count) noexcept { next_id_ += count; }
 
  private:
+  void write(std::size_t request, std::string& out);
   bool read(const redis::Reply& reply);
 
   By by_;
   std::vector<std::string> requests_;
+  std::vector<std::size_t> id_at_;  // where the id is in each request; empty: they have none
+  std::uint64_t next_id_ = 0;
   redis::Plan plan_;  // started once: it reads each reply, because all requests have the same shape
   std::vector<Charge> charges_;
   std::vector<Decision> each_;

@@ -1,4 +1,5 @@
-// Measures requests that are more than one take: other verbs, three limits, and a guard.
+// Measures requests that are more than one take: other verbs, permits, holds, three limits, and a
+// guard.
 
 #include <benchmark/benchmark.h>
 
@@ -6,6 +7,7 @@
 #include "bench/threads.h"
 #include "bench/workload.h"
 #include "sluice/guard.h"
+#include "sluice/hold.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit.h"
 #include "sluice/require.h"
@@ -24,12 +26,15 @@ MemoryStoreOptions options_for(std::size_t keys) {
   return {.max_keys = std::max(2 * keys, MemoryStoreOptions{}.max_keys)};
 }
 
+Limit bucket_for(std::size_t keys) {
+  const Numbers n = numbers_for(keys);
+  return token_bucket(n.limit).per(n.per);
+}
+
 // `apply(limiter, key, limit, now)` applies the verb.
 template <typename Apply>
 Ratio against_a_take(const Options& options, const KeyStream& stream, std::size_t keys,
-                     Apply apply) {
-  const Numbers n = numbers_for(keys);
-  const Limit limit = token_bucket(n.limit).per(n.per);
+                     const Limit& limit, Apply apply) {
   MemoryStore take_store(options_for(keys)), store(options_for(keys));
   Limiter take_limiter(take_store), limiter(store);
   Timeline take_time, time;
@@ -55,7 +60,7 @@ void verbs(const Options& options, std::size_t keys) {
   const KeyStream stream(keys, options.smoke ? 4096 : keys > 1000 ? 1 << 22 : 1 << 18);
   const std::chrono::seconds wait{1};
   const auto compare = [&](const std::string& name, auto apply) {
-    const Ratio ratio = against_a_take(options, stream, keys, apply);
+    const Ratio ratio = against_a_take(options, stream, keys, bucket_for(keys), apply);
     row(name + " / take, keys " + short_count(keys), ratio);
     return ratio;
   };
@@ -86,7 +91,7 @@ void permits(const Options& options, std::size_t keys) {
   const KeyStream stream(keys, options.smoke ? 4096 : keys > 1000 ? 1 << 22 : 1 << 18);
   const Limit limit = concurrency(100).lease(std::chrono::seconds{30});
   const Ratio held =
-      against_a_take(options, stream, keys,
+      against_a_take(options, stream, keys, bucket_for(keys),
                      [=](Limiter& limiter, std::string_view key, const Limit&, Instant now) {
                        Permit permit = limiter.hold(key, limit, 1, now);
                        return permit.release(now);
@@ -94,7 +99,7 @@ void permits(const Options& options, std::size_t keys) {
   row("permit / take, keys " + short_count(keys), held);
   promise_at_most("permit-over-a-take-" + short_count(keys), held.ratio, 2.2);
   const Ratio named = against_a_take(
-      options, stream, keys,
+      options, stream, keys, bucket_for(keys),
       [=](Limiter& limiter, std::string_view key, const Limit&, Instant now) {
         const PermitId id = PermitId::random();
         const Charge charge{.key = key, .limit = limit, .permit = &id};
@@ -102,6 +107,77 @@ void permits(const Options& options, std::size_t keys) {
         return limiter.store().apply_one(Verb::kRelease, charge, now);
       });
   row("permit by its name / take, keys " + short_count(keys), named);
+}
+
+constexpr const char* kHoldsLegend =
+    "A hold of one budget for each key, with an id of its own, and its settlement by two verbs of\n"
+    "the store, against try_acquire of the budget; `Limiter::hold`: the same by the library's\n"
+    "object. An id is known for a second. `1,000 open`: one key with 1,000 open holds, against\n"
+    "one without. Processor time; adjacent 10 ms blocks.";
+
+// Makes the ids of holds as the front ends make them.
+class Ids {
+ public:
+  std::string_view next() noexcept {
+    ++count_;
+    return {reinterpret_cast<const char*>(&count_), sizeof(count_)};
+  }
+
+ private:
+  std::uint64_t count_ = 0;
+};
+
+Decision hold_and_settle(Limiter& limiter, std::string_view key, const Limit& limit,
+                         std::string_view text, Instant now) {
+  const PermitId id = PermitId::named(text);
+  const Charge charge{.key = key, .limit = limit, .permit = &id};
+  const Action hold{Verb::kHold, std::chrono::seconds{30}};
+  benchmark::DoNotOptimize(limiter.store().apply_one(hold, charge, now));
+  return limiter.store().apply_one(Verb::kSettle, charge, now);
+}
+
+const Limit kBudget =
+    budget(kMaxAmount).per(std::chrono::hours{24}).holds(2000).remember(std::chrono::seconds{1});
+
+void holds(const Options& options, std::size_t keys) {
+  const KeyStream stream(keys, options.smoke ? 4096 : keys > 1000 ? 1 << 22 : 1 << 18);
+  Ids ids;
+  const auto measure = [&](const std::string& name, auto apply) {
+    const Ratio ratio = against_a_take(options, stream, keys, kBudget, apply);
+    row(name + " / take, keys " + short_count(keys), ratio);
+    return ratio.ratio;
+  };
+  const double ratio = measure("hold and settle", [&](Limiter& limiter, std::string_view key,
+                                                      const Limit& limit, Instant now) {
+    return hold_and_settle(limiter, key, limit, ids.next(), now);
+  });
+  promise_at_most("hold-and-settle-over-a-take-" + short_count(keys), ratio, 2.5);
+  measure("Limiter::hold, settle", [&](Limiter& limiter, std::string_view key, const Limit& limit,
+                                       Instant now) {
+    return limiter.hold(ids.next(), key, limit, 1, std::chrono::seconds{30}, now).settle(1, now);
+  });
+}
+
+void open_holds(const Options& options) {
+  MemoryStore store;
+  Limiter limiter(store);
+  Timeline time;
+  Ids ids;
+  for (int i = 0; i < 1000; ++i) {
+    const PermitId id = PermitId::named(ids.next());
+    benchmark::DoNotOptimize(store.apply_one(
+        {Verb::kHold, kMaxHold}, {.key = "many", .limit = kBudget, .permit = &id}, time.next()));
+  }
+  const auto on = [&](std::string_view key) {
+    return [&, key](std::size_t, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) {
+        benchmark::DoNotOptimize(hold_and_settle(limiter, key, kBudget, ids.next(), time.next()));
+      }
+    };
+  };
+  const Ratio ratio = Paired(options.paired()).measure(on("few"), on("many"));
+  row("hold and settle, 1,000 open / none", ratio);
+  promise_at_most("hold-and-settle-with-1000-open", ratio.ratio, 1.5);
 }
 
 constexpr const char* kCheckLegend =
@@ -219,6 +295,9 @@ int main(int argc, char** argv) {
   table("permits", kPermitsLegend);
   permits(options, 1'000);
   if (!options.smoke) permits(options, 1'000'000);
+  table("holds of budgets", kHoldsLegend);
+  holds(options, 1'000);
+  open_holds(options);
   table("check: three limits as one request", kCheckLegend);
   check_three(options, 1'000);
   if (!options.smoke) check_three(options, 1'000'000);
