@@ -314,9 +314,9 @@ struct Asked {
   bool is_decided() const noexcept {
     return kind == IdKind::kSettled || kind == IdKind::kCancelled;
   }
-  bool has_cost(std::uint64_t cost) const noexcept {
-    if (is_decided()) return check == kAnyCost || check == check_of(cost);
-    return amount == cost;
+  // Whether the id was held or taken with the cost.
+  bool had_cost(std::uint64_t cost) const noexcept {
+    return is_decided() ? check == check_of(cost) : amount == cost;
   }
 };
 
@@ -461,9 +461,9 @@ inline Made cancel(const Asked& asked) noexcept {
 inline Made take(Verb verb, const Asked& asked, std::uint64_t cost) noexcept {
   const bool has_id = asked.budget.asked != nullptr && (cost > 0 || verb != Verb::kPeek);
   if (has_id && asked.kind != IdKind::kUnknown) {
-    if (!asked.has_cost(cost)) return conflict(asked);
-    if (asked.kind == IdKind::kOpen) return settle(asked, cost);
-    const bool is_same = asked.kind == IdKind::kSettled && asked.amount == cost;
+    if (asked.kind == IdKind::kOpen && asked.amount == cost) return settle(asked, cost);
+    const bool is_same = asked.kind == IdKind::kSettled && asked.amount == cost &&
+                         (asked.check == kAnyCost || asked.had_cost(cost));
     return is_same ? repeat(asked) : conflict(asked);
   }
   if (verb == Verb::kTakeAtMost) cost = units_at_most(asked.limit, asked.live.used(), cost);
@@ -484,8 +484,10 @@ inline Made take(Verb verb, const Asked& asked, std::uint64_t cost) noexcept {
   return step;
 }
 
+// An id that was cancelled or settled without a hold cannot be held any more: the hold would hold
+// nothing.
 inline Made hold(const Asked& asked, std::uint64_t cost, Ticks ttl) noexcept {
-  if (asked.kind != IdKind::kUnknown) return asked.has_cost(cost) ? repeat(asked) : conflict(asked);
+  if (asked.kind != IdKind::kUnknown) return asked.had_cost(cost) ? repeat(asked) : conflict(asked);
   const Live& live = asked.live;
   Answer said = quote(asked, cost);
   if (live.open >= asked.limit.holds() && !said.never) {

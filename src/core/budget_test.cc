@@ -102,7 +102,22 @@ TEST(Budget, CancelsWithoutSpendingEvenBeforeTheHold) {
   EXPECT_EQ(counter.cancel(0, 1), ok(10, 0));
   EXPECT_EQ(counter.cancel(0, 1), repeated(ok(10, 0)));
   EXPECT_EQ(counter.cancel(0, 2), late(ok(10, 0)));
-  EXPECT_EQ(counter.hold(0, 2, 6, 10 * kSecond), repeated(ok(10, 0)));
+  EXPECT_EQ(counter.hold(0, 2, 6, 10 * kSecond), conflict(10, 0));
+  EXPECT_EQ(counter.hold(0, 1, 6, 10 * kSecond), repeated(ok(10, 0)));
+}
+
+TEST(Budget, AnIdThatWasSettledWithoutAHoldHoldsNothing) {
+  BudgetCounter counter(kTen);
+  EXPECT_EQ(counter.settle(0, 1, 4), late(ok(6, kMinute)));
+  EXPECT_EQ(counter.hold(0, 1, 4, kSecond), conflict(6, kMinute));
+  EXPECT_EQ(counter.take(0, 1, 4), repeated(ok(6, kMinute)));
+  counter.cancel(0, 2);
+  counter.settle(0, 2, 1);
+  EXPECT_EQ(counter.hold(0, 2, 1, kSecond), conflict(5, kMinute));
+  counter.charge(0, 1, 3);
+  EXPECT_EQ(counter.hold(0, 3, 1, kSecond), conflict(4, kMinute));
+  counter.take(0, 4, 1);
+  EXPECT_EQ(counter.hold(0, 4, 1, kSecond), repeated(ok(3, kMinute)));
 }
 
 TEST(Budget, SettlesACancelledCallThatWasMadeAfterAll) {

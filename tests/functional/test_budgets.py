@@ -171,8 +171,8 @@ class Budgets(ServerTest):
     def test_a_cancellation_before_its_hold(self):
         self.end("/v1/cancel", "i", id="call")
         status, held = self.check("i", 700, id="call", hold_ms=60_000)
-        self.assertEqual((status, held["repeated"]), (200, True))
-        self.assertEqual(self.left("i"), [99, LARGEST, 1000])
+        self.assertEqual((status, held["reason"]), (409, "conflict"))
+        self.assertEqual(self.left("i"), [100, LARGEST, 1000])
 
 
 class Restarts(ServerTest):

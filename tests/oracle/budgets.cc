@@ -110,12 +110,6 @@ bool correct(Budget& budget, const Counter& counter, std::int64_t instant, const
   return add(budget, counter, std::max<Integer>(actual - *ended.held, 0));
 }
 
-// Returns whether a hold of that many units may be the one of the id. One that was never held may
-// have had any.
-bool is_same_hold(const Ended& ended, const Integer& units) {
-  return ended.held.value_or(units) == units;
-}
-
 }  // namespace
 
 Rational consumed_of(const Budget& budget, const Counter& counter, std::int64_t instant) {
@@ -145,7 +139,7 @@ IdAnswer hold(const Counter& counter, std::int64_t instant, const IdCall& call) 
   }
   const Ended* const ended = find(budget.ended, call.id);
   if (ended == nullptr) return {.is_new = true, .end = instant + call.ttl_us};
-  const bool is_same = is_same_hold(*ended, call.units);
+  const bool is_same = ended->held == call.units;  // never of an id that had no hold
   return {.denied = !is_same, .repeated = is_same, .end = instant};
 }
 
@@ -156,8 +150,8 @@ IdAnswer take_by_id(Counter& counter, std::int64_t instant, const IdCall& call) 
   }
   const Ended* const ended = find(budget.ended, call.id);
   if (ended == nullptr) return {.is_new = true};
-  const bool is_same = ended->how == Ended::How::kSettled && is_same_hold(*ended, call.units) &&
-                       ended->spent == call.units;
+  const bool is_same = ended->how == Ended::How::kSettled && ended->spent == call.units &&
+                       ended->held.value_or(call.units) == call.units;
   return {.denied = !is_same, .repeated = is_same};
 }
 

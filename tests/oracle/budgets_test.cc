@@ -157,11 +157,13 @@ TEST_F(OracleBudgets, WhatWasChargedInAnEarlierWindowStaysThere) {
 TEST_F(OracleBudgets, AnUnknownIdIsSettledOnce) {
   EXPECT_TRUE(settle("a", 0, 20).late);
   EXPECT_TRUE(settle("a", kSecond, 20).repeated);
-  EXPECT_TRUE(hold("a", kSecond, 30).repeated);  // it arrives after its settlement
+  EXPECT_EQ(hold("a", kSecond, 30).reason, "conflict");  // it arrives after its settlement
+  EXPECT_EQ(hold("a", kSecond, 20).reason, "conflict");
+  EXPECT_TRUE(take("a", kSecond, 20).repeated);
   EXPECT_EQ(left(kSecond), 80u);
   EXPECT_TRUE(cancel("b", kSecond).allowed);
   EXPECT_TRUE(cancel("b", kSecond).repeated);
-  EXPECT_TRUE(hold("b", kSecond, 30).repeated);
+  EXPECT_EQ(hold("b", kSecond, 30).reason, "conflict");
   EXPECT_EQ(left(kSecond), 80u);
   EXPECT_TRUE(settle("a", kHour, 20).repeated);
   EXPECT_FALSE(settle("a", kHour + 2 * kSecond, 20).repeated);  // no longer remembered

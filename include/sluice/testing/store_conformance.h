@@ -644,6 +644,9 @@ inline void check_budget(Check& c) {
   c.expect_equal(ask(Verb::kPeek, 0, nullptr, kHoldTime),
                  ok(kMaxAmount, left + 1, hour - kHoldTime.count()), "a hold that has ended");
   expect(ask(Verb::kSettle, 0, &other, kHoldTime), Reason::kOk, false, true, "a late settlement");
+  const PermitId unheld = PermitId::named("c");
+  expect(ask(Verb::kCancel, 0, &unheld, kHoldTime), Reason::kOk, false, true, "a cancellation");
+  expect(ask(hold, 6, &unheld, kHoldTime), Reason::kConflict, false, false, "a cancelled id");
   c.expect_equal(ask(Verb::kPeek, 0, nullptr, kBudgetPeriod), ok(kMaxAmount, kMaxAmount, 0),
                  "the next window");
   expect(ask(hold, 6), Reason::kInvalid, false, false, "a hold without an id");

@@ -306,7 +306,7 @@ local function budget(key, arg, now, verb)
   local check = (kind == kSettled or kind == kCancelled) and (rest - rest % 4294967296) / 4294967296
   local has_cost = kind == 0
   if check then
-    has_cost = check == kAnyCost or check == cost % kCheckModulus
+    has_cost = check == kAnyCost and does ~= kHolds or check == cost % kCheckModulus
   elseif kind ~= 0 then
     has_cost = amount == cost
   end
