@@ -418,7 +418,8 @@ class NginxPlans(NginxRecipe, Plans, ServerTest):
 
     @classmethod
     def configured(cls):
-        http, server = block("docs/recipes.md", "nginx", "map $http_x_api_key").split("\n\n")
+        http = block("docs/recipes.md", "nginx", "map $http_x_api_key")
+        server = block("docs/recipes.md", "nginx", "set $sluice_plan")
         own = "        set $sluice_user $http_x_user_id;\n        include sluice.conf;\n"
         return (("    include sluice_http.conf;\n", "    include sluice_http.conf;\n" + http), (own, server))
 
@@ -434,7 +435,8 @@ class NginxDegraded(NginxRecipe, Degraded, ServerTest):
 
 class Nginx(NginxRecipe, Recipes, Waits, ServerTest):
     def test_a_denial_has_the_body_configured_in_nginx(self):
-        _, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="problem"))
+        # Not the type that nginx has for the extension of the path.
+        _, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1.html", user="problem"))
         self.assertEqual(answer["content-type"], "application/problem+json")
         self.assertEqual(answer.json["status"], 429)
         _, answer = self.until_denied(self.send_code)
