@@ -39,6 +39,12 @@ std::vector<RulesText> without_source(std::vector<RulesText> texts) {
   return texts;
 }
 
+// Who made the rules active, for the history: "push 7 to Redis by alice@host".
+std::string by_push(const PublishedRules& rules) {
+  return "push " + std::to_string(rules.version) + " to Redis" +
+         (rules.by.empty() ? "" : " by " + rules.by);
+}
+
 std::string lines_of(const RulesManager::Errors& errors) {
   std::string out;
   for (const RuleError& error : errors) {
@@ -163,7 +169,7 @@ Expected<PushedRules::Outcome> PushedRules::push(const std::vector<RulesText>& b
 void PushedRules::activate(PublishedRules rules) {
   const std::uint64_t pushed = rules.version;
   latest_ = std::move(rules);
-  const auto changed = manager_->follow(named(latest_.texts));
+  const auto changed = manager_->follow(named(latest_.texts), by_push(latest_));
   if (!changed) {
     for (const RuleError& error : changed.error()) {
       log_->error("the active rules are unchanged",

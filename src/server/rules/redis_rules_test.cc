@@ -344,6 +344,7 @@ TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
   };
   ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
   until([&] { return changes == 1; });
+  EXPECT_EQ(manager->history().front().by, "push 2 to Redis");
   EXPECT_NE(manager->current().find("two"), nullptr);
   publisher.overwrite(3, "version: 1\nrules: 7\n");
   until([&] { return manager->status().failures == 1; });

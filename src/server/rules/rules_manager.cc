@@ -158,11 +158,12 @@ Expected<bool, RulesManager::Errors> RulesManager::reload() {
   return adopted;
 }
 
-Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText> texts) {
+Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText> texts,
+                                                          std::string by) {
   const std::lock_guard changing(change_mutex_);
   if (texts == brought_) return false;
   brought_ = texts;
-  return adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, "a push to Redis");
+  return adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, std::move(by));
 }
 
 // Requires change_mutex_.

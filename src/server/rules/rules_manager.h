@@ -99,7 +99,8 @@ class RulesManager {
   // they are also in status().
   Expected<bool, Errors> reload();
   // Takes the present rules of a source: as reload(), but does nothing if the texts are unchanged.
-  Expected<bool, Errors> follow(std::vector<RulesText> texts);
+  // `by` is for the history.
+  Expected<bool, Errors> follow(std::vector<RulesText> texts, std::string by);
   // Validates `yaml`, named `name` in errors, and activates it instead of the rules of all files.
   // Errors: all errors of the text; empty if the active version is not `expected`.
   // `by` is for the history; empty: `name`.

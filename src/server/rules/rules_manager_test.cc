@@ -386,8 +386,9 @@ TEST(RulesManager, FollowsASource) {
   RulesManager& manager = **opened;
   EXPECT_FALSE(manager.built_in());
   EXPECT_EQ(manager.status().sources, Names{"r.yaml"});
-  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}}));
-  EXPECT_TRUE(*manager.follow({{"r.yaml", rules_named("two")}, {"s.yaml", rules_named("three")}}));
+  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}}, "a push"));
+  EXPECT_TRUE(*manager.follow({{"r.yaml", rules_named("two")}, {"s.yaml", rules_named("three")}},
+                              "a push"));
   EXPECT_EQ(rules_of(manager), (Names{"two", "three"}));
   EXPECT_EQ(manager.version(), 2U);
   EXPECT_EQ(manager.status().reloads, 1U);
@@ -399,14 +400,14 @@ TEST(RulesManager, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
   const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}});
   ASSERT_TRUE(opened);
   RulesManager& manager = **opened;
-  const auto wrong = manager.follow({{"r.yaml", "version: 1\nrules: 7\n"}});
+  const auto wrong = manager.follow({{"r.yaml", "version: 1\nrules: 7\n"}}, "a push");
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().front().to_string().find("r.yaml:2:8: error: "), 0U);
   EXPECT_EQ(rules_of(manager), Names{"one"});
   EXPECT_EQ(manager.status().failures, 1U);
   EXPECT_FALSE(manager.reload()) << "what the source had last is still wrong";
   EXPECT_FALSE(manager.status().last_errors.empty());
-  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}})) << "already active";
+  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}}, "a push")) << "already active";
   EXPECT_TRUE(manager.status().last_errors.empty());
 }
 
@@ -434,12 +435,12 @@ TEST(RulesManager, KeepsAReplacementUntilTheSourceChangesOrIsReloaded) {
   ASSERT_TRUE(opened);
   RulesManager& manager = **opened;
   ASSERT_TRUE(manager.replace(rules_named("put"), "PUT /v1/rules"));
-  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}}));
+  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}}, "a push"));
   EXPECT_EQ(rules_of(manager), Names{"put"});
   EXPECT_TRUE(*manager.reload());
   EXPECT_EQ(rules_of(manager), Names{"one"});
   ASSERT_TRUE(manager.replace(rules_named("put"), "PUT /v1/rules"));
-  EXPECT_TRUE(*manager.follow({{"r.yaml", rules_named("two")}}));
+  EXPECT_TRUE(*manager.follow({{"r.yaml", rules_named("two")}}, "a push"));
   EXPECT_EQ(rules_of(manager), Names{"two"});
 }
 

@@ -246,7 +246,7 @@ class PushedPatch : public RulePatch {
       EXPECT_EQ(before.front().text, kRules);
       EXPECT_NE(texts.front().text, kRules);
       if (outcome && *outcome == Outcome::kPushed) {
-        EXPECT_TRUE(manager_->follow(texts));
+        EXPECT_TRUE(manager_->follow(texts, by));
       }
       if (on_push_) on_push_();
       return outcome;
@@ -427,7 +427,7 @@ TEST_F(PushedPatch, ChangesThisServerAtOnceWhileRedisFails) {
             "the rules in Redis are not changed: Redis at a:1 refuses connections");
 
   auto other = std::string(kRules) + "# new\n";
-  EXPECT_TRUE(*manager_->follow({{"redis:a.yaml", other}}));
+  EXPECT_TRUE(*manager_->follow({{"redis:a.yaml", other}}, "a push"));
   EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow) << "without an end, it ends with other rules";
 }
 
