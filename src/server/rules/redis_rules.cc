@@ -34,8 +34,11 @@ std::vector<RulesText> named(std::vector<RulesText> texts) {
   return texts;
 }
 
+// Rules of a PUT have no source.
 std::vector<RulesText> without_source(std::vector<RulesText> texts) {
-  for (RulesText& text : texts) text.name.erase(0, kSource.size());
+  for (RulesText& text : texts) {
+    if (text.name.starts_with(kSource)) text.name.erase(0, kSource.size());
+  }
   return texts;
 }
 
@@ -149,15 +152,18 @@ void PushedRules::report(const std::optional<RedisRules::Trouble>& trouble) {
   if (trouble->is_lost && trouble->is_new) manager_->lose(lost_rules(source_, trouble->why));
 }
 
-Expected<PushedRules::Outcome> PushedRules::push(const std::vector<RulesText>& before,
-                                                 std::vector<RulesText> texts, std::string by) {
+Expected<PushedRules::Outcome, PushFailure> PushedRules::push(const std::vector<RulesText>& before,
+                                                              std::vector<RulesText> texts,
+                                                              std::string by, bool replaces) {
   const bool are_from_redis = !before.empty() && before.front().name.starts_with(kSource);
   if (rules_ == nullptr || !source_.target->options.scripting || !are_from_redis) {
     return Outcome::kNotInRedis;
   }
-  if (before != named(latest_.texts)) return Outcome::kOthersPushed;
-  auto rules = publish(latest_.version + 1, pushed_now(), without_source(std::move(texts)));
-  if (!rules) return Unexpected{rules.error()};
+  if (!replaces && before != named(latest_.texts)) return Outcome::kOthersInRedis;
+  texts = without_source(std::move(texts));
+  if (texts == latest_.texts) return Outcome::kNotInRedis;
+  auto rules = publish(latest_.version + 1, pushed_now(), std::move(texts));
+  if (!rules) return Unexpected{PushFailure{rules.error()}};
   rules->by = std::move(by);
   const auto pushed = rules_->push(*rules, latest_.id);
   if (!pushed) return Unexpected{pushed.error()};
@@ -186,15 +192,16 @@ void PushedRules::activate(PublishedRules rules) {
 
 namespace {
 
-Expected<bool> result_of_push(const redis::Answer& answer) {
-  if (answer.failure == redis::Failure::kNone) return read_pushed(*answer.reply);
-  std::string what(answer.text.empty() ? "no answer" : answer.text);
+Expected<bool, PushFailure> result_of_push(const redis::Answer& answer) {
+  if (answer.failure == redis::Failure::kNone) {
+    const auto pushed = read_pushed(*answer.reply);
+    if (!pushed) return Unexpected{PushFailure{pushed.error(), true}};
+    return *pushed;
+  }
   const bool may_be_done =
       answer.failure == redis::Failure::kTimeout || answer.failure == redis::Failure::kLost;
-  if (may_be_done) {
-    what += "; they may have been changed: look at them before you repeat the request";
-  }
-  return Unexpected{std::move(what)};
+  return Unexpected{
+      PushFailure{std::string(answer.text.empty() ? "no answer" : answer.text), may_be_done}};
 }
 
 }  // namespace
@@ -226,12 +233,13 @@ RedisRules::~RedisRules() {
   client_.reset();  // ends the poll in progress
 }
 
-Expected<bool> RedisRules::push(const PublishedRules& rules, std::string_view expected) {
+Expected<bool, PushFailure> RedisRules::push(const PublishedRules& rules,
+                                             std::string_view expected) {
   if (ended_ || net::current_fiber() == nullptr) {
-    return Unexpected{"the server does not follow Redis now"};
+    return Unexpected{PushFailure{"the server does not follow Redis now"}};
   }
   net::FiberWait wait;
-  Expected<bool> result = false;
+  Expected<bool, PushFailure> result = false;
   redis::AskCommand command([&](const redis::Answer& answer) {
     result = result_of_push(answer);
     wait.finish();

@@ -30,6 +30,12 @@ struct RedisRulesSource {
   std::string cache = {};                    // the file that keeps the rules; empty: none
 };
 
+// Why rules could not be pushed. A plain value.
+struct PushFailure {
+  std::string why;
+  bool may_be_done = false;  // Redis may have the rules nevertheless
+};
+
 // Follows the rules published in Redis: polls their id every 250 ms, and reads the rules when it
 // has changed. It has its own connection, and may wait longer for it than requests do.
 //
@@ -57,8 +63,8 @@ class RedisRules {
   RedisRules& operator=(const RedisRules&) = delete;
 
   // Replaces the rules with the id `expected`, and waits for the answer. Call it on a fiber of the
-  // loop. Returns false if other rules are there. Errors: why it is not known to have happened.
-  Expected<bool> push(const PublishedRules& rules, std::string_view expected);
+  // loop. Returns false if other rules are there.
+  Expected<bool, PushFailure> push(const PublishedRules& rules, std::string_view expected);
 
   // Returns the rules that are there now, or that are pushed before `at_most` has passed. Errors:
   // why there are none. Calls `waiting` with each problem meanwhile. Runs its own event loop.
@@ -115,13 +121,15 @@ class PushedRules final {
 
   enum class Outcome : std::uint8_t {
     kPushed,
-    kOthersPushed,  // at the same time, or those in Redis are refused here
-    kNotInRedis,    // nothing was pushed: `before` is not from Redis, or there are no scripts
+    kOthersPushed,   // at the same time
+    kOthersInRedis,  // those in Redis are not `before`: this server refused them, for example
+    // Nothing was pushed: `before` is not from Redis, there are no scripts, or `texts` are there.
+    kNotInRedis,
   };
-  // Pushes `texts` instead of `before`, the active rules, and activates them. Call it on a fiber of
-  // the loop. Errors: why they are not known to be there.
-  Expected<Outcome> push(const std::vector<RulesText>& before, std::vector<RulesText> texts,
-                         std::string by);
+  // Pushes `texts` instead of `before`, the active rules, and activates them. `replaces`: also in
+  // place of others that are in Redis. Call it on a fiber of the loop.
+  Expected<Outcome, PushFailure> push(const std::vector<RulesText>& before,
+                                      std::vector<RulesText> texts, std::string by, bool replaces);
 
  private:
   PushedRules(RedisRulesSource source, PublishedRules rules, std::unique_ptr<RulesManager> manager)

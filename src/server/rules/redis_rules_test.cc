@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 
+#include "server/net/fiber.h"
 #include "server/rules/test_folder.h"
 #include "stores/redis/client/target.h"
 #include "tests/redis/redis_server.h"
@@ -308,6 +309,104 @@ TEST_F(KeptRules, ThatAreDamagedAreNotUsed) {
   EXPECT_FALSE(open_rules(server_, file_));
 }
 
+// A server that pushes rules itself.
+class OwnPushes : public KeptRules {
+ protected:
+  using Outcome = PushedRules::Outcome;
+  struct Job final : net::FiberJob {
+    explicit Job(std::function<void()> does) : what(std::move(does)) {}
+    void run() override { what(); }
+    void done() override { is_done = true; }
+    std::function<void()> what;
+    bool is_done = false;
+  };
+
+  // Pushes in place of the active rules, again until there is a connection.
+  Expected<Outcome, PushFailure> push(const std::vector<RulesText>& texts, bool replaces = false,
+                                      const std::function<void()>& meanwhile = {}) {
+    Expected<Outcome, PushFailure> result = Outcome::kNotInRedis;
+    until("the push is sent", [&] {
+      Job job([&] { result = pushed_->push(*manager_->active().texts, texts, "alice", replaces); });
+      EXPECT_TRUE(fibers_.run(job));
+      if (meanwhile && !job.is_done) meanwhile();
+      until("the push has an end", [&] { return job.is_done; });
+      return result || result.error().may_be_done;
+    });
+    return result;
+  }
+  std::string by() { return manager_->history().front().by; }
+
+  net::FiberPool fibers_{{}};
+};
+
+TEST_F(OwnPushes, NameWhoMadeThem) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  EXPECT_EQ(push({{"redis:a.yaml", rules_named("two")}}).value(), Outcome::kPushed);
+  EXPECT_EQ(by(), "push 2 to Redis by alice");
+  publisher.overwrite(3, rules_named("three"));
+  until("the other push", [&] { return has("three"); });
+  EXPECT_EQ(by(), "push 3 to Redis");
+}
+
+TEST_F(OwnPushes, KeepTheNamesOfRulesThatArePut) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  EXPECT_EQ(push({{"PUT /v1/rules", rules_named("two")}}).value(), Outcome::kPushed);
+  EXPECT_EQ(manager_->status().sources, std::vector<std::string>{"redis:PUT /v1/rules"});
+  const auto found = RedisRules::wait_for({target_of(server_), kKey}, kPatience);
+  ASSERT_TRUE(found) << found.error();
+  EXPECT_EQ(found->texts.front().name, "PUT /v1/rules");
+}
+
+TEST_F(OwnPushes, ReplaceRulesThatAreRefusedIfTheyMay) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  const std::vector<RulesText> one{{"redis:a.yaml", rules_named("one")}};
+  const std::vector<RulesText> two{{"redis:a.yaml", rules_named("two")}};
+  EXPECT_EQ(push(one, true).value(), Outcome::kNotInRedis) << "they are there";
+  publisher.overwrite(2, "version: 1\nrules: 7\n");
+  until("the refusal", [&] { return manager_->status().failures == 1; });
+  EXPECT_EQ(push(two).value(), Outcome::kOthersInRedis);
+  EXPECT_EQ(push(one, true).value(), Outcome::kPushed);
+  EXPECT_TRUE(manager_->status().last_errors.empty());
+  EXPECT_EQ(push(two).value(), Outcome::kPushed);
+  EXPECT_TRUE(has("two"));
+  publisher.overwrite(5, "version: 1\nrules: 7\n");
+  until("the refusal", [&] { return manager_->status().failures == 2; });
+  ASSERT_TRUE(manager_->replace(rules_named("put"), "PUT /v1/rules"));
+  EXPECT_EQ(push(one).value(), Outcome::kNotInRedis) << "a PUT is for this server";
+}
+
+TEST_F(OwnPushes, SayIfTheyMayBeDone) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  ASSERT_EQ(push({{"redis:a.yaml", rules_named("two")}}).value(), Outcome::kPushed);
+  const auto has_push = [&] {
+    const auto clients = publisher.connection().run({"CLIENT", "LIST"});
+    return RedisConnection::text(clients).find("cmd=eval") != std::string::npos;
+  };
+  until("a poll after it", [&] { return !has_push(); });
+  publisher.connection().run({"CLIENT", "PAUSE", "3600000", "WRITE"});
+  const auto lost = push({{"redis:a.yaml", rules_named("three")}}, false, [&] {
+    until("Redis has the push", has_push);
+    server_.kill_now();
+  });
+  ASSERT_FALSE(lost);
+  EXPECT_TRUE(lost.error().may_be_done);
+  EXPECT_TRUE(has("two"));
+  Expected<Outcome, PushFailure> away = Outcome::kPushed;
+  Job job([&] { away = pushed_->push(*manager_->active().texts, {{"a", "b"}}, "alice", true); });
+  ASSERT_TRUE(fibers_.run(job));
+  until("the push has an end", [&] { return job.is_done; });
+  ASSERT_FALSE(away);
+  EXPECT_FALSE(away.error().may_be_done) << away.error().why;
+}
+
 TEST(PushedRules, AreLostIfTheirKeyIsGone) {
   const RedisServer server;
   boost::asio::io_context loop{1};
@@ -344,7 +443,6 @@ TEST(PushedRules, AreInForceWithinASecondAndStayWhereOthersAreWrong) {
   };
   ASSERT_TRUE(publisher.push(2, "two", publisher.last_id));
   until([&] { return changes == 1; });
-  EXPECT_EQ(manager->history().front().by, "push 2 to Redis");
   EXPECT_NE(manager->current().find("two"), nullptr);
   publisher.overwrite(3, "version: 1\nrules: 7\n");
   until([&] { return manager->status().failures == 1; });

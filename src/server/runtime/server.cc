@@ -81,8 +81,9 @@ class ServerRules {
   // Follows the rules in Redis, if they are there. Calls `changed` after each change.
   void follow_pushes(boost::asio::io_context& loop, Log& log, std::function<void()> changed);
   // Pushes rules if they are in Redis. Call it on a fiber of that loop.
-  Expected<PushedRules::Outcome> push(const std::vector<RulesText>& before,
-                                      std::vector<RulesText> texts, std::string by);
+  Expected<PushedRules::Outcome, PushFailure> push(const std::vector<RulesText>& before,
+                                                   std::vector<RulesText> texts, std::string by,
+                                                   bool replaces);
   // Ends that. Call it before the loop is destroyed.
   void stop_following() noexcept { pushed_.reset(); }
 
@@ -320,10 +321,11 @@ bool ServerRules::changed() {
   return std::exchange(followed_envoy_, envoy) != envoy || !same;
 }
 
-Expected<PushedRules::Outcome> ServerRules::push(const std::vector<RulesText>& before,
-                                                 std::vector<RulesText> texts, std::string by) {
+Expected<PushedRules::Outcome, PushFailure> ServerRules::push(const std::vector<RulesText>& before,
+                                                              std::vector<RulesText> texts,
+                                                              std::string by, bool replaces) {
   if (!pushed_) return PushedRules::Outcome::kNotInRedis;
-  return pushed_->push(before, std::move(texts), std::move(by));
+  return pushed_->push(before, std::move(texts), std::move(by), replaces);
 }
 
 void ServerRules::follow_pushes(boost::asio::io_context& loop, Log& log,
@@ -508,8 +510,8 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
     log_.info("administration", {{"what", what}, {"peer", peer}});
     follow_rules();
   };
-  const auto push = [this](const auto& before, auto texts, auto by) {
-    return rules_.push(before, std::move(texts), std::move(by));
+  const auto push = [this](const auto& before, auto texts, auto by, bool replaces) {
+    return rules_.push(before, std::move(texts), std::move(by), replaces);
   };
   const auto find_blocks = [this](std::size_t most) {
     return stores_->find_blocks(admin_stores_.get(), most);

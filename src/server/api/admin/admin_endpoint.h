@@ -57,8 +57,9 @@ std::optional<Problem> check_token(const http::Request& request, const AdminToke
 // largest, so no loop that decides should call it.
 struct AdminEndpoint {
   // Pushes other rules in place of the active ones (PushedRules::push()).
-  using Push = std::function<Expected<PushedRules::Outcome>(
-      const std::vector<RulesText>& before, std::vector<RulesText> texts, std::string by)>;
+  using Push = std::function<Expected<PushedRules::Outcome, PushFailure>(
+      const std::vector<RulesText>& before, std::vector<RulesText> texts, std::string by,
+      bool replaces)>;
 
   void handle(const http::Request& request, http::Response& response) const;
 

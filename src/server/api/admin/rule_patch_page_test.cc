@@ -238,13 +238,16 @@ class PushedPatch : public RulePatch {
  protected:
   using Outcome = PushedRules::Outcome;
 
-  void open_with(Expected<Outcome> outcome) {
+  void open_with(Expected<Outcome, PushFailure> outcome) {
     manager_ = *RulesManager::open_source({{"redis:a.yaml", kRules}}, clock_);
     const auto push = [this, outcome](const std::vector<RulesText>& before,
-                                      const std::vector<RulesText>& texts, const std::string& by) {
+                                      const std::vector<RulesText>& texts, const std::string& by,
+                                      bool replaces) {
       pushed_.push_back(by);
-      EXPECT_EQ(before.front().text, kRules);
-      EXPECT_NE(texts.front().text, kRules);
+      if (!replaces) {
+        EXPECT_EQ(before.front().text, kRules);
+        EXPECT_NE(texts.front().text, kRules);
+      }
       if (outcome && *outcome == Outcome::kPushed) {
         EXPECT_TRUE(manager_->follow(texts, by));
       }
@@ -299,7 +302,12 @@ TEST_F(PushedPatch, ChangesNothingIfItCannotBePushed) {
   EXPECT_EQ(refused(kTwenty, 409),
             "other rules were pushed at the same time; expected the same request again, after a "
             "look at those rules");
-  open_with(Unexpected{std::string("no answer")});
+  open_with(Outcome::kOthersInRedis);
+  EXPECT_EQ(refused(kTwenty, 409),
+            "the rules in Redis are not the active ones; expected POST /v1/rules/reload, which "
+            "takes them or says why it cannot, or POST /v1/rules/rollback?version=1, which "
+            "replaces them by the active ones");
+  open_with(Unexpected{PushFailure{"no answer"}});
   EXPECT_EQ(refused(kTwenty, 503), "the rules in Redis could not be changed: no answer");
   pushed_.clear();
   refused(R"({"limits":{"user":{"per":"400d"}}})", 400);
@@ -431,9 +439,52 @@ TEST_F(PushedPatch, ChangesThisServerAtOnceWhileRedisFails) {
   EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow) << "without an end, it ends with other rules";
 }
 
+TEST_F(PushedPatch, ChangesNothingIfThePushMayBeDone) {
+  open_with(Unexpected{PushFailure{"no answer within 5 s", true}});
+  const std::string unknown =
+      "it is not known whether the rules in Redis are changed: no answer within 5 s; expected a "
+      "look at GET /v1/rules/history, which has the change if they are, before the same request "
+      "again";
+  EXPECT_EQ(refused(kTwenty, 503), unknown);
+  EXPECT_EQ(refused(kDeny, 503), unknown + ", or 'for' with it, which changes this server only");
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow);
+  EXPECT_EQ(patch(R"({"on_store_error":"deny","for":"1h"})").status, 200);
+  EXPECT_TRUE(manager_->history().front().by.ends_with(", for a time"));
+}
+
+TEST_F(PushedPatch, SaysThatTheRulesAreLost) {
+  open_with(Outcome::kOthersPushed);
+  manager_->lose({"rules", 1, 1, "there are no rules at rules", "expected some"});
+  EXPECT_EQ(refused(kTwenty, 409),
+            "the rules in Redis cannot be read: there are no rules at rules; expected rules there, "
+            "as sluice rules push FILE publishes them");
+}
+
+TEST_F(PushedPatch, ARollbackToTheActiveRulesIsPushed) {
+  open_with(Outcome::kPushed);
+  const Answered answered = call("POST", "/v1/rules/rollback?version=1");
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  EXPECT_EQ(answered.json().at("changed"), false);
+  EXPECT_EQ(answered.json().at("where"), "all servers");
+  EXPECT_EQ(pushed_, std::vector<std::string>{"rollback to version 1 from 127.0.0.1"});
+}
+
+TEST_F(PushedPatch, ARollbackToRulesThatWerePut) {
+  open_with(Outcome::kPushed);
+  ASSERT_TRUE(manager_->replace("version: 1\nrules: []\n", "PUT /v1/rules"));
+  ASSERT_TRUE(*manager_->reload());
+  on_push_ = [this] {  // the name that PushedRules gives them
+    ASSERT_TRUE(manager_->follow({{"redis:PUT /v1/rules", "version: 1\nrules: []\n"}}, "a push"));
+  };
+  const Answered answered = call("POST", "/v1/rules/rollback?version=2");
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  EXPECT_EQ(get("/v1/rules").body, "version: 1\nrules: []\n");
+}
+
 TEST_F(PushedPatch, ChangesThisServerIfThePushFails) {
-  open_with(Unexpected{std::string("no answer")});
+  open_with(Unexpected{PushFailure{"no answer"}});
   const auto json = patch(kDeny).json();
+  EXPECT_TRUE(manager_->history().front().by.ends_with(", on this server only"));
   EXPECT_EQ(json.at("note"), "the rules in Redis are not changed: no answer");
   EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
 }

@@ -331,30 +331,57 @@ void answer_changed(const Call& call, const ActiveRules& before,
   answer(call.response, 200, json.end_object());
 }
 
+// Sets `why` instead, if there is one and Redis does not have the change.
+void answer_not_pushed(const Call& call, const PushFailure& failure, std::string* why) {
+  if (!failure.may_be_done && why != nullptr) {
+    *why = failure.why;
+    return;
+  }
+  std::string detail = "the rules in Redis could not be changed: " + failure.why;
+  if (failure.may_be_done) {
+    detail = "it is not known whether the rules in Redis are changed: " + failure.why +
+             "; expected a look at GET /v1/rules/history, which has the change if they are, before "
+             "the same request again";
+    if (why != nullptr) detail += ", or 'for' with it, which changes this server only";
+  }
+  answer(call.response, {503, detail});
+}
+
+void answer_others(const Call& call, Outcome outcome, std::uint64_t active) {
+  const RulesStatus rules = call.admin.rules.status();
+  std::string detail =
+      "other rules were pushed at the same time; expected the same request again, after a look at "
+      "those rules";
+  if (rules.lost_since) {
+    detail = "the rules in Redis cannot be read: " + rules.why_lost +
+             "; expected rules there, as sluice rules push FILE publishes them";
+  } else if (outcome == Outcome::kOthersInRedis) {
+    detail =
+        "the rules in Redis are not the active ones; expected POST /v1/rules/reload, which takes "
+        "them or says why it cannot, or POST /v1/rules/rollback?version=" +
+        std::to_string(active) + ", which replaces them by the active ones";
+  }
+  answer(call.response, {409, detail});
+}
+
 // Pushes checked rules, if the active rules are in Redis. Returns nothing after answering why they
 // were not pushed; if Redis was the reason and there is a `why`, sets that instead.
 std::optional<Outcome> push(const Call& call, const ActiveRules& before,
                             const std::vector<RulesText>& texts, const Subject& subject,
                             std::string* why) {
-  if (!call.admin.push || *before.texts == texts) return Outcome::kNotInRedis;
+  const bool replaces = subject.kind == "version";
+  if (!call.admin.push || (*before.texts == texts && !replaces)) return Outcome::kNotInRedis;
   if (const auto checked = call.admin.rules.check(texts); !checked) {
     answer_errors(400, checked.error(), call.response);
     return std::nullopt;
   }
-  const auto pushed = call.admin.push(*before.texts, texts, subject.by(call));
-  if (!pushed && why != nullptr) {
-    *why = pushed.error();
-    return std::nullopt;
-  }
+  const auto pushed = call.admin.push(*before.texts, texts, subject.by(call), replaces);
   if (!pushed) {
-    const std::string detail = "the rules in Redis could not be changed: " + pushed.error();
-    answer(call.response, {503, detail});
+    answer_not_pushed(call, pushed.error(), why);
     return std::nullopt;
   }
-  if (*pushed == Outcome::kOthersPushed) {
-    answer(call.response, {409,
-                           "other rules were pushed at the same time; expected the same request "
-                           "again, after a look at those rules"});
+  if (*pushed == Outcome::kOthersPushed || *pushed == Outcome::kOthersInRedis) {
+    answer_others(call, *pushed, before.version);
     return std::nullopt;
   }
   return *pushed;
@@ -375,7 +402,10 @@ void finish(const Call& call, const ActiveRules& before, const Subject& subject,
 // A push has activated the rules, unless others came at the same time.
 void finish_push(const Call& call, const ActiveRules& before, const std::vector<RulesText>& texts,
                  const Subject& subject, const Effect& effect) {
-  if (*call.admin.rules.active().texts == texts) return finish(call, before, subject, effect);
+  const ActiveRules now = call.admin.rules.active();
+  // Those of a PUT have another name in Redis.
+  if (std::ranges::equal(*now.texts, texts, {}, &RulesText::text, &RulesText::text))
+    return finish(call, before, subject, effect);
   answer(call.response, {409,
                          "the change is in Redis, but this server has got other rules at the same "
                          "time; look at its active rules"});
@@ -404,8 +434,8 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
     const auto checked = call.admin.rules.check(changed.texts);
     if (!checked) return answer_errors(400, checked.error(), call.response);
   }
-  const ActiveRules now =
-      call.admin.rules.change_for_now(changes, subject.by(call) + ", for a time");
+  const ActiveRules now = call.admin.rules.change_for_now(
+      changes, subject.by(call) + (until ? ", for a time" : ", on this server only"));
   call.done("rule " + subject.name + " changed on this server: version " +
             std::to_string(now.version) + ", until " + effect.until);
   answer_changed(call, before, changed.texts, effect);
