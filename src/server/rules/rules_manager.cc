@@ -206,16 +206,31 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
 }
 
 Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
-  auto rules = parse_again(std::move(texts));
+  Lists lists;
+  auto rules = parse_again(std::move(texts), lists);
   if (!rules) return Unexpected{std::move(rules.error())};
   return true;
 }
 
-// Parses texts whose lists are watched already.
-Expected<RuleSet, RulesManager::Errors> RulesManager::parse_again(Texts texts) const {
+Expected<RuleSet, RulesManager::Errors> RulesManager::parse_again(Texts texts, Lists& lists) const {
   FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
-  Lists lists;
   return paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
+}
+
+// Watches more lists, until files are read. A change that was not reported yet is reported still.
+// Requires change_mutex_.
+void RulesManager::watch(const Lists& more) {
+  const Picture files = look_at(paths_);
+  const Picture refused = look_at(refused_lists_.paths);
+  Picture lists = look_at(lists_.paths);
+  const bool is_known = joined(joined(files, lists), refused) == known_;
+  for (const FileLook& look : more.picture) {
+    if (std::ranges::find(lists_.paths, look.path) != lists_.paths.end()) continue;
+    lists_.paths.push_back(look.path);
+    lists_.picture.push_back(look);
+    lists.push_back(look);
+  }
+  if (is_known) known_ = joined(joined(files, lists), refused);
 }
 
 Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<RulesText> texts,
@@ -224,8 +239,10 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
   const std::lock_guard changing(change_mutex_);
   if (expected != version()) return Unexpected{Errors{}};
   if (ActiveRules now = active(); *now.texts == texts) return now;
-  auto rules = parse_again(texts);
+  Lists lists;
+  auto rules = parse_again(texts, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
+  watch(lists);
   return activate(*std::move(rules), std::move(texts), std::move(by));
 }
 

@@ -160,7 +160,8 @@ class RulesManager {
                const RuleTerms& terms, RuleSet rules, Texts texts);
   Expected<bool, Errors> adopt(FilesRead read, std::string by);
   bool has_changed_lists() const;
-  Expected<RuleSet, Errors> parse_again(Texts texts) const;
+  Expected<RuleSet, Errors> parse_again(Texts texts, Lists& lists) const;
+  void watch(const Lists& more);
   ActiveRules activate(RuleSet rules, Texts texts, std::string by);
   ActiveRules swap(RuleSet rules, std::shared_ptr<const Texts> texts,
                    std::vector<TemporaryChange> temporary, std::string by);

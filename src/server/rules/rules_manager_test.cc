@@ -100,6 +100,26 @@ TEST(RulesManager, FollowsTheListsOfItsRules) {
   EXPECT_FALSE(manager->changed_on_disk());
 }
 
+TEST(RulesManager, FollowsTheListsOfEarlierRulesThatAreActiveAgain) {
+  const TestFolder folder;
+  folder.write("office.txt", "10.0.0.0/8\n");
+  folder.write("home.txt", "10.1.0.0/16\n");
+  const auto manager = opened({folder.write("r.yaml", rules_with_list("office.txt"))});
+  ASSERT_TRUE(manager);
+  folder.write("r.yaml", rules_with_list("home.txt"));
+  ASSERT_TRUE(*manager->reload());
+  ASSERT_TRUE(manager->revise(*manager->history().back().texts, 2, "a rollback"));
+  EXPECT_FALSE(settled_change(*manager)) << "of itself";
+  folder.write("office.txt", "10.0.0.0/8\n192.0.2.1\n");
+  EXPECT_TRUE(settled_change(*manager));
+  EXPECT_TRUE(*manager->reload()) << "the files win";
+  EXPECT_EQ(manager->active().texts->front().text, rules_with_list("home.txt"));
+  EXPECT_FALSE(settled_change(*manager));
+  ASSERT_TRUE(manager->revise(*manager->history().back().texts, 4, "a rollback"));
+  folder.write("home.txt", "10.1.0.0/16\n192.0.2.1\n");
+  EXPECT_TRUE(settled_change(*manager)) << "the lists of the files";
+}
+
 TEST(RulesManager, KeepsTheListWhenALineIsBad) {
   const TestFolder folder;
   folder.write("office.txt", "10.0.0.0/8\n");
