@@ -497,6 +497,18 @@ TEST_F(PushedPatch, ChangesThisServerIfTheRulesAreLost) {
   EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny);
 }
 
+TEST_F(RulePatch, AnUnknownRuleIsAnsweredWithTheFirstOfMany) {
+  std::string many = "version: 1\nrules:\n";
+  for (int i = 1; i <= 22; ++i) {
+    many += "  - { name: r" + std::to_string(i) + ", match: { path: /" + std::to_string(i) +
+            " }, action: deny }\n";
+  }
+  open({many});
+  const std::string detail = refused(kDeny, 404, "/v1/rules/r0");
+  EXPECT_TRUE(detail.ends_with(", r19, r20 and 2 more")) << detail;
+  EXPECT_TRUE(get("/v1/keys?rule=r0").detail().ends_with(", r19, r20 and 2 more"));
+}
+
 TEST_F(RulePatch, OtherMethodsAreNotForOneRule) {
   open({kRules});
   const Answered answered = get("/v1/rules/api");

@@ -79,16 +79,15 @@ class Selection {
   std::vector<RuleCounter> counters_;
 };
 
-// Returns "a, b, c, ...": the first of many names.
+// Returns "a, b, c and 97 more": the first of many names.
 template <typename Named>
 std::string names_of(const Named& all) {
   constexpr std::size_t kShown = 20;
   std::string names;
-  std::size_t shown = 0;
-  for (const auto& one : all) {
-    if (shown++ == kShown) return names + ", ...";
-    names.append(names.empty() ? "" : ", ").append(one.name);
+  for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) {
+    names.append(i == 0 ? "" : ", ").append(all[i].name);
   }
+  if (all.size() > kShown) names += " and " + std::to_string(all.size() - kShown) + " more";
   return names;
 }
 

@@ -17,6 +17,7 @@
 #include "rules/diagnostics.h"
 #include "rules/rule_changes.h"
 #include "server/api/admin/pages.h"
+#include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
 #include "sluice/expected.h"
@@ -229,21 +230,10 @@ Expected<Patch> read_patch(std::string_view json) {
 namespace sluice::server::pages {
 namespace {
 
-// "a, b, c and 97 more"
-std::string some_names(std::span<const Rule> rules) {
-  constexpr std::size_t kMost = 20;
-  std::string out;
-  for (std::size_t i = 0; i < std::min(rules.size(), kMost); ++i) {
-    out.append(i == 0 ? "" : ", ").append(rules[i].name);
-  }
-  if (rules.size() > kMost) out += " and " + std::to_string(rules.size() - kMost) + " more";
-  return out;
-}
-
 void answer_no_rule(const Call& call, const std::string& name, const RuleSet& rules) {
   const std::string detail =
       "there is no rule " + base::in_quotes(name) + "; expected " +
-      (rules.rules().empty() ? "none, there are no rules" : "one of: " + some_names(rules.rules()));
+      (rules.rules().empty() ? "none, there are no rules" : "one of: " + names_of(rules.rules()));
   answer(call.response, {404, detail});
 }
 
