@@ -54,30 +54,57 @@ IdRecord& BudgetBuffer::place_for(const HoldName& name) noexcept {
   return begin[at];
 }
 
-void BudgetBuffer::copy(BudgetBuffer& from, const Limit& limit, Ticks at) noexcept {
+void BudgetBuffer::copy(BudgetBuffer& from) noexcept {
   last = from.last;
   spent = from.spent;
   held = from.held;
   first = from.first;
   latest = from.latest;
   known = from.known;
-  const std::span all(from.record_begin(), from.record_room);
-  for (const IdRecord& record : all) {
+  looked = from.looked;
+  for (const IdRecord& record : std::span(from.record_begin(), from.record_room)) {
     if (record.kind() == IdKind::kUnknown) continue;
-    if (record.kind() == IdKind::kOpen) {
-      add(record, from.hold_begin()[record.rest()].end);
-    } else if (is_known(record, limit, at)) {
-      add(record, 0);
+    const bool is_open = record.kind() == IdKind::kOpen;
+    add(record, is_open ? from.hold_begin()[record.rest()].end : 0);
+  }
+}
+
+void BudgetBuffer::forget(const Limit& limit, Ticks at) noexcept {
+  const auto now = static_cast<std::uint32_t>(at >> Forgotten::kShift);
+  if (now == looked) return;
+  looked = now;
+  for (std::size_t i = 0; i < record_room;) {
+    const IdRecord& record = record_begin()[i];
+    const bool stays = record.kind() == IdKind::kUnknown || record.kind() == IdKind::kOpen ||
+                       is_known(record, limit, at);
+    if (stays) {
+      ++i;
+    } else {
+      erase(i);  // another record may be in its place then
     }
   }
 }
 
-std::size_t BudgetBuffer::known_records(const Limit& limit, Ticks at) noexcept {
-  const std::span all(record_begin(), record_room);
-  return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const IdRecord& one) {
-    if (one.kind() == IdKind::kUnknown) return false;
-    return one.kind() == IdKind::kOpen || is_known(one, limit, at);
-  }));
+// Empties a place, and moves the records back that would be in it or before it.
+void BudgetBuffer::erase(std::size_t index) noexcept {
+  IdRecord* const all = record_begin();
+  const auto distance = [this](std::size_t from, std::size_t to) {
+    return to >= from ? to - from : to + record_room - from;
+  };
+  std::size_t next = index;
+  for (;;) {
+    next = next + 1 == record_room ? 0 : next + 1;
+    if (all[next].kind() == IdKind::kUnknown) break;
+    const std::size_t home = home_of(all[next].name(), record_room);
+    if (distance(home, next) < distance(index, next)) continue;
+    all[index] = all[next];
+    if (all[index].kind() == IdKind::kOpen) {
+      hold_begin()[all[index].rest()].record = static_cast<std::uint32_t>(index);
+    }
+    index = next;
+  }
+  all[index] = {};
+  --records;
 }
 
 void BudgetBuffer::add(const IdRecord& record, Ticks end) noexcept {

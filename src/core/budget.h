@@ -127,6 +127,7 @@ struct BudgetBuffer {
   std::uint32_t records = 0;  // in use, also by ids that are not known any more
   std::uint32_t hold_room = 0;
   std::uint32_t holds = 0;
+  std::uint32_t looked = 0;  // forget(): the last instant, in units of Forgotten
 
   static std::size_t bytes_for(std::size_t records, std::size_t holds) noexcept {
     return sizeof(BudgetBuffer) + records * sizeof(IdRecord) + holds * sizeof(OpenHold);
@@ -144,9 +145,11 @@ struct BudgetBuffer {
   // `asked` is the id of the request, or null.
   Budget view(const PermitId* asked) noexcept;
 
-  // Copies the ids that are known at `at`, and the open holds. There must be room for them.
-  void copy(BudgetBuffer& from, const Limit& limit, Ticks at) noexcept;
-  std::size_t known_records(const Limit& limit, Ticks at) noexcept;
+  // Copies the ids and the open holds. There must be room for them.
+  void copy(BudgetBuffer& from) noexcept;
+  // Drops the ids that are not known at `at`. Looks at all, but only once in each unit of
+  // Forgotten.
+  void forget(const Limit& limit, Ticks at) noexcept;
   // Whether write() has room.
   bool has_room(const NextBudget& next) const noexcept {
     const bool is_open = next.change == NextBudget::Change::kOpen;
@@ -162,6 +165,7 @@ struct BudgetBuffer {
  private:
   IdRecord* find(const HoldName& name) noexcept;
   IdRecord& place_for(const HoldName& name) noexcept;
+  void erase(std::size_t index) noexcept;
   void open(IdRecord& record, const IdRecord& next, Ticks end) noexcept;
   void close(std::size_t index, const IdRecord& ended) noexcept;
   void expire(OnExpiry on_expiry, Ticks at) noexcept;

@@ -219,7 +219,7 @@ constexpr Answer gone(std::uint64_t remaining, Ticks reset_after) {
 // A budget in a buffer that grows by one id at a time. The id of a hold is its number.
 class BudgetCounter {
  public:
-  explicit BudgetCounter(const Limit& limit) : limit_(limit) { grow(0, 0, 0); }
+  explicit BudgetCounter(const Limit& limit) : limit_(limit) { grow(0, 0); }
 
   static PermitId id_of(std::uint8_t id) {
     return PermitId(PermitId::Bytes{1, 0, 0, 0, 0, 0, 0, id});
@@ -263,13 +263,14 @@ class BudgetCounter {
         core::step(action, limit_, Kept{buffer_->view(asked), forgotten_}, now, cost);
     if (step.change != Change::kWrite) return step.answer;
     if (!buffer_->has_room(step.next)) {
-      grow(buffer_->known_records(limit_, step.at) + 1, buffer_->holds + std::size_t{1}, step.at);
+      buffer_->forget(limit_, step.at);
+      grow(buffer_->records + std::size_t{1}, buffer_->holds + std::size_t{1});
     }
     buffer_->write(step.next, step.at);
     forgotten_ = step.forgotten();
     return step.answer;
   }
-  void grow(std::size_t records, std::size_t holds, Ticks at) {
+  void grow(std::size_t records, std::size_t holds) {
     const std::size_t room = BudgetBuffer::room_for(records);
     std::vector<std::max_align_t> memory(
         BudgetBuffer::bytes_for(room, holds) / sizeof(std::max_align_t) + 1);
@@ -277,7 +278,7 @@ class BudgetCounter {
     next->record_room = static_cast<std::uint32_t>(room);
     next->hold_room = static_cast<std::uint32_t>(holds);
     std::fill_n(next->record_begin(), room, IdRecord{});
-    if (buffer_ != nullptr) next->copy(*buffer_, limit_, at);
+    if (buffer_ != nullptr) next->copy(*buffer_);
     memory_ = std::move(memory);
     buffer_ = next;
   }

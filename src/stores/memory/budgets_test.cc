@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -129,15 +130,113 @@ TEST_F(MemoryBudgets, KeepThousandsOfHoldsAndIds) {
   EXPECT_EQ(left("k", kLarge, 100s), 1'000'000u - 2500 * 5 - 2500 * 10 - 4000);
 }
 
-TEST_F(MemoryBudgets, TakeFewBytes) {
+TEST_F(MemoryBudgets, ForgetSomeIdsAndKeepTheOthers) {
+  constexpr Limit kLarge = budget(1'000'000).never().holds(65'535).remember(1s);
+  const auto ask = [&](Action action, int number, Duration at) {
+    const PermitId id = named(number);
+    return store_.apply_one(action, {.key = "k", .limit = kLarge, .permit = &id}, Instant{at});
+  };
+  // Of ten ids, one stays open, one is known for long, and eight are forgotten after some seconds.
+  constexpr int kIds = 5000;
+  for (int i = 0; i < kIds; ++i) {
+    const Duration at = 1ms * i;
+    if (i % 10 == 0) ASSERT_TRUE(ask({Verb::kHold, 24h}, i, at));
+    if (i % 10 == 1) ASSERT_TRUE(ask({Verb::kHold, 24h}, i, at) && ask(Verb::kSettle, i, at));
+    if (i % 10 > 1) ASSERT_TRUE(ask(Verb::kSettle, i, at).late) << i;
+  }
+  for (int i = 0; i < kIds; i += 10) {
+    const Duration at = 5s + 1ms * i;
+    ASSERT_TRUE(ask({Verb::kHold, 24h}, i, at).repeated) << i;
+    ASSERT_TRUE(ask(Verb::kSettle, i + 1, at).repeated) << i;
+    ASSERT_FALSE(ask(Verb::kSettle, i, at).late) << i;
+  }
+  EXPECT_EQ(left("k", kLarge, 10s), 1'000'000u - kIds);
+}
+
+// Returns the most bytes that a budget takes for each of its ids, from 1,000 to 30,000 of them.
+double most_bytes_for_each(Action action) {
   constexpr Limit kLarge = budget(1'000'000).per(1h).holds(65'535);
-  for (int i = 0; i < 60'000; ++i) {
+  MemoryStore store;
+  double most = 0;
+  for (int i = 1; i <= 30'000; ++i) {
     const PermitId id = named(i);
     const Charge charge{.key = "k", .limit = kLarge, .permit = &id};
-    ASSERT_TRUE(store_.apply_one({Verb::kHold, 60s}, charge, Instant{}));
+    EXPECT_TRUE(store.apply_one(action, charge, Instant{}));
+    const auto bytes = static_cast<double>(store.stats().log_bytes);
+    if (i >= 1000) most = std::max(most, bytes / i);
   }
-  // 40 bytes each, in a piece that has grown by half at most, of which a seventh is free.
-  EXPECT_LE(store_.stats().log_bytes, 60'000u * 48 * 3 / 2);
+  return most;
+}
+
+TEST(BudgetBytes, AreFewForAHoldAndForAnIdThatIsKnown) {
+  // 40 and 24, of places that are filled to seven eighths, and a tenth more after each growth.
+  EXPECT_LE(most_bytes_for_each({Verb::kHold, 60s}), 48);
+  EXPECT_LE(most_bytes_for_each(Verb::kSettle), 30.5);
+}
+
+class FullStore : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kBytes = std::size_t{256} << 10;
+  static constexpr Limit kBalance = budget(1'000'000).never().remember(1s);
+
+  // Spends a unit for each of these ids.
+  std::uint64_t spend(const std::string& key, int from, int to, Duration at = 0s) {
+    std::uint64_t spent = 0;
+    for (int i = from; i < to; ++i) {
+      const PermitId id = named(i);
+      const Charge charge{.key = key, .limit = kBalance, .permit = &id};
+      const Decision said = store_.apply_one(Verb::kSettle, charge, Instant{at});
+      EXPECT_TRUE(said.reason == Reason::kOk || said.reason == Reason::kStoreError);
+      spent += said.reason == Reason::kOk ? 1 : 0;
+    }
+    return spent;
+  }
+  std::uint64_t spent(const std::string& key, Duration at = 0s) {
+    return 1'000'000 - store_.apply_one(Verb::kPeek, {key, kBalance, 0}, Instant{at}).remaining;
+  }
+  void fill_with_logs(int keys) {
+    for (int i = 0; i < keys; ++i) {
+      const std::string key = "log" + std::to_string(i);
+      store_.apply_one(Verb::kTake, {key, sliding_window_log(10).per(24h), 1}, Instant{});
+    }
+  }
+
+  MemoryStore store_{{.max_keys = 65'536, .max_log_bytes = kBytes, .shards = 1}};
+};
+
+TEST_F(FullStore, LosesNoSpentUnitByTheIdsOfAnotherBudget) {
+  store_.apply_one(Verb::kTake, {"victim", kBalance, 5}, Instant{});
+  const std::uint64_t counted = spend("flood", 0, 20'000);
+  EXPECT_LT(counted, 20'000u);
+  EXPECT_EQ(spent("flood"), counted);
+  EXPECT_EQ(spent("victim"), 5u);
+  EXPECT_LE(store_.stats().log_bytes, kBytes / 4 + 64) << "one key has a quarter";
+  EXPECT_EQ(spend("other", 0, 1000), 1000u);
+  // The places of ids that are forgotten are used again.
+  EXPECT_EQ(spend("flood", 20'000, 21'000, 3s), 1000u);
+  EXPECT_EQ(spent("flood", 3s), counted + 1000);
+}
+
+TEST_F(FullStore, KeepsBudgetsWhereLogsMakeRoom) {
+  fill_with_logs(5000);
+  std::array<std::uint64_t, 20> counted{};
+  for (int i = 0; i < 20; ++i) counted[i] = spend("flood" + std::to_string(i), 0, 1000);
+  EXPECT_GT(store_.stats().evictions, 0u);
+  EXPECT_LT(counted[19], 1000u);
+  fill_with_logs(5000);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(spent("flood" + std::to_string(i)), counted[i]) << i;
+  EXPECT_LE(store_.stats().log_bytes, kBytes);
+  // A full budget goes on with the places of its own ids, though nobody else gives it any.
+  EXPECT_EQ(spend("flood0", 1000, 1500, 3s), 500u);
+}
+
+TEST_F(FullStore, DropsBudgetsThatAreForgotten) {
+  constexpr Limit kSecond = budget(100).per(1s).remember(1s);
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string key = "short" + std::to_string(i);
+    ASSERT_TRUE(store_.apply_one(Verb::kTake, {key, kSecond, 1}, Instant{3s * (i / 3000)})) << i;
+  }
+  EXPECT_EQ(store_.stats().evictions, 0u);
 }
 
 TEST_F(MemoryBudgets, AreInASnapshot) {

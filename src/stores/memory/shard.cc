@@ -429,7 +429,8 @@ void visit_pinned(Slot& slot, bool waits, Visit visit) {
 // Replaces the victim by a counter if that one is to be evicted instead.
 void Shard::consider(Slot& slot, std::uint32_t expiry, Resource resource, core::Ticks now,
                      Victim& victim) noexcept {
-  if (resource == Resource::kBytes && !owns_blob(slot)) return;
+  const bool is_other = !owns_blob(slot) || slot.state.budget() != nullptr;
+  if (resource == Resource::kBytes && is_other) return;
   const LimitUsage::Index limit = table_.owner_of(slot);
   const std::uint64_t left =
       remaining(slot.state, PackedState::forgotten_of(expiry), usage_.limit(limit), now);
@@ -503,6 +504,8 @@ constexpr std::size_t kFirstGroups = 4;
 constexpr std::size_t kSampledGroups = 64;
 // Logs of up to this part of a shard's own bytes may grow by evicting others.
 constexpr std::size_t kLogsToEvictFor = 4;
+// One budget has at most this part of the bytes that shards share.
+constexpr std::size_t kBudgetShare = 2;
 // The size up to which the numbers of a blob's header are large enough.
 constexpr std::size_t kMaxBlobBytes = std::size_t{8} << 30;
 
@@ -525,6 +528,11 @@ std::size_t permit_room_for(const Limit& limit, const core::PermitBuffer* old) n
   if (old == nullptr) return 1;
   const std::size_t grown = old->count + std::max<std::size_t>(old->count / 2, 4);
   return std::clamp<std::size_t>(limit.capacity(), old->count + 1, grown);
+}
+
+// A large budget grows by little, because it may have much of the memory.
+std::size_t grown(std::size_t count) noexcept {
+  return count + std::max<std::size_t>({count / 10, std::min<std::size_t>(count / 2, 8), 2});
 }
 
 }  // namespace
@@ -592,15 +600,26 @@ bool Shard::keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) n
   return false;
 }
 
-// Drops the untouched counters that are not in use.
-void Shard::sweep(core::Ticks now) noexcept {
-  table_.for_each([&](Slot& slot) {
-    const std::uint32_t expiry = slot.state.try_mark(PackedState::kPinned);
-    if (PackedState::is_mark(expiry)) return;
-    if (!PackedState::forgotten_of(expiry).is_past(now)) return slot.state.leave(expiry);
-    erase(slot);
+// Drops a counter if it is untouched and not in use.
+void Shard::drop_untouched(Slot& slot, core::Ticks now) noexcept {
+  visit_pinned(slot, false, [&](Slot& pinned, std::uint32_t expiry) {
+    if (!PackedState::forgotten_of(expiry).is_past(now)) return false;
+    erase(pinned);
     ++swept_;
+    return true;
   });
+}
+
+void Shard::sweep(core::Ticks now) noexcept {
+  table_.for_each([&](Slot& slot) { drop_untouched(slot, now); });
+}
+
+// Looks at the next groups only.
+void Shard::sweep_some(core::Ticks now) noexcept {
+  for (std::size_t i = 0; i < std::min(kGroupsSearched, table_.group_count()); ++i) {
+    table_.for_each_in(hand_, [&](Slot& slot) { drop_untouched(slot, now); });
+    advance_hand();
+  }
 }
 
 // Gives the full table a size that is a quarter larger than its counters need, without untouched
@@ -640,31 +659,55 @@ void Shard::release(std::size_t bytes) noexcept {
   blob_bytes_ -= bytes;
 }
 
-// Returns null if the bytes are exhausted. `kept` is the size of the counter's present piece, which
-// the new one replaces later. If no eviction can make enough room, nothing is evicted.
-void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now,
-                      bool may_evict) {
-  if (bytes > kMaxBlobBytes) return nullptr;
-  bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell
-  if (beyond_own(kept + bytes) > beyond_own(blob_bytes_) + shared_.left()) return nullptr;
+// Whether there are so many bytes if all is evicted that can be. `kept` more bytes cannot be.
+bool Shard::can_make_room(std::size_t bytes, std::size_t kept) const noexcept {
+  return beyond_own(budget_bytes_ + kept + bytes) <= beyond_own(blob_bytes_) + shared_.left();
+}
+
+// Returns a piece of memory, or null if the bytes are exhausted. If no eviction can make enough
+// room, nothing is evicted.
+void* Shard::take_piece(std::size_t bytes, std::size_t kept, core::Ticks now, bool may_evict) {
+  if (budget_bytes_ > 0 && !can_make_room(bytes, kept)) sweep_some(now);
+  if (!can_make_room(bytes, kept)) return nullptr;
   while (!reserve(bytes)) {
     if (!may_evict || !evict(Resource::kBytes, now)) return nullptr;
   }
   try {
-    void* const blob = bytes <= Cells::kBytes ? cells_.take() : ::operator new(bytes);
-    usage_.add_bytes(limit, bytes);
-    return blob;
+    return bytes <= Cells::kBytes ? cells_.take() : ::operator new(bytes);
   } catch (const std::bad_alloc&) {
     release(bytes);
     throw;
   }
 }
 
+// `kept` is the size of the counter's present piece, which the new one replaces later.
+void* Shard::allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now,
+                      bool may_evict) {
+  if (bytes > kMaxBlobBytes) return nullptr;
+  bytes = std::max(bytes, Cells::kBytes);  // a small one takes a whole cell
+  void* const piece = take_piece(bytes, kept, now, may_evict);
+  if (piece != nullptr) usage_.add_bytes(limit, bytes);
+  return piece;
+}
+
+void* Shard::allocate_budget(std::size_t bytes, core::Ticks now) {
+  const std::size_t most = std::max(own_bytes_, shared_.total()) / kBudgetShare;
+  bytes = std::max(bytes, Cells::kBytes);
+  if (bytes > std::clamp(most, Cells::kBytes, kMaxBlobBytes)) return nullptr;
+  void* const piece = take_piece(bytes, 0, now, true);
+  if (piece != nullptr) budget_bytes_ += bytes;
+  return piece;
+}
+
 void Shard::free_blob(Slot& slot) noexcept {
   const std::span<std::byte> blob = blob_of(slot.state);
   if (blob.empty()) return;
   const std::size_t bytes = std::max(blob.size(), Cells::kBytes);
-  usage_.remove_bytes(table_.owner_of(slot), bytes);
+  if (slot.state.budget() != nullptr) {
+    budget_bytes_ -= bytes;
+  } else {
+    usage_.remove_bytes(table_.owner_of(slot), bytes);
+  }
   release(bytes);
   if (bytes <= Cells::kBytes) {
     cells_.give(blob.data());
@@ -727,24 +770,23 @@ core::BudgetBuffer* Shard::make_room_in_budget(Slot& slot, const Limit& limit,
                                                const core::NextBudget& next, core::Ticks now) {
   core::BudgetBuffer* const old = slot.state.budget();
   using Change = core::NextBudget::Change;
-  const auto grown = [](std::size_t count, bool grows) {
-    return grows ? count + std::max<std::size_t>(count / 2, 2) : count;
-  };
-  const std::size_t known = old ? old->known_records(limit, now) : 0;
+  if (old != nullptr) old->forget(limit, now);
+  const std::size_t known = old ? old->records : 0;
+  const bool has_room = old != nullptr && old->has_room(next);
+  // Not for a few free places, or it would look at all ids again soon.
+  if (has_room && core::BudgetBuffer::room_for(grown(known)) <= old->record_room) return old;
   const std::size_t records =
-      core::BudgetBuffer::room_for(grown(known, next.change != Change::kNumbers));
-  const bool opens = next.change == Change::kOpen;
-  const std::size_t holds = grown(old ? old->holds : 0, opens);
-  void* const memory =
-      allocate(table_.owner_of(slot), core::BudgetBuffer::bytes_for(records, holds),
-               old ? old->bytes() : 0, now);
-  if (memory == nullptr) return nullptr;
+      core::BudgetBuffer::room_for(next.change == Change::kNumbers ? known : grown(known));
+  const std::size_t open = old ? old->holds : 0;
+  const std::size_t holds = next.change == Change::kOpen ? grown(open) : open;
+  void* const memory = allocate_budget(core::BudgetBuffer::bytes_for(records, holds), now);
+  if (memory == nullptr) return has_room ? old : nullptr;
   auto* const blob = new (memory) core::BudgetBuffer;
   blob->last = now;
   blob->record_room = static_cast<std::uint32_t>(records);
   blob->hold_room = static_cast<std::uint32_t>(holds);
   std::fill_n(blob->record_begin(), records, core::IdRecord{});
-  if (old != nullptr) blob->copy(*old, limit, now);
+  if (old != nullptr) blob->copy(*old);
   free_blob(slot);
   slot.state.set(blob);
   return blob;

@@ -254,20 +254,23 @@ class Cells {
 // The bytes that shards may take beyond their own share. Thread-safe.
 class SharedBytes {
  public:
-  explicit SharedBytes(std::size_t bytes) noexcept : left_(bytes) {}
+  explicit SharedBytes(std::size_t bytes) noexcept : total_(bytes), left_(bytes) {}
+  std::size_t total() const noexcept { return total_; }
   std::size_t left() const noexcept { return left_.load(std::memory_order_relaxed); }
   // Takes all of `bytes`, or takes none and returns false.
   bool take(std::size_t bytes) noexcept;
   void give(std::size_t bytes) noexcept { left_.fetch_add(bytes, std::memory_order_relaxed); }
 
  private:
+  const std::size_t total_;
   std::atomic<std::size_t> left_;
 };
 
 // One part of a memory store: a table of counters, bounded in counters and in the bytes of their
 // windows. At its bound it drops untouched counters first. If it finds none, it
 // evicts a counter of the limit that uses the most: of a few of them, the one with the most units
-// remaining, and of equal ones the one that would be untouched first.
+// remaining, and of equal ones the one that would be untouched first. For the bytes of others it
+// evicts no budget, whose units may not come back for a year.
 //
 // Thread-safety: take() from any thread; for every other call hold `mutex`. A state is read and
 // changed only while its counter is held (by take()) or pinned (under the mutex). A thread that
@@ -312,6 +315,8 @@ class alignas(64) Shard {
   void* allocate_for(const Slot& slot, std::size_t bytes, core::Ticks now) {
     return allocate(table_.owner_of(slot), bytes, 0, now);
   }
+  // The same for a budget. Null also if it would have more bytes than one budget may have.
+  void* allocate_budget(std::size_t bytes, core::Ticks now);
   // Calls visit(slot, expiry, index of its limit) for each counter whose key's `high` is from
   // `first` to `last`. The counter is pinned meanwhile.
   template <typename Visit>
@@ -369,6 +374,8 @@ class alignas(64) Shard {
   Slot& insert(const Fingerprint& key, std::uint32_t expiry, core::Ticks now);
   void make_room(core::Ticks now);
   void sweep(core::Ticks now) noexcept;
+  void sweep_some(core::Ticks now) noexcept;
+  void drop_untouched(Slot& slot, core::Ticks now) noexcept;
   bool keep_moved(Slot& slot, core::Forgotten forgotten, core::Ticks now) noexcept;
   bool evict(Resource resource, core::Ticks now) noexcept;
   void evict_from_largest(const Victim& found, Resource resource, core::Ticks now) noexcept;
@@ -378,6 +385,8 @@ class alignas(64) Shard {
 
   void* allocate(LimitUsage::Index limit, std::size_t bytes, std::size_t kept, core::Ticks now,
                  bool may_evict = true);
+  bool can_make_room(std::size_t bytes, std::size_t kept) const noexcept;
+  void* take_piece(std::size_t bytes, std::size_t kept, core::Ticks now, bool may_evict);
   bool reserve(std::size_t bytes) noexcept;
   void release(std::size_t bytes) noexcept;
   void free_blob(Slot& slot) noexcept;
@@ -390,6 +399,7 @@ class alignas(64) Shard {
   LimitUsage usage_;
   std::size_t hand_ = 0;  // the group with which the next search for room begins
   std::size_t blob_bytes_ = 0;
+  std::size_t budget_bytes_ = 0;  // of blob_bytes_
   std::uint64_t evictions_ = 0;
   std::uint64_t swept_ = 0;
   std::uint64_t merged_logs_ = 0;

@@ -332,7 +332,7 @@ bool SnapshotReader::read_budget(Shard& shard, Slot& slot) {
   const std::size_t room = core::BudgetBuffer::room_for(std::size_t{body.records} + 1);
   // Any of the ids may have a hold.
   void* const memory =
-      shard.allocate_for(slot, core::BudgetBuffer::bytes_for(room, body.records), now_);
+      shard.allocate_budget(core::BudgetBuffer::bytes_for(room, body.records), now_);
   if (memory == nullptr) {
     in_.skip(body.records * sizeof(core::IdRecord));
     return false;
