@@ -100,6 +100,16 @@ class Keys(RedisTest):
         for text in lines:
             self.assertRegex(text, r"^[a-z_]+ a\|[a-z_]+: .+; expires in ")
 
+    def test_shows_budgets(self):
+        for verb in ({"verb": "hold", "id": "call 1", "ttl": "60s"}, {"verb": "settle", "id": "call 2"}):
+            one = json.loads(line("a|budget", "budget", cost=5))
+            self.decide(json.dumps({**one, **verb}) + "\n")
+        self.assertRegex(self.keys(), r"\Abudget a\|budget: 5 units spent, 5 held by 1 hold, "
+                                      r"1 settled call; expires ")
+        [one] = self.json_keys("a|budget")
+        self.assertEqual((one["algorithm"], one["redis_key"]), ("budget", "sluice:u{}a|budget"))
+        self.assertNotIn("foreign", one)
+
     def test_finds_keys_by_a_pattern(self):
         self.decide(line("shop|a"), line("shop|b"), line("other|a"), line("[x]*"))
         names = [one["key"] for one in self.json_keys("shop|*")]
