@@ -105,8 +105,11 @@ std::string meanwhile(const object& outage) {
   return text;
 }
 
-void add_refused(const object& rules, std::string_view what, std::vector<std::string>& lines) {
+// Adds the errors of rules, except for the one that a line says already.
+void add_refused(const object& rules, std::string_view what, const std::string& said,
+                 std::vector<std::string>& lines) {
   each_object(rules, "last_errors", [&](const object& error) {
+    if (!said.empty() && text_in(error, "what") == said) return;
     std::string line = std::string(what) + text_in(error, "file");
     if (const auto at = number_in(error, "line"); at > 0) line += ":" + std::to_string(at);
     lines.push_back(line + ": " + text_in(error, "what") + "; the rules before stay active");
@@ -149,11 +152,12 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
       lines.push_back("  meanwhile " + what);
     }
   }
-  if (const object& lost = object_in(status, "rules_lost"); !lost.empty()) {
+  const object& lost = object_in(status, "rules_lost");
+  if (!lost.empty()) {
     lines.push_back("RULES LOST " + since_and_why(lost, now) + "; the last rules stay active");
   }
-  add_refused(object_in(status, "rules"), "RULES REFUSED: ", lines);
-  add_refused(object_in(status, "envoy"), "ENVOY'S FILES REFUSED: ", lines);
+  add_refused(object_in(status, "rules"), "RULES REFUSED: ", text_in(lost, "why"), lines);
+  add_refused(object_in(status, "envoy"), "ENVOY'S FILES REFUSED: ", {}, lines);
   if (is_true(status, "draining")) {
     lines.emplace_back("DRAINING: the server ends");
   } else if (status.contains("ready") && !is_true(status, "ready") && lines.empty()) {
@@ -170,7 +174,7 @@ std::string server_line(const object& status) {
                          static_cast<std::int64_t>(number_in(status, "uptime_s")))) +
                      ", store " + text_in(store, "kind");
   if (store.contains("connections")) {
-    text += " with " + replay::grouped(number_in(store, "connections")) + " connections";
+    text += " with " + replay::plural(number_in(store, "connections"), "connection");
   }
   const object& rules = object_in(status, "rules");
   if (rules.contains("version"))
@@ -218,11 +222,6 @@ Row row_of(std::string name, std::string what, const RequestCounts& counts) {
   return row;
 }
 
-// The name of a limit without that of its rule.
-std::string short_name(const std::string& rule, const std::string& limit) {
-  return limit.starts_with(rule + "/") ? limit.substr(rule.size() + 1) : limit;
-}
-
 std::vector<Row> rows_of(const object& status, const CountsByLimit& counts) {
   const auto counts_at = [&](const std::string& rule, const std::string& limit) {
     const auto found = counts.find({rule, limit});
@@ -237,8 +236,7 @@ std::vector<Row> rows_of(const object& status, const CountsByLimit& counts) {
     rows.push_back(row_of(name, action.empty() ? what : "action: " + action, counts_at(name, "")));
     each_object(rule, "limits", [&](const object& limit) {
       const std::string of = text_in(limit, "name");
-      rows.push_back(
-          row_of("  " + short_name(name, of), text_in(limit, "numbers"), counts_at(name, of)));
+      rows.push_back(row_of("  " + of, text_in(limit, "numbers"), counts_at(name, of)));
     });
   });
   if (const RequestCounts none = counts_at("", ""); none.requests > 0) {
@@ -277,9 +275,9 @@ void print_status(const object& status, const CountsByLimit& counts) {
     if (names.size() > kShown) sources += " and " + std::to_string(names.size() - kShown) + " more";
   }
   std::cout << replay::printable("rules" + sources + ", " +
-                                 replay::grouped(number_in(rules, "rules")) + " rules and " +
-                                 replay::grouped(number_in(rules, "limits")) + " limits, changed " +
-                                 text_in(rules, "loaded_at"))
+                                 replay::plural(number_in(rules, "rules"), "rule") + " and " +
+                                 replay::plural(number_in(rules, "limits"), "limit") +
+                                 ", changed " + text_in(rules, "loaded_at"))
             << '\n';
   std::string listeners;
   each_object(status, "listeners", [&](const object& one) {
@@ -291,9 +289,10 @@ void print_status(const object& status, const CountsByLimit& counts) {
     const std::string until = text_in(one, "until");
     const std::string_view effect =
         one.contains("effective") ? ", without effect on the active rules" : "";
-    std::cout << replay::printable("for a time: rule " + text_in(one, "rule") + ", " +
-                                   text_in(one, "key") + " " + text_in(one, "value") +
-                                   (until.empty() ? "" : ", until " + until) + std::string(effect))
+    std::cout << replay::printable("temporary: rule " + text_in(one, "rule") + " has " +
+                                   text_in(one, "key") + " " + text_in(one, "value") + " until " +
+                                   (until.empty() ? "other rules are active" : until) +
+                                   std::string(effect))
               << '\n';
   });
   std::cout << '\n';

@@ -25,6 +25,7 @@
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "replay/text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::cli {
 
@@ -241,7 +242,7 @@ std::vector<std::string> TopView::key_lines(std::size_t width) const {
   std::vector<std::string> lines = {
       title, "       COUNT     ERROR    PER S  " + replay::pad_right("RULE/LIMIT", 24) + "  KEY"};
   for (const TopRow& row : last_->keys) {
-    const std::string place = shown_name(row.rule) + "/" + row.limit;
+    const std::string place = rules::full_name(shown_name(row.rule), row.limit);
     if (!is_shown(place) && !is_shown(row.key)) continue;
     const double seconds = static_cast<double>(std::max<std::uint64_t>(last_->seconds, 1));
     lines.push_back(replay::pad_left(replay::grouped(row.count), 12) +

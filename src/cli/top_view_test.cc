@@ -82,6 +82,8 @@ TEST(ServerLine, DoesNotMixConnectionsOfTheStoreAndOfClients) {
           R"("store":{"kind":"redis","connections":3},"rules":{"version":7})")),
       "sluice 1.2.3, up 5 s, store redis with 3 connections, rules version 7; clients: http "
       "1,200, admin 1");
+  EXPECT_EQ(server_line(status_of(R"("store":{"kind":"redis","connections":1})")),
+            "sluice 1.2.3, up 5 s, store redis with 1 connection");
 }
 
 TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
@@ -106,6 +108,17 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
             "NOT READY: /readyz says why\n");
   EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"draining":true})").as_object(), now)),
             "DRAINING: the server ends\n");
+}
+
+TEST(Trouble, SaysOneCauseOnce) {
+  EXPECT_EQ(
+      text_of(trouble_of(
+          status_of(R"("rules_lost":{"since":"2026-11-26T23:12:16Z","why":"there are no rules"},)"
+                    R"("rules":{"last_errors":[{"file":"sluice:rules","line":1,)"
+                    R"("what":"there are no rules"}]})"),
+          *base::parse_rfc3339("2026-11-26T23:13:16Z"))),
+      "RULES LOST since 2026-11-26T23:12:16Z (1 min): there are no rules; the last rules "
+      "stay active\n");
 }
 
 TEST(TopView, BeginsWithWhatIsWrong) {

@@ -6,6 +6,7 @@
 
 #include "base/quoted.h"
 #include "core/calendar.h"
+#include "core/limit.h"
 
 namespace sluice::core {
 namespace {
@@ -85,7 +86,8 @@ std::string format_limit(const Limit& limit) {
   const bool is_lease = holds_permits(limit.algorithm());
   std::string text = std::to_string(limit.limit()) + (is_lease ? " at once, lease " : " per ") +
                      format_period(limit);
-  if (limit.capacity() != limit.limit()) text += ", burst " + std::to_string(limit.capacity());
+  const auto burst = spec_of(limit).burst;  // of gcra it is less than the capacity
+  if (burst && limit.capacity() != limit.limit()) text += ", burst " + std::to_string(*burst);
   return text;
 }
 

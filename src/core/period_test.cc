@@ -60,6 +60,8 @@ TEST(Period, FormatIsTheInverseInTheLargestExactUnit) {
 
 TEST(Period, AndNumbersSayWhatALimitIs) {
   EXPECT_EQ(format_limit(sluice::token_bucket(120).per(1min).burst(60)), "120 per 1m, burst 60");
+  EXPECT_EQ(format_limit(sluice::gcra(30).per(1min).burst(15)), "30 per 1m, burst 15");
+  EXPECT_EQ(format_limit(sluice::gcra(30).per(1min)), "30 per 1m");
   EXPECT_EQ(format_limit(sluice::fixed_window(5).per(1s)), "5 per 1s");
   EXPECT_EQ(format_limit(sluice::concurrency(3).lease(30s)), "3 at once, lease 30s");
 }

@@ -7,6 +7,7 @@
 #include "replay/page_style.h"
 #include "replay/replay.h"
 #include "replay/text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::replay {
 namespace {
@@ -242,10 +243,6 @@ constexpr std::size_t kChartColumns = 200;
 constexpr std::size_t kMostKeys = 50;
 constexpr std::size_t kOpenRows = 10;  // of a table; more are folded
 
-std::string plural(std::uint64_t count, const std::string& word) {
-  return grouped(count) + " " + word + (count == 1 ? "" : "s");
-}
-
 class Page {
  public:
   explicit Page(const ReplayReport& report)
@@ -426,17 +423,13 @@ class Page {
   }
 
   static std::string overview_row(const RuleTally& rule, const LimitTally& limit) {
-    return "<tr><th scope=\"row\"><strong>" + html_text(full_name(*rule.rule, *limit.limit)) +
-           "</strong>" + shadow_badge(*rule.rule) + "<br><span class=\"soft\">" +
+    return "<tr><th scope=\"row\"><strong>" +
+           html_text(rules::full_name(rule.rule->name, limit.limit->name)) + "</strong>" +
+           shadow_badge(*rule.rule) + "<br><span class=\"soft\">" +
            html_text(limit_text(limit.limit->limit)) + "</span></th>" +
            cell(grouped(limit.requests)) + cell(grouped(limit.denied)) +
            share_cell(limit.denied, limit.requests) + cell(key_count(limit.keys)) +
            cell(grouped(limit.keys.keys_denied())) + "</tr>\n";
-  }
-
-  // "rule / limit". The default name of a limit already contains the name of its rule.
-  static std::string full_name(const Rule& rule, const RuleLimit& limit) {
-    return limit.name.starts_with(rule.name + "/") ? limit.name : rule.name + " / " + limit.name;
   }
 
   static std::string key_count(const KeyTally& keys) {

@@ -99,6 +99,10 @@ std::string grouped(std::uint64_t number) {
   return digits;
 }
 
+std::string plural(std::uint64_t count, std::string_view word) {
+  return grouped(count).append(" ").append(word).append(count == 1 ? "" : "s");
+}
+
 std::string decimal(double number, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, number);

@@ -25,6 +25,8 @@ std::string pad_right(std::string_view text, std::size_t columns);
 
 // 1234567 → "1,234,567"
 std::string grouped(std::uint64_t number);
+// "1 line", "1,234 lines"
+std::string plural(std::uint64_t count, std::string_view word);
 // The number with that many digits after the point: 1.25 with one → "1.2".
 std::string decimal(double number, int digits);
 // 0.1234 → "12.3 %". Small shares above zero are "< 0.1 %". If `whole` is 0, the result is "–".

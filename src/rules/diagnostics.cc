@@ -120,6 +120,11 @@ std::string either(const std::vector<std::string_view>& names) {
   return out;
 }
 
+std::string full_name(std::string_view rule, std::string_view limit) {
+  const std::string of_rule = std::string(rule) + "/";
+  return limit.starts_with(of_rule) ? std::string(limit) : of_rule + std::string(limit);
+}
+
 std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names) {
   if (mistaken.empty() || mistaken.size() > kLongestName) return {};
   const std::string typed = lower(mistaken);

@@ -49,6 +49,9 @@ class Diagnostics {
   std::size_t left_out_ = 0;
 };
 
+// "RULE/LIMIT", as commands name a limit. That is the name of a limit without one: "RULE/0".
+std::string full_name(std::string_view rule, std::string_view limit);
+
 // Joins the names: "a, b or c".
 std::string either(const std::vector<std::string_view>& names);
 

@@ -78,6 +78,11 @@ TEST(Either, JoinsNamesWithCommasAndOr) {
   EXPECT_EQ(either({"a", "b", "c"}), "a, b or c");
 }
 
+TEST(FullName, HasTheRuleOnce) {
+  EXPECT_EQ(full_name("api", "requests"), "api/requests");
+  EXPECT_EQ(full_name("api", "api/0"), "api/0");
+}
+
 TEST(DidYouMean, FindsTheNearestName) {
   const std::vector<std::string_view> names{"limit", "limits", "match", "per", "on_store_error"};
   EXPECT_EQ(did_you_mean("limt", names), "; did you mean 'limit'?");

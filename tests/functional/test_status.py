@@ -60,12 +60,12 @@ class Status(ServerTest):
         self.assertIn("\ntrial            shadow mode ", text)
         self.assertEqual(row_of(text, "  all"), ["3", "2", "66.7%", "0", "2", "0"])
         self.assertEqual(row_of(text, "login"), ["0", "0", "-", "0", "0", "0"])
-        self.assertIn("\n  0              5 per 1m ", text)
+        self.assertIn("\n  login/0        5 per 1m ", text)
 
     def test_shows_what_is_changed_for_a_time(self):
         sluice(self.sluice, "rules", "set", "login", "mode=shadow", "--for", "1h")
         self.assertRegex(sluice(self.sluice, "status").stdout,
-                         r"\nfor a time: rule login, mode shadow, until 20.*Z\n")
+                         r"\ntemporary: rule login has mode shadow until 20.*Z\n")
 
     def test_prints_one_object(self):
         self.check("/api/a", 4, **{"header.x-user": "a"})

@@ -12,6 +12,7 @@
 
 #include "core/limit.h"
 #include "core/period.h"
+#include "rules/diagnostics.h"
 #include "rules/rule_set.h"
 #include "server/decide/rejection.h"
 #include "server/protocol/http/message.h"
@@ -86,16 +87,6 @@ std::string in_seconds(Duration time) {
   return text.data();
 }
 
-namespace {
-
-// "RULE/LIMIT", which is the name of a limit without one.
-std::string full_name(const Rule& rule, const RuleLimit& limit) {
-  const std::string of_rule = rule.name + "/";
-  return limit.name.starts_with(of_rule) ? limit.name : of_rule + limit.name;
-}
-
-}  // namespace
-
 std::string explain_unread(const RuleSet& rules, const WrittenRequest& request) {
   const auto& known = rules::Access::impl(rules).attributes.names();
   std::string out;
@@ -146,7 +137,7 @@ std::string explain_limits(const RuleAnswer& answer) {
     out += "no rule matches, so the request is allowed\n";
   }
   for (const LimitAnswer& limit : answer.limits) {
-    out += "limit " + full_name(*limit.rule, *limit.limit) + ": " +
+    out += "limit " + rules::full_name(limit.rule->name, limit.limit->name) + ": " +
            core::format_limit(limit.numbers) + " (" +
            std::string(to_string(limit.numbers.algorithm())) + ")";
     if (!limit.label.empty()) out += ", key " + rules::in_quotes(limit.label);
@@ -154,7 +145,7 @@ std::string explain_limits(const RuleAnswer& answer) {
     out += '\n';
   }
   for (const RuleAnswer::Skipped& one : answer.skipped) {
-    out += "limit " + full_name(*one.rule, *one.limit) +
+    out += "limit " + rules::full_name(one.rule->name, one.limit->name) +
            ": skipped, because the request lacks an attribute of its key or its cost\n";
   }
   return out;
