@@ -1,5 +1,5 @@
-// `sluice key`: shows one key of a rule in a running server, resets its counters, and gives it
-// another limit, a block or no limit for a time; lists, imports and exports what was given to keys.
+// `sluice key`: shows one key of a rule in a running server, resets its counters, blocks it, and
+// sets or removes its override; lists, imports and exports overrides.
 
 #include "cli/key_command.h"
 
@@ -7,6 +7,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -30,24 +31,17 @@ using base::in_quotes;
 using boost::json::object;
 
 constexpr const char* kKeyHelp =
-    R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, what
-was given to the key, and its block. The attributes are those that the keys of the limits read. An
-option changes the key instead (docs/overrides.md):
-
-  --reset                begins with full counters
-  --set limit=100        changes its limit: limit, and burst, per or lease
-  --plan, --unlimited    gives it the numbers of a plan, or no limit
-  --unset                takes back what was given
-  --block 15m            denies every request, for a time, until an instant, or forever
-  --unblock              ends the block, also one after repeated denials
+    R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, the
+override of the key, and its block. The attributes are those that the keys of the limits read. An
+option changes the key instead (docs/overrides.md). An override replaces an earlier one of the key.
+Overrides and blocks count on all servers of one Redis.
 
 A change needs RULE/LIMIT if the rule has several limits; --reset, --block and --unblock accept
 RULE/* for all. A limit without a name has its index: login/0. A slash in the name of a rule is
-written as %2F; a rule that is called like a command below needs its limit. What is given to a key
-replaces what was given before, and holds on all servers of one Redis.
+written as %2F; a rule that is called like a subcommand needs its limit.
 
-Exit status: 0 shown or done; 1 there is no such rule or limit, or the server refused or did not
-answer; 2 wrong usage.
+Exit status: 0 shown or done; 1 there is no such rule or limit, every limit lacks an attribute, or the
+server refused or did not answer; 2 wrong usage.
 
 Examples:
   sluice key login ip=192.0.2.1
@@ -59,7 +53,7 @@ Examples:
   sluice key --unset --counter 'default|gone|requests|header.x-customer=42')";
 
 constexpr const char* kListHelp =
-    R"(Print what was given to keys, one line each, and the blocks that hold. RULE may be a rule that is no
+    R"(Print the overrides, one line each, and the blocks that have not ended. RULE may be a rule that is no
 longer there.
 
 Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
@@ -151,8 +145,24 @@ std::string wait_in(const object& json, std::string_view name) {
   return in_two_units(ms < 10'000 ? ms : (ms + 999) / 1000 * 1000);
 }
 
-// "limit 100, per 1m, until 2026-12-01T00:00:00.000000Z": what an override says, without its
-// counter.
+std::string in_seconds(Instant at) {
+  return base::to_rfc3339(std::chrono::ceil<std::chrono::seconds>(at), 0);
+}
+
+// An instant in whole seconds.
+std::string instant_in(const object& json, std::string_view name) {
+  const auto at = base::parse_rfc3339(text_in(json, name));
+  return at ? in_seconds(*at) : text_in(json, name);
+}
+
+// "blocked until 2026-12-01T00:00:00Z"
+std::string blocked_text(const object& limit) {
+  const std::chrono::milliseconds left(
+      static_cast<std::int64_t>(number_in(limit, "blocked_for_ms")));
+  return "blocked until " + in_seconds(SystemClock::instance().now() + left);
+}
+
+// "limit 100, per 1m, until 2026-12-01T00:00:00Z": what an override says, without its counter.
 std::string given_text(const object& given) {
   std::string line;
   bool was_flag = false;
@@ -160,7 +170,9 @@ std::string given_text(const object& given) {
     if (name == "counter") continue;
     line.append(line.empty() ? "" : was_flag ? " " : ", ").append(name);
     was_flag = value.is_bool();
-    if (value.is_string()) line.append(" ").append(value.as_string());
+    if (value.is_string()) {
+      line.append(" ").append(name == "until" ? instant_in(given, name) : text_in(given, name));
+    }
     if (value.is_number()) line.append(" ").append(boost::json::serialize(value));
   }
   return line;
@@ -177,7 +189,7 @@ std::string state_text(const object& limit) {
   const auto* const given = limit.if_contains("override");
   const object override = given != nullptr && given->is_object() ? given->as_object() : object();
   if (is_true(override, "blocked")) return given_text(override);
-  if (limit.contains("blocked_for_ms")) return "blocked for " + wait_in(limit, "blocked_for_ms");
+  if (limit.contains("blocked_for_ms")) return blocked_text(limit);
   if (is_true(override, "unlimited")) return given_text(override);
   const std::string whole = std::to_string(number_in(limit, "limit"));
   if (number_in(limit, "remaining") > 0) {
@@ -187,16 +199,19 @@ std::string state_text(const object& limit) {
   return "nothing of " + whole + " left; the next passes in " + wait_in(limit, "retry_after_ms");
 }
 
+// "header.x-customer, ip or header.x-user": the attributes that the key of a limit lacks.
+std::string missing_in(const object& limit) {
+  std::string names;
+  for (const auto& one : limit.at("missing").as_array()) {
+    names.append(names.empty() ? "" : ", ").append(one.as_string());
+  }
+  return names;
+}
+
 void print_limit(const std::string& rule, const object& limit) {
-  const std::string of_rule = rule + "/";
-  const std::string name = text_in(limit, "name");
-  std::cout << replay::printable((name.starts_with(of_rule) ? "" : of_rule) + name);
-  if (const auto* const missing = limit.if_contains("missing")) {
-    std::string names;
-    for (const auto& one : missing->as_array()) {
-      names.append(names.empty() ? " needs " : ", ").append(one.as_string());
-    }
-    std::cout << ": the key" << replay::printable(names) << '\n';
+  std::cout << replay::printable(rules::full_name(rule, text_in(limit, "name")));
+  if (limit.contains("missing")) {
+    std::cout << ": the key needs " << replay::printable(missing_in(limit)) << '\n';
     return;
   }
   const auto print = [](const char* title, const std::string& text) {
@@ -208,7 +223,7 @@ void print_limit(const std::string& rule, const object& limit) {
   print("limit     ", text_in(limit, "numbers") + " (" + text_in(limit, "algorithm") + ")");
   if (number_in(limit, "reset_after_ms") > 0) print("full in   ", wait_in(limit, "reset_after_ms"));
   if (const auto* const given = limit.if_contains("override")) {
-    print("given     ", given_text(given->as_object()));
+    print("override  ", given_text(given->as_object()));
   }
   print("counter   ", text_in(limit, "counter"));
   print("tag       ", text_in(limit, "tag"));
@@ -228,17 +243,33 @@ int print_limits(const KeyFlags& flags, const object& answer, const Print& print
   return 0;
 }
 
+// Throws Failed if every limit lacks an attribute, so that there is no counter.
+void check_attributes(const object& answer) {
+  std::string lacks;
+  for (const auto& one : answer.at("limits").as_array()) {
+    const object& limit = one.as_object();
+    if (!limit.contains("missing")) return;
+    lacks.append(lacks.empty() ? "" : ", ").append("the key of the limit ");
+    lacks.append(rules::full_name(text_in(answer, "rule"), text_in(limit, "name")));
+    lacks.append(" needs ").append(missing_in(limit));
+  }
+  if (!lacks.empty()) throw Failed(lacks + "; expected NAME=VALUE");
+}
+
 // Shows the counters, or resets them.
 int show(const KeyFlags& flags, std::string_view method) {
   const std::string target = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
-  return print_limits(flags, AdminClient(*flags.admin).ask_json(method, target), print_limit);
+  const object answer = AdminClient(*flags.admin).ask_json(method, target);
+  check_attributes(answer);
+  return print_limits(flags, answer, print_limit);
 }
 
 void print_block(const std::string& /*rule*/, const object& limit) {
   std::string line = text_in(limit, "counter");
   if (line.empty()) return;
-  line += is_true(limit, "blocked") ? ": blocked" : ": not blocked";
-  if (limit.contains("blocked_for_ms")) line += " for " + wait_in(limit, "blocked_for_ms");
+  line += limit.contains("blocked_for_ms") ? ": " + blocked_text(limit)
+          : is_true(limit, "blocked")      ? ": blocked"
+                                           : ": not blocked";
   if (const auto* const replaced = limit.if_contains("replaced")) {
     line += "; this replaced: " + given_text(replaced->as_object());
   }
@@ -361,7 +392,7 @@ void check(const KeyFlags& flags) {
   }
   if ((!flags.length.empty() || !flags.until.empty()) && !flags.gives()) {
     throw Failed(
-        "--for and --until say how long a change holds; expected --set, --plan or "
+        "--for and --until say how long an override lasts; expected --set, --plan or "
         "--unlimited with them, or --block TIME",
         kUsage);
   }
@@ -421,7 +452,7 @@ int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
       if (left == 0) break;
       --left;
       std::cout << replay::printable(text_in(one, "counter")) << ": blocked until "
-                << text_in(one, "until") << '\n';
+                << instant_in(one, "until") << '\n';
     }
   }
   if (more) std::cerr << "sluice: key list: there may be more; --max N shows more\n";
@@ -430,7 +461,7 @@ int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
 
 void add_list(Command key, int& status) {
   const Command command =
-      key.add_subcommand("list", "Print what was given to keys, and the blocks that hold");
+      key.add_subcommand("list", "Print the overrides, and the blocks that have not ended");
   auto rule = std::make_shared<std::string>();
   auto most = std::make_shared<std::uint64_t>(1000);
   command.add_option("RULE", *rule, "Only those of this rule");
@@ -445,27 +476,35 @@ void add_list(Command key, int& status) {
 
 void add_key(Command app, int& status) {
   const Command command =
-      app.add_subcommand("key", "Show, reset, block or change one key in a server; list them all");
+      app.add_subcommand("key", "Show, reset, block or override one key in a server");
   auto flags = std::make_shared<KeyFlags>();
   command.add_option("RULE", flags->place, "The rule, or RULE/LIMIT");
   command.add_option("ATTRIBUTE", flags->attributes, "The attributes of the key: NAME=VALUE");
-  command.add_flag("--reset", flags->reset, "Make its counters full again");
-  command.add_option("--set", flags->numbers, "Give it numbers: limit=N, burst=N, per=PERIOD")
+  command.add_flag("--reset", flags->reset, "Fill its counters");
+  command
+      .add_option("--set", flags->numbers,
+                  "Set an override with these numbers: limit=N, burst=N, per=PERIOD, lease=PERIOD")
       .type_name("NAME=VALUE,...")
       .take_all();
-  command.add_option("--plan", flags->plan, "Give it the numbers of this plan").type_name("NAME");
-  command.add_flag("--unlimited", flags->unlimited, "Do not apply the limit to it");
-  command.add_option("--for", flags->length, "How long that holds, such as 1h [without end]")
+  command.add_option("--plan", flags->plan, "Set an override with the numbers of this plan")
+      .type_name("NAME");
+  command.add_flag("--unlimited", flags->unlimited, "Set an override without a limit");
+  command
+      .add_option("--for", flags->length, "How long the override lasts, such as 1h [without end]")
       .type_name("PERIOD");
-  command.add_option("--until", flags->until, "When that ends (RFC 3339)").type_name("INSTANT");
-  command.add_flag("--unset", flags->unset, "Take back what was given to it");
-  command.add_option("--counter", flags->counter, "With --unset: the counter, instead of RULE")
+  command.add_option("--until", flags->until, "When the override ends (RFC 3339)")
+      .type_name("INSTANT");
+  command.add_flag("--unset", flags->unset, "Remove the override");
+  command
+      .add_option("--counter", flags->counter,
+                  "With --unset: the counter of the override, instead of RULE")
       .type_name("COUNTER");
   command
-      .add_option("--block", flags->block,
-                  "Deny it everything: 15m, an instant (RFC 3339) or forever")
+      .add_option(
+          "--block", flags->block,
+          "Deny all its requests for a time such as 15m, until an instant (RFC 3339), or forever")
       .type_name("TIME");
-  command.add_flag("--unblock", flags->unblock, "End its block");
+  command.add_flag("--unblock", flags->unblock, "End its block, also one after repeated denials");
   command.add_flag("--json", flags->json, "Print the answer of the server as JSON");
   flags->admin = add_admin_flags(command);
   add_list(command, status);

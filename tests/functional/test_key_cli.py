@@ -89,7 +89,9 @@ class Commands(ServerTest):
         self.assertEqual(answer["limits"][0]["remaining"], 0)
         self.assertIn(": 2 of 2 left\n", self.run_ok(*place, "--reset"))
         self.assertEqual(self.sluice.check(body).json["outcome"], "allowed")
-        self.assertEqual(self.run_ok("api"), "api/requests: the key needs header.x-customer\n")
+        for words in (("api",), ("api", "--json"), ("api", "header.x-customer=")):
+            self.assertEqual(self.error_of(*words), "sluice: key: the key of the limit api/requests "
+                             "needs header.x-customer; expected NAME=VALUE\n")
         self.assertEqual(self.error_of("apj"), "sluice: key: there is no rule 'apj'; expected one "
                                                "of: api, a/b\n")
 
@@ -98,7 +100,7 @@ class Commands(ServerTest):
         body = {"attributes": {"header.x-customer": "c"}}
         self.run_ok(*place, "--set", "limit=7")
         self.assertRegex(self.run_ok(*place, "--block", "15m"),
-                         f"^{re.escape(COUNTER)}c: blocked for (15m|14m 5[0-9]s); this "
+                         f"^{re.escape(COUNTER)}c: blocked until 20[-0-9T:]+Z; this "
                          "replaced: limit 7\n$")
         answer = self.sluice.check(body).json
         self.assertEqual((answer["outcome"], answer["reason"]), ("denied", "blocked"))
@@ -117,7 +119,7 @@ class Commands(ServerTest):
         self.run_ok("api", "header.x-customer=d", "--set", "limit=9", "--for", "1h")
         self.assertIn(": limit 9, until 20", self.run_ok("list"))
         shown = self.run_ok("api", "header.x-customer=d")
-        self.assertIn("  limit     9 per 1h (token_bucket)\n  given     limit 9, until 20", shown)
+        self.assertIn("  limit     9 per 1h (token_bucket)\n  override  limit 9, until 20", shown)
 
     def test_a_list_ends_at_its_maximum(self):
         for i in range(3):

@@ -120,9 +120,9 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
   EXPECT_EQ(refused("PUT", "/v1/blocks?rule=plain&for=1m", 404),
             "the limit 'all' has no block, and this server has no overrides; expected a limit with "
             "'block:' in the rules");
-  EXPECT_EQ(refused("PUT", "/v1/blocks?rule=login&for=1m", 400),
-            "nothing to block: the key of the limit 'address' lacks ip; expected these attributes "
-            "in the query");
+  EXPECT_EQ(
+      refused("PUT", "/v1/blocks?rule=login&for=1m", 400),
+      "nothing to block: the key of the limit 'address' lacks ip; expected these attributes too");
   EXPECT_EQ(refused("PUT", "/v1/blocks?rule=two&for=1m&ip=192.0.2.1", 400),
             "rule 'two' has several limits; expected limit=NAME, one of: a, b; or limit=* for all");
   EXPECT_EQ(refused("DELETE", "/v1/blocks?rule=none", 404),

@@ -206,7 +206,7 @@ TEST_F(KeysPage, ResetOfNothingIsAMistake) {
   EXPECT_EQ(remove("/v1/keys?rule=order&limit=user&method=GET").status, 400);
   EXPECT_EQ(remove("/v1/keys?rule=order&limit=user&method=GET").detail(),
             "nothing to reset: the key of the limit 'user' lacks header.x-user-id or cookie.user; "
-            "expected these attributes in the query");
+            "expected these attributes too");
   EXPECT_EQ(remove("/v1/keys?rule=login").status, 400);
   EXPECT_EQ(remove("/v1/keys?rule=login&limit=x&ip=1").status, 404);
   EXPECT_EQ(remove("/v1/keys?rule=closed&limit=*").detail(),

@@ -85,7 +85,7 @@ bool Selection::may_change(const Call& call, std::string_view what) const {
   const RuleCounter& first = counters_.front();
   const std::string detail = "nothing to " + std::string(what) + ": the key of the limit " +
                              in_quotes(first.limit->name) + " lacks " + missing_in(first) +
-                             "; expected these attributes in the query";
+                             "; expected these attributes too";
   answer(call.response, {400, detail});
   return false;
 }
