@@ -360,6 +360,23 @@ class Canned(BrowserTest):
         page.run("window.canned = null")
         wait_for(lambda: page.text("#alerts") == "", what="the end of the outage")
 
+    def test_changes_for_a_time_are_shown(self):
+        change = {"rule": "login", "key": "on_store_error", "value": "deny"}
+        gone = {"rule": "old", "key": "mode", "value": "shadow", "effective": False}
+        until = {"until": "2026-11-27T01:10:04Z"}
+        self.serve_canned({"temporary": [{**change, **until}, gone]})
+        page = self.browser
+        page.wait_for_text("#alert-temporary", "Rules are changed for a time. On this server:")
+        self.assertRegex(
+            page.text("#alert-temporary"),
+            r"Rule login: on_store_error deny until 2026-11-2\d \d\d:\d\d:04",
+        )
+        self.assertIn(
+            "Rule old: mode shadow until other rules are active, without effect on the active rules",
+            page.text("#alert-temporary"),
+        )
+        self.assertFalse(page.driver.title.startswith("⚠"))
+
     def test_lost_rules_are_on_top(self):
         lost = {"since": "2026-11-26T23:10:04Z", "why": "there are no rules at sluice:rules"}
         self.serve_canned({"rules_lost": lost})

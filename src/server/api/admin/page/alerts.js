@@ -33,6 +33,13 @@ function doesTexts(rules) {
   }).filter(Boolean);
 }
 
+// "Rule login: on_store_error deny until 2026-11-27 01:10:04"
+function temporaryText({ rule, key, value, until, effective }) {
+  const end = until ? new Date(until).toLocaleString("sv-SE") : "other rules are active";
+  const effect = effective === false ? ", without effect on the active rules" : "";
+  return `Rule ${visible(rule)}: ${key} ${value} until ${end}${effect}`;
+}
+
 function makeChange() {
   const rule = element("select", { ariaLabel: "Rule", className: "change-rule" });
   const what = element("select", { ariaLabel: "What it does" },
@@ -83,7 +90,7 @@ export function showAlerts(event, missing) {
   if (missing) {
     bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "The address names it, but the active rules do not have it." });
   }
-  const { outage, rules_lost: lost, rules } = event;
+  const { outage, rules_lost: lost, rules, temporary = [] } = event;
   if (outage) {
     bars.push({
       name: "outage", title: "The store fails.", text: `${visible(outage.why)}, ${sinceText(outage.since)}. Meanwhile:`,
@@ -103,6 +110,12 @@ export function showAlerts(event, missing) {
       name: "rules-errors", mild: true, title: "The rules files have errors; the earlier rules stay active.", text: "",
       list: rules.last_errors.map((one) =>
         ({ name: `${one.file}:${one.line}:${one.what}`, text: `${visible(one.file)}:${one.line}:${one.column}: ${visible(one.what)}` })),
+    });
+  }
+  if (temporary.length) {
+    bars.push({
+      name: "temporary", mild: true, title: "Rules are changed for a time.", text: "On this server:",
+      list: temporary.map((one) => ({ name: `${one.rule} ${one.key}`, text: temporaryText(one) })),
     });
   }
   if (event.draining) bars.push({ name: "draining", mild: true, title: "This server is ending.", text: "It takes no new connections." });
