@@ -76,6 +76,9 @@ struct Decision {
   std::uint64_t remaining = 0;
   // kTakeAtMost only: the units that were taken from every charge.
   std::uint64_t taken = 0;
+  // budget: the units that are spent in its window, and those that open holds keep. Of a charge.
+  std::uint64_t spent = 0;
+  std::uint64_t held = 0;
   // The time until the limit is untouched again if nothing else arrives.
   Duration reset_after{0};
   // budget: the time until the hold of the id ends; 0: it has none. Of a request: the least.

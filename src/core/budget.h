@@ -255,7 +255,9 @@ inline Live advance(const Limit& limit, const Budget& budget, Ticks now) noexcep
 
 inline Numbers describe(const Limit& limit, const Live& live) noexcept {
   const std::uint64_t used = live.used();
-  Numbers numbers{.remaining = used < limit.capacity() ? limit.capacity() - used : 0};
+  Numbers numbers{.remaining = used < limit.capacity() ? limit.capacity() - used : 0,
+                  .spent = live.spent,
+                  .held = live.held};
   const bool charges = limit.on_expiry() == OnExpiry::kCharge;
   Ticks end = live.at;
   if (live.open > 0) end = charges ? window_end(limit, live.latest) : live.latest;

@@ -67,6 +67,19 @@ TEST(Budget, HoldsAndSettlesWithWhatWasUsed) {
   EXPECT_EQ(counter.take(2 * kSecond, 1), wait(58 * kSecond, 0, 58 * kSecond));
 }
 
+TEST(Budget, SaysWhatIsSpentAndHeldAlsoBeyondTheLimit) {
+  BudgetCounter counter(kTen);
+  counter.take(0, 2);
+  counter.hold(0, 1, 6, 10 * kSecond);
+  EXPECT_EQ(std::pair(counter.look(0).spent, counter.look(0).held), std::pair(2ul, 6ul));
+  counter.hold(0, 2, 1, 10 * kSecond);
+  counter.settle(kSecond, 1, 30);
+  const Answer after = counter.look(kSecond);
+  EXPECT_EQ(std::tuple(after.remaining, after.spent, after.held), std::tuple(0ul, 32ul, 1ul));
+  EXPECT_EQ(counter.look(10 * kSecond).spent, 33u);  // nobody has settled the second
+  EXPECT_EQ(counter.look(kMinute).spent, 0u);
+}
+
 TEST(Budget, CountsAnIdOnceWhateverIsRepeated) {
   BudgetCounter counter(kTen);
   counter.hold(0, 1, 6, 10 * kSecond);

@@ -44,6 +44,8 @@ constexpr Ticks effective(Ticks now, Ticks last) noexcept { return now < last ? 
 struct Numbers {
   std::uint64_t remaining = 0;  // whole units that would pass now
   Ticks reset_after = 0;        // until the counter is untouched; 0: it is
+  std::uint64_t spent = 0;      // of a budget, in its window
+  std::uint64_t held = 0;       // of a budget, by its open holds
 };
 
 // What a limit answers to a verb.
@@ -66,12 +68,16 @@ struct Answer {
   Ticks reset_after = 0;
   Ticks delay = kNoDelay;  // how long an admitted request has to wait
   Ticks ends_after = 0;    // until the hold of the id ends
+  std::uint64_t spent = 0;
+  std::uint64_t held = 0;
 
   constexpr Answer() = default;
   // A quote, which says whether a cost is admitted, with its numbers.
   constexpr Answer(const Answer& quote, const Numbers& numbers) noexcept : Answer(quote) {
     remaining = numbers.remaining;
     reset_after = numbers.reset_after;
+    spent = numbers.spent;
+    held = numbers.held;
   }
 
   friend constexpr bool operator==(const Answer&, const Answer&) = default;

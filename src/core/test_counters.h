@@ -248,7 +248,9 @@ class BudgetCounter {
   Answer reserve(Ticks now, std::uint64_t cost) {
     return apply({Verb::kReserve, kMaxWait}, now, 0, cost);
   }
-  Answer peek(Ticks now, std::uint64_t cost = 0) const {
+  Answer peek(Ticks now, std::uint64_t cost = 0) const { return without_units(look(now, cost)); }
+  // Also says what is spent and held, which the other answers leave out.
+  Answer look(Ticks now, std::uint64_t cost = 0) const {
     return step(Verb::kPeek, limit_, Kept{buffer_->view(nullptr), forgotten_}, now, cost).answer;
   }
   void become(const Limit& limit) { limit_ = limit; }
@@ -256,19 +258,23 @@ class BudgetCounter {
   std::size_t open() const { return buffer_->holds; }
 
  private:
+  static Answer without_units(Answer answer) {
+    answer.spent = answer.held = 0;
+    return answer;
+  }
   Answer apply(Action action, Ticks now, std::uint8_t number, std::uint64_t cost) {
     const PermitId id = id_of(number);
     const PermitId* const asked = number > 0 ? &id : nullptr;
     const Step<NextBudget> step =
         core::step(action, limit_, Kept{buffer_->view(asked), forgotten_}, now, cost);
-    if (step.change != Change::kWrite) return step.answer;
+    if (step.change != Change::kWrite) return without_units(step.answer);
     if (!buffer_->has_room(step.next)) {
       buffer_->forget(limit_, step.at);
       grow(buffer_->records + std::size_t{1}, buffer_->holds + std::size_t{1});
     }
     buffer_->write(step.next, step.at);
     forgotten_ = step.forgotten();
-    return step.answer;
+    return without_units(step.answer);
   }
   void grow(std::size_t records, std::size_t holds) {
     const std::size_t room = BudgetBuffer::room_for(records);

@@ -186,6 +186,8 @@ inline void write(const Limit& limit, const Answer& answer, Decision& d) noexcep
       .capacity = limit.capacity(),
       .remaining = answer.remaining,
       .taken = answer.taken,
+      .spent = answer.spent,
+      .held = answer.held,
       .reset_after = Duration{answer.reset_after},
       .ends_after = Duration{answer.ends_after},
       .retry_after = may_retry ? Wait(Duration{answer.wait}) : std::nullopt,

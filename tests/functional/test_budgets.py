@@ -73,6 +73,16 @@ class Budgets(ServerTest):
         self.assertEqual(self.end("/v1/extend", "a", id="call", hold_ms=1000)[0], 404)
         self.assertEqual(self.left("a"), [98, LARGEST - 512, 488])
 
+    def test_the_administration_shows_what_is_spent_and_held(self):
+        self.check("k", 300, id="first", hold_ms=60_000)
+        self.check("k", 200, id="second", hold_ms=60_000)
+        self.end("/v1/settle", "k", id="first", actual=950)
+        query = "/v1/keys?rule=models&header.x-org=k&header.x-agent=a"
+        requests, org, agent = request(self.sluice.admin, "GET", query).json["limits"]
+        self.assertEqual((agent["spent"], agent["held"], agent["remaining"]), (950, 200, 0))
+        self.assertEqual((org["spent"], org["held"]), (950, 200))
+        self.assertNotIn("held", requests)
+
     def test_amounts_of_several_limits(self):
         self.check("b", 700, id="call", hold_ms=60_000)
         status, answer = self.end("/v1/settle", "b", id="call", actual={"org": 2**50, "agent": 1200})

@@ -218,6 +218,12 @@ void Oracle::change(Verb verb, const Name& name, Share& share) {
 void Oracle::describe(Verb verb, bool allowed, Share& share) {
   share.answer.limit = capacity(share.spec);
   share.answer.remaining = remaining(share.after, share.instant);
+  if (is_budget(share.spec)) {
+    const Integer spent_now = spent(share.after, share.instant);
+    share.answer.spent = static_cast<std::uint64_t>(spent_now);
+    share.answer.held =
+        static_cast<std::uint64_t>(round_down(consumed(share.after, share.instant) - spent_now));
+  }
   const std::int64_t wait = first_wait(share.instant, [&](std::int64_t later) {
     return later >= share.forgotten_from || (is_untouched(share.after, later) &&
                                              !may_count_holds(share.after, share.instant, later));

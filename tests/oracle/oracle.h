@@ -53,6 +53,8 @@ struct LimitAnswer {
       "ok";  // also "limited", "never", "over", "conflict", "too_many_holds", "gone"
   std::uint64_t limit = 0;
   std::uint64_t remaining = 0;
+  std::uint64_t spent = 0;  // of a budget, without what its open holds keep
+  std::uint64_t held = 0;   // of a budget, by its open holds
   std::int64_t reset_after_us = 0;
   std::optional<std::int64_t> retry_after_us = {};
   std::optional<std::int64_t> delay_us = {};

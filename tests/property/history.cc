@@ -91,6 +91,8 @@ void compare_charge(const std::string& name, const LimitAnswer& expected,
   out.compare(name + ".limit", std::to_string(expected.limit), std::to_string(actual.capacity));
   out.compare(name + ".remaining", std::to_string(expected.remaining),
               std::to_string(actual.remaining));
+  out.compare(name + ".spent", std::to_string(expected.spent), std::to_string(actual.spent));
+  out.compare(name + ".held", std::to_string(expected.held), std::to_string(actual.held));
   out.compare(name + ".reset_after", expected.reset_after_us, actual.reset_after.count());
   out.compare(name + ".retry_after", expected.retry_after_us, ticks(actual.retry_after));
   out.compare(name + ".delay", expected.delay_us, ticks(actual.delay));

@@ -194,8 +194,11 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
       json.member("algorithm", to_string(counter.limit->limit.algorithm()))
           .member("numbers", core::format_limit(counter.numbers))
           .member("limit", std::uint64_t{decision.capacity})
-          .member("remaining", std::uint64_t{decision.remaining})
-          .member("reset_after_ms", milliseconds(decision.reset_after));
+          .member("remaining", std::uint64_t{decision.remaining});
+      if (holds_amounts(counter.numbers.algorithm())) {
+        json.member("spent", decision.spent).member("held", decision.held);
+      }
+      json.member("reset_after_ms", milliseconds(decision.reset_after));
       write_exceptions(call, counter, decision.remaining, json);
     }
     json.end_object();
