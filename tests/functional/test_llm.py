@@ -4,6 +4,7 @@ import concurrent.futures
 import csv
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -81,8 +82,10 @@ class Model(llm_model.Model):
     def __init__(self):
         super().__init__()
         self.go_on = threading.Event()
+        self.started = False
 
     def before_token(self, words, number):
+        self.started = True
         if "wait" in words and number == 1:
             self.go_on.wait()
 
@@ -278,7 +281,7 @@ class Many(Gateways):
             team, agent = teams[at % 2], agents[at // 2 % 2]
             return self.ask(content, team, agent, max_tokens=500).status
 
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
             statuses = list(pool.map(lambda job: call(job[0], *job[1]), enumerate(rows())))
         served = statuses.count(200)
         self.assertEqual(served + statuses.count(429), len(statuses))
@@ -311,6 +314,56 @@ class Many(Gateways):
             self.assertLessEqual(by_team[team], TEAM)
         ended = [*self.budgets.settled.values(), *self.budgets.lost]
         self.assertEqual(sum(actual for _, actual in ended), sum(map(price_of, self.model.calls)))
+
+
+@unittest.skipUnless("LLM_GATEWAY" in os.environ, "the gateway in C++ was not built")
+class InCpp(Gateways):
+    """The gateway that has Sluice in the program. Its budgets do not renew: it has a real clock."""
+
+    def start_gateway(self, rules=RULES):
+        rules = replaced(rules, ("per: month", "per: never"), ("per: day", "per: never"))
+        folder = self.folder()
+        (folder / "rules.yaml").write_text(rules, "utf-8")
+        argv = [os.environ["LLM_GATEWAY"], "rules.yaml", *map(str, self.model.server_address)]
+        process = Process(argv, folder, "gateway", stdout=subprocess.PIPE)
+        self.addCleanup(process.stop)
+        self.gateway = f"127.0.0.1:{int(process.child.stdout.readline().split()[1])}"
+
+    def test_calls_are_held_streamed_and_settled(self):
+        self.start_gateway()
+        events = self.events(self.ask("3 words about tea"))
+        text = "".join(event["choices"][0]["delta"]["content"] for event in events[:-1])
+        self.assertEqual(text, "word1 word2 word3 ")
+        self.assertEqual(self.spent(), (4 * 3 + 3 * 15,) * 2)
+        self.assertEqual(self.events(self.ask("2 words", max_tokens=1200))[0]["model"], "gpt-small")
+        denied = self.ask("2 words please", max_tokens=1330)
+        self.assertEqual((denied.status, denied.json["error"]["code"]), (429, "insufficient_quota"))
+        self.assertEqual(self.spent(), (57 + 2 * 1 + 2 * 2,) * 2)
+
+    def test_while_a_call_runs_its_most_is_held(self):
+        self.start_gateway()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            running = pool.submit(self.ask, "3 words wait", max_tokens=1000)
+            wait_for(lambda: self.model.started, "the call")
+            fields = {"X-Team": "search", "X-Agent": "crawler"}
+            bill = request(self.gateway, "GET", "/v1/spending", None, fields).json
+            self.model.go_on.set()
+            self.events(running.result())
+        self.assertEqual(bill["team"], {"spent": 0, "held": 15_009, "left": TEAM - 15_009})
+        self.assertEqual(self.spent(), (9 + 45,) * 2)
+
+    def test_calls_that_fail(self):
+        self.start_gateway()
+        with self.assertRaises(http.client.HTTPException):
+            self.ask("3 words fail")
+        wait_for(lambda: self.spent() == (0, 0), "the settlement of nothing")
+        with self.assertRaises(http.client.HTTPException):
+            self.ask("10 words break")
+        wait_for(lambda: self.spent() == (3 * 3 + 5 * 15,) * 2, "the settlement of what came")
+        for more in ({"max_tokens": "1"}, {"max_tokens": 1.5}, {"messages": "hello"}):
+            answer = self.ask("3 words", **more)
+            self.assertEqual((answer.status, answer.json["error"]["code"]), (400, "invalid_request_error"))
+        self.assertEqual(self.spent(), (84, 84))
 
 
 class Prices(ServerTest):
