@@ -70,6 +70,12 @@ int ask_server(const TryFlags& arguments) {
   if (arguments.count > 1 && !arguments.consume) {
     throw Failed("-n needs --consume: without it each request is answered like the first", kUsage);
   }
+  if (arguments.count > server::kMostTried) {
+    throw Failed("-n " + std::to_string(arguments.count) +
+                     " is too many for a server; expected at most " +
+                     std::to_string(server::kMostTried),
+                 kUsage);
+  }
   std::string body;
   for (const std::string& word : words) {
     if (word.find('\n') != word.npos) throw Failed("a word has two lines; expected one", kUsage);
@@ -147,7 +153,9 @@ void add_try(Command app, int& status) {
   const auto arguments = std::make_shared<TryFlags>();
   command.add_option("RULES", arguments->rules, "The rules file; not with --server");
   command.add_option("REQUEST", arguments->request, "The request");
-  command.add_option("-n,--count", arguments->count, "How many requests")
+  command
+      .add_option("-n,--count", arguments->count,
+                  "How many requests; with --server at most " + std::to_string(server::kMostTried))
       .range(std::uint64_t{1}, kMostRequests)
       .show_default();
   command.add_option("--cost", arguments->cost, "The units of each request").show_default();

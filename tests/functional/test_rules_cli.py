@@ -162,6 +162,9 @@ class Try(ServerTest):
             self.assertIn("rule api: matches; rules after it are not tried\n"
                           "limit api/requests: 2 per 1h (token_bucket), key '192.0.2.1'\n\n"
                           "would be allowed  ok", looked.stdout)
+        many = self.try_it(request, "-n", "2000", "--consume")
+        self.assertEqual(many.returncode, 2, many)
+        self.assertIn("-n 2000 is too many for a server; expected at most 1000", many.stderr)
         taken = self.try_it("GET", "/api/x", "ip=192.0.2.1", "-n", "3", "--consume")
         self.assertIn("\n2  allowed  ok; requests 0 of 2 left\n3  denied  limited", taken.stdout)
         self.assertIn("\nHTTP status 429\n", taken.stdout)

@@ -16,6 +16,9 @@
 
 namespace sluice::server {
 
+// How many requests a server takes at most for one POST /v1/try.
+inline constexpr std::uint64_t kMostTried = 1000;
+
 // A request as a person writes it: "POST /login ip=192.0.2.1". A method, a path with its query, and
 // attributes as NAME=VALUE.
 class WrittenRequest final : public AttributeSource {

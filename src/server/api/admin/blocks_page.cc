@@ -140,7 +140,9 @@ void answer_blocks(const Call& call, const Selection& chosen, std::string_view d
 // Answers with the blocks that hold, whatever the rule.
 void list_blocks(const Call& call) {
   if (!call.admin.find_blocks) return answer(call.response, {404, "this server has no blocks"});
-  const auto found = call.admin.find_blocks(count_in(call.query));
+  const auto count = count_in(call);
+  if (!count) return;
+  const auto found = call.admin.find_blocks(*count);
   if (!found) return answer(call.response, {503, "the blocks cannot be read: " + found.error()});
   JsonWriter json;
   json.begin_object().key("blocks").begin_array();

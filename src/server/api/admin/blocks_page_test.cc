@@ -125,6 +125,8 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
       "nothing to block: the key of the limit 'address' lacks ip; expected these attributes too");
   EXPECT_EQ(refused("PUT", "/v1/blocks?rule=two&for=1m&ip=192.0.2.1", 400),
             "rule 'two' has several limits; expected limit=NAME, one of: a, b; or limit=* for all");
+  EXPECT_EQ(refused("GET", "/v1/blocks?count=7x", 400),
+            "'count' is '7x'; expected a whole number from 1 to 10000");
   EXPECT_EQ(refused("DELETE", "/v1/blocks?rule=none", 404),
             "there is no rule 'none'; expected one of: login, plain, two");
   EXPECT_TRUE(done_.empty());

@@ -1,5 +1,4 @@
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -40,18 +39,6 @@ std::string read_enum(const Call& call, std::string_view name,
   return "'" + std::string(name) + "' is " + in_quotes(*text) + "; expected " + found.error();
 }
 
-std::string read_key_count(const Call& call, std::size_t& to) {
-  Buffers buffers;
-  const auto text = find_query(call.query, "n", buffers);
-  if (!text) return {};
-  const char* const end = text->data() + text->size();
-  const auto read = std::from_chars(text->data(), end, to);
-  const bool is_number = read.ec == std::errc() && read.ptr == end;
-  if (is_number && to >= 1 && to <= insight::KeyFrame::kMostKeys) return {};
-  return "'n' is " + in_quotes(*text) + "; expected a number of keys from 1 to " +
-         std::to_string(insight::KeyFrame::kMostKeys);
-}
-
 // Returns whether the limit exists, if the query names one. If not, writes the reason into the
 // answer.
 bool names_limits(const Call& call, const RuleSet& rules, const TopKeysQuery& query) {
@@ -80,11 +67,13 @@ bool names_limits(const Call& call, const RuleSet& rules, const TopKeysQuery& qu
 
 std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
   TopKeysQuery out;
-  for (const std::string& wrong :
-       {read_enum(call, "by", insight::read_top_by, out.by),
-        read_enum(call, "over", insight::read_span, out.over), read_key_count(call, out.most)}) {
+  for (const std::string& wrong : {read_enum(call, "by", insight::read_top_by, out.by),
+                                   read_enum(call, "over", insight::read_span, out.over)}) {
     if (!wrong.empty()) return refuse(call, 400, wrong);
   }
+  const auto most = number_in(call, "n", out.most, 1, insight::KeyFrame::kMostKeys);
+  if (!most) return std::nullopt;
+  out.most = *most;
   Buffers buffers;
   if (const auto rule = find_query(call.query, "rule", buffers)) out.rule = *rule;
   if (const auto limit = find_query(call.query, "limit", buffers)) out.limit = *limit;

@@ -478,7 +478,11 @@ bool lacks_overrides(const Call& call) {
 
 void list_overrides(const Call& call) {
   if (lacks_overrides(call)) return;
-  const auto page = list(call, number_in(call.query, "cursor", 0), count_in(call.query));
+  const auto cursor = number_in(call, "cursor", 0, 0, ~std::uint64_t{0});
+  if (!cursor) return;
+  const auto count = count_in(call);
+  if (!count) return;
+  const auto page = list(call, *cursor, *count);
   if (!page) return;
   JsonWriter json;
   json.begin_object().member("total", std::uint64_t{call.overrides()->size()});

@@ -120,6 +120,15 @@ TEST_F(OverridesPage, ListsAndRemovesThoseOfARuleThatIsGone) {
   EXPECT_EQ(overrides_->all().size(), 1U);
 }
 
+TEST_F(OverridesPage, RefusesACursorThatIsNoNumber) {
+  EXPECT_EQ(get("/v1/overrides?cursor=x").detail(),
+            "'cursor' is 'x'; expected a whole number from 0 to 18446744073709551615");
+  for (const std::string count : {"many", "0", "10001"}) {
+    EXPECT_EQ(get("/v1/overrides?count=" + count).detail(),
+              "'count' is '" + count + "'; expected a whole number from 1 to 10000");
+  }
+}
+
 TEST_F(OverridesPage, ListsAGoneRuleInPages) {
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(overrides_->set("default|old|l|k=" + std::to_string(i), {.limit = 9}));

@@ -1,6 +1,7 @@
 #include "server/api/admin/rule_selection.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -88,6 +89,28 @@ bool Selection::may_change(const Call& call, std::string_view what) const {
                              "; expected these attributes too";
   answer(call.response, {400, detail});
   return false;
+}
+
+std::optional<std::uint64_t> number_in(const Call& call, std::string_view name,
+                                       std::uint64_t otherwise, std::uint64_t least,
+                                       std::uint64_t most) {
+  Buffers buffers;
+  const auto text = find_query(call.query, name, buffers);
+  if (!text) return otherwise;
+  std::uint64_t number = 0;
+  const char* const end = text->data() + text->size();
+  const auto read = std::from_chars(text->data(), end, number);
+  const bool is_number = read.ec == std::errc() && read.ptr == end;
+  if (is_number && number >= least && number <= most) return number;
+  const std::string detail = in_quotes(name) + " is " + in_quotes(*text) +
+                             "; expected a whole number from " + std::to_string(least) + " to " +
+                             std::to_string(most);
+  answer(call.response, {400, detail});
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> count_in(const Call& call) {
+  return number_in(call, "count", 1000, 1, 10'000);
 }
 
 std::uint64_t milliseconds(Duration wait) noexcept {

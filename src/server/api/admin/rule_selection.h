@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,21 +32,6 @@ class QueryAttributes final : public AttributeSource {
   std::string_view query_;
   mutable Buffers buffers_;
 };
-
-// Returns the number of a parameter of the query, or another one if it has none.
-inline std::uint64_t number_in(std::string_view query, std::string_view name,
-                               std::uint64_t otherwise) {
-  Buffers buffers;
-  const auto text = find_query(query, name, buffers);
-  std::uint64_t number = otherwise;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), number);
-  return number;
-}
-
-// Returns how many of a list the query asks for: its `count`, 1 to 10,000, or 1000.
-inline std::uint64_t count_in(std::string_view query) {
-  return std::clamp<std::uint64_t>(number_in(query, "count", 1000), 1, 10'000);
-}
 
 }  // namespace sluice::server
 
@@ -90,6 +74,15 @@ std::string names_of(const Named& all) {
   if (all.size() > kShown) names += " and " + std::to_string(all.size() - kShown) + " more";
   return names;
 }
+
+// Returns the number of a parameter of the query, or another one if it has none. If it is no number
+// from `least` to `most`, writes that into the answer and returns nothing.
+std::optional<std::uint64_t> number_in(const Call& call, std::string_view name,
+                                       std::uint64_t otherwise, std::uint64_t least,
+                                       std::uint64_t most);
+// Returns how many of a list the query asks for: its `count`, 1 to 10,000, or 1000. Returns nothing
+// like number_in().
+std::optional<std::uint64_t> count_in(const Call& call);
 
 std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
 // Writes the key of a counter. If it lacks attributes, writes which, and returns false.

@@ -85,7 +85,7 @@ TEST_F(TopPage, SaysWhatAParameterShouldBe) {
   EXPECT_EQ(refusal("over=week"), "'over' is 'week'; expected minute, hour or day");
   for (const std::string number : {"0", "257", "-1", "1x", ""}) {
     EXPECT_EQ(refusal("n=" + number),
-              "'n' is '" + number + "'; expected a number of keys from 1 to 256");
+              "'n' is '" + number + "'; expected a whole number from 1 to 256");
   }
   EXPECT_EQ(refusal("limit=user"), "'limit' needs a rule; expected rule=NAME too");
   EXPECT_EQ(refusal("rule=none", 404), "there is no rule 'none'; expected one of: order");

@@ -4,18 +4,20 @@
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/decide/trial.h"
+#include "sluice/limit.h"
 #include "sluice/rule_decider.h"
 
 namespace sluice::server::pages {
 namespace {
 
-constexpr std::uint64_t kMostRequests = 1000;
-
+// The lines of a body, which end with LF or CRLF.
 std::vector<std::string> lines_of(std::string_view body) {
   std::vector<std::string> lines;
   while (!body.empty()) {
     const std::size_t end = std::min(body.find('\n'), body.size());
-    lines.emplace_back(body.substr(0, end));
+    std::string_view line = body.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
     body.remove_prefix(std::min(end + 1, body.size()));
   }
   return lines;
@@ -25,11 +27,11 @@ std::vector<std::string> lines_of(std::string_view body) {
 
 // A look takes nothing; `consume=N` takes N times.
 void try_request(const Call& call) {
-  const std::uint64_t count = number_in(call.query, "consume", 0);
-  const std::uint64_t cost = number_in(call.query, "cost", 1);
-  if (count > kMostRequests) {
-    return answer(call.response, {400, "'consume' is over 1000; expected at most 1000 requests"});
-  }
+  const auto given = number_in(call, "consume", 0, 0, kMostTried);
+  if (!given) return;
+  const std::uint64_t count = *given;
+  const auto cost = number_in(call, "cost", 1, 0, kMaxAmount);
+  if (!cost) return;
   const auto request = WrittenRequest::read(lines_of(call.request.body));
   if (!request) return answer(call.response, {400, request.error()});
   const ActiveRules active = call.admin.rules.active();
@@ -40,7 +42,7 @@ void try_request(const Call& call) {
   decider.refuse_permits(count > 0);  // nobody would release them
   const Action action = count > 0 ? Verb::kTake : Verb::kPeek;
   for (std::uint64_t i = 1; i <= std::max<std::uint64_t>(count, 1); ++i) {
-    const RuleAnswer& decided = decider.decide(active.rules, *request, {cost}, {}, action);
+    const RuleAnswer& decided = decider.decide(active.rules, *request, {*cost}, {}, action);
     if (i == 1) text += explain_limits(decided) + "\n";
     text += count > 0 ? std::to_string(i) + "  " : "would be ";
     text += explain_decision(decided);
