@@ -375,7 +375,9 @@ int change_override(const KeyFlags& flags, std::string_view method) {
 }
 
 int start_block(const KeyFlags& flags) {
-  if (flags.block == "forever") return change_override(flags, "PUT");
+  // The path of an override also refuses attributes that the key does not read.
+  const bool is_one = names_in(flags.place).limit != encoded("*");
+  if (flags.block == "forever" && is_one) return change_override(flags, "PUT");
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
   return change_block(flags, "PUT", (is_instant ? "&until=" : "&for=") + url_encoded(flags.block));
 }

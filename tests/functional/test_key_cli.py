@@ -114,6 +114,10 @@ class Commands(ServerTest):
         self.assertIn(", key c: blocked\n", self.run_ok(*place))
         self.run_ok(*place, "--unblock")
         self.assertEqual(self.run_ok("list"), "")
+        place = ("api/*", "header.x-customer=c")
+        self.assertEqual(self.run_ok(*place, "--block", "forever"), f"{COUNTER}c: blocked\n")
+        self.run_ok(*place, "--unblock")
+        self.assertEqual(self.run_ok("list"), "")
 
     def test_what_is_given_ends(self):
         self.run_ok("api", "header.x-customer=d", "--set", "limit=9", "--for", "1h")

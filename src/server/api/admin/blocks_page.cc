@@ -18,14 +18,20 @@ namespace {
 
 using base::in_quotes;
 
-// Returns the time from now until an instant such as "2026-12-01T00:00:00Z".
-Expected<Duration> time_until(std::string_view text) {
-  if (const auto until = base::parse_rfc3339(text)) return *until - SystemClock().now();
+// From when and for how long a key is to be blocked; without a length, forever.
+struct Length {
+  Instant now = SystemClock().now();
+  std::optional<Duration> length = {};
+};
+
+// Returns the time from an instant until another one, such as "2026-12-01T00:00:00Z".
+Expected<Duration> time_until(std::string_view text, Instant now) {
+  if (const auto until = base::parse_rfc3339(text)) return *until - now;
   return Unexpected{in_quotes(text) + " is no instant; expected one such as 2026-12-01T00:00:00Z"};
 }
 
-// How long a key is to be blocked. If that is wrong, writes the reason into the answer.
-std::optional<Duration> find_length(const Call& call) {
+// If the length is wrong, writes the reason into the answer and returns nothing.
+std::optional<Length> find_length(const Call& call) {
   Buffers buffers, until_buffers;
   const auto text = find_query(call.query, "for", buffers);
   const auto until = find_query(call.query, "until", until_buffers);
@@ -35,12 +41,17 @@ std::optional<Duration> find_length(const Call& call) {
                            "&for=15m, or &until=2026-12-01T00:00:00Z"});
     return std::nullopt;
   }
-  auto length = text ? core::parse_period(*text) : time_until(*until);
-  if (length && *length >= kMinPeriod && (until || *length <= kMaxPeriod)) return *length;
+  Length found;
+  if (text == "forever") return found;
+  const auto length = text ? core::parse_period(*text) : time_until(*until, found.now);
+  if (length && *length >= kMinPeriod && (until || *length <= kMaxPeriod)) {
+    found.length = *length;
+    return found;
+  }
   const std::string detail =
       (text ? "'for': " : "'until': ") +
       (!length ? length.error()
-       : text  ? in_quotes(*text) + " is out of range; expected 1ms to 366d"
+       : text  ? in_quotes(*text) + " is out of range; expected 1ms to 366d, or forever"
                : in_quotes(*until) + " is in the past; expected an instant in the future");
   answer(call.response, {400, detail});
   return std::nullopt;
@@ -56,24 +67,30 @@ class KeyBlock {
   }
 
   // Change it. Return whether that was done; if not, write the reason into the answer.
-  bool start(Duration length) {
-    if (counter_.limit->block && length <= kMaxPeriod) return did({Verb::kBlock, length});
+  bool start(const Length& given) {
+    const bool has_block = counter_.limit->block.has_value();
+    if (has_block && given.length && *given.length <= kMaxPeriod) {
+      return did({Verb::kBlock, *given.length}) && end_override();
+    }
     if (call_.overrides() == nullptr) {
-      const std::string detail = "the limit " + in_quotes(counter_.limit->name) +
-                                 " has no block, and this server has no overrides; expected a "
-                                 "limit with 'block:' in the rules";
+      const std::string detail =
+          has_block
+              ? "this server has no overrides, which such a long block needs; expected one of "
+                "at most 366d"
+              : "the limit " + in_quotes(counter_.limit->name) +
+                    " has no block, and this server has no overrides; expected a limit with "
+                    "'block:' in the rules";
       answer(call_.response, {404, detail});
       return false;
     }
-    if (override_ && override_->kind != Override::Kind::kBlocked) replaced_ = override_;
-    override_ = Override{.kind = Override::Kind::kBlocked, .until = SystemClock().now() + length};
+    if (override_ && !is_blocked()) replaced_ = override_;
+    override_ = Override{.kind = Override::Kind::kBlocked};
+    if (given.length) override_->until = given.now + *given.length;
     return set(call_.admin.overrides->set(counter_.key, *override_));
   }
   bool end() {
     if (counter_.limit->block && !did(Verb::kUnblock)) return false;
-    if (!override_ || override_->kind != Override::Kind::kBlocked) return true;
-    override_.reset();
-    return set(call_.admin.overrides->unset(counter_.key));
+    return end_override();
   }
   // Writes whether it holds, and what it has replaced. Returns false as start() does.
   bool write(JsonWriter& json) const {
@@ -83,7 +100,7 @@ class KeyBlock {
       if (said.outcome == Outcome::kFailed) return fail(said);
       if (said.reason == Reason::kBlocked) left = said.retry_after.value_or(Duration{0});
     }
-    const bool is_given = override_ && override_->kind == Override::Kind::kBlocked;
+    const bool is_given = is_blocked();
     json.member("blocked", is_given || left.has_value());
     if (is_given && override_->until) {
       left = std::max(left.value_or(Duration{0}), *override_->until - SystemClock().now());
@@ -100,6 +117,12 @@ class KeyBlock {
 
  private:
   Store& store() const { return call_.admin.limiter.store(); }
+  bool is_blocked() const { return override_ && override_->kind == Override::Kind::kBlocked; }
+  bool end_override() {
+    if (!is_blocked()) return true;
+    override_.reset();
+    return set(call_.admin.overrides->unset(counter_.key));
+  }
   bool fail(const Decision& said) const {
     answer_failed(call_, counter_, said);
     return false;

@@ -1,3 +1,4 @@
+#include "base/civil_time.h"
 #include "base/json_writer.h"
 #include "server/api/admin/test_endpoint.h"
 #include "sluice/attributes.h"
@@ -112,7 +113,7 @@ TEST_F(BlocksPage, RefusesWhatItCannotBlock) {
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&until=tomorrow", 400),
             "'until': 'tomorrow' is no instant; expected one such as 2026-12-01T00:00:00Z");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=367d", 400),
-            "'for': '367d' is out of range; expected 1ms to 366d");
+            "'for': '367d' is out of range; expected 1ms to 366d, or forever");
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=soon", 400),
             "'for': 'soon' is not a period; expected a whole number and its unit (ms, s, m, h or "
             "d), such "
@@ -162,6 +163,47 @@ TEST_F(BlocksPage, BlocksAKeyForYears) {
     EXPECT_EQ(limit.at("blocked"), true);
     EXPECT_GT(limit.at("blocked_for_ms").as_int64(), 1LL << 40);
   }
+}
+
+TEST_F(BlocksPage, ReplacesABlockThatLastsLonger) {
+  overrides_ = std::move(ServerOverrides::open("").value());
+  reopen();
+  constexpr const char* kCounter = "shop|login|address|ip=192.0.2.1";
+  ASSERT_EQ(call("PUT", std::string(kLogin) + "&for=forever").status, 200);
+  const auto shown = get(kLogin).json().at("limits").at(0).as_object();
+  EXPECT_EQ(shown.at("blocked"), true);
+  EXPECT_FALSE(shown.contains("blocked_for_ms")) << "it has no end";
+  ASSERT_TRUE(overrides_->all().find(kCounter));
+  EXPECT_FALSE(overrides_->all().find(kCounter)->until);
+  const auto answered = call("PUT", std::string(kLogin) + "&for=1m").json().at("limits").at(0);
+  EXPECT_EQ(answered.at("blocked_for_ms"), 60'000);
+  EXPECT_FALSE(overrides_->all().find(kCounter));
+  ASSERT_TRUE(overrides_->set(kCounter, {.kind = Override::Kind::kUnlimited}));
+  ASSERT_EQ(call("PUT", std::string(kLogin) + "&for=1m").status, 200);
+  EXPECT_TRUE(overrides_->all().find(kCounter)) << "it is no block";
+}
+
+TEST_F(BlocksPage, BlocksAllLimitsOfARuleForever) {
+  const std::string target = "/v1/blocks?rule=two&limit=*&ip=192.0.2.1&for=forever";
+  EXPECT_EQ(refused("PUT", target, 404),
+            "this server has no overrides, which such a long block needs; expected one of at most "
+            "366d");
+  overrides_ = std::move(ServerOverrides::open("").value());
+  reopen();
+  EXPECT_EQ(call("PUT", target).status, 200);
+  for (const char* counter : {"shop|two|a|ip=192.0.2.1", "shop|two|b"}) {
+    ASSERT_TRUE(overrides_->all().find(counter)) << counter;
+    EXPECT_EQ(*overrides_->all().find(counter), Override{.kind = Override::Kind::kBlocked});
+  }
+}
+
+TEST_F(BlocksPage, BlocksUntilExactlyTheInstant) {
+  overrides_ = std::move(ServerOverrides::open("").value());
+  reopen();
+  constexpr const char* kUntil = "2100-01-01T00:00:00Z";
+  ASSERT_EQ(call("PUT", std::string("/v1/blocks?rule=plain&until=") + kUntil).status, 200);
+  ASSERT_TRUE(overrides_->all().find("shop|plain|all"));
+  EXPECT_EQ(overrides_->all().find("shop|plain|all")->until, *base::parse_rfc3339(kUntil));
 }
 
 TEST_F(BlocksPage, EndsABlockByAnOverrideOfALimitWithABlockToo) {
