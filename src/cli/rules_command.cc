@@ -65,15 +65,6 @@ std::string version_of(const std::optional<PublishedRules>& rules) {
   return rules ? "version " + std::to_string(rules->version) : "no rules";
 }
 
-// For --by: the history has a line for each push.
-std::string find_wrong_name(const std::string& name) {
-  const bool has_control = std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  if (!name.empty() && name.size() <= 128 && !has_control) return {};
-  return "expected a name of 1 to 128 bytes without control characters";
-}
-
 // Adds the flags that select the rules in Redis.
 std::shared_ptr<StoreFlags> add_place_flags(Command command) {
   auto flags = add_store_flags(command);
@@ -209,7 +200,7 @@ std::shared_ptr<PushFlags> add_push_flags(Command command) {
   command.add_flag("--dry-run", flags->dry_run, "Print what would change without pushing");
   command.add_option("--by", flags->by, "Who pushes, for the history [USER@HOST]")
       .type_name("NAME")
-      .check(find_wrong_name);
+      .check(server::find_wrong_by);
   return flags;
 }
 
@@ -773,7 +764,7 @@ void add_change(Command rules, int& status) {
       .type_name("DURATION");
   command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
       .type_name("NAME")
-      .check(find_wrong_name);
+      .check(server::find_wrong_by);
   command.add_option("--expect", flags->expect, "Change only this version of the server's rules")
       .type_name("VERSION");
   command.footer(kChangeHelp);

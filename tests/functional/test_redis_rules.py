@@ -264,7 +264,7 @@ class History(RedisTest):
         (self.texts / "a.yaml").write_text(rules("a"))
         refused = self.run_rules("push", "a.yaml", "--by", "a\nb")
         self.assertEqual(refused.returncode, 2)
-        self.assertIn("expected a name of 1 to 128 bytes without control characters", refused.stderr)
+        self.assertIn("expected 1 to 128 bytes without control characters", refused.stderr)
 
     def test_a_rollback_pushes_the_old_rules_as_a_new_version(self):
         for limit in (5, 6, 7):

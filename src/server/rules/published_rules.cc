@@ -250,6 +250,14 @@ Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
   return PublishedRules{version, std::move(id), std::move(pushed_at), {}, std::move(texts)};
 }
 
+std::string find_wrong_by(const std::string& by) {
+  const bool has_control = std::any_of(by.begin(), by.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (!by.empty() && by.size() <= 128 && !has_control) return {};
+  return "expected 1 to 128 bytes without control characters";
+}
+
 std::string pushed_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

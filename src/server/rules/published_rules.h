@@ -37,6 +37,9 @@ inline constexpr std::size_t kMostPublishedBytes = std::size_t{16} << 20;  // of
 Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
                                  std::vector<RulesText> texts);
 
+// Returns what is wrong with PublishedRules::by, of which the history has a line for each push, or
+// an empty text.
+std::string find_wrong_by(const std::string& by);
 // Returns the present instant as PublishedRules::pushed_at.
 std::string pushed_now();
 

@@ -20,6 +20,7 @@
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
+#include "server/rules/published_rules.h"
 #include "sluice/expected.h"
 
 namespace sluice::server::pages {
@@ -273,22 +274,16 @@ struct Subject {
   }
 };
 
-// Reads who asked: `by` of the query, one line of at most 128 bytes. Returns false after answering
-// that it is another text.
+// Reads who asked: `by` of the query. Returns false after answering that it is no name.
 bool read_who(const Call& call, Subject& subject) {
   Buffers buffers;
   const auto name = find_query(call.query, "by", buffers);
   if (!name) return true;
-  const bool has_control = std::any_of(name->begin(), name->end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  if (name->empty() || name->size() > 128 || has_control) {
-    answer(call.response,
-           {400, "'by' is no name; expected 1 to 128 bytes without control characters"});
-    return false;
-  }
   subject.who = *name;
-  return true;
+  const std::string wrong = find_wrong_by(subject.who);
+  if (wrong.empty()) return true;
+  answer(call.response, {400, "'by' is no name; " + wrong});
+  return false;
 }
 
 // What a change did, for the answer.
