@@ -179,6 +179,10 @@ Option Command::add_flag(const std::string& name, bool& value,
 
 void Command::require_subcommand() const { app_->require_subcommand(1); }
 void Command::footer(const std::string& text) const { app_->footer(text); }
+bool Command::names(const std::string& option) const {
+  const auto& given = app_->parse_order();  // without those of the environment
+  return std::find(given.begin(), given.end(), app_->get_option(option)) != given.end();
+}
 
 namespace {
 

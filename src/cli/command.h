@@ -65,6 +65,8 @@ class Command {
   Option add_flag(const std::string& name, bool& value, const std::string& description) const;
   void require_subcommand() const;
   void footer(const std::string& text) const;
+  // Whether the arguments have this option; one of the environment does not count.
+  bool names(const std::string& option) const;
   // `work` returns the exit status, which goes to `status`. What it throws is printed as
   // "sluice: NAME: WHAT", without NAME if it is empty.
   void run(int& status, const std::string& name, std::function<int()> work) const;

@@ -10,6 +10,7 @@
 #include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -75,20 +76,35 @@ std::shared_ptr<StoreFlags> add_place_flags(Command command) {
 
 // The flags of a command for rules in Redis or of a server.
 struct SourceFlags {
+  Command command;
   std::shared_ptr<StoreFlags> store;
   std::shared_ptr<AdminFlags> admin;
 };
 
 SourceFlags add_source_flags(Command command) {
-  SourceFlags flags{add_place_flags(command), nullptr};
+  SourceFlags flags{command, add_place_flags(command), nullptr};
   flags.admin = add_admin_flags(command, true);
   return flags;
 }
 
-// Whether the rules are in Redis. Otherwise a server is asked.
+// The flags for rules in Redis. A store of the environment leaves open where the rules are: a
+// configuration in the current folder may say it.
+StoreFlags place_of(const SourceFlags& flags) {
+  StoreFlags place = *flags.store;
+  place.finds_config = flags.admin->admin.empty();
+  const bool is_open = place.config.empty() && !flags.command.names("--store");
+  if (is_open && place.finds_config && has_local_config()) place.config = kLocalConfig;
+  return place;
+}
+
+// Whether the rules are in Redis. Otherwise a server is asked. Flags come first, then variables of
+// the environment, then the configuration.
 bool is_in_redis(const SourceFlags& flags, const server::Config& config) {
+  if (flags.command.names("--admin")) return false;
+  if (flags.command.names("--store") || !flags.store->rules_key.empty()) return true;
+  const char* const rules = std::getenv("SLUICE_RULES");  // a flag of the server
+  if (rules != nullptr && *rules != '\0') return std::string_view(rules) == "redis";
   if (!flags.admin->admin.empty()) return false;
-  if (!flags.store->store.empty() || !flags.store->rules_key.empty()) return true;
   return config.store != server::Config().store && config.rules.empty();
 }
 
@@ -243,11 +259,10 @@ using Texts = std::vector<RulesText>;
 class RulesSource {
  public:
   explicit RulesSource(const SourceFlags& flags) {
-    StoreFlags store = *flags.store;
-    store.finds_config = flags.admin->admin.empty();
-    const server::Config config = config_of(store);
+    const StoreFlags place = place_of(flags);
+    const server::Config config = config_of(place);
     if (is_in_redis(flags, config)) {
-      redis_ = std::make_unique<RulesPlace>(*flags.store, config);
+      redis_ = std::make_unique<RulesPlace>(place, config);
     } else {
       AdminFlags admin = *flags.admin;
       admin.config = flags.store->config;
@@ -361,8 +376,9 @@ redis for the rules in Redis (./redis and ./3 are files). Rules from standard in
 cannot name lists (in: FILE).
 
 With one argument, the other side are the rules that are active now: a file would change them by
-this, and this has changed since a version. As for history, they are in Redis with --store, or if the
-configuration says so; otherwise the administration of a server (--admin) is asked.
+this, and this has changed since a version. As for history, they are in Redis with --store, or if
+the environment or the configuration says so; otherwise the administration of a server (--admin) is
+asked.
 
 Exit status: 0 equal; 1 different; 2 wrong usage, or rules that cannot be read.
 
@@ -374,8 +390,8 @@ Examples:
 
 struct DiffFlags {
   SourceFlags source;
-  std::string before;
-  std::optional<std::string> after;
+  std::string before = {};
+  std::optional<std::string> after = {};
   bool json = false;
 };
 
@@ -436,8 +452,7 @@ int diff(const DiffFlags& flags) {
 // Adds the subcommand diff to `rules`: compares rules of files, of Redis and of a server.
 void add_diff(Command rules, int& status) {
   const Command command = rules.add_subcommand("diff", "Compare two sets of rules");
-  const auto flags = std::make_shared<DiffFlags>();
-  flags->source = add_source_flags(command);
+  const auto flags = std::make_shared<DiffFlags>(DiffFlags{.source = add_source_flags(command)});
   command.add_option("OLD", flags->before, "A file, a directory, a version, - or redis").required();
   command.add_option("NEW", flags->after, "The same");
   command.add_flag("--json", flags->json, "Print one JSON object");
@@ -449,12 +464,16 @@ constexpr const char* kHistoryHelp =
     R"(Print the latest versions of the rules, the latest first: when and by whom each was made, and
 what it changed.
 
-With --store, or if the configuration says so, these are the last 50 pushes of rules to Redis. Redis
-also keeps the rules of these pushes, at most 64 MiB in total; it drops the oldest first. Pushes with
-`scripting: off` and pushes by older versions of Sluice are not in the history.
+With --store or --rules-key, these are the last 50 pushes of rules to Redis. Redis also keeps the
+rules of these pushes, at most 64 MiB in total; it drops the oldest first. Pushes with `scripting:
+off` and pushes by older versions of Sluice are not in the history.
 
-Otherwise the administration of a server (--admin) says which rules it has used since its start, at
-most 50 versions and 8 MiB.
+With --admin, the administration of a server says which rules it has used since its start, at most
+50 versions and 8 MiB.
+
+Without these flags, the first that is there decides: SLUICE_RULES (redis, or files of a server),
+SLUICE_ADMIN, the `rules` of the configuration, or a store in Redis (SLUICE_STORE, or `store` of the
+configuration). Otherwise the server at 127.0.0.1:6070 is asked.
 
 Exit status: 0 printed; 1 there is no history, or it cannot be read; 2 wrong usage.
 
@@ -532,8 +551,8 @@ int history(const HistoryFlags& flags) {
 // Adds the subcommand history to `rules`: prints the latest versions of the rules.
 void add_history(Command rules, int& status) {
   const Command command = rules.add_subcommand("history", "Print what each version changed");
-  const auto flags = std::make_shared<HistoryFlags>();
-  flags->source = add_source_flags(command);
+  const auto flags =
+      std::make_shared<HistoryFlags>(HistoryFlags{.source = add_source_flags(command)});
   command.add_option("--max", flags->most, "How many versions at most")
       .type_name("N")
       .range(std::uint64_t{1}, std::uint64_t{1000})
@@ -545,8 +564,9 @@ void add_history(Command rules, int& status) {
 
 constexpr const char* kRollbackHelp =
     R"(Make the rules of an earlier version active again, as a new version. ID is a version or an id of
-`sluice rules history`. With --store, or if the configuration says so, the rules are pushed to
-Redis; otherwise the administration of a server (--admin) does it, until its files change.
+`sluice rules history`. With --store, or if the environment or the configuration says so, as for
+history, the rules are pushed to Redis; otherwise the administration of a server (--admin) does it,
+until its files change.
 
 Exit status: 0 done; 1 the rules are wrong or could not be changed; 2 wrong usage.
 
@@ -589,6 +609,10 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
   AdminClient& server = source.server();
   const std::string expected = flags.expect ? std::to_string(*flags.expect) : "";
   if (flags.dry_run) {
+    if (flags.expect && past.front().version != *flags.expect) {
+      throw Failed("the server has version " + std::to_string(past.front().version) +
+                   " of the rules; expected version " + expected + " there. Nothing was changed");
+    }
     for (const RuleDifference& one : compare(source.past(past.front()), source.past(push))) {
       print_text(one);
     }
@@ -607,7 +631,7 @@ int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std
   const auto pushes = source.history();
   const PastPush& push = find_push(pushes, id);
   auto checked = check_texts({.picture = {}, .texts = source.past(push), .errors = {}},
-                             server::rule_terms(config_of(*source_flags.store)));
+                             server::rule_terms(config_of(place_of(source_flags))));
   if (!checked) return kFailed;
   return push_rules(*source.redis(), flags, *std::move(checked),
                     " (rollback to version " + std::to_string(push.version) + ")");

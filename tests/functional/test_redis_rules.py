@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import subprocess
 
 from harness import PATIENCE, Sluice, binary, free_port, wait_for
@@ -248,6 +249,14 @@ class History(RedisTest):
         self.assertEqual(lines[1], "  ~ rule a, limit all: limit 1 -> 2")
         self.assertTrue(lines[2].startswith("version 1, "), lines)
         self.assertEqual(lines[3:], ["  the first version whose rules are kept"])
+
+    def test_a_configuration_with_rules_in_redis_says_where_the_history_is(self):
+        self.push(1)
+        (self.texts / "sluice.yaml").write_text("version: 1\nstore: redis://127.0.0.1:1\nrules: redis\n")
+        environment = {**os.environ, "SLUICE_STORE": self.server.url}
+        for words in ((), ("--config", "sluice.yaml")):
+            done = sluice("rules", "history", *words, cwd=self.texts, env=environment)
+            self.assertTrue(done.stdout.startswith("version 1, "), done)
 
     def test_pushes_are_compared_by_their_versions(self):
         self.push(1)

@@ -1,6 +1,7 @@
 """`sluice rules set`, `history`, `diff` and `rollback` of a server with rules from files."""
 
 import json
+import os
 import subprocess
 import unittest
 
@@ -128,13 +129,44 @@ class RunningServer(ServerTest):
         self.assertIn("expected version 2",
                       self.refused("rollback", 1, "--expect", 1))
         difference = "~ rule a/b, limit all: limit 20 -> 1\n"
-        self.assertEqual(self.run_ok("rollback", 1, "--dry-run"), difference)
+        self.assertEqual(self.run_ok("rollback", 1, "--dry-run", "--expect", 2), difference)
+        self.assertIn("the server has version 2 of the rules; expected version 1 there. Nothing was "
+                      "changed", self.refused("rollback", 1, "--dry-run", "--expect", 1))
         self.assertTrue(self.run_ok("rollback", 1, "--expect", 2, "--by", "ann")
                         .startswith(difference + "version 3, active until "))
         self.assertEqual(self.sluice.check({"attributes": {"ip": "::1"}}).json["limits"][0]["limit"],
                          1)
         self.assertIn("by ann (rollback to version 1 from ", self.run_ok("history", "--max", 1))
         self.assertEqual(self.run_ok("rollback", 1), "version 3 says so already\n")
+
+    def test_a_flag_or_the_rules_of_the_configuration_override_the_store_of_the_environment(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20")
+        folder = self.folder()
+        (folder / "sluice.yaml").write_text(
+            f"version: 1\nrules: rules.yaml\nlisten: {{ admin: '{self.sluice.admin}' }}\n")
+        store = {"SLUICE_STORE": "redis://127.0.0.1:1"}
+        admin = {**store, "SLUICE_ADMIN": self.sluice.admin}
+
+        def run(place, variables, *words):
+            return subprocess.run(
+                [binary(), "rules", *words], capture_output=True, text=True, timeout=PATIENCE,
+                cwd=place, env={**os.environ, **variables}, check=False,
+            )
+
+        for place, variables in ((folder, store), (self.folder(), admin)):
+            for words, out in ((("history", "--max", "1"), "version 2, "),
+                               (("diff", "1"), "limit 1 -> 20"),
+                               (("rollback", "2"), "version 2 says so already")):
+                done = run(place, variables, *words)
+                self.assertIn(out, done.stdout, done)
+        for variables, words in ((store, ("--store", "redis://127.0.0.1:1")),
+                                 (admin, ("--store", "redis://127.0.0.1:1")),
+                                 (admin, ("--rules-key", "k")),
+                                 ({**store, "SLUICE_RULES": "redis"}, ())):
+            done = run(folder, variables, "history", *words)
+            self.assertIn("redis://127.0.0.1:1 is not available", done.stderr, done)
+        done = run(self.folder(), store, "history")
+        self.assertIn("redis://127.0.0.1:1 is not available", done.stderr, done)
 
     def test_without_a_server_the_error_names_its_address(self):
         for words in (("history",), ("rollback", "1"), ("diff", "1"), ("set", "a/b", "limit=1")):

@@ -247,6 +247,22 @@ class Surroundings(ServerTest):
         gone = self.sluice(sluice.folder, "rules", "history")
         self.assertIn("admin.sock (of ./sluice.yaml): ", gone.stderr)
 
+    def test_the_token_of_a_found_configuration_goes_only_to_the_address_there(self):
+        folder = self.folder()
+        (folder / "token").write_text("0123456789abcdef0123456789abcdef\n")
+        (folder / "token").chmod(0o600)
+        sluice = self.serve(RULES, {"listen": {"admin": "unix:admin.sock"},
+                                    "admin": {"token_file": str(folder / "token")}}, named=False)
+        admin = f"unix:{sluice.folder}/admin.sock"
+        history = self.sluice(sluice.folder, "rules", "history")
+        self.assertEqual((history.returncode, history.stderr), (0, ""), history)
+        for flags, variables in ((("--admin", admin), {}), ((), {"SLUICE_ADMIN": admin}),
+                                 (("--admin", admin), {"SLUICE_STORE": "redis://127.0.0.1:1"})):
+            for words in (("rules", "history"), ("rules", "diff", "1"), ("rules", "rollback", "1"),
+                          ("key", "list")):
+                done = self.sluice(sluice.folder, *words, *flags, **variables)
+                self.assertIn(f"the administration at {admin} requires a token", done.stderr)
+
     def test_a_named_configuration_is_not_called_found(self):
         sluice = self.serve(RULES)
         self.assertEqual(sluice.stop(), 0)
