@@ -46,7 +46,7 @@ bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
 }
 
 // The flags of all commands that say which store and which server, and so may be environment
-// variables. Those of `serve` may all be.
+// variables. Those of `serve` may all be, those of `init`, which asks no server, none.
 constexpr std::array<std::string_view, 7> kWhere{"store",         "config", "prefix",    "tls-ca",
                                                  "password-file", "admin",  "token-file"};
 
@@ -71,7 +71,7 @@ void use_environment(CLI::App& app, bool on, std::set<std::string>& names) {
     const std::vector<std::string>& flags = option->get_lnames();
     if (flags.empty() || flags.front() == "help") continue;
     const bool is_where = std::find(kWhere.begin(), kWhere.end(), flags.front()) != kWhere.end();
-    if (!is_where && app.get_name() != "serve") continue;
+    if (app.get_name() == "init" || (!is_where && app.get_name() != "serve")) continue;
     option->envname(on ? variable_of(flags.front()) : "");
     names.insert(variable_of(flags.front()));
   }

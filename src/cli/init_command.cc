@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -23,6 +24,7 @@
 #include "rules/attributes.h"
 #include "rules/diagnostics.h"
 #include "server/config/config.h"
+#include "stores/redis/client/target.h"
 
 namespace sluice::cli {
 namespace {
@@ -37,7 +39,9 @@ verifies; or a header, such as header.x-api-key. If the user or the header is mi
 counts. Your gateway must verify both: a client that invents a new value with each request meets only
 the second limit that init then writes, ten times the first one for each address.
 
-No file is overwritten without --force.
+No file is overwritten without --force. No password is written: if SLUICE_STORE is set, it says where
+the counters are, and sluice.yaml does not. For --store URL without a password, name its file as
+redis: { password_file: FILE } in sluice.yaml.
 
 Exit status: 0 written; 1 a file exists, or cannot be written; 2 wrong usage.
 
@@ -64,11 +68,15 @@ std::string find_wrong_gateway(const std::string& name) {
 std::string find_wrong_key(const std::string& key) {
   if (key == "ip" || key == "user") return {};
   constexpr std::string_view kHeader = "header.";
-  if (key.starts_with(kHeader) && key.size() > kHeader.size() && !rules::find_name_error(key)) {
+  constexpr std::string_view kOfNames =
+      "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+  if (key.starts_with(kHeader) && key.size() > kHeader.size() &&
+      key.find_first_not_of(kOfNames, kHeader.size()) == key.npos) {
     return {};
   }
   return base::in_quotes(key) +
-         " is no key; expected ip, user, or a header such as header.x-api-key";
+         " is no key; expected ip, user, or a header of letters, digits, '-' and '_', such as "
+         "header.x-api-key";
 }
 
 std::string find_wrong_limit(const std::string& limit) {
@@ -87,7 +95,43 @@ std::string find_wrong_period(const std::string& per) {
 }
 
 std::string find_wrong_store(const std::string& store) {
-  return server::find_store_error(store, {});
+  const std::string wrong = server::find_store_error(store, {});
+  if (!wrong.empty() || store == "memory") return wrong;
+  const auto target = redis::make_target({.url = store});
+  if (!target || (*target)->options.password.empty()) return {};
+  return "the URL has a password, which every reader of sluice.yaml would see; expected it without "
+         "user and password, and then redis: { password_file: FILE } or { password_env: NAME } in "
+         "sluice.yaml, with its username if there is one";
+}
+
+std::string find_wrong_folder(const std::string& folder) {
+  const bool has_control = std::any_of(folder.begin(), folder.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  if (!folder.empty() && !has_control) return {};
+  return "expected the name of a folder, without control characters";
+}
+
+// Whether the store is in the environment, where `sluice serve` finds it.
+bool has_store_variable() {
+  const char* const store = std::getenv("SLUICE_STORE");
+  return store != nullptr && *store != '\0';
+}
+
+// Return the name of a file as a word of nginx and of a shell: in quotes if it has blanks.
+std::string in_nginx(const std::string& file) {
+  if (file.find_first_of(" ;{}#'\"\\") == file.npos) return file;
+  std::string out = "\"";
+  for (const char c : file) out.append(c == '"' || c == '\\' ? "\\" : "").append(1, c);
+  return out + '"';
+}
+std::string in_shell(const std::string& file) {
+  constexpr std::string_view kPlain =
+      "%+,-./0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+  if (file.find_first_not_of(kPlain) == file.npos) return file;
+  std::string out = "'";
+  for (const char c : file) c == '\'' ? out.append("'\\''") : out.append(1, c);
+  return out + '\'';
 }
 
 // Asks until the answer is right, and returns it. `take` returns what is wrong with it.
@@ -114,8 +158,8 @@ std::string period_in(const std::string& text) {
   return core::parse_period("1" + text) && !core::parse_period(text) ? "1" + text : text;
 }
 
-// Reads "100 per 1m by ip", or parts of it such as "100", "20/s" or "by user", into the flags that
-// are not given. The missing parts stay as they are.
+// Reads "100 per 1m by ip", or parts of it such as "100", "20/s" or "by user", into the flags. The
+// missing parts stay as they are.
 std::string take_limit(const std::string& answer, InitFlags& flags) {
   std::vector<std::string> words(1);
   for (const char c : answer) {
@@ -139,7 +183,7 @@ std::string take_limit(const std::string& answer, InitFlags& flags) {
     if (!wrong.empty()) return wrong;
   }
   const auto set = [](std::string& flag, const std::string& value) {
-    if (flag.empty()) flag = value;
+    if (!value.empty()) flag = value;
   };
   set(flags.limit, limit);
   set(flags.per, per);
@@ -161,16 +205,18 @@ void complete_flags(InitFlags& flags) {
                                   (flags.per.empty() ? "1m" : flags.per) + " by " +
                                   (flags.key.empty() ? "ip" : flags.key);
     const auto take = [&](const std::string& answer) { return take_limit(answer, flags); };
+    if (const std::string wrong = take(otherwise); !wrong.empty()) throw Failed(wrong, kUsage);
     if (is_terminal) {
       ask_until_right(
           "Requests allowed for each client (for example: 100 per 1m by ip, or by user, or by "
           "header.x-api-key)",
           otherwise, take);
     }
-    if (const std::string wrong = take(otherwise); !wrong.empty()) throw Failed(wrong, kUsage);
   }
-  if (flags.store.empty() && !is_terminal) flags.store = "memory";
-  if (flags.store.empty()) {
+  if (!flags.store.empty() || has_store_variable()) return;
+  if (!is_terminal) {
+    flags.store = "memory";
+  } else {
     ask_until_right(
         "Where are the counters: memory, or a Redis such as redis://127.0.0.1:6379?", "memory",
         [&](const std::string& answer) { return find_wrong_store(flags.store = answer); });
@@ -232,7 +278,7 @@ std::vector<Written> nginx_files(const InitFlags& flags) {
   Recipe server("nginx/sluice.conf");
   server.replace(
       "# For a server block", "auth_request /_sluice;",
-      "# For a server block, as in `include " + path_of(flags, "sluice.conf") +
+      "# For a server block, as in `include " + in_nginx(path_of(flags, "sluice.conf")) +
           ";`: sends every\n"
           "# request of the server to Sluice. `auth_request off` in a location exempts "
           "it. A location with its own\n"
@@ -356,8 +402,9 @@ std::vector<Written> files_for(const InitFlags& flags) {
   std::string config =
       "# `sluice serve` reads this file in the current folder, or with --config. docs/config.md "
       "has all "
-      "keys.\nversion: 1\nrules: rules.yaml\nstore: " +
-      flags.store + "\n";
+      "keys.\nversion: 1\nrules: rules.yaml\n" +
+      (flags.store.empty() ? "# The environment variable SLUICE_STORE names the store.\n"
+                           : "store: " + flags.store + "\n");
   config += is_envoy ? "listen: { grpc: 127.0.0.1:8081 }  # Envoy asks here\n"
                      : "listen: { http: 127.0.0.1:8080 }  # the gateway asks here\n"
                        "trusted_proxies: [127.0.0.1]      # the gateway, and nobody else\n";
@@ -367,16 +414,21 @@ std::vector<Written> files_for(const InitFlags& flags) {
 }
 
 std::string gateway_steps(const InitFlags& flags) {
-  const std::string serve = "sluice serve --config " + flags.folder + "/sluice.yaml";
-  std::string out = "Next:\n  " + (flags.folder == "." ? "sluice serve" : serve) + "\n";
+  const auto file = [&](const char* name) { return in_shell(flags.folder + "/" + name); };
+  std::string out = "Next:\n  sluice serve";
+  if (flags.folder != ".") out += " --config " + file("sluice.yaml");
+  if (flags.store.empty()) out += "    # with SLUICE_STORE, which is not in sluice.yaml";
+  out += '\n';
   if (flags.gateway == "nginx") {
-    return out + "  nginx, in the http block:    include " + path_of(flags, "sluice_http.conf") +
-           ";\n  nginx, in a server block:    include " + path_of(flags, "sluice.conf") + ";\n";
+    return out + "  nginx, in the http block:    include " +
+           in_nginx(path_of(flags, "sluice_http.conf")) +
+           ";\n  nginx, in a server block:    include " + in_nginx(path_of(flags, "sluice.conf")) +
+           ";\n";
   }
   if (flags.gateway == "caddy") {
-    return out + "  caddy run --adapter caddyfile --config " + flags.folder + "/sluice.caddy\n";
+    return out + "  caddy run --adapter caddyfile --config " + file("sluice.caddy") + "\n";
   }
-  return out + "  envoy -c " + flags.folder + "/envoy.yaml\n";
+  return out + "  envoy -c " + file("envoy.yaml") + "\n";
 }
 
 std::string next_steps(const InitFlags& flags) {
@@ -435,6 +487,7 @@ void add_init(Command app, int& status) {
       .check(find_wrong_store);
   command.add_option("--dir", flags->folder, "The folder for the files")
       .type_name("FOLDER")
+      .check(find_wrong_folder)
       .show_default();
   command.add_flag("--force", flags->force, "Overwrite files");
   command.footer(kInitHelp);

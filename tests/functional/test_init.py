@@ -25,10 +25,10 @@ from harness import (
 PATIENT = ("timeout 250ms", "timeout 20s"), ("timeout 500ms", "timeout 20s")
 
 
-def sluice(folder, *words):
+def sluice(folder, *words, **options):
     return subprocess.run(
         [binary(), *words], capture_output=True, text=True, timeout=PATIENCE, cwd=folder,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL, **options,
     )
 
 
@@ -87,13 +87,46 @@ class Files(ServerTest):
             (("--gateway", "nginx", "--limit", "0"), "'0' is no limit; expected a whole number"),
             (("--gateway", "nginx", "--per", "1min"), "unknown unit 'min'"),
             (("--gateway", "nginx", "--key", "address"), "'address' is no key; expected ip, user"),
+            (("--gateway", "nginx", "--key", 'header.x"y'), "expected ip, user, or a header of letters"),
+            (("--gateway", "nginx", "--key", "header.x|y"), "'header.x|y' is no key"),
+            (("--gateway", "nginx", "--key", "header.x y"), "'header.x y' is no key"),
             (("--gateway", "nginx", "--store", "http://a"), "unknown scheme 'http'"),
+            (("--gateway", "nginx", "--dir", "a\nb"), "a folder, without control characters"),
+            (("--gateway", "nginx", "--dir", ""), "expected the name of a folder"),
         ]:
             folder = self.folder()
             done = sluice(folder, "init", *flags)
             self.assertEqual(done.returncode, 2, done)
             self.assertIn(error, done.stderr)
             self.assertEqual(list(folder.iterdir()), [])
+
+    def test_no_password_is_written(self):
+        folder = self.folder()
+        done = sluice(folder, "init", "--gateway", "nginx", "--store", "redis://u:secretpw@127.0.0.1")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("the URL has a password, which every reader of sluice.yaml would see; expected "
+                      "it without user and password, and then redis: { password_file: FILE }",
+                      done.stderr)
+        self.assertNotIn("secretpw", done.stderr)
+        self.assertEqual(list(folder.iterdir()), [])
+        done = sluice(folder, "init", "--gateway", "nginx",
+                      env={**os.environ, "SLUICE_STORE": "redis://u:secretpw@127.0.0.1"})
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("  sluice serve    # with SLUICE_STORE, which is not in sluice.yaml\n", done.stdout)
+        config = (folder / "sluice.yaml").read_text()
+        self.assertIn("\n# The environment variable SLUICE_STORE names the store.\nlisten:", config)
+        self.assertNotIn("secretpw", config + done.stdout)
+        self.assertEqual(sluice(folder, "config", "check", "sluice.yaml").returncode, 0)
+
+    def test_folders_with_blanks_are_quoted(self):
+        folder = self.folder()
+        done = sluice(folder, "init", "--gateway", "nginx", "--dir", "my 'new' limits")
+        self.assertIn("  sluice serve --config 'my '\\''new'\\'' limits/sluice.yaml'\n", done.stdout)
+        include = f"include \"{folder}/my 'new' limits/sluice.conf\";"
+        self.assertIn(f"  nginx, in a server block:    {include}\n", done.stdout)
+        self.assertIn(f"`{include}`: sends", (folder / "my 'new' limits/sluice.conf").read_text())
+        done = sluice(folder, "init", "--gateway", "caddy", "--dir", "a b")
+        self.assertIn("caddyfile --config 'a b/sluice.caddy'\n", done.stdout)
 
     def asked_at_terminal(self, answers, *flags):
         """Answers each question when it is shown, and returns the folder and what was shown."""
@@ -145,6 +178,11 @@ class Files(ServerTest):
              ("'x' is not a period", "5\n")], "--gateway", "nginx", "--store", "memory")
         self.assertIn("limit: 5\n", (folder / "rules.yaml").read_text())
         self.assertNotIn("//", shown)
+
+    def test_an_answer_replaces_the_number_of_a_flag(self):
+        folder, _ = self.asked_at_terminal([("[7 per 1m by ip] ", "20 per 1s\n")], "--gateway", "nginx",
+                                           "--store", "memory", "--limit", "7")
+        self.assertIn("        limit: 20\n        per: 1s\n", (folder / "rules.yaml").read_text())
 
 
 class Behind(ServerTest):

@@ -296,7 +296,10 @@ class Surroundings(ServerTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         done = self.sluice(self.folder(), "serve", SLUICE_STORE="http://example.org")
         self.assertEqual(done.returncode, 2, done)
-        self.assertIn("sluice: serve: --store: ", done.stderr)
+        self.assertIn("sluice: --store: the URL has an unknown scheme 'http'", done.stderr)
+        done = self.sluice(self.folder(), "key", "list", SLUICE_ADMIN=sluice.admin,
+                           SLUICE_STORE="http://example.org")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), "asks no store")
         self.assertNotIn("SLUICE_", self.sluice(self.folder(), "key", "--help").stdout)
 
     def test_the_page_lists_the_variables(self):
