@@ -513,9 +513,12 @@ void check_id(const DecideLine& line) {
     fail("id", "has " + std::to_string(line.id->size()) + " bytes; expected 1 to " +
                    std::to_string(kMaxIdBytes));
   }
-  if (line.id && (line.verb == Verb::kTakeAtMost || line.verb == Verb::kReserve)) {
-    fail("id", "is not for take_at_most and reserve; leave it out");
+  const bool counts_id = needs_id(line.verb) || line.verb == Verb::kTake ||
+                         line.verb == Verb::kPeek || line.verb == Verb::kCharge;
+  if (line.id && !counts_id) {
+    fail("id", "is only for take, peek, charge, hold, settle, cancel and extend; leave it out");
   }
+  if (line.id && line.permit) fail("permit", "is next to 'id'; give one of them");
   if (needs_id(line.verb) && !line.id && !line.permit) fail("id", "is missing");
   if (line.ttl && !(has_ttl && line.id)) {
     fail("ttl", "is only for hold and extend with an id; leave it out");
@@ -527,6 +530,9 @@ void check_id(const DecideLine& line) {
   if (line.actual && line.verb != Verb::kSettle) {
     fail("actual", "is only for settle; leave it out");
   }
+  if (!line.attributes || !needs_id(line.verb) || line.verb == Verb::kHold) return;
+  if (line.verb == Verb::kSettle && !line.actual) fail("actual", "is missing");
+  if (line.cost) fail("cost", "is not for settle, cancel and extend; leave it out");
 }
 
 Action action_of(const DecideLine& line) {
@@ -573,6 +579,7 @@ void add_permit(std::vector<Charge>& charges, Verb verb, std::optional<PermitId>
 
 // Names the id in the charges that can have one, and what they are settled with.
 void add_id(std::vector<Charge>& charges, const DecideLine& line, const PermitId& id) {
+  bool has_budget = false;
   for (std::size_t i = 0; i < charges.size(); ++i) {
     Charge& charge = charges[i];
     const bool is_budget = holds_amounts(charge.limit.algorithm());
@@ -582,7 +589,9 @@ void add_id(std::vector<Charge>& charges, const DecideLine& line, const PermitId
     }
     if (is_budget) charge.permit = &id;
     if (line.actual) charge.cost = *line.actual;
+    has_budget |= is_budget;
   }
+  if (!has_budget) fail("id", "is only for budgets, and no charge is one; leave it out");
 }
 
 void write_wait(JsonWriter& out, std::string_view name, std::optional<Duration> wait) {

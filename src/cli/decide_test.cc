@@ -82,11 +82,19 @@ TEST(Decide, SaysWhatIsWrongWithAHold) {
   EXPECT_EQ(error(R"(,"verb":"hold","id":"a","ttl":"25h")"),
             "ttl: 25h is out of range; it must be 1s to 24h");
   EXPECT_EQ(error(R"(,"verb":"reserve","max_wait_us":1,"id":"a")"),
-            "id: is not for take_at_most and reserve; leave it out");
+            "id: is only for take, peek, charge, hold, settle, cancel and extend; leave it out");
+  for (const char* verb : {"refund", "reset", "release"}) {
+    EXPECT_EQ(error(std::string(R"(,"id":"a","verb":")") + verb + "\""),
+              "id: is only for take, peek, charge, hold, settle, cancel and extend; leave it out");
+  }
+  EXPECT_EQ(error(R"(,"verb":"extend","id":"a","ttl":"1s","permit":"p")"),
+            "permit: is next to 'id'; give one of them");
   EXPECT_EQ(error(R"(,"verb":"cancel","id":"a","actual":1)"),
             "actual: is only for settle; leave it out");
   EXPECT_EQ(error_of(request("0", charge("k", kTen), R"(,"verb":"settle","id":"a")")),
             "charges[0]: token_bucket has no holds; expected only budgets");
+  EXPECT_EQ(error_of(request("0", charge("k", kTen), R"(,"verb":"hold","id":"a","ttl":"1s")")),
+            "id: is only for budgets, and no charge is one; leave it out");
 }
 
 TEST(Decide, ReportsARetryTimeUnlessTheRequestCanNeverPass) {
@@ -559,6 +567,10 @@ TEST_F(DecideByRules, ExplainsWhatDoesNotGoTogether) {
             "attributes: need rules; expected the option --rules FILE");
   EXPECT_EQ(error_of(R"({"at_us":0,"cost":2,"charges":[]})"),
             "cost: is of a charge here; expected it in 'charges'");
+  EXPECT_EQ(error_of(R"({"at_us":0,"verb":"settle","id":"a","attributes":{}})"),
+            "actual: is missing");
+  EXPECT_EQ(error_of(R"({"at_us":0,"verb":"cancel","id":"a","cost":1,"attributes":{}})"),
+            "cost: is not for settle, cancel and extend; leave it out");
 }
 
 }  // namespace
