@@ -241,6 +241,17 @@ TEST(RuleCostFiles, HavePricesOfModels) {
             "f:5:80: warning: the cost reads no price; expected price.NAME in 'cost'");
 }
 
+TEST(RuleCostFiles, SayWhoAvoidsALimitWithPrices) {
+  EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{body.model}' }"),
+            "f:5:89: warning: a client avoids the limit 'r/0' by leaving out body.model; expected "
+            "a 'default', 'on_missing: deny', or 'trusted' with what a gateway sets");
+  EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{body.model}', default: large }"),
+            "ok");
+  EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{model}' }"), "ok");
+  EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{body.model}' }, on_missing: deny"),
+            "ok");
+}
+
 TEST(RuleCostFiles, ReportWrongPrices) {
   const auto of = [](const std::string& prices) {
     return errors_with_prices("cost: 1", "version: 1\nprices: " + prices + "\nrules:\n");
