@@ -96,6 +96,17 @@ class RejectReader {
     }
   }
 
+  // Reads the headers of `degrade`, which are sent as they are.
+  void read_degrade(const Node& node) {
+    read_headers(node, rule_.degrade.headers);
+    for (const auto& [name, value] : node.pairs) {
+      if (value->text.find_first_of("{}") == value->text.npos) continue;
+      diagnostics_.add(value->at, in_quotes(name->text) + " has braces",
+                       "expected text without '{' and '}': only headers of 'reject' have names");
+    }
+  }
+
+ private:
   // Reads the headers that are right.
   void read_headers(const Node& node, std::vector<RejectHeader>& headers) {
     if (node.pairs.size() > kMostHeaders) {
@@ -108,7 +119,6 @@ class RejectReader {
     }
   }
 
- private:
   // Finds the names in the value of a header that was read.
   void name_parts(const Node& name, const Node& value) {
     for (RejectHeader& header : reject_.headers) {
@@ -198,7 +208,7 @@ void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, con
   if (reject != nullptr) reader.read(*reject);
   const Fields* const degrade = fields.map("degrade");
   const Node* const headers = degrade != nullptr ? degrade->node("headers") : nullptr;
-  if (headers != nullptr) reader.read_headers(*headers, rule.degrade.headers);
+  if (headers != nullptr) reader.read_degrade(*headers);
 }
 
 }  // namespace sluice::rules

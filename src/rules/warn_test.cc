@@ -120,6 +120,10 @@ TEST(Degrade, HasAPercentageAndHeaders) {
   EXPECT_EQ(degrade_errors("{ at: 90%, headers: { retry-after: 1 } }"),
             "f:4:36: error: a rule cannot set the header 'retry-after'; expected another name: the "
             "server sets this header itself");
+  EXPECT_EQ(
+      degrade_errors("{ at: 90%, headers: { x-model: \"{body.model}-small\" } }"),
+      "f:4:45: error: 'x-model' has braces; expected text without '{' and '}': only headers of "
+      "'reject' have names");
   EXPECT_EQ(degrade_errors("{ at: 90%, headers: { x-a: 1, X-A: 2 } }"),
             "f:4:44: error: duplicate header 'X-A'; expected each header once; upper and lower "
             "case do not differ");
