@@ -38,6 +38,11 @@ constexpr bool verb_fits(Action action, const Charge& charge) noexcept {
   return verb != Verb::kCharge && (charge.permit != nullptr || !needs_permit);
 }
 
+// The largest cost that a limit may admit.
+constexpr std::uint64_t most_cost(const Limit& limit) noexcept {
+  return holds_amounts(limit.algorithm()) ? kMaxAmount : kMaxUnits;
+}
+
 // Whether the verb may create a counter, so that NewKeyLimit bounds it.
 constexpr bool creates(Verb verb) noexcept { return takes(verb) || counts_work(verb); }
 

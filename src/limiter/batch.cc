@@ -17,7 +17,7 @@ bool answers_each(const Decision& decision) noexcept {
 // Returns the limit with a number of units that no request exceeds.
 Limit without_bound(const Limit& limit) noexcept {
   LimitSpec spec = core::spec_of(limit);
-  spec.limit = holds_permits(limit.algorithm()) ? kMaxPermitUnits : kMaxUnits;
+  spec.limit = detail::most_units(limit.algorithm());
   spec.burst.reset();
   const auto made = Limit::make(spec);
   return made ? *made : limit;
@@ -342,7 +342,7 @@ void Batch::give_back(bool denied, Decision& all) {
   const Indices indices =
       select([](const Entry& entry) { return entry.terms.mode == ChargeMode::kRefund; });
   for (const std::size_t i : indices) {
-    charges_[i].cost = denied ? 0 : std::min(charges_[i].cost, kMaxUnits);
+    charges_[i].cost = denied ? 0 : std::min(charges_[i].cost, most_cost(charges_[i].limit));
   }
   const Verb verb = denied ? Verb::kPeek : Verb::kRefund;
   const Decision said = ask(*store_, verb, indices);
@@ -484,7 +484,8 @@ Decision Batch::fall_back(Reason failed, Action action, Indices indices) {
   std::optional<std::uint64_t> least;
   for (const std::size_t i : indices) {
     if (entries_[i].terms.only_block) continue;
-    least = std::min(least.value_or(kMaxUnits), charges_[i].cost);
+    const std::uint64_t own = std::min(charges_[i].cost, most_cost(charges_[i].limit));
+    least = std::min(least.value_or(own), own);
   }
   const std::uint64_t least_cost = least.value_or(0);
   const Decision allowed = detail::fallback(Outcome::kAllowed, action.verb, least_cost);

@@ -238,6 +238,11 @@ TEST_F(BatchTest, ThePolicySaysByWhatTheCallerActs) {
   const Decision taken{.reason = Reason::kFallback, .taken = 3};
   EXPECT_EQ(decide({.action = Verb::kTakeAtMost}), taken) << "the least cost, as if all had room";
   EXPECT_EQ(each_[0].taken, 3U);
+  const Charge amount{"a", budget(kMaxAmount).per(1h), kMaxAmount};
+  batch_.add(amount, kAllow);
+  EXPECT_EQ(decide({.action = Verb::kTakeAtMost}).taken, kMaxAmount);
+  add("a", 9, kAllow, kMaxAmount);
+  EXPECT_EQ(decide({.action = Verb::kTakeAtMost}).taken, kMaxUnits);
   add("a", 9, kAllow, 5);
   const Decision reserved{.reason = Reason::kFallback, .delay = 0s};
   EXPECT_EQ(decide({.action = {Verb::kReserve, 1min}}), reserved);

@@ -124,11 +124,6 @@ class CostTemplate {
   std::vector<Factor> factors_;
 };
 
-// The largest cost of a limit.
-constexpr std::uint64_t most_cost(const Limit& limit) noexcept {
-  return holds_amounts(limit.algorithm()) ? kMaxAmount : kMaxUnits;
-}
-
 // Parses a number of units: a whole number from 0 to kMaxAmount without sign or leading zeros.
 std::optional<std::uint64_t> units_from(std::string_view text) noexcept;
 

@@ -21,6 +21,7 @@
 #include "core/limit.h"
 #include "core/log.h"
 #include "core/period.h"
+#include "limiter/answer.h"
 #include "limiter/without_scripts.h"
 #include "rules/attributes.h"
 #include "rules/diagnostics.h"
@@ -829,9 +830,9 @@ void Loader::check_skips(const Fields& fields, const CompiledRule& rule, const R
   for (const auto& one_of : compiled.key.needs())
     check("key", one_of, "another choice such as |ip");
   for (const auto& one_of : compiled.cost.needs()) check("cost", one_of, "a default such as |1");
-}
   if (compiled.cost.prices().empty() || compiled.price.otherwise != nullptr) return;
   for (const auto& one_of : compiled.price.of.needs()) check("price", one_of, "a 'default'");
+}
 
 // Warns about a plan that a client chooses.
 void Loader::check_plan(const Fields& fields, const KeyTemplate& from) {

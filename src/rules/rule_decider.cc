@@ -9,6 +9,7 @@
 #include <functional>
 #include <tuple>
 
+#include "limiter/answer.h"
 #include "limiter/waits.h"
 #include "rules/counter_key.h"
 #include "rules/diagnostics.h"
@@ -349,7 +350,7 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
     return Reason::kOk;
   }
   if (verb_ == Verb::kReset || verb_ == Verb::kExtend) return Reason::kOk;
-  const auto found = compiled.cost.find(values_, compiled.price, rules::most_cost(limit.limit));
+  const auto found = compiled.cost.find(values_, compiled.price, most_cost(limit.limit));
   if (!found) {
     wrong_ = found.error();
     return Reason::kInvalid;
@@ -369,7 +370,7 @@ void RuleDecider::Impl::explain(const RuleLimit& limit) {
 void RuleDecider::Impl::explain_cost(const RuleLimit& limit) {
   using rules::CostTemplate;
   const bool is_one = limit.cost.starts_with('{') && limit.cost.find('}') + 1 == limit.cost.size();
-  const std::uint64_t most = rules::most_cost(limit.limit);
+  const std::uint64_t most = most_cost(limit.limit);
   mistake_ = "the cost of the limit " + rules::in_quotes(limit.name);
   if (wrong_ == CostTemplate::kTooLarge) {
     mistake_ += ", " + limit.cost + ", is too large; expected at most " + std::to_string(most);

@@ -46,8 +46,10 @@ Decision answer_all(std::span<Decision> each, const Decision& decision) noexcept
 // Allows or denies all charges, with the capacities of their limits.
 Decision answer_by_policy(Outcome outcome, Verb verb, std::span<const Charge> charges,
                           std::span<Decision> each) noexcept {
-  std::uint64_t least_cost = kMaxUnits;
-  for (const Charge& charge : charges) least_cost = std::min(least_cost, charge.cost);
+  std::uint64_t least_cost = kMaxAmount;
+  for (const Charge& charge : charges) {
+    least_cost = std::min({least_cost, charge.cost, most_cost(charge.limit)});
+  }
   Decision all = detail::fallback(outcome, verb, least_cost);
   std::uint64_t capacity = kMaxAmount;
   for (std::size_t i = 0; i < charges.size(); ++i) {

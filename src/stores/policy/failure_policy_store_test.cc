@@ -243,6 +243,8 @@ TEST(FailurePolicyStore, AllowsReservationsAndTakesOfAtMostTheLeastCost) {
   const std::array charges{Charge{"a", kLimit, 4}, Charge{"b", kLimit, 7}};
   EXPECT_EQ(f.limiter.apply(Verb::kTakeAtMost, charges, each), taken);
   EXPECT_EQ(each[1].taken, 4u);
+  EXPECT_EQ(f.limiter.take_at_most("k", budget(kMaxAmount).per(1h), kMaxAmount).taken, kMaxAmount);
+  EXPECT_EQ(f.limiter.take_at_most("k", kLimit, kMaxAmount).taken, kMaxUnits);
   Decision reserved = fallback(Outcome::kAllowed);
   reserved.delay = Duration{0};
   EXPECT_EQ(f.limiter.apply({Verb::kReserve, 1s}, charges), reserved);
