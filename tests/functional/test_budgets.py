@@ -129,6 +129,47 @@ class Budgets(ServerTest):
         for i in range(3):
             self.assertEqual(self.check("e", id=f"call {i}", hold_ms=60_000)[0], 200)
         status, denied = self.check("e", id="call 3", hold_ms=60_000)
+    def test_an_idempotency_key_counts_a_charge_once(self):
+        body = {"attributes": self.attributes("k", 400), "verb": "charge"}
+        fields = {"Idempotency-Key": "charged"}
+        self.assertNotIn("repeated", self.post("/v1/check", body, **fields)[1])
+        answer = self.post("/v1/check", body, **fields)[1]
+        self.assertEqual((answer["id"], answer["repeated"]), ("charged", True))
+        self.assertEqual(self.left("k")[1], LARGEST - 400)
+        for verb in ("refund", "reset", "take_at_most"):
+            status, problem = self.post("/v1/check", {**body, "verb": verb}, **fields)
+            self.assertEqual(status, 400, verb)
+            self.assertIn("Idempotency-Key is next to another verb; expected check, peek", problem["detail"])
+        self.assertEqual(self.left("k")[1], LARGEST - 400)
+
+    def test_holds_of_a_limit_in_the_request(self):
+        limit = {"key": "k", "algorithm": "budget", "limit": 100, "per": "never"}
+        status, held = self.post("/v1/check", {"limit": limit, "id": "a", "hold_ms": 1000, "cost": 70})
+        self.assertEqual((status, held["ends_after_ms"]), (200, 1000))
+        status, longer = self.post("/v1/extend", {"limit": limit, "id": "a", "hold_ms": 5000})
+        self.assertEqual((status, longer["ends_after_ms"]), (200, 5000))
+        status, settled = self.post("/v1/settle", {"limit": limit, "id": "a", "actual": 30})
+        self.assertEqual((status, settled["limits"][0]["remaining"]), (200, 70))
+        self.assertTrue(self.post("/v1/settle", {"limit": limit, "id": "a", "actual": 30})[1]["repeated"])
+        self.assertEqual(self.post("/v1/extend", {"limit": limit, "id": "a", "hold_ms": 5000})[0], 404)
+        self.post("/v1/check", {"limit": limit, "id": "b", "hold_ms": 1000, "cost": 70})
+        status, cancelled = self.post("/v1/cancel", {"limit": limit, "id": "b"})
+        self.assertEqual((status, cancelled["limits"][0]["remaining"]), (200, 70))
+        bucket = {"key": "k", "algorithm": "token_bucket", "limit": 100, "per": "1s"}
+        settle = {"limit": limit, "id": "a"}
+        cases = {
+            "token_bucket has no ids": ("/v1/check", {"limit": bucket, "hold_ms": 1000}),
+            "has no ids and holds nothing; expected budget": ("/v1/check", {"limit": bucket, "id": "a"}),
+            "at limit.algorithm": ("/v1/settle", {"limit": bucket, "id": "a", "actual": 1}),
+            "at id: missing": ("/v1/settle", {"limit": limit, "actual": 1}),
+            "an object next to 'limit'": ("/v1/settle", {**settle, "actual": {"a": 1}}),
+            "next to 'limit'": ("/v1/cancel", {**settle, "attributes": {}}),
+        }
+        for part, (path, body) in cases.items():
+            status, problem = self.post(path, body)
+            self.assertEqual(status, 400, (path, body, problem))
+            self.assertIn(part, problem["detail"])
+
         self.assertEqual((status, denied["reason"]), (429, "too_many_holds"))
         self.assertEqual(denied["retry_after_ms"], 60_000)
         self.assertEqual(self.left("e")[1:], [LARGEST - 30, 970])
@@ -208,3 +249,7 @@ class Restarts(ServerTest):
 
 if __name__ == "__main__":
     unittest.main()
+        limit = {"key": "k", "algorithm": "budget", "limit": 100, "per": "never"}
+        for path, more in (("settle", {"actual": 1}), ("cancel", {}), ("extend", {"hold_ms": 1000})):
+            body = json.dumps({"limit": limit, "id": "a", **more})
+            self.assertEqual(request(address, "POST", f"/v1/{path}", body).status, 403)

@@ -439,8 +439,9 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     case Answer::kGatewayReport: return auth_.report(request, response);
     case Answer::kRelease: return answer_permit(true, session_, request, response);
     case Answer::kExtend:
-      // The body has a permit, or the attributes of a request that was held.
-      if (request.body.find("\"attributes\"") == request.body.npos) {
+      // The body has a permit, or the attributes or the limit of a request that was held.
+      if (request.body.find("\"attributes\"") == request.body.npos &&
+          request.body.find("\"limit\"") == request.body.npos) {
         return answer_permit(false, session_, request, response);
       }
       return check_.handle(CheckKind::kExtend, request, may_operate, response);

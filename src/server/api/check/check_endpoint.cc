@@ -231,6 +231,17 @@ class ReportedResponse final : public AttributeSource {
   explicit ReportedResponse(const CheckRequest& request) : request_(request) {}
   std::optional<std::string_view> find(std::string_view name) const override {
     if (name == "status" && request_.status) return request_.status;
+// What a request does under an id, or its verb.
+Action action_of(CheckKind kind, const CheckRequest& request) noexcept {
+  const bool holds = request.verb == Verb::kHold;
+  switch (kind) {
+    case CheckKind::kSettle: return request.id ? Verb::kSettle : request.verb;
+    case CheckKind::kCancel: return Verb::kCancel;
+    case CheckKind::kExtend: return {Verb::kExtend, request.hold};
+    default: return {request.verb, holds ? request.hold : request.max_wait};
+  }
+}
+
     return request_.response ? request_.response->find(name) : request_.attributes.find(name);
   }
 
@@ -253,7 +264,7 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
   if (std::string wrong = find_id(request, alone); !wrong.empty()) {
     return answer_problem(response, {400, std::move(wrong)});
   }
-  if (request.limit) return answer_limit(request, response);
+  if (request.limit) return answer_limit(kind, request, response);
   const RuleAnswer& answer = decide(kind, request);
   if (alone) {
     response.status = http_status(answer);
@@ -265,13 +276,18 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
   put_check_answer(text_, answer, {request.verb == Verb::kTakeAtMost, id_});
 }
 
-void CheckEndpoint::answer_limit(const CheckRequest& request, http::Response& response) {
+void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
+                                 http::Response& response) {
   std::string permit;
   const Limit& limit = *request.limit;
-  Charge charge{request.limit_key, limit, request.cost};
-  if (!id_.empty() && holds_amounts(limit.algorithm())) charge.permit = &hold_;
-  const Duration time = request.verb == Verb::kHold ? request.hold : request.max_wait;
-  const Decision decision = session_.decide(charge, {request.verb, time}, &permit);
+  if (!id_.empty() && !holds_amounts(limit.algorithm())) {
+    return answer_problem(response,
+                          {400, "at limit.algorithm: " + std::string(to_string(limit.algorithm())) +
+                                    " has no ids and holds nothing; expected budget"});
+  }
+  Charge charge{request.limit_key, limit, request.actual.value_or(request.cost)};
+  if (!id_.empty()) charge.permit = &hold_;
+  const Decision decision = session_.decide(charge, action_of(kind, request), &permit);
   const NamedDecision named{to_string(limit.algorithm()), limit, decision};
   response.status = http_status(decision);
   response.fields.append(limit_fields_.lines({&named, 1}, decision));
@@ -280,8 +296,7 @@ void CheckEndpoint::answer_limit(const CheckRequest& request, http::Response& re
 
 // Finds the id of the request, or makes one for a hold. Returns what is wrong, or an empty text.
 std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
-  const bool takes_key =
-      key_ && !request.id && (request.verb == Verb::kHold || request.verb == Verb::kTake);
+  const bool takes_key = key_ && !request.id;
   id_ = request.id.value_or(takes_key ? *key_ : std::string_view());
   if (key_ && !alone) {
     return "the header Idempotency-Key is for a single request; expected \"id\" in each of an "
@@ -294,6 +309,9 @@ std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
   if (takes_key && request.wait > Duration{0}) {
     return "at wait_ms: a request with an Idempotency-Key cannot wait; expected one of them";
   }
+  if (takes_key && !may_have_id(request.verb)) {
+    return "the header Idempotency-Key is next to another verb; " + std::string(kVerbsWithId);
+  }
   if (id_.empty() && request.verb == Verb::kHold) id_ = PermitId::random_text();
   if (!id_.empty()) hold_ = PermitId::named(id_);
   return {};
@@ -301,13 +319,11 @@ std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
 
 // Ends or extends the holds of an id.
 const RuleAnswer& CheckEndpoint::settle(CheckKind kind, const CheckRequest& request) {
-  const bool settles = kind == CheckKind::kSettle;
-  Action action = settles ? Verb::kSettle : Verb::kCancel;
-  if (kind == CheckKind::kExtend) action = {Verb::kExtend, request.hold};
   RequestCosts costs(0, request.actual_costs);
-  if (settles) costs.units = request.actual.value_or(RequestCosts::kNoUnits);
+  if (kind == CheckKind::kSettle) costs.units = request.actual.value_or(RequestCosts::kNoUnits);
   costs.id = &hold_;
-  return *session_.decide({.attributes = request.attributes, .costs = costs, .action = action});
+  return *session_.decide(
+      {.attributes = request.attributes, .costs = costs, .action = action_of(kind, request)});
 }
 
 const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& request) {
@@ -322,13 +338,12 @@ const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& requ
   }
   const RequestCosts actual(request.actual.value_or(1), request.actual_costs);
   const ReportedResponse reported(request);
-  return *session_.decide(
-      {.attributes = request.attributes,
-       .costs = costs,
-       .action = {request.verb, request.verb == Verb::kHold ? request.hold : request.max_wait},
-       .actual = kind == CheckKind::kSettle ? &actual : nullptr,
-       .response = kind == CheckKind::kReport ? &reported : nullptr,
-       .hands_out_permit = true});
+  return *session_.decide({.attributes = request.attributes,
+                           .costs = costs,
+                           .action = action_of(kind, request),
+                           .actual = kind == CheckKind::kSettle ? &actual : nullptr,
+                           .response = kind == CheckKind::kReport ? &reported : nullptr,
+                           .hands_out_permit = true});
 }
 
 void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool may_operate,

@@ -48,6 +48,12 @@ struct CheckRequest {
 
 enum class CheckKind : std::uint8_t { kCheck, kSettle, kReport, kCancel, kExtend };
 
+// Whether a request of /v1/check with the verb may have an id.
+constexpr bool may_have_id(Verb verb) noexcept {
+  return verb == Verb::kTake || verb == Verb::kHold || verb == Verb::kPeek || verb == Verb::kCharge;
+}
+inline constexpr std::string_view kVerbsWithId = "expected check, peek or charge";
+
 // Reads the body of POST /v1/check and the other paths of CheckKind (docs/http.md): a request, or
 // an array of them. It checks the whole body before it passes on the first request.
 //
@@ -148,7 +154,7 @@ class CheckEndpoint {
 
  private:
   void answer(CheckKind kind, const CheckRequest& request, bool alone, http::Response& response);
-  void answer_limit(const CheckRequest& request, http::Response& response);
+  void answer_limit(CheckKind kind, const CheckRequest& request, http::Response& response);
   const RuleAnswer& decide(CheckKind kind, const CheckRequest& request);
   const RuleAnswer& settle(CheckKind kind, const CheckRequest& request);
   std::string find_id(const CheckRequest& request, bool alone);

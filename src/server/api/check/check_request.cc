@@ -208,7 +208,11 @@ bool CheckReader::check_alone(JsonProblem& problem) const {
                                  : has_costs_    ? "costs"
                                  : has_wait_     ? "wait_ms"
                                                  : "";
-  return other.empty() || problem.is_of(other, "next to 'limit'", "expected one of them");
+  if (!other.empty()) return problem.is_of(other, "next to 'limit'", "expected one of them");
+  if (kind_ != CheckKind::kSettle) return true;
+  if (!request_.id) return problem.is_missing("id", kId);
+  return request_.actual ||
+         problem.is_of("actual", "an object next to 'limit'", "expected a number");
 }
 
 // Checks that the request is one of those that everyone may make.
@@ -216,7 +220,7 @@ bool CheckReader::check_privilege(JsonProblem& problem) {
   const Verb verb = request_.verb;
   const bool takes = verb == Verb::kTake || verb == Verb::kTakeAtMost || verb == Verb::kHold;
   const bool ends_own = kind_ != CheckKind::kCheck && kind_ != CheckKind::kReport && request_.id;
-  if (ends_own) return true;
+  if (ends_own && !has_limit_) return true;
   const bool is_verb = !takes && verb != Verb::kPeek;
   const bool takes_several =
       takes && std::any_of(request_.costs.begin(), request_.costs.end(),
@@ -246,10 +250,8 @@ bool CheckReader::check_id(JsonProblem& problem) {
                          "expected only 'actual': the hold has its own cost");
   }
   if (kind_ != CheckKind::kCheck) return true;
-  const bool may_have_id = request_.verb == Verb::kTake || request_.verb == Verb::kPeek ||
-                           request_.verb == Verb::kCharge;
-  if (request_.id && !may_have_id) {
-    return problem.is_of("id", "next to another verb", "expected check, peek or charge");
+  if (request_.id && !may_have_id(request_.verb)) {
+    return problem.is_of("id", "next to another verb", kVerbsWithId);
   }
   if (has_hold_ && request_.verb != Verb::kTake) {
     return problem.is_of("hold_ms", "only a check holds", "expected the verb check");
@@ -359,23 +361,24 @@ struct CheckReader::Tables {
                                   return of.has_hold_ = true;
                                 },
                                 kMostHoldMs};
-  static constexpr Member kCancel[] = {kAttributes, kIdOf};
-  static constexpr Member kExtend[] = {kAttributes, kIdOf, kHold};
+  static constexpr Member kLimitOf{.name = "limit",
+                                   .kinds = base::kJsonObject,
+                                   .expected = kLimit,
+                                   .set =
+                                       [](CheckReader& of, const JsonValue&, JsonProblem&) {
+                                         of.limit_words_.assign(kRequired.size(), {});
+                                         return of.has_limit_ = true;
+                                       },
+                                   .object = &kInLimit};
+  static constexpr Member kCancel[] = {kAttributes, kIdOf, kLimitOf};
+  static constexpr Member kExtend[] = {kAttributes, kIdOf, kHold, kLimitOf};
   static constexpr Member kCheck[] = {
       kAttributes,
       kIdOf,
       kHold,
       kCost,
       kCosts,
-      {.name = "limit",
-       .kinds = base::kJsonObject,
-       .expected = kLimit,
-       .set =
-           [](CheckReader& of, const JsonValue&, JsonProblem&) {
-             of.limit_words_.assign(kRequired.size(), {});
-             return of.has_limit_ = true;
-           },
-       .object = &kInLimit},
+      kLimitOf,
       {"verb", base::kJsonText, kVerbs, kInto<&CheckReader::set_verb>},
       {"max_wait_ms", base::kJsonWhole, kMaxWait,
        [](CheckReader& of, const JsonValue& value, JsonProblem&) {
@@ -394,6 +397,7 @@ struct CheckReader::Tables {
       kIdOf,
       kCost,
       kCosts,
+      kLimitOf,
       {.name = "actual",
        .kinds = base::kJsonWhole | base::kJsonObject,
        .expected = kActual,

@@ -156,7 +156,8 @@ TEST(CheckReader, ReadsTheActualCostsOfASettlement) {
             "at actual: 't' is text; expected a whole number from 0 to 9007199254740991");
   EXPECT_EQ(
       settle(R"(,"actual":1,"verb":"peek")"),
-      "at the top: unknown member 'verb'; expected one of: attributes, id, cost, costs, actual");
+      "at the top: unknown member 'verb'; expected one of: attributes, id, cost, costs, limit, "
+      "actual");
 }
 
 TEST(CheckReader, ReadsTheResponseOfAReport) {
