@@ -245,7 +245,8 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
 }
 
 // Gives the limit the numbers of an override. Returns whether that decides the limit already: only
-// the block of its key applies, or nothing and it is dropped, or the override blocks its key.
+// the block of its key applies, or nothing and it is dropped, or the override blocks its key. A
+// hold can be older than an override, so it ends also if its key is unlimited now.
 bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   using Kind = Override::Kind;
   const std::string_view key =
@@ -253,7 +254,8 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   const auto given = stores_.overrides->find(key, now_);
   if (!given) return false;
   if (given->kind == Kind::kUnlimited) {
-    if (named.limit->block && (changes_block(verb_) || verb_ == Verb::kReset)) {
+    const bool ends_hold = verb_ == Verb::kSettle || verb_ == Verb::kCancel;
+    if (ends_hold || (named.limit->block && (changes_block(verb_) || verb_ == Verb::kReset))) {
       return false;
     }
     named.is_unlimited = named.limit->block && asks(verb_);
@@ -417,11 +419,6 @@ void RuleDecider::Impl::keep_refused() {
 // Steps 2 and 3: fill in the batch of charges, and decide it.
 
 const RuleAnswer& RuleDecider::Impl::answer(const BatchTerms& terms) {
-  if (needs_id(verb_) && verb_ != Verb::kHold && !is_invalid_ && limits_.empty()) {
-    is_invalid_ = true;
-    mistake_ =
-        "no budget applies to the request; expected the attributes of the request that was held";
-  }
   if (is_invalid_) {
     answer_.decision = Decision::refused(Reason::kInvalid);
     if (!matched_.empty()) answer_.rule = matched_.front().rule;

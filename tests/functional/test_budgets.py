@@ -125,10 +125,6 @@ class Budgets(ServerTest):
         self.assertEqual(self.post("/v1/check", [body], **fields)[0], 400)
         self.assertEqual(self.post("/v1/check", body, **{"Idempotency-Key": "x" * 129})[0], 400)
 
-    def test_holds_are_bounded(self):
-        for i in range(3):
-            self.assertEqual(self.check("e", id=f"call {i}", hold_ms=60_000)[0], 200)
-        status, denied = self.check("e", id="call 3", hold_ms=60_000)
     def test_an_idempotency_key_counts_a_charge_once(self):
         body = {"attributes": self.attributes("k", 400), "verb": "charge"}
         fields = {"Idempotency-Key": "charged"}
@@ -170,6 +166,10 @@ class Budgets(ServerTest):
             self.assertEqual(status, 400, (path, body, problem))
             self.assertIn(part, problem["detail"])
 
+    def test_holds_are_bounded(self):
+        for i in range(3):
+            self.assertEqual(self.check("e", id=f"call {i}", hold_ms=60_000)[0], 200)
+        status, denied = self.check("e", id="call 3", hold_ms=60_000)
         self.assertEqual((status, denied["reason"]), (429, "too_many_holds"))
         self.assertEqual(denied["retry_after_ms"], 60_000)
         self.assertEqual(self.left("e")[1:], [LARGEST - 30, 970])
@@ -189,13 +189,43 @@ class Budgets(ServerTest):
             "actual": ("/v1/settle", {**held, "id": "a", "actual": 1.5}),
             "id": ("/v1/cancel", held),
             "hold_ms": ("/v1/extend", {**held, "id": "a"}),
-            "no budget applies": ("/v1/settle", {"attributes": {"path": "/other"}, "id": "a", "actual": 1}),
         }
         for part, (path, body) in cases.items():
             status, problem = self.post(path, body)
             self.assertEqual(status, 400, (path, body, problem))
             self.assertIn(part, problem["detail"])
         self.assertEqual(self.left("f"), [100, LARGEST, 1000])
+
+    def test_a_hold_that_no_budget_has_ends_too(self):
+        """Because no rule matches, or only rules without budgets: the check was allowed."""
+        for path in ("/other", "/none"):
+            held = {"attributes": {"path": path}, "id": "a"}
+            self.assertEqual(self.post("/v1/check", {**held, "hold_ms": 1000})[0], 200)
+            for end, more in (("settle", {"actual": 1}), ("cancel", {}), ("extend", {"hold_ms": 1000})):
+                status, answer = self.post(f"/v1/{end}", {**held, **more})
+                self.assertEqual((status, answer["limits"]), (200, []), answer)
+                self.assertIn("no budget applies to the request, so nothing was held", answer["detail"])
+
+    def test_a_key_that_is_unlimited_now(self):
+        """Its holds are ended, whenever they were made."""
+        attributes = {"path": "/plain", "header.x-org": "free"}
+        hold = {"attributes": attributes, "cost": 70, "hold_ms": 60_000}
+        self.post("/v1/check", {**hold, "id": "before"})
+        self.post("/v1/check", {**hold, "id": "cancelled"})
+        override = "/v1/overrides/plain/plain"
+        given = json.dumps({"attributes": attributes, "unlimited": True})
+        self.assertEqual(self.sluice.admin_request("PUT", override, given).status, 200)
+        self.assertEqual(self.post("/v1/check", {**hold, "id": "while"})[1]["limits"], [])
+        status, settled = self.post("/v1/settle", {"attributes": attributes, "id": "before", "actual": 30})
+        self.assertEqual(status, 200, settled)
+        self.assertNotIn("late", settled)
+        self.assertEqual(self.post("/v1/cancel", {"attributes": attributes, "id": "cancelled"})[0], 200)
+        status, longer = self.post("/v1/extend", {"attributes": attributes, "id": "while", "hold_ms": 1000})
+        self.assertEqual((status, longer["limits"]), (200, []), longer)
+        removed = self.sluice.admin_request("DELETE", override + "?header.x-org=free")
+        self.assertEqual(removed.status, 200)
+        peek = {"attributes": attributes, "verb": "peek", "cost": 0}
+        self.assertEqual(self.post("/v1/check", peek)[1]["limits"][0]["remaining"], 970)
 
     def test_a_client_without_a_role_ends_its_own_holds(self):
         sluice = self.serve(RULES, {"listen": {"http": "0.0.0.0:0"}}, clock=self.clock)
@@ -210,6 +240,10 @@ class Budgets(ServerTest):
         self.assertEqual(post("/v1/settle", id="a", actual=500), 200)
         self.assertEqual(post("/v1/cancel", id="b"), 200)
         self.assertEqual(post("/v1/settle", actual=1), 403)
+        limit = {"key": "k", "algorithm": "budget", "limit": 100, "per": "never"}
+        for path, more in (("settle", {"actual": 1}), ("cancel", {}), ("extend", {"hold_ms": 1000})):
+            body = json.dumps({"limit": limit, "id": "a", **more})
+            self.assertEqual(request(address, "POST", f"/v1/{path}", body).status, 403)
 
     def test_a_program_that_dies(self):
         self.check("h", 700, id="call", hold_ms=1000)
@@ -249,7 +283,3 @@ class Restarts(ServerTest):
 
 if __name__ == "__main__":
     unittest.main()
-        limit = {"key": "k", "algorithm": "budget", "limit": 100, "per": "never"}
-        for path, more in (("settle", {"actual": 1}), ("cancel", {}), ("extend", {"hold_ms": 1000})):
-            body = json.dumps({"limit": limit, "id": "a", **more})
-            self.assertEqual(request(address, "POST", f"/v1/{path}", body).status, 403)

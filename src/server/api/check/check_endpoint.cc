@@ -99,6 +99,9 @@ void put_id(TextBuffer& out, const Decision& decision, std::string_view id) {
   out.put_number(static_cast<std::uint64_t>(decision.ends_after.count()) / 1000);
 }
 
+constexpr std::string_view kNoBudget =
+    "no budget applies to the request, so nothing was held under the id and nothing has changed";
+
 // Writes the members before `limits`.
 void put_head(TextBuffer& out, const Decision& decision, const Rule* rule, const AnswerTerms& terms,
               std::string_view permit) {
@@ -138,9 +141,12 @@ void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_v
 
 void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTerms& terms) {
   put_head(out, answer.decision, answer.rule, terms, answer.permit);
-  if (!answer.mistake.empty()) {
+  const bool finds_nothing =
+      terms.is_about_id && answer.decision.allowed() && answer.limits.empty();
+  const std::string_view detail = finds_nothing ? kNoBudget : answer.mistake;
+  if (!detail.empty()) {
     out.put(",\"detail\":");
-    out.put_json(answer.mistake);
+    out.put_json(detail);
   }
   if (answer.degraded()) put_degraded(out, answer);
   out.put(",\"limits\":[");
@@ -225,12 +231,6 @@ constexpr std::string_view name_of(CheckKind kind) noexcept {
   return {};
 }
 
-// The response that a request reports.
-class ReportedResponse final : public AttributeSource {
- public:
-  explicit ReportedResponse(const CheckRequest& request) : request_(request) {}
-  std::optional<std::string_view> find(std::string_view name) const override {
-    if (name == "status" && request_.status) return request_.status;
 // What a request does under an id, or its verb.
 Action action_of(CheckKind kind, const CheckRequest& request) noexcept {
   const bool holds = request.verb == Verb::kHold;
@@ -242,6 +242,12 @@ Action action_of(CheckKind kind, const CheckRequest& request) noexcept {
   }
 }
 
+// The response that a request reports.
+class ReportedResponse final : public AttributeSource {
+ public:
+  explicit ReportedResponse(const CheckRequest& request) : request_(request) {}
+  std::optional<std::string_view> find(std::string_view name) const override {
+    if (name == "status" && request_.status) return request_.status;
     return request_.response ? request_.response->find(name) : request_.attributes.find(name);
   }
 
@@ -273,7 +279,8 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
     if (answer.decision.reason == Reason::kInvalid) return put_rejection(answer, response);
   }
   if (text_.size() > 0) text_.put(',');
-  put_check_answer(text_, answer, {request.verb == Verb::kTakeAtMost, id_});
+  const bool is_about_id = kind != CheckKind::kCheck && !id_.empty();
+  put_check_answer(text_, answer, {request.verb == Verb::kTakeAtMost, id_, is_about_id});
 }
 
 void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
@@ -302,15 +309,15 @@ std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
     return "the header Idempotency-Key is for a single request; expected \"id\" in each of an "
            "array";
   }
+  if (takes_key && !may_have_id(request.verb)) {
+    return "the header Idempotency-Key is next to another verb; " + std::string(kVerbsWithId);
+  }
   if (takes_key && (id_.empty() || id_.size() > kMaxIdBytes)) {
     return "the header Idempotency-Key has " + std::to_string(id_.size()) +
            " bytes; expected 1 to 128";
   }
   if (takes_key && request.wait > Duration{0}) {
     return "at wait_ms: a request with an Idempotency-Key cannot wait; expected one of them";
-  }
-  if (takes_key && !may_have_id(request.verb)) {
-    return "the header Idempotency-Key is next to another verb; " + std::string(kVerbsWithId);
   }
   if (id_.empty() && request.verb == Verb::kHold) id_ = PermitId::random_text();
   if (!id_.empty()) hold_ = PermitId::named(id_);

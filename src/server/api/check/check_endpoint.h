@@ -116,6 +116,7 @@ class CheckReader {
 struct AnswerTerms {
   bool with_taken = false;   // of take_at_most
   std::string_view id = {};  // under which budgets count it; empty: none
+  bool is_about_id = false;  // settles, cancels or extends what it holds
 };
 
 // Writes an answer of POST /v1/check: one JSON object (docs/http.md).
