@@ -589,8 +589,20 @@ void RuleDecider::Impl::drop_unlimited() {
                        answer_.limits.end());
 }
 
+// Whether an enforced rule says what has become of the id of the request.
+bool RuleDecider::Impl::has_enforced_budget() const noexcept {
+  return std::any_of(matched_.begin(), matched_.end(), [&](const MatchedRule& matched) {
+    if (!matched.enforced()) return false;
+    const auto first = limits_.begin() + static_cast<std::ptrdiff_t>(matched.first);
+    const auto last = limits_.begin() + static_cast<std::ptrdiff_t>(matched.last);
+    return std::any_of(first, last, [](const NamedLimit& named) {
+      return holds_amounts(named.numbers.algorithm());
+    });
+  });
+}
+
 // A shadow rule changes the answer only if the enforced rules allow. Its numbers are reported if no
-// enforced rule has any.
+// enforced rule has any, and what it says about an id if no enforced rule has a budget.
 void RuleDecider::Impl::fill_decision(const Decision& enforced) {
   const std::optional<Decision>& shadow = batch_.shadow();
   const bool shadow_denies = enforced.allowed() && (is_denied_by_rule(RuleMode::kShadow) ||
@@ -600,6 +612,11 @@ void RuleDecider::Impl::fill_decision(const Decision& enforced) {
     answer_.decision = {.capacity = shadow->capacity,
                         .remaining = shadow->remaining,
                         .reset_after = shadow->reset_after};
+  }
+  if (shadow && id_ && enforced.allowed() && !has_enforced_budget()) {
+    answer_.decision.repeated = shadow->repeated;
+    answer_.decision.late = shadow->late;
+    answer_.decision.ends_after = shadow->ends_after;
   }
   const bool is_plain = enforced.reason == Reason::kOk || enforced.reason == Reason::kLease;
   if (shadow_denies && is_plain) answer_.decision.reason = Reason::kShadow;

@@ -129,6 +129,7 @@ class RuleDecider::Impl {
   bool has_limits(std::size_t part) const noexcept;
 
   bool is_denied_by_rule(RuleMode mode) const noexcept;
+  bool has_enforced_budget() const noexcept;
   void keep_refused();
 
   void add(const rules::MatchedRule& matched, const rules::NamedLimit& named, ChargeTerms& terms);

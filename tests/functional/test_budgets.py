@@ -19,8 +19,12 @@ rules:
   - name: plain
     match: { path: /plain }
     limits: [{ name: plain, key: "{header.x-org}", algorithm: budget, limit: 1000, per: never }]
+  - name: tried
+    match: { path: /tried }
+    mode: shadow
+    limits: [{ name: tried, key: "{header.x-org}", algorithm: budget, limit: 100, per: never }]
   - name: other
-    match: { path: /other }
+    match: { path: [/other, /tried] }
     limits: [{ algorithm: token_bucket, limit: 100, per: 1s }]
 """
 LARGEST = 2**53 - 1
@@ -226,6 +230,17 @@ class Budgets(ServerTest):
         self.assertEqual(removed.status, 200)
         peek = {"attributes": attributes, "verb": "peek", "cost": 0}
         self.assertEqual(self.post("/v1/check", peek)[1]["limits"][0]["remaining"], 970)
+
+    def test_a_budget_in_shadow_mode_says_what_it_holds(self):
+        held = {"attributes": {"path": "/tried", "header.x-org": "a"}, "id": "a"}
+        check = {**held, "cost": 70, "hold_ms": 1000}
+        self.assertEqual(self.post("/v1/check", check)[1]["ends_after_ms"], 1000)
+        self.assertTrue(self.post("/v1/check", check)[1]["repeated"])
+        self.assertNotIn("late", self.post("/v1/settle", {**held, "actual": 30})[1])
+        self.assertTrue(self.post("/v1/settle", {**held, "actual": 30})[1]["repeated"])
+        self.assertTrue(self.post("/v1/settle", {**held, "id": "b", "actual": 9})[1]["late"])
+        status, conflict = self.post("/v1/settle", {**held, "actual": 31})
+        self.assertEqual((status, conflict["reason"]), (200, "shadow"))
 
     def test_a_client_without_a_role_ends_its_own_holds(self):
         sluice = self.serve(RULES, {"listen": {"http": "0.0.0.0:0"}}, clock=self.clock)
