@@ -136,7 +136,8 @@ constexpr ReasonReport kGone{
 constexpr ReasonReport kConflict{
     .http = 409,
     .grpc = kGrpcAlreadyExists,
-    .detail = "The id was used before for another amount; nothing was counted this time."};
+    .detail =
+        "The id was used before, for another amount or without a hold; nothing was counted now."};
 
 constexpr ReasonReport kTooManyHolds{
     .type = kLimited.type,
