@@ -52,6 +52,8 @@ configure_package_config_file(cmake/sluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/
   INSTALL_DESTINATION ${config_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
+# The prefix is relative to the folder of the file, because `cmake --install --prefix` chooses another one.
+file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/sluice.pc.in ${PROJECT_BINARY_DIR}/sluice.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
   ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake DESTINATION ${config_dir})
