@@ -1,14 +1,21 @@
 #include <array>
+#include <bit>
+#include <cstring>
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "sluice/memory_store.h"
+#include "stores/redis/script/format.h"
+#include "tests/property/generate.h"
 #include "tests/redis/script_test.h"
 
 // Budgets in Redis beyond what a history shows: foreign values, expiry, and slots of a cluster.
 namespace sluice_redis {
 namespace {
 
+namespace format = sluice::redis::format;
 using namespace std::chrono_literals;
 using sluice::Decision;
 using sluice::PermitId;
@@ -75,6 +82,118 @@ TEST_F(Budgets, AForgottenBudgetBeginsWithoutItsIds) {
   EXPECT_TRUE(again.allowed() && !again.repeated);
   EXPECT_EQ(again.remaining, 5u);
   EXPECT_EQ(number({"HLEN", key_}), 2);
+}
+
+// A budget that has this many open holds, made without its calls.
+class ManyHolds : public Budgets {
+ protected:
+  static constexpr std::int64_t kEnd = kStart + 60'000'000;  // of all holds
+
+  void make_holds(std::uint64_t count) {
+    const std::uint64_t cells = (count + format::kCellRecords - 1) / format::kCellRecords;
+    std::vector<std::string> texts(cells);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const PermitId::Bytes id = named(i).bytes();
+      const std::string name(reinterpret_cast<const char*>(id.data()), format::kHoldIdSize);
+      std::uint32_t hash = 0;
+      std::memcpy(&hash, name.data(), sizeof(hash));
+      std::uint64_t cell = hash % std::bit_ceil(cells);
+      if (cell >= cells) cell -= std::bit_ceil(cells) / 2;
+      texts[cell] += name;
+      format::kIdNumbers.append(
+          {.amount = 2, .high = std::uint64_t{1} << 5, .rest = static_cast<std::uint64_t>(kEnd)},
+          texts[cell]);
+    }
+    std::string head;
+    format::kBudgetHead.append({.kind = format::kBudgetKind,
+                                .changed = static_cast<std::uint64_t>(kStart),
+                                .spent = 0,
+                                .held = 2 * count,
+                                .latest = static_cast<std::uint64_t>(kEnd),
+                                .first = static_cast<std::uint64_t>(kEnd),
+                                .known = 0,
+                                .forgotten = format::kNeverForgotten,
+                                .open = count,
+                                .past = 0,
+                                .ended = 0,
+                                .open_cells = cells,
+                                .ended_cells = 1},
+                               head);
+    redis_.run({"HSET", key_, "h", head});
+    for (std::uint64_t i = 0; i < cells; ++i) {
+      redis_.run({"HSET", key_, "o" + std::to_string(i), texts[i]});
+    }
+  }
+  static PermitId named(std::uint64_t number) {
+    return PermitId::named("call " + std::to_string(number));
+  }
+  Decision ask(sluice::Action action, std::uint64_t number, std::uint64_t cost, std::int64_t at) {
+    const PermitId id = named(number);
+    const sluice::Charge charge{.key = "k", .limit = kLarge, .cost = cost, .permit = &id};
+    return store_.apply_one(action, charge, instant(at));
+  }
+  format::BudgetHead head() { return format::kBudgetHead.read(redis_.text({"HGET", key_, "h"})); }
+
+  static constexpr sluice::Limit kLarge = sluice::budget(1'000'000).per(366 * 24h).holds(65'535);
+};
+
+TEST_F(ManyHolds, ExpireTogether) {
+  constexpr std::uint64_t kAll = 65'535;
+  make_holds(kAll);
+  // Nothing fits: the call reads all holds and changes nothing.
+  const Decision denied = ask({Verb::kHold, 1min}, kAll, 1, kStart + 1);
+  EXPECT_EQ(denied.reason, Reason::kTooManyHolds) << store_.error();
+  EXPECT_EQ(denied.retry_after, sluice::Duration{kEnd - kStart - 1});
+  const Decision held = ask({Verb::kHold, 1min}, kAll, 5, kEnd);
+  EXPECT_TRUE(held.allowed()) << store_.error();
+  EXPECT_EQ(held.remaining, 1'000'000 - 2 * kAll - 5);
+  // The work of one call is bounded.
+  EXPECT_EQ(head().open, 1u);
+  EXPECT_EQ(head().past, kAll - format::kMostMoved);
+  EXPECT_EQ(head().ended, format::kMostMoved);
+  // Each id has expired, wherever its record is.
+  std::uint64_t left = held.remaining;
+  for (std::uint64_t i = 0; i < kAll; i += 1021) {
+    EXPECT_EQ(ask({Verb::kExtend, 1min}, i, 0, kEnd + 1).reason, Reason::kGone) << i;
+    const Decision said = ask(Verb::kSettle, i, 1, kEnd + 1);
+    EXPECT_TRUE(said.allowed() && said.late) << i << " " << store_.error();
+    EXPECT_EQ(said.remaining, ++left) << i;
+    EXPECT_TRUE(ask(Verb::kSettle, i, 1, kEnd + 1).repeated) << i;
+  }
+  // The next holds that end take more records with them.
+  const std::uint64_t past = head().past;
+  EXPECT_EQ(ask(Verb::kTake, kAll + 1, 1, kEnd + 60'000'000).remaining, left - 1);
+  EXPECT_EQ(head().open, 0u);
+  EXPECT_EQ(head().past, past + 1 - format::kMostMoved);
+}
+
+TEST_F(ManyHolds, AreTheSameAsInMemory) {
+  sluice::MemoryStore memory;
+  sluice_property::Dice dice(1);
+  std::int64_t at = kStart;
+  std::uint64_t made = 0;
+  const auto expect_same = [&](sluice::Action action, std::uint64_t number, std::uint64_t cost) {
+    const PermitId id = named(number);
+    const sluice::Charge charge{.key = "k", .limit = kLarge, .cost = cost, .permit = &id};
+    const Decision expected = memory.apply_one(action, charge, instant(at));
+    const Decision said = store_.apply_one(action, charge, instant(at));
+    ASSERT_EQ(said.reason, expected.reason) << store_.error() << " of " << number;
+    ASSERT_EQ(said.remaining, expected.remaining) << number;
+    ASSERT_EQ(said.repeated, expected.repeated) << number;
+    ASSERT_EQ(said.late, expected.late) << number;
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 1500; ++i) {
+      expect_same({Verb::kHold, sluice::Duration{1'000'000 + dice.below(100) * 10'000}}, made++, 1);
+    }
+    at += 1'900'000;  // 90 % have ended
+    for (int i = 0; i < 300; ++i) {
+      const sluice::Action action = dice.any_of<sluice::Action>(
+          {Verb::kSettle, Verb::kCancel, Verb::kTake, {Verb::kHold, 1s}, {Verb::kExtend, 1s}});
+      expect_same(action, dice.below(made), dice.below(3));
+      at += dice.chance(10) ? 10'000 : 0;
+    }
+  }
 }
 
 // "a" and "b" are in two slots.

@@ -107,28 +107,32 @@ local function put_record(cells, letter, head, one, at, remember)
   split(cells, letter, head)
 end
 
-local function take_out(cells, letter, head, id)
+-- In counted: the number in head that the record is part of.
+local function take_out(cells, letter, head, id, counted)
   local name = cell_of(letter, id, head[letter .. 'cells'])
   local text = cell(cells, name)
   local found = find_id(text, id)
   cells[name] = string.sub(text, 1, found - 1) .. string.sub(text, found + kIdRecordSize)
   cells.put[name] = true
-  head[letter] = head[letter] - 1
+  head[counted] = head[counted] - 1
 end
 
--- Reads all cells of open ids. Returns the ends and the units of the holds that end after `at`, the
--- others as {end, units, id}, and the first of the ends.
+-- Reads all cells of open ids. Returns the ends and the units of the holds that end after `at`, and
+-- the first of the ends; then the ends and the units of the others, and some of their ids.
 local function scan_holds(cells, count, at)
   local names = {}
   for i = 0, count - 1 do
     if not cells['o' .. i] then names[#names + 1] = 'o' .. i end
   end
-  if #names > 0 and not cells.is_new then
-    for i, text in ipairs(redis.call('HMGET', cells.key, unpack(names))) do
-      cells[names[i]] = checked(cells, text or '')
+  for from = 1, cells.is_new and 0 or #names, kMostArguments do
+    local last = from + kMostArguments - 1
+    if last > #names then last = #names end
+    for i, text in ipairs(redis.call('HMGET', cells.key, unpack(names, from, last))) do
+      cells[names[from + i - 1]] = checked(cells, text or '')
     end
   end
-  local ends, units, ended, first, n = {}, {}, {}, 0, 0
+  local ends, units, first, n = {}, {}, 0, 0
+  local past_ends, past_units, past_ids, past = {}, {}, {}, 0
   for i = 0, count - 1 do
     local text = cell(cells, 'o' .. i)
     for j = 1, #text, kIdRecordSize do
@@ -139,11 +143,13 @@ local function scan_holds(cells, count, at)
         ends[n], units[n] = final, amount
         if first == 0 or final < first then first = final end
       else
-        ended[#ended + 1] = {final, amount, string.sub(text, j, j + (kHoldIdSize - 1))}
+        past = past + 1
+        past_ends[past], past_units[past] = final, amount
+        if past <= kMostMoved then past_ids[past] = string.sub(text, j, j + (kHoldIdSize - 1)) end
       end
     end
   end
-  return ends, units, ended, first
+  return ends, units, first, past_ends, past_units, past_ids
 end
 
 -- Returns the first ends until which holds of `all` units have ended, of `held` units, and `count`
@@ -196,8 +202,17 @@ if made_at >= opens then
 end
 if does ~= kWithoutId then
   if kind == kOpen then held = held - amount end
-  take_out(cells, kind == kOpen and 'o' or 'e', head, id)
-  if was_kind == kOpen then
+  local letter = kind == kOpen and 'o' or 'e'
+  take_out(cells, letter, head, id, letter)
+  if was_kind == kOpen and was_rest <= at then
+    -- It has ended meanwhile.
+    was_kind = releases and kReleased or kCharged
+    if not releases and was_rest >= opens then
+      spent = was_amount < kMaxAmount - spent and spent + was_amount or kMaxAmount
+    end
+    local until_known = known_after(was_rest, remember)
+    if until_known > known then known = until_known end
+  elseif was_kind == kOpen then
     held = held + was_amount
     if head.o == 0 or was_rest < first then first = was_rest end
     if was_rest > latest then latest = was_rest end
@@ -215,24 +230,25 @@ local function budget(key, arg, now, verb)
   local cost, high, capacity, remember, most, does, releases, ttl, period, id =
     struct.unpack(kBudgetCall, arg, 2)
   cost, releases = cost + high * kAmountHigh, releases == 1
-  local head, cells = {e = 0, o = 0, ecells = 1, ocells = 1}, {key = key, put = {}}
+  -- past: holds whose ends have counted, but whose records are still in the cells of open ids.
+  local head, cells = {e = 0, o = 0, past = 0, ecells = 1, ocells = 1}, {key = key, put = {}}
   local at, last, spent, held, latest, first, known, old_forgotten =
     now, now, 0, 0, 0, 0, 0, kNeverForgotten
   local state = redis.pcall('HGET', key, 'h')
   if state then
     if type(state) ~= 'string' or #state ~= kBudgetHeadSize then return nil, state end
-    local kind, changed, used, kept, final, least, until_known, forgotten, o, e, ocells, ecells =
-      struct.unpack(kBudgetHead, state)
+    local kind, changed, used, kept, final, least, until_known, forgotten, o, past, e, ocells,
+          ecells = struct.unpack(kBudgetHead, state)
     local own_kind = kBudgetKind
     include 'check_header'
-    if used > kMaxAmount or kept > kMaxAmount or ocells < 1 or ecells < 1 or o > kMostHolds or
+    if used > kMaxAmount or kept > kMaxAmount or ocells < 1 or ecells < 1 or
         (ocells - 1) * kCellRecords > kMostHolds then
       return nil, state
     end
     if known_until > now then
       last, spent, held, latest, first, known, old_forgotten =
         changed, used, kept, final, least, until_known, forgotten
-      head.o, head.e, head.ocells, head.ecells = o, e, ocells, ecells
+      head.o, head.past, head.e, head.ocells, head.ecells = o, past, e, ocells, ecells
       if last > now then at = last end
     else
       cells.is_new, cells.is_old = true, true
@@ -263,34 +279,46 @@ local function budget(key, arg, now, verb)
   end
 
   if last < opens then spent = 0 end
+  local past_ends, past_units, past_ids
   if head.o > 0 and first <= at then
-    local live, _, ended, least = scan_holds(cells, head.ocells, at)
-    if #live + #ended ~= head.o then return nil, state end
-    first = least
-    for _, hold in ipairs(ended) do
-      local ends, amount, its_id = hold[1], hold[2], hold[3]
-      held = held - amount
-      if not releases and ends >= opens then
-        spent = spent + amount < kMaxAmount and spent + amount or kMaxAmount
+    local live, _
+    live, _, first, past_ends, past_units, past_ids = scan_holds(cells, head.ocells, at)
+    if #live + #past_ends ~= head.o + head.past then return nil, state end
+    for i, ends in ipairs(past_ends) do
+      if ends > last then
+        local amount = past_units[i]
+        held = held - amount
+        if not releases and ends >= opens then
+          spent = spent + amount < kMaxAmount and spent + amount or kMaxAmount
+        end
+        local until_known = known_after(ends, remember)
+        if until_known > known then known = until_known end
       end
-      take_out(cells, 'o', head, its_id)
-      put_record(cells, 'e', head, record(its_id, releases and kReleased or kCharged, amount, ends),
-                 at, remember)
-      local until_known = known_after(ends, remember)
-      if until_known > known then known = until_known end
     end
+    head.o, head.past = #live, #past_ends
     if held < 0 then return nil, state end
   end
   if head.o == 0 then latest, first = 0, 0 end
+
+  -- Moves the record of a hold that has ended to the ended ids.
+  local function move(its_id, units, ends)
+    take_out(cells, 'o', head, its_id, 'past')
+    put_record(cells, 'e', head, record(its_id, releases and kReleased or kCharged, units, ends), at,
+               remember)
+  end
 
   -- The record of the id.
   local kind, amount, rest = 0, 0, 0
   if does ~= kWithoutId then
     local found
-    if head.o > 0 then
+    if head.o > 0 or head.past > 0 then
       local text = cell(cells, cell_of('o', id, head.ocells))
       found = find_id(text, id)
       if found then kind, amount, rest = record_at(text, found) end
+      if found and rest <= at then
+        found = nil
+        move(id, amount, rest)
+      end
     end
     if not found and head.e > 0 then
       local text = cell(cells, cell_of('e', id, head.ecells))
@@ -398,7 +426,7 @@ local function budget(key, arg, now, verb)
   elseif settles then
     if kind == kOpen then
       held = held - amount
-      take_out(cells, 'o', head, id)
+      take_out(cells, 'o', head, id, 'o')
       if head.o == 0 then latest, first = 0, 0 end
     end
     local of = does == kTakesOnce and kind == 0 and cost % kCheckModulus or
@@ -409,6 +437,22 @@ local function budget(key, arg, now, verb)
                at, remember)
     if until_known > known then known = until_known end
   end
+  -- Some of the records of ended holds move, so that no call takes long: those of the cell that is
+  -- written anyway, and then of all cells.
+  local left_past = head.past - kMostMoved
+  if left_past > kMostHolds then left_past = kMostHolds end
+  if opens_hold and head.past > 0 then
+    local text = cell(cells, cell_of('o', id, head.ocells))
+    for i = 1, #text, kIdRecordSize do
+      local _, units, ends = record_at(text, i)
+      if ends <= at then move(string.sub(text, i, i + (kHoldIdSize - 1)), units, ends) end
+    end
+  end
+  for i, its_id in ipairs(past_ids or {}) do
+    if head.past <= left_past then break end
+    local text = cell(cells, cell_of('o', its_id, head.ocells))
+    if its_id ~= id and find_id(text, its_id) then move(its_id, past_units[i], past_ends[i]) end
+  end
   local full = at
   if head.o > 0 then
     full = (releases and latest or close_of(latest))
@@ -418,7 +462,7 @@ local function budget(key, arg, now, verb)
   include 'seal'
   if forgotten < known then forgotten, ends = known, known * kForgottenUnit end
   local fields = {'h', struct.pack(kBudgetHead, kBudgetKind, at, spent, held, latest, first, known,
-                                   forgotten, head.o, head.e, head.ocells, head.ecells)}
+                                   forgotten, head.o, head.past, head.e, head.ocells, head.ecells)}
   for name in pairs(cells.put) do
     fields[#fields + 1] = name
     fields[#fields + 1] = cells[name]

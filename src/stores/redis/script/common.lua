@@ -65,7 +65,12 @@ repeat
   local said
   if others == 'hash' then
     if value.is_old then call('DEL', key) end
-    said = put('HSET', key, unpack(value))
+    -- In pieces: a call takes some thousand arguments.
+    for i = 1, #value, kMostArguments do
+      local last = i + kMostArguments - 1
+      said = put('HSET', key, unpack(value, i, last < #value and last or #value))
+      if type(said) == 'table' and said.err then break end
+    end
   elseif others then
     said = put('SETRANGE', key, '0', value)
   elseif value then

@@ -241,10 +241,12 @@ struct BudgetHead {
   std::uint64_t first;   // no open hold ends before
   std::uint64_t known;   // until when an id is known, as `forgotten`
   std::uint64_t forgotten;
-  std::uint64_t open, ended;              // how many records there are
-  std::uint64_t open_cells, ended_cells;  // and cells
+  std::uint64_t open;   // how many open holds there are
+  std::uint64_t past;   // and holds that have ended, with records in the cells of open ones
+  std::uint64_t ended;  // and records of other ids that have ended
+  std::uint64_t open_cells, ended_cells;
 };
-inline constexpr Layout<BudgetHead, 12> kBudgetHead({{"kind", &BudgetHead::kind, 2},
+inline constexpr Layout<BudgetHead, 13> kBudgetHead({{"kind", &BudgetHead::kind, 2},
                                                      {"changed", &BudgetHead::changed, 7},
                                                      {"spent", &BudgetHead::spent, 7},
                                                      {"held", &BudgetHead::held, 7},
@@ -252,7 +254,8 @@ inline constexpr Layout<BudgetHead, 12> kBudgetHead({{"kind", &BudgetHead::kind,
                                                      {"first", &BudgetHead::first, 7},
                                                      {"known", &BudgetHead::known, 4},
                                                      {"forgotten", &BudgetHead::forgotten, 4},
-                                                     {"open", &BudgetHead::open, 4},
+                                                     {"open", &BudgetHead::open, 2},
+                                                     {"past", &BudgetHead::past, 2},
                                                      {"ended", &BudgetHead::ended, 4},
                                                      {"open_cells", &BudgetHead::open_cells, 2},
                                                      {"ended_cells", &BudgetHead::ended_cells, 4}});
@@ -271,6 +274,12 @@ inline constexpr std::uint64_t kHoldIdSize = 10;
 inline constexpr std::uint64_t kIdRecordSize = kHoldIdSize + kIdNumbers.size();
 // A cell is divided if there are more records than this for each.
 inline constexpr std::uint64_t kCellRecords = 8;
+// How many records of holds that have ended a call moves to the ended ids, about. The others stay
+// where they are, so that no call takes long.
+inline constexpr std::uint64_t kMostMoved = 250;
+// The size of the pieces of a long command in a script; Lua's unpack() returns 8,000 values at
+// most.
+inline constexpr std::uint64_t kMostArguments = 1000;
 
 // The block of a counter begins with this head. The instants of the denials that count follow
 // (kInstant), the oldest first.

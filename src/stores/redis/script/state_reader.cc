@@ -142,7 +142,8 @@ std::optional<CounterState> show_budget(std::string_view value) {
   if (head.open > 0) {
     state.summary += ", " + std::to_string(head.held) + " held by " + count_of(head.open, "hold");
   }
-  if (head.ended > 0) state.summary += ", " + count_of(head.ended, "settled call");
+  const std::uint64_t ended = head.past + head.ended;
+  if (ended > 0) state.summary += ", " + count_of(ended, "settled call");
   return state;
 }
 
