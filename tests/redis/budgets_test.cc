@@ -196,6 +196,25 @@ TEST_F(ManyHolds, AreTheSameAsInMemory) {
   }
 }
 
+TEST_F(ManyHolds, AreNewWhenTheirIdsAreForgotten) {
+  constexpr sluice::Limit kShort =
+      sluice::budget(1'000'000).per(366 * 24h).holds(65'535).remember(1s);
+  constexpr std::uint64_t kAll = format::kMostMoved + 50;
+  const auto hold = [&](std::uint64_t number, std::int64_t at) {
+    const PermitId id = named(number);
+    const sluice::Charge charge{.key = "k", .limit = kShort, .permit = &id};
+    return store_.apply_one({Verb::kHold, 1s}, charge, instant(at));
+  };
+  for (std::uint64_t i = 0; i < kAll; ++i) ASSERT_TRUE(hold(i, kStart)) << store_.error();
+  ASSERT_TRUE(hold(kAll, kStart + 1'000'000));
+  EXPECT_EQ(head().past, 50u) << "some records are still in the cells of open ids";
+  for (std::uint64_t i = 0; i < kAll; ++i) {
+    const Decision said = hold(i, kStart + 10'000'000);
+    ASSERT_TRUE(said.allowed() && !said.repeated) << i << " " << store_.error();
+  }
+  EXPECT_EQ(head().open, kAll);
+}
+
 // "a" and "b" are in two slots.
 class BudgetsInSlots : public Budgets {
  protected:

@@ -318,6 +318,7 @@ local function budget(key, arg, now, verb)
       if found and rest <= at then
         found = nil
         move(id, amount, rest)
+        kind, amount, rest = 0, 0, 0
       end
     end
     if not found and head.e > 0 then
