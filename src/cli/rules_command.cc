@@ -220,8 +220,45 @@ std::shared_ptr<PushFlags> add_push_flags(Command command) {
   return flags;
 }
 
-// Pushes the rules and prints their version. `note` follows the name of who pushes, in the history.
-// Returns the exit status.
+using Texts = std::vector<RulesText>;
+
+std::vector<RuleText> views(const Texts& texts) {
+  std::vector<RuleText> out;
+  for (const RulesText& text : texts) out.push_back({text.name, text.text});
+  return out;
+}
+
+std::vector<RuleDifference> compare(const Texts& before, const Texts& after) {
+  return rules::compare_rules(views(before), views(after));
+}
+
+void print_text(const RuleDifference& one) {
+  const auto value = [](const std::string& text) {
+    constexpr std::string_view kPlain =
+        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_.,:/%*{}";
+    if (text.empty()) return std::string("none");
+    const bool is_plain = text != "none" && text.find_first_not_of(kPlain) == text.npos;
+    return is_plain ? text : '"' + replay::printable(text) + '"';
+  };
+  if (one.rule.empty()) {
+    std::cout << "~ the order of the rules\n";
+    return;
+  }
+  std::cout << "+-~"[static_cast<std::size_t>(one.kind)] << " rule " << replay::printable(one.rule)
+            << (one.limit.empty() ? "" : ", limit ") << replay::printable(one.limit);
+  if (!one.key.empty()) {
+    std::cout << ": " << replay::printable(one.key) << ' ' << value(one.before) << " -> "
+              << value(one.after);
+  }
+  std::cout << '\n';
+}
+
+void print_text(const std::vector<RuleDifference>& all) {
+  for (const RuleDifference& one : all) print_text(one);
+}
+
+// Pushes the rules and prints their version. A rollback has a `note`, which follows the name of who
+// pushes in the history, and prints the differences too. Returns the exit status.
 int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
                const std::string& note = {}) {
   const auto old = place.read();
@@ -240,7 +277,10 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
   rules->by = (flags.by.empty() ? who() : flags.by) + note;
   const std::string done =
       std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
+  const auto differences = note.empty() ? std::vector<RuleDifference>()
+                                        : compare(old ? old->texts : Texts(), rules->texts);
   if (flags.dry_run) {
+    print_text(differences);
     std::cout << place.key() << ": would become version " << done << '\n';
     return 0;
   }
@@ -249,11 +289,10 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
                  ": other rules were pushed at the same time. Your rules were not pushed. Check "
                  "those rules (sluice rules show), then push again");
   }
+  print_text(differences);
   std::cout << place.key() << ": version " << done << '\n';
   return 0;
 }
-
-using Texts = std::vector<RulesText>;
 
 // The rules of the present and of the past, from Redis or from a server.
 class RulesSource {
@@ -336,37 +375,6 @@ const PastPush& find_push(const std::vector<PastPush>& pushes, const std::string
   throw Failed("the history has no push '" + id + "'; " + expected);
 }
 
-std::vector<RuleText> views(const Texts& texts) {
-  std::vector<RuleText> out;
-  for (const RulesText& text : texts) out.push_back({text.name, text.text});
-  return out;
-}
-
-std::vector<RuleDifference> compare(const Texts& before, const Texts& after) {
-  return rules::compare_rules(views(before), views(after));
-}
-
-void print_text(const RuleDifference& one) {
-  const auto value = [](const std::string& text) {
-    constexpr std::string_view kPlain =
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_.,:/%*{}";
-    if (text.empty()) return std::string("none");
-    const bool is_plain = text != "none" && text.find_first_not_of(kPlain) == text.npos;
-    return is_plain ? text : '"' + replay::printable(text) + '"';
-  };
-  if (one.rule.empty()) {
-    std::cout << "~ the order of the rules\n";
-    return;
-  }
-  std::cout << "+-~"[static_cast<std::size_t>(one.kind)] << " rule " << replay::printable(one.rule)
-            << (one.limit.empty() ? "" : ", limit ") << replay::printable(one.limit);
-  if (!one.key.empty()) {
-    std::cout << ": " << replay::printable(one.key) << ' ' << value(one.before) << " -> "
-              << value(one.after);
-  }
-  std::cout << '\n';
-}
-
 constexpr const char* kDiffHelp =
     R"(Compare two sets of rules by what they mean: which rules and limits were added (+) and removed
 (-), and which of their values changed (~). Comments, spelling and files do not matter.
@@ -444,7 +452,7 @@ int diff(const DiffFlags& flags) {
     for (const RuleDifference& one : found) rules::write_json(one, json);
     std::cout << json.end_array().end_object().view() << '\n';
   } else {
-    for (const RuleDifference& one : found) print_text(one);
+    print_text(found);
   }
   return found.empty() ? 0 : 1;
 }
@@ -564,9 +572,9 @@ void add_history(Command rules, int& status) {
 
 constexpr const char* kRollbackHelp =
     R"(Make the rules of an earlier version active again, as a new version. ID is a version or an id of
-`sluice rules history`. With --store, or if the environment or the configuration says so, as for
-history, the rules are pushed to Redis; otherwise the administration of a server (--admin) does it,
-until its files change.
+`sluice rules history`. The output is what changes, and the new version. With --store, or if the
+environment or the configuration says so, as for history, the rules are pushed to Redis; otherwise the
+administration of a server (--admin) does it, until its files change.
 
 Exit status: 0 done; 1 the rules are wrong or could not be changed; 2 wrong usage.
 
@@ -592,10 +600,12 @@ int print_changed(AdminClient& client, const boost::json::object& answer) {
   }
   const auto* const changed = answer.if_contains("changed");
   if (changed != nullptr && changed->is_bool() && !changed->as_bool()) {
-    std::cout << "version " << number_in(answer, "version") << " says so already\n";
+    std::cout << "the active rules say so already\n";
     return 0;
   }
-  std::cout << "version " << number_in(answer, "version") << ", active until "
+  const bool is_pushed = answer.contains("pushed_version");
+  std::cout << "version " << number_in(answer, is_pushed ? "pushed_version" : "version")
+            << (is_pushed ? " in Redis" : "") << ", active until "
             << text_in(answer, "active_until") << '\n';
   if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
   return 0;
@@ -613,9 +623,9 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
       throw Failed("the server has version " + std::to_string(past.front().version) +
                    " of the rules; expected version " + expected + " there. Nothing was changed");
     }
-    for (const RuleDifference& one : compare(source.past(past.front()), source.past(push))) {
-      print_text(one);
-    }
+    const auto differences = compare(source.past(past.front()), source.past(push));
+    print_text(differences);
+    if (differences.empty()) std::cout << "the active rules say so already\n";
     return 0;
   }
   return print_changed(
@@ -714,7 +724,7 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
   static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
   if (flags.values.empty() && flags.length.empty()) {
     throw Failed("nothing is changed; expected NAME=VALUE after " + flags.place +
-                     ", or --for 0s to end changes for a time",
+                     ", or --for 0s to end temporary changes",
                  kUsage);
   }
   boost::json::object members;
@@ -763,8 +773,14 @@ int change_servers(const ChangeFlags& flags) {
     if (are_several) std::cout << one.admin << ":\n";
     try {
       AdminClient client(one);
-      print_changed(client, client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body,
-                                            flags.expect));
+      const auto answer =
+          client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
+      if (flags.values.empty()) {  // --for 0s
+        std::cout << "temporary changes of rule " << replay::printable(flags.place)
+                  << " ended: version " << number_in(answer, "version") << '\n';
+      } else {
+        print_changed(client, answer);
+      }
     } catch (const Failed& failed) {
       if (!are_several) throw;
       std::cout << std::flush;
@@ -784,7 +800,7 @@ void add_change(Command rules, int& status) {
   flags->admin = add_admin_flags(command, false, &flags->servers);
   command
       .add_option("--for", flags->length,
-                  "Change mode or on_store_error for so long, such as 1h; 0s ends such changes")
+                  "Change mode or on_store_error for this time, such as 1h; 0s ends the changes")
       .type_name("DURATION");
   command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
       .type_name("NAME")

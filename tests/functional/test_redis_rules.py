@@ -280,13 +280,32 @@ class History(RedisTest):
             self.push(limit)
         server = self.serve(config={"store": self.server.url, "rules": "redis"})
         done = self.run_rules("rollback", 1, "--by", "ann")
-        self.assertEqual(done.stdout,
+        self.assertEqual(done.stdout, "~ rule a, limit all: limit 7 -> 5\n"
                          "sluice:rules: version 4, 1 rules, 1 limits; before version 3\n", done)
         wait_for(lambda: RedisRules.limit_of(server) == 5, what="the rollback")
         self.assertEqual(self.history()[0]["by"], "ann (rollback to version 1)")
         by_id = self.run_rules("rollback", self.history()[-2]["id"])
         self.assertEqual(by_id.returncode, 0, by_id.stderr)
         wait_for(lambda: RedisRules.limit_of(server) == 6, what="the rollback by id")
+
+    def test_a_rollback_that_is_tried_shows_what_would_change(self):
+        self.push(5)
+        self.push(6)
+        self.assertEqual(self.run_rules("rollback", 1, "--dry-run").stdout,
+                         "~ rule a, limit all: limit 6 -> 5\nsluice:rules: would become version "
+                         "3, 1 rules, 1 limits; before version 2\n")
+        self.assertEqual(len(self.history()), 2)
+
+    def test_a_change_by_a_server_prints_the_version_of_the_history(self):
+        self.push(5)
+        self.push(6)
+        server = self.serve(config={"store": self.server.url, "rules": "redis"})
+        done = sluice("rules", "set", "a/all", "limit=8", "--admin", server.admin)
+        self.assertEqual(done.stdout, "~ rule a, limit all: limit 6 -> 8\n"
+                         "version 3 in Redis, active until other rules are pushed\n", done)
+        self.assertEqual(self.history()[0]["version"], 3)
+        again = sluice("rules", "set", "a/all", "limit=8", "--admin", server.admin)
+        self.assertEqual(again.stdout, "the active rules say so already\n", again)
 
     def test_an_unknown_push_and_another_version_are_refused(self):
         self.push(5)

@@ -55,7 +55,16 @@ class RunningServer(ServerTest):
                          "~ rule a/b, limit a/b/1: limit 1000 -> 7\nversion 3" + until)
         self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow"),
                          "~ rule a/b: mode enforce -> shadow\nversion 4" + until)
-        self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow"), "version 4 says so already\n")
+        self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow"), "the active rules say so already\n")
+
+    def test_temporary_changes_are_ended(self):
+        self.run_ok("set", "api", "mode=shadow", "--for", "1h")
+        self.assertEqual(self.run_ok("set", "api", "--for", "0s"),
+                         "temporary changes of rule api ended: version 3\n")
+        self.assertIn("rule 'api' has no temporary change; expected a rule of 'temporary' in GET ",
+                      self.refused("set", "api", "--for", "0s"))
+        self.assertIn("nothing is changed; expected NAME=VALUE after api, or --for 0s to end ",
+                      self.refused("set", "api", status=2))
 
     def test_numbers_of_a_plan_are_changed(self):
         self.assertIn("~ rule api, limit requests: plans.free.limit 2 -> 3\n",
@@ -132,12 +141,13 @@ class RunningServer(ServerTest):
         self.assertEqual(self.run_ok("rollback", 1, "--dry-run", "--expect", 2), difference)
         self.assertIn("the server has version 2 of the rules; expected version 1 there. Nothing was "
                       "changed", self.refused("rollback", 1, "--dry-run", "--expect", 1))
+        self.assertEqual(self.run_ok("rollback", 2, "--dry-run"), "the active rules say so already\n")
         self.assertTrue(self.run_ok("rollback", 1, "--expect", 2, "--by", "ann")
                         .startswith(difference + "version 3, active until "))
         self.assertEqual(self.sluice.check({"attributes": {"ip": "::1"}}).json["limits"][0]["limit"],
                          1)
         self.assertIn("by ann (rollback to version 1 from ", self.run_ok("history", "--max", 1))
-        self.assertEqual(self.run_ok("rollback", 1), "version 3 says so already\n")
+        self.assertEqual(self.run_ok("rollback", 1), "the active rules say so already\n")
 
     def test_a_flag_or_the_rules_of_the_configuration_override_the_store_of_the_environment(self):
         self.run_ok("set", "a%2Fb/all", "limit=20")
@@ -156,7 +166,7 @@ class RunningServer(ServerTest):
         for place, variables in ((folder, store), (self.folder(), admin)):
             for words, out in ((("history", "--max", "1"), "version 2, "),
                                (("diff", "1"), "limit 1 -> 20"),
-                               (("rollback", "2"), "version 2 says so already")):
+                               (("rollback", "2"), "the active rules say so already")):
                 done = run(place, variables, *words)
                 self.assertIn(out, done.stdout, done)
         for variables, words in ((store, ("--store", "redis://127.0.0.1:1")),

@@ -152,24 +152,25 @@ void PushedRules::report(const std::optional<RedisRules::Trouble>& trouble) {
   if (trouble->is_lost && trouble->is_new) manager_->lose(lost_rules(source_, trouble->why));
 }
 
-Expected<PushedRules::Outcome, PushFailure> PushedRules::push(const std::vector<RulesText>& before,
-                                                              std::vector<RulesText> texts,
-                                                              std::string by, bool replaces) {
+Expected<PushedRules::Pushed, PushFailure> PushedRules::push(const std::vector<RulesText>& before,
+                                                             std::vector<RulesText> texts,
+                                                             std::string by, bool replaces) {
   const bool are_from_redis = !before.empty() && before.front().name.starts_with(kSource);
   if (rules_ == nullptr || !source_.target->options.scripting || !are_from_redis) {
-    return Outcome::kNotInRedis;
+    return Pushed{};
   }
-  if (!replaces && before != named(latest_.texts)) return Outcome::kOthersInRedis;
+  if (!replaces && before != named(latest_.texts)) return Pushed{Outcome::kOthersInRedis};
   texts = without_source(std::move(texts));
-  if (texts == latest_.texts) return Outcome::kNotInRedis;
+  if (texts == latest_.texts) return Pushed{};
   auto rules = publish(latest_.version + 1, pushed_now(), std::move(texts));
   if (!rules) return Unexpected{PushFailure{rules.error()}};
   rules->by = std::move(by);
   const auto pushed = rules_->push(*rules, latest_.id);
   if (!pushed) return Unexpected{pushed.error()};
-  if (!*pushed) return Outcome::kOthersPushed;
-  if (latest_.version < rules->version) activate(std::move(*rules));
-  return Outcome::kPushed;
+  if (!*pushed) return Pushed{Outcome::kOthersPushed};
+  const std::uint64_t version = rules->version;
+  if (latest_.version < version) activate(std::move(*rules));
+  return Pushed{Outcome::kPushed, version};
 }
 
 void PushedRules::activate(PublishedRules rules) {

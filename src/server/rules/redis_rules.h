@@ -126,10 +126,14 @@ class PushedRules final {
     // Nothing was pushed: `before` is not from Redis, there are no scripts, or `texts` are there.
     kNotInRedis,
   };
+  struct Pushed {
+    Outcome outcome = Outcome::kNotInRedis;
+    std::uint64_t version = 0;  // in Redis, if it was pushed
+  };
   // Pushes `texts` instead of `before`, the active rules, and activates them. `replaces`: also in
   // place of others that are in Redis. Call it on a fiber of the loop.
-  Expected<Outcome, PushFailure> push(const std::vector<RulesText>& before,
-                                      std::vector<RulesText> texts, std::string by, bool replaces);
+  Expected<Pushed, PushFailure> push(const std::vector<RulesText>& before,
+                                     std::vector<RulesText> texts, std::string by, bool replaces);
 
  private:
   PushedRules(RedisRulesSource source, PublishedRules rules, std::unique_ptr<RulesManager> manager)

@@ -321,10 +321,12 @@ class OwnPushes : public KeptRules {
     bool is_done = false;
   };
 
+  using Result = Expected<PushedRules::Pushed, PushFailure>;
+
   // Pushes in place of the active rules, again until there is a connection.
   Expected<Outcome, PushFailure> push(const std::vector<RulesText>& texts, bool replaces = false,
                                       const std::function<void()>& meanwhile = {}) {
-    Expected<Outcome, PushFailure> result = Outcome::kNotInRedis;
+    Result result = PushedRules::Pushed{};
     until("the push is sent", [&] {
       Job job([&] { result = pushed_->push(*manager_->active().texts, texts, "alice", replaces); });
       EXPECT_TRUE(fibers_.run(job));
@@ -332,11 +334,14 @@ class OwnPushes : public KeptRules {
       until("the push has an end", [&] { return job.is_done; });
       return result || result.error().may_be_done;
     });
-    return result;
+    if (!result) return Unexpected{result.error()};
+    pushed_version_ = result->version;
+    return result->outcome;
   }
   std::string by() { return manager_->history().front().by; }
 
   net::FiberPool fibers_{{}};
+  std::uint64_t pushed_version_ = 0;
 };
 
 TEST_F(OwnPushes, NameWhoMadeThem) {
@@ -344,6 +349,7 @@ TEST_F(OwnPushes, NameWhoMadeThem) {
   ASSERT_TRUE(publisher.push(1, "one"));
   start();
   EXPECT_EQ(push({{"redis:a.yaml", rules_named("two")}}).value(), Outcome::kPushed);
+  EXPECT_EQ(pushed_version_, 2U);
   EXPECT_EQ(by(), "push 2 to Redis by alice");
   publisher.overwrite(3, rules_named("three"));
   until("the other push", [&] { return has("three"); });
@@ -399,7 +405,7 @@ TEST_F(OwnPushes, SayIfTheyMayBeDone) {
   ASSERT_FALSE(lost);
   EXPECT_TRUE(lost.error().may_be_done);
   EXPECT_TRUE(has("two"));
-  Expected<Outcome, PushFailure> away = Outcome::kPushed;
+  Result away = PushedRules::Pushed{};
   Job job([&] { away = pushed_->push(*manager_->active().texts, {{"a", "b"}}, "alice", true); });
   ASSERT_TRUE(fibers_.run(job));
   until("the push has an end", [&] { return job.is_done; });

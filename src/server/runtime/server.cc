@@ -81,9 +81,9 @@ class ServerRules {
   // Follows the rules in Redis, if they are there. Calls `changed` after each change.
   void follow_pushes(boost::asio::io_context& loop, Log& log, std::function<void()> changed);
   // Pushes rules if they are in Redis. Call it on a fiber of that loop.
-  Expected<PushedRules::Outcome, PushFailure> push(const std::vector<RulesText>& before,
-                                                   std::vector<RulesText> texts, std::string by,
-                                                   bool replaces);
+  Expected<PushedRules::Pushed, PushFailure> push(const std::vector<RulesText>& before,
+                                                  std::vector<RulesText> texts, std::string by,
+                                                  bool replaces);
   // Ends that. Call it before the loop is destroyed.
   void stop_following() noexcept { pushed_.reset(); }
 
@@ -321,10 +321,10 @@ bool ServerRules::changed() {
   return std::exchange(followed_envoy_, envoy) != envoy || !same;
 }
 
-Expected<PushedRules::Outcome, PushFailure> ServerRules::push(const std::vector<RulesText>& before,
-                                                              std::vector<RulesText> texts,
-                                                              std::string by, bool replaces) {
-  if (!pushed_) return PushedRules::Outcome::kNotInRedis;
+Expected<PushedRules::Pushed, PushFailure> ServerRules::push(const std::vector<RulesText>& before,
+                                                             std::vector<RulesText> texts,
+                                                             std::string by, bool replaces) {
+  if (!pushed_) return PushedRules::Pushed{};
   return pushed_->push(before, std::move(texts), std::move(by), replaces);
 }
 

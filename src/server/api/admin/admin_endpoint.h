@@ -57,7 +57,7 @@ std::optional<Problem> check_token(const http::Request& request, const AdminToke
 // largest, so no loop that decides should call it.
 struct AdminEndpoint {
   // Pushes other rules in place of the active ones (PushedRules::push()).
-  using Push = std::function<Expected<PushedRules::Outcome, PushFailure>(
+  using Push = std::function<Expected<PushedRules::Pushed, PushFailure>(
       const std::vector<RulesText>& before, std::vector<RulesText> texts, std::string by,
       bool replaces)>;
 

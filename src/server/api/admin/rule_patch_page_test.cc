@@ -252,7 +252,9 @@ class PushedPatch : public RulePatch {
         EXPECT_TRUE(manager_->follow(texts, by));
       }
       if (on_push_) on_push_();
-      return outcome;
+      using Result = Expected<PushedRules::Pushed, PushFailure>;
+      if (!outcome) return Result(Unexpected{outcome.error()});
+      return Result(PushedRules::Pushed{*outcome, 41});
     };
     endpoint_ = std::make_unique<AdminEndpoint>(AdminEndpoint{.rules = *manager_,
                                                               .limiter = limiter_,
@@ -268,7 +270,10 @@ constexpr const char* kTwenty = R"({"limits":{"user":{"limit":20}}})";
 
 TEST_F(PushedPatch, IsActiveForAllServers) {
   open_with(Outcome::kPushed);
-  EXPECT_EQ(patch(kTwenty).json().at("active_until"), "other rules are pushed");
+  const auto json = patch(kTwenty).json();
+  EXPECT_EQ(json.at("active_until"), "other rules are pushed");
+  EXPECT_EQ(json.at("pushed_version"), 41);
+  EXPECT_EQ(json.at("version"), 2) << "of this server";
   EXPECT_EQ(limit_of("api"), 20U);
   EXPECT_EQ(pushed_, std::vector<std::string>{"PATCH /v1/rules/api from 127.0.0.1"});
 }
@@ -378,7 +383,7 @@ TEST_F(RulePatch, ALaterChangeOfTheRulesReplacesOneForATime) {
 TEST_F(RulePatch, AChangeForATimeCanBeEnded) {
   open({kRules});
   EXPECT_EQ(refused(R"({"for":"0s"})", 409),
-            "rule 'api' has no temporary change; GET /v1/status lists those there are");
+            "rule 'api' has no temporary change; expected a rule of 'temporary' in GET /v1/status");
   EXPECT_EQ(patch(R"({"on_store_error":"deny","for":"1h"})").status, 200);
   EXPECT_EQ(patch(R"({"for":"0s"})").json().at("changed"), true);
   EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow);

@@ -259,6 +259,7 @@ void write_differences(JsonWriter& json, const std::vector<RulesText>& before,
 }
 
 using Outcome = PushedRules::Outcome;
+using Pushed = PushedRules::Pushed;
 
 // What a request changes: "PATCH /v1/rules/api", and who asked for it, if the request says so.
 struct Subject {
@@ -291,7 +292,8 @@ struct Effect {
   std::string file;
   std::string until = {};  // "other rules are pushed", or an instant
   std::string_view where = "this server";
-  std::string note = {};  // why the rules in Redis are not changed
+  std::string note = {};     // why the rules in Redis are not changed
+  std::uint64_t pushed = 0;  // their version in Redis; 0: they are not there
 };
 
 std::string end_of_change(const RulesManager& rules, Outcome outcome) {
@@ -309,6 +311,7 @@ void answer_changed(const Call& call, const ActiveRules& before,
   json.begin_object().member("version", now.version);
   json.member("changed", now.version != before.version);
   write_counts(json, now.rules);
+  if (effect.pushed > 0) json.member("pushed_version", effect.pushed);
   if (!effect.file.empty()) json.member("file", effect.file);
   json.member("active_until", effect.until).member("where", effect.where);
   if (!effect.note.empty()) json.member("note", effect.note);
@@ -351,11 +354,11 @@ void answer_others(const Call& call, Outcome outcome, std::uint64_t active) {
 
 // Pushes checked rules, if the active rules are in Redis. Returns nothing after answering why they
 // were not pushed; if Redis was the reason and there is a `why`, sets that instead.
-std::optional<Outcome> push(const Call& call, const ActiveRules& before,
-                            const std::vector<RulesText>& texts, const Subject& subject,
-                            std::string* why) {
+std::optional<Pushed> push(const Call& call, const ActiveRules& before,
+                           const std::vector<RulesText>& texts, const Subject& subject,
+                           std::string* why) {
   const bool replaces = subject.kind == "version";
-  if (!call.admin.push || (*before.texts == texts && !replaces)) return Outcome::kNotInRedis;
+  if (!call.admin.push || (*before.texts == texts && !replaces)) return Pushed{};
   if (const auto checked = call.admin.rules.check(texts); !checked) {
     answer_errors(400, checked.error(), call.response);
     return std::nullopt;
@@ -365,8 +368,8 @@ std::optional<Outcome> push(const Call& call, const ActiveRules& before,
     answer_not_pushed(call, pushed.error(), why);
     return std::nullopt;
   }
-  if (*pushed == Outcome::kOthersPushed || *pushed == Outcome::kOthersInRedis) {
-    answer_others(call, *pushed, before.version);
+  if (pushed->outcome == Outcome::kOthersPushed || pushed->outcome == Outcome::kOthersInRedis) {
+    answer_others(call, pushed->outcome, before.version);
     return std::nullopt;
   }
   return *pushed;
@@ -434,8 +437,9 @@ void end_changes(const Call& call, const ActiveRules& before, const std::string&
     return answer_no_rule(call, rule, before.rules);
   }
   if (ended.empty()) {
-    const std::string detail = "rule " + base::in_quotes(rule) +
-                               " has no temporary change; GET /v1/status lists those there are";
+    const std::string detail =
+        "rule " + base::in_quotes(rule) +
+        " has no temporary change; expected a rule of 'temporary' in GET /v1/status";
     return answer(call.response, {409, detail});
   }
   const ActiveRules now = call.admin.rules.active();
@@ -472,17 +476,18 @@ void change_texts(const Call& call, Subject subject, const Change& change,
     if (!changed) return;
     Effect effect{.file = changed->file};
     std::string why = fits_here ? why_not_in_redis(call) : std::string();
-    std::optional<Outcome> outcome;
+    std::optional<Pushed> pushed;
     if (why.empty() && !(fits_here && patch->length)) {
-      outcome = push(call, now, changed->texts, subject, fits_here ? &why : nullptr);
-      if (!outcome && why.empty()) return;
+      pushed = push(call, now, changed->texts, subject, fits_here ? &why : nullptr);
+      if (!pushed && why.empty()) return;
     }
-    if (!outcome) {
+    if (!pushed) {
       if (!patch->length) effect.note = "the rules in Redis are not changed: " + why;
       return change_for_now(call, now, subject, *patch, *changed, std::move(effect));
     }
-    effect.until = end_of_change(call.admin.rules, *outcome);
-    if (*outcome == Outcome::kPushed) {
+    effect.until = end_of_change(call.admin.rules, pushed->outcome);
+    if (pushed->outcome == Outcome::kPushed) {
+      effect.pushed = pushed->version;
       if (patch != nullptr) forget_changes(call, subject.name, patch->changes);
       effect.where = "all servers";
       return finish_push(call, now, changed->texts, subject, effect);
