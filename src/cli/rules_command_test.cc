@@ -243,7 +243,7 @@ TEST_F(RulesCommand, TryTakesTheWordsOfARequestOneByOne) {
       << out_;
   EXPECT_NE(err_.find("sluice: no rule reads the attribute 'X-User'\n"), std::string::npos) << err_;
   EXPECT_EQ(run({"try", path, "header.X-User=7", "path=/login", "method=POST"}), 0);
-  EXPECT_NE(out_.find("limit sign-in/account: 1 per 10s, burst 5 (gcra), key '7'\n"),
+  EXPECT_NE(out_.find("limit sign-in/account: 1 per 10s, burst 4 (gcra), key '7'\n"),
             std::string::npos)
       << out_;
 }
