@@ -205,6 +205,11 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
   return activate(*std::move(rules), std::move(texts), std::move(by));
 }
 
+Expected<RuleSet, RulesManager::Errors> RulesManager::validate(std::string yaml,
+                                                               std::string name) const {
+  return parse(Texts{{std::move(name), std::move(yaml)}}, terms_);
+}
+
 Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
   Lists lists;
   auto rules = parse_again(std::move(texts), lists);

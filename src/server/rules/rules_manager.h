@@ -108,6 +108,8 @@ class RulesManager {
                                         std::optional<std::uint64_t> expected = {},
                                         std::string by = {});
 
+  // Returns the rules that replace() would make active. Errors: as replace().
+  Expected<RuleSet, Errors> validate(std::string yaml, std::string name) const;
   // Returns whether revise() would take the texts. Errors: all errors of the texts.
   Expected<bool, Errors> check(std::vector<RulesText> texts) const;
   // Validates other texts of the active rules and activates them. Texts of files may name the lists

@@ -739,7 +739,8 @@ void replace_rules(const Call& call) {
 
 void validate_rules(const Call& call) {
   if (refuses_type(call)) return;
-  const auto rules = RuleSet::parse(call.request.body, "POST /v1/rules/validate");
+  const auto rules =
+      call.admin.rules.validate(std::string(call.request.body), "POST /v1/rules/validate");
   if (!rules) return answer_errors(400, rules.error(), call.response);
   const ActiveRules active = call.admin.rules.active();
   JsonWriter json;

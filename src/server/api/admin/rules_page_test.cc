@@ -158,6 +158,19 @@ TEST_F(RulesPage, ValidateReportsTheSameAndChangesNothing) {
   EXPECT_TRUE(done_.empty());
 }
 
+TEST_F(RulesPage, ValidateKnowsWhatTheStoreCannotDo) {
+  manager_ =
+      *RulesManager::open_source({{"a", "version: 1\nrules: []\n"}}, clock_, {.scripting = false});
+  reopen();
+  const std::string rules =
+      "version: 1\nrules: [ { name: a, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] } ]\n";
+  const auto error_of = [](const Answered& answered) {
+    EXPECT_EQ(answered.status, 400) << answered.body;
+    return answered.json().at("errors").at(0).at("what");
+  };
+  EXPECT_EQ(error_of(call("POST", "/v1/rules/validate", {}, rules)), error_of(put(rules)));
+}
+
 TEST_F(RulesPage, ValidateSaysWhatDiffersFromTheActiveRules) {
   open({rules_named("a"), rules_named("b")});
   const auto differences = [&](const std::string& text) {
