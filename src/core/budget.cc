@@ -149,6 +149,7 @@ void BudgetBuffer::expire(OnExpiry on_expiry, Ticks at) noexcept {
 }
 
 void BudgetBuffer::write(const NextBudget& next, Ticks at) noexcept {
+  first = next.first;
   if (next.expires) expire(next.on_expiry, at);
   last = at;
   spent = next.spent;

@@ -108,6 +108,7 @@ struct NextBudget {
   std::uint32_t known = 0;
   std::uint64_t spent = 0;
   std::uint64_t held = 0;
+  Ticks first = 0;  // unless it expires
   Ticks latest = 0;
   Ticks end = 0;
   IdRecord record = {};
@@ -221,6 +222,7 @@ struct Live {
   std::uint64_t spent = 0;
   std::uint64_t held = 0;
   std::size_t open = 0;
+  Ticks first = 0;
   Ticks latest = 0;
   std::uint32_t known = 0;
   bool expires = false;  // holds that are in the state
@@ -235,11 +237,16 @@ inline Live advance(const Limit& limit, const Budget& budget, Ticks now) noexcep
   live.spent = budget.last >= live.start ? budget.spent : 0;
   live.held = budget.held;
   live.open = budget.holds.size();
+  live.first = budget.first;
   live.latest = budget.latest;
   live.known = budget.known;
   if (live.open == 0 || budget.first > live.at) return live;
+  live.first = kNone;
   for (const OpenHold& hold : budget.holds) {
-    if (hold.end > live.at) continue;
+    if (hold.end > live.at) {
+      live.first = std::min(live.first, hold.end);
+      continue;
+    }
     const std::uint64_t cost = budget.cost(hold);
     live.expires = true;
     live.held -= cost;
@@ -367,6 +374,7 @@ inline Made make(const Asked& asked, const Live& next, NextBudget change = {}) n
   change.on_expiry = limit.on_expiry();
   change.spent = next.spent;
   change.held = next.held;
+  change.first = next.first;
   change.latest = next.latest;
   change.known = next.known;
   change.adds_record =

@@ -80,6 +80,18 @@ TEST(Budget, SaysWhatIsSpentAndHeldAlsoBeyondTheLimit) {
   EXPECT_EQ(counter.look(kMinute).spent, 0u);
 }
 
+// Else each call looks at all open holds once the first of them was settled.
+TEST(Budget, LooksAtItsHoldsOnlyIfOneMayHaveEnded) {
+  BudgetCounter counter(kTen);
+  counter.hold(0, 1, 1, 10 * kSecond);
+  counter.hold(0, 2, 1, 30 * kSecond);
+  counter.hold(0, 3, 1, 20 * kSecond);
+  counter.settle(kSecond, 1, 1);
+  EXPECT_EQ(counter.first(), 10 * kSecond);
+  counter.take(10 * kSecond, 1);
+  EXPECT_EQ(counter.first(), 20 * kSecond);
+}
+
 TEST(Budget, CountsAnIdOnceWhateverIsRepeated) {
   BudgetCounter counter(kTen);
   counter.hold(0, 1, 6, 10 * kSecond);

@@ -256,6 +256,7 @@ class BudgetCounter {
   void become(const Limit& limit) { limit_ = limit; }
   Forgotten forgotten() const { return forgotten_; }
   std::size_t open() const { return buffer_->holds; }
+  Ticks first() const { return buffer_->first; }
 
  private:
   static Answer without_units(Answer answer) {
