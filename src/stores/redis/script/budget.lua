@@ -438,21 +438,23 @@ local function budget(key, arg, now, verb)
                at, remember)
     if until_known > known then known = until_known end
   end
-  -- Some of the records of ended holds move, so that no call takes long: those of the cell that is
-  -- written anyway, and then of all cells.
-  local left_past = head.past - kMostMoved
-  if left_past > kMostHolds then left_past = kMostHolds end
-  if opens_hold and head.past > 0 then
-    local text = cell(cells, cell_of('o', id, head.ocells))
+  -- Some of the records of ended holds move, so that no call takes long: with each hold those of some
+  -- cell, whatever ids clients choose; and those that all cells have shown.
+  if past_ids or opens_hold and head.past > 0 then
+    local left_past = head.past - kMostMoved
+    local text = ''
+    if opens_hold then
+      text = cell(cells, 'o' .. (at + struct.unpack('<I4', id, 5)) % head.ocells)
+    end
     for i = 1, #text, kIdRecordSize do
       local _, units, ends = record_at(text, i)
       if ends <= at then move(string.sub(text, i, i + (kHoldIdSize - 1)), units, ends) end
     end
-  end
-  for i, its_id in ipairs(past_ids or {}) do
-    if head.past <= left_past then break end
-    local text = cell(cells, cell_of('o', its_id, head.ocells))
-    if its_id ~= id and find_id(text, its_id) then move(its_id, past_units[i], past_ends[i]) end
+    for i, its_id in ipairs(past_ids or {}) do
+      if head.past <= left_past then break end
+      text = cell(cells, cell_of('o', its_id, head.ocells))
+      if its_id ~= id and find_id(text, its_id) then move(its_id, past_units[i], past_ends[i]) end
+    end
   end
   local full = at
   if head.o > 0 then
