@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/store_flags.h"
 #include "limiter/without_scripts.h"
+#include "server/rules/server_overrides.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::cli {
@@ -450,12 +451,17 @@ template <typename Print>
 bool print_keys(RedisSession& session, const server::Config& config, const KeysFlags& flags,
                 const Print& print) {
   const std::string& prefix = config.redis.options.prefix;
-  const std::string rules = server::rules_key(config.redis);  // not a counter
+  // What servers keep next to the counters.
+  const server::OverrideKeys overrides(prefix);
+  const std::array not_counters{server::rules_key(config.redis), overrides.all, overrides.changes,
+                                overrides.head};
   std::vector<redis::SlotMaster> masters(1);
   if (session.target().kind == redis::Target::Kind::kCluster) masters = ask_masters(session);
   std::unordered_set<std::string> seen;  // SCAN may return a key twice
   const auto is_other = [&](const std::string& key) {
-    if (key == rules || !key.starts_with(prefix)) return true;
+    if (std::ranges::find(not_counters, key) != not_counters.end() || !key.starts_with(prefix)) {
+      return true;
+    }
     if (flags.pattern) {
       const auto name = read_name(std::string_view(key).substr(prefix.size()));
       if (!name || !glob_matches(*flags.pattern, name->key)) return true;

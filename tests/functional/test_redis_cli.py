@@ -132,6 +132,9 @@ class Keys(RedisTest):
         self.server.command("SET", "sluice:whatever", "a")
         self.server.command("SET", "elsewhere", "a")
         self.server.command("HSET", "sluice:rules", "a", "b")
+        self.server.command("HSET", "sluice:{overrides}", "a", "b")
+        self.server.command("XADD", "sluice:{overrides}:changes", "1-0", "a", "b")
+        self.server.command("HSET", "sluice:{overrides}:head", "number", "1")
         found = {one["redis_key"]: one["foreign"] for one in self.json_keys()}
         self.assertEqual(found, {
             "sluice:t{}text": "a string that is not the state of a counter",
