@@ -10,6 +10,8 @@
 
 namespace sluice {
 
+class Ledger;
+
 // The bounds of a memory store. A plain value with defaults for about a million keys.
 struct MemoryStoreOptions {
   // The most counters that it holds, at least 128; each takes about 60 bytes. Beyond it the store
@@ -29,6 +31,9 @@ struct MemoryStoreOptions {
   // chooses by the processors and both bounds. More shards cause less contention and take a little
   // more memory.
   std::size_t shards = 0;
+  // Receives every change of a budget (sluice/ledger.h); must outlive the store. Null: none. A
+  // request on a budget then takes the locks of its shards.
+  Ledger* ledger = nullptr;
 };
 
 // What a memory store holds. A plain value; its fields are read at slightly different times.

@@ -17,6 +17,7 @@
 #include "sluice/hold.h"
 #include "sluice/http_fields.h"
 #include "sluice/key_builder.h"
+#include "sluice/ledger.h"
 #include "sluice/limit.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"

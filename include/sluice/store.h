@@ -54,6 +54,8 @@ struct Charge {
   // concurrency: the permit that a take gives to its caller, and that a release ends. A take, a
   // release and an extension without one are kInvalid. Others ignore it.
   const PermitId* permit = nullptr;
+  // budget: the id itself, of which `permit` is the name, for a ledger; empty: it is not known.
+  std::string_view id_text = {};
   // Blocks the key after repeated denials (kLimited) of takes: a second counter, stored next to
   // the charge's own and decided with it. Null: none. docs/algorithms.md, Blocks.
   const Block* block = nullptr;

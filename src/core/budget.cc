@@ -1,6 +1,8 @@
 #include "core/budget.h"
 
 #include <algorithm>
+#include <new>
+#include <vector>
 
 namespace sluice::core {
 namespace {
@@ -23,7 +25,89 @@ bool is_known(const IdRecord& record, const Limit& limit, Ticks at) noexcept {
   return !Forgotten(until).is_past(at);
 }
 
+Instant instant_of(Ticks at) noexcept { return Instant{Duration{at}}; }
+
+LedgerKind kind_of(Verb verb, const NextBudget& next, bool was_open) noexcept {
+  switch (next.change) {
+    case NextBudget::Change::kOpen: return LedgerKind::kHold;
+    case NextBudget::Change::kExtend: return LedgerKind::kExtend;
+    case NextBudget::Change::kSettle:
+      if (next.record.kind() == IdKind::kCancelled) return LedgerKind::kCancel;
+      if (was_open) return LedgerKind::kSettle;
+      if (verb == Verb::kSettle) return LedgerKind::kLate;
+      break;
+    case NextBudget::Change::kNumbers:
+      if (verb == Verb::kReset) return LedgerKind::kReset;
+      if (verb == Verb::kRefund) return LedgerKind::kRefund;
+      break;
+  }
+  return verb == Verb::kCharge ? LedgerKind::kCharge : LedgerKind::kTake;
+}
+
+// Adds entries of one counter to a ledger, of which each begins where the one before it ended.
+struct Recorder {
+  const Limit& limit;
+  LedgerEntry entry;
+  Ledger& ledger;
+  Ticks last;  // the instant of the entry before
+  std::uint64_t spent;
+  std::uint64_t held;
+
+  // What is spent in the window of an instant.
+  std::uint64_t spent_at(Ticks at) const noexcept {
+    return last >= budget::window_start(limit, at) ? spent : 0;
+  }
+  void add(LedgerKind kind, Ticks at, std::uint64_t spent_after,
+           std::uint64_t held_after) noexcept {
+    entry.kind = kind;
+    entry.at = instant_of(at);
+    entry.window = instant_of(budget::window_start(limit, at));
+    entry.spent = static_cast<std::int64_t>(spent_after) - static_cast<std::int64_t>(spent_at(at));
+    entry.held = static_cast<std::int64_t>(held_after) - static_cast<std::int64_t>(held);
+    entry.spent_after = spent = spent_after;
+    entry.held_after = held = held_after;
+    last = at;
+    ledger.add(entry);
+  }
+  void add_ended(const Budget& before, Ticks at) noexcept {
+    std::span<const OpenHold> holds = before.holds;
+    std::vector<OpenHold> ordered;
+    try {
+      ordered.assign(holds.begin(), holds.end());
+      std::sort(ordered.begin(), ordered.end(),
+                [](const OpenHold& a, const OpenHold& b) { return a.end < b.end; });
+      holds = ordered;
+    } catch (const std::bad_alloc&) {
+      // They are reported in another order.
+    }
+    const bool charges = limit.on_expiry() == OnExpiry::kCharge;
+    for (const OpenHold& hold : holds) {
+      if (hold.end > at) continue;
+      const std::uint64_t cost = before.cost(hold);
+      entry.hash = before.records[hold.record].name().bytes();
+      add(charges ? LedgerKind::kCharged : LedgerKind::kReleased, hold.end,
+          charges ? budget::plus(spent_at(hold.end), cost) : spent_at(hold.end), held - cost);
+    }
+  }
+};
+
 }  // namespace
+
+void budget::record(Verb verb, const Limit& limit, const Budget& before, const NextBudget& next,
+                    Ticks at, LedgerEntry entry, Ledger& ledger) noexcept {
+  entry.limit = limit.limit();
+  entry.on_expiry = limit.on_expiry();
+  Recorder recorder{limit, entry, ledger, before.last, before.spent, before.held};
+  recorder.entry.id = {};  // of the holds that have ended
+  if (!before.holds.empty() && before.first <= at) recorder.add_ended(before, at);
+  const bool was_open = before.found != nullptr && before.found->kind() == IdKind::kOpen &&
+                        before.holds[before.found->rest()].end > at;
+  recorder.entry.hash.reset();
+  recorder.entry.id = entry.id;
+  if (next.change != NextBudget::Change::kNumbers) recorder.entry.hash = next.record.name().bytes();
+  recorder.entry.ends = instant_of(next.end);
+  recorder.add(kind_of(verb, next, was_open), at, next.spent, next.held);
+}
 
 Budget BudgetBuffer::view(const PermitId* asked) noexcept {
   return {.last = last,

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/step.h"
+#include "sluice/ledger.h"
 #include "sluice/permit_id.h"
 
 namespace sluice::core {
@@ -24,6 +25,13 @@ struct HoldName {
     rest = static_cast<std::uint16_t>(bytes[9] << 8 | bytes[8]);
   }
 
+  constexpr IdHash bytes() const noexcept {
+    IdHash out{};
+    for (std::size_t i = 0; i < 8; ++i) out[i] = static_cast<std::uint8_t>(first >> 8 * i);
+    out[8] = static_cast<std::uint8_t>(rest);
+    out[9] = static_cast<std::uint8_t>(rest >> 8);
+    return out;
+  }
   friend constexpr bool operator==(const HoldName&, const HoldName&) = default;
 };
 
@@ -599,5 +607,11 @@ inline Made step(Action action, const Limit& limit, const Kept<Budget>& kept, Ti
   return decide(action, asked, cost);
 }
 static_assert(StepFunction<decltype(step), Budget, NextBudget>);
+
+// Reports what a step of the verb at `at` changes: the holds that have ended with their time, in
+// the order of their ends, and then the call. A reset makes a default `next`. `entry` names the
+// counter.
+void record(Verb verb, const Limit& limit, const Budget& before, const NextBudget& next, Ticks at,
+            LedgerEntry entry, Ledger& ledger) noexcept;
 
 }  // namespace sluice::core::budget

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "sluice/ledger.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
@@ -283,6 +285,135 @@ TEST_F(MemoryBudgets, AreInASnapshot) {
   EXPECT_EQ(held.remaining, 7u);
   EXPECT_EQ(ask(Verb::kSettle, 0, second_, 31s).remaining, 9u);
   EXPECT_EQ(restored.apply_one(Verb::kPeek, {"balance", kBalance, 0}, Instant{2s}).remaining, 4u);
+}
+
+// Keeps the entries as text.
+class Lines final : public Ledger {
+ public:
+  void add(const LedgerEntry& entry) noexcept override {
+    const auto seconds = [](Instant at) {
+      return std::to_string(
+          std::chrono::floor<std::chrono::seconds>(at.time_since_epoch()).count());
+    };
+    text += seconds(entry.at) + " " + std::string(kLedgerKinds[static_cast<int>(entry.kind)]) +
+            " " + std::string(entry.key) + " spent " + std::to_string(entry.spent) + " = " +
+            std::to_string(entry.spent_after) + ", held " + std::to_string(entry.held) + " = " +
+            std::to_string(entry.held_after) + " in " + seconds(entry.window) + "\n";
+  }
+  std::string take() { return std::exchange(text, {}); }
+
+  std::string text;
+};
+
+class BudgetsWithLedger : public ::testing::Test {
+ protected:
+  Decision one(Action action, std::uint64_t cost, const PermitId* id, Duration at,
+               const Limit& limit = budget(10).per(1min)) {
+    return store_.apply_one(action, {.key = "k", .limit = limit, .cost = cost, .permit = id},
+                            Instant{at});
+  }
+
+  const PermitId first_ = named(1);
+  const PermitId second_ = named(2);
+  Lines lines_;
+  MemoryStore store_{{.ledger = &lines_}};
+};
+
+TEST_F(BudgetsWithLedger, ReportEveryChange) {
+  one(Verb::kTake, 2, nullptr, 0s);
+  one({Verb::kHold, 10s}, 3, &first_, 1s);
+  one({Verb::kExtend, 20s}, 0, &first_, 2s);
+  one(Verb::kSettle, 1, &first_, 3s);
+  one({Verb::kHold, 10s}, 4, &second_, 4s);
+  one(Verb::kCancel, 0, &second_, 5s);
+  one(Verb::kSettle, 2, &second_, 6s);
+  one(Verb::kCharge, 9, nullptr, 7s);
+  one(Verb::kRefund, 4, nullptr, 8s);
+  one(Verb::kReset, 0, nullptr, 9s);
+  EXPECT_EQ(lines_.take(),
+            "0 take k spent 2 = 2, held 0 = 0 in 0\n"
+            "1 hold k spent 0 = 2, held 3 = 3 in 0\n"
+            "2 extend k spent 0 = 2, held 0 = 3 in 0\n"
+            "3 settle k spent 1 = 3, held -3 = 0 in 0\n"
+            "4 hold k spent 0 = 3, held 4 = 4 in 0\n"
+            "5 cancel k spent 0 = 3, held -4 = 0 in 0\n"
+            "6 late k spent 2 = 5, held 0 = 0 in 0\n"
+            "7 charge k spent 9 = 14, held 0 = 0 in 0\n"
+            "8 refund k spent -4 = 10, held 0 = 0 in 0\n"
+            "9 reset k spent -10 = 0, held 0 = 0 in 0\n");
+}
+
+TEST_F(BudgetsWithLedger, ReportNothingThatChangesNothing) {
+  one({Verb::kHold, 10s}, 3, &first_, 0s);
+  static_cast<void>(lines_.take());
+  one({Verb::kHold, 10s}, 3, &first_, 1s);  // repeated
+  one({Verb::kHold, 10s}, 4, &first_, 1s);  // conflict
+  one(Verb::kTake, 8, nullptr, 1s);         // denied
+  one(Verb::kTake, 11, nullptr, 1s);        // never
+  one(Verb::kPeek, 1, nullptr, 1s);
+  one(Verb::kTake, 0, nullptr, 1s);
+  one({Verb::kExtend, 10s}, 0, &second_, 1s);  // gone
+  const Charge both[] = {{.key = "k", .limit = budget(10).per(1min), .cost = 1},
+                         {.key = "other", .limit = budget(5).per(1min), .cost = 6}};
+  std::array<Decision, 2> each;
+  store_.apply(Verb::kTake, both, Instant{1s}, each);  // one of them denies
+  EXPECT_EQ(lines_.take(), "");
+  one(Verb::kReset, 0, nullptr, 2s);
+  one(Verb::kReset, 0, nullptr, 2s);
+  EXPECT_EQ(lines_.take(), "2 reset k spent 0 = 0, held -3 = 0 in 0\n");
+}
+
+// A hold that has ended with its time is spent in the window of its end, whenever that is noticed.
+TEST_F(BudgetsWithLedger, ReportHoldsThatHaveEndedInTheirOrder) {
+  one(Verb::kTake, 1, nullptr, 50s);
+  one({Verb::kHold, 20s}, 3, &first_, 50s);
+  one({Verb::kHold, 5s}, 2, &second_, 50s);
+  static_cast<void>(lines_.take());
+  one(Verb::kTake, 1, nullptr, 71s);
+  one(Verb::kSettle, 1, &first_, 72s);
+  one(Verb::kSettle, 1, &second_, 73s);
+  EXPECT_EQ(lines_.take(),
+            "55 charged k spent 2 = 3, held -2 = 3 in 0\n"
+            "70 charged k spent 3 = 3, held -3 = 0 in 60\n"
+            "71 take k spent 1 = 4, held 0 = 0 in 60\n"
+            "72 late k spent -2 = 2, held 0 = 0 in 60\n"
+            "73 late k spent 0 = 2, held 0 = 0 in 60\n");
+}
+
+TEST_F(BudgetsWithLedger, ReportHoldsThatAreReleased) {
+  constexpr Limit kBalance = budget(5).never().releasing_unsettled();
+  one({Verb::kHold, 10s}, 3, &first_, 1s, kBalance);
+  static_cast<void>(lines_.take());
+  one(Verb::kTake, 5, nullptr, 11s, kBalance);
+  EXPECT_EQ(lines_.take(),
+            "11 released k spent 0 = 0, held -3 = 0 in 0\n"
+            "11 take k spent 5 = 5, held 0 = 0 in 0\n");
+}
+
+TEST_F(BudgetsWithLedger, NameTheCall) {
+  struct Last final : Ledger {
+    void add(const LedgerEntry& entry) noexcept override { last = entry; }
+    LedgerEntry last;
+  } ledger;
+  MemoryStore store({.ledger = &ledger});
+  const Charge charge{.key = "k",
+                      .limit = budget(10).never(),
+                      .cost = 3,
+                      .tag = "t",
+                      .permit = &first_,
+                      .id_text = "call 1"};
+  store.apply_one({Verb::kHold, 10s}, charge, Instant{1s});
+  EXPECT_EQ(ledger.last.key, "k");
+  EXPECT_EQ(ledger.last.tag, "t");
+  EXPECT_EQ(ledger.last.id, "call 1");
+  EXPECT_EQ(ledger.last.limit, 10u);
+  EXPECT_EQ(ledger.last.ends, Instant{11s});
+  EXPECT_EQ(ledger.last.window, kFirstInstant);
+  ASSERT_TRUE(ledger.last.hash);
+  const auto hash = *ledger.last.hash;
+  EXPECT_TRUE(std::equal(hash.begin(), hash.end(), first_.bytes().begin()));
+  store.apply_one(Verb::kTake, {.key = "k", .limit = budget(10).never(), .cost = 1}, Instant{2s});
+  EXPECT_FALSE(ledger.last.hash);
 }
 
 }  // namespace

@@ -364,12 +364,28 @@ void Counter::write() noexcept {
   if (is_new_ && creates(verb_) && charge_->rule.new_keys != nullptr) {
     charge_->rule.new_keys->count(Instant{Duration{now_}});
   }
+  if (shard_->ledger() != nullptr && change_ != core::Change::kNone) record();
   if (change_ == core::Change::kWrite) write_next();
   if (change_ == core::Change::kErase && slot_ != nullptr) {
     shard_->erase(*slot_);
     slot_ = nullptr;
   }
   if (verb_ == Verb::kReset && charge_->block != nullptr) shard_->blocks.erase(key_);
+}
+
+// Adds the change of a budget to the ledger.
+void Counter::record() const noexcept {
+  core::BudgetBuffer* const blob = slot_ != nullptr ? slot_->state.budget() : nullptr;
+  if (!holds_amounts(limit().algorithm()) || blob == nullptr) return;
+  const bool writes_next = change_ == core::Change::kWrite;
+  core::budget::record(verb_, limit(), blob->view(charge_->permit),
+                       writes_next ? next_budget_ : core::NextBudget{},
+                       writes_next ? at_ : core::effective(now_, blob->last),
+                       {.is_of_rule = charge_->rule.keyspace == Keyspace::kRules,
+                        .key = charge_->key,
+                        .tag = charge_->tag,
+                        .id = charge_->id_text},
+                       *shard_->ledger());
 }
 
 void Counter::write_next() noexcept {

@@ -92,6 +92,7 @@ class Counter {
   core::Slices slices() noexcept;
   core::Permits permits() const noexcept;
   core::Budget budget() const noexcept;
+  void record() const noexcept;
   void write_next() noexcept;
 
   Fingerprint key_;

@@ -156,7 +156,8 @@ class MemoryStore::Impl {
     Shards shards;
     shards.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
-      shards.push_back(std::make_unique<Shard>(max_keys, own_bytes, shared_bytes_));
+      shards.push_back(
+          std::make_unique<Shard>(max_keys, own_bytes, shared_bytes_, options_.ledger));
     }
     return shards;
   }
@@ -173,7 +174,8 @@ class MemoryStore::Impl {
       decision = Decision::refused(Reason::kInvalid);
       return;
     }
-    if (memory::InPlace::serves(action, charge)) {
+    const bool is_recorded = options_.ledger != nullptr && holds_amounts(charge.limit.algorithm());
+    if (memory::InPlace::serves(action, charge) && !is_recorded) {
       memory::InPlace counter;
       fingerprint_.write(charge, counter.key);
       Shard& shard = shard_of(counter.key);

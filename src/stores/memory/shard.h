@@ -282,12 +282,14 @@ class alignas(64) Shard {
   Blocks blocks;  // of the counters in this shard
 
   // Throws std::bad_alloc.
-  Shard(std::size_t max_keys, std::size_t own_bytes, SharedBytes& shared)
+  Shard(std::size_t max_keys, std::size_t own_bytes, SharedBytes& shared,
+        Ledger* of_budgets = nullptr)
       : blocks(own_bytes / kBlockShare),
         usage_(max_keys),
         max_keys_(max_keys),
         own_bytes_(own_bytes),
-        shared_(shared) {}
+        shared_(shared),
+        ledger_(of_budgets) {}
   ~Shard();
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -327,6 +329,7 @@ class alignas(64) Shard {
     });
   }
   const LimitUsage& usage() const noexcept { return usage_; }
+  Ledger* ledger() const noexcept { return ledger_; }  // of the budgets; null: none
   std::size_t group_count() const noexcept { return table_.group_count(); }
 
   // Gives the slot a blob of zero counts on the limit's grid. Returns null if the bytes are
@@ -406,6 +409,7 @@ class alignas(64) Shard {
   const std::size_t max_keys_;
   const std::size_t own_bytes_;
   SharedBytes& shared_;
+  Ledger* const ledger_;
 };
 
 }  // namespace sluice::memory
