@@ -75,6 +75,7 @@ struct RequestCosts {
   // The id under which budgets hold or count the request, so that a repeated one counts once; null:
   // none. Other limits ignore it. Of several parts of a request, that of the first counts.
   const PermitId* id = nullptr;
+  std::string_view id_text = {};  // the id itself, for a ledger; empty: it is not known
 };
 
 }  // namespace sluice

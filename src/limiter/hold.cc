@@ -40,10 +40,12 @@ Hold::Hold(Store& store, std::string_view id, std::span<const Charge> charges, D
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!is_budget(all[i])) continue;
     all[i].permit = &request.name;
+    all[i].id_text = request.id;
     request.indices.push_back(i);
   }
   for (Charge& charge : request.held.charges) {
     charge.permit = &request.name;
+    charge.id_text = request.id;
     charge.rule.new_keys = nullptr;  // borrowed for the call only
   }
   if (request.id.size() > kMaxIdBytes || request.indices.empty()) {

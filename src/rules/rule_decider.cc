@@ -85,6 +85,7 @@ void RuleDecider::Impl::begin(const RuleSet::Impl& set, const rules::RuleRequest
   id_.reset();
   if (!request.parts.empty() && request.parts.front().costs.id != nullptr) {
     id_ = *request.parts.front().costs.id;
+    id_text_ = request.parts.front().costs.id_text;
   }
   batch_.clear();
   answer_.permit.clear();
@@ -488,7 +489,9 @@ std::uint64_t RuleDecider::Impl::units_of(const NamedLimit& named) const noexcep
 void RuleDecider::Impl::name_permit(Charge& charge) {
   if (holds_amounts(charge.limit.algorithm())) {
     const bool may_have_id = verb_ != Verb::kTakeAtMost && verb_ != Verb::kReserve;
-    if (id_ && may_have_id && verb_ != Verb::kRefund) charge.permit = &*id_;
+    if (!id_ || !may_have_id || verb_ == Verb::kRefund) return;
+    charge.permit = &*id_;
+    charge.id_text = id_text_;
     return;
   }
   if (!takes(verb_) || !holds_permits(charge.limit.algorithm())) return;

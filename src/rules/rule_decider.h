@@ -170,7 +170,8 @@ class RuleDecider::Impl {
   std::vector<rules::MatchedRule> matched_;
   std::optional<PermitId> permit_;  // of this request, if it needs one
   std::optional<PermitId> id_;      // of this request, for budgets
-  std::vector<Charge> held_;        // its charges
+  std::string_view id_text_;
+  std::vector<Charge> held_;  // its charges
   Batch batch_;
   RuleAnswer answer_;
 };

@@ -293,6 +293,7 @@ void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
                                     " has no ids and holds nothing; expected budget"});
   }
   Charge charge{request.limit_key, limit, request.actual.value_or(request.cost)};
+  charge.id_text = id_;
   if (!id_.empty()) charge.permit = &hold_;
   const Decision decision = session_.decide(charge, action_of(kind, request), &permit);
   const NamedDecision named{to_string(limit.algorithm()), limit, decision};
@@ -338,6 +339,7 @@ const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& requ
     return settle(kind, request);
   }
   RequestCosts costs(request.cost, request.costs);
+  costs.id_text = id_;
   if (!id_.empty()) costs.id = &hold_;
   if (request.wait > Duration{0}) {
     sleep_.emplace(*sleeps_);

@@ -107,6 +107,7 @@ void limit(CommandHandler& handler, const Call& call) {
       return call.reply.error("ERR algorithm: only budget has holds");
     }
     charge.permit = &id.name;
+    charge.id_text = id.text;
     if (verb.settles) {
       charge.cost = request->actual;
       action = Verb::kSettle;
@@ -359,6 +360,7 @@ const RuleAnswer* ask(CommandHandler& handler, std::string_view rule, const Coun
       action = Verb::kSettle;
     }
     costs.id = &id.name;
+    costs.id_text = id.text;
   }
   // Limits without an actual cost keep the reserved one.
   const RequestCosts actual(options.actual.units.value_or(costs.units), options.actual.limits);
