@@ -99,8 +99,10 @@ class Changes(threading.Thread):
         self.answered, self.under_way, self.ends = {}, {}, False
 
     def ask(self, server):
+        # Few after the first, or the file that each change writes would grow with the machine's speed.
+        count = self.import_lines if len(self.answered) < 4 * self.import_lines else 1
         keys = {f"{self.name_of_keys}-{len(self.answered) + i}": 10 + len(self.answered) + i
-                for i in range(self.import_lines or 1)}
+                for i in range(count)}
         self.under_way = keys
         if self.import_lines:
             lines = "".join(
