@@ -78,10 +78,10 @@ class Budgets(ServerTest):
         self.assertEqual(self.left("a"), [98, LARGEST - 512, 488])
 
     def test_the_administration_shows_what_is_spent_and_held(self):
-        self.check("k", 300, id="first", hold_ms=60_000)
-        self.check("k", 200, id="second", hold_ms=60_000)
-        self.end("/v1/settle", "k", id="first", actual=950)
-        query = "/v1/keys?rule=models&header.x-org=k&header.x-agent=a"
+        self.check("shown", 300, id="first", hold_ms=60_000)
+        self.check("shown", 200, id="second", hold_ms=60_000)
+        self.end("/v1/settle", "shown", id="first", actual=950)
+        query = "/v1/keys?rule=models&header.x-org=shown&header.x-agent=a"
         requests, org, agent = request(self.sluice.admin, "GET", query).json["limits"]
         self.assertEqual((agent["spent"], agent["held"], agent["remaining"]), (950, 200, 0))
         self.assertEqual((org["spent"], org["held"]), (950, 200))
