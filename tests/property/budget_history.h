@@ -20,7 +20,9 @@ class BudgetHistory {
   using Verb = sluice_oracle::Verb;
 
  public:
-  BudgetHistory(std::uint64_t seed, sluice::Store& store) : dice_(seed), store_(store) {
+  // `changes_numbers`: whether limits change between two requests.
+  BudgetHistory(std::uint64_t seed, sluice::Store& store, bool changes_numbers = true)
+      : dice_(seed), changes_numbers_(changes_numbers), store_(store) {
     const std::size_t counters = 1 + dice_.below(3);
     for (std::size_t i = 0; i < counters; ++i) specs_.push_back(random_spec());
     const auto ids = dice_.any_of<std::uint64_t>({2, 6, 60});
@@ -33,7 +35,7 @@ class BudgetHistory {
     // After the clock goes back, the store may answer a forgotten counter in either way.
     if (now_ < latest_) now_ = std::max(now_, oracle_.last_forgotten(latest_));
     latest_ = std::max(latest_, now_);
-    if (dice_.chance(4)) change_numbers();
+    if (changes_numbers_ && dice_.chance(4)) change_numbers();
     const Step step = dice_.chance(70) ? call_with_id() : call_without_id();
     const Answer expected = oracle_.apply(oracle_action(step), step.charges, step.at_us);
     log_.push_back(step);
@@ -48,6 +50,10 @@ class BudgetHistory {
     if (!expected.limits.empty()) remaining_ = expected.limits[0].remaining;
     return differs.empty() ? "" : to_json_lines(log_) + differs;
   }
+
+  // The limits of the counters "a", "b" and "c", and the instant of the last request.
+  const std::vector<Spec>& specs() const noexcept { return specs_; }
+  std::int64_t now() const noexcept { return now_; }
 
  private:
   static constexpr std::int64_t kSecond = 1'000'000;
@@ -157,6 +163,7 @@ class BudgetHistory {
   }
 
   Dice dice_;
+  const bool changes_numbers_;
   const std::vector<std::string> names_{"a", "b", "c"};
   std::vector<std::string> ids_;
   std::vector<Spec> specs_;
