@@ -1,10 +1,5 @@
 #include "server/logging/traffic_log.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -18,10 +13,6 @@ namespace sluice::server {
 namespace {
 
 constexpr auto kBetweenWrites = std::chrono::milliseconds(20);
-
-std::string failure_of(std::string_view what, const std::string& file) {
-  return std::string(what) + " " + file + ": " + std::generic_category().message(errno);
-}
 
 std::uint64_t count_lines(std::string_view text) {
   return static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
@@ -66,7 +57,6 @@ TrafficLog::~TrafficLog() {
   }
   stop_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 TrafficLane& TrafficLog::make_lane() {
@@ -81,38 +71,18 @@ TrafficLog::Stats TrafficLog::stats() const {
   return stats;
 }
 
-// Returns why the file cannot be written, or an empty text. Opening a FIFO must not block.
 std::string TrafficLog::open_file() {
-  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  const int opened = ::open(options_.file.c_str(), kFlags, S_IRUSR | S_IWUSR);
-  if (opened < 0) return failure_of("cannot record in", options_.file);
-  struct stat now{};
-  if (fstat(opened, &now) != 0 || !S_ISREG(now.st_mode)) {
-    ::close(opened);
-    return "cannot record in " + options_.file + ": it is not a regular file";
-  }
-  if ((now.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  auto failure = file_.open();
+  if (failure.empty() && file_.is_shared()) {
     log_.warning("other users may read or write recorded requests", {{"file", options_.file}});
   }
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = opened;
-  size_ = static_cast<std::uint64_t>(now.st_size);
-  return {};
-}
-
-// Whether the file was renamed or removed. Reads its size, to which another process may have added.
-bool TrafficLog::is_elsewhere() {
-  struct stat ours{}, named{};
-  if (fstat(descriptor_, &ours) != 0) return true;
-  size_ = static_cast<std::uint64_t>(ours.st_size);
-  if (::stat(options_.file.c_str(), &named) != 0) return true;
-  return ours.st_ino != named.st_ino || ours.st_dev != named.st_dev;
+  return failure;
 }
 
 std::string TrafficLog::rotate() {
   const std::string kept = options_.file + ".1";
   if (std::rename(options_.file.c_str(), kept.c_str()) != 0) {
-    return failure_of("cannot rename to", kept);
+    return "cannot rename to " + kept + ": " + std::generic_category().message(errno);
   }
   if (auto failure = open_file(); !failure.empty()) return failure;
   log_.info("the file of recorded requests is full; a new one begins",
@@ -124,27 +94,11 @@ std::string TrafficLog::rotate() {
 
 // Makes room for that many bytes. A lane has at most half of the least `max_bytes`.
 std::string TrafficLog::prepare(std::size_t bytes) {
-  if (is_elsewhere()) {
+  if (file_.is_elsewhere()) {
     if (auto failure = open_file(); !failure.empty()) return failure;
   }
-  return size_ > 0 && size_ + bytes > options_.max_bytes / 2 ? rotate() : std::string();
-}
-
-// Appends the lines with one call, so that the lines of a server that hands over to this one are
-// whole, too. If only some bytes fit, it removes them again.
-std::string TrafficLog::append(std::array<std::string_view, 2> lines, std::size_t bytes) {
-  std::array<iovec, 2> pieces{};
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    pieces[i] = {const_cast<char*>(lines[i].data()), lines[i].size()};
-  }
-  const auto written = ::writev(descriptor_, pieces.data(), static_cast<int>(pieces.size()));
-  if (written == static_cast<ssize_t>(bytes)) return {};
-  if (written >= 0) errno = ENOSPC;
-  auto failure = failure_of("cannot write", options_.file);
-  if (written > 0 && ::ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
-    failure += "; a part of a line is left in it";
-  }
-  return failure;
+  return file_.size() > 0 && file_.size() + bytes > options_.max_bytes / 2 ? rotate()
+                                                                           : std::string();
 }
 
 void TrafficLog::report(const std::string& failure) {
@@ -170,7 +124,7 @@ void TrafficLog::drain() {
     if (bytes == 0) continue;
     const std::uint64_t count = count_lines(lines[0]) + count_lines(lines[1]);
     std::string failure = prepare(bytes);
-    if (failure.empty()) failure = append(lines, bytes);
+    if (failure.empty()) failure = file_.append(lines);
     lane->release(bytes);
     const bool failed = !failure.empty();
     if (failed) losses_ += count;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/logging/line_file.h"
 #include "server/logging/log.h"
 #include "sluice/expected.h"
 
@@ -83,20 +84,18 @@ class TrafficLog {
   const TrafficOptions& options() const noexcept { return options_; }
 
  private:
-  TrafficLog(TrafficOptions options, Log& log) : options_(std::move(options)), log_(log) {}
+  TrafficLog(TrafficOptions options, Log& log)
+      : options_(std::move(options)), log_(log), file_(options_.file, "record in") {}
   std::string open_file();
   std::string prepare(std::size_t bytes);
-  std::string append(std::array<std::string_view, 2> lines, std::size_t bytes);
   std::string rotate();
-  bool is_elsewhere();
   void drain();
   void report(const std::string& failure);
   void run();
 
   const TrafficOptions options_;
   Log& log_;
-  int descriptor_ = -1;
-  std::uint64_t size_ = 0;    // of the file, before a write
+  LineFile file_;
   bool has_failed_ = false;   // the last write
   std::uint64_t losses_ = 0;  // lines, since the first failure
   mutable std::mutex mutex_;  // protects the members below
