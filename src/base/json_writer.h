@@ -27,6 +27,7 @@ class JsonWriter {
   JsonWriter& key(std::string_view name);
   JsonWriter& value(std::string_view text) { return put(json_string(text)); }
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
+  JsonWriter& value(std::int64_t number) { return put(std::to_string(number)); }
   JsonWriter& value(std::uint64_t number) { return put(std::to_string(number)); }
   // With nine digits, and "." in any locale.
   JsonWriter& value(double number);
