@@ -8,6 +8,7 @@
 #include "base/json_reader.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
+#include "core/budget.h"
 #include "rules/counter_key.h"
 
 namespace sluice::server {
@@ -15,6 +16,7 @@ namespace {
 
 using base::JsonProblem;
 using base::JsonValue;
+using core::budget::plus;
 
 constexpr std::array<std::string_view, 3> kOtherKinds{"start", "stop", "gap"};
 constexpr std::string_view kNumber = "expected a whole number of at most 53 bits";
@@ -108,6 +110,8 @@ std::string hex(const IdHash& hash) {
   return out;
 }
 
+std::string amount(std::uint64_t number) { return std::to_string(number); }
+
 }  // namespace
 
 std::string LedgerLine::text() const {
@@ -176,6 +180,157 @@ Expected<LedgerLine> parse_ledger_line(std::string_view text) {
   LedgerLine line;
   if (reader.read(text, kTop, line, problem)) return line;
   return Unexpected{problem.message_by_path("it is no object; expected a line of a ledger")};
+}
+
+void LedgerReplay::add(const LedgerLine& line) {
+  if (last_.n != 0 && line.n != last_.n + 1) {
+    wrong(line, "lines are missing or out of order; expected n " + amount(last_.n + 1) +
+                    ", found " + amount(line.n));
+    lose_all();
+  }
+  if (line.kind == "start") {
+    begin(line);
+  } else if (line.kind == "gap") {
+    wrong(line, amount(line.lost) + " entries are missing, which could not be written");
+    lose_all();
+  } else if (line.is_entry()) {
+    ++entries_;
+    follow(line);
+  }
+  last_ = line;
+}
+
+void LedgerReplay::end(Instant now) {
+  for (auto& [name, counter] : counters_) expire(counter, now, now);
+}
+
+// From here on the balances are those of the next lines.
+void LedgerReplay::lose_all() noexcept {
+  ++era_;
+  is_whole_ = false;
+}
+
+// A server begins, with the counters of a snapshot or with none; or another file of the same one.
+void LedgerReplay::begin(const LedgerLine& line) {
+  const bool has_stopped = last_.kind == "stop";
+  if (!line.cut.empty()) report_(Problem::kIncomplete, "the line before was cut: " + line.cut);
+  if (last_.n != 0 && !has_stopped) {
+    report_(Problem::kIncomplete,
+            "a start without a stop before it: that server was killed, so its last entries, of at "
+            "most ledger.flush, may be missing");
+  }
+  if (line.rotated && has_stopped && last_.rotated) return;
+  if (!line.rotated && !line.restored) {
+    end(last_.at);
+    counters_.clear();
+    is_whole_ = true;
+  } else if (!has_stopped || !line.restored || *line.restored < last_.at) {
+    lose_all();
+  }
+}
+
+void LedgerReplay::wrong(const LedgerLine& line, const std::string& what) {
+  const std::string& name = line.counter.empty() ? line.key : line.counter;
+  report_(Problem::kWrong, (line.is_entry() ? base::in_quotes(name) + ": " : "") + what);
+}
+
+void LedgerReplay::follow(const LedgerLine& line) {
+  const auto [found, is_new] =
+      counters_.try_emplace(line.counter + '\n' + line.key + '\n' + line.tag);
+  Counter& counter = found->second;
+  if (is_new) {
+    counter = {.rule = line.rule, .limit = line.limit, .key = line.key};
+    counter.era = is_whole_ ? era_ : era_ - 1;
+  }
+  compare(counter, line);
+  counter.last = line.at;
+  counter.spent = line.spent_after;
+  counter.held = line.held_after;
+  follow_hold(counter, line);
+  see_(line);
+}
+
+// Ends the holds whose time is over at an instant of the window.
+void LedgerReplay::expire(Counter& counter, Instant at, Instant window) {
+  if (counter.first_end > at) return;
+  counter.first_end = Instant::max();
+  for (auto one = counter.open.begin(); one != counter.open.end();) {
+    const Hold hold = one->second;
+    if (hold.ends > at) {
+      counter.first_end = std::min(counter.first_end, hold.ends);
+      ++one;
+      continue;
+    }
+    one = counter.open.erase(one);
+    counter.held -= std::min(counter.held, hold.cost);
+    counter.open_held -= hold.cost;
+    if (!hold.charges) continue;
+    if (hold.ends >= window) counter.spent = plus(counter.spent, hold.cost);
+    see_({.at = hold.ends,
+          .kind = "charged",
+          .rule = counter.rule,
+          .limit = counter.limit,
+          .key = counter.key,
+          .spent = static_cast<std::int64_t>(hold.cost)});
+  }
+}
+
+// Compares a counter at the instant of a line with what it was before the line.
+void LedgerReplay::compare(Counter& counter, const LedgerLine& line) {
+  const std::uint64_t spent = line.spent_after - static_cast<std::uint64_t>(line.spent);
+  const std::uint64_t held = line.held_after - static_cast<std::uint64_t>(line.held);
+  const bool is_other = std::exchange(counter.era, era_) != era_;
+  if (counter.last < line.window) counter.spent = 0;
+  if (line.kind != "charged" && line.kind != "released") expire(counter, line.at, line.window);
+  const std::uint64_t open = counter.open_held;
+  const bool is_held = counter.held == held ||
+                       (counter.unknown > 0 && held >= open && held <= plus(open, counter.unknown));
+  if (!is_other && line.at < counter.last)
+    wrong(line, "its instant is before that of its last line");
+  if (!is_other && counter.spent == spent && is_held) {
+    counter.unknown = held - std::min(held, open);
+    return;
+  }
+  if (!is_other) {
+    wrong(line, "its balance before; expected spent " + amount(counter.spent) + " and held " +
+                    amount(counter.held) + ", found spent " + amount(spent) + " and held " +
+                    amount(held));
+  }
+  counter.open.clear();
+  counter.open_held = 0;
+  counter.unknown = held;
+  counter.is_whole = false;
+}
+
+void LedgerReplay::follow_hold(Counter& counter, const LedgerLine& line) {
+  const auto hold = counter.open.find(line.hash);
+  const bool is_open = !line.hash.empty() && hold != counter.open.end();
+  const std::string unknown = "the hold " + line.hash + " has ended before, or never began";
+  const auto freed = static_cast<std::uint64_t>(-line.held);
+  if (line.kind == "hold" && !is_open) {
+    counter.open[line.hash] = {static_cast<std::uint64_t>(line.held), line.ends,
+                               line.on_expiry != "release"};
+    counter.open_held += static_cast<std::uint64_t>(line.held);
+    counter.first_end = std::min(counter.first_end, line.ends);
+  } else if (line.kind == "hold") {
+    wrong(line, "the hold " + line.hash + " is open already");
+  } else if (line.kind == "extend") {
+    if (is_open) hold->second.ends = line.ends;
+    counter.first_end = std::min(counter.first_end, line.ends);
+    if (!is_open && counter.is_whole) wrong(line, unknown);
+  } else if (line.kind == "reset") {
+    counter = {.rule = line.rule, .limit = line.limit, .key = line.key, .era = counter.era};
+  } else if (is_open) {
+    if (freed != hold->second.cost) {
+      wrong(line, "the cost of its hold; expected held -" + amount(hold->second.cost) + ", found " +
+                      std::to_string(line.held));
+    }
+    counter.open_held -= hold->second.cost;
+    counter.open.erase(hold);
+  } else if (line.held != 0 || line.kind == "settle") {
+    if (counter.is_whole) wrong(line, unknown);
+    counter.unknown -= std::min(counter.unknown, freed);
+  }
 }
 
 }  // namespace sluice::server

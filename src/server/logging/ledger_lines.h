@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,5 +41,61 @@ struct LedgerLine {
 LedgerLine ledger_line(std::uint64_t n, const LedgerEntry& entry);
 // Errors: "WHAT; EXPECTED".
 Expected<LedgerLine> parse_ledger_line(std::string_view text);
+
+// Replays the lines of a ledger, in the order of its files, and finds what contradicts the lines
+// before. A hold that no line ends counts as ended after its time, as its limit says: if its
+// counter is forgotten before it changes again, no line says so.
+class LedgerReplay {
+ public:
+  enum class Problem : std::uint8_t { kWrong, kIncomplete };
+  // Receives "COUNTER: WHAT; expected X, found Y".
+  using Report = std::function<void(Problem problem, const std::string& what)>;
+  // Receives each change of a counter, also those that no line reports.
+  using See = std::function<void(const LedgerLine& line)>;
+
+  explicit LedgerReplay(
+      Report report, See see = [](const LedgerLine&) {})
+      : report_(std::move(report)), see_(std::move(see)) {}
+  // Takes the next line.
+  void add(const LedgerLine& line);
+  // Ends the holds whose time is over.
+  void end(Instant now);
+
+  std::uint64_t entries() const noexcept { return entries_; }
+
+ private:
+  struct Hold {
+    std::uint64_t cost = 0;
+    Instant ends = {};
+    bool charges = true;  // if it ends with its time
+  };
+  struct Counter {
+    std::string rule = {}, limit = {}, key = {};
+    std::uint64_t spent = 0, held = 0;
+    Instant last = kFirstInstant;
+    std::map<std::string, Hold> open = {};  // by their hashes
+    std::uint64_t open_held = 0;
+    Instant first_end = Instant::max();  // no hold ends before
+    std::uint64_t unknown = 0;           // held by others
+    bool is_whole = true;                // all of its holds are in the ledger
+    std::uint64_t era = 0;
+  };
+
+  void begin(const LedgerLine& line);
+  void follow(const LedgerLine& line);
+  void compare(Counter& counter, const LedgerLine& line);
+  void follow_hold(Counter& counter, const LedgerLine& line);
+  void expire(Counter& counter, Instant at, Instant window);
+  void lose_all() noexcept;
+  void wrong(const LedgerLine& line, const std::string& what);
+
+  const Report report_;
+  const See see_;
+  std::map<std::string, Counter> counters_;
+  bool is_whole_ = false;  // a counter without a line before is new
+  std::uint64_t era_ = 0;  // a counter of an earlier one may have another balance
+  std::uint64_t entries_ = 0;
+  LedgerLine last_;
+};
 
 }  // namespace sluice::server
