@@ -1,0 +1,270 @@
+#include "server/logging/ledger_file.h"
+
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace sluice::server {
+namespace {
+
+constexpr auto kBetweenTries = std::chrono::milliseconds(20);  // for the lock
+constexpr std::size_t kPart = std::size_t{256} << 10;          // bytes of one write
+constexpr std::size_t kWakeBytes = std::size_t{1} << 20;       // that are written at once
+constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr Duration kBetweenReports = std::chrono::minutes(1);
+
+}  // namespace
+
+struct LedgerFile::Waiting {
+  LedgerEntry entry;
+
+  std::size_t bytes() const noexcept {
+    return sizeof(Waiting) + entry.key.size() + entry.tag.size() + entry.id.size();
+  }
+};
+
+LedgerFile::LedgerFile(LedgerOptions options, Log& log, const Clock& date)
+    : options_(std::move(options)),
+      log_(log),
+      date_(date),
+      file_(options_.file, "write the ledger", true) {}
+
+// The lock ends with the descriptor.
+bool LedgerFile::lock() noexcept {
+  return has_lock_ = ::flock(file_.descriptor(), LOCK_EX | LOCK_NB) == 0;
+}
+
+Status LedgerFile::open(bool succeeds) {
+  std::string failure = file_.open();
+  if (failure.empty() && lock()) {
+    failure = read_end();
+  } else if (failure.empty() && !succeeds) {
+    failure = "another server writes the ledger " + options_.file +
+              "; expected a file for each server, or drain.handover to replace that server";
+  }
+  if (!failure.empty()) return Unexpected{"ledger: " + failure};
+  if (file_.is_shared()) {
+    log_.warning("other users may read or write the ledger", {{"file", options_.file}});
+  }
+  return {};
+}
+
+// Finds the number with which the file goes on, and takes out an unfinished line, which the next
+// line keeps.
+std::string LedgerFile::read_end() {
+  if (file_.size() == 0) return {};
+  std::string end(std::min<std::uint64_t>(file_.size(), 2 * kLongestLine), '\0');
+  const auto from = static_cast<off_t>(file_.size() - end.size());
+  const auto size = ::pread(file_.descriptor(), end.data(), end.size(), from);
+  if (size != static_cast<ssize_t>(end.size())) return file_.failure("its end cannot be read");
+  const std::size_t whole = end.rfind('\n') + 1;  // 0: there is no whole line
+  const std::string cut = end.substr(whole);
+  const std::size_t before = whole < 2 ? end.npos : end.rfind('\n', whole - 2);
+  const std::size_t begin = before == end.npos ? 0 : before + 1;
+  const auto last = whole == 0
+                        ? Expected<LedgerLine>(LedgerLine{.kind = "stop"})
+                        : parse_ledger_line(std::string_view(end).substr(begin, whole - begin - 1));
+  const std::string first = std::string("{\"n\":").substr(0, cut.size());
+  if (!last || (whole == 0 && !cut.starts_with(first))) {
+    return file_.failure("its last line is not of a ledger; expected a new file, or a ledger");
+  }
+  n_ = last->n;
+  if (last->kind != "stop") {
+    log_.warning(
+        "the ledger does not say that its server has stopped; the last entries before it was "
+        "killed, of at most ledger.flush, may be missing",
+        {{"file", options_.file}});
+  }
+  if (cut.empty()) return {};
+  const auto left = static_cast<off_t>(file_.size() - cut.size());
+  if (::ftruncate(file_.descriptor(), left) != 0) {
+    return file_.failure("an unfinished line cannot be removed");
+  }
+  log_.warning("the last line of the ledger was not finished; its bytes are in the next line",
+               {{"file", options_.file}, {"cut", cut}});
+  start_.cut = cut;
+  return {};
+}
+
+void LedgerFile::start(std::optional<Instant> restored) {
+  start_.kind = "start";
+  start_.version = SLUICE_VERSION;
+  start_.restored = restored;
+  thread_ = std::thread([this] { run(); });
+}
+
+void LedgerFile::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LedgerFile::add(const LedgerEntry& entry) noexcept {
+  const Waiting made{entry};
+  const std::lock_guard lock(mutex_);
+  const std::size_t at = waiting_.size();
+  try {
+    if (lost_ == 0 && at + made.bytes() <= kMostBytes) {
+      waiting_.resize(at + made.bytes());
+      char* to = waiting_.data() + at;
+      std::memcpy(to, &made, sizeof made);
+      to += sizeof made;
+      for (const std::string_view text : {entry.key, entry.tag, entry.id}) {
+        to = std::copy(text.begin(), text.end(), to);
+      }
+      if (at < kWakeBytes && waiting_.size() >= kWakeBytes) wake_.notify_one();
+      return;
+    }
+  } catch (const std::bad_alloc&) {
+    // It is lost.
+  }
+  ++lost_;
+  ++stats_.lost;
+}
+
+LedgerFile::Stats LedgerFile::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+// Begins a new file if this one was renamed or removed.
+std::string LedgerFile::follow_file() {
+  if (!file_.is_elsewhere()) return {};
+  if (has_begun_) {
+    // The file goes on elsewhere, whether it says so or not.
+    report(write_line({.kind = "stop", .rotated = true}));
+    start_ = {.kind = "start", .rotated = true, .version = SLUICE_VERSION};
+    has_begun_ = false;
+  }
+  if (auto failure = file_.open(); !failure.empty()) return failure;
+  if (!lock()) return file_.failure("another process writes it");
+  return read_end();
+}
+
+std::string LedgerFile::write_line(LedgerLine line) {
+  line.n = n_ + 1;
+  line.at = date_.now();
+  const std::string text = line.text() + '\n';
+  file_.is_elsewhere();  // reads its size
+  auto failure = file_.append({text, {}});
+  if (failure.empty()) ++n_;
+  is_flushed_ = false;
+  return failure;
+}
+
+// Writes the next entries.
+std::string LedgerFile::write_part() {
+  text_.clear();
+  std::size_t at = written_;
+  std::uint64_t n = n_;
+  while (at < writing_.size() && text_.size() < kPart) {
+    Waiting next;
+    std::memcpy(&next, writing_.data() + at, sizeof next);
+    const char* texts = writing_.data() + at + sizeof next;
+    for (std::string_view* text : {&next.entry.key, &next.entry.tag, &next.entry.id}) {
+      *text = {texts, text->size()};
+      texts += text->size();
+    }
+    text_ += ledger_line(++n, next.entry).text() + '\n';
+    at += next.bytes();
+  }
+  auto failure = file_.append({text_, {}});
+  if (!failure.empty()) return failure;
+  written_ = at;
+  is_flushed_ = false;
+  const std::lock_guard lock(mutex_);
+  stats_.entries += n - std::exchange(n_, n);
+  return {};
+}
+
+std::string LedgerFile::write_all() {
+  if (!has_lock_ && lock()) {
+    file_.is_elsewhere();
+    if (auto failure = read_end(); !failure.empty()) return failure;
+  }
+  if (!has_lock_) return {};
+  if (auto failure = follow_file(); !failure.empty()) return failure;
+  if (!has_begun_) {
+    if (auto failure = write_line(start_); !failure.empty()) return failure;
+    has_begun_ = true;
+  }
+  while (written_ < writing_.size()) {
+    file_.is_elsewhere();
+    if (auto failure = write_part(); !failure.empty()) return failure;
+  }
+  if (gap_ > 0) {
+    if (auto failure = write_line({.kind = "gap", .lost = gap_}); !failure.empty()) return failure;
+    gap_ = 0;
+  }
+  is_flushed_ = is_flushed_ || ::fdatasync(file_.descriptor()) == 0;
+  if (is_flushed_) return {};
+  return file_.failure(std::generic_category().message(errno));
+}
+
+void LedgerFile::flush() {
+  if (written_ == writing_.size() && gap_ == 0) {
+    writing_.clear();
+    written_ = 0;
+    const std::lock_guard lock(mutex_);
+    writing_.swap(waiting_);
+    gap_ = std::exchange(lost_, 0);
+  }
+  report(write_all());
+}
+
+void LedgerFile::report(const std::string& failure) {
+  if (failure.empty() && !std::exchange(has_failed_, false)) return;
+  if (failure.empty()) {
+    reported_ = Instant::min();
+    return log_.info("the ledger is written again", {{"file", options_.file}});
+  }
+  has_failed_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.errors;
+  }
+  const Instant now = date_.now();
+  if (reported_ != Instant::min() && now - reported_ < kBetweenReports) return;
+  reported_ = now;
+  log_.error("the ledger cannot be written; its entries wait in memory",
+             {{"why", failure}, {"lost", stats().lost}});
+}
+
+// Signals are for other threads. A file that would exceed a limit of the process makes write() fail
+// instead of raising SIGXFSZ.
+void LedgerFile::run() {
+  sigset_t all{};
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  flush();
+  std::unique_lock lock(mutex_);
+  for (bool ends = false; !ends;) {
+    const auto wait = has_lock_ ? options_.flush : std::min(options_.flush, kBetweenTries);
+    wake_.wait_for(lock, wait, [this] {
+      return is_stopped_ || (!has_failed_ && has_lock_ && waiting_.size() >= kWakeBytes);
+    });
+    ends = is_stopped_;
+    lock.unlock();
+    flush();
+    lock.lock();
+  }
+  lock.unlock();
+  flush();  // what has arrived while an earlier write had failed
+  std::string failure = "another process writes it";
+  if (has_begun_ && written_ == writing_.size()) failure = write_line({.kind = "stop"});
+  if (failure.empty()) return;
+  log_.error("the ledger could not be written to its end",
+             {{"file", options_.file}, {"why", failure}});
+}
+
+}  // namespace sluice::server

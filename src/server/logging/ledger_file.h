@@ -1,0 +1,97 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/logging/ledger_lines.h"
+#include "server/logging/line_file.h"
+#include "server/logging/log.h"
+#include "sluice/clock.h"
+#include "sluice/expected.h"
+#include "sluice/ledger.h"
+
+namespace sluice::server {
+
+struct LedgerOptions {
+  std::string file;  // empty: no ledger
+  std::chrono::milliseconds flush{1000};
+};
+
+// Writes a ledger to a file of whole lines, mode 0600 (docs/budgets.md). A thread of its own writes
+// them every `flush`, so that a slow disk never delays a decision. Lines that cannot be written
+// wait, in at most 2 * kMostBytes; entries beyond that are counted, and a line says how many are
+// missing. A new file begins if somebody has renamed or removed it. One process at a time writes
+// the file, of which it holds the lock.
+//
+// Thread-safety: add() and stats() from any thread; the rest from one, start() once.
+// Ownership: borrows the log and the clock.
+class LedgerFile final : public Ledger {
+ public:
+  static constexpr std::size_t kMostBytes = std::size_t{32} << 20;
+
+  LedgerFile(LedgerOptions options, Log& log, const Clock& date = SystemClock::instance());
+  ~LedgerFile() override { stop(); }
+  LedgerFile(const LedgerFile&) = delete;
+  LedgerFile& operator=(const LedgerFile&) = delete;
+
+  // Opens the file. Errors: it cannot be written, is no ledger, or another process writes it,
+  // unless this one `succeeds` that process and waits for its end. One line.
+  Status open(bool succeeds);
+  // Begins to write, of counters that were saved at an instant, or of new ones.
+  void start(std::optional<Instant> restored);
+  // Writes what waits, and that the server has stopped.
+  void stop();
+  // Cost: a copy under a lock that is held briefly.
+  void add(const LedgerEntry& entry) noexcept override;
+
+  struct Stats {
+    std::uint64_t entries = 0;  // written
+    std::uint64_t lost = 0;     // entries that could not be written
+    std::uint64_t errors = 0;   // writes that have failed
+  };
+  Stats stats() const;
+
+ private:
+  struct Waiting;  // an entry, before the bytes of its texts
+
+  bool lock() noexcept;
+  std::string read_end();
+  std::string follow_file();
+  std::string write_line(LedgerLine line);
+  std::string write_part();
+  std::string write_all();
+  void flush();
+  void report(const std::string& failure);
+  void run();
+
+  const LedgerOptions options_;
+  Log& log_;
+  const Clock& date_;
+  LineFile file_;
+  LedgerLine start_;  // what the next file begins with
+  bool has_lock_ = false;
+  bool has_begun_ = false;     // the start is in the file
+  std::uint64_t n_ = 0;        // of the last line
+  std::vector<char> writing_;  // entries, of which those before `written_` are in the file
+  std::size_t written_ = 0;
+  std::uint64_t gap_ = 0;              // entries that are lost after those
+  bool is_flushed_ = true;             // to the disk
+  bool has_failed_ = false;            // the last write
+  Instant reported_ = Instant::min();  // the last failure
+  std::string text_;
+  mutable std::mutex mutex_;  // protects the members below
+  std::condition_variable wake_;
+  std::vector<char> waiting_;
+  std::uint64_t lost_ = 0;  // entries after those
+  bool is_stopped_ = false;
+  Stats stats_;
+  std::thread thread_;
+};
+
+}  // namespace sluice::server
