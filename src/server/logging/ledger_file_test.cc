@@ -1,0 +1,207 @@
+#include "server/logging/ledger_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "server/logging/test_pipe.h"
+#include "tests/support/wait_until.h"
+
+namespace sluice::server {
+namespace {
+
+class LedgerFileTest : public ::testing::Test {
+ protected:
+  LedgerFileTest() {
+    std::string path = (std::filesystem::temp_directory_path() / "ledger-XXXXXX").string();
+    folder_ = mkdtemp(path.data());
+    options_ = {.file = (folder_ / "ledger.jsonl").string(), .flush = std::chrono::milliseconds{5}};
+  }
+  ~LedgerFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<LedgerFile> started(std::optional<Instant> restored = {}) {
+    auto ledger = std::make_unique<LedgerFile>(options_, *log_);
+    const Status opened = ledger->open(false);
+    EXPECT_TRUE(opened) << opened.error();
+    ledger->start(restored);
+    return ledger;
+  }
+  // Why it cannot be opened.
+  std::string refusal() {
+    LedgerFile ledger(options_, *log_);
+    const Status opened = ledger.open(false);
+    return opened ? "" : opened.error();
+  }
+  static void take(LedgerFile& ledger, std::string_view key = "k") {
+    ledger.add({.kind = LedgerKind::kTake,
+                .key = key,
+                .at = Instant{std::chrono::seconds{100}},
+                .limit = 10,
+                .spent = 1,
+                .spent_after = 1});
+  }
+  static void wait_for(const LedgerFile& ledger, std::uint64_t entries) {
+    testing::wait_until("the entries are written",
+                        [&] { return ledger.stats().entries >= entries; });
+  }
+  std::string content(const std::string& suffix = "") const {
+    std::ifstream file(options_.file + suffix);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // The numbers and the kinds of the lines.
+  std::string lines(const std::string& suffix = "") const {
+    std::string out;
+    std::ifstream file(options_.file + suffix);
+    for (std::string text; std::getline(file, text);) {
+      const auto line = parse_ledger_line(text);
+      out += line ? std::to_string(line->n) + " " + line->kind : line.error();
+      if (line && line->rotated) out += " rotated";
+      if (line && line->lost > 0) out += " " + std::to_string(line->lost);
+      out += "\n";
+    }
+    return out;
+  }
+  // Returns everything that was logged.
+  std::string logged() {
+    log_.reset();
+    std::string all;
+    for (const std::string& line : pipe_.lines()) all += line + '\n';
+    return all;
+  }
+
+  std::filesystem::path folder_;
+  TestingPipe pipe_;
+  std::unique_ptr<Log> log_ = std::make_unique<Log>(LogOptions{}, pipe_.writing());
+  LedgerOptions options_;
+};
+
+TEST_F(LedgerFileTest, HasTheEntriesBetweenAStartAndAStop) {
+  auto ledger = started();
+  take(*ledger, "a\"\n");
+  take(*ledger);
+  ledger.reset();
+  EXPECT_EQ(lines(), "1 start\n2 take\n3 take\n4 stop\n");
+  EXPECT_NE(content().find(R"("kind":"take","key":"a\"\u000A","spent":1,"spent_after":1)"),
+            std::string::npos)
+      << content();
+  struct stat now{};
+  ASSERT_EQ(::stat(options_.file.c_str(), &now), 0);
+  EXPECT_EQ(now.st_mode & 0777, 0600u);
+  started(Instant{std::chrono::seconds{7}}).reset();
+  EXPECT_EQ(lines(), "1 start\n2 take\n3 take\n4 stop\n5 start\n6 stop\n");
+  EXPECT_NE(content().find(R"("restored":"1970-01-01T00:00:07.000000Z")"), std::string::npos);
+  EXPECT_EQ(logged(), "");
+}
+
+// What a server leaves that is killed.
+TEST_F(LedgerFileTest, GoesOnAfterAnUnfinishedLine) {
+  auto ledger = started();
+  take(*ledger);
+  ledger.reset();
+  const std::string before = content();
+  const std::size_t stop = before.rfind("{\"n\":3");
+  for (std::size_t size = 0; size < before.size(); size += 5) {
+    std::ofstream(options_.file, std::ios::trunc) << before.substr(0, size);
+    const std::size_t whole = before.rfind('\n', size == 0 ? 0 : size - 1);
+    const std::size_t kept = size == 0 || whole == before.npos ? 0 : whole + 1;
+    const std::string cut = before.substr(kept, size - kept);
+    started().reset();
+    const std::string after = content();
+    ASSERT_TRUE(after.starts_with(before.substr(0, kept))) << size;
+    const auto next = parse_ledger_line(after.substr(kept, after.find('\n', kept) - kept));
+    ASSERT_TRUE(next) << next.error();
+    EXPECT_EQ(next->kind, "start");
+    EXPECT_EQ(next->cut, cut);
+    EXPECT_EQ(next->n, kept == 0 ? 1u : kept == stop ? 3u : 2u);
+  }
+  const std::string log = logged();
+  EXPECT_NE(log.find("the ledger does not say that its server has stopped"), std::string::npos);
+  EXPECT_NE(log.find("the last line of the ledger was not finished"), std::string::npos);
+}
+
+TEST_F(LedgerFileTest, IsNoOtherFile) {
+  std::ofstream(options_.file) << "{\"time\":1}\n";
+  EXPECT_EQ(refusal(), "ledger: cannot write the ledger " + options_.file +
+                           ": its last line is not of a ledger; expected a new file, or a ledger");
+  EXPECT_EQ(content(), "{\"time\":1}\n");
+  options_.file = folder_.string();
+  EXPECT_NE(refusal().find("Is a directory"), std::string::npos);
+  options_.file = (folder_ / "none" / "ledger.jsonl").string();
+  EXPECT_NE(refusal().find("No such file"), std::string::npos);
+}
+
+TEST_F(LedgerFileTest, IsWrittenByOneServerAtATime) {
+  auto first = started();
+  take(*first);
+  wait_for(*first, 1);
+  EXPECT_NE(refusal().find("another server writes the ledger"), std::string::npos);
+  LedgerFile successor(options_, *log_);
+  ASSERT_TRUE(successor.open(true));
+  successor.start({});
+  take(successor);
+  EXPECT_EQ(successor.stats().entries, 0u);
+  take(*first);
+  first.reset();
+  wait_for(successor, 1);
+  successor.stop();
+  EXPECT_EQ(lines(), "1 start\n2 take\n3 take\n4 stop\n5 start\n6 take\n7 stop\n");
+}
+
+TEST_F(LedgerFileTest, BeginsANewFileIfItIsRenamed) {
+  auto ledger = started();
+  take(*ledger);
+  wait_for(*ledger, 1);
+  std::filesystem::rename(options_.file, options_.file + ".1");
+  testing::wait_until("a new file begins", [&] { return content().ends_with('\n'); });
+  take(*ledger);
+  ledger.reset();
+  EXPECT_EQ(lines(".1"), "1 start\n2 take\n3 stop rotated\n");
+  EXPECT_EQ(lines(), "4 start rotated\n5 take\n6 stop\n");
+}
+
+// A full disk: the limit of the size of a file has the same effect.
+TEST_F(LedgerFileTest, KeepsEntriesWhileTheDiskIsFull) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto ledger = started();
+  take(*ledger);
+  wait_for(*ledger, 1);
+  const rlimit none{content().size() + 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  take(*ledger, "waits");
+  testing::wait_until("a write fails", [&] { return ledger->stats().errors > 0; });
+  EXPECT_EQ(lines(), "1 start\n2 take\n");
+  std::uint64_t added = 1;
+  const std::string key(4000, 'k');
+  for (; ledger->stats().lost == 0; ++added) take(*ledger, key);
+  take(*ledger);
+  ++added;
+  const std::uint64_t lost = ledger->stats().lost;
+  EXPECT_EQ(lost, 2u);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  wait_for(*ledger, 1 + added - lost);
+  testing::wait_until("the gap is written", [&] {
+    take(*ledger, "after");
+    return content().find("\"after\"") != std::string::npos;
+  });
+  ledger.reset();
+  const std::string all = lines();
+  EXPECT_NE(all.find(std::to_string(2 + added - lost + 1) + " gap 2\n"), std::string::npos);
+  EXPECT_EQ(all.find("expected"), std::string::npos);
+  const std::string log = logged();
+  EXPECT_NE(log.find("the ledger cannot be written; its entries wait in memory"),
+            std::string::npos);
+  EXPECT_NE(log.find("the ledger is written again"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::server
