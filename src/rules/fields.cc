@@ -38,8 +38,9 @@ class Checker {
       case Type::kMatch:
       case Type::kHeaders:
       case Type::kPlans:
-      case Type::kPrices:
-      case Type::kMap: return node.is_map() || wrong(node);
+      case Type::kPrices: return node.is_map() || wrong(node);
+      case Type::kMap:
+        return node.is_map() || (node.is_scalar() && key_.map->is_short) || wrong(node);
       case Type::kList: return check_list(node);
     }
     return false;
@@ -207,6 +208,12 @@ std::uint64_t schema::number_of(const Key& key, const Node& value) {
 Fields Fields::read(const Node& node, const schema::Map& map, Diagnostics& diagnostics,
                     void* object) {
   Fields fields(node, map);
+  if (node.is_scalar() && map.is_short) {
+    Node name;
+    name.text = map.keys.front().name;
+    fields.take(name, node, diagnostics, object);
+    return fields;
+  }
   if (!node.is_map()) {
     diagnostics.add(node.at, std::string(map.name) + " is " + describe(node),
                     "expected a map; its keys are one of: " + one_of(map).substr(17));

@@ -221,7 +221,11 @@ void write_one_of(JsonWriter& json, std::span<const std::string_view> names) {
 }
 
 void write_map(JsonWriter& json, const Map& map) {
-  json.text("type", "object");
+  if (map.is_short) {
+    json.set("type", R"(["object", "string"])");
+  } else {
+    json.text("type", "object");
+  }
   json.set("additionalProperties", "false");
   std::vector<std::string_view> required;
   for (const Key& key : map.keys) {
@@ -275,7 +279,7 @@ std::string value_column(const Key& key) {
     case Type::kHeaders: return "map of header to text";
     case Type::kPlans: return "map of plan to map of limit to numbers";
     case Type::kPrices: return "map of model to map of price to number";
-    case Type::kMap: return "map";
+    case Type::kMap: return key.map->is_short ? "text, or map" : "map";
     case Type::kList:
       return "list of " + std::to_string(key.least) + " to " + std::to_string(key.most);
   }
@@ -653,7 +657,8 @@ std::string expectation(const Key& key) {
     case Type::kPlans:
       return "a map of plans, such as { free: { requests: { limit: 60, per: 1m } } }";
     case Type::kPrices: return "a map of models, such as { gpt-large: { input: 3, output: 15 } }";
-    case Type::kMap: return "a map of " + std::string(key.name);
+    case Type::kMap:
+      return (key.map->is_short ? "a text, or a map of " : "a map of ") + std::string(key.name);
     case Type::kList: return "a list of " + std::string(key.name) + ", each starting with '- '";
   }
   return {};

@@ -121,6 +121,7 @@ struct Map {
   std::string_view where;  // "each of `limits`"
   std::span<const Key> keys;
   std::span<const std::string_view> one_of = {};  // keys of which a map needs exactly one
+  bool is_short = false;                          // a text instead of a map is its first key
 };
 
 // What the top of a rules file says of its rules.
