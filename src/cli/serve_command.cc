@@ -42,6 +42,7 @@ struct ServeFlags {
   std::array<std::string, server::kListenAddresses.size()> addresses;
   std::string store;
   std::string record;
+  std::string ledger;
   std::size_t threads = 0;
 };
 
@@ -95,6 +96,10 @@ int serve(const ServeFlags& flags) {
     if (is_found) config.found_file = std::filesystem::absolute(kLocalConfig);
   }
   override_with(flags, config);
+  if (!flags.ledger.empty()) {
+    const auto wrong = server::set_ledger(flags.ledger, config.ledger);
+    if (!wrong.empty()) throw Failed("--ledger: " + wrong, kUsage);
+  }
   // The message does not repeat the URL, because it may contain a password.
   if (const auto wrong = server::find_store_error(config.store, config.redis); !wrong.empty()) {
     throw Failed("--store: " + wrong, kUsage);
@@ -141,6 +146,10 @@ void add_serve(Command app, int& status) {
       .add_option("--record", flags->record,
                   "Record requests in this file, for sluice replay (docs/recording.md)")
       .type_name("FILE");
+  command
+      .add_option("--ledger", flags->ledger,
+                  "Write every change of a budget to a file: file:PATH (docs/budgets.md) [off]")
+      .type_name("WHERE");
   command
       .add_option("--threads", flags->threads, "The number of event loops [number of processors]")
       .type_name("N")

@@ -227,6 +227,17 @@ std::string rules_key(const RedisConfig& redis) {
   return redis.rules_key.empty() ? redis.options.prefix + "rules" : redis.rules_key;
 }
 
+std::string set_ledger(std::string_view text, LedgerOptions& ledger) {
+  constexpr std::string_view kFile = "file:";
+  const bool is_file = text.starts_with(kFile) && text.size() > kFile.size();
+  if (!is_file && text != "off") {
+    return "the ledger is " + rules::in_quotes(text) +
+           "; expected file:PATH, such as file:/var/lib/sluice/ledger.jsonl, or off";
+  }
+  ledger.file = is_file ? text.substr(kFile.size()) : std::string_view();
+  return {};
+}
+
 std::string find_conflict(const Config& config) {
   for (std::size_t i = 0; i < kListenAddresses.size(); ++i) {
     const ListenAddress& a = kListenAddresses[i];
@@ -250,6 +261,11 @@ std::string find_conflict(const Config& config) {
   if (!config.snapshot.empty() && config.store != "memory") {
     return "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
            "keeps them itself; expected the store memory, or no memory.snapshot";
+  }
+  if (!config.ledger.file.empty() && config.store != "memory") {
+    return "the ledger is a file of the budgets of this process, but the store is in Redis; "
+           "expected "
+           "the store memory, or ledger: off";
   }
   return {};
 }

@@ -11,6 +11,7 @@
 
 #include "server/config/role.h"
 #include "server/config/secret.h"
+#include "server/logging/ledger_file.h"
 #include "server/logging/log.h"
 #include "server/logging/traffic_log.h"
 #include "server/net/bounds.h"
@@ -98,6 +99,7 @@ struct Config {
   std::string handover;  // path of a Unix socket; empty: a new process cannot take over
   LogOptions log;
   TrafficOptions record;
+  LedgerOptions ledger;
   std::size_t top_keys = 256;  // counted per limit; 0: none
 };
 
@@ -139,6 +141,10 @@ Expected<Config, std::vector<RuleError>> load_config(const std::string& path);
 // Returns the problem of `store`, or of the options that a URL excludes, as "PROBLEM; EXPECTED", or
 // an empty text. Reads no files.
 std::string find_store_error(const std::string& store, const RedisConfig& redis);
+
+// Sets where the ledger is written: "file:PATH" or "off". Returns what is wrong, "WHAT; EXPECTED",
+// or an empty text.
+std::string set_ledger(std::string_view text, LedgerOptions& ledger);
 
 // Returns a conflict between the settings of a configuration after flags were applied, or an empty
 // text.

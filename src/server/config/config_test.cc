@@ -44,6 +44,7 @@ drain: { delay: 7s, timeout: 8500ms }
 log: { level: warning, format: json, keys: hash, denials_per_second: 0, access: true }
 record: { file: requests.jsonl, share: 5, sample_by: header.X-User, max_bytes: 20000000,
   attributes: [body.email], hash: [header.X-User] }
+ledger: { to: "file:ledger.jsonl", flush: 20ms }
 )",
                                    "/etc/sluice/sluice.yaml");
   ASSERT_TRUE(config.has_value()) << config.error().front().to_string();
@@ -53,6 +54,8 @@ record: { file: requests.jsonl, share: 5, sample_by: header.X-User, max_bytes: 2
   EXPECT_EQ(config->record.max_bytes, 20'000'000u);
   EXPECT_EQ(config->record.attributes, std::vector<std::string>{"body.email"});
   EXPECT_EQ(config->record.hash, std::vector<std::string>{"header.x-user"});
+  EXPECT_EQ(config->ledger.file, "/etc/sluice/ledger.jsonl");
+  EXPECT_EQ(config->ledger.flush, 20ms);
   EXPECT_EQ(config->http, "0.0.0.0:80");
   EXPECT_EQ(config->grpc, "off");
   EXPECT_EQ(config->resp, "unix:/etc/sluice/r.sock");
@@ -116,6 +119,23 @@ TEST(Config, KeepsTheCountersOfAMemoryStoreOnly) {
   EXPECT_EQ(find_conflict(*config),
             "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
             "keeps them itself; expected the store memory, or no memory.snapshot");
+  config = parse_config("version: 1\nledger: file:ledger.jsonl\n", "/etc/f");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->ledger.file, "/etc/ledger.jsonl");
+  EXPECT_EQ(config->ledger.flush, 1s);
+  config->store = "redis://127.0.0.1";
+  EXPECT_EQ(find_conflict(*config),
+            "the ledger is a file of the budgets of this process, but the store is in Redis; "
+            "expected the store memory, or ledger: off");
+  EXPECT_EQ(errors_with("ledger: off"), "ok");
+  EXPECT_EQ(errors_with("ledger: redis"),
+            "f:2:9: error: the ledger is 'redis'; expected file:PATH, such as "
+            "file:/var/lib/sluice/ledger.jsonl, or off");
+  EXPECT_EQ(errors_with("ledger: { to: 'file:' }"),
+            "f:2:15: error: the ledger is 'file:'; expected file:PATH, such as "
+            "file:/var/lib/sluice/ledger.jsonl, or off");
+  EXPECT_EQ(errors_with("ledger: [off]"),
+            "f:2:9: error: 'ledger' is a list; expected a text, or a map of ledger");
 }
 
 TEST(Config, ChecksEveryRange) {

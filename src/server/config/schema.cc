@@ -513,6 +513,26 @@ constexpr std::array<Key, 6> kRecordKeys{
 };
 constexpr Map kRecord{"record", "`record`", kRecordKeys};
 
+void set_ledger_file(void* object, const Key&, const Node& value, Diagnostics& diagnostics) {
+  LedgerOptions& ledger = *static_cast<LedgerOptions*>(object);
+  if (const std::string wrong = set_ledger(value.text, ledger); !wrong.empty()) {
+    diagnostics.add_message(value.at, wrong);
+  } else if (!ledger.file.empty()) {
+    ledger.file = in_folder(diagnostics, ledger.file);
+  }
+}
+
+constexpr std::array<Key, 2> kLedgerKeys{
+    text("to", set_ledger_file, "`off`", kLongestPath,
+         "`file:PATH`: a file of JSON lines, for a `store` in memory. `off`: there is no ledger. "
+         "`ledger: file:PATH` is the same as `ledger: { to: file:PATH }`."),
+    period("flush", kSet<&LedgerOptions::flush>, "1s", 10,
+           "The maximum time from a change of a budget to its line on the disk. After a crash, the "
+           "changes of this time may be missing.",
+           60'000),
+};
+constexpr Map kLedger{.name = "ledger", .where = "`ledger`", .keys = kLedgerKeys, .is_short = true};
+
 constexpr std::array<Key, 9> kEnvoyKeys{
     texts("files", kPaths<&EnvoyConfig::files>, kLongestPath,
           "Envoy's configuration files, one domain each, and directories of them "
@@ -540,7 +560,7 @@ constexpr std::array<Key, 9> kEnvoyKeys{
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
-constexpr std::array<Key, 21> kFileKeys{
+constexpr std::array<Key, 22> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -598,6 +618,8 @@ constexpr std::array<Key, 21> kFileKeys{
     map_of("log", kPart<&Config::log>, kLog, "The log on standard error."),
     map_of("record", kPart<&Config::record>, kRecord,
            "The recording of requests (docs/recording.md)."),
+    map_of("ledger", kPart<&Config::ledger>, kLedger,
+           "The ledger of the budgets: every change of a balance (docs/budgets.md)."),
     integer("top_keys", kSet<&Config::top_keys>, "256", 0, insight::KeyFrame::kMostKeys,
             "The number of keys that Sluice counts per limit, for the most asked and the most "
             "denied ones (docs/insight.md). Each takes at most 4 KB per limit. 0: none. Keys "

@@ -561,7 +561,10 @@ Status Server::Impl::open() {
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
-  if (auto locked = stores_->lock_snapshot(handover_.take_locks()); !locked) return locked;
+  if (auto locked = stores_->lock_files(handover_.take_locks(), handover_.has_predecessor());
+      !locked) {
+    return locked;
+  }
   auto opened = front_ends_.open(threads, *inherited);
   if (opened) {
     start_loops(threads);
@@ -575,10 +578,10 @@ Status Server::Impl::open() {
     descriptors_.set(plan.connections, plan.reserve);
     if (!plan.warning.empty()) log_.warning(plan.warning);
     const bool succeeds = handover_.has_predecessor();
-    if (!succeeds) stores_->read_snapshot();
+    if (!succeeds) stores_->begin_files();
     ready_ = true;
     opened = handover_.succeed(config_.handover);
-    if (opened && succeeds) stores_->read_snapshot();  // the last one of the predecessor
+    if (opened && succeeds) stores_->begin_files();  // as the predecessor has left them
   }
   if (!opened && handover_.has_predecessor()) {
     front_ends_.keep_unix_sockets();  // it continues to serve
@@ -655,7 +658,7 @@ bool Server::Impl::run() {
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
   const bool overrides = keep_overrides();
-  const bool counters = stores_->write_last_snapshot();
+  const bool counters = stores_->end_files();
   handover_.finish();  // a successor that waits for the counters
   block_signals();
   return overrides && counters;

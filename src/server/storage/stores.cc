@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "metrics/counts.h"
+#include "server/logging/ledger_file.h"
 #include "server/net/fiber.h"
 #include "server/storage/loop_stores.h"
 #include "server/storage/store_health.h"
@@ -96,14 +97,18 @@ Status CounterSnapshots::lock(std::vector<net::FileLock> inherited) {
   return {};
 }
 
-void CounterSnapshots::read() {
+std::optional<Instant> CounterSnapshots::read() {
   struct stat status{};
   if (::lstat(path_.c_str(), &status) != 0 && errno == ENOENT) {
-    return log_.info("there is no snapshot, so the counters start again", {{"file", path_}});
+    log_.info("there is no snapshot, so the counters start again", {{"file", path_}});
+    return std::nullopt;
   }
   const auto start = steady_clock::now();
   const auto loaded = store_.load(path_);
-  if (!loaded) return put_aside(loaded.error());
+  if (!loaded) {
+    put_aside(loaded.error());
+    return std::nullopt;
+  }
   log_.info("read the snapshot of the counters",
             {{"file", path_},
              {"counters", loaded->counters},
@@ -111,11 +116,13 @@ void CounterSnapshots::read() {
              {"bytes", loaded->bytes},
              {"age_seconds", seconds_of(SystemClock().now()) - seconds_of(loaded->saved)},
              {"seconds", seconds(since(start))}});
-  if (loaded->dropped == 0) return;
-  log_.warning(
-      "counters of the snapshot were dropped because memory.max_keys or memory.max_log_bytes is "
-      "too small",
-      {{"dropped", loaded->dropped}, {"counters", loaded->counters}});
+  if (loaded->dropped > 0) {
+    log_.warning(
+        "counters of the snapshot were dropped because memory.max_keys or memory.max_log_bytes is "
+        "too small",
+        {{"dropped", loaded->dropped}, {"counters", loaded->counters}});
+  }
+  return loaded->saved;
 }
 
 void CounterSnapshots::put_aside(const std::string& why) {
@@ -634,6 +641,19 @@ void LoopLeases::arm() noexcept {
 
 namespace {
 
+void add_ledger_metrics(metrics::Registry& registry, const LedgerFile& ledger) {
+  const auto add = [&](const char* name, const char* help, auto one) {
+    registry.add_counter(name, help,
+                         [&ledger, one] { return static_cast<double>(ledger.stats().*one); });
+  };
+  add("sluice_ledger_entries_total", "Changes of budgets in the ledger.",
+      &LedgerFile::Stats::entries);
+  add("sluice_ledger_lost_total", "Changes of budgets that could not be written to the ledger.",
+      &LedgerFile::Stats::lost);
+  add("sluice_ledger_errors_total", "Writes to the ledger that have failed.",
+      &LedgerFile::Stats::errors);
+}
+
 class InMemory final : public Stores {
  public:
   static Expected<std::unique_ptr<Stores>> open(const Config& config, Log& log,
@@ -652,8 +672,12 @@ class InMemory final : public Stores {
         max_log_bytes_(config.max_log_bytes),
         log_(log),
         steady_(steady),
+        ledger_(config.ledger.file.empty() ? nullptr
+                                           : std::make_unique<LedgerFile>(config.ledger, log)),
         // A clock that is set counts at once here, as it does with a store in Redis.
-        store_({.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes},
+        store_({.max_keys = config.max_keys,
+                .max_log_bytes = config.max_log_bytes,
+                .ledger = ledger_.get()},
                SystemClock::instance()),
         limiter_(store_) {}
 
@@ -673,16 +697,21 @@ class InMemory final : public Stores {
   void stop_following() noexcept override {
     if (snapshots_) snapshots_->stop();
   }
-  Status lock_snapshot(std::vector<net::FileLock>&& inherited) override {
-    return snapshots_ ? snapshots_->lock(std::move(inherited)) : Status();
+  Status lock_files(std::vector<net::FileLock>&& inherited, bool succeeds) override {
+    auto locked = snapshots_ ? snapshots_->lock(std::move(inherited)) : Status();
+    return locked && ledger_ ? ledger_->open(succeeds) : locked;
   }
   int snapshot_lock() const noexcept override {
     return snapshots_ ? snapshots_->lock_descriptor() : -1;
   }
-  void read_snapshot() override {
-    if (snapshots_) snapshots_->read();
+  void begin_files() override {
+    const auto restored = snapshots_ ? snapshots_->read() : std::nullopt;
+    if (ledger_) ledger_->start(restored);
   }
-  bool write_last_snapshot() override { return !snapshots_ || snapshots_->write_last(); }
+  bool end_files() override {
+    if (ledger_) ledger_->stop();
+    return !snapshots_ || snapshots_->write_last();
+  }
 
   void log_freed_keys() override {
     const std::uint64_t freed = store_.stats().freed_keys;
@@ -698,6 +727,7 @@ class InMemory final : public Stores {
   void add_metrics(metrics::Registry& registry) override {
     add_memory_metrics(registry, [this] { return store_.stats(); });
     if (snapshots_) snapshots_->add_metrics(registry);
+    if (ledger_) add_ledger_metrics(registry, *ledger_);
   }
   StoreStatus status() const override {
     const MemoryStoreStats stats = store_.stats();
@@ -719,10 +749,11 @@ class InMemory final : public Stores {
   Log& log_;
   const Clock& steady_;
   std::uint64_t logged_freed_ = 0;
-  Instant next_line_{};  // of log_freed_keys(), at the earliest
+  Instant next_line_{};                       // of log_freed_keys(), at the earliest
+  const std::unique_ptr<LedgerFile> ledger_;  // null: without a file, as the snapshots
   MemoryStore store_;
   Limiter limiter_;
-  std::unique_ptr<CounterSnapshots> snapshots_;  // null: without a file
+  std::unique_ptr<CounterSnapshots> snapshots_;
 };
 
 }  // namespace

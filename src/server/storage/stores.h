@@ -57,9 +57,9 @@ class CounterSnapshots {
   Status lock(std::vector<net::FileLock> inherited = {});
   int lock_descriptor() const noexcept { return lock_ ? lock_->descriptor() : -1; }
 
-  // Reads the file, if there is one. A file that cannot be used is renamed to FILE.damaged, and
-  // the store stays empty.
-  void read();
+  // Reads the file, if there is one. Returns when its counters were saved. A file that cannot be
+  // used is renamed to FILE.damaged, and the store stays empty.
+  std::optional<Instant> read();
 
   void start();
   // Ends the thread.
@@ -127,12 +127,15 @@ class Stores {
   virtual void follow(boost::asio::io_context& /*loop*/) {}
   virtual void stop_following() noexcept {}
 
-  // The file that keeps the counters of a memory store (CounterSnapshots). They do nothing without
-  // one, and in Redis; then snapshot_lock() is -1.
-  virtual Status lock_snapshot(std::vector<net::FileLock>&& /*inherited*/) { return {}; }
+  // The files of a memory store: its counters (CounterSnapshots) and the ledger of its budgets.
+  // They do nothing without one, and in Redis; without a snapshot, snapshot_lock() is -1.
+  // `succeeds`: this process waits for the end of another one, which has the files.
+  virtual Status lock_files(std::vector<net::FileLock>&& /*inherited*/, bool /*succeeds*/) {
+    return {};
+  }
   virtual int snapshot_lock() const noexcept { return -1; }
-  virtual void read_snapshot() {}
-  virtual bool write_last_snapshot() { return true; }  // false: the counters are lost
+  virtual void begin_files() {}  // before the first request, after the end of the other process
+  virtual bool end_files() { return true; }  // after the last request. false: counters are lost
 
   // In memory: says in the log, at most once a minute, that blocked keys were freed because blocks
   // have reached their bound. Call it often, in one thread.
