@@ -108,6 +108,7 @@ void add_check(Command command, int& status, const FileKind& kind);
 void add_decide(Command app, int& status);
 void add_init(Command app, int& status);
 void add_key(Command app, int& status);
+void add_ledger(Command app, int& status);
 void add_replay(Command app, int& status);
 void add_rules(Command app, int& status);
 void add_serve(Command app, int& status);

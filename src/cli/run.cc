@@ -188,6 +188,7 @@ int parse_and_work(int argc, const char* const* argv) {
     add_docs(app, status);
     add_init(app, status);
     add_key(app, status);
+    add_ledger(app, status);
     add_replay(app, status);
     add_rules(app, status);
     add_serve(app, status);

@@ -1,0 +1,282 @@
+// `sluice ledger`: checks the ledger of budgets (docs/budgets.md), and adds up what was spent.
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/civil_time.h"
+#include "base/csv.h"
+#include "base/time_zone.h"
+#include "cli/command.h"
+#include "replay/text.h"
+#include "rules/diagnostics.h"
+#include "server/logging/ledger_lines.h"
+
+namespace sluice::cli {
+namespace {
+
+using server::LedgerLine;
+using server::LedgerReplay;
+
+constexpr const char* kVerifyHelp =
+    R"(Replays the entries of the files, the oldest file first, and compares every balance and every hold
+with the entries before. It says what is wrong, or where entries are missing, with file, line and
+counter. A start without a stop before it (a server that was killed) and an unfinished last line are
+warnings. - is standard input.
+
+Exit status: 0 everything agrees, perhaps with warnings; 1 something is wrong or missing, or a file
+cannot be read; 2 wrong usage.
+
+Examples:
+  sluice ledger verify /var/lib/sluice/ledger.jsonl
+  sluice ledger verify ledger.jsonl.1 ledger.jsonl
+  zcat ledger.jsonl.2.gz | sluice ledger verify -)";
+
+constexpr const char* kSumHelp =
+    R"(Adds up what the entries of the files have spent, the oldest file first. A refund, a reset and a
+settlement below what was charged before count negative. A hold that nobody settled counts from its
+end on, as its limit says. --by is a list of key, rule, limit, day and month. Days and months are
+those of --zone. --from and --to are days (2026-11-01) or instants (RFC 3339); --to is the first that
+does not count. - is standard input.
+
+Exit status: 0 printed, perhaps with warnings; 1 something is wrong or missing in the files (`sluice
+ledger verify`), or one cannot be read; 2 wrong usage.
+
+Examples:
+  sluice ledger sum ledger.jsonl
+  sluice ledger sum --by month,rule,limit --csv ledger.jsonl.1 ledger.jsonl
+  sluice ledger sum --by key,day --zone Europe/Berlin --from 2026-11-01 --to 2026-12-01 ledger.jsonl)";
+
+struct LedgerFlags {
+  std::vector<std::string> files;
+  std::string by = "rule,limit,key";
+  std::string zone = "UTC";
+  std::string from, to;
+  bool csv = false;
+};
+
+// Reads files of a ledger, and prints what is wrong with them.
+class LedgerReader {
+ public:
+  explicit LedgerReader(LedgerReplay::See see = [](const LedgerLine&) {})
+      : replay_(
+            [this](LedgerReplay::Problem problem, const std::string& what) { say(problem, what); },
+            std::move(see)) {}
+
+  void read(const std::string& file) {
+    file_ = file;
+    number_ = 0;
+    if (file == "-") return read(std::cin);
+    std::ifstream stream(file, std::ios::binary);
+    // A folder can be opened, but not read.
+    if (!stream || (stream.peek(), stream.bad())) {
+      throw Failed(replay::printable(file) + ": cannot be read: " + std::strerror(errno));
+    }
+    stream.clear();
+    read(stream);
+  }
+  LedgerReplay& replay() { return replay_; }
+  int status() const { return wrong_ > 0 ? kFailed : 0; }
+
+ private:
+  void read(std::istream& stream) {
+    for (std::string text; std::getline(stream, text);) {
+      ++number_;
+      if (stream.eof()) {
+        return say(LedgerReplay::Problem::kIncomplete,
+                   "the last line is not finished, so it does not count: " + text);
+      }
+      if (const auto line = server::parse_ledger_line(text)) {
+        replay_.add(*line);
+      } else {
+        say(LedgerReplay::Problem::kWrong, line.error());
+      }
+    }
+    if (stream.bad()) throw Failed(replay::printable(file_) + ": cannot be read");
+  }
+  void say(LedgerReplay::Problem problem, const std::string& what) {
+    const bool is_wrong = problem == LedgerReplay::Problem::kWrong;
+    if (is_wrong) ++wrong_;
+    std::cerr << replay::printable(file_ + ":" + std::to_string(number_) + ": " +
+                                   (is_wrong ? "" : "warning: ") + what)
+              << '\n';
+  }
+
+  std::string file_;
+  std::uint64_t number_ = 0;
+  std::uint64_t wrong_ = 0;
+  LedgerReplay replay_;
+};
+
+int verify(const LedgerFlags& flags) {
+  std::map<std::string, bool> counters;
+  LedgerReader reader([&](const LedgerLine& line) { counters[line.counter + '\n' + line.key]; });
+  for (const std::string& file : flags.files) reader.read(file);
+  std::cout << reader.replay().entries() << " entries of " << counters.size() << " counters: "
+            << (reader.status() == 0 ? "every balance agrees" : "not every balance agrees") << '\n';
+  return reader.status();
+}
+
+// A column of groups: its name, and its text for a line.
+struct Column {
+  std::string_view name;
+  std::function<std::string(const LedgerLine&, const base::TimeZone&)> text;
+};
+
+// The day of an instant on the clocks of the zone.
+std::string day_of(Instant at, const base::TimeZone& zone, std::size_t length) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(at.time_since_epoch());
+  std::string text;
+  base::append_civil(text,
+                     Instant{seconds + std::chrono::seconds{zone.offset_at(seconds.count())}});
+  return text.substr(0, length);
+}
+
+const Column kGroupColumns[] = {
+    {"key", [](const LedgerLine& line, const base::TimeZone&) { return line.key; }},
+    {"rule", [](const LedgerLine& line, const base::TimeZone&) { return line.rule; }},
+    {"limit", [](const LedgerLine& line, const base::TimeZone&) { return line.limit; }},
+    {"day",
+     [](const LedgerLine& line, const base::TimeZone& zone) { return day_of(line.at, zone, 10); }},
+    {"month",
+     [](const LedgerLine& line, const base::TimeZone& zone) { return day_of(line.at, zone, 7); }},
+};
+
+std::vector<const Column*> columns_of(std::string_view by) {
+  std::vector<std::string_view> names;
+  for (const Column& column : kGroupColumns) names.push_back(column.name);
+  std::vector<const Column*> columns;
+  for (bool more = true; more;) {
+    const std::size_t comma = by.find(',');
+    const std::string_view name = by.substr(0, comma);
+    const auto* const found = std::ranges::find(kGroupColumns, name, &Column::name);
+    if (found == std::end(kGroupColumns)) {
+      throw Failed("--by has " + rules::in_quotes(name) + "; expected " + rules::either(names) +
+                       ", separated by commas" + rules::did_you_mean(name, names),
+                   kUsage);
+    }
+    columns.push_back(found);
+    more = comma != by.npos;
+    if (more) by.remove_prefix(comma + 1);
+  }
+  return columns;
+}
+
+// Reads a day or an instant.
+std::optional<Instant> bound_of(const char* flag, const std::string& text,
+                                const base::TimeZone& zone) {
+  if (text.empty()) return std::nullopt;
+  Instant at;
+  const bool is_day = text.size() == 10 &&
+                      base::read_iso8601(text + "T00:00:00Z", at) == base::TimestampFault::kNone;
+  if (is_day) {
+    const auto local = std::chrono::floor<std::chrono::seconds>(at.time_since_epoch()).count();
+    return Instant{std::chrono::seconds{zone.first_at(local)}};
+  }
+  if (const auto instant = base::parse_rfc3339(text)) return instant;
+  throw Failed(std::string(flag) + " is " + rules::in_quotes(text) +
+                   "; expected a day such as 2026-11-01, or an instant such as "
+                   "2026-11-01T12:00:00Z",
+               kUsage);
+}
+
+using Groups = std::map<std::vector<std::string>, std::int64_t>;
+
+void print_csv(const std::vector<const Column*>& columns, const Groups& groups) {
+  std::string out;
+  for (const Column* const column : columns) out.append(column->name).append(",");
+  out += "spent\n";
+  for (const auto& [names, spent] : groups) {
+    for (const std::string& name : names) {
+      base::append_csv_field(out, name);
+      out += ',';
+    }
+    out += std::to_string(spent) + '\n';
+  }
+  std::cout << out;
+}
+
+void print_table(const std::vector<const Column*>& columns, const Groups& groups) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const Column* const column : columns) rows[0].emplace_back(column->name);
+  rows[0].emplace_back("spent");
+  for (const auto& [names, spent] : groups) {
+    auto& row = rows.emplace_back();
+    for (const std::string& name : names) row.push_back(replay::printable(name));
+    row.push_back(std::to_string(spent));
+  }
+  std::vector<std::size_t> widths(columns.size() + 1);
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string space(widths[i] - row[i].size(), ' ');
+      const bool is_last = i + 1 == row.size();
+      line += is_last ? space + row[i] : row[i] + space + "  ";
+    }
+    std::cout << line << '\n';
+  }
+}
+
+int sum(const LedgerFlags& flags) {
+  const auto columns = columns_of(flags.by);
+  const auto zone = base::TimeZone::read(flags.zone);
+  if (!zone) throw Failed("--zone: " + zone.error(), kUsage);
+  const auto from = bound_of("--from", flags.from, *zone);
+  const auto to = bound_of("--to", flags.to, *zone);
+  Groups groups;
+  LedgerReader reader([&](const LedgerLine& line) {
+    if (line.spent == 0 || (from && line.at < *from) || (to && line.at >= *to)) return;
+    std::vector<std::string> names;
+    for (const Column* const column : columns) names.push_back(column->text(line, *zone));
+    std::int64_t& sum = groups[std::move(names)];
+    if (__builtin_add_overflow(sum, line.spent, &sum)) throw Failed("a sum exceeds 63 bits");
+  });
+  for (const std::string& file : flags.files) reader.read(file);
+  reader.replay().end(SystemClock::instance().now());
+  flags.csv ? print_csv(columns, groups) : print_table(columns, groups);
+  return reader.status();
+}
+
+}  // namespace
+
+void add_ledger(Command app, int& status) {
+  const Command command =
+      app.add_subcommand("ledger", "Check the ledger of budgets, and add it up");
+  command.require_subcommand();
+  const auto add = [&](const char* name, const char* about, const char* help,
+                       int (*work)(const LedgerFlags&), bool sums) {
+    const Command sub = command.add_subcommand(name, about);
+    const auto flags = std::make_shared<LedgerFlags>();
+    sub.add_option("FILE", flags->files, "The files, the oldest first; - is standard input")
+        .required();
+    if (sums) {
+      sub.add_option("--by", flags->by, "The columns of a group, separated by commas")
+          .show_default();
+      sub.add_option("--from", flags->from, "The first day or instant that counts")
+          .type_name("WHEN");
+      sub.add_option("--to", flags->to, "The first day or instant that does not count")
+          .type_name("WHEN");
+      sub.add_option("--zone", flags->zone, "The time zone of days and months").show_default();
+      sub.add_flag("--csv", flags->csv, "Print CSV");
+    }
+    sub.footer(help);
+    sub.run(status, std::string("ledger ") + name, [flags, work] { return work(*flags); });
+  };
+  add("verify", "Check every balance of a ledger", kVerifyHelp, verify, false);
+  add("sum", "Add up who has spent what", kSumHelp, sum, true);
+}
+
+}  // namespace sluice::cli
