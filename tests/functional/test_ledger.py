@@ -1,0 +1,258 @@
+"""`ledger: file:PATH`: every change of a budget is in the file, whatever ends the server, and
+`sluice ledger` checks it and adds it up."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import threading
+import unittest
+
+from harness import PATIENCE, Raw, ServerTest, Sluice, binary, free_port, request, wait_for
+
+RULES = """
+version: 1
+rules:
+  - name: models
+    match: { path: /v1/chat }
+    limits:
+      - { name: org, key: "{header.x-org}", algorithm: budget, limit: 1000000, per: day, cost: "{body.tokens|10}" }
+      - { name: agent, key: "{header.x-org} {header.x-agent}", algorithm: budget, limit: 1000000, per: never,
+          on_expiry: release, cost: "{body.tokens|10}" }
+"""
+NOON = 1_795_000_000 - 1_795_000_000 % 86_400 + 43_200
+
+
+def sluice(*arguments, given=None):
+    return subprocess.run([binary(), *map(str, arguments)], capture_output=True, text=True,
+                          input=given, timeout=PATIENCE, check=False)  # fmt: skip
+
+
+class Ledger(ServerTest):
+    def start_server(self, config=None, folder=None, **options):
+        self.home = folder or self.folder()
+        self.file = self.home / "ledger.jsonl"
+        config = {"ledger": {"to": f"file:{self.file}", "flush": "20ms"}, **(config or {})}
+        server = Sluice(self.folder(), RULES, config, **options)
+        self.addCleanup(server.stop)
+        return server
+
+    def post(self, server, path, org="acme", agent="a1", tokens=10, **more):
+        body = {"attributes": {"path": "/v1/chat", "header.x-org": org, "header.x-agent": agent,
+                               "body.tokens": str(tokens)}, **more}  # fmt: skip
+        answer = request(server.http, "POST", path, json.dumps(body))
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def lines(self, name="ledger.jsonl"):
+        return [json.loads(line) for line in (self.home / name).read_text("utf-8").splitlines()]
+
+    def entries(self, name="ledger.jsonl"):
+        return [line for line in self.lines(name) if line["kind"] not in ("start", "stop", "gap")]
+
+    def verify(self, *files, warns=(), status=0):
+        ran = sluice("ledger", "verify", *(files or [self.file]))
+        self.assertEqual(ran.returncode, status, ran.stderr)
+        found = ran.stderr.splitlines()
+        self.assertEqual(len(found), len(warns), ran.stderr)
+        for line, wanted in zip(found, warns):
+            self.assertIn(wanted, line)
+        return ran.stdout
+
+    def sums(self, *flags):
+        ran = sluice("ledger", "sum", "--csv", *flags, self.file)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return ran.stdout.splitlines()[1:]
+
+    def test_every_change_and_who_spent_it(self):
+        clock = self.stopped_clock()
+        clock.set(NOON * 1_000_000)
+        server = self.start_server(clock=clock)
+        self.post(server, "/v1/check", id="call", hold_ms=60_000, tokens=700)
+        self.post(server, "/v1/check", id="call", hold_ms=60_000, tokens=700)  # repeated
+        self.post(server, "/v1/settle", id="call", actual=512)
+        self.post(server, "/v1/check", org="other", tokens=5)
+        self.post(server, "/v1/check", id="lost", hold_ms=60_000, tokens=30)
+        clock.advance(120)
+        self.post(server, "/v1/check", tokens=3)
+        clock.advance(86_400)
+        self.post(server, "/v1/check", tokens=2)
+        self.assertEqual(server.stop(), 0)
+        lines = self.lines()
+        self.assertEqual([line["n"] for line in lines], list(range(1, len(lines) + 1)))
+        self.assertEqual((lines[0]["kind"], lines[-1]["kind"]), ("start", "stop"))
+        org = [line for line in self.entries() if line["limit"] == "org"]
+        self.assertEqual([(line["kind"], line["key"], line["spent"], line["held"]) for line in org],
+                         [("hold", "acme", 0, 700), ("settle", "acme", 512, -700),
+                          ("take", "other", 5, 0), ("hold", "acme", 0, 30),
+                          ("charged", "acme", 30, -30), ("take", "acme", 3, 0),
+                          ("take", "acme", 2, 0)])  # fmt: skip
+        self.assertEqual([line["spent_after"] for line in org], [0, 512, 5, 512, 542, 545, 2])
+        self.assertEqual([line.get("id") for line in org], ["call", "call", None, "lost"] + 3 * [None])
+        self.assertEqual((org[0]["hash"], org[3]["hash"]), (org[1]["hash"], org[4]["hash"]))
+        self.assertEqual(org[4]["at"], org[3]["ends"])
+        self.assertIn("14 entries of 4 counters: every balance agrees", self.verify())
+        day = [line["at"][:10] for line in (org[0], org[-1])]
+        self.assertEqual(self.sums("--by", "limit,key"),
+                         ["agent,acme a1,517", "agent,other a1,5", "org,acme,547", "org,other,5"])  # fmt: skip
+        self.assertEqual(self.sums("--by", "day,limit"), [f"{day[0]},agent,520", f"{day[0]},org,550",
+                                                          f"{day[1]},agent,2", f"{day[1]},org,2"])  # fmt: skip
+        self.assertEqual(self.sums("--by", "limit", "--from", day[1]), ["agent,2", "org,2"])
+        self.assertEqual(self.sums("--by", "limit", "--to", day[1]), ["agent,520", "org,550"])
+        # Noon in UTC is the next day on Kiritimati, 14 hours ahead.
+        self.assertEqual(self.sums("--by", "day,limit", "--zone", "Pacific/Kiritimati")[0],
+                         f"{day[1]},agent,520")  # fmt: skip
+
+    def test_a_change_of_a_line_is_found(self):
+        server = self.start_server()
+        for i in range(4):
+            self.post(server, "/v1/check", tokens=5 + i)
+        server.stop()
+        text = self.file.read_text()
+        changed = self.home / "changed.jsonl"
+        changed.write_text(text.replace('"spent":6,', '"spent":7,', 1))
+        said = sluice("ledger", "verify", changed)
+        self.assertEqual(said.returncode, 1)
+        self.assertIn("not every balance agrees", said.stdout)
+        name = "'default|models|org|header.x-org=acme'"
+        self.assertRegex(said.stderr, rf"changed.jsonl:\d: {re.escape(name)}: its balance before; "
+                         r"expected spent 5 and held 0, found spent 4 and held 0\n")  # fmt: skip
+        changed.write_text("".join(text.splitlines(keepends=True)[:3] + text.splitlines(keepends=True)[4:]))
+        self.verify(changed, warns=["expected n 4, found 5"], status=1)
+        changed.write_text(text + "{}\n")
+        self.verify(changed, warns=["'n'"], status=1)
+        changed.write_text(text[:-5])
+        self.verify(changed, warns=["warning: the last line is not finished"])
+        self.assertEqual(sluice("ledger", "verify", "-", given=text).returncode, 0)
+        self.assertIn("cannot be read", sluice("ledger", "verify", self.home / "none").stderr)
+        self.assertEqual(sluice("ledger", "verify", self.home).returncode, 1)
+        wrong = sluice("ledger", "sum", "--by", "keys", self.file)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("expected key, rule, limit, day or month, separated by commas; did you mean "
+                      "'key'?", wrong.stderr)  # fmt: skip
+        self.assertEqual(sluice("ledger", "sum", "--zone", "Mars", self.file).returncode, 2)
+        self.assertEqual(sluice("ledger", "sum", "--from", "soon", self.file).returncode, 2)
+
+    def test_complete_after_sigterm_with_many_clients(self):
+        server = self.start_server()
+        counts = [0] * 4
+
+        def ask(i):
+            with Raw(server.http) as raw:
+                body = json.dumps([{"attributes": {"path": "/v1/chat", "header.x-org": f"o{j % 3}",
+                                                   "header.x-agent": "a"}} for j in range(50)])  # fmt: skip
+                head = f"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+                for _ in range(10):
+                    counts[i] += len(raw.send(head + body).answer().json)
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(counts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(sum(counts), 2000)
+        self.assertEqual(len(self.entries()), 2 * sum(counts))
+        self.verify()
+
+    def test_a_killed_server_leaves_what_was_written(self):
+        server = self.start_server()
+        self.post(server, "/v1/check")
+        wait_for(lambda: server.metrics()["sluice_ledger_entries_total"] == 2)
+        server.kill()
+        with open(self.file, "a", encoding="utf-8") as file:
+            file.write('{"n":4,"at"')
+        again = self.start_server(folder=self.home)
+        self.post(again, "/v1/check")
+        self.assertEqual(again.stop(), 0)
+        self.assertIn("the ledger does not say that its server has stopped", again.log())
+        self.assertEqual([line["kind"] for line in self.lines()],
+                         ["start", "take", "take", "start", "take", "take", "stop"])  # fmt: skip
+        self.assertEqual(self.lines()[3]["cut"], '{"n":4,"at"')
+        self.verify(warns=["the line before was cut", "a start without a stop before it"])
+
+    def test_a_snapshot_goes_on_with_the_balances(self):
+        memory = {"memory": {"snapshot": str(self.folder() / "counters")}}
+        first = self.start_server(memory)
+        self.post(first, "/v1/check", tokens=7)
+        self.post(first, "/v1/check", id="call", hold_ms=60_000, tokens=70)
+        self.assertEqual(first.stop(), 0)
+        second = self.start_server(memory, folder=self.home)
+        self.post(second, "/v1/settle", id="call", actual=50)
+        self.assertEqual(second.stop(), 0)
+        self.assertEqual(self.entries()[-1]["spent_after"], 57)
+        self.verify()
+        self.assertEqual(self.sums("--by", "limit"), ["agent,57", "org,57"])
+
+    def test_a_server_that_takes_over_goes_on_in_the_file(self):
+        config = {"listen": {"http": f"127.0.0.1:{free_port()}"},
+                  "drain": {"handover": str(self.folder() / "handover.sock")},
+                  "memory": {"snapshot": str(self.folder() / "counters")}}  # fmt: skip
+        for with_snapshot in (True, False):
+            if not with_snapshot:
+                del config["memory"]
+            old = self.start_server(config)
+            self.post(old, "/v1/check", tokens=7)
+            new = self.start_server(config, folder=self.home)
+            self.assertEqual(old.wait(), 0)
+            self.post(new, "/v1/check", tokens=5)
+            self.assertEqual(new.stop(), 0)
+            self.assertEqual([line["kind"] for line in self.lines()],
+                             ["start", "take", "take", "stop", "start", "take", "take", "stop"])  # fmt: skip
+            self.assertEqual(self.entries()[-1]["spent_after"], 12 if with_snapshot else 5)
+            self.verify()
+
+    def test_goes_on_in_another_file_after_a_rotation(self):
+        server = self.start_server()
+        self.post(server, "/v1/check", tokens=7)
+        wait_for(lambda: server.metrics()["sluice_ledger_entries_total"] == 2)
+        os.rename(self.file, f"{self.file}.1")
+        server.signal(signal.SIGHUP)
+        wait_for(lambda: self.file.exists() and self.file.stat().st_size > 0)
+        self.post(server, "/v1/check", tokens=8)
+        self.assertEqual(server.stop(), 0)
+        self.verify(f"{self.file}.1", self.file)
+        self.verify(self.file)
+        self.assertEqual(self.entries()[-1]["spent_after"], 15)
+
+    def test_a_full_disk_stops_no_decision(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+
+        server = self.start_server(preexec_fn=limit)
+        for _ in range(40):
+            self.post(server, "/v1/check")
+        wait_for(lambda: server.metrics()["sluice_ledger_errors_total"] > 0)
+        self.assertIn("the ledger cannot be written; its entries wait in memory", server.log())
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE,
+                         (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # fmt: skip
+        wait_for(lambda: server.metrics()["sluice_ledger_entries_total"] == 80)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(len(self.entries()), 80)
+        self.verify()
+
+    def test_what_cannot_be_a_ledger_is_an_error_at_the_start(self):
+        rules = self.folder() / "rules.yaml"
+        rules.write_text(RULES)
+        none = [f"--{name}=off" for name in ("grpc", "resp", "admin")]
+
+        def refused(*flags):
+            ran = sluice("serve", "--rules", rules, "--http", "127.0.0.1:0", *none, *flags)
+            self.assertNotEqual(ran.returncode, 0)
+            return ran.stderr
+
+        self.assertIn("cannot write the ledger /nowhere/ledger: No such file or directory",
+                      refused("--ledger", "file:/nowhere/ledger"))  # fmt: skip
+        self.assertIn("its last line is not of a ledger", refused("--ledger", f"file:{rules}"))
+        self.assertIn("expected file:PATH", refused("--ledger", "redis"))
+        self.assertIn("the store is in Redis",
+                      refused("--ledger", "file:x", "--store", "redis://127.0.0.1:1"))  # fmt: skip
+        server = self.start_server()
+        self.post(server, "/v1/check")
+        self.assertIn("another server writes the ledger", refused("--ledger", f"file:{self.file}"))
+
+
+if __name__ == "__main__":
+    unittest.main()
