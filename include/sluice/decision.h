@@ -69,6 +69,9 @@ struct Decision {
   bool repeated = false;
   // budget: the hold had ended before it was settled, or there was none; the amount counts.
   bool late = false;
+  // A budget in a row of which another one answers: nothing was counted here, and the request does
+  // not depend on it.
+  bool passed_over = false;
   // Units that the limit holds when untouched: the burst if the algorithm has one, else the limit.
   // At most kMaxUnits, except for budget.
   std::uint64_t capacity = 0;

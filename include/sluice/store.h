@@ -59,6 +59,10 @@ struct Charge {
   // Blocks the key after repeated denials (kLimited) of takes: a second counter, stored next to
   // the charge's own and decided with it. Null: none. docs/algorithms.md, Blocks.
   const Block* block = nullptr;
+  // budget: an alternative to the charge before it. That one and the alternatives after it are
+  // budgets in a row, of which a request charges one: see Store::apply(). The first charge of a
+  // request is never one.
+  bool alternative = false;
   // For the rules of Sluice: programs leave it as it is.
   RuleCharge rule = {};
 };
@@ -96,12 +100,21 @@ class Store {
   // `each` must have one element for every charge. Two charges on one counter count together.
   // A store without room for a new counter returns kStoreFull and changes nothing. Then `each` is
   // kStoreFull for the charges that need one, and kOk for the others: the store can decide a
-  // request of these alone. Returns kInvalid, and changes nothing, if the number of charges is
-  // wrong, if `now` is outside kFirstInstant..kLastInstant, or if two charges name one counter with
-  // different numbers, if a take of `concurrency` has no permit or a charge counts it (kCharge), if
-  // a release or an extension is of another algorithm, if a charge lacks the block that the verb
-  // changes, or if one gives back and the verb is not kCharge. Returns kFailed if the store cannot
-  // decide.
+  // request of these alone.
+  //
+  // Of budgets in a row (Charge::alternative) one answers: the one that knows the id of the
+  // request, by an open or an ended hold; else, if the verb asks for units, the first that admits
+  // all of the cost; else the first. If none admits, it waits as long as the least of them. The
+  // others answer Decision::passed_over and change nothing. Without an id, a charge or a refund is
+  // of each by its own cost, and so is a reset.
+  //
+  // Returns kInvalid, and changes nothing, if the number of charges is wrong, if `now` is outside
+  // kFirstInstant..kLastInstant, or if two charges name one counter with different numbers, if a
+  // take of `concurrency` has no permit or a charge counts it (kCharge), if a release or an
+  // extension is of another algorithm, if a charge lacks the block that the verb changes, if one
+  // gives back and the verb is not kCharge, or if budgets in a row are of another algorithm, have a
+  // block, share a counter with another charge, are in different slots of a cluster, some with an
+  // id and some without, or the verb is kTakeAtMost. Returns kFailed if the store cannot decide.
   virtual Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 

@@ -113,6 +113,7 @@ struct NextBudget {
   bool expires = false;  // holds that have ended leave
   OnExpiry on_expiry = OnExpiry::kCharge;
   bool adds_record = false;
+  bool knows_id = false;  // the counter knew the id that the request is about
   std::uint32_t known = 0;
   std::uint64_t spent = 0;
   std::uint64_t held = 0;
@@ -576,8 +577,7 @@ inline Made refund(const Asked& asked, std::uint64_t cost) noexcept {
   return make(asked, next);
 }
 
-// Decides for a counter at the instant.
-inline Made decide(Action action, const Asked& asked, std::uint64_t cost) noexcept {
+inline Made act(Action action, const Asked& asked, std::uint64_t cost) noexcept {
   const Ticks ttl = action.max_wait.count();
   switch (action.verb) {
     case Verb::kHold: return hold(asked, cost, ttl);
@@ -590,6 +590,14 @@ inline Made decide(Action action, const Asked& asked, std::uint64_t cost) noexce
   }
   Made step = take(action.verb, asked, cost);
   if (action.verb == Verb::kPeek) step.change = Change::kNone;
+  return step;
+}
+
+// Decides for a counter at the instant.
+inline Made decide(Action action, const Asked& asked, std::uint64_t cost) noexcept {
+  Made step = act(action, asked, cost);
+  const bool is_about_id = action.verb != Verb::kRefund && (action.verb != Verb::kPeek || cost > 0);
+  step.next.knows_id = is_about_id && asked.kind != IdKind::kUnknown;
   return step;
 }
 

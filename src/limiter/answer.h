@@ -43,6 +43,65 @@ constexpr std::uint64_t most_cost(const Limit& limit) noexcept {
   return holds_amounts(limit.algorithm()) ? kMaxAmount : kMaxUnits;
 }
 
+// Whether a charge may be an alternative to the one before it (Charge::alternative).
+constexpr bool row_fits(Action action, const Charge& before, const Charge& charge) noexcept {
+  const bool is_of_one_id = (before.permit != nullptr) == (charge.permit != nullptr);
+  return action.verb != Verb::kTakeAtMost && is_of_one_id &&
+         holds_amounts(before.limit.algorithm()) && holds_amounts(charge.limit.algorithm()) &&
+         before.block == nullptr && charge.block == nullptr;
+}
+
+// Whether one of budgets in a row answers for all, and not each by its own cost.
+constexpr bool chooses(Verb verb, const Charge& charge) noexcept {
+  return asks(verb) || (charge.permit != nullptr && verb != Verb::kRefund && verb != Verb::kReset);
+}
+
+// Returns how many of the counters, from the first on, are budgets in a row: at least 1.
+template <typename Counter>
+std::size_t row_size(std::span<const Counter> counters) noexcept {
+  std::size_t size = 1;
+  while (size < counters.size() && counters[size].is_alternative()) ++size;
+  return size;
+}
+
+// Whether the counter with this index is of budgets in a row.
+template <typename Counter>
+bool is_in_row(std::span<const Counter> counters, std::size_t index) noexcept {
+  return (index > 0 && counters[index].is_alternative()) || row_size(counters.subspan(index)) > 1;
+}
+
+// Whether the last of the charges agrees with those before it with regard to budgets in a row. It
+// is on the counter with the index `own`, a new one if `counters` end before it, and the charge
+// before it on `previous`.
+template <typename Counter>
+bool row_agrees(Action action, std::span<const Charge> charges, std::span<const Counter> counters,
+                std::size_t own, std::size_t previous) noexcept {
+  const Charge& charge = charges.back();
+  const bool is_new = own == counters.size();
+  if (charges.size() == 1 || !charge.alternative) return is_new || !is_in_row(counters, own);
+  return is_new && previous + 1 == own && counters[previous].is_alone() &&
+         row_fits(action, charges[charges.size() - 2], charge);
+}
+
+// Chooses the one of the budgets in a row that answers, once all have been asked: see
+// Store::apply(). A counter says chooses(verb), knows_id() and admits(), and can pass_over() and
+// wait_less(other).
+template <typename Counter>
+void choose_in_row(Verb verb, std::span<Counter> row) noexcept {
+  if (row.size() == 1 || !row.front().chooses(verb)) return;
+  auto chosen = std::find_if(row.begin(), row.end(), std::mem_fn(&Counter::knows_id));
+  if (chosen == row.end() && asks(verb)) {
+    chosen = std::find_if(row.begin(), row.end(), std::mem_fn(&Counter::admits));
+    for (auto other = row.begin(); chosen == row.end() && other != row.end(); ++other) {
+      row.front().wait_less(*other);
+    }
+  }
+  if (chosen == row.end()) chosen = row.begin();
+  for (auto other = row.begin(); other != row.end(); ++other) {
+    if (other != chosen) other->pass_over();
+  }
+}
+
 // Whether the verb may create a counter, so that NewKeyLimit bounds it.
 constexpr bool creates(Verb verb) noexcept { return takes(verb) || counts_work(verb); }
 
@@ -109,6 +168,7 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   bool conflict = false;
   bool has_id = false;
   for (const Decision& d : each) {
+    if (d.passed_over) continue;
     has_id |= d.repeated | d.late | (d.ends_after != Duration{0});
     conflict |= d.reason == Reason::kConflict;
     never |= d.reason == Reason::kNever;
@@ -119,7 +179,7 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
     if (d.delay && *d.delay > delay) delay = *d.delay;
     const bool tighter =
         d.allowed() == tightest->allowed() ? d.remaining < tightest->remaining : !d.allowed();
-    if (tighter) tightest = &d;
+    if (tighter || tightest->passed_over) tightest = &d;
   }
   all.outcome = tightest->outcome;
   all.taken = tightest->taken;
@@ -177,6 +237,13 @@ constexpr Reason reason_of(const Answer& answer) noexcept {
   if (answer.conflict) return Reason::kConflict;
   if (answer.too_many) return Reason::kTooManyHolds;
   return answer.never ? Reason::kNever : Reason::kLimited;
+}
+
+// Makes a denial wait at most as long as another one.
+constexpr void wait_less(const Answer& other, Answer& answer) noexcept {
+  if (other.never || (!answer.never && answer.wait <= other.wait)) return;
+  answer.never = false;
+  answer.wait = other.wait;
 }
 
 // Writes the answer of a limit where it is kept: each field once, and none is read.

@@ -174,12 +174,23 @@ void Batch::copy_asked() {
   answers_.resize(asked_.size());
 }
 
+// Whether a full store refuses the charge, or another one of budgets in a row with it.
+bool Batch::is_refused(std::size_t index) const noexcept {
+  std::size_t at = index;
+  while (at > 0 && charges_[at].alternative) --at;
+  bool any = false;
+  do {
+    any |= decisions_[at].reason == Reason::kStoreFull;
+  } while (++at < charges_.size() && charges_[at].alternative);
+  return any;
+}
+
 // The policies answer for the charges that need new counters; those of work that is done are not
 // counted. Returns the answer if it is final; else leaves these charges out.
 std::optional<Decision> Batch::leave_out_new(Indices asked) {
   const std::size_t before = new_.size();
   for (const std::size_t i : asked) {
-    if (decisions_[i].reason == Reason::kStoreFull) new_.push_back(i);
+    if (is_refused(i)) new_.push_back(i);
   }
   if (new_.size() == before) new_.insert(new_.end(), asked.begin(), asked.end());
   const Indices added = Indices(new_).subspan(before);
@@ -198,7 +209,9 @@ void Batch::complete_without_new(Decision& said) {
     if (terms_.action.verb == Verb::kTakeAtMost) {
       for (const std::size_t i : new_) charges_[i].cost = decisions_[i].taken;
     }
+    pass_over(new_);
     ask_local(Verb::kRefund, new_);
+    restore_costs(new_);
   }
   if (said.allowed() && said.reason == Reason::kOk) said.reason = Reason::kFallback;
 }
@@ -405,7 +418,9 @@ Decision Batch::ask_after_look(Store& store, Action action, Indices indices) {
   if (!fits) {
     const Decision denied = ask_once(store, Verb::kTake, indices);
     if (!denied.allowed()) return denied;
+    pass_over(indices);
     ask_once(store, Verb::kRefund, indices);  // units have come since
+    restore_costs(indices);
   }
   if (taken_.empty()) return seen;
   const Decision said = ask_once(store, action, taken_);
@@ -422,8 +437,21 @@ Decision Batch::ask_for_nothing(Store& store, Indices indices) {
   costs_.clear();
   for (const std::size_t i : indices) costs_.push_back(std::exchange(charges_[i].cost, 0));
   const Decision said = ask_once(store, Verb::kPeek, indices);
-  for (std::size_t i = 0; i < indices.size(); ++i) charges_[indices[i]].cost = costs_[i];
+  restore_costs(indices);
   return said;
+}
+
+// What a take has passed over is not to be given back.
+void Batch::pass_over(Indices indices) {
+  costs_.clear();
+  for (const std::size_t i : indices) {
+    costs_.push_back(charges_[i].cost);
+    if (decisions_[i].passed_over) charges_[i].cost = 0;
+  }
+}
+
+void Batch::restore_costs(Indices indices) noexcept {
+  for (std::size_t i = 0; i < indices.size(); ++i) charges_[indices[i]].cost = costs_[i];
 }
 
 Decision Batch::ask_once(Store& store, Action action, Indices indices) {

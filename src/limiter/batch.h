@@ -172,6 +172,7 @@ class Batch {
     return is_enforced(entry) && !entry.left_out;
   }
   bool leave_out_quotas(Indices asked);
+  bool is_refused(std::size_t index) const noexcept;
   std::optional<Decision> leave_out_new(Indices asked);
   void complete_without_new(Decision& said);
   Decision take_separately(Indices indices);
@@ -187,6 +188,8 @@ class Batch {
   Decision ask_after_blocks(Store& store, Action action, Indices indices);
   Decision ask_rest(Store& store, Action action, Indices indices);
   Decision ask_after_look(Store& store, Action action, Indices indices);
+  void pass_over(Indices indices);
+  void restore_costs(Indices indices) noexcept;
   Decision ask_for_nothing(Store& store, Indices indices);
   Decision ask_once(Store& store, Action action, Indices indices);
   Decision ask_several(Store& store, Action action, Indices indices);
@@ -213,7 +216,7 @@ class Batch {
   std::vector<std::size_t> new_;            // charges whose counters a full store cannot make
   std::vector<Charge> asked_;               // a request that is not a run of `charges_`, or a step
   std::vector<Decision> answers_;
-  std::vector<std::uint64_t> costs_;  // of charges that only look
+  std::vector<std::uint64_t> costs_;  // of charges that only look, or give back
   std::vector<Limit> limits_;         // of blocks_
 };
 

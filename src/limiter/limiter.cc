@@ -41,9 +41,10 @@ class WaitingCharges final : public detail::WaitingThread {
     return store_.apply(action, charges_, {}, each_);
   }
   void give_back() noexcept override {
-    for (const Charge& charge : charges_) {
-      const bool is_permit = holds_permits(charge.limit.algorithm());
-      store_.apply_one(is_permit ? Verb::kRelease : Verb::kRefund, charge, {});
+    for (std::size_t i = 0; i < charges_.size(); ++i) {
+      if (each_[i].passed_over) continue;
+      const bool is_permit = holds_permits(charges_[i].limit.algorithm());
+      store_.apply_one(is_permit ? Verb::kRelease : Verb::kRefund, charges_[i], {});
     }
     detail::released(store_, charges_);
   }

@@ -41,8 +41,11 @@ Reservation::Reservation(Store& store, std::span<const Charge> charges, Duration
   decision_ = store.apply({Verb::kReserve, max_wait}, request.owned.charges, now, request.each);
   request.turn = std::chrono::steady_clock::now() + delay();
   request.is_settled = !allowed();
-  for (Charge& charge : request.owned.charges)
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    Charge& charge = request.owned.charges[i];
     charge.rule.new_keys = nullptr;  // borrowed for the call only
+    if (request.each[i].passed_over) charge.cost = 0;
+  }
 }
 
 Reservation::~Reservation() = default;
@@ -81,6 +84,7 @@ Decision Reservation::settle(std::span<const std::uint64_t> actual,
   const Duration age = request_->age(now, delay());
   for (std::size_t i = 0; i < actual.size(); ++i) {
     Charge& charge = request_->owned.charges[i];
+    if (request_->each[i].passed_over) continue;
     charge.gives_back = actual[i] <= charge.cost;
     charge.cost = charge.gives_back ? charge.cost - actual[i] : actual[i] - charge.cost;
     // Then the counter has nothing left of the charge, only units of others.

@@ -232,6 +232,11 @@ IdAnswer extend(Counter& counter, std::int64_t instant, const IdCall& call) {
   return {.end = end};
 }
 
+bool knows_id(const Counter& counter, std::int64_t instant, const std::string& id) {
+  const Budget budget = brought_to(counter, instant);
+  return budget.open.contains(id) || budget.ended.contains(id);
+}
+
 Integer spent(const Counter& counter, std::int64_t instant) {
   return spent_of(std::get<Budget>(counter.state), counter, instant);
 }

@@ -73,6 +73,9 @@ IdAnswer settle(Counter& counter, std::int64_t instant, const IdCall& call);
 IdAnswer cancel(Counter& counter, std::int64_t instant, const IdCall& call);
 IdAnswer extend(Counter& counter, std::int64_t instant, const IdCall& call);
 
+// Returns whether the id has a hold, or had one or was spent and is remembered.
+bool knows_id(const Counter& counter, std::int64_t instant, const std::string& id);
+
 // Returns whether one more hold may be open.
 bool has_room_for_hold(const Counter& counter, std::int64_t instant);
 // Return whether holds that are open at `instant` may still count at `later`, and whether ids may

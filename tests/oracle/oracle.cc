@@ -88,6 +88,34 @@ Answer combine(std::vector<LimitAnswer> limits) {
   return answer;
 }
 
+bool is_in_row(const std::vector<Charge>& charges, std::size_t i) {
+  return (i > 0 && charges[i].alternative) ||
+         (i + 1 < charges.size() && charges[i + 1].alternative);
+}
+
+bool has_rows(const std::vector<Charge>& charges) {
+  return std::any_of(charges.begin() + 1, charges.end(),
+                     [](const Charge& charge) { return charge.alternative; });
+}
+
+// Only budgets are in a row, each once in a request.
+bool are_valid_rows(const std::vector<Charge>& charges) {
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    if (!is_in_row(charges, i)) continue;
+    if (!is_budget(charges[i].spec)) return false;
+    const auto uses = std::count_if(charges.begin(), charges.end(), [&](const Charge& other) {
+      return other.key == charges[i].key && is_budget(other.spec);
+    });
+    if (uses > 1) return false;
+  }
+  return true;
+}
+
+bool asks_for_units(Verb verb) {
+  return verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kReserve ||
+         verb == Verb::kHold;
+}
+
 bool is_by_id(const Action& action) {
   return action.id || action.verb == Verb::kHold || action.verb == Verb::kSettle ||
          action.verb == Verb::kCancel || action.verb == Verb::kExtend;
@@ -271,8 +299,78 @@ Answer Oracle::take_at_most(std::vector<Charge> charges, std::int64_t at_us) {
   return answer;
 }
 
+// Of the row that begins with this charge: the budget that knows the id, else the first that would
+// admit the whole cost alone, else the first.
+Oracle::Choice Oracle::choose(const Action& action, const std::vector<Charge>& charges,
+                              std::size_t first, std::int64_t at_us) const {
+  Choice choice{.charge = first};
+  std::size_t last = first;
+  while (last + 1 < charges.size() && charges[last + 1].alternative) ++last;
+  if (first == last) return choice;
+  for (std::size_t i = first; i <= last && action.id; ++i) {
+    const Share share = find(charges[i], at_us);
+    if (knows_id(share.before, share.instant, *action.id)) return {.charge = i};
+  }
+  if (!asks_for_units(action.verb)) return choice;
+  for (std::size_t i = first; i <= last; ++i) {
+    Oracle alone = *this;
+    const Answer answer =
+        alone.apply(action, {{charges[i].key, charges[i].spec, charges[i].cost}}, at_us);
+    if (answer.allowed) return {.charge = i};
+    const bool is_sooner =
+        answer.retry_after_us && (!choice.wait_us || *answer.retry_after_us < *choice.wait_us);
+    if (is_sooner) choice.wait_us = answer.retry_after_us;
+  }
+  choice.none_admits = true;
+  return choice;
+}
+
+// Decides the request of the budgets that answer for their rows. The others answer a peek.
+Answer Oracle::apply_in_rows(const Action& action, std::vector<Charge> charges,
+                             std::int64_t at_us) {
+  if (!are_valid_rows(charges) || action.verb == Verb::kTakeAtMost) {
+    return Answer{.allowed = false, .reason = "invalid"};
+  }
+  // Without an id, these are of each of the row by its own cost.
+  const bool is_of_each =
+      action.verb == Verb::kReset || action.verb == Verb::kRefund || action.verb == Verb::kCharge;
+  std::vector<Choice> choices;
+  std::vector<Charge> asked;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    if (i > 0 && charges[i].alternative && !is_of_each) continue;
+    choices.push_back(is_of_each ? Choice{.charge = i} : choose(action, charges, i, at_us));
+    asked.push_back(charges[choices.back().charge]);
+    asked.back().alternative = false;
+  }
+  const Answer answer = apply(action, asked, at_us);
+  if (answer.limits.empty()) return answer;
+  std::vector<LimitAnswer> chosen = answer.limits;
+  std::vector<LimitAnswer> all(charges.size());
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const Charge nothing{charges[i].key, charges[i].spec, 0};
+    if (is_in_row(charges, i)) {
+      Oracle alone = *this;
+      all[i] = alone.apply(Verb::kPeek, {nothing}, at_us).limits.front();
+    }
+    all[i].passed_over = true;
+  }
+  for (std::size_t k = 0; k < choices.size(); ++k) {
+    LimitAnswer& limit = chosen[k];
+    if (choices[k].none_admits && choices[k].wait_us) {
+      if (limit.reason == "never") limit.reason = "limited";
+      limit.retry_after_us = choices[k].wait_us;
+    }
+    all[choices[k].charge] = limit;
+  }
+  Answer combined = sluice_oracle::combine(std::move(chosen));
+  combined.permit = answer.permit;
+  combined.limits = std::move(all);
+  return combined;
+}
+
 Answer Oracle::apply(const Action& action, const std::vector<Charge>& charges, std::int64_t at_us) {
   if (!is_valid_request(charges, at_us)) return Answer{.allowed = false, .reason = "invalid"};
+  if (has_rows(charges)) return apply_in_rows(action, charges, at_us);
   const Verb verb = action.verb;
   if (is_by_id(action)) return apply_by_id(action, charges, at_us);
   if (verb == Verb::kTakeAtMost) return take_at_most(charges, at_us);

@@ -45,6 +45,7 @@ struct Charge {
   std::string key;
   Spec spec;
   std::uint64_t cost = 1;
+  bool alternative = false;  // one of budgets in a row, with the charge before it
 };
 
 struct LimitAnswer {
@@ -62,6 +63,7 @@ struct LimitAnswer {
   bool repeated = false;           // the same call was made before; nothing changes
   bool late = false;               // a settlement of a hold that had ended
   std::int64_t ends_after_us = 0;  // until the hold ends; 0: there is none
+  bool passed_over = false;        // another budget of the row answers
 };
 
 struct Answer {
@@ -120,6 +122,16 @@ class Oracle {
   Shares find_all(const std::vector<Charge>& charges, std::int64_t at_us) const;
   void keep(const Name& name, const Counter& counter);
   Answer take_at_most(std::vector<Charge> charges, std::int64_t at_us);
+
+  // Budgets in a row: which of them answers, and if none admits, the least of their waits.
+  struct Choice {
+    std::size_t charge = 0;
+    bool none_admits = false;
+    std::optional<std::int64_t> wait_us = {};
+  };
+  Choice choose(const Action& action, const std::vector<Charge>& charges, std::size_t first,
+                std::int64_t at_us) const;
+  Answer apply_in_rows(const Action& action, std::vector<Charge> charges, std::int64_t at_us);
 
   Answer apply_by_id(const Action& action, const std::vector<Charge>& charges, std::int64_t at_us);
   bool admit_by_id(const Action& action, Shares& shares);

@@ -6,14 +6,18 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sluice/block.h"
+#include "sluice/hold.h"
 #include "sluice/ledger.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
 #include "sluice/permit_id.h"
+#include "sluice/reservation.h"
 
 namespace sluice {
 namespace {
@@ -58,6 +62,82 @@ TEST_F(MemoryBudgets, HoldUnitsAndSettleThemOnce) {
   EXPECT_EQ(one(Verb::kSettle, 8, &first_, 2s).reason, Reason::kConflict);
   EXPECT_EQ(one({Verb::kExtend, 10s}, 1, &first_, 2s).reason, Reason::kGone);
   EXPECT_EQ(left("k", kTen, 2s), 1u);
+}
+
+// Two budgets in a row.
+class MemoryBudgetsInARow : public MemoryBudgets {
+ protected:
+  static std::array<Charge, 2> row(std::uint64_t cost) {
+    return {Charge{.key = "k", .limit = kTen, .cost = cost},
+            Charge{.key = "other", .limit = kFive, .cost = cost, .alternative = true}};
+  }
+  Decision ask(Action action, std::span<const Charge> charges) {
+    return store_.apply(action, charges, Instant{0s}, each_);
+  }
+
+  Limiter limiter_{store_};
+};
+
+TEST_F(MemoryBudgetsInARow, AHoldIsOfTheFirstWithRoomAndIsSettledThere) {
+  Hold first = limiter_.hold("a", row(8), 10s, Instant{0s});
+  EXPECT_FALSE(first.each()[0].passed_over);
+  EXPECT_TRUE(first.each()[1].passed_over);
+  Hold second = limiter_.hold("b", row(4), 10s, Instant{0s});
+  EXPECT_TRUE(second && second.each()[0].passed_over);
+  EXPECT_EQ(second.decision().remaining, 1u);
+  EXPECT_EQ(second.each()[0].remaining, 2u);
+  first.cancel(Instant{1s});
+  EXPECT_TRUE(limiter_.hold("b", row(4), 10s, Instant{1s}).decision().repeated);
+  second.settle(3, Instant{2s});
+  EXPECT_EQ(left("k", kTen), 10u);
+  EXPECT_EQ(left("other", kFive), 2u);
+}
+
+TEST_F(MemoryBudgetsInARow, ADenialIsOfTheFirstAndWaitsForTheSoonest) {
+  ASSERT_TRUE(one({Verb::kHold, 10s}, 10, &first_));
+  ASSERT_TRUE(store_.apply_one(Verb::kTake, {"other", kFive, 5}, Instant{0s}));
+  const Decision denied = ask(Verb::kTake, row(1));
+  EXPECT_EQ(denied.reason, Reason::kLimited);
+  EXPECT_EQ(denied.capacity, 10u);
+  EXPECT_EQ(denied.retry_after, Duration{1min});  // holds that end are charged
+  EXPECT_FALSE(each_[0].allowed());
+  EXPECT_TRUE(each_[1].allowed() && each_[1].passed_over);
+  EXPECT_EQ(ask(Verb::kTake, row(11)).reason, Reason::kNever);
+}
+
+TEST_F(MemoryBudgetsInARow, AReservationIsGivenBackWhereItWasTaken) {
+  ask(Verb::kTake, row(9));
+  Reservation reserved = limiter_.reserve(row(4), 0s, Instant{0s});
+  ASSERT_TRUE(reserved && reserved.each()[0].passed_over);
+  reserved.settle(1, Instant{0s});
+  EXPECT_EQ(left("k", kTen), 1u);
+  EXPECT_EQ(left("other", kFive), 4u);
+}
+
+TEST_F(MemoryBudgetsInARow, AreInvalidWithOtherLimitsAndCounters) {
+  const auto reason = [&](Charge first, Charge second, Verb verb = Verb::kTake) {
+    second.alternative = true;
+    return ask(verb, std::array{first, second}).reason;
+  };
+  const auto block = Block::make({.after = 1, .within = 1s, .time = 1s});
+  const Charge good{"k", kTen, 1};
+  const Charge other{"other", kFive, 1};
+  Charge blocks = good;
+  blocks.block = &*block;
+  EXPECT_EQ(reason(good, other), Reason::kOk);
+  EXPECT_EQ(reason(good, other, Verb::kTakeAtMost), Reason::kInvalid);
+  EXPECT_EQ(reason(good, good), Reason::kInvalid);
+  EXPECT_EQ(reason({"g", gcra(1).per(1s)}, other), Reason::kInvalid);
+  EXPECT_EQ(reason(good, {"g", gcra(1).per(1s)}), Reason::kInvalid);
+  EXPECT_EQ(reason(blocks, other), Reason::kInvalid);
+  Charge alternative = other;
+  alternative.alternative = true;
+  std::array<Decision, 3> each;
+  for (const auto& three :
+       {std::array{good, alternative, good}, std::array{good, good, alternative},
+        std::array{other, good, alternative}}) {
+    EXPECT_EQ(store_.apply(Verb::kTake, three, Instant{0s}, each).reason, Reason::kInvalid);
+  }
 }
 
 TEST_F(MemoryBudgets, AreInvalidWithoutWhatTheyNeed) {

@@ -83,6 +83,11 @@ Reason decide(Action action, std::span<Counter> counters) noexcept {
     c.find();
     c.look(action);
   }
+  for (std::size_t i = 0; i < counters.size();) {
+    const std::size_t size = row_size(std::span<const Counter>(counters.subspan(i)));
+    choose_in_row(action.verb, counters.subspan(i, size));
+    i += size;
+  }
   if (asks(action.verb)) {
     for (Counter& c : counters) c.look_at_block();
   }
@@ -276,6 +281,13 @@ void Counter::leave_untaken() noexcept {
   }
   change_ = core::Change::kNone;
   answer_.delay = core::Answer::kNoDelay;
+}
+
+void Counter::pass_over() noexcept {
+  cost_ = 0;
+  gives_back_ = false;
+  look(Verb::kPeek);
+  is_passed_over_ = true;
 }
 
 bool Counter::is_ready() const noexcept {

@@ -59,6 +59,14 @@ class Counter {
   // Answers without taking units, because another limit denies the request. Nothing is written.
   void leave_untaken() noexcept;
 
+  // Of budgets in a row, after look(): see choose_in_row().
+  bool is_alternative() const noexcept { return charge_->alternative; }
+  bool chooses(Verb verb) const noexcept { return sluice::chooses(verb, *charge_); }
+  bool is_alone() const noexcept { return charges_ == 1; }
+  bool knows_id() const noexcept { return next_budget_.knows_id; }
+  void pass_over() noexcept;
+  void wait_less(const Counter& other) noexcept { core::wait_less(other.answer_, answer_); }
+
   // Looks whether the key is blocked; counts a denial, which may block it; blocks or unblocks it by
   // hand, takes nothing from then on, and returns false if memory is exhausted.
   void look_at_block() noexcept;
@@ -83,6 +91,7 @@ class Counter {
   void answer(Decision& decision) const noexcept {
     core::write(limit(), answer_, decision);
     core::write(block_, asked_, decision);
+    decision.passed_over = is_passed_over_;
   }
 
  private:
@@ -109,6 +118,7 @@ class Counter {
   core::Change change_ = core::Change::kNone;
   bool is_new_ = false;  // by insert()
   bool is_refused_ = false;
+  bool is_passed_over_ = false;
   std::uint32_t converted_ = 0;  // slices: all units that count, if the grid has changed
   std::uint32_t expiry_ = 0;     // of the slot
   core::Answer answer_;
