@@ -133,6 +133,7 @@ class BudgetHistory {
       if (dice_.chance(amount == 0 ? 100 : 15)) amount = random_amount(specs_[which].limit);
       step.charges.push_back({names_[which], specs_[which], amount});
     }
+    if (dice_.chance(40)) put_in_row(step);
     const bool may_have_others = step.verb == Verb::kHold || step.verb == Verb::kTake;
     if (may_have_others && dice_.chance(10)) add_rate(step);
     return step;
@@ -152,8 +153,23 @@ class BudgetHistory {
     if (step.verb == Verb::kTakeAtMost && count > 1) {
       for (auto& charge : step.charges) charge.cost %= std::uint64_t{1} << 42;
     }
+    if (dice_.chance(30)) put_in_row(step);
     if (dice_.chance(10)) add_rate(step);
     return step;
+  }
+  // Makes budgets in a row of some charges, which need counters of their own.
+  void put_in_row(Step& step) {
+    for (std::size_t i = 1; i < step.charges.size(); ++i) {
+      if (dice_.chance(70)) step.charges[i].alternative = true;
+    }
+    if (dice_.chance(3)) return;
+    std::sort(step.charges.begin(), step.charges.end(),
+              [](const auto& a, const auto& b) { return a.key < b.key; });
+    if (dice_.chance(30)) std::reverse(step.charges.begin(), step.charges.end());
+    const auto same = std::unique(step.charges.begin(), step.charges.end(),
+                                  [](const auto& a, const auto& b) { return a.key == b.key; });
+    step.charges.erase(same, step.charges.end());
+    step.charges.front().alternative = false;
   }
   void add_rate(Step& step) {
     step.charges.push_back(

@@ -98,6 +98,7 @@ void compare_charge(const std::string& name, const LimitAnswer& expected,
   out.compare(name + ".delay", expected.delay_us, ticks(actual.delay));
   out.compare(name + ".repeated", expected.repeated, actual.repeated);
   out.compare(name + ".late", expected.late, actual.late);
+  out.compare(name + ".passed_over", expected.passed_over, actual.passed_over);
   out.compare(name + ".ends_after", expected.ends_after_us, actual.ends_after.count());
 }
 
@@ -105,13 +106,15 @@ void compare_charge(const std::string& name, const LimitAnswer& expected,
 // any.
 bool is_of_a_tightest(const Answer& expected, const sluice::Decision& request) {
   std::uint64_t least = UINT64_MAX;
+  const auto counts = [&](const LimitAnswer& limit) {
+    return limit.denied == !expected.allowed && !limit.passed_over;
+  };
   for (const LimitAnswer& limit : expected.limits) {
-    if (limit.denied == !expected.allowed) least = std::min(least, limit.remaining);
+    if (counts(limit)) least = std::min(least, limit.remaining);
   }
   return std::any_of(expected.limits.begin(), expected.limits.end(), [&](const LimitAnswer& limit) {
-    return limit.denied == !expected.allowed && limit.remaining == least &&
-           request.remaining == least && request.capacity == limit.limit &&
-           request.reset_after.count() == limit.reset_after_us;
+    return counts(limit) && limit.remaining == least && request.remaining == least &&
+           request.capacity == limit.limit && request.reset_after.count() == limit.reset_after_us;
   });
 }
 
@@ -204,6 +207,7 @@ std::vector<sluice::Charge> charges_of(const Step& step, const sluice::PermitId*
   for (const sluice_oracle::Charge& charge : step.charges) {
     charges.push_back({charge.key, limit_of(charge.spec), charge.cost});
     charges.back().permit = id;
+    charges.back().alternative = charge.alternative;
   }
   return charges;
 }

@@ -133,6 +133,7 @@ std::string to_json(const Step& step) {
   const char* separator = "";
   for (const sluice_oracle::Charge& charge : step.charges) {
     out << separator << "{\"key\":" << json_quoted(charge.key) << ",\"cost\":" << charge.cost
+        << (charge.alternative ? ",\"alternative\":true" : "")
         << ",\"limit\":" << to_json(charge.spec) << '}';
     separator = ",";
   }

@@ -258,5 +258,35 @@ TEST_F(BudgetsInSlots, ASettlementThatOneRefusesIsUndoneInTheOther) {
   EXPECT_EQ(left("a"), 9u);
 }
 
+// The first and the second charge are in a row. `tag` is theirs; "b" is in another slot.
+TEST_F(BudgetsInSlots, ARowIsInOneSlotAndIsUndoneWhereItWasCharged) {
+  const auto apply = [&](std::string_view tag, std::uint64_t of_b) {
+    const std::array<sluice::Charge, 3> charges{
+        sluice::Charge{.key = "a", .limit = limit_, .cost = 4, .tag = tag, .permit = &id_},
+        sluice::Charge{.key = "c",
+                       .limit = limit_,
+                       .cost = 4,
+                       .tag = tag,
+                       .permit = &id_,
+                       .alternative = true},
+        sluice::Charge{.key = "b", .limit = limit_, .cost = of_b, .permit = &id_}};
+    std::array<Decision, 3> each;
+    return slots_.apply({Verb::kHold, 1min}, charges, instant(kStart), each);
+  };
+  const auto left_of = [&](std::string_view key) {
+    const sluice::Charge charge{.key = key, .limit = limit_, .cost = 0, .tag = "t"};
+    return slots_.apply_one(Verb::kPeek, charge, instant(kStart)).remaining;
+  };
+  EXPECT_EQ(apply("", 1).reason, Reason::kInvalid);
+  const sluice::Charge used{.key = "a", .limit = limit_, .cost = 9, .tag = "t"};
+  ASSERT_TRUE(slots_.apply_one(Verb::kCharge, used, instant(kStart)));
+  EXPECT_EQ(apply("t", 11).reason, Reason::kNever);
+  EXPECT_EQ(left_of("a"), 1u);
+  EXPECT_EQ(left_of("c"), 10u);
+  EXPECT_TRUE(apply("t", 1));
+  EXPECT_EQ(left_of("a"), 1u);
+  EXPECT_EQ(left_of("c"), 6u);
+}
+
 }  // namespace
 }  // namespace sluice_redis

@@ -374,6 +374,8 @@ inline constexpr std::array<std::optional<Verb>, 11> kVerbs = {
 
 // Added to the verb of a request with blocks.
 inline constexpr std::uint64_t kWithBlocks = 64;
+// Added to the verb of a request with budgets in a row.
+inline constexpr std::uint64_t kWithRows = 32;
 
 // The instant of a request at the server's time.
 inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
@@ -397,6 +399,9 @@ inline constexpr Layout<Number, 1> kCost({{"cost", &Number::value, 6}});  // beg
 inline constexpr std::uint64_t kMustExist = 0x80;
 // Added to the number of the family in a kCharge: the charge is a refund.
 inline constexpr std::uint64_t kGivesBack = 0x40;
+// Added to the number of the family in a request with budgets in a row: the budget is an
+// alternative to the counter before it.
+inline constexpr std::uint64_t kAlternative = 0x20;
 
 // More than any limit contains. A sum of it and any state is still exact in a script.
 inline constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;

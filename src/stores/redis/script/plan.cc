@@ -22,6 +22,7 @@ void Counter::begin(const Charge& charge) {
   cost_ = least_cost_ = charge.cost;
   gives_back_ = charge.gives_back;
   charges_ = 1;
+  is_passed_over_ = false;
   permit_ = charge.permit != nullptr ? *charge.permit : PermitId();
   counts_.clear();
 }
@@ -85,7 +86,7 @@ void Counter::append_budget(int number, Action action, std::uint64_t cost, std::
        .capacity = limit().capacity(),
        .remember = ticks_of(limit().remember()),
        .holds = limit().holds(),
-       .does = has_id() ? does_with_id(action.verb, cost) : format::kWithoutId,
+       .does = has_id() && !gives_back_ ? does_with_id(action.verb, cost) : format::kWithoutId,
        .releases = limit().on_expiry() == OnExpiry::kRelease ? std::uint64_t{1} : 0,
        .ttl = std::min(ticks_of(action.max_wait), ticks_of(kMaxHold)),
        .period = limit().calendar() == nullptr ? ticks_of(limit().period()) : 0},
@@ -233,6 +234,7 @@ void Counter::decide(Action action, std::uint64_t cost) noexcept {
       const auto step = decide_budget(action, cost);
       is_changed_ = step.change == core::Change::kWrite;
       spent_after_ = is_changed_ ? step.next.spent : budget_.spent;
+      knows_id_ = step.next.knows_id;
       return take(step);
     }
   }
@@ -301,7 +303,21 @@ void Counter::leave_untaken() noexcept {
   answer_.delay = core::Answer::kNoDelay;
 }
 
-void Counter::answer(Decision& decision) const noexcept { core::write(limit(), answer_, decision); }
+void Counter::pass_over() noexcept {
+  cost_ = 0;
+  gives_back_ = false;
+  decide(Verb::kPeek, 0);
+  is_passed_over_ = true;
+}
+
+bool Counter::chooses(Verb verb) const noexcept { return sluice::chooses(verb, *charge_); }
+
+void Counter::wait_less(const Counter& other) noexcept { core::wait_less(other.answer_, answer_); }
+
+void Counter::answer(Decision& decision) const noexcept {
+  core::write(limit(), answer_, decision);
+  decision.passed_over = is_passed_over_;
+}
 
 namespace {
 
@@ -447,12 +463,22 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
     if (!verb_fits(action, charge) || !block_fits(action, charge)) return false;
     std::size_t i = 0;
     while (i < count_ && !counters_[i].is_same(charge)) ++i;
+    const std::size_t number = counter_of_.size();
+    if (!row_agrees(action, charges.first(number + 1),
+                    std::span<const Counter>(counters_).first(count_), i,
+                    number > 0 ? counter_of_.back() : std::size_t{0})) {
+      return false;
+    }
     if (i == count_) {
       add_counter(charge);
     } else if (!counters_[i].agrees_with(charge)) {
       return false;
     } else {
       counters_[i].add(charge);
+    }
+    if (number > 0 && charge.alternative) {
+      if (counters_[i].part != counters_[i - 1].part) return false;
+      parts_[counters_[i].part].has_rows |= chooses(action.verb, charge);
     }
     if (charge.rule.new_keys != nullptr) note_limit(i, charge);
     counter_of_.push_back(static_cast<std::uint8_t>(i));
@@ -526,6 +552,11 @@ std::uint64_t Plan::script_verb(const Part& part) const noexcept {
   return is_shared ? format::kTakeAtMostOfAll : verb_number(action_.verb);
 }
 
+std::uint64_t Plan::flagged_verb(const Part& part) const noexcept {
+  return script_verb(part) + (part.blocks > 0 ? format::kWithBlocks : 0) +
+         (part.has_rows ? format::kWithRows : 0);
+}
+
 bool Plan::is_single(const Part& part) const noexcept {
   const std::uint64_t verb = script_verb(part);
   const bool can_be =
@@ -563,7 +594,7 @@ void Plan::write(std::size_t index, Command& command) const {
     if (own != format::kTake) command.append(std::string(1, static_cast<char>(own)));
     return;
   }
-  write_request(index, part.blocks > 0 ? verb + format::kWithBlocks : verb, command);
+  write_request(index, flagged_verb(part), command);
   if (part.blocks == 0) return;
   std::string arguments;
   append_blocks(index, arguments);
@@ -601,7 +632,7 @@ void Plan::write_request(std::size_t index, std::uint64_t verb, Command& command
   std::string argument;
   append_request(verb, argument);
   command.append(argument);
-  verb &= ~format::kWithBlocks;
+  verb &= ~(format::kWithBlocks | format::kWithRows);
   for (const Counter& counter : of_part(index)) {
     argument.clear();
     append_argument(counter, parts_[index].families, verb, argument);
@@ -634,6 +665,10 @@ void Plan::append_argument(const Counter& counter, FamilySet families, std::uint
   if (counter.must_exist && verb != format::kGiveBack) number += format::kMustExist;
   const bool may_give_back = verb == format::kCharge || verb == format::kGiveBack;
   if (counter.gives_back() && may_give_back) number += format::kGivesBack;
+  const bool is_in_request = verb != format::kGiveBack && parts_[counter.part].has_rows;
+  if (is_in_request && &counter != counters_.data() && counter.is_alternative()) {
+    number += format::kAlternative;
+  }
   const bool is_at_most = verb == format::kTakeAtMostOfAll;
   std::uint64_t cost = changes_block(action_.verb) ? 0 : counter.cost();
   if (is_at_most) cost = std::min(counter.least_cost(), format::kMostOfAll - 1);
@@ -772,9 +807,19 @@ bool Plan::decide(std::size_t index) {
     } else {
       counter.decide(action);
     }
-    all_admit = all_admit && counter.admits();
   }
+  if (parts_[index].has_rows) choose_in_rows(index);
+  for (const Counter& counter : of_part(index)) all_admit = all_admit && counter.admits();
   return parts_[index].blocks > 0 ? decide_blocks(index, all_admit) : all_admit;
+}
+
+void Plan::choose_in_rows(std::size_t index) noexcept {
+  const std::span counters = std::span(counters_).first(count_);
+  for (std::size_t i = 0; i < count_;) {
+    const std::size_t size = row_size(std::span<const Counter>(counters.subspan(i)));
+    if (counters[i].part == index) choose_in_row(action_.verb, counters.subspan(i, size));
+    i += size;
+  }
 }
 
 // Returns whether the counters and their blocks admit the request.

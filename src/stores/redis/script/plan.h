@@ -153,6 +153,14 @@ class Counter {
   // Answers without taking units, because another limit denies the request.
   void leave_untaken() noexcept;
 
+  // Of budgets in a row, after decide(): see choose_in_row().
+  bool is_alternative() const noexcept { return charge_->alternative; }
+  bool chooses(Verb verb) const noexcept;
+  bool is_alone() const noexcept { return charges_ == 1; }
+  bool knows_id() const noexcept { return knows_id_; }
+  void pass_over() noexcept;
+  void wait_less(const Counter& other) noexcept;
+
   // Returns whether the script has found nothing, so that a take has created the counter.
   bool is_new() const noexcept { return is_new_; }
   bool admits() const noexcept { return answer_.admitted; }
@@ -194,6 +202,8 @@ class Counter {
   format::BudgetReply budget_;
   std::uint64_t spent_after_ = 0;  // of a budget, with the change
   bool is_changed_ = false;        // a budget
+  bool knows_id_ = false;          // a budget
+  bool is_passed_over_ = false;
   core::Answer answer_;
 };
 
@@ -268,6 +278,7 @@ class Plan {
     std::uint16_t blocks = 0;
     FamilySet families = 0;
     bool must_exist = false;  // a counter must
+    bool has_rows = false;    // of budgets
     bool admits = false;
   };
 
@@ -281,6 +292,7 @@ class Plan {
   Instant clock_time() const noexcept { return now_ ? *now_ : options_.clock->now(); }
   std::size_t part_of(std::optional<std::uint16_t> slot);
   std::uint64_t script_verb(const Part& part) const noexcept;
+  std::uint64_t flagged_verb(const Part& part) const noexcept;
   bool is_single(const Part& part) const noexcept;
   void write_keys(std::size_t part, bool with_blocks, Command& command) const;
   void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
@@ -295,6 +307,7 @@ class Plan {
   bool read_blocks(std::size_t part, std::string_view& rest, core::Ticks now);
   void share_units() noexcept;
   bool decide(std::size_t part);
+  void choose_in_rows(std::size_t part) noexcept;
   bool decide_blocks(std::size_t part, bool all_admit);
 
   RequestOptions options_;

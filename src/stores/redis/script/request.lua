@@ -56,6 +56,9 @@ if verb >= kWithBlocks then
     blocks[j] = value or ''
   end
 end
+-- Of budgets in a row: of each counter the number of the first of its row, and whether it admits.
+local rows, admitted
+if verb >= kWithRows then verb, rows, admitted = verb - kWithRows, {}, {} end
 -- With room for three counters, so that these tables seldom grow.
 local reply, values, times = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0}, {0, 0, 0}
 local more, must_exist, all_admit = nil, nil, true
@@ -96,6 +99,10 @@ for i = 1, count do
     -- What was given back is charged again to undo it.
     family, its_verb = family - kGivesBack, verb == kGiveBack and kCharge or kRefund
   end
+  if rows then
+    rows[i] = family >= kAlternative and rows[i - 1] or i
+    family = family % kAlternative
+  end
   local state, admits, value, keep_for, others =
     decide[family](keys[i], arg, now, its_verb, states[i])
   if state == nil then return foreign(keys[i], admits) end
@@ -106,8 +113,31 @@ for i = 1, count do
     more = more or {}
     more[i] = others
   end
-  all_admit = all_admit and admits
+  if rows then admitted[i] = admits else all_admit = all_admit and admits end
   if denied then denied[i] = not admits end
+end
+if rows then
+  -- Of a row the budget answers that knows the id, else the first that admits, else the first.
+  local asks, i = verb == kTake or verb == kPeek or verb == kReserve, 1
+  while i <= count do
+    local last, chosen, is_known = i, i, false
+    while rows[last + 1] == i do last = last + 1 end
+    if last > i then
+      for j = last, i, -1 do
+        local kind = reply[j * 2] > 0 and select(7, struct.unpack(kBudgetReply, reply[j * 2 + 1])) or 0
+        if kind ~= 0 then chosen, is_known = j, true end
+        if not is_known and asks and admitted[j] then chosen = j end
+      end
+      for j = i, last do
+        if j ~= chosen then
+          values[j], times[j], admitted[j] = false, false, true
+          if more then more[j] = nil end
+        end
+      end
+    end
+    for j = i, last do all_admit = all_admit and admitted[j] end
+    i = last + 1
+  end
 end
 if is_blocked then all_admit = false end
 if must_exist and all_admit then
