@@ -81,6 +81,8 @@ struct RuleLimit {
   bool counts_responses = false;
   // `warn`: the percentage of the limit from which on LimitAnswer::near is true; 0: none.
   std::uint8_t warn_percent = 0;
+  // The `overflow` of the limit before it: the budgets are in a row (Charge::alternative).
+  bool alternative = false;
 
   // As a charge borrows it (Charge::block).
   const Block* block_of_charges() const noexcept { return block ? &*block : nullptr; }

@@ -61,6 +61,10 @@ struct RuleAnswer {
   std::vector<Matched> matched;
   // Whether a rule is `degraded`.
   bool degraded() const noexcept;
+  // Of the first limit with `overflow` that applied: the budget of its row that an allowed request
+  // has charged, or would charge if it peeks. Null: there is none. Those of all rows are the ones
+  // without Decision::passed_over.
+  const LimitAnswer* charged() const noexcept;
   // A limit of a rule that matched and that did not apply, because an attribute that its key or its
   // cost needs is missing, and its `on_missing` is `skip`.
   struct Skipped {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <tuple>
 
+#include "core/limit.h"
 #include "limiter/answer.h"
 #include "limiter/waits.h"
 #include "rules/counter_key.h"
@@ -183,9 +184,14 @@ void RuleDecider::Impl::name_rule(std::size_t index, const RequestCosts& costs, 
     std::tie(matched.plan, matched.has_unknown_plan) = compiled.choose_plan(rule, values_);
   }
   const auto first = [&] { return limits_.begin() + static_cast<std::ptrdiff_t>(matched.first); };
+  bool has_first = true;  // of budgets in a row
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
+    const bool is_alternative = rule.limits[i].alternative;
+    if (is_alternative && (!has_first || verb_ == Verb::kTakeAtMost)) continue;
+    const std::size_t before = limits_.size();
     add_limit(rule, compiled, i);
     const Reason refused = name_limit(compiled.limits[i], costs);
+    if (!is_alternative) has_first = limits_.size() > before;
     if (refused == Reason::kOk || matched.refused == Reason::kBlocked) continue;
     matched.refused = refused;
     if (refused == Reason::kBlocked) continue;  // another one may be blocked for longer
@@ -250,10 +256,17 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
 // hold can be older than an override, so it ends also if its key is unlimited now.
 bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   using Kind = Override::Kind;
+  const bool is_alternative = named.limit->alternative;
   const std::string_view key =
       std::string_view(text_).substr(named.key_at, named.key_end - named.key_at);
   const auto given = stores_.overrides->find(key, now_);
   if (!given) return false;
+  if (given->kind == Kind::kUnlimited && is_alternative) {
+    LimitSpec spec = core::spec_of(named.numbers);
+    spec.limit = kMaxAmount;
+    if (const auto made = Limit::make(spec)) named.numbers = *made;
+    return false;
+  }
   if (given->kind == Kind::kUnlimited) {
     const bool ends_hold = verb_ == Verb::kSettle || verb_ == Verb::kCancel;
     if (ends_hold || (named.limit->block && (changes_block(verb_) || verb_ == Verb::kReset))) {
@@ -269,6 +282,11 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   const Rule& rule = *matched_.back().rule;
   named.numbers = override_numbers_.with(*given, rule, *named.limit, named.numbers);
   if (given->kind != Kind::kBlocked || !asks(verb_)) return false;
+  if (is_alternative) {  // as if it were not there
+    text_.resize(named.key_at);
+    limits_.pop_back();
+    return true;
+  }
   const Instant now = now_ ? *now_ : SystemClock().now();
   if (given->until) named.blocked_for = std::max(*given->until - now, Duration{1});
   named.is_blocked = true;
@@ -281,7 +299,7 @@ Reason RuleDecider::Impl::find_costs(const rules::CompiledLimit& compiled,
   Reason wrong = has_key ? Reason::kOk : Reason::kMissing;
   const bool is_about_id = verb_ == Verb::kSettle || verb_ == Verb::kCancel;
   if (compiled.cost.kind() == rules::CostTemplate::Kind::kUnset && costs.limits.empty() &&
-      !is_about_id) {
+      !is_about_id && !named.limit->alternative) {
     named.cost = unset_cost(costs);
   } else if (has_key) {
     wrong = find_cost(*named.limit, compiled, costs, named.cost);
@@ -333,9 +351,16 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
                                     const RequestCosts& costs, std::uint64_t& found_cost) {
   using Kind = rules::CostTemplate::Kind;
   const Kind kind = compiled.cost.kind();
-  for (const LimitCost& cost : costs.limits) {
-    if (cost.limit != limit.name) continue;
-    found_cost = cost.units;
+  const bool is_of_first = !asks(verb_) && !id_;  // what does not say which one of a row
+  for (const RuleLimit* named = &limit;; --named) {
+    for (const LimitCost& cost : costs.limits) {
+      if (cost.limit != named->name) continue;
+      found_cost = cost.units;
+      return Reason::kOk;
+    }
+    if (!named->alternative) break;
+    if (!is_of_first) continue;
+    found_cost = 0;
     return Reason::kOk;
   }
   // With what was used, whatever the cost is read from.
@@ -530,6 +555,7 @@ void RuleDecider::Impl::add(const MatchedRule& matched, const NamedLimit& named,
   charge.rule.keyspace = Keyspace::kRules;
   charge.rule.limit_id = named.id;
   charge.rule.new_keys = matched.new_keys;
+  charge.alternative = named.limit->alternative;
   charge.block = named.limit->block_of_charges();
   if (named.is_blocked) return batch_.block(named.blocked_for);
   if (named.is_unlimited) return;
@@ -572,8 +598,10 @@ void RuleDecider::Impl::fill_limits(const Decision& enforced) {
       limit.decision = batch_.decision(i);
       limit.lacks_counter = batch_.lacks_counter(i);
       limit.cost = batch_.charge(i).cost;
-      limit.near = is_near(limit.limit->warn_percent, limit.decision);
       denied |= !limit.decision.allowed();
+      // A budget that is there for another one is not near before it is needed.
+      if (limit.limit->alternative && limit.decision.passed_over) continue;
+      limit.near = is_near(limit.limit->warn_percent, limit.decision);
       degraded |= is_near(matched.rule->degrade.at_percent, limit.decision);
     }
     answer_.matched[rule].degraded = degraded && matched.enforced() && enforced.allowed();

@@ -251,7 +251,8 @@ void RulePass::refund() noexcept {
   if (decision_.reason != Reason::kOk && decision_.reason != Reason::kLease) return;
   for (const LimitAnswer& answer : slot_->answer->limits) {
     if (holds_permits(answer.numbers.algorithm())) continue;  // released
-    if (answer.limit->counts_responses) continue;             // nothing was taken
+    // Nothing was taken.
+    if (answer.limit->counts_responses || answer.decision.passed_over) continue;
     const Charge charge{.key = answer.counter,
                         .limit = answer.numbers,
                         .cost = answer.cost,

@@ -12,6 +12,18 @@ bool RuleAnswer::degraded() const noexcept {
                      [](const Matched& rule) { return rule.degraded; });
 }
 
+const LimitAnswer* RuleAnswer::charged() const noexcept {
+  for (std::size_t i = 1; i < limits.size(); ++i) {
+    const bool is_in_row =
+        limits[i].limit->alternative && limits[i].rule->mode == RuleMode::kEnforce;
+    if (!is_in_row) continue;
+    const LimitAnswer* one = &limits[i - 1];
+    while (one->decision.passed_over && one != &limits.back()) ++one;
+    return decision.allowed() && has_numbers(one->decision) ? one : nullptr;
+  }
+  return nullptr;
+}
+
 namespace {
 
 // Returns whether `text` is "RULE/NAME".
@@ -40,7 +52,7 @@ HeaderFields RuleHttpFields::choose(const RuleAnswer& answer) {
   const LimitAnswer* tightest = nullptr;
   for (std::size_t i = 0; i < answer.limits.size(); ++i) {
     const LimitAnswer& one = answer.limits[i];
-    if (one.rule->mode == RuleMode::kShadow) continue;
+    if (one.rule->mode == RuleMode::kShadow || one.decision.passed_over) continue;
     shown_.push_back({one.limit->name, one.numbers, one.decision, group_of(answer.limits, i)});
     if (tightest == nullptr || tighter(one.decision, tightest->decision)) tightest = &one;
   }

@@ -9,7 +9,7 @@
 namespace sluice::rules {
 
 Decision RuleWait::ask(Action action) noexcept try {
-  answer_ = &decide(action, false);
+  answer_ = &decide(action, costs_, false);
   charges_.clear();
   each_.clear();
   for (const LimitAnswer& limit : answer_->limits) {
@@ -30,7 +30,17 @@ Decision RuleWait::ask(Action action) noexcept try {
 // The permit, and then the rest.
 void RuleWait::give_back() noexcept try {
   if (!answer_->permit.empty()) release_(std::string(answer_->permit));
-  answer_ = &decide(Verb::kRefund, true);
+  // Of budgets in a row, to the one that was charged.
+  std::vector<LimitCost> limits;
+  for (const LimitAnswer& one : answer_->limits) {
+    const bool is_passed_over = one.decision.passed_over;
+    if (!is_passed_over && !one.limit->alternative) continue;
+    limits.push_back({one.limit->name, is_passed_over ? 0 : one.cost});
+  }
+  limits.insert(limits.end(), costs_.limits.begin(), costs_.limits.end());
+  RequestCosts costs = costs_;
+  costs.limits = limits;
+  answer_ = &decide(Verb::kRefund, costs, true);
 } catch (const std::bad_alloc&) {  // fewer units are admitted than possible, never more
 }
 
@@ -39,8 +49,8 @@ std::span<const Charge> RuleWait::charges() noexcept {
   return charges_;
 }
 
-const RuleAnswer& RuleWait::decide(Action action, bool leaves_permits) {
-  const RequestPart part{&attributes_, costs_};
+const RuleAnswer& RuleWait::decide(Action action, const RequestCosts& costs, bool leaves_permits) {
+  const RequestPart part{&attributes_, costs};
   return decider_.impl_->decide(
       Access::impl(rules_), {.parts = {&part, 1}, .rule = rule_, .leaves_permits = leaves_permits},
       {.action = action, .leaves_shadow = true});

@@ -45,7 +45,7 @@ class RuleWait : public detail::WaitingThread {
   const RuleAnswer* end(const Decision& decision, Action action);
 
  private:
-  const RuleAnswer& decide(Action action, bool leaves_permits);
+  const RuleAnswer& decide(Action action, const RequestCosts& costs, bool leaves_permits);
 
   RuleDecider& decider_;
   const RuleSet& rules_;
