@@ -53,6 +53,8 @@ struct RuleTerms {
   // Whether the store is Redis, which does nothing else while it decides a request. A limit whose
   // requests can take it longer than 1 ms (permits) or 10 ms (logs) causes a warning.
   bool in_redis = false;
+  // Whether it is a Redis Cluster, in which limits with `overflow` need a `tag`: an error without.
+  bool in_cluster = false;
   // Whether `in: FILE` reads a list, relative to the folder of the rules file. RuleSet::load()
   // always does. Else it is an error, so that rules from elsewhere cannot read files.
   bool reads_lists = false;

@@ -148,6 +148,23 @@ std::string one_of(const schema::Map& map) {
 
 }  // namespace
 
+Node inheriting(const Node& map, const schema::Map& keys, const Node& from,
+                std::span<const std::string_view> inherited) {
+  Node out = map;
+  const std::vector<std::string_view> known = names_of(keys);
+  const auto has = [](const auto& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  std::erase_if(out.pairs, [&](const auto& pair) { return !has(known, pair.first->text); });
+  for (const auto& pair : from.pairs) {
+    const bool is_own = std::any_of(out.pairs.begin(), out.pairs.end(), [&](const auto& own) {
+      return own.first->text == pair.first->text;
+    });
+    if (!is_own && has(inherited, pair.first->text)) out.pairs.push_back(pair);
+  }
+  return out;
+}
+
 std::string describe(const Node& node) {
   switch (node.kind) {
     case Node::Kind::kNull: return "nothing";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -67,6 +68,10 @@ class Fields {
   std::size_t at_;
   std::vector<Value> values_;
 };
+
+// Returns a map with the keys of its schema, and with those of `inherited` that only the other has.
+Node inheriting(const Node& map, const schema::Map& keys, const Node& from,
+                std::span<const std::string_view> inherited);
 
 // Describes a value for a message: "the text '10'", "a list", "nothing".
 std::string describe(const Node& node);

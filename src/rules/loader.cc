@@ -81,36 +81,6 @@ class MatchReader {
   std::size_t instructions_ = 0;  // of the expressions
 };
 
-// Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
-std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
-                                Diagnostics& diagnostics) {
-  const Fields* const fields = limit.map("block");
-  if (fields == nullptr) return std::nullopt;
-  if (!terms.scripting) {
-    diagnostics.add(limit.at("block"),
-                    "'block' needs scripts, and the store has none (scripting: off)",
-                    "expected no 'block'");
-  }
-  const auto after = fields->integer("after");
-  const auto within = fields->period("within");
-  const auto time = fields->period("for");
-  if (!after || !within || !time) return std::nullopt;
-  const BlockSpec spec{.after = *after,
-                       .within = *within,
-                       .time = *time,
-                       .growth = 100 * fields->integer("grow").value_or(1),
-                       .at_most = fields->period("at_most").value_or(Duration{0})};
-  if (Block::find_error(spec) == BlockError::kAtMost) {
-    diagnostics.add(fields->at("at_most"),
-                    "'at_most' is " + core::format_period(spec.at_most) + ", and 'for' is " +
-                        core::format_period(spec.time),
-                    "expected at least " + core::format_period(spec.time));
-    return std::nullopt;
-  }
-  const auto block = Block::make(spec);
-  return block ? std::optional(*block) : std::nullopt;
-}
-
 const Calendar* read_calendar(const Fields& numbers, const Fields& limit,
                               Diagnostics& diagnostics) {
   const auto unit = core::calendar_unit_from(numbers.text("per"));
@@ -447,6 +417,8 @@ class Loader {
   void read_rule(const Node& node, const schema::Map& keys);
   void read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled);
   void read_limits(const Fields& fields, Rule& rule, CompiledRule& compiled);
+  void read_in_row(const Node& node, const schema::Map& keys, Rule& rule, CompiledRule& compiled,
+                   const InRow& place);
   std::optional<Limit> read_limit(const Fields& fields, const Rule& rule, RuleLimit& limit);
   std::vector<Limit> read_plans(const Fields& fields, const Rule& rule, std::string_view name,
                                 bool has_own);
@@ -474,7 +446,8 @@ class Loader {
 
   const RuleTerms terms_;
   std::shared_ptr<RuleSet::Impl> set_ = std::make_shared<RuleSet::Impl>();
-  Names rule_names_;
+  Names rule_names_, limit_names_;
+  std::deque<Node> merged_;  // limits with what they inherit
   // The state of the file that is being read.
   Diagnostics* diagnostics_ = nullptr;
   schema::FileSettings settings_;
@@ -573,32 +546,45 @@ void Loader::read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled)
 
 void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compiled) {
   const Node* const node = of_rule.node("limits");
-  Names names;
+  limit_names_.clear();
   for (std::size_t i = 0; node != nullptr && i < node->items.size(); ++i) {
-    RuleLimit limit{.name = rule.name + "/" + std::to_string(i),
-                    .key = {},
-                    .limit = token_bucket(1).per(std::chrono::seconds{1}),
-                    .on_missing = settings_.on_missing};
-    const Fields fields =
-        Fields::read(*node->items[i], *of_rule.key("limits").map, *diagnostics_, &limit);
-    check_name(names, limit.name, fields.at("name"), "limit");
-    KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
-    CostTemplate cost = read_template<CostTemplate>(fields.node("cost"), prices_->names);
-    PriceChoice price = read_price(fields, cost);
-    if (!node->items[i]->is_map()) continue;
-    const auto numbers = read_limit(fields, rule, limit);
-    if (!numbers) continue;
-    limit.limit = *numbers;
-    check_cost(fields, cost, price, limit.limit);
-    auto count = read_count(fields, limit.limit);
-    limit.counts_responses = count.has_value();
-    std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
-    const std::uint32_t id = limit_id_of(prefix);
-    compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost),
-                               std::move(price), std::move(count)});
-    check_skips(fields, compiled, limit, compiled.limits.back());
-    rule.limits.push_back(std::move(limit));
+    read_in_row(*node->items[i], *of_rule.key("limits").map, rule, compiled,
+                {rule.name + "/" + std::to_string(i), node->items[i]});
   }
+}
+
+// Reads a limit, and the budgets after it in its row.
+void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
+                         CompiledRule& compiled, const InRow& place) {
+  RuleLimit limit{.name = place.name,
+                  .key = {},
+                  .limit = token_bucket(1).per(std::chrono::seconds{1}),
+                  .on_missing = settings_.on_missing};
+  limit.alternative = place.number > 1;
+  const Fields fields = Fields::read(node, keys, *diagnostics_, &limit);
+  check_name(limit_names_, limit.name, fields.at("name"), "limit");
+  KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
+  CostTemplate cost = read_template<CostTemplate>(fields.node("cost"), prices_->names);
+  PriceChoice price = read_price(fields, cost);
+  if (!node.is_map()) return;
+  const auto numbers = read_limit(fields, rule, limit);
+  if (!numbers) return;
+  limit.limit = *numbers;
+  check_cost(fields, cost, price, limit.limit);
+  auto count = read_count(fields, limit.limit);
+  limit.counts_responses = count.has_value();
+  std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
+  const std::uint32_t id = limit_id_of(prefix);
+  compiled.limits.push_back(
+      {std::move(prefix), id, std::move(key), std::move(cost), std::move(price), std::move(count)});
+  check_skips(fields, compiled, limit, compiled.limits.back());
+  rule.limits.push_back(std::move(limit));
+  const Node* const overflow = fields.node("overflow");
+  if (overflow == nullptr || !check_overflow(fields, rule, place, terms_, *diagnostics_)) return;
+  const schema::Map& own_keys = *fields.key("overflow").map;
+  Fields::read(*overflow, own_keys, *diagnostics_);
+  merged_.push_back(inheriting(*overflow, own_keys, *place.first, kInherited));
+  read_in_row(merged_.back(), keys, rule, compiled, {"", place.first, place.number + 1});
 }
 
 // Reads the numbers of a limit, those of its plans, and its block.
@@ -789,7 +775,8 @@ void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const Pr
                       "expected at most " + std::to_string(most_cost(limit)));
     return;
   }
-  if (!units || *units <= limit.capacity() || limit.limit() == 0) return;
+  const bool fits = !units || *units <= limit.capacity();
+  if (fits || limit.limit() == 0 || fields.has("overflow")) return;
   const bool is_default = cost.kind() == CostTemplate::Kind::kComputed;
   warn(fields.at("cost"),
        (is_default ? "the default cost of " : "a cost of ") + std::to_string(*units) +
@@ -813,7 +800,7 @@ std::string Loader::of_client(const std::vector<std::uint32_t>& attributes) cons
 // Warns about a limit that a client avoids: it leaves out what the key or the cost is read from.
 void Loader::check_skips(const Fields& fields, const CompiledRule& rule, const RuleLimit& limit,
                          const CompiledLimit& compiled) {
-  if (limit.on_missing != OnMissing::kSkip) return;
+  if (limit.on_missing != OnMissing::kSkip || limit.alternative) return;
   const auto is_in_match = [&](std::uint32_t attribute) {
     return std::any_of(rule.conditions.begin(), rule.conditions.end(), [&](const Condition& one) {
       return one.attribute == attribute && !one.negated;

@@ -186,7 +186,7 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
       limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
       "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
       "lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, refill, "
-      "on_expiry, holds, remember, block, warn, on_missing; did you mean 'limit'?");
+      "on_expiry, holds, remember, block, warn, on_missing, overflow; did you mean 'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
             "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type, "
@@ -283,7 +283,7 @@ TEST(Loader, RefusesWrongTypes) {
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "
       "limit, per, lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, "
-      "refill, on_expiry, holds, remember, block, warn, on_missing");
+      "refill, on_expiry, holds, remember, block, warn, on_missing, overflow");
 }
 
 TEST(Loader, RefusesPeriodsWithoutUnit) {

@@ -190,6 +190,22 @@ namespace sluice::rules {
 // Returns null if `per` is a period, or if something is wrong, which is reported.
 const Calendar* read_calendar(const Fields& numbers, const Fields& limit, Diagnostics& diagnostics);
 
+// A limit of a rule by its place among budgets in a row.
+struct InRow {
+  std::string name = {};        // if the file has none
+  const Node* first = nullptr;  // of the row
+  std::size_t number = 1;       // in it, from 1
+};
+// What an `overflow` has from the first budget of its row if it does not say it.
+inline constexpr std::array<std::string_view, 8> kInherited{
+    "algorithm", "cost", "price", "on_expiry", "holds", "remember", "warn", "on_missing"};
+// Checks the `overflow` of the latest limit of the rule. Returns false if something is wrong, which
+// is reported.
+bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
+                    const RuleTerms& terms, Diagnostics& diagnostics);
+// Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
+std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
+                                Diagnostics& diagnostics);
 // Reads `action` of a rule, and reports keys of the rule that contradict it: `limits` is missing
 // without an action, and most keys mean nothing with one.
 RuleAction read_action(const Fields& rule, Diagnostics& diagnostics);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json_writer.h"
@@ -33,11 +34,11 @@ class JsonWriter {
  public:
   void open(char bracket) {
     out_ += bracket;
-    ++depth_;
+    path_.push_back(member_);
     first_ = true;
   }
   void close(char bracket) {
-    --depth_;
+    path_.pop_back();
     new_line();
     out_ += bracket;
     first_ = false;
@@ -46,6 +47,7 @@ class JsonWriter {
   void member(std::string_view name) {
     if (!first_) out_ += ',';
     first_ = false;
+    member_ = name;
     new_line();
     if (!name.empty()) out_ += json_string(name) + ": ";
   }
@@ -57,12 +59,21 @@ class JsonWriter {
   void text(std::string_view name, std::string_view value) { set(name, json_string(value)); }
   void number(std::string_view name, std::uint64_t value) { set(name, std::to_string(value)); }
   std::string take() { return std::move(out_) + '\n'; }
+  // Where the latest member is, for "$ref".
+  std::string pointer() const {
+    std::string out = "#";
+    for (std::size_t i = 1; i < path_.size(); ++i) out.append("/").append(path_[i]);
+    return out;
+  }
+
+  std::vector<std::pair<const Map*, std::string>> maps = {};  // those that are being written
 
  private:
-  void new_line() { out_.append("\n").append(2 * depth_, ' '); }
+  void new_line() { out_.append("\n").append(2 * path_.size(), ' '); }
 
   std::string out_;
-  std::size_t depth_ = 0;
+  std::vector<std::string_view> path_;  // members with brackets that are open
+  std::string_view member_;
   bool first_ = true;
 };
 
@@ -221,6 +232,10 @@ void write_one_of(JsonWriter& json, std::span<const std::string_view> names) {
 }
 
 void write_map(JsonWriter& json, const Map& map) {
+  for (const auto& [written, place] : json.maps) {
+    if (written == &map) return json.text("$ref", place);
+  }
+  json.maps.emplace_back(&map, json.pointer());
   if (map.is_short) {
     json.set("type", R"(["object", "string"])");
   } else {
@@ -243,6 +258,7 @@ void write_map(JsonWriter& json, const Map& map) {
     json.close('}');
   }
   json.close('}');
+  json.maps.pop_back();
 }
 
 std::string value_column(const Key& key) {
@@ -460,38 +476,63 @@ constexpr std::array<Key, 5> kBlockKeys{
 };
 constexpr Map kBlock{"block", "`block`", kBlockKeys};
 
-constexpr std::array<Key, 23> kLimitKeys{
+extern const Map kOverflow;
+
+constexpr Key kLimitKey = row("key", Type::kTemplate, kSet<&RuleLimit::key>, "one counter for all",
+                              "The template of the counter's key: requests with the same key share "
+                              "a counter (see Keys).",
+                              kLongestTemplate);
+constexpr Key kZone =
+    text("zone", nullptr, "`UTC`", 1, 64,
+         "The time zone of windows of the calendar: a name of the IANA database, such as "
+         "`Asia/Shanghai`.");
+constexpr Key kStarts =
+    row("starts", Type::kDay, nullptr, "the first of the month or of January; monday",
+        "The first day of windows of the calendar: of a month 1 to 31 (in a shorter month "
+        "its last day), of a week `monday` to `sunday`, of a year a date such as `04-06`.");
+constexpr Key kCost =
+    row("cost", Type::kCost, kSet<&RuleLimit::cost>, "the number that the request gives, else 1",
+        "The units that a request takes from the limit: a number, `request` for the number "
+        "that the request gives, or a sum of products of attributes, numbers and prices "
+        "(see Costs).",
+        kMaxAmount);
+constexpr Key kPriceOf = map_of("price", kSameObject, "none; required if `cost` reads prices",
+                                kPrice, "Which of `prices` the cost reads (see Prices).");
+constexpr Key kWarn =
+    row("warn", Type::kPercent, kSet<&RuleLimit::warn_percent>, "none",
+        "How much of the limit a key uses when Sluice reports that it is near, such as "
+        "`80%` (see Near the limit).");
+constexpr Key kOverflowOf = map_of(
+    "overflow", nullptr, "none", kOverflow,
+    "The budget that is charged if this one has no room for the whole cost, only for `budget` (see "
+    "Overflow).");
+
+// Without a key's default: the limit before has one.
+constexpr Key inherited(Key key) {
+  key.otherwise = "that of the first budget";
+  return key;
+}
+
+constexpr std::array<Key, 24> kLimitKeys{
     name(kSet<&RuleLimit::name>, "RULE/INDEX",
          "The name of the limit in responses and counters, unique within the rule. Name limits "
          "that you may reorder: the name is part of the keys of their counters."),
-    row("key", Type::kTemplate, kSet<&RuleLimit::key>, "one counter for all",
-        "The template of the counter's key: requests with the same key share a counter "
-        "(see Keys).",
-        kLongestTemplate),
+    kLimitKey,
     required(
         choice("algorithm", nullptr, "", core::kAllAlgorithmNames, "How requests are counted.")),
     limit_number("none; required, except in a rule with a `plan`"),
     kPer,
     kLease,
-    row("cost", Type::kCost, kSet<&RuleLimit::cost>, "the number that the request gives, else 1",
-        "The units that a request takes from the limit: a number, `request` for the number "
-        "that the request gives, or a sum of products of attributes, numbers and prices "
-        "(see Costs).",
-        kMaxAmount),
-    map_of("price", kSameObject, "none; required if `cost` reads prices", kPrice,
-           "Which of `prices` the cost reads (see Prices)."),
+    kCost,
+    kPriceOf,
     row("count", Type::kCount, nullptr, "every request",
         "Counts responses instead of requests: statuses `on` which a response costs the "
         "units of a request, and attributes of the response whose numbers to `add` (see "
         "Counting by the response)."),
     limit_option(LimitOption::kBurst),
     limit_option(LimitOption::kAlign),
-    text("zone", nullptr, "`UTC`", 1, 64,
-         "The time zone of windows of the calendar: a name of the IANA database, such as "
-         "`Asia/Shanghai`."),
-    row("starts", Type::kDay, nullptr, "the first of the month or of January; monday",
-        "The first day of windows of the calendar: of a month 1 to 31 (in a shorter month "
-        "its last day), of a week `monday` to `sunday`, of a year a date such as `04-06`."),
+    kZone,
+    kStarts,
     limit_option(LimitOption::kSlices),
     limit_option(LimitOption::kWeighting),
     limit_option(LimitOption::kMode),
@@ -501,12 +542,30 @@ constexpr std::array<Key, 23> kLimitKeys{
     limit_option(LimitOption::kRemember),
     map_of("block", kSameObject, "none", kBlock,
            "Denies a key everything for a time after repeated denials (see Blocks)."),
-    row("warn", Type::kPercent, kSet<&RuleLimit::warn_percent>, "none",
-        "How much of the limit a key uses when Sluice reports that it is near, such as "
-        "`80%` (see Near the limit)."),
+    kWarn,
     on_missing(kSet<&RuleLimit::on_missing>, "from `defaults`"),
+    kOverflowOf,
 };
 constexpr Map kLimit{"limit", "each of `limits`", kLimitKeys};
+
+constexpr std::array<Key, 14> kOverflowKeys{
+    required(name(kSet<&RuleLimit::name>, "",
+                  "The name of the limit in responses and counters, unique within the rule.")),
+    kLimitKey,
+    limit_number("none; required, except in a rule with a `plan`"),
+    kPer,
+    kZone,
+    kStarts,
+    inherited(kCost),
+    inherited(kPriceOf),
+    inherited(limit_option(LimitOption::kOnExpiry)),
+    inherited(limit_option(LimitOption::kHolds)),
+    inherited(limit_option(LimitOption::kRemember)),
+    inherited(kWarn),
+    inherited(on_missing(kSet<&RuleLimit::on_missing>, "")),
+    kOverflowOf,
+};
+constexpr Map kOverflow{"overflow", "`overflow`", kOverflowKeys};
 
 constexpr std::array<Key, 4> kRejectKeys{
     integer("status", kSet<&Reject::status>, "429; 403 with `action: deny`", 400, 599,

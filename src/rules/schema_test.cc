@@ -84,7 +84,7 @@ TEST(Schema, ExamplesOfTheManualAreRight) {
     EXPECT_EQ(first_error(manual.substr(at, manual.find("```", at) - at)), "ok");
     ++examples;
   }
-  EXPECT_EQ(examples, 19);
+  EXPECT_EQ(examples, 20);
 }
 
 TEST(Schema, ExampleFilesAreRight) {
@@ -121,7 +121,7 @@ void expect_explained(const Map& map) {
     EXPECT_FALSE(key.help.empty()) << key.name;
     EXPECT_EQ(key.required, key.otherwise.empty()) << key.name;
     EXPECT_EQ(key.help.find('|'), key.help.npos) << key.name << ": would end its cell";
-    if (key.map != nullptr) expect_explained(*key.map);
+    if (key.map != nullptr && key.map != &map) expect_explained(*key.map);
   }
 }
 

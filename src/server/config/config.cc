@@ -220,7 +220,8 @@ RuleTerms rule_terms(const Config& config) noexcept {
   return {.scripting = in_memory || config.redis.options.scripting,
           .max_log_bytes = in_memory ? config.max_log_bytes : 0,
           .leases = !in_memory,
-          .in_redis = !in_memory};
+          .in_redis = !in_memory,
+          .in_cluster = config.store.find("+cluster://") != config.store.npos};
 }
 
 std::string rules_key(const RedisConfig& redis) {

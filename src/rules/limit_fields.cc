@@ -1,0 +1,75 @@
+// Reads keys of limits that are maps of their own.
+
+#include <string>
+
+#include "core/period.h"
+#include "rules/diagnostics.h"
+#include "rules/fields.h"
+#include "rules/rule_set.h"
+#include "sluice/block.h"
+
+namespace sluice::rules {
+namespace {
+
+constexpr std::size_t kMostInRow = 4;
+
+}  // namespace
+
+std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
+                                Diagnostics& diagnostics) {
+  const Fields* const fields = limit.map("block");
+  if (fields == nullptr) return std::nullopt;
+  if (!terms.scripting) {
+    diagnostics.add(limit.at("block"),
+                    "'block' needs scripts, and the store has none (scripting: off)",
+                    "expected no 'block'");
+  }
+  const auto after = fields->integer("after");
+  const auto within = fields->period("within");
+  const auto time = fields->period("for");
+  if (!after || !within || !time) return std::nullopt;
+  const BlockSpec spec{.after = *after,
+                       .within = *within,
+                       .time = *time,
+                       .growth = 100 * fields->integer("grow").value_or(1),
+                       .at_most = fields->period("at_most").value_or(Duration{0})};
+  if (Block::find_error(spec) == BlockError::kAtMost) {
+    diagnostics.add(fields->at("at_most"),
+                    "'at_most' is " + core::format_period(spec.at_most) + ", and 'for' is " +
+                        core::format_period(spec.time),
+                    "expected at least " + core::format_period(spec.time));
+    return std::nullopt;
+  }
+  const auto block = Block::make(spec);
+  return block ? std::optional(*block) : std::nullopt;
+}
+
+bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
+                    const RuleTerms& terms, Diagnostics& diagnostics) {
+  bool is_right = true;
+  const auto refuse = [&](std::string_view key, std::string what, std::string expected) {
+    diagnostics.add(limit.at(key), std::move(what), std::move(expected));
+    is_right = false;
+  };
+  const Algorithm algorithm = rule.limits.back().limit.algorithm();
+  if (!holds_amounts(algorithm)) {
+    refuse("overflow", "'overflow' does not apply to " + std::string(to_string(algorithm)),
+           "expected 'algorithm: budget', or no 'overflow'");
+  }
+  for (const char* key : {"block", "count"}) {
+    if (!limit.has(key)) continue;
+    refuse(key, in_quotes(key) + " and 'overflow' in one limit",
+           "expected a limit of its own with " + in_quotes(key));
+  }
+  if (place.number == kMostInRow) {
+    refuse("overflow", "more than 4 budgets in a row",
+           "expected at most 4, with the first; leave out this 'overflow'");
+  }
+  if (terms.in_cluster && rule.tag.empty()) {
+    refuse("overflow", "budgets in a row need a tag in a Redis Cluster",
+           "expected 'tag:' in the rule, such as \"{header.x-org}\"");
+  }
+  return is_right;
+}
+
+}  // namespace sluice::rules
