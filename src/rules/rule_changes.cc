@@ -61,6 +61,16 @@ std::string limit_name(const Node& limit, std::string_view rule, std::size_t ind
   return name != nullptr ? name->text : std::string(rule) + "/" + std::to_string(index);
 }
 
+// The names of a limit and of the budgets after it in its row.
+std::vector<std::string> names_in_row(const Node& limit, std::string_view rule, std::size_t index) {
+  std::vector<std::string> names{limit_name(limit, rule, index)};
+  for (const Node* at = value_of(limit, "overflow"); at != nullptr;
+       at = value_of(*at, "overflow")) {
+    names.push_back(limit_name(*at, rule, index));
+  }
+  return names;
+}
+
 // Writes the names of headers, which follow "header.", in lower case.
 std::string with_lower_headers(std::string text) {
   constexpr std::string_view kHeader = "header.";
@@ -451,7 +461,9 @@ std::string Editor::text() const {
 EditError unknown_limit(const Node* limits, std::string_view rule, const std::string& name) {
   std::vector<std::string> names;
   for (std::size_t i = 0; limits != nullptr && i < limits->items.size(); ++i) {
-    names.push_back(limit_name(*limits->items[i], rule, i));
+    for (std::string& one : names_in_row(*limits->items[i], rule, i)) {
+      names.push_back(std::move(one));
+    }
   }
   const std::string what = "rule " + in_quotes(rule) + " has no limit " + in_quotes(name);
   if (names.empty()) return {true, what + "; expected no 'limits', the rule has none"};
@@ -476,15 +488,20 @@ std::optional<EditError> change_number(Editor& editor, Node& rule, std::string_v
                                        const RuleChanges::Number& change) {
   const Node* const limits = value_of(rule, "limits");
   std::size_t index = 0;
+  std::size_t in_row = 0;
   const std::size_t count = limits == nullptr ? 0 : limits->items.size();
-  while (index < count && limit_name(*limits->items[index], rule_name, index) != change.limit) {
-    ++index;
+  for (; index < count; ++index) {
+    const auto names = names_in_row(*limits->items[index], rule_name, index);
+    in_row = static_cast<std::size_t>(std::find(names.begin(), names.end(), change.limit) -
+                                      names.begin());
+    if (in_row < names.size()) break;
   }
   if (index == count) return unknown_limit(limits, rule_name, change.limit);
   const std::string of = "limit " + in_quotes(change.limit) + " of rule " + in_quotes(rule_name);
-  Node& limit = editor.own(editor.own(rule, "limits"), index);
-  if (value_of(limit, "limit") == nullptr) return no_own_numbers(of);
-  if (editor.set(limit, change.key, change.value, "limit")) return std::nullopt;
+  Node* limit = &editor.own(editor.own(rule, "limits"), index);
+  for (; in_row > 0; --in_row) limit = &editor.own(*limit, "overflow");
+  if (value_of(*limit, "limit") == nullptr) return no_own_numbers(of);
+  if (editor.set(*limit, change.key, change.value, "limit")) return std::nullopt;
   return no_place(change.key, of);
 }
 

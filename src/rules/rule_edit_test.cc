@@ -87,6 +87,16 @@ TEST(RuleEdit, AnUnknownLimitIsNamedWithThoseThatExist) {
             "error: rule 'api' has no limit 'user'; expected no 'limits', the rule has none");
 }
 
+TEST(RuleEdit, FindsTheBudgetsAfterAnother) {
+  const std::string text =
+      "version: 1\nrules:\n  - name: api\n    limits:\n"
+      "      - { name: a, algorithm: budget, limit: 5, per: 1h,\n"
+      "          overflow: { name: b, limit: 6, per: never } }\n";
+  EXPECT_EQ(edited(text, {{"b", "limit", "7"}}), replaced(text, "limit: 6", "limit: 7"));
+  EXPECT_EQ(edited(text, {{"c", "limit", "7"}}),
+            "error: rule 'api' has no limit 'c'; expected a or b");
+}
+
 TEST(RuleEdit, RefusesNumbersOfPlans) {
   EXPECT_EQ(edited("rules: [ { name: api, limits: [ { name: user, algorithm: gcra } ] } ]",
                    {{"user", "limit", "20"}}),
