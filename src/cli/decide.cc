@@ -69,6 +69,8 @@ cost of each charge; cancel spends nothing; extend starts a "ttl" again. A take 
       {"algorithm":"budget","limit":500,"per":"1d"}}]}
   {"at_us":9,"verb":"settle","id":"a1","actual":45,"charges":[{"key":"u1","limit":
       {"algorithm":"budget","limit":500,"per":"1d"}}]}
+A charge of a budget with "alternative":true is taken instead of the charge before it if that has no
+room for its cost; of such budgets in a row one is charged, and the others have "passed_over".
 
 For a line that is not valid, or that the store could not decide, the output is
 {"error":"...","line":n}, and the exit status is 1 at the end.
@@ -237,6 +239,7 @@ struct DecideLine {
   // The charge that is read, and its limit.
   std::string_view key;
   std::uint64_t units = 1;
+  bool alternative = false;
   LimitSpec spec;
   std::optional<std::string_view> per, lease, zone, starts;
   std::optional<Limit> limit;
@@ -311,6 +314,7 @@ bool DecideLine::begin_charges(const JsonValue&, JsonProblem&) {
 bool DecideLine::begin_charge(const JsonValue&, JsonProblem& problem) {
   if (charges->size() == kMaxCharges) return problem.is_outer(kCharges, {});
   units = 1;
+  alternative = false;
   return true;
 }
 
@@ -432,6 +436,7 @@ constexpr Member kOfCharge[] = {
      .set = json_into<&DecideLine::key>,
      .required = true},
     {"cost", base::kJsonWhole, kUnits, json_into<&DecideLine::units>, kMaxAmount},
+    {"alternative", base::kJsonTrue, "must be true", json_into<&DecideLine::alternative>},
     {.name = "limit",
      .kinds = base::kJsonObject,
      .expected = kObject,
@@ -440,6 +445,7 @@ constexpr Member kOfCharge[] = {
      .object = &kLimit}};
 constexpr Object kInCharge(kOfCharge, [](DecideLine& line, JsonProblem&) {
   line.charges->push_back({line.key, *line.limit, line.units});
+  line.charges->back().alternative = line.alternative;
   return true;
 });
 constexpr Member kCharge{.kinds = base::kJsonObject,
@@ -599,6 +605,7 @@ void write_wait(JsonWriter& out, std::string_view name, std::optional<Duration> 
 }
 
 void write_limit(JsonWriter& out, const Decision& d) {
+  if (d.passed_over) out.member("passed_over", true);
   out.member("limit", d.capacity).member("remaining", d.remaining);
   write_wait(out, "reset_after_us", d.reset_after);
   write_wait(out, "retry_after_us", d.retry_after);
@@ -640,6 +647,7 @@ std::string to_json(const DecideLine& line, const RuleAnswer& answer) {
   JsonWriter out;
   write_start(out, line, answer.decision, answer.permit);
   if (answer.rule != nullptr) out.member("rule", answer.rule->name);
+  if (const auto* const charged = answer.charged()) out.member("charged", charged->limit->name);
   out.key("limits").begin_array();
   for (const LimitAnswer& each : answer.limits) {
     out.begin_object().member("rule", each.rule->name).member("name", each.limit->name);

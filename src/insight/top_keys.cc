@@ -255,7 +255,7 @@ void KeyRecorder::count(const RuleAnswer& answer) noexcept try {
   if (!table_) return;
   for (const LimitAnswer& limit : answer.limits) {
     const auto index = table_->index_of(limit);
-    if (index) count(limit.label, limit.decision, *index);
+    if (index && !limit.decision.passed_over) count(limit.label, limit.decision, *index);
   }
 } catch (const std::bad_alloc&) {
 }

@@ -129,7 +129,9 @@ void RuleCounts::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
     near >>= 1;
     Tally* const tally = tally_of(of.rule, of.limit);
     if (tally == nullptr) continue;
-    tally->cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
+    if (!of.decision.passed_over) {
+      tally->cells[cell_of(of.decision.outcome, of.decision.reason)].add(1);
+    }
     if (of.lacks_counter) tally->cells[kNewCell].add(1);
     if (is_near) tally->cells[kNearCell].add(1);
     if (of.decision.starts_block) tally->cells[kBlockCell].add(1);

@@ -175,6 +175,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
     if (matched.denied) series_.add(rule_channel(index) + 1);
   }
   for (const LimitAnswer& each : answer.limits) {
+    if (each.decision.passed_over) continue;
     RuleTally& tally = rules[static_cast<std::size_t>(each.rule - file_order_.data())];
     LimitTally& limit =
         tally.limits[static_cast<std::size_t>(each.limit - each.rule->limits.data())];

@@ -140,6 +140,7 @@ std::string explain_limits(const RuleAnswer& answer) {
     out += "limit " + rules::full_name(limit.rule->name, limit.limit->name) + ": " +
            core::format_limit(limit.numbers) + " (" +
            std::string(to_string(limit.numbers.algorithm())) + ")";
+    if (limit.limit->alternative) out += ", after " + (&limit - 1)->limit->name;
     if (!limit.label.empty()) out += ", key " + rules::in_quotes(limit.label);
     if (limit.cost != 1) out += ", cost " + std::to_string(limit.cost);
     out += '\n';
@@ -158,6 +159,9 @@ std::string explain_decision(const RuleAnswer& answer) {
   if (decision.retry_after) out += ", again after " + in_seconds(*decision.retry_after);
   if (decision.delay && *decision.delay > Duration{0}) {
     out += ", delayed by " + in_seconds(*decision.delay);
+  }
+  if (const LimitAnswer* const charged = answer.charged()) {
+    out += ", charged to " + charged->limit->name;
   }
   for (const LimitAnswer& limit : answer.limits) {
     if (!has_numbers(limit.decision)) continue;

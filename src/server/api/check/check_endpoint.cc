@@ -57,6 +57,7 @@ void put_limit(TextBuffer& out, const LimitAnswer& limit, const Rule* deciding) 
     out.put_json(rule.name);
   }
   if (rule.mode == RuleMode::kShadow) out.put(",\"shadow\":true");
+  if (limit.decision.passed_over) out.put(",\"passed_over\":true");
   put_numbers(out, limit.numbers, limit.decision);
   if (limit.limit->warn_percent > 0) {
     out.put(",\"near\":");
@@ -147,6 +148,10 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTer
   if (!detail.empty()) {
     out.put(",\"detail\":");
     out.put_json(detail);
+  }
+  if (const LimitAnswer* const charged = answer.charged()) {
+    out.put(",\"charged\":");
+    out.put_json(charged->limit->name);
   }
   if (answer.degraded()) put_degraded(out, answer);
   out.put(",\"limits\":[");

@@ -158,7 +158,7 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
 void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
   tightest_.assign(asked_.size(), nullptr);
   for (const LimitAnswer& limit : answer.limits) {
-    if (limit.rule->mode == RuleMode::kShadow) continue;
+    if (limit.rule->mode == RuleMode::kShadow || limit.decision.passed_over) continue;
     const LimitAnswer*& of_part = tightest_[limit.part];
     if (of_part == nullptr || is_tighter(limit, *of_part)) of_part = &limit;
   }

@@ -195,7 +195,8 @@ std::string_view spelled(std::string_view name, std::string& text) {
 
 void put_limit(Reply& reply, const LimitAnswer& limit) {
   const bool warns = limit.limit->warn_percent > 0;
-  reply.map(kLimitPairs + (warns ? 1 : 0));
+  const bool is_passed_over = limit.decision.passed_over;
+  reply.map(kLimitPairs + (warns ? 1 : 0) + (is_passed_over ? 1 : 0));
   reply.bulk("name");
   reply.bulk(limit.limit->name);
   reply.bulk("rule");
@@ -205,6 +206,10 @@ void put_limit(Reply& reply, const LimitAnswer& limit) {
   Decision decision = limit.decision;
   decision.capacity = limit.numbers.capacity();
   put_decision(reply, decision);
+  if (is_passed_over) {
+    reply.bulk("passed_over");
+    reply.integer(1);
+  }
   if (!warns) return;
   reply.bulk("near");
   reply.integer(limit.near ? 1 : 0);
@@ -224,8 +229,9 @@ void put_degraded(Reply& reply, const std::vector<const RejectHeader*>& headers)
 void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::string_view id) {
   const bool has_permit = !answer.permit.empty();
   const bool degraded = answer.degraded();
+  const LimitAnswer* const charged = answer.charged();
   reply.map(kAnswerPairs + (with_taken ? 1 : 0) + (has_permit ? 1 : 0) + (degraded ? 2 : 0) +
-            id_pairs(answer.decision, id));
+            (charged != nullptr ? 1 : 0) + id_pairs(answer.decision, id));
   put_id(reply, answer.decision, id);
   if (with_taken) put_taken(reply, answer.decision);
   if (has_permit) put_permit(reply, answer.permit);
@@ -236,6 +242,10 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
     reply.null();
   }
   put_decision(reply, answer.decision, !answer.limits.empty() && has_numbers(answer.decision));
+  if (charged != nullptr) {
+    reply.bulk("charged");
+    reply.bulk(charged->limit->name);
+  }
   if (degraded) put_degraded(reply, degrade_headers(answer));
   reply.bulk("limits");
   reply.array(answer.limits.size());
