@@ -199,6 +199,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Gateway(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # connections that wait to be accepted
 
     def __init__(self, port, budgets, model):
         super().__init__(("127.0.0.1", port), Handler)

@@ -53,6 +53,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Model(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, port=0):
         super().__init__(("127.0.0.1", port), Handler)
