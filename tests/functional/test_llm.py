@@ -20,7 +20,7 @@ import llm_model  # noqa: E402
 
 PAGE = (ROOT / "docs/llm.md").read_text("utf-8")
 RULES = re.search(r"```yaml\n(.*?)```", PAGE, re.S)[1]
-TEAM, AGENT = 500_000, 20_000  # the limits of the page
+TEAM, CREDITS, AGENT = 500_000, 2_000_000, 20_000  # the limits of the page
 HOLD_SECONDS = llm_gateway.HOLD_MS / 1000
 PATH = "/v1/chat/completions"
 
@@ -129,9 +129,10 @@ class Gateways(ServerTest):
 
     def spent(self, team="search", agent="crawler"):
         answer = request(self.gateway, "GET", "/v1/spending", None, {"X-Team": team, "X-Agent": agent})
-        for name, limit in (("team", self.team), ("agent", self.agent)):
+        for name, limit in (("team", self.team), ("credits", CREDITS), ("agent", self.agent)):
             self.assertEqual(answer.json[name]["spent"] + answer.json[name]["left"], limit)
-        return answer.json["team"]["spent"], answer.json["agent"]["spent"]
+        self.credits = answer.json["credits"]["spent"]
+        return answer.json["team"]["spent"] + self.credits, answer.json["agent"]["spent"]
 
     def events(self, answer):
         self.assertEqual(answer.status, 200, answer)
@@ -176,6 +177,16 @@ class Calls(Gateways):
         self.assertEqual(self.spent(), (57, 57))
         self.clock.advance(16 * 3600)  # a new day
         self.assertEqual(self.spent(), (57, 0))
+
+    def test_a_call_that_the_month_cannot_hold_falls_to_the_credits(self):
+        self.team, self.agent = 10_000, 200_000
+        self.start_gateway(replaced(RULES, ("500_000", "10_000"), ("20_000", "200_000")))
+        self.events(self.ask("3 words", max_tokens=580))  # 6 + 8700 fit
+        self.assertEqual((self.spent(), self.credits), ((6 + 45,) * 2, 0))
+        self.events(self.ask("3 words", max_tokens=700))  # 6 + 10,500 do not
+        self.assertEqual((self.spent(), self.credits), ((102, 102), 51))
+        self.events(self.ask("3 words", max_tokens=580))  # a smaller one fits again
+        self.assertEqual((self.spent(), self.credits), ((153, 153), 51))
 
     def test_beyond_90_percent_a_cheaper_model_answers(self):
         self.start_gateway()
@@ -311,7 +322,7 @@ class Many(Gateways):
         for team in teams:
             for agent in agents:
                 self.assertEqual(self.spent(team, agent), (by_team[team], by_agent[team, agent]))
-            self.assertLessEqual(by_team[team], TEAM)
+            self.assertLessEqual(by_team[team], TEAM + CREDITS)
         ended = [*self.budgets.settled.values(), *self.budgets.lost]
         self.assertEqual(sum(actual for _, actual in ended), sum(map(price_of, self.model.calls)))
 
