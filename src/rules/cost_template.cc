@@ -146,10 +146,15 @@ bool is_price_name(std::string_view name) {
 }
 
 // Finds the names of all prices, and reports what is wrong with them.
-std::vector<std::string> names_of_prices(const Node& node, Diagnostics& diagnostics) {
+std::vector<std::string> names_of_prices(const Node& node, const PriceTable* of_file,
+                                         Diagnostics& diagnostics) {
   std::vector<std::string> names;
+  if (of_file != nullptr) names = of_file->names;
   for (const auto& [model, prices] : node.pairs) {
-    if (model->text.empty() || model->text.size() > 128) {
+    if (of_file != nullptr && of_file->find(model->text) == nullptr) {
+      diagnostics.add(model->at, "there are no prices of " + in_quotes(model->text),
+                      PriceTable::expected(of_file->models, model->text));
+    } else if (model->text.empty() || model->text.size() > 128) {
       diagnostics.add(model->at, "the name of a model is " + describe(*model),
                       "expected text of 1 to 128 bytes");
     }
@@ -160,6 +165,11 @@ std::vector<std::string> names_of_prices(const Node& node, Diagnostics& diagnost
     }
     for (const auto& [name, number] : prices->pairs) {
       if (std::count(names.begin(), names.end(), name->text) > 0) continue;
+      if (of_file != nullptr) {
+        diagnostics.add(name->at, "there is no price " + in_quotes(name->text),
+                        PriceTable::expected(names, name->text));
+        continue;
+      }
       if (!is_price_name(name->text) || names.size() == PriceTable::kMostNames) {
         diagnostics.add(name->at, "the name of a price is " + describe(*name),
                         "expected at most 32 names of 1 to 64 letters, digits, '_' and '-'");
@@ -173,14 +183,20 @@ std::vector<std::string> names_of_prices(const Node& node, Diagnostics& diagnost
 
 }  // namespace
 
-PriceTable PriceTable::read(const Node& node, Diagnostics& diagnostics) {
+std::string PriceTable::expected(const std::vector<std::string>& known, std::string_view name) {
+  if (known.empty()) return "expected 'prices:' in this file";
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  return "expected one of: " + either(names) + did_you_mean(name, names);
+}
+
+PriceTable PriceTable::read(const Node& node, Diagnostics& diagnostics, const PriceTable* of_file) {
   PriceTable table;
   if (node.pairs.size() > kMostModels) {
     diagnostics.add(node.at, "'prices' has " + std::to_string(node.pairs.size()) + " models",
                     "expected at most " + std::to_string(kMostModels));
     return table;
   }
-  table.names = names_of_prices(node, diagnostics);
+  table.names = names_of_prices(node, of_file, diagnostics);
   std::map<std::string_view, const Node*> models;
   for (const auto& [model, prices] : node.pairs) models.emplace(model->text, prices);
   for (const auto& [model, prices] : models) {
@@ -209,6 +225,17 @@ const std::optional<std::uint64_t>* PriceTable::find(std::string_view model) con
   const auto found = std::lower_bound(models.begin(), models.end(), model);
   if (found == models.end() || *found != model) return nullptr;
   return numbers.data() + static_cast<std::size_t>(found - models.begin()) * names.size();
+}
+
+const std::optional<std::uint64_t>* PriceChoice::find(std::optional<std::string_view> model,
+                                                      std::size_t plan) const noexcept {
+  const PriceTable* const own = plan < by_plan.size() ? by_plan[plan].get() : nullptr;
+  const auto prices_of = [&](std::string_view name) {
+    const auto* const found = own == nullptr ? nullptr : own->find(name);
+    return found == nullptr ? table->find(name) : found;
+  };
+  const auto* const found = model ? prices_of(*model) : nullptr;
+  return found == nullptr && !otherwise.empty() ? prices_of(otherwise) : found;
 }
 
 // Reads the text of a cost from left to right.
@@ -265,11 +292,8 @@ class CostTemplate::Parser {
     const auto found = std::find(prices_.begin(), prices_.end(), name);
     factor.price = static_cast<std::size_t>(found - prices_.begin());
     if (found != prices_.end()) return std::nullopt;
-    const std::vector<std::string_view> known(prices_.begin(), prices_.end());
-    return TemplateError{begin, "there is no price " + in_quotes(name) +
-                                    (known.empty() ? "; expected 'prices:' in this file"
-                                                   : "; expected one of: " + either(known) +
-                                                         did_you_mean(name, known))};
+    return TemplateError{begin, "there is no price " + in_quotes(name) + "; " +
+                                    PriceTable::expected({prices_.begin(), prices_.end()}, name)};
   }
 
   std::optional<TemplateError> read_attributes(Factor& factor) {
@@ -361,25 +385,24 @@ auto CostTemplate::sum_up_to(std::uint64_t most, const ValueOf& value_of) const 
   return std::optional(sum);
 }
 
-std::optional<std::uint64_t> CostTemplate::units(const PriceChoice& price) const {
+std::optional<std::uint64_t> CostTemplate::units(const std::optional<std::uint64_t>* prices) const {
   if (kind_ == Kind::kUnset || kind_ == Kind::kRequest) return std::nullopt;
   const Found sum = sum_up_to(kMaxAmount, [&](const Factor& factor) -> Found {
     if (!factor.price) return factor.number;
-    return price.otherwise == nullptr ? std::nullopt : price.otherwise[*factor.price];
+    return prices == nullptr ? std::nullopt : prices[*factor.price];
   });
   return sum ? *sum : std::nullopt;
 }
 
 CostTemplate::Found CostTemplate::find(AttributeValues& values, const PriceChoice& price,
-                                       std::uint64_t most) const {
+                                       std::size_t plan, std::uint64_t most) const {
   const std::uint64_t most_value = factors_.size() == 1 ? most : kMaxAmount;
   const std::optional<std::uint64_t>* prices = nullptr;
   return sum_up_to(most, [&](const Factor& factor) -> Found {
     if (factor.price) {
       if (prices == nullptr) {
         const auto model = price.of.one_value(values);
-        prices = model ? price.table->find(*model) : nullptr;
-        if (prices == nullptr) prices = price.otherwise;
+        prices = price.find(model, plan);
         if (prices == nullptr && model) return Unexpected{kNoPrice};
         if (prices == nullptr) return std::optional<std::uint64_t>();
       }

@@ -53,8 +53,12 @@ struct PriceTable {
   static constexpr std::size_t kMostNames = 32;
   static constexpr std::size_t kMostModels = 10'000;
 
-  // Reports what is wrong with the node to the diagnostics.
-  static PriceTable read(const Node& node, Diagnostics& diagnostics);
+  // Reports what is wrong with the node to the diagnostics. Prices of a plan replace some of the
+  // file, and have no other models and names.
+  static PriceTable read(const Node& node, Diagnostics& diagnostics,
+                         const PriceTable* of_file = nullptr);
+  // Says which names there are, to explain one that is not among them.
+  static std::string expected(const std::vector<std::string>& known, std::string_view name);
 
   std::vector<std::string> models;
   std::vector<std::string> names;
@@ -68,8 +72,15 @@ struct PriceTable {
 // with one that has no prices. Thread-safety: immutable; use it from any thread.
 struct PriceChoice {
   KeyTemplate of;
-  const std::optional<std::uint64_t>* otherwise = nullptr;  // null: there is none
+  std::string otherwise = {};  // empty: there is none
   std::shared_ptr<const PriceTable> table;
+  // By the index in Rule::plans, those that replace some of `table`; may be null. Empty: no plan
+  // has prices.
+  std::vector<std::shared_ptr<const PriceTable>> by_plan = {};
+
+  // The prices of a request; null: there are none.
+  const std::optional<std::uint64_t>* find(std::optional<std::string_view> model,
+                                           std::size_t plan) const noexcept;
 };
 
 // The compiled `cost` of a limit (docs/rules.md, Costs):
@@ -95,17 +106,20 @@ class CostTemplate {
                                                        std::span<const std::string> prices = {});
 
   Kind kind() const noexcept { return kind_; }
-  // The units of a request without attributes. Absent: it needs some, or there is no such number.
-  std::optional<std::uint64_t> units(const PriceChoice& price = {}) const;
+  // The units of a request without attributes, with these prices. Absent: it needs more, or there
+  // is no such number.
+  std::optional<std::uint64_t> units(const std::optional<std::uint64_t>* prices = nullptr) const;
 
   // The attributes of each part without a default: a request needs one of each.
   std::vector<std::vector<std::uint32_t>> needs() const;
   // The indices of the prices that it reads.
   std::vector<std::size_t> prices() const;
 
-  // Units up to `most` from the attributes of a request. Absent: attributes are missing.
+  // Units up to `most` from the attributes of a request, with the prices of its plan. Absent:
+  // attributes are missing.
   using Found = Expected<std::optional<std::uint64_t>, Mistake>;
-  Found find(AttributeValues& values, const PriceChoice& price, std::uint64_t most) const;
+  Found find(AttributeValues& values, const PriceChoice& price, std::size_t plan,
+             std::uint64_t most) const;
 
  private:
   // A number, a price, or attributes and their default.

@@ -26,10 +26,10 @@ std::string found(std::string_view text, const Attributes& request,
   const auto cost = CostTemplate::compile(text, table, prices->names);
   if (!cost) return cost.error().message;
   const PriceChoice price{KeyTemplate::compile("{model}", table).value(),
-                          request.find("only") ? nullptr : prices->find("large"), prices};
+                          request.find("only") ? "" : "large", prices};
   AttributeValues values;
   values.begin(table, request);
-  const auto found = cost->find(values, price, most);
+  const auto found = cost->find(values, price, 0, most);
   if (!found && found.error() == CostTemplate::kTooLarge) return "too large";
   if (!found && found.error() == CostTemplate::kNoPrice) return "no price";
   if (!found) return "wrong " + table.names()[found.error()];
@@ -239,6 +239,40 @@ TEST(RuleCostFiles, HavePricesOfModels) {
             "\"{body.model}\"");
   EXPECT_EQ(errors_with_prices("cost: 5, price: { of: '{size}' }"),
             "f:5:80: warning: the cost reads no price; expected price.NAME in 'cost'");
+}
+
+TEST(RuleCostFiles, HavePricesOfPlans) {
+  const auto of_plan = [](const std::string& prices, const std::string& cost) {
+    const auto rules = RuleSet::parse(
+        "version: 1\nprices: { large: { in: 3, out: 15 }, small: { in: 1, out: 2 } }\n"
+        "plans:\n  pro: { a: { limit: 100, per: 1s, prices: " +
+            prices + " } }\nrules:\n  - name: r\n    plan: { default: pro }\n" +
+            "    limits: [ { name: a, algorithm: fixed_window, " + cost + " } ]\n",
+        "f");
+    if (!rules) return rules.error().front().to_string();
+    return rules->warnings().empty() ? "ok" : rules->warnings().front().to_string();
+  };
+  const std::string cost = "cost: 'price.out * 5', price: { of: '{model}', default: large }";
+  EXPECT_EQ(of_plan("{ large: { in: 2, out: 10 } }", cost), "ok");
+  EXPECT_EQ(
+      of_plan("{ large: { out: 21 } }", cost),
+      "f:8:57: warning: the default cost of 105 exceeds the capacity of 100, so that requests "
+      "without the attribute are denied; expected at most 100");
+  EXPECT_EQ(of_plan("{ large: { in: 2 } }", cost),
+            "f:4:44: error: the model 'large' of the plan 'pro' has no price 'out'; expected 'out' "
+            "among its 'prices'");
+  EXPECT_EQ(of_plan("{ larg: { in: 2, out: 10 } }", cost),
+            "f:4:46: error: there are no prices of 'larg'; expected one of: large or small; did "
+            "you mean 'large'?");
+  EXPECT_EQ(of_plan("{ large: { out: 10, inn: 2 } }", cost),
+            "f:4:64: error: there is no price 'inn'; expected one of: in or out; did you mean "
+            "'in'?");
+  EXPECT_EQ(of_plan("{ large: { out: 1.5 } }", cost),
+            "f:4:60: error: the price 'out' is '1.5'; expected a whole number from 0 to "
+            "9007199254740991");
+  EXPECT_EQ(of_plan("{ large: { out: 10 } }", "cost: 5"),
+            "f:4:44: warning: the cost of the limit 'a' of the rule 'r' reads no price; expected "
+            "price.NAME in its 'cost'");
 }
 
 TEST(RuleCostFiles, SayWhoAvoidsALimitWithPrices) {

@@ -429,7 +429,7 @@ class Loader {
   void check_terms(const Fields& fields, const Limit& limit);
   void check_memory(const NumberFields& fields, const Limit& limit);
   void check_redis(const NumberFields& fields, const Limit& limit);
-  void check_cost(const Fields& fields, const CostTemplate& cost, const PriceChoice& price,
+  void check_cost(const Fields& fields, const CompiledLimit& compiled, std::size_t plan,
                   const Limit& limit);
   void check_skips(const Fields& fields, const CompiledRule& rule, const RuleLimit& limit,
                    const CompiledLimit& compiled);
@@ -439,7 +439,10 @@ class Loader {
   std::optional<ResponseCount> read_count(const Fields& fields, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
   PriceChoice read_price(const Fields& fields, const CostTemplate& cost);
-  void check_prices(const Fields& fields, const CostTemplate& cost);
+  void read_plan_prices(const Rule& rule, std::string_view limit, const CostTemplate& cost,
+                        PriceChoice& price);
+  void check_prices(std::size_t at, const PriceTable& table, std::string_view plan,
+                    const CostTemplate& cost);
   template <typename Template>
   Template read_template(const Node* node, const auto&... names);
   void check_name(Names& names, std::string_view name, std::size_t at, std::string_view of);
@@ -474,12 +477,12 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
   trusted_.clear();
   if (const Node* trusted = file.node("trusted")) read_trusted(*trusted);
   if (set_->domain.empty()) set_->domain = settings_.domain;
-  if (const Node* plans = file.node("plans")) {
-    plans_ = FilePlans::read(*plans, *file.key("plans").map, *diagnostics_);
-  }
   const Node* prices = file.node("prices");
   prices_ = std::make_shared<PriceTable>(
       prices == nullptr ? PriceTable{} : PriceTable::read(*prices, diagnostics));
+  if (const Node* plans = file.node("plans")) {
+    plans_ = FilePlans::read(*plans, *file.key("plans").map, *prices_, *diagnostics_);
+  }
   const Node* rules = file.node("rules");
   if (rules == nullptr) return;
   set_->rules.reserve(set_->rules.size() + rules->items.size());
@@ -568,15 +571,16 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   PriceChoice price = read_price(fields, cost);
   if (!node.is_map()) return;
   const auto numbers = read_limit(fields, rule, limit);
+  if (!rule.plans.empty()) read_plan_prices(rule, limit.name, cost, price);
   if (!numbers) return;
   limit.limit = *numbers;
-  check_cost(fields, cost, price, limit.limit);
   auto count = read_count(fields, limit.limit);
   limit.counts_responses = count.has_value();
   std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
   const std::uint32_t id = limit_id_of(prefix);
   compiled.limits.push_back(
       {std::move(prefix), id, std::move(key), std::move(cost), std::move(price), std::move(count)});
+  check_cost(fields, compiled.limits.back(), compiled.default_plan, limit.limit);
   check_skips(fields, compiled, limit, compiled.limits.back());
   rule.limits.push_back(std::move(limit));
   const Node* const overflow = fields.node("overflow");
@@ -617,13 +621,13 @@ std::vector<Limit> Loader::read_plans(const Fields& fields, const Rule& rule, st
   plans_.use(name);
   if (has_own && std::none_of(plans.begin(), plans.end(), has_numbers)) return by_plan;
   for (const FilePlans::Plan& plan : plans) {
-    const Fields* numbers = plan.find(name);
+    const FilePlans::Numbers* numbers = plan.find(name);
     if (numbers == nullptr && !has_own) {
       FilePlans::explain_lack(plan, rule.name, name, *diagnostics_);
       continue;
     }
-    const auto limit =
-        read_numbers(numbers == nullptr ? NumberFields(fields) : NumberFields(fields, *numbers));
+    const auto limit = read_numbers(numbers == nullptr ? NumberFields(fields)
+                                                       : NumberFields(fields, numbers->fields));
     if (limit) by_plan.push_back(*limit);
   }
   if (by_plan.size() < plans.size()) by_plan.clear();
@@ -765,9 +769,10 @@ void Loader::check_terms(const Fields& fields, const Limit& limit) {
 
 // Reports a constant cost that no request can have. Warns about a limit that denies every request
 // because its cost exceeds its capacity.
-void Loader::check_cost(const Fields& fields, const CostTemplate& cost, const PriceChoice& price,
+void Loader::check_cost(const Fields& fields, const CompiledLimit& compiled, std::size_t plan,
                         const Limit& limit) {
-  const auto units = cost.units(price);
+  const CostTemplate& cost = compiled.cost;
+  const auto units = cost.units(compiled.price.find(std::nullopt, plan));
   if (cost.kind() == CostTemplate::Kind::kUnits &&
       units.value_or(kMaxAmount + 1) > most_cost(limit)) {
     diagnostics_->add(fields.at("cost"),
@@ -817,7 +822,7 @@ void Loader::check_skips(const Fields& fields, const CompiledRule& rule, const R
   for (const auto& one_of : compiled.key.needs())
     check("key", one_of, "another choice such as |ip");
   for (const auto& one_of : compiled.cost.needs()) check("cost", one_of, "a default such as |1");
-  if (compiled.cost.prices().empty() || compiled.price.otherwise != nullptr) return;
+  if (compiled.cost.prices().empty() || !compiled.price.otherwise.empty()) return;
   for (const auto& one_of : compiled.price.of.needs()) check("price", one_of, "a 'default'");
 }
 
@@ -860,28 +865,48 @@ PriceChoice Loader::read_price(const Fields& fields, const CostTemplate& cost) {
     diagnostics_->add(given->at("of"), "'of' is " + describe(*given->node("of")),
                       "expected one attribute, such as \"{body.model}\"");
   }
-  const std::string_view otherwise = given->text("default");
-  price.otherwise = otherwise.empty() ? nullptr : prices_->find(otherwise);
-  if (!otherwise.empty() && price.otherwise == nullptr) {
-    const std::vector<std::string_view> known(prices_->models.begin(), prices_->models.end());
-    diagnostics_->add(given->at("default"), "there are no prices of " + in_quotes(otherwise),
-                      known.empty()
-                          ? "expected 'prices:' in this file"
-                          : "expected one of: " + either(known) + did_you_mean(otherwise, known));
+  price.otherwise = given->text("default");
+  if (!price.otherwise.empty() && prices_->find(price.otherwise) == nullptr) {
+    diagnostics_->add(given->at("default"), "there are no prices of " + in_quotes(price.otherwise),
+                      PriceTable::expected(prices_->models, price.otherwise));
   }
-  check_prices(fields, cost);
+  check_prices(fields.at("cost"), *prices_, {}, cost);
   return price;
 }
 
+// Reads which prices the plans of a rule have for a limit.
+void Loader::read_plan_prices(const Rule& rule, std::string_view limit, const CostTemplate& cost,
+                              PriceChoice& price) {
+  if (plan_numbers_ > FilePlans::kMostNumbers) return;
+  for (std::size_t i = 0; i < rule.plans.size(); ++i) {
+    const FilePlans::Plan& plan = plans_.all()[i];
+    const FilePlans::Numbers* const numbers = plan.find(limit);
+    if (numbers == nullptr || numbers->prices == nullptr) continue;
+    const std::size_t at = numbers->fields.at("prices");
+    if (cost.prices().empty()) {
+      warn(at,
+           "the cost of the limit " + in_quotes(limit) + " of the rule " + in_quotes(rule.name) +
+               " reads no price",
+           "expected price.NAME in its 'cost'");
+    }
+    price.by_plan.resize(rule.plans.size());
+    price.by_plan[i] = numbers->prices;
+    check_prices(at, *numbers->prices, plan.name, cost);
+  }
+}
+
 // Reports models that lack a price that the cost reads.
-void Loader::check_prices(const Fields& fields, const CostTemplate& cost) {
-  const std::size_t width = prices_->names.size();
-  for (std::size_t model = 0; model < prices_->models.size(); ++model) {
+void Loader::check_prices(std::size_t at, const PriceTable& table, std::string_view plan,
+                          const CostTemplate& cost) {
+  const std::size_t width = table.names.size();
+  for (std::size_t model = 0; model < table.models.size(); ++model) {
     for (const std::size_t price : cost.prices()) {
-      if (price >= width || prices_->numbers[model * width + price]) continue;
-      const std::string name = in_quotes(prices_->names[price]);
-      diagnostics_->add(fields.at("cost"),
-                        "the model " + in_quotes(prices_->models[model]) + " has no price " + name,
+      if (price >= width || table.numbers[model * width + price]) continue;
+      const std::string name = in_quotes(table.names[price]);
+      diagnostics_->add(at,
+                        "the model " + in_quotes(table.models[model]) +
+                            (plan.empty() ? "" : " of the plan " + in_quotes(plan)) +
+                            " has no price " + name,
                         "expected " + name + " among its 'prices'");
     }
   }

@@ -21,7 +21,10 @@ constexpr std::string_view kRules = R"(
 version: 1
 plans:
   free: { requests: { limit: 2, per: 1m } }
-  pro: { requests: { limit: 5, per: 1m } }
+  pro:
+    requests: { limit: 5, per: 1m }
+    spend: { limit: 1000, per: 1m, prices: { large: { out: 3 } } }
+prices: { large: { out: 5 }, small: { out: 2 } }
 rules:
   - name: api
     match: { path: /api }
@@ -32,6 +35,12 @@ rules:
     match: { path: /quota }
     limits:
       - { name: month, key: "{ip}", algorithm: fixed_window, limit: 100, per: month, zone: Asia/Tokyo }
+  - name: models
+    match: { path: /models }
+    plan: { from: "{header.x-plan}", default: free }
+    limits:
+      - { name: spend, key: "{header.x-customer}", algorithm: fixed_window, limit: 1000, per: 1m,
+          cost: "{out|1} * price.out", price: { of: "{model}", default: large } }
   - name: all
     limits:
       - { name: window, key: "{ip}", algorithm: fixed_window, limit: 1, per: 1s }
@@ -120,6 +129,30 @@ TEST_F(OverridesTest, GivesAKeyAPlanInSpiteOfTheRequest) {
   EXPECT_EQ(ask().limits.front().numbers, token_bucket(5).per(1min));
 }
 
+TEST_F(OverridesTest, GivesAKeyThePricesOfAPlan) {
+  std::uint64_t before = 1000;
+  const auto cost = [&](std::string_view plan, std::string_view model) {
+    const std::uint64_t left = decider_
+                                   .decide(rules_,
+                                           Attributes{{"path", "/models"},
+                                                      {"header.x-customer", "7"},
+                                                      {"header.x-plan", plan},
+                                                      {"model", model}},
+                                           {}, Instant{10s})
+                                   .decision.remaining;
+    return std::exchange(before, left) - left;
+  };
+  EXPECT_EQ(cost("free", "large"), 5U);
+  EXPECT_EQ(cost("pro", "large"), 3U);
+  EXPECT_EQ(cost("pro", "small"), 2U) << "the plan has no prices of it";
+  EXPECT_EQ(cost("pro", "other"), 3U) << "the default model, with the prices of the plan";
+  EXPECT_EQ(cost("gold", "large"), 5U) << "the default plan";
+  give("models", "spend", {.kind = Kind::kPlan, .plan = "pro"});
+  EXPECT_EQ(cost("free", "large"), 3U);
+  give("models", "spend", {.kind = Kind::kPlan, .plan = "free"});
+  EXPECT_EQ(cost("pro", "large"), 5U);
+}
+
 TEST_F(OverridesTest, BlocksAKeyUntilAnInstant) {
   give("api", "requests", {.kind = Kind::kBlocked, .until = Instant{70s}});
   const RuleAnswer& answer = ask(Instant{10s});
@@ -177,7 +210,7 @@ TEST_F(OverridesTest, EndsAndIsDropped) {
 
 TEST_F(OverridesTest, RefusesWhatTheLimitCannotHave) {
   EXPECT_EQ(problem("ap", "requests", {}),
-            "there is no rule 'ap'; expected one of: api, quota or all");
+            "there is no rule 'ap'; expected one of: api, quota, models or all");
   EXPECT_EQ(problem("all", "windows", {}),
             "the rule 'all' has no limit 'windows'; expected one of: window or total");
   EXPECT_EQ(problem("api", "requests", {.kind = Kind::kPlan, .plan = "gold"}),

@@ -20,7 +20,7 @@ std::vector<std::string_view> plan_names(const std::vector<FilePlans::Plan>& pla
 }
 
 FilePlans::Plan read_plan(const Node& name, const Node& node, const schema::Map& keys,
-                          Diagnostics& diagnostics) {
+                          const PriceTable& of_file, Diagnostics& diagnostics) {
   FilePlans::Plan plan{name.text, name.at, {}};
   if (!node.is_map() || node.pairs.empty()) {
     diagnostics.add(node.at, "the plan " + in_quotes(name.text) + " is " + describe(node),
@@ -28,7 +28,11 @@ FilePlans::Plan read_plan(const Node& name, const Node& node, const schema::Map&
     return plan;
   }
   for (const auto& [limit, numbers] : node.pairs) {
-    plan.limits.push_back({limit->text, limit->at, Fields::read(*numbers, keys, diagnostics)});
+    plan.limits.push_back({limit->text, limit->at, Fields::read(*numbers, keys, diagnostics), {}});
+    FilePlans::Numbers& read = plan.limits.back();
+    if (const Node* const prices = read.fields.node("prices")) {
+      read.prices = std::make_shared<PriceTable>(PriceTable::read(*prices, diagnostics, &of_file));
+    }
   }
   return plan;
 }
@@ -45,20 +49,21 @@ std::string_view NumberFields::first_given(const Fields& limit) {
   return given == kNumbers.end() ? std::string_view() : *given;
 }
 
-const Fields* FilePlans::Plan::find(std::string_view limit) const {
+const FilePlans::Numbers* FilePlans::Plan::find(std::string_view limit) const {
   const auto found = std::find_if(limits.begin(), limits.end(),
                                   [&](const auto& numbers) { return numbers.limit == limit; });
-  return found == limits.end() ? nullptr : &found->fields;
+  return found == limits.end() ? nullptr : &*found;
 }
 
-FilePlans FilePlans::read(const Node& node, const schema::Map& keys, Diagnostics& diagnostics) {
+FilePlans FilePlans::read(const Node& node, const schema::Map& keys, const PriceTable& prices,
+                          Diagnostics& diagnostics) {
   FilePlans plans;
   for (const auto& [name, numbers] : node.pairs) {
     if (name->text.empty() || name->text.size() > 128) {
       diagnostics.add(name->at, "the name of a plan is " + describe(*name),
                       "expected text of 1 to 128 bytes");
     }
-    plans.plans_.push_back(read_plan(*name, *numbers, keys, diagnostics));
+    plans.plans_.push_back(read_plan(*name, *numbers, keys, prices, diagnostics));
   }
   std::sort(plans.plans_.begin(), plans.plans_.end(),
             [](const Plan& a, const Plan& b) { return a.name < b.name; });

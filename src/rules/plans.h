@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "rules/cost_template.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/key_template.h"
@@ -42,20 +44,22 @@ class FilePlans {
     std::string_view limit;
     std::size_t at = 0;
     Fields fields;
+    std::shared_ptr<const PriceTable> prices;  // null: those of the file
   };
   struct Plan {
     std::string name;
     std::size_t at = 0;
     std::vector<Numbers> limits;
 
-    const Fields* find(std::string_view limit) const;
+    const Numbers* find(std::string_view limit) const;
   };
 
   // The most numbers of a file: each limit with a plan has those of every plan.
   static constexpr std::size_t kMostNumbers = 100'000;
 
-  // `keys` is the schema of the numbers of a limit.
-  static FilePlans read(const Node& node, const schema::Map& keys, Diagnostics& diagnostics);
+  // `keys` is the schema of the numbers of a limit, `prices` are those of the file.
+  static FilePlans read(const Node& node, const schema::Map& keys, const PriceTable& prices,
+                        Diagnostics& diagnostics);
 
   // In the order of their names.
   const std::vector<Plan>& all() const noexcept { return plans_; }

@@ -112,8 +112,8 @@ TEST(Plans, ExplainsNumbersThatAreMissingOrUnknown) {
             "9007199254740991, or 'plan:' in the rule");
   EXPECT_EQ(
       errors_of("plans: { free: { a: { limit: 1, per: 1s, brust: 2 } } }\nrules: []\n"),
-      "f:2:42: error: unknown key 'brust'; expected one of: limit, per, lease, burst; did you "
-      "mean 'burst'?");
+      "f:2:42: error: unknown key 'brust'; expected one of: limit, per, lease, burst, prices; did "
+      "you mean 'burst'?");
   EXPECT_EQ(errors_of("plans: { free: 5 }\nrules: []\n"),
             "f:2:16: error: the plan 'free' is '5'; expected a map from names of limits to their "
             "numbers");

@@ -14,6 +14,7 @@
 #include "limiter/waits.h"
 #include "rules/counter_key.h"
 #include "rules/diagnostics.h"
+#include "rules/plans.h"
 #include "sluice/decision.h"
 #include "sluice/rule.h"
 
@@ -218,7 +219,7 @@ void RuleDecider::Impl::add_limit(const Rule& rule, const rules::CompiledRule& c
   const RuleLimit& limit = rule.limits[index];
   const bool has_plans = !limit.by_plan.empty();
   const Limit& numbers = has_plans ? limit.by_plan[matched_.back().plan] : limit.limit;
-  limits_.emplace_back(limit, numbers, compiled.limits[index].id);
+  limits_.emplace_back(limit, numbers, compiled.limits[index].id, matched_.back().plan);
 }
 
 // Fills in the cost and the key of the latest limit, or drops it. Returns the reason if the limit
@@ -281,6 +282,9 @@ bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   }
   const Rule& rule = *matched_.back().rule;
   named.numbers = override_numbers_.with(*given, rule, *named.limit, named.numbers);
+  if (given->kind == Kind::kPlan) {
+    named.plan = rules::find_plan(rule, given->plan).value_or(named.plan);
+  }
   if (given->kind != Kind::kBlocked || !asks(verb_)) return false;
   if (is_alternative) {  // as if it were not there
     text_.resize(named.key_at);
@@ -302,10 +306,10 @@ Reason RuleDecider::Impl::find_costs(const rules::CompiledLimit& compiled,
       !is_about_id && !named.limit->alternative) {
     named.cost = unset_cost(costs);
   } else if (has_key) {
-    wrong = find_cost(*named.limit, compiled, costs, named.cost);
+    wrong = find_cost(named, compiled, costs, named.cost);
   }
   if (wrong == Reason::kOk && request_.actual != nullptr) {
-    wrong = find_cost(*named.limit, compiled, *request_.actual, named.actual);
+    wrong = find_cost(named, compiled, *request_.actual, named.actual);
   }
   if (wrong == Reason::kOk && request_.response != nullptr) {
     wrong = count_response(*compiled.count, named.cost);
@@ -347,8 +351,9 @@ bool RuleDecider::Impl::refuses(const Limit& limit) const noexcept {
 
 // Sets the cost. Returns kMissing if its attribute is missing, kInvalid if that is no number of
 // units, else kOk.
-Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::CompiledLimit& compiled,
+Reason RuleDecider::Impl::find_cost(const NamedLimit& of, const rules::CompiledLimit& compiled,
                                     const RequestCosts& costs, std::uint64_t& found_cost) {
+  const RuleLimit& limit = *of.limit;
   using Kind = rules::CostTemplate::Kind;
   const Kind kind = compiled.cost.kind();
   const bool is_of_first = !asks(verb_) && !id_;  // what does not say which one of a row
@@ -378,7 +383,7 @@ Reason RuleDecider::Impl::find_cost(const RuleLimit& limit, const rules::Compile
     return Reason::kOk;
   }
   if (verb_ == Verb::kReset || verb_ == Verb::kExtend) return Reason::kOk;
-  const auto found = compiled.cost.find(values_, compiled.price, most_cost(limit.limit));
+  const auto found = compiled.cost.find(values_, compiled.price, of.plan, most_cost(limit.limit));
   if (!found) {
     wrong_ = found.error();
     return Reason::kInvalid;

@@ -27,12 +27,14 @@ namespace sluice::rules {
 // It is written where it is kept, as MatchedRule is: a copy of one just written member by member
 // waits for all of these writes.
 struct NamedLimit {
-  NamedLimit(const RuleLimit& from, const Limit& its_numbers, std::uint32_t its_id) noexcept
-      : limit(&from), numbers(its_numbers), id(its_id) {}
+  NamedLimit(const RuleLimit& from, const Limit& its_numbers, std::uint32_t its_id,
+             std::size_t its_plan) noexcept
+      : limit(&from), numbers(its_numbers), id(its_id), plan(its_plan) {}
 
   const RuleLimit* limit;
   Limit numbers;  // that count for this request
   std::uint32_t id;
+  std::size_t plan;  // whose prices count; index of Rule::plans
   std::uint64_t cost = 1;
   std::uint64_t actual = 1;   // to settle to
   bool looks = false;         // it is decided, and nothing is taken: responses are counted
@@ -114,7 +116,7 @@ class RuleDecider::Impl {
   Reason find_costs(const rules::CompiledLimit& compiled, const RequestCosts& costs, bool has_key,
                     rules::NamedLimit& named);
   bool override_limit(rules::NamedLimit& named, Reason& refused);
-  Reason find_cost(const RuleLimit& limit, const rules::CompiledLimit& compiled,
+  Reason find_cost(const rules::NamedLimit& of, const rules::CompiledLimit& compiled,
                    const RequestCosts& costs, std::uint64_t& cost);
   bool refuses(const Limit& limit) const noexcept;
   bool applies(const Limit& limit, const rules::CompiledLimit& compiled) const noexcept;

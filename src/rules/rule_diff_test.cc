@@ -99,6 +99,13 @@ TEST(RuleDiff, NamesPricesThatCostsRead) {
   EXPECT_EQ(
       compared("prices: { a: { in: 1_000 } }\n" + rules, "prices: { a: { in: 2_000 } }\n" + rules),
       (Lines{"~ api|user|prices.a.in|1000|2000"}));
+  const std::string plan =
+      "rules: [ { name: api, plan: { default: pro }, limits: [ { name: user, cost: 'price.in', "
+      "price: { of: '{m}' } } ] } ]";
+  EXPECT_EQ(
+      compared("plans: { pro: { user: { limit: 1, prices: { a: { in: 1_000 } } } } }\n" + plan,
+               "plans: { pro: { user: { limit: 1, prices: { a: { in: 900 } } } } }\n" + plan),
+      (Lines{"~ api|user|plans.pro.prices.a.in|1000|900"}));
 }
 
 TEST(RuleDiff, ReportsAnotherOrderAndIgnoresTheFiles) {

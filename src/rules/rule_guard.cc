@@ -33,7 +33,7 @@ bool has_attributes(const rules::CompiledLimit& limit, bool has_cost,
   std::size_t end = 0;
   if (!limit.key.fill(values, text, end, scratch)) return false;
   if (has_cost || limit.cost.kind() != rules::CostTemplate::Kind::kComputed) return true;
-  const auto units = limit.cost.find(values, limit.price, kMaxUnits);
+  const auto units = limit.cost.find(values, limit.price, 0, kMaxUnits);  // any plan
   return !units || units->has_value();
 }
 

@@ -428,11 +428,15 @@ constexpr Key kLease = row(
     "366d (see Permits). For other algorithms, except `budget`: how long a server may use units "
     "that it takes ahead from Redis, 1ms to 10s (docs/leases.md).");
 
-constexpr std::array<Key, 4> kPlanNumberKeys{
+constexpr std::array<Key, 5> kPlanNumberKeys{
     required(limit_number("")),
     kPer,
     kLease,
     limit_option(LimitOption::kBurst),
+    row("prices", Type::kPrices, nullptr, "those of the file",
+        "Prices of models for requests of the plan. Other models have those of the file (see "
+        "Prices).",
+        kMaxAmount),
 };
 constexpr Map kPlanNumbers{"numbers", "each limit of each of `plans`", kPlanNumberKeys};
 
