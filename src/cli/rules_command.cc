@@ -668,9 +668,9 @@ reload: change them too. With rules in Redis all servers follow.
 With --for, mode and on_store_error change on that server only, and the change ends by itself; --for
 0s ends it now. They change even while Redis is gone, one server at a time: repeat --admin.
 
-PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error, and
-plans/PLAN/LIMIT for the numbers of a plan. A limit without a name is RULE/INDEX, such as api/0; a
-slash within a name is written as %2F.
+PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error,
+plans/PLAN/LIMIT for the numbers of a plan, and prices/MODEL for the prices of a model by their
+names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.
 
 Exit status: 0 changed, or the rules say so already; 1 refused, or no server answers; 2 wrong usage.
 
@@ -678,7 +678,8 @@ Examples:
   sluice rules set api/requests limit=20 burst=40
   sluice rules set api mode=shadow
   sluice rules set login on_store_error=deny --for 1h --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
-  sluice rules set plans/free/requests limit=100 per=1m --admin 127.0.0.1:6070)";
+  sluice rules set plans/free/requests limit=100 per=1m --admin 127.0.0.1:6070
+  sluice rules set prices/gpt-large input=4 output=20)";
 
 struct ChangeFlags {
   std::shared_ptr<AdminFlags> admin;
@@ -692,10 +693,22 @@ struct ChangeFlags {
 struct ChangePlace {
   std::string target;
   std::string limit;
+  bool has_prices = false;
 };
+
+// A part of a path. A '%' in it begins an escape already.
+std::string encoded_part(std::string_view name) {
+  std::string path;
+  for (const char& c : name) path += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
+  return path;
+}
 
 ChangePlace changed_place(const std::string& text) {
   constexpr std::string_view kPlans = "plans/";
+  constexpr std::string_view kPrices = "prices/";
+  if (text.starts_with(kPrices) && text.size() > kPrices.size()) {
+    return {"/v1/prices/" + encoded_part(std::string_view(text).substr(kPrices.size())), "", true};
+  }
   const bool is_plan = text.starts_with(kPlans) && text.find('/', kPlans.size()) != text.npos;
   const std::string rest = is_plan ? text.substr(kPlans.size()) : text;
   const std::size_t slash = rest.find('/');
@@ -703,8 +716,8 @@ ChangePlace changed_place(const std::string& text) {
   std::string limit = slash == rest.npos ? "" : rest.substr(slash + 1);
   if (name.empty() || (slash != rest.npos && limit.empty())) {
     throw Failed(base::in_quotes(text) +
-                     " names no rule; expected RULE, RULE/LIMIT such as api/requests, or "
-                     "plans/PLAN/LIMIT",
+                     " names no rule; expected RULE, RULE/LIMIT such as api/requests, "
+                     "plans/PLAN/LIMIT, or prices/MODEL",
                  kUsage);
   }
   const auto with_slashes = [](std::string part) {
@@ -713,13 +726,36 @@ ChangePlace changed_place(const std::string& text) {
   };
   limit = with_slashes(limit);
   if (!is_plan && is_version(limit)) limit = with_slashes(name) + "/" + limit;
-  std::string path;
-  for (const char& c : name) path += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
-  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + path, limit};
+  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_part(name), limit};
+}
+
+// "input=4 output=20" as the body of a PATCH.
+std::string price_body(const ChangeFlags& flags) {
+  if (!flags.length.empty()) {
+    throw Failed("--for does not apply to prices; expected it with mode or on_store_error", kUsage);
+  }
+  boost::json::object prices;
+  for (const std::string& text : flags.values) {
+    const std::size_t equals = std::min(text.find('='), text.size());
+    const std::string value = text.substr(std::min(equals + 1, text.size()));
+    if (equals == 0 || !is_version(value) || value.size() > 18) {
+      throw Failed(base::in_quotes(text) + " is no price; expected NAME=NUMBER, such as input=4",
+                   kUsage);
+    }
+    if (!prices.emplace(text.substr(0, equals), std::stoull(value)).second) {
+      throw Failed(base::in_quotes(text.substr(0, equals)) + " is given twice; expected it once",
+                   kUsage);
+    }
+  }
+  if (prices.empty()) {
+    throw Failed("nothing is changed; expected NAME=NUMBER after " + flags.place, kUsage);
+  }
+  return boost::json::serialize(prices);
 }
 
 // Returns the members of the values as the body of a PATCH.
 std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
+  if (place.has_prices) return price_body(flags);
   static constexpr std::array<std::string_view, 4> kOfLimit{"limit", "per", "burst", "lease"};
   static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
   if (flags.values.empty() && flags.length.empty()) {
@@ -795,7 +831,8 @@ int change_servers(const ChangeFlags& flags) {
 void add_change(Command rules, int& status) {
   const Command command = rules.add_subcommand("set", "Change numbers of a running server");
   const auto flags = std::make_shared<ChangeFlags>();
-  command.add_option("PLACE", flags->place, "RULE, RULE/LIMIT or plans/PLAN/LIMIT").required();
+  command.add_option("PLACE", flags->place, "RULE, RULE/LIMIT, plans/PLAN/LIMIT or prices/MODEL")
+      .required();
   command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20 or mode=shadow");
   flags->admin = add_admin_flags(command, false, &flags->servers);
   command

@@ -466,21 +466,24 @@ EditError unknown_limit(const Node* limits, std::string_view rule, const std::st
     }
   }
   const std::string what = "rule " + in_quotes(rule) + " has no limit " + in_quotes(name);
-  if (names.empty()) return {true, what + "; expected no 'limits', the rule has none"};
-  return {true, what + "; expected " + either({names.begin(), names.end()})};
+  return {EditError::Unknown::kPart, what + "; expected " +
+                                         (names.empty() ? "no 'limits', the rule has none"
+                                                        : either({names.begin(), names.end()}))};
 }
 
 EditError no_place(std::string_view key, std::string_view of) {
-  return {false, in_quotes(key) + " of " + std::string(of) +
-                     " cannot be changed alone: its text is shared by an anchor, or on several "
-                     "lines; expected a change of the rules file, or PUT /v1/rules"};
+  return {{},
+          in_quotes(key) + " of " + std::string(of) +
+              " cannot be changed alone: its text is shared by an anchor, or on several "
+              "lines; expected a change of the rules file, or PUT /v1/rules"};
 }
 
 EditError no_own_numbers(std::string_view of) {
-  return {false, std::string(of) +
-                     " has no 'limit' of its own, its numbers come from plans, which limits of "
-                     "other rules share; expected PATCH /v1/plans/PLAN, or a change of the plans "
-                     "in the rules file"};
+  return {{},
+          std::string(of) +
+              " has no 'limit' of its own, its numbers come from plans, which limits of "
+              "other rules share; expected PATCH /v1/plans/PLAN, or a change of the plans "
+              "in the rules file"};
 }
 
 // Changes a number. Returns the error, if there is one.
@@ -533,16 +536,27 @@ std::optional<EditError> change(Editor& editor, std::size_t index, std::string_v
   return check_text(editor, changed, of);
 }
 
-std::optional<EditError> change_plan(Editor& editor, std::string_view plan,
-                                     const RuleChanges& changes) {
-  Node& limits = editor.own(editor.own(editor.own_root(), "plans"), plan);
-  const std::string of_plan = "plan " + in_quotes(plan);
+// The words for each kind of Shared.
+struct SharedWords {
+  std::string_view key;    // of the file
+  std::string_view whole;  // one of them
+  std::string_view part;   // what it has by name
+};
+constexpr std::array<SharedWords, 2> kSharedWords{
+    {{"plans", "plan", "limit"}, {"prices", "model", "price"}}};
+
+std::optional<EditError> change_shared(Editor& editor, const SharedWords& words,
+                                       std::string_view name, const RuleChanges& changes) {
+  Node& whole = editor.own(editor.own(editor.own_root(), words.key), name);
+  const std::string of_whole = std::string(words.whole) + " " + in_quotes(name);
   for (const RuleChanges::Number& number : changes.numbers) {
-    const std::string of = "limit " + in_quotes(number.limit) + " of " + of_plan;
-    Node& numbers = editor.own(limits, number.limit);
-    if (!editor.set(numbers, number.key, number.value, "limit")) return no_place(number.key, of);
+    const bool is_price = number.limit.empty();
+    Node& numbers = is_price ? whole : editor.own(whole, number.limit);
+    if (editor.set(numbers, number.key, number.value, "limit")) continue;
+    const std::string of_limit = "limit " + in_quotes(number.limit) + " of ";
+    return no_place(number.key, (is_price ? "" : of_limit) + of_whole);
   }
-  return check_text(editor, "limits", of_plan);
+  return check_text(editor, std::string(words.part) + "s", of_whole);
 }
 
 // Returns the index of the rule in a file.
@@ -576,16 +590,11 @@ struct EditedFile {
   Document document;
 };
 
-// Returns the numbers of a plan, or null.
-const Node* find_plan(const Document& document, std::string_view name) {
-  const Node* const plans = document.root == nullptr ? nullptr : value_of(*document.root, "plans");
-  return plans == nullptr ? nullptr : value_of(*plans, name);
-}
-
-// Returns the first limit without numbers in the plan, or an empty text.
-std::string_view lacking_limit(const Node& plan, const RuleChanges& changes) {
+// Returns the first limit, or price, that the plan or the model does not have, or an empty text.
+std::string_view lacking_part(const Node& whole, const RuleChanges& changes) {
   for (const RuleChanges::Number& number : changes.numbers) {
-    if (value_of(plan, number.limit) == nullptr) return number.limit;
+    const std::string& part = number.limit.empty() ? number.key : number.limit;
+    if (value_of(whole, part) == nullptr) return part;
   }
   return {};
 }
@@ -612,38 +621,54 @@ Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::st
     if (auto error = change(editor, *index, rule, changes)) return Unexpected{std::move(*error)};
     return file.done(i, editor);
   }
-  return Unexpected{EditError{true, "there is no rule " + in_quotes(rule)}};
+  return Unexpected{EditError{EditError::Unknown::kWhole, "there is no rule " + in_quotes(rule)}};
 }
 
-Expected<RuleEdit, EditError> edit_plan(std::span<const RuleText> files, std::string_view plan,
-                                        const RuleChanges& changes) {
+Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, Shared kind,
+                                          std::string_view name, const RuleChanges& changes) {
+  const SharedWords& words = kSharedWords[static_cast<std::size_t>(kind)];
+  const std::string of_name = std::string(words.whole) + " " + in_quotes(name);
   std::optional<RuleEdit> done;
-  std::optional<EditError> error;
-  std::vector<std::string> known;
+  std::string_view lacking;
+  std::vector<std::string> known;  // parts, or while no file has the whole, the wholes
+  bool is_known = false;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const EditedFile file(files[i]);
-    const Node* const numbers = find_plan(file.document, plan);
-    if (numbers == nullptr) continue;
-    for (const Pair& pair : numbers->pairs) known.push_back(pair.first->text);
-    if (!lacking_limit(*numbers, changes).empty()) {
-      if (!error) error = {true, "no limit " + in_quotes(lacking_limit(*numbers, changes))};
+    const Node* const all =
+        file.document.root == nullptr ? nullptr : value_of(*file.document.root, words.key);
+    const Node* const whole = all == nullptr ? nullptr : value_of(*all, name);
+    if (whole != nullptr && !std::exchange(is_known, true)) known.clear();
+    const Node* const names = whole == nullptr && !is_known ? all : whole;
+    if (names != nullptr) {
+      for (const Pair& pair : names->pairs) known.push_back(pair.first->text);
+    }
+    if (whole == nullptr) continue;
+    if (const std::string_view part = lacking_part(*whole, changes); !part.empty()) {
+      lacking = part;
       continue;
     }
     if (done) {
-      return Unexpected{EditError{false, "the plan " + in_quotes(plan) + " of " +
-                                             in_quotes(files[done->file].file) + " and of " +
-                                             in_quotes(files[i].file) +
-                                             " has these limits; expected a change of the files"}};
+      return Unexpected{EditError{{},
+                                  "the " + of_name + " of " + in_quotes(files[done->file].file) +
+                                      " and of " + in_quotes(files[i].file) + " has these " +
+                                      std::string(words.part) +
+                                      "s; expected a change of the files"}};
     }
     Editor editor = file.editor();
-    if (auto wrong = change_plan(editor, plan, changes)) return Unexpected{std::move(*wrong)};
+    if (auto wrong = change_shared(editor, words, name, changes)) {
+      return Unexpected{std::move(*wrong)};
+    }
     done = file.done(i, editor);
   }
   if (done) return *std::move(done);
-  if (!error) return Unexpected{EditError{true, "there is no plan " + in_quotes(plan)}};
-  error->message = "the plan " + in_quotes(plan) + " has " + error->message + "; expected " +
-                   either({known.begin(), known.end()});
-  return Unexpected{*std::move(error)};
+  const std::string expected =
+      "; expected " + (known.empty() ? "'" + std::string(words.key) + "' in the rules"
+                                     : either({known.begin(), known.end()}));
+  using Unknown = EditError::Unknown;
+  return Unexpected{is_known ? EditError{Unknown::kPart, "the " + of_name + " has no " +
+                                                             std::string(words.part) + " " +
+                                                             in_quotes(lacking) + expected}
+                             : EditError{Unknown::kWhole, "there is no " + of_name + expected}};
 }
 
 }  // namespace sluice::rules

@@ -41,11 +41,11 @@ std::vector<RuleDifference> compare_rules(std::span<const RuleText> before,
 // "new":"1h"}. Members that are empty are left out.
 void write_json(const RuleDifference& one, base::JsonWriter& json);
 
-// Other values for one rule, or for a plan, which has only numbers.
+// Other values for one rule, or for a plan or a model, which have only numbers.
 struct RuleChanges {
   struct Number {
-    std::string limit;  // its name
-    std::string key;    // limit, per, lease or burst
+    std::string limit;  // its name; empty for a price
+    std::string key;    // limit, per, lease or burst, or the name of a price
     std::string value;  // of letters and digits
   };
   std::vector<Number> numbers;
@@ -64,8 +64,11 @@ struct RuleEdit {
 };
 
 struct EditError {
-  bool is_unknown = false;  // no rule, or no limit, has that name
-  std::string message;      // "WHAT; EXPECTED"
+  // What is unknown: nothing, a limit or a price, or the rule, plan or model that has them.
+  enum class Unknown : std::uint8_t { kNone, kPart, kWhole };
+
+  Unknown unknown = Unknown::kNone;
+  std::string message;  // "WHAT; EXPECTED"
 };
 
 // Writes the values into the text of the file that has the rule. Everything else stays as it is,
@@ -76,9 +79,13 @@ struct EditError {
 // numbers come from plans, or an anchor shares the value with another place.
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
                                         const RuleChanges& changes);
-// The same for the numbers of limits in a plan. Plans belong to a file: a plan of several files is
-// changed in the only one that has the limits. Errors: as above, or several files have them.
-Expected<RuleEdit, EditError> edit_plan(std::span<const RuleText> files, std::string_view plan,
-                                        const RuleChanges& changes);
+// What the limits of a file share.
+enum class Shared : std::uint8_t { kPlan, kModel };
+
+// The same for the numbers of limits in a plan, or for the prices of a model. They belong to a
+// file: those of several files are changed in the only one that has the limits or prices. Errors:
+// as above, or several files have them.
+Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, Shared kind,
+                                          std::string_view name, const RuleChanges& changes);
 
 }  // namespace sluice::rules

@@ -76,7 +76,7 @@ TEST(RuleEdit, FindsTheFileOfTheRule) {
   EXPECT_EQ(edit->text, replaced(second, "limit: 1 ", "limit: 2 "));
   const auto none = edit_rule(files, "y", {});
   ASSERT_FALSE(none);
-  EXPECT_TRUE(none.error().is_unknown);
+  EXPECT_EQ(none.error().unknown, EditError::Unknown::kWhole);
   EXPECT_EQ(none.error().message, "there is no rule 'y'");
 }
 
@@ -116,12 +116,12 @@ constexpr std::string_view kPlans =
 
 // Changes the plan "free" of files, and returns the new text of one or the error.
 std::string edited_plan(const std::vector<std::string_view>& texts, const Numbers& numbers,
-                        std::string_view plan = "free") {
+                        std::string_view plan = "free", Shared kind = Shared::kPlan) {
   std::vector<RuleText> files;
   for (const std::string_view text : texts) {
-    files.push_back({std::string_view("ab").substr(files.size(), 1), text});
+    files.push_back({std::string_view("abc").substr(files.size(), 1), text});
   }
-  const auto edit = edit_plan(files, plan, {numbers, {}});
+  const auto edit = edit_shared(files, kind, plan, {numbers, {}});
   return edit ? edit->text : "error: " + edit.error().message;
 }
 
@@ -136,7 +136,9 @@ TEST(RuleEdit, NamesThePlansAndLimitsThatAreUnknown) {
   EXPECT_EQ(edited_plan({kPlans}, {{"request", "limit", "20"}}),
             "error: the plan 'free' has no limit 'request'; expected requests or exports");
   EXPECT_EQ(edited_plan({kPlans}, {{"requests", "limit", "20"}}, "fre"),
-            "error: there is no plan 'fre'");
+            "error: there is no plan 'fre'; expected free or pro");
+  EXPECT_EQ(edited_plan({"rules: []\n"}, {{"requests", "limit", "20"}}),
+            "error: there is no plan 'free'; expected 'plans' in the rules");
 }
 
 TEST(RuleEdit, ChangesAPlanInTheOnlyFileThatHasItsLimit) {
@@ -146,6 +148,31 @@ TEST(RuleEdit, ChangesAPlanInTheOnlyFileThatHasItsLimit) {
   EXPECT_EQ(edited_plan({other, kPlans}, {{"requests", "limit", "2"}}),
             "error: the plan 'free' of 'a' and of 'b' has these limits; expected a change of the "
             "files");
+}
+
+TEST(RuleEdit, ChangesPricesOfAModel) {
+  const std::string prices =
+      "prices:\n"
+      "  large: { in: 1_000, out: 15 }  # since May\n"
+      "  small: &s { in: 1, out: 2 }\n"
+      "  tiny: *s\n"
+      "rules: []\n";
+  const auto edited_model = [](const std::vector<std::string_view>& texts, const Numbers& numbers,
+                               std::string_view model) {
+    return edited_plan(texts, numbers, model, Shared::kModel);
+  };
+  EXPECT_EQ(edited_model({prices}, {{"", "out", "16"}, {"", "in", "4"}}, "large"),
+            replaced(prices, "in: 1_000, out: 15", "in: 4, out: 16"));
+  EXPECT_EQ(edited_model({prices}, {{"", "inn", "4"}}, "large"),
+            "error: the model 'large' has no price 'inn'; expected in or out");
+  EXPECT_EQ(edited_model({prices, kPlans}, {{"", "in", "4"}}, "huge"),
+            "error: there is no model 'huge'; expected large, small or tiny");
+  EXPECT_EQ(edited_model({kPlans, prices, prices}, {{"", "in", "4"}}, "large"),
+            "error: the model 'large' of 'b' and of 'c' has these prices; expected a change of the "
+            "files");
+  EXPECT_EQ(edited_model({prices}, {{"", "in", "4"}}, "tiny"),
+            "error: 'prices' of model 'tiny' cannot be changed alone: its text is shared by an "
+            "anchor, or on several lines; expected a change of the rules file, or PUT /v1/rules");
 }
 
 TEST(RuleEdit, RefusesValuesThatAnAnchorShares) {

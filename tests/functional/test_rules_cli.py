@@ -23,9 +23,11 @@ rules:
 """
 
 
-class RunningServer(ServerTest):
+class RulesOfAServer(ServerTest):
+    rules = RULES
+
     def setUp(self):
-        self.sluice = self.serve(rules=RULES)
+        self.sluice = self.serve(rules=self.rules)
 
     def run_rules(self, command, *words, text=None):
         return subprocess.run(
@@ -43,6 +45,8 @@ class RunningServer(ServerTest):
         self.assertEqual((done.returncode, done.stdout), (status, ""), done)
         return done.stderr
 
+
+class RunningServer(RulesOfAServer):
     def test_numbers_and_the_mode_are_changed_at_once(self):
         until = (", active until the rules files or their lists change, or the server reloads or "
                  "stops\n")
@@ -184,6 +188,35 @@ class RunningServer(ServerTest):
                                   capture_output=True, text=True, timeout=PATIENCE, check=False)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("cannot connect to the administration at 127.0.0.1:1: ", done.stderr)
+
+
+class Prices(RulesOfAServer):
+    rules = """version: 1
+prices: { meta/large: { in: 30 } }
+rules:
+  - name: models
+    limits:
+      - { name: spend, key: "{tenant}", algorithm: budget, limit: 1000, per: never,
+          cost: "{tokens|1} * price.in", price: { of: "{model}", default: meta/large } }
+"""
+
+    def test_prices_of_a_model_are_changed(self):
+        self.assertIn("~ rule models, limit spend: prices.meta/large.in 30 -> 40\n",
+                      self.run_ok("set", "prices/meta/large", "in=40"))
+        attributes = {"tenant": "a", "model": "meta/large", "tokens": "2"}
+        limits = self.sluice.check({"attributes": attributes}).json["limits"]
+        self.assertEqual([(one["name"], one["remaining"]) for one in limits][0], ("spend", 920))
+        self.assertIn("there is no model 'large'; expected meta/large",
+                      self.refused("set", "prices/large", "in=3"))
+        self.assertIn("the model 'meta/large' has no price 'inn'; expected in",
+                      self.refused("set", "prices/meta%2Flarge", "inn=3"))
+        for words, error in [
+            (("in=x",), "'in=x' is no price; expected NAME=NUMBER, such as input=4"),
+            (("in=1", "in=2"), "'in' is given twice; expected it once"),
+            ((), "nothing is changed; expected NAME=NUMBER after prices/m"),
+            (("in=1", "--for", "1h"), "--for does not apply to prices; expected it with mode"),
+        ]:
+            self.assertIn(error, self.refused("set", "prices/m", *words, status=2))
 
 
 class Try(ServerTest):

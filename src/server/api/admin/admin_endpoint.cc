@@ -57,13 +57,19 @@ struct Route {
 };
 
 constexpr std::string_view kOverride = "/v1/overrides/";
-constexpr std::string_view kRule = "/v1/rules/";
-constexpr std::string_view kPlan = "/v1/plans/";
+// Paths of one rule, plan or model, "/v1/rules/NAME".
+struct PatchRoute {
+  std::string_view kind;
+  void (*page)(const pages::Call&, std::string_view name);
 
-// Returns whether a path is that of one rule or plan: "/v1/rules/NAME".
-bool names_one(std::string_view kind, std::string_view path) {
-  return path.starts_with(kind) && path.size() > kind.size();
-}
+  bool names_one(std::string_view path) const {
+    return path.starts_with(kind) && path.size() > kind.size();
+  }
+};
+
+constexpr std::array<PatchRoute, 3> kPatchRoutes{{{"/v1/rules/", pages::change_rule},
+                                                  {"/v1/plans/", pages::change_plan},
+                                                  {"/v1/prices/", pages::change_prices}}};
 
 constexpr std::array<Route, 19> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
@@ -94,7 +100,9 @@ std::string allowed_at(std::string_view path) {
     methods.append(methods.empty() ? "" : ", ").append(route.method);
     if (route.method == "GET") methods.append(", HEAD");
   }
-  if (methods.empty() && (names_one(kRule, path) || names_one(kPlan, path))) return "PATCH";
+  for (const PatchRoute& route : kPatchRoutes) {
+    if (methods.empty() && route.names_one(path)) methods = "PATCH";
+  }
   return methods;
 }
 
@@ -106,7 +114,8 @@ void answer_no_route(std::string_view path, const http::Request& request,
                          {404,
                           "unknown path; expected /v1/rules, "
                           "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, "
-                          "/v1/rules/history, /v1/rules/rollback, /v1/plans/PLAN, /v1/keys, "
+                          "/v1/rules/history, /v1/rules/rollback, /v1/plans/PLAN, "
+                          "/v1/prices/MODEL, /v1/keys, "
                           "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, /v1/events, "
                           "/v1/history, /v1/status, /v1/top or /v1/try"});
   }
@@ -130,11 +139,9 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
   for (const Route& route : kRoutes) {
     if (route.path == target.path && route.method == method) return route.page(call);
   }
-  if (method == "PATCH" && names_one(kRule, target.path)) {
-    return pages::change_rule(call, target.path.substr(kRule.size()));
-  }
-  if (method == "PATCH" && names_one(kPlan, target.path)) {
-    return pages::change_plan(call, target.path.substr(kPlan.size()));
+  for (const PatchRoute& route : kPatchRoutes) {
+    if (method != "PATCH" || !route.names_one(target.path)) continue;
+    return route.page(call, target.path.substr(route.kind.size()));
   }
   if (target.path.starts_with(kOverride) &&
       pages::handle_override(call, target.path.substr(kOverride.size()))) {

@@ -34,9 +34,11 @@ void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
 
 void show_rules(const Call& call);
 void replace_rules(const Call& call);
-// Change numbers of one rule or of one plan: the path is "/v1/rules/" or "/v1/plans/" and `name`.
+// Change numbers of one rule or plan, or prices of one model: the path is "/v1/rules/",
+// "/v1/plans/" or "/v1/prices/" and `name`.
 void change_rule(const Call& call, std::string_view name);
 void change_plan(const Call& call, std::string_view name);
+void change_prices(const Call& call, std::string_view name);
 // The rules that were active before, and their texts; and one of them again.
 void show_rules_history(const Call& call);
 void roll_back_rules(const Call& call);

@@ -202,6 +202,44 @@ TEST_F(RulePatch, APlanThatIsUnknownOrHasNoModeIsRefused) {
             "'by' is no name; expected 1 to 128 bytes without control characters");
 }
 
+constexpr const char* kWithPrices =
+    "version: 1\n"
+    "prices: { meta/large: { in: 3, out: 15 }, small: { in: 1, out: 2 } }\n"
+    "rules:\n"
+    "  - name: api\n"
+    "    limits: [ { name: a, algorithm: budget, limit: 100, per: 1d, cost: '{n|1} * price.in',\n"
+    "        price: { of: '{model}', default: meta/large } } ]\n";
+
+TEST_F(RulePatch, ChangesPricesOfAModel) {
+  open({kWithPrices});
+  const Answered answered = patch(R"({"in":4})", {}, "/v1/prices/meta%2Flarge?by=ops");
+  EXPECT_EQ(answered.status, 200) << answered.body;
+  EXPECT_NE(answered.body.find("\"key\":\"prices.meta/large.in\",\"old\":\"3\",\"new\":\"4\""),
+            std::string::npos)
+      << answered.body;
+  EXPECT_NE(get("/v1/rules").body.find("meta/large: { in: 4, out: 15 }"), std::string::npos);
+  EXPECT_EQ(done_,
+            std::vector<std::string>{"prices of meta/large changed: version 2 by 127.0.0.1"});
+  EXPECT_EQ(manager_->history().front().by, "ops (PATCH /v1/prices/meta/large from 127.0.0.1)");
+  EXPECT_EQ(patch(R"({"in":5})", {{"If-Match", "1"}}, "/v1/prices/small").status, 412);
+}
+
+TEST_F(RulePatch, AModelOrAPriceThatIsUnknownIsRefused) {
+  open({kWithPrices});
+  EXPECT_EQ(refused(R"({"in":4})", 404, "/v1/prices/large"),
+            "there is no model 'large'; expected meta/large or small");
+  EXPECT_EQ(refused(R"({"inn":4})", 400, "/v1/prices/small"),
+            "the model 'small' has no price 'inn'; expected in or out");
+  EXPECT_EQ(refused(R"({"in":1.5})", 400, "/v1/prices/small"),
+            "'in' is wrong; expected a whole number from 0 to 9007199254740991, without quotes");
+  EXPECT_EQ(refused(R"({"in":4,"in":5})", 400, "/v1/prices/small"),
+            "the member 'in' is given twice; expected it once");
+  EXPECT_EQ(refused("{}", 400, "/v1/prices/small"),
+            "the body changes nothing; expected prices by name, such as {\"input\":4}");
+  EXPECT_EQ(refused("[]", 400, "/v1/prices/small"),
+            "the body is not a JSON object; expected prices by name, such as {\"input\":4}");
+}
+
 TEST_F(RulePatch, TheHistorySaysWhoChangedWhat) {
   open({kRules});
   EXPECT_EQ(patch(R"({"limits":{"user":{"limit":20}}})", {}, "/v1/rules/api?by=a%20b").status, 200);

@@ -225,6 +225,33 @@ Expected<Patch> read_patch(std::string_view json) {
   return patch;
 }
 
+bool add_price(Patch& patch, const JsonValue& value, JsonProblem& problem) {
+  const auto is_same = [&](const auto& known) { return known.key == value.name; };
+  const std::vector<rules::RuleChanges::Number>& prices = patch.changes.numbers;
+  if (std::any_of(prices.begin(), prices.end(), is_same)) return problem.is_twice(value.name);
+  return add_number(patch, value, problem);
+}
+
+constexpr Member kOfPrices[] = {
+    {.kinds = base::kJsonWhole, .expected = kNumber, .set = add_price, .most = kMaxAmount}};
+constexpr Object kPrices(kOfPrices, nullptr, true);
+
+// Reads the body of PATCH /v1/prices/MODEL. Errors: as read_patch().
+Expected<Patch> read_prices(std::string_view json) {
+  constexpr std::string_view kSuch = R"(expected prices by name, such as {"input":4})";
+  const Member top{.kinds = base::kJsonObject, .object = &kPrices};
+  Patch patch;
+  JsonProblem problem;
+  if (!base::JsonReader<Patch>().read(json, top, patch, problem)) {
+    return Unexpected{
+        problem.message_by_path("the body is not a JSON object; " + std::string(kSuch))};
+  }
+  if (patch.changes.numbers.empty()) {
+    return Unexpected{"the body changes nothing; " + std::string(kSuch)};
+  }
+  return patch;
+}
+
 }  // namespace
 }  // namespace sluice::server
 
@@ -263,7 +290,7 @@ using Pushed = PushedRules::Pushed;
 
 // What a request changes: "PATCH /v1/rules/api", and who asked for it, if the request says so.
 struct Subject {
-  std::string kind;  // "rule", "plan" or "version"
+  std::string kind;  // "rule", "plan", "prices of" or "version"
   std::string name;
   std::string request;
   std::string who = {};
@@ -505,25 +532,15 @@ void change_texts(const Call& call, Subject subject, const Change& change,
 std::optional<Changed> edited(const Call& call, const ActiveRules& now,
                               Expected<rules::RuleEdit, rules::EditError> edit) {
   if (!edit) {
-    const int status = edit.error().is_unknown ? 400 : 409;
+    using Unknown = rules::EditError::Unknown;
+    const Unknown unknown = edit.error().unknown;
+    const int status = unknown == Unknown::kWhole ? 404 : unknown == Unknown::kPart ? 400 : 409;
     answer(call.response, {status, edit.error().message});
     return std::nullopt;
   }
   Changed changed{*now.texts, (*now.texts)[edit->file].name};
   changed.texts[edit->file].text = std::move(edit->text);
   return changed;
-}
-
-// Returns whether a rule has that plan. If none has it, answers which plans there are.
-bool has_plan(const Call& call, const std::string& name, const RuleSet& rules) {
-  std::set<std::string_view> plans;
-  for (const Rule& rule : rules.rules()) plans.insert(rule.plans.begin(), rule.plans.end());
-  if (plans.contains(name)) return true;
-  const std::vector<std::string_view> names(plans.begin(), plans.end());
-  const std::string detail = "there is no plan " + base::in_quotes(name) + "; expected " +
-                             (names.empty() ? "none, no rule has a plan" : rules::either(names));
-  answer(call.response, {404, detail});
-  return false;
 }
 
 }  // namespace
@@ -560,10 +577,23 @@ void change_plan(const Call& call, std::string_view path) {
     return answer(call.response, {400, detail});
   }
   const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
-    if (!has_plan(call, name, now.rules)) return std::nullopt;
-    return edited(call, now, rules::edit_plan(views_of(*now.texts), name, patch->changes));
+    return edited(
+        call, now,
+        rules::edit_shared(views_of(*now.texts), rules::Shared::kPlan, name, patch->changes));
   };
   change_texts(call, {"plan", name, "PATCH /v1/plans/" + name}, change);
+}
+
+void change_prices(const Call& call, std::string_view path) {
+  const std::string model = decoded(path);
+  const auto patch = read_prices(call.request.body);
+  if (!patch) return answer(call.response, {400, patch.error()});
+  const auto change = [&](const ActiveRules& now) {
+    return edited(
+        call, now,
+        rules::edit_shared(views_of(*now.texts), rules::Shared::kModel, model, patch->changes));
+  };
+  change_texts(call, {"prices of", model, "PATCH /v1/prices/" + model}, change);
 }
 
 namespace {
