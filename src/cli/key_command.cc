@@ -31,8 +31,8 @@ using base::in_quotes;
 using boost::json::object;
 
 constexpr const char* kKeyHelp =
-    R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, the
-override of the key, and its block. The attributes are those that the keys of the limits read. An
+    R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, what of
+a budget is spent and held, the override of the key, and its block. The attributes are those that the keys of the limits read. An
 option changes the key instead (docs/overrides.md). An override replaces an earlier one of the key.
 Overrides and blocks count on all servers of one Redis.
 
@@ -199,6 +199,15 @@ std::string state_text(const object& limit) {
   return "nothing of " + whole + " left; the next passes in " + wait_in(limit, "retry_after_ms");
 }
 
+// "49, and 7512 are held by calls that are not settled": of a budget.
+std::string spent_text(const object& limit) {
+  const std::uint64_t held = number_in(limit, "held");
+  return std::to_string(number_in(limit, "spent")) + ", and " +
+         (held == 0 ? "nothing is held"
+                    : std::to_string(held) + (held == 1 ? " is" : " are") +
+                          " held by calls that are not settled");
+}
+
 // "header.x-customer, ip or header.x-user": the attributes that the key of a limit lacks.
 std::string missing_in(const object& limit) {
   std::string names;
@@ -220,6 +229,7 @@ void print_limit(const std::string& rule, const object& limit) {
   const std::string key = text_in(limit, "key");
   std::cout << (key.empty() ? "" : ", key ") << replay::printable(key) << ": " << state_text(limit)
             << '\n';
+  if (limit.contains("spent")) print("spent     ", spent_text(limit));
   print("limit     ", text_in(limit, "numbers") + " (" + text_in(limit, "algorithm") + ")");
   if (number_in(limit, "reset_after_ms") > 0) print("full in   ", wait_in(limit, "reset_after_ms"));
   if (const auto* const given = limit.if_contains("override")) {

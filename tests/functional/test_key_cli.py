@@ -42,6 +42,29 @@ def lines_of(numbers):
     )
 
 
+class Budgets(ServerTest):
+    def test_what_is_spent_and_held_is_said_in_words(self):
+        sluice = self.serve(rules="""version: 1
+rules:
+  - name: models
+    limits: [ { name: team, key: "{header.x-team}", algorithm: budget, limit: 1000, per: never } ]
+""")
+        attributes = {"header.x-team": "search"}
+
+        def spent():
+            done = key(sluice, "models", "header.x-team=search")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+            return done.stdout.splitlines()[:2]
+
+        self.assertEqual(spent(), ["models/team, key search: 1000 of 1000 left",
+                                   "  spent     0, and nothing is held"])
+        sluice.check({"attributes": attributes, "cost": 49})
+        sluice.check({"attributes": attributes, "cost": 700, "id": "call-1", "hold_ms": 3600000})
+        self.assertEqual(spent(), [
+            "models/team, key search: 251 of 1000 left",
+            "  spent     49, and 700 are held by calls that are not settled"])
+
+
 class Commands(ServerTest):
     def setUp(self):
         self.sluice = self.serve(rules=RULES)
