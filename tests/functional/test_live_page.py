@@ -512,6 +512,44 @@ rules:
         self.assert_no_errors("404")
 
 
+BUDGETS = """
+version: 1
+rules:
+  - name: models
+    limits:
+      - { name: team, key: "{header.x-team|ip}", algorithm: budget, limit: 1_000_000, per: never,
+          cost: "{body.tokens|1}" }
+"""
+
+
+class Budgets(BrowserTest):
+    def test_what_is_spent_held_and_left_of_budgets(self):
+        server = Sluice(self.folder(), BUDGETS)
+        self.addCleanup(server.stop)
+        self.browser.errors()
+        teams = ({"header.x-team": "search"}, {"ip": "192.0.2.1"}, {"header.x-team": "<b>x</b>"})
+        for attributes, tokens in zip(teams, ("250000", "1000000", "1")):
+            server.check({"attributes": {**attributes, "body.tokens": tokens}})
+        server.check({"attributes": {**teams[0], "body.tokens": "300000"}, "id": "call-1", "hold_ms": 3600000})
+        top = lambda: server.admin_request("GET", "/v1/top?by=asked&over=day").json["limits"]
+        wait_for(lambda: top() and len(top()[0]["keys"]) == 3, what="the keys")
+        page = self.browser
+        page.open(server.admin)
+        page.wait_for_text("#budget-keys", "<b>x</b>")
+        rows = [" ".join(row.text.split()) for row in page.all("#budget-keys tr")]
+        self.assertEqual(rows, ["192.0.2.1 models / team 1,000,000 0 0",
+                                "search models / team 250,000 300,000 450,000",
+                                "<b>x</b> models / team 1 0 999,999"])
+        bar = "return getComputedStyle(document.querySelectorAll('.used')[1]).getPropertyValue('--%s')"
+        self.assertEqual([page.run(bar % part) for part in ("spent", "held")], ["25%", "55%"])
+        page.set_size(360, 700)
+        self.assertEqual(page.overflow(), 0)
+        page.set_size(1000, 900)
+        page.click("search", "#budget-keys")
+        page.wait_for_text("#key-result", "250000")
+        self.assert_no_errors()
+
+
 class TopKeys(BrowserTest):
     def ask(self, server, user, count):
         for _ in range(count):
@@ -792,6 +830,22 @@ rules:
         self.serve_page()
         self.browser.wait_for_text("#empty-command", "curl")
         self.save("live-page-empty.png", 960, 420)
+
+    def test_budgets(self):
+        server = Sluice(self.folder(), BUDGETS)
+        self.addCleanup(server.stop)
+        for team, spent, held in (("search", 612_340, 75_120), ("support", 981_004, 0), ("billing", 20_415, 7_512),
+                                  ("mobile", 344_002, 18_009)):
+            attributes = {"header.x-team": team, "body.tokens": str(spent)}
+            server.check({"attributes": attributes})
+            attributes["body.tokens"] = str(held)
+            server.check({"attributes": attributes, "id": f"call-{team}", "hold_ms": 3600000})
+        top = lambda: server.admin_request("GET", "/v1/top?by=asked&over=day").json["limits"]
+        wait_for(lambda: top() and len(top()[0]["keys"]) == 4, what="the keys")
+        self.browser.set_size(800, 1500)
+        self.browser.open(server.admin)
+        self.browser.wait_for_text("#budget-keys", "mobile")
+        self.browser.find("#budgets").screenshot(f"{os.environ['SLUICE_SCREENSHOTS']}/live-page-budgets.png")
 
     def test_the_report_of_a_replay(self):
         report = self.folder() / "replay.html"

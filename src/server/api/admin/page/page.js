@@ -2,6 +2,7 @@
 
 import { Failure, follow, read, token } from "/page/api.js";
 import { showAlerts, showGone } from "/page/alerts.js";
+import { showBudgets } from "/page/budgets.js";
 import { drawRates, followPointer, keepTip } from "/page/charts.js";
 import { age, count, element, find, keepRows, rate, say, seconds, share, showPairs, visible } from "/page/dom.js";
 import { openEditor } from "/page/editor.js";
@@ -110,6 +111,7 @@ async function askPast() {
     useRules(all.rules);
     showPast();
     showTable();
+    showBudgets(all.rules, view.rule);
     openPermalink();
   } catch (error) {
     if (error.status !== 404 || view.rule === null) return;

@@ -1,0 +1,63 @@
+// The budgets: what the keys that ask most have spent, hold and have left.
+
+import { read } from "/page/api.js";
+import { element, find, keepRows, say, visible } from "/page/dom.js";
+import { openKey, partsOf, valuesIn } from "/page/key.js";
+
+const [LIMITS, KEYS] = [8, 5]; // of each limit
+let asking = 0; // the number of the latest question
+
+// A key does not say which of several attributes it has: the counter is the one that is used.
+async function balance({ rule, limit }, { key }) {
+  const parts = partsOf(limit.key);
+  const choices = parts.flatMap((part) => (part.names ? [part.names] : []));
+  const values = valuesIn(key, parts);
+  let one;
+  for (let i = 0; i === 0 || (choices.some((names) => i < names.length) && !(one.spent + one.held)); ++i) {
+    const query = new URLSearchParams({ rule, limit: limit.name });
+    choices.forEach((names, at) => query.append(`attribute.${names[i] ?? names.at(-1)}`, values[at] ?? ""));
+    [one] = (await read(`/v1/keys?${query}`)).limits;
+  }
+  return { ...one, rule, key, used: one.limit ? 100 / one.limit : 100 };
+}
+
+function makeRow({ rule, name, key }) {
+  const open = element("button", { type: "button" }, key === "" ? "(all requests)" : visible(key));
+  open.addEventListener("click", () => openKey(rule, name, key));
+  return element("tr", {}, element("th", { scope: "row" }, open, element("small", {}, ` ${visible(rule)} / ${visible(name)}`),
+    element("i", { className: "used", ariaHidden: true })), ...[0, 1, 2].map(() => element("td", { className: "amount" })));
+}
+
+function updateRow(row, { spent, held, remaining, used }) {
+  const [first, ...cells] = row.children;
+  [spent, held, remaining].forEach((units, i) => say(cells[i], units.toLocaleString("en")));
+  cells[2].classList.toggle("bad", remaining === 0);
+  first.lastChild.style.setProperty("--spent", `${spent * used}%`);
+  first.lastChild.style.setProperty("--held", `${(spent + held) * used}%`);
+}
+
+// Shows the budgets of the chosen rule; null: of all. Few keys, one after the other.
+export async function showBudgets(rules, chosen) {
+  const mine = ++asking;
+  const rows = [];
+  const limits = rules.filter(({ name }) => chosen === null || name === chosen).flatMap(({ name: rule, limits }) =>
+    limits.filter(({ algorithm }) => algorithm === "budget").map((limit) => ({ rule, limit }))).slice(0, LIMITS);
+  try {
+    const top = limits.length ? await read(`/v1/top?by=asked&over=day&n=${KEYS}`) : {};
+    for (const of of top.hashed ? [] : limits) {
+      const asked = top.limits?.find((one) => one.rule === of.rule && one.limit === of.limit.name);
+      for (const key of asked?.keys ?? []) {
+        if (mine !== asking) return;
+        if (key.cut || key.not_utf8) continue;
+        const row = await balance(of, key);
+        if (!row.missing) rows.push(row);
+      }
+    }
+  } catch (error) {
+    if (error.status !== 404) return; // the next question may have an answer
+  }
+  if (mine !== asking) return;
+  rows.sort((a, b) => (b.spent + b.held) * b.used - (a.spent + a.held) * a.used);
+  find("budgets").hidden = rows.length === 0;
+  keepRows(find("budget-keys"), rows, (row) => `${row.rule}/${row.name} ${row.key}`, makeRow, updateRow);
+}
