@@ -23,11 +23,13 @@ enum class LedgerKind : std::uint8_t {
   kReleased,  // the same, and its units are free again
   kRefund,
   kReset,
+  kUndo,  // a call on several counters of a cluster is taken back, because one of them has denied
+          // it
 };
 // As the file of the ledger has them, in the order of the enumerators.
-inline constexpr std::array<std::string_view, 11> kLedgerKinds{
-    "take",   "charge",  "hold",     "settle", "late", "cancel",
-    "extend", "charged", "released", "refund", "reset"};
+inline constexpr std::array<std::string_view, 12> kLedgerKinds{
+    "take",   "charge",  "hold",     "settle", "late",  "cancel",
+    "extend", "charged", "released", "refund", "reset", "undo"};
 
 // The hash of an id, by which a counter knows it.
 using IdHash = std::array<std::uint8_t, 10>;

@@ -146,6 +146,7 @@ local function scan_holds(cells, count, at)
         past = past + 1
         past_ends[past], past_units[past] = final, amount
         if past <= kMostMoved then past_ids[past] = string.sub(text, j, j + (kHoldIdSize - 1)) end
+        with_ledger 'ledger_id'
       end
     end
   end
@@ -222,6 +223,7 @@ if does ~= kWithoutId then
                record(id, was_kind, was_amount, was_rest), at, remember)
   end
   if head.o == 0 then latest, first = 0, 0 end
+  with_ledger 'ledger_undo'
 end
 
 part 'budget'
@@ -278,6 +280,7 @@ local function budget(key, arg, now, verb)
     return instant < later and later or last_close
   end
 
+  with_ledger 'ledger_before'
   if last < opens then spent = 0 end
   local past_ends, past_units, past_ids
   if head.o > 0 and first <= at then
@@ -355,6 +358,7 @@ local function budget(key, arg, now, verb)
   -- Decides. Out: what happens to the id, if something does.
   local opens_hold, settles, cancels, extends, until_known
   if verb == kReset then
+    with_ledger 'ledger_reset'
     return reply(), true
   elseif verb == kRefund then
     if cost == 0 or spent == 0 then return reply(), true end
@@ -462,6 +466,7 @@ local function budget(key, arg, now, verb)
     if latest + remember > full then full = latest + remember end
   end
   if spent > 0 and closes > full then full = closes end
+  with_ledger 'ledger_entries'
   include 'seal'
   if forgotten < known then forgotten, ends = known, known * kForgottenUnit end
   local fields = {'h', struct.pack(kBudgetHead, kBudgetKind, at, spent, held, latest, first, known,

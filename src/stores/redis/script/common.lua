@@ -98,6 +98,7 @@ if others then
     for _, command in ipairs(others) do call(unpack(command)) end
   end
   if ms then call('PEXPIRE', key, ms) end
+  with_ledger 'ledger_write'
 end
 
 part 'foreign'

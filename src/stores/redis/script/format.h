@@ -92,6 +92,8 @@ namespace sluice::redis::format {
 inline constexpr char kOfRules = 'r';
 // Begins the keys of blocks, after the prefix and before the rest of their counters' keys.
 inline constexpr char kOfBlocks = 'x';
+// The same of the ledgers of budgets.
+inline constexpr char kOfLedgers = 'e';
 
 // A single number.
 struct Number {
@@ -342,6 +344,12 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //   flags        1 deny if the key is blocked, 2 count a denial of the counter, 4 block for so
 //                long, 8 unblock
 //
+//   For a ledger, the last keys are the streams of the budgets, in the order of the counters, and
+//   the last argument is
+//                keep (4), after_ms (6), then for each budget: i of its counter (1); each after its
+//                size (1): the kind of its entry, if its id says no other; the text of its id; four
+//                windows (36) of holds that have ended, if the script has asked for them
+//
 // The script for one charge without a block at the server's time omits the request and the size. It
 // has the verb as an argument (1) after the counter's; without one it is a take. It cannot peek or
 // reset.
@@ -493,6 +501,15 @@ inline constexpr Layout<BudgetUndo, 5> kBudgetUndo({{"kind", &BudgetUndo::kind, 
                                                     {"rest", &BudgetUndo::rest, 7},
                                                     {"unspent", &BudgetUndo::unspent, 7},
                                                     {"instant", &BudgetUndo::instant, 7}});
+
+// Begins the argument for a ledger: about how many entries a stream keeps, and for how long it is
+// kept after its counter.
+struct LedgerArgument {
+  std::uint64_t keep, after_ms;
+};
+inline constexpr Layout<LedgerArgument, 2> kLedgerArgument(
+    {{"keep", &LedgerArgument::keep, 4}, {"after_ms", &LedgerArgument::after_ms, 6}});
+inline constexpr std::uint64_t kLedgerAfterMs = std::uint64_t{62} * 86'400'000;
 
 // Two windows of a calendar that follow each other. The number is that of the counter, for a reply
 // that asks for other windows.

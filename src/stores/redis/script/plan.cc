@@ -109,6 +109,21 @@ void Counter::append_budget_undo(int number, Action action, std::string& out) co
                              out);
 }
 
+void Counter::append_ledger(std::size_t index, std::string_view kind, std::string& out) const {
+  const auto append_sized = [&](std::string_view text) {
+    if (text.size() > 0xFF) text = {};
+    out += static_cast<char>(text.size());
+    out += text;
+  };
+  out += static_cast<char>(index);
+  append_sized(kind);
+  append_sized(charge_->id_text);
+  std::string windows;
+  if (past)
+    format::kBudgetWindows.append(budget_windows_of(*limit().calendar(), *past, 0), windows);
+  append_sized(windows);
+}
+
 void Counter::append_end_before_extension(int number, std::string& out) const {
   // A module of an older version does not say what was left: its extension stays.
   const auto period = static_cast<std::uint64_t>(limit().period().count());
@@ -365,15 +380,26 @@ std::uint32_t number_in_slot(std::uint16_t slot) {
   return numbers[slot % kSlots];
 }
 
+namespace {
+
+// Writes the key of what belongs to a counter, in its slot. `counter_key` follows the prefix.
+void write_key_beside(const Charge& charge, std::string_view prefix, char letter,
+                      std::string_view counter_key, std::optional<std::uint16_t> slot,
+                      std::string& key) {
+  key.assign(prefix) += letter;
+  // The tag is that of the counter. A counter without one is in the slot of its whole key.
+  if (slot && charge.tag.empty()) key += "{" + std::to_string(number_in_slot(*slot)) + "}";
+  key += counter_key;
+}
+
+}  // namespace
+
 void KeyBlock::begin(const Charge& charge, std::string_view prefix, std::string_view counter_key,
                      std::optional<std::uint16_t> slot) {
   charge_ = charge.block != nullptr ? &charge : nullptr;
   answer_ = {};
   if (charge_ == nullptr) return;
-  key_.assign(prefix) += format::kOfBlocks;
-  // The tag is that of the counter. A counter without one is in the slot of its whole key.
-  if (slot && charge.tag.empty()) key_ += "{" + std::to_string(number_in_slot(*slot)) + "}";
-  key_ += counter_key;
+  write_key_beside(charge, prefix, format::kOfBlocks, counter_key, slot, key_);
 }
 
 void KeyBlock::append_argument(Action action, std::size_t number, std::uint64_t cost, bool may_fit,
@@ -505,6 +531,8 @@ Counter& Plan::add_counter(const Charge& charge) {
   make_key(charge, counter.key);
   counter.must_exist = counter.is_refused = false;
   counter.near.reset();
+  counter.past.reset();
+  counter.ledger.clear();
   counter.part = part_of(options_.by_slot ? std::optional(slot_of(counter.key)) : std::nullopt);
   Part& part = parts_[counter.part];
   ++part.counters;
@@ -512,6 +540,11 @@ Counter& Plan::add_counter(const Charge& charge) {
   const std::string_view rest = std::string_view(counter.key).substr(options_.prefix.size());
   counter.block.begin(charge, options_.prefix, rest, part.slot);
   if (counter.block.is_used() && uses_blocks(action_.verb)) ++part.blocks;
+  if (options_.ledger_keep > 0 && holds_amounts(charge.limit.algorithm())) {
+    write_key_beside(charge, options_.prefix, format::kOfLedgers, rest, part.slot, counter.ledger);
+    part.families |= kWithLedger;
+    ++part.ledgers;
+  }
   return counter;
 }
 
@@ -572,11 +605,40 @@ void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) con
   command.for_module.clear();
   command.elements = 0;
   command.slot = part.slot;
-  command.append(std::uint64_t{part.counters} + (with_blocks ? part.blocks : 0));
+  command.append(std::uint64_t{part.counters} + (with_blocks ? part.blocks : 0) + part.ledgers);
   for (const Counter& counter : of_part(index)) command.append(counter.key);
   for (const Counter& counter : of_part(index)) {
     if (with_blocks && counter.block.is_used()) command.append(counter.block.key());
   }
+  for (const Counter& counter : of_part(index)) {
+    if (!counter.ledger.empty()) command.append(counter.ledger);
+  }
+}
+
+// Writes the last argument of a script for a ledger.
+void Plan::write_ledgers(std::size_t index, bool is_undo, Command& command) const {
+  if (parts_[index].ledgers == 0) return;
+  const auto kind_of = [&](const Counter& counter) {
+    if (is_undo) return LedgerKind::kUndo;
+    if (counter.gives_back()) return LedgerKind::kRefund;
+    switch (action_.verb) {
+      case Verb::kSettle: return LedgerKind::kLate;
+      case Verb::kCharge: return LedgerKind::kCharge;
+      case Verb::kRefund: return LedgerKind::kRefund;
+      case Verb::kReset: return LedgerKind::kReset;
+      default: return LedgerKind::kTake;
+    }
+  };
+  std::string argument;
+  format::kLedgerArgument.append({options_.ledger_keep, format::kLedgerAfterMs}, argument);
+  std::size_t number = 0;
+  for (const Counter& counter : of_part(index)) {
+    ++number;
+    if (counter.ledger.empty()) continue;
+    const auto kind = static_cast<std::size_t>(kind_of(counter));
+    counter.append_ledger(number, kLedgerKinds[kind], argument);
+  }
+  command.append(argument);
 }
 
 void Plan::write(std::size_t index, Command& command) const {
@@ -587,18 +649,20 @@ void Plan::write(std::size_t index, Command& command) const {
   if (is_single(part)) {
     std::string argument;
     const Counter& counter = of_part(index).front();
-    command.script = &script_for_one(counter.family());
+    command.script = &script_for_one(counter.family(), part.families & kWithLedger);
     const std::uint64_t own = counter.gives_back() ? format::kRefund : verb;
     append_argument(counter, part.families, own, argument);
     command.append(argument);
     if (own != format::kTake) command.append(std::string(1, static_cast<char>(own)));
-    return;
+    return write_ledgers(index, false, command);
   }
   write_request(index, flagged_verb(part), command);
-  if (part.blocks == 0) return;
-  std::string arguments;
-  append_blocks(index, arguments);
-  command.append(arguments);
+  if (part.blocks > 0) {
+    std::string arguments;
+    append_blocks(index, arguments);
+    command.append(arguments);
+  }
+  write_ledgers(index, false, command);
 }
 
 // Call this after write_keys().
@@ -624,6 +688,7 @@ void Plan::write_for_module(std::size_t index, Command& command) const {
 void Plan::write_undo(std::size_t index, Command& command) const {
   write_keys(index, false, command);
   write_request(index, format::kGiveBack, command);
+  write_ledgers(index, true, command);
 }
 
 // Writes the arguments of any request except a single one.
@@ -731,10 +796,11 @@ Plan::Read Plan::read_status(std::size_t index, std::string_view text) noexcept 
 }
 
 // Reads "NUMBER AT NOW": the number of a counter, its instant, and that of the server, which the
-// other counters of the part need.
+// other counters of the part need. For a ledger, the end of a hold may follow.
 bool Plan::note_windows(std::size_t index, std::string_view text) noexcept {
-  std::array<core::Ticks, 3> numbers{};
+  std::array<core::Ticks, 4> numbers{};
   for (core::Ticks& number : numbers) {
+    if (&number == &numbers.back() && text.empty()) break;
     const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || number < 0) return false;
     text.remove_prefix(static_cast<std::size_t>(at - text.data()));
@@ -747,6 +813,7 @@ bool Plan::note_windows(std::size_t index, std::string_view text) noexcept {
     if (!counter.near) counter.near = numbers[2];
   }
   counters_[named].near = numbers[1];
+  if (numbers[3] > 0) counters_[named].past = numbers[3];
   return true;
 }
 

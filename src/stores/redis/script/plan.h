@@ -10,6 +10,7 @@
 #include "core/algorithms.h"
 #include "core/block.h"
 #include "sluice/clock.h"
+#include "sluice/ledger.h"
 #include "sluice/permit_id.h"
 #include "sluice/store.h"
 #include "stores/redis/client/command.h"
@@ -34,6 +35,8 @@ void append_numbers(const Limit& limit, std::uint64_t cost, std::string& out);
 using FamilySet = std::uint16_t;
 // In it each family has its number in requests for the module.
 inline constexpr FamilySet kAllFamilies = 0x1FF;
+// A further bit: the script adds the changes of budgets to their ledgers.
+inline constexpr FamilySet kWithLedger = kAllFamilies + 1;
 FamilySet bit_of(const Family& family) noexcept;
 // The number of a family in a script for `set`, from 1.
 int number_of(const Family& family, FamilySet set) noexcept;
@@ -47,8 +50,9 @@ bool has_budgets(FamilySet set) noexcept;
 std::string with_constants(std::string_view lua);
 
 // Returns a part of the .lua files with the values of the constants. A line "part 'NAME'" begins
-// one; a line "include 'NAME'" is replaced by a part before it.
-const std::string& lua_part(std::string_view name);
+// one; a line "include 'NAME'" is replaced by a part before it, and "with_ledger 'NAME'" too, in a
+// script for a ledger.
+const std::string& lua_part(std::string_view name, bool has_ledger = false);
 
 // Appends the Lua that defines the functions of these families and, as the last statements, the
 // list `decide` of the functions and the constant `reads_whole`.
@@ -56,7 +60,8 @@ void append_functions(FamilySet set, std::string& out);
 
 // Return the script for a take of one charge at the server's time, and the script for any request.
 // The first call composes a script, which is kept until the program ends. Thread-safe.
-const Script& script_for_one(const Family& family);
+// `with` is kWithLedger or 0.
+const Script& script_for_one(const Family& family, FamilySet with = 0);
 const Script& script_for(FamilySet set);
 
 // Appends a tag as keys contain it: without '%' and '}'.
@@ -133,6 +138,9 @@ class Counter {
   // As above, for a budget. The other gives back what the action has done.
   void append_budget(int number, Action action, std::uint64_t cost, std::string& out) const;
   void append_budget_undo(int number, Action action, std::string& out) const;
+  // Appends what a ledger needs of counter `index` of the script, from 1. `kind` is that of its
+  // entry, unless the id says another.
+  void append_ledger(std::size_t index, std::string_view kind, std::string& out) const;
   // As above, to take back an extension: the lease ends as long after at() as it would have.
   void append_end_before_extension(int number, std::string& out) const;
   // A limit with a calendar: appends the rest of the argument, which is the window of an instant
@@ -172,7 +180,9 @@ class Counter {
   KeyBlock block;
   std::string key;                  // in Redis
   std::size_t part = 0;             // the number of its part
+  std::string ledger;               // the key of its ledger; empty: it has none
   std::optional<core::Ticks> near;  // the instant whose windows the script needs, if it said so
+  std::optional<core::Ticks> past;  // the same for a hold that has ended, for the ledger
   bool must_exist = false;          // because NewKeyLimit does not allow another one
   bool is_refused = false;          // because it would be a new one
 
@@ -220,6 +230,8 @@ struct RequestOptions {
   // The time of requests without scripts, and that of NewKeyLimit, unless the request has an
   // explicit timestamp.
   const Clock* clock = &SystemClock::instance();
+  // About how many changes of a budget its ledger keeps; 0: there is none.
+  std::uint64_t ledger_keep = 0;
   bool uses_module = false;  // also writes each call as a command of the module
 };
 
@@ -276,6 +288,7 @@ class Plan {
     std::optional<std::uint16_t> slot;
     std::uint16_t counters = 0;
     std::uint16_t blocks = 0;
+    std::uint16_t ledgers = 0;
     FamilySet families = 0;
     bool must_exist = false;  // a counter must
     bool has_rows = false;    // of budgets
@@ -298,6 +311,7 @@ class Plan {
   void write_request(std::size_t part, std::uint64_t verb, Command& command) const;
   void append_blocks(std::size_t part, std::string& out) const;
   void append_request(std::uint64_t verb, std::string& out) const;
+  void write_ledgers(std::size_t part, bool is_undo, Command& command) const;
   void append_argument(const Counter& counter, FamilySet families, std::uint64_t verb,
                        std::string& out) const;
   void write_for_module(std::size_t part, Command& command) const;

@@ -149,6 +149,7 @@ if must_exist and all_admit then
 end
 if verb == kReset then
   call('DEL', unpack(keys))
+  with_ledger 'ledger_forget'
 elseif verb ~= kPeek and (all_admit or verb == kRelease) then
   for i = 1, count do
     local key, value, keep_for, others = keys[i], values[i], times[i], more and more[i]

@@ -70,6 +70,7 @@ constexpr Constant kConstants[] = {
     {"kExtends", format::kExtends},
     {"kBudgetWindows", format::kBudgetWindows},
     {"kBudgetUndo", format::kBudgetUndo},
+    {"kLedgerArgument", format::kLedgerArgument},
     {"kWithBlocks", format::kWithBlocks},
     {"kWithRows", format::kWithRows},
     {"kKeyBlockArgument", format::kKeyBlockArgument},
@@ -190,7 +191,7 @@ std::string name_after(std::string_view word, std::string_view line) {
   return std::string(line.substr(0, line.find('\'')));
 }
 
-std::map<std::string, std::string> parts_of_files() {
+std::map<std::string, std::string> parts_of_files(bool has_ledger) {
   std::map<std::string, std::string> parts;
   std::string* part = nullptr;
   for (std::string_view text : lua::kTexts) {
@@ -201,6 +202,9 @@ std::map<std::string, std::string> parts_of_files() {
         part = &parts[name];
       } else if (const std::string included = name_after("include", line); !included.empty()) {
         part->append(parts.at(included));
+      } else if (const std::string of_ledger = name_after("with_ledger", line);
+                 !of_ledger.empty()) {
+        if (has_ledger) part->append(parts.at(of_ledger));
       } else {
         part->append(with_constants(line));
       }
@@ -224,7 +228,7 @@ constexpr Family kFamilies[] = {
     {"calendar", "calendar_window"},
     {"budget", "budget"},
 };
-static_assert(std::size(kFamilies) <= 16, "a FamilySet has a bit for each");
+static_assert(kWithLedger == 1 << std::size(kFamilies), "a FamilySet has a bit for each");
 
 constexpr FamilySet kBucket = 1 << 0;
 constexpr FamilySet kInterval = 1 << 1;
@@ -243,6 +247,7 @@ struct NeededPart {
 
 // Each uses only those before it.
 constexpr NeededPart kParts[] = {
+    {"ledger", kWithLedger},
     {"foreign", kAllFamilies},
     {"wide", kBucket | kSlices | kHybrid},
     {"slice_of", kSlices | kHybrid},
@@ -290,9 +295,9 @@ std::string with_constants(std::string_view lua) {
   return out;
 }
 
-const std::string& lua_part(std::string_view name) {
-  static const std::map<std::string, std::string> parts = parts_of_files();
-  return parts.at(std::string(name));
+const std::string& lua_part(std::string_view name, bool has_ledger) {
+  static const std::array parts{parts_of_files(false), parts_of_files(true)};
+  return parts[has_ledger ? 1 : 0].at(std::string(name));
 }
 
 std::span<const Family> families() noexcept { return kFamilies; }
@@ -343,7 +348,8 @@ bool can_reserve_ahead(FamilySet set) noexcept { return (set & (kBucket | kInter
 
 void append_functions(FamilySet set, std::string& out) {
   for (const NeededPart& part : kParts) {
-    if ((part.needed_by & set) != 0) out.append(lua_part(part.name)).append("\n");
+    if ((part.needed_by & set) == 0) continue;
+    out.append(lua_part(part.name, (set & kWithLedger) != 0)).append("\n");
   }
   out.append("local decide = {");
   for (const Family& family : kFamilies) {
@@ -361,7 +367,7 @@ std::string list_of(FamilySet set) {
     if ((set & bit_of(family)) == 0) continue;
     list.append(list.empty() ? "" : "+").append(family.name);
   }
-  return list;
+  return (set & kWithLedger) != 0 ? list + "+ledger" : list;
 }
 
 std::string sha1_of(std::string_view text) {
@@ -387,7 +393,7 @@ struct Composed {
 };
 
 const Script& script_of(FamilySet set, bool is_single) {
-  constexpr std::size_t kSets = std::size_t{1} << std::size(kFamilies);
+  constexpr std::size_t kSets = 2 * kWithLedger;
   static std::vector<Composed> all(2 * kSets);
   Composed& made = all[is_single ? kSets + set : set];
   std::call_once(made.once, [&] {
@@ -395,7 +401,7 @@ const Script& script_of(FamilySet set, bool is_single) {
     // Most requests ask buckets only, which have a short way before the functions.
     if (set == kBucket) made.text = lua_part("bucket_" + frame);
     append_functions(set, made.text);
-    made.text += lua_part(frame);
+    made.text += lua_part(frame, (set & kWithLedger) != 0);
     made.sha1 = sha1_of(made.text);
     made.name = frame + ":" + list_of(set);
     made.script = {.name = made.name, .text = made.text, .sha1 = made.sha1};
@@ -405,7 +411,9 @@ const Script& script_of(FamilySet set, bool is_single) {
 
 }  // namespace
 
-const Script& script_for_one(const Family& family) { return script_of(bit_of(family), true); }
+const Script& script_for_one(const Family& family, FamilySet with) {
+  return script_of(static_cast<FamilySet>(bit_of(family) | with), true);
+}
 
 const Script& script_for(FamilySet set) { return script_of(set, false); }
 

@@ -28,6 +28,8 @@ std::string sha1_of(std::string_view text) {
 std::vector<Script> scripts() {
   std::vector<Script> all;
   for (const Family& family : families()) all.push_back(script_for_one(family));
+  all.push_back(script_for_one(families().back(), kWithLedger));
+  all.push_back(script_for(bit_of(families().back()) | kWithLedger));
   for (std::size_t set = 1; set < std::size_t{1} << families().size(); ++set) {
     all.push_back(script_for(static_cast<FamilySet>(set)));
   }
@@ -55,6 +57,9 @@ TEST(LuaText, ReplacesEveryConstantOfEachScript) {
   for (const Script& script : scripts()) {
     EXPECT_EQ(with_constants(script.text), script.text) << script.name;
     EXPECT_EQ(script.text.find("include '"), script.text.npos) << script.name;
+    EXPECT_EQ(script.text.find("with_ledger '"), script.text.npos) << script.name;
+    const bool has_ledger = script.name.ends_with("+ledger");
+    EXPECT_EQ(script.text.find("XADD") != script.text.npos, has_ledger) << script.name;
   }
 }
 

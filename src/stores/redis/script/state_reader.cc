@@ -205,8 +205,11 @@ std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_
   return std::nullopt;
 }
 
-std::optional<CounterName> read_block_name(std::string_view redis_key) {
-  if (!redis_key.starts_with(format::kOfBlocks)) return std::nullopt;
+namespace {
+
+// Reads the key of what belongs to a counter.
+std::optional<CounterName> read_name_beside(char letter, std::string_view redis_key) {
+  if (!redis_key.starts_with(letter)) return std::nullopt;
   redis_key.remove_prefix(1);
   if (redis_key.starts_with('{')) {  // the number that is in the counter's slot
     const std::size_t end = redis_key.find('}');
@@ -214,6 +217,16 @@ std::optional<CounterName> read_block_name(std::string_view redis_key) {
     redis_key.remove_prefix(end + 1);
   }
   return read_counter_name(redis_key);
+}
+
+}  // namespace
+
+std::optional<CounterName> read_block_name(std::string_view redis_key) {
+  return read_name_beside(format::kOfBlocks, redis_key);
+}
+
+std::optional<CounterName> read_ledger_name(std::string_view redis_key) {
+  return read_name_beside(format::kOfLedgers, redis_key);
 }
 
 std::optional<CounterState> read_block_state(std::string_view value) {

@@ -27,8 +27,9 @@ Keyspace take_keyspace(std::string_view& redis_key) noexcept;
 // Reads a Redis key without the prefix. Returns nothing if it is not the key of a counter.
 std::optional<CounterName> read_counter_name(std::string_view redis_key);
 
-// As above, for the key of a block: returns the name of its counter.
+// As above, for the key of a block, and of a ledger: returns the name of its counter.
 std::optional<CounterName> read_block_name(std::string_view redis_key);
+std::optional<CounterName> read_ledger_name(std::string_view redis_key);
 
 // The content of a counter's value. It contains the consumed units but not the limit, so the
 // remaining units are unknown.

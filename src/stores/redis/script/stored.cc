@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/quoted.h"
+
 namespace sluice::redis {
 namespace {
 
@@ -268,6 +270,40 @@ void append_block(const core::NextBlock& next, const core::BlockState& before, s
     format::kInstant.append({number(denial)}, out);
   }
   if (next.adds) format::kInstant.append({number(next.state.last)}, out);
+}
+
+std::optional<LedgerEntry> read_ledger_entry(const Reply& fields) noexcept {
+  LedgerEntry entry;
+  bool is_read = true;
+  const auto read = [&](std::string_view name, auto& number) {
+    const auto value = base::read_number<std::remove_cvref_t<decltype(number)>>(fields.field(name));
+    is_read = is_read && value;
+    number = value.value_or(0);
+  };
+  const auto read_instant = [&](std::string_view name, Instant& instant) {
+    Ticks at = 0;
+    read(name, at);
+    instant = Instant{Duration{at}};
+  };
+  const auto* const kind = std::ranges::find(kLedgerKinds, fields.field("kind"));
+  if (kind == kLedgerKinds.end()) return std::nullopt;
+  entry.kind = static_cast<LedgerKind>(kind - kLedgerKinds.begin());
+  read_instant("at", entry.at);
+  read_instant("window", entry.window);
+  if (!fields.field("ends").empty()) read_instant("ends", entry.ends);
+  read("limit", entry.limit);
+  read("spent", entry.spent);
+  read("held", entry.held);
+  read("spent_after", entry.spent_after);
+  read("held_after", entry.held_after);
+  if (fields.field("on_expiry") == "release") entry.on_expiry = OnExpiry::kRelease;
+  entry.id = fields.field("id");
+  if (const std::string_view hash = fields.field("hash"); !hash.empty()) {
+    if (hash.size() != format::kHoldIdSize) return std::nullopt;
+    entry.hash.emplace();
+    std::copy(hash.begin(), hash.end(), entry.hash->begin());
+  }
+  return is_read ? std::optional(entry) : std::nullopt;
 }
 
 }  // namespace sluice::redis

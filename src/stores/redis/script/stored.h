@@ -10,6 +10,8 @@
 #include "core/algorithms.h"
 #include "core/block.h"
 #include "core/log.h"
+#include "sluice/ledger.h"
+#include "stores/redis/client/command.h"
 #include "stores/redis/script/format.h"
 
 // The values of counters and blocks as states of core: what Plan reads in replies, the module in
@@ -105,6 +107,10 @@ void append_permits(const core::Permits& permits, std::string& out);
 // The block of a counter, whose denials are in `denials`.
 std::optional<core::BlockState> read_block(std::string_view bytes,
                                            std::vector<core::Ticks>& denials);
+// Reads the fields and values of an entry of a ledger, without the names of its counter. Borrows
+// them.
+std::optional<LedgerEntry> read_ledger_entry(const Reply& fields) noexcept;
+
 // Writes what follows from the state `before`.
 void append_block(const core::NextBlock& next, const core::BlockState& before, std::string& out);
 
