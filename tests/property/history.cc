@@ -208,6 +208,7 @@ std::vector<sluice::Charge> charges_of(const Step& step, const sluice::PermitId*
     charges.push_back({charge.key, limit_of(charge.spec), charge.cost});
     charges.back().permit = id;
     charges.back().alternative = charge.alternative;
+    if (step.id) charges.back().id_text = *step.id;
   }
   return charges;
 }

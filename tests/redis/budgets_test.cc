@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -6,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "sluice/calendar.h"
 #include "sluice/memory_store.h"
 #include "stores/redis/script/format.h"
+#include "stores/redis/script/stored.h"
 #include "tests/property/generate.h"
 #include "tests/redis/script_test.h"
 
@@ -82,6 +85,115 @@ TEST_F(Budgets, AForgottenBudgetBeginsWithoutItsIds) {
   EXPECT_TRUE(again.allowed() && !again.repeated);
   EXPECT_EQ(again.remaining, 5u);
   EXPECT_EQ(number({"HLEN", key_}), 2);
+}
+
+// Budgets with a ledger.
+class Ledgers : public Budgets {
+ protected:
+  // "KIND SPENT = SPENT_AFTER, HELD = HELD_AFTER" of each entry.
+  std::vector<std::string> entries(std::string_view stream) {
+    std::vector<std::string> all;
+    const Reply reply = redis_.run({"XRANGE", stream, "-", "+"});
+    for (const sluice::redis::Reply& one : *reply) {
+      const auto entry = sluice::redis::read_ledger_entry(one[1]);
+      if (!entry) return {"malformed"};
+      all.push_back(std::string(one[1].field("kind")) + " " + std::to_string(entry->spent) + " = " +
+                    std::to_string(entry->spent_after) + ", " + std::to_string(entry->held) +
+                    " = " + std::to_string(entry->held_after));
+    }
+    return all;
+  }
+  using Entries = std::vector<std::string>;
+
+  PlanStore ledger_{redis_, std::string(kPrefix), false, 100};
+  const std::string stream_ = std::string(kPrefix) + "eu{}k";
+};
+
+TEST_F(Ledgers, AddEachChangeAtTheTimeOfTheServer) {
+  ASSERT_TRUE(ask(ledger_, {Verb::kHold, 1min}, "k", 3));
+  ASSERT_TRUE(ask(ledger_, {Verb::kHold, 1min}, "k", 3).repeated);
+  ASSERT_TRUE(ask(ledger_, {Verb::kExtend, 2min}, "k", 0));
+  ASSERT_TRUE(ask(ledger_, Verb::kSettle, "k", 2));
+  ASSERT_FALSE(ask(ledger_, Verb::kSettle, "k", 4));  // a conflict
+  ASSERT_TRUE(
+      ledger_.apply_one(Verb::kCharge, {.key = "k", .limit = limit_, .cost = 4}, std::nullopt));
+  ASSERT_FALSE(
+      ledger_.apply_one(Verb::kTake, {.key = "k", .limit = limit_, .cost = 9}, std::nullopt));
+  ASSERT_TRUE(
+      ledger_.apply_one(Verb::kRefund, {.key = "k", .limit = limit_, .cost = 1}, std::nullopt));
+  ask(ledger_, Verb::kReset, "k", 0);
+  ask(ledger_, Verb::kReset, "k", 0);
+  EXPECT_EQ(entries(stream_),
+            (Entries{"hold 0 = 0, 3 = 3", "extend 0 = 0, 0 = 3", "settle 2 = 2, -3 = 0",
+                     "charge 4 = 6, 0 = 0", "refund -1 = 5, 0 = 0", "reset -5 = 0, 0 = 0"}));
+}
+
+TEST_F(Ledgers, NameTheCall) {
+  const sluice::Charge charge{
+      .key = "k", .limit = limit_, .cost = 3, .permit = &id_, .id_text = "call"};
+  ASSERT_TRUE(ledger_.apply_one({Verb::kHold, 1min}, charge, instant(kStart)));
+  const Reply reply = redis_.run({"XRANGE", stream_, "-", "+"});
+  ASSERT_TRUE(reply->is_array_of(1));
+  const auto entry = sluice::redis::read_ledger_entry((*reply)[0][1]);
+  ASSERT_TRUE(entry && entry->hash);
+  const PermitId::Bytes name = id_.bytes();
+  EXPECT_TRUE(std::equal(entry->hash->begin(), entry->hash->end(), name.begin()));
+  EXPECT_EQ(entry->id, "call");
+  EXPECT_EQ(entry->at, instant(kStart));
+  EXPECT_EQ(entry->ends, instant(kStart) + 1min);
+  EXPECT_EQ(entry->limit, 10u);
+  EXPECT_EQ(entry->window, std::chrono::floor<std::chrono::hours>(instant(kStart)));
+}
+
+// The script does not know when the window began in which the hold has ended, and asks for it.
+TEST_F(Ledgers, EndAHoldInTheWindowOfItsEnd) {
+  const sluice::Limit daily = sluice::budget(10).per(sluice::calendar_day("UTC"));
+  const sluice::Instant day = std::chrono::floor<std::chrono::days>(instant(kStart));
+  const PermitId longer = PermitId::named("longer");
+  const auto hold = [&](const PermitId& id, std::uint64_t cost, sluice::Duration ttl) {
+    return ledger_.apply_one({Verb::kHold, ttl},
+                             {.key = "k", .limit = daily, .cost = cost, .permit = &id}, day + 23h);
+  };
+  ASSERT_TRUE(hold(id_, 3, 30min));
+  ASSERT_TRUE(hold(longer, 2, 24h));
+  ASSERT_TRUE(ledger_.apply_one(Verb::kTake, {.key = "k", .limit = daily, .cost = 1}, day + 34h));
+  EXPECT_EQ(entries(stream_), (Entries{"hold 0 = 0, 3 = 3", "hold 0 = 0, 2 = 5",
+                                       "charged 3 = 3, -3 = 2", "take 1 = 1, 0 = 2"}));
+  const Reply reply = redis_.run({"XRANGE", stream_, "-", "+"});
+  const auto charged = sluice::redis::read_ledger_entry((*reply)[2][1]);
+  EXPECT_EQ(charged->at, day + 23h + 30min);
+  EXPECT_EQ(charged->window, day);
+}
+
+TEST_F(Ledgers, AreBoundedAndOutliveTheirCounters) {
+  for (int i = 0; i < 400; ++i) {
+    ledger_.apply_one(Verb::kCharge, {.key = "k", .limit = limit_, .cost = 1}, std::nullopt);
+  }
+  const std::int64_t length = number({"XLEN", stream_});
+  EXPECT_GE(length, 100);
+  EXPECT_LE(length, 300);
+  EXPECT_GE(number({"PTTL", stream_}), number({"PTTL", key_}) + 62LL * 86'400'000 - 60'000);
+}
+
+TEST_F(Ledgers, ThatAreForeignChangeNothing) {
+  redis_.run({"SET", stream_, "text"});
+  EXPECT_EQ(ask(ledger_, {Verb::kHold, 1min}, "k", 3).reason, Reason::kForeignValue);
+  EXPECT_EQ(ledger_.error(), "FOREIGNVALUE test:eu{}k holds another type than a ledger");
+  EXPECT_EQ(number({"EXISTS", key_}), 0);
+}
+
+// The slots of a cluster decide one after the other.
+TEST_F(Ledgers, SayWhatIsTakenBack) {
+  PlanStore store(redis_, std::string(kPrefix), /*by_slot=*/true, 100);
+  ASSERT_TRUE(ask(store, Verb::kTake, "full", 10, instant(kStart)));
+  const PermitId other = PermitId::named("other");
+  const sluice::Charge both[] = {{.key = "k", .limit = limit_, .cost = 3, .permit = &other},
+                                 {.key = "full", .limit = limit_, .cost = 1, .permit = &other}};
+  std::array<Decision, 2> each;
+  ASSERT_FALSE(store.apply({Verb::kHold, 1min}, both, instant(kStart), each));
+  const Reply keys = redis_.run({"KEYS", std::string(kPrefix) + "e{*}u{}k"});
+  ASSERT_TRUE(keys->is_array_of(1));
+  EXPECT_EQ(entries((*keys)[0].string()), (Entries{"hold 0 = 0, 3 = 3", "undo 0 = 0, -3 = 0"}));
 }
 
 // A budget that has this many open holds, made without its calls.

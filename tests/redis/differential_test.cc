@@ -4,11 +4,16 @@
 #include <cstdlib>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 
+#include "sluice/ledger.h"
 #include "sluice/memory_store.h"
+#include "stores/redis/script/stored.h"
 #include "tests/property/budget_history.h"
 #include "tests/property/generate.h"
 #include "tests/property/history.h"
@@ -202,6 +207,92 @@ TEST_P(BudgetHistories, AreAnsweredLikeTheOracleAndTheMemoryStore) {
   });
 }
 INSTANTIATE_TEST_SUITE_P(Histories, BudgetHistories, ::testing::Values(13));
+
+// The entries of the ledger of each key as text. Of holds that have ended at one instant, in any
+// order, they are one.
+class LedgerTexts final : public sluice::Ledger {
+ public:
+  void add(const sluice::LedgerEntry& entry) noexcept override {
+    Lines& lines = lines_[std::string(entry.key)];
+    const auto ticks = [](sluice::Instant at) { return at.time_since_epoch().count(); };
+    const bool is_end =
+        entry.kind == sluice::LedgerKind::kCharged || entry.kind == sluice::LedgerKind::kReleased;
+    if (!is_end || entry.at != lines.ended_at) {
+      finish(lines);
+      lines.spent = lines.held = 0;
+    }
+    lines.spent += entry.spent;
+    lines.held += entry.held;
+    if (entry.hash) lines.hashes.insert(*entry.hash);
+    lines.now = std::to_string(ticks(entry.at)) + " " +
+                std::string(sluice::kLedgerKinds[static_cast<std::size_t>(entry.kind)]) + " id " +
+                std::string(entry.id) + " spent " + std::to_string(lines.spent) + " = " +
+                std::to_string(entry.spent_after) + ", held " + std::to_string(lines.held) + " = " +
+                std::to_string(entry.held_after) + " of " + std::to_string(entry.limit) + " in " +
+                std::to_string(ticks(entry.window));
+    if (entry.kind == sluice::LedgerKind::kHold) {
+      lines.now += entry.on_expiry == sluice::OnExpiry::kCharge ? " charge" : " release";
+    }
+    const bool has_end =
+        entry.kind == sluice::LedgerKind::kHold || entry.kind == sluice::LedgerKind::kExtend;
+    if (has_end) lines.now += " ends " + std::to_string(ticks(entry.ends));
+    lines.ended_at = is_end ? entry.at : sluice::Instant::min();
+  }
+  std::string of(const std::string& key) {
+    finish(lines_[key]);
+    return lines_[key].text;
+  }
+
+ private:
+  struct Lines {
+    std::string text = {}, now = {};
+    std::int64_t spent = 0, held = 0;
+    std::set<sluice::IdHash> hashes = {};
+    sluice::Instant ended_at = sluice::Instant::min();
+  };
+  static void finish(Lines& lines) {
+    if (lines.now.empty()) return;
+    lines.text += std::exchange(lines.now, {});
+    for (const sluice::IdHash& hash : std::exchange(lines.hashes, {})) {
+      lines.text += " ";
+      for (const std::uint8_t byte : hash) lines.text += std::to_string(byte) + ".";
+    }
+    lines.text += "\n";
+  }
+
+  std::map<std::string, Lines> lines_;
+};
+
+class Ledgers : public Differential {};
+TEST_P(Ledgers, HaveTheEntriesOfTheMemoryStore) {
+  std::size_t entries = 0;
+  run(GetParam(), kHistories, [&](Dice& dice) {
+    const std::string prefix = fresh_prefix();
+    PlanStore redis(connection_, prefix, false, 1'000'000);
+    LedgerTexts of_memory;
+    sluice::MemoryStore memory({.max_keys = 1024, .shards = 1, .ledger = &of_memory});
+    Compared store(redis, memory);
+    sluice_property::BudgetHistory history(dice.below(std::uint64_t{1} << 62), store);
+    std::string differs;
+    for (std::size_t i = 0; i < kBudgetSteps && differs.empty(); ++i) differs = history.step();
+    ASSERT_EQ(differs, "") << redis.error();
+    ASSERT_EQ(store.difference_of_all(), "");
+    LedgerTexts of_redis;
+    for (const std::string key : {"a", "b", "c"}) {
+      const Reply reply = connection_.run({"XRANGE", prefix + "eu{}" + key, "-", "+"});
+      for (const sluice::redis::Reply& one : *reply) {
+        auto entry = sluice::redis::read_ledger_entry(one[1]);
+        ASSERT_TRUE(entry);
+        entry->key = key;
+        of_redis.add(*entry);
+        ++entries;
+      }
+      ASSERT_EQ(of_redis.of(key), of_memory.of(key));
+    }
+  });
+  EXPECT_GT(entries, 10 * kHistories);
+}
+INSTANTIATE_TEST_SUITE_P(Histories, Ledgers, ::testing::Values(14));
 
 // --- plans and overrides ---
 

@@ -9,7 +9,6 @@ namespace {
 using sluice::Decision;
 using sluice::Reason;
 using sluice::redis::Plan;
-using sluice::redis::RequestOptions;
 using sluice_property::Answered;
 using sluice_property::History;
 
@@ -102,8 +101,7 @@ Decision PlanStore::apply(sluice::Action action, std::span<const sluice::Charge>
                           std::optional<sluice::Instant> now, std::span<Decision> each) noexcept {
   Decision all;
   error_.clear();
-  if (!plan_.begin(RequestOptions{.prefix = prefix_, .by_slot = by_slot_, .uses_module = true},
-                   action, charges, now)) {
+  if (!plan_.begin(options_, action, charges, now)) {
     refuse(Reason::kInvalid, each, all);
     return all;
   }

@@ -56,8 +56,13 @@ class ScriptConnection {
 // sends the parts of all slots at once, and undoes the takes of the others if one slot denies.
 class PlanStore final : public sluice::Store {
  public:
-  PlanStore(ScriptConnection& connection, std::string prefix, bool by_slot = false)
-      : connection_(connection), prefix_(std::move(prefix)), by_slot_(by_slot) {}
+  PlanStore(ScriptConnection& connection, std::string prefix, bool by_slot = false,
+            std::uint64_t ledger_keep = 0)
+      : connection_(connection),
+        options_{.prefix = std::move(prefix),
+                 .by_slot = by_slot,
+                 .ledger_keep = ledger_keep,
+                 .uses_module = true} {}
 
   sluice::Decision apply(sluice::Action action, std::span<const sluice::Charge> charges,
                          std::optional<sluice::Instant> now,
@@ -71,8 +76,7 @@ class PlanStore final : public sluice::Store {
   Outcome read(std::size_t part);
 
   ScriptConnection& connection_;
-  std::string prefix_;
-  bool by_slot_;
+  sluice::redis::RequestOptions options_;
   sluice::redis::Plan plan_;
   std::string error_;
 };
