@@ -62,6 +62,9 @@ struct RedisOptions {
   // How long to keep a counter that is decided at an explicit timestamp: it must not expire by the
   // server's clock.
   std::chrono::milliseconds explicit_timestamp_expiry = std::chrono::hours{24};
+  // Budgets: about how many changes of each key its ledger keeps (docs/state-format.md), at most
+  // 2^32 - 1; 0: there is no ledger. Only with `scripting`.
+  std::uint64_t ledger_keep = 0;
 };
 
 // Counts of a RedisStore since it was opened, and its state now.

@@ -45,39 +45,6 @@ struct FoundKey {
   bool has_times = false;          // in the state
 };
 
-// Returns the masters of a cluster.
-std::vector<redis::SlotMaster> ask_masters(RedisSession& session) {
-  std::vector<redis::SlotMaster> masters;
-  session.ask(
-      [](redis::Command& command) {
-        command.append("CLUSTER");
-        command.append("SLOTS");
-      },
-      [&](const redis::Reply& reply) { masters = redis::masters_of(reply); });
-  return masters;
-}
-
-// Returns the next matching keys of one server, and moves the cursor, which is "0" at the end.
-std::vector<std::string> scan(RedisSession& session, std::optional<std::uint16_t> slot,
-                              const std::string& pattern, std::string& cursor) {
-  std::vector<std::string> keys;
-  session.ask(
-      [&](redis::Command& command) {
-        for (const std::string_view word :
-             {"SCAN", cursor.c_str(), "MATCH", pattern.c_str(), "COUNT", "1000"}) {
-          command.append(word);
-        }
-        command.slot = slot;
-      },
-      [&](const redis::Reply& reply) {
-        cursor = "0";
-        if (reply.type != redis::Reply::kArray || reply.count != 2) return;
-        cursor = reply[0].string();
-        for (const redis::Reply& key : reply[1]) keys.emplace_back(key.string());
-      });
-  return keys;
-}
-
 std::optional<KeyName> read_name(std::string_view redis_key) {
   if (auto name = redis::read_counter_name(redis_key))
     return KeyName{*std::move(name), false, {}, {}, {}};
@@ -455,13 +422,12 @@ bool print_keys(RedisSession& session, const server::Config& config, const KeysF
   const server::OverrideKeys overrides(prefix);
   const std::array not_counters{server::rules_key(config.redis), overrides.all, overrides.changes,
                                 overrides.head};
-  std::vector<redis::SlotMaster> masters(1);
-  if (session.target().kind == redis::Target::Kind::kCluster) masters = ask_masters(session);
   std::unordered_set<std::string> seen;  // SCAN may return a key twice
   const auto is_other = [&](const std::string& key) {
     if (std::ranges::find(not_counters, key) != not_counters.end() || !key.starts_with(prefix)) {
       return true;
     }
+    if (redis::read_ledger_name(std::string_view(key).substr(prefix.size()))) return true;
     if (flags.pattern) {
       const auto name = read_name(std::string_view(key).substr(prefix.size()));
       if (!name || !glob_matches(*flags.pattern, name->key)) return true;
@@ -469,15 +435,10 @@ bool print_keys(RedisSession& session, const server::Config& config, const KeysF
     return !seen.insert(key).second;
   };
   std::size_t left = flags.most;
-  for (const redis::SlotMaster& master : masters) {
-    std::string cursor = "0";
-    do {
-      auto keys = scan(session, master.slot, wide_pattern(prefix, flags), cursor);
-      std::erase_if(keys, is_other);
-      if (!print_found(session, prefix, keys, left, print)) return false;
-    } while (cursor != "0");
-  }
-  return true;
+  return session.scan(wide_pattern(prefix, flags), [&](std::vector<std::string> keys) {
+    std::erase_if(keys, is_other);
+    return print_found(session, prefix, keys, left, print);
+  });
 }
 
 int list(const KeysFlags& flags) {

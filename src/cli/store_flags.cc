@@ -149,6 +149,39 @@ void RedisSession::ask(const Fill& command, const std::function<void(const redis
   ask({command}, [&](std::size_t, const redis::Reply& reply) { take(reply); });
 }
 
+bool RedisSession::scan(const std::string& pattern,
+                        const std::function<bool(std::vector<std::string> keys)>& take) {
+  std::vector<redis::SlotMaster> masters(1);
+  if (target_->kind == redis::Target::Kind::kCluster) {
+    const auto fill = [](redis::Command& command) {
+      command.append("CLUSTER");
+      command.append("SLOTS");
+    };
+    ask(fill, [&](const redis::Reply& reply) { masters = redis::masters_of(reply); });
+  }
+  for (const redis::SlotMaster& master : masters) {
+    std::string cursor = "0";
+    do {
+      const auto fill = [&](redis::Command& command) {
+        for (const std::string_view word :
+             {"SCAN", cursor.c_str(), "MATCH", pattern.c_str(), "COUNT", "1000"}) {
+          command.append(word);
+        }
+        command.slot = master.slot;
+      };
+      std::vector<std::string> keys;
+      ask(fill, [&](const redis::Reply& reply) {
+        cursor = "0";
+        if (reply.type != redis::Reply::kArray || reply.count != 2) return;
+        cursor = reply[0].string();
+        for (const redis::Reply& key : reply[1]) keys.emplace_back(key.string());
+      });
+      if (!take(std::move(keys))) return false;
+    } while (cursor != "0");
+  }
+  return true;
+}
+
 const std::string& RedisSession::shown() const noexcept { return target_->shown; }
 
 }  // namespace sluice::cli

@@ -60,6 +60,11 @@ class RedisSession {
   void ask(const std::vector<Fill>& commands, const Take& take, bool may_refuse = false);
   void ask(const Fill& command, const std::function<void(const redis::Reply&)>& take);
 
+  // Scans all servers for keys, until `take` returns false. It may miss keys that are created or
+  // deleted meanwhile, and find one twice. Returns whether these are all.
+  bool scan(const std::string& pattern,
+            const std::function<bool(std::vector<std::string> keys)>& take);
+
   // Returns the URL without passwords.
   const std::string& shown() const noexcept;
   const redis::Target& target() const noexcept { return *target_; }

@@ -327,6 +327,9 @@ Status check_numbers(const RedisOptions& options) {
                  "at least 1 ms");
   }
   if (options.max_pending == 0) return wrong("max_pending is 0", "at least 1");
+  if (options.ledger_keep > std::numeric_limits<std::uint32_t>::max()) {
+    return wrong("ledger_keep is " + std::to_string(options.ledger_keep), "at most 2^32 - 1");
+  }
   if (options.protocol != 0 && options.protocol != 2 && options.protocol != 3) {
     return wrong("protocol is " + std::to_string(options.protocol), "2, 3, or 0 for either");
   }

@@ -35,6 +35,7 @@ LoopStore::LoopStore(boost::asio::io_context& loop, std::shared_ptr<const Target
                .scripting = target->options.scripting,
                .explicit_expiry_ms =
                    static_cast<std::uint64_t>(target->options.explicit_timestamp_expiry.count()),
+               .ledger_keep = target->options.ledger_keep,
                .uses_module = target->options.module == ModuleUse::kAuto},
       open_(make_client(loop, std::move(target), observer)),
       client_(open_.get()) {}
