@@ -168,7 +168,8 @@ LedgerLine ledger_line(std::uint64_t n, const LedgerEntry& entry) {
     line.counter.clear();
   }
   if (entry.hash) line.hash = hex(*entry.hash);
-  const bool is_hold = entry.kind == LedgerKind::kHold;
+  const bool is_hold = entry.kind == LedgerKind::kHold ||
+                       (entry.kind == LedgerKind::kUndo && entry.ends != Instant{});
   if (is_hold || entry.kind == LedgerKind::kExtend) line.ends = entry.ends;
   if (is_hold) line.on_expiry = entry.on_expiry == OnExpiry::kCharge ? "charge" : "release";
   return line;
@@ -314,6 +315,14 @@ void LedgerReplay::follow_hold(Counter& counter, const LedgerLine& line) {
     counter.first_end = std::min(counter.first_end, line.ends);
   } else if (line.kind == "hold") {
     wrong(line, "the hold " + line.hash + " is open already");
+  } else if (line.kind == "undo" && line.ends != Instant{}) {  // it is open again, or not longer
+    if (!is_open) {
+      counter.open[line.hash].cost = static_cast<std::uint64_t>(line.held);
+      counter.open_held += static_cast<std::uint64_t>(line.held);
+    }
+    counter.open[line.hash].ends = line.ends;
+    counter.open[line.hash].charges = line.on_expiry != "release";
+    counter.first_end = std::min(counter.first_end, line.ends);
   } else if (line.kind == "extend") {
     if (is_open) hold->second.ends = line.ends;
     counter.first_end = std::min(counter.first_end, line.ends);

@@ -168,6 +168,27 @@ TEST_F(LedgerLines, SayWhatIsWrong) {
             "spent 5 and held 15, found spent 4 and held 15\n");
 }
 
+// As a cluster does it: a hold, its extension, and its settlement.
+TEST_F(LedgerLines, SayWhatIsTakenBack) {
+  const auto line = [](int n, std::string_view kind, int spent, int spent_after, int held,
+                       int held_after, std::string_view ends) {
+    const auto number = [](int value) { return std::to_string(value); };
+    std::string text = "{\"n\":" + number(n) + ",\"at\":\"1970-01-01T00:01:0" + number(n) +
+                       "Z\",\"kind\":\"" + std::string(kind) +
+                       "\",\"key\":\"k\",\"hash\":\"aa\",\"spent\":" + number(spent) +
+                       ",\"spent_after\":" + number(spent_after) + ",\"held\":" + number(held) +
+                       ",\"held_after\":" + number(held_after);
+    if (!ends.empty()) text += ",\"ends\":\"1970-01-01T00:" + std::string(ends) + "Z\"";
+    return text + "}\n";
+  };
+  const std::string text =
+      line(1, "hold", 0, 0, 2, 2, "02:00") + line(2, "extend", 0, 0, 0, 2, "03:00") +
+      line(3, "undo", 0, 0, 0, 2, "02:00") + line(4, "settle", 1, 1, -2, 0, "") +
+      line(5, "undo", -1, 0, 2, 2, "02:00") + line(6, "undo", 0, 0, -2, 0, "");
+  EXPECT_EQ(problems(text), "");
+  EXPECT_NE(problems(text + line(7, "settle", 1, 1, -2, 0, "")), "");
+}
+
 TEST_F(LedgerLines, WithAHoldThatEndsTwiceDoNotAgree) {
   const std::string hold =
       R"({"n":2,"at":"1970-01-01T00:01:01Z","kind":"hold","key":"k","hash":"aa","spent":0,)"
