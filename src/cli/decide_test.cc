@@ -361,7 +361,7 @@ TEST(Decide, RefusesARequestOfAnotherShape) {
       {request("0", R"({"key":1,"limit":)" + kTen + "}"), "charges[0].key: must be text"},
       {request("0", good + "," + charge("k", "7")), "charges[1].limit: must be an object"},
       {request("0", charge("k", kTen, R"(,"costs":1)")),
-       "charges[0]: unknown key 'costs'; expected one of: key, cost, limit"},
+       "charges[0]: unknown key 'costs'; expected one of: key, cost, alternative, limit"},
   };
   for (const Case& c : cases) EXPECT_EQ(error_of(c.line), c.error) << c.line;
 }
