@@ -335,6 +335,7 @@ const RuleAnswer& CheckEndpoint::settle(CheckKind kind, const CheckRequest& requ
   RequestCosts costs(0, request.actual_costs);
   if (kind == CheckKind::kSettle) costs.units = request.actual.value_or(RequestCosts::kNoUnits);
   costs.id = &hold_;
+  costs.id_text = id_;
   return *session_.decide(
       {.attributes = request.attributes, .costs = costs, .action = action_of(kind, request)});
 }
