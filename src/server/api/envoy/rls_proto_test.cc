@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "envoy/service/ratelimit/v3/rls.pb.h"
+#include "kuadrant/service/ratelimit/v1/kuadrantrls.pb.h"
 #include "sluice/wire_request.pb.h"
 
 namespace sluice::server {
@@ -16,8 +17,9 @@ using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
 
 namespace rls = ::envoy::service::ratelimit::v3;
+namespace kuadrant = ::kuadrant::service::ratelimit::v1;
 
-// The messages of Envoy. All names are those of its own files.
+// The messages of Envoy and of Limitador. All names are those of their own files.
 struct Field {
   std::string_view message;
   std::string_view name;
@@ -25,54 +27,71 @@ struct Field {
   std::string_view type;  // the name of a message or an enumeration; '*' before it: repeated
 };
 constexpr Field kFields[] = {
-    {"service.ratelimit.v3.RateLimitRequest", "domain", 1, "string"},
-    {"service.ratelimit.v3.RateLimitRequest", "descriptors", 2,
+    {"envoy.service.ratelimit.v3.RateLimitRequest", "domain", 1, "string"},
+    {"envoy.service.ratelimit.v3.RateLimitRequest", "descriptors", 2,
      "*envoy.extensions.common.ratelimit.v3.RateLimitDescriptor"},
-    {"service.ratelimit.v3.RateLimitRequest", "hits_addend", 3, "uint32"},
-    {"service.ratelimit.v3.RateLimitResponse", "overall_code", 1,
+    {"envoy.service.ratelimit.v3.RateLimitRequest", "hits_addend", 3, "uint32"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse", "overall_code", 1,
      "envoy.service.ratelimit.v3.RateLimitResponse.Code"},
-    {"service.ratelimit.v3.RateLimitResponse", "statuses", 2,
+    {"envoy.service.ratelimit.v3.RateLimitResponse", "statuses", 2,
      "*envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus"},
-    {"service.ratelimit.v3.RateLimitResponse", "response_headers_to_add", 3,
+    {"envoy.service.ratelimit.v3.RateLimitResponse", "response_headers_to_add", 3,
      "*envoy.config.core.v3.HeaderValue"},
-    {"service.ratelimit.v3.RateLimitResponse", "request_headers_to_add", 4,
+    {"envoy.service.ratelimit.v3.RateLimitResponse", "request_headers_to_add", 4,
      "*envoy.config.core.v3.HeaderValue"},
-    {"service.ratelimit.v3.RateLimitResponse", "raw_body", 5, "bytes"},
-    {"service.ratelimit.v3.RateLimitResponse", "dynamic_metadata", 6, "google.protobuf.Struct"},
-    {"service.ratelimit.v3.RateLimitResponse", "quota", 7,
+    {"envoy.service.ratelimit.v3.RateLimitResponse", "raw_body", 5, "bytes"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse", "dynamic_metadata", 6,
+     "google.protobuf.Struct"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse", "quota", 7,
      "envoy.service.ratelimit.v3.RateLimitResponse.Quota"},
-    {"service.ratelimit.v3.RateLimitResponse.RateLimit", "requests_per_unit", 1, "uint32"},
-    {"service.ratelimit.v3.RateLimitResponse.RateLimit", "unit", 2,
+    {"envoy.service.ratelimit.v3.RateLimitResponse.RateLimit", "requests_per_unit", 1, "uint32"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse.RateLimit", "unit", 2,
      "envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit"},
-    {"service.ratelimit.v3.RateLimitResponse.RateLimit", "name", 3, "string"},
-    {"service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "code", 1,
+    {"envoy.service.ratelimit.v3.RateLimitResponse.RateLimit", "name", 3, "string"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "code", 1,
      "envoy.service.ratelimit.v3.RateLimitResponse.Code"},
-    {"service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "current_limit", 2,
+    {"envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "current_limit", 2,
      "envoy.service.ratelimit.v3.RateLimitResponse.RateLimit"},
-    {"service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "limit_remaining", 3, "uint32"},
-    {"service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "duration_until_reset", 4,
-     "google.protobuf.Duration"},
-    {"service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "quota", 5,
-     "envoy.service.ratelimit.v3.RateLimitResponse.Quota"},
-    {"service.ratelimit.v3.RateLimitResponse.Quota", "requests", 1, "uint32"},
-    {"service.ratelimit.v3.RateLimitResponse.Quota", "valid_until", 2, "google.protobuf.Timestamp"},
-    {"service.ratelimit.v3.RateLimitResponse.Quota", "id", 3, "string"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor", "entries", 1,
-     "*envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor", "limit", 2,
-     "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor", "hits_addend", 3,
-     "google.protobuf.UInt64Value"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor", "is_negative_hits", 4, "bool"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor.Entry", "key", 1, "string"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor.Entry", "value", 2, "string"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride", "requests_per_unit", 1,
+    {"envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "limit_remaining", 3,
      "uint32"},
-    {"extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride", "unit", 2,
+    {"envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "duration_until_reset", 4,
+     "google.protobuf.Duration"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus", "quota", 5,
+     "envoy.service.ratelimit.v3.RateLimitResponse.Quota"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse.Quota", "requests", 1, "uint32"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse.Quota", "valid_until", 2,
+     "google.protobuf.Timestamp"},
+    {"envoy.service.ratelimit.v3.RateLimitResponse.Quota", "id", 3, "string"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor", "entries", 1,
+     "*envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor", "limit", 2,
+     "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor", "hits_addend", 3,
+     "google.protobuf.UInt64Value"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor", "is_negative_hits", 4, "bool"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry", "key", 1, "string"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry", "value", 2, "string"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride",
+     "requests_per_unit", 1, "uint32"},
+    {"envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.RateLimitOverride", "unit", 2,
      "envoy.type.v3.RateLimitUnit"},
-    {"config.core.v3.HeaderValue", "key", 1, "string"},
-    {"config.core.v3.HeaderValue", "value", 2, "string"},
-    {"config.core.v3.HeaderValue", "raw_value", 3, "bytes"},
+    {"envoy.config.core.v3.HeaderValue", "key", 1, "string"},
+    {"envoy.config.core.v3.HeaderValue", "value", 2, "string"},
+    {"envoy.config.core.v3.HeaderValue", "raw_value", 3, "bytes"},
+    {"kuadrant.service.ratelimit.v1.ReserveRequest", "domain", 1, "string"},
+    {"kuadrant.service.ratelimit.v1.ReserveRequest", "descriptors", 2,
+     "*envoy.extensions.common.ratelimit.v3.RateLimitDescriptor"},
+    {"kuadrant.service.ratelimit.v1.ReserveRequest", "amount", 3, "uint64"},
+    {"kuadrant.service.ratelimit.v1.ReserveRequest", "ttl", 4, "google.protobuf.Duration"},
+    {"kuadrant.service.ratelimit.v1.ReserveResponse", "code", 1,
+     "envoy.service.ratelimit.v3.RateLimitResponse.Code"},
+    {"kuadrant.service.ratelimit.v1.ReserveResponse", "reservation_id", 2, "string"},
+    {"kuadrant.service.ratelimit.v1.CommitRequest", "domain", 1, "string"},
+    {"kuadrant.service.ratelimit.v1.CommitRequest", "descriptors", 2,
+     "*envoy.extensions.common.ratelimit.v3.RateLimitDescriptor"},
+    {"kuadrant.service.ratelimit.v1.CommitRequest", "reservation_id", 3, "string"},
+    {"kuadrant.service.ratelimit.v1.CommitRequest", "actual_amount", 4, "uint64"},
+    {"kuadrant.service.ratelimit.v1.CommitResponse", "reservation_released", 1, "bool"},
 };
 
 std::string type_of(const FieldDescriptor& field) {
@@ -82,10 +101,10 @@ std::string type_of(const FieldDescriptor& field) {
   return out + field.type_name();
 }
 
-TEST(RlsProto, HasTheNamesNumbersAndTypesOfEnvoy) {
-  rls::RateLimitRequest::descriptor();  // links the files in
+TEST(RlsProto, HasTheNamesNumbersAndTypesOfEnvoyAndLimitador) {
+  kuadrant::ReserveRequest::descriptor();  // links the files in
   for (const Field& field : kFields) {
-    const std::string message = "envoy." + std::string(field.message);
+    const std::string message(field.message);
     const Descriptor* found = DescriptorPool::generated_pool()->FindMessageTypeByName(message);
     ASSERT_NE(found, nullptr) << message;
     const FieldDescriptor* own = found->FindFieldByNumber(field.number);
@@ -134,6 +153,8 @@ void expect_same(const Descriptor& wire, const Descriptor& own) {
 
 TEST(RlsProto, ReadsTheSameMessageEvenIfItIsNotUtf8) {
   expect_same(*wire::Request::descriptor(), *rls::RateLimitRequest::descriptor());
+  expect_same(*wire::Reserve::descriptor(), *kuadrant::ReserveRequest::descriptor());
+  expect_same(*wire::Commit::descriptor(), *kuadrant::CommitRequest::descriptor());
 }
 
 }  // namespace
