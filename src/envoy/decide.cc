@@ -59,7 +59,7 @@ Request::Request(Limiter& limiter, const RuleStores& stores, const Clock& clock)
       clock_(clock) {}
 
 const Answer& Request::decide(const Domain& domain, std::span<const Question> questions,
-                              bool consume_on_reject) {
+                              bool consume_on_reject, Verb verb) {
   begin();
   if (!check(questions)) return answer_;
   answer_.statuses.resize(questions.size());
@@ -67,7 +67,7 @@ const Answer& Request::decide(const Domain& domain, std::span<const Question> qu
   drop_replaced();
   if (!check_counters()) return answer_;
   fill_batch(questions);
-  const Decision decision = batch_.decide({.consume_on_reject = consume_on_reject});
+  const Decision decision = batch_.decide({.action = verb, .consume_on_reject = consume_on_reject});
   if (store_failed(decision.reason) || decision.reason == Reason::kInvalid) {
     fail(decision);
   } else {

@@ -81,9 +81,10 @@ class Request {
   explicit Request(Limiter& limiter, const RuleStores& stores = {},
                    const Clock& clock = SystemClock::instance());
 
-  // The answer is valid until the next call and while the domain and the questions live.
+  // `verb`: kTake, kPeek or kCharge. The answer is valid until the next call and while the domain
+  // and the questions live.
   const Answer& decide(const Domain& domain, std::span<const Question> questions,
-                       bool consume_on_reject = false);
+                       bool consume_on_reject = false, Verb verb = Verb::kTake);
 
  private:
   // The limit that applies to a question. Its key is in `text_`.

@@ -368,6 +368,11 @@ Reason RuleDecider::Impl::find_cost(const NamedLimit& of, const rules::CompiledL
     found_cost = 0;
     return Reason::kOk;
   }
+  // Who calls with parts and an id knows the amount, whatever the cost is read from.
+  if (request_.domain != nullptr && costs.id != nullptr && holds_amounts(limit.limit.algorithm())) {
+    found_cost = costs.units;
+    return Reason::kOk;
+  }
   // With what was used, whatever the cost is read from.
   if (verb_ == Verb::kSettle || verb_ == Verb::kCancel) {
     found_cost = costs.units;

@@ -28,7 +28,9 @@ descriptors:
 )";
 constexpr const char* kNative =
     "version: 1\ndomain: n\nrules:\n  - name: a\n    match: { a: '**' }\n    limits: [ { key: "
-    "'{a}', algorithm: gcra, limit: 3, per: 1s } ]\n";
+    "'{a}', algorithm: gcra, limit: 3, per: 1s }, { name: b, key: '{a}', algorithm: budget, limit: "
+    "9, "
+    "per: day } ]\n";
 
 // Two services, one of them with every setting that changes what it does.
 struct Services {
@@ -50,13 +52,14 @@ struct Services {
 };
 
 // An answer has one status per descriptor; a refused request has no answer.
-void check(server::RlsService& service, std::string_view message) {
+void check(server::RlsService& service, std::string_view message, server::RlsMethod method) {
   std::string reply;
-  const server::RlsStatus status = service.call(message, true, reply);
+  const server::RlsStatus status = service.call(message, true, reply, {}, method);
   if (status.reason != Reason::kOk) {
     if (!reply.empty() || status.message.empty()) std::abort();
     return;
   }
+  if (method >= server::RlsMethod::kReserve) return;
   rls::RateLimitResponse response;
   if (!response.ParseFromString(reply)) std::abort();
   if (response.statuses_size() == 0) std::abort();
@@ -71,7 +74,11 @@ void check(server::RlsService& service, std::string_view message) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Services services;
   const std::string_view message{reinterpret_cast<const char*>(data), size};
-  for (server::RlsService& service : services.services) check(service, message);
+  for (server::RlsService& service : services.services) {
+    for (std::size_t i = 0; i < server::kRlsPaths.size(); ++i) {
+      check(service, message, static_cast<server::RlsMethod>(i));
+    }
+  }
   server::http::Request request;
   request.method = "POST";
   request.body = message;

@@ -312,6 +312,7 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
   follow_rules();
   decider_.refuse_permits(true);
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
+  if (action.verb == Verb::kSettle) return reported(answer);
   if (!counts(action.verb)) return answer;
   record(answer, parts.empty() ? nullptr : parts.front().attributes);
   for (const RequestPart& part : parts) keep(*part.attributes, part.costs, answer.decision.outcome);

@@ -169,8 +169,9 @@ class RlsHandler final : public grpc::Handler {
     const auto role = access_.role_of(call.authorization, call.certificate_role);
     if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
     const bool may_operate = *role >= Role::kOperate;
-    const RlsStatus status =
-        service_.call(call.message, may_operate, reply.bytes, call.traceparent);
+    const auto method = std::find(kRlsPaths.begin(), kRlsPaths.end(), call.path);
+    const RlsStatus status = service_.call(call.message, may_operate, reply.bytes, call.traceparent,
+                                           static_cast<RlsMethod>(method - kRlsPaths.begin()));
     if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
     if (status.reason != Reason::kOk) {
       reply.fail(static_cast<grpc::Code>(report_of(status.reason).grpc), status.message);
@@ -187,7 +188,7 @@ class RlsHandler final : public grpc::Handler {
   const Access& access_;
 };
 
-// gRPC: Envoy's rate limit service.
+// gRPC: Envoy's rate limit service and Limitador's.
 class GrpcFrontEnd final : public FrontEnd {
  public:
   explicit GrpcFrontEnd(const FrontEndParts& parts)
@@ -203,7 +204,7 @@ class GrpcFrontEnd final : public FrontEnd {
                                           net::ListeningSocket socket) override {
     return std::make_unique<grpc::FrontEnd>(
         grpc::Options{.bounds = bounds(),
-                      .paths = {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
+                      .paths = {kRlsPaths.begin(), kRlsPaths.end()},
                       .most_streams = parts().config.grpc_streams,
                       .max_age = parts().config.grpc_max_age,
                       .serving = parts().ready,

@@ -1,5 +1,5 @@
-// Envoy's rate limit service. Reads a RateLimitRequest, turns its descriptors into charges by
-// Envoy's files or into attributes for rules, and answers as the service of Envoy's project does.
+// Envoy's rate limit service and Limitador's. Reads a request, turns its descriptors into charges
+// by Envoy's files or into attributes for rules, and answers as the services of these projects do.
 
 #include "server/api/envoy/rls_service.h"
 
@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,18 +23,22 @@
 #include "envoy/decide.h"
 #include "envoy/service/ratelimit/v3/rls.pb.h"
 #include "envoy/type/v3/ratelimit_unit.pb.h"
+#include "kuadrant/service/ratelimit/v1/kuadrantrls.pb.h"
+#include "limiter/reason_report.h"
 #include "rules/diagnostics.h"
 #include "server/decide/rejection.h"
 #include "server/decide/session.h"
 #include "server/protocol/http/access.h"
 #include "server/rules/envoy_manager.h"
 #include "sluice/clock.h"
+#include "sluice/permit_id.h"
 #include "sluice/wire_request.pb.h"
 
 namespace sluice::server {
 namespace {
 
 namespace rls = ::envoy::service::ratelimit::v3;
+namespace kuadrant = ::kuadrant::service::ratelimit::v1;
 using envoy::Answer;
 using envoy::Code;
 using envoy::Question;
@@ -55,11 +60,15 @@ class NativeAnswer {
  public:
   NativeAnswer(Session& session, const Clock& clock) : session_(session), clock_(clock) {}
 
-  // Valid until the next call. names() has the name of the limit of each status.
-  const envoy::Answer& decide(std::string_view domain, std::span<const envoy::Question> questions);
+  // Valid until the next call. names() has the name of the limit of each status. `costs`: of each
+  // part, with the hits of its question as its units.
+  const envoy::Answer& decide(std::string_view domain, std::span<const envoy::Question> questions,
+                              Action action = Verb::kTake, const RequestCosts& costs = {});
   std::span<const std::string> names() const noexcept { return names_; }
   // The headers for the upstream, of rules that are degraded.
   std::span<const RejectHeader* const> headers() const noexcept { return headers_; }
+  // Whether a settlement has ended a hold of a budget, now or before.
+  bool has_released() const noexcept { return has_released_; }
 
  private:
   // The entries of one descriptor as attributes.
@@ -78,7 +87,8 @@ class NativeAnswer {
   };
 
   bool begin(std::span<const envoy::Question> questions);
-  bool ask(std::string_view domain, std::span<const envoy::Question> questions, bool giving_back);
+  bool ask(std::string_view domain, std::span<const envoy::Question> questions, bool giving_back,
+           Action action, RequestCosts costs);
   void take_answers(const RuleAnswer& answer, bool giving_back);
   void fail(const RuleAnswer& answer);
 
@@ -87,6 +97,7 @@ class NativeAnswer {
   envoy::Answer answer_;
   std::vector<std::string> names_;
   std::vector<const RejectHeader*> headers_;
+  bool has_released_ = false;
   std::vector<std::size_t> asked_;  // the index of the question of each part
   std::vector<Entries> sources_;
   std::vector<RequestPart> parts_;
@@ -99,9 +110,10 @@ bool is_tighter(const LimitAnswer& a, const LimitAnswer& b) noexcept {
   return has_numbers(a.decision) && a.decision.remaining < b.decision.remaining;
 }
 
-const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Question> questions) {
-  if (!begin(questions) || !ask(domain, questions, false)) return answer_;
-  ask(domain, questions, true);
+const Answer& NativeAnswer::decide(std::string_view domain, std::span<const Question> questions,
+                                   Action action, const RequestCosts& costs) {
+  if (!begin(questions) || !ask(domain, questions, false, action, costs)) return answer_;
+  ask(domain, questions, true, action, costs);
   return answer_;
 }
 
@@ -127,7 +139,7 @@ bool NativeAnswer::begin(std::span<const Question> questions) {
 // Asks the questions that take or those that give back. If the request was denied, those that give
 // back are only read.
 bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questions,
-                       bool giving_back) {
+                       bool giving_back, Action action, RequestCosts costs) {
   const bool denied = answer_.overall == Code::kOverLimit;
   asked_.clear();
   parts_.clear();
@@ -135,16 +147,16 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
   sources_.reserve(questions.size());  // so that they stay where they are
   for (std::size_t i = 0; i < questions.size(); ++i) {
     if (questions[i].gives_back != giving_back) continue;
-    const std::uint64_t most = giving_back ? kMaxUnits : kMaxUnits + 1;
-    parts_.push_back({&sources_.emplace_back(questions[i].entries),
-                      denied ? 0 : std::min(questions[i].hits, most)});
+    const std::uint64_t most = giving_back ? kMaxAmount : kMaxAmount + 1;
+    costs.units = denied ? 0 : std::min(questions[i].hits, most);
+    parts_.push_back({&sources_.emplace_back(questions[i].entries), costs});
     asked_.push_back(i);
   }
   if (parts_.empty()) return true;
-  const Verb verb = !giving_back ? Verb::kTake : denied ? Verb::kPeek : Verb::kRefund;
-  const RuleAnswer& answer = session_.decide_parts(domain, parts_, verb);
+  if (giving_back) action = denied ? Verb::kPeek : Verb::kRefund;
+  const RuleAnswer& answer = session_.decide_parts(domain, parts_, action);
   const Reason reason = answer.decision.reason;
-  if (store_failed(reason) || reason == Reason::kInvalid) {
+  if (store_failed(reason) || reason == Reason::kInvalid || reason == Reason::kConflict) {
     fail(answer);
     return false;
   }
@@ -157,8 +169,11 @@ bool NativeAnswer::ask(std::string_view domain, std::span<const Question> questi
 // Sets the tightest limit of each part.
 void NativeAnswer::take_answers(const RuleAnswer& answer, bool giving_back) {
   tightest_.assign(asked_.size(), nullptr);
+  has_released_ = false;
   for (const LimitAnswer& limit : answer.limits) {
-    if (limit.rule->mode == RuleMode::kShadow || limit.decision.passed_over) continue;
+    if (limit.decision.passed_over) continue;
+    has_released_ |= holds_amounts(limit.numbers.algorithm()) && !limit.decision.late;
+    if (limit.rule->mode == RuleMode::kShadow) continue;
     const LimitAnswer*& of_part = tightest_[limit.part];
     if (of_part == nullptr || is_tighter(limit, *of_part)) of_part = &limit;
   }
@@ -190,7 +205,8 @@ void NativeAnswer::fail(const RuleAnswer& answer) {
   const Reason reason = answer.decision.reason;
   const bool invalid = reason == Reason::kInvalid;
   answer_.failure = reason;
-  answer_.message = !answer.mistake.empty() ? std::string(answer.mistake)
+  answer_.message = !answer.mistake.empty()       ? std::string(answer.mistake)
+                    : reason == Reason::kConflict ? std::string(report_of(reason).detail)
                     : invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
                                     " limits apply to it, or its hits are out of range"
                               : "the store could not decide: " + std::string(to_string(reason));
@@ -249,28 +265,42 @@ void add_header(rls::RateLimitResponse& response, std::string_view name, std::ui
   header.set_value(std::to_string(value));
 }
 
-// Reads the questions of a message, as views of it. Reads at most kMaxDescriptors + 1 descriptors.
-void read_questions(const wire::Request& request, std::vector<envoy::Entry>& entries,
+// The hits of a descriptor that has none of its own.
+std::uint64_t hits_of(const wire::Request& request) { return std::max(request.hits_addend(), 1U); }
+std::uint64_t hits_of(const wire::Reserve& request) { return request.amount(); }
+std::uint64_t hits_of(const wire::Commit& request) { return request.actual_amount(); }
+
+// Reads the questions of a message, as views of it.
+template <typename Message>
+void read_questions(const Message& request, std::vector<envoy::Entry>& entries,
                     std::vector<envoy::Question>& questions) {
   entries.clear();
   questions.clear();
-  const int most = static_cast<int>(envoy::kMaxDescriptors) + 1;
-  const int count = std::min(request.descriptors_size(), most);
-  for (int i = 0; i < count; ++i) {
-    for (const wire::Entry& entry : request.descriptors(i).entries()) {
+  for (const wire::Descriptor& descriptor : request.descriptors()) {
+    for (const wire::Entry& entry : descriptor.entries()) {
       entries.push_back({entry.key(), entry.value()});
     }
   }
   std::span<const envoy::Entry> rest = entries;
-  for (int i = 0; i < count; ++i) {
-    const wire::Descriptor& descriptor = request.descriptors(i);
+  for (const wire::Descriptor& descriptor : request.descriptors()) {
     const auto size = static_cast<std::size_t>(descriptor.entries_size());
-    const std::uint64_t hits = descriptor.has_hits_addend() ? descriptor.hits_addend().value()
-                                                            : std::max(request.hits_addend(), 1U);
+    const std::uint64_t hits =
+        descriptor.has_hits_addend() ? descriptor.hits_addend().value() : hits_of(request);
     questions.push_back(
         {rest.first(size), override_of(descriptor), hits, descriptor.is_negative_hits()});
     rest = rest.subspan(size);
   }
+}
+
+// How long a reservation lasts. Absent: it may not last that long.
+std::optional<Duration> length_of(const google::protobuf::Duration& ttl) {
+  constexpr std::int64_t kMostSeconds = kMaxHold / std::chrono::seconds{1};
+  constexpr std::int32_t kSecond = 1'000'000'000;
+  if (ttl.seconds() == 0 && ttl.nanos() == 0) return std::chrono::seconds{60};  // as Limitador
+  if (ttl.seconds() > kMostSeconds || ttl.nanos() < 0 || ttl.nanos() >= kSecond) return {};
+  const auto length = std::chrono::seconds{std::max<std::int64_t>(ttl.seconds(), 0)} +
+                      std::chrono::ceil<Duration>(std::chrono::nanoseconds{ttl.nanos()});
+  return length >= kMinHold && length <= kMaxHold ? std::optional<Duration>(length) : std::nullopt;
 }
 
 // A quota covers at least one request.
@@ -388,22 +418,38 @@ class RlsService::Impl {
   }
 
   RlsStatus call(std::string_view message, bool may_operate, std::string& reply,
-                 std::string_view traceparent);
+                 std::string_view traceparent, RlsMethod method);
   void follow_rules();
 
  private:
-  RlsStatus refuse(std::string_view why) const { return {Reason::kInvalid, why}; }
-  RlsStatus answer(const wire::Request& request, bool may_operate,
+  RlsStatus refuse(std::string why) {
+    why_ = std::move(why);
+    return {Reason::kInvalid, why_};
+  }
+  static RlsStatus forbid() { return {Reason::kInvalid, kNeedsOperate, true}; }
+  // Whether a request that is denied passes.
+  bool lets_pass(const Answer& answer) const {
+    return answer.overall == Code::kOk || manager_.options().shadow_mode;
+  }
+  template <typename Message>
+  RlsStatus read(std::string_view bytes, Message& into);
+  template <typename Message>
+  RlsStatus read_amount(std::string_view bytes, std::string_view member, Message& into);
+  RlsStatus reserve(std::string_view message, bool may_operate, std::string& reply);
+  RlsStatus commit(std::string_view message, bool may_operate, std::string& reply);
+  RlsStatus answer(const wire::Request& request, bool may_operate, RlsMethod method,
                    rls::RateLimitResponse& response);
-  RlsStatus answer_envoy(const wire::Request& request, const envoy::Domain& domain,
+  RlsStatus answer_envoy(const wire::Request& request, const envoy::Domain& domain, Verb verb,
                          rls::RateLimitResponse& response);
-  RlsStatus answer_native(const wire::Request& request, rls::RateLimitResponse& response);
+  RlsStatus answer_native(const wire::Request& request, Verb verb,
+                          rls::RateLimitResponse& response);
   google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
   void finish(const wire::Request& request, rls::RateLimitResponse& response);
   void record(std::string_view domain, const Answer& answer);
   void log_denial(const Answer& answer);
 
   std::string_view traceparent_;  // of the call
+  std::string why_;               // the call is refused
   const TraceSource trace_ = [this] { return std::optional(traceparent_); };
   Session session_;
   NativeAnswer native_;
@@ -432,40 +478,135 @@ void RlsService::Impl::follow_rules() {
 }
 
 RlsStatus RlsService::Impl::call(std::string_view message, bool may_operate, std::string& reply,
-                                 std::string_view traceparent) {
+                                 std::string_view traceparent, RlsMethod method) {
   reply.clear();
   traceparent_ = traceparent;
   if (message.size() > std::size_t{64} << 20) return refuse("the message is too long");
   follow_rules();
   arena_.Reset();
+  if (method == RlsMethod::kReserve) return reserve(message, may_operate, reply);
+  if (method == RlsMethod::kCommit) return commit(message, may_operate, reply);
   auto& request = *Arena::CreateMessage<wire::Request>(&arena_);
-  if (!request.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
-    return refuse("the message is not a RateLimitRequest");
-  }
+  RlsStatus status = read(message, request);
+  if (status.reason != Reason::kOk) return status;
   auto& response = *Arena::CreateMessage<rls::RateLimitResponse>(&arena_);
-  const RlsStatus status = answer(request, may_operate, response);
+  status = answer(request, may_operate, method, response);
   if (status.reason == Reason::kOk) response.SerializeToString(&reply);
   return status;
 }
 
-RlsStatus RlsService::Impl::answer(const wire::Request& request, bool may_operate,
-                                   rls::RateLimitResponse& response) {
-  if (request.domain().empty()) return refuse("domain is empty; expected its name");
-  if (request.descriptors().empty()) {
-    return refuse("descriptors are missing; expected at least one");
+// Reads a message and its questions.
+template <typename Message>
+RlsStatus RlsService::Impl::read(std::string_view bytes, Message& into) {
+  if (!into.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return refuse(std::is_same_v<Message, wire::Request>
+                      ? "the message is not a RateLimitRequest"
+                      : "the message is not a " + into.GetDescriptor()->name() + "Request");
   }
-  if (request.descriptors_size() > static_cast<int>(envoy::kMaxDescriptors)) {
+  if (into.domain().empty()) return refuse("domain is empty; expected its name");
+  if (into.descriptors().empty()) return refuse("descriptors are missing; expected at least one");
+  if (into.descriptors_size() > static_cast<int>(envoy::kMaxDescriptors)) {
     return refuse("too many descriptors; expected at most 1024");
   }
-  read_questions(request, entries_, questions_);
-  const auto needs_operate = [](const envoy::Question& q) { return q.gives_back || q.hits > 1; };
-  if (!may_operate && std::any_of(questions_.begin(), questions_.end(), needs_operate)) {
-    return {Reason::kInvalid, kNeedsOperate, true};
+  read_questions(into, entries_, questions_);
+  return {};
+}
+
+RlsStatus RlsService::Impl::answer(const wire::Request& request, bool may_operate, RlsMethod method,
+                                   rls::RateLimitResponse& response) {
+  const bool checks = method == RlsMethod::kCheckRateLimit;
+  const bool reports = method == RlsMethod::kReport;
+  const auto gives_back = [](const envoy::Question& q) { return q.gives_back; };
+  const auto needs_operate = [&](const envoy::Question& q) {
+    return q.gives_back || (q.hits > 1 && !checks);
+  };
+  const auto any = [this](const auto& is) {
+    return std::any_of(questions_.begin(), questions_.end(), is);
+  };
+  if (!may_operate && (reports || any(needs_operate))) return forbid();
+  if (checks && any(gives_back)) {
+    return refuse("is_negative_hits is true, but CheckRateLimit changes nothing; expected false");
   }
   quota_over_.clear();
+  const Verb verb = checks ? Verb::kPeek : reports ? Verb::kCharge : Verb::kTake;
   const envoy::Domain* domain = active_->config.find(request.domain());
-  return domain != nullptr ? answer_envoy(request, *domain, response)
-                           : answer_native(request, response);
+  return domain != nullptr ? answer_envoy(request, *domain, verb, response)
+                           : answer_native(request, verb, response);
+}
+
+// Reads a message about a reservation. Its amount is in this member.
+template <typename Message>
+RlsStatus RlsService::Impl::read_amount(std::string_view bytes, std::string_view member,
+                                        Message& into) {
+  const RlsStatus status = read(bytes, into);
+  if (status.reason != Reason::kOk) return status;
+  const std::uint64_t amount = hits_of(into);
+  if (amount > kMaxAmount) {
+    return refuse(std::string(member) + " is " + std::to_string(amount) + "; expected at most " +
+                  std::to_string(kMaxAmount));
+  }
+  for (std::size_t i = 0; i < questions_.size(); ++i) {
+    if (!questions_[i].gives_back && questions_[i].hits == amount) continue;
+    return refuse("descriptors[" + std::to_string(i) + "] has hits of its own; expected only " +
+                  std::string(member));
+  }
+  if (active_->config.find(into.domain()) == nullptr) return {};
+  return refuse("domain " + base::in_quotes(into.domain()) +
+                " is that of an Envoy file, which has no budgets; expected a domain of rules");
+}
+
+RlsStatus RlsService::Impl::reserve(std::string_view message, bool may_operate,
+                                    std::string& reply) {
+  auto& request = *Arena::CreateMessage<wire::Reserve>(&arena_);
+  const RlsStatus status = read_amount(message, "amount", request);
+  if (status.reason != Reason::kOk) return status;
+  const auto ttl = length_of(request.ttl());
+  if (!ttl) return refuse("ttl is out of range; expected 1 s to 24 h, or none for 60 s");
+  if (!may_operate && request.amount() > 1) return forbid();
+  const std::string id = PermitId::random_text();
+  const PermitId name = PermitId::named(id);
+  RequestCosts costs;
+  Action action = {Verb::kHold, *ttl};
+  if (request.amount() > 0) {
+    costs.id = &name;
+    costs.id_text = id;
+  } else {  // holds nothing, but only if something is left
+    action = Verb::kPeek;
+    for (envoy::Question& question : questions_) question.hits = 1;
+  }
+  const Answer& answer = native_.decide(request.domain(), questions_, action, costs);
+  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
+  kuadrant::ReserveResponse response;
+  response.set_code(lets_pass(answer) ? rls::RateLimitResponse::OK
+                                      : rls::RateLimitResponse::OVER_LIMIT);
+  if (lets_pass(answer)) response.set_reservation_id(id);
+  response.SerializeToString(&reply);
+  return {};
+}
+
+RlsStatus RlsService::Impl::commit(std::string_view message, bool may_operate, std::string& reply) {
+  auto& request = *Arena::CreateMessage<wire::Commit>(&arena_);
+  const RlsStatus status = read_amount(message, "actual_amount", request);
+  if (status.reason != Reason::kOk) return status;
+  const std::string& id = request.reservation_id();
+  if (id.size() > kMaxIdBytes) {
+    return refuse("reservation_id has " + std::to_string(id.size()) +
+                  " bytes; expected the one of a ReserveResponse, or none");
+  }
+  if (id.empty() && !may_operate) return forbid();
+  // Without an id, it counts under a new one.
+  const std::string own = id.empty() ? PermitId::random_text() : id;
+  const PermitId name = PermitId::named(own);
+  RequestCosts costs;
+  costs.id = &name;
+  costs.id_text = own;
+  const Answer& answer = native_.decide(request.domain(), questions_,
+                                        id.empty() ? Verb::kCharge : Verb::kSettle, costs);
+  if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
+  kuadrant::CommitResponse response;
+  response.set_reservation_released(!id.empty() && native_.has_released());
+  response.SerializeToString(&reply);
+  return {};
 }
 
 // Returns the metadata of the limits. It has a key of its own if the request is reported, too, as
@@ -477,14 +618,13 @@ google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& 
 }
 
 RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const envoy::Domain& domain,
-                                         rls::RateLimitResponse& response) {
-  const EnvoyOptions& options = manager_.options();
-  const Answer& answer = request_.decide(domain, questions_, options.consume_on_reject);
+                                         Verb verb, rls::RateLimitResponse& response) {
+  const bool consumes = verb == Verb::kTake && manager_.options().consume_on_reject;
+  const Answer& answer = request_.decide(domain, questions_, consumes, verb);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
-  record(request.domain(), answer);
-  const bool lets_pass = answer.overall == envoy::Code::kOk || options.shadow_mode;
-  response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
-                                      : rls::RateLimitResponse::OVER_LIMIT);
+  if (verb != Verb::kPeek) record(request.domain(), answer);
+  response.set_overall_code(lets_pass(answer) ? rls::RateLimitResponse::OK
+                                              : rls::RateLimitResponse::OVER_LIMIT);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Status& status = answer.statuses[i];
     const envoy::Descriptor* descriptor = status.descriptor;
@@ -503,13 +643,12 @@ RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const env
   return {};
 }
 
-RlsStatus RlsService::Impl::answer_native(const wire::Request& request,
+RlsStatus RlsService::Impl::answer_native(const wire::Request& request, Verb verb,
                                           rls::RateLimitResponse& response) {
-  const Answer& answer = native_.decide(request.domain(), questions_);
+  const Answer& answer = native_.decide(request.domain(), questions_, verb);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
-  const bool lets_pass = answer.overall == envoy::Code::kOk || manager_.options().shadow_mode;
-  response.set_overall_code(lets_pass ? rls::RateLimitResponse::OK
-                                      : rls::RateLimitResponse::OVER_LIMIT);
+  response.set_overall_code(lets_pass(answer) ? rls::RateLimitResponse::OK
+                                              : rls::RateLimitResponse::OVER_LIMIT);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     add_status(answer.statuses[i], native_.names()[i], response);
   }
@@ -570,8 +709,8 @@ RlsService::RlsService(const Session::Parts& session, EnvoyManager& envoy, const
 RlsService::~RlsService() = default;
 
 RlsStatus RlsService::call(std::string_view message, bool may_operate, std::string& reply,
-                           std::string_view traceparent) {
-  return impl_->call(message, may_operate, reply, traceparent);
+                           std::string_view traceparent, RlsMethod method) {
+  return impl_->call(message, may_operate, reply, traceparent, method);
 }
 void RlsService::follow_rules() { impl_->follow_rules(); }
 

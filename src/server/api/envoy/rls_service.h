@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +13,21 @@
 
 namespace sluice::server {
 
+// What the service answers: Envoy's method and those of Kuadrant's Limitador.
+enum class RlsMethod : std::uint8_t {
+  kShouldRateLimit,
+  kCheckRateLimit,
+  kReport,
+  kReserve,
+  kCommit
+};
+inline constexpr auto kRlsPaths = std::to_array<std::string_view>(
+    {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+     "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit",
+     "/kuadrant.service.ratelimit.v1.RateLimitService/Report",
+     "/kuadrant.service.ratelimit.v1.RateLimitService/Reserve",
+     "/kuadrant.service.ratelimit.v1.RateLimitService/Commit"});  // in the order of the enumerators
+
 // The end of a call: kOk, or the reason of its failure (reason_report.h).
 struct RlsStatus {
   Reason reason = Reason::kOk;
@@ -19,10 +35,10 @@ struct RlsStatus {
   bool forbidden = false;         // the client must not do that; `reason` is kInvalid
 };
 
-// Envoy's rate limit service: takes a RateLimitRequest and returns a RateLimitResponse in
-// protobuf's wire format (docs/envoy.md). If a file of Envoy's configuration has the domain, that
-// file decides; else the native rules of the domain decide, and their attributes are the entries of
-// each descriptor.
+// Envoy's rate limit service and Limitador's: takes the message of a method and returns that of its
+// answer, both in protobuf's wire format (docs/envoy.md). If a file of Envoy's configuration has
+// the domain, that file decides; else the native rules of the domain decide, and their attributes
+// are the entries of each descriptor.
 //
 // There is one for each event loop. If the store may wait, there is one for each call in progress.
 // One call at a time. Ownership: borrows its parts. Cost: the decision, and about as much for the
@@ -36,10 +52,11 @@ class RlsService {
   RlsService& operator=(const RlsService&) = delete;
 
   // Overwrites `reply`, which is empty if the call fails. Does not throw for any message.
-  // Unless the client may operate, descriptors that give back or take several hits are forbidden.
+  // Unless the client may operate, what gives back, takes several units or counts without an id is
+  // forbidden.
   // `traceparent` is the call's trace, for the denial log; it may be wrong or empty.
   RlsStatus call(std::string_view message, bool may_operate, std::string& reply,
-                 std::string_view traceparent = {});
+                 std::string_view traceparent = {}, RlsMethod method = RlsMethod::kShouldRateLimit);
   // Like Session::follow_rules().
   void follow_rules();
 
