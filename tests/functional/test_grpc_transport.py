@@ -182,12 +182,19 @@ class Transport(harness.ServerTest):
 
     def test_reflection_lists_and_describes_services(self):
         for version in ("v1", "v1alpha"):
-            asks = [field(7, ""), field(4, "grpc.health.v1.Health"), field(4, "no.such.thing")]
+            asks = [field(7, "")]
+            for symbol in ("grpc.health.v1.Health", "kuadrant.service.ratelimit.v1.RateLimitService.Reserve", "no.such.thing"):
+                asks.append(field(4, symbol))
             call = self.channel.stream_stream(REFLECTION.format(version))(iter(asks), timeout=harness.PATIENCE)
-            services, file, unknown = list(call)
-            for name in (b"envoy.service.ratelimit.v3.RateLimitService", b"grpc.health.v1.Health"):
+            services, file, reserve, unknown = list(call)
+            for name in (
+                b"envoy.service.ratelimit.v3.RateLimitService",
+                b"kuadrant.service.ratelimit.v1.RateLimitService",
+                b"grpc.health.v1.Health",
+            ):
                 self.assertIn(name, services)
             self.assertIn(b"HealthCheckRequest", file)
+            self.assertIn(b"reservation_released", reserve)
             self.assertIn(b"is not known here", unknown)
 
     def test_hundreds_of_concurrent_calls_are_answered(self):
