@@ -148,7 +148,7 @@ void add_serve(Command app, int& status) {
       .type_name("FILE");
   command
       .add_option("--ledger", flags->ledger,
-                  "Write every change of a budget to a file: file:PATH (docs/budgets.md) [off]")
+                  "Write every change of a budget: file:PATH or redis (docs/budgets.md) [off]")
       .type_name("WHERE");
   command
       .add_option("--threads", flags->threads, "The number of event loops [number of processors]")

@@ -203,6 +203,7 @@ Expected<RedisOptions> redis_options(const Config& config) {
   const RedisConfig& redis = config.redis;
   RedisOptions options = redis.options;
   options.url = config.store;
+  options.ledger_keep = config.ledger.in_redis ? config.ledger.keep : 0;
   auto password = read_password(redis.password);
   if (!password) return Unexpected{password.error()};
   options.password = std::move(*password);
@@ -231,9 +232,10 @@ std::string rules_key(const RedisConfig& redis) {
 std::string set_ledger(std::string_view text, LedgerOptions& ledger) {
   constexpr std::string_view kFile = "file:";
   const bool is_file = text.starts_with(kFile) && text.size() > kFile.size();
-  if (!is_file && text != "off") {
+  ledger.in_redis = text == "redis";
+  if (!is_file && !ledger.in_redis && text != "off") {
     return "the ledger is " + rules::in_quotes(text) +
-           "; expected file:PATH, such as file:/var/lib/sluice/ledger.jsonl, or off";
+           "; expected file:PATH, such as file:/var/lib/sluice/ledger.jsonl, or redis, or off";
   }
   ledger.file = is_file ? text.substr(kFile.size()) : std::string_view();
   return {};
@@ -265,8 +267,11 @@ std::string find_conflict(const Config& config) {
   }
   if (!config.ledger.file.empty() && config.store != "memory") {
     return "the ledger is a file of the budgets of this process, but the store is in Redis; "
-           "expected "
-           "the store memory, or ledger: off";
+           "expected ledger: redis, or the store memory";
+  }
+  if (config.ledger.in_redis && config.store == "memory") {
+    return "a ledger in Redis needs a store in Redis, but the store is memory; expected --store "
+           "URL, or ledger: file:PATH";
   }
   return {};
 }

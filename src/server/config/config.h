@@ -142,8 +142,8 @@ Expected<Config, std::vector<RuleError>> load_config(const std::string& path);
 // an empty text. Reads no files.
 std::string find_store_error(const std::string& store, const RedisConfig& redis);
 
-// Sets where the ledger is written: "file:PATH" or "off". Returns what is wrong, "WHAT; EXPECTED",
-// or an empty text.
+// Sets where the ledger is written: "file:PATH", "redis" or "off". Returns what is wrong, "WHAT;
+// EXPECTED", or an empty text.
 std::string set_ledger(std::string_view text, LedgerOptions& ledger);
 
 // Returns a conflict between the settings of a configuration after flags were applied, or an empty

@@ -126,14 +126,22 @@ TEST(Config, KeepsTheCountersOfAMemoryStoreOnly) {
   config->store = "redis://127.0.0.1";
   EXPECT_EQ(find_conflict(*config),
             "the ledger is a file of the budgets of this process, but the store is in Redis; "
-            "expected the store memory, or ledger: off");
+            "expected ledger: redis, or the store memory");
   EXPECT_EQ(errors_with("ledger: off"), "ok");
-  EXPECT_EQ(errors_with("ledger: redis"),
-            "f:2:9: error: the ledger is 'redis'; expected file:PATH, such as "
-            "file:/var/lib/sluice/ledger.jsonl, or off");
+  config = parse_config("version: 1\nledger: { to: redis, keep: 7 }\n", "f");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(find_conflict(*config),
+            "a ledger in Redis needs a store in Redis, but the store is memory; expected --store "
+            "URL, or ledger: file:PATH");
+  config->store = "redis://127.0.0.1";
+  EXPECT_EQ(find_conflict(*config), "");
+  EXPECT_EQ(redis_options(*config)->ledger_keep, 7u);
+  EXPECT_EQ(errors_with("ledger: none"),
+            "f:2:9: error: the ledger is 'none'; expected file:PATH, such as "
+            "file:/var/lib/sluice/ledger.jsonl, or redis, or off");
   EXPECT_EQ(errors_with("ledger: { to: 'file:' }"),
             "f:2:15: error: the ledger is 'file:'; expected file:PATH, such as "
-            "file:/var/lib/sluice/ledger.jsonl, or off");
+            "file:/var/lib/sluice/ledger.jsonl, or redis, or off");
   EXPECT_EQ(errors_with("ledger: [off]"),
             "f:2:9: error: 'ledger' is a list; expected a text, or a map of ledger");
 }

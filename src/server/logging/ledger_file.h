@@ -18,8 +18,11 @@
 
 namespace sluice::server {
 
+// Without a file, and not in Redis, there is no ledger.
 struct LedgerOptions {
-  std::string file;  // empty: no ledger
+  std::string file;
+  bool in_redis = false;
+  std::uint64_t keep = 100'000;  // in Redis: entries of each counter, about
   std::chrono::milliseconds flush{1000};
 };
 
