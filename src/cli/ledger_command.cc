@@ -1,4 +1,5 @@
-// `sluice ledger`: checks the ledger of budgets (docs/budgets.md), and adds up what was spent.
+// `sluice ledger`: checks the ledger of budgets (docs/budgets.md), and adds up what was spent. The
+// ledger is in files, or in streams beside the counters in Redis.
 
 #include <algorithm>
 #include <array>
@@ -10,17 +11,23 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/civil_time.h"
 #include "base/csv.h"
+#include "base/quoted.h"
 #include "base/time_zone.h"
 #include "cli/command.h"
+#include "cli/key_command.h"
+#include "cli/store_flags.h"
 #include "replay/text.h"
 #include "rules/diagnostics.h"
 #include "server/logging/ledger_lines.h"
+#include "stores/redis/client/target.h"
+#include "stores/redis/script/stored.h"
 
 namespace sluice::cli {
 namespace {
@@ -34,20 +41,25 @@ with the entries before. It says what is wrong, or where entries are missing, wi
 counter. A start without a stop before it (a server that was killed) and an unfinished last line are
 warnings. - is standard input.
 
+Without FILE it reads the ledger of the configuration, or that in Redis, and compares the last balance
+of each key with its counter. Changes while it reads do not matter.
+
 Exit status: 0 everything agrees, perhaps with warnings; 1 something is wrong or missing, or a file
 cannot be read; 2 wrong usage.
 
 Examples:
   sluice ledger verify /var/lib/sluice/ledger.jsonl
   sluice ledger verify ledger.jsonl.1 ledger.jsonl
-  zcat ledger.jsonl.2.gz | sluice ledger verify -)";
+  zcat ledger.jsonl.2.gz | sluice ledger verify -
+  sluice ledger verify --store redis://127.0.0.1)";
 
 constexpr const char* kSumHelp =
     R"(Adds up what the entries of the files have spent, the oldest file first. A refund, a reset and a
 settlement below what was charged before count negative. A hold that nobody settled counts from its
 end on, as its limit says. --by is a list of key, rule, limit, day and month. Days and months are
 those of --zone. --from and --to are days (2026-11-01) or instants (RFC 3339); --to is the first that
-does not count. - is standard input.
+does not count. - is standard input. Without FILE it reads the ledger of the configuration, or that in
+Redis.
 
 Exit status: 0 printed, perhaps with warnings; 1 something is wrong or missing in the files (`sluice
 ledger verify`), or one cannot be read; 2 wrong usage.
@@ -55,9 +67,11 @@ ledger verify`), or one cannot be read; 2 wrong usage.
 Examples:
   sluice ledger sum ledger.jsonl
   sluice ledger sum --by month,rule,limit --csv ledger.jsonl.1 ledger.jsonl
-  sluice ledger sum --by key,day --zone Europe/Berlin --from 2026-11-01 --to 2026-12-01 ledger.jsonl)";
+  sluice ledger sum --by key,day --zone Europe/Berlin --from 2026-11-01 --to 2026-12-01 ledger.jsonl
+  sluice ledger sum --store redis://127.0.0.1 --by month,key)";
 
 struct LedgerFlags {
+  std::shared_ptr<StoreFlags> store;
   std::vector<std::string> files;
   std::string by = "rule,limit,key";
   std::string zone = "UTC";
@@ -65,13 +79,144 @@ struct LedgerFlags {
   bool csv = false;
 };
 
-// Reads files of a ledger, and prints what is wrong with them.
+// The balance of a counter in Redis, and the last entry of its ledger, at one moment.
+constexpr std::string_view kCompared =
+    "return {redis.call('HGET', KEYS[1], 'h') or '',"
+    " redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)}";
+
+// Returns the first id of a stream after this one.
+std::string next_id(std::string_view id) {
+  const std::size_t dash = id.find('-');
+  const auto number =
+      base::read_number<std::uint64_t>(id.substr(std::min(dash, id.size() - 1) + 1));
+  return std::string(id.substr(0, dash)) + "-" + std::to_string(number.value_or(0) + 1);
+}
+
+// Reads a ledger, and prints what is wrong with it.
 class LedgerReader {
  public:
-  explicit LedgerReader(LedgerReplay::See see = [](const LedgerLine&) {})
-      : replay_(
-            [this](LedgerReplay::Problem problem, const std::string& what) { say(problem, what); },
-            std::move(see)) {}
+  // `end`: when the holds end that no entry ends.
+  explicit LedgerReader(LedgerReplay::See see, std::optional<Instant> end = {})
+      : see_(std::move(see)), end_(end) {}
+
+  void read(const LedgerFlags& flags) {
+    std::vector<std::string> files = flags.files;
+    if (!files.empty() && !flags.store->store.empty()) {
+      throw Failed("both FILE and --store are given; expected one of them", kUsage);
+    }
+    if (files.empty()) {
+      const server::Config config = config_of(*flags.store);
+      if (config.store != "memory") return read(config);
+      if (config.ledger.file.empty()) {
+        throw Failed("there is no FILE; expected one, or --store URL for a ledger in Redis",
+                     kUsage);
+      }
+      files.push_back(config.ledger.file);
+    }
+    begin();
+    for (const std::string& file : files) read(file);
+    finish();
+  }
+  int status() const { return wrong_ > 0 ? kFailed : 0; }
+  std::uint64_t entries() const { return entries_; }
+
+ private:
+  // A replay of its own for each counter in Redis, and one for all files.
+  void begin() {
+    replay_.emplace(
+        [this](LedgerReplay::Problem problem, const std::string& what) { say(problem, what); },
+        see_);
+  }
+  void finish() {
+    if (end_) replay_->end(*end_);
+    entries_ += replay_->entries();
+  }
+
+  void read(const server::Config& config) {
+    RedisSession session(redis_options_of(config));
+    const std::string& prefix = config.redis.options.prefix;
+    std::set<std::string> seen;  // SCAN may return a key twice
+    session.scan(as_glob(prefix + redis::format::kOfLedgers) + "*",
+                 [&](const std::vector<std::string>& keys) {
+                   for (const std::string& key : keys) {
+                     const auto name = redis::read_ledger_name(key.substr(prefix.size()));
+                     if (name && seen.insert(key).second) read_stream(session, prefix, key, *name);
+                   }
+                   return true;
+                 });
+  }
+  void read_stream(RedisSession& session, const std::string& prefix, const std::string& key,
+                   const redis::CounterName& name) {
+    constexpr std::size_t kPage = 1000;
+    begin();
+    std::string from = "-";
+    for (std::size_t count = kPage; count == kPage;) {
+      const auto fill = [&](redis::Command& command) {
+        for (const std::string_view word :
+             {std::string_view("XRANGE"), std::string_view(key), std::string_view(from),
+              std::string_view("+"), std::string_view("COUNT")}) {
+          command.append(word);
+        }
+        command.append(std::uint64_t{kPage});
+        command.slot = redis::slot_of(key);
+      };
+      session.ask(fill, [&](const redis::Reply& reply) {
+        count = reply.count;
+        for (const redis::Reply& one : reply) {
+          if (!one.is_array_of(2)) continue;
+          place_ = key + " " + std::string(one[0].string());
+          from = next_id(one[0].string());
+          add(one[1], name);
+        }
+      });
+    }
+    finish();
+    compare(session, prefix, key);
+  }
+  void add(const redis::Reply& fields, const redis::CounterName& name) {
+    auto entry = redis::read_ledger_entry(fields);
+    if (!entry) return say(LedgerReplay::Problem::kWrong, "it is no entry of a ledger");
+    entry->is_of_rule = name.keyspace == Keyspace::kRules;
+    entry->key = name.key;
+    entry->tag = name.tag;
+    replay_->add(server::ledger_line(0, *entry));
+  }
+  // Compares the last entry with the counter. A counter that is forgotten has none.
+  void compare(RedisSession& session, const std::string& prefix, const std::string& key) {
+    std::string counter = key.substr(prefix.size() + 1);
+    if (counter.starts_with('{')) counter.erase(0, counter.find('}') + 1);
+    counter.insert(0, prefix);
+    const auto fill = [&](redis::Command& command) {
+      for (const std::string_view word :
+           {std::string_view("EVAL"), kCompared, std::string_view("2"), std::string_view(counter),
+            std::string_view(key)}) {
+        command.append(word);
+      }
+      command.slot = redis::slot_of(key);
+    };
+    session.ask(fill, [&](const redis::Reply& reply) {
+      if (!reply.is_array_of(2) || !reply[1].is_array_of(1)) return;
+      const std::string_view head = reply[0].string();
+      const auto last = redis::read_ledger_entry(reply[1][0][1]);
+      if (!last || head.size() != redis::format::kBudgetHead.size()) return;
+      const auto balance = redis::format::kBudgetHead.read(head);
+      const auto at = static_cast<std::uint64_t>(last->at.time_since_epoch().count());
+      if (balance.spent == last->spent_after && balance.held == last->held_after &&
+          balance.changed == at) {
+        return;
+      }
+      place_ = key;
+      const auto text = [](std::uint64_t spent, std::uint64_t held, std::uint64_t changed) {
+        return "spent " + std::to_string(spent) + " and held " + std::to_string(held) + " at " +
+               base::to_rfc3339(Instant{Duration{static_cast<std::int64_t>(changed)}}, 6);
+      };
+      say(LedgerReplay::Problem::kWrong,
+          "the counter differs from its last entry, so it was changed without its ledger; "
+          "expected " +
+              text(last->spent_after, last->held_after, at) + ", found " +
+              text(balance.spent, balance.held, balance.changed));
+    });
+  }
 
   void read(const std::string& file) {
     file_ = file;
@@ -85,19 +230,15 @@ class LedgerReader {
     stream.clear();
     read(stream);
   }
-  LedgerReplay& replay() { return replay_; }
-  int status() const { return wrong_ > 0 ? kFailed : 0; }
-
- private:
   void read(std::istream& stream) {
     for (std::string text; std::getline(stream, text);) {
-      ++number_;
+      place_ = file_ + ":" + std::to_string(++number_);
       if (stream.eof()) {
         return say(LedgerReplay::Problem::kIncomplete,
                    "the last line is not finished, so it does not count: " + text);
       }
       if (const auto line = server::parse_ledger_line(text)) {
-        replay_.add(*line);
+        replay_->add(*line);
       } else {
         say(LedgerReplay::Problem::kWrong, line.error());
       }
@@ -107,22 +248,24 @@ class LedgerReader {
   void say(LedgerReplay::Problem problem, const std::string& what) {
     const bool is_wrong = problem == LedgerReplay::Problem::kWrong;
     if (is_wrong) ++wrong_;
-    std::cerr << replay::printable(file_ + ":" + std::to_string(number_) + ": " +
-                                   (is_wrong ? "" : "warning: ") + what)
-              << '\n';
+    std::cerr << replay::printable(place_ + ": " + (is_wrong ? "" : "warning: ") + what) << '\n';
   }
 
   std::string file_;
   std::uint64_t number_ = 0;
+  std::string place_;  // of what is read now
   std::uint64_t wrong_ = 0;
-  LedgerReplay replay_;
+  std::uint64_t entries_ = 0;
+  const LedgerReplay::See see_;
+  const std::optional<Instant> end_;
+  std::optional<LedgerReplay> replay_;
 };
 
 int verify(const LedgerFlags& flags) {
   std::map<std::string, bool> counters;
   LedgerReader reader([&](const LedgerLine& line) { counters[line.counter + '\n' + line.key]; });
-  for (const std::string& file : flags.files) reader.read(file);
-  std::cout << reader.replay().entries() << " entries of " << counters.size() << " counters: "
+  reader.read(flags);
+  std::cout << reader.entries() << " entries of " << counters.size() << " counters: "
             << (reader.status() == 0 ? "every balance agrees" : "not every balance agrees") << '\n';
   return reader.status();
 }
@@ -237,15 +380,16 @@ int sum(const LedgerFlags& flags) {
   const auto from = bound_of("--from", flags.from, *zone);
   const auto to = bound_of("--to", flags.to, *zone);
   Groups groups;
-  LedgerReader reader([&](const LedgerLine& line) {
-    if (line.spent == 0 || (from && line.at < *from) || (to && line.at >= *to)) return;
-    std::vector<std::string> names;
-    for (const Column* const column : columns) names.push_back(column->text(line, *zone));
-    std::int64_t& sum = groups[std::move(names)];
-    if (__builtin_add_overflow(sum, line.spent, &sum)) throw Failed("a sum exceeds 63 bits");
-  });
-  for (const std::string& file : flags.files) reader.read(file);
-  reader.replay().end(SystemClock::instance().now());
+  LedgerReader reader(
+      [&](const LedgerLine& line) {
+        if (line.spent == 0 || (from && line.at < *from) || (to && line.at >= *to)) return;
+        std::vector<std::string> names;
+        for (const Column* const column : columns) names.push_back(column->text(line, *zone));
+        std::int64_t& sum = groups[std::move(names)];
+        if (__builtin_add_overflow(sum, line.spent, &sum)) throw Failed("a sum exceeds 63 bits");
+      },
+      SystemClock::instance().now());
+  reader.read(flags);
   flags.csv ? print_csv(columns, groups) : print_table(columns, groups);
   return reader.status();
 }
@@ -260,8 +404,8 @@ void add_ledger(Command app, int& status) {
                        int (*work)(const LedgerFlags&), bool sums) {
     const Command sub = command.add_subcommand(name, about);
     const auto flags = std::make_shared<LedgerFlags>();
-    sub.add_option("FILE", flags->files, "The files, the oldest first; - is standard input")
-        .required();
+    sub.add_option("FILE", flags->files, "The files, the oldest first; - is standard input");
+    flags->store = add_store_flags(sub);
     if (sums) {
       sub.add_option("--by", flags->by, "The columns of a group, separated by commas")
           .show_default();

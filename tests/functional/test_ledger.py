@@ -1,5 +1,5 @@
 """`ledger: file:PATH`: every change of a budget is in the file, whatever ends the server, and
-`sluice ledger` checks it and adds it up."""
+`sluice ledger` checks it and adds it up. `ledger: redis`: the same beside the counters in Redis."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import threading
 import unittest
 
 from harness import PATIENCE, Raw, ServerTest, Sluice, binary, free_port, request, wait_for
+from redis_harness import RedisTest
 
 RULES = """
 version: 1
@@ -30,7 +31,16 @@ def sluice(*arguments, given=None):
                           input=given, timeout=PATIENCE, check=False)  # fmt: skip
 
 
-class Ledger(ServerTest):
+class Calls:
+    def post(self, server, path, org="acme", agent="a1", tokens=10, status=200, **more):
+        body = {"attributes": {"path": "/v1/chat", "header.x-org": org, "header.x-agent": agent,
+                               "body.tokens": str(tokens)}, **more}  # fmt: skip
+        answer = request(server.http, "POST", path, json.dumps(body))
+        self.assertEqual(answer.status, status, answer.body)
+        return answer.json
+
+
+class Ledger(Calls, ServerTest):
     def start_server(self, config=None, folder=None, **options):
         self.home = folder or self.folder()
         self.file = self.home / "ledger.jsonl"
@@ -38,13 +48,6 @@ class Ledger(ServerTest):
         server = Sluice(self.folder(), RULES, config, **options)
         self.addCleanup(server.stop)
         return server
-
-    def post(self, server, path, org="acme", agent="a1", tokens=10, **more):
-        body = {"attributes": {"path": "/v1/chat", "header.x-org": org, "header.x-agent": agent,
-                               "body.tokens": str(tokens)}, **more}  # fmt: skip
-        answer = request(server.http, "POST", path, json.dumps(body))
-        self.assertEqual(answer.status, 200, answer.body)
-        return answer.json
 
     def lines(self, name="ledger.jsonl"):
         return [json.loads(line) for line in (self.home / name).read_text("utf-8").splitlines()]
@@ -246,12 +249,64 @@ class Ledger(ServerTest):
         self.assertIn("cannot write the ledger /nowhere/ledger: No such file or directory",
                       refused("--ledger", "file:/nowhere/ledger"))  # fmt: skip
         self.assertIn("its last line is not of a ledger", refused("--ledger", f"file:{rules}"))
-        self.assertIn("expected file:PATH", refused("--ledger", "redis"))
+        self.assertIn("expected file:PATH", refused("--ledger", "none"))
+        self.assertIn("needs a store in Redis", refused("--ledger", "redis"))
         self.assertIn("the store is in Redis",
                       refused("--ledger", "file:x", "--store", "redis://127.0.0.1:1"))  # fmt: skip
         server = self.start_server()
         self.post(server, "/v1/check")
         self.assertIn("another server writes the ledger", refused("--ledger", f"file:{self.file}"))
+
+
+class InRedis(Calls, RedisTest):
+    def server(self, store, rules=RULES, **config):
+        return self.serve(rules, {"store": store.url, "redis": {"deadline": "5s"}, **config})
+
+    def verify(self, store, status=0):
+        ran = sluice("ledger", "verify", "--store", store.url)
+        self.assertEqual(ran.returncode, status, ran.stdout + ran.stderr)
+        return ran.stdout if status == 0 else ran.stderr
+
+    def test_every_change_of_several_servers(self):
+        store = self.redis()
+        one, other = (self.server(store, ledger="redis") for _ in range(2))
+        self.post(one, "/v1/check", id="call", hold_ms=60_000, tokens=700)
+        self.post(other, "/v1/check", id="call", hold_ms=60_000, tokens=700)  # repeated
+        self.post(other, "/v1/settle", id="call", actual=512)
+        self.post(one, "/v1/check", org="other", tokens=5)
+        self.assertEqual(self.verify(store),
+                         "6 entries of 4 counters: every balance agrees\n")  # fmt: skip
+        ran = sluice("ledger", "sum", "--csv", "--by", "limit,key", "--store", store.url)
+        self.assertEqual(ran.stdout.splitlines(),
+                         ["limit,key,spent", "agent,acme a1,512", "agent,other a1,5",
+                          "org,acme,512", "org,other,5"])  # fmt: skip
+        self.assertNotIn("foreign", sluice("key", "dump", "--store", store.url).stdout)
+
+    def test_what_contradicts_an_entry_is_found(self):
+        store = self.redis()
+        server = self.server(store, ledger="redis")
+        for _ in range(3):
+            self.post(server, "/v1/check", tokens=7)
+        stream = next(key for key in store.command("KEYS", "sluice:e*") if "org" in str(key))
+        entries = store.command("XRANGE", stream, "-", "+")
+        store.command("XDEL", stream, entries[1][0])
+        self.assertIn("expected spent 7 and held 0, found spent 14 and held 0",
+                      self.verify(store, status=1))  # fmt: skip
+        store.command("FLUSHALL")
+        self.post(server, "/v1/check", tokens=7)
+        self.post(self.server(store), "/v1/check", tokens=7)
+        said = self.verify(store, status=1)
+        self.assertEqual(said.count("changed without its ledger; expected spent 7 "), 2, said)
+
+    def test_a_cluster_takes_back_what_a_slot_has_denied(self):
+        nodes = self.cluster(replicas=0)
+        rules = RULES.replace('x-agent}", algorithm: budget, limit: 1000000',
+                              'x-agent}", algorithm: budget, limit: 20')  # fmt: skip
+        server = self.server(nodes, rules, ledger={"to": "redis", "keep": 1000})
+        for org in ("a", "b", "c", "d"):
+            self.post(server, "/v1/check", org=org, tokens=15)
+            self.post(server, "/v1/check", org=org, tokens=15, status=429)
+        wait_for(lambda: "16 entries of 8 counters: every" in self.verify(nodes))
 
 
 if __name__ == "__main__":
