@@ -54,7 +54,7 @@ void check_cost(std::string_view text, std::string_view value) {
   for (const std::string& name : table.names()) attributes.set(name, value);
   sluice::rules::AttributeValues values;
   values.begin(table, attributes);
-  const auto found = cost->find(values, {}, sluice::kMaxUnits);
+  const auto found = cost->find(values, {}, 0, sluice::kMaxUnits);
   if (found && found->value_or(0) > sluice::kMaxUnits) std::abort();
   const bool is_sum = text.find_first_of("*+") != text.npos;
   if (is_sum || cost->kind() == sluice::rules::CostTemplate::Kind::kRequest) return;
