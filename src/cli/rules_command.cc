@@ -583,6 +583,8 @@ Examples:
   sluice rules rollback 7 --store redis://127.0.0.1:6379
   sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
 
+int print_same() { return std::cout << "the active rules say so already\n" ? 0 : 1; }
+
 // Prints the differences that the administration answers, and the version.
 int print_changed(AdminClient& client, const boost::json::object& answer) {
   const auto* const list = answer.if_contains("differences");
@@ -599,13 +601,10 @@ int print_changed(AdminClient& client, const boost::json::object& answer) {
                 text_in(row, "old"), text_in(row, "new")});
   }
   const auto* const changed = answer.if_contains("changed");
-  if (changed != nullptr && changed->is_bool() && !changed->as_bool()) {
-    std::cout << "the active rules say so already\n";
-    return 0;
-  }
+  if (changed != nullptr && changed->is_bool() && !changed->as_bool()) return print_same();
   const bool is_pushed = answer.contains("pushed_version");
   std::cout << "version " << number_in(answer, is_pushed ? "pushed_version" : "version")
-            << (is_pushed ? " in Redis" : "") << ", active until "
+            << (is_pushed ? " in Redis, active until " : ", active until ")
             << text_in(answer, "active_until") << '\n';
   if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
   return 0;
@@ -625,14 +624,12 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
     }
     const auto differences = compare(source.past(past.front()), source.past(push));
     print_text(differences);
-    if (differences.empty()) std::cout << "the active rules say so already\n";
-    return 0;
+    return differences.empty() ? print_same() : 0;
   }
+  const std::string version = "?version=" + std::to_string(push.version) + "&";
   return print_changed(
-      server, server.ask_json("POST",
-                              "/v1/rules/rollback?version=" + std::to_string(push.version) + "&" +
-                                  by_query(flags.by),
-                              {}, expected));
+      server,
+      server.ask_json("POST", "/v1/rules/rollback" + version + by_query(flags.by), {}, expected));
 }
 
 int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std::string& id) {
@@ -939,13 +936,12 @@ Expected<std::string, std::vector<RuleError>> check_rules(std::string_view text,
 int convert(const std::string& file) {
   auto text = rules::read_file(file);
   if (text) {
-    const RuleText one{file, *text};
-    const auto config = envoy::Config::parse({&one, 1});
+    const std::array<RuleText, 1> files{{{file, *text}}};
+    const auto config = envoy::Config::parse(files);
     if (config) {
       const envoy::Converted converted = envoy::convert(*config->domains().front());
-      for (const std::string& remark : converted.remarks) {
-        std::cerr << file << ": note: " << remark << '\n';
-      }
+      for (const std::string& one : converted.remarks)
+        std::cerr << file << ": note: " << one << '\n';
       std::cout << converted.yaml << std::flush;
       return std::cout ? 0 : 1;
     }
@@ -980,9 +976,8 @@ void add_rules(Command app, int& status) {
   add_rollback(command, status);
   add_change(command, status);
   add_convert(command, status);
-  const auto terms = std::make_shared<RuleTerms>();
-  terms->reads_lists = true;
-  terms->max_log_bytes = MemoryStoreOptions{}.max_log_bytes;
+  const auto terms = std::make_shared<RuleTerms>(
+      RuleTerms{.max_log_bytes = MemoryStoreOptions{}.max_log_bytes, .reads_lists = true});
   add_check(command, status,
             {.files = "rules files",
              .example = "rules check --strict rules.yaml",

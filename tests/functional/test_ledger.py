@@ -1,5 +1,5 @@
 """`ledger: file:PATH`: every change of a budget is in the file, whatever ends the server, and
-`sluice ledger` checks it and adds it up. `ledger: redis`: the same beside the counters in Redis."""
+`sluice ledger` checks it and adds it up. `ledger: redis`: the same next to the counters in Redis."""
 
 import json
 import os

@@ -525,7 +525,7 @@ void set_ledger_file(void* object, const Key&, const Node& value, Diagnostics& d
 constexpr std::array<Key, 3> kLedgerKeys{
     text(
         "to", set_ledger_file, "`off`", kLongestPath,
-        "`file:PATH`: a file of JSON lines, for a `store` in memory. `redis`: a stream beside each "
+        "`file:PATH`: a file of JSON lines, for a `store` in memory. `redis`: a stream next to each "
         "budget, for a `store` in Redis. `off`: there is no ledger. `ledger: file:PATH` is the "
         "same as `ledger: { to: file:PATH }`."),
     period("flush", kSet<&LedgerOptions::flush>, "1s", 10,

@@ -659,7 +659,7 @@ void Shard::release(std::size_t bytes) noexcept {
   blob_bytes_ -= bytes;
 }
 
-// Whether there are so many bytes if all is evicted that can be. `kept` more bytes cannot be.
+// Whether there is room for `bytes` if all is evicted that can be, and for `kept`, which cannot be.
 bool Shard::can_make_room(std::size_t bytes, std::size_t kept) const noexcept {
   return beyond_own(budget_bytes_ + kept + bytes) <= beyond_own(blob_bytes_) + shared_.left();
 }

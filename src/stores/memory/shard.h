@@ -317,7 +317,7 @@ class alignas(64) Shard {
   void* allocate_for(const Slot& slot, std::size_t bytes, core::Ticks now) {
     return allocate(table_.owner_of(slot), bytes, 0, now);
   }
-  // The same for a budget. Null also if it would have more bytes than one budget may have.
+  // The same for a budget. Null, too, if one budget may not have as many.
   void* allocate_budget(std::size_t bytes, core::Ticks now);
   // Calls visit(slot, expiry, index of its limit) for each counter whose key's `high` is from
   // `first` to `last`. The counter is pinned meanwhile.
