@@ -57,6 +57,18 @@ TEST(OverflowField, IsForBudgetsAndAtMostFourAreInARow) {
             "rule, such as \"{header.x-org}\"");
 }
 
+TEST(OverflowField, CountsAmongTheLimitsOfItsRule) {
+  std::string limits;
+  for (int i = 0; i < 33; ++i) {
+    const std::string n = std::to_string(i);
+    if (i > 0) limits += " }\n      - { ";
+    limits += "name: a" + n + ", algorithm: budget, limit: 1, per: 1h, overflow: { name: b" + n +
+              ", limit: 5, per: never }";
+  }
+  EXPECT_EQ(first_error(limits),
+            "f:4:13: error: the rule has 66 limits with those of 'overflow'; expected at most 64");
+}
+
 TEST(OverflowField, InheritsFromTheFirst) {
   const auto rules = RuleSet::parse(
       file_with(kMonth +

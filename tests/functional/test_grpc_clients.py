@@ -29,6 +29,7 @@ SERVICES = [
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
+    "kuadrant.service.ratelimit.v1.RateLimitService",
 ]
 # The output of every client, without the time until the limit resets.
 EXPECTED = {

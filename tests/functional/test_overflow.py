@@ -30,6 +30,30 @@ rules:
 """
 
 
+REFUSED = """
+version: 1
+rules:
+  - name: models
+    limits:
+      - name: month
+        key: "{org}"
+        algorithm: budget
+        limit: 100
+        per: never
+        on_missing: deny
+        overflow: { name: credits, key: "{team}", limit: 50, per: never }
+"""
+
+
+class Try(ServerTest):
+    def test_a_budget_of_a_row_that_is_refused_is_explained(self):
+        file = self.folder() / "rules.yaml"
+        file.write_text(REFUSED, "utf-8")
+        argv = [binary(), "try", str(file), "GET / org=a"]
+        tried = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertIn("limit models/credits: 50, without renewal (budget), after month", tried.stdout)
+
+
 class Tests:
     """The tests, for two stores."""
 

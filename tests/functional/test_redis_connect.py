@@ -181,8 +181,9 @@ rules:
         self.assertEqual(ask("/all")["reason"], "ok", "of counters that exist")
         self.assertEqual(self.refused(), [])
         documented = {word[1:] for word in self.SET_USER if word.startswith("+")}
-        # Of clusters and Sentinels, without scripts, and with as many overrides as there may be.
-        elsewhere = {"cluster", "role", "incrby", "decrby", "hexists"}
+        # Of clusters and Sentinels, without scripts, with as many overrides as there may be, and of
+        # ledgers.
+        elsewhere = {"cluster", "role", "incrby", "decrby", "hexists", "xlen"}
         self.assertEqual(documented - self.calls(), elsewhere)
 
     def test_a_command_that_is_missing_is_logged_once_with_its_key(self):

@@ -140,7 +140,7 @@ std::string explain_limits(const RuleAnswer& answer) {
     out += "limit " + rules::full_name(limit.rule->name, limit.limit->name) + ": " +
            core::format_limit(limit.numbers) + " (" +
            std::string(to_string(limit.numbers.algorithm())) + ")";
-    if (limit.limit->alternative) out += ", after " + (&limit - 1)->limit->name;
+    if (limit.limit->alternative) out += ", after " + (limit.limit - 1)->name;
     if (!limit.label.empty()) out += ", key " + rules::in_quotes(limit.label);
     if (limit.cost != 1) out += ", cost " + std::to_string(limit.cost);
     out += '\n';

@@ -192,7 +192,8 @@ std::string LedgerFile::write_all() {
     file_.is_elsewhere();
     if (auto failure = read_end(); !failure.empty()) return failure;
   }
-  if (!has_lock_) return {};
+  // A predecessor ends first; but a file that was lost to another process stays lost.
+  if (!has_lock_) return has_failed_ ? file_.failure("another process writes it") : std::string();
   if (auto failure = follow_file(); !failure.empty()) return failure;
   if (!has_begun_) {
     if (auto failure = write_line(start_); !failure.empty()) return failure;
