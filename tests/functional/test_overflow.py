@@ -51,7 +51,7 @@ class Try(ServerTest):
         file.write_text(REFUSED, "utf-8")
         argv = [binary(), "try", str(file), "GET / org=a"]
         tried = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
-        self.assertIn("limit models/credits: 50, without renewal (budget), after month", tried.stdout)
+        self.assertIn("limit models/credits: 50 per never (budget), after month", tried.stdout)
 
 
 class Tests:
