@@ -95,7 +95,7 @@ std::string find_wrong_period(const std::string& per) {
 }
 
 std::string find_wrong_store(const std::string& store) {
-  const std::string wrong = server::find_store_error(store, {});
+  std::string wrong = server::find_store_error(store, {});
   if (!wrong.empty() || store == "memory") return wrong;
   const auto target = redis::make_target({.url = store});
   if (!target || (*target)->options.password.empty()) return {};
@@ -377,7 +377,7 @@ std::string limits_of(const InitFlags& flags) {
   constexpr std::uint64_t kClientsAtAddress = 10;
   constexpr std::uint64_t kMostRequests = 4'294'967'295;
   const std::uint64_t limit = std::stoull(flags.limit);
-  const std::string client = limit_text("client", rule_key(flags), limit, flags.per);
+  std::string client = limit_text("client", rule_key(flags), limit, flags.per);
   if (flags.key == "ip") return client;
   InitFlags of_address = flags;
   of_address.key = "ip";

@@ -1,5 +1,5 @@
 // `sluice ledger`: checks the ledger of budgets (docs/budgets.md), and adds up what was spent. The
-// ledger is in files, or in streams beside the counters in Redis.
+// ledger is in files, or in streams next to the counters in Redis.
 
 #include <algorithm>
 #include <array>

@@ -162,11 +162,10 @@ bool RedisSession::scan(const std::string& pattern,
   for (const redis::SlotMaster& master : masters) {
     std::string cursor = "0";
     do {
+      const std::array<std::string_view, 6> words{"SCAN",  cursor,  "MATCH",
+                                                  pattern, "COUNT", "1000"};
       const auto fill = [&](redis::Command& command) {
-        for (const std::string_view word :
-             {"SCAN", cursor.c_str(), "MATCH", pattern.c_str(), "COUNT", "1000"}) {
-          command.append(word);
-        }
+        for (const std::string_view word : words) command.append(word);
         command.slot = master.slot;
       };
       std::vector<std::string> keys;

@@ -554,11 +554,11 @@ void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compil
     read_in_row(*node->items[i], *of_rule.key("limits").map, rule, compiled,
                 {rule.name + "/" + std::to_string(i), node->items[i]});
   }
-  if (rule.limits.size() > kMaxCharges) {
-    diagnostics_->add(of_rule.at("limits"),
-                      "the rule has " + std::to_string(rule.limits.size()) +
-                          " limits with those of 'overflow'",
-                      "expected at most " + std::to_string(kMaxCharges));
+  if (rule.limits.size() > kMaxCharges && node->items.size() <= kMaxCharges) {
+    diagnostics_->add(
+        of_rule.at("limits"),
+        "the rule has " + std::to_string(rule.limits.size()) + " limits with those of 'overflow'",
+        "expected at most " + std::to_string(kMaxCharges));
   }
 }
 

@@ -66,7 +66,7 @@ TEST(OverflowField, CountsAmongTheLimitsOfItsRule) {
               ", limit: 5, per: never }";
   }
   EXPECT_EQ(first_error(limits),
-            "f:4:13: error: the rule has 66 limits with those of 'overflow'; expected at most 64");
+            "f:5:7: error: the rule has 66 limits with those of 'overflow'; expected at most 64");
 }
 
 TEST(OverflowField, InheritsFromTheFirst) {

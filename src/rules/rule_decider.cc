@@ -254,7 +254,7 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
 
 // Gives the limit the numbers of an override. Returns whether that decides the limit already: only
 // the block of its key applies, or nothing and it is dropped, or the override blocks its key. A
-// hold can be older than an override, so it ends also if its key is unlimited now.
+// hold can be older than an override, so it ends even if its key is unlimited now.
 bool RuleDecider::Impl::override_limit(NamedLimit& named, Reason& refused) {
   using Kind = Override::Kind;
   const bool is_alternative = named.limit->alternative;

@@ -142,9 +142,9 @@ std::vector<ClientConfig> Reader::read_clients(const Fields& section, std::strin
     const Fields fields = Fields::read(*node, *section.key(list).map, diagnostics_, &client);
     check_secret(fields, secret, example);
     if (!client.secret.is_set() && client.certificate.empty()) {
-      diagnostics_.add(fields.at(secret + "_env"),
-                       "neither '" + secret + "_file', '" + secret + "_env' nor 'certificate'",
-                       "expected one of them");
+      std::string lacks = "neither '" + secret;
+      lacks.append("_file', '").append(secret).append("_env' nor 'certificate'");
+      diagnostics_.add(fields.at(secret + "_env"), std::move(lacks), "expected one of them");
     }
     const auto check_unique = [&](std::string ClientConfig::* member, std::string_view what) {
       const bool twice = !(client.*member).empty() &&

@@ -523,11 +523,11 @@ void set_ledger_file(void* object, const Key&, const Node& value, Diagnostics& d
 }
 
 constexpr std::array<Key, 3> kLedgerKeys{
-    text(
-        "to", set_ledger_file, "`off`", kLongestPath,
-        "`file:PATH`: a file of JSON lines, for a `store` in memory. `redis`: a stream next to each "
-        "budget, for a `store` in Redis. `off`: there is no ledger. `ledger: file:PATH` is the "
-        "same as `ledger: { to: file:PATH }`."),
+    text("to", set_ledger_file, "`off`", kLongestPath,
+         "`file:PATH`: a file of JSON lines, for a `store` in memory. `redis`: a stream next to "
+         "each "
+         "budget, for a `store` in Redis. `off`: there is no ledger. `ledger: file:PATH` is the "
+         "same as `ledger: { to: file:PATH }`."),
     period("flush", kSet<&LedgerOptions::flush>, "1s", 10,
            "The maximum time from a change of a budget to its line on the disk. After a crash, the "
            "changes of this time may be missing.",

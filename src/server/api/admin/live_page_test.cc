@@ -62,8 +62,8 @@ TEST(LivePage, HasLessThan80KilobytesAndHoldsNoConnection) {
   std::size_t bytes = 0;
   for (const std::string_view path :
        {"/", "/page/page.css", "/page/page.js", "/page/alerts.js", "/page/api.js",
-        "/page/budgets.js", "/page/charts.js", "/page/dom.js", "/page/editor.js", "/page/key.js", "/page/keys.js",
-        "/page/rules.js"}) {
+        "/page/budgets.js", "/page/charts.js", "/page/dom.js", "/page/editor.js", "/page/key.js",
+        "/page/keys.js", "/page/rules.js"}) {
     const http::Response file = ask(path);
     bytes += file.body.size();
     EXPECT_TRUE(file.closes) << path;

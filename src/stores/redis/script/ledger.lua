@@ -1,5 +1,5 @@
 part 'ledger'
--- A script for a ledger adds each change of a budget to a stream beside the counter: the entries of
+-- A script for a ledger adds each change of a budget to a stream next to the counter: the entries of
 -- core::budget::record(). Its last keys are the streams, and its last argument says what the entries
 -- need and a counter does not. `ledger` has for the key of each budget: stream, name (of the kind of
 -- the call, unless the id says another), id (its text), windows (of holds that have ended); then the
