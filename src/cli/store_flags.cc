@@ -162,8 +162,8 @@ bool RedisSession::scan(const std::string& pattern,
   for (const redis::SlotMaster& master : masters) {
     std::string cursor = "0";
     do {
-      const std::array<std::string_view, 6> words{"SCAN",  cursor,  "MATCH",
-                                                  pattern, "COUNT", "1000"};
+      const std::string from = cursor;
+      const std::array<std::string_view, 6> words{"SCAN", from, "MATCH", pattern, "COUNT", "1000"};
       const auto fill = [&](redis::Command& command) {
         for (const std::string_view word : words) command.append(word);
         command.slot = master.slot;
