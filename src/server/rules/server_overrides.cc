@@ -404,6 +404,7 @@ std::string RedisOverrides::read_key(Step step) const {
 bool RedisOverrides::see_head(const redis::Reply& reply) {
   auto head = read_head(reply);
   if (!head) return false;
+  adopt_first(head->epoch);
   const OverrideHead known = this->known();
   // This server may have made changes since it asked.
   const bool is_later = head->epoch == known.epoch && head->number >= asked_;
@@ -534,6 +535,13 @@ bool RedisOverrides::apply_next(const OverrideChange& change) {
   return true;
 }
 
+// The first change of all gives Redis an epoch: all changes are in the stream then, and a scan, whose
+// end own changes would wait for, is not needed.
+void RedisOverrides::adopt_first(std::string_view epoch) {
+  const std::lock_guard lock(mutex_);
+  if (is_synced_ && known_ == OverrideHead()) known_.epoch = epoch;
+}
+
 OverrideHead RedisOverrides::known() const {
   const std::lock_guard lock(mutex_);
   return known_;
@@ -554,7 +562,7 @@ bool RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
   const std::lock_guard lock(mutex_);
   if (scans != scans_ || number <= known_.number) return false;
   const bool result = change();
-  if (number == known_.number + 1) known_.number = number;
+  if (number == known_.number + 1 && !known_.epoch.empty()) known_.number = number;
   return result;
 }
 

@@ -193,6 +193,7 @@ class RedisOverrides final : public ServerOverrides {
   void finish_scan();
   void apply(const OverrideChange& change);
   bool apply_next(const OverrideChange& change);
+  void adopt_first(std::string_view epoch);
   OverrideHead known() const;
   std::uint64_t scans() const;
   bool apply_own(std::uint64_t scans, std::uint64_t number, const std::function<bool()>& change);
