@@ -20,7 +20,7 @@ import resp_harness
 
 # The build, compiler and processor as CMake names them, the system, and the model of the processor.
 FIGURES = {"Release unity GNU 12.2.0 x86_64 debian 12 GenuineIntel 6 207": {
-    "a take from a store in memory": 377,
+    "a take from a store in memory": 396,
     "POST /v1/check, 16 in one write": 12_210,
     "CL.THROTTLE, 16 in one write": 2_330,
     "ShouldRateLimit, one at a time": 24_790,
