@@ -688,7 +688,7 @@ std::string period_expectation(const Key& key) {
       key.values.empty() ? "" : ", or " + either({key.values.begin(), key.values.end()});
   if (key.most == 0) return "a whole number and its unit (ms, s, m, h or d), such as 60s" + words;
   return "a period from " + core::format_period(milliseconds(key.least)) + " to " +
-         core::format_period(milliseconds(key.most));
+         core::format_period(milliseconds(key.most)) + words;
 }
 
 }  // namespace

@@ -54,6 +54,13 @@ struct EnvoyConfig {
   bool request_metadata = false;
 };
 
+// The quota service (docs/quota.md).
+struct QuotaConfig {
+  std::chrono::milliseconds every{1'000};  // between two divisions of a limit
+  std::chrono::milliseconds idle{60'000};  // then a bucket without reports is abandoned
+  std::chrono::milliseconds ttl{0};        // of an assignment; 0: as the reports need
+};
+
 struct ClientConfig {
   std::string name;
   Role role = Role::kCheck;
@@ -74,6 +81,7 @@ struct Config {
   std::size_t grpc_streams = 1024;            // concurrent calls of each connection
   std::chrono::milliseconds grpc_max_age{0};  // then a connection ends gracefully; 0: no limit
   EnvoyConfig envoy;
+  QuotaConfig quota;
   std::size_t threads = 0;  // 0: as many as processors
   std::size_t max_keys = std::size_t{1} << 20;
   std::size_t max_log_bytes = std::size_t{256} << 20;

@@ -45,6 +45,7 @@ log: { level: warning, format: json, keys: hash, denials_per_second: 0, access: 
 record: { file: requests.jsonl, share: 5, sample_by: header.X-User, max_bytes: 20000000,
   attributes: [body.email], hash: [header.X-User] }
 ledger: { to: "file:ledger.jsonl", flush: 20ms }
+quota: { every: 200ms, idle: 30s, ttl: 8s }
 )",
                                    "/etc/sluice/sluice.yaml");
   ASSERT_TRUE(config.has_value()) << config.error().front().to_string();
@@ -56,6 +57,9 @@ ledger: { to: "file:ledger.jsonl", flush: 20ms }
   EXPECT_EQ(config->record.hash, std::vector<std::string>{"header.x-user"});
   EXPECT_EQ(config->ledger.file, "/etc/sluice/ledger.jsonl");
   EXPECT_EQ(config->ledger.flush, 20ms);
+  EXPECT_EQ(config->quota.every, 200ms);
+  EXPECT_EQ(config->quota.idle, 30s);
+  EXPECT_EQ(config->quota.ttl, 8s);
   EXPECT_EQ(config->http, "0.0.0.0:80");
   EXPECT_EQ(config->grpc, "off");
   EXPECT_EQ(config->resp, "unix:/etc/sluice/r.sock");
@@ -87,6 +91,14 @@ ledger: { to: "file:ledger.jsonl", flush: 20ms }
   EXPECT_EQ(config->log.keys, LogKeys::kHash);
   EXPECT_EQ(config->log.denials_per_second, 0u);
   EXPECT_TRUE(config->log.access);
+}
+
+TEST(Config, AcceptsAWordForTheLifeOfAnAssignment) {
+  const auto config = parse_config("version: 1\nquota: { ttl: auto }\n", "f");
+  ASSERT_TRUE(config.has_value());
+  EXPECT_EQ(config->quota.ttl, 0ms);
+  EXPECT_EQ(errors_with("quota: { ttl: 10ms }"),
+            "f:2:15: error: 'ttl' is '10ms'; expected a period from 1s to 1d, or auto");
 }
 
 TEST(Config, AcceptsOnePathAsAListOfOne) {

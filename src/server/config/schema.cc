@@ -565,7 +565,36 @@ constexpr std::array<Key, 9> kEnvoyKeys{
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
-constexpr std::array<Key, 22> kFileKeys{
+// `auto` is 0.
+void set_quota_ttl(void* object, const Key& key, const Node& value, Diagnostics& diagnostics) {
+  if (value.text != "auto") kSet<&QuotaConfig::ttl>(object, key, value, diagnostics);
+}
+
+constexpr std::array<std::string_view, 1> kAuto{"auto"};
+constexpr std::array<Key, 3> kQuotaKeys{
+    period(
+        "every", kSet<&QuotaConfig::every>, "1s", 100,
+        "The maximum time between two divisions of a limit. Sluice also divides it when a report "
+        "arrives.",
+        60'000),
+    period(
+        "idle", kSet<&QuotaConfig::idle>, "60s", 1000,
+        "The time without a report after which Sluice abandons a bucket, and others may have its "
+        "part.",
+        kDay),
+    Key{.name = "ttl",
+        .type = Type::kPeriod,
+        .otherwise = "`auto`",
+        .values = kAuto,
+        .least = 1000,
+        .most = kDay,
+        .help = "How long a proxy may use a part without a new one. `auto`: three times the "
+                "interval of its reports, at most 60s.",
+        .set = set_quota_ttl},
+};
+constexpr Map kQuota{"quota", "`quota`", kQuotaKeys};
+
+constexpr std::array<Key, 23> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -590,6 +619,8 @@ constexpr std::array<Key, 22> kFileKeys{
     map_of("grpc", kSameObject, kGrpc, "Settings of the gRPC front end."),
     map_of("envoy", kPart<&Config::envoy>, kEnvoy,
            "Envoy's rate limit service with Envoy's own configuration files."),
+    map_of("quota", kPart<&Config::quota>, kQuota,
+           "The quota service, which assigns parts of limits to proxies (docs/quota.md)."),
     texts("rules", add_rules, kLongestPath,
           "Rules files, and directories of them (`*.yaml`, `*.yml`); or `redis` for "
           "the rules in the store (see Rules in Redis). Without rules, Sluice uses a "
