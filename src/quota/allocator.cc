@@ -1,0 +1,187 @@
+#include "quota/allocator.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace sluice::quota {
+namespace {
+
+using Wide = unsigned __int128;
+
+std::uint64_t part_of(std::uint64_t left, std::uint64_t weight, std::uint64_t weights) noexcept {
+  return static_cast<std::uint64_t>(Wide{left} * weight / weights);
+}
+
+}  // namespace
+
+// Water filling: those who ask for the least by weight are served first.
+void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::uint64_t> parts) {
+  Wide floors = 0;
+  for (const Claim& claim : claims) floors += std::min(claim.at_least, total);
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    const std::uint64_t floor = std::min(claims[i].at_least, total);
+    parts[i] = floors <= total ? floor : static_cast<std::uint64_t>(Wide{floor} * total / floors);
+  }
+  if (floors >= total) return;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    if (claims[i].asked > parts[i] && claims[i].weight > 0) order.push_back(i);
+  }
+  // By the level of the water at which each is full: its floor does not rise with the water.
+  const auto fuller = [&](std::size_t a, std::size_t b) {
+    return Wide{claims[a].asked} * claims[b].weight < Wide{claims[b].asked} * claims[a].weight;
+  };
+  std::sort(order.begin(), order.end(), fuller);
+  std::uint64_t left = total;
+  std::uint64_t weights = 0;
+  for (std::size_t i = 0; i < claims.size(); ++i) left -= parts[i];
+  for (const std::size_t i : order) {
+    left += parts[i];
+    weights += claims[i].weight;
+  }
+  // A floor above the level of the water is kept, and the others share what is left. Each round
+  // serves at least one of them.
+  std::vector<bool> is_served(claims.size());
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::size_t i : order) {
+      if (is_served[i] || part_of(left, claims[i].weight, weights) >= parts[i]) continue;
+      is_served[i] = again = true;
+      left -= parts[i];
+      weights -= claims[i].weight;
+    }
+  }
+  for (const std::size_t i : order) {
+    if (is_served[i]) continue;
+    const std::uint64_t level = part_of(left, claims[i].weight, weights);
+    parts[i] = std::max(std::min(claims[i].asked, level), parts[i]);
+    left -= std::min(left, parts[i]);
+    weights -= claims[i].weight;
+  }
+}
+
+std::uint64_t Allocator::Subscriber::held() const noexcept {
+  std::uint64_t most = 0;
+  for (const Sent& sent : in_force) most = std::max(most, sent.part);
+  return most;
+}
+
+void Allocator::report(Id id, const Claim& claim, Instant now) {
+  Subscriber& one = all_[id];
+  one.is_gone = false;  // it may have come back
+  const std::uint64_t before = one.claim.asked;
+  one.claim = claim;
+  one.claim.asked = std::max(claim.asked, before / 2);
+  // The latest part that has surely arrived; those before it are replaced.
+  while (one.in_force.size() > 1 && now - one.in_force[1].at >= options_.latency) {
+    one.in_force.pop_front();
+  }
+}
+
+void Allocator::expire(Instant now) {
+  for (auto at = all_.begin(); at != all_.end();) {
+    auto& in_force = at->second.in_force;
+    std::erase_if(in_force, [&](const Sent& sent) { return sent.until <= now; });
+    if (in_force.empty()) at->second.assigned = 0;
+    at = at->second.is_gone && in_force.empty() ? all_.erase(at) : std::next(at);
+  }
+}
+
+void Allocator::plan(std::uint64_t total, Instant now) {
+  expire(now);
+  std::vector<Subscriber*> subscribers;
+  std::vector<Claim> claims;
+  std::uint64_t held = 0;
+  std::uint64_t gone = 0;
+  for (auto& [id, one] : all_) {
+    held += one.held();
+    if (one.is_gone) {
+      gone += one.held();
+      continue;
+    }
+    subscribers.push_back(&one);
+    claims.push_back(one.claim);
+  }
+  std::vector<std::uint64_t> parts(claims.size());
+  divide(claims, total - std::min(gone, total), parts);
+  const std::uint64_t free = total > held ? total - held : 0;
+  std::vector<Claim> raises(claims.size(), Claim{0, 1, 0});
+  std::uint64_t wanted = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Subscriber& one = *subscribers[i];
+    if (parts[i] <= one.held()) continue;
+    raises[i] = {parts[i] - one.held(), claims[i].weight, 0};
+    wanted += raises[i].asked;
+  }
+  std::vector<std::uint64_t> added(claims.size());
+  divide(raises, free, added);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Subscriber& one = *subscribers[i];
+    const std::uint64_t next = raises[i].asked > 0 ? one.held() + added[i] : parts[i];
+    const std::uint64_t step = one.assigned / 16;
+    const bool is_raise = next > one.assigned;
+    // A change costs the units that the other part begins with. A raise must be worth that; a part
+    // is lowered as soon as another subscriber, or less total, needs it.
+    const bool is_needed = is_raise ? next - one.assigned >= step
+                                    : wanted > free || held > total || one.assigned - next > step;
+    one.planned = is_needed ? next : one.assigned;
+  }
+}
+
+std::uint64_t Allocator::planned(Id id) const {
+  const auto found = all_.find(id);
+  return found == all_.end() ? 0 : found->second.planned;
+}
+
+void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
+  const auto found = all_.find(id);
+  if (found == all_.end()) return;
+  Subscriber& one = found->second;
+  one.assigned = one.planned = part;
+  // The same again only lasts longer.
+  if (!one.in_force.empty() && one.in_force.back().part == part) {
+    one.in_force.back().until = now + ttl + options_.latency;
+    return;
+  }
+  one.in_force.push_back({part, now, now + ttl + options_.latency});
+}
+
+void Allocator::remove(Id id, Instant now) {
+  if (const auto found = all_.find(id); found != all_.end()) found->second.is_gone = true;
+  expire(now);
+}
+
+std::uint64_t Allocator::asked(Id id) const {
+  const auto found = all_.find(id);
+  return found == all_.end() ? 0 : found->second.claim.asked;
+}
+
+std::uint64_t Allocator::assigned(Id id) const {
+  const auto found = all_.find(id);
+  return found == all_.end() ? 0 : found->second.assigned;
+}
+
+std::uint64_t Allocator::held(Id id) const {
+  const auto found = all_.find(id);
+  return found == all_.end() ? 0 : found->second.held();
+}
+
+Instant Allocator::expires(Id id) const {
+  const auto found = all_.find(id);
+  if (found == all_.end() || found->second.in_force.empty()) return {};
+  return found->second.in_force.back().until - options_.latency;
+}
+
+std::uint64_t Allocator::held(Instant now) {
+  expire(now);
+  return std::accumulate(
+      all_.begin(), all_.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const auto& one) { return sum + one.second.held(); });
+}
+
+bool Allocator::empty(Instant now) {
+  expire(now);
+  return all_.empty();
+}
+
+}  // namespace sluice::quota

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "sluice/clock.h"
+
+namespace sluice::quota {
+
+// Parts of a limit are shares of it: this is the whole limit.
+inline constexpr std::uint64_t kWhole = std::uint64_t{1} << 40;
+
+// What a subscriber asks for. A plain value.
+struct Claim {
+  std::uint64_t asked = 0;  // its demand as a share; may be more than the whole, up to 2^50
+  std::uint64_t weight = 1;
+  std::uint64_t at_least = kWhole / 100;  // what it gets even if it asks for less
+
+  friend bool operator==(const Claim&, const Claim&) = default;
+};
+
+// Divides `total` by weighted max-min fairness: `parts` has one element for each claim. Each gets
+// its `at_least`, or less if these are more than the total; above that nobody gets more than it
+// asks for, and what is left goes to those who ask for more, in proportion to their weights.
+// Rounded down, so that the sum is at most the total. Cost: O(n log n).
+void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::uint64_t> parts);
+
+// The parts of one limit, and what may still be used of parts from before. A state machine without
+// I/O: what the subscribers hold never adds up to more than the total, unless the total falls.
+//
+// Thread-safety: one thread. Ownership: none. Cost: about 100 bytes a subscriber.
+class Allocator {
+ public:
+  using Id = std::uint64_t;
+
+  struct Options {
+    // How long a message may take: an assignment is in force this long after it was sent, and an
+    // older one is used no longer.
+    Duration latency = std::chrono::seconds{1};
+  };
+
+  explicit Allocator(const Options& options) : options_(options) {}
+
+  // A subscriber has reported its demand, the first time to be added. Demand rises at once and
+  // falls by half. Confirms the part that was sent at least the latency ago.
+  void report(Id id, const Claim& claim, Instant now);
+  // Plans the parts of all.
+  void plan(std::uint64_t total, Instant now);
+  // The part to send now. As assigned() if it does not change.
+  std::uint64_t planned(Id id) const;
+  // It was sent, and may be used for `ttl`. A raise may be left out.
+  void sent(Id id, std::uint64_t part, Duration ttl, Instant now);
+  // What it holds is free when it has expired, unless it reports again.
+  void remove(Id id, Instant now);
+
+  std::uint64_t asked(Id id) const;     // smoothed
+  std::uint64_t assigned(Id id) const;  // that was sent last
+  std::uint64_t held(Id id) const;      // the most that it may use
+  Instant expires(Id id) const;         // the part that was sent last
+  // What all may use, also those that were removed.
+  std::uint64_t held(Instant now);
+  // Whether nobody may use anything.
+  bool empty(Instant now);
+
+ private:
+  // A part that was sent.
+  struct Sent {
+    std::uint64_t part;
+    Instant at, until;
+  };
+  struct Subscriber {
+    Claim claim = {};
+    std::uint64_t assigned = 0;
+    std::uint64_t planned = 0;
+    std::deque<Sent> in_force = {};  // the oldest first
+    bool is_gone = false;
+
+    std::uint64_t held() const noexcept;
+  };
+
+  void expire(Instant now);
+
+  const Options options_;
+  std::map<Id, Subscriber> all_;
+};
+
+}  // namespace sluice::quota

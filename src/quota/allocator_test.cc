@@ -1,0 +1,113 @@
+#include "quota/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace sluice::quota::allocator_test {
+
+using namespace std::chrono_literals;
+
+std::vector<std::uint64_t> divided(const std::vector<Claim>& claims, std::uint64_t total) {
+  std::vector<std::uint64_t> parts(claims.size());
+  divide(claims, total, parts);
+  return parts;
+}
+
+TEST(Divide, GivesNobodyMoreThanItAsksForAndTheRestToThoseWhoAskForMore) {
+  EXPECT_EQ(divided({{10, 1, 0}, {80, 1, 0}, {500, 1, 0}}, 100),
+            (std::vector<std::uint64_t>{10, 45, 45}));
+}
+
+TEST(Divide, SharesByWeight) {
+  EXPECT_EQ(divided({{500, 1, 0}, {500, 3, 0}}, 100), (std::vector<std::uint64_t>{25, 75}));
+}
+
+TEST(Divide, GivesASmallPartToThoseWhoAskForNothing) {
+  EXPECT_EQ(divided({{0, 1, 10}, {500, 1, 10}}, 100), (std::vector<std::uint64_t>{10, 90}));
+}
+
+TEST(Divide, KeepsASmallPartAboveTheOthers) {
+  EXPECT_EQ(divided({{500, 1, 40}, {500, 9, 0}}, 100), (std::vector<std::uint64_t>{40, 60}));
+}
+
+TEST(Divide, ScalesSmallPartsDownThatAreMoreThanTheTotal) {
+  EXPECT_EQ(divided({{0, 1, 80}, {0, 1, 80}}, 100), (std::vector<std::uint64_t>{50, 50}));
+}
+
+class AllocatorTest : public ::testing::Test {
+ protected:
+  void report(Allocator::Id id, std::uint64_t asked) {
+    parts_.report(id, {.asked = asked, .at_least = 0}, now_);
+  }
+  // Sends what is planned, to all of these.
+  void send(std::initializer_list<Allocator::Id> ids) {
+    parts_.plan(kWhole, now_);
+    for (const auto id : ids) parts_.sent(id, parts_.planned(id), 10s, now_);
+  }
+
+  Instant now_{std::chrono::hours{1}};
+  Allocator parts_{{}};
+};
+
+TEST_F(AllocatorTest, LowersAPartBeforeItRaisesAnother) {
+  report(1, kWhole);
+  send({1});
+  EXPECT_EQ(parts_.assigned(1), kWhole);
+  report(2, kWhole);
+  send({1, 2});
+  EXPECT_EQ(parts_.assigned(1), kWhole / 2);
+  EXPECT_EQ(parts_.assigned(2), 0);  // the other may still use the whole
+  now_ += 5s;
+  report(1, kWhole);  // confirms
+  send({1, 2});
+  EXPECT_EQ(parts_.assigned(2), kWhole / 2);
+}
+
+TEST_F(AllocatorTest, AReportThatCameTooEarlyConfirmsNothing) {
+  report(1, kWhole);
+  send({1});
+  report(2, kWhole);
+  send({1, 2});
+  now_ += 999ms;
+  report(1, kWhole);
+  EXPECT_EQ(parts_.held(1), kWhole);
+}
+
+TEST_F(AllocatorTest, AnExpiredPartIsFree) {
+  report(1, kWhole);
+  send({1});
+  parts_.remove(1, now_);
+  report(2, kWhole);
+  now_ += 10s;
+  send({2});
+  EXPECT_EQ(parts_.assigned(2), 0);
+  now_ += 1s;
+  send({2});
+  EXPECT_EQ(parts_.assigned(2), kWhole);
+}
+
+TEST_F(AllocatorTest, DemandFallsByHalf) {
+  report(1, 1000);
+  report(1, 0);
+  EXPECT_EQ(parts_.asked(1), 500);
+}
+
+TEST_F(AllocatorTest, NeverHoldsMoreThanTheTotal) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    const Allocator::Id id = random() % 20;
+    now_ += std::chrono::milliseconds{random() % 2000};
+    if (random() % 10 == 0) parts_.remove(id, now_);
+    parts_.report(id, {.asked = random() % (2 * kWhole), .weight = 1 + random() % 3}, now_);
+    parts_.plan(kWhole, now_);
+    for (Allocator::Id other = 0; other < 20; ++other) {
+      if (random() % 3 > 0) parts_.sent(other, parts_.planned(other), 5s, now_);
+    }
+    ASSERT_LE(parts_.held(now_), kWhole) << i;
+  }
+}
+
+}  // namespace sluice::quota::allocator_test
