@@ -224,6 +224,12 @@ void Protocol::find(Stream& stream, std::string_view path) const {
     stream.call.path = own;
     return;
   }
+  for (const std::string_view own : shared_.stream_paths) {
+    if (path != own) continue;
+    stream.method = Method::kStream;
+    stream.call.path = own;
+    return;
+  }
   if (path == kHealthCheckPath) stream.method = Method::kHealthCheck;
   if (path == kHealthWatchPath) stream.method = Method::kHealthWatch;
   if (path == kReflectionPaths[0] || path == kReflectionPaths[1]) {
@@ -264,18 +270,72 @@ void Protocol::opened(Stream& stream) {
   if (now_ >= stream.deadline) {
     return end(stream, Code::kDeadlineExceeded, "the deadline of the call has passed");
   }
+  if (stream.method == Method::kStream) open_stream(stream);
+}
+
+void Protocol::open_stream(Stream& stream) {
+  stream.call.deadline = stream.deadline;
+  stream.call.authorization = stream.authorization;
+  stream.call.traceparent = stream.traceparent;
+  stream.call.certificate_role = certificate_role_;
+  stream.call.peer = peer_;
+  stream.client = shared_.open_stream(stream.call, stream);
+  ++calls_;
+  earn(kFramesPerCall);
+}
+
+bool Stream::send(std::string_view message) {
+  return protocol != nullptr && protocol->send(*this, message);
+}
+
+void Stream::end(Code why, std::string_view what) {
+  if (protocol == nullptr) return;
+  protocol->end(*this, why, what);
+  if (!protocol->inside_) protocol->has_output_();
+}
+
+bool Protocol::send(Stream& stream, std::string_view message) {
+  if (stream.ended) return false;
+  if (stream.out.size() - stream.out_done + message.size() > kMostUnread ||
+      shared_.buffered > kMostBuffered) {
+    end(stream, Code::kResourceExhausted, "the client does not read its messages");
+  } else {
+    append_message(stream.out, message);
+    respond(stream);
+  }
+  if (!inside_) has_output_();
+  return !stream.ended;
+}
+
+// Hands over the complete messages.
+void Protocol::take_messages(Stream& stream) {
+  std::string_view message;
+  std::size_t done = 0;
+  while (!stream.ended && stream.client && take_message(stream, message)) {
+    const std::size_t size = kPrefixBytes + read_prefix(stream.in).size;
+    earn(kFramesPerCall);
+    stream.client->on_message(message);
+    stream.in.erase(0, size);
+    stream.began = now_;
+    done += size;
+    if (!check_prefix(stream)) return;
+  }
+  if (stream.ended) return;  // the input is forgotten
+  stream.buffered -= done;
+  shared_.buffered -= done;
 }
 
 void Protocol::on_data(Stream& stream, std::string_view bytes) {
   if (shared_.buffered + bytes.size() > kMostBuffered) {
     return end(stream, Code::kResourceExhausted, "too many bytes in unfinished calls");
   }
-  if (stream.in.empty() && stream.method == Method::kReflection) stream.began = now_;
+  if (stream.in.empty() && stream.method >= Method::kReflection) stream.began = now_;
   stream.in.append(bytes);
   stream.buffered += bytes.size();
   shared_.buffered += bytes.size();
   if (!check_prefix(stream)) return;
   if (stream.method == Method::kReflection) reflect(stream);
+  if (stream.method == Method::kStream) take_messages(stream);
 }
 
 void Protocol::forget_input(Stream& stream) {
@@ -291,8 +351,7 @@ bool Protocol::check_prefix(Stream& stream) {
     end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
   } else if (prefix.compressed > 1 || (prefix.compressed == 1 && !stream.gzip)) {
     end(stream, Code::kInternal, "a message is compressed, but grpc-encoding does not name gzip");
-  } else if (stream.method != Method::kReflection &&
-             stream.in.size() > kPrefixBytes + prefix.size) {
+  } else if (stream.method < Method::kReflection && stream.in.size() > kPrefixBytes + prefix.size) {
     end(stream, Code::kInternal, "expected one message");
   }
   return !stream.ended;
@@ -318,6 +377,11 @@ bool Protocol::take_message(Stream& stream, std::string_view& message) {
 }
 
 void Protocol::on_whole(Stream& stream) {
+  if (stream.method == Method::kStream) {
+    if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is incomplete");
+    if (stream.client) stream.client->on_half_close();
+    return;
+  }
   if (stream.method == Method::kReflection) {
     if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is incomplete");
     return end(stream, Code::kOk, {});
@@ -347,6 +411,7 @@ void Protocol::call(Stream& stream, std::string_view message) {
     }
     case Method::kHealthWatch: return watch(stream, message);
     case Method::kReflection:
+    case Method::kStream:
     case Method::kNone: break;
   }
 }

@@ -29,7 +29,9 @@ namespace sluice::server::grpc {
 // What a front end serves.
 struct Options {
   const Bounds& bounds;
-  std::vector<std::string_view> paths;   // the handler's methods; literals
+  std::vector<std::string_view> paths;              // the handler's methods; literals
+  std::vector<std::string_view> stream_paths = {};  // methods that open_stream() opens; literals
+  OpenStream open_stream = {};
   std::size_t most_streams = 1024;       // concurrent calls of a connection
   std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
   const net::Readiness& serving;         // what Health reports
@@ -113,7 +115,9 @@ class Connection final {
                       .recorder = accept.recorder,
                       .serving = options.serving,
                       .clock = accept.clock,
-                      .max_age = options.max_age},
+                      .max_age = options.max_age,
+                      .stream_paths = options.stream_paths,
+                      .open_stream = options.open_stream},
           loop(accept.loop),
           role_of_certificate(options.role_of_certificate) {}
 

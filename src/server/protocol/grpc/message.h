@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -65,6 +66,37 @@ struct Reply {
     text.clear();
   }
 };
+
+// The server's half of a bidirectional stream. Valid until its StreamIn is destroyed.
+//
+// Thread-safety: the loop's thread only. Ownership: the connection's.
+class StreamOut {
+ public:
+  // Sends a message. Returns false, and sends nothing, if the stream has ended or the client leaves
+  // too much unread; the stream has ended then.
+  virtual bool send(std::string_view message) = 0;
+  // Ends the stream after the messages that were sent.
+  virtual void end(Code code, std::string_view text) = 0;
+
+ protected:
+  ~StreamOut() = default;
+};
+
+// The client's half of a bidirectional stream. It is destroyed when the stream is gone: the client
+// has reset it, the connection is lost, or the server has ended it.
+//
+// Thread-safety: the loop's thread only.
+class StreamIn {
+ public:
+  virtual ~StreamIn() = default;
+  // A message, decompressed; valid during the call.
+  virtual void on_message(std::string_view message) = 0;
+  // The client sends no more messages, and reads on.
+  virtual void on_half_close() {}
+};
+
+// Opens a stream. Null: it has ended the stream.
+using OpenStream = std::function<std::unique_ptr<StreamIn>(const Call& call, StreamOut& out)>;
 
 // Answers the calls of a listener. There is one handler for each event loop, called by that loop's
 // thread only, or one for each call in progress if it may wait.

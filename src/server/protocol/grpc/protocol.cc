@@ -553,7 +553,8 @@ void Protocol::check(Stream& stream) {
 // Returns whether the rest of the message takes too long to arrive.
 bool Protocol::late(const Stream& stream) const {
   if (stream.whole || !stream.opened) return false;
-  if (stream.method == Method::kReflection && stream.in.empty()) return false;
+  const bool is_endless = stream.method == Method::kReflection || stream.method == Method::kStream;
+  if (is_endless && stream.in.empty()) return false;
   return now_ - stream.began >= shared_.bounds.body_timeout;
 }
 
@@ -581,8 +582,8 @@ void Protocol::finish() {
     return;
   }
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
-    const bool endless =
-        stream->method == Method::kHealthWatch || stream->method == Method::kReflection;
+    const bool endless = stream->method == Method::kHealthWatch ||
+                         stream->method == Method::kReflection || stream->method == Method::kStream;
     if (endless && !stream->ended) end(*stream, Code::kUnavailable, "the server is shutting down");
   }
   nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
@@ -609,6 +610,7 @@ void Protocol::close(Stream& stream) {
   if (stream.next != nullptr) stream.next->previous = stream.previous;
   --open_;
   if (recent_ == &stream) recent_ = nullptr;
+  stream.client.reset();
   forget_input(stream);
   shared_.buffered -= std::exchange(stream.unread, 0);
   stream.protocol = nullptr;

@@ -88,6 +88,7 @@ enum class Method : std::uint8_t {
   kHealthCheck,
   kHealthWatch,
   kReflection,
+  kStream,  // of SharedState::stream_paths
 };
 
 // The state of a stream that is cleared before the stream is used again.
@@ -120,11 +121,13 @@ struct StreamState {
 };
 
 // One call of a connection, with its buffers. Streams are kept and used again; see Streams.
-struct Stream final : Handlers::Task, StreamState {
+struct Stream final : Handlers::Task, StreamOut, StreamState {
   void work(Handler& handler) override { handler.handle(call, handler.reply); }
   bool finish(Handler& handler) override;
   bool wanted() const override { return protocol != nullptr && !ended; }
   void dropped() override;
+  bool send(std::string_view message) override;
+  void end(Code why, std::string_view what) override;
   // Releases larger buffers.
   void clear(std::size_t most_kept);
 
@@ -136,6 +139,7 @@ struct Stream final : Handlers::Task, StreamState {
   std::string authorization;
   std::string traceparent;
   Streams* home = nullptr;
+  std::unique_ptr<StreamIn> client;  // of kStream
 };
 
 // The unused streams of one event loop.
@@ -173,6 +177,8 @@ struct SharedState {
   Reply reply = {};
   std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
   std::string output = {};               // of the connection that sends
+  std::vector<std::string_view> stream_paths = {};
+  OpenStream open_stream = {};
 };
 
 // One connection that speaks gRPC over HTTP/2, without its socket: takes bytes and returns bytes.
@@ -233,6 +239,9 @@ class Protocol {
   void submit(Stream& stream);
   void answered(Stream& stream, Handler& handler);
   void reflect(Stream& stream);
+  void open_stream(Stream& stream);
+  void take_messages(Stream& stream);
+  bool send(Stream& stream, std::string_view message);
   void watch(Stream& stream, std::string_view message);
   void report_health(Stream& stream);
   void respond(Stream& stream);
