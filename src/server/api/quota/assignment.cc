@@ -1,0 +1,68 @@
+#include "server/api/quota/assignment.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace sluice::server {
+namespace {
+
+using Wide = unsigned __int128;
+constexpr std::uint64_t kSecond = 1'000'000;  // ticks
+
+// The ticks of a time; none if it is negative.
+std::uint64_t ticks(Duration time) noexcept {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
+}
+
+// Returns the requests of a part in each second, times QuotaPart::kWhole; rounded down.
+Wide rate_of(const QuotaPart& part) noexcept {
+  if (part.cost == 0) return ~Wide{0};
+  return Wide{part.share} * part.limit.limit() * kSecond / ticks(part.limit.period()) / part.cost;
+}
+
+}  // namespace
+
+Assignment assign(std::span<const QuotaPart> parts, Duration every) {
+  constexpr Duration kLongest = std::chrono::seconds{5};
+  const QuotaPart* strictest = nullptr;
+  Wide rate = ~Wide{0};
+  for (const QuotaPart& part : parts) {
+    if (const Wide own = rate_of(part); strictest == nullptr || own < rate) {
+      strictest = &part;
+      rate = own;
+    }
+  }
+  if (rate == 0) return {.kind = Assignment::Kind::kDenyAll};
+  const Duration longest = std::max(every, kLongest);
+  const std::uint64_t lasts = ticks(std::clamp(strictest->limit.period(), every, longest));
+  const Wide whole = Wide{QuotaPart::kWhole};
+  const Wide tokens = std::clamp<Wide>(rate * lasts / kSecond / whole, 1,
+                                       std::numeric_limits<std::uint32_t>::max());
+  const Wide interval = (tokens * whole * 1000 + rate - 1) / rate;  // rounded up
+  constexpr Wide kMost = std::numeric_limits<std::int64_t>::max() / 1000;
+  return {.kind = Assignment::Kind::kTokens,
+          .tokens = static_cast<std::uint32_t>(tokens),
+          .interval = std::chrono::milliseconds(
+              static_cast<std::int64_t>(std::min<Wide>(interval, kMost)))};
+}
+
+std::uint64_t share_of(const Limit& limit, std::uint64_t units, Duration time) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+  const std::uint64_t during = ticks(time);
+  if (units == 0) return 0;
+  if (during == 0 || limit.limit() == 0) return kMost;
+  // In two steps, because the product has more than 128 bits: units of a period first.
+  const Wide of_period = Wide{units} * ticks(limit.period()) / during;
+  if (of_period >= Wide{limit.limit()} << 10) return kMost;
+  return static_cast<std::uint64_t>(of_period * QuotaPart::kWhole / limit.limit());
+}
+
+std::uint64_t ShareMeter::count(const Limit& limit, std::uint64_t share, Duration time) {
+  const Wide whole = Wide{ticks(limit.period())} * QuotaPart::kWhole;
+  left_ += Wide{share} * limit.limit() * ticks(time);
+  const Wide units = left_ / whole;
+  left_ %= whole;
+  return static_cast<std::uint64_t>(units);
+}
+
+}  // namespace sluice::server

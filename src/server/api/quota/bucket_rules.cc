@@ -1,0 +1,112 @@
+#include "server/api/quota/bucket_rules.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "sluice/attributes.h"
+#include "sluice/limiter.h"
+#include "sluice/rule_decider.h"
+
+namespace sluice::server {
+namespace {
+
+class BucketSource final : public AttributeSource {
+ public:
+  explicit BucketSource(const BucketAttributes& all) : all_(all) {}
+  std::optional<std::string_view> find(std::string_view name) const override {
+    for (const auto& [key, value] : all_) {
+      if (key == name) return value;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  const BucketAttributes& all_;
+};
+
+bool can_be_assigned(const LimitAnswer& limit) noexcept {
+  const Algorithm algorithm = limit.numbers.algorithm();
+  return !holds_permits(algorithm) && !holds_amounts(algorithm) && !limit.limit->counts_responses;
+}
+
+}  // namespace
+
+Charge BucketLimit::charge(std::uint64_t units) const {
+  return {.key = key, .limit = numbers, .cost = units, .tag = tag, .block = block, .rule = of_rule};
+}
+
+// The store that keeps what it was asked.
+class BucketResolver::Asked final : public Store {
+ public:
+  explicit Asked(const Overrides* overrides)
+      : limiter_(*this), decider_(limiter_, {.overrides = overrides}) {}
+
+  Decision apply(Action, std::span<const Charge> charges, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    charges_.insert(charges_.end(), charges.begin(), charges.end());
+    std::fill(each.begin(), each.end(), Decision{});
+    return {};
+  }
+
+  const RuleAnswer& decide(const RuleSet& rules, std::string_view domain,
+                           const AttributeSource& attributes) {
+    charges_.clear();
+    const RequestPart part{&attributes, {}};
+    return decider_.decide_parts(rules, domain, {&part, 1}, {}, Verb::kTake);
+  }
+  // The charge of this limit of the latest answer. Null: there was none.
+  const Charge* charge_of(const LimitAnswer& limit) const noexcept {
+    const auto found = std::find_if(charges_.begin(), charges_.end(), [&](const Charge& charge) {
+      return charge.key == limit.counter && charge.limit.algorithm() == limit.numbers.algorithm();
+    });
+    return found == charges_.end() ? nullptr : &*found;
+  }
+
+ private:
+  std::vector<Charge> charges_;
+  Limiter limiter_;
+  RuleDecider decider_;
+};
+
+BucketResolver::BucketResolver(const Overrides* overrides)
+    : asked_(std::make_unique<Asked>(overrides)) {}
+BucketResolver::~BucketResolver() = default;
+
+BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domain,
+                                    const BucketAttributes& attributes) {
+  const BucketSource source(attributes);
+  const RuleAnswer& answer = asked_->decide(rules, domain, source);
+  BucketRules out;
+  if (!answer.decision.allowed()) {
+    out.verdict = BucketRules::Verdict::kDeny;
+    return out;
+  }
+  for (const LimitAnswer& limit : answer.limits) {
+    const Charge* const charge = asked_->charge_of(limit);
+    if (!can_be_assigned(limit)) {
+      out.not_assigned.push_back(limit.rule->name + "/" + limit.limit->name);
+    } else if (charge != nullptr && charge->cost > 0) {
+      auto& kind = limit.rule->mode == RuleMode::kShadow ? out.shadow : out.limits;
+      kind.push_back({.rule = limit.rule,
+                      .limit = limit.limit,
+                      .key = std::string(limit.counter),
+                      .label = std::string(limit.label),
+                      .tag = std::string(limit.tag),
+                      .numbers = limit.numbers,
+                      .of_rule = charge->rule,
+                      .block = charge->block,
+                      .cost = charge->cost});
+    }
+  }
+  if (!out.limits.empty()) out.verdict = BucketRules::Verdict::kLimits;
+  return out;
+}
+
+bool has_domain(const RuleSet& rules, std::string_view domain) noexcept {
+  const auto all = rules.rules();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Rule& rule) { return rule.domain == domain; });
+}
+
+}  // namespace sluice::server
