@@ -1,0 +1,239 @@
+// The quota service: proxies, their buckets, and the limits that the rules give these.
+
+#include "server/api/quota/quota_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/api/quota/quota_state.h"
+
+namespace sluice::server {
+namespace {
+
+// Demand that was seen for less time is not extrapolated.
+constexpr Duration kLeastElapsed = std::chrono::milliseconds{100};
+
+}  // namespace
+
+QuotaService::QuotaService(const Parts& parts)
+    : parts_(parts),
+      resolver_(parts.overrides),
+      rules_(parts.rules.current()),
+      version_(parts.rules.version()),
+      now_(parts.steady.now()) {}
+QuotaService::~QuotaService() = default;
+
+void QuotaService::now_or_later(std::function<void()> event) {
+  has_news_ = true;
+  if (is_dividing_) return events_.push_back(std::move(event));
+  now_ = parts_.steady.now();
+  event();
+}
+
+void QuotaService::open(ProxyId id, std::string domain, std::string peer,
+                        std::shared_ptr<QuotaProxy> proxy) {
+  auto opened = std::make_shared<Proxy>(
+      Proxy{.domain = std::move(domain), .peer = std::move(peer), .to = std::move(proxy)});
+  now_or_later(
+      [this, id, opened] { proxies_.emplace(id, std::make_unique<Proxy>(std::move(*opened))); });
+}
+
+void QuotaService::report(ProxyId id, std::vector<BucketReport> reports) {
+  auto all = std::make_shared<std::vector<BucketReport>>(std::move(reports));
+  now_or_later([this, id, all] {
+    for (BucketReport& report : *all) accept(id, report);
+  });
+}
+
+void QuotaService::close(ProxyId id) {
+  now_or_later([this, id] {
+    const auto found = proxies_.find(id);
+    if (found == proxies_.end()) return;
+    for (const auto& [name, subscription] : found->second->buckets) unsubscribe(*subscription);
+    proxies_.erase(found);
+  });
+}
+
+void QuotaService::follow_rules() {
+  now_or_later([this] { divides_all_ = true; });
+}
+
+// Takes one report: the demand is new, and the assignment that it was made under is confirmed.
+void QuotaService::accept(ProxyId id, BucketReport& report) {
+  const auto found = proxies_.find(id);
+  if (found == proxies_.end()) return;
+  Proxy& proxy = *found->second;
+  const auto known = proxy.buckets.find(report.bucket);
+  if (known == proxy.buckets.end() && proxy.buckets.size() == kMostBuckets) {
+    if (std::exchange(proxy.warned_of_buckets, true)) return;
+    return parts_.log.warning(
+        "a proxy reports too many buckets; the others get no assignment",
+        {{"peer", proxy.peer}, {"domain", proxy.domain}, {"most", kMostBuckets}});
+  }
+  ++stats_.reports;
+  const bool is_first = known == proxy.buckets.end();
+  Subscription& subscription = is_first ? subscribe(proxy, report) : *known->second;
+  if (!is_first) subscription.interval = std::max(report.elapsed, now_ - subscription.reported);
+  subscription.reported = now_;
+  const Duration least = is_first ? Duration{parts_.config.every} : kLeastElapsed;
+  subscription.elapsed = std::max(report.elapsed, least);
+  subscription.units = report.allowed + std::min(report.denied, ~report.allowed);
+  for (const Link& link : subscription.links) {
+    Counter& counter = *link.counter;
+    counter.has_news = true;
+    const std::uint64_t used = std::min(report.allowed, kMaxAmount / link.cost) * link.cost;
+    stats_.used += used;
+    const std::uint64_t part = counter.parts.assigned(subscription.id);
+    const std::uint64_t had = ShareMeter().count(counter.of.numbers, part, report.elapsed);
+    stats_.wasted += had > used ? had - used : 0;
+  }
+  ask(subscription);
+  for (const BucketLimit& limit : subscription.bucket->rules.shadow) {
+    const std::uint64_t asked = std::min(subscription.units, kMaxUnits / limit.cost) * limit.cost;
+    if (asked > 0) counter_of(limit).wanted += asked;
+  }
+}
+
+QuotaService::Subscription& QuotaService::subscribe(Proxy& proxy, BucketReport& report) {
+  auto& bucket = buckets_[{proxy.domain, report.bucket}];
+  if (!bucket) {
+    bucket = std::make_shared<Bucket>(
+        Bucket{.domain = proxy.domain, .attributes = std::move(report.attributes)});
+    resolve(*bucket);
+    warn_of(bucket->rules);
+  }
+  auto made = std::make_unique<Subscription>(Subscription{
+      .id = ++last_subscription_, .proxy = &proxy, .name = report.bucket, .bucket = bucket});
+  Subscription& subscription = *made;
+  proxy.buckets.emplace(report.bucket, std::move(made));
+  bucket->users.emplace(subscription.id, &subscription);
+  ++stats_.buckets;
+  link(subscription);
+  subscription.must_send = true;
+  return subscription;
+}
+
+// Its parts go on counting until they have expired.
+void QuotaService::unsubscribe(Subscription& subscription) {
+  unlink(subscription);
+  Bucket& bucket = *subscription.bucket;
+  bucket.users.erase(subscription.id);
+  if (bucket.users.empty()) buckets_.erase({bucket.domain, subscription.name});
+  --stats_.buckets;
+}
+
+void QuotaService::resolve(Bucket& bucket) {
+  bucket.rules = resolver_.resolve(rules_, bucket.domain, bucket.attributes);
+}
+
+void QuotaService::link(Subscription& subscription) {
+  for (const BucketLimit& limit : subscription.bucket->rules.limits) {
+    Counter& counter = counter_of(limit);
+    counter.users.emplace(subscription.id, &subscription);
+    counter.has_news = true;
+    subscription.links.push_back({&counter, limit.cost});
+  }
+}
+
+// Claims parts of its limits by its latest demand.
+void QuotaService::ask(Subscription& subscription) {
+  for (const Link& link : subscription.links) {
+    const Limit& limit = link.counter->of.numbers;
+    const std::uint64_t units = std::min(subscription.units, kMaxAmount / link.cost) * link.cost;
+    link.counter->parts.report(subscription.id,
+                               {.asked = share_of(limit, units, subscription.elapsed)}, now_);
+  }
+}
+
+void QuotaService::unlink(Subscription& subscription) {
+  for (const Link& link : subscription.links) {
+    link.counter->parts.remove(subscription.id, now_);
+    link.counter->users.erase(subscription.id);
+    link.counter->has_news = true;
+  }
+  subscription.links.clear();
+}
+
+QuotaService::Counter& QuotaService::counter_of(const BucketLimit& limit) {
+  auto& counter = counters_[{limit.tag, limit.key}];
+  if (!counter) counter = std::make_unique<Counter>(limit, now_);
+  counter->of = limit;
+  return *counter;
+}
+
+// Once for each limit and version of the rules.
+void QuotaService::warn_of(const BucketRules& rules) {
+  for (const std::string& limit : rules.not_assigned) {
+    if (std::exchange(warned_[limit], version_) == version_) continue;
+    parts_.log.warning(
+        "the quota service cannot assign parts of a limit, and leaves it out: its requests must "
+        "ask the server",
+        {{"limit", limit}});
+  }
+}
+
+void QuotaService::divide(bool all) {
+  divides_all_ |= all;
+  if (is_dividing_) {
+    has_news_ = true;
+    return;
+  }
+  is_dividing_ = true;
+  do {
+    now_ = parts_.steady.now();
+    has_news_ = false;
+    divide_once(std::exchange(divides_all_, false));
+    now_ = parts_.steady.now();
+    const auto events = std::exchange(events_, {});
+    for (const auto& event : events) event();
+  } while (has_news_);
+  is_dividing_ = false;
+}
+
+void QuotaService::abandon_idle() {
+  for (const auto& [id, proxy] : proxies_) {
+    for (auto at = proxy->buckets.begin(); at != proxy->buckets.end();) {
+      Subscription& subscription = *at->second;
+      if (now_ - subscription.reported < parts_.config.idle) {
+        ++at;
+        continue;
+      }
+      proxy->orders.push_back({.bucket = subscription.name, .assignment = {}});
+      unsubscribe(subscription);
+      at = proxy->buckets.erase(at);
+    }
+  }
+}
+
+// Follows the rules and the overrides: buckets may have other limits, and limits other numbers.
+void QuotaService::resolve_again() {
+  if (version_ != parts_.rules.version()) {
+    const ActiveRules active = parts_.rules.active();
+    rules_ = active.rules;
+    version_ = active.version;
+  }
+  for (const auto& [key, bucket] : buckets_) {
+    const BucketRules before = std::exchange(bucket->rules, {});
+    resolve(*bucket);
+    const auto is_same = [](const BucketLimit& a, const BucketLimit& b) {
+      return a.key == b.key && a.tag == b.tag && a.numbers == b.numbers && a.cost == b.cost;
+    };
+    const bool unchanged =
+        before.verdict == bucket->rules.verdict &&
+        std::equal(before.limits.begin(), before.limits.end(), bucket->rules.limits.begin(),
+                   bucket->rules.limits.end(), is_same);
+    if (unchanged) {
+      for (const BucketLimit& limit : bucket->rules.limits) counter_of(limit);
+      continue;
+    }
+    warn_of(bucket->rules);
+    for (const auto& [id, subscription] : bucket->users) {
+      unlink(*subscription);
+      link(*subscription);
+      subscription->must_send = true;
+      ask(*subscription);
+    }
+  }
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/json_writer.h"
+#include "quota/allocator.h"
+#include "server/api/quota/assignment.h"
+#include "server/api/quota/bucket_rules.h"
+#include "server/config/config.h"
+#include "server/logging/log.h"
+#include "server/rules/rules_manager.h"
+#include "sluice/clock.h"
+#include "sluice/limiter.h"
+#include "sluice/overrides.h"
+
+namespace sluice::server {
+
+// What a proxy reports of one bucket since its last report.
+struct BucketReport {
+  std::string bucket;           // the id, always in the same form
+  BucketAttributes attributes;  // of the id
+  Duration elapsed{0};
+  std::uint64_t allowed = 0;  // requests
+  std::uint64_t denied = 0;
+};
+
+// What a proxy is to do with a bucket.
+struct BucketOrder {
+  std::string bucket;
+  std::optional<Assignment> assignment;  // absent: it abandons the bucket
+  std::chrono::milliseconds ttl{0};
+};
+
+// The stream to a proxy. send() must not call the service.
+class QuotaProxy {
+ public:
+  virtual ~QuotaProxy() = default;
+  virtual void send(std::vector<BucketOrder> orders) = 0;
+};
+
+// What the service has done since the start. A plain value.
+struct QuotaStats {
+  std::uint64_t proxies = 0;  // now
+  std::uint64_t buckets = 0;  // that they report, now
+  std::uint64_t reports = 0;
+  std::uint64_t assigned = 0;       // units that were taken of limits
+  std::uint64_t used = 0;           // units that were reported as used
+  std::uint64_t wasted = 0;         // units that were assigned and not used before the next report
+  std::uint64_t reassignments = 0;  // other assignments than the one before
+};
+
+// The quota service: divides limits among the buckets of proxies (docs/quota.md). Units are counted
+// in the store when they are assigned, so that requests that ask directly share the limits.
+//
+// Reports change what is asked for; divide() gives parts. While divide() waits for the store, the
+// other functions only keep what they are told.
+//
+// Thread-safety: one thread. Ownership: borrows the parts; shares the proxies. Cost: a report some
+// µs; memory about 400 bytes a bucket.
+class QuotaService {
+ public:
+  struct Parts {
+    const RulesManager& rules;
+    const Overrides* overrides = nullptr;  // null: there are none
+    Limiter& limiter;
+    Log& log;
+    const QuotaConfig& config;
+    const Clock& steady = SteadyClock::instance();
+  };
+  using ProxyId = std::uint64_t;
+  // The most buckets that one proxy may report; others get no assignment.
+  static constexpr std::size_t kMostBuckets = 16'384;
+
+  explicit QuotaService(const Parts& parts);
+  ~QuotaService();
+  QuotaService(const QuotaService&) = delete;
+  QuotaService& operator=(const QuotaService&) = delete;
+
+  // A proxy has opened a stream. `peer` is for people.
+  void open(ProxyId id, std::string domain, std::string peer, std::shared_ptr<QuotaProxy> proxy);
+  void report(ProxyId id, std::vector<BucketReport> reports);
+  // The stream has ended: its parts are free when they have expired.
+  void close(ProxyId id);
+  // The rules have changed.
+  void follow_rules();
+
+  // Divides the limits about which there is news; `all`: every limit, which also abandons buckets
+  // and renews assignments. Sends what has changed. Asks the store: call it on a fiber if that may
+  // wait. Returns at once while another call waits, which then continues with the news.
+  void divide(bool all);
+  // Whether there is news for divide().
+  bool has_news() const noexcept { return has_news_; }
+
+  QuotaStats stats() const;
+  // {"counters":[...],"buckets":...}, at most `most` subscribers in all.
+  void write(base::JsonWriter& json, std::size_t most) const;
+
+ private:
+  struct Counter;
+  struct Bucket;
+  struct Subscription;
+  struct Proxy;
+  struct Link;
+  using Key = std::pair<std::string, std::string>;
+
+  void now_or_later(std::function<void()> event);
+  void accept(ProxyId id, BucketReport& report);
+  Subscription& subscribe(Proxy& proxy, BucketReport& report);
+  void unsubscribe(Subscription& subscription);
+  void resolve(Bucket& bucket);
+  void link(Subscription& subscription);
+  void ask(Subscription& subscription);
+  void unlink(Subscription& subscription);
+  Counter& counter_of(const BucketLimit& limit);
+  void warn_of(const BucketRules& rules);
+
+  void divide_once(bool all);
+  void abandon_idle();
+  void resolve_again();
+  std::uint64_t take(Counter& counter, std::uint64_t units);
+  void count(Counter& counter);
+  void plan(Counter& counter);
+  bool choose(Subscription& subscription);
+  void take_bursts(const std::vector<Subscription*>& chosen);
+  void send(const std::vector<Subscription*>& chosen);
+  bool settle(Subscription& subscription);
+  std::chrono::milliseconds ttl_of(const Subscription& subscription) const;
+  void forget_unused();
+  void write_counter(base::JsonWriter& json, const Counter& counter, std::size_t& most) const;
+
+  const Parts parts_;
+  BucketResolver resolver_;
+  RuleSet rules_;
+  std::uint64_t version_;
+  Instant now_;                                       // of the current call
+  std::map<Key, std::shared_ptr<Bucket>> buckets_;    // by domain and id
+  std::map<Key, std::unique_ptr<Counter>> counters_;  // by tag and key
+  std::unordered_map<ProxyId, std::unique_ptr<Proxy>> proxies_;
+  std::uint64_t last_subscription_ = 0;
+  bool is_dividing_ = false;
+  bool has_news_ = false;
+  bool divides_all_ = false;                     // in the next round
+  std::vector<std::function<void()>> events_;    // while the store is asked
+  std::map<std::string, std::uint64_t> warned_;  // of limits that cannot be assigned, by version
+  QuotaStats stats_;
+};
+
+}  // namespace sluice::server

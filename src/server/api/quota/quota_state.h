@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/quota/quota_service.h"
+
+// What the service knows of counters, buckets and proxies; for the files of this folder.
+namespace sluice::server {
+
+// How long messages may take that are on their way.
+inline constexpr Duration kQuotaLatency = std::chrono::seconds{1};
+
+// A counter of a limit, which is divided.
+struct QuotaService::Counter {
+  Counter(const BucketLimit& limit, Instant now)
+      : of(limit), parts({.latency = kQuotaLatency}), counted(now) {}
+
+  BucketLimit of;
+  quota::Allocator parts;
+  std::map<std::uint64_t, Subscription*> users = {};
+  ShareMeter meter = {};
+  Instant counted;           // until when its units are in `owed`
+  std::uint64_t owed = 0;    // units to take that may be in use already
+  std::uint64_t wanted = 0;  // units for the starts of new assignments
+  std::uint64_t ready = 0;   // of these, taken
+  std::uint64_t total = QuotaPart::kWhole;
+  std::optional<Reason> failure = {};  // why the store cannot decide
+  bool is_blocked = false;
+  bool has_news = true;
+};
+
+// A bucket, of all proxies that report it.
+struct QuotaService::Bucket {
+  std::string domain;
+  BucketAttributes attributes;
+  BucketRules rules = {};
+  std::map<std::uint64_t, Subscription*> users = {};
+};
+
+// What a bucket has in a counter.
+struct QuotaService::Link {
+  Counter* counter;
+  std::uint64_t cost;
+};
+
+// A bucket of a proxy.
+struct QuotaService::Subscription {
+  std::uint64_t id;
+  Proxy* proxy;
+  std::string name;  // the id of the bucket
+  std::shared_ptr<Bucket> bucket;
+  std::vector<Link> links = {};
+  Instant reported{};
+  Duration interval{0};     // of the reports; 0: not known
+  std::uint64_t units = 0;  // requests of the latest report
+  Duration elapsed{0};      // and their time
+  std::optional<Assignment> sent = {};
+  Instant sent_at{};
+  std::chrono::milliseconds ttl{0};
+  Assignment chosen = {};  // to be sent
+  bool must_send = false;  // the rules have changed
+};
+
+struct QuotaService::Proxy {
+  std::string domain;
+  std::string peer;
+  std::shared_ptr<QuotaProxy> to;
+  std::map<std::string, std::unique_ptr<Subscription>> buckets = {};
+  std::vector<BucketOrder> orders = {};  // to be sent
+  bool warned_of_buckets = false;
+};
+
+}  // namespace sluice::server
