@@ -1,0 +1,268 @@
+// The division of limits: units are counted, parts planned, and proxies told.
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "server/api/quota/quota_service.h"
+#include "server/api/quota/quota_state.h"
+
+namespace sluice::server {
+namespace {
+
+constexpr std::uint64_t kWhole = QuotaPart::kWhole;
+// Before the interval of a proxy's reports is known: Envoy reports every 5 s.
+constexpr Duration kFirstTtl = std::chrono::seconds{15};
+constexpr Duration kLongestTtl = std::chrono::seconds{60};
+
+}  // namespace
+
+// Counts what is in use, plans the parts, chooses whom to tell, takes the units that new
+// assignments begin with, and tells those for which there are units.
+void QuotaService::divide_once(bool all) {
+  if (all) {
+    abandon_idle();
+    resolve_again();
+  }
+  const RuleSet in_use = rules_;  // which charges borrow from
+  std::vector<Counter*> news;
+  for (const auto& [key, counter] : counters_) {
+    if (all || counter->has_news || counter->wanted > 0) news.push_back(counter.get());
+  }
+  std::set<std::uint64_t> seen;
+  std::vector<Subscription*> chosen;
+  const auto consider = [&](Subscription& subscription) {
+    if (seen.insert(subscription.id).second && choose(subscription)) {
+      chosen.push_back(&subscription);
+    }
+  };
+  for (Counter* const counter : news) count(*counter);
+  for (Counter* const counter : news) plan(*counter);
+  for (Counter* const counter : news) {
+    counter->has_news = false;
+    for (const auto& [id, subscription] : counter->users) consider(*subscription);
+  }
+  for (const auto& [id, proxy] : proxies_) {
+    for (const auto& [name, subscription] : proxy->buckets) {
+      if (all || subscription->must_send) consider(*subscription);
+    }
+  }
+  take_bursts(chosen);
+  send(chosen);
+  if (all) forget_unused();
+}
+
+// Takes up to that many units of the counter in the store, and notes why it cannot.
+std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
+  units = std::min(units, counter.of.numbers.capacity());
+  if (units == 0) return 0;
+  const Charge charge = counter.of.charge(units);
+  Decision each;
+  const Decision said =
+      parts_.limiter.apply(Verb::kTakeAtMost, {&charge, 1}, {&each, 1}, std::nullopt);
+  counter.failure.reset();
+  if (store_failed(said.reason) || said.reason == Reason::kFallback) counter.failure = said.reason;
+  counter.is_blocked = said.reason == Reason::kBlocked;
+  const std::uint64_t taken = said.allowed() && !counter.failure ? said.taken : 0;
+  stats_.assigned += taken;
+  return taken;
+}
+
+// Counts the units of all parts since the last time.
+void QuotaService::count(Counter& counter) {
+  const std::uint64_t held = counter.parts.held(now_);
+  counter.owed += counter.meter.count(counter.of.numbers, held, now_ - counter.counted);
+  counter.counted = now_;
+  const std::uint64_t spare = std::min(counter.owed, counter.ready);
+  counter.owed -= spare;
+  counter.ready -= spare;
+  counter.owed -= take(counter, counter.owed);
+}
+
+// What is owed is paid back by smaller parts.
+void QuotaService::plan(Counter& counter) {
+  Duration interval{0};
+  for (const auto& [id, user] : counter.users) interval = std::max(interval, user->interval);
+  const Duration horizon = 4 * Duration{parts_.config.every} + 2 * interval;
+  const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon);
+  counter.total = counter.is_blocked || owed > kWhole ? 0 : kWhole - owed;
+  if (counter.of.numbers.limit() == 0) counter.total = 0;
+  counter.parts.plan(counter.total, now_);
+}
+
+// Decides what the bucket gets, if it must be told.
+bool QuotaService::choose(Subscription& subscription) {
+  const BucketRules& rules = subscription.bucket->rules;
+  Assignment next;
+  if (rules.verdict == BucketRules::Verdict::kDeny) next.kind = Assignment::Kind::kDenyAll;
+  bool has_failed = false;
+  if (rules.verdict == BucketRules::Verdict::kLimits) {
+    std::vector<QuotaPart> parts;
+    for (const Link& link : subscription.links) {
+      const Counter& counter = *link.counter;
+      has_failed |= counter.failure.has_value();
+      parts.push_back({.share = counter.parts.planned(subscription.id),
+                       .limit = counter.of.numbers,
+                       .cost = link.cost});
+    }
+    next = assign(parts, parts_.config.every);
+  }
+  // Without a store, assignments expire.
+  if (has_failed && subscription.sent) return false;
+  subscription.chosen = next;
+  if (std::exchange(subscription.must_send, false) || !subscription.sent) return true;
+  const bool is_old = now_ - subscription.sent_at >= Duration{subscription.ttl} / 3;
+  return is_old || next != *subscription.sent;
+}
+
+namespace {
+
+std::uint64_t burst_of(const Assignment& assignment, std::uint64_t cost) noexcept {
+  return std::min<std::uint64_t>(assignment.tokens, kMaxAmount / cost) * cost;
+}
+
+}  // namespace
+
+// The proxy keeps the tokens of an equal assignment. Another one begins with all of its tokens.
+void QuotaService::take_bursts(const std::vector<Subscription*>& chosen) {
+  std::set<Counter*> asked;
+  for (const auto& [key, counter] : counters_) {
+    if (counter->wanted > 0) asked.insert(counter.get());  // of shadow rules
+  }
+  for (const Subscription* const subscription : chosen) {
+    if (subscription->sent == subscription->chosen) continue;
+    for (const Link& link : subscription->links) {
+      link.counter->wanted += burst_of(subscription->chosen, link.cost);
+      asked.insert(link.counter);
+    }
+  }
+  for (Counter* const counter : asked) {
+    const std::uint64_t wanted = std::exchange(counter->wanted, 0);
+    const std::uint64_t spare = std::min(counter->ready, wanted);
+    const std::uint64_t taken = take(*counter, wanted - spare);
+    if (!counter->users.empty()) counter->ready += taken;
+  }
+}
+
+void QuotaService::send(const std::vector<Subscription*>& chosen) {
+  for (Subscription* const subscription : chosen) {
+    if (subscription->sent != subscription->chosen && !settle(*subscription)) continue;
+    const bool is_other = subscription->sent && *subscription->sent != subscription->chosen;
+    stats_.reassignments += is_other ? 1 : 0;
+    subscription->sent = subscription->chosen;
+    subscription->sent_at = now_;
+    subscription->ttl = ttl_of(*subscription);
+    for (const Link& link : subscription->links) {
+      quota::Allocator& parts = link.counter->parts;
+      const bool has_part = subscription->chosen.kind == Assignment::Kind::kTokens;
+      const std::uint64_t part = has_part ? parts.planned(subscription->id) : 0;
+      parts.sent(subscription->id, part, subscription->ttl, now_);
+    }
+    subscription->proxy->orders.push_back({.bucket = subscription->name,
+                                           .assignment = subscription->chosen,
+                                           .ttl = subscription->ttl});
+  }
+  for (const auto& [id, proxy] : proxies_) {
+    if (!proxy->orders.empty()) proxy->to->send(std::exchange(proxy->orders, {}));
+  }
+}
+
+// Pays for the tokens that the assignment begins with. Returns false if it is to wait for units: a
+// raise does. A part that others need is lowered at once, and its tokens are owed; a new bucket
+// gets nothing until there are units.
+bool QuotaService::settle(Subscription& subscription) {
+  bool has_units = true;
+  bool is_raised = false;
+  for (const Link& link : subscription.links) {
+    const quota::Allocator& parts = link.counter->parts;
+    has_units &= link.counter->ready >= burst_of(subscription.chosen, link.cost);
+    is_raised |= parts.planned(subscription.id) > parts.assigned(subscription.id);
+  }
+  if (!has_units && is_raised) {
+    for (const Link& link : subscription.links) link.counter->has_news = true;
+    if (subscription.sent) return false;
+    subscription.chosen = {.kind = Assignment::Kind::kDenyAll};
+    return true;
+  }
+  for (const Link& link : subscription.links) {
+    const std::uint64_t burst = burst_of(subscription.chosen, link.cost);
+    const std::uint64_t paid = std::min(link.counter->ready, burst);
+    link.counter->ready -= paid;
+    link.counter->owed += burst - paid;
+  }
+  return true;
+}
+
+// Three reports may be lost.
+std::chrono::milliseconds QuotaService::ttl_of(const Subscription& subscription) const {
+  const QuotaConfig& config = parts_.config;
+  if (config.ttl.count() > 0) return config.ttl;
+  const Duration interval = subscription.interval;
+  const Duration wanted = interval.count() > 0 ? 3 * interval : kFirstTtl;
+  const Duration ttl = std::min(std::max(wanted, 3 * Duration{config.every}), kLongestTtl);
+  return std::chrono::ceil<std::chrono::milliseconds>(ttl);
+}
+
+void QuotaService::forget_unused() {
+  std::erase_if(counters_, [&](const auto& entry) {
+    Counter& counter = *entry.second;
+    return counter.users.empty() && counter.parts.empty(now_);
+  });
+}
+
+QuotaStats QuotaService::stats() const {
+  QuotaStats out = stats_;
+  out.proxies = proxies_.size();
+  return out;
+}
+
+void QuotaService::write_counter(base::JsonWriter& json, const Counter& counter,
+                                 std::size_t& most) const {
+  const Limit& limit = counter.of.numbers;
+  const auto per_second = [&](std::uint64_t share) {
+    return static_cast<double>(share) / static_cast<double>(kWhole) *
+           static_cast<double>(limit.limit()) * 1e6 / static_cast<double>(limit.period().count());
+  };
+  json.begin_object()
+      .member("rule", counter.of.rule->name)
+      .member("limit", counter.of.limit->name)
+      .key("key")
+      .visible_value(counter.of.label)
+      .member("units_per_second", per_second(kWhole))
+      .member("available_per_second", per_second(counter.total))
+      .member("owed", counter.owed);
+  if (counter.failure) json.member("failure", to_string(*counter.failure));
+  json.member("subscribers", static_cast<std::uint64_t>(counter.users.size())).key("parts");
+  json.begin_array();
+  for (const auto& [id, user] : counter.users) {
+    if (most == 0) break;
+    --most;
+    const quota::Allocator& parts = counter.parts;
+    const Duration left = std::max(parts.expires(id) - parts_.steady.now(), Duration{0});
+    json.begin_object().member("peer", user->proxy->peer).key("bucket").begin_object();
+    for (const auto& [name, value] : user->bucket->attributes) {
+      json.key(name).visible_value(value);
+    }
+    json.end_object()
+        .member("demand_per_second", per_second(parts.asked(id)))
+        .member("part_per_second", per_second(parts.assigned(id)))
+        .member("held_per_second", per_second(parts.held(id)))
+        .member("expires_ms", std::chrono::floor<std::chrono::milliseconds>(left).count())
+        .end_object();
+  }
+  json.end_array().end_object();
+}
+
+void QuotaService::write(base::JsonWriter& json, std::size_t most) const {
+  json.begin_object()
+      .member("proxies", static_cast<std::uint64_t>(proxies_.size()))
+      .member("buckets", stats_.buckets)
+      .key("counters")
+      .begin_array();
+  for (const auto& [key, counter] : counters_) {
+    if (most > 0 && !counter->users.empty()) write_counter(json, *counter, most);
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace sluice::server
