@@ -1,0 +1,295 @@
+#include "server/api/quota/quota_service.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "server/rules/test_folder.h"
+#include "sluice/memory_store.h"
+#include "sluice/testing/manual_clock.h"
+
+namespace sluice::server::quota_service_test {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kRules = R"(
+version: 1
+domain: shop
+plans: { gold: { requests: { limit: 1000, per: 1s } } }
+rules:
+  - name: blocked
+    match: { path: /blocked }
+    action: deny
+  - name: free
+    match: { path: /free }
+    action: allow
+  - name: shadow
+    match: { path: /shadow }
+    mode: shadow
+    limits: [ { name: requests, key: "{path}", algorithm: fixed_window, limit: 5, per: 1h } ]
+  - name: both
+    match: { path: /both }
+    limits:
+      - { name: requests, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s }
+      - { name: cost, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s, cost: 5 }
+  - name: planned
+    match: { path: /planned }
+    plan: { from: "{plan}", default: gold }
+    limits: [ { name: requests, key: "{path}", algorithm: token_bucket } ]
+  - name: permits
+    match: { path: /permits }
+    limits: [ { name: parallel, key: "{path}", algorithm: concurrency, limit: 5, lease: 1m } ]
+  - name: api
+    match: { path: /api }
+    limits: [ { name: requests, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s } ]
+)";
+
+// A proxy that remembers what it was told last.
+class Told final : public QuotaProxy {
+ public:
+  void send(std::vector<BucketOrder> orders) override {
+    for (BucketOrder& order : orders) {
+      ++messages;
+      latest[order.bucket] = order;
+    }
+  }
+  double rate(const std::string& bucket) const {
+    const auto found = latest.find(bucket);
+    if (found == latest.end() || !found->second.assignment) return -1;
+    const Assignment& made = *found->second.assignment;
+    if (made.kind != Assignment::Kind::kTokens) return 0;
+    return 1000. * made.tokens / static_cast<double>(made.interval.count());
+  }
+  Assignment::Kind kind(const std::string& bucket) const {
+    return latest.at(bucket).assignment.value().kind;
+  }
+  std::map<std::string, BucketOrder> latest;
+  int messages = 0;
+};
+
+class QuotaServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { load(kRules); }
+  void load(std::string_view yaml) {
+    auto rules = RulesManager::open({folder_.write("rules.yaml", yaml)});
+    ASSERT_TRUE(rules) << rules.error().front().to_string();
+    rules_ = std::move(*rules);
+    service_ = std::make_unique<QuotaService>(QuotaService::Parts{.rules = *rules_,
+                                                                  .overrides = &overrides_,
+                                                                  .limiter = limiter_,
+                                                                  .log = log_,
+                                                                  .config = config_,
+                                                                  .steady = clock_});
+  }
+  std::shared_ptr<Told> connect(std::uint64_t id) {
+    auto told = std::make_shared<Told>();
+    service_->open(id, "shop", "10.0.0.1", told);
+    return told;
+  }
+  void report(std::uint64_t id, const std::string& path, std::uint64_t requests,
+              Duration elapsed = 5s) {
+    service_->report(id, {{.bucket = path,
+                           .attributes = {{"path", path}},
+                           .elapsed = elapsed,
+                           .allowed = requests}});
+    service_->divide(false);
+  }
+  // The counter of the limit `requests` of a rule.
+  std::string counter_of(std::string_view rule, const std::string& path) {
+    const Attributes attributes{{"path", path}};
+    return name_override(rules_->current(), rule, "requests", attributes, {}).value();
+  }
+  static Charge charge_of(const std::string& key, const Limit& limit, std::uint64_t units) {
+    Charge charge{key, limit, units};
+    charge.rule.keyspace = Keyspace::kRules;
+    return charge;
+  }
+  void pass(Duration time) {
+    for (Duration step{0}; step < time; step += 1s) {
+      clock_.advance(1s);
+      service_->divide(true);
+    }
+  }
+
+  TestFolder folder_;
+  testing::ManualClock clock_{Instant{std::chrono::hours{365 * 24}}};
+  MemoryStore memory_{{}, clock_};
+  Limiter limiter_{memory_};
+  Overrides overrides_;
+  Log log_{{.level = LogLevel::kOff}};
+  QuotaConfig config_;
+  std::unique_ptr<RulesManager> rules_;
+  std::unique_ptr<QuotaService> service_;
+};
+
+TEST_F(QuotaServiceTest, AssignsASmallPartAtFirstAndThenWhatIsAsked) {
+  const auto proxy = connect(1);
+  report(1, "/api", 1, 0s);
+  EXPECT_NEAR(proxy->rate("/api"), 1, 0.01);
+  pass(5s);
+  report(1, "/api", 250);
+  pass(2s);
+  EXPECT_NEAR(proxy->rate("/api"), 50, 1);
+  pass(3s);
+  report(1, "/api", 5000);
+  pass(2s);
+  EXPECT_NEAR(proxy->rate("/api"), 100, 2);
+}
+
+TEST_F(QuotaServiceTest, DividesALimitAmongProxiesByTheirDemand) {
+  const auto small = connect(1);
+  const auto large = connect(2);
+  for (int i = 0; i < 4; ++i) {
+    report(1, "/api", 50);
+    report(2, "/api", 5000);
+    pass(5s);
+  }
+  EXPECT_NEAR(small->rate("/api"), 10, 1);
+  EXPECT_NEAR(large->rate("/api"), 90, 6);
+}
+
+TEST_F(QuotaServiceTest, AnswersWithOneRuleForAllWhereNoLimitDecides) {
+  const auto proxy = connect(1);
+  for (const char* path : {"/blocked", "/free", "/shadow", "/unknown"}) report(1, path, 10);
+  EXPECT_EQ(proxy->kind("/blocked"), Assignment::Kind::kDenyAll);
+  for (const char* path : {"/free", "/shadow", "/unknown"}) {
+    EXPECT_EQ(proxy->kind(path), Assignment::Kind::kAllowAll);
+  }
+}
+
+TEST_F(QuotaServiceTest, CountsWhatAShadowRuleWouldHaveSeen) {
+  connect(1);
+  report(1, "/shadow", 3);
+  const std::string key = counter_of("shadow", "/shadow");
+  const Charge charge = charge_of(key, fixed_window(5).per(1h), 0);
+  EXPECT_EQ(memory_.apply_one(Verb::kPeek, charge, {}).remaining, 2);
+}
+
+TEST_F(QuotaServiceTest, GivesTheStrictestPartOfSeveralLimits) {
+  const auto proxy = connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/both", 5000);
+    pass(5s);
+  }
+  EXPECT_NEAR(proxy->rate("/both"), 20, 1);
+}
+
+TEST_F(QuotaServiceTest, ReadsThePlan) {
+  const auto proxy = connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/planned", 50'000);
+    pass(5s);
+  }
+  EXPECT_NEAR(proxy->rate("/planned"), 1000, 20);
+}
+
+TEST_F(QuotaServiceTest, LeavesOutALimitThatCannotBeAssigned) {
+  const auto proxy = connect(1);
+  report(1, "/permits", 10);
+  EXPECT_EQ(proxy->kind("/permits"), Assignment::Kind::kAllowAll);
+}
+
+TEST_F(QuotaServiceTest, FollowsOverrides) {
+  const auto proxy = connect(1);
+  report(1, "/api", 500);
+  ASSERT_TRUE(overrides_.set(counter_of("api", "/api"), {.kind = Override::Kind::kBlocked}));
+  pass(1s);
+  EXPECT_EQ(proxy->kind("/api"), Assignment::Kind::kDenyAll);
+  ASSERT_TRUE(overrides_.set(counter_of("api", "/api"), {.limit = 10}));
+  pass(1s);
+  EXPECT_GT(proxy->rate("/api"), 0);
+  for (int i = 0; i < 8; ++i) {
+    report(1, "/api", 500);
+    pass(5s);
+    EXPECT_LE(proxy->rate("/api"), 10);
+  }
+  EXPECT_NEAR(proxy->rate("/api"), 10, 1);
+}
+
+TEST_F(QuotaServiceTest, SharesTheLimitWithRequestsThatAskDirectly) {
+  const auto proxy = connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 5000);
+    pass(5s);
+  }
+  const std::string key = counter_of("api", "/api");
+  const Charge charge = charge_of(key, token_bucket(100).per(1s), 1);
+  std::uint64_t direct = 0;
+  for (int i = 0; i < 2000; ++i) {
+    clock_.advance(10ms);
+    if (memory_.apply_one(Verb::kTake, charge, {}).allowed()) ++direct;
+    if (i % 100 == 99) service_->divide(true);
+    if (i % 500 == 499) report(1, "/api", 5000);
+  }
+  EXPECT_GT(direct, 0);
+  EXPECT_LT(proxy->rate("/api"), 100);
+}
+
+TEST_F(QuotaServiceTest, NeverAssignsMoreThanTheLimitAndTheStatedBound) {
+  std::vector<std::shared_ptr<Told>> proxies;
+  for (std::uint64_t id = 1; id <= 10; ++id) proxies.push_back(connect(id));
+  for (std::uint64_t round = 0; round < 40; ++round) {
+    for (std::uint64_t id = 1; id <= 10; ++id) {
+      report(id, "/api", (id * 37 + round * 101) % 900);
+    }
+    pass(5s);
+    double sum = 0;
+    for (const auto& proxy : proxies) sum += std::max(proxy->rate("/api"), 0.);
+    EXPECT_LE(sum, 100.0001) << round;
+  }
+  // The burst of 100 at the start, and 200 s of the limit.
+  EXPECT_LE(service_->stats().assigned, 100 + 200 * 100);
+}
+
+TEST_F(QuotaServiceTest, AbandonsABucketThatIsNotReportedAndFreesItsPart) {
+  const auto idle = connect(1);
+  const auto other = connect(2);
+  report(1, "/api", 5000);
+  pass(5s);
+  report(1, "/api", 5000);
+  pass(5s);
+  for (int i = 0; i < 20; ++i) {
+    report(2, "/api", 5000);
+    pass(5s);
+  }
+  EXPECT_FALSE(idle->latest.at("/api").assignment);
+  EXPECT_NEAR(other->rate("/api"), 100, 2);
+  EXPECT_EQ(service_->stats().buckets, 1);
+}
+
+TEST_F(QuotaServiceTest, KeepsThePartOfALostProxyUntilItHasExpired) {
+  const auto lost = connect(1);
+  const auto other = connect(2);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 5000);
+    pass(5s);
+  }
+  const double had = lost->rate("/api");
+  const auto ttl = lost->latest.at("/api").ttl;
+  service_->close(1);
+  report(2, "/api", 5000);
+  pass(5s);
+  report(2, "/api", 5000);
+  pass(1s);
+  EXPECT_LE(other->rate("/api") + had, 100.0001);
+  for (int i = 0; i < 5; ++i) {
+    report(2, "/api", 5000);
+    pass(5s);
+  }
+  EXPECT_GT(25s, ttl);
+  EXPECT_NEAR(other->rate("/api"), 100, 2);
+}
+
+TEST_F(QuotaServiceTest, RenewsAnEqualAssignmentBeforeItExpires) {
+  const auto proxy = connect(1);
+  report(1, "/free", 1);
+  const int messages = proxy->messages;
+  const auto ttl = proxy->latest.at("/free").ttl;
+  EXPECT_EQ(ttl, 15s);
+  pass(15s);
+  EXPECT_EQ(proxy->messages, messages + 3);
+}
+
+}  // namespace sluice::server::quota_service_test
