@@ -1,0 +1,349 @@
+// The streams of proxies: messages of protobuf to reports, orders to messages; and the loop in
+// which the service divides limits.
+
+#include "server/api/quota/quota_server.h"
+
+#include <google/protobuf/arena.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/system/error_code.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/quoted.h"
+#include "envoy/service/rate_limit_quota/v3/rlqs.pb.h"
+#include "rules/attributes.h"
+#include "sluice/wire_request.pb.h"
+
+namespace sluice::server {
+namespace {
+
+namespace rlqs = ::envoy::service::rate_limit_quota::v3;
+using ::envoy::type::v3::RateLimitStrategy;
+
+// Ids beyond these are not tracked: they come from fields of requests, so that a client of the
+// proxy may choose them.
+constexpr std::size_t kLongestId = 4096;  // bytes
+constexpr std::chrono::seconds kLongestElapsed{24 * 3600};
+
+void set_duration(std::chrono::milliseconds from, google::protobuf::Duration& to) {
+  constexpr std::int64_t kPerSecond = 1000;
+  to.set_seconds(from.count() / kPerSecond);
+  to.set_nanos(static_cast<std::int32_t>(from.count() % kPerSecond * 1'000'000));
+}
+
+// The id with its names in order, so that equal ids are equal bytes; and its attributes. Absent: it
+// cannot be a bucket.
+std::optional<BucketReport> read_id(const wire::BucketId& id) {
+  BucketReport out;
+  for (const wire::Entry& entry : id.bucket()) {
+    if (base::as_utf8(entry.key()) != entry.key()) return std::nullopt;
+    if (base::as_utf8(entry.value()) != entry.value()) return std::nullopt;
+    out.attributes.emplace_back(entry.key(), entry.value());
+  }
+  std::stable_sort(out.attributes.begin(), out.attributes.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  wire::BucketId ordered;
+  for (const auto& [key, value] : out.attributes) {
+    wire::Entry& entry = *ordered.add_bucket();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
+  out.bucket = ordered.SerializeAsString();
+  if (out.bucket.size() > kLongestId) return std::nullopt;
+  for (auto& [key, value] : out.attributes) key = rules::normalized(key);
+  return out;
+}
+
+void set_strategy(const Assignment& from, RateLimitStrategy& to) {
+  if (from.kind == Assignment::Kind::kAllowAll) {
+    return to.set_blanket_rule(RateLimitStrategy::ALLOW_ALL);
+  }
+  if (from.kind == Assignment::Kind::kDenyAll) {
+    return to.set_blanket_rule(RateLimitStrategy::DENY_ALL);
+  }
+  auto& bucket = *to.mutable_token_bucket();
+  bucket.set_max_tokens(from.tokens);
+  bucket.mutable_tokens_per_fill()->set_value(from.tokens);
+  set_duration(from.interval, *bucket.mutable_fill_interval());
+}
+
+std::string written(const std::vector<BucketOrder>& orders) {
+  rlqs::RateLimitQuotaResponse response;
+  for (const BucketOrder& order : orders) {
+    auto& action = *response.add_bucket_action();
+    action.mutable_bucket_id()->ParseFromString(order.bucket);
+    if (!order.assignment) {
+      action.mutable_abandon_action();
+      continue;
+    }
+    auto& assigned = *action.mutable_quota_assignment_action();
+    set_duration(order.ttl, *assigned.mutable_assignment_time_to_live());
+    set_strategy(*order.assignment, *assigned.mutable_rate_limit_strategy());
+  }
+  return response.SerializeAsString();
+}
+
+// The way back to a stream, from the loop of the service.
+class Proxy final : public QuotaProxy, public std::enable_shared_from_this<Proxy> {
+ public:
+  Proxy(grpc::StreamOut& out, boost::asio::io_context& loop) : out_(&out), loop_(loop) {}
+
+  // A message has at most this many orders, so that it is not too large.
+  static constexpr std::size_t kMostOrders = 256;
+
+  void send(std::vector<BucketOrder> orders) override {
+    boost::asio::post(loop_, [self = shared_from_this(), all = std::move(orders)] {
+      for (std::size_t at = 0; at < all.size() && self->out_ != nullptr; at += kMostOrders) {
+        const auto first = all.begin() + static_cast<std::ptrdiff_t>(at);
+        const auto count = std::min(kMostOrders, all.size() - at);
+        const std::string message = written({first, first + static_cast<std::ptrdiff_t>(count)});
+        self->out_->send(message);
+      }
+    });
+  }
+  // The stream is gone. In its loop.
+  void forget() noexcept { out_ = nullptr; }
+
+ private:
+  grpc::StreamOut* out_;  // used in the loop of the stream only
+  boost::asio::io_context& loop_;
+};
+
+// One stream of a proxy, in the loop of its connection.
+class QuotaStream final : public grpc::StreamIn {
+ public:
+  QuotaStream(std::shared_ptr<QuotaServer> server, std::uint64_t id, std::string peer,
+              grpc::StreamOut& out, boost::asio::io_context& loop)
+      : server_(std::move(server)),
+        id_(id),
+        peer_(std::move(peer)),
+        out_(out),
+        proxy_(std::make_shared<Proxy>(out, loop)) {}
+  ~QuotaStream() override {
+    proxy_->forget();
+    if (!domain_.empty()) server_->post([id = id_](QuotaService& service) { service.close(id); });
+  }
+
+  void on_message(std::string_view message) override {
+    wire::UsageReports reports;
+    if (!reports.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+      return refuse("the message is not a RateLimitQuotaUsageReports");
+    }
+    if (!takes_domain(reports.domain())) return;
+    std::vector<BucketReport> all;
+    for (const wire::BucketUsage& usage : reports.bucket_quota_usages()) {
+      if (!read(usage, all)) return;
+    }
+    server_->post([id = id_, all = std::move(all)](QuotaService& service) mutable {
+      service.report(id, std::move(all));
+    });
+  }
+  void on_half_close() override { out_.end(grpc::Code::kOk, {}); }
+
+ private:
+  void refuse(const std::string& why) { out_.end(grpc::Code::kInvalidArgument, why); }
+
+  // The first message names the domain of the stream.
+  bool takes_domain(const std::string& domain) {
+    if (!domain_.empty()) {
+      if (domain.empty() || domain == domain_) return true;
+      refuse("the domain is " + base::in_quotes(domain) + "; expected " + base::in_quotes(domain_) +
+             ", the one of the first message, or none");
+      return false;
+    }
+    const RuleSet rules = server_->rules().current();
+    if (domain.empty() || !has_domain(rules, domain)) {
+      refuse(domain.empty() ? "the first message has no domain; expected the domain of rules"
+                            : "the domain " + base::in_quotes(domain) +
+                                  " is unknown; expected the domain of rules");
+      return false;
+    }
+    domain_ = domain;
+    server_->post([id = id_, domain, peer = peer_, proxy = proxy_](QuotaService& service) {
+      service.open(id, domain, peer, proxy);
+    });
+    return true;
+  }
+
+  bool read(const wire::BucketUsage& usage, std::vector<BucketReport>& all) {
+    if (usage.bucket_id().bucket().empty()) {
+      refuse("a report has no bucket_id; expected at least one name and value");
+      return false;
+    }
+    auto report = read_id(usage.bucket_id());
+    if (!report) {
+      if (!std::exchange(warned_, true)) {
+        server_->log().warning(
+            "a proxy reports a bucket whose id is longer than 4096 bytes or not UTF-8; it gets no "
+            "assignment",
+            {{"peer", peer_}, {"domain", domain_}});
+      }
+      return true;
+    }
+    const auto& elapsed = usage.time_elapsed();
+    if (elapsed.seconds() < 0 || elapsed.nanos() < 0) {
+      refuse("time_elapsed is negative; expected the time since the last report");
+      return false;
+    }
+    const std::chrono::seconds seconds{elapsed.seconds()};
+    report->elapsed = seconds > kLongestElapsed
+                          ? Duration{kLongestElapsed}
+                          : seconds + std::chrono::duration_cast<Duration>(
+                                          std::chrono::nanoseconds{elapsed.nanos()});
+    report->allowed = usage.num_requests_allowed();
+    report->denied = usage.num_requests_denied();
+    all.push_back(std::move(*report));
+    return true;
+  }
+
+  const std::shared_ptr<QuotaServer> server_;
+  const std::uint64_t id_;
+  const std::string peer_;
+  grpc::StreamOut& out_;
+  const std::shared_ptr<Proxy> proxy_;
+  std::string domain_;  // empty: no message has arrived
+  bool warned_ = false;
+};
+
+}  // namespace
+
+// The service in its loop.
+class QuotaServer::Running final : public net::LoopFrontEnd {
+ public:
+  Running(QuotaServer& server, boost::asio::io_context& loop, Store& store,
+          const Overrides* overrides, bool may_wait)
+      : server_(server.shared_from_this()),
+        loop_(loop),
+        limiter_(store),
+        service_({.rules = server.rules_,
+                  .overrides = overrides,
+                  .limiter = limiter_,
+                  .log = server.log_,
+                  .config = server.config_}),
+        timer_(loop) {
+    if (may_wait) fibers_.emplace(net::FiberPool::Options{.most = 1});
+    wait();
+  }
+  ~Running() override {
+    const std::scoped_lock lock(server_->mutex_);
+    server_->running_ = nullptr;
+  }
+
+  void follow_rules() override {
+    service_.follow_rules();
+    divide(true);
+  }
+  void stop_accepting(net::Queued, std::function<void()> stopped) override { stopped(); }
+  void drain(std::function<void()> drained) override {
+    timer_.cancel();
+    drained();
+  }
+
+  void post(std::function<void(QuotaService&)> event) {
+    boost::asio::post(loop_, [this, event = std::move(event)] {
+      event(service_);
+      if (std::exchange(will_divide_, true)) return;
+      // After the events that have arrived already.
+      boost::asio::post(loop_, [this] {
+        will_divide_ = false;
+        divide(false);
+      });
+    });
+  }
+
+ private:
+  // Divides on the fiber, if the store may wait; else at once.
+  class Job final : public net::FiberJob {
+   public:
+    explicit Job(Running& of) : of_(of) {}
+    void run() override { of_.service_.divide(std::exchange(of_.divides_all_, false)); }
+    void done() override {
+      of_.is_running_ = false;
+      of_.publish();
+    }
+
+   private:
+    Running& of_;
+  };
+
+  void wait() {
+    timer_.expires_after(server_->config_.every);
+    timer_.async_wait([this](const boost::system::error_code& why) {
+      if (why) return;
+      wait();
+      divide(true);
+    });
+  }
+  void divide(bool all) {
+    publishes_ |= all;
+    if (!fibers_ || is_running_) {
+      service_.divide(all);
+      return publish();
+    }
+    divides_all_ = all;
+    is_running_ = true;
+    fibers_->run(job_);
+  }
+  void publish() {
+    base::JsonWriter json;
+    const bool writes = std::exchange(publishes_, false);
+    if (writes) service_.write(json, kMostShown);
+    const std::scoped_lock lock(server_->mutex_);
+    if (writes) server_->json_ = json.view();
+    server_->stats_ = service_.stats();
+  }
+
+  static constexpr std::size_t kMostShown = 1000;  // subscribers
+
+  const std::shared_ptr<QuotaServer> server_;
+  boost::asio::io_context& loop_;
+  Limiter limiter_;
+  QuotaService service_;
+  boost::asio::steady_timer timer_;
+  std::optional<net::FiberPool> fibers_;
+  Job job_{*this};
+  bool is_running_ = false;
+  bool divides_all_ = false;
+  bool publishes_ = false;
+  bool will_divide_ = false;
+};
+
+std::unique_ptr<net::LoopFrontEnd> QuotaServer::start(boost::asio::io_context& loop, Store& store,
+                                                      const Overrides* overrides, bool may_wait) {
+  auto running = std::make_unique<Running>(*this, loop, store, overrides, may_wait);
+  const std::scoped_lock lock(mutex_);
+  running_ = running.get();
+  return running;
+}
+
+std::unique_ptr<grpc::StreamIn> QuotaServer::open_stream(const grpc::Call& call,
+                                                         grpc::StreamOut& out,
+                                                         boost::asio::io_context& loop) {
+  std::uint64_t id = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    id = ++last_proxy_;
+  }
+  return std::make_unique<QuotaStream>(shared_from_this(), id, std::string(call.peer), out, loop);
+}
+
+void QuotaServer::post(std::function<void(QuotaService&)> event) {
+  const std::scoped_lock lock(mutex_);
+  if (running_ != nullptr) running_->post(std::move(event));
+}
+
+std::string QuotaServer::json() const {
+  const std::scoped_lock lock(mutex_);
+  return json_;
+}
+
+QuotaStats QuotaServer::stats() const {
+  const std::scoped_lock lock(mutex_);
+  return stats_;
+}
+
+}  // namespace sluice::server

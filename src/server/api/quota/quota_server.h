@@ -1,0 +1,58 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "server/api/quota/quota_service.h"
+#include "server/net/fiber.h"
+#include "server/net/loop_front_end.h"
+#include "server/protocol/grpc/message.h"
+
+namespace sluice::server {
+
+inline constexpr std::string_view kQuotaPath =
+    "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
+
+// The quota service of a process: one QuotaService in one event loop, for the streams of all loops.
+//
+// Thread-safety: any member from any thread, except for start() and open_stream(). Ownership:
+// shared with the streams.
+class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
+ public:
+  QuotaServer(const QuotaConfig& config, const RulesManager& rules, Log& log)
+      : config_(config), rules_(rules), log_(log) {}
+
+  // Runs the service in this loop until the result is destroyed. `fibers`: the store may wait.
+  std::unique_ptr<net::LoopFrontEnd> start(boost::asio::io_context& loop, Store& store,
+                                           const Overrides* overrides, bool may_wait);
+  // Opens a stream of the gRPC front end of a loop.
+  std::unique_ptr<grpc::StreamIn> open_stream(const grpc::Call& call, grpc::StreamOut& out,
+                                              boost::asio::io_context& loop);
+
+  // What the service does, at most `quota.every` ago: an object of JSON, and its counts.
+  std::string json() const;
+  QuotaStats stats() const;
+
+  const RulesManager& rules() const noexcept { return rules_; }
+  Log& log() const noexcept { return log_; }
+  // Runs `event` in the loop of the service, unless the service has ended.
+  void post(std::function<void(QuotaService&)> event);
+
+ private:
+  class Running;
+
+  const QuotaConfig& config_;
+  const RulesManager& rules_;
+  Log& log_;
+  mutable std::mutex mutex_;  // of the members below
+  Running* running_ = nullptr;
+  std::string json_ = R"({"proxies":0,"buckets":0,"counters":[]})";
+  QuotaStats stats_;
+  std::uint64_t last_proxy_ = 0;
+};
+
+}  // namespace sluice::server
