@@ -47,7 +47,7 @@ void QuotaService::divide_once(bool all) {
       if (all || subscription->must_send) consider(*subscription);
     }
   }
-  take_bursts(chosen);
+  take_starts(chosen);
   send(chosen);
   if (all) forget_unused();
 }
@@ -115,16 +115,19 @@ bool QuotaService::choose(Subscription& subscription) {
   return is_old || next != *subscription.sent;
 }
 
-namespace {
-
-std::uint64_t burst_of(const Assignment& assignment, std::uint64_t cost) noexcept {
-  return std::min<std::uint64_t>(assignment.tokens, kMaxAmount / cost) * cost;
+// A proxy keeps the tokens that it has, up to those of the new bucket. Only a bucket without one
+// before it begins with all of its tokens. (Envoy 1.40 does this; a client that begins with a full
+// bucket at each change uses more.)
+std::uint64_t QuotaService::start_of(const Subscription& subscription, std::uint64_t cost) const {
+  std::uint64_t kept = 0;
+  const bool is_in_force = now_ - subscription.sent_at < Duration{subscription.ttl};
+  if (subscription.sent && is_in_force) kept = subscription.sent->tokens;
+  const std::uint64_t tokens = subscription.chosen.tokens;
+  const std::uint64_t added = tokens - std::min(tokens, kept);
+  return std::min(added, kMaxAmount / cost) * cost;
 }
 
-}  // namespace
-
-// The proxy keeps the tokens of an equal assignment. Another one begins with all of its tokens.
-void QuotaService::take_bursts(const std::vector<Subscription*>& chosen) {
+void QuotaService::take_starts(const std::vector<Subscription*>& chosen) {
   std::set<Counter*> asked;
   for (const auto& [key, counter] : counters_) {
     if (counter->wanted > 0) asked.insert(counter.get());  // of shadow rules
@@ -132,7 +135,7 @@ void QuotaService::take_bursts(const std::vector<Subscription*>& chosen) {
   for (const Subscription* const subscription : chosen) {
     if (subscription->sent == subscription->chosen) continue;
     for (const Link& link : subscription->links) {
-      link.counter->wanted += burst_of(subscription->chosen, link.cost);
+      link.counter->wanted += start_of(*subscription, link.cost);
       asked.insert(link.counter);
     }
   }
@@ -175,7 +178,7 @@ bool QuotaService::settle(Subscription& subscription) {
   bool is_raised = false;
   for (const Link& link : subscription.links) {
     const quota::Allocator& parts = link.counter->parts;
-    has_units &= link.counter->ready >= burst_of(subscription.chosen, link.cost);
+    has_units &= link.counter->ready >= start_of(subscription, link.cost);
     is_raised |= parts.planned(subscription.id) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
@@ -185,10 +188,10 @@ bool QuotaService::settle(Subscription& subscription) {
     return true;
   }
   for (const Link& link : subscription.links) {
-    const std::uint64_t burst = burst_of(subscription.chosen, link.cost);
-    const std::uint64_t paid = std::min(link.counter->ready, burst);
+    const std::uint64_t start = start_of(subscription, link.cost);
+    const std::uint64_t paid = std::min(link.counter->ready, start);
     link.counter->ready -= paid;
-    link.counter->owed += burst - paid;
+    link.counter->owed += start - paid;
   }
   return true;
 }

@@ -73,10 +73,11 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   ++stats_.reports;
   const bool is_first = known == proxy.buckets.end();
   Subscription& subscription = is_first ? subscribe(proxy, report) : *known->second;
+  // Envoy rounds the time down to seconds.
   if (!is_first) subscription.interval = std::max(report.elapsed, now_ - subscription.reported);
-  subscription.reported = now_;
   const Duration least = is_first ? Duration{parts_.config.every} : kLeastElapsed;
-  subscription.elapsed = std::max(report.elapsed, least);
+  subscription.elapsed = std::max({report.elapsed, subscription.interval, least});
+  subscription.reported = now_;
   subscription.units = report.allowed + std::min(report.denied, ~report.allowed);
   for (const Link& link : subscription.links) {
     Counter& counter = *link.counter;

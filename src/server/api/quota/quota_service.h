@@ -131,9 +131,10 @@ class QuotaService {
   void count(Counter& counter);
   void plan(Counter& counter);
   bool choose(Subscription& subscription);
-  void take_bursts(const std::vector<Subscription*>& chosen);
+  void take_starts(const std::vector<Subscription*>& chosen);
   void send(const std::vector<Subscription*>& chosen);
   bool settle(Subscription& subscription);
+  std::uint64_t start_of(const Subscription& subscription, std::uint64_t cost) const;
   std::chrono::milliseconds ttl_of(const Subscription& subscription) const;
   void forget_unused();
   void write_counter(base::JsonWriter& json, const Counter& counter, std::size_t& most) const;
