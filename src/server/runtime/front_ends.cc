@@ -203,18 +203,37 @@ class GrpcFrontEnd final : public FrontEnd {
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
     return std::make_unique<grpc::FrontEnd>(
-        grpc::Options{.bounds = bounds(),
-                      .paths = {kRlsPaths.begin(), kRlsPaths.end()},
-                      .most_streams = parts().config.grpc_streams,
-                      .max_age = parts().config.grpc_max_age,
-                      .serving = parts().ready,
-                      .make =
-                          [this, session = loop.session] {
-                            return std::make_unique<RlsHandler>(session(), parts().envoy, access());
-                          },
-                      .fibers = loop.fibers,
-                      .role_of_certificate = role_of_certificate()},
+        grpc::Options{
+            .bounds = bounds(),
+            .paths = {kRlsPaths.begin(), kRlsPaths.end()},
+            .stream_paths = {kQuotaPath},
+            .open_stream = [this, &context = loop.context](
+                               const grpc::Call& call,
+                               grpc::StreamOut& out) { return open_quota(call, out, context); },
+            .most_streams = parts().config.grpc_streams,
+            .max_age = parts().config.grpc_max_age,
+            .serving = parts().ready,
+            .make =
+                [this, session = loop.session] {
+                  return std::make_unique<RlsHandler>(session(), parts().envoy, access());
+                },
+            .fibers = loop.fibers,
+            .role_of_certificate = role_of_certificate()},
         accept, std::move(socket));
+  }
+
+ private:
+  // A proxy takes units for many requests, so it needs the role that may take several at once.
+  std::unique_ptr<grpc::StreamIn> open_quota(const grpc::Call& call, grpc::StreamOut& out,
+                                             boost::asio::io_context& loop) const {
+    const auto role = access().role_of(call.authorization, call.certificate_role);
+    if (role && *role >= Role::kOperate) return parts().quota->open_stream(call, out, loop);
+    if (role) {
+      out.end(grpc::Code::kPermissionDenied, kNeedsOperate);
+    } else {
+      out.end(grpc::Code::kUnauthenticated, kUnknownToken);
+    }
+    return nullptr;
   }
 };
 

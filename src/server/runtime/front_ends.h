@@ -18,6 +18,7 @@
 #include "server/api/check/check_endpoint.h"
 #include "server/api/envoy/rls_service.h"
 #include "server/api/operations/operations.h"
+#include "server/api/quota/quota_server.h"
 #include "server/config/config.h"
 #include "server/decide/session.h"
 #include "server/logging/log.h"
@@ -50,6 +51,7 @@ struct FrontEndParts {
   net::DescriptorBudget& descriptors;
   ServerOverrides* overrides = nullptr;
   const insight::TopKeys* top_keys = nullptr;
+  QuotaServer* quota = nullptr;                  // null: no quotas
   boost::asio::io_context* elsewhere = nullptr;  // a loop for work that blocks; null: there is none
 };
 

@@ -204,6 +204,31 @@ void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic)
       &TrafficLog::Stats::rotations);
 }
 
+// Adds the metrics of quotas. Ownership: the registry borrows the server.
+void add_quota_metrics(metrics::Registry& registry, const QuotaServer& quota) {
+  using Stat = std::uint64_t QuotaStats::*;
+  const auto value = [&quota](Stat one) {
+    return [&quota, one] { return number(quota.stats().*one); };
+  };
+  registry.add_gauge("sluice_quota_proxies", "Streams of proxies that have parts of limits.",
+                     value(&QuotaStats::proxies));
+  registry.add_gauge("sluice_quota_buckets", "Buckets that proxies report.",
+                     value(&QuotaStats::buckets));
+  registry.add_counter("sluice_quota_reports_total", "Reports of buckets.",
+                       value(&QuotaStats::reports));
+  registry.add_counter("sluice_quota_assigned_units_total",
+                       "Units of limits that were taken for proxies.",
+                       value(&QuotaStats::assigned));
+  registry.add_counter("sluice_quota_used_units_total", "Units that proxies reported as used.",
+                       value(&QuotaStats::used));
+  registry.add_counter("sluice_quota_wasted_units_total",
+                       "Units that a proxy could have used since its report before, and did not.",
+                       value(&QuotaStats::wasted));
+  registry.add_counter("sluice_quota_reassignments_total",
+                       "Assignments that differ from the one before.",
+                       value(&QuotaStats::reassignments));
+}
+
 namespace {
 
 std::string joined(const std::vector<RuleError>& errors) {
@@ -410,6 +435,7 @@ class Server::Impl {
   AdminEndpoint admin_parts(Limiter& limiter);
   void add_metrics();
   void start_loops(std::size_t threads);
+  void start_quota(Loop& loop);
   void start_administration();
   void wait_for_signal();
   void check_for_changes();
@@ -450,6 +476,8 @@ class Server::Impl {
   net::DescriptorBudget descriptors_;
   LiveEvents events_{registry_, rules_.manager(), [this] { return status(); }, clock_};
 
+  const std::shared_ptr<QuotaServer> quota_ =
+      std::make_shared<QuotaServer>(config_.quota, rules_.manager(), log_);
   FrontEnds front_ends_;
   boost::asio::steady_timer change_timer_{main_};
   boost::asio::steady_timer keys_timer_{main_};
@@ -488,6 +516,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                    descriptors_,
                    overrides_.get(),
                    &top_keys_,
+                   quota_.get(),
                    &main_},
                   token_, [this](Limiter& limiter) { return admin_parts(limiter); }) {
   if (!config_.found_file.empty()) {
@@ -528,7 +557,9 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
           .top_keys = &top_keys_,
           .denials = &denials_,
           .events = &events_,
-          .recent = &recent_};
+          .recent = &recent_,
+          .quota = config_.grpc == "off" ? std::function<std::string()>()
+                                         : [this] { return quota_->json(); }};
 }
 
 void Server::Impl::add_metrics() {
@@ -542,6 +573,7 @@ void Server::Impl::add_metrics() {
       [this] { return number(std::min(front_ends_.most_connections(), descriptors_.most())); });
   registry_.add_gauge("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
                       [this] { return number(waits_.waiting()); });
+  add_quota_metrics(registry_, *quota_);
   registry_.add_gauge("sluice_overrides", "Overrides of keys.",
                       [this] { return number(overrides_->all().size()); });
   registry_.add_gauge("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
@@ -609,7 +641,16 @@ void Server::Impl::start_loops(std::size_t threads) {
                              &waits_,
                              &recent_.make_lane()});
     front_ends_.start(loop, i);
+    if (i == 0 && config_.grpc != "off") start_quota(loop);
   }
+}
+
+// Quotas ask the store itself: a cached denial would lower all parts, and a lease hold units twice.
+void Server::Impl::start_quota(Loop& loop) {
+  const LoopServices& services = loop.services();
+  const Session::Parts parts = services.session();
+  Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
+  loop.add(quota_->start(services.context, store, &overrides_->all(), services.fibers.has_value()));
 }
 
 void Server::Impl::start_administration() {

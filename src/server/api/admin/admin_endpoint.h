@@ -83,6 +83,8 @@ struct AdminEndpoint {
   LiveEvents* events = nullptr;
   // Null: new rules are not compared with the active ones on recent requests.
   const RecentRequests* recent = nullptr;
+  // Returns what the quota service does, as JSON. Empty: there is none.
+  std::function<std::string()> quota = {};
 };
 
 }  // namespace sluice::server

@@ -53,6 +53,8 @@ void start_blocks(const Call& call);
 void end_blocks(const Call& call);
 // Says what a request would get, and why (sluice try --server).
 void try_request(const Call& call);
+// What the quota service does (docs/quota.md).
+void show_quota(const Call& call);
 void show_status(const Call& call);
 // The part of the status that is not about rules, as members.
 void write_server(JsonWriter& json, const ServerStatus& status);

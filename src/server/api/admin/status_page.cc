@@ -152,4 +152,14 @@ void show_status(const Call& call) {
   answer(call.response, 200, json.end_object());
 }
 
+void show_quota(const Call& call) {
+  if (!call.admin.quota) {
+    return answer(call.response,
+                  {404, "the server assigns no quotas; expected listen.grpc to be on"});
+  }
+  call.response.text = call.admin.quota();
+  call.response.text.push_back('\n');
+  call.response.answer_text(200, "application/json");
+}
+
 }  // namespace sluice::server::pages
