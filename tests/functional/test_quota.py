@@ -1,0 +1,350 @@
+"""Envoy's rate limit quota service with gRPC's own client and the messages of proto/."""
+
+import json
+import os
+import queue
+import threading
+import time
+import unittest
+
+import grpc
+
+import envoy_harness
+import harness
+from harness import wait_for
+
+RULES = """
+version: 1
+domain: shop
+plans: { gold: { requests: { limit: 1000, per: 1s } }, free: { requests: { limit: 10, per: 1s } } }
+rules:
+  - { name: refused, match: { path: /refused }, action: deny }
+  - name: counted
+    match: { path: /counted }
+    mode: shadow
+    limits: [ { name: requests, key: "{path}", algorithm: fixed_window, limit: 100, per: 1d } ]
+  - name: planned
+    match: { path: /planned }
+    plan: { from: "{plan}", default: free }
+    limits: [ { name: requests, key: "{user}", algorithm: token_bucket } ]
+  - name: both
+    match: { path: /both }
+    limits:
+      - { name: all, algorithm: token_bucket, limit: 1000, per: 1s }
+      - { name: user, key: "{user}", algorithm: token_bucket, limit: 20, per: 1s }
+  - name: api
+    match: { path: /api }
+    limits: [ { name: requests, key: "{user}", algorithm: token_bucket, limit: 100, per: 1s } ]
+"""
+METHOD = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas"
+
+
+def setUpModule():
+    global rlqs, strategies
+    envoy_harness.messages()
+    from envoy.service.rate_limit_quota.v3 import rlqs_pb2 as rlqs
+    from envoy.type.v3 import ratelimit_strategy_pb2 as strategies
+
+
+class Stream:
+    """A proxy: one stream, and what the service has told it last of each bucket."""
+
+    def __init__(self, server):
+        self.channel = envoy_harness.channel_to(server)
+        self.outgoing = queue.Queue()
+        self.latest, self.abandoned, self.error = {}, set(), None
+        self.call = self.channel.stream_stream(
+            METHOD,
+            request_serializer=rlqs.RateLimitQuotaUsageReports.SerializeToString,
+            response_deserializer=rlqs.RateLimitQuotaResponse.FromString,
+        )(iter(self.outgoing.get, None))
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        try:
+            for message in self.call:
+                for action in message.bucket_action:
+                    self.take(action)
+        except grpc.RpcError as error:
+            self.error = error
+
+    def take(self, action):
+        bucket = tuple(sorted(action.bucket_id.bucket.items()))
+        if action.WhichOneof("bucket_action") == "abandon_action":
+            self.abandoned.add(bucket)
+        else:
+            self.latest[bucket] = action.quota_assignment_action
+
+    def report(self, requests=1, seconds=1, domain="shop", denied=0, **bucket):
+        message = rlqs.RateLimitQuotaUsageReports(domain=domain)
+        usage = message.bucket_quota_usages.add(
+            num_requests_allowed=requests, num_requests_denied=denied
+        )
+        usage.time_elapsed.FromMilliseconds(int(seconds * 1000))
+        usage.bucket_id.bucket.update(bucket)
+        self.outgoing.put(message)
+
+    def assignment(self, **bucket):
+        return self.latest.get(tuple(sorted(bucket.items())))
+
+    def rate(self, **bucket):
+        """Requests a second; None: no assignment, or one for all requests."""
+        given = self.assignment(**bucket)
+        if given is None or given.rate_limit_strategy.WhichOneof("strategy") != "token_bucket":
+            return None
+        tokens = given.rate_limit_strategy.token_bucket
+        return tokens.tokens_per_fill.value * 1000 / tokens.fill_interval.ToMilliseconds()
+
+    def rule(self, **bucket):
+        """The rule for all requests; None: no assignment, or a token bucket."""
+        given = self.assignment(**bucket)
+        if given is None or given.rate_limit_strategy.WhichOneof("strategy") != "blanket_rule":
+            return None
+        return given.rate_limit_strategy.blanket_rule
+
+    def wait_for_rate(self, least, most, report=None, **bucket):
+        """Reports `report` again and again until the rate is between the two."""
+
+        def has_rate():
+            if report is not None:
+                self.report(report, **bucket)
+            rate = self.rate(**bucket)
+            return rate is not None and least <= rate <= most
+
+        wait_for(has_rate, f"{least} to {most} requests a second for {bucket}")
+
+    def wait_for_rule(self, rule, **bucket):
+        wait_for(lambda: self.rule(**bucket) == rule, f"the rule {rule} for {bucket}")
+
+    def status(self):
+        """The status that the stream has ended with."""
+        wait_for(lambda: self.error is not None, "the end of the stream")
+        return self.error.code()
+
+    def close(self):
+        self.outgoing.put(None)
+        self.call.cancel()
+        self.reader.join()
+        self.channel.close()
+
+
+class Quota(harness.ServerTest):
+    every, idle = "100ms", "60s"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.rules = cls.folder() / "rules.yaml"
+        cls.rules.write_text(RULES)
+        config = {
+            "listen": {"grpc": "127.0.0.1:0"},
+            "rules": str(cls.rules),
+            "quota": {"every": cls.every, "idle": cls.idle},
+        }
+        cls.server = cls.serve(config=config)
+
+    def open(self):
+        stream = Stream(self.server)
+        self.addCleanup(stream.close)
+        return stream
+
+    def counters(self, rule):
+        document = self.server.admin_request("GET", "/v1/quota").json
+        return [one for one in document["counters"] if one["rule"] == rule]
+
+
+class Assignments(Quota):
+    allow = property(lambda _: strategies.RateLimitStrategy.ALLOW_ALL)
+    deny = property(lambda _: strategies.RateLimitStrategy.DENY_ALL)
+
+    def test_a_report_is_answered_with_a_part_of_the_limit(self):
+        stream = self.open()
+        stream.report(1, path="/api", user="first")
+        stream.wait_for_rate(0.5, 100, path="/api", user="first")
+        self.assertGreaterEqual(
+            stream.assignment(path="/api", user="first").assignment_time_to_live.seconds, 3
+        )
+        stream.wait_for_rate(90, 100, report=500, path="/api", user="first")
+
+    def test_requests_that_were_denied_are_demand_too(self):
+        stream = self.open()
+        stream.report(5, denied=45, path="/api", user="denied")
+        stream.wait_for_rate(45, 51, path="/api", user="denied")
+
+    def test_several_limits_give_the_strictest_part(self):
+        stream = self.open()
+        stream.wait_for_rate(18, 20, report=500, path="/both", user="b")
+
+    def test_a_plan_gives_its_numbers(self):
+        stream = self.open()
+        stream.wait_for_rate(900, 1000, report=5000, path="/planned", plan="gold", user="g")
+        stream.wait_for_rate(9, 10, report=5000, path="/planned", user="f")
+
+    def test_no_limit_is_one_rule_for_all(self):
+        stream = self.open()
+        rules = {"/refused": self.deny, "/counted": self.allow, "/other": self.allow}
+        for path, rule in rules.items():
+            stream.report(3, path=path)
+            stream.wait_for_rule(rule, path=path)
+
+    def test_a_shadow_rule_counts(self):
+        stream = self.open()
+        stream.report(7, path="/counted", user="shadow")
+
+        def counted():
+            key = self.server.admin_request("GET", "/v1/keys?rule=counted&path=/counted").json
+            return key["limits"][0]["remaining"] <= 93
+
+        wait_for(counted, "seven requests to be counted")
+
+    def override(self, user, **given):
+        body = json.dumps({"attributes": {"user": user}, **given})
+        answer = self.server.admin_request("PUT", "/v1/overrides/api/requests", body)
+        self.assertIn(answer.status, (200, 201))
+
+    def test_an_override_counts(self):
+        stream = self.open()
+        stream.wait_for_rate(90, 100, report=500, path="/api", user="blocked")
+        self.override("blocked", blocked=True)
+        stream.wait_for_rule(self.deny, path="/api", user="blocked")
+        self.override("blocked", limit=30)
+        stream.wait_for_rate(25, 30, report=500, path="/api", user="blocked")
+
+    def test_proxies_share_a_limit(self):
+        streams = [self.open(), self.open()]
+        bucket = {"path": "/api", "user": "shared"}
+
+        def is_fair():
+            for stream in streams:
+                stream.report(500, **bucket)
+            rates = [stream.rate(**bucket) for stream in streams]
+            return None not in rates and min(rates) >= 45 and max(rates) <= 55
+
+        wait_for(is_fair, "equal parts")
+        (counter,) = self.counters("api")
+        self.assertEqual(counter["subscribers"], 2)
+
+    def test_direct_requests_share_the_limit(self):
+        stream = self.open()
+        stream.wait_for_rate(90, 100, report=500, path="/api", user="direct")
+        ask = {"attributes": {"path": "/api", "user": "direct"}}
+
+        def has_less():
+            for _ in range(50):
+                self.server.check(ask)
+            stream.report(500, path="/api", user="direct")
+            rate = stream.rate(path="/api", user="direct")
+            return rate is not None and rate < 90
+
+        wait_for(has_less, "a smaller part")
+
+    def test_a_domain_must_be_known_and_stay(self):
+        for domain in ("unknown", ""):
+            stream = self.open()
+            stream.report(domain=domain, path="/api")
+            self.assertEqual(stream.status(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("expected", stream.error.details())
+        stream = self.open()
+        stream.report(path="/other")
+        stream.report(domain="", path="/other")
+        stream.wait_for_rule(self.allow, path="/other")
+        stream.report(domain="other", path="/other")
+        self.assertEqual(stream.status(), grpc.StatusCode.INVALID_ARGUMENT)
+
+    def test_a_report_without_a_bucket_is_refused(self):
+        stream = self.open()
+        stream.report()
+        self.assertEqual(stream.status(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertIn("bucket_id", stream.error.details())
+
+    def test_metrics_count(self):
+        stream = self.open()
+        stream.wait_for_rate(90, 100, report=500, path="/api", user="metrics")
+        wait_for(lambda: self.server.metrics()["sluice_quota_assigned_units_total"] > 0, "units")
+        metrics = self.server.metrics()
+        self.assertGreater(metrics["sluice_quota_reports_total"], 0)
+        self.assertGreater(metrics["sluice_quota_proxies"], 0)
+
+
+class Changes(Quota):
+    def test_other_rules_are_followed_at_once(self):
+        stream = self.open()
+        stream.wait_for_rate(90, 100, report=500, path="/api", user="rules")
+        self.rules.write_text(RULES.replace("limit: 100, per: 1s", "limit: 40, per: 1s"))
+        # No further report is needed.
+        stream.wait_for_rate(1, 40, path="/api", user="rules")
+        stream.wait_for_rate(35, 40, report=500, path="/api", user="rules")
+
+
+class Idle(Quota):
+    idle = "1s"
+
+    def test_a_bucket_without_reports_is_abandoned(self):
+        stream = self.open()
+        stream.report(path="/other")
+        wait_for(lambda: (("path", "/other"),) in stream.abandoned, "the end of the bucket")
+
+
+class Drain(Quota):
+    def test_a_draining_server_ends_streams_so_that_proxies_reconnect(self):
+        stream = self.open()
+        stream.report(path="/other")
+        wait_for(lambda: stream.rule(path="/other") is not None, "an assignment")
+        self.server.stop()
+        self.assertEqual(stream.status(), grpc.StatusCode.UNAVAILABLE)
+
+
+class Envoy(harness.ServerTest):
+    """A real Envoy, and an application that counts the requests that reach it."""
+
+    RATE = 20
+
+    @classmethod
+    def setUpClass(cls):
+        rules = RULES.replace("limit: 100, per: 1s", f"limit: {cls.RATE}, per: 1s")
+        cls.app = harness.Application()
+        cls.addClassCleanup(cls.app.stop)
+        cls.server = cls.serve(rules, {"listen": {"grpc": "127.0.0.1:0"}})
+        folder, cls.port, admin = cls.folder(), harness.free_port(), harness.free_port()
+        text = harness.replaced(
+            (harness.ROOT / "deploy/envoy/quota.yaml").read_text("utf-8"),
+            ("port_value: 9901", f"port_value: {admin}"),
+            ("port_value: 8000", f"port_value: {cls.port}"),
+            ("port_value: 9000", f"port_value: {cls.app.address.rsplit(':', 1)[1]}"),
+            ("port_value: 8081", f"port_value: {cls.server.front_ends['grpc'].rsplit(':', 1)[1]}"),
+        )
+        (folder / "envoy.yaml").write_text(text, "utf-8")
+        argv = [os.environ["ENVOY_BINARY"], "-c", "envoy.yaml", "--disable-hot-restart"]
+        cls.start(argv, folder, "envoy", f"127.0.0.1:{cls.port}")
+
+    def ask(self):
+        headers = {"x-user": "envoy"}
+        return harness.request(f"127.0.0.1:{self.port}", "GET", "/api", headers=headers).status
+
+    def part(self):
+        document = self.server.admin_request("GET", "/v1/quota").json
+        for counter in document["counters"]:
+            for one in counter["parts"]:
+                return one["part_per_second"]
+        return None
+
+    def test_requests_beyond_the_part_do_not_reach_the_application(self):
+        # Envoy reports each 5 s; the first part is small.
+        def is_limited():
+            statuses = [self.ask() for _ in range(50)]
+            return 429 in statuses and (self.part() or 0) > 0.8 * self.RATE
+
+        wait_for(is_limited, "the whole limit for the only proxy")
+        seen, began = len(self.app.seen), time.monotonic()
+        asked = 0
+        while len(self.app.seen) - seen < 5 * self.RATE:
+            asked += 1
+            self.ask()
+        took = time.monotonic() - began
+        # At most the limit and the tokens of a full bucket.
+        self.assertLessEqual(len(self.app.seen) - seen, self.RATE * (took + 1) + self.RATE)
+        self.assertGreater(asked, len(self.app.seen) - seen)
+
+
+if __name__ == "__main__":
+    unittest.main()
