@@ -1,0 +1,83 @@
+// The part of a limit in this process: an assignment that one thread writes and all read, and a
+// token bucket, which is the instant at which it is full again.
+
+#include <algorithm>
+
+#include "sluice/quota_client.h"
+
+namespace sluice {
+
+void QuotaBucket::assign(const Assignment& assignment) noexcept {
+  const Assignment before = this->assignment();
+  const std::uint32_t version = version_.load(std::memory_order_relaxed);
+  version_.store(version + 1, std::memory_order_relaxed);
+  kind_.store(assignment.kind, std::memory_order_release);
+  interval_.store(assignment.interval, std::memory_order_release);
+  tolerance_.store(assignment.tolerance, std::memory_order_release);
+  until_.store(assignment.until, std::memory_order_release);
+  version_.store(version + 2, std::memory_order_release);
+  if (assignment.kind == Kind::kTokens) keep_tokens(before, assignment);
+}
+
+// The bucket keeps its tokens when its numbers change, up to the new maximum, as Envoy's does: the
+// service counts those that it gets anew. After a blanket rule it is full.
+void QuotaBucket::keep_tokens(const Assignment& before, const Assignment& now) noexcept {
+  if (before.interval == now.interval && before.tolerance == now.tolerance &&
+      before.kind == Kind::kTokens) {
+    return;
+  }
+  const std::int64_t time = steady_now();
+  std::int64_t full_at = full_at_.load(std::memory_order_relaxed), then = 0;
+  do {
+    if (before.kind != Kind::kTokens) {
+      then = time;
+    } else {
+      const std::int64_t missing = std::max<std::int64_t>(full_at - time, 0);
+      const std::int64_t tokens =
+          std::max<std::int64_t>(before.tolerance - missing, 0) / before.interval;
+      then = time + now.tolerance - std::min(tokens, now.tolerance / now.interval) * now.interval;
+    }
+  } while (!full_at_.compare_exchange_weak(full_at, then, std::memory_order_relaxed));
+}
+
+QuotaBucket::Assignment QuotaBucket::assignment() const noexcept {
+  for (;;) {
+    const std::uint32_t version = version_.load(std::memory_order_acquire);
+    const Assignment read{.kind = kind_.load(std::memory_order_acquire),
+                          .interval = interval_.load(std::memory_order_acquire),
+                          .tolerance = tolerance_.load(std::memory_order_acquire),
+                          .until = until_.load(std::memory_order_acquire)};
+    if (version % 2 == 0 && version_.load(std::memory_order_relaxed) == version) return read;
+  }
+}
+
+bool QuotaBucket::is_assigned() const noexcept { return steady_now() < assignment().until; }
+
+bool QuotaBucket::take_tokens(const Assignment& of, std::uint32_t units,
+                              std::int64_t now) noexcept {
+  if (units > of.tolerance / of.interval) return false;
+  const std::int64_t time = units * of.interval;
+  std::int64_t full_at = full_at_.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::int64_t then = std::max(full_at, now) + time;
+    if (then - now > of.tolerance) return false;
+    if (full_at_.compare_exchange_weak(full_at, then, std::memory_order_relaxed)) return true;
+  }
+}
+
+bool QuotaBucket::try_take(std::uint32_t units) noexcept {
+  const std::int64_t now = steady_now();
+  const Assignment assigned = assignment();
+  bool is_allowed = fallback_ == QuotaFallback::kAllow;
+  if (now < assigned.until) {
+    is_allowed = assigned.kind == Kind::kTokens ? take_tokens(assigned, units, now)
+                                                : assigned.kind == Kind::kAllowAll;
+  }
+  (is_allowed ? allowed_ : denied_).fetch_add(units, std::memory_order_relaxed);
+  if (!is_reported_.load(std::memory_order_relaxed) && !is_reported_.exchange(true)) {
+    on_first_use_();
+  }
+  return is_allowed;
+}
+
+}  // namespace sluice
