@@ -15,6 +15,24 @@ namespace sluice {
 // last one has ended.
 enum class QuotaFallback : std::uint8_t { kAllow, kDeny };
 
+// How to reach a quota service (docs/quota.md), and how to use it.
+struct QuotaOptions {
+  std::string address = "127.0.0.1:8081";  // the service's gRPC listener: HOST:PORT or unix:PATH
+  std::string domain;                      // of its rules
+  std::string token = {};                  // sent as `authorization: Bearer TOKEN`; empty: none
+
+  bool tls = false;
+  std::string tls_ca_file = {};    // empty: the system's certificate authorities
+  std::string tls_cert_file = {};  // the client's certificate, PEM; together with tls_key_file
+  std::string tls_key_file = {};
+
+  QuotaFallback fallback = QuotaFallback::kAllow;
+  // The time between two reports of a bucket; 10ms to 60s. The service measures demand by them.
+  std::chrono::milliseconds report_every{1'000};
+  // A bucket that was not used for so long is not reported, until it is used again.
+  std::chrono::milliseconds idle{60'000};
+};
+
 // A part of a limit that a quota service has assigned to this process. Decides without a request:
 // the client reports the demand, and the service changes the assignment.
 //
@@ -68,6 +86,39 @@ class alignas(64) QuotaBucket {
   const std::function<void()> on_first_use_;
   alignas(64) std::atomic<std::int64_t> full_at_{0};  // the bucket is full from then on
   std::atomic<std::uint64_t> allowed_{0}, denied_{0};
+};
+
+// A client of a quota service: keeps one stream to it, on a thread of its own. When the connection
+// is lost, it connects again, first after 0.1 s, then less often, at the most every 5 s;
+// assignments stay in force until they end.
+//
+// Thread-safety: any member from any thread. Must outlive the use of its buckets.
+class QuotaClient {
+ public:
+  // Throws std::invalid_argument if the options are wrong, and std::runtime_error if a file of the
+  // certificates cannot be read. Does not wait for the connection.
+  explicit QuotaClient(QuotaOptions options);
+  ~QuotaClient();
+  QuotaClient(const QuotaClient&) = delete;
+  QuotaClient& operator=(const QuotaClient&) = delete;
+
+  // Returns the bucket with these attributes, which the service's rules match; the same for equal
+  // attributes. Keep the reference: finding it takes a lock. The service learns of a bucket with
+  // its first use.
+  QuotaBucket& bucket(const std::map<std::string, std::string>& attributes);
+
+  struct Stats {
+    bool is_connected = false;  // the stream is open
+    std::uint64_t connects = 0;
+    std::uint64_t reports = 0;      // of a bucket
+    std::uint64_t assignments = 0;  // that arrived
+    std::string last_error = {};    // why the stream ended last; empty: it never has
+  };
+  Stats stats() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace sluice

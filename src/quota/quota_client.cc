@@ -1,0 +1,335 @@
+// A client of a quota service: a thread with one connection, on which one gRPC stream reports the
+// use of buckets and receives assignments. nghttp2 reads and writes the frames. Buckets decide in
+// the threads of their callers, and share nothing with the client but atomic numbers.
+
+#include "sluice/quota_client.h"
+
+#include <nghttp2/nghttp2.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "envoy/service/rate_limit_quota/v3/rlqs.pb.h"
+
+namespace sluice {
+namespace {
+
+namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
+namespace rlqs = envoy::service::rate_limit_quota::v3;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using SteadyClock = std::chrono::steady_clock;
+using Socket = asio::generic::stream_protocol::socket;
+using Attributes = std::map<std::string, std::string>;
+
+constexpr std::string_view kPath =
+    "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
+constexpr milliseconds kFirstBackoff{100}, kLongestBackoff{5'000}, kConnectTimeout{5'000};
+// A connection that has been silent for so long is asked for a sign of life, and ended.
+constexpr milliseconds kSilent{10'000}, kDead{20'000};
+constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
+constexpr std::size_t kMostMessage = std::size_t{16} << 20;
+constexpr std::size_t kPrefixBytes = 5;
+
+nanoseconds of(const google::protobuf::Duration& time) noexcept {
+  // A century is as good as for ever, and cannot overflow.
+  const auto seconds = std::clamp<std::int64_t>(time.seconds(), 0, 3'155'760'000);
+  return std::chrono::seconds(seconds) + nanoseconds(std::clamp(time.nanos(), 0, 999'999'999));
+}
+
+}  // namespace
+
+// The thread, its connection and the buckets. All but the members that say so: the thread only.
+class QuotaClient::Impl {
+ public:
+  explicit Impl(QuotaOptions options);
+  ~Impl();
+
+  QuotaBucket& bucket(const std::map<std::string, std::string>& attributes);  // any thread
+  Stats stats() const;                                                        // any thread
+
+ private:
+  struct Known {
+    std::unique_ptr<QuotaBucket> bucket;
+    std::uint64_t allowed = 0, denied = 0;  // that were reported
+    SteadyClock::time_point used_at{}, reported_at{};
+    bool is_known = false;  // to the service, on this stream
+  };
+  class Link;
+
+  void connect();
+  void opened();
+  void ended(const std::string& why);
+  void tick();
+  void report(bool all);
+  bool add_usage(const Attributes& attributes, Known& known, SteadyClock::time_point now, bool all);
+  void take(std::string_view message);
+  void assign(const rlqs::RateLimitQuotaResponse::BucketAction& action);
+
+  const QuotaOptions options_;
+  asio::io_context loop_{1};
+  ssl::context tls_{ssl::context::tls_client};
+  asio::steady_timer ticks_{loop_}, retry_{loop_};
+  std::shared_ptr<Link> link_;  // null between two connections
+  milliseconds backoff_ = kFirstBackoff;
+  std::minstd_rand random_{std::random_device{}()};
+  rlqs::RateLimitQuotaUsageReports reports_;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::map<Attributes, Known> buckets_;
+  Stats stats_;
+  std::thread thread_;
+};
+
+// One connection with its stream.
+class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
+ public:
+  Link(Impl& owner)
+      : owner_(owner),
+        resolver_(owner.loop_),
+        socket_(owner.loop_, owner.tls_),
+        timer_(owner.loop_) {}
+  ~Link() { nghttp2_session_del(session_); }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  void open();
+  void close() noexcept;
+  // Adds a message to the stream.
+  void send(std::string_view message);
+  void tick(SteadyClock::time_point now);
+  bool is_open() const noexcept { return is_open_; }
+
+ private:
+  void connected();
+  void begin();
+  void submit();
+  void read();
+  void write();
+  void on_data(std::string_view bytes);
+  void on_header(std::string_view name, std::string_view value);
+  void fail(const std::string& why);
+  template <typename F>
+  auto bind(F then) {
+    return [self = this->shared_from_this(), then](error_code why, auto&&... rest) {
+      if (self->is_closed_) return;
+      if (why) return self->fail(why.message());
+      then(rest...);
+    };
+  }
+  static Link& of(void* user) { return *static_cast<Link*>(user); }
+
+  Impl& owner_;
+  asio::ip::tcp::resolver resolver_;
+  ssl::stream<Socket> socket_;
+  asio::steady_timer timer_;
+  nghttp2_session* session_ = nullptr;
+  std::int32_t stream_ = 0;
+  std::string unsent_, writing_, in_, status_, status_text_;
+  std::array<char, 16'384> input_{};
+  SteadyClock::time_point heard_{};
+  bool is_open_ = false, is_closed_ = false, is_writing_ = false, was_pinged_ = false;
+};
+
+QuotaClient::Impl::Impl(QuotaOptions options) : options_(std::move(options)) {
+  const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
+  const std::string& address = options_.address;
+  const bool is_path = address.starts_with("unix:/");
+  const std::size_t colon = address.rfind(':');
+  if (!is_path && (colon == address.npos || colon == 0 || colon + 1 == address.size())) {
+    refuse("QuotaOptions::address is \"" + address + "\"; expected HOST:PORT or unix:/PATH");
+  }
+  if (is_path && options_.tls) refuse("QuotaOptions::tls: a Unix socket has no TLS");
+  if (options_.domain.empty()) refuse("QuotaOptions::domain is empty; expected that of the rules");
+  if (options_.report_every < milliseconds(10) || options_.report_every > milliseconds(60'000)) {
+    refuse("QuotaOptions::report_every must be 10ms to 60s");
+  }
+  if (options_.tls_cert_file.empty() != options_.tls_key_file.empty()) {
+    refuse("QuotaOptions::tls_cert_file and tls_key_file belong together; one is empty");
+  }
+  thread_ = std::thread([this] {
+    connect();
+    tick();
+    loop_.run();
+  });
+}
+
+QuotaClient::Impl::~Impl() {
+  asio::post(loop_, [this] {
+    if (link_) link_->close();
+    loop_.stop();
+  });
+  thread_.join();
+}
+
+void QuotaClient::Impl::connect() {
+  link_ = std::make_shared<Link>(*this);
+  link_->open();
+}
+
+void QuotaClient::Impl::opened() {
+  backoff_ = kFirstBackoff;
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.is_connected = true;
+    ++stats_.connects;
+    for (auto& [attributes, known] : buckets_) known.is_known = false;
+  }
+  report(true);
+}
+
+void QuotaClient::Impl::ended(const std::string& why) {
+  link_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.is_connected = false;
+    stats_.last_error = why;
+  }
+  // A random part, so that the clients of a service that begins do not come at once.
+  const auto half = backoff_.count() / 2;
+  retry_.expires_after(milliseconds(half + static_cast<std::int64_t>(random_()) % (half + 1)));
+  backoff_ = std::min(2 * backoff_, kLongestBackoff);
+  retry_.async_wait([this](error_code no) {
+    if (!no) connect();
+  });
+}
+
+void QuotaClient::Impl::tick() {
+  ticks_.expires_after(options_.report_every);
+  ticks_.async_wait([this](error_code no) {
+    if (no) return;
+    if (link_) link_->tick(SteadyClock::now());
+    report(true);
+    tick();
+  });
+}
+
+// Reports all buckets in use, or only those that the service does not know.
+void QuotaClient::Impl::report(bool all) {
+  if (!link_ || !link_->is_open()) return;
+  reports_.Clear();
+  const auto now = SteadyClock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [attributes, known] : buckets_) {
+      if (add_usage(attributes, known, now, all)) ++stats_.reports;
+    }
+  }
+  if (reports_.bucket_quota_usages().empty()) return;
+  reports_.set_domain(options_.domain);
+  link_->send(reports_.SerializeAsString());
+}
+
+bool QuotaClient::Impl::add_usage(const Attributes& attributes, Known& known,
+                                  SteadyClock::time_point now, bool all) {
+  QuotaBucket& bucket = *known.bucket;
+  if (!all && known.is_known) return false;
+  const std::uint64_t allowed = bucket.allowed(), denied = bucket.denied();
+  const bool was_used = allowed != known.allowed || denied != known.denied;
+  if (!was_used && !bucket.is_reported_.load(std::memory_order_relaxed)) return false;
+  if (was_used) known.used_at = now;
+  if (!was_used && now - known.used_at >= options_.idle) {
+    bucket.is_reported_ = known.is_known = false;
+    return false;
+  }
+  auto& usage = *reports_.add_bucket_quota_usages();
+  usage.mutable_bucket_id()->mutable_bucket()->insert(attributes.begin(), attributes.end());
+  const bool is_first = known.reported_at == SteadyClock::time_point{};
+  const nanoseconds elapsed = is_first ? nanoseconds(0) : now - known.reported_at;
+  usage.mutable_time_elapsed()->set_seconds(elapsed.count() / 1'000'000'000);
+  usage.mutable_time_elapsed()->set_nanos(
+      static_cast<std::int32_t>(elapsed.count() % 1'000'000'000));
+  usage.set_num_requests_allowed(allowed - std::exchange(known.allowed, allowed));
+  usage.set_num_requests_denied(denied - std::exchange(known.denied, denied));
+  known.reported_at = now;
+  return known.is_known = true;
+}
+
+void QuotaClient::Impl::take(std::string_view message) {
+  rlqs::RateLimitQuotaResponse response;
+  if (!response.ParseFromArray(message.data(), static_cast<int>(message.size()))) return;
+  const std::lock_guard lock(mutex_);
+  for (const auto& action : response.bucket_action()) assign(action);
+}
+
+void QuotaClient::Impl::assign(const rlqs::RateLimitQuotaResponse::BucketAction& action) {
+  const auto& id = action.bucket_id().bucket();
+  const auto found = buckets_.find(Attributes(id.begin(), id.end()));
+  if (found == buckets_.end()) return;
+  Known& known = found->second;
+  if (action.has_abandon_action()) {
+    known.bucket->assign({});
+    known.bucket->is_reported_ = known.is_known = false;
+    return;
+  }
+  if (!action.has_quota_assignment_action()) return;
+  const auto& given = action.quota_assignment_action();
+  QuotaBucket::Assignment assigned;
+  // Without a time to live an assignment never ends.
+  assigned.until =
+      given.has_assignment_time_to_live()
+          ? QuotaBucket::steady_now() + nanoseconds(of(given.assignment_time_to_live())).count()
+          : INT64_MAX;
+  const auto& strategy = given.rate_limit_strategy();
+  if (strategy.has_token_bucket()) {
+    const auto& tokens = strategy.token_bucket();
+    const std::int64_t fill = tokens.has_tokens_per_fill() ? tokens.tokens_per_fill().value() : 1;
+    const std::int64_t every = nanoseconds(of(tokens.fill_interval())).count();
+    if (fill <= 0 || every <= 0) return;
+    assigned.kind = QuotaBucket::Kind::kTokens;
+    assigned.interval = std::max<std::int64_t>(1, (every + fill - 1) / fill);
+    const std::int64_t most = INT64_MAX / 4 / assigned.interval;
+    assigned.tolerance = std::min<std::int64_t>(tokens.max_tokens(), most) * assigned.interval;
+  } else if (strategy.has_blanket_rule() &&
+             strategy.blanket_rule() == envoy::type::v3::RateLimitStrategy::DENY_ALL) {
+    assigned.kind = QuotaBucket::Kind::kDenyAll;
+  }
+  known.bucket->assign(assigned);
+  ++stats_.assignments;
+}
+
+QuotaBucket& QuotaClient::Impl::bucket(const Attributes& attributes) {
+  const std::lock_guard lock(mutex_);
+  Known& known = buckets_[attributes];
+  if (!known.bucket) {
+    known.bucket.reset(new QuotaBucket(options_.fallback,
+                                       [this] { asio::post(loop_, [this] { report(false); }); }));
+  }
+  return *known.bucket;
+}
+
+QuotaClient::Stats QuotaClient::Impl::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+QuotaClient::QuotaClient(QuotaOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+QuotaClient::~QuotaClient() = default;
+
+QuotaBucket& QuotaClient::bucket(const std::map<std::string, std::string>& attributes) {
+  return impl_->bucket(attributes);
+}
+
+QuotaClient::Stats QuotaClient::stats() const { return impl_->stats(); }
+
+}  // namespace sluice
