@@ -150,6 +150,199 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   bool is_open_ = false, is_closed_ = false, is_writing_ = false, was_pinged_ = false;
 };
 
+void QuotaClient::Impl::Link::open() {
+  const std::string& address = owner_.options_.address;
+  timer_.expires_after(kConnectTimeout);
+  timer_.async_wait([self = shared_from_this()](error_code why) {
+    if (!why && !self->is_closed_) self->fail("no connection within 5 s");
+  });
+  const auto next = bind([this](const auto&...) { connected(); });
+  if (address.starts_with("unix:")) {
+    const asio::local::stream_protocol::endpoint at(address.substr(5));
+    return socket_.next_layer().async_connect(at, next);
+  }
+  const std::size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  resolver_.async_resolve(host, address.substr(colon + 1), bind([this, next](const auto& found) {
+                            std::vector<asio::generic::stream_protocol::endpoint> all;
+                            for (const auto& one : found) all.emplace_back(one.endpoint());
+                            asio::async_connect(socket_.next_layer(), all, next);
+                          }));
+}
+
+void QuotaClient::Impl::Link::connected() {
+  begin();
+}
+
+void QuotaClient::Impl::Link::begin() {
+  timer_.cancel();
+  nghttp2_session_callbacks* calls = nullptr;
+  if (nghttp2_session_callbacks_new(&calls) != 0) return fail("no memory");
+  nghttp2_session_callbacks_set_on_data_chunk_recv_callback(
+      calls, [](nghttp2_session*, std::uint8_t, std::int32_t, const std::uint8_t* data,
+                std::size_t size, void* user) {
+        of(user).on_data({reinterpret_cast<const char*>(data), size});
+        return 0;
+      });
+  nghttp2_session_callbacks_set_on_header_callback(
+      calls,
+      [](nghttp2_session*, const nghttp2_frame*, const std::uint8_t* name, std::size_t name_size,
+         const std::uint8_t* value, std::size_t value_size, std::uint8_t, void* user) {
+        of(user).on_header({reinterpret_cast<const char*>(name), name_size},
+                           {reinterpret_cast<const char*>(value), value_size});
+        return 0;
+      });
+  nghttp2_session_callbacks_set_on_stream_close_callback(
+      calls, [](nghttp2_session*, std::int32_t, std::uint32_t error, void* user) {
+        Link& link = of(user);
+        link.fail(link.status_.empty()
+                      ? "the stream was reset (HTTP/2 error " + std::to_string(error) + ")"
+                      : "the service ended the stream: grpc-status " + link.status_ + " " +
+                            link.status_text_);
+        return 0;
+      });
+  const int made = nghttp2_session_client_new(&session_, calls, this);
+  nghttp2_session_callbacks_del(calls);
+  if (made != 0) return fail("no memory");
+  submit();
+  if (is_closed_) return;
+  is_open_ = true;
+  heard_ = SteadyClock::now();
+  owner_.opened();
+  read();
+  write();
+}
+
+void QuotaClient::Impl::Link::submit() {
+  const std::string authorization = "Bearer " + owner_.options_.token;
+  std::vector<nghttp2_nv> fields;
+  const auto add = [&](std::string_view name, std::string_view value) {
+    const auto bytes = [](std::string_view text) {
+      return reinterpret_cast<std::uint8_t*>(const_cast<char*>(text.data()));
+    };
+    fields.push_back({bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
+  };
+  add(":method", "POST");
+  add(":scheme", owner_.options_.tls ? "https" : "http");
+  add(":path", kPath);
+  add(":authority", owner_.options_.address);
+  add("te", "trailers");
+  add("content-type", "application/grpc");
+  if (!owner_.options_.token.empty()) add("authorization", authorization);
+  nghttp2_data_provider source{};
+  source.source.ptr = this;
+  source.read_callback = [](nghttp2_session*, std::int32_t, std::uint8_t* to, std::size_t room,
+                            std::uint32_t*, nghttp2_data_source* from, void*) -> ssize_t {
+    std::string& unsent = of(from->ptr).unsent_;
+    const std::size_t size = unsent.copy(reinterpret_cast<char*>(to), room);
+    unsent.erase(0, size);
+    return size > 0 ? static_cast<ssize_t>(size) : ssize_t{NGHTTP2_ERR_DEFERRED};
+  };
+  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, nullptr, 0);
+  stream_ =
+      nghttp2_submit_request(session_, nullptr, fields.data(), fields.size(), &source, nullptr);
+  if (stream_ < 0) fail(nghttp2_strerror(stream_));
+}
+
+void QuotaClient::Impl::Link::send(std::string_view message) {
+  if (unsent_.size() + message.size() > kMostUnsent) {
+    return fail("the service does not read the reports");
+  }
+  const auto size = static_cast<std::uint32_t>(message.size());
+  unsent_.push_back('\0');
+  for (int shift = 24; shift >= 0; shift -= 8) unsent_.push_back(static_cast<char>(size >> shift));
+  unsent_.append(message);
+  nghttp2_session_resume_data(session_, stream_);
+  write();
+}
+
+void QuotaClient::Impl::Link::read() {
+  const auto then = bind([this](std::size_t size) {
+    heard_ = SteadyClock::now();
+    was_pinged_ = false;
+    const auto used = nghttp2_session_mem_recv(
+        session_, reinterpret_cast<const std::uint8_t*>(input_.data()), size);
+    if (is_closed_) return;
+    if (used < 0) return fail(nghttp2_strerror(static_cast<int>(used)));
+    write();
+    read();
+  });
+  if (owner_.options_.tls) return socket_.async_read_some(asio::buffer(input_), then);
+  socket_.next_layer().async_read_some(asio::buffer(input_), then);
+}
+
+void QuotaClient::Impl::Link::write() {
+  if (is_writing_ || is_closed_) return;
+  writing_.clear();
+  const std::uint8_t* data = nullptr;
+  while (writing_.size() < input_.size()) {
+    const auto size = nghttp2_session_mem_send(session_, &data);
+    if (size < 0) return fail(nghttp2_strerror(static_cast<int>(size)));
+    if (size == 0) break;
+    writing_.append(reinterpret_cast<const char*>(data), static_cast<std::size_t>(size));
+  }
+  if (writing_.empty()) {
+    if (nghttp2_session_want_read(session_) == 0) fail("the service ended the connection");
+    return;
+  }
+  is_writing_ = true;
+  const auto then = bind([this](std::size_t) {
+    is_writing_ = false;
+    write();
+  });
+  if (owner_.options_.tls) return asio::async_write(socket_, asio::buffer(writing_), then);
+  asio::async_write(socket_.next_layer(), asio::buffer(writing_), then);
+}
+
+void QuotaClient::Impl::Link::on_header(std::string_view name, std::string_view value) {
+  if (name == ":status" && value != "200") status_text_ = "HTTP status " + std::string(value);
+  if (name == "grpc-status") status_ = value;
+  if (name == "grpc-message") status_text_ = value;
+}
+
+void QuotaClient::Impl::Link::on_data(std::string_view bytes) {
+  in_.append(bytes);
+  std::size_t at = 0;
+  while (!is_closed_ && in_.size() - at >= kPrefixBytes) {
+    std::size_t size = 0;
+    for (std::size_t i = 1; i < kPrefixBytes; ++i) {
+      size = size << 8 | static_cast<unsigned char>(in_[at + i]);
+    }
+    if (in_[at] != 0 || size > kMostMessage)
+      return fail("the service sent a message that is compressed or too large");
+    if (in_.size() - at - kPrefixBytes < size) break;
+    owner_.take({in_.data() + at + kPrefixBytes, size});
+    at += kPrefixBytes + size;
+  }
+  in_.erase(0, at);
+}
+
+void QuotaClient::Impl::Link::tick(SteadyClock::time_point now) {
+  if (!is_open_ || now - heard_ < kSilent) return;
+  if (now - heard_ > kDead) return fail("the service was silent for 20 s");
+  if (!std::exchange(was_pinged_, true)) {
+    nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
+    write();
+  }
+}
+
+// nghttp2 may be on the stack, so the object lives on until the loop has returned.
+void QuotaClient::Impl::Link::fail(const std::string& why) {
+  if (is_closed_) return;
+  close();
+  asio::post(owner_.loop_, [self = shared_from_this(), why] { self->owner_.ended(why); });
+}
+
+void QuotaClient::Impl::Link::close() noexcept {
+  is_closed_ = true;
+  is_open_ = false;
+  error_code ignored;
+  timer_.cancel();
+  resolver_.cancel();
+  socket_.next_layer().close(ignored);
+}
+
 QuotaClient::Impl::Impl(QuotaOptions options) : options_(std::move(options)) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
   const std::string& address = options_.address;
