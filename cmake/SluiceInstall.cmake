@@ -1,7 +1,7 @@
 # `cmake --install`: libraries, public headers, a CMake package, a pkg-config file, the program.
 #
-# There are three export sets, so that who wants limits alone need not have what the rules or the
-# Redis store need.
+# There are four export sets, so that who wants limits alone need not have what the rules, the Redis
+# store or the quota client need.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -17,7 +17,7 @@ install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${config_dir})
 install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h"
   PATTERN attributes.h EXCLUDE PATTERN overrides.h EXCLUDE PATTERN rule*.h EXCLUDE
-  PATTERN redis*.h EXCLUDE PATTERN async_redis*.h EXCLUDE)
+  PATTERN redis*.h EXCLUDE PATTERN async_redis*.h EXCLUDE PATTERN quota_client.h EXCLUDE)
 
 if(TARGET sluice_rules)
   install(TARGETS sluice_rules EXPORT sluiceRulesTargets
@@ -38,6 +38,15 @@ if(TARGET sluice_redis)
   install(FILES include/sluice/async_redis_store.h include/sluice/redis_chain.h
     include/sluice/redis_store.h
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+endif()
+
+if(TARGET sluice_quota_client)
+  install(TARGETS sluice_quota_client sluice_quota_proto EXPORT sluiceQuotaTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT sluiceQuotaTargets NAMESPACE sluice:: DESTINATION ${config_dir})
+  install(FILES include/sluice/quota_client.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+  install(FILES cmake/Findnghttp2.cmake DESTINATION ${config_dir})
 endif()
 
 if(TARGET sluice_module)

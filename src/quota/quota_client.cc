@@ -84,6 +84,7 @@ class QuotaClient::Impl {
   bool add_usage(const Attributes& attributes, Known& known, SteadyClock::time_point now, bool all);
   void take(std::string_view message);
   void assign(const rlqs::RateLimitQuotaResponse::BucketAction& action);
+  void prepare_tls();
 
   const QuotaOptions options_;
   asio::io_context loop_{1};
@@ -172,7 +173,12 @@ void QuotaClient::Impl::Link::open() {
 }
 
 void QuotaClient::Impl::Link::connected() {
-  begin();
+  if (!owner_.options_.tls) return begin();
+  const std::string& address = owner_.options_.address;
+  const std::string host = address.substr(0, address.rfind(':'));
+  SSL_set_tlsext_host_name(socket_.native_handle(), host.c_str());
+  socket_.set_verify_callback(ssl::host_name_verification(host));
+  socket_.async_handshake(ssl::stream_base::client, bind([this] { begin(); }));
 }
 
 void QuotaClient::Impl::Link::begin() {
@@ -359,6 +365,7 @@ QuotaClient::Impl::Impl(QuotaOptions options) : options_(std::move(options)) {
   if (options_.tls_cert_file.empty() != options_.tls_key_file.empty()) {
     refuse("QuotaOptions::tls_cert_file and tls_key_file belong together; one is empty");
   }
+  if (options_.tls) prepare_tls();
   thread_ = std::thread([this] {
     connect();
     tick();
@@ -372,6 +379,31 @@ QuotaClient::Impl::~Impl() {
     loop_.stop();
   });
   thread_.join();
+}
+
+void QuotaClient::Impl::prepare_tls() {
+  const auto use = [](const std::string& file, auto&& what) {
+    error_code why;
+    what(why);
+    if (why) throw std::runtime_error(file + ": " + why.message());
+  };
+  tls_.set_verify_mode(ssl::verify_peer);
+  use(options_.tls_ca_file, [&](error_code& why) {
+    if (options_.tls_ca_file.empty()) {
+      tls_.set_default_verify_paths(why);
+    } else {
+      tls_.load_verify_file(options_.tls_ca_file, why);
+    }
+  });
+  if (!options_.tls_cert_file.empty()) {
+    use(options_.tls_cert_file,
+        [&](error_code& why) { tls_.use_certificate_chain_file(options_.tls_cert_file, why); });
+    use(options_.tls_key_file, [&](error_code& why) {
+      tls_.use_private_key_file(options_.tls_key_file, ssl::context::pem, why);
+    });
+  }
+  constexpr unsigned char kH2[] = {2, 'h', '2'};
+  SSL_CTX_set_alpn_protos(tls_.native_handle(), kH2, sizeof kH2);
 }
 
 void QuotaClient::Impl::connect() {

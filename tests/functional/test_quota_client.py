@@ -1,0 +1,243 @@
+"""The quota client of the library, with a quota service that the test plays."""
+
+import os
+import pathlib
+import queue
+import re
+import subprocess
+import tempfile
+import unittest
+from concurrent import futures
+
+import envoy_harness
+import grpc
+import tls_harness
+from harness import wait_for
+
+SERVICE = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
+HOUR = 3600
+
+
+def setUpModule():
+    global rlqs
+    envoy_harness.messages()
+    from envoy.service.rate_limit_quota.v3 import rlqs_pb2 as rlqs
+
+
+class Service:
+    """Keeps the reports of all streams, and sends what the test says to the newest stream."""
+
+    def __init__(self, address="127.0.0.1:0", credentials=None):
+        self.reports, self.answers, self.streams = queue.Queue(), None, 0
+        handler = grpc.stream_stream_rpc_method_handler(
+            self._stream,
+            request_deserializer=rlqs.RateLimitQuotaUsageReports.FromString,
+            response_serializer=rlqs.RateLimitQuotaResponse.SerializeToString,
+        )
+        self.server = grpc.server(futures.ThreadPoolExecutor(8))
+        self.server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(SERVICE, {"StreamRateLimitQuotas": handler})]
+        )
+        port = (
+            self.server.add_secure_port(address, credentials)
+            if credentials
+            else self.server.add_insecure_port(address)
+        )
+        self.address = f"127.0.0.1:{port}"
+        self.server.start()
+
+    def _stream(self, requests, context):
+        answers = self.answers = queue.Queue()
+        self.streams += 1
+        futures.ThreadPoolExecutor(1).submit(self._read, requests)
+        context.add_callback(lambda: answers.put(None))
+        yield from iter(answers.get, None)
+
+    def _read(self, requests):
+        try:
+            for request in requests:
+                for usage in request.bucket_quota_usages:
+                    self.reports.put((request.domain, dict(usage.bucket_id.bucket), usage))
+        except grpc.RpcError:
+            pass
+
+    def report(self, user, least=1):
+        """Returns the sums of allowed and denied of the next reports that have that many."""
+        allowed = denied = 0
+        while allowed + denied < least:
+            domain, attributes, usage = self.reports.get(timeout=60)
+            if attributes == {"user": user}:
+                assert domain == "shop"
+                allowed += usage.num_requests_allowed
+                denied += usage.num_requests_denied
+        return allowed, denied
+
+    def send(self, user, ttl=HOUR, **strategy):
+        response = rlqs.RateLimitQuotaResponse()
+        action = response.bucket_action.add()
+        action.bucket_id.bucket["user"] = user
+        if strategy:
+            assignment = action.quota_assignment_action
+            assignment.assignment_time_to_live.FromNanoseconds(int(ttl * 1e9))
+            given = assignment.rate_limit_strategy
+            if "blanket" in strategy:
+                given.blanket_rule = strategy["blanket"]
+            else:
+                tokens, every = strategy["tokens"]
+                given.token_bucket.max_tokens = tokens
+                given.token_bucket.tokens_per_fill.value = tokens
+                given.token_bucket.fill_interval.FromSeconds(every)
+        else:
+            action.abandon_action.SetInParent()
+        self.answers.put(response)
+
+    def stop(self):
+        self.server.stop(None).wait()
+
+
+class QuotaClient(unittest.TestCase):
+    def serve(self, *words):
+        service = Service(*words)
+        self.addCleanup(service.stop)
+        return service
+
+    def start(self, address, fallback="allow", *words, domain="shop"):
+        program = self.program = subprocess.Popen(
+            [os.environ["SLUICE_QUOTA_CLIENT"], address, domain, fallback, *words],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
+
+        def stop():
+            program.stdin.close()
+            self.assertEqual(program.wait(60), 0)
+            program.stdout.close()
+
+        self.addCleanup(stop)
+
+    def ask(self, *words):
+        print(*words, file=self.program.stdin)
+        return self.program.stdout.readline().strip()
+
+    def stat(self, name):
+        return int(re.search(rf"\b{name} (\d+)", self.ask("stats"))[1])
+
+    def assigned(self, count):
+        """Waits until that many assignments have arrived."""
+        wait_for(lambda: self.stat("assignments") >= count, what="the assignment")
+
+    def test_a_token_bucket_is_enforced_and_reported(self):
+        service = self.serve()
+        self.start(service.address)
+        self.assertEqual(self.ask("take", "a", 3), "allowed 3 denied 0")
+        self.assertEqual(service.report("a", 3), (3, 0))
+        service.send("a", tokens=(5, HOUR))
+        self.assigned(1)
+        self.assertEqual(self.ask("units", "a", 6), "allowed 0 denied 6")
+        self.assertEqual(self.ask("units", "a", 2), "allowed 2 denied 0")
+        self.assertEqual(self.ask("take", "a", 20), "allowed 3 denied 17")
+        self.assertEqual(service.report("a", 28), (5, 23))
+        # Other buckets are not affected.
+        self.assertEqual(self.ask("take", "b", 9), "allowed 9 denied 0")
+        self.assertEqual(service.report("b", 9), (9, 0))
+
+    def test_tokens_stay_when_the_numbers_change(self):
+        service = self.serve()
+        self.start(service.address)
+        self.ask("take", "a", 1)
+        service.report("a")
+        service.send("a", tokens=(4, HOUR))
+        self.assigned(1)
+        self.assertEqual(self.ask("take", "a", 3), "allowed 3 denied 0")
+        service.send("a", tokens=(4, HOUR))
+        self.assigned(2)
+        self.assertEqual(self.ask("take", "a", 4), "allowed 1 denied 3")
+        service.send("a", tokens=(8, HOUR))
+        self.assigned(3)
+        self.assertEqual(self.ask("take", "a", 1), "allowed 0 denied 1")
+        service.send("a", blanket=1)
+        self.assigned(4)
+        service.send("a", tokens=(8, HOUR))
+        self.assigned(5)
+        self.assertEqual(self.ask("take", "a", 3), "allowed 3 denied 0")
+        service.send("a", tokens=(2, HOUR))
+        self.assigned(6)
+        self.assertEqual(self.ask("take", "a", 4), "allowed 2 denied 2")
+
+    def test_blanket_rules_and_abandoned_buckets(self):
+        service = self.serve()
+        self.start(service.address, "deny")
+        self.assertEqual(self.ask("take", "a", 2), "allowed 0 denied 2")
+        self.assertEqual(service.report("a", 2), (0, 2))
+        service.send("a", blanket=0)
+        self.assigned(1)
+        self.assertEqual(self.ask("take", "a", 2), "allowed 2 denied 0")
+        service.send("a", blanket=1)
+        self.assigned(2)
+        self.assertEqual(self.ask("take", "a", 2), "allowed 0 denied 2")
+        service.send("a", blanket=0)
+        self.assigned(3)
+        service.send("a")
+        wait_for(lambda: self.ask("assigned", "a") == "no", what="the end of the assignment")
+        self.assertEqual(self.ask("take", "a", 1), "allowed 0 denied 1")
+
+    def test_an_assignment_ends(self):
+        service = self.serve()
+        self.start(service.address, "deny")
+        self.ask("take", "a", 1)
+        service.report("a")
+        service.send("a", ttl=0.01, blanket=0)
+        self.assigned(1)
+        wait_for(lambda: self.ask("assigned", "a") == "no", what="the end of the assignment")
+        self.assertEqual(self.ask("take", "a", 1), "allowed 0 denied 1")
+
+    def test_a_lost_service_leaves_assignments_and_is_found_again(self):
+        service = self.serve()
+        self.start(service.address)
+        self.ask("take", "a", 1)
+        service.report("a")
+        service.send("a", tokens=(3, HOUR))
+        self.assigned(1)
+        service.stop()
+        wait_for(lambda: self.stat("connected") == 0, what="the loss of the service")
+        self.assertNotEqual(self.ask("stats").split("error ")[1], "")
+        self.assertEqual(self.ask("take", "a", 5), "allowed 3 denied 2")
+        again = self.serve(service.address)
+        self.assertEqual(again.report("a", 5), (3, 2))
+        self.assertGreaterEqual(self.stat("connects"), 2)
+
+    def test_a_service_that_refuses_is_named(self):
+        server = grpc.server(futures.ThreadPoolExecutor(1))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        self.addCleanup(lambda: server.stop(None).wait())
+        self.start(f"127.0.0.1:{port}")
+        wait_for(lambda: "grpc-status 12" in self.ask("stats"), what="the refusal")
+
+    def test_tls(self):
+        with tempfile.TemporaryDirectory() as made:
+            folder = pathlib.Path(made)
+            for name in ("ca", "other"):
+                tls_harness.authority(folder, name)
+            tls_harness.certificate(folder, "server")
+            pair = [(folder / f"server.{end}").read_bytes() for end in ("key", "crt")]
+            service = self.serve("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+            self.start(service.address, "allow", str(folder / "other.crt"))
+            wait_for(lambda: "certificate verify failed" in self.ask("stats"), what="the refusal")
+            self.start(service.address, "allow", str(folder / "ca.crt"))
+            self.ask("take", "a", 1)
+            self.assertEqual(service.report("a"), (1, 0))
+
+    def test_wrong_options(self):
+        for address, domain, message in (
+            ("nowhere", "shop", 'QuotaOptions::address is "nowhere"; expected HOST:PORT or unix:/PATH'),
+            ("127.0.0.1:1", "", "QuotaOptions::domain is empty; expected that of the rules"),
+        ):
+            done = subprocess.run(
+                [os.environ["SLUICE_QUOTA_CLIENT"], address, domain, "allow"],
+                input="", capture_output=True, text=True,
+            )  # fmt: skip
+            self.assertEqual((done.returncode, done.stdout), (1, f"error {message}\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
