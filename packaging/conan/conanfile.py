@@ -18,15 +18,15 @@ class Sluice(ConanFile):
     topics = ("rate-limiting", "token-bucket", "gcra", "redis")
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"rules": [True, False], "redis": [True, False]}
-    default_options = {"rules": True, "redis": True}
+    options = {"rules": [True, False], "redis": [True, False], "quota": [True, False]}
+    default_options = {"rules": True, "redis": True, "quota": False}
 
     def set_version(self):
         text = load(self, os.path.join(self.recipe_folder, ROOT, "CMakeLists.txt"))
         self.version = re.search(r"project\(sluice VERSION ([\d.]+)", text)[1]
 
     def export_sources(self):
-        for pattern in ("CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"):
+        for pattern in ("CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "proto/*", "src/*"):
             copy(self, pattern, os.path.join(self.recipe_folder, ROOT), self.export_sources_folder)
 
     def requirements(self):
@@ -34,7 +34,10 @@ class Sluice(ConanFile):
         if self.options.rules:
             self.requires("re2/[>=20220601]")
             self.requires("yaml-cpp/[>=0.7 <1]")
-        if self.options.redis:
+        if self.options.quota:
+            self.requires("libnghttp2/[>=1.52 <2]")
+            self.requires("protobuf/[>=3.21]")
+        if self.options.redis or self.options.quota:
             self.requires("boost/[>=1.81 <2]", options={"header_only": True}, transitive_headers=True)
             self.requires("openssl/[>=3 <4]")
 
@@ -54,6 +57,7 @@ class Sluice(ConanFile):
             "SLUICE_BUILD_EXAMPLES": False,
             "SLUICE_BUILD_RULES": bool(self.options.rules),
             "SLUICE_BUILD_REDIS": bool(self.options.redis),
+            "SLUICE_BUILD_QUOTA": bool(self.options.quota),
         })
         toolchain.generate()
 
@@ -66,6 +70,6 @@ class Sluice(ConanFile):
         CMake(self).install()
 
     def package_info(self):
-        # The package's own CMake files have the targets sluice::sluice, ::rules and ::redis.
+        # The package's own CMake files have the targets sluice::sluice, ::rules, ::redis and ::quota_client.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = [os.path.join("lib", "cmake", "sluice")]

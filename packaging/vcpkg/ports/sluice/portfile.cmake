@@ -5,6 +5,7 @@ get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../../.." ABSOL
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS features
   FEATURES
+    quota SLUICE_BUILD_QUOTA
     redis SLUICE_BUILD_REDIS
     rules SLUICE_BUILD_RULES)
 vcpkg_cmake_configure(
