@@ -182,15 +182,18 @@ TEST_F(KeysPage, ResetsNoGlobalCounterUnlessAsked) {
   const std::string target = "/v1/keys?rule=order&cookie.user=42&method=GET";
   const Answered refused = remove(target);
   EXPECT_EQ(refused.status, 400);
-  EXPECT_EQ(refused.detail(),
-            "rule 'order' has several limits; expected limit=NAME, one of: global, user; or "
-            "limit=* for all");
+  EXPECT_EQ(
+      refused.detail(),
+      "rule 'order' has several limits; expected limit=NAME (order/NAME on the command line), "
+      "one of: global, user; or limit=* for all that read these attributes");
   EXPECT_EQ(remaining(target, 0), 6);
   EXPECT_EQ(remaining(target, 1), 1);
   EXPECT_EQ(remove(target + "&limit=user").status, 200);
   EXPECT_EQ(remaining(target, 0), 6);
   EXPECT_EQ(remaining(target, 1), 4);
-  EXPECT_EQ(remove(target + "&limit=*").status, 200);
+  EXPECT_EQ(remove(target + "&limit=*").json().at("limits").as_array().size(), 1U);
+  EXPECT_EQ(remaining(target, 0), 6) << "the limit for all requests";
+  EXPECT_EQ(remove(target + "&limit=global").status, 200);
   EXPECT_EQ(remaining(target, 0), 9);
 }
 

@@ -57,11 +57,25 @@ bool Selection::find_counters(const Call& call) {
       counters_.push_back(std::move(counter));
     }
   }
+  if (is_all()) drop_shared();
   if (!counters_.empty() || !limit_ || is_all()) return true;
   const std::string detail = "rule " + in_quotes(rule_->name) + " has no limit " +
                              in_quotes(*limit_) + "; expected one of: " + names_of(rule_->limits);
   answer(call.response, {404, detail});
   return false;
+}
+
+// Who names one client and all limits does not mean the counters of all clients.
+void Selection::drop_shared() {
+  const auto is_shared = [](const RuleCounter& counter) {
+    return counter.missing.empty() && counter.limit->key.find('{') == std::string::npos;
+  };
+  const auto is_named = [&](const RuleCounter& counter) {
+    return !counter.key.empty() && !is_shared(counter);
+  };
+  if (std::any_of(counters_.begin(), counters_.end(), is_named)) {
+    std::erase_if(counters_, is_shared);
+  }
 }
 
 bool Selection::may_change(const Call& call, std::string_view what) const {
@@ -73,10 +87,10 @@ bool Selection::may_change(const Call& call, std::string_view what) const {
     return false;
   }
   if (!is_one() && !is_all()) {
-    const std::string detail =
-        "rule " + in_quotes(rule_->name) +
-        " has several limits; expected limit=NAME, one of: " + names_of(rule_->limits) +
-        "; or limit=* for all";
+    const std::string detail = "rule " + in_quotes(rule_->name) +
+                               " has several limits; expected limit=NAME (" + rule_->name +
+                               "/NAME on the command line), one of: " + names_of(rule_->limits) +
+                               "; or limit=* for all that read these attributes";
     answer(call.response, {400, detail});
     return false;
   }

@@ -48,6 +48,7 @@ class Selection {
   const std::vector<RuleCounter>& counters() const { return counters_; }
   // Whether one limit was named or the rule has only one.
   bool is_one() const { return rule_->limits.size() == 1 || (limit_ && *limit_ != "*"); }
+  // All limits: without those that are for all requests, if another one reads the attributes.
   bool is_all() const { return limit_ == "*"; }
   // Whether the request names what it changes, so that it does not change the counter of all
   // requests by accident. If not, writes the reason into the answer. `what`: "reset".
@@ -56,6 +57,7 @@ class Selection {
  private:
   explicit Selection(RuleSet rules) : rules_(std::move(rules)) {}
   bool find_counters(const Call& call);
+  void drop_shared();
 
   RuleSet rules_;  // keeps the other members valid
   const Rule* rule_ = nullptr;
