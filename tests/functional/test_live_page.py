@@ -401,6 +401,8 @@ class Canned(BrowserTest):
                 page.run(f"const box = document.querySelector('{box}'); box.scrollTop = box.scrollHeight * {part} / 10")
                 self.assertLess(page.run(count), 60)
             page.wait_for_text(box, last)
+            widths = f"return [...document.querySelectorAll('{box} th')].map((one) => one.offsetWidth)"
+            self.assertGreater(min(page.run(widths)), 40)
             rows = f"return Number(document.querySelector('{box} table').ariaRowCount)"
             self.assertEqual(page.run(rows), total + 1)
         print("tasks over 50 ms while scrolling:", page.run("return window.long.length"))

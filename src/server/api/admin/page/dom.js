@@ -95,7 +95,7 @@ const SPARE = 6; // rows above and below those in sight
 // a function that shows other items.
 export function longTable(box, { nameOf, make, update }) {
   const body = box.querySelector("tbody");
-  const gap = (name) => ({ gap: name, row: element("tr", { className: "gap" }, element("td", { colSpan: 99 })) });
+  const gap = (name) => ({ gap: name, row: element("tr", { className: "gap" }, element("td")) });
   const [above, below] = [gap("above"), gap("below")];
   let items = [];
   let frame = 0;
@@ -127,6 +127,8 @@ export function longTable(box, { nameOf, make, update }) {
     items = shown;
     high = body.querySelector("tr:not(.gap)")?.offsetHeight || high;
     inSight = box.clientHeight || inSight;
+    const count = [...box.querySelectorAll("th")].filter((th) => th.offsetWidth).length;
+    for (const { row } of [above, below]) row.firstChild.colSpan = count;
     draw();
   };
 }
