@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "rules/diagnostics.h"
 #include "sluice/attributes.h"
@@ -35,6 +36,44 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kGroups{"header.", "query.", "cookie.", "body."};
 
+// The names of attributes in other programs, in lower case with _ for -. `remote_address` is one of
+// Envoy's descriptors, which rules may read.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kForeign{{
+    {"remote_addr", "ip"},
+    {"client_ip", "ip"},
+    {"clientip", "ip"},
+    {"real_ip", "ip"},
+    {"x_real_ip", "ip"},
+    {"x_forwarded_for", "ip"},
+    {"remote_ip", "ip"},
+    {"source_ip", "ip"},
+    {"uri", "path"},
+    {"url", "path"},
+    {"request_uri", "path"},
+    {"path_info", "path"},
+    {"verb", "method"},
+    {"request_method", "method"},
+    {"http_host", "host"},
+    {"server_name", "host"},
+}};
+
+// Returns what a name of nginx, a framework or a field of HTTP is here, or an empty text.
+std::string translated(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  std::string plain = lower;
+  std::replace(plain.begin(), plain.end(), '-', '_');
+  for (const auto& [foreign, own] : kForeign) {
+    if (plain == foreign) return std::string(own);
+  }
+  if (lower.starts_with("x-")) return "header." + lower;
+  if (!lower.starts_with("http_")) return {};
+  std::replace(lower.begin(), lower.end(), '_', '-');
+  return "header." + lower.substr(5);
+}
+
 }  // namespace
 
 std::uint32_t AttributeTable::number(std::string_view name) {
@@ -63,6 +102,9 @@ bool is_of_client(std::string_view name) noexcept {
 // letters all but the case.
 std::string did_you_mean_attribute(std::string_view name) {
   if (name.empty() || is_of_client(name)) return {};
+  if (const std::string own = translated(name); !own.empty()) {
+    return "; did you mean " + in_quotes(own) + "?";
+  }
   std::vector<std::string> sent{"ip", "path", "host", "method"};
   if (std::find(sent.begin(), sent.end(), name) != sent.end()) return {};
   const std::size_t dot = name.find('.');

@@ -842,15 +842,19 @@ void Loader::check_plan(const Fields& fields, const KeyTemplate& from) {
   }
 }
 
-// Warns about the latest rule if no request reaches it.
+// Warns about the latest rule if no request reaches it, or a shadow rule takes some.
 void Loader::check_reach(const Fields& fields) {
   const std::size_t index = set_->rules.size() - 1;
   const Rule* const cover = find_cover(*set_, index, reach_steps_);
-  if (cover == nullptr) return;
+  const Rule* const other = cover != nullptr ? cover : find_trial(*set_, index, reach_steps_);
+  if (other == nullptr) return;
+  const std::string name = in_quotes(set_->rules[index].name), first = in_quotes(other->name);
   warn(fields.at("name"),
-       "the rule " + in_quotes(set_->rules[index].name) + " is never reached: " +
-           in_quotes(cover->name) + " before it decides all of its requests",
-       "expected the narrower rule first, or 'continue: true' in " + in_quotes(cover->name));
+       cover != nullptr ? "the rule " + name + " is never reached: " + first +
+                              " before it decides all of its requests"
+                        : "the shadow rule " + first + " ends the search before " + name,
+       (cover != nullptr ? "expected the narrower rule first, or " : "expected ") +
+           ("'continue: true' in " + first));
 }
 
 // Reads which prices the cost of a limit reads.

@@ -66,8 +66,12 @@ const Condition* CompiledRule::mismatch(AttributeValues& values) const {
   return nullptr;
 }
 
-const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps) {
-  const CompiledRule& covered = set.compiled[rule];
+namespace {
+
+// Whether all requests of the rule `narrow` are of `wide` too.
+bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std::size_t& steps) {
+  if (set.rules[wide].domain != set.rules[narrow].domain) return false;
+  const CompiledRule& covered = set.compiled[narrow];
   const auto& names = set.attributes.names();
   const auto implies = [&](const Condition& condition) {
     const bool of_path = names[condition.attribute] == "path";
@@ -79,11 +83,25 @@ const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& 
     };
     return std::any_of(covered.conditions.begin(), covered.conditions.end(), is_narrower);
   };
+  const auto& conditions = set.compiled[wide].conditions;
+  return std::all_of(conditions.begin(), conditions.end(), implies);
+}
+
+}  // namespace
+
+const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps) {
+  for (std::size_t i = 0; i < rule && take(steps, 1); ++i) {
+    if (!lets_others_match(set.rules[i]) && covers(set, i, rule, steps)) return &set.rules[i];
+  }
+  return nullptr;
+}
+
+const Rule* find_trial(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps) {
+  if (set.rules[rule].mode == RuleMode::kShadow) return nullptr;
   for (std::size_t i = 0; i < rule && take(steps, 1); ++i) {
     const Rule& earlier = set.rules[i];
-    if (lets_others_match(earlier) || earlier.domain != set.rules[rule].domain) continue;
-    const auto& conditions = set.compiled[i].conditions;
-    if (std::all_of(conditions.begin(), conditions.end(), implies)) return &earlier;
+    const bool is_trial = earlier.mode == RuleMode::kShadow && !lets_others_match(earlier);
+    if (is_trial && covers(set, rule, i, steps)) return &earlier;
   }
   return nullptr;
 }

@@ -153,6 +153,10 @@ inline bool lets_others_match(const Rule& rule) noexcept {
 // found with none left.
 const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps);
 
+// Returns an earlier shadow rule that keeps this one from deciding all requests of the shadow rule,
+// likewise.
+const Rule* find_trial(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps);
+
 // Returns "domain|rule|limit", escaped.
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
 

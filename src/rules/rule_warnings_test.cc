@@ -60,6 +60,12 @@ TEST(RuleWarnings, NoFrontEndSendsASlip) {
                                                         {"Host", "host"},
                                                         {"headers.x-user", "header.x-user"},
                                                         {"bdy.id", "body.id"},
+                                                        {"remote_addr", "ip"},
+                                                        {"X-Forwarded-For", "ip"},
+                                                        {"client_ip", "ip"},
+                                                        {"uri", "path"},
+                                                        {"x-api-key", "header.x-api-key"},
+                                                        {"http_x_api_key", "header.x-api-key"},
                                                         {"cokie.a", "cookie.a"}}) {
     const Texts warnings = warnings_of_rule(slip + ": /x");
     ASSERT_EQ(warnings.size(), 1U) << slip;
@@ -132,6 +138,26 @@ bool is_hidden(const std::string& first, const std::string& second) {
             std::string::npos)
       << warnings[0];
   return true;
+}
+
+TEST(RuleWarnings, AShadowRuleTakesRequestsFromARuleAfterIt) {
+  const auto after = [](const std::string& shadow, const std::string& match) {
+    return warnings_of("rules:\n  - name: trial\n    mode: shadow\n" + shadow +
+                       "    limits: [ { key: \"{ip}\", algorithm: gcra, limit: 1, per: 1s } ]\n" +
+                       rule("b", match));
+  };
+  const Texts warned = after("    match: { path: /login }\n", "path: /**");
+  ASSERT_EQ(warned.size(), 1U);
+  EXPECT_NE(warned[0].find("the shadow rule 'trial' ends the search before 'b'; expected "
+                           "'continue: true' in 'trial'"),
+            std::string::npos)
+      << warned[0];
+  EXPECT_EQ(after("    match: { path: /login }\n", "").size(), 1U);
+  EXPECT_EQ(after("    match: { path: /login }\n    continue: true\n", ""), Texts{});
+  EXPECT_EQ(after("    match: { path: /login }\n", "path: /order"), Texts{});
+  EXPECT_EQ(after("    match: { path: /login }\n", "path: /login")[0].find("never reached") !=
+                std::string::npos,
+            true);
 }
 
 TEST(RuleWarnings, ARuleIsNeverReached) {
