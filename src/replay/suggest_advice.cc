@@ -279,10 +279,13 @@ std::string trusted_of(const std::string& key) {
 std::string rule_text(const SuggestReport& report, const Advice& advice,
                       const std::string& prefix) {
   const std::string& name = advice.route->name;
-  std::string yaml = "  # " + denial_text(report, advice) + "\n";
+  // Two marks: with one removed from each line, it is still a comment.
+  std::string yaml = "  ## " + denial_text(report, advice) + "\n";
   const auto add = [&](const std::string& line) { yaml += "  " + prefix + line + "\n"; };
   add("- name: " + name);
   add("  mode: shadow  # denies nothing; delete this line to enforce the limit");
+  // The rules of the other routes are meant to be next to each other.
+  if (prefix.empty()) add("  continue: true  # the rules after it decide; delete this line too");
   if (!advice.route->match.empty()) add("  match: { " + advice.route->match + " }");
   add("  limits:");
   add("    - { name: " + name + ", key: " + base::json_string(report.options.key) +
