@@ -22,6 +22,7 @@
 #include "cli/admin_client.h"
 #include "cli/command.h"
 #include "replay/text.h"
+#include "rules/attributes.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::cli {
@@ -107,7 +108,8 @@ Names names_in(std::string_view place) {
 }
 
 struct GivenAttribute {
-  std::string_view name, value;
+  std::string name;  // of a header: in lower case, as rules read it
+  std::string_view value;
 };
 
 std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts) {
@@ -117,7 +119,7 @@ std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts)
     if (equals == text.npos || equals == 0) {
       throw Failed(in_quotes(text) + " is not an attribute; expected NAME=VALUE", kUsage);
     }
-    const GivenAttribute one{std::string_view(text).substr(0, equals),
+    const GivenAttribute one{rules::normalized(std::string_view(text).substr(0, equals)),
                              std::string_view(text).substr(equals + 1)};
     for (const GivenAttribute& other : attributes) {
       if (other.name != one.name) continue;

@@ -111,6 +111,10 @@ std::string hex(const IdHash& hash) {
 }
 
 std::string amount(std::uint64_t number) { return std::to_string(number); }
+// As compared balances are computed: below 0, if the line is wrong.
+std::string signed_amount(std::uint64_t number) {
+  return std::to_string(static_cast<std::int64_t>(number));
+}
 
 }  // namespace
 
@@ -294,8 +298,8 @@ void LedgerReplay::compare(Counter& counter, const LedgerLine& line) {
   }
   if (!is_other) {
     wrong(line, "its balance before; expected spent " + amount(counter.spent) + " and held " +
-                    amount(counter.held) + ", found spent " + amount(spent) + " and held " +
-                    amount(held));
+                    amount(counter.held) + ", found spent " + signed_amount(spent) + " and held " +
+                    signed_amount(held));
   }
   counter.open.clear();
   counter.open_held = 0;
