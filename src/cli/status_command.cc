@@ -116,6 +116,17 @@ void add_refused(const object& rules, std::string_view what, const std::string& 
   });
 }
 
+// The metrics count what a shadow rule would have denied among the denials of its limits. Of a rule
+// with several limits it is what the one that denied most says.
+void separate_shadow(CountsByLimit& counts) {
+  for (auto& [name, of] : counts) {
+    if (name.second.empty()) continue;
+    of.denied -= std::min(of.denied, of.shadow);
+    RequestCounts& rule = counts[{name.first, ""}];
+    rule.shadow = std::max(rule.shadow, of.shadow);
+  }
+}
+
 }  // namespace
 
 CountsByLimit read_counts(std::string_view metrics) {
@@ -141,6 +152,7 @@ CountsByLimit read_counts(std::string_view metrics) {
     if (one.outcome != "allowed") of.denied += one.number;
     if (is_failure(one.reason)) of.failed += one.number;
   }
+  separate_shadow(counts);
   return counts;
 }
 
