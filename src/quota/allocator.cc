@@ -74,7 +74,7 @@ void Allocator::report(Id id, const Claim& claim, Instant now) {
   one.claim.asked = std::max(claim.asked, before / 2);
   // The latest part that has surely arrived; those before it are replaced.
   while (one.in_force.size() > 1 && now - one.in_force[1].at >= options_.latency) {
-    one.in_force.pop_front();
+    one.in_force.erase(one.in_force.begin());
   }
 }
 
@@ -87,8 +87,9 @@ void Allocator::expire(Instant now) {
   }
 }
 
-void Allocator::plan(std::uint64_t total, Instant now) {
+std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now) {
   expire(now);
+  std::vector<Id> ids;
   std::vector<Subscriber*> subscribers;
   std::vector<Claim> claims;
   std::uint64_t held = 0;
@@ -99,6 +100,7 @@ void Allocator::plan(std::uint64_t total, Instant now) {
       gone += one.held();
       continue;
     }
+    ids.push_back(id);
     subscribers.push_back(&one);
     claims.push_back(one.claim);
   }
@@ -113,6 +115,7 @@ void Allocator::plan(std::uint64_t total, Instant now) {
     raises[i] = {parts[i] - one.held(), claims[i].weight, 0};
     wanted += raises[i].asked;
   }
+  std::vector<Id> changed;
   std::vector<std::uint64_t> added(claims.size());
   divide(raises, free, added);
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -125,7 +128,9 @@ void Allocator::plan(std::uint64_t total, Instant now) {
     const bool is_needed = is_raise ? next - one.assigned >= step
                                     : wanted > free || held > total || one.assigned - next > step;
     one.planned = is_needed ? next : one.assigned;
+    if (one.planned != one.assigned) changed.push_back(ids[i]);
   }
+  return changed;
 }
 
 std::uint64_t Allocator::planned(Id id) const {

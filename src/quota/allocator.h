@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <span>
 #include <vector>
@@ -48,8 +47,8 @@ class Allocator {
   // A subscriber has reported its demand, the first time to be added. Demand rises at once and
   // falls by half. Confirms the part that was sent at least the latency ago.
   void report(Id id, const Claim& claim, Instant now);
-  // Plans the parts of all.
-  void plan(std::uint64_t total, Instant now);
+  // Plans the parts of all. Returns whose part changes.
+  std::vector<Id> plan(std::uint64_t total, Instant now);
   // The part to send now. As assigned() if it does not change.
   std::uint64_t planned(Id id) const;
   // It was sent, and may be used for `ttl`. A raise may be left out.
@@ -76,7 +75,7 @@ class Allocator {
     Claim claim = {};
     std::uint64_t assigned = 0;
     std::uint64_t planned = 0;
-    std::deque<Sent> in_force = {};  // the oldest first
+    std::vector<Sent> in_force = {};  // the oldest first
     bool is_gone = false;
 
     std::uint64_t held() const noexcept;

@@ -25,9 +25,11 @@ void QuotaService::divide_once(bool all) {
     resolve_again();
   }
   const RuleSet in_use = rules_;  // which charges borrow from
-  std::vector<Counter*> news;
+  std::set<Counter*> news = std::exchange(news_, {});
+  const std::map<std::uint64_t, Subscription*> fresh = fresh_;
   for (const auto& [key, counter] : counters_) {
-    if (all || counter->has_news || counter->wanted > 0) news.push_back(counter.get());
+    if (!all) break;
+    news.insert(counter.get());
   }
   std::set<std::uint64_t> seen;
   std::vector<Subscription*> chosen;
@@ -37,15 +39,13 @@ void QuotaService::divide_once(bool all) {
     }
   };
   for (Counter* const counter : news) count(*counter);
-  for (Counter* const counter : news) plan(*counter);
-  for (Counter* const counter : news) {
-    counter->has_news = false;
-    for (const auto& [id, subscription] : counter->users) consider(*subscription);
-  }
+  std::vector<Subscription*> changed;
+  for (Counter* const counter : news) plan(*counter, changed);
+  for (Subscription* const subscription : changed) consider(*subscription);
+  for (const auto& [id, subscription] : fresh) consider(*subscription);
   for (const auto& [id, proxy] : proxies_) {
-    for (const auto& [name, subscription] : proxy->buckets) {
-      if (all || subscription->must_send) consider(*subscription);
-    }
+    if (!all) break;
+    for (const auto& [name, subscription] : proxy->buckets) consider(*subscription);
   }
   take_starts(chosen);
   send(chosen);
@@ -77,17 +77,22 @@ void QuotaService::count(Counter& counter) {
   counter.owed -= spare;
   counter.ready -= spare;
   counter.owed -= take(counter, counter.owed);
+  // What shadow rules only count.
+  take(counter, std::exchange(counter.wanted, 0));
 }
 
 // What is owed is paid back by smaller parts.
-void QuotaService::plan(Counter& counter) {
+void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   Duration interval{0};
   for (const auto& [id, user] : counter.users) interval = std::max(interval, user->interval);
   const Duration horizon = 4 * Duration{parts_.config.every} + 2 * interval;
   const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon);
   counter.total = counter.is_blocked || owed > kWhole ? 0 : kWhole - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
-  counter.parts.plan(counter.total, now_);
+  for (const auto id : counter.parts.plan(counter.total, now_)) {
+    const auto user = counter.users.find(id);
+    if (user != counter.users.end()) changed.push_back(user->second);
+  }
 }
 
 // Decides what the bucket gets, if it must be told.
@@ -110,7 +115,7 @@ bool QuotaService::choose(Subscription& subscription) {
   // Without a store, assignments expire.
   if (has_failed && subscription.sent) return false;
   subscription.chosen = next;
-  if (std::exchange(subscription.must_send, false) || !subscription.sent) return true;
+  if (fresh_.erase(subscription.id) > 0 || !subscription.sent) return true;
   const bool is_old = now_ - subscription.sent_at >= Duration{subscription.ttl} / 3;
   return is_old || next != *subscription.sent;
 }
@@ -129,9 +134,6 @@ std::uint64_t QuotaService::start_of(const Subscription& subscription, std::uint
 
 void QuotaService::take_starts(const std::vector<Subscription*>& chosen) {
   std::set<Counter*> asked;
-  for (const auto& [key, counter] : counters_) {
-    if (counter->wanted > 0) asked.insert(counter.get());  // of shadow rules
-  }
   for (const Subscription* const subscription : chosen) {
     if (subscription->sent == subscription->chosen) continue;
     for (const Link& link : subscription->links) {
@@ -143,7 +145,7 @@ void QuotaService::take_starts(const std::vector<Subscription*>& chosen) {
     const std::uint64_t wanted = std::exchange(counter->wanted, 0);
     const std::uint64_t spare = std::min(counter->ready, wanted);
     const std::uint64_t taken = take(*counter, wanted - spare);
-    if (!counter->users.empty()) counter->ready += taken;
+    counter->ready += taken;
   }
 }
 
@@ -161,12 +163,12 @@ void QuotaService::send(const std::vector<Subscription*>& chosen) {
       const std::uint64_t part = has_part ? parts.planned(subscription->id) : 0;
       parts.sent(subscription->id, part, subscription->ttl, now_);
     }
-    subscription->proxy->orders.push_back({.bucket = subscription->name,
-                                           .assignment = subscription->chosen,
-                                           .ttl = subscription->ttl});
+    order(*subscription->proxy, {.bucket = subscription->bucket->name,
+                                 .assignment = subscription->chosen,
+                                 .ttl = subscription->ttl});
   }
-  for (const auto& [id, proxy] : proxies_) {
-    if (!proxy->orders.empty()) proxy->to->send(std::exchange(proxy->orders, {}));
+  for (Proxy* const proxy : std::exchange(told_, {})) {
+    proxy->to->send(std::exchange(proxy->orders, {}));
   }
 }
 
@@ -182,7 +184,7 @@ bool QuotaService::settle(Subscription& subscription) {
     is_raised |= parts.planned(subscription.id) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
-    for (const Link& link : subscription.links) link.counter->has_news = true;
+    for (const Link& link : subscription.links) news_.insert(link.counter);
     if (subscription.sent) return false;
     subscription.chosen = {.kind = Assignment::Kind::kDenyAll};
     return true;
@@ -209,7 +211,9 @@ std::chrono::milliseconds QuotaService::ttl_of(const Subscription& subscription)
 void QuotaService::forget_unused() {
   std::erase_if(counters_, [&](const auto& entry) {
     Counter& counter = *entry.second;
-    return counter.users.empty() && counter.parts.empty(now_);
+    const bool is_unused = counter.users.empty() && counter.parts.empty(now_);
+    if (is_unused) news_.erase(&counter);
+    return is_unused;
   });
 }
 

@@ -50,6 +50,7 @@ void QuotaService::close(ProxyId id) {
     const auto found = proxies_.find(id);
     if (found == proxies_.end()) return;
     for (const auto& [name, subscription] : found->second->buckets) unsubscribe(*subscription);
+    told_.erase(found->second.get());
     proxies_.erase(found);
   });
 }
@@ -81,7 +82,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   subscription.units = report.allowed + std::min(report.denied, ~report.allowed);
   for (const Link& link : subscription.links) {
     Counter& counter = *link.counter;
-    counter.has_news = true;
+    news_.insert(&counter);
     const std::uint64_t used = std::min(report.allowed, kMaxAmount / link.cost) * link.cost;
     stats_.used += used;
     const std::uint64_t part = counter.parts.assigned(subscription.id);
@@ -91,35 +92,38 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   ask(subscription);
   for (const BucketLimit& limit : subscription.bucket->rules.shadow) {
     const std::uint64_t asked = std::min(subscription.units, kMaxUnits / limit.cost) * limit.cost;
-    if (asked > 0) counter_of(limit).wanted += asked;
+    Counter& counter = counter_of(limit);
+    counter.wanted += asked;
+    news_.insert(&counter);
   }
 }
 
 QuotaService::Subscription& QuotaService::subscribe(Proxy& proxy, BucketReport& report) {
   auto& bucket = buckets_[{proxy.domain, report.bucket}];
   if (!bucket) {
-    bucket = std::make_shared<Bucket>(
-        Bucket{.domain = proxy.domain, .attributes = std::move(report.attributes)});
+    bucket = std::make_shared<Bucket>(Bucket{
+        .name = report.bucket, .domain = proxy.domain, .attributes = std::move(report.attributes)});
     resolve(*bucket);
     warn_of(bucket->rules);
   }
-  auto made = std::make_unique<Subscription>(Subscription{
-      .id = ++last_subscription_, .proxy = &proxy, .name = report.bucket, .bucket = bucket});
+  auto made = std::make_unique<Subscription>(
+      Subscription{.id = ++last_subscription_, .proxy = &proxy, .bucket = bucket});
   Subscription& subscription = *made;
-  proxy.buckets.emplace(report.bucket, std::move(made));
+  proxy.buckets.emplace(bucket->name, std::move(made));
   bucket->users.emplace(subscription.id, &subscription);
   ++stats_.buckets;
   link(subscription);
-  subscription.must_send = true;
+  fresh_.emplace(subscription.id, &subscription);
   return subscription;
 }
 
 // Its parts go on counting until they have expired.
 void QuotaService::unsubscribe(Subscription& subscription) {
   unlink(subscription);
+  fresh_.erase(subscription.id);
   Bucket& bucket = *subscription.bucket;
   bucket.users.erase(subscription.id);
-  if (bucket.users.empty()) buckets_.erase({bucket.domain, subscription.name});
+  if (bucket.users.empty()) buckets_.erase({bucket.domain, bucket.name});
   --stats_.buckets;
 }
 
@@ -131,7 +135,7 @@ void QuotaService::link(Subscription& subscription) {
   for (const BucketLimit& limit : subscription.bucket->rules.limits) {
     Counter& counter = counter_of(limit);
     counter.users.emplace(subscription.id, &subscription);
-    counter.has_news = true;
+    news_.insert(&counter);
     subscription.links.push_back({&counter, limit.cost});
   }
 }
@@ -150,7 +154,7 @@ void QuotaService::unlink(Subscription& subscription) {
   for (const Link& link : subscription.links) {
     link.counter->parts.remove(subscription.id, now_);
     link.counter->users.erase(subscription.id);
-    link.counter->has_news = true;
+    news_.insert(link.counter);
   }
   subscription.links.clear();
 }
@@ -191,6 +195,12 @@ void QuotaService::divide(bool all) {
   is_dividing_ = false;
 }
 
+// To be sent at the end of the round.
+void QuotaService::order(Proxy& proxy, BucketOrder order) {
+  proxy.orders.push_back(std::move(order));
+  told_.insert(&proxy);
+}
+
 void QuotaService::abandon_idle() {
   for (const auto& [id, proxy] : proxies_) {
     for (auto at = proxy->buckets.begin(); at != proxy->buckets.end();) {
@@ -199,7 +209,7 @@ void QuotaService::abandon_idle() {
         ++at;
         continue;
       }
-      proxy->orders.push_back({.bucket = subscription.name, .assignment = {}});
+      order(*proxy, {.bucket = subscription.bucket->name, .assignment = {}});
       unsubscribe(subscription);
       at = proxy->buckets.erase(at);
     }
@@ -231,7 +241,7 @@ void QuotaService::resolve_again() {
     for (const auto& [id, subscription] : bucket->users) {
       unlink(*subscription);
       link(*subscription);
-      subscription->must_send = true;
+      fresh_.emplace(id, subscription);
       ask(*subscription);
     }
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -126,10 +127,11 @@ class QuotaService {
 
   void divide_once(bool all);
   void abandon_idle();
+  void order(Proxy& proxy, BucketOrder order);
   void resolve_again();
   std::uint64_t take(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
-  void plan(Counter& counter);
+  void plan(Counter& counter, std::vector<Subscription*>& changed);
   bool choose(Subscription& subscription);
   void take_starts(const std::vector<Subscription*>& chosen);
   void send(const std::vector<Subscription*>& chosen);
@@ -148,6 +150,11 @@ class QuotaService {
   std::map<Key, std::unique_ptr<Counter>> counters_;  // by tag and key
   std::unordered_map<ProxyId, std::unique_ptr<Proxy>> proxies_;
   std::uint64_t last_subscription_ = 0;
+  // Since the last round: counters of which something was reported, subscriptions that must be
+  // told, and proxies for which there are orders.
+  std::set<Counter*> news_;
+  std::map<std::uint64_t, Subscription*> fresh_;
+  std::set<Proxy*> told_;
   bool is_dividing_ = false;
   bool has_news_ = false;
   bool divides_all_ = false;                     // in the next round

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/api/quota/quota_service.h"
@@ -31,11 +32,11 @@ struct QuotaService::Counter {
   std::uint64_t total = QuotaPart::kWhole;
   std::optional<Reason> failure = {};  // why the store cannot decide
   bool is_blocked = false;
-  bool has_news = true;
 };
 
 // A bucket, of all proxies that report it.
 struct QuotaService::Bucket {
+  std::string name;  // its id
   std::string domain;
   BucketAttributes attributes;
   BucketRules rules = {};
@@ -52,7 +53,6 @@ struct QuotaService::Link {
 struct QuotaService::Subscription {
   std::uint64_t id;
   Proxy* proxy;
-  std::string name;  // the id of the bucket
   std::shared_ptr<Bucket> bucket;
   std::vector<Link> links = {};
   Instant reported{};
@@ -63,15 +63,14 @@ struct QuotaService::Subscription {
   Instant sent_at{};
   std::chrono::milliseconds ttl{0};
   Assignment chosen = {};  // to be sent
-  bool must_send = false;  // the rules have changed
 };
 
 struct QuotaService::Proxy {
   std::string domain;
   std::string peer;
   std::shared_ptr<QuotaProxy> to;
-  std::map<std::string, std::unique_ptr<Subscription>> buckets = {};
-  std::vector<BucketOrder> orders = {};  // to be sent
+  std::map<std::string_view, std::unique_ptr<Subscription>> buckets = {};  // by name
+  std::vector<BucketOrder> orders = {};                                    // to be sent
   bool warned_of_buckets = false;
 };
 
