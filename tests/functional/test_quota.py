@@ -11,6 +11,7 @@ import grpc
 
 import envoy_harness
 import harness
+import redis_harness
 from harness import wait_for
 
 RULES = """
@@ -292,6 +293,73 @@ class Drain(Quota):
         wait_for(lambda: stream.rule(path="/other") is not None, "an assignment")
         self.server.stop()
         self.assertEqual(stream.status(), grpc.StatusCode.UNAVAILABLE)
+
+
+class TwoServers(redis_harness.RedisTest):
+    """Two servers on one Redis, each with a proxy."""
+
+    BUCKET = {"path": "/api", "user": "two"}
+
+    def setUp(self):
+        self.store = self.redis()
+        config = {
+            "listen": {"grpc": "127.0.0.1:0"},
+            "store": self.store.url,
+            "quota": {"every": "100ms", "ttl": "3s"},
+        }
+        self.servers = [harness.Sluice(self.folder(), RULES, config) for _ in range(2)]
+        for server in self.servers:
+            self.addCleanup(server.stop)  # one of them may be killed
+        self.proxies = [Stream(server) for server in self.servers]
+        for proxy in self.proxies:
+            self.addCleanup(proxy.close)
+
+    def rates(self):
+        return [proxy.rate(**self.BUCKET) or 0 for proxy in self.proxies]
+
+    def wait_for_rates(self, demands, holds):
+        """Reports these demands until the rates are right. They never exceed the limit."""
+
+        def is_right():
+            for proxy, demand in zip(self.proxies, demands):
+                proxy.report(demand, **self.BUCKET)
+            # What was lowered arrives before what is raised.
+            rates = self.rates()
+            self.assertLessEqual(sum(rates), 100.01, rates)
+            return holds(*rates)
+
+        wait_for(is_right, f"the rates for {demands}")
+
+    def test_they_divide_a_limit_and_follow_the_demand(self):
+        self.wait_for_rates((500, 500), lambda a, b: a >= 45 and b >= 45)
+        self.wait_for_rates((500, 10), lambda a, b: a >= 85 and 5 <= b <= 15)
+        self.wait_for_rates((10, 500), lambda a, b: b >= 85 and 5 <= a <= 15)
+
+    def test_the_share_of_a_killed_server_is_free_when_its_parts_have_expired(self):
+        self.wait_for_rates((500, 10), lambda a, b: a >= 85)
+        self.servers[0].kill()
+        killed = time.monotonic()
+
+        def has_all():
+            self.proxies[1].report(500, **self.BUCKET)
+            return self.rates()[1] >= 95
+
+        wait_for(has_all, "the whole limit for the other server")
+        # The parts of the killed server could be used for the time to live.
+        self.assertGreater(time.monotonic() - killed, 2)
+
+    def test_without_redis_nothing_is_renewed(self):
+        self.wait_for_rates((500, 500), lambda a, b: a >= 45 and b >= 45)
+        self.store.kill()
+
+        def has_failed():
+            self.proxies[0].report(500, **self.BUCKET)
+            document = self.servers[0].admin_request("GET", "/v1/quota").json
+            return any("failure" in counter for counter in document["counters"])
+
+        wait_for(has_failed, "a failure of the store")
+        rates = self.rates()
+        self.assertLessEqual(sum(rates), 100.01)
 
 
 class Envoy(harness.ServerTest):

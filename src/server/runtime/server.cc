@@ -34,6 +34,7 @@
 
 #include "core/period.h"
 #include "metrics/metrics.h"
+#include "server/api/quota/redis_shares.h"
 #include "server/config/config.h"
 #include "server/logging/denial_log.h"
 #include "server/logging/log.h"
@@ -51,6 +52,7 @@
 #include "server/storage/stores.h"
 #include "sluice/expected.h"
 #include "sluice/overrides.h"
+#include "sluice/permit_id.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::server {
@@ -650,7 +652,12 @@ void Server::Impl::start_quota(Loop& loop) {
   const LoopServices& services = loop.services();
   const Session::Parts parts = services.session();
   Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
-  loop.add(quota_->start(services.context, store, &overrides_->all(), services.fibers.has_value()));
+  std::unique_ptr<QuotaShares> shares;
+  if (services.redis) {
+    shares = std::make_unique<RedisShares>(services.redis, config_.redis.options.prefix,
+                                           PermitId::random_text());
+  }
+  loop.add(quota_->start(services.context, store, &overrides_->all(), std::move(shares)));
 }
 
 void Server::Impl::start_administration() {

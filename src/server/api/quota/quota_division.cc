@@ -38,7 +38,10 @@ void QuotaService::divide_once(bool all) {
       chosen.push_back(&subscription);
     }
   };
-  for (Counter* const counter : news) count(*counter);
+  for (Counter* const counter : news) {
+    count(*counter);
+    claim(*counter);
+  }
   std::vector<Subscription*> changed;
   for (Counter* const counter : news) plan(*counter, changed);
   for (Subscription* const subscription : changed) consider(*subscription);
@@ -60,7 +63,6 @@ std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
   Decision each;
   const Decision said =
       parts_.limiter.apply(Verb::kTakeAtMost, {&charge, 1}, {&each, 1}, std::nullopt);
-  counter.failure.reset();
   if (store_failed(said.reason) || said.reason == Reason::kFallback) counter.failure = said.reason;
   counter.is_blocked = said.reason == Reason::kBlocked;
   const std::uint64_t taken = said.allowed() && !counter.failure ? said.taken : 0;
@@ -70,6 +72,7 @@ std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
 
 // Counts the units of all parts since the last time.
 void QuotaService::count(Counter& counter) {
+  counter.failure.reset();
   const std::uint64_t held = counter.parts.held(now_);
   counter.owed += counter.meter.count(counter.of.numbers, held, now_ - counter.counted);
   counter.counted = now_;
@@ -81,13 +84,29 @@ void QuotaService::count(Counter& counter) {
   take(counter, std::exchange(counter.wanted, 0));
 }
 
+// Asks for a share of the limit, for as long as its parts may be used.
+void QuotaService::claim(Counter& counter) {
+  if (parts_.shares == nullptr) return;
+  constexpr std::uint64_t kLeast = quota::Claim{}.at_least;
+  std::uint64_t asked = 0;
+  Duration ttl = Duration{parts_.config.every} + kQuotaLatency;
+  for (const auto& [id, user] : counter.users) {
+    asked = std::min(asked + std::max(counter.parts.asked(id), kLeast), kWhole);
+    ttl = std::max(ttl, Duration{ttl_of(*user)} + Duration{parts_.config.every} + kQuotaLatency);
+  }
+  const std::uint64_t held = counter.parts.held(now_);
+  const auto share = parts_.shares->claim(counter.of.charge(0), asked, held, ttl);
+  if (!share) counter.failure = Reason::kStoreError;
+  counter.share = share.value_or(counter.share);
+}
+
 // What is owed is paid back by smaller parts.
 void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   Duration interval{0};
   for (const auto& [id, user] : counter.users) interval = std::max(interval, user->interval);
   const Duration horizon = 4 * Duration{parts_.config.every} + 2 * interval;
   const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon);
-  counter.total = counter.is_blocked || owed > kWhole ? 0 : kWhole - owed;
+  counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
   for (const auto id : counter.parts.plan(counter.total, now_)) {
     const auto user = counter.users.find(id);
@@ -236,6 +255,7 @@ void QuotaService::write_counter(base::JsonWriter& json, const Counter& counter,
       .key("key")
       .visible_value(counter.of.label)
       .member("units_per_second", per_second(kWhole))
+      .member("share_per_second", per_second(counter.share))
       .member("available_per_second", per_second(counter.total))
       .member("owed", counter.owed);
   if (counter.failure) json.member("failure", to_string(*counter.failure));

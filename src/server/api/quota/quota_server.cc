@@ -215,17 +215,19 @@ class QuotaStream final : public grpc::StreamIn {
 class QuotaServer::Running final : public net::LoopFrontEnd {
  public:
   Running(QuotaServer& server, boost::asio::io_context& loop, Store& store,
-          const Overrides* overrides, bool may_wait)
+          const Overrides* overrides, std::unique_ptr<QuotaShares> shares)
       : server_(server.shared_from_this()),
         loop_(loop),
         limiter_(store),
+        shares_(std::move(shares)),
         service_({.rules = server.rules_,
                   .overrides = overrides,
                   .limiter = limiter_,
                   .log = server.log_,
-                  .config = server.config_}),
+                  .config = server.config_,
+                  .shares = shares_.get()}),
         timer_(loop) {
-    if (may_wait) fibers_.emplace(net::FiberPool::Options{.most = 1});
+    if (shares_) fibers_.emplace(net::FiberPool::Options{.most = 1});
     wait();
   }
   ~Running() override {
@@ -302,6 +304,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   const std::shared_ptr<QuotaServer> server_;
   boost::asio::io_context& loop_;
   Limiter limiter_;
+  const std::unique_ptr<QuotaShares> shares_;
   QuotaService service_;
   boost::asio::steady_timer timer_;
   std::optional<net::FiberPool> fibers_;
@@ -313,8 +316,9 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
 };
 
 std::unique_ptr<net::LoopFrontEnd> QuotaServer::start(boost::asio::io_context& loop, Store& store,
-                                                      const Overrides* overrides, bool may_wait) {
-  auto running = std::make_unique<Running>(*this, loop, store, overrides, may_wait);
+                                                      const Overrides* overrides,
+                                                      std::unique_ptr<QuotaShares> shares) {
+  auto running = std::make_unique<Running>(*this, loop, store, overrides, std::move(shares));
   const std::scoped_lock lock(mutex_);
   running_ = running.get();
   return running;

@@ -49,6 +49,18 @@ class QuotaProxy {
   virtual void send(std::vector<BucketOrder> orders) = 0;
 };
 
+// Divides limits among the servers that share a store. Each server divides its share.
+class QuotaShares {
+ public:
+  virtual ~QuotaShares() = default;
+  // Returns the share of a counter that this server may divide for `ttl`: a fair one, of which the
+  // others hold nothing any more. It asks for `asked`, and its proxies may still use `held`, which
+  // nobody else gets before it is lower, or `ttl` has passed. Absent: the store cannot say. May
+  // wait on a fiber.
+  virtual std::optional<std::uint64_t> claim(const Charge& counter, std::uint64_t asked,
+                                             std::uint64_t held, Duration ttl) = 0;
+};
+
 // What the service has done since the start. A plain value.
 struct QuotaStats {
   std::uint64_t proxies = 0;  // now
@@ -76,6 +88,7 @@ class QuotaService {
     Limiter& limiter;
     Log& log;
     const QuotaConfig& config;
+    QuotaShares* shares = nullptr;  // null: no other server has the store
     const Clock& steady = SteadyClock::instance();
   };
   using ProxyId = std::uint64_t;
@@ -131,6 +144,7 @@ class QuotaService {
   void resolve_again();
   std::uint64_t take(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
+  void claim(Counter& counter);
   void plan(Counter& counter, std::vector<Subscription*>& changed);
   bool choose(Subscription& subscription);
   void take_starts(const std::vector<Subscription*>& chosen);

@@ -69,6 +69,20 @@ class Told final : public QuotaProxy {
   int messages = 0;
 };
 
+// What other servers leave of a limit.
+class Left final : public QuotaShares {
+ public:
+  std::optional<std::uint64_t> claim(const Charge&, std::uint64_t wants, std::uint64_t uses,
+                                     Duration) override {
+    asked = wants;
+    held = uses;
+    return share;
+  }
+  std::optional<std::uint64_t> share = QuotaPart::kWhole;
+  std::uint64_t asked = 0;
+  std::uint64_t held = 0;
+};
+
 class QuotaServiceTest : public ::testing::Test {
  protected:
   void SetUp() override { load(kRules); }
@@ -81,6 +95,7 @@ class QuotaServiceTest : public ::testing::Test {
                                                                   .limiter = limiter_,
                                                                   .log = log_,
                                                                   .config = config_,
+                                                                  .shares = &shares_,
                                                                   .steady = clock_});
   }
   std::shared_ptr<Told> connect(std::uint64_t id) {
@@ -120,6 +135,7 @@ class QuotaServiceTest : public ::testing::Test {
   Overrides overrides_;
   Log log_{{.level = LogLevel::kOff}};
   QuotaConfig config_;
+  Left shares_;
   std::unique_ptr<RulesManager> rules_;
   std::unique_ptr<QuotaService> service_;
 };
@@ -280,6 +296,35 @@ TEST_F(QuotaServiceTest, KeepsThePartOfALostProxyUntilItHasExpired) {
   }
   EXPECT_GT(25s, ttl);
   EXPECT_NEAR(other->rate("/api"), 100, 2);
+}
+
+TEST_F(QuotaServiceTest, DividesItsShareAmongServers) {
+  shares_.share = QuotaPart::kWhole / 4;
+  const auto proxy = connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 5000);
+    pass(5s);
+    EXPECT_LE(proxy->rate("/api"), 25);
+  }
+  EXPECT_NEAR(proxy->rate("/api"), 25, 1);
+  EXPECT_EQ(shares_.asked, QuotaPart::kWhole);
+  shares_.share = QuotaPart::kWhole / 10;
+  pass(1s);
+  EXPECT_NEAR(proxy->rate("/api"), 10, 1);
+  EXPECT_EQ(shares_.held, QuotaPart::kWhole / 4);  // until the proxy has confirmed
+}
+
+TEST_F(QuotaServiceTest, RenewsNothingWithoutAStore) {
+  const auto proxy = connect(1);
+  report(1, "/api", 500);
+  const int messages = proxy->messages;
+  shares_.share.reset();
+  pass(30s);
+  report(1, "/api", 5000);
+  EXPECT_EQ(proxy->messages, messages);
+  shares_.share = QuotaPart::kWhole;
+  pass(1s);
+  EXPECT_GT(proxy->messages, messages);
 }
 
 TEST_F(QuotaServiceTest, RenewsAnEqualAssignmentBeforeItExpires) {

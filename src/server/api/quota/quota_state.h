@@ -25,12 +25,13 @@ struct QuotaService::Counter {
   quota::Allocator parts;
   std::map<std::uint64_t, Subscription*> users = {};
   ShareMeter meter = {};
-  Instant counted;           // until when its units are in `owed`
-  std::uint64_t owed = 0;    // units to take that may be in use already
-  std::uint64_t wanted = 0;  // units for the starts of new assignments
-  std::uint64_t ready = 0;   // of these, taken
-  std::uint64_t total = QuotaPart::kWhole;
-  std::optional<Reason> failure = {};  // why the store cannot decide
+  Instant counted;                          // until when its units are in `owed`
+  std::uint64_t owed = 0;                   // units to take that may be in use already
+  std::uint64_t wanted = 0;                 // units for the starts of new assignments
+  std::uint64_t ready = 0;                  // of these, taken
+  std::uint64_t share = QuotaPart::kWhole;  // of this server
+  std::uint64_t total = QuotaPart::kWhole;  // without what is owed
+  std::optional<Reason> failure = {};       // why the store cannot decide
   bool is_blocked = false;
 };
 

@@ -1,0 +1,79 @@
+#include "server/api/quota/redis_shares.h"
+
+#include <charconv>
+
+#include "server/net/fiber.h"
+#include "stores/redis/client/command.h"
+
+namespace sluice::server {
+namespace {
+
+// KEYS[1]: the text, a line "SERVER ASKED KEEPS UNTIL" for each server: the share it asks for, the
+// largest that it may use, and until when, in milliseconds. ARGV: the server, what it asks for,
+// what is in use there, the time to live, the whole. Returns the share to divide. A server keeps
+// what is in use until it is lower, so that the sum of what they keep is at most the whole.
+constexpr std::string_view kScript = R"(
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local asked, held, whole = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
+local all, lines, kept, last = {{ARGV[1], asked}}, {}, 0, now
+for line in string.gmatch(redis.call('GET', KEYS[1]) or '', '[^\n]+') do
+  local name, wants, keeps, till = string.match(line, '^(%S+) (%d+) (%d+) (%d+)$')
+  if name and name ~= ARGV[1] and tonumber(till) > now then
+    all[#all + 1] = {name, tonumber(wants)}
+    lines[#lines + 1] = line
+    kept = kept + tonumber(keeps)
+    last = math.max(last, tonumber(till))
+  end
+end
+table.sort(all, function(a, b) return a[2] < b[2] end)
+local left, fair = whole, 0
+for i, one in ipairs(all) do
+  local part = math.min(one[2], math.floor(left / (#all - i + 1)))
+  left = left - part
+  if one[1] == ARGV[1] then fair = part end
+end
+local share = math.max(math.min(fair, whole - kept), 0)
+local keeps = math.max(share, held)
+local till = now + tonumber(ARGV[4])
+lines[#lines + 1] = string.format('%s %.0f %.0f %.0f', ARGV[1], asked, keeps, till)
+redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', math.max(last, till) - now)
+return string.format('%.0f', share)
+)";
+
+}  // namespace
+
+std::optional<std::uint64_t> RedisShares::claim(const Charge& counter, std::uint64_t asked,
+                                                std::uint64_t held, Duration ttl) {
+  redis::Client* const client = client_();
+  if (client == nullptr || net::current_fiber() == nullptr) return std::nullopt;
+  const std::string key =
+      prefix_ + "q{" + std::string(counter.tag) + "}" + std::string(counter.key);
+  net::FiberWait wait;
+  std::optional<std::uint64_t> share;
+  redis::AskCommand command([&](const redis::Answer& answer) {
+    if (answer.failure == redis::Failure::kNone) {
+      const std::string_view text = answer.reply->string();
+      std::uint64_t number = 0;
+      const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (read.ec == std::errc() && read.ptr == text.data() + text.size()) share = number;
+    }
+    wait.finish();
+  });
+  command.slot = redis::slot_of(key);
+  for (const std::string_view word : {std::string_view("EVAL"), kScript, std::string_view("1")}) {
+    command.append(word);
+  }
+  command.append(key);
+  command.append(server_);
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(ttl).count();
+  for (const std::uint64_t number :
+       {asked, held, static_cast<std::uint64_t>(milliseconds), QuotaPart::kWhole}) {
+    command.append(number);
+  }
+  client->submit(command);
+  wait.wait();
+  return share;
+}
+
+}  // namespace sluice::server
