@@ -81,6 +81,10 @@ struct RuleLimit {
   bool counts_responses = false;
   // `warn`: the percentage of the limit from which on LimitAnswer::near is true; 0: none.
   std::uint8_t warn_percent = 0;
+  // `share`: how a server divides the limit among proxies (docs/quota.md). The weight as written;
+  // empty: 1. And the percentage of the limit that a proxy gets if it asks for less.
+  std::string share_weight = {};
+  std::uint8_t share_at_least = 1;
   // The `overflow` of the limit before it: the budgets are in a row (Charge::alternative).
   bool alternative = false;
 

@@ -44,6 +44,16 @@ std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
   return block ? std::optional(*block) : std::nullopt;
 }
 
+void check_share(const Fields& limit, const RuleLimit& read, Diagnostics& diagnostics) {
+  const Algorithm algorithm = read.limit.algorithm();
+  const bool is_kept = holds_permits(algorithm) || holds_amounts(algorithm);
+  if (!limit.has("share") || (!is_kept && !read.counts_responses)) return;
+  diagnostics.add(limit.at("share"),
+                  "'share' does not apply to " +
+                      (is_kept ? std::string(to_string(algorithm)) : "a limit with 'count'"),
+                  "expected no 'share', because each request must ask for such a limit");
+}
+
 bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
                     const RuleTerms& terms, Diagnostics& diagnostics) {
   bool is_right = true;

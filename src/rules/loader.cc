@@ -575,6 +575,8 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
   CostTemplate cost = read_template<CostTemplate>(fields.node("cost"), prices_->names);
   PriceChoice price = read_price(fields, cost);
+  const Fields* const share = fields.map("share");
+  auto weight = read_template<CostTemplate>(share != nullptr ? share->node("weight") : nullptr);
   if (!node.is_map()) return;
   const auto numbers = read_limit(fields, rule, limit);
   if (!rule.plans.empty()) read_plan_prices(rule, limit.name, cost, price);
@@ -584,8 +586,9 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   limit.counts_responses = count.has_value();
   std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
   const std::uint32_t id = limit_id_of(prefix);
-  compiled.limits.push_back(
-      {std::move(prefix), id, std::move(key), std::move(cost), std::move(price), std::move(count)});
+  check_share(fields, limit, *diagnostics_);
+  compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost),
+                             std::move(price), std::move(count), std::move(weight)});
   check_cost(fields, compiled.limits.back(), compiled.default_plan, limit.limit);
   check_skips(fields, compiled, limit, compiled.limits.back());
   rule.limits.push_back(std::move(limit));

@@ -174,6 +174,28 @@ TEST(Loader, NeedsAVersionAndRules) {
             "f:2:1: error: 'rules' is nothing; expected a list of rules, each starting with '- '");
 }
 
+TEST(Loader, ReadsHowALimitIsDividedAmongProxies) {
+  const auto rules = RuleSet::parse(R"(
+version: 1
+rules:
+  - name: api
+    limits:
+      - { algorithm: gcra, limit: 5, per: 1s, share: { weight: "{x-weight|2}", at_least: 5% } }
+      - { algorithm: gcra, limit: 5, per: 1s }
+)",
+                                    "f");
+  ASSERT_TRUE(rules) << rules.error().front().to_string();
+  const auto& limits = rules->rules().front().limits;
+  EXPECT_EQ(limits[0].share_weight, "{x-weight|2}");
+  EXPECT_EQ(limits[0].share_at_least, 5);
+  EXPECT_EQ(limits[1].share_weight, "");
+  EXPECT_EQ(limits[1].share_at_least, 1);
+  EXPECT_EQ(
+      limit_errors("algorithm: concurrency, limit: 5, lease: 1m, share: { at_least: 5% }"),
+      "f:4:69: error: 'share' does not apply to concurrency; expected no 'share', because each "
+      "request must ask for such a limit");
+}
+
 TEST(Loader, RefusesUnknownKeysEverywhere) {
   EXPECT_EQ(errors_of("version: 1\nrules: []\ndomian: x\n"),
             "f:3:1: error: unknown key 'domian'; expected one of: version, domain, defaults, "
@@ -186,7 +208,8 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
       limit_errors("limt: 1, limit: 1, per: 1s, algorithm: gcra"),
       "f:4:17: error: unknown key 'limt'; expected one of: name, key, algorithm, limit, per, "
       "lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, refill, "
-      "on_expiry, holds, remember, block, warn, on_missing, overflow; did you mean 'limit'?");
+      "on_expiry, holds, remember, block, warn, share, on_missing, overflow; did you mean "
+      "'limit'?");
   EXPECT_EQ(errors_of(rule("    reject: { Status: 429 }\n"
                            "    limits: [ { algorithm: gcra, limit: 1, per: 1s } ]\n")),
             "f:4:15: error: unknown key 'Status'; expected one of: status, body, content_type, "
@@ -283,7 +306,7 @@ TEST(Loader, RefusesWrongTypes) {
       errors_of(rule("    limits: [ gcra ]\n")),
       "f:4:15: error: limit is 'gcra'; expected a map; its keys are one of: name, key, algorithm, "
       "limit, per, lease, cost, price, count, burst, align, zone, starts, slices, weighting, mode, "
-      "refill, on_expiry, holds, remember, block, warn, on_missing, overflow");
+      "refill, on_expiry, holds, remember, block, warn, share, on_missing, overflow");
 }
 
 TEST(Loader, RefusesPeriodsWithoutUnit) {

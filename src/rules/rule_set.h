@@ -122,6 +122,7 @@ struct CompiledLimit {
   CostTemplate cost;
   PriceChoice price = {};  // that the cost reads
   std::optional<ResponseCount> count = {};
+  CostTemplate weight = {};  // of `share`
 };
 
 // The compiled parts of the Rule with the same index.
@@ -208,6 +209,9 @@ inline constexpr std::array<std::string_view, 8> kInherited{
 bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
                     const RuleTerms& terms, Diagnostics& diagnostics);
 // Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
+// Reports a `share` of a limit that cannot be divided among proxies.
+void check_share(const Fields& limit, const RuleLimit& read, Diagnostics& diagnostics);
+
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                                 Diagnostics& diagnostics);
 // Reads `action` of a rule, and reports keys of the rule that contradict it: `limits` is missing

@@ -517,7 +517,17 @@ constexpr Key inherited(Key key) {
   return key;
 }
 
-constexpr std::array<Key, 24> kLimitKeys{
+constexpr std::array<Key, 2> kShareKeys{
+    row("weight", Type::kCost, kSet<&RuleLimit::share_weight>, "1",
+        "Of what is left, a bucket gets a part in proportion to this: a number, or an attribute of "
+        "the bucket, such as `\"{x-weight}\"` (docs/quota.md). 0: only `at_least`.",
+        1'000'000),
+    row("at_least", Type::kPercent, kSet<&RuleLimit::share_at_least>, "1%",
+        "The part of the limit that a bucket gets even if it asks for less, as long as these fit."),
+};
+constexpr Map kShare{"share", "`share`", kShareKeys};
+
+constexpr std::array<Key, 25> kLimitKeys{
     name(kSet<&RuleLimit::name>, "RULE/INDEX",
          "The name of the limit in responses and counters, unique within the rule. Name limits "
          "that you may reorder: the name is part of the keys of their counters."),
@@ -547,6 +557,9 @@ constexpr std::array<Key, 24> kLimitKeys{
     map_of("block", kSameObject, "none", kBlock,
            "Denies a key everything for a time after repeated denials (see Blocks)."),
     kWarn,
+    map_of("share", kSameObject, "none", kShare,
+           "How the quota service divides the limit among proxies (docs/quota.md). Not for "
+           "`concurrency`, `budget` and limits with `count`."),
     on_missing(kSet<&RuleLimit::on_missing>, "from `defaults`"),
     kOverflowOf,
 };

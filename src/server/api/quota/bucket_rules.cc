@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "rules/rule_set.h"
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
 #include "sluice/rule_decider.h"
@@ -28,6 +29,22 @@ class BucketSource final : public AttributeSource {
 bool can_be_assigned(const LimitAnswer& limit) noexcept {
   const Algorithm algorithm = limit.numbers.algorithm();
   return !holds_permits(algorithm) && !holds_amounts(algorithm) && !limit.limit->counts_responses;
+}
+
+constexpr std::uint64_t kMostWeight = 1'000'000;
+
+// The weight of a bucket; 1 if its attribute is missing or no number.
+std::uint64_t weight_of(const RuleSet& rules, const LimitAnswer& limit,
+                        const AttributeSource& attributes) {
+  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const auto rule = static_cast<std::size_t>(limit.rule - set.rules.data());
+  const auto index = static_cast<std::size_t>(limit.limit - limit.rule->limits.data());
+  const rules::CostTemplate& weight = set.compiled[rule].limits[index].weight;
+  if (weight.kind() == rules::CostTemplate::Kind::kUnset) return 1;
+  rules::AttributeValues values;
+  values.begin(set.attributes, attributes);
+  const auto found = weight.find(values, {}, 0, kMostWeight);
+  return found && *found ? **found : 1;
 }
 
 }  // namespace
@@ -96,7 +113,9 @@ BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domai
                       .numbers = limit.numbers,
                       .of_rule = charge->rule,
                       .block = charge->block,
-                      .cost = charge->cost});
+                      .cost = charge->cost,
+                      .weight = weight_of(rules, limit, source),
+                      .at_least = limit.limit->share_at_least});
     }
   }
   if (!out.limits.empty()) out.verdict = BucketRules::Verdict::kLimits;

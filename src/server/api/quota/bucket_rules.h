@@ -27,6 +27,8 @@ struct BucketLimit {
   RuleCharge of_rule;
   const Block* block;
   std::uint64_t cost;  // the units of one request
+  std::uint64_t weight = 1;
+  std::uint8_t at_least = 1;  // percent of the limit
 
   // Takes `units` of the counter.
   Charge charge(std::uint64_t units) const;

@@ -87,11 +87,12 @@ void QuotaService::count(Counter& counter) {
 // Asks for a share of the limit, for as long as its parts may be used.
 void QuotaService::claim(Counter& counter) {
   if (parts_.shares == nullptr) return;
-  constexpr std::uint64_t kLeast = quota::Claim{}.at_least;
   std::uint64_t asked = 0;
   Duration ttl = Duration{parts_.config.every} + kQuotaLatency;
   for (const auto& [id, user] : counter.users) {
-    asked = std::min(asked + std::max(counter.parts.asked(id), kLeast), kWhole);
+    const auto link = std::find_if(user->links.begin(), user->links.end(),
+                                   [&](const Link& one) { return one.counter == &counter; });
+    asked = std::min(asked + std::max(counter.parts.asked(id), link->at_least), kWhole);
     ttl = std::max(ttl, Duration{ttl_of(*user)} + Duration{parts_.config.every} + kQuotaLatency);
   }
   const std::uint64_t held = counter.parts.held(now_);

@@ -136,7 +136,10 @@ void QuotaService::link(Subscription& subscription) {
     Counter& counter = counter_of(limit);
     counter.users.emplace(subscription.id, &subscription);
     news_.insert(&counter);
-    subscription.links.push_back({&counter, limit.cost});
+    subscription.links.push_back({.counter = &counter,
+                                  .cost = limit.cost,
+                                  .weight = limit.weight,
+                                  .at_least = QuotaPart::kWhole / 100 * limit.at_least});
   }
 }
 
@@ -146,7 +149,10 @@ void QuotaService::ask(Subscription& subscription) {
     const Limit& limit = link.counter->of.numbers;
     const std::uint64_t units = std::min(subscription.units, kMaxAmount / link.cost) * link.cost;
     link.counter->parts.report(subscription.id,
-                               {.asked = share_of(limit, units, subscription.elapsed)}, now_);
+                               {.asked = share_of(limit, units, subscription.elapsed),
+                                .weight = link.weight,
+                                .at_least = link.at_least},
+                               now_);
   }
 }
 
@@ -227,7 +233,8 @@ void QuotaService::resolve_again() {
     const BucketRules before = std::exchange(bucket->rules, {});
     resolve(*bucket);
     const auto is_same = [](const BucketLimit& a, const BucketLimit& b) {
-      return a.key == b.key && a.tag == b.tag && a.numbers == b.numbers && a.cost == b.cost;
+      return a.key == b.key && a.tag == b.tag && a.numbers == b.numbers && a.cost == b.cost &&
+             a.weight == b.weight && a.at_least == b.at_least;
     };
     const bool unchanged =
         before.verdict == bucket->rules.verdict &&

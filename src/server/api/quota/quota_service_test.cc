@@ -38,6 +38,14 @@ rules:
     match: { path: /planned }
     plan: { from: "{plan}", default: gold }
     limits: [ { name: requests, key: "{path}", algorithm: token_bucket } ]
+  - name: weighted
+    match: { path: /weighted }
+    limits:
+      - name: requests
+        algorithm: token_bucket
+        limit: 100
+        per: 1s
+        share: { weight: "{x-weight|1}", at_least: 10% }
   - name: permits
     match: { path: /permits }
     limits: [ { name: parallel, key: "{path}", algorithm: concurrency, limit: 5, lease: 1m } ]
@@ -190,6 +198,28 @@ TEST_F(QuotaServiceTest, GivesTheStrictestPartOfSeveralLimits) {
     pass(5s);
   }
   EXPECT_NEAR(proxy->rate("/both"), 20, 1);
+}
+
+TEST_F(QuotaServiceTest, SharesByWeightAndKeepsALeastPart) {
+  const std::map<std::string, std::string> weights{{"a", "1"}, {"b", "3"}, {"c", ""}, {"d", "x"}};
+  const auto proxy = connect(1);
+  for (int i = 0; i < 6; ++i) {
+    for (const auto& [name, weight] : weights) {
+      const bool asks = name != "c";
+      BucketAttributes attributes{{"path", "/weighted"}};
+      if (!weight.empty()) attributes.emplace_back("x-weight", weight);
+      service_->report(1, {{.bucket = name,
+                            .attributes = attributes,
+                            .elapsed = 5s,
+                            .allowed = asks ? 5000U : 0U}});
+    }
+    service_->divide(false);
+    pass(5s);
+  }
+  EXPECT_NEAR(proxy->rate("a"), 18, 1.5);
+  EXPECT_NEAR(proxy->rate("b"), 54, 3.5);
+  EXPECT_NEAR(proxy->rate("c"), 10, 1);
+  EXPECT_NEAR(proxy->rate("d"), 18, 1.5);  // no number counts as 1
 }
 
 TEST_F(QuotaServiceTest, ReadsThePlan) {

@@ -48,6 +48,8 @@ struct QuotaService::Bucket {
 struct QuotaService::Link {
   Counter* counter;
   std::uint64_t cost;
+  std::uint64_t weight;
+  std::uint64_t at_least;  // as a share
 };
 
 // A bucket of a proxy.
