@@ -73,13 +73,44 @@ void read_keys(const object& json, TopSample& sample) {
 
 }  // namespace
 
-TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query) {
+namespace {
+
+double real_in(const object& json, std::string_view name) {
+  const auto* const found = json.if_contains(name);
+  return found != nullptr && found->is_number() ? found->to_number<double>() : 0;
+}
+
+void read_parts(const object& quota, TopSample& sample) {
+  each_object(quota, "counters", [&](const object& counter) {
+    each_object(counter, "parts", [&](const object& part) {
+      sample.parts.push_back({.rule = text_in(counter, "rule"),
+                              .limit = text_in(counter, "limit"),
+                              .key = text_in(counter, "key"),
+                              .peer = text_in(part, "peer"),
+                              .demand = real_in(part, "demand_per_second"),
+                              .part = real_in(part, "part_per_second"),
+                              .whole = real_in(counter, "units_per_second"),
+                              .expires_ms = number_in(part, "expires_ms")});
+    });
+  });
+  std::stable_sort(sample.parts.begin(), sample.parts.end(),
+                   [](const TopPart& a, const TopPart& b) { return a.demand > b.demand; });
+  if (sample.parts.empty()) sample.no_parts = "no proxy has a part of a limit (docs/quota.md)";
+}
+
+}  // namespace
+
+TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool quota) {
   TopSample sample;
   sample.at = std::chrono::steady_clock::now();
   const object status = client.ask_json("GET", "/v1/status");
   sample.server = server_line(status);
   sample.trouble = trouble_of(status, SystemClock::instance().now());
   sample.counts = read_counts(client.ask("GET", "/metrics").body);
+  if (quota) {
+    read_parts(client.ask_json("GET", "/v1/quota"), sample);
+    return sample;
+  }
   const auto top = client.ask("GET", "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
                                          "&over=" + std::string(name_of(query.over)));
   if (top.status != 200) {
@@ -232,7 +263,31 @@ std::vector<std::string> TopView::rule_lines() const {
   return lines;
 }
 
+std::vector<std::string> TopView::part_lines(std::size_t width) const {
+  const std::string title = "PARTS OF PROXIES, in units a second";
+  if (!last_) return {title};
+  if (!last_->no_parts.empty()) return {title, last_->no_parts};
+  const std::size_t columns = std::max<std::size_t>(width, 90) - 84;
+  std::vector<std::string> lines = {title, "    DEMAND      PART     SHARE  EXPIRES  " +
+                                               replay::pad_right("PROXY", 22) + "  " +
+                                               replay::pad_right("RULE/LIMIT", 20) + "  KEY"};
+  for (const TopPart& one : last_->parts) {
+    const std::string place = rules::full_name(one.rule, one.limit);
+    if (!is_shown(place) && !is_shown(one.key) && !is_shown(one.peer)) continue;
+    const std::string expires = replay::decimal(static_cast<double>(one.expires_ms) / 1000, 1);
+    lines.push_back(replay::pad_left(rate_text(one.demand), 10) +
+                    replay::pad_left(rate_text(one.part), 10) +
+                    replay::pad_left(share_text(one.part, one.whole), 10) +
+                    replay::pad_left(expires + " s", 9) + "  " +
+                    replay::pad_right(replay::printable(one.peer, 22), 22) + "  " +
+                    replay::pad_right(replay::printable(place, 20), 20) + "  " +
+                    replay::printable(one.key, columns));
+  }
+  return lines;
+}
+
 std::vector<std::string> TopView::key_lines(std::size_t width) const {
+  if (quota_) return part_lines(width);
   const std::string what = query_.by == insight::TopBy::kAsked ? "ASKED" : "DENIED";
   std::string title = "MOST " + what + " KEYS, last " + std::string(name_of(query_.over));
   if (!last_) return {title};
@@ -403,8 +458,9 @@ using std::chrono::steady_clock;
 constexpr const char* kTopHelp =
     R"(Show what happens per second by rule, and the most denied or most asked keys (docs/insight.md), of
 a running server: requests, denials, requests that the store failed to decide, and limits that were
-skipped because an attribute was missing. An outage is in the first lines. If standard output is no terminal, or with --once or -n, the
-output is plain text.
+skipped because an attribute was missing. With --quota, instead of keys the parts of limits that
+proxies have (docs/quota.md). An outage is in the first lines. If standard output is no terminal, or
+with --once or -n, the output is plain text.
 
 Keys: q quits; s sorts rules by denials, requests or name; b shows denied or asked keys; w selects
 the last minute, hour or day; p pauses; / filters rules and keys, Enter ends and Escape removes the
@@ -415,6 +471,7 @@ Exit status: 0 success; 1 the server does not answer; 2 wrong usage.
 Examples:
   sluice top
   sluice top --admin unix:/run/sluice/admin.sock --sort asked --over hour
+  sluice top --quota
   sluice top --once --interval 10 > report.txt)";
 
 constexpr std::size_t kReportColumns = 160;
@@ -424,6 +481,7 @@ struct TopFlags {
   double interval = 2;
   std::uint64_t reports = 0;  // 0: no end
   bool once = false;
+  bool quota = false;
   std::string by = "denied";
   std::string over = "minute";
 
@@ -437,7 +495,7 @@ struct TopFlags {
 TopSample ask(const TopFlags& flags, const TopView& view,
               std::unique_ptr<AdminClient>& client) try {
   if (!client) client = std::make_unique<AdminClient>(*flags.admin);
-  return read_top(*client, view.query());
+  return read_top(*client, view.query(), view.shows_quota());
 } catch (const Failed&) {
   client.reset();
   throw;
@@ -445,7 +503,7 @@ TopSample ask(const TopFlags& flags, const TopView& view,
 
 int print_reports(const TopFlags& flags, std::uint64_t reports) {
   std::unique_ptr<AdminClient> client;
-  TopView view(flags.query());
+  TopView view(flags.query(), flags.quota);
   for (std::uint64_t i = 0; reports == 0 || i <= reports; ++i) {
     view.add(ask(flags, view, client));
     if (i > 0) {
@@ -460,7 +518,7 @@ int print_reports(const TopFlags& flags, std::uint64_t reports) {
 
 int show_screen(const TopFlags& flags) {
   std::unique_ptr<AdminClient> client;
-  TopView view(flags.query());
+  TopView view(flags.query(), flags.quota);
   view.add(ask(flags, view, client));
   Terminal terminal;
   auto next = steady_clock::now() + std::min(flags.period(), milliseconds(500));
@@ -496,6 +554,7 @@ void add_top(Command app, int& status) {
   top.add_flag("--once", flags->once, "Print one report and exit; the same as -n 1");
   top.add_option("-n", flags->reports, "Print this number of reports and exit")
       .range(1, 1'000'000'000);
+  top.add_flag("--quota", flags->quota, "Show the parts of limits that proxies have, not keys");
   top.add_option("--interval", flags->interval, "The seconds between two reports [2]")
       .range(0.1, 3600.0);
   top.add_option("--sort", flags->by, "Which keys to show first: denied, asked [denied]")

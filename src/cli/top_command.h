@@ -43,6 +43,13 @@ struct TopRow {
   std::uint64_t error = 0;
 };
 
+// What one bucket of a proxy has of one limit, in units a second.
+struct TopPart {
+  std::string rule, limit, key, peer;
+  double demand = 0, part = 0, whole = 0;
+  std::uint64_t expires_ms = 0;
+};
+
 // What the server said at one time.
 struct TopSample {
   std::chrono::steady_clock::time_point at;
@@ -52,13 +59,15 @@ struct TopSample {
   std::vector<TopRow> keys;          // the highest counts first
   std::string no_keys;               // why the server shows no keys; empty: it does
   std::uint64_t seconds = 0;         // that the counts of keys cover
+  std::vector<TopPart> parts;        // with --quota, instead of keys
+  std::string no_parts;              // why there are none
 };
 
 // "sluice 1.2.3, up 2 h 3 min, store redis with 3 connections", by an answer of GET /v1/status.
 std::string server_line(const boost::json::object& status);
 
 // Throws Failed: why there is no answer, or that the server refused.
-TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query);
+TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool quota = false);
 
 // What `sluice top` shows, without a terminal: it reads samples and keys of the keyboard, and
 // writes lines. No line has a control character or is wider than the screen.
@@ -69,7 +78,9 @@ class TopView {
   enum class Sort { kDenied, kRequests, kName };
   enum class Pressed { kNothing, kRedraw, kAsk, kQuit };  // kAsk: the query has changed
 
-  explicit TopView(const insight::TopKeysQuery& query) : query_(query) {}
+  // `quota`: the parts of limits that proxies have, instead of keys.
+  explicit TopView(const insight::TopKeysQuery& query, bool quota = false)
+      : query_(query), quota_(quota) {}
 
   // Shows the rates between this sample and the one before. Does nothing while paused.
   void add(TopSample sample);
@@ -78,6 +89,7 @@ class TopView {
   Pressed press(std::string_view bytes);
 
   const insight::TopKeysQuery& query() const noexcept { return query_; }
+  bool shows_quota() const noexcept { return quota_; }
   bool is_paused() const noexcept { return is_paused_; }
   // Returns the screen, `height` lines at most.
   std::vector<std::string> screen(std::size_t width, std::size_t height) const;
@@ -97,8 +109,10 @@ class TopView {
   std::vector<std::string> head() const;
   std::vector<std::string> rule_lines() const;
   std::vector<std::string> key_lines(std::size_t width) const;
+  std::vector<std::string> part_lines(std::size_t width) const;
 
   insight::TopKeysQuery query_;
+  const bool quota_;
   Sort sort_ = Sort::kDenied;
   bool is_paused_ = false;
   bool is_typing_ = false;  // the filter

@@ -185,6 +185,23 @@ TEST(TopView, StandsWhilePaused) {
   EXPECT_EQ(view.press("p"), Pressed::kAsk);
 }
 
+TEST(TopView, ShowsThePartsOfProxies) {
+  TopView view({}, true);
+  TopSample sample = sample_at(0s, 1, 1);
+  sample.parts = {{"api", "requests", "user=anna", "10.0.0.7:4321", 40, 25, 100, 12'000}};
+  view.add(sample);
+  const std::string text = text_of(view.report(100));
+  EXPECT_NE(text.find("      40.0      25.0    25.0 %   12.0 s  10.0.0.7:4321"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("api/requests"), std::string::npos);
+  EXPECT_NE(text.find("user=anna"), std::string::npos);
+  EXPECT_EQ(text.find("MOST DENIED"), std::string::npos);
+  sample.parts.clear();
+  sample.no_parts = "none";
+  view.add(sample);
+  EXPECT_NE(text_of(view.report(100)).find("none"), std::string::npos);
+}
+
 TEST(TopView, ChangesTheQuery) {
   TopView view({});
   EXPECT_EQ(view.press("b"), Pressed::kAsk);
