@@ -49,8 +49,8 @@ Examples:
   sluice key login/address ip=192.0.2.1 --reset
   sluice key api/requests header.x-customer=42 --set limit=500,burst=50 --for 1h
   sluice key api/requests header.x-customer=42 --plan pro --until 2026-12-01T00:00:00Z
-  sluice key api/requests ip=192.0.2.1 --block 15m
-  sluice key api/requests ip=192.0.2.1 --unblock
+  sluice key api/requests header.x-customer=42 --block 15m
+  sluice key api/requests header.x-customer=42 --unblock
   sluice key --unset --counter 'default|gone|requests|header.x-customer=42')";
 
 constexpr const char* kListHelp =

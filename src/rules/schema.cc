@@ -453,7 +453,10 @@ constexpr std::array<Key, 2> kPriceKeys{
     required(row("of", Type::kTemplate, nullptr, "",
                  "The attribute with the name of the model, such as `\"{body.model}\"`.",
                  kLongestTemplate)),
-    text("default", nullptr, "none; then such requests have no cost", 1, 128,
+    text("default", nullptr,
+         "none; then `on_missing` decides a request without a model, and a model without prices is "
+         "an error",
+         1, 128,
          "The model whose prices count for a request without a model, or with one that has no "
          "prices."),
 };
