@@ -668,6 +668,7 @@ With --for, mode and on_store_error change on that server only, and the change e
 PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error,
 plans/PLAN/LIMIT for the numbers of a plan, and prices/MODEL for the prices of a model by their
 names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.
+A rule whose name is `plans` or `prices` is written %70lans or %70rices.
 
 Exit status: 0 changed, or the rules say so already; 1 refused, or no server answers; 2 wrong usage.
 

@@ -219,6 +219,19 @@ rules:
             self.assertIn(error, self.refused("set", "prices/m", *words, status=2))
 
 
+class NamesOfOtherPlaces(RulesOfAServer):
+    rules = """version: 1
+rules:
+  - { name: prices, limits: [ { name: a, algorithm: gcra, limit: 3, per: 1h } ] }
+  - { name: plans, limits: [ { name: b, algorithm: gcra, limit: 3, per: 1h } ] }
+"""
+
+    def test_a_rule_may_have_the_name_of_another_place(self):
+        self.assertIn("there is no model 'a'", self.refused("set", "prices/a", "limit=5"))
+        for place, rule in (("%70rices/a", "prices, limit a"), ("%70lans/b", "plans, limit b")):
+            self.assertIn(f"~ rule {rule}: limit 3 -> 5\n", self.run_ok("set", place, "limit=5"))
+
+
 class Try(ServerTest):
     def setUp(self):
         self.sluice = self.serve(rules=RULES)
