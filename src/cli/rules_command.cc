@@ -58,8 +58,8 @@ std::string who() {
 }
 
 std::string summary_of(const RuleSet& rules) {
-  return std::to_string(rules.rules().size()) + " rules, " +
-         std::to_string(server::count_limits(rules)) + " limits";
+  return replay::plural(rules.rules().size(), "rule") + ", " +
+         replay::plural(server::count_limits(rules), "limit");
 }
 
 std::string version_of(const std::optional<PublishedRules>& rules) {

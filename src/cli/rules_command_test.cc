@@ -63,7 +63,7 @@ constexpr const char* kWrong = "version: 2\nrule: []\n";
 TEST_F(RulesCommand, SaysThatAFileIsRight) {
   const std::string path = file("right.yaml", kRight);
   EXPECT_EQ(run({"check", path}), 0);
-  EXPECT_EQ(out_, path + ": ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(out_, path + ": ok, 1 rule, 1 limit\n");
   EXPECT_EQ(err_, "");
 }
 
@@ -71,7 +71,7 @@ TEST_F(RulesCommand, SaysAllErrorsOfEveryFileAndFails) {
   const std::string right = file("right.yaml", kRight);
   const std::string wrong = file("wrong.yaml", kWrong);
   EXPECT_EQ(run({"check", wrong, right}), 1);
-  EXPECT_EQ(out_, right + ": ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(out_, right + ": ok, 1 rule, 1 limit\n");
   EXPECT_EQ(err_,
             wrong +
                 ":1:1: error: file lacks 'rules'; expected 'rules:' with a list of rules, "
@@ -90,7 +90,7 @@ TEST_F(RulesCommand, StrictChecksFailForWarnings) {
                               "with '/'; expected a pattern such as /login; did you mean "
                               "'/login'?\n";
   EXPECT_EQ(run({"check", path}), 0);
-  EXPECT_EQ(out_, path + ": ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(out_, path + ": ok, 1 rule, 1 limit\n");
   EXPECT_EQ(err_, warning);
   EXPECT_EQ(run({"check", "--strict", path}), 1);
   EXPECT_EQ(out_, "");
@@ -106,7 +106,7 @@ TEST_F(RulesCommand, WarnsAboutALogThatDoesNotFitIntoMemory) {
            "      - { algorithm: sliding_window_log, limit: 1000, per: 1s }\n"
            "      - { algorithm: sliding_window_log, per: 1h, limit: 9000000 }\n");
   EXPECT_EQ(run({"check", path}), 0);
-  EXPECT_EQ(out_, path + ": ok, 1 rules, 2 limits\n");
+  EXPECT_EQ(out_, path + ": ok, 1 rule, 2 limits\n");
   EXPECT_EQ(err_,
             path +
                 ":6:58: warning: a log of 9000000 units can need 252000092 bytes, and "
@@ -128,7 +128,7 @@ TEST_F(RulesCommand, FailsForAMissingFile) {
 
 TEST_F(RulesCommand, ReadsTheStandardInput) {
   EXPECT_EQ(run({"check", "-"}, kRight), 0);
-  EXPECT_EQ(out_, "-: ok, 1 rules, 1 limits\n");
+  EXPECT_EQ(out_, "-: ok, 1 rule, 1 limit\n");
   EXPECT_EQ(run({"check", "-"}, kWrong), 1);
   EXPECT_EQ(run({"check", "-"}, std::string(5 << 20, '#')), 1);
   EXPECT_EQ(err_, "-:1:1: error: the file has over 4 MiB; expected at most 4194304 bytes\n");

@@ -87,9 +87,9 @@ TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
     EXPECT_EQ(run_sluice("rules", {"check", "--strict", rules}), 0) << err_;
     EXPECT_EQ(out_, rules + ": ok, " + summary + "\n");
   };
-  check({}, "1 rules, 1 limits");
-  check({"--key", "{header.x-user|ip}", "--match", "path=/**"}, "1 rules, 1 limits");
-  check({"--key", "{header.user-agent}"}, "1 rules, 1 limits");
+  check({}, "1 rule, 1 limit");
+  check({"--key", "{header.x-user|ip}", "--match", "path=/**"}, "1 rule, 1 limit");
+  check({"--key", "{header.user-agent}"}, "1 rule, 1 limit");
   check({"--all", "--rate", "10", "--match", "path=/**"}, "9 rules, 9 limits");
 }
 

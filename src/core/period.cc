@@ -82,10 +82,16 @@ std::string format_period(const Limit& limit) {
   return format_period(limit.period());
 }
 
+std::string format_pace(const Limit& limit, std::string_view period) {
+  if (limit.period() == kNeverEnds) return " in total";
+  return std::string(" per ").append(period);
+}
+
 std::string format_limit(const Limit& limit) {
-  const bool is_lease = holds_permits(limit.algorithm());
-  std::string text = std::to_string(limit.limit()) + (is_lease ? " at once, lease " : " per ") +
-                     format_period(limit);
+  const std::string period = format_period(limit);
+  std::string text = std::to_string(limit.limit());
+  text +=
+      holds_permits(limit.algorithm()) ? " at once, lease " + period : format_pace(limit, period);
   const auto burst = spec_of(limit).burst;  // of gcra it is less than the capacity
   if (burst && limit.capacity() != limit.limit()) text += ", burst " + std::to_string(*burst);
   return text;

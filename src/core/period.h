@@ -25,7 +25,10 @@ Expected<Duration> parse_limit_period(std::string_view text);
 std::string format_period(Duration period);
 // The period of a limit: as above, or its calendar, such as "month of Asia/Shanghai from 15".
 std::string format_period(const Limit& limit);
-// A limit in words: "120 per 1m, burst 60", "3 at once, lease 30s".
+// What follows the number of a limit of this period in words: " per 1m"; " in total" if the limit
+// does not renew.
+std::string format_pace(const Limit& limit, std::string_view period);
+// A limit in words: "120 per 1m, burst 60", "3 at once, lease 30s", "50 in total".
 std::string format_limit(const Limit& limit);
 
 }  // namespace sluice::core

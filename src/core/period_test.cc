@@ -64,6 +64,7 @@ TEST(Period, AndNumbersSayWhatALimitIs) {
   EXPECT_EQ(format_limit(sluice::gcra(30).per(1min)), "30 per 1m");
   EXPECT_EQ(format_limit(sluice::fixed_window(5).per(1s)), "5 per 1s");
   EXPECT_EQ(format_limit(sluice::concurrency(3).lease(30s)), "3 at once, lease 30s");
+  EXPECT_EQ(format_limit(sluice::budget(50).never()), "50 in total");
 }
 
 }  // namespace

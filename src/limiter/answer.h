@@ -17,6 +17,12 @@
 
 namespace sluice {
 
+// Whether reset_after is the time until the limit is fully replenished. A budget that does not
+// renew is so only once its holds have ended, if nothing else is spent.
+constexpr bool is_ever_full(const Limit& limit, const Decision& decision) noexcept {
+  return limit.period() != kNeverEnds || decision.reset_after <= kMaxHold;
+}
+
 // Whether a verb has the id that it needs from a budget, or none, and a hold a time that is right.
 constexpr bool fits_budget(Action action, const Charge& charge) noexcept {
   const Verb verb = action.verb;

@@ -15,7 +15,8 @@ std::string described(const Limit& limit) {
   if (holds_permits(limit.algorithm())) {
     return std::to_string(limit.limit()) + " in flight (concurrency)";
   }
-  std::string out = std::to_string(limit.limit()) + " per " + core::format_period(limit);
+  std::string out =
+      std::to_string(limit.limit()) + core::format_pace(limit, core::format_period(limit));
   if (limit.capacity() != limit.limit()) {
     out += ", at once " + std::to_string(limit.capacity());
   }

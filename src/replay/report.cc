@@ -370,9 +370,9 @@ std::string options_text(const Limit& limit) {
 }  // namespace
 
 std::string limit_text(const Limit& limit) {
-  return std::string(to_string(limit.algorithm())) + ", " + grouped(limit.limit()) + " per " +
-         (limit.calendar() != nullptr ? core::format_period(limit)
-                                      : duration_text(limit.period())) +
+  return std::string(to_string(limit.algorithm())) + ", " + grouped(limit.limit()) +
+         core::format_pace(limit, limit.calendar() != nullptr ? core::format_period(limit)
+                                                              : duration_text(limit.period())) +
          options_text(limit);
 }
 

@@ -86,6 +86,10 @@ class Budgets(ServerTest):
         self.assertEqual((agent["spent"], agent["held"], agent["remaining"]), (950, 200, 0))
         self.assertEqual((org["spent"], org["held"]), (950, 200))
         self.assertNotIn("held", requests)
+        self.assertEqual(agent["numbers"], "1000 per day")
+        self.assertEqual(org["numbers"], f"{LARGEST} in total")
+        self.assertNotIn("reset_after_ms", org)
+        self.assertGreater(agent["reset_after_ms"], 0)
 
     def test_amounts_of_several_limits(self):
         self.check("b", 700, id="call", hold_ms=60_000)

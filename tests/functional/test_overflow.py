@@ -51,7 +51,7 @@ class Try(ServerTest):
         file.write_text(REFUSED, "utf-8")
         argv = [binary(), "try", str(file), "GET / org=a"]
         tried = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
-        self.assertIn("limit models/credits: 50 per never (budget), after month", tried.stdout)
+        self.assertIn("limit models/credits: 50 in total (budget), after month", tried.stdout)
 
 
 class Tests:
@@ -128,7 +128,7 @@ class Tests:
         said = subprocess.run(
             [binary(), "try", "--server", "/v1/chat org=d units=80", "--admin", self.sluice.admin],
             capture_output=True, text=True, check=True, timeout=PATIENCE).stdout  # fmt: skip
-        self.assertIn("limit models/credits: 50 per never (budget), after month, key 'd', cost 80", said)
+        self.assertIn("limit models/credits: 50 in total (budget), after month, key 'd', cost 80", said)
         self.assertIn("charged to reserve", said)
 
 

@@ -66,7 +66,7 @@ class RedisRules(RedisTest):
 
     def test_two_servers_follow_a_push(self):
         out = self.pushed(rules("one", 5))
-        self.assertEqual(out, "sluice:rules: version 1, 1 rules, 1 limits; before no rules\n")
+        self.assertEqual(out, "sluice:rules: version 1, 1 rule, 1 limit; before no rules\n")
         servers = [self.follow(), self.follow()]
         self.assertEqual([self.limit_of(s) for s in servers], [5, 5])
         self.pushed(rules("one", 7))
@@ -281,7 +281,7 @@ class History(RedisTest):
         server = self.serve(config={"store": self.server.url, "rules": "redis"})
         done = self.run_rules("rollback", 1, "--by", "ann")
         self.assertEqual(done.stdout, "~ rule a, limit all: limit 7 -> 5\n"
-                         "sluice:rules: version 4, 1 rules, 1 limits; before version 3\n", done)
+                         "sluice:rules: version 4, 1 rule, 1 limit; before version 3\n", done)
         wait_for(lambda: RedisRules.limit_of(server) == 5, what="the rollback")
         self.assertEqual(self.history()[0]["by"], "ann (rollback to version 1)")
         by_id = self.run_rules("rollback", self.history()[-2]["id"])
@@ -293,7 +293,7 @@ class History(RedisTest):
         self.push(6)
         self.assertEqual(self.run_rules("rollback", 1, "--dry-run").stdout,
                          "~ rule a, limit all: limit 6 -> 5\nsluice:rules: would become version "
-                         "3, 1 rules, 1 limits; before version 2\n")
+                         "3, 1 rule, 1 limit; before version 2\n")
         self.assertEqual(len(self.history()), 2)
 
     def test_a_change_by_a_server_prints_the_version_of_the_history(self):

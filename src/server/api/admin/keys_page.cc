@@ -7,6 +7,7 @@
 #include "base/quoted.h"
 #include "core/period.h"
 #include "insight/top_keys.h"
+#include "limiter/answer.h"
 #include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
@@ -187,7 +188,9 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
       if (holds_amounts(counter.numbers.algorithm())) {
         json.member("spent", decision.spent).member("held", decision.held);
       }
-      json.member("reset_after_ms", milliseconds(decision.reset_after));
+      if (is_ever_full(counter.numbers, decision)) {
+        json.member("reset_after_ms", milliseconds(decision.reset_after));
+      }
       write_exceptions(call, counter, decision.remaining, json);
     }
     json.end_object();

@@ -58,6 +58,18 @@ TEST(CheckAnswer, HasNoWaitIfWaitingNeverHelps) {
   EXPECT_EQ(text_of(test.answer).find("retry_after"), std::string::npos);
 }
 
+TEST(CheckAnswer, SaysNotWhenABudgetThatDoesNotRenewIsFull) {
+  for (const auto& [reset_after, is_said] :
+       {std::pair{Duration{kNeverEnds - 56 * 365 * 24h}, false}, {kMaxHold, true}}) {
+    TestAnswer test;
+    test.rule("r");
+    test.limit("a", budget(10).never(), allowed(1, reset_after));
+    const std::string text = text_of(test.answer);
+    EXPECT_EQ(text.find("reset_after_ms") != std::string::npos, is_said) << text;
+    EXPECT_NE(text.find("\"remaining\":1"), std::string::npos) << text;
+  }
+}
+
 TEST(CheckAnswer, SaysHowLongAQueuedRequestWaits) {
   TestAnswer test;
   test.rule("r");

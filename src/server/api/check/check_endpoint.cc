@@ -9,6 +9,7 @@
 
 #include "base/json_reader.h"
 #include "core/decision.h"
+#include "limiter/answer.h"
 #include "limiter/reason_report.h"
 #include "server/decide/rejection.h"
 #include "server/protocol/http/fields.h"
@@ -42,6 +43,8 @@ void put_numbers(TextBuffer& out, const Limit& limit, const Decision& decision) 
   if (has_numbers(decision)) {
     out.put(",\"remaining\":");
     out.put_number(decision.remaining);
+  }
+  if (has_numbers(decision) && is_ever_full(limit, decision)) {
     out.put(",\"reset_after_ms\":");
     out.put_number(milliseconds(decision.reset_after));
   }
