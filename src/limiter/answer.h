@@ -23,13 +23,18 @@ constexpr bool is_ever_full(const Limit& limit, const Decision& decision) noexce
   return limit.period() != kNeverEnds || decision.reset_after <= kMaxHold;
 }
 
+// Whether a budget may be asked under an id: the other verbs would ignore it.
+constexpr bool may_have_id(Verb verb) noexcept {
+  return verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kCharge || needs_id(verb);
+}
+
 // Whether a verb has the id that it needs from a budget, or none, and a hold a time that is right.
 constexpr bool fits_budget(Action action, const Charge& charge) noexcept {
   const Verb verb = action.verb;
   const bool has_time = action.max_wait >= kMinHold && action.max_wait <= kMaxHold;
   if ((verb == Verb::kHold || verb == Verb::kExtend) && !has_time) return false;
   if (charge.permit == nullptr) return !needs_id(verb) && verb != Verb::kRelease;
-  return verb != Verb::kRelease && verb != Verb::kTakeAtMost && verb != Verb::kReserve;
+  return may_have_id(verb);
 }
 
 // Whether the verb is one for the algorithm of the charge, and has the permit that it needs; and
@@ -59,7 +64,7 @@ constexpr bool row_fits(Action action, const Charge& before, const Charge& charg
 
 // Whether one of budgets in a row answers for all, and not each by its own cost.
 constexpr bool chooses(Verb verb, const Charge& charge) noexcept {
-  return asks(verb) || (charge.permit != nullptr && verb != Verb::kRefund && verb != Verb::kReset);
+  return asks(verb) || charge.permit != nullptr;
 }
 
 // Returns how many of the counters, from the first on, are budgets in a row: at least 1.

@@ -523,8 +523,7 @@ std::uint64_t RuleDecider::Impl::units_of(const NamedLimit& named) const noexcep
 // A take of a limit with permits names the permit of the request; a budget its id.
 void RuleDecider::Impl::name_permit(Charge& charge) {
   if (holds_amounts(charge.limit.algorithm())) {
-    const bool may_have_id = verb_ != Verb::kTakeAtMost && verb_ != Verb::kReserve;
-    if (!id_ || !may_have_id || verb_ == Verb::kRefund) return;
+    if (!id_ || !may_have_id(verb_)) return;
     charge.permit = &*id_;
     charge.id_text = id_text_;
     return;

@@ -153,6 +153,10 @@ TEST_F(MemoryBudgets, AreInvalidWithoutWhatTheyNeed) {
   EXPECT_TRUE(is_invalid(Verb::kRelease, &first_));
   EXPECT_TRUE(is_invalid(Verb::kTakeAtMost, &first_));
   EXPECT_TRUE(is_invalid(Verb::kReserve, &first_));
+  for (const Verb gives_back : {Verb::kRefund, Verb::kReset}) {
+    EXPECT_TRUE(is_invalid(gives_back, &first_));
+    EXPECT_FALSE(is_invalid(gives_back, nullptr));
+  }
   const Charge bucket{.key = "k", .limit = token_bucket(1).per(1s), .permit = &first_};
   EXPECT_EQ(store_.apply_one(Verb::kSettle, bucket, Instant{}).reason, Reason::kInvalid);
   EXPECT_TRUE(store_.apply_one({Verb::kHold, 1s}, bucket, Instant{}));

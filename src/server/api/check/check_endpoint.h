@@ -48,10 +48,7 @@ struct CheckRequest {
 
 enum class CheckKind : std::uint8_t { kCheck, kSettle, kReport, kCancel, kExtend };
 
-// Whether a request of /v1/check with the verb may have an id.
-constexpr bool may_have_id(Verb verb) noexcept {
-  return verb == Verb::kTake || verb == Verb::kHold || verb == Verb::kPeek || verb == Verb::kCharge;
-}
+// Of requests whose verb may have no id (may_have_id).
 inline constexpr std::string_view kVerbsWithId = "expected check, peek or charge";
 
 // Reads the body of POST /v1/check and the other paths of CheckKind (docs/http.md): a request, or

@@ -7,6 +7,7 @@
 #include "base/json_reader.h"
 #include "base/quoted.h"
 #include "core/limit.h"
+#include "limiter/answer.h"
 #include "limiter/limit_arguments.h"
 #include "server/protocol/http/access.h"
 #include "sluice/permit_id.h"
