@@ -414,6 +414,12 @@ inline Made repeat(const Asked& asked) noexcept {
   if (asked.kind == IdKind::kOpen) step.answer.ends_after = asked.end - asked.live.at;
   return step;
 }
+// As the first answer to a settlement or a cancellation: late without a hold.
+inline Made repeat_end(const Asked& asked) noexcept {
+  Made step = repeat(asked);
+  step.answer.late = asked.check == kAnyCost;
+  return step;
+}
 inline Made conflict(const Asked& asked) noexcept {
   Made step = keep(asked, {});
   step.answer.conflict = true;
@@ -450,7 +456,7 @@ inline Made settle(const Asked& asked, std::uint64_t cost) noexcept {
   std::uint64_t check = check_of(asked.amount);
   Ticks end = live.at;
   switch (asked.kind) {
-    case IdKind::kSettled: return asked.amount == actual ? repeat(asked) : conflict(asked);
+    case IdKind::kSettled: return asked.amount == actual ? repeat_end(asked) : conflict(asked);
     case IdKind::kOpen: end = asked.end; break;
     case IdKind::kCharged:
       // The call counts once. If the window of the hold's end is over, its cost stays in that one.
@@ -472,7 +478,7 @@ inline Made settle(const Asked& asked, std::uint64_t cost) noexcept {
 
 // Ends the hold of the id. If the call was made after all, it can still be settled.
 inline Made cancel(const Asked& asked) noexcept {
-  if (asked.kind == IdKind::kCancelled) return repeat(asked);
+  if (asked.kind == IdKind::kCancelled) return repeat_end(asked);
   Made step = settle(asked, 0);
   if (step.change == Change::kNone) return step;
   const IdRecord& record = step.next.record;

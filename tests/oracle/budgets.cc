@@ -185,7 +185,7 @@ IdAnswer settle(Counter& counter, std::int64_t instant, const IdCall& asked) {
   const Ended* const before = find(budget.ended, call.id);
   if (before != nullptr && before->how == Ended::How::kSettled) {
     const bool is_same = before->spent == call.units;
-    return {.denied = !is_same, .repeated = is_same};
+    return {.denied = !is_same, .repeated = is_same, .late = is_same && !before->held};
   }
   if (before != nullptr) ended.held = before->held;
   answer.is_cut = before != nullptr && before->charged
@@ -208,10 +208,10 @@ IdAnswer cancel(Counter& counter, std::int64_t instant, const IdCall& call) {
     budget.open.erase(call.id);
   }
   if (const Ended* const before = find(budget.ended, call.id)) {
-    if (before->how == Ended::How::kCancelled) return {.repeated = true};
+    if (before->how == Ended::How::kCancelled) return {.repeated = true, .late = !before->held};
     if (before->how == Ended::How::kSettled) {
       const bool is_same = before->spent == 0;  // a settlement of nothing is a cancellation
-      return {.denied = !is_same, .repeated = is_same};
+      return {.denied = !is_same, .repeated = is_same, .late = is_same && !before->held};
     }
     ended.held = before->held;
     if (before->charged) correct(budget, counter, instant, *before, 0);
