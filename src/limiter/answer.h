@@ -75,23 +75,23 @@ std::size_t row_size(std::span<const Counter> counters) noexcept {
   return size;
 }
 
-// Whether the counter with this index is of budgets in a row.
+// Whether the charge with this index agrees with those before it with regard to budgets in a row.
+// It is on the counter with the index `own`, a new one if `counters` end before it, and the charge
+// before it on `previous`. A row that is asked again must be the whole row.
 template <typename Counter>
-bool is_in_row(std::span<const Counter> counters, std::size_t index) noexcept {
-  return (index > 0 && counters[index].is_alternative()) || row_size(counters.subspan(index)) > 1;
-}
-
-// Whether the last of the charges agrees with those before it with regard to budgets in a row. It
-// is on the counter with the index `own`, a new one if `counters` end before it, and the charge
-// before it on `previous`.
-template <typename Counter>
-bool row_agrees(Action action, std::span<const Charge> charges, std::span<const Counter> counters,
-                std::size_t own, std::size_t previous) noexcept {
-  const Charge& charge = charges.back();
+bool row_agrees(Action action, std::span<const Charge> charges, std::size_t index,
+                std::span<const Counter> counters, std::size_t own, std::size_t previous) noexcept {
   const bool is_new = own == counters.size();
-  if (charges.size() == 1 || !charge.alternative) return is_new || !is_in_row(counters, own);
-  return is_new && previous + 1 == own && counters[previous].is_alone() &&
-         row_fits(action, charges[charges.size() - 2], charge);
+  const bool is_alternative = index > 0 && charges[index].alternative;
+  if (is_alternative &&
+      (previous + 1 != own || !row_fits(action, charges[index - 1], charges[index]))) {
+    return false;
+  }
+  if (is_new) return !is_alternative || counters[previous].is_alone();
+  const bool goes_on = index + 1 < charges.size() && charges[index + 1].alternative;
+  const bool is_last = own + 1 == counters.size() || !counters[own + 1].is_alternative();
+  const bool is_in_row = own > 0 && counters[own].is_alternative();
+  return is_in_row == is_alternative && (goes_on || is_last);
 }
 
 // Chooses the one of the budgets in a row that answers, once all have been asked: see

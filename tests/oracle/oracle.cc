@@ -98,7 +98,7 @@ bool has_rows(const std::vector<Charge>& charges) {
                      [](const Charge& charge) { return charge.alternative; });
 }
 
-// Only budgets are in a row, each once in a request.
+// Only budgets are in a row, each in one row.
 bool are_valid_rows(const std::vector<Charge>& charges) {
   for (std::size_t i = 0; i < charges.size(); ++i) {
     if (!is_in_row(charges, i)) continue;
@@ -109,6 +109,41 @@ bool are_valid_rows(const std::vector<Charge>& charges) {
     if (uses > 1) return false;
   }
   return true;
+}
+
+// Returns the charges with each row once: it has the costs of all times it is asked. `places` has
+// the index of each charge in the result.
+std::vector<Charge> without_repeated_rows(const std::vector<Charge>& charges,
+                                          std::vector<std::size_t>& places) {
+  std::vector<std::vector<Charge>> rows;
+  std::vector<std::size_t> firsts;  // of each row in the result
+  std::vector<Charge> all;
+  for (std::size_t i = 0, end = 0; i < charges.size(); i = end) {
+    for (end = i + 1; end < charges.size() && charges[end].alternative; ++end) continue;
+    const std::vector<Charge> row(charges.begin() + i, charges.begin() + end);
+    const auto is_same = [&](const std::vector<Charge>& other) {
+      return row.size() > 1 && std::equal(row.begin(), row.end(), other.begin(), other.end(),
+                                          [](const Charge& a, const Charge& b) {
+                                            return a.key == b.key && is_budget(a.spec) &&
+                                                   is_budget(b.spec);
+                                          });
+    };
+    const auto found = std::find_if(rows.begin(), rows.end(), is_same);
+    const std::size_t first =
+        found == rows.end() ? all.size() : firsts[static_cast<std::size_t>(found - rows.begin())];
+    if (found == rows.end()) {
+      all.insert(all.end(), row.begin(), row.end());
+      rows.push_back(row);
+      firsts.push_back(first);
+    }
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      places.push_back(first + k);
+      std::uint64_t& cost = all[first + k].cost;
+      if (found == rows.end()) continue;
+      if (__builtin_add_overflow(cost, row[k].cost, &cost)) cost = ~std::uint64_t{0};
+    }
+  }
+  return all;
 }
 
 bool asks_for_units(Verb verb) {
@@ -328,6 +363,17 @@ Oracle::Choice Oracle::choose(const Action& action, const std::vector<Charge>& c
 // Decides the request of the budgets that answer for their rows. The others answer a peek.
 Answer Oracle::apply_in_rows(const Action& action, std::vector<Charge> charges,
                              std::int64_t at_us) {
+  std::vector<std::size_t> places;
+  const std::vector<Charge> once = without_repeated_rows(charges, places);
+  if (once.size() < charges.size()) {
+    Answer answer = apply_in_rows(action, once, at_us);
+    std::vector<LimitAnswer> all;
+    for (const std::size_t place : places) {
+      if (!answer.limits.empty()) all.push_back(answer.limits[place]);
+    }
+    answer.limits = std::move(all);
+    return answer;
+  }
   if (!are_valid_rows(charges) || action.verb == Verb::kTakeAtMost) {
     return Answer{.allowed = false, .reason = "invalid"};
   }

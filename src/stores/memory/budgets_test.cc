@@ -114,6 +114,38 @@ TEST_F(MemoryBudgetsInARow, AReservationIsGivenBackWhereItWasTaken) {
   EXPECT_EQ(left("other", kFive), 4u);
 }
 
+TEST_F(MemoryBudgetsInARow, AskedTwiceAreAskedForTheSum) {
+  const auto [first, second] = row(3);
+  const std::array twice{first, second, first, second};
+  std::array<Decision, 4> each;
+  const auto ask_twice = [&](Verb verb) { return store_.apply(verb, twice, Instant{0s}, each); };
+  EXPECT_TRUE(ask_twice(Verb::kTake));
+  EXPECT_EQ(left("k", kTen), 4u);
+  ask(Verb::kTake, row(1));
+  const Decision denied = ask_twice(Verb::kTake);  // 3 are left of one and 5 of the other
+  EXPECT_FALSE(denied.allowed());
+  EXPECT_EQ(left("k", kTen), 3u);
+  EXPECT_EQ(left("other", kFive), 5u);
+  const auto [a, b] = row(2);
+  const std::array fits{a, b, a, b};
+  EXPECT_TRUE(store_.apply(Verb::kTake, fits, Instant{0s}, each));
+  for (const std::size_t i : {0, 2}) {
+    EXPECT_TRUE(each[i].passed_over);
+    EXPECT_FALSE(each[i + 1].passed_over);
+    EXPECT_EQ(each[i + 1].remaining, 1u);
+  }
+  Charge other = {.key = "third", .limit = kFive, .alternative = true};
+  for (const auto& wrong : {std::array{a, b, a, other}, std::array{a, b, b, a}}) {
+    EXPECT_EQ(store_.apply(Verb::kTake, wrong, Instant{0s}, each).reason, Reason::kInvalid);
+  }
+  const std::array shorter{a, b, a};
+  EXPECT_EQ(store_.apply(Verb::kTake, shorter, Instant{0s}, std::span(each).first(3)).reason,
+            Reason::kInvalid);
+  const std::array longer{a, b, a, b, other};
+  std::array<Decision, 5> each_of_five;
+  EXPECT_EQ(store_.apply(Verb::kTake, longer, Instant{0s}, each_of_five).reason, Reason::kInvalid);
+}
+
 TEST_F(MemoryBudgetsInARow, AreInvalidWithOtherLimitsAndCounters) {
   const auto reason = [&](Charge first, Charge second, Verb verb = Verb::kTake) {
     second.alternative = true;

@@ -247,10 +247,9 @@ class MemoryStore::Impl {
       while (!(counters[same].key() == key)) ++same;
       counter_of[i] = static_cast<std::uint8_t>(same);
       const bool is_first = same == count;
-      const bool agrees =
-          (is_first || counters[same].agrees_with(charge)) &&
-          row_agrees(action, charges.first(i + 1), std::span<const Counter>(counters, count), same,
-                     i > 0 ? counter_of[i - 1] : std::size_t{0});
+      const bool agrees = (is_first || counters[same].agrees_with(charge)) &&
+                          row_agrees(action, charges, i, std::span<const Counter>(counters, count),
+                                     same, i > 0 ? counter_of[i - 1] : std::size_t{0});
       if (!agrees || !verb_fits(action, charge) || !block_fits(action, charge)) {
         failed = Reason::kInvalid;
       } else if (is_first) {

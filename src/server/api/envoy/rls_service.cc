@@ -208,7 +208,8 @@ void NativeAnswer::fail(const RuleAnswer& answer) {
   answer_.message = !answer.mistake.empty()       ? std::string(answer.mistake)
                     : reason == Reason::kConflict ? std::string(report_of(reason).detail)
                     : invalid ? "the request is not valid: over " + std::to_string(kMaxCharges) +
-                                    " limits apply to it, or its hits are out of range"
+                                    " limits apply to it, its hits are out of range, or a budget "
+                                    "that is in several rows applies to several descriptors"
                               : "the store could not decide: " + std::string(to_string(reason));
 }
 

@@ -447,6 +447,39 @@ rules:
             "to 4294967295");
 }
 
+TEST_F(ServiceTest, TwoDescriptorsOfOneRowOfBudgetsAskForTheSum) {
+  open(kEnvoy, R"(
+version: 1
+domain: llm
+rules:
+  - name: models
+    limits:
+      - { name: org, key: "{org}", algorithm: budget, limit: 10, per: never,
+          overflow: { name: credits, key: "{org}", limit: 5, per: never } }
+)");
+  const auto ask_both = [&](std::uint32_t hits) {
+    auto request = request_of("llm", {"org=a,agent=x", "org=a,agent=y"});
+    request.set_hits_addend(hits);
+    return ask(request);
+  };
+  const auto expect = [&](const RateLimitResponse& said, RateLimitResponse::Code code,
+                          std::uint32_t left) {
+    EXPECT_EQ(status_.reason, Reason::kOk) << status_.message;
+    EXPECT_EQ(said.overall_code(), code);
+    ASSERT_EQ(said.statuses_size(), 2);
+    for (const auto& status : said.statuses()) {
+      EXPECT_EQ(status.code(), code);
+      EXPECT_EQ(status.limit_remaining(), left);
+    }
+  };
+  expect(ask_both(4), RateLimitResponse::OK, 2);
+  expect(ask_both(3), RateLimitResponse::OVER_LIMIT, 2);  // 6 fit into none of them
+  expect(ask_both(2), RateLimitResponse::OK, 1);          // 4 fit into the credits only
+  const RateLimitResponse apart = ask("llm", {"org=b", "org=a"});
+  EXPECT_EQ(apart.statuses(0).limit_remaining(), 9U);
+  EXPECT_EQ(apart.statuses(1).limit_remaining(), 1U);
+}
+
 TEST_F(ServiceTest, HitsAreTheNumberOfTheRequestOfNativeRules) {
   open(kEnvoy, R"(
 version: 1

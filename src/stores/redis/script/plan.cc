@@ -490,8 +490,7 @@ bool Plan::begin(const RequestOptions& options, Action action, std::span<const C
     std::size_t i = 0;
     while (i < count_ && !counters_[i].is_same(charge)) ++i;
     const std::size_t number = counter_of_.size();
-    if (!row_agrees(action, charges.first(number + 1),
-                    std::span<const Counter>(counters_).first(count_), i,
+    if (!row_agrees(action, charges, number, std::span<const Counter>(counters_).first(count_), i,
                     number > 0 ? counter_of_.back() : std::size_t{0})) {
       return false;
     }
