@@ -3,7 +3,8 @@
 import json
 import unittest
 
-from harness import ServerTest, request
+from harness import ServerTest, request, wait_for
+from redis_harness import RedisTest
 
 RULES = """
 version: 1
@@ -298,6 +299,80 @@ class Restarts(ServerTest):
         answer = post("/v1/settle", id="open", actual=3)
         self.assertNotIn("late", answer)
         self.assertEqual([limit["remaining"] for limit in answer["limits"]], [LARGEST - 5, 995])
+
+
+class InRedis(RedisTest):
+    """Budgets whose Redis is away, or has lost a hold."""
+
+    POLICIES = ("allow", "deny", "local")
+    RULES = "version: 1\nrules:" + "".join(
+        f"""
+  - name: {policy}
+    match: {{ path: /{policy} }}
+    on_store_error: {policy}
+    limits: [ {{ key: "{{org}}", algorithm: budget, limit: 100, per: never }} ]"""
+        for policy in POLICIES
+    )
+
+    def setUp(self):
+        # It keeps what it has counted.
+        self.server = self.redis({"appendonly": "yes", "appendfsync": "always"})
+        self.sluice = self.serve(self.RULES, {"store": self.server.url, "redis": {"deadline": "5s"}})
+
+    def tearDown(self):
+        self.doClassCleanups()
+
+    def post(self, path, policy, **more):
+        body = {"attributes": {"path": f"/{policy}", "org": "a"}, **more}
+        answer = request(self.sluice.http, "POST", path, json.dumps(body))
+        return answer.status, answer.json
+
+    def hold(self, policy, call, cost):
+        return self.post("/v1/check", policy, id=call, cost=cost, hold_ms=DAY_MS)
+
+    def settle(self, policy, call, actual):
+        return self.post("/v1/settle", policy, id=call, actual=actual)
+
+    def peek(self, policy):
+        return self.post("/v1/check", policy, verb="peek", cost=0)[1]
+
+    def left(self, policy):
+        return self.peek(policy)["limits"][0]["remaining"]
+
+    def test_redis_is_away_and_comes_back(self):
+        for policy in self.POLICIES:
+            self.assertEqual(self.hold(policy, "before", 30)[1]["reason"], "ok")
+        self.server.kill()
+        for policy, expected in (("allow", 200), ("deny", 429), ("local", 200)):
+            status, answer = self.hold(policy, "while", 20)
+            self.assertEqual((status, answer["reason"]), (expected, "fallback"), answer)
+            self.assertEqual("ends_after_ms" in answer, policy == "local", answer)
+            status, answer = self.settle(policy, "before", 10)  # whatever the policy: not counted
+            self.assertEqual((status, answer["outcome"]), (429, "denied"), answer)
+            self.assertIn(answer["reason"], ("store_error", "store_timeout"))
+        self.server.start()
+        for policy in self.POLICIES:
+            wait_for(lambda p=policy: self.peek(p)["reason"] == "ok", "the store")
+            self.assertEqual(self.left(policy), 70, policy)
+            for repeated in (False, True):
+                status, answer = self.settle(policy, "before", 10)
+                self.assertEqual((status, answer.get("repeated", False)), (200, repeated), answer)
+                self.assertNotIn("late", answer)
+                status, answer = self.hold(policy, "while", 20)
+                self.assertEqual((status, answer.get("repeated", False)), (200, repeated), answer)
+            self.assertEqual(self.left(policy), 70, policy)
+
+    def test_redis_loses_a_hold(self):
+        self.hold("deny", "call", 30)
+        self.server.command("FLUSHALL")
+        status, answer = self.settle("deny", "call", 10)
+        self.assertEqual((status, answer["late"]), (200, True))
+        self.assertNotIn("repeated", answer)
+        status, again = self.settle("deny", "call", 10)
+        self.assertEqual((status, again["repeated"], again["late"]), (200, True, True))
+        self.assertEqual(self.left("deny"), 90)
+        self.assertEqual(self.hold("deny", "call", 30)[0], 409)
+        self.assertEqual(self.left("deny"), 90)
 
 
 if __name__ == "__main__":

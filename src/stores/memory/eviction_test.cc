@@ -87,6 +87,36 @@ class EvictionFromSmallStore : public Eviction {
       : Eviction({.max_keys = 4096, .max_log_bytes = std::size_t{1} << 20, .shards = 4}) {}
 };
 
+// docs/budgets.md, "the memory store has max_keys keys".
+TEST_F(EvictionFromSmallStore, OfABudgetLosesItsHoldsAndTakesThoseWithTheMostLeft) {
+  const Limit limit = budget(10).never();
+  const PermitId id = PermitId::named("call");
+  const auto ask = [&](const std::string& key, Action action, std::uint64_t cost) {
+    return store_->apply_one(action, {.key = key, .limit = limit, .cost = cost, .permit = &id},
+                             kNow);
+  };
+  const Action hold{Verb::kHold, 1h};
+  const Action extend{Verb::kExtend, 1h};
+  for (int i = 0; i < kAddresses; ++i) ASSERT_TRUE(ask(address(i), hold, 10));
+  constexpr std::size_t kFlood = 6000;
+  const auto flooding = [](std::size_t i) { return "flood|" + std::to_string(i); };
+  for (std::size_t i = 0; i < kFlood; ++i) ASSERT_TRUE(ask(flooding(i), hold, 1));
+  const std::uint64_t evicted = store_->stats().evictions;
+  EXPECT_GE(evicted, kFlood + kAddresses - 4096);
+  for (int i = 0; i < kAddresses; ++i) EXPECT_TRUE(ask(address(i), extend, 0)) << i;
+  std::size_t gone = 0;
+  std::string lost;
+  for (std::size_t i = 0; i < kFlood; ++i) {
+    if (ask(flooding(i), extend, 0)) continue;
+    ++gone;
+    lost = flooding(i);
+  }
+  EXPECT_EQ(gone, evicted);
+  const Decision settled = ask(lost, Verb::kSettle, 3);
+  EXPECT_TRUE(settled.allowed() && settled.late);
+  EXPECT_EQ(settled.remaining, 7u);
+}
+
 TEST_F(EvictionFromSmallStore, LimitKeepsDenyingWhateverTheAlgorithms) {
   for (const Limit& login : std::vector(one_of_each(5, 1min))) {
     for (const Limit& other : std::vector(one_of_each(1, 30 * 24h))) {
