@@ -111,10 +111,12 @@ class Store {
   // Returns kInvalid, and changes nothing, if the number of charges is wrong, if `now` is outside
   // kFirstInstant..kLastInstant, or if two charges name one counter with different numbers, if a
   // take of `concurrency` has no permit or a charge counts it (kCharge), if a release or an
-  // extension is of another algorithm, if a charge lacks the block that the verb changes, if one
-  // gives back and the verb is not kCharge, or if budgets in a row are of another algorithm, have a
-  // block, share a counter with another charge, are in different slots of a cluster, some with an
-  // id and some without, or the verb is kTakeAtMost. Returns kFailed if the store cannot decide.
+  // extension is of another algorithm, if a budget has no id for a verb that needs one, or has one
+  // for a refund, a reset, a reservation or a take of at most the cost, if a charge lacks the block
+  // that the verb changes, if one gives back and the verb is not kCharge, or if budgets in a row
+  // are of another algorithm, have a block, share a counter with a charge that is not of the same
+  // row once more, are in different slots of a cluster, some with an id and some without, or the
+  // verb is kTakeAtMost. Returns kFailed if the store cannot decide.
   virtual Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                          std::span<Decision> each) noexcept = 0;
 
