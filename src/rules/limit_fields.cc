@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/limit.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
@@ -14,6 +15,14 @@ namespace {
 constexpr std::size_t kMostInRow = 4;
 
 }  // namespace
+
+std::string_view field_of(LimitError error, const LimitSpec& spec) {
+  if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
+  if (error == LimitError::kCalendarDoesNotApply) return "per";
+  if (core::is_about_lease(error)) return "lease";
+  if (error != LimitError::kPeriodOutOfRange) return "limit";
+  return holds_permits(spec.algorithm) ? "lease" : "per";
+}
 
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                                 Diagnostics& diagnostics) {

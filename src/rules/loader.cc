@@ -387,15 +387,6 @@ void MatchReader::check_path(const Node& node) {
 
 namespace {
 
-// Returns the schema key that the error of a limit is about.
-std::string_view field_of(LimitError error, const LimitSpec& spec) {
-  if (const auto option = core::option_of(error, spec)) return core::info(*option).name;
-  if (error == LimitError::kCalendarDoesNotApply) return "per";
-  if (core::is_about_lease(error)) return "lease";
-  if (error != LimitError::kPeriodOutOfRange) return "limit";
-  return holds_permits(spec.algorithm) ? "lease" : "per";
-}
-
 class Loader {
  public:
   explicit Loader(const RuleTerms& terms) : terms_(terms) {}
