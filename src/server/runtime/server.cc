@@ -34,7 +34,7 @@
 
 #include "core/period.h"
 #include "metrics/metrics.h"
-#include "server/api/quota/redis_shares.h"
+#include "server/api/quota/quota_server.h"
 #include "server/config/config.h"
 #include "server/logging/denial_log.h"
 #include "server/logging/log.h"

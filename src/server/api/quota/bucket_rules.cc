@@ -1,10 +1,11 @@
-#include "server/api/quota/bucket_rules.h"
+// Which limits apply to a bucket.
 
 #include <algorithm>
 #include <optional>
 #include <span>
 
 #include "rules/rule_set.h"
+#include "server/api/quota/quota_service.h"
 #include "sluice/attributes.h"
 #include "sluice/limiter.h"
 #include "sluice/rule_decider.h"

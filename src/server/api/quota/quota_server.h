@@ -11,6 +11,7 @@
 #include "server/net/fiber.h"
 #include "server/net/loop_front_end.h"
 #include "server/protocol/grpc/message.h"
+#include "stores/redis/client/client.h"
 
 namespace sluice::server {
 
@@ -55,6 +56,26 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
   std::string json_ = R"({"proxies":0,"buckets":0,"counters":[]})";
   QuotaStats stats_;
   std::uint64_t last_proxy_ = 0;
+};
+
+// Divides limits among the servers of one Redis: a text for each counter says what each server asks
+// for and what it and its proxies may use. A script changes it in one step, by the time of Redis.
+//
+// Thread-safety: the loop's thread only, on a fiber. Ownership: borrows the client that `client`
+// returns for the call.
+class RedisShares final : public QuotaShares {
+ public:
+  // `prefix`: of all keys. `server`: a name that no other server has.
+  RedisShares(std::function<redis::Client*()> client, std::string prefix, std::string server)
+      : client_(std::move(client)), prefix_(std::move(prefix)), server_(std::move(server)) {}
+
+  std::optional<std::uint64_t> claim(const Charge& counter, std::uint64_t asked, std::uint64_t held,
+                                     Duration ttl) override;
+
+ private:
+  const std::function<redis::Client*()> client_;
+  const std::string prefix_;
+  const std::string server_;
 };
 
 }  // namespace sluice::server

@@ -1,7 +1,8 @@
-#include "server/api/quota/redis_shares.h"
+// The shares of servers in Redis.
 
 #include <charconv>
 
+#include "server/api/quota/quota_server.h"
 #include "server/net/fiber.h"
 #include "stores/redis/client/command.h"
 
