@@ -101,7 +101,8 @@ class Proxy final : public QuotaProxy, public std::enable_shared_from_this<Proxy
         const auto first = all.begin() + static_cast<std::ptrdiff_t>(at);
         const auto count = std::min(kMostOrders, all.size() - at);
         const std::string message = written({first, first + static_cast<std::ptrdiff_t>(count)});
-        self->out_->send(message);
+        if (self->out_->send(message)) continue;
+        return self->out_->end(grpc::Code::kResourceExhausted, "the assignments are not read");
       }
     });
   }
@@ -143,6 +144,8 @@ class QuotaStream final : public grpc::StreamIn {
     });
   }
   void on_half_close() override { out_.end(grpc::Code::kOk, {}); }
+  // Envoy opens the stream again elsewhere.
+  void on_drain() override { out_.end(grpc::Code::kUnavailable, "the connection ends"); }
 
  private:
   void refuse(const std::string& why) { out_.end(grpc::Code::kInvalidArgument, why); }

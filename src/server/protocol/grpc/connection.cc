@@ -235,7 +235,7 @@ void Connection::read() {
 }
 
 void Connection::has_output() {
-  if (std::exchange(flushing_, true)) return;
+  if (dead_ || std::exchange(flushing_, true)) return;
   shared_.to_flush.push_back(this);
   if (shared_.to_flush.size() > 1) return;
   boost::asio::post(shared_.loop, [&shared = shared_] { flush_all(shared); });

@@ -30,9 +30,9 @@ namespace sluice::server::grpc {
 struct Options {
   const Bounds& bounds;
   std::vector<std::string_view> paths;              // the handler's methods; literals
-  std::vector<std::string_view> stream_paths = {};  // methods that open_stream() opens; literals
-  OpenStream open_stream = {};
-  std::size_t most_streams = 1024;       // concurrent calls of a connection
+  std::vector<std::string_view> stream_paths = {};  // likewise, of open_stream
+  OpenStream open_stream = {};                      // if there are stream_paths
+  std::size_t most_streams = 1024;                  // concurrent calls of a connection
   std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
   const net::Readiness& serving;         // what Health reports
   std::function<std::unique_ptr<Handler>()> make;

@@ -38,11 +38,11 @@ enum class Code : std::uint8_t {
   kUnauthenticated = 16,
 };
 
-// One complete call of a unary method. All views are of the transport's buffers and are valid until
-// the handler returns.
+// One complete call of a unary method, or the beginning of a stream. All views are of the
+// transport's buffers and are valid until the handler or OpenStream returns.
 struct Call {
   std::string_view path;                  // "/package.Service/Method"
-  std::string_view message;               // decompressed, without its prefix
+  std::string_view message;               // decompressed, without its prefix; of a stream: empty
   std::string_view peer;                  // the peer's address as text; empty on a Unix socket
   std::string_view authorization;         // the client's metadata of that name; empty: none
   std::string_view traceparent;           // likewise
@@ -67,37 +67,6 @@ struct Reply {
   }
 };
 
-// The server's half of a bidirectional stream. Valid until its StreamIn is destroyed.
-//
-// Thread-safety: the loop's thread only. Ownership: the connection's.
-class StreamOut {
- public:
-  // Sends a message. Returns false, and sends nothing, if the stream has ended or the client leaves
-  // too much unread; the stream has ended then.
-  virtual bool send(std::string_view message) = 0;
-  // Ends the stream after the messages that were sent.
-  virtual void end(Code code, std::string_view text) = 0;
-
- protected:
-  ~StreamOut() = default;
-};
-
-// The client's half of a bidirectional stream. It is destroyed when the stream is gone: the client
-// has reset it, the connection is lost, or the server has ended it.
-//
-// Thread-safety: the loop's thread only.
-class StreamIn {
- public:
-  virtual ~StreamIn() = default;
-  // A message, decompressed; valid during the call.
-  virtual void on_message(std::string_view message) = 0;
-  // The client sends no more messages, and reads on.
-  virtual void on_half_close() {}
-};
-
-// Opens a stream. Null: it has ended the stream.
-using OpenStream = std::function<std::unique_ptr<StreamIn>(const Call& call, StreamOut& out)>;
-
 // Answers the calls of a listener. There is one handler for each event loop, called by that loop's
 // thread only, or one for each call in progress if it may wait.
 class Handler {
@@ -121,5 +90,54 @@ class Handler {
 };
 
 using Handlers = net::WorkerPool<Handler>;
+
+// The server's side of an open stream: messages to its client.
+//
+// Thread-safety: the loop's thread only, at any time, also outside the functions of StreamIn; other
+// threads post to the loop. Ownership: the transport's. Valid until the stream's StreamIn is
+// destroyed; without a StreamIn, until OpenStream returns. Cost of send(): a copy of the message.
+// Messages that are sent in one turn of the loop leave together.
+class StreamOut {
+ public:
+  // Sends a message. Returns false, and sends nothing, if the stream has ended or if the client
+  // leaves too much unread (256 KiB in this stream, or 64 MiB in all connections of the loop). A
+  // single message may be larger than that.
+  virtual bool send(std::string_view message) = 0;
+  // Ends the stream with that status after the messages that were sent. No message arrives any
+  // more. `text` is for a code other than kOk; any bytes. Does nothing if the stream has ended.
+  virtual void end(Code code, std::string_view text) = 0;
+  // Returns the bytes of messages, with their prefixes of 5 bytes, that still wait for the client.
+  virtual std::size_t unread() const = 0;
+
+ protected:
+  ~StreamOut() = default;
+};
+
+// The client's side of an open stream. The transport calls these functions in the loop's thread.
+// They may send and end the stream.
+//
+// The destructor is called when the stream is gone: soon after it was ended by either side (at the
+// latest a quarter of a second later), was reset, exceeded its deadline, or lost its connection.
+// What the destructor sends is discarded.
+class StreamIn {
+ public:
+  virtual ~StreamIn() = default;
+  // A message, decompressed and without its prefix. The view is valid until the function returns.
+  // While the client leaves too much unread, its next messages wait, and so does the client.
+  virtual void on_message(std::string_view message) = 0;
+  // The client sends no more messages. A stream that needs no more of them should end here.
+  virtual void on_half_close() = 0;
+  // The connection ends soon, because it is old or the server stops. The stream may end with kOk,
+  // or with kUnavailable so that the client opens it again elsewhere. Half a second later the
+  // transport ends it with kUnavailable.
+  virtual void on_drain() {}
+  // Called about four times a second.
+  virtual void on_tick() {}
+};
+
+// Opens the stream of a call whose path is one of the listener's stream paths. There is one for
+// each event loop, called by that loop's thread only. To refuse the call, ends the stream and
+// returns null.
+using OpenStream = std::function<std::unique_ptr<StreamIn>(const Call&, StreamOut&)>;
 
 }  // namespace sluice::server::grpc

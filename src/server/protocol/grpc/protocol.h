@@ -86,9 +86,7 @@ enum class Method : std::uint8_t {
   kNone,   // no such method
   kUnary,  // answered by the handler
   kHealthCheck,
-  kHealthWatch,
-  kReflection,
-  kStream,  // of SharedState::stream_paths
+  kStream,  // has a StreamIn
 };
 
 // The state of a stream that is cleared before the stream is used again.
@@ -109,13 +107,16 @@ struct StreamState {
   bool in_work = false;       // a handler answers it, or will
   bool begun = false;         // a response was submitted
   bool ended = false;         // nothing follows what `out` holds
-  bool known = false;         // of a Watch: the service exists
-  bool serving_seen = false;  // of a Watch: the status that was last reported
+  bool used = false;          // of kStream: a message arrived
+  bool half_closed = false;   // of kStream: its StreamIn knows that the client has sent everything
+  bool was_full = false;      // at the last tick; see full()
   std::size_t header_bytes = 0;
-  std::size_t buffered = 0;  // the counted bytes of `in`
-  std::size_t unread = 0;    // the counted bytes of `out`
-  std::size_t out_done = 0;  // the sent bytes of `out`
-  SteadyTime began{};
+  std::size_t buffered = 0;                 // the counted bytes of `in`
+  std::size_t in_done = 0;                  // the processed bytes of `in`
+  std::size_t unconsumed = 0;               // input for which the client was not given new room
+  std::size_t counted = 0;                  // the counted bytes of `out`
+  std::size_t out_done = 0;                 // the sent bytes of `out`
+  SteadyTime began{};                       // when what is waited for began
   SteadyTime deadline = SteadyTime::max();  // set by the client
   Call call;
 };
@@ -128,6 +129,16 @@ struct Stream final : Handlers::Task, StreamOut, StreamState {
   void dropped() override;
   bool send(std::string_view message) override;
   void end(Code why, std::string_view what) override;
+  std::size_t unread() const override { return out.size() - out_done; }
+  // Returns whether the client leaves so much unread that its next messages wait.
+  bool full() const;
+  std::string_view input() const { return std::string_view(in).substr(in_done); }
+  // Copies the next bytes of `out`, at most `room`. Returns how many.
+  std::size_t read(char* to, std::size_t room);
+  // Drops processed input.
+  void drop_done();
+  // Counts the bytes of `out` among those of all connections.
+  void count();
   // Releases larger buffers.
   void clear(std::size_t most_kept);
 
@@ -138,8 +149,8 @@ struct Stream final : Handlers::Task, StreamOut, StreamState {
   std::string peer;      // for a call that may outlive its connection
   std::string authorization;
   std::string traceparent;
+  std::unique_ptr<StreamIn> receiver;  // of kStream
   Streams* home = nullptr;
-  std::unique_ptr<StreamIn> client;  // of kStream
 };
 
 // The unused streams of one event loop.
@@ -176,9 +187,9 @@ struct SharedState {
   std::size_t buffered = 0;
   Reply reply = {};
   std::chrono::milliseconds max_age{0};  // then a connection accepts no more calls; 0: no limit
-  std::string output = {};               // of the connection that sends
-  std::vector<std::string_view> stream_paths = {};
-  OpenStream open_stream = {};
+  std::vector<std::string_view> stream_paths = {};  // literals
+  OpenStream open_stream = {};                      // for these paths
+  std::string output = {};                          // of the connection that sends
 };
 
 // One connection that speaks gRPC over HTTP/2, without its socket: takes bytes and returns bytes.
@@ -209,14 +220,16 @@ class Protocol {
   // Sends a PING to check whether the client is alive.
   void ping();
   // Asks the client to send its next calls elsewhere. Call notice() first, then, after the client
-  // has had time to read it, finish(). Calls in progress continue.
+  // has had time to read it, finish(). Calls in progress continue; streams learn of the notice and
+  // are ended by finish().
   void notice();
   void finish();
 
   // Returns whether the client has sent its connection preface.
   bool has_preface() const noexcept { return has_preface_; }
   std::size_t open_streams() const noexcept { return open_; }
-  // Returns whether there was a complete call without its whole response at the last tick().
+  // Returns whether there was a complete call without its whole response, or a stream in use, at
+  // the last tick().
   bool busy() const noexcept { return busy_; }
   std::size_t calls() const noexcept { return calls_; }
 
@@ -238,12 +251,11 @@ class Protocol {
   void call(Stream& stream, std::string_view message);
   void submit(Stream& stream);
   void answered(Stream& stream, Handler& handler);
-  void reflect(Stream& stream);
+  void describe(Stream& stream) const;
   void open_stream(Stream& stream);
-  void take_messages(Stream& stream);
-  bool send(Stream& stream, std::string_view message);
-  void watch(Stream& stream, std::string_view message);
-  void report_health(Stream& stream);
+  void deliver(Stream& stream);
+  void deliver_held();
+  void consume(Stream& stream);
   void respond(Stream& stream);
   void refuse(Stream& stream, std::string_view status, std::string_view text);
   void end(Stream& stream, Code code, std::string_view text);
@@ -274,6 +286,8 @@ class Protocol {
   bool broken_ = false;
   bool terminated_ = false;  // has sent the last GOAWAY because of an error
   bool busy_ = false;
+  bool noticed_ = false;
+  bool drained_ = false;  // a stream is no longer full
 };
 
 }  // namespace sluice::server::grpc
