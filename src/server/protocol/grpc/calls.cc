@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "grpc/health/v1/health.pb.h"
@@ -98,22 +99,21 @@ void add_extension_numbers(const std::string& name, ServerReflectionResponse& ou
   for (const FieldDescriptor* field : fields) numbers.add_extension_number(field->number());
 }
 
-void add_services(std::span<const std::string_view> paths, ServerReflectionResponse& out) {
+void add_services(const SharedState& shared, ServerReflectionResponse& out) {
   std::set<std::string> names{"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                               "grpc.reflection.v1alpha.ServerReflection"};
-  for (const std::string_view path : paths) names.emplace(path.substr(1, path.rfind('/') - 1));
+  for (const auto* paths : {&shared.paths, &shared.stream_paths}) {
+    for (const std::string_view path : *paths) names.emplace(path.substr(1, path.rfind('/') - 1));
+  }
   for (const std::string& name : names) {
     out.mutable_list_services_response()->add_service()->set_name(name);
   }
 }
 
-}  // namespace
-
-// Answers one ServerReflectionRequest with the services of `paths` and of this folder, and with
-// descriptors of messages that are linked in. Errors: kInvalidArgument. If something is not found,
-// the reply's message says so.
-void answer_reflection(std::string_view request, std::span<const std::string_view> paths,
-                       Reply& reply) {
+// Answers one ServerReflectionRequest with the services of the listener and of this folder, and
+// with descriptors of messages that are linked in. Errors: kInvalidArgument. If something is not
+// found, the reply's message says so.
+void answer_reflection(std::string_view request, const SharedState& shared, Reply& reply) {
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   ServerReflectionRequest message;
   if (!message.ParseFromArray(request.data(), static_cast<int>(request.size()))) {
@@ -136,27 +136,78 @@ void answer_reflection(std::string_view request, std::span<const std::string_vie
     case ServerReflectionRequest::kAllExtensionNumbersOfType:
       add_extension_numbers(message.all_extension_numbers_of_type(), out);
       break;
-    case ServerReflectionRequest::kListServices: add_services(paths, out); break;
+    case ServerReflectionRequest::kListServices: add_services(shared, out); break;
     case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET:
       return reply.fail(Code::kInvalidArgument, "the message contains no request");
   }
   out.SerializeToString(&reply.bytes);
 }
 
-namespace {
+// Health/Watch: reports the status, and each change of it.
+class Watch final : public StreamIn {
+ public:
+  Watch(StreamOut& out, const net::Readiness& serving) : out_(out), serving_(serving) {}
+
+  void on_message(std::string_view message) override {
+    if (std::exchange(asked_, true)) return out_.end(Code::kInternal, "expected one message");
+    Reply reply;
+    check_health(message, serving_.answer(), reply);
+    known_ = reply.code == Code::kOk;
+    if (reply.code == Code::kNotFound) {
+      out_.send(kServiceUnknown);
+    } else if (!known_) {
+      out_.end(reply.code, reply.text);
+    }
+    seen_ = !serving_;
+    on_tick();
+  }
+  void on_half_close() override {
+    if (!asked_) out_.end(Code::kInternal, "expected one message");
+  }
+  void on_tick() override {
+    const bool serving = serving_;
+    if (!known_ || seen_ == serving) return;
+    if (out_.send(serving ? kIsServing : kIsNotServing)) seen_ = serving;
+  }
+
+ private:
+  StreamOut& out_;
+  const net::Readiness& serving_;
+  bool asked_ = false;
+  bool known_ = false;  // the service exists
+  bool seen_ = false;   // the status that was last reported
+};
+
+// ServerReflectionInfo: answers each request.
+class Reflection final : public StreamIn {
+ public:
+  Reflection(StreamOut& out, const SharedState& shared) : out_(out), shared_(shared) {}
+
+  void on_message(std::string_view message) override {
+    Reply reply;
+    answer_reflection(message, shared_, reply);
+    if (reply.code != Code::kOk) return out_.end(reply.code, reply.text);
+    if (!out_.send(reply.bytes)) out_.end(Code::kResourceExhausted, "too many bytes are unread");
+  }
+  void on_half_close() override { out_.end(Code::kOk, {}); }
+
+ private:
+  StreamOut& out_;
+  const SharedState& shared_;
+};
 
 // The most bytes of incomplete messages and unread replies of all connections of a loop. Beyond it,
 // Protocol accepts no more data.
 constexpr std::size_t kMostBuffered = std::size_t{64} << 20;
 // What each call adds to a client's budget of frames that carry no work; see protocol.cc.
 constexpr int kFramesPerCall = 4;
-// The most bytes of replies that a client leaves unread in one stream.
+// If a client leaves more bytes unread in one stream, the stream accepts no more of either side.
 constexpr std::size_t kMostUnread = std::size_t{256} << 10;
 
 constexpr std::string_view kHealthCheckPath = "/grpc.health.v1.Health/Check";
 constexpr std::string_view kHealthWatchPath = "/grpc.health.v1.Health/Watch";
-constexpr std::array<std::string_view, 2> kReflectionPaths = {
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+constexpr std::array<std::string_view, 3> kOwnStreamPaths = {
+    kHealthWatchPath, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
 
 // Returns a field that is not copied. `value` must outlive the call of nghttp2, or be a status
@@ -199,15 +250,9 @@ std::string too_large(std::size_t most) {
 ssize_t read_messages(nghttp2_session* session, std::int32_t id, std::uint8_t* to, std::size_t room,
                       std::uint32_t* flags, nghttp2_data_source* source, void*) {
   Stream& stream = *static_cast<Stream*>(source->ptr);
-  const std::size_t size = std::min(room, stream.out.size() - stream.out_done);
-  stream.out.copy(reinterpret_cast<char*>(to), size, stream.out_done);
-  stream.out_done += size;
-  if (stream.out_done < stream.out.size()) return static_cast<ssize_t>(size);
-  if (!stream.ended) {
-    stream.out.clear();
-    stream.out_done = 0;
-    return size > 0 ? static_cast<ssize_t>(size) : ssize_t{NGHTTP2_ERR_DEFERRED};
-  }
+  const std::size_t size = stream.read(reinterpret_cast<char*>(to), room);
+  if (stream.unread() > 0) return static_cast<ssize_t>(size);
+  if (!stream.ended) return size > 0 ? static_cast<ssize_t>(size) : ssize_t{NGHTTP2_ERR_DEFERRED};
   *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
   nghttp2_nv fields[2];
   const std::size_t count = add_status(stream, fields);
@@ -217,24 +262,34 @@ ssize_t read_messages(nghttp2_session* session, std::int32_t id, std::uint8_t* t
 
 }  // namespace
 
+bool Stream::full() const { return unread() > kMostUnread; }
+
+bool Stream::send(std::string_view message) {
+  if (ended || full() || protocol->shared_.buffered > kMostBuffered) return false;
+  append_message(out, message);
+  protocol->respond(*this);
+  if (!protocol->inside_) protocol->has_output_();
+  return true;
+}
+
+void Stream::end(Code why, std::string_view what) {
+  if (ended) return;
+  protocol->end(*this, why, what);
+  if (!protocol->inside_) protocol->has_output_();
+}
+
 void Protocol::find(Stream& stream, std::string_view path) const {
-  for (const std::string_view own : shared_.paths) {
-    if (path != own) continue;
-    stream.method = Method::kUnary;
-    stream.call.path = own;
-    return;
-  }
-  for (const std::string_view own : shared_.stream_paths) {
-    if (path != own) continue;
-    stream.method = Method::kStream;
-    stream.call.path = own;
-    return;
-  }
-  if (path == kHealthCheckPath) stream.method = Method::kHealthCheck;
-  if (path == kHealthWatchPath) stream.method = Method::kHealthWatch;
-  if (path == kReflectionPaths[0] || path == kReflectionPaths[1]) {
-    stream.method = Method::kReflection;
-  }
+  const auto is_in = [&](std::span<const std::string_view> paths, Method method) {
+    const auto found = std::find(paths.begin(), paths.end(), path);
+    if (found == paths.end()) return false;
+    stream.method = method;
+    stream.call.path = *found;
+    return true;
+  };
+  static_cast<void>(is_in(shared_.paths, Method::kUnary) ||
+                    is_in(shared_.stream_paths, Method::kStream) ||
+                    is_in({&kHealthCheckPath, 1}, Method::kHealthCheck) ||
+                    is_in(kOwnStreamPaths, Method::kStream));
 }
 
 void Protocol::on_grpc_header(Stream& stream, std::string_view name, std::string_view value) {
@@ -274,68 +329,30 @@ void Protocol::opened(Stream& stream) {
 }
 
 void Protocol::open_stream(Stream& stream) {
-  stream.call.deadline = stream.deadline;
-  stream.call.authorization = stream.authorization;
-  stream.call.traceparent = stream.traceparent;
-  stream.call.certificate_role = certificate_role_;
-  stream.call.peer = peer_;
-  stream.client = shared_.open_stream(stream.call, stream);
   ++calls_;
-  earn(kFramesPerCall);
-}
-
-bool Stream::send(std::string_view message) {
-  return protocol != nullptr && protocol->send(*this, message);
-}
-
-void Stream::end(Code why, std::string_view what) {
-  if (protocol == nullptr) return;
-  protocol->end(*this, why, what);
-  if (!protocol->inside_) protocol->has_output_();
-}
-
-bool Protocol::send(Stream& stream, std::string_view message) {
-  if (stream.ended) return false;
-  if (stream.out.size() - stream.out_done + message.size() > kMostUnread ||
-      shared_.buffered > kMostBuffered) {
-    end(stream, Code::kResourceExhausted, "the client does not read its messages");
+  describe(stream);
+  const std::string_view path = stream.call.path;
+  if (path == kHealthWatchPath) {
+    stream.receiver = std::make_unique<Watch>(stream, shared_.serving);
+  } else if (std::ranges::find(kOwnStreamPaths, path) != kOwnStreamPaths.end()) {
+    stream.receiver = std::make_unique<Reflection>(stream, shared_);
   } else {
-    append_message(stream.out, message);
-    respond(stream);
+    stream.receiver = shared_.open_stream(stream.call, stream);
   }
-  if (!inside_) has_output_();
-  return !stream.ended;
-}
-
-// Hands over the complete messages.
-void Protocol::take_messages(Stream& stream) {
-  std::string_view message;
-  std::size_t done = 0;
-  while (!stream.ended && stream.client && take_message(stream, message)) {
-    const std::size_t size = kPrefixBytes + read_prefix(stream.in).size;
-    earn(kFramesPerCall);
-    stream.client->on_message(message);
-    stream.in.erase(0, size);
-    stream.began = now_;
-    done += size;
-    if (!check_prefix(stream)) return;
-  }
-  if (stream.ended) return;  // the input is forgotten
-  stream.buffered -= done;
-  shared_.buffered -= done;
+  if (!stream.receiver) return stream.end(Code::kInternal, "the stream was not opened");
+  if (noticed_) stream.receiver->on_drain();
 }
 
 void Protocol::on_data(Stream& stream, std::string_view bytes) {
   if (shared_.buffered + bytes.size() > kMostBuffered) {
     return end(stream, Code::kResourceExhausted, "too many bytes in unfinished calls");
   }
-  if (stream.in.empty() && stream.method >= Method::kReflection) stream.began = now_;
+  if (stream.in.empty() && stream.receiver) stream.began = now_;
   stream.in.append(bytes);
   stream.buffered += bytes.size();
   shared_.buffered += bytes.size();
-  if (!check_prefix(stream)) return;
-  if (stream.method == Method::kReflection) reflect(stream);
-  if (stream.method == Method::kStream) take_messages(stream);
+  if (stream.receiver) return deliver(stream);
+  static_cast<void>(check_prefix(stream));
 }
 
 void Protocol::forget_input(Stream& stream) {
@@ -345,13 +362,14 @@ void Protocol::forget_input(Stream& stream) {
 
 // Returns false if the input does not begin with an acceptable message. The call has then ended.
 bool Protocol::check_prefix(Stream& stream) {
-  if (stream.in.size() < kPrefixBytes) return true;
-  const Prefix prefix = read_prefix(stream.in);
+  const std::string_view in = stream.input();
+  if (in.size() < kPrefixBytes) return true;
+  const Prefix prefix = read_prefix(in);
   if (prefix.size > shared_.bounds.body_bytes) {
     end(stream, Code::kResourceExhausted, too_large(shared_.bounds.body_bytes));
   } else if (prefix.compressed > 1 || (prefix.compressed == 1 && !stream.gzip)) {
     end(stream, Code::kInternal, "a message is compressed, but grpc-encoding does not name gzip");
-  } else if (stream.method < Method::kReflection && stream.in.size() > kPrefixBytes + prefix.size) {
+  } else if (stream.method != Method::kStream && in.size() > kPrefixBytes + prefix.size) {
     end(stream, Code::kInternal, "expected one message");
   }
   return !stream.ended;
@@ -360,7 +378,7 @@ bool Protocol::check_prefix(Stream& stream) {
 // Returns the first message, decompressed and without its prefix. Returns false if the message is
 // not complete yet or is malformed; a malformed message ends the call.
 bool Protocol::take_message(Stream& stream, std::string_view& message) {
-  const std::string_view in = stream.in;
+  const std::string_view in = stream.input();
   if (in.size() < kPrefixBytes) return false;
   const Prefix prefix = read_prefix(in);
   if (in.size() < kPrefixBytes + prefix.size) return false;
@@ -377,15 +395,7 @@ bool Protocol::take_message(Stream& stream, std::string_view& message) {
 }
 
 void Protocol::on_whole(Stream& stream) {
-  if (stream.method == Method::kStream) {
-    if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is incomplete");
-    if (stream.client) stream.client->on_half_close();
-    return;
-  }
-  if (stream.method == Method::kReflection) {
-    if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is incomplete");
-    return end(stream, Code::kOk, {});
-  }
+  if (stream.receiver) return deliver(stream);
   std::string_view message;
   if (!take_message(stream, message)) {
     if (stream.ended) return;
@@ -409,25 +419,28 @@ void Protocol::call(Stream& stream, std::string_view message) {
       append_message(stream.out, reply.bytes);
       return end(stream, Code::kOk, {});
     }
-    case Method::kHealthWatch: return watch(stream, message);
-    case Method::kReflection:
     case Method::kStream:
     case Method::kNone: break;
   }
 }
 
-void Protocol::submit(Stream& stream) {
+// Fills in the call according to its header.
+void Protocol::describe(Stream& stream) const {
   stream.call.deadline = stream.deadline;
   stream.call.authorization = stream.authorization;
   stream.call.traceparent = stream.traceparent;
   stream.call.certificate_role = certificate_role_;
+  stream.call.peer = peer_;
+}
+
+void Protocol::submit(Stream& stream) {
+  describe(stream);
   if (shared_.handlers.waits()) {  // the call may outlive the connection
     stream.peer = peer_;
     stream.call.peer = stream.peer;
     stream.in_work = true;
-  } else {
-    stream.call.peer = peer_;
-    if (answered_ < now_) answered_ = now_;
+  } else if (answered_ < now_) {
+    answered_ = now_;
   }
   static_cast<void>(shared_.handlers.submit(stream));
 }
@@ -451,55 +464,32 @@ void Protocol::answered(Stream& stream, Handler& handler) {
   if (!inside_) has_output_();
 }
 
-// Answers the complete messages.
-void Protocol::reflect(Stream& stream) {
-  std::size_t done = 0;
+// Gives the complete messages to the stream's StreamIn, as long as the client reads what it is
+// sent.
+void Protocol::deliver(Stream& stream) {
   std::string_view message;
-  while (!stream.ended && take_message(stream, message)) {
-    const std::size_t size = kPrefixBytes + read_prefix(stream.in).size;
-    Reply& reply = shared_.reply;
-    reply.clear();
-    answer_reflection(message, shared_.paths, reply);
-    if (reply.code != Code::kOk) return end(stream, reply.code, reply.text);
-    append_message(stream.out, reply.bytes);
-    stream.in.erase(0, size);
+  while (!stream.ended && !stream.full() && check_prefix(stream) && take_message(stream, message)) {
+    stream.in_done += kPrefixBytes + read_prefix(stream.input()).size;
     stream.began = now_;
-    done += size;
-    respond(stream);
-    if (stream.out.size() - stream.out_done > kMostUnread || shared_.buffered > kMostBuffered) {
-      return end(stream, Code::kResourceExhausted, "the client does not read its replies");
+    stream.used = true;
+    // A message pays for its frame. Empty ones, of which one frame brings thousands, do not.
+    if (message.empty()) {
+      spend(1);
+    } else {
+      earn(1);
     }
-    if (!check_prefix(stream)) return;
+    stream.receiver->on_message(message);
   }
-  stream.buffered -= done;
-  shared_.buffered -= done;
-}
-
-void Protocol::watch(Stream& stream, std::string_view message) {
-  Reply& reply = shared_.reply;
-  reply.clear();
-  check_health(message, shared_.serving.answer(), reply);
-  stream.known = reply.code != Code::kNotFound;
-  if (reply.code != Code::kOk && stream.known) return end(stream, reply.code, reply.text);
-  stream.serving_seen = !shared_.serving;
-  if (stream.known) return report_health(stream);
-  append_message(stream.out, kServiceUnknown);
-  respond(stream);
-}
-
-// Reports a changed status to a client of Watch.
-void Protocol::report_health(Stream& stream) {
-  const bool serving = shared_.serving;
-  if (!stream.known || stream.serving_seen == serving) return;
-  stream.serving_seen = serving;
-  append_message(stream.out, serving ? kIsServing : kIsNotServing);
-  respond(stream);
+  if (stream.ended) return;
+  stream.drop_done();
+  if (!stream.whole || stream.full()) return;
+  if (!stream.in.empty()) return end(stream, Code::kInternal, "a message is incomplete");
+  if (!std::exchange(stream.half_closed, true)) stream.receiver->on_half_close();
 }
 
 // Starts the response or continues it.
 void Protocol::respond(Stream& stream) {
-  shared_.buffered += stream.out.size() - stream.unread;
-  stream.unread = stream.out.size();
+  stream.count();
   if (stream.begun) {
     nghttp2_session_resume_data(session_, stream.id);
     return;

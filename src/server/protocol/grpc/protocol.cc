@@ -251,6 +251,35 @@ void Stream::dropped() {
   if (protocol == nullptr) home->give_back(*this);
 }
 
+std::size_t Stream::read(char* to, std::size_t room) {
+  const std::size_t size = out.copy(to, room, out_done);
+  const bool was = full();
+  out_done += size;
+  if (was && !full()) protocol->drained_ = true;
+  // A stream may send for ever, so what was sent does not stay.
+  if (!ended && 2 * out_done >= out.size()) {
+    out.erase(0, std::exchange(out_done, 0));
+    if (out.empty()) release(out, kMostKept);
+    count();
+  }
+  return size;
+}
+
+void Stream::drop_done() {
+  if (2 * in_done < in.size()) return;
+  buffered -= in_done;
+  protocol->shared_.buffered -= in_done;
+  in.erase(0, std::exchange(in_done, 0));
+  if (!in.empty()) return;
+  release(in, kMostKept);
+  release(inflated, kMostKept);
+}
+
+void Stream::count() {
+  protocol->shared_.buffered += out.size() - counted;
+  counted = out.size();
+}
+
 void Stream::clear(std::size_t most_kept) {
   static_cast<StreamState&>(*this) = {};
   for (std::string* buffer : {&in, &inflated, &out, &text, &peer, &authorization, &traceparent})
@@ -373,8 +402,13 @@ struct Callbacks {
 
   static int data(nghttp2_session* session, std::uint8_t, std::int32_t id,
                   const std::uint8_t* bytes, std::size_t size, void* user) {
+    // A stream whose messages wait holds back its own window only, not that of the connection.
+    check_memory(nghttp2_session_consume_connection(session, size));
     Stream* const of = stream(session, id, user);
-    if (of != nullptr && !of->ended) protocol_of(user).on_data(*of, view(bytes, size));
+    if (of == nullptr) return 0;
+    of->unconsumed += size;
+    if (!of->ended) protocol_of(user).on_data(*of, view(bytes, size));
+    protocol_of(user).consume(*of);
     return 0;
   }
 
@@ -418,6 +452,7 @@ nghttp2_session* Callbacks::make(Protocol& protocol) {
   nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(calls, invalid_frame);
   nghttp2_session_callbacks_set_on_stream_close_callback(calls, stream_closed);
   nghttp2_option_set_no_closed_streams(option, 1);
+  nghttp2_option_set_no_auto_window_update(option, 1);  // see consume()
   // nghttp2's bound on resets is off: Protocol counts them by their cost, because resets of
   // complete calls are the client's deadlines.
   constexpr std::uint64_t kAny = 1U << 30;
@@ -498,6 +533,10 @@ void Protocol::write(std::string& out, std::size_t most) {
     const std::uint8_t* bytes = nullptr;
     const auto size = nghttp2_session_mem_send(session_, &bytes);
     if (size < 0) broken_ = true;
+    if (size == 0 && std::exchange(drained_, false)) {
+      deliver_held();
+      continue;
+    }
     if (size <= 0) break;
     out.append(view(bytes, static_cast<std::size_t>(size)));
   }
@@ -527,7 +566,7 @@ void Protocol::tick(SteadyTime now) {
   }
   busy_ = false;
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
-    if (stream->whole) busy_ = true;
+    if (stream->whole || stream->used) busy_ = true;
     check(*stream);
   }
 }
@@ -535,26 +574,33 @@ void Protocol::tick(SteadyTime now) {
 // Ends a call that has timed out.
 void Protocol::check(Stream& stream) {
   const auto& bounds = shared_.bounds;
+  const bool full = stream.full();
   if (stream.ended) {
+    stream.receiver.reset();
     if (now_ - stream.began < bounds.write_timeout) return;
     shared_.recorder.add(metrics::Event::kTimedOut);
     nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_CANCEL);
     stream.began = SteadyTime::max() - bounds.write_timeout;  // only once
-  } else if (now_ >= stream.deadline) {
+    return;
+  }
+  if (std::exchange(stream.was_full, full) != full) stream.began = now_;
+  if (now_ >= stream.deadline) {
     end(stream, Code::kDeadlineExceeded, "the deadline of the call has passed");
-  } else if (late(stream)) {
+  } else if (full && now_ - stream.began >= bounds.write_timeout) {
+    shared_.recorder.add(metrics::Event::kTimedOut);
+    end(stream, Code::kResourceExhausted, "the client does not read its messages");
+  } else if (!full && late(stream)) {
     shared_.recorder.add(metrics::Event::kTimedOut);
     end(stream, Code::kDeadlineExceeded, "the call did not arrive in time");
-  } else if (stream.method == Method::kHealthWatch && stream.begun) {
-    report_health(stream);
+  } else if (stream.receiver) {
+    stream.receiver->on_tick();
   }
 }
 
 // Returns whether the rest of the message takes too long to arrive.
 bool Protocol::late(const Stream& stream) const {
   if (stream.whole || !stream.opened) return false;
-  const bool is_endless = stream.method == Method::kReflection || stream.method == Method::kStream;
-  if (is_endless && stream.in.empty()) return false;
+  if (stream.receiver && stream.in.empty()) return false;
   return now_ - stream.began >= shared_.bounds.body_timeout;
 }
 
@@ -573,7 +619,12 @@ void Protocol::ping() {
 }
 
 void Protocol::notice() {
-  if (session_ != nullptr) nghttp2_submit_shutdown_notice(session_);
+  if (session_ == nullptr) return;
+  nghttp2_submit_shutdown_notice(session_);
+  noticed_ = true;
+  for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
+    if (stream->receiver && !stream->ended) stream->receiver->on_drain();
+  }
 }
 
 void Protocol::finish() {
@@ -582,9 +633,8 @@ void Protocol::finish() {
     return;
   }
   for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
-    const bool endless = stream->method == Method::kHealthWatch ||
-                         stream->method == Method::kReflection || stream->method == Method::kStream;
-    if (endless && !stream->ended) end(*stream, Code::kUnavailable, "the server is shutting down");
+    if (!stream->receiver) continue;
+    end(*stream, Code::kUnavailable, "the server ends the connection; open the stream again");
   }
   nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
                         nghttp2_session_get_last_proc_stream_id(session_), NGHTTP2_NO_ERROR,
@@ -610,11 +660,28 @@ void Protocol::close(Stream& stream) {
   if (stream.next != nullptr) stream.next->previous = stream.previous;
   --open_;
   if (recent_ == &stream) recent_ = nullptr;
-  stream.client.reset();
   forget_input(stream);
-  shared_.buffered -= std::exchange(stream.unread, 0);
+  shared_.buffered -= std::exchange(stream.counted, 0);
+  stream.ended = true;  // for the destructor that follows
+  stream.receiver.reset();
   stream.protocol = nullptr;
   if (!stream.in_work) shared_.streams.give_back(stream);
+}
+
+// Continues streams whose messages waited until the client read more.
+void Protocol::deliver_held() {
+  for (Stream* stream = first_; stream != nullptr; stream = stream->next) {
+    if (!stream->receiver || stream->full()) continue;
+    deliver(*stream);
+    consume(*stream);
+  }
+}
+
+// Gives the client new room in the stream, in larger steps, unless its messages wait.
+void Protocol::consume(Stream& stream) {
+  if (stream.unconsumed < kStreamWindow / 4 || stream.full()) return;
+  check_memory(
+      nghttp2_session_consume_stream(session_, stream.id, std::exchange(stream.unconsumed, 0)));
 }
 
 // Returns false if the stream must be reset.
