@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kEcho = "/test.Service/Echo";
+constexpr const char* kStream = "/test.Service/Stream";
 
 // Answers with the message. Waits first if the message is "wait".
 class EchoHandler final : public Handler {
@@ -33,6 +34,24 @@ class EchoHandler final : public Handler {
 
  private:
   net::TestWaits& waits_;
+};
+
+// A stream that counts what it is told.
+struct StreamCounts {
+  int open = 0;
+  int messages = 0;
+  int drains = 0;
+};
+class CountingStream final : public StreamIn {
+ public:
+  explicit CountingStream(StreamCounts& counts) : counts_(counts) { ++counts_.open; }
+  ~CountingStream() override { --counts_.open; }
+  void on_message(std::string_view) override { ++counts_.messages; }
+  void on_half_close() override {}
+  void on_drain() override { ++counts_.drains; }
+
+ private:
+  StreamCounts& counts_;
 };
 
 class GrpcConnectionState : public ::testing::Test {
@@ -52,7 +71,11 @@ class GrpcConnectionState : public ::testing::Test {
                                 .recorder = registry_.make_recorder(),
                                 .serving = serving_,
                                 .clock = clock_,
-                                .max_age = max_age});
+                                .max_age = max_age,
+                                .stream_paths = {kStream},
+                                .open_stream = [this](const Call&, StreamOut&) {
+                                  return std::make_unique<CountingStream>(streams_);
+                                }});
     state_.emplace("192.0.2.1", *shared_, [this] { ++outputs_; }, clock_.time);
   }
 
@@ -82,6 +105,13 @@ class GrpcConnectionState : public ::testing::Test {
     }
     return last;
   }
+  std::int32_t open_stream(std::string_view message) {
+    std::string body;
+    append_message(body, message);
+    const auto id = client_.send(TestClient::fields(kStream), std::move(body), false);
+    talk();
+    return id;
+  }
   std::int32_t call(std::string_view message) {
     const std::int32_t id = client_.call(kEcho, message);
     talk();
@@ -96,6 +126,7 @@ class GrpcConnectionState : public ::testing::Test {
   metrics::Registry registry_;
   const net::Readiness serving_ = true;
   net::TestWaits waits_;
+  StreamCounts streams_;
   Handlers handlers_{[this] { return std::make_unique<EchoHandler>(waits_); },
                      net::FiberPool::Options{}};
   std::optional<SharedState> shared_;
@@ -233,6 +264,39 @@ TEST_F(GrpcConnectionState, AClientThatAnswersThePingStays) {
   ASSERT_EQ(tick_after(seconds(40)), Action::kReceive);
   ASSERT_EQ(talk(), Action::kReceive);  // the client's reply to the PING
   EXPECT_EQ(tick_after(seconds(39)), Action::kReceive);
+}
+
+TEST_F(GrpcConnectionState, AStreamKeepsItsConnectionAsLongAsTheClientAnswersPings) {
+  const auto id = open_stream("hello");
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(tick_after(seconds(40)), Action::kReceive);
+    ASSERT_EQ(talk(), Action::kReceive);  // the client's reply to the PING
+  }
+  EXPECT_EQ(client_.goaways.size(), 0U);
+  EXPECT_FALSE(client_.answers[id].ended);
+  ASSERT_EQ(tick_after(seconds(40)), Action::kReceive);
+  EXPECT_EQ(tick_after(seconds(20)), Action::kClose) << "without a reply";
+}
+
+TEST_F(GrpcConnectionState, AStreamWithoutMessagesDoesNotKeepItsConnection) {
+  client_.send(TestClient::fields(kStream), "", false);
+  ASSERT_EQ(talk(), Action::kReceive);
+  tick_after(milliseconds(250));
+  tick_after(seconds(40));
+  EXPECT_EQ(client_.goaways.size(), 1U);
+}
+
+TEST_F(GrpcConnectionState, AtTheMostAgeAStreamLearnsOfItAndEndsWithAStatus) {
+  start(seconds(30));
+  const auto id = open_stream("hello");
+  tick_after(seconds(30));
+  EXPECT_EQ(client_.goaways.size(), 1U);
+  EXPECT_EQ(streams_.drains, 1);
+  tick_after(milliseconds(499));
+  EXPECT_FALSE(client_.answers[id].ended);
+  EXPECT_EQ(tick_after(milliseconds(1)), Action::kHalfClose);
+  EXPECT_EQ(client_.answers[id].fields["grpc-status"], "14");
+  EXPECT_EQ(streams_.open, 0);
 }
 
 TEST_F(GrpcConnectionState, WhileDrainingFinishesItsCallsAndEnds) {

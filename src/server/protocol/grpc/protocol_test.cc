@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kEcho = "/test.Service/Echo";
+constexpr const char* kStream = "/test.Service/Stream";
 constexpr const char* kCheck = "/grpc.health.v1.Health/Check";
 constexpr const char* kWatch = "/grpc.health.v1.Health/Watch";
 constexpr const char* kReflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
@@ -37,6 +38,41 @@ class Echo final : public Handler {
 
  private:
   std::vector<net::FiberWait*>* waits_;
+};
+
+// What the streams of the tests have in common.
+struct StreamsSeen {
+  StreamOut* out = nullptr;   // of the newest
+  std::string authorization;  // likewise
+  int open = 0;
+  int messages = 0;
+  int drains = 0;
+  int refused = 0;   // messages that send() did not accept
+  bool ends = true;  // when the client has sent everything
+};
+
+// Sends each message back. "end" ends the stream.
+class EchoStream final : public StreamIn {
+ public:
+  EchoStream(StreamOut& out, StreamsSeen& seen) : out_(out), seen_(seen) { ++seen_.open; }
+  ~EchoStream() override {
+    --seen_.open;
+    EXPECT_FALSE(out_.send("too late"));
+    out_.end(Code::kOk, {});
+  }
+  void on_message(std::string_view message) override {
+    ++seen_.messages;
+    if (!out_.send(message)) ++seen_.refused;
+    if (message == "end") out_.end(Code::kNotFound, "no more");
+  }
+  void on_half_close() override {
+    if (seen_.ends) out_.end(Code::kOk, {});
+  }
+  void on_drain() override { ++seen_.drains; }
+
+ private:
+  StreamOut& out_;
+  StreamsSeen& seen_;
 };
 
 std::string frame(int type, int flags, int stream, std::string_view payload) {
@@ -108,6 +144,14 @@ class ProtocolTest : public ::testing::Test {
         fibers);
     shared_.emplace(SharedState{
         bounds_, streams, *handlers_, {kEcho}, recorder_, serving_, net::LoopClock::system()});
+    shared_->stream_paths = {kStream};
+    shared_->open_stream = [this](const Call& call, StreamOut& out) -> std::unique_ptr<StreamIn> {
+      seen_.out = &out;
+      seen_.authorization = call.authorization;
+      if (call.authorization != "nobody") return std::make_unique<EchoStream>(out, seen_);
+      out.end(Code::kUnauthenticated, "who is it?");
+      return nullptr;
+    };
     protocol_.emplace(*shared_, "192.0.2.1", [this] { ++outputs_; });
   }
   void start_with_workers(std::size_t most) { start(net::FiberPool::Options{.most = most}); }
@@ -116,18 +160,32 @@ class ProtocolTest : public ::testing::Test {
     protocol_.reset();
     EXPECT_TRUE(!shared_ || shared_->streams.in_use() == 0U);
     EXPECT_TRUE(!shared_ || shared_->buffered == 0U);
+    EXPECT_EQ(seen_.open, 0);
   }
 
   // Passes bytes between both sides until neither has output.
-  void talk() {
+  void talk() { talk(client_); }
+  void talk(TestClient& client) {
     for (;;) {
-      const std::string words = client_.output();
+      const std::string words = client.output();
       if (!words.empty()) protocol_->take(words, now_);
       std::string out;
       protocol_->write(out, std::size_t{1} << 30);
       if (words.empty() && out.empty()) return;
-      ASSERT_TRUE(client_.take(out));
+      ASSERT_TRUE(client.take(out));
     }
+  }
+  // Opens a stream that stays open.
+  std::int32_t open_stream(TestClient& client, std::string body, TestClient::Fields more = {}) {
+    const auto id =
+        client.send(TestClient::fields(kStream, std::move(more)), std::move(body), false);
+    talk(client);
+    return id;
+  }
+  void tick_after(SteadyTime::duration time) {
+    now_ += time;
+    protocol_->tick(now_);
+    talk();
   }
   void release() {
     net::FiberWait* const wait = waits_.front();
@@ -159,6 +217,7 @@ class ProtocolTest : public ::testing::Test {
   net::Readiness serving_ = true;
   Echo* handler_ = nullptr;  // the newest
   std::vector<net::FiberWait*> waits_;
+  StreamsSeen seen_;
   std::optional<Handlers> handlers_;
   std::optional<SharedState> shared_;
   std::optional<Protocol> protocol_;
@@ -514,6 +573,212 @@ TEST_F(ProtocolTest, AMessageToReflectionMustArriveInTimeButThePauseBetweenTwoMa
   EXPECT_EQ(protocol_->open_streams(), 0U);
 }
 
+TEST_F(ProtocolTest, AStreamPassesMessagesOnAsTheyArriveHoweverTheyAreSplit) {
+  const auto id = open_stream(client_, message("one") + message("") + message("three"),
+                              {{"authorization", "somebody"}});
+  auto& answer = client_.answers[id];
+  EXPECT_EQ(seen_.authorization, "somebody");
+  EXPECT_EQ(answer.data, message("one") + message("") + message("three"));
+  answer.data.clear();
+  const std::string large = message(std::string(90'000, 'x'));
+  for (const std::string_view part :
+       {std::string_view(large).substr(0, 3), std::string_view(large).substr(3, 40'000)}) {
+    client_.send_more(id, part);
+    talk();
+    EXPECT_EQ(seen_.messages, 3);
+  }
+  client_.send_more(id, large.substr(40'003) + message("five"));
+  talk();
+  EXPECT_EQ(answer.data, large + message("five"));
+  EXPECT_FALSE(answer.ended);
+  client_.send_more(id, "", true);
+  talk();
+  EXPECT_EQ(status(answer), "0");
+  EXPECT_TRUE(answer.ended);
+  EXPECT_EQ(seen_.open, 0);
+  EXPECT_EQ(outputs_, 0) << "the caller asks for the output";
+}
+
+TEST_F(ProtocolTest, TheBoundOfAMessageIsNotThatOfAStream) {
+  const auto id = open_stream(client_, "");
+  const std::string large = message(std::string(bounds_.body_bytes, 'x'));
+  for (int i = 0; i < 50; ++i) {
+    client_.send_more(id, large);
+    talk();
+  }
+  EXPECT_EQ(client_.answers[id].data.size(), 50 * large.size());
+  EXPECT_EQ(shared_->buffered, 0U) << "what was read does not count any more";
+  client_.send_more(id, message(std::string(bounds_.body_bytes + 1, 'x')));
+  talk();
+  EXPECT_EQ(status(client_.answers[id]), "8");
+}
+
+TEST_F(ProtocolTest, AStreamEndsAtAMalformedMessage) {
+  using namespace std::string_literals;
+  for (const std::string& body : {"\2\0\0\0\1a"s, "\1\0\0\0\1a"s}) {
+    const auto id = open_stream(client_, message("a") + body);
+    EXPECT_EQ(client_.answers[id].data, message("a"));
+    EXPECT_EQ(status(client_.answers[id]), "13");
+  }
+  EXPECT_EQ(status(ask_raw(TestClient::fields(kStream), message("a") + "\0\0\0"s)), "13");
+  EXPECT_EQ(
+      status(ask_raw(TestClient::fields(kStream, {{"grpc-encoding", "gzip"}}), "\1\0\0\0\4abcd"s)),
+      "13");
+}
+
+TEST_F(ProtocolTest, AStreamOfCompressedMessages) {
+  // Made by `printf hello | gzip -n`.
+  const std::string hello(
+      "\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\x48\xcd\xc9\xc9\x07\0\x86\xa6\x10\x36\x05\0\0\0", 25);
+  std::string compressed = message(hello);
+  compressed[0] = '\1';
+  auto& answer = ask_raw(TestClient::fields(kStream, {{"grpc-encoding", "gzip"}}),
+                         compressed + message("plain") + compressed);
+  EXPECT_EQ(answer.data, message("hello") + message("plain") + message("hello"));
+  EXPECT_EQ(status(answer), "0");
+}
+
+TEST_F(ProtocolTest, TheServerSendsAtAnyTimeAlsoAfterTheClientsLastMessage) {
+  seen_.ends = false;
+  auto& answer = ask_raw(TestClient::fields(kStream), message("one"));
+  EXPECT_TRUE(seen_.out->send("two"));
+  EXPECT_EQ(seen_.out->unread(), 8U);
+  EXPECT_EQ(outputs_, 1);
+  talk();
+  EXPECT_EQ(answer.data, message("one") + message("two"));
+  EXPECT_EQ(seen_.out->unread(), 0U);
+  EXPECT_EQ(shared_->buffered, 0U);
+  seen_.out->end(Code::kAborted, "enough");
+  EXPECT_FALSE(seen_.out->send("three"));
+  seen_.out->end(Code::kOk, {});
+  talk();
+  EXPECT_EQ(status(answer), "10");
+  EXPECT_EQ(answer.fields["grpc-message"], "enough");
+  EXPECT_EQ(answer.data, message("one") + message("two"));
+}
+
+TEST_F(ProtocolTest, AStreamThatTheServerEndsTakesNoMoreMessages) {
+  const auto id = open_stream(client_, message("end") + message("more"));
+  auto& answer = client_.answers[id];
+  EXPECT_EQ(status(answer), "5");
+  EXPECT_EQ(answer.data, message("end"));
+  EXPECT_EQ(answer.error, NGHTTP2_NO_ERROR);
+  EXPECT_TRUE(answer.ended);
+  EXPECT_EQ(seen_.messages, 1);
+}
+
+TEST_F(ProtocolTest, TheServerMayRefuseAStream) {
+  const auto id = open_stream(client_, message("one"), {{"authorization", "nobody"}});
+  EXPECT_EQ(status(client_.answers[id]), "16");
+  EXPECT_EQ(client_.answers[id].data, "");
+}
+
+TEST_F(ProtocolTest, AStreamIsGoneAfterAResetAndWithItsConnection) {
+  const auto id = open_stream(client_, message("one"));
+  open_stream(client_, message("one") + message("part").substr(0, 6));
+  EXPECT_EQ(seen_.open, 2);
+  client_.reset(id);
+  talk();
+  EXPECT_EQ(seen_.open, 1);
+  protocol_.reset();
+  EXPECT_EQ(seen_.open, 0);
+}
+
+TEST_F(ProtocolTest, TheDeadlineIsOfTheWholeStream) {
+  const auto id = open_stream(client_, message("one"), {{"grpc-timeout", "20S"}});
+  for (int i = 0; i < 19; ++i) {
+    client_.send_more(id, message("more"));
+    tick_after(seconds(1));
+  }
+  EXPECT_FALSE(client_.answers[id].ended);
+  tick_after(seconds(1));
+  EXPECT_EQ(status(client_.answers[id]), "4");
+  EXPECT_EQ(seen_.open, 0);
+}
+
+TEST_F(ProtocolTest, AClientThatDoesNotReadIsMadeToWait) {
+  constexpr std::size_t kMostUnread = std::size_t{256} << 10;
+  constexpr int kMessages = 3000;
+  TestClient reader(0);
+  std::string body;
+  for (int i = 0; i < kMessages; ++i) {
+    body += message(std::to_string(i) + std::string(1000, 'x'));
+  }
+  const auto id = open_stream(reader, body);
+  auto& answer = reader.answers[id];
+  EXPECT_FALSE(answer.ended);
+  EXPECT_LE(seen_.messages, 300);
+  EXPECT_EQ(seen_.refused, 0);
+  EXPECT_GT(seen_.out->unread(), kMostUnread);
+  EXPECT_LE(shared_->buffered, 2 * kMostUnread + 2000);
+  EXPECT_FALSE(seen_.out->send("more")) << "until the client reads";
+  const auto other = reader.call(kEcho, "fail");
+  talk(reader);
+  EXPECT_EQ(status(reader.answers[other]), "3") << "other calls do not wait";
+  reader.send_more(id, "", true);
+  reader.accept_more(id, 1 << 30);
+  talk(reader);
+  EXPECT_EQ(answer.data, body);
+  EXPECT_EQ(seen_.messages, kMessages);
+  EXPECT_EQ(seen_.refused, 0);
+  EXPECT_EQ(status(answer), "0");
+}
+
+TEST_F(ProtocolTest, EndsAStreamWhoseClientNeverReads) {
+  TestClient reader(0);
+  std::string body;
+  for (int i = 0; i < 300; ++i) body += message(std::string(1000, 'x'));
+  const auto id = open_stream(reader, body);
+  protocol_->tick(now_);
+  protocol_->tick(now_ + bounds_.write_timeout - milliseconds(1));
+  EXPECT_TRUE(seen_.open == 1 && seen_.messages < 300);
+  protocol_->tick(now_ + bounds_.write_timeout);
+  protocol_->tick(now_ + bounds_.write_timeout + milliseconds(250));
+  EXPECT_EQ(seen_.open, 0);
+  protocol_->tick(now_ + 2 * bounds_.write_timeout);
+  talk(reader);
+  EXPECT_TRUE(reader.answers[id].ended);
+  EXPECT_EQ(reader.answers[id].error, NGHTTP2_CANCEL);
+}
+
+TEST_F(ProtocolTest, StreamsLearnThatTheConnectionEndsAndAreEnded) {
+  const auto id = open_stream(client_, message("one"));
+  const auto late = client_.send(TestClient::fields(kStream), message("two"), false);
+  const std::string on_its_way = client_.output();
+  protocol_->notice();
+  EXPECT_EQ(seen_.drains, 1);
+  talk();
+  protocol_->take(on_its_way, now_);
+  talk();
+  EXPECT_EQ(seen_.drains, 2) << "a stream that was opened after the notice";
+  EXPECT_EQ(client_.answers[late].data, message("two"));
+  protocol_->finish();
+  talk();
+  EXPECT_EQ(status(client_.answers[id]), "14");
+  EXPECT_EQ(status(client_.answers[late]), "14");
+  EXPECT_TRUE(protocol_->ended());
+}
+
+TEST_F(ProtocolTest, StopsEndlessResetsOfStreams) {
+  int sent = 0;
+  for (; sent < 5000 && client_.goaways.empty(); ++sent) {
+    const auto id = open_stream(client_, message("a"));
+    client_.reset(id);
+    talk();
+  }
+  EXPECT_EQ(client_.goaways, (std::vector<std::uint32_t>{NGHTTP2_ENHANCE_YOUR_CALM}));
+}
+
+TEST_F(ProtocolTest, AllowsSmallMessagesWithoutEnd) {
+  const auto id = open_stream(client_, "");
+  for (int i = 0; i < 10'000; ++i) {
+    client_.send_more(id, message("a"));
+    talk();
+  }
+  EXPECT_TRUE(client_.goaways.empty());
+  EXPECT_EQ(seen_.messages, 10'000);
+}
+
 struct Flood {
   const char* name;
   std::string before;
@@ -523,6 +788,8 @@ struct Flood {
 TEST_F(ProtocolTest, StopsFloodsOfFramesThatCarryNoWork) {
   const std::string open = frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields_of(kEcho));
   const std::string over = open + frame(NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, 1, message("a"));
+  const std::string stream =
+      frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, fields_of(kStream));
   const std::string one("\0\0\0\1", 4);
   const Flood floods[] = {
       {"unknown types", "", frame(0x42, 0xff, 0, "whatever")},
@@ -543,6 +810,13 @@ TEST_F(ProtocolTest, StopsFloodsOfFramesThatCarryNoWork) {
       {"goodbyes", open, frame(NGHTTP2_GOAWAY, 0, 0, std::string(8, '\0'))},
       {"fields", frame(NGHTTP2_HEADERS, 0, 1, fields_of(kEcho)),
        frame(NGHTTP2_CONTINUATION, 0, 1, literal("a", "b"))},
+      {"empty messages", stream, frame(NGHTTP2_DATA, 0, 1, message(""))},
+      {"many empty messages", stream, frame(NGHTTP2_DATA, 0, 1, std::string(500, '\0'))},
+      {"messages without reading", stream,
+       frame(NGHTTP2_DATA, 0, 1, message(std::string(100, 'a')))},
+      {"a message byte by byte",
+       stream + frame(NGHTTP2_DATA, 0, 1, std::string_view("\0\0\1\0\0", 5)),
+       frame(NGHTTP2_DATA, 0, 1, "a")},
       {"empty fields", frame(NGHTTP2_HEADERS, 0, 1, fields_of(kEcho)),
        frame(NGHTTP2_CONTINUATION, 0, 1, "")},
   };

@@ -65,11 +65,24 @@ class TestClient {
     for (const auto& [name, value] : fields) {
       all.push_back({bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE});
     }
-    bodies_.push_back(std::make_unique<Body>(Body{std::move(body), 0, whole}));
+    auto made = std::make_unique<Body>(Body{std::move(body), 0, whole});
     nghttp2_data_provider source{};
-    source.source.ptr = bodies_.back().get();
+    source.source.ptr = made.get();
     source.read_callback = read;
-    return nghttp2_submit_request(session_, nullptr, all.data(), all.size(), &source, nullptr);
+    const std::int32_t id =
+        nghttp2_submit_request(session_, nullptr, all.data(), all.size(), &source, nullptr);
+    bodies_[id] = std::move(made);
+    return id;
+  }
+  // Continues the body of an open stream.
+  void send_more(std::int32_t id, std::string_view body, bool whole = false) {
+    bodies_[id]->bytes.append(body);
+    bodies_[id]->whole = whole;
+    nghttp2_session_resume_data(session_, id);
+  }
+  // Accepts that many more bytes of a reply.
+  void accept_more(std::int32_t id, std::int32_t size) {
+    nghttp2_submit_window_update(session_, NGHTTP2_FLAG_NONE, id, size);
   }
   std::int32_t call(std::string path, std::string_view message, Fields more = {}) {
     std::string body;
@@ -145,7 +158,7 @@ class TestClient {
   }
 
   nghttp2_session* session_ = nullptr;
-  std::vector<std::unique_ptr<Body>> bodies_;
+  std::map<std::int32_t, std::unique_ptr<Body>> bodies_;
 };
 
 }  // namespace sluice::server::grpc
