@@ -28,6 +28,28 @@ class Echo final : public grpc::Handler {
   void finished(const grpc::Call&, const grpc::Reply&, std::chrono::nanoseconds) override {}
 };
 
+// Sends each message back. The first byte says whether the stream ends.
+class EchoStream final : public grpc::StreamIn {
+ public:
+  EchoStream(grpc::StreamOut& out, int& open) : out_(out), open_(open) { ++open_; }
+  ~EchoStream() override {
+    --open_;
+    check(!out_.send("too late"));
+  }
+  void on_message(std::string_view message) override {
+    check(message.size() <= 4096);
+    out_.send(message);
+    if (message.starts_with('!')) out_.end(grpc::Code::kInternal, message);
+    check(out_.unread() <= (std::size_t{256} << 10) + 4096 + 5);
+  }
+  void on_half_close() override { out_.end(grpc::Code::kOk, {}); }
+  void on_tick() override { out_.send("tick"); }
+
+ private:
+  grpc::StreamOut& out_;
+  int& open_;
+};
+
 constexpr std::string_view kGreeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 
 }  // namespace
@@ -47,10 +69,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   grpc::Handlers handlers([] { return std::make_unique<Echo>(); }, {});
   grpc::SharedState shared{
       bounds, 8, handlers, {"/a.B/C"}, recorder, serving, sluice::server::net::LoopClock::system()};
+  int open = 0;
+  shared.stream_paths = {"/a.B/S"};
+  shared.open_stream = [&open](const grpc::Call&, grpc::StreamOut& out) {
+    return std::make_unique<EchoStream>(out, open);
+  };
   grpc::SteadyTime now{std::chrono::hours(1)};
   {
-    // The handler never waits.
-    grpc::Protocol protocol(shared, "192.0.2.1", [] { std::abort(); });
+    // The handler never waits, and only ticks and finish() have output of their own.
+    bool ticks = false;
+    grpc::Protocol protocol(shared, "192.0.2.1", [&ticks] { check(ticks); });
     std::string out;
     for (std::size_t done = 0; done < bytes.size() && !protocol.ended(); done += step) {
       const std::string part = bytes.substr(done, step);
@@ -61,12 +89,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check(protocol.open_streams() <= 8);
       check(goes_on || protocol.ended());
       now += std::chrono::seconds(1);
+      ticks = true;
       protocol.tick(now);
+      ticks = false;
     }
+    ticks = true;
+    protocol.notice();
     protocol.tick(now + std::chrono::minutes(1));
     protocol.finish();
     protocol.write(out, std::size_t{1} << 20);
   }
-  check(shared.streams.in_use() == 0 && shared.buffered == 0);
+  check(open == 0 && shared.streams.in_use() == 0 && shared.buffered == 0);
   return 0;
 }
