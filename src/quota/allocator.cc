@@ -8,55 +8,47 @@ namespace {
 
 using Wide = unsigned __int128;
 
-std::uint64_t part_of(std::uint64_t left, std::uint64_t weight, std::uint64_t weights) noexcept {
-  return static_cast<std::uint64_t>(Wide{left} * weight / weights);
-}
+// A level of the water at which the part of a claim begins or ceases to rise.
+struct Mark {
+  std::size_t claim;
+  std::uint64_t part;  // of the claim at this level
+  bool is_full;
+};
 
 }  // namespace
 
-// Water filling: those who ask for the least by weight are served first.
+// Water filling: the level of the water rises. The part of a claim is its weight times the level,
+// from the level of its floor to that of what it asks for.
 void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::uint64_t> parts) {
   Wide floors = 0;
   for (const Claim& claim : claims) floors += std::min(claim.at_least, total);
+  std::vector<Mark> marks;
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    const std::uint64_t floor = std::min(claims[i].at_least, total);
-    parts[i] = floors <= total ? floor : static_cast<std::uint64_t>(Wide{floor} * total / floors);
+    const auto& [asked, weight, at_least] = claims[i];
+    parts[i] = std::min(at_least, total);
+    if (floors > total) parts[i] = static_cast<std::uint64_t>(Wide{parts[i]} * total / floors);
+    if (asked <= parts[i] || weight == 0) continue;
+    marks.push_back({i, parts[i], false});
+    marks.push_back({i, asked, true});
   }
   if (floors >= total) return;
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < claims.size(); ++i) {
-    if (claims[i].asked > parts[i] && claims[i].weight > 0) order.push_back(i);
-  }
-  // By the level of the water at which each is full: its floor does not rise with the water.
-  const auto fuller = [&](std::size_t a, std::size_t b) {
-    return Wide{claims[a].asked} * claims[b].weight < Wide{claims[b].asked} * claims[a].weight;
+  const auto lower = [&](const Mark& a, const Mark& b) {
+    return Wide{a.part} * claims[b.claim].weight < Wide{b.part} * claims[a.claim].weight;
   };
-  std::sort(order.begin(), order.end(), fuller);
-  std::uint64_t left = total;
-  std::uint64_t weights = 0;
-  for (std::size_t i = 0; i < claims.size(); ++i) left -= parts[i];
-  for (const std::size_t i : order) {
-    left += parts[i];
-    weights += claims[i].weight;
+  std::stable_sort(marks.begin(), marks.end(), lower);
+  // For the claims whose part rises at this level.
+  Wide left = total - floors;
+  Wide weights = 0;
+  std::vector<bool> rises(claims.size());
+  for (const auto& [i, part, is_full] : marks) {
+    if (weights * part > left * claims[i].weight) break;
+    rises[i] = !is_full;
+    parts[i] = part;
+    left = is_full ? left - part : left + part;
+    weights = is_full ? weights - claims[i].weight : weights + claims[i].weight;
   }
-  // A floor above the level of the water is kept, and the others share what is left. Each round
-  // serves at least one of them.
-  std::vector<bool> is_served(claims.size());
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::size_t i : order) {
-      if (is_served[i] || part_of(left, claims[i].weight, weights) >= parts[i]) continue;
-      is_served[i] = again = true;
-      left -= parts[i];
-      weights -= claims[i].weight;
-    }
-  }
-  for (const std::size_t i : order) {
-    if (is_served[i]) continue;
-    const std::uint64_t level = part_of(left, claims[i].weight, weights);
-    parts[i] = std::max(std::min(claims[i].asked, level), parts[i]);
-    left -= std::min(left, parts[i]);
-    weights -= claims[i].weight;
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    if (rises[i]) parts[i] = static_cast<std::uint64_t>(left * claims[i].weight / weights);
   }
 }
 

@@ -37,6 +37,11 @@ TEST(Divide, ScalesSmallPartsDownThatAreMoreThanTheTotal) {
   EXPECT_EQ(divided({{0, 1, 80}, {0, 1, 80}}, 100), (std::vector<std::uint64_t>{50, 50}));
 }
 
+TEST(Divide, GivesWhatOthersLeaveToAClaimWithALargeSmallPart) {
+  EXPECT_EQ(divided({{500, 1, 40}, {10, 1, 0}, {10, 1, 0}}, 100),
+            (std::vector<std::uint64_t>{80, 10, 10}));
+}
+
 class AllocatorTest : public ::testing::Test {
  protected:
   void report(Allocator::Id id, std::uint64_t asked) {

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "tests/oracle/exact.h"
+
+// Weighted max-min fairness, as textbooks define it.
+namespace sluice_oracle {
+
+struct Demand {
+  Rational asked;
+  Rational weight;
+  Rational at_least;
+};
+
+// Divides `total`: all parts begin with `at_least` and rise together, each as fast as its weight
+// allows, from the level at which its weight gives it more than that. A part ceases to rise when
+// it is what was asked for. All cease when the total is used up. If the least parts are more than
+// the total, they are scaled down. Exact; takes quadratic time.
+std::vector<Rational> fair_parts(const std::vector<Demand>& demands, const Rational& total);
+
+}  // namespace sluice_oracle
