@@ -113,7 +113,7 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Subscriber& one = *subscribers[i];
     const std::uint64_t next = raises[i].asked > 0 ? one.held() + added[i] : parts[i];
-    const std::uint64_t step = one.assigned / 16;
+    const std::uint64_t step = one.assigned / 32;
     const bool is_raise = next > one.assigned;
     // A change costs the units that the other part begins with. A raise must be worth that; a part
     // is lowered as soon as another subscriber, or less total, needs it.

@@ -94,6 +94,14 @@ TEST_F(AllocatorTest, AnExpiredPartIsFree) {
   EXPECT_EQ(parts_.assigned(2), kWhole);
 }
 
+TEST_F(AllocatorTest, LeavesLessThanATwentiethUnused) {
+  report(1, kWhole);
+  parts_.plan(kWhole / 1000 * 945, now_);
+  parts_.sent(1, parts_.planned(1), 10s, now_);
+  send({1});
+  EXPECT_GE(parts_.assigned(1), kWhole / 100 * 95);
+}
+
 TEST_F(AllocatorTest, DemandFallsByHalf) {
   report(1, 1000);
   report(1, 0);
