@@ -26,7 +26,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
 endif()
 # The tests decide millions of times with these. SLUICE_HOT_OPTIONS optimizes them where the rest is not
 # optimized, because compiling takes longer than running it.
-set(SLUICE_HOT_LIBRARIES base core limiter memory policy redis_script)
+set(SLUICE_HOT_LIBRARIES base core limiter memory policy quota redis_script)
 set(SLUICE_PROGRAM_OPTIONS $<$<CONFIG:Release>:-O1>)  # of tests and their programs, which need not be fast
 # A test with one of these labels talks to something outside of its process; the others are hermetic.
 set(SLUICE_OUTSIDE_LABELS redis server install)
