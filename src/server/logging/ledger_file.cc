@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -266,6 +268,26 @@ void LedgerFile::run() {
   if (failure.empty()) return;
   log_.error("the ledger could not be written to its end",
              {{"file", options_.file}, {"why", failure}});
+}
+
+Status read_ledger_file(const std::string& path, const LedgerReplay::See& see, Instant now) {
+  std::error_code unknown;
+  const auto size = std::filesystem::file_size(path, unknown);
+  std::ifstream stream(path, std::ios::binary);
+  if (unknown || !stream) {
+    const std::string why = unknown ? unknown.message() : std::strerror(errno);
+    return Unexpected{path + " cannot be read: " + why};
+  }
+  if (size > kMostReadBytes) {
+    return Unexpected{path + " has " + std::to_string(size) + " bytes, more than " +
+                      std::to_string(kMostReadBytes) + "; expected: sluice ledger sum"};
+  }
+  LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
+  for (std::string text; std::getline(stream, text) && !stream.eof();) {
+    if (const auto line = parse_ledger_line(text)) replay.add(*line);
+  }
+  replay.end(now);
+  return {};
 }
 
 }  // namespace sluice::server

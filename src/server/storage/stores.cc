@@ -42,6 +42,7 @@
 #include "stores/redis/client/target.h"
 #include "stores/redis/script/format.h"
 #include "stores/redis/script/state_reader.h"
+#include "stores/redis/script/stored.h"
 
 namespace sluice::server {
 namespace {
@@ -353,6 +354,7 @@ Expected<std::unique_ptr<RedisStores>> RedisStores::open(const Config& config, L
 RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Target> target,
                          Log& log)
     : target_(std::move(target)),
+      has_ledger_(config.ledger.in_redis),
       events_(log, SteadyClock::instance(), SystemClock::instance(), silence_of(*target_)),
       health_(target_),
       shared_(config.redis.breaker,
@@ -438,21 +440,74 @@ class Search {
   Search(redis::Client& client, const redis::Target& target, std::size_t most)
       : client_(client), prefix_(target.options.prefix), most_(most) {}
 
-  Expected<HeldBlocks> find(bool is_cluster) {
-    std::vector<redis::SlotMaster> masters(1);
-    if (is_cluster) {
-      const auto see = [&](const redis::Reply& r) { masters = redis::masters_of(r); };
-      if (const auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) {
-        return Unexpected{asked.error()};
+  // Reads all ledgers, each by a replay of its own.
+  Status read_ledgers(bool is_cluster, const LedgerReplay::See& see) {
+    const auto read_all = [&](std::span<const std::string> keys) -> Status {
+      for (const std::string& key : keys) {
+        const auto name = redis::read_ledger_name(std::string_view(key).substr(prefix_.size()));
+        if (!name || !seen_.insert(key).second) continue;
+        if (auto read = read_stream(key, *name, see); !read) return read;
       }
-    }
-    for (const redis::SlotMaster& master : masters) {
-      if (const auto scanned = scan(master.slot); !scanned) return Unexpected{scanned.error()};
+      return {};
+    };
+    if (auto done = scan_all(is_cluster, redis::format::kOfLedgers, read_all); !done) return done;
+    if (!found_.more) return {};
+    return Unexpected{"reading the ledgers takes longer than 5 s; expected: sluice ledger sum"};
+  }
+
+  Expected<HeldBlocks> find(bool is_cluster) {
+    const auto read_all = [&](std::span<const std::string> keys) { return read(keys); };
+    if (auto done = scan_all(is_cluster, redis::format::kOfBlocks, read_all); !done) {
+      return Unexpected{done.error()};
     }
     return std::move(found_);
   }
 
  private:
+  using Read = std::function<Status(std::span<const std::string> keys)>;
+
+  // Finds the keys of a kind on all masters.
+  Status scan_all(bool is_cluster, char kind, const Read& read_some) {
+    std::vector<redis::SlotMaster> masters(1);
+    if (is_cluster) {
+      const auto see = [&](const redis::Reply& r) { masters = redis::masters_of(r); };
+      if (auto asked = ask({}, {"CLUSTER", "SLOTS"}, see); !asked) return asked;
+    }
+    for (const redis::SlotMaster& master : masters) {
+      if (auto scanned = scan(master.slot, kind, read_some); !scanned) return scanned;
+    }
+    return {};
+  }
+
+  Status read_stream(const std::string& key, const redis::CounterName& name,
+                     const LedgerReplay::See& see) {
+    LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
+    std::string from = "-";
+    for (bool more = true; more && !is_enough();) {
+      more = false;
+      const auto take = [&](const redis::Reply& reply) {
+        for (const redis::Reply& one : reply) {
+          if (!one.is_array_of(2)) continue;
+          more = true;
+          from = "(" + std::string(one[0].string());
+          auto entry = redis::read_ledger_entry(one[1]);
+          if (!entry) continue;
+          entry->is_of_rule = name.keyspace == Keyspace::kRules;
+          entry->key = name.key;
+          entry->tag = name.tag;
+          replay.add(ledger_line(0, *entry));
+        }
+      };
+      const auto slot = redis::slot_of(key);
+      if (auto asked = ask(slot, {"XRANGE", key, from, "+", "COUNT", "1000"}, take); !asked) {
+        return asked;
+      }
+      found_.more |= is_enough();
+    }
+    replay.end(now_);
+    return {};
+  }
+
   static void fill_in(redis::Command& command, Slot slot,
                       std::initializer_list<std::string_view> words) {
     command.slot = slot;
@@ -477,8 +532,8 @@ class Search {
   }
   bool is_enough() const { return found_.more || Steady::now() > end_; }
 
-  Status scan(Slot slot) {
-    const std::string pattern = literal(prefix_) + redis::format::kOfBlocks + "*";
+  Status scan(Slot slot, char kind, const Read& read_some) {
+    const std::string pattern = literal(prefix_) + kind + "*";
     std::string cursor = "0";
     do {
       if (is_enough()) {
@@ -494,7 +549,7 @@ class Search {
       };
       auto asked = ask(slot, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}, see);
       if (!asked) return asked;
-      if (auto got = read(keys); !got) return got;
+      if (auto got = read_some(keys); !got) return got;
     } while (cursor != "0");
     return {};
   }
@@ -561,6 +616,20 @@ class Search {
 Expected<HeldBlocks> RedisStores::find_blocks(LoopStores* loop, std::size_t most) {
   Search search(*loop->redis(), *target_, most);
   return search.find(target_->kind == redis::Target::Kind::kCluster);
+}
+
+namespace {
+
+constexpr const char* kNoLedger =
+    "this server has no ledger; expected `ledger: file:PATH` or `ledger: redis` in its "
+    "configuration (docs/budgets.md)";
+
+}  // namespace
+
+Status RedisStores::read_ledger(LoopStores* loop, const LedgerReplay::See& see) {
+  if (!has_ledger_) return Unexpected{kNoLedger};
+  Search search(*loop->redis(), *target_, 0);
+  return search.read_ledgers(target_->kind == redis::Target::Kind::kCluster, see);
 }
 
 namespace {
@@ -672,6 +741,7 @@ class InMemory final : public Stores {
         max_log_bytes_(config.max_log_bytes),
         log_(log),
         steady_(steady),
+        ledger_file_(config.ledger.file),
         ledger_(config.ledger.file.empty() ? nullptr
                                            : std::make_unique<LedgerFile>(config.ledger, log)),
         // A clock that is set counts at once here, as it does with a store in Redis.
@@ -689,6 +759,11 @@ class InMemory final : public Stores {
     found.more = found.blocks.size() > most;
     if (found.more) found.blocks.pop_back();
     return found;
+  }
+
+  Status read_ledger(LoopStores*, const LedgerReplay::See& see) override {
+    if (ledger_file_.empty()) return Unexpected{kNoLedger};
+    return read_ledger_file(ledger_file_, see, SystemClock::instance().now());
   }
 
   void follow(boost::asio::io_context&) override {
@@ -750,6 +825,7 @@ class InMemory final : public Stores {
   const Clock& steady_;
   std::uint64_t logged_freed_ = 0;
   Instant next_line_{};                       // of log_freed_keys(), at the earliest
+  const std::string ledger_file_;             // empty: none
   const std::unique_ptr<LedgerFile> ledger_;  // null: without a file, as the snapshots
   MemoryStore store_;
   Limiter limiter_;

@@ -122,6 +122,10 @@ class Stores {
   // one of its fibers; null if the store never waits. Errors: why Redis cannot say.
   virtual Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) = 0;
 
+  // Reads the ledger of the budgets: `see` receives each change of a counter. `loop`: likewise.
+  // Errors: there is none, it is too large, or why it cannot be read; and what is expected.
+  virtual Status read_ledger(LoopStores* loop, const LedgerReplay::See& see) = 0;
+
   // In Redis: asks the servers of the store how they are, for the metrics, in this loop. In memory:
   // writes snapshots at intervals. Until stop_following(); call both in the loop's thread.
   virtual void follow(boost::asio::io_context& /*loop*/) {}
@@ -163,6 +167,7 @@ class RedisStores final : public Stores {
   Limiter& limiter() override { return nowhere_; }
   std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override;
   Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) override;
+  Status read_ledger(LoopStores* loop, const LedgerReplay::See& see) override;
   void follow(boost::asio::io_context& loop) override { health_.start(loop); }
   void stop_following() noexcept override { health_.stop(); }
   void add_metrics(metrics::Registry& registry) override;
@@ -186,6 +191,7 @@ class RedisStores final : public Stores {
   void remove(const Chain& chain);
 
   const std::shared_ptr<const redis::Target> target_;
+  const bool has_ledger_;
   StoreLog events_;
   RedisHealth health_;
   MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
