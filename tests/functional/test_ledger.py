@@ -40,6 +40,13 @@ class Calls:
         return answer.json
 
 
+    def usage(self, server, query=""):
+        """The answer of GET /v1/usage when it knows of the last call: key to spent, and the total."""
+        answer = request(server.admin, "GET", f"/v1/usage?limit=org{query}")
+        self.assertEqual(answer.status, 200, answer.body)
+        return {one["key"]: one["spent"] for one in answer.json["usage"]}, answer.json["total"]
+
+
 class Ledger(Calls, ServerTest):
     def start_server(self, config=None, folder=None, **options):
         self.home = folder or self.folder()
@@ -107,6 +114,26 @@ class Ledger(Calls, ServerTest):
         # Noon in UTC is the next day on Kiritimati, 14 hours ahead.
         self.assertEqual(self.sums("--by", "day,limit", "--zone", "Pacific/Kiritimati")[0],
                          f"{day[1]},agent,520")  # fmt: skip
+
+    def test_the_server_says_who_has_spent_what(self):
+        server = self.start_server()
+        self.post(server, "/v1/check", id="call", hold_ms=60_000, tokens=700)
+        self.post(server, "/v1/settle", id="call", actual=512)
+        self.post(server, "/v1/check", org="other", tokens=5)
+        spent = ({"acme": 512, "other": 5}, 517)
+        wait_for(lambda: self.usage(server) == spent, what="the entries in the file")
+        self.assertEqual(self.usage(server, "&rule=models&from=2000-01-01"), spent)
+        self.assertEqual(self.usage(server, "&to=2000-01-01"), ({}, 0))
+        with open(self.file, "ab") as file:
+            file.truncate(257 << 20)
+        answer = request(server.admin, "GET", "/v1/usage")
+        self.assertEqual(answer.status, 409)
+        self.assertIn("more than 268435456; expected: sluice ledger sum", answer.json["detail"])
+
+    def test_without_a_ledger_there_is_no_usage(self):
+        answer = request(self.serve(RULES).admin, "GET", "/v1/usage")
+        self.assertEqual(answer.status, 409)
+        self.assertIn("this server has no ledger; expected `ledger: file:PATH`", answer.json["detail"])
 
     def test_a_change_of_a_line_is_found(self):
         server = self.start_server()
@@ -281,6 +308,9 @@ class InRedis(Calls, RedisTest):
                          ["limit,key,spent", "agent,acme a1,512", "agent,other a1,5",
                           "org,acme,512", "org,other,5"])  # fmt: skip
         self.assertNotIn("foreign", sluice("key", "dump", "--store", store.url).stdout)
+        self.assertEqual(self.usage(one), ({"acme": 512, "other": 5}, 517))
+        without = request(self.server(store).admin, "GET", "/v1/usage")
+        self.assertEqual(without.status, 409, without.body)
 
     def test_what_contradicts_an_entry_is_found(self):
         store = self.redis()

@@ -556,6 +556,10 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
           .overrides = overrides_.get(),
           .push = push,
           .find_blocks = find_blocks,
+          .read_ledger =
+              [this](const LedgerReplay::See& see) {
+                return stores_->read_ledger(admin_stores_.get(), see);
+              },
           .top_keys = &top_keys_,
           .denials = &denials_,
           .events = &events_,

@@ -71,7 +71,7 @@ constexpr std::array<PatchRoute, 3> kPatchRoutes{{{"/v1/rules/", pages::change_r
                                                   {"/v1/plans/", pages::change_plan},
                                                   {"/v1/prices/", pages::change_prices}}};
 
-constexpr std::array<Route, 20> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
+constexpr std::array<Route, 21> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
                                          {"/v1/rules", "PUT", pages::replace_rules},
                                          {"/v1/rules/validate", "POST", pages::validate_rules},
                                          {"/v1/rules/reload", "POST", pages::reload_rules},
@@ -90,7 +90,8 @@ constexpr std::array<Route, 20> kRoutes{{{"/v1/rules", "GET", pages::show_rules}
                                          {"/v1/quota", "GET", pages::show_quota},
                                          {"/v1/status", "GET", pages::show_status},
                                          {"/v1/top", "GET", pages::show_top},
-                                         {"/v1/try", "POST", pages::try_request}}};
+                                         {"/v1/try", "POST", pages::try_request},
+                                         {"/v1/usage", "GET", pages::show_usage}}};
 
 // Returns the methods of a path, "GET, HEAD, PUT", or an empty text if there is no such path.
 std::string allowed_at(std::string_view path) {
@@ -118,7 +119,7 @@ void answer_no_route(std::string_view path, const http::Request& request,
                           "/v1/rules/history, /v1/rules/rollback, /v1/plans/PLAN, "
                           "/v1/prices/MODEL, /v1/keys, "
                           "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, /v1/events, "
-                          "/v1/history, /v1/quota, /v1/status, /v1/top or /v1/try"});
+                          "/v1/history, /v1/quota, /v1/status, /v1/top, /v1/try or /v1/usage"});
   }
   response.add("Allow", allowed);
   const std::string detail =

@@ -12,6 +12,7 @@
 #include "server/config/secret.h"
 #include "server/decide/recent_requests.h"
 #include "server/logging/denial_log.h"
+#include "server/logging/ledger_lines.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
 #include "server/rules/redis_rules.h"
@@ -77,6 +78,8 @@ struct AdminEndpoint {
   Push push = {};
   // Finds at most `most` blocks that hold now. Errors: why the store cannot say.
   std::function<Expected<HeldBlocks>(std::size_t most)> find_blocks = {};
+  // Reads the ledger of budgets (Stores::read_ledger()).
+  std::function<Status(const LedgerReplay::See& see)> read_ledger = {};
   const insight::TopKeys* top_keys = nullptr;  // null: keys are not counted
   const DenialLog* denials = nullptr;          // null: nothing is known of denied requests
   // Null: no events.

@@ -69,6 +69,8 @@ void show_history(const Call& call);
 void write_rule_facts(JsonWriter& json, const Rule& rule);
 void write_limit_facts(JsonWriter& json, const Rule& rule, const RuleLimit& limit);
 void show_top(const Call& call);
+// Who has spent what, by the ledger of budgets.
+void show_usage(const Call& call);
 void list_overrides(const Call& call);
 void import_overrides(const Call& call);
 // Removes the override of the counter in the query, even if its rule is gone.

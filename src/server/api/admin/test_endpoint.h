@@ -66,6 +66,7 @@ class TestAdmin : public ::testing::Test {
                           },
                       .overrides = overrides_.get(),
                       .find_blocks = [this](std::size_t most) { return find_blocks(most); },
+                      .read_ledger = read_ledger_,
                       .top_keys = counts_keys_ ? &top_keys_ : nullptr});
   }
   Expected<HeldBlocks> find_blocks(std::size_t most) const {
@@ -104,6 +105,7 @@ class TestAdmin : public ::testing::Test {
   const insight::KeyHash hash_;
   insight::TopKeys top_keys_{{}, hash_, clock_};
   bool counts_keys_ = true;
+  std::function<Status(const LedgerReplay::See& see)> read_ledger_;
   std::unique_ptr<AdminEndpoint> endpoint_;
 };
 

@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include "server/api/admin/test_endpoint.h"
+
+namespace sluice::server {
+namespace {
+
+using std::chrono_literals::operator""h;
+
+class UsagePage : public TestAdmin {
+ protected:
+  UsagePage() {
+    read_ledger_ = [this](const LedgerReplay::See& see) {
+      if (!failure_.empty()) return Status(Unexpected{failure_});
+      for (const LedgerLine& line : lines_) see(line);
+      return Status();
+    };
+    open({"version: 1\nrules: []\n"});
+  }
+  void spend(const std::string& limit, const std::string& key, std::int64_t units,
+             Duration after = {}) {
+    lines_.push_back(
+        {.at = kDay + after, .rule = "llm", .limit = limit, .key = key, .spent = units});
+  }
+
+  static constexpr Instant kDay{std::chrono::sys_days{std::chrono::year{2026} / 11 / 1}};
+  std::vector<LedgerLine> lines_;
+  std::string failure_;
+};
+
+TEST_F(UsagePage, AddsUpByCounterTheLargestFirst) {
+  spend("team", "a", 10);
+  spend("team", "b", 30);
+  spend("team", "a", 40);
+  spend("team", "a", -5);
+  spend("org", "o", 0);
+  EXPECT_EQ(get("/v1/usage").body,
+            R"({"usage":[{"rule":"llm","limit":"team","key":"a","spent":45},)"
+            R"({"rule":"llm","limit":"team","key":"b","spent":30}],"total":75,"more":false})"
+            "\n");
+  EXPECT_EQ(get("/v1/usage?count=1").json().at("usage").as_array().size(), 1U);
+  EXPECT_TRUE(get("/v1/usage?count=1").json().at("more").as_bool());
+  EXPECT_EQ(get("/v1/usage?count=1").json().at("total"), 75);
+}
+
+TEST_F(UsagePage, IsOfARuleALimitAndATime) {
+  spend("team", "a", 1);
+  spend("org", "o", 2, 1h);
+  spend("team", "a", 4, 24h);
+  const auto total = [&](const std::string& query) {
+    return get("/v1/usage?" + query).json().at("total").to_number<std::int64_t>();
+  };
+  EXPECT_EQ(total("rule=llm"), 7);
+  EXPECT_EQ(total("rule=other"), 0);
+  EXPECT_EQ(total("rule=llm&limit=team"), 5);
+  EXPECT_EQ(total("from=2026-11-02"), 4);
+  EXPECT_EQ(total("to=2026-11-02"), 3) << "without the end";
+  EXPECT_EQ(total("from=2026-11-01T01:00:00Z&to=2026-11-01T01:00:01Z"), 2);
+  EXPECT_EQ(get("/v1/usage?from=2026-11-02").json().at("from"), "2026-11-02T00:00:00.000000Z");
+}
+
+TEST_F(UsagePage, SaysWhatIsWrong) {
+  EXPECT_EQ(get("/v1/usage?from=today").status, 400);
+  EXPECT_EQ(get("/v1/usage?from=today").detail(),
+            "'from' is 'today'; expected an instant such as 2026-11-01T12:00:00Z, or a day such as "
+            "2026-11-01");
+  EXPECT_EQ(get("/v1/usage?count=0").status, 400);
+  failure_ = "ledger.jsonl cannot be read: Permission denied";
+  EXPECT_EQ(get("/v1/usage").status, 409);
+  EXPECT_EQ(get("/v1/usage").detail(), failure_);
+  EXPECT_EQ(call("DELETE", "/v1/usage").status, 405);
+}
+
+}  // namespace
+}  // namespace sluice::server
