@@ -478,12 +478,21 @@ EditError no_place(std::string_view key, std::string_view of) {
               "lines; expected a change of the rules file, or PUT /v1/rules"};
 }
 
-EditError no_own_numbers(std::string_view of) {
+EditError no_own_numbers(const Node& file, std::string_view of, const RuleChanges::Number& change) {
+  std::string plan = "PLAN";
+  const Node* const plans = value_of(file, "plans");
+  for (std::size_t i = 0; plans != nullptr && i < plans->pairs.size(); ++i) {
+    const auto& [name, limits] = plans->pairs[i];
+    if (value_of(*limits, change.limit) == nullptr) continue;
+    plan = name->text;
+    break;
+  }
   return {{},
           std::string(of) +
-              " has no 'limit' of its own, its numbers come from plans, which limits of "
-              "other rules share; expected PATCH /v1/plans/PLAN, or a change of the plans "
-              "in the rules file"};
+              " has no 'limit' of its own, its numbers come from plans, which limits of other "
+              "rules share; expected a change of a plan, such as sluice rules set plans/" +
+              plan + "/" + change.limit + " " + change.key + "=" + change.value +
+              " (PATCH /v1/plans/" + plan + ")"};
 }
 
 // Changes a number. Returns the error, if there is one.
@@ -503,7 +512,7 @@ std::optional<EditError> change_number(Editor& editor, Node& rule, std::string_v
   const std::string of = "limit " + in_quotes(change.limit) + " of rule " + in_quotes(rule_name);
   Node* limit = &editor.own(editor.own(rule, "limits"), index);
   for (; in_row > 0; --in_row) limit = &editor.own(*limit, "overflow");
-  if (value_of(*limit, "limit") == nullptr) return no_own_numbers(of);
+  if (value_of(*limit, "limit") == nullptr) return no_own_numbers(*editor.root(), of, change);
   if (editor.set(*limit, change.key, change.value, "limit")) return std::nullopt;
   return no_place(change.key, of);
 }

@@ -98,11 +98,12 @@ TEST(RuleEdit, FindsTheBudgetsAfterAnother) {
 }
 
 TEST(RuleEdit, RefusesNumbersOfPlans) {
-  EXPECT_EQ(edited("rules: [ { name: api, limits: [ { name: user, algorithm: gcra } ] } ]",
+  EXPECT_EQ(edited("plans: { a: { other: { limit: 1 } }, free: { user: { limit: 2 } } }\n"
+                   "rules: [ { name: api, limits: [ { name: user, algorithm: gcra } ] } ]",
                    {{"user", "limit", "20"}}),
             "error: limit 'user' of rule 'api' has no 'limit' of its own, its numbers come from "
-            "plans, which limits of other rules share; expected PATCH /v1/plans/PLAN, or a change "
-            "of the plans in the rules file");
+            "plans, which limits of other rules share; expected a change of a plan, such as sluice "
+            "rules set plans/free/user limit=20 (PATCH /v1/plans/free)");
 }
 
 constexpr std::string_view kPlans =

@@ -179,8 +179,8 @@ TEST_F(RulePatch, ChangesThePlanThatTheNumbersComeFrom) {
   const std::string body = R"({"limits":{"user":{"limit":20}}})";
   EXPECT_EQ(refused(body, 409),
             "limit 'user' of rule 'api' has no 'limit' of its own, its numbers come from plans, "
-            "which limits of other rules share; expected PATCH /v1/plans/PLAN, or a change of the "
-            "plans in the rules file");
+            "which limits of other rules share; expected a change of a plan, such as sluice rules "
+            "set plans/free/user limit=20 (PATCH /v1/plans/free)");
   const Answered answered = patch(body, {}, "/v1/plans/free?by=ops");
   EXPECT_EQ(answered.status, 200) << answered.body;
   EXPECT_EQ(answered.json().at("differences").as_array().size(), 1U) << answered.body;
