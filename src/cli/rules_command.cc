@@ -25,6 +25,7 @@
 #include "base/quoted.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
+#include "cli/rule_differences.h"
 #include "cli/store_flags.h"
 #include "envoy/config.h"
 #include "replay/text.h"
@@ -232,29 +233,8 @@ std::vector<RuleDifference> compare(const Texts& before, const Texts& after) {
   return rules::compare_rules(views(before), views(after));
 }
 
-void print_text(const RuleDifference& one) {
-  const auto value = [](const std::string& text) {
-    constexpr std::string_view kPlain =
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_.,:/%*{}";
-    if (text.empty()) return std::string("none");
-    const bool is_plain = text != "none" && text.find_first_not_of(kPlain) == text.npos;
-    return is_plain ? text : '"' + replay::printable(text) + '"';
-  };
-  if (one.rule.empty()) {
-    std::cout << "~ the order of the rules\n";
-    return;
-  }
-  std::cout << "+-~"[static_cast<std::size_t>(one.kind)] << " rule " << replay::printable(one.rule)
-            << (one.limit.empty() ? "" : ", limit ") << replay::printable(one.limit);
-  if (!one.key.empty()) {
-    std::cout << ": " << replay::printable(one.key) << ' ' << value(one.before) << " -> "
-              << value(one.after);
-  }
-  std::cout << '\n';
-}
-
 void print_text(const std::vector<RuleDifference>& all) {
-  for (const RuleDifference& one : all) print_text(one);
+  for (const RuleDifference& one : all) std::cout << text_of(one) << '\n';
 }
 
 // Pushes the rules and prints their version. A rollback has a `note`, which follows the name of who
@@ -523,8 +503,7 @@ void print_version(const PastPush& push, const Changes& changes) {
   }
   if (changes->empty()) std::cout << "  no rule means anything else\n";
   for (std::size_t i = 0; i < std::min(changes->size(), kMost); ++i) {
-    std::cout << "  ";
-    print_text((*changes)[i]);
+    std::cout << "  " << text_of((*changes)[i]) << '\n';
   }
   if (changes->size() > kMost) {
     std::cout << "  and " << changes->size() - kMost << " more; see sluice rules diff\n";
@@ -589,17 +568,7 @@ int print_same() { return std::cout << "the active rules say so already\n" ? 0 :
 int print_changed(AdminClient& client, const boost::json::object& answer) {
   const auto* const list = answer.if_contains("differences");
   if (list == nullptr || !list->is_array()) throw Failed(client.strange());
-  for (const boost::json::value& one : list->as_array()) {
-    if (!one.is_object()) throw Failed(client.strange());
-    const boost::json::object& row = one.as_object();
-    const std::string kind = text_in(row, "change");
-    using Kind = RuleDifference::Kind;
-    print_text({kind == "added"     ? Kind::kAdded
-                : kind == "removed" ? Kind::kRemoved
-                                    : Kind::kChanged,
-                text_in(row, "rule"), text_in(row, "limit"), text_in(row, "key"),
-                text_in(row, "old"), text_in(row, "new")});
-  }
+  print_text(differences_in(answer));
   const auto* const changed = answer.if_contains("changed");
   if (changed != nullptr && changed->is_bool() && !changed->as_bool()) return print_same();
   const bool is_pushed = answer.contains("pushed_version");
@@ -662,8 +631,9 @@ constexpr const char* kChangeHelp =
 changed and the new version. Counters stay. The rules files stay as they are, and win at the next
 reload: change them too. With rules in Redis all servers follow.
 
-With --for, mode and on_store_error change on that server only, and the change ends by itself; --for
-0s ends it now. They change even while Redis is gone, one server at a time: repeat --admin.
+With --for, rules and plans change on that server only, and the change ends by itself; --for 0s
+after RULE or plans/PLAN ends all such changes of it now. mode and on_store_error change even while
+Redis is gone, one server at a time: repeat --admin.
 
 PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error,
 plans/PLAN/LIMIT for the numbers of a plan, and prices/MODEL for the prices of a model by their
@@ -675,6 +645,7 @@ Exit status: 0 changed, or the rules say so already; 1 refused, or no server ans
 Examples:
   sluice rules set api/requests limit=20 burst=40
   sluice rules set api mode=shadow
+  sluice rules set login/ip limit=5 --for 1h
   sluice rules set login on_store_error=deny --for 1h --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
   sluice rules set plans/free/requests limit=100 per=1m --admin 127.0.0.1:6070
   sluice rules set prices/gpt-large input=4 output=20)";
@@ -701,13 +672,16 @@ std::string encoded_part(std::string_view name) {
   return path;
 }
 
-ChangePlace changed_place(const std::string& text) {
-  constexpr std::string_view kPlans = "plans/";
+constexpr std::string_view kPlans = "plans/";
+
+// `is_whole`: the place has no limit, because all changes of it end.
+ChangePlace changed_place(const std::string& text, bool is_whole) {
   constexpr std::string_view kPrices = "prices/";
   if (text.starts_with(kPrices) && text.size() > kPrices.size()) {
     return {"/v1/prices/" + encoded_part(std::string_view(text).substr(kPrices.size())), "", true};
   }
-  const bool is_plan = text.starts_with(kPlans) && text.find('/', kPlans.size()) != text.npos;
+  const bool is_plan = text.starts_with(kPlans) && text.size() > kPlans.size() &&
+                       (is_whole || text.find('/', kPlans.size()) != text.npos);
   const std::string rest = is_plan ? text.substr(kPlans.size()) : text;
   const std::size_t slash = rest.find('/');
   const std::string name = rest.substr(0, slash);
@@ -722,6 +696,14 @@ ChangePlace changed_place(const std::string& text) {
     for (std::size_t at = 0; (at = part.find("%2F", at)) != part.npos;) part.replace(at, 3, "/");
     return part;
   };
+  if (is_whole && !limit.empty()) {
+    const std::string whole = (is_plan ? std::string(kPlans) : "") + name;
+    throw Failed(
+        "--for 0s ends all temporary changes of a rule or a plan, not of one limit; "
+        "expected sluice rules set " +
+            whole + " --for 0s",
+        kUsage);
+  }
   limit = with_slashes(limit);
   if (!is_plan && is_version(limit)) limit = with_slashes(name) + "/" + limit;
   return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_part(name), limit};
@@ -730,7 +712,7 @@ ChangePlace changed_place(const std::string& text) {
 // "input=4 output=20" as the body of a PATCH.
 std::string price_body(const ChangeFlags& flags) {
   if (!flags.length.empty()) {
-    throw Failed("--for does not apply to prices; expected it with mode or on_store_error", kUsage);
+    throw Failed("--for does not apply to prices; expected it with a rule or a plan", kUsage);
   }
   boost::json::object prices;
   for (const std::string& text : flags.values) {
@@ -797,7 +779,7 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
 
 // Asks each server, even after one of them has failed.
 int change_servers(const ChangeFlags& flags) {
-  const ChangePlace place = changed_place(flags.place);
+  const ChangePlace place = changed_place(flags.place, flags.values.empty());
   const std::string body = change_body(flags, place);
   const bool are_several = flags.servers.size() > 1;
   int status = 0;
@@ -810,8 +792,9 @@ int change_servers(const ChangeFlags& flags) {
       const auto answer =
           client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
       if (flags.values.empty()) {  // --for 0s
-        std::cout << "temporary changes of rule " << replay::printable(flags.place)
-                  << " ended: version " << number_in(answer, "version") << '\n';
+        std::cout << "temporary changes of " << (flags.place.starts_with(kPlans) ? "" : "rule ")
+                  << replay::printable(flags.place) << " ended: version "
+                  << number_in(answer, "version") << '\n';
       } else {
         print_changed(client, answer);
       }
@@ -835,7 +818,7 @@ void add_change(Command rules, int& status) {
   flags->admin = add_admin_flags(command, false, &flags->servers);
   command
       .add_option("--for", flags->length,
-                  "Change mode or on_store_error for this time, such as 1h; 0s ends the changes")
+                  "Change rules or plans for this time, such as 1h; 0s ends the changes")
       .type_name("DURATION");
   command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
       .type_name("NAME")

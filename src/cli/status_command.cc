@@ -301,7 +301,9 @@ void print_status(const object& status, const CountsByLimit& counts) {
     const std::string until = text_in(one, "until");
     const std::string_view effect =
         one.contains("effective") ? ", without effect on the active rules" : "";
-    std::cout << replay::printable("temporary: rule " + text_in(one, "rule") + " has " +
+    const std::string rule = text_in(one, "rule");
+    const std::string_view kind = rule.starts_with("plans/") ? "" : "rule ";
+    std::cout << replay::printable("temporary: " + std::string(kind) + rule + " has " +
                                    text_in(one, "key") + " " + text_in(one, "value") + " until " +
                                    (until.empty() ? "other rules are active" : until) +
                                    std::string(effect))

@@ -70,6 +70,22 @@ class RunningServer(RulesOfAServer):
         self.assertIn("nothing is changed; expected NAME=VALUE after api, or --for 0s to end ",
                       self.refused("set", "api", status=2))
 
+    def test_numbers_are_changed_for_a_time(self):
+        self.assertRegex(self.run_ok("set", "a%2Fb/all", "limit=20", "--for", "1h"),
+                         r"\A~ rule a/b, limit all: limit 1 -> 20\nversion 2, active until 20.*Z\n\Z")
+        self.run_ok("set", "plans/free/requests", "limit=50", "--for", "1h")
+        listed = subprocess.run([binary(), "status", "--admin", self.sluice.admin], timeout=PATIENCE,
+                                capture_output=True, text=True, check=True).stdout
+        self.assertRegex(listed, r"\ntemporary: rule a/b has all.limit 20 until 20.*Z\n"
+                                 r"temporary: plans/free has requests.limit 50 until 20.*Z\n")
+        self.assertIn("expected sluice rules set plans/free --for 0s",
+                      self.refused("set", "plans/free/requests", "--for", "0s", status=2))
+        self.assertEqual(self.run_ok("set", "plans/free", "--for", "0s"),
+                         "temporary changes of plans/free ended: version 4\n")
+        self.run_ok("set", "a%2Fb", "--for", "0s")
+        limits = self.sluice.check({"attributes": {"ip": "::1"}}).json["limits"]
+        self.assertEqual(limits[0]["limit"], 1)
+
     def test_numbers_of_a_plan_are_changed(self):
         self.assertIn("~ rule api, limit requests: plans.free.limit 2 -> 3\n",
                       self.run_ok("set", "plans/free/requests", "limit=3"))
@@ -77,7 +93,7 @@ class RunningServer(RulesOfAServer):
         self.assertEqual(self.sluice.check({"attributes": attributes}).json["limits"][0]["limit"], 3)
         self.assertIn("there is no plan 'gold'; expected free or pro",
                       self.refused("set", "plans/gold/requests", "limit=3"))
-        self.assertIn("expected PATCH /v1/plans/PLAN",
+        self.assertIn("such as sluice rules set plans/free/requests limit=3 (PATCH /v1/plans/free)",
                       self.refused("set", "api/requests", "limit=3"))
 
     def test_what_is_no_change_is_refused(self):
@@ -214,7 +230,7 @@ rules:
             (("in=x",), "'in=x' is no price; expected NAME=NUMBER, such as input=4"),
             (("in=1", "in=2"), "'in' is given twice; expected it once"),
             ((), "nothing is changed; expected NAME=NUMBER after prices/m"),
-            (("in=1", "--for", "1h"), "--for does not apply to prices; expected it with mode"),
+            (("in=1", "--for", "1h"), "--for does not apply to prices; expected it with a rule"),
         ]:
             self.assertIn(error, self.refused("set", "prices/m", *words, status=2))
 

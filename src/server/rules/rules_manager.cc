@@ -70,18 +70,44 @@ bool change(Rule& rule, const TemporaryChange& by) {
   return rule.action == RuleAction::kLimit;
 }
 
-// Returns the rules with the changes, and sets whether each has an effect.
-RuleSet with_changes(const RuleSet& rules, std::vector<TemporaryChange>& changes) {
-  for (TemporaryChange& one : changes) one.has_effect = false;
-  if (changes.empty()) return rules;
-  return rules::change_rules(rules, [&](Rule& rule) {
-    for (TemporaryChange& one : changes) {
-      if (one.rule == rule.name) one.has_effect = change(rule, one);
-    }
-  });
+// Writes the number into the texts. Returns whether they have such a limit.
+bool write_number(std::vector<RulesText>& texts, const TemporaryChange& change) {
+  std::vector<RuleText> files;
+  for (const RulesText& text : texts) files.push_back({text.name, text.text});
+  const rules::RuleChanges number{.numbers = {{change.limit, change.key, change.value}}};
+  auto edit = change.of_plan ? rules::edit_shared(files, rules::Shared::kPlan, change.rule, number)
+                             : rules::edit_rule(files, change.rule, number);
+  if (!edit) return false;
+  texts[edit->file].text = std::move(edit->text);
+  return true;
 }
 
 }  // namespace
+
+std::string TemporaryChange::place() const { return (of_plan ? "plans/" : "") + rule; }
+
+std::string TemporaryChange::name() const { return limit.empty() ? key : limit + "." + key; }
+
+// Returns the rules of the texts with the changes, and sets whether each has an effect: without
+// `with_numbers`, those of limits have none. Errors: the rules are wrong with the numbers.
+Expected<RuleSet, RulesManager::Errors> RulesManager::with_changes(
+    const RuleSet& rules, const Texts& texts, std::vector<TemporaryChange>& changes,
+    bool with_numbers) const {
+  Texts changed = texts;
+  bool has_numbers = false;
+  for (TemporaryChange& one : changes) {
+    one.has_effect = with_numbers && !one.limit.empty() && write_number(changed, one);
+    has_numbers = has_numbers || one.has_effect;
+  }
+  Lists lists;
+  auto out = has_numbers ? parse_again(std::move(changed), lists) : rules;
+  if (!out || changes.empty()) return out;
+  return rules::change_rules(*out, [&](Rule& rule) {
+    for (TemporaryChange& one : changes) {
+      if (one.limit.empty() && one.rule == rule.name) one.has_effect = change(rule, one);
+    }
+  });
+}
 
 // Parses the rules of files, and their lists.
 Expected<RuleSet, RulesManager::Errors> RulesManager::parse_files(FilesRead& read,
@@ -251,16 +277,18 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
   return activate(*std::move(rules), std::move(texts), std::move(by));
 }
 
-ActiveRules RulesManager::change_for_now(const std::vector<TemporaryChange>& changes,
-                                         std::string by) {
+Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
+    const std::vector<TemporaryChange>& changes, std::string by) {
   const std::lock_guard changing(change_mutex_);
   std::vector<TemporaryChange> all = temporary_;
   for (const TemporaryChange& change : changes) {
     std::erase_if(all, [&](const TemporaryChange& old) {
-      return old.rule == change.rule && old.key == change.key;
+      return old.place() == change.place() && old.name() == change.name();
     });
     all.push_back(change);
   }
+  auto changed = with_changes(unchanged_, *active().texts, all);
+  if (!changed) return Unexpected{std::move(changed.error())};
   return swap(unchanged_, active().texts, std::move(all), std::move(by));
 }
 
@@ -290,7 +318,10 @@ ActiveRules RulesManager::activate(RuleSet rules, Texts texts, std::string by) {
 ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts,
                                std::vector<TemporaryChange> temporary, std::string by) {
   unchanged_ = std::move(rules);
-  ActiveRules next{version() + 1, with_changes(unchanged_, temporary), std::move(texts)};
+  auto changed = with_changes(unchanged_, *texts, temporary);
+  // These may be other rules than those that the numbers were for.
+  if (!changed) changed = with_changes(unchanged_, *texts, temporary, false);
+  ActiveRules next{version() + 1, *std::move(changed), std::move(texts)};
   ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   temporary_ = std::move(temporary);

@@ -25,15 +25,20 @@ inline constexpr std::string_view kBuiltInName = "built-in";
 // The text of these rules: an example to try.
 std::string_view built_in_rules() noexcept;
 
-// Another value of a key of a rule, in this process only and on top of the active rules, whose
-// texts stay as they are. A plain value.
+// Another value of a key of a rule or of a plan, in this process only and on top of the active
+// rules, whose texts stay as they are. A plain value.
 struct TemporaryChange {
-  std::string rule;
-  std::string key;               // "mode", "on_store_error"
-  std::string value;             // "shadow", "deny"
+  std::string rule;              // or a plan
+  std::string key;               // "mode", "on_store_error"; of a limit: "limit", "per"
+  std::string value;             // "shadow", "deny", "20"
   std::optional<Instant> until;  // absent: until other rules are active
-  // False: the active rules have no such rule, or what it does has no such value.
+  // False: the active rules have no such rule or limit, or no such value of it.
   bool has_effect = true;
+  std::string limit = {};  // the one with the key; empty: the rule has it
+  bool of_plan = false;
+
+  std::string place() const;  // "login"; of a plan "plans/free"
+  std::string name() const;   // "mode"; of a limit "user.per"
 };
 
 // The state of the active rules.
@@ -119,9 +124,13 @@ class RulesManager {
                                        std::string by);
 
   // Puts the changes on top of the active rules, in place of earlier ones of the same keys. Those
-  // with an end also hold for later rules that have the rule. Reads no file.
-  ActiveRules change_for_now(const std::vector<TemporaryChange>& changes, std::string by);
-  // Ends temporary changes, and returns those that have ended. Reads no file.
+  // with an end also hold for later rules that have the rule. Reads files only for numbers of
+  // limits: the lists of the rules, which are parsed again. Errors: the rules are wrong with the
+  // numbers; nothing has changed then.
+  Expected<ActiveRules, Errors> change_for_now(const std::vector<TemporaryChange>& changes,
+                                               std::string by);
+  // Ends temporary changes, and returns those that have ended. Reads files as above, if numbers of
+  // limits stay changed.
   std::vector<TemporaryChange> end_changes(
       const std::function<bool(const TemporaryChange&)>& has_ended);
 
@@ -164,6 +173,9 @@ class RulesManager {
   bool has_changed_lists() const;
   Expected<RuleSet, Errors> parse_again(Texts texts, Lists& lists) const;
   void watch(const Lists& more);
+  Expected<RuleSet, Errors> with_changes(const RuleSet& rules, const Texts& texts,
+                                         std::vector<TemporaryChange>& changes,
+                                         bool with_numbers = true) const;
   ActiveRules activate(RuleSet rules, Texts texts, std::string by);
   ActiveRules swap(RuleSet rules, std::shared_ptr<const Texts> texts,
                    std::vector<TemporaryChange> temporary, std::string by);

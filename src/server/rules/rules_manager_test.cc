@@ -153,8 +153,8 @@ TEST(RulesManager, MakesAndEndsTemporaryChangesWithoutReadingLists) {
   ASSERT_TRUE(manager);
   fs::remove(folder / "office.txt");
   const Instant until{std::chrono::hours(1)};
-  manager->change_for_now(
-      {{"api", "mode", "shadow", until}, {"api", "on_store_error", "deny", until}}, "a test");
+  ASSERT_TRUE(manager->change_for_now(
+      {{"api", "mode", "shadow", until}, {"api", "on_store_error", "deny", until}}, "a test"));
   EXPECT_EQ(manager->current().find("api")->mode, RuleMode::kShadow);
   const auto of_mode = [](const TemporaryChange& one) { return one.key == "mode"; };
   EXPECT_EQ(manager->end_changes(of_mode).size(), 1U);
@@ -173,7 +173,7 @@ TEST(RulesManager, SaysWhichTemporaryChangesHaveAnEffect) {
       "version: 1\nrules:\n"
       "  - { name: a, mode: &how enforce, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n"
       "  - { name: login, mode: *how, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
-  manager->change_for_now({{"login", "mode", "shadow", until}}, "a test");
+  ASSERT_TRUE(manager->change_for_now({{"login", "mode", "shadow", until}}, "a test"));
   ASSERT_TRUE(manager->replace(rules_named("other"), "PUT"));
   EXPECT_FALSE(manager->status().temporary.at(0).has_effect) << "the rule is gone";
   ASSERT_TRUE(manager->replace(anchored, "PUT"));
@@ -183,6 +183,37 @@ TEST(RulesManager, SaysWhichTemporaryChangesHaveAnEffect) {
   ASSERT_TRUE(manager->replace("version: 1\nrules: [ { name: login, action: allow } ]\n", "PUT"));
   EXPECT_FALSE(manager->status().temporary.at(0).has_effect) << "it has no mode";
   EXPECT_EQ(manager->current().find("login")->mode, RuleMode::kEnforce);
+}
+
+TEST(RulesManager, TemporaryNumbersHoldForLaterRulesUnlessTheseAreWrongWithThem) {
+  const auto manager = opened({});
+  const Instant until{std::chrono::hours(1)};
+  const auto rules_with = [](const std::string& limit) {
+    return "version: 1\nrules: [ { name: login, mode: shadow, limits: [ { name: ip, " + limit +
+           " } ] } ]\n";
+  };
+  const auto number = [&] { return manager->current().find("login")->limits.at(0).limit.limit(); };
+  const TemporaryChange burst{
+      .rule = "login", .key = "burst", .value = "9", .until = until, .limit = "ip"};
+  const auto refused = manager->change_for_now({burst}, "a test");
+  ASSERT_FALSE(refused) << "a log of times has no burst";
+  EXPECT_EQ(manager->version(), 1U);
+  TemporaryChange limit = burst;
+  limit.key = "limit";
+  ASSERT_TRUE(manager->change_for_now({limit, {"login", "mode", "enforce", until}}, "a test"));
+  EXPECT_EQ(manager->current().find("login")->limits.at(0).limit.limit(), 9U);
+  ASSERT_TRUE(manager->replace(rules_with("algorithm: gcra, limit: 4, per: 1m"), "PUT"));
+  EXPECT_EQ(number(), 9U);
+  EXPECT_EQ(manager->status().temporary.at(0).name(), "ip.limit");
+  ASSERT_TRUE(manager->change_for_now({burst}, "a test")) << "this limit has one";
+  ASSERT_TRUE(manager->replace(rules_with("algorithm: fixed_window, limit: 4, per: 1m"), "PUT"));
+  EXPECT_EQ(number(), 4U) << "the numbers hold together or not at all";
+  const auto left = manager->status().temporary;
+  ASSERT_EQ(left.size(), 3U);
+  for (const TemporaryChange& one : left) EXPECT_EQ(one.has_effect, one.key == "mode") << one.key;
+  EXPECT_EQ(manager->current().find("login")->mode, RuleMode::kEnforce);
+  EXPECT_EQ(manager->end_changes(kAll).size(), 3U);
+  EXPECT_EQ(manager->current().find("login")->mode, RuleMode::kShadow);
 }
 
 TEST(RulesManager, WaitsForAListThatIsAbsent) {

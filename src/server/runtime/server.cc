@@ -790,7 +790,7 @@ void Server::Impl::end_temporary_changes() {
       });
   for (const TemporaryChange& change : ended) {
     log_.info("a temporary change of a rule has ended",
-              {{"rule", change.rule}, {"key", change.key}, {"was", change.value}});
+              {{"rule", change.place()}, {"key", change.name()}, {"was", change.value}});
   }
 }
 

@@ -80,7 +80,7 @@ TEST_F(LiveEventsTest, NameTheChangesOfRulesForATime) {
   open_rules(rules_of(2));
   EXPECT_FALSE(read_event(get("/v1/events").body).as_object().contains("temporary"));
   const Instant until{std::chrono::seconds{1'700'000'000}};
-  manager_->change_for_now({{"r1", "on_store_error", "deny", until}}, "a test");
+  ASSERT_TRUE(manager_->change_for_now({{"r1", "on_store_error", "deny", until}}, "a test"));
   loop_clock_.time += std::chrono::seconds(1);
   const auto event = read_event(get("/v1/events").body);
   EXPECT_EQ(event.at("temporary").at(0).at("rule"), "r1");

@@ -445,11 +445,52 @@ TEST_F(RulePatch, ARuleThatAllowsIsNotInShadowModeForATime) {
   EXPECT_NE(detail.find("'mode: shadow' with 'action: allow'"), std::string::npos) << detail;
 }
 
-TEST_F(RulePatch, ATimeIsForModeAndOnStoreErrorOnly) {
+TEST_F(RulePatch, ChangesNumbersForATime) {
   open({kRules});
-  EXPECT_EQ(refused(R"({"limits":{"user":{"limit":1}},"for":"1h"})", 400),
-            "'for' does not apply to limits; expected mode or on_store_error with it, or an "
-            "override of one key for a time");
+  const auto json = patch(R"({"limits":{"user":{"limit":20,"burst":30}},"for":"1h"})").json();
+  EXPECT_EQ(json.at("differences").as_array().size(), 2U);
+  EXPECT_EQ(limit_of("api"), 20U);
+  EXPECT_EQ(get("/v1/rules").body, kRules);
+  const auto listed = get("/v1/status").json().at("temporary").as_array();
+  ASSERT_EQ(listed.size(), 2U);
+  EXPECT_EQ(listed[0].at("rule"), "api");
+  EXPECT_EQ(listed[0].at("key"), "user.limit");
+  EXPECT_EQ(listed[0].at("value"), "20");
+  EXPECT_EQ(listed[0].at("until"), json.at("active_until"));
+
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":7}}})").status, 200);
+  EXPECT_EQ(limit_of("api"), 7U) << "a later change of the rules replaces it";
+  EXPECT_EQ(get("/v1/status").json().at("temporary").as_array().size(), 1U) << "the burst";
+  EXPECT_EQ(patch(R"({"for":"0s"})").status, 200);
+  EXPECT_FALSE(get("/v1/status").json().as_object().contains("temporary"));
+  EXPECT_EQ(limit_of("api"), 7U);
+}
+
+TEST_F(RulePatch, ChangesAPlanForATime) {
+  open(
+      {"version: 1\n"
+       "plans: { free: { user: { limit: 2, per: 1m } } }\n"
+       "rules:\n"
+       "  - { name: api, plan: \"{plan|free}\", limits: [ { name: user, algorithm: gcra } ] }\n"});
+  const auto number = [&] {
+    return manager_->current().rules()[0].limits[0].by_plan.at(0).limit();
+  };
+  const char* const plan = "/v1/plans/free";
+  EXPECT_EQ(
+      refused(R"({"for":"0s"})", 409, plan),
+      "plan 'free' has no temporary change; expected a plan of 'temporary' in GET /v1/status");
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":50}},"for":"1h"})", {}, plan).status, 200);
+  EXPECT_EQ(number(), 50U);
+  const auto listed = get("/v1/status").json().at("temporary").as_array();
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].at("rule"), "plans/free");
+  EXPECT_EQ(listed[0].at("key"), "user.limit");
+  EXPECT_EQ(patch(R"({"for":"0s"})", {}, plan).status, 200);
+  EXPECT_EQ(number(), 2U);
+}
+
+TEST_F(RulePatch, ATimeNeedsAPeriodAndAChange) {
+  open({kRules});
   EXPECT_EQ(refused(R"({"mode":"shadow","for":"soon"})", 400),
             "'for' is wrong; expected a period of at most 366d in quotes, such as \"1h\", or "
             "\"0s\" to end temporary changes");

@@ -214,11 +214,6 @@ Expected<Patch> read_patch(std::string_view json) {
         "'for' is \"0s\", which ends the temporary changes of the rule; expected it "
         "alone, or another period"};
   }
-  if (patch.length && !changes.numbers.empty()) {
-    return Unexpected{
-        "'for' does not apply to limits; expected mode or on_store_error with it, or "
-        "an override of one key for a time"};
-  }
   if (changes.numbers.empty() && !has_settings && !ends) {
     return Unexpected{"the body changes nothing; expected " + std::string(kExample)};
   }
@@ -432,7 +427,7 @@ struct Changed {
   std::string file;
 };
 
-// Puts `mode` and `on_store_error` of a rule on top of the active rules of this server.
+// Puts the changes of a rule or a plan on top of the active rules of this server.
 void change_for_now(const Call& call, const ActiveRules& before, const Subject& subject,
                     const Patch& patch, const Changed& changed, Effect effect) {
   std::optional<Instant> until;
@@ -444,40 +439,59 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
   };
   add("mode", patch.changes.mode);
   add("on_store_error", patch.changes.on_store_error);
+  for (const rules::RuleChanges::Number& number : patch.changes.numbers) {
+    changes.push_back({.rule = subject.name,
+                       .key = number.key,
+                       .value = number.value,
+                       .until = until,
+                       .limit = number.limit,
+                       .of_plan = subject.kind == "plan"});
+  }
   const Rule* const rule = before.rules.find(subject.name);
-  if (rule != nullptr && rule->action != RuleAction::kLimit) {  // it may have no such value
+  const bool may_lack_value = rule != nullptr && rule->action != RuleAction::kLimit;
+  if (may_lack_value || !patch.changes.numbers.empty()) {
     const auto checked = call.admin.rules.check(changed.texts);
     if (!checked) return answer_errors(400, checked.error(), call.response);
   }
-  const ActiveRules now = call.admin.rules.change_for_now(
+  const auto now = call.admin.rules.change_for_now(
       changes, subject.by(call) + (until ? ", for a time" : ", on this server only"));
-  call.done("rule " + subject.name + " changed on this server: version " +
-            std::to_string(now.version) + ", until " + effect.until);
+  if (!now) return answer_errors(409, now.error(), call.response);
+  call.done(subject.kind + " " + subject.name + " changed on this server: version " +
+            std::to_string(now->version) + ", until " + effect.until);
   answer_changed(call, before, changed.texts, effect);
 }
 
-// Ends the temporary changes of a rule, which may be gone.
-void end_changes(const Call& call, const ActiveRules& before, const std::string& rule) {
+bool is_of(const TemporaryChange& change, const Subject& subject) {
+  return change.rule == subject.name && change.of_plan == (subject.kind == "plan");
+}
+
+// Ends the temporary changes of a rule or a plan, which may be gone.
+void end_changes(const Call& call, const ActiveRules& before, const Subject& subject) {
   const auto ended =
-      call.admin.rules.end_changes([&](const TemporaryChange& one) { return one.rule == rule; });
-  if (ended.empty() && before.rules.find(rule) == nullptr) {
-    return answer_no_rule(call, rule, before.rules);
+      call.admin.rules.end_changes([&](const TemporaryChange& one) { return is_of(one, subject); });
+  if (ended.empty() && subject.kind == "rule" && before.rules.find(subject.name) == nullptr) {
+    return answer_no_rule(call, subject.name, before.rules);
   }
   if (ended.empty()) {
-    const std::string detail =
-        "rule " + base::in_quotes(rule) +
-        " has no temporary change; expected a rule of 'temporary' in GET /v1/status";
+    const std::string detail = subject.kind + " " + base::in_quotes(subject.name) +
+                               " has no temporary change; expected a " + subject.kind +
+                               " of 'temporary' in GET /v1/status";
     return answer(call.response, {409, detail});
   }
   const ActiveRules now = call.admin.rules.active();
-  call.done("temporary changes of rule " + rule + " ended: version " + std::to_string(now.version));
+  call.done("temporary changes of " + subject.kind + " " + subject.name + " ended: version " +
+            std::to_string(now.version));
   answer_changed(call, before, *before.texts, {.file = {}, .until = "its next change"});
 }
 
 // A later change of the rules themselves counts, not an earlier temporary one.
-void forget_changes(const Call& call, const std::string& rule, const rules::RuleChanges& by) {
+void forget_changes(const Call& call, const Subject& subject, const rules::RuleChanges& by) {
   static_cast<void>(call.admin.rules.end_changes([&](const TemporaryChange& one) {
-    return one.rule == rule && (one.key == "mode" ? by.mode : by.on_store_error).has_value();
+    if (!is_of(one, subject)) return false;
+    if (one.limit.empty()) return (one.key == "mode" ? by.mode : by.on_store_error).has_value();
+    return std::ranges::any_of(by.numbers, [&](const rules::RuleChanges::Number& number) {
+      return number.limit == one.limit && number.key == one.key;
+    });
   }));
 }
 
@@ -489,13 +503,13 @@ std::string why_not_in_redis(const Call& call) {
 }
 
 // Replaces the active rules by what `change` makes of them. `change` returns nothing after
-// answering why it cannot, or that it has. If it is the `patch` of a rule without numbers, it may
-// be for this server only, and for a time.
+// answering why it cannot, or that it has. With a `patch` it may be for a time, and then for this
+// server only; without numbers also while Redis fails.
 template <typename Change>
 void change_texts(const Call& call, Subject subject, const Change& change,
                   const Patch* patch = nullptr) {
   if (!read_who(call, subject)) return;
-  const bool fits_here = patch != nullptr && patch->changes.numbers.empty();
+  const bool fits_here = patch != nullptr && (patch->changes.numbers.empty() || patch->length);
   for (;;) {  // again, if the rules change meanwhile
     const ActiveRules now = call.admin.rules.active();
     if (!meets_condition(call, now)) return answer_other_version(call);
@@ -515,7 +529,7 @@ void change_texts(const Call& call, Subject subject, const Change& change,
     effect.until = end_of_change(call.admin.rules, pushed->outcome);
     if (pushed->outcome == Outcome::kPushed) {
       effect.pushed = pushed->version;
-      if (patch != nullptr) forget_changes(call, subject.name, patch->changes);
+      if (patch != nullptr) forget_changes(call, subject, patch->changes);
       effect.where = "all servers";
       return finish_push(call, now, changed->texts, subject, effect);
     }
@@ -523,7 +537,7 @@ void change_texts(const Call& call, Subject subject, const Change& change,
         call.admin.rules.revise(std::move(changed->texts), now.version, subject.by(call));
     if (!revised && revised.error().empty()) continue;
     if (!revised) return answer_errors(400, revised.error(), call.response);
-    if (patch != nullptr) forget_changes(call, subject.name, patch->changes);
+    if (patch != nullptr) forget_changes(call, subject, patch->changes);
     return finish(call, now, subject, effect);
   }
 }
@@ -547,11 +561,12 @@ std::optional<Changed> edited(const Call& call, const ActiveRules& now,
 
 void change_rule(const Call& call, std::string_view path) {
   const std::string name = decoded(path);
+  const Subject subject{"rule", name, "PATCH /v1/rules/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
   const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
     if (patch->length == Duration{0}) {
-      end_changes(call, now, name);
+      end_changes(call, now, subject);
       return std::nullopt;
     }
     if (now.rules.find(name) == nullptr) {
@@ -560,16 +575,16 @@ void change_rule(const Call& call, std::string_view path) {
     }
     return edited(call, now, rules::edit_rule(views_of(*now.texts), name, patch->changes));
   };
-  change_texts(call, {"rule", name, "PATCH /v1/rules/" + name}, change, &*patch);
+  change_texts(call, subject, change, &*patch);
 }
 
 void change_plan(const Call& call, std::string_view path) {
   const std::string name = decoded(path);
+  const Subject subject{"plan", name, "PATCH /v1/plans/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
   const std::string_view other = patch->changes.mode             ? "mode"
                                  : patch->changes.on_store_error ? "on_store_error"
-                                 : patch->length                 ? "for"
                                                                  : "";
   if (!other.empty()) {
     const std::string detail =
@@ -577,11 +592,15 @@ void change_plan(const Call& call, std::string_view path) {
     return answer(call.response, {400, detail});
   }
   const auto change = [&](const ActiveRules& now) -> std::optional<Changed> {
+    if (patch->length == Duration{0}) {
+      end_changes(call, now, subject);
+      return std::nullopt;
+    }
     return edited(
         call, now,
         rules::edit_shared(views_of(*now.texts), rules::Shared::kPlan, name, patch->changes));
   };
-  change_texts(call, {"plan", name, "PATCH /v1/plans/" + name}, change);
+  change_texts(call, subject, change, &*patch);
 }
 
 void change_prices(const Call& call, std::string_view path) {

@@ -64,8 +64,8 @@ void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus&
   json.key("temporary").begin_array();
   for (const TemporaryChange& change : status.temporary) {
     json.begin_object()
-        .member("rule", change.rule)
-        .member("key", change.key)
+        .member("rule", change.place())
+        .member("key", change.name())
         .member("value", change.value);
     if (change.until) json.member("until", base::to_rfc3339(*change.until));
     if (!change.has_effect) json.member("effective", false);
