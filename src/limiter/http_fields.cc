@@ -41,6 +41,11 @@ std::uint64_t retry_seconds(Duration wait) noexcept {
   return std::max<std::uint64_t>(seconds(wait), 1);
 }
 
+// A block without an end. Its counter may well be full, which is no time to try again.
+bool is_forever(const Decision& decision) noexcept {
+  return decision.reason == Reason::kBlocked && !decision.retry_after;
+}
+
 }  // namespace
 
 int http_status(const Decision& decision) noexcept {
@@ -125,8 +130,10 @@ void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const D
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";r=");
     text_.put_number(std::min(decision.remaining, kMostInteger));
-    text_.put(";t=");
-    text_.put_number(std::min(seconds(decision.reset_after), latest));
+    if (!is_forever(decision)) {
+      text_.put(";t=");
+      text_.put_number(std::min(seconds(decision.reset_after), latest));
+    }
     if (text_.size() - first > kMostListBytes) {
       text_.shorten(before);
       break;
@@ -144,8 +151,10 @@ void HttpFields::Impl::put_legacy(const NamedDecision& tightest) {
   text_.put_number(tightest.limit.capacity());
   text_.put("\r\nX-RateLimit-Remaining: ");
   text_.put_number(tightest.decision.remaining);
-  text_.put("\r\nX-RateLimit-Reset: ");
-  text_.put_number(seconds(tightest.decision.reset_after));
+  if (!is_forever(tightest.decision)) {
+    text_.put("\r\nX-RateLimit-Reset: ");
+    text_.put_number(seconds(tightest.decision.reset_after));
+  }
   text_.put("\r\n");
 }
 

@@ -85,6 +85,19 @@ TEST(HttpFields, OfADenialNeverHaveARetryAfterBeforeT) {
       << "without Retry-After";
 }
 
+TEST(HttpFields, SayNoTimeForABlockWithoutEnd) {
+  HttpFields fields;
+  Decision blocked = denied({}, Reason::kBlocked);
+  blocked.reset_after = {};
+  EXPECT_EQ(joined(fields.of("user", kThree, blocked, HeaderFields::kBoth)),
+            "RateLimit-Policy: \"user\";q=3;w=90\nRateLimit: \"user\";r=0\n"
+            "X-RateLimit-Limit: 3\nX-RateLimit-Remaining: 0\n");
+  blocked.retry_after = blocked.reset_after = 5s;
+  EXPECT_EQ(joined(fields.of("user", kThree, blocked, HeaderFields::kLegacy)),
+            "X-RateLimit-Limit: 3\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 5\n"
+            "Retry-After: 5\n");
+}
+
 TEST(HttpFields, PutTheTightestOfSeveralLimitsFirst) {
   HttpFields fields;
   const std::array limits{
