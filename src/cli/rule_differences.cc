@@ -2,7 +2,9 @@
 
 #include <boost/json.hpp>
 #include <string_view>
+#include <utility>
 
+#include "base/civil_time.h"
 #include "cli/admin_client.h"
 #include "replay/text.h"
 
@@ -39,6 +41,52 @@ std::vector<RuleDifference> differences_in(const boost::json::object& answer) {
                    text_in(row, "old"), text_in(row, "new")});
   });
   return out;
+}
+
+namespace {
+
+constexpr std::string_view kPlanPlace = "plans/";
+
+}  // namespace
+
+std::vector<server::TemporaryChange> temporary_in(const boost::json::object& answer) {
+  std::vector<server::TemporaryChange> out;
+  each_object(answer, "temporary", [&](const boost::json::object& row) {
+    server::TemporaryChange one{.rule = text_in(row, "rule"),
+                                .key = text_in(row, "key"),
+                                .value = text_in(row, "value"),
+                                .until = base::parse_rfc3339(text_in(row, "until"))};
+    if (const std::size_t dot = one.key.rfind('.'); dot != one.key.npos) {
+      one.limit = one.key.substr(0, dot);
+      one.key.erase(0, dot + 1);
+    }
+    out.push_back(std::move(one));
+  });
+  return out;
+}
+
+std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,
+                                          const std::vector<server::TemporaryChange>& changes) {
+  for (server::TemporaryChange one : changes) {
+    if (write_change(texts, one) || !one.rule.starts_with(kPlanPlace)) continue;
+    one.rule.erase(0, kPlanPlace.size());
+    one.of_plan = true;
+    write_change(texts, one);
+  }
+  return texts;
+}
+
+std::string until_of(const RuleDifference& one,
+                     const std::vector<server::TemporaryChange>& changes) {
+  for (const server::TemporaryChange& change : changes) {
+    // The difference of a number of plans names the plan: "plans.free.limit".
+    std::string of_plan = change.rule + "." + change.key;
+    if (of_plan.starts_with(kPlanPlace)) of_plan[kPlanPlace.size() - 1] = '.';
+    const bool is_same = one.key == (one.rule == change.rule ? change.key : of_plan);
+    if (!is_same || one.limit != change.limit || one.after != change.value) continue;
+    return change.until ? ", until " + base::to_rfc3339(*change.until) : "";
+  }
+  return {};
 }
 
 }  // namespace sluice::cli

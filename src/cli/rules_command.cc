@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -309,8 +310,13 @@ class RulesSource {
                       .files = number_in(row, "files"),
                       .bytes = number_in(row, "bytes"),
                       .by = text_in(row, "by")});
+      temporary_[past.back().version] = temporary_in(row);
     }
     return past;
+  }
+  // The changes for a time on top of the rules of a version, which history() has found.
+  const std::vector<server::TemporaryChange>& temporary(const PastPush& push) {
+    return temporary_[push.version];
   }
   Texts past(const PastPush& push) { return redis_ ? redis_->past(push) : texts_of(push.version); }
   // Returns the present rules.
@@ -337,6 +343,7 @@ class RulesSource {
 
   std::unique_ptr<RulesPlace> redis_;
   std::unique_ptr<AdminClient> server_;
+  std::map<std::uint64_t, std::vector<server::TemporaryChange>> temporary_;
 };
 
 // The latest push with that version or id.
@@ -493,7 +500,8 @@ void print_json(const PastPush& push, const Changes& changes) {
   std::cout << json.end_object().view() << '\n';
 }
 
-void print_version(const PastPush& push, const Changes& changes) {
+void print_version(const PastPush& push, const Changes& changes,
+                   const std::vector<server::TemporaryChange>& temporary) {
   constexpr std::size_t kMost = 20;
   std::cout << "version " << push.version << ", " << replay::printable(push.pushed_at) << ", by "
             << replay::printable(push.by) << '\n';
@@ -503,7 +511,8 @@ void print_version(const PastPush& push, const Changes& changes) {
   }
   if (changes->empty()) std::cout << "  no rule means anything else\n";
   for (std::size_t i = 0; i < std::min(changes->size(), kMost); ++i) {
-    std::cout << "  " << text_of((*changes)[i]) << '\n';
+    const RuleDifference& one = (*changes)[i];
+    std::cout << "  " << text_of(one) << until_of(one, temporary) << '\n';
   }
   if (changes->size() > kMost) {
     std::cout << "  and " << changes->size() - kMost << " more; see sluice rules diff\n";
@@ -520,7 +529,7 @@ int history(const HistoryFlags& flags) {
   const auto texts_of = [&](std::size_t i) -> std::optional<Texts> {
     if (i >= pushes.size()) return std::nullopt;
     try {
-      return source.past(pushes[i]);
+      return texts_with(source.past(pushes[i]), source.temporary(pushes[i]));
     } catch (const Failed&) {
       return std::nullopt;  // Redis has dropped them
     }
@@ -529,7 +538,8 @@ int history(const HistoryFlags& flags) {
   for (std::size_t i = 0; i < std::min<std::size_t>(pushes.size(), flags.most); ++i) {
     auto before = texts_of(i + 1);
     const Changes changes = texts && before ? Changes(compare(*before, *texts)) : std::nullopt;
-    flags.json ? print_json(pushes[i], changes) : print_version(pushes[i], changes);
+    flags.json ? print_json(pushes[i], changes)
+               : print_version(pushes[i], changes, source.temporary(pushes[i]));
     texts = std::move(before);
   }
   return 0;

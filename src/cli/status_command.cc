@@ -16,6 +16,7 @@
 #include "base/civil_time.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
+#include "cli/rule_differences.h"
 #include "cli/top_command.h"
 #include "replay/text.h"
 
@@ -291,6 +292,13 @@ void print_status(const object& status, const CountsByLimit& counts) {
                                  replay::plural(number_in(rules, "limits"), "limit") +
                                  ", changed " + text_in(rules, "loaded_at"))
             << '\n';
+  if (rules.contains("differences")) {
+    std::cout << replay::printable(
+                     "the active rules differ from those that were read; latest change by " +
+                     text_in(rules, "differ_by") + ":")
+              << '\n';
+    for (const auto& one : differences_in(rules)) std::cout << "  " << text_of(one) << '\n';
+  }
   std::string listeners;
   each_object(status, "listeners", [&](const object& one) {
     listeners.append(listeners.empty() ? "listens: " : ", ").append(text_in(one, "name"));

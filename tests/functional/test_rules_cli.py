@@ -133,6 +133,28 @@ class RunningServer(RulesOfAServer):
                            "old": "1", "new": "20"}])
         self.assertNotIn("differences", rows[2])
 
+    def test_the_history_shows_changes_for_a_time(self):
+        self.run_ok("set", "a%2Fb", "mode=shadow", "--for", "1h")
+        self.run_ok("set", "plans/free/requests", "limit=50", "--for", "1h")
+        self.run_ok("set", "a%2Fb", "--for", "0s")
+        lines = self.run_ok("history").splitlines()
+        self.assertEqual(lines[1], "  ~ rule a/b: mode shadow -> enforce")
+        self.assertRegex(lines[3], r"\A  ~ rule api, limit requests: plans.free.limit 2 -> 50, "
+                                   r"until 20\S+Z\Z")
+        self.assertRegex(lines[5], r"\A  ~ rule a/b: mode enforce -> shadow, until 20\S+Z\Z")
+
+    def test_the_status_and_the_log_say_what_differs_from_the_file_and_what_it_undoes(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20", "--by", "ann")
+        shown = subprocess.run([binary(), "status", "--admin", self.sluice.admin], timeout=PATIENCE,
+                               capture_output=True, text=True, check=True).stdout
+        self.assertIn("\nthe active rules differ from those that were read; latest change by ann (PATCH ",
+                      shown)
+        self.assertIn("):\n  ~ rule a/b, limit all: limit 1 -> 20\n", shown)
+        self.sluice.rules_file.write_text("# a comment\n" + RULES)
+        wait_for(lambda: "the files have undone changes of the administration" in self.sluice.log(),
+                 "a warning")
+        self.assertIn('undone="a/b/all: limit 20 -> 1"', self.sluice.log())
+
     def test_versions_and_files_are_compared(self):
         self.run_ok("set", "a%2Fb/all", "limit=20")
         self.run_ok("set", "a%2Fb/all", "per=2s")

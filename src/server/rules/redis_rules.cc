@@ -188,7 +188,11 @@ void PushedRules::activate(PublishedRules rules) {
   log_->info(
       *changed ? "new rules are active" : "the rules did not change",
       {{"version", manager_->version()}, {"rules", manager_->status().rules}, {"pushed", pushed}});
-  if (*changed) changed_();
+  if (!*changed) return;
+  if (const std::string undone = manager_->status().undone_text(); !undone.empty()) {
+    log_->warning("a push has undone changes of the administration", {{"undone", undone}});
+  }
+  changed_();
 }
 
 namespace {

@@ -4,8 +4,6 @@
 #include <functional>
 #include <utility>
 
-#include "rules/rule_changes.h"
-
 namespace sluice::server {
 
 std::string_view built_in_rules() noexcept {
@@ -34,12 +32,31 @@ rules:
 
 namespace {
 
-Expected<RuleSet, RulesManager::Errors> parse(const std::vector<RulesText>& texts,
-                                              const RuleTerms& terms) {
+std::vector<RuleText> views_of(const std::vector<RulesText>& texts) {
   std::vector<RuleText> files;
   files.reserve(texts.size());
   for (const RulesText& text : texts) files.push_back({text.name, text.text});
-  return RuleSet::parse(files, terms);
+  return files;
+}
+
+Expected<RuleSet, RulesManager::Errors> parse(const std::vector<RulesText>& texts,
+                                              const RuleTerms& terms) {
+  return RuleSet::parse(views_of(texts), terms);
+}
+
+using Differences = std::vector<rules::RuleDifference>;
+
+// Returns what `made`, the changes of some rules, has lost from `before` to `after`.
+Differences lost_of(const Differences& made, const std::vector<RulesText>& before,
+                    const std::vector<RulesText>& after) {
+  if (made.empty()) return {};
+  Differences lost = rules::compare_rules(views_of(before), views_of(after));
+  std::erase_if(lost, [&](const rules::RuleDifference& one) {
+    return std::ranges::none_of(made, [&](const rules::RuleDifference& change) {
+      return change.rule == one.rule && change.limit == one.limit && change.key == one.key;
+    });
+  });
+  return lost;
 }
 
 // Parses the rules. Errors: all errors of all files.
@@ -70,19 +87,37 @@ bool change(Rule& rule, const TemporaryChange& by) {
   return rule.action == RuleAction::kLimit;
 }
 
-// Writes the number into the texts. Returns whether they have such a limit.
-bool write_number(std::vector<RulesText>& texts, const TemporaryChange& change) {
-  std::vector<RuleText> files;
-  for (const RulesText& text : texts) files.push_back({text.name, text.text});
-  const rules::RuleChanges number{.numbers = {{change.limit, change.key, change.value}}};
-  auto edit = change.of_plan ? rules::edit_shared(files, rules::Shared::kPlan, change.rule, number)
-                             : rules::edit_rule(files, change.rule, number);
+}  // namespace
+
+bool write_change(std::vector<RulesText>& texts, const TemporaryChange& change) {
+  rules::RuleChanges values;
+  if (!change.limit.empty()) {
+    values.numbers.push_back({change.limit, change.key, change.value});
+  } else {
+    (change.key == "mode" ? values.mode : values.on_store_error) = change.value;
+  }
+  const std::vector<RuleText> files = views_of(texts);
+  auto edit = change.of_plan ? rules::edit_shared(files, rules::Shared::kPlan, change.rule, values)
+                             : rules::edit_rule(files, change.rule, values);
   if (!edit) return false;
   texts[edit->file].text = std::move(edit->text);
   return true;
 }
 
-}  // namespace
+std::string RulesStatus::undone_text() const {
+  std::string text;
+  for (const rules::RuleDifference& one : undone) {
+    const std::string place = one.limit.empty() ? "rule " + one.rule : one.rule + "/" + one.limit;
+    text.append(text.empty() ? "" : "; ").append(one.rule.empty() ? "all rules" : place);
+    if (one.kind != rules::RuleDifference::Kind::kChanged) {
+      text += one.kind == rules::RuleDifference::Kind::kAdded ? " is there again" : " is gone";
+    }
+    if (one.key.empty()) continue;
+    text.append(": ").append(one.key).append(" ").append(one.before.empty() ? "none" : one.before);
+    text.append(" -> ").append(one.after.empty() ? "none" : one.after);
+  }
+  return text;
+}
 
 std::string TemporaryChange::place() const { return (of_plan ? "plans/" : "") + rule; }
 
@@ -96,7 +131,7 @@ Expected<RuleSet, RulesManager::Errors> RulesManager::with_changes(
   Texts changed = texts;
   bool has_numbers = false;
   for (TemporaryChange& one : changes) {
-    one.has_effect = with_numbers && !one.limit.empty() && write_number(changed, one);
+    one.has_effect = with_numbers && !one.limit.empty() && write_change(changed, one);
     has_numbers = has_numbers || one.has_effect;
   }
   Lists lists;
@@ -142,8 +177,9 @@ RulesManager::RulesManager(bool from_source, std::vector<std::string> paths, con
       terms_(terms),
       active_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
       loaded_at_(clock.now()),
-      past_{{1, loaded_at_, "the start", active_.texts}},
-      unchanged_(active_.rules) {}
+      past_{{1, loaded_at_, "the start", {}, active_.texts}},
+      unchanged_(active_.rules),
+      read_(*active_.texts) {}
 
 Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open(
     std::vector<std::string> paths, const Clock& clock, const RuleTerms& terms) {
@@ -197,8 +233,10 @@ Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read, std::st
   const bool is_same = read.errors.empty() && *active().texts == read.texts;
   if (is_same && !has_changed_lists()) {
     refused_lists_ = {};
+    read_ = std::move(read.texts);
     const std::lock_guard lock(mutex_);
     last_errors_.clear();
+    differences_.clear();
     return false;
   }
   Lists lists;
@@ -209,8 +247,11 @@ Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read, std::st
   }
   lists_ = std::move(lists);
   refused_lists_ = {};
+  read_ = read.texts;
+  Differences undone = lost_of(differences_, *active_.texts, read_);
   static_cast<void>(activate(*std::move(rules), std::move(read.texts), std::move(by)));
   const std::lock_guard lock(mutex_);
+  undone_ = std::move(undone);
   last_errors_.clear();
   ++reloads_;
   return true;
@@ -308,6 +349,14 @@ std::vector<TemporaryChange> RulesManager::end_changes(
 
 // Takes over the temporary changes that have an end. Requires change_mutex_.
 ActiveRules RulesManager::activate(RuleSet rules, Texts texts, std::string by) {
+  Differences differences;
+  if (texts != read_) differences = rules::compare_rules(views_of(read_), views_of(texts));
+  {
+    const std::lock_guard lock(mutex_);
+    differences_ = std::move(differences);
+    differ_by_ = by;
+    undone_.clear();
+  }
   std::vector<TemporaryChange> lasting = temporary_;
   std::erase_if(lasting, [](const TemporaryChange& change) { return !change.until; });
   return swap(std::move(rules), std::make_shared<const Texts>(std::move(texts)), std::move(lasting),
@@ -327,7 +376,7 @@ ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts
   temporary_ = std::move(temporary);
   std::swap(old, active_);
   loaded_at_ = clock_->now();
-  past_.push_front({next.version, loaded_at_, std::move(by), next.texts});
+  past_.push_front({next.version, loaded_at_, std::move(by), temporary_, next.texts});
   std::size_t bytes = 0;
   for (std::size_t i = 1; i < past_.size(); ++i) {
     bytes += past_[i].bytes();
@@ -399,7 +448,10 @@ RulesStatus RulesManager::status() const {
                      .last_failure_at = last_failure_at_,
                      .lost_since = lost_since_,
                      .why_lost = lost_since_ ? why_lost_.what : std::string(),
-                     .temporary = temporary_};
+                     .temporary = temporary_,
+                     .differences = differences_,
+                     .differ_by = differ_by_,
+                     .undone = undone_};
   if (lost_since_) status.last_errors.push_back(why_lost_);
   for (const RulesText& text : *active_.texts) status.sources.push_back(text.name);
   return status;

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rules/rule_changes.h"
 #include "server/rules/rules_files.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
@@ -41,6 +42,9 @@ struct TemporaryChange {
   std::string name() const;   // "mode"; of a limit "user.per"
 };
 
+// Writes the change into the texts of rules. Returns false if they have no such rule or limit.
+bool write_change(std::vector<RulesText>& texts, const TemporaryChange& change);
+
 // The state of the active rules.
 struct RulesStatus {
   std::uint64_t version = 0;  // 1 for the first rules; counts every swap
@@ -56,6 +60,14 @@ struct RulesStatus {
   std::optional<Instant> lost_since = {};
   std::string why_lost = {};
   std::vector<TemporaryChange> temporary = {};
+  // What the administration has changed since the files or the source were last read, without
+  // temporary changes; and who made the latest change.
+  std::vector<rules::RuleDifference> differences = {};
+  std::string differ_by = {};
+  // Which of these changes the latest reading has undone: other values, or absent.
+  std::vector<rules::RuleDifference> undone = {};
+
+  std::string undone_text() const;  // "login/ip: limit 10 -> 5; rule api: mode shadow -> enforce"
 };
 
 // The rules with the texts they were read from.
@@ -70,8 +82,9 @@ std::size_t count_limits(const RuleSet& rules) noexcept;
 // Rules that are or were active.
 struct PastRules {
   std::uint64_t version = 0;
-  Instant at{};    // when they became active
-  std::string by;  // who or what made them active
+  Instant at{};                            // when they became active
+  std::string by;                          // who or what made them active
+  std::vector<TemporaryChange> temporary;  // on top of the texts
   std::shared_ptr<const std::vector<RulesText>> texts;
 
   std::size_t bytes() const noexcept;
@@ -198,6 +211,9 @@ class RulesManager {
   std::optional<Instant> lost_since_;
   RuleError why_lost_;
   std::vector<TemporaryChange> temporary_;  // changes with both locks
+  std::vector<rules::RuleDifference> differences_;
+  std::string differ_by_;
+  std::vector<rules::RuleDifference> undone_;
 
   std::mutex change_mutex_;  // held while rules change or files are examined; locked before mutex_
   RuleSet unchanged_;        // the active rules without temporary changes
@@ -205,6 +221,7 @@ class RulesManager {
   Lists refused_lists_;      // of the latest reading, if it was refused
   Picture known_;            // the files and lists when last read or reported
   Picture last_look_;
+  Texts read_;     // of the files or the source, as last taken
   Texts brought_;  // the last texts of the source, valid or not
 };
 

@@ -216,6 +216,39 @@ TEST(RulesManager, TemporaryNumbersHoldForLaterRulesUnlessTheseAreWrongWithThem)
   EXPECT_EQ(manager->current().find("login")->mode, RuleMode::kShadow);
 }
 
+TEST(RulesManager, SaysHowItsRulesDifferFromTheFilesAndWhatAReloadUndoes) {
+  const TestFolder folder;
+  const auto text_with = [](const std::string& number) {
+    return "version: 1\nrules: [ { name: api, limits: [ { name: ip, algorithm: gcra, limit: " +
+           number + ", per: 1s } ] } ]\n";
+  };
+  const std::string file = folder.write("r.yaml", text_with("5"));
+  const auto manager = opened({file});
+  const auto changed = [&](const std::string& number) {
+    return manager->revise({{file, text_with(number)}}, manager->version(), "ann").has_value();
+  };
+  EXPECT_TRUE(manager->status().differences.empty());
+  ASSERT_TRUE(changed("10"));
+  const RulesStatus status = manager->status();
+  ASSERT_EQ(status.differences.size(), 1U);
+  EXPECT_EQ(status.differences[0].before, "5");
+  EXPECT_EQ(status.differences[0].after, "10");
+  EXPECT_EQ(status.differ_by, "ann");
+  folder.write("r.yaml", "# a comment\n" + text_with("5"));
+  ASSERT_TRUE(*manager->reload());
+  EXPECT_TRUE(manager->status().differences.empty());
+  EXPECT_EQ(manager->status().undone_text(), "api/ip: limit 10 -> 5");
+
+  ASSERT_TRUE(changed("7"));
+  EXPECT_EQ(manager->status().undone_text(), "");
+  folder.write("r.yaml", text_with("7"));
+  ASSERT_FALSE(*manager->reload()) << "the file has what the memory has";
+  EXPECT_TRUE(manager->status().differences.empty());
+  folder.write("r.yaml", text_with("8"));
+  ASSERT_TRUE(*manager->reload());
+  EXPECT_EQ(manager->status().undone_text(), "") << "the file itself has changed";
+}
+
 TEST(RulesManager, WaitsForAListThatIsAbsent) {
   const TestFolder folder;
   const auto manager = opened({folder.write("r.yaml", rules_named("old"))});

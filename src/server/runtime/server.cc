@@ -315,6 +315,9 @@ ServerRules::Reloaded ServerRules::reload(Log& log) {
     log.info(*result ? "new rules are active" : "the rules did not change",
              {{"version", manager_->version()}, {"rules", manager_->status().rules}});
     if (*result) log_warnings(log);
+    if (const std::string undone = manager_->status().undone_text(); *result && !undone.empty()) {
+      log.warning("the files have undone changes of the administration", {{"undone", undone}});
+    }
   }
   reload_envoy(log, result);
   return result;

@@ -63,6 +63,8 @@ void write_server(JsonWriter& json, const ServerStatus& status);
 // changes of rules for a time, if there are some.
 void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus& status,
                   const RuleSet& rules, std::size_t most);
+// "temporary", if there are some.
+void write_temporary(JsonWriter& json, const std::vector<TemporaryChange>& changes);
 void show_events(const Call& call);
 void show_history(const Call& call);
 // What a rule and a limit are, as members.

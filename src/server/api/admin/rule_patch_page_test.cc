@@ -240,6 +240,16 @@ TEST_F(RulePatch, AModelOrAPriceThatIsUnknownIsRefused) {
             "the body is not a JSON object; expected prices by name, such as {\"input\":4}");
 }
 
+TEST_F(RulePatch, TheStatusSaysHowTheRulesDifferFromTheFiles) {
+  open({kRules});
+  EXPECT_FALSE(get("/v1/status").json().at("rules").as_object().contains("differences"));
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":20}}})", {}, "/v1/rules/api?by=ann").status, 200);
+  const auto rules = get("/v1/status").json().at("rules").as_object();
+  EXPECT_EQ(rules.at("differ_by"), "ann (PATCH /v1/rules/api from 127.0.0.1)");
+  ASSERT_EQ(rules.at("differences").as_array().size(), 1U);
+  EXPECT_EQ(rules.at("differences").at(0).at("new"), "20");
+}
+
 TEST_F(RulePatch, TheHistorySaysWhoChangedWhat) {
   open({kRules});
   EXPECT_EQ(patch(R"({"limits":{"user":{"limit":20}}})", {}, "/v1/rules/api?by=a%20b").status, 200);
@@ -467,11 +477,7 @@ TEST_F(RulePatch, ChangesNumbersForATime) {
 }
 
 TEST_F(RulePatch, ChangesAPlanForATime) {
-  open(
-      {"version: 1\n"
-       "plans: { free: { user: { limit: 2, per: 1m } } }\n"
-       "rules:\n"
-       "  - { name: api, plan: \"{plan|free}\", limits: [ { name: user, algorithm: gcra } ] }\n"});
+  open({kWithPlans});
   const auto number = [&] {
     return manager_->current().rules()[0].limits[0].by_plan.at(0).limit();
   };
@@ -486,7 +492,7 @@ TEST_F(RulePatch, ChangesAPlanForATime) {
   EXPECT_EQ(listed[0].at("rule"), "plans/free");
   EXPECT_EQ(listed[0].at("key"), "user.limit");
   EXPECT_EQ(patch(R"({"for":"0s"})", {}, plan).status, 200);
-  EXPECT_EQ(number(), 2U);
+  EXPECT_EQ(number(), 5U);
 }
 
 TEST_F(RulePatch, ATimeNeedsAPeriodAndAChange) {

@@ -634,6 +634,7 @@ void write_past(JsonWriter& json, const PastRules& past) {
   json.member("version", past.version).member("at", past.at).member("by", past.by);
   json.member("files", std::uint64_t{past.texts->size()})
       .member("bytes", std::uint64_t{past.bytes()});
+  write_temporary(json, past.temporary);
 }
 
 }  // namespace

@@ -60,9 +60,13 @@ void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus&
     json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));
     json.member("why", status.why_lost).end_object();
   }
-  if (status.temporary.empty()) return;
+  write_temporary(json, status.temporary);
+}
+
+void write_temporary(JsonWriter& json, const std::vector<TemporaryChange>& changes) {
+  if (changes.empty()) return;
   json.key("temporary").begin_array();
-  for (const TemporaryChange& change : status.temporary) {
+  for (const TemporaryChange& change : changes) {
     json.begin_object()
         .member("rule", change.place())
         .member("key", change.name())
@@ -87,6 +91,14 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
       .member("failures", rules.failures);
   if (rules.failures > 0) json.member("last_failure_at", rules.last_failure_at);
   write_errors(json.key("last_errors"), rules.last_errors);
+  if (!rules.differences.empty()) {
+    constexpr std::size_t kMost = 100;
+    json.member("differ_by", rules.differ_by).key("differences").begin_array();
+    for (std::size_t i = 0; i < std::min(kMost, rules.differences.size()); ++i) {
+      rules::write_json(rules.differences[i], json);
+    }
+    json.end_array();
+  }
   json.end_object();
 }
 
