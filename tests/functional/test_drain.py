@@ -175,8 +175,23 @@ class Drain(ServerTest):
             self.assertEqual(sluice.wait(), 0)
         self.assertIn("draining for 10ms (drain.delay)", sluice.log())
         self.assertIn(
-            "waiting for connections to end, at most 1s (drain.timeout) connections=1", sluice.log()
+            'waiting for connections to end, at most 1s (drain.timeout) connections=1 '
+            'listeners="http 1"', sluice.log()
         )
+        self.assertIn('connections were closed because they did not end in time (drain.timeout) '
+                      'connections=1 listeners="http 1"', sluice.log())
+
+    def test_a_second_signal_says_what_it_closes(self):
+        sluice = self.serve(RULES, PATIENT)
+        with Raw(sluice.http) as raw:
+            raw.send(REQUEST[:60])
+            wait_until_received(raw.socket)
+            sluice.signal(signal.SIGTERM)
+            wait_for(lambda: "draining" in sluice.log(), "the first signal")
+            sluice.signal(signal.SIGTERM)
+            self.assertEqual(sluice.wait(), 0)
+        self.assertIn('connections were closed because of a second signal connections=1 '
+                      'listeners="http 1"', sluice.log())
 
     def test_at_a_terminal_there_is_no_delay(self):
         over, under = pty.openpty()

@@ -457,6 +457,8 @@ class Server::Impl {
   // `main_`.
   void drain();
   void close_listeners(net::Queued queued);
+  std::string connections_by_listener() const;
+  void cut(std::string_view why);
   void stop();
 
   const net::LoopClock& clock_ = net::LoopClock::system();
@@ -727,7 +729,7 @@ void Server::Impl::wait_for_signal() {
     if (has_no_effect(signal)) {
       return log_.warning("a signal has no effect", {{"signal", ::strsignal(signal)}});
     }
-    if (is_ending_) return stop();
+    if (is_ending_) return cut("of a second signal");
     handover_.close();
     events_.end();
     drain();
@@ -850,7 +852,7 @@ void Server::Impl::drain() {
                                     core::format_period(config_.drain_timeout) +
                                     " (drain.timeout); another SIGTERM or Ctrl-C stops it now"
                               : "draining without delay",
-            {{"connections", connections}});
+            {{"connections", connections}, {"listeners", connections_by_listener()}});
   shutdown_timer_.expires_after(delay);
   shutdown_timer_.async_wait([this](const error_code& why) {
     if (!why) close_listeners(net::Queued::kAccept);
@@ -863,7 +865,7 @@ void Server::Impl::close_listeners(net::Queued queued) {
   if (const std::size_t left = front_ends_.connections(); left > 0) {
     log_.info("waiting for connections to end, at most " +
                   core::format_period(config_.drain_timeout) + " (drain.timeout)",
-              {{"connections", left}});
+              {{"connections", left}, {"listeners", connections_by_listener()}});
   }
   loops_.stop_accepting(main_, queued, [this, queued] {
     if (queued == net::Queued::kAccept) ready_ = false;
@@ -871,11 +873,28 @@ void Server::Impl::close_listeners(net::Queued queued) {
   });
   shutdown_timer_.expires_after(config_.drain_timeout);
   shutdown_timer_.async_wait([this](const error_code& why) {
-    if (why) return;
-    log_.warning("connections were closed because they did not end in time",
-                 {{"connections", front_ends_.connections()}});
-    stop();
+    if (!why) cut("they did not end in time (drain.timeout)");
   });
+}
+
+// Returns "http 2, resp 1", without the administration, or "none".
+std::string Server::Impl::connections_by_listener() const {
+  std::string text;
+  for (const ServerStatus::Listener& one : front_ends_.status()) {
+    if (one.connections == 0 || one.name == "admin") continue;
+    text.append(text.empty() ? "" : ", ").append(one.name).append(" ");
+    text += std::to_string(one.connections);
+  }
+  return text.empty() ? "none" : text;
+}
+
+// Stops without waiting for connections to end. `why` follows "because".
+void Server::Impl::cut(std::string_view why) {
+  if (const std::size_t left = front_ends_.connections(); left > 0) {
+    log_.warning("connections were closed because " + std::string(why),
+                 {{"connections", left}, {"listeners", connections_by_listener()}});
+  }
+  stop();
 }
 
 void Server::Impl::stop() {
