@@ -176,7 +176,7 @@ class Errors(ServerTest):
                 run("--http", f"127.0.0.1:{port}", "--admin", "off"),
                 1,
                 f"127.0.0.1:{port}",
-                "in use",
+                "in use; --http ADDR selects another address, or off",
             )
             self.assert_fails(
                 run("--http", "127.0.0.1:0", "--admin", f"127.0.0.1:{port}"),

@@ -44,7 +44,10 @@ Status FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
     tls_ = std::move(*tls);
   }
   auto listening = net::listen_at(*address, loops, inherited);
-  if (!listening) return Unexpected{listening.error()};
+  if (!listening) {
+    return Unexpected{listening.error() + "; --" + std::string(name()) +
+                      " ADDR selects another address, or off"};
+  }
   listening_ = std::move(*listening);
   for (const auto& socket : listening_->sockets) descriptors_.push_back(socket.descriptor());
   const auto reach = !listening_->unix_path.empty() ? Access::Reach::kUnixSocket
