@@ -204,7 +204,7 @@ TEST_F(RulesCommand, TriesRequestsAndSaysWhy) {
   EXPECT_EQ(out_, R"(rule search: does not match, path is '/login' and must be '/search'
 rule sign-in: matches; rules after it are not tried
 limit sign-in/address: 2 per 1m (fixed_window), key '192.0.2.1'
-limit sign-in/account: skipped, because the request lacks an attribute of its key or its cost
+limit sign-in/account: skipped, because the request lacks header.x-user of its key
 
 1  +0 s  allowed  ok; address 1 of 2 left
 2  +10 s  allowed  ok; address 0 of 2 left
@@ -241,7 +241,10 @@ TEST_F(RulesCommand, TryTakesTheWordsOfARequestOneByOne) {
                       "rule rest: matches\nlimit rest/0: 100 per 1s (gcra)\n"),
             std::string::npos)
       << out_;
-  EXPECT_NE(err_.find("sluice: no rule reads the attribute 'X-User'\n"), std::string::npos) << err_;
+  EXPECT_NE(
+      err_.find("sluice: no rule reads the attribute 'X-User'; did you mean 'header.x-user'?\n"),
+      std::string::npos)
+      << err_;
   EXPECT_EQ(run({"try", path, "header.X-User=7", "path=/login", "method=POST"}), 0);
   EXPECT_NE(out_.find("limit sign-in/account: 1 per 10s, burst 4 (gcra), key '7'\n"),
             std::string::npos)

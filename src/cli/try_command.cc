@@ -137,7 +137,7 @@ int try_requests(const TryFlags& arguments) {
   const Instant start = clock.at;
   for (std::uint64_t i = 1; i <= arguments.count; ++i, clock.at += *every) {
     const RuleAnswer& answer = decider.decide(*rules, *request, {arguments.cost}, clock.at);
-    if (i == 1) std::cout << server::explain_limits(answer) << '\n';
+    if (i == 1) std::cout << server::explain_limits(*rules, *request, answer) << '\n';
     std::cout << i << "  +" << server::in_seconds(clock.at - start) << "  "
               << server::explain_decision(answer);
     if (i == arguments.count) std::cout << '\n' << server::explain_response(answer, clock);

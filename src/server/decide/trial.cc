@@ -12,9 +12,11 @@
 
 #include "core/limit.h"
 #include "core/period.h"
+#include "rules/attributes.h"
 #include "rules/diagnostics.h"
 #include "rules/rule_set.h"
 #include "server/decide/rejection.h"
+#include "server/decide/rule_counters.h"
 #include "server/protocol/http/message.h"
 #include "sluice/rule_decider.h"
 
@@ -93,8 +95,9 @@ std::string explain_unread(const RuleSet& rules, const WrittenRequest& request) 
   for (const auto& [name, value] : request.values()) {
     if (name == "method" || name == "path") continue;  // every request has them
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string similar = rules::did_you_mean(name, {known.begin(), known.end()});
     out += "no rule reads the attribute " + rules::in_quotes(name) +
-           rules::did_you_mean(name, {known.begin(), known.end()}) + "\n";
+           (similar.empty() ? rules::did_you_mean_attribute(name) : similar) + "\n";
   }
   return out;
 }
@@ -129,7 +132,26 @@ std::string explain_rules(const RuleSet& rules, const WrittenRequest& request) {
   return out;
 }
 
-std::string explain_limits(const RuleAnswer& answer) {
+namespace {
+
+// "its key lacks header.x-user or ip"
+std::string why_skipped(const RuleSet& rules, const WrittenRequest& request,
+                        const RuleAnswer::Skipped& skipped) {
+  for (const RuleCounter& counter : counters_of(rules, *skipped.rule, request)) {
+    if (counter.limit != skipped.limit || counter.missing.empty()) continue;
+    std::string names;
+    for (const std::string& one : counter.missing) {
+      names.append(names.empty() ? "" : ", ").append(one);
+    }
+    return "the request lacks " + names + " of its key";
+  }
+  return "the request lacks an attribute of its cost";
+}
+
+}  // namespace
+
+std::string explain_limits(const RuleSet& rules, const WrittenRequest& request,
+                           const RuleAnswer& answer) {
   std::string out;
   if (!answer.mistake.empty()) {
     out.append("the request is invalid: ").append(answer.mistake).append("\n");
@@ -146,8 +168,8 @@ std::string explain_limits(const RuleAnswer& answer) {
     out += '\n';
   }
   for (const RuleAnswer::Skipped& one : answer.skipped) {
-    out += "limit " + rules::full_name(one.rule->name, one.limit->name) +
-           ": skipped, because the request lacks an attribute of its key or its cost\n";
+    out += "limit " + rules::full_name(one.rule->name, one.limit->name) + ": skipped, because " +
+           why_skipped(rules, request, one) + "\n";
   }
   return out;
 }

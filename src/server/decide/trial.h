@@ -45,7 +45,8 @@ std::string explain_unread(const RuleSet& rules, const WrittenRequest& request);
 // Which rules match, and why the others do not.
 std::string explain_rules(const RuleSet& rules, const WrittenRequest& request);
 // The limits that apply, with their keys and numbers, and those that do not.
-std::string explain_limits(const RuleAnswer& answer);
+std::string explain_limits(const RuleSet& rules, const WrittenRequest& request,
+                           const RuleAnswer& answer);
 // The decision of one request: "denied  limited, again after 40 s; address 0 of 2 left".
 std::string explain_decision(const RuleAnswer& answer);
 // What /v1/auth answers.
