@@ -17,10 +17,12 @@
 #include <vector>
 
 #include "base/civil_time.h"
+#include "base/ip_address.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
+#include "core/period.h"
 #include "replay/text.h"
 #include "rules/attributes.h"
 #include "rules/diagnostics.h"
@@ -124,6 +126,14 @@ std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts)
     for (const GivenAttribute& other : attributes) {
       if (other.name != one.name) continue;
       throw Failed("the attribute " + in_quotes(one.name) + " is given twice; expected it once",
+                   kUsage);
+    }
+    // Programs may send other names as `ip`, but no address with a slip in it.
+    const bool may_be_address =
+        one.value.find_first_of(".:") != one.value.npos &&
+        one.value.find_first_not_of("0123456789abcdefABCDEF.:") == one.value.npos;
+    if (one.name == "ip" && may_be_address && !base::IpAddress::parse(one.value)) {
+      throw Failed(in_quotes(one.value) + " is not an address; expected one such as 192.0.2.1",
                    kUsage);
     }
     attributes.push_back(one);
@@ -408,6 +418,13 @@ void check(const KeyFlags& flags) {
     throw Failed(
         "--for and --until say how long an override lasts; expected --set, --plan or "
         "--unlimited with them, or --block TIME",
+        kUsage);
+  }
+  const auto length = core::parse_period(flags.block);
+  const bool is_time = flags.block.empty() || flags.block == "forever" || length;
+  if (!is_time && !base::parse_rfc3339(flags.block)) {
+    throw Failed(
+        "--block: " + length.error() + ", an instant such as 2026-12-01T00:00:00Z, or forever",
         kUsage);
   }
   const bool has_place = !flags.place.empty() || !flags.attributes.empty();

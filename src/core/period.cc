@@ -33,10 +33,16 @@ Unexpected<std::string> no_period(std::string_view text, std::string_view what,
 
 Unexpected<std::string> wrong_unit(std::string_view text, std::string_view digits,
                                    std::string_view unit) {
+  // "15min" means minutes; 's' is for what means nothing.
+  std::string_view nearest = "s";
+  for (const Unit& one : kUnits) {
+    if (one.name.size() == 1 && unit.front() == one.name.front()) nearest = one.name;
+  }
+  if (unit.starts_with("ms") || unit.starts_with("mil")) nearest = "ms";
   const std::string what = unit.front() == '.' || unit.front() == ',' || unit.front() == '_'
                                ? " is not a whole number with a unit"
                                : " has an unknown unit " + base::in_quotes(unit);
-  return no_period(text, what, std::string(digits.substr(0, 12)) + "s");
+  return no_period(text, what, std::string(digits.substr(0, 12)).append(nearest));
 }
 
 }  // namespace

@@ -269,6 +269,18 @@ class Commands(ServerTest):
             self.error_of(*place, "x", "--block", "forever", status=2),
             "sluice: key: 'x' is not an attribute; expected NAME=VALUE\n",
         )
+        self.assertEqual(
+            self.error_of("api", "ip=127.0.0.300", status=2),
+            "sluice: key: '127.0.0.300' is not an address; expected one such as 192.0.2.1\n",
+        )
+
+    def test_the_time_of_a_block_is_checked(self):
+        self.assertEqual(
+            self.error_of("api/requests", "header.x-customer=1", "--block", "15min", status=2),
+            "sluice: key: --block: '15min' has an unknown unit 'min'; expected a whole number and "
+            "its unit (ms, s, m, h or d), such as 15m, an instant such as 2026-12-01T00:00:00Z, or "
+            "forever\n",
+        )
 
     def test_overrides_of_a_rule_that_is_gone_can_be_moved_and_removed(self):
         self.run_ok("a%2Fb/all", "ip=::1", "--unlimited")
