@@ -209,7 +209,8 @@ denied, how many the store failed to decide (the rule's `on_store_error` answere
 have denied in shadow mode, and how many skipped it because an attribute was missing.
 
 What is wrong comes first: an outage of the store, since when, and what each rule does meanwhile;
-rules that were lost or refused; a server that drains or is not ready.
+rules that were lost or refused; a server that drains or is not ready. Overrides, and at most 10,000
+blocks that the store keeps, are counted.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.
 
@@ -317,6 +318,13 @@ void print_status(const object& status, const CountsByLimit& counts) {
                                    std::string(effect))
               << '\n';
   });
+  std::string changed;
+  for (const auto& [name, one] : {std::pair("overrides", "override"), {"blocks", "block"}}) {
+    const std::uint64_t count = number_in(status, name);
+    if (count == 0) continue;
+    changed.append(changed.empty() ? "" : ", ").append(replay::plural(count, one));
+  }
+  if (!changed.empty()) std::cout << "keys: " << changed << " (sluice key list)\n";
   std::cout << '\n';
   print_rows(rows_of(status, counts));
 }
@@ -347,6 +355,11 @@ void add_counts(object& status, const CountsByLimit& counts) {
 int show_status(const AdminFlags& flags, bool json) {
   AdminClient client(flags);
   object status = client.ask_json("GET", "/v1/status?limits=true");
+  // A store without blocks, or one that fails, has none to show.
+  const auto blocks = client.ask("GET", "/v1/blocks?count=10000").json();
+  if (blocks && blocks->contains("blocks")) {
+    status["blocks"] = blocks->at("blocks").as_array().size();
+  }
   const CountsByLimit counts = read_counts(client.ask("GET", "/metrics").body);
   const auto trouble = trouble_of(status, SystemClock::instance().now());
   if (json) {

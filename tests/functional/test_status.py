@@ -23,6 +23,12 @@ rules:
     mode: shadow
     limits: [ { name: all, algorithm: fixed_window, limit: 1, per: 1h } ]
 """
+GUARDED = """
+  - name: guarded
+    limits:
+      - { name: user, key: "{header.x-user}", algorithm: fixed_window, limit: 5, per: 1m,
+          block: { after: 5, within: 10m, for: 15m } }
+"""
 
 
 def sluice(server, *words):
@@ -66,6 +72,16 @@ class Status(ServerTest):
         sluice(self.sluice, "rules", "set", "login", "mode=shadow", "--for", "1h")
         self.assertRegex(sluice(self.sluice, "status").stdout,
                          r"\ntemporary: rule login has mode shadow until 20.*Z\n")
+
+    def test_counts_overrides_and_blocks(self):
+        server = self.serve(RULES + GUARDED)
+        self.assertNotIn("\nkeys: ", sluice(server, "status").stdout)
+        sluice(server, "key", "api", "header.x-user=a", "--set", "limit=9")
+        sluice(server, "key", "api", "header.x-user=b", "--block", "forever")
+        sluice(server, "key", "guarded", "header.x-user=c", "--block", "15m")
+        self.assertIn("\nkeys: 2 overrides, 1 block (sluice key list)\n",
+                      sluice(server, "status").stdout)
+        self.assertIn("key blocked: default|api|requests|header.x-user=b", server.log())
 
     def test_prints_one_object(self):
         self.check("/api/a", 4, **{"header.x-user": "a"})

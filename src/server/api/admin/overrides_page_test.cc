@@ -34,6 +34,11 @@ class OverridesPage : public TestAdmin {
   }
 };
 
+TEST_F(OverridesPage, TheLogSaysThatAKeyIsBlocked) {
+  EXPECT_EQ(set(R"("blocked":true)").status, 200);
+  EXPECT_EQ(done_.back(), "key blocked: default|api|requests|header.x-customer=7 by 127.0.0.1");
+}
+
 TEST_F(OverridesPage, SetsShowsAndRemovesOne) {
   const Answered answered = set(R"("limit":100,"per":"2m","until":"2100-01-01T00:00:00Z")");
   EXPECT_EQ(answered.status, 200) << answered.body;
@@ -43,7 +48,10 @@ TEST_F(OverridesPage, SetsShowsAndRemovesOne) {
       "\n";
   EXPECT_EQ(answered.body, shown);
   EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").body, shown);
-  EXPECT_EQ(done_.back(), "override set: default|api|requests|header.x-customer=7 by 127.0.0.1");
+  EXPECT_EQ(done_.back(),
+            "override set: default|api|requests|header.x-customer=7: limit 100 per 2m, until "
+            "2100-01-01T00:00:00.000Z by 127.0.0.1");
+  EXPECT_EQ(get("/v1/status").json().at("overrides"), 1);
   EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").status, 200);
   EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").status, 404);
   EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").detail(),

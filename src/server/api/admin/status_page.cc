@@ -159,6 +159,9 @@ void show_status(const Call& call) {
   write_outage(json, status.store, rules, active, active.rules().size());
   write_rules(json, rules);
   if (status.envoy) write_envoy(json, *status.envoy);
+  if (call.overrides() != nullptr && call.overrides()->size() > 0) {
+    json.member("overrides", std::uint64_t{call.overrides()->size()});
+  }
   Buffers buffers;
   if (find_query(call.query, "limits", buffers) == "true") write_limits(json, active);
   answer(call.response, 200, json.end_object());
