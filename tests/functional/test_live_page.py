@@ -351,12 +351,21 @@ class Canned(BrowserTest):
         top = page.run("return document.querySelector('#alert-outage').getBoundingClientRect().top")
         self.assertEqual(top, 0)
         self.assertTrue(page.driver.title.startswith("⚠"))
+        lefts = "return [...document.querySelectorAll('#alert-outage strong, #alert-outage label')]"
+        lefts = page.run(lefts + ".map((one) => one.getBoundingClientRect().left)")
+        self.assertEqual(lefts[0], lefts[1])
+        disabled = "return document.querySelector('#alert-outage button').disabled"
+        self.assertTrue(page.run(disabled), "nothing is chosen")
         page.choose("#alert-outage select", "order")
+        self.assertTrue(page.run(disabled), "only the rule is chosen")
         page.choose("#alert-outage label + select", "deny everything")
         page.click("Do it for 1 hour")
         page.wait_for_text("#alert-outage", "Rule order: deny everything until")
         expected = ["/v1/rules/order", {"on_store_error": "deny", "for": "1h"}]
         self.assertEqual(page.run("return window.sent"), [expected])
+        left = {"outage": {**OUTAGE["outage"], "rules": OUTAGE["outage"]["rules"][:1]}}
+        page.run("window.canned = arguments[0]", left)
+        wait_for(lambda: page.run(disabled), what="the end of the choice, with its rule")
         page.run("window.canned = null")
         wait_for(lambda: page.text("#alerts") == "", what="the end of the outage")
 

@@ -9,13 +9,8 @@ const DOES = {
   deny: "deny everything",
   local: "limit by this server's own counters",
 };
-const CHANGES = [
-  ["let everything through", { on_store_error: "allow" }],
-  ["deny everything", { on_store_error: "deny" }],
-  ["limit by this server's own counters", { on_store_error: "local" }],
-  ["only watch (shadow)", { mode: "shadow" }],
-  ["enforce", { mode: "enforce" }],
-];
+const CHANGES = { Choose: null, "only watch (shadow)": { mode: "shadow" }, enforce: { mode: "enforce" } };
+for (const does in DOES) CHANGES[DOES[does]] = { on_store_error: does };
 
 const sinceText = (since) => {
   const seconds = Math.max(0, Math.round((Date.now() - Date.parse(since)) / 1000));
@@ -41,23 +36,25 @@ function temporaryText({ rule, key, value, until, effective }) {
 }
 
 function makeChange() {
-  const rule = element("select", { ariaLabel: "Rule", className: "change-rule" });
+  const rule = element("select", { ariaLabel: "Rule" });
   const what = element("select", { ariaLabel: "What it does" },
-    ...CHANGES.map(([text], i) => element("option", { value: i }, text)));
-  const button = element("button", { type: "button" }, "Do it for 1 hour");
-  const said = element("span", { role: "status", className: "change-said" });
-  button.addEventListener("click", async () => {
+    ...Object.keys(CHANGES).map((text) => element("option", {}, text)));
+  const button = element("button", { type: "button", disabled: true }, "Do it for 1 hour");
+  const said = element("span", { role: "status" });
+  button.onclick = async () => {
     say(said, "…");
     try {
-      const body = JSON.stringify({ ...CHANGES[what.value][1], for: "1h" });
+      const body = JSON.stringify({ ...CHANGES[what.value], for: "1h" });
       await read(`/v1/rules/${encodeURIComponent(rule.value)}`, { method: "PATCH", body });
       const until = clock(Date.now() + 3600_000).slice(0, 5);
-      say(said, `Rule ${visible(rule.value)}: ${CHANGES[what.value][0]} until ${until}.`);
+      say(said, `Rule ${visible(rule.value)}: ${what.value} until ${until}.`);
     } catch (error) {
       say(said, visible(error.message));
     }
-  });
-  return element("div", { className: "row" }, element("label", {}, "Rule ", rule), what, button, said);
+  };
+  const row = element("div", { className: "row" }, element("label", {}, "Rule ", rule), what, button, said);
+  row.onchange = () => { button.disabled = !rule.value || !CHANGES[what.value]; };
+  return row;
 }
 
 function makeBar(bar) {
@@ -73,8 +70,9 @@ function updateBar(made, bar) {
   keepRows(made.querySelector("ul"), bar.list ?? [], (one) => one.name, () => element("li"),
     (row, one) => say(row, one.text));
   if (!bar.change) return;
-  keepRows(made.querySelector(".change-rule"), bar.change, (name) => name,
-    (name) => element("option", { value: name }, visible(name)), () => {});
+  keepRows(made.querySelector("select"), ["", ...bar.change], (name) => name,
+    (name) => element("option", { value: name }, visible(name) || "Choose"), () => {});
+  made.querySelector(".row").onchange(); // the chosen rule may be gone
 }
 
 let bars = [];
@@ -88,7 +86,7 @@ function show() {
 export function showAlerts(event, missing) {
   bars = [];
   if (missing) {
-    bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "The address names it, but the active rules do not have it." });
+    bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "The address names it, but the active rules do not." });
   }
   const { outage, rules_lost: lost, rules, temporary = [] } = event;
   if (outage) {
