@@ -52,7 +52,7 @@ class alignas(64) QuotaBucket {
   // Units that were taken and denied since the client was made.
   std::uint64_t allowed() const noexcept { return allowed_.load(std::memory_order_relaxed); }
   std::uint64_t denied() const noexcept { return denied_.load(std::memory_order_relaxed); }
-  // Whether an assignment is in force.
+  // Whether an assignment is active.
   bool is_assigned() const noexcept;
 
  private:
@@ -90,7 +90,7 @@ class alignas(64) QuotaBucket {
 
 // A client of a quota service: keeps one stream to it, on a thread of its own. When the connection
 // is lost, it connects again, first after 0.1 s, then less often, at the most every 5 s;
-// assignments stay in force until they end.
+// assignments stay active until they end.
 //
 // Thread-safety: any member from any thread. Must outlive the use of its buckets.
 class QuotaClient {

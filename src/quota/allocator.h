@@ -37,7 +37,7 @@ class Allocator {
   using Id = std::uint64_t;
 
   struct Options {
-    // How long a message may take: an assignment is in force this long after it was sent, and an
+    // How long a message may take: an assignment is active this long after it was sent, and an
     // older one is used no longer.
     Duration latency = std::chrono::seconds{1};
   };
@@ -58,7 +58,7 @@ class Allocator {
 
   std::uint64_t asked(Id id) const;     // smoothed
   std::uint64_t assigned(Id id) const;  // that was sent last
-  std::uint64_t held(Id id) const;      // the most that it may use
+  std::uint64_t held(Id id) const;      // the largest part that it may use
   Instant expires(Id id) const;         // the part that was sent last
   // What all may use, also those that were removed.
   std::uint64_t held(Instant now);

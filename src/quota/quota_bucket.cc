@@ -20,7 +20,7 @@ void QuotaBucket::assign(const Assignment& assignment) noexcept {
 }
 
 // The bucket keeps its tokens when its numbers change, up to the new maximum, as Envoy's does: the
-// service counts those that it gets anew. After a blanket rule it is full.
+// service counts the tokens that are added. After a blanket rule it is full.
 void QuotaBucket::keep_tokens(const Assignment& before, const Assignment& now) noexcept {
   if (before.interval == now.interval && before.tolerance == now.tolerance &&
       before.kind == Kind::kTokens) {

@@ -48,7 +48,7 @@ def setUpModule():
 
 
 class Stream:
-    """A proxy: one stream, and what the service has told it last of each bucket."""
+    """A proxy: one stream, and the last assignment of each bucket."""
 
     def __init__(self, server):
         self.channel = envoy_harness.channel_to(server)

@@ -134,7 +134,7 @@ void Simulation::receive_report(Server& server, Proxy& proxy, std::uint64_t dema
   divide(server);
 }
 
-// The server tells the store what is in use, and sends nothing unless the store answers.
+// The server reports to the store what is in use, and sends nothing unless the store answers.
 void Simulation::divide(Server& server) {
   if (now_ < server.reaches_store) return;
   claim(server);

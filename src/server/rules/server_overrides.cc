@@ -535,8 +535,8 @@ bool RedisOverrides::apply_next(const OverrideChange& change) {
   return true;
 }
 
-// The first change of all gives Redis an epoch: all changes are in the stream then, and a scan, whose
-// end own changes would wait for, is not needed.
+// The first change of all gives Redis an epoch. All changes are in the stream then, so a scan,
+// whose end own changes would wait for, is not needed.
 void RedisOverrides::adopt_first(std::string_view epoch) {
   const std::lock_guard lock(mutex_);
   if (is_synced_ && known_ == OverrideHead()) known_.epoch = epoch;

@@ -504,7 +504,7 @@ std::string why_not_in_redis(const Call& call) {
 
 // Replaces the active rules by what `change` makes of them. `change` returns nothing after
 // answering why it cannot, or that it has. With a `patch` it may be for a time, and then for this
-// server only; without numbers also while Redis fails.
+// server only; without numbers that works while Redis fails too.
 template <typename Change>
 void change_texts(const Call& call, Subject subject, const Change& change,
                   const Patch* patch = nullptr) {

@@ -18,7 +18,7 @@ namespace {
 
 using base::in_quotes;
 
-constexpr std::size_t kMostCounters = 100'000;
+constexpr std::size_t kMostSpenders = 100'000;
 
 // What a request asks for.
 struct Wanted {
@@ -93,7 +93,7 @@ void show_usage(const Call& call) {
     if (!wanted->has(line)) return;
     const Counter counter(line.rule, line.limit, line.key);
     const auto at =
-        spent.size() < kMostCounters ? spent.try_emplace(counter).first : spent.find(counter);
+        spent.size() < kMostSpenders ? spent.try_emplace(counter).first : spent.find(counter);
     if (at == spent.end()) {
       is_whole = false;
     } else {

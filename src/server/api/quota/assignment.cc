@@ -1,4 +1,4 @@
-#include "server/api/quota/assignment.h"
+#include "server/api/quota/quota_service.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-// The division of limits: units are counted, parts planned, and proxies told.
+// The division of limits: units are counted, parts planned, and assignments sent.
 
 #include <algorithm>
 #include <set>
@@ -17,8 +17,8 @@ constexpr Duration kLongestTtl = std::chrono::seconds{60};
 
 }  // namespace
 
-// Counts what is in use, plans the parts, chooses whom to tell, takes the units that new
-// assignments begin with, and tells those for which there are units.
+// Counts what is in use, plans the parts, chooses who gets a new assignment, takes the
+// units that it begins with, and sends those for which there are units.
 void QuotaService::divide_once(bool all) {
   if (all) {
     abandon_idle();
@@ -115,7 +115,7 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   }
 }
 
-// Decides what the bucket gets, if it must be told.
+// Decides what the bucket gets, if that must be sent.
 bool QuotaService::choose(Subscription& subscription) {
   const BucketRules& rules = subscription.bucket->rules;
   Assignment next;

@@ -222,7 +222,7 @@ void QuotaService::abandon_idle() {
   }
 }
 
-// Follows the rules and the overrides: buckets may have other limits, and limits other numbers.
+// Follows the rules and the overrides: buckets may have other limits, and limits may change.
 void QuotaService::resolve_again() {
   if (version_ != parts_.rules.version()) {
     const ActiveRules active = parts_.rules.active();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,17 +16,58 @@
 
 #include "base/json_writer.h"
 #include "quota/allocator.h"
-#include "server/api/quota/assignment.h"
 #include "server/config/config.h"
 #include "server/logging/log.h"
 #include "server/rules/rules_manager.h"
 #include "sluice/clock.h"
+#include "sluice/limit.h"
 #include "sluice/limiter.h"
 #include "sluice/overrides.h"
 #include "sluice/rule_set.h"
 #include "sluice/store.h"
 
 namespace sluice::server {
+
+// The part of a limit that a bucket has, as a share of the whole.
+struct QuotaPart {
+  // The share that is the whole limit, as of quota::Allocator.
+  static constexpr std::uint64_t kWhole = std::uint64_t{1} << 40;
+
+  std::uint64_t share = 0;
+  Limit limit;
+  std::uint64_t cost = 1;  // the units of one request
+};
+
+// What a proxy does with the requests of a bucket. A plain value.
+struct Assignment {
+  enum class Kind : std::uint8_t { kAllowAll, kDenyAll, kTokens };
+
+  Kind kind = Kind::kAllowAll;
+  // kTokens: a bucket that begins with `tokens` requests and gets as many in each `interval`, and
+  // never has more.
+  std::uint32_t tokens = 0;
+  std::chrono::milliseconds interval{0};
+
+  friend bool operator==(const Assignment&, const Assignment&) = default;
+};
+
+// Returns the token bucket of the strictest part, which lasts for the period of its limit, at least
+// `every` and at most 5 s; kDenyAll if one part is nothing. Its rate is never more than that of the
+// part. There is at least one part.
+Assignment assign(std::span<const QuotaPart> parts, Duration every);
+
+// Returns how much of the limit `units` are in that time, as a share. At most 2^50.
+std::uint64_t share_of(const Limit& limit, std::uint64_t units, Duration time);
+
+// Counts the units of shares while time passes. It keeps the fractions, so that nothing is lost.
+class ShareMeter {
+ public:
+  // Returns the whole units of `share` of the limit in `time`, with what was left before.
+  std::uint64_t count(const Limit& limit, std::uint64_t share, Duration time);
+
+ private:
+  unsigned __int128 left_ = 0;  // 2^-40 units, times the period in ticks
+};
 
 // The attributes of a bucket, from its id. A plain value.
 using BucketAttributes = std::vector<std::pair<std::string, std::string>>;
@@ -135,7 +177,7 @@ struct QuotaStats {
 // in the store when they are assigned, so that requests that ask directly share the limits.
 //
 // Reports change what is asked for; divide() gives parts. While divide() waits for the store, the
-// other functions only keep what they are told.
+// other functions only keep what they are given.
 //
 // Thread-safety: one thread. Ownership: borrows the parts; shares the proxies. Cost: a report some
 // µs; memory about 400 bytes a bucket.
@@ -224,7 +266,7 @@ class QuotaService {
   std::unordered_map<ProxyId, std::unique_ptr<Proxy>> proxies_;
   std::uint64_t last_subscription_ = 0;
   // Since the last round: counters of which something was reported, subscriptions that must be
-  // told, and proxies for which there are orders.
+  // sent, and proxies for which there are orders.
   std::set<Counter*> news_;
   std::map<std::uint64_t, Subscription*> fresh_;
   std::set<Proxy*> told_;

@@ -54,7 +54,7 @@ rules:
     limits: [ { name: requests, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s } ]
 )";
 
-// A proxy that remembers what it was told last.
+// A proxy that remembers its last assignments.
 class Told final : public QuotaProxy {
  public:
   void send(std::vector<BucketOrder> orders) override {

@@ -36,7 +36,7 @@ class EchoHandler final : public Handler {
   net::TestWaits& waits_;
 };
 
-// A stream that counts what it is told.
+// A stream that counts the calls of its functions.
 struct StreamCounts {
   int open = 0;
   int messages = 0;
