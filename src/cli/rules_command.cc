@@ -579,9 +579,9 @@ int print_changed(AdminClient& client, const boost::json::object& answer) {
   const auto* const list = answer.if_contains("differences");
   if (list == nullptr || !list->is_array()) throw Failed(client.strange());
   print_text(differences_in(answer));
-  const auto* const changed = answer.if_contains("changed");
-  if (changed != nullptr && changed->is_bool() && !changed->as_bool()) return print_same();
   const bool is_pushed = answer.contains("pushed_version");
+  const auto* const changed = answer.if_contains("changed");
+  if (!is_pushed && changed != nullptr && *changed == false) return print_same();
   std::cout << "version " << number_in(answer, is_pushed ? "pushed_version" : "version")
             << (is_pushed ? " in Redis, active until " : ", active until ")
             << text_in(answer, "active_until") << '\n';

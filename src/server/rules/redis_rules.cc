@@ -161,11 +161,13 @@ Expected<PushedRules::Pushed, PushFailure> PushedRules::push(const std::vector<R
   }
   if (!replaces && before != named(latest_.texts)) return Pushed{Outcome::kOthersInRedis};
   texts = without_source(std::move(texts));
-  if (texts == latest_.texts) return Pushed{};
+  // Redis that has lost the rules gets them again.
+  const bool are_lost = replaces && manager_->status().lost_since.has_value();
+  if (texts == latest_.texts && !are_lost) return Pushed{};
   auto rules = publish(latest_.version + 1, pushed_now(), std::move(texts));
   if (!rules) return Unexpected{PushFailure{rules.error()}};
   rules->by = std::move(by);
-  const auto pushed = rules_->push(*rules, latest_.id);
+  const auto pushed = rules_->push(*rules, are_lost ? std::string() : latest_.id);
   if (!pushed) return Unexpected{pushed.error()};
   if (!*pushed) return Pushed{Outcome::kOthersPushed};
   const std::uint64_t version = rules->version;

@@ -387,6 +387,20 @@ TEST_F(OwnPushes, ReplaceRulesThatAreRefusedIfTheyMay) {
   EXPECT_EQ(push(one).value(), Outcome::kNotInRedis) << "a PUT is for this server";
 }
 
+TEST_F(OwnPushes, BringBackRulesThatAreLost) {
+  Publisher publisher(server_);
+  ASSERT_TRUE(publisher.push(1, "one"));
+  start();
+  publisher.connection().run({"FLUSHALL"});
+  until("the loss is seen", [&] { return manager_->status().lost_since.has_value(); });
+  EXPECT_EQ(push({{"redis:a.yaml", rules_named("one")}}, true).value(), Outcome::kPushed);
+  until("the rules are found", [&] { return !manager_->status().lost_since; });
+  const auto found = RedisRules::wait_for({target_of(server_), kKey}, kPatience);
+  ASSERT_TRUE(found) << found.error();
+  EXPECT_EQ(found->version, pushed_version_);
+  EXPECT_EQ(manager_->version(), 1U) << "they are the same";
+}
+
 TEST_F(OwnPushes, SayIfTheyMayBeDone) {
   Publisher publisher(server_);
   ASSERT_TRUE(publisher.push(1, "one"));
