@@ -38,7 +38,9 @@ class Member {
   explicit Member(const RedisServer& server)
       : overrides(redis::make_target({.url = server.url(), .deadline = testing::kPatience}).value(),
                   milliseconds(5)) {
-    overrides.follow(loop_, [this](std::string_view why) { troubles.emplace_back(why); });
+    overrides.follow(
+        loop_, [this](std::string_view why) { troubles.emplace_back(why); },
+        [this](std::uint64_t count) { lost.push_back(count); });
   }
   ~Member() { overrides.stop(); }
   Member(const Member&) = delete;
@@ -74,6 +76,7 @@ class Member {
 
  public:
   std::vector<std::string> troubles;
+  std::vector<std::uint64_t> lost;
   RedisOverrides overrides;
   net::FiberPool fibers{{}};
 };
@@ -125,6 +128,27 @@ TEST_F(RedisOverridesTest, AChangeThatWasNotReadCountsAtOnce) {
   ASSERT_TRUE(first_.fibers.run(job));
   client_.answer(":2\r\n");
   EXPECT_EQ(first_.limit(), 9U);
+}
+
+TEST_F(RedisOverridesTest, SaysHowManyAreLost) {
+  second_.set(1);
+  second_.run([&] { EXPECT_TRUE(second_.overrides.set("d|r|l|k=2", {.limit = 2})); });
+  second_.run([&] { EXPECT_TRUE(second_.overrides.set("d|r|l|k=3", {.limit = 3})); });
+  second_.run([&] { EXPECT_TRUE(second_.overrides.unset("d|r|l|k=3")); });
+  const auto have = [](const Member& member, std::size_t count) {
+    return member.overrides.all().size() == count;
+  };
+  first_.until("the overrides are read", [&] { return have(first_, 2); });
+  sluice_redis::RedisConnection redis(server_);
+  redis.run({"XTRIM", "sluice:{overrides}:changes", "MAXLEN", "0"});
+  redis.run({"HDEL", "sluice:{overrides}", "d|r|l|k=2"});
+  redis.run({"HINCRBY", "sluice:{overrides}:head", "number", "1"});
+  first_.until("a scan has removed one", [&] { return have(first_, 1); });
+  EXPECT_TRUE(first_.lost.empty()) << "somebody has removed it";
+  redis.run({"FLUSHALL"});
+  first_.until("a scan has removed the other", [&] { return have(first_, 0); });
+  first_.until("the loss is reported", [&] { return !first_.lost.empty(); });
+  EXPECT_EQ(first_.lost, std::vector<std::uint64_t>{1});
 }
 
 // Calls of a command, also those that failed.

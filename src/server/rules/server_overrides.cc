@@ -343,8 +343,10 @@ void RedisOverrides::read_all() {
   stop();
 }
 
-void RedisOverrides::follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) {
+void RedisOverrides::follow(boost::asio::io_context& loop, const OnTrouble& on_trouble,
+                            const OnLost& on_lost) {
   on_trouble_ = on_trouble;
+  on_lost_ = on_lost;
   state_ = State::kFine;
   start(loop);
 }
@@ -476,22 +478,29 @@ bool RedisOverrides::see_page(const redis::Reply& reply) {
   return true;
 }
 
-// Removes what Redis no longer has.
+// Removes what Redis no longer has. With another epoch, nobody has removed it: it is lost.
 void RedisOverrides::finish_scan() {
+  const std::string epoch = known().epoch;
+  const bool has_other_data = !epoch.empty() && epoch != scanned_.epoch;
+  std::uint64_t lost = 0;
+  overrides_.drop_ended(SystemClock().now());
   std::sort(seen_.begin(), seen_.end());
   for (std::optional<std::uint64_t> at = 0; at;) {
     const Overrides::Page page = overrides_.list(*at, kPage);
     for (const auto& entry : page.entries) {
       if (!std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter))) {
-        overrides_.unset(entry.counter);
+        lost += overrides_.unset(entry.counter) ? 1 : 0;
       }
     }
     at = page.next;
   }
   std::vector<std::uint64_t>().swap(seen_);
   is_synced_ = is_read_or_not_ = true;
-  const std::lock_guard lock(mutex_);
-  known_ = std::move(scanned_);
+  {
+    const std::lock_guard lock(mutex_);
+    known_ = std::move(scanned_);
+  }
+  if (has_other_data && lost > 0 && on_lost_) on_lost_(lost);
 }
 
 // Skips what another version of the program has written.

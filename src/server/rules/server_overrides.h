@@ -60,8 +60,11 @@ class ServerOverrides {
   virtual Status set_all(Entries entries, bool more);
   // Follows the changes of other servers, until stop(). `on_trouble` is called with the reason when
   // overrides cannot be read, once per problem, and with an empty text when they can be read again.
+  // `on_lost` is called with the number of overrides that this process knew, had not ended, and
+  // were forgotten because Redis has lost its data.
   using OnTrouble = std::function<void(std::string_view why)>;
-  virtual void follow(boost::asio::io_context&, const OnTrouble&) {}
+  using OnLost = std::function<void(std::uint64_t count)>;
+  virtual void follow(boost::asio::io_context&, const OnTrouble&, const OnLost&) {}
   virtual void stop() noexcept {}
   // Writes what set_all() has not written, for a server that ends or is succeeded; from then on,
   // set_all() always writes. Errors: why not.
@@ -167,7 +170,8 @@ class RedisOverrides final : public ServerOverrides {
   // Reads all overrides, if Redis answers within a second. Ends at the first error of Redis. Runs
   // its own event loop.
   void read_all();
-  void follow(boost::asio::io_context& loop, const OnTrouble& on_trouble) override;
+  void follow(boost::asio::io_context& loop, const OnTrouble& on_trouble,
+              const OnLost& on_lost) override;
   void stop() noexcept override;
 
   Expected<bool> set(std::string_view counter, const Override& given) override;
@@ -205,6 +209,7 @@ class RedisOverrides final : public ServerOverrides {
   const std::chrono::milliseconds every_;
   const OverrideKeys keys_;
   OnTrouble on_trouble_;
+  OnLost on_lost_;
   mutable std::mutex mutex_;  // of known_ and scans_, and of changes that depend on them
   OverrideHead known_;
   std::uint64_t scans_ = 0;  // that have begun

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -446,6 +447,7 @@ class Server::Impl {
   void check_for_changes();
   ServerRules::Reloaded reload();
   ServerStatus status() const;
+  void follow_shared_overrides();
   void follow_rules();
   void follow_overrides();
   void end_temporary_changes();
@@ -469,6 +471,7 @@ class Server::Impl {
   Log log_;
   ServerRules rules_;
   const std::unique_ptr<ServerOverrides> overrides_;
+  std::atomic<std::uint64_t> overrides_lost_{0};  // by Redis, while this server knew them
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -587,6 +590,9 @@ void Server::Impl::add_metrics() {
   add_quota_metrics(registry_, *quota_);
   registry_.add_gauge("sluice_overrides", "Overrides of keys.",
                       [this] { return number(overrides_->all().size()); });
+  registry_.add_counter("sluice_overrides_lost_total",
+                        "Overrides and blocks that Redis has lost with its data.",
+                        [this] { return number(overrides_lost_); });
   registry_.add_gauge("sluice_ready", "1 if /readyz reports ready, 0 otherwise.",
                       [this] { return ready_ ? 1.0 : 0.0; });
 }
@@ -692,6 +698,19 @@ std::string Server::Impl::hint() const {
          example;
 }
 
+void Server::Impl::follow_shared_overrides() {
+  const auto on_trouble = [this](std::string_view why) {
+    if (why.empty()) return log_.info("the overrides in Redis can be read again");
+    log_.warning("the overrides in Redis cannot be read; the known ones count", {{"why", why}});
+  };
+  const auto on_lost = [this](std::uint64_t count) {
+    overrides_lost_ += count;
+    log_.warning("overrides and blocks that this server knew are not in Redis any more",
+                 {{"count", count}});
+  };
+  overrides_->follow(main_, on_trouble, on_lost);
+}
+
 bool Server::Impl::run() {
   loops_.start();
   if (const std::string page = front_ends_.live_page(); !page.empty()) {
@@ -701,10 +720,7 @@ bool Server::Impl::run() {
   check_for_changes();
   if (top_keys_.is_on()) collect_keys();
   rules_.follow_pushes(main_, log_, [this] { follow_rules(); });
-  overrides_->follow(main_, [this](std::string_view why) {
-    if (why.empty()) return log_.info("the overrides in Redis can be read again");
-    log_.warning("the overrides in Redis cannot be read; the known ones count", {{"why", why}});
-  });
+  follow_shared_overrides();
   stores_->follow(main_);
   notify_manager("READY=1");
   main_.run();
