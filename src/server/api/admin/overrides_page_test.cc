@@ -50,7 +50,7 @@ TEST_F(OverridesPage, SetsShowsAndRemovesOne) {
   EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").body, shown);
   EXPECT_EQ(done_.back(),
             "override set: default|api|requests|header.x-customer=7: limit 100 per 2m, until "
-            "2100-01-01T00:00:00.000Z by 127.0.0.1");
+            "2100-01-01T00:00:00Z by 127.0.0.1");
   EXPECT_EQ(get("/v1/status").json().at("overrides"), 1);
   EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").status, 200);
   EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").status, 404);
