@@ -307,6 +307,18 @@ class History(RedisTest):
         again = sluice("rules", "set", "a/all", "limit=8", "--admin", server.admin)
         self.assertEqual(again.stdout, "the active rules say so already\n", again)
 
+    def test_rules_that_redis_has_lost_are_published_again(self):
+        self.push(5)
+        server = self.serve(config={"store": self.server.url, "rules": "redis"})
+        self.server.command("FLUSHALL")
+        status = ("status", "--admin", server.admin)
+        wait_for(lambda: "RULES LOST" in sluice(*status).stdout, what="the loss of the rules")
+        done = sluice("rules", "rollback", "1", "--admin", server.admin)
+        self.assertEqual(done.stdout,
+                         "version 2 in Redis, active until other rules are pushed\n", done)
+        wait_for(lambda: "RULES LOST" not in sluice(*status).stdout, what="the rules in Redis")
+        self.assertEqual(self.history()[0]["version"], 2)
+
     def test_an_unknown_push_and_another_version_are_refused(self):
         self.push(5)
         self.push(6)

@@ -86,7 +86,7 @@ function show() {
 export function showAlerts(event, missing) {
   bars = [];
   if (missing) {
-    bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "The address names it, but the active rules do not." });
+    bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." });
   }
   const { outage, rules_lost: lost, rules, temporary = [] } = event;
   if (outage) {
