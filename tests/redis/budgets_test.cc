@@ -73,7 +73,7 @@ TEST_F(Budgets, ExpireWhenNoIdIsKnownAndNothingIsSpent) {
   EXPECT_LE(left, 2 * 3'600'000 + 60'000 + 2'000);
   ASSERT_TRUE(settle(0));
   EXPECT_GT(number({"PTTL", key_}), 0);
-  ask(store_, Verb::kReset, "k", 0);
+  store_.apply_one(Verb::kReset, {.key = "k", .limit = limit_, .cost = 0}, std::nullopt);
   EXPECT_EQ(number({"EXISTS", key_}), 0);
 }
 
@@ -121,8 +121,9 @@ TEST_F(Ledgers, AddEachChangeAtTheTimeOfTheServer) {
       ledger_.apply_one(Verb::kTake, {.key = "k", .limit = limit_, .cost = 9}, std::nullopt));
   ASSERT_TRUE(
       ledger_.apply_one(Verb::kRefund, {.key = "k", .limit = limit_, .cost = 1}, std::nullopt));
-  ask(ledger_, Verb::kReset, "k", 0);
-  ask(ledger_, Verb::kReset, "k", 0);
+  const Charge all{.key = "k", .limit = limit_, .cost = 0};
+  ledger_.apply_one(Verb::kReset, all, std::nullopt);
+  ledger_.apply_one(Verb::kReset, all, std::nullopt);
   EXPECT_EQ(entries(stream_),
             (Entries{"hold 0 = 0, 3 = 3", "extend 0 = 0, 0 = 3", "settle 2 = 2, -3 = 0",
                      "charge 4 = 6, 0 = 0", "refund -1 = 5, 0 = 0", "reset -5 = 0, 0 = 0"}));
