@@ -529,6 +529,28 @@ TEST_F(PushedPatch, ChangesThisServerAtOnceWhileRedisFails) {
   EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow) << "without an end, it ends with other rules";
 }
 
+TEST_F(PushedPatch, TheRulesThemselvesEndAChangeWhileRedisFails) {
+  open_with(Outcome::kPushed);
+  status_.store = {.failing_since = Instant{}, .why_failing = "Redis at a:1 refuses connections"};
+  patch(R"({"mode":"shadow"})");
+  ASSERT_EQ(manager_->status().temporary.size(), 1U);
+  const auto json = patch(R"({"mode":"enforce","on_store_error":"deny"})").json();
+  const auto& differences = json.at("differences").as_array();
+  ASSERT_EQ(differences.size(), 2U) << json;
+  EXPECT_EQ(differences[0].at("old"), "shadow");
+  EXPECT_EQ(differences[0].at("new"), "enforce");
+  EXPECT_EQ(differences[1].at("key"), "on_store_error");
+  const auto temporary = manager_->status().temporary;
+  ASSERT_EQ(temporary.size(), 1U);
+  EXPECT_EQ(temporary[0].key, "on_store_error");
+  const auto last = patch(R"({"on_store_error":"allow"})").json();
+  EXPECT_EQ(last.at("differences").as_array().size(), 1U);
+  EXPECT_EQ(last.at("active_until"), "its next change");
+  EXPECT_FALSE(last.as_object().contains("note")) << "Redis has these values already";
+  EXPECT_TRUE(manager_->status().temporary.empty());
+  EXPECT_EQ(patch(R"({"mode":"enforce"})").json().at("changed"), false);
+}
+
 TEST_F(PushedPatch, ChangesNothingIfThePushMayBeDone) {
   open_with(Unexpected{PushFailure{"no answer within 5 s", true}});
   const std::string unknown =

@@ -427,12 +427,36 @@ struct Changed {
   std::string file;
 };
 
-// Puts the changes of a rule or a plan on top of the active rules of this server.
+bool is_of(const TemporaryChange& change, const Subject& subject) {
+  return change.rule == subject.name && change.of_plan == (subject.kind == "plan");
+}
+
+// A later change of the rules themselves counts, not an earlier temporary one.
+void forget_changes(const Call& call, const Subject& subject, const rules::RuleChanges& by) {
+  static_cast<void>(call.admin.rules.end_changes([&](const TemporaryChange& one) {
+    if (!is_of(one, subject)) return false;
+    if (one.limit.empty()) return (one.key == "mode" ? by.mode : by.on_store_error).has_value();
+    return std::ranges::any_of(by.numbers, [&](const rules::RuleChanges::Number& number) {
+      return number.limit == one.limit && number.key == one.key;
+    });
+  }));
+}
+
+// Returns the texts with these changes, except those that have no effect.
+std::vector<RulesText> with_changes(std::vector<RulesText> texts,
+                                    std::span<const TemporaryChange> changes) {
+  for (const TemporaryChange& one : changes) {
+    if (one.has_effect) write_change(texts, one);
+  }
+  return texts;
+}
+
+// Puts the changes of a rule or a plan on top of the active rules of this server. Without
+// an end, a value that the rules have themselves ends the temporary one instead.
 void change_for_now(const Call& call, const ActiveRules& before, const Subject& subject,
                     const Patch& patch, const Changed& changed, Effect effect) {
   std::optional<Instant> until;
   if (patch.length) until = SystemClock().now() + *patch.length;
-  effect.until = until ? base::to_rfc3339(*until) : "other rules are active, or the server stops";
   std::vector<TemporaryChange> changes;
   const auto add = [&](std::string_view key, const std::optional<std::string>& value) {
     if (value) changes.push_back({subject.name, std::string(key), *value, until});
@@ -453,16 +477,34 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
     const auto checked = call.admin.rules.check(changed.texts);
     if (!checked) return answer_errors(400, checked.error(), call.response);
   }
-  const auto now = call.admin.rules.change_for_now(
-      changes, subject.by(call) + (until ? ", for a time" : ", on this server only"));
-  if (!now) return answer_errors(409, now.error(), call.response);
-  call.done(subject.kind + " " + subject.name + " changed on this server: version " +
-            std::to_string(now->version) + ", until " + effect.until);
-  answer_changed(call, before, changed.texts, effect);
-}
-
-bool is_of(const TemporaryChange& change, const Subject& subject) {
-  return change.rule == subject.name && change.of_plan == (subject.kind == "plan");
+  ActiveRules was = before;
+  was.texts = std::make_shared<const std::vector<RulesText>>(
+      with_changes(*before.texts, call.admin.rules.status().temporary));
+  const auto after = with_changes(*was.texts, changes);
+  rules::RuleChanges ended;
+  std::erase_if(changes, [&](const TemporaryChange& one) {
+    const auto texts = with_changes(*before.texts, {&one, 1});
+    if (until || !rules::compare_rules(views_of(*before.texts), views_of(texts)).empty()) {
+      return false;
+    }
+    (one.key == "mode" ? ended.mode : ended.on_store_error) = one.value;
+    return true;
+  });
+  if (changes.empty()) {
+    effect.until = "its next change";
+    effect.note.clear();
+  } else {
+    effect.until = until ? base::to_rfc3339(*until) : "other rules are active, or the server stops";
+    const auto done = call.admin.rules.change_for_now(
+        changes, subject.by(call) + (until ? ", for a time" : ", on this server only"));
+    if (!done) return answer_errors(409, done.error(), call.response);
+  }
+  forget_changes(call, subject, ended);
+  if (const std::uint64_t now = call.admin.rules.version(); now != before.version) {
+    call.done(subject.kind + " " + subject.name + " changed on this server: version " +
+              std::to_string(now) + ", until " + effect.until);
+  }
+  answer_changed(call, was, after, effect);
 }
 
 // Ends the temporary changes of a rule or a plan, which may be gone.
@@ -482,17 +524,6 @@ void end_changes(const Call& call, const ActiveRules& before, const Subject& sub
   call.done("temporary changes of " + subject.kind + " " + subject.name + " ended: version " +
             std::to_string(now.version));
   answer_changed(call, before, *before.texts, {.file = {}, .until = "its next change"});
-}
-
-// A later change of the rules themselves counts, not an earlier temporary one.
-void forget_changes(const Call& call, const Subject& subject, const rules::RuleChanges& by) {
-  static_cast<void>(call.admin.rules.end_changes([&](const TemporaryChange& one) {
-    if (!is_of(one, subject)) return false;
-    if (one.limit.empty()) return (one.key == "mode" ? by.mode : by.on_store_error).has_value();
-    return std::ranges::any_of(by.numbers, [&](const rules::RuleChanges::Number& number) {
-      return number.limit == one.limit && number.key == one.key;
-    });
-  }));
 }
 
 // Why the rules in Redis cannot be changed now. Empty: nothing is known, or they are not there.
