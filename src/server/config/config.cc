@@ -4,6 +4,7 @@
 #include "server/config/config.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -241,6 +242,30 @@ std::string set_ledger(std::string_view text, LedgerOptions& ledger) {
   return {};
 }
 
+namespace {
+
+// Two that write one file would damage it.
+std::string find_shared_file(const Config& config) {
+  const std::array<std::pair<std::string_view, const std::string*>, 4> files{
+      {{"memory.snapshot", &config.snapshot},
+       {"ledger", &config.ledger.file},
+       {"record.file", &config.record.file},
+       {"overrides", &config.overrides}}};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto path = std::filesystem::path(*files[i].second).lexically_normal();
+    for (std::size_t j = i + 1; j < files.size(); ++j) {
+      if (path.empty() || path != std::filesystem::path(*files[j].second).lexically_normal()) {
+        continue;
+      }
+      return std::string(files[i].first) + " and " + std::string(files[j].first) +
+             " are one file, " + *files[i].second + "; expected a file for each";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string find_conflict(const Config& config) {
   for (std::size_t i = 0; i < kListenAddresses.size(); ++i) {
     const ListenAddress& a = kListenAddresses[i];
@@ -273,7 +298,7 @@ std::string find_conflict(const Config& config) {
     return "a ledger in Redis needs a store in Redis, but the store is memory; expected --store "
            "URL, or ledger: file:PATH";
   }
-  return {};
+  return find_shared_file(config);
 }
 
 Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml,

@@ -122,6 +122,18 @@ TEST(Config, ReportsAllErrorsWithTheirPlaces) {
             "f:1:1: error: the file is empty; expected a map that begins with 'version: 1'");
 }
 
+TEST(Config, WritesNoFileTwice) {
+  const auto conflict = [](const std::string& text) {
+    return find_conflict(*parse_config("version: 1\n" + text, "/etc/f"));
+  };
+  EXPECT_EQ(conflict("memory: { snapshot: a }\nledger: file:./x/../a\n"),
+            "memory.snapshot and ledger are one file, /etc/a; expected a file for each");
+  EXPECT_EQ(conflict("ledger: file:/b\nrecord: { file: /b }\n"),
+            "ledger and record.file are one file, /b; expected a file for each");
+  EXPECT_EQ(conflict("memory: { snapshot: a }\nledger: file:b\nrecord: { file: c }\n"), "");
+  EXPECT_EQ(conflict("log: { level: info }\n"), "");
+}
+
 TEST(Config, KeepsTheCountersOfAMemoryStoreOnly) {
   auto config = parse_config("version: 1\nmemory: { snapshot: /var/lib/sluice/counters }\n", "f");
   ASSERT_TRUE(config);
