@@ -167,6 +167,14 @@ TEST_F(LogFormats, ReadColumns) {
   EXPECT_EQ(read("2023-11-16 18:15:46,1,/,1.5"), LineFault::kNoCost);
 }
 
+TEST_F(LogFormats, ReadColumnsThatAreNamedAsAttributes) {
+  parser_.begin(LogFormat::kCsv);
+  EXPECT_EQ(read("time,header.X-User,cookie.sid,body.model,query.q"), LineFault::kHeader);
+  ASSERT_EQ(read("2023-11-16 18:15:46,anna,s1,small,"), LineFault::kNone);
+  EXPECT_EQ(get("header.x-user") + get("cookie.sid") + get("body.model"), "annas1small");
+  EXPECT_EQ(get("query.q"), "(none)");
+}
+
 TEST_F(LogFormats, NameTheLinesOfAnotherFormat) {
   EXPECT_EQ(read_as(LogFormat::kCommon, kCaddyLine), LineFault::kIsJsonLine);
   EXPECT_EQ(read(kEnvoyLine), LineFault::kIsEnvoyLine);

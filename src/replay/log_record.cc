@@ -177,6 +177,7 @@ void LogRecord::begin(LogLine& line, LogExtras& extras) {
 void LogRecord::add(std::string_view source, std::string_view value) {
   constexpr std::string_view kCaddy = "request.headers.";
   constexpr std::string_view kHeaders = "headers.";
+  constexpr std::string_view kHeader = "header.";
   constexpr std::string_view kNginx = "http_";
   constexpr std::string_view kAttributes = "attributes.";
   constexpr std::string_view kWithoutRules = "without_rules.";
@@ -190,6 +191,11 @@ void LogRecord::add(std::string_view source, std::string_view value) {
     add_header(source.substr(kCaddy.size()), value);
   } else if (source.starts_with(kHeaders)) {
     add_header(source.substr(kHeaders.size()), value);
+  } else if (source.starts_with(kHeader)) {
+    add_header(source.substr(kHeader.size()), value);
+  } else if (source.starts_with("query.") || source.starts_with("cookie.") ||
+             source.starts_with("body.")) {
+    if (!is_absent(value)) add_recorded(extras_->copy(source), value);
   } else if (source.starts_with(kNginx)) {
     add_header(source.substr(kNginx.size()), value);
   } else if (source == "cost") {
