@@ -25,6 +25,7 @@ descriptors:
   - { key: many, rate_limit: { unit: day, requests_per_unit: 1500 } }
 """
 SERVICES = [
+    "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
     "envoy.service.ratelimit.v3.RateLimitService",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
