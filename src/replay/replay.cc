@@ -300,7 +300,7 @@ ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
   RuleReplay first_rules(rules, options);
   std::optional<RuleReplay> second_rules;
   if (options.against != nullptr) second_rules.emplace(*options.against, options);
-  LogInput input = options;
+  LogInput input = static_cast<const LogInput&>(options);
   input.names = &first_rules.names();
   if (second_rules) input.second_names = &second_rules->names();
   ReplayReport report(rules, options);

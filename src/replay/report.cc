@@ -166,7 +166,7 @@ class TextReport {
 
   std::string speed() const {
     const double seconds = std::max(static_cast<double>(report_.elapsed.count()), 1.0) / 1000;
-    const std::string text = " in " + decimal(seconds, 2) + " s";
+    std::string text = " in " + decimal(seconds, 2) + " s";
     if (report_.lines < 10'000) return text;
     const auto rate = static_cast<std::uint64_t>(static_cast<double>(report_.lines) / seconds);
     return text + " (" + grouped(rate / 1000 * 1000) + " lines/s)";

@@ -25,8 +25,8 @@ constexpr std::array<std::string_view, 14> kLoginWords = {
     "login", "log-in",   "signin", "sign-in",  "logon",   "signup", "sign-up",
     "auth",  "password", "passwd", "register", "session", "token",  "xmlrpc"};
 
-template <std::size_t kSize>
-std::size_t index_in(const std::array<std::string_view, kSize>& names, std::string_view name) {
+template <std::size_t Size>
+std::size_t index_in(const std::array<std::string_view, Size>& names, std::string_view name) {
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 

@@ -172,7 +172,7 @@ class RlsHandler final : public grpc::Handler {
     const auto role = access_.role_of(call.authorization, call.certificate_role);
     if (!role) return reply.fail(grpc::Code::kUnauthenticated, kUnknownToken);
     const bool may_operate = *role >= Role::kOperate;
-    const auto method = std::find(kRlsPaths.begin(), kRlsPaths.end(), call.path);
+    const auto* const method = std::find(kRlsPaths.begin(), kRlsPaths.end(), call.path);
     const RlsStatus status = service_.call(call.message, may_operate, reply.bytes, call.traceparent,
                                            static_cast<RlsMethod>(method - kRlsPaths.begin()));
     if (status.forbidden) return reply.fail(grpc::Code::kPermissionDenied, status.message);
@@ -396,7 +396,7 @@ constexpr Endpoint kOtherPaths{
 
 // Says what people find here who try it with a browser, or with a path of another server.
 const std::string& about_paths() {
-  static const std::string kText = [] {
+  static const std::string all = [] {
     std::string text = "unknown path; expected ";
     std::string_view before;
     for (const Endpoint& one : kEndpoints) {
@@ -407,7 +407,7 @@ const std::string& about_paths() {
            "or /metrics; this listener answers clients and gateways, the live page is at the "
            "address of the administration (listen.admin)";
   }();
-  return kText;
+  return all;
 }
 
 const Endpoint& find_endpoint(const RequestTarget& target) noexcept {
