@@ -317,7 +317,9 @@ class InRedis(RedisTest):
     def setUp(self):
         # It keeps what it has counted.
         self.server = self.redis({"appendonly": "yes", "appendfsync": "always"})
-        self.sluice = self.serve(self.RULES, {"store": self.server.url, "redis": {"deadline": "5s"}})
+        # One event loop: each has a connection of its own, and one may be back before the others.
+        config = {"store": self.server.url, "redis": {"deadline": "5s"}, "threads": 1}
+        self.sluice = self.serve(self.RULES, config)
 
     def tearDown(self):
         self.doClassCleanups()
