@@ -208,13 +208,13 @@ inline constexpr std::array<std::string_view, 8> kInherited{
 // is reported.
 bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
                     const RuleTerms& terms, Diagnostics& diagnostics);
-// Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
 // Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec);
 
 // Reports a `share` of a limit that cannot be divided among proxies.
 void check_share(const Fields& limit, const RuleLimit& read, Diagnostics& diagnostics);
 
+// Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                                 Diagnostics& diagnostics);
 // Reads `action` of a rule, and reports keys of the rule that contradict it: `limits` is missing

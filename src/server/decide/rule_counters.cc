@@ -53,6 +53,12 @@ std::vector<std::string> missing_of(std::string_view key, const AttributeSource&
 
 }  // namespace
 
+std::string RuleCounter::missing_names() const {
+  std::string out;
+  for (const std::string& name : missing) out.append(out.empty() ? "" : ", ").append(name);
+  return out;
+}
+
 Charge RuleCounter::charge(std::uint64_t cost) const {
   return {.key = key,
           .limit = numbers,

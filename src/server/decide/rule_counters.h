@@ -21,6 +21,7 @@ struct RuleCounter {
   std::uint32_t id;                  // RuleCharge::limit_id
 
   Charge charge(std::uint64_t cost) const;
+  std::string missing_names() const;  // "ip, header.x-user-id or ip"
 };
 
 // Returns the counters of all limits of the rule, whether it matches the attributes or not. The

@@ -139,11 +139,7 @@ std::string why_skipped(const RuleSet& rules, const WrittenRequest& request,
                         const RuleAnswer::Skipped& skipped) {
   for (const RuleCounter& counter : counters_of(rules, *skipped.rule, request)) {
     if (counter.limit != skipped.limit || counter.missing.empty()) continue;
-    std::string names;
-    for (const std::string& one : counter.missing) {
-      names.append(names.empty() ? "" : ", ").append(one);
-    }
-    return "the request lacks " + names + " of its key";
+    return "the request lacks " + counter.missing_names() + " of its key";
   }
   return "the request lacks an attribute of its cost";
 }

@@ -10,18 +10,8 @@
 #include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
-namespace {
 
 using base::in_quotes;
-
-std::string missing_in(const RuleCounter& counter) {
-  std::string names;
-  for (const std::string& one : counter.missing)
-    names.append(names.empty() ? "" : ", ").append(one);
-  return names;
-}
-
-}  // namespace
 
 std::optional<Selection> Selection::of(const Call& call) {
   Buffers buffers;
@@ -99,7 +89,7 @@ bool Selection::may_change(const Call& call, std::string_view what) const {
   }
   const RuleCounter& first = counters_.front();
   const std::string detail = "nothing to " + std::string(what) + ": the key of the limit " +
-                             in_quotes(first.limit->name) + " lacks " + missing_in(first) +
+                             in_quotes(first.limit->name) + " lacks " + first.missing_names() +
                              "; expected these attributes too";
   answer(call.response, {400, detail});
   return false;
