@@ -229,6 +229,18 @@ class Assignments(Quota):
 
         wait_for(shows_both, "two subscribers in /v1/quota")
 
+    def test_a_proxy_may_report_many_buckets_at_once(self):
+        stream = self.open()
+        many = 6000  # their assignments are more than may wait unread in a stream
+        for number in range(many):
+            stream.report(1, path="/api", user=f"many-{number}-{'x' * 40}")
+
+        def all_are_assigned():
+            self.assertIsNone(stream.error)
+            return len(stream.latest) == many
+
+        wait_for(all_are_assigned, f"{many} assignments")
+
     def test_direct_requests_share_the_limit(self):
         stream = self.open()
         stream.wait_for_rate(90, 100, report=500, path="/api", user="direct")

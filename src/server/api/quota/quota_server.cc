@@ -92,26 +92,44 @@ class Proxy final : public QuotaProxy, public std::enable_shared_from_this<Proxy
  public:
   Proxy(grpc::StreamOut& out, boost::asio::io_context& loop) : out_(&out), loop_(loop) {}
 
-  // A message has at most this many orders, so that it is not too large.
-  static constexpr std::size_t kMostOrders = 256;
-
   void send(std::vector<BucketOrder> orders) override {
-    boost::asio::post(loop_, [self = shared_from_this(), all = std::move(orders)] {
-      for (std::size_t at = 0; at < all.size() && self->out_ != nullptr; at += kMostOrders) {
-        const auto first = all.begin() + static_cast<std::ptrdiff_t>(at);
-        const auto count = std::min(kMostOrders, all.size() - at);
-        const std::string message = written({first, first + static_cast<std::ptrdiff_t>(count)});
-        if (self->out_->send(message)) continue;
-        return self->out_->end(grpc::Code::kResourceExhausted, "the assignments are not read");
-      }
+    boost::asio::post(loop_, [self = shared_from_this(), all = std::move(orders)]() mutable {
+      if (self->waiting_.empty()) self->since_ = SteadyClock::instance().now();
+      for (BucketOrder& order : all) self->waiting_[order.bucket] = std::move(order);
+      self->send_waiting();
     });
   }
-  // The stream is gone. In its loop.
-  void forget() noexcept { out_ = nullptr; }
+
+  // The functions below: in the loop of the stream.
+
+  // Sends what waits, as far as the client reads. A client that does not is left.
+  void send_waiting() {
+    constexpr std::size_t kMostOrders = 256;  // of a message, so that it is not too large
+    constexpr std::size_t kMostUnread = std::size_t{128} << 10;
+    constexpr Duration kLongestWait = std::chrono::seconds{5};
+    while (out_ != nullptr && !waiting_.empty() && out_->unread() < kMostUnread) {
+      std::vector<BucketOrder> orders;
+      while (!waiting_.empty() && orders.size() < kMostOrders) {
+        orders.push_back(std::move(waiting_.extract(waiting_.begin()).mapped()));
+      }
+      if (!out_->send(written(orders))) {
+        for (BucketOrder& order : orders) waiting_.emplace(order.bucket, std::move(order));
+        break;
+      }
+      since_ = SteadyClock::instance().now();
+    }
+    if (out_ == nullptr || waiting_.empty()) return;
+    if (SteadyClock::instance().now() - since_ < kLongestWait) return;
+    waiting_.clear();
+    out_->end(grpc::Code::kResourceExhausted, "the assignments are not read");
+  }
+  void forget() noexcept { out_ = nullptr; }  // the stream is gone
 
  private:
-  grpc::StreamOut* out_;  // used in the loop of the stream only
+  grpc::StreamOut* out_;
   boost::asio::io_context& loop_;
+  std::map<std::string, BucketOrder> waiting_;  // the latest of each bucket
+  Instant since_{};                             // something waits, or was sent
 };
 
 // One stream of a proxy, in the loop of its connection.
@@ -144,6 +162,7 @@ class QuotaStream final : public grpc::StreamIn {
     });
   }
   void on_half_close() override { out_.end(grpc::Code::kOk, {}); }
+  void on_tick() override { proxy_->send_waiting(); }
   // Envoy opens the stream again elsewhere.
   void on_drain() override { out_.end(grpc::Code::kUnavailable, "the connection ends"); }
 
