@@ -53,8 +53,8 @@ void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::u
 }
 
 std::uint64_t Allocator::Subscriber::held() const noexcept {
-  std::uint64_t most = 0;
-  for (const Sent& sent : in_force) most = std::max(most, sent.part);
+  std::uint64_t most = last.part;
+  for (const Sent& sent : replaced) most = std::max(most, sent.part);
   return most;
 }
 
@@ -64,18 +64,23 @@ void Allocator::report(Id id, const Claim& claim, Instant now) {
   const std::uint64_t before = one.claim.asked;
   one.claim = claim;
   one.claim.asked = std::max(claim.asked, before / 2);
-  // The latest part that has surely arrived; those before it are replaced.
-  while (one.in_force.size() > 1 && now - one.in_force[1].at >= options_.latency) {
-    one.in_force.erase(one.in_force.begin());
-  }
+  // Nothing from before the latest part that has surely arrived is used.
+  const auto has_arrived = [&](const Sent& sent) { return now - sent.at >= options_.latency; };
+  if (has_arrived(one.last)) return one.replaced.clear();
+  const auto arrived = std::find_if(one.replaced.begin(), one.replaced.end(), has_arrived);
+  if (arrived != one.replaced.end()) one.replaced.erase_after(arrived, one.replaced.end());
 }
 
 void Allocator::expire(Instant now) {
   for (auto at = all_.begin(); at != all_.end();) {
-    auto& in_force = at->second.in_force;
-    std::erase_if(in_force, [&](const Sent& sent) { return sent.until <= now; });
-    if (in_force.empty()) at->second.assigned = 0;
-    at = at->second.is_gone && in_force.empty() ? all_.erase(at) : std::next(at);
+    Subscriber& one = at->second;
+    one.replaced.remove_if([&](const Sent& sent) { return sent.until <= now; });
+    const bool has_none = one.last.until <= now;
+    if (has_none) {
+      one.last.part = 0;
+      one.assigned = 0;
+    }
+    at = one.is_gone && has_none && one.replaced.empty() ? all_.erase(at) : std::next(at);
   }
 }
 
@@ -136,11 +141,13 @@ void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
   Subscriber& one = found->second;
   one.assigned = one.planned = part;
   // The same again only lasts longer.
-  if (!one.in_force.empty() && one.in_force.back().part == part) {
-    one.in_force.back().until = now + ttl + options_.latency;
+  const Instant until = now + ttl + options_.latency;
+  if (one.last.until > now && one.last.part == part) {
+    one.last.until = until;
     return;
   }
-  one.in_force.push_back({part, now, now + ttl + options_.latency});
+  if (one.last.until > now) one.replaced.push_front(one.last);
+  one.last = {part, now, until};
 }
 
 void Allocator::remove(Id id, Instant now) {
@@ -165,8 +172,8 @@ std::uint64_t Allocator::held(Id id) const {
 
 Instant Allocator::expires(Id id) const {
   const auto found = all_.find(id);
-  if (found == all_.end() || found->second.in_force.empty()) return {};
-  return found->second.in_force.back().until - options_.latency;
+  if (found == all_.end() || found->second.last.until == Instant{}) return {};
+  return found->second.last.until - options_.latency;
 }
 
 std::uint64_t Allocator::held(Instant now) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <forward_list>
 #include <map>
 #include <span>
 #include <vector>
@@ -31,7 +32,7 @@ void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::u
 // The parts of one limit, and what may still be used of parts from before. A state machine without
 // I/O: what the subscribers hold never adds up to more than the total, unless the total falls.
 //
-// Thread-safety: one thread. Ownership: none. Cost: about 100 bytes a subscriber.
+// Thread-safety: one thread. Ownership: none. Cost: 128 bytes a subscriber.
 class Allocator {
  public:
   using Id = std::uint64_t;
@@ -66,7 +67,7 @@ class Allocator {
   bool empty(Instant now);
 
  private:
-  // A part that was sent.
+  // A part that was sent; `at` is when.
   struct Sent {
     std::uint64_t part;
     Instant at, until;
@@ -75,7 +76,8 @@ class Allocator {
     Claim claim = {};
     std::uint64_t assigned = 0;
     std::uint64_t planned = 0;
-    std::vector<Sent> in_force = {};  // the oldest first
+    Sent last = {};                         // ended: there is none
+    std::forward_list<Sent> replaced = {};  // that may be used still, the newest first
     bool is_gone = false;
 
     std::uint64_t held() const noexcept;

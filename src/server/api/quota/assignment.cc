@@ -14,7 +14,7 @@ std::uint64_t ticks(Duration time) noexcept {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
 }
 
-// Returns the requests of a part in each second, times QuotaPart::kWhole; rounded down.
+// Returns the requests of a part in each second, times quota::kWhole; rounded down.
 Wide rate_of(const QuotaPart& part) noexcept {
   if (part.cost == 0) return ~Wide{0};
   return Wide{part.share} * part.limit.limit() * kSecond / ticks(part.limit.period()) / part.cost;
@@ -35,7 +35,7 @@ Assignment assign(std::span<const QuotaPart> parts, Duration every) {
   if (rate == 0) return {.kind = Assignment::Kind::kDenyAll};
   const Duration longest = std::max(every, kLongest);
   const std::uint64_t lasts = ticks(std::clamp(strictest->limit.period(), every, longest));
-  const Wide whole = Wide{QuotaPart::kWhole};
+  const Wide whole = Wide{quota::kWhole};
   const Wide tokens = std::clamp<Wide>(rate * lasts / kSecond / whole, 1,
                                        std::numeric_limits<std::uint32_t>::max());
   const Wide interval = (tokens * whole * 1000 + rate - 1) / rate;  // rounded up
@@ -54,11 +54,11 @@ std::uint64_t share_of(const Limit& limit, std::uint64_t units, Duration time) {
   // In two steps, because the product has more than 128 bits: units of a period first.
   const Wide of_period = Wide{units} * ticks(limit.period()) / during;
   if (of_period >= Wide{limit.limit()} << 10) return kMost;
-  return static_cast<std::uint64_t>(of_period * QuotaPart::kWhole / limit.limit());
+  return static_cast<std::uint64_t>(of_period * quota::kWhole / limit.limit());
 }
 
 std::uint64_t ShareMeter::count(const Limit& limit, std::uint64_t share, Duration time) {
-  const Wide whole = Wide{ticks(limit.period())} * QuotaPart::kWhole;
+  const Wide whole = Wide{ticks(limit.period())} * quota::kWhole;
   left_ += Wide{share} * limit.limit() * ticks(time);
   const Wide units = left_ / whole;
   left_ %= whole;

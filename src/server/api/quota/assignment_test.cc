@@ -8,7 +8,7 @@ namespace sluice::server::assignment_test {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kWhole = QuotaPart::kWhole;
+constexpr std::uint64_t kWhole = quota::kWhole;
 
 TEST(Assignment, LastsForThePeriodOfTheLimit) {
   const QuotaPart part{kWhole, token_bucket(100).per(2s)};

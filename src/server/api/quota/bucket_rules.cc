@@ -35,7 +35,7 @@ bool can_be_assigned(const LimitAnswer& limit) noexcept {
 constexpr std::uint64_t kMostWeight = 1'000'000;
 
 // The weight of a bucket; 1 if its attribute is missing or no number.
-std::uint64_t weight_of(const RuleSet& rules, const LimitAnswer& limit,
+std::uint32_t weight_of(const RuleSet& rules, const LimitAnswer& limit,
                         const AttributeSource& attributes) {
   const RuleSet::Impl& set = rules::Access::impl(rules);
   const auto rule = static_cast<std::size_t>(limit.rule - set.rules.data());
@@ -45,7 +45,7 @@ std::uint64_t weight_of(const RuleSet& rules, const LimitAnswer& limit,
   rules::AttributeValues values;
   values.begin(set.attributes, attributes);
   const auto found = weight.find(values, {}, 0, kMostWeight);
-  return found && *found ? **found : 1;
+  return found && *found ? static_cast<std::uint32_t>(**found) : 1;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace sluice::server {
 namespace {
 
-constexpr std::uint64_t kWhole = QuotaPart::kWhole;
+constexpr std::uint64_t kWhole = quota::kWhole;
 // Before the interval of a proxy's reports is known: Envoy reports every 5 s.
 constexpr Duration kFirstTtl = std::chrono::seconds{15};
 constexpr Duration kLongestTtl = std::chrono::seconds{60};
@@ -32,11 +32,10 @@ void QuotaService::divide_once(bool all) {
     news.insert(counter.get());
   }
   std::set<std::uint64_t> seen;
-  std::vector<Subscription*> chosen;
+  std::vector<Choice> choices;
   const auto consider = [&](Subscription& subscription) {
-    if (seen.insert(subscription.id).second && choose(subscription)) {
-      chosen.push_back(&subscription);
-    }
+    if (!seen.insert(subscription.id).second) return;
+    if (const auto next = choose(subscription)) choices.push_back({&subscription, *next});
   };
   for (Counter* const counter : news) {
     count(*counter);
@@ -48,10 +47,10 @@ void QuotaService::divide_once(bool all) {
   for (const auto& [id, subscription] : fresh) consider(*subscription);
   for (const auto& [id, proxy] : proxies_) {
     if (!all) break;
-    for (const auto& [name, subscription] : proxy->buckets) consider(*subscription);
+    for (auto& [name, subscription] : proxy->buckets) consider(subscription);
   }
-  take_starts(chosen);
-  send(chosen);
+  take_starts(choices);
+  send(choices);
   if (all) forget_unused();
 }
 
@@ -89,10 +88,11 @@ void QuotaService::claim(Counter& counter) {
   if (parts_.shares == nullptr) return;
   std::uint64_t asked = 0;
   Duration ttl = Duration{parts_.config.every} + kQuotaLatency;
-  for (const auto& [id, user] : counter.users) {
+  for (const Subscription* const user : counter.users) {
     const auto link = std::find_if(user->links.begin(), user->links.end(),
                                    [&](const Link& one) { return one.counter == &counter; });
-    asked = std::min(asked + std::max(counter.parts.asked(id), link->at_least), kWhole);
+    asked =
+        std::min(asked + std::max(counter.parts.asked(user->id), link->share_at_least()), kWhole);
     ttl = std::max(ttl, Duration{ttl_of(*user)} + Duration{parts_.config.every} + kQuotaLatency);
   }
   const std::uint64_t held = counter.parts.held(now_);
@@ -104,19 +104,21 @@ void QuotaService::claim(Counter& counter) {
 // What is owed is paid back by smaller parts.
 void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   Duration interval{0};
-  for (const auto& [id, user] : counter.users) interval = std::max(interval, user->interval);
+  for (const Subscription* const user : counter.users) {
+    interval = std::max(interval, user->interval);
+  }
   const Duration horizon = 4 * Duration{parts_.config.every} + 2 * interval;
   const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon);
   counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
   for (const auto id : counter.parts.plan(counter.total, now_)) {
-    const auto user = counter.users.find(id);
-    if (user != counter.users.end()) changed.push_back(user->second);
+    const auto user = counter.place_of(id);
+    if (user != counter.users.end() && (*user)->id == id) changed.push_back(*user);
   }
 }
 
-// Decides what the bucket gets, if that must be sent.
-bool QuotaService::choose(Subscription& subscription) {
+// Returns what the bucket gets, if that must be sent.
+std::optional<Assignment> QuotaService::choose(const Subscription& subscription) {
   const BucketRules& rules = subscription.bucket->rules;
   Assignment next;
   if (rules.verdict == BucketRules::Verdict::kDeny) next.kind = Assignment::Kind::kDenyAll;
@@ -133,31 +135,31 @@ bool QuotaService::choose(Subscription& subscription) {
     next = assign(parts, parts_.config.every);
   }
   // Without a store, assignments expire.
-  if (has_failed && subscription.sent) return false;
-  subscription.chosen = next;
-  if (fresh_.erase(subscription.id) > 0 || !subscription.sent) return true;
+  if (has_failed && subscription.sent) return std::nullopt;
+  if (fresh_.erase(subscription.id) > 0 || !subscription.sent) return next;
   const bool is_old = now_ - subscription.sent_at >= Duration{subscription.ttl} / 3;
-  return is_old || next != *subscription.sent;
+  return is_old || next != *subscription.sent ? std::optional(next) : std::nullopt;
 }
 
 // A proxy keeps the tokens that it has, up to those of the new bucket. Only a bucket without one
 // before it begins with all of its tokens. (Envoy 1.40 does this; a client that begins with a full
 // bucket at each change uses more.)
-std::uint64_t QuotaService::start_of(const Subscription& subscription, std::uint64_t cost) const {
+std::uint64_t QuotaService::start_of(const Choice& choice, std::uint64_t cost) const {
+  const Subscription& subscription = *choice.to;
   std::uint64_t kept = 0;
   const bool is_in_force = now_ - subscription.sent_at < Duration{subscription.ttl};
   if (subscription.sent && is_in_force) kept = subscription.sent->tokens;
-  const std::uint64_t tokens = subscription.chosen.tokens;
+  const std::uint64_t tokens = choice.next.tokens;
   const std::uint64_t added = tokens - std::min(tokens, kept);
   return std::min(added, kMaxAmount / cost) * cost;
 }
 
-void QuotaService::take_starts(const std::vector<Subscription*>& chosen) {
+void QuotaService::take_starts(const std::vector<Choice>& choices) {
   std::set<Counter*> asked;
-  for (const Subscription* const subscription : chosen) {
-    if (subscription->sent == subscription->chosen) continue;
-    for (const Link& link : subscription->links) {
-      link.counter->wanted += start_of(*subscription, link.cost);
+  for (const Choice& choice : choices) {
+    if (choice.to->sent == choice.next) continue;
+    for (const Link& link : choice.to->links) {
+      link.counter->wanted += start_of(choice, link.cost);
       asked.insert(link.counter);
     }
   }
@@ -169,23 +171,20 @@ void QuotaService::take_starts(const std::vector<Subscription*>& chosen) {
   }
 }
 
-void QuotaService::send(const std::vector<Subscription*>& chosen) {
-  for (Subscription* const subscription : chosen) {
-    if (subscription->sent != subscription->chosen && !settle(*subscription)) continue;
-    const bool is_other = subscription->sent && *subscription->sent != subscription->chosen;
-    stats_.reassignments += is_other ? 1 : 0;
-    subscription->sent = subscription->chosen;
-    subscription->sent_at = now_;
-    subscription->ttl = ttl_of(*subscription);
-    for (const Link& link : subscription->links) {
+void QuotaService::send(std::vector<Choice>& choices) {
+  for (Choice& choice : choices) {
+    Subscription& to = *choice.to;
+    if (to.sent != choice.next && !settle(choice)) continue;
+    stats_.reassignments += to.sent && *to.sent != choice.next ? 1 : 0;
+    to.sent = choice.next;
+    to.sent_at = now_;
+    to.ttl = ttl_of(to);
+    for (const Link& link : to.links) {
       quota::Allocator& parts = link.counter->parts;
-      const bool has_part = subscription->chosen.kind == Assignment::Kind::kTokens;
-      const std::uint64_t part = has_part ? parts.planned(subscription->id) : 0;
-      parts.sent(subscription->id, part, subscription->ttl, now_);
+      const bool has_part = choice.next.kind == Assignment::Kind::kTokens;
+      parts.sent(to.id, has_part ? parts.planned(to.id) : 0, to.ttl, now_);
     }
-    order(*subscription->proxy, {.bucket = subscription->bucket->name,
-                                 .assignment = subscription->chosen,
-                                 .ttl = subscription->ttl});
+    order(*to.proxy, {.bucket = to.bucket->name, .assignment = choice.next, .ttl = to.ttl});
   }
   for (Proxy* const proxy : std::exchange(told_, {})) {
     proxy->to->send(std::exchange(proxy->orders, {}));
@@ -195,22 +194,23 @@ void QuotaService::send(const std::vector<Subscription*>& chosen) {
 // Pays for the tokens that the assignment begins with. Returns false if it is to wait for units: a
 // raise does. A part that others need is lowered at once, and its tokens are owed; a new bucket
 // gets nothing until there are units.
-bool QuotaService::settle(Subscription& subscription) {
+bool QuotaService::settle(Choice& choice) {
+  const Subscription& subscription = *choice.to;
   bool has_units = true;
   bool is_raised = false;
   for (const Link& link : subscription.links) {
     const quota::Allocator& parts = link.counter->parts;
-    has_units &= link.counter->ready >= start_of(subscription, link.cost);
+    has_units &= link.counter->ready >= start_of(choice, link.cost);
     is_raised |= parts.planned(subscription.id) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
     for (const Link& link : subscription.links) news_.insert(link.counter);
     if (subscription.sent) return false;
-    subscription.chosen = {.kind = Assignment::Kind::kDenyAll};
+    choice.next = {.kind = Assignment::Kind::kDenyAll};
     return true;
   }
   for (const Link& link : subscription.links) {
-    const std::uint64_t start = start_of(subscription, link.cost);
+    const std::uint64_t start = start_of(choice, link.cost);
     const std::uint64_t paid = std::min(link.counter->ready, start);
     link.counter->ready -= paid;
     link.counter->owed += start - paid;
@@ -262,9 +262,10 @@ void QuotaService::write_counter(base::JsonWriter& json, const Counter& counter,
   if (counter.failure) json.member("failure", to_string(*counter.failure));
   json.member("subscribers", static_cast<std::uint64_t>(counter.users.size())).key("parts");
   json.begin_array();
-  for (const auto& [id, user] : counter.users) {
+  for (const Subscription* const user : counter.users) {
     if (most == 0) break;
     --most;
+    const std::uint64_t id = user->id;
     const quota::Allocator& parts = counter.parts;
     const Duration left = std::max(parts.expires(id) - parts_.steady.now(), Duration{0});
     json.begin_object().member("peer", user->proxy->peer).key("bucket").begin_object();

@@ -49,7 +49,7 @@ void QuotaService::close(ProxyId id) {
   now_or_later([this, id] {
     const auto found = proxies_.find(id);
     if (found == proxies_.end()) return;
-    for (const auto& [name, subscription] : found->second->buckets) unsubscribe(*subscription);
+    for (auto& [name, subscription] : found->second->buckets) unsubscribe(subscription);
     told_.erase(found->second.get());
     proxies_.erase(found);
   });
@@ -73,7 +73,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   }
   ++stats_.reports;
   const bool is_first = known == proxy.buckets.end();
-  Subscription& subscription = is_first ? subscribe(proxy, report) : *known->second;
+  Subscription& subscription = is_first ? subscribe(proxy, report) : known->second;
   // Envoy rounds the time down to seconds.
   if (!is_first) subscription.interval = std::max(report.elapsed, now_ - subscription.reported);
   const Duration least = is_first ? Duration{parts_.config.every} : kLeastElapsed;
@@ -99,19 +99,19 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
 }
 
 QuotaService::Subscription& QuotaService::subscribe(Proxy& proxy, BucketReport& report) {
-  auto& bucket = buckets_[{proxy.domain, report.bucket}];
-  if (!bucket) {
-    bucket = std::make_shared<Bucket>(Bucket{
-        .name = report.bucket, .domain = proxy.domain, .attributes = std::move(report.attributes)});
-    resolve(*bucket);
-    warn_of(bucket->rules);
+  const auto [at, is_new] = buckets_.try_emplace({proxy.domain, report.bucket});
+  Bucket& bucket = at->second;
+  if (is_new) {
+    bucket.name = report.bucket;
+    bucket.domain = proxy.domain;
+    bucket.attributes = std::move(report.attributes);
+    resolve(bucket);
+    warn_of(bucket.rules);
   }
-  auto made = std::make_unique<Subscription>(
-      Subscription{.id = ++last_subscription_, .proxy = &proxy, .bucket = bucket});
-  Subscription& subscription = *made;
-  proxy.buckets.emplace(bucket->name, std::move(made));
-  bucket->users.emplace(subscription.id, &subscription);
+  ++bucket.proxies;
   ++stats_.buckets;
+  const Subscription made{.id = ++last_subscription_, .proxy = &proxy, .bucket = &bucket};
+  Subscription& subscription = proxy.buckets.emplace(bucket.name, made).first->second;
   link(subscription);
   fresh_.emplace(subscription.id, &subscription);
   return subscription;
@@ -121,9 +121,8 @@ QuotaService::Subscription& QuotaService::subscribe(Proxy& proxy, BucketReport& 
 void QuotaService::unsubscribe(Subscription& subscription) {
   unlink(subscription);
   fresh_.erase(subscription.id);
-  Bucket& bucket = *subscription.bucket;
-  bucket.users.erase(subscription.id);
-  if (bucket.users.empty()) buckets_.erase({bucket.domain, bucket.name});
+  const Bucket& bucket = *subscription.bucket;
+  if (--subscription.bucket->proxies == 0) buckets_.erase({bucket.domain, bucket.name});
   --stats_.buckets;
 }
 
@@ -134,12 +133,12 @@ void QuotaService::resolve(Bucket& bucket) {
 void QuotaService::link(Subscription& subscription) {
   for (const BucketLimit& limit : subscription.bucket->rules.limits) {
     Counter& counter = counter_of(limit);
-    counter.users.emplace(subscription.id, &subscription);
+    counter.users.insert(counter.place_of(subscription.id), &subscription);
     news_.insert(&counter);
     subscription.links.push_back({.counter = &counter,
                                   .cost = limit.cost,
                                   .weight = limit.weight,
-                                  .at_least = QuotaPart::kWhole / 100 * limit.at_least});
+                                  .at_least = limit.at_least});
   }
 }
 
@@ -151,7 +150,7 @@ void QuotaService::ask(Subscription& subscription) {
     link.counter->parts.report(subscription.id,
                                {.asked = share_of(limit, units, subscription.elapsed),
                                 .weight = link.weight,
-                                .at_least = link.at_least},
+                                .at_least = link.share_at_least()},
                                now_);
   }
 }
@@ -159,7 +158,7 @@ void QuotaService::ask(Subscription& subscription) {
 void QuotaService::unlink(Subscription& subscription) {
   for (const Link& link : subscription.links) {
     link.counter->parts.remove(subscription.id, now_);
-    link.counter->users.erase(subscription.id);
+    link.counter->users.erase(link.counter->place_of(subscription.id));
     news_.insert(link.counter);
   }
   subscription.links.clear();
@@ -210,7 +209,7 @@ void QuotaService::order(Proxy& proxy, BucketOrder order) {
 void QuotaService::abandon_idle() {
   for (const auto& [id, proxy] : proxies_) {
     for (auto at = proxy->buckets.begin(); at != proxy->buckets.end();) {
-      Subscription& subscription = *at->second;
+      Subscription& subscription = at->second;
       if (now_ - subscription.reported < parts_.config.idle) {
         ++at;
         continue;
@@ -229,27 +228,30 @@ void QuotaService::resolve_again() {
     rules_ = active.rules;
     version_ = active.version;
   }
-  for (const auto& [key, bucket] : buckets_) {
-    const BucketRules before = std::exchange(bucket->rules, {});
-    resolve(*bucket);
+  bool has_changed = false;
+  for (auto& [key, bucket] : buckets_) {
+    const BucketRules before = std::exchange(bucket.rules, {});
+    resolve(bucket);
     const auto is_same = [](const BucketLimit& a, const BucketLimit& b) {
       return a.key == b.key && a.tag == b.tag && a.numbers == b.numbers && a.cost == b.cost &&
              a.weight == b.weight && a.at_least == b.at_least;
     };
-    const bool unchanged =
-        before.verdict == bucket->rules.verdict &&
-        std::equal(before.limits.begin(), before.limits.end(), bucket->rules.limits.begin(),
-                   bucket->rules.limits.end(), is_same);
-    if (unchanged) {
-      for (const BucketLimit& limit : bucket->rules.limits) counter_of(limit);
-      continue;
-    }
-    warn_of(bucket->rules);
-    for (const auto& [id, subscription] : bucket->users) {
-      unlink(*subscription);
-      link(*subscription);
-      fresh_.emplace(id, subscription);
-      ask(*subscription);
+    bucket.has_changed =
+        before.verdict != bucket.rules.verdict ||
+        !std::equal(before.limits.begin(), before.limits.end(), bucket.rules.limits.begin(),
+                    bucket.rules.limits.end(), is_same);
+    has_changed |= bucket.has_changed;
+    for (const BucketLimit& limit : bucket.rules.limits) counter_of(limit);
+    if (bucket.has_changed) warn_of(bucket.rules);
+  }
+  for (const auto& [id, proxy] : proxies_) {
+    if (!has_changed) break;
+    for (auto& [name, subscription] : proxy->buckets) {
+      if (!subscription.bucket->has_changed) continue;
+      unlink(subscription);
+      link(subscription);
+      fresh_.emplace(subscription.id, &subscription);
+      ask(subscription);
     }
   }
 }

@@ -30,10 +30,7 @@ namespace sluice::server {
 
 // The part of a limit that a bucket has, as a share of the whole.
 struct QuotaPart {
-  // The share that is the whole limit, as of quota::Allocator.
-  static constexpr std::uint64_t kWhole = std::uint64_t{1} << 40;
-
-  std::uint64_t share = 0;
+  std::uint64_t share = 0;  // of quota::kWhole
   Limit limit;
   std::uint64_t cost = 1;  // the units of one request
 };
@@ -83,7 +80,7 @@ struct BucketLimit {
   RuleCharge of_rule;
   const Block* block;
   std::uint64_t cost;  // the units of one request
-  std::uint64_t weight = 1;
+  std::uint32_t weight = 1;
   std::uint8_t at_least = 1;  // percent of the limit
 
   // Takes `units` of the counter.
@@ -180,7 +177,7 @@ struct QuotaStats {
 // other functions only keep what they are given.
 //
 // Thread-safety: one thread. Ownership: borrows the parts; shares the proxies. Cost: a report some
-// µs; memory about 400 bytes a bucket.
+// µs; memory less than 400 bytes for each bucket of a proxy.
 class QuotaService {
  public:
   struct Parts {
@@ -224,6 +221,7 @@ class QuotaService {
   struct Counter;
   struct Bucket;
   struct Subscription;
+  struct Choice;
   struct Proxy;
   struct Link;
   using Key = std::pair<std::string, std::string>;
@@ -247,11 +245,11 @@ class QuotaService {
   void count(Counter& counter);
   void claim(Counter& counter);
   void plan(Counter& counter, std::vector<Subscription*>& changed);
-  bool choose(Subscription& subscription);
-  void take_starts(const std::vector<Subscription*>& chosen);
-  void send(const std::vector<Subscription*>& chosen);
-  bool settle(Subscription& subscription);
-  std::uint64_t start_of(const Subscription& subscription, std::uint64_t cost) const;
+  std::optional<Assignment> choose(const Subscription& subscription);
+  void take_starts(const std::vector<Choice>& choices);
+  void send(std::vector<Choice>& choices);
+  bool settle(Choice& choice);
+  std::uint64_t start_of(const Choice& choice, std::uint64_t cost) const;
   std::chrono::milliseconds ttl_of(const Subscription& subscription) const;
   void forget_unused();
   void write_counter(base::JsonWriter& json, const Counter& counter, std::size_t& most) const;
@@ -261,7 +259,7 @@ class QuotaService {
   RuleSet rules_;
   std::uint64_t version_;
   Instant now_;                                       // of the current call
-  std::map<Key, std::shared_ptr<Bucket>> buckets_;    // by domain and id
+  std::map<Key, Bucket> buckets_;                     // by domain and id
   std::map<Key, std::unique_ptr<Counter>> counters_;  // by tag and key
   std::unordered_map<ProxyId, std::unique_ptr<Proxy>> proxies_;
   std::uint64_t last_subscription_ = 0;

@@ -86,7 +86,7 @@ class Left final : public QuotaShares {
     held = uses;
     return share;
   }
-  std::optional<std::uint64_t> share = QuotaPart::kWhole;
+  std::optional<std::uint64_t> share = quota::kWhole;
   std::uint64_t asked = 0;
   std::uint64_t held = 0;
 };
@@ -329,7 +329,7 @@ TEST_F(QuotaServiceTest, KeepsThePartOfALostProxyUntilItHasExpired) {
 }
 
 TEST_F(QuotaServiceTest, DividesItsShareAmongServers) {
-  shares_.share = QuotaPart::kWhole / 4;
+  shares_.share = quota::kWhole / 4;
   const auto proxy = connect(1);
   for (int i = 0; i < 3; ++i) {
     report(1, "/api", 5000);
@@ -337,11 +337,11 @@ TEST_F(QuotaServiceTest, DividesItsShareAmongServers) {
     EXPECT_LE(proxy->rate("/api"), 25);
   }
   EXPECT_NEAR(proxy->rate("/api"), 25, 1);
-  EXPECT_EQ(shares_.asked, QuotaPart::kWhole);
-  shares_.share = QuotaPart::kWhole / 10;
+  EXPECT_EQ(shares_.asked, quota::kWhole);
+  shares_.share = quota::kWhole / 10;
   pass(1s);
   EXPECT_NEAR(proxy->rate("/api"), 10, 1);
-  EXPECT_EQ(shares_.held, QuotaPart::kWhole / 4);  // until the proxy has confirmed
+  EXPECT_EQ(shares_.held, quota::kWhole / 4);  // until the proxy has confirmed
 }
 
 TEST_F(QuotaServiceTest, RenewsNothingWithoutAStore) {
@@ -352,7 +352,7 @@ TEST_F(QuotaServiceTest, RenewsNothingWithoutAStore) {
   pass(30s);
   report(1, "/api", 5000);
   EXPECT_EQ(proxy->messages, messages);
-  shares_.share = QuotaPart::kWhole;
+  shares_.share = quota::kWhole;
   pass(1s);
   EXPECT_GT(proxy->messages, messages);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,47 +18,31 @@ namespace sluice::server {
 // How long messages may take that are on their way.
 inline constexpr Duration kQuotaLatency = std::chrono::seconds{1};
 
-// A counter of a limit, which is divided.
-struct QuotaService::Counter {
-  Counter(const BucketLimit& limit, Instant now)
-      : of(limit), parts({.latency = kQuotaLatency}), counted(now) {}
-
-  BucketLimit of;
-  quota::Allocator parts;
-  std::map<std::uint64_t, Subscription*> users = {};
-  ShareMeter meter = {};
-  Instant counted;                          // until when its units are in `owed`
-  std::uint64_t owed = 0;                   // units to take that may be in use already
-  std::uint64_t wanted = 0;                 // units for the starts of new assignments
-  std::uint64_t ready = 0;                  // of these, taken
-  std::uint64_t share = QuotaPart::kWhole;  // of this server
-  std::uint64_t total = QuotaPart::kWhole;  // without what is owed
-  std::optional<Reason> failure = {};       // why the store cannot decide
-  bool is_blocked = false;
-};
-
 // A bucket, of all proxies that report it.
 struct QuotaService::Bucket {
   std::string name;  // its id
   std::string domain;
   BucketAttributes attributes;
   BucketRules rules = {};
-  std::map<std::uint64_t, Subscription*> users = {};
+  bool has_changed = false;  // its rules, in this round
+  std::size_t proxies = 0;   // that report it
 };
 
 // What a bucket has in a counter.
 struct QuotaService::Link {
   Counter* counter;
   std::uint64_t cost;
-  std::uint64_t weight;
-  std::uint64_t at_least;  // as a share
+  std::uint32_t weight;
+  std::uint8_t at_least;  // percent of the limit
+
+  std::uint64_t share_at_least() const noexcept { return quota::kWhole / 100 * at_least; }
 };
 
 // A bucket of a proxy.
 struct QuotaService::Subscription {
   std::uint64_t id;
   Proxy* proxy;
-  std::shared_ptr<Bucket> bucket;
+  Bucket* bucket;
   std::vector<Link> links = {};
   Instant reported{};
   Duration interval{0};     // of the reports; 0: not known
@@ -65,15 +51,44 @@ struct QuotaService::Subscription {
   std::optional<Assignment> sent = {};
   Instant sent_at{};
   std::chrono::milliseconds ttl{0};
-  Assignment chosen = {};  // to be sent
+};
+
+// A counter of a limit, which is divided.
+struct QuotaService::Counter {
+  Counter(const BucketLimit& limit, Instant now)
+      : of(limit), parts({.latency = kQuotaLatency}), counted(now) {}
+
+  BucketLimit of;
+  quota::Allocator parts;
+  std::vector<Subscription*> users = {};  // by their ids
+  ShareMeter meter = {};
+  Instant counted;                      // until when its units are in `owed`
+  std::uint64_t owed = 0;               // units to take that may be in use already
+  std::uint64_t wanted = 0;             // units for the starts of new assignments
+  std::uint64_t ready = 0;              // of these, taken
+  std::uint64_t share = quota::kWhole;  // of this server
+  std::uint64_t total = quota::kWhole;  // without what is owed
+  std::optional<Reason> failure = {};   // why the store cannot decide
+  bool is_blocked = false;
+
+  // The place of the subscription with this id.
+  auto place_of(std::uint64_t id) {
+    return std::ranges::lower_bound(users, id, {}, &Subscription::id);
+  }
+};
+
+// What a subscription is to get.
+struct QuotaService::Choice {
+  Subscription* to;
+  Assignment next;
 };
 
 struct QuotaService::Proxy {
   std::string domain;
   std::string peer;
   std::shared_ptr<QuotaProxy> to;
-  std::map<std::string_view, std::unique_ptr<Subscription>> buckets = {};  // by name
-  std::vector<BucketOrder> orders = {};                                    // to be sent
+  std::map<std::string_view, Subscription> buckets = {};  // by name
+  std::vector<BucketOrder> orders = {};                   // to be sent
   bool warned_of_buckets = false;
 };
 

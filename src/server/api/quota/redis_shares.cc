@@ -13,8 +13,7 @@ namespace {
 // largest that it may use, and until when, in milliseconds. ARGV: the server, what it asks for,
 // what is in use there, the time to live, the whole. Returns the share to divide. A server keeps
 // what is in use until it is lower, so that the sum of what they keep is at most the whole.
-constexpr std::string_view kScript = R"(
-local time = redis.call('TIME')
+constexpr std::string_view kShareText = R"(local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local asked, held, whole = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local all, lines, kept, last = {{ARGV[1], asked}}, {}, 0, now
@@ -41,6 +40,8 @@ lines[#lines + 1] = string.format('%s %.0f %.0f %.0f', ARGV[1], asked, keeps, ti
 redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', math.max(last, till) - now)
 return string.format('%.0f', share)
 )";
+constexpr redis::Script kShare{"quota_share", kShareText,
+                               "0649dd15ee981caebb0de15119aeb318273225fe"};
 
 }  // namespace
 
@@ -62,14 +63,13 @@ std::optional<std::uint64_t> RedisShares::claim(const Charge& counter, std::uint
     wait.finish();
   });
   command.slot = redis::slot_of(key);
-  for (const std::string_view word : {std::string_view("EVAL"), kScript, std::string_view("1")}) {
-    command.append(word);
-  }
+  command.script = &kShare;
+  command.append(std::uint64_t{1});
   command.append(key);
   command.append(server_);
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(ttl).count();
   for (const std::uint64_t number :
-       {asked, held, static_cast<std::uint64_t>(milliseconds), QuotaPart::kWhole}) {
+       {asked, held, static_cast<std::uint64_t>(milliseconds), quota::kWhole}) {
     command.append(number);
   }
   client->submit(command);
