@@ -217,6 +217,9 @@ void add_quota_metrics(metrics::Registry& registry, const QuotaServer& quota) {
                      value(&QuotaStats::proxies));
   registry.add_gauge("sluice_quota_buckets", "Buckets that proxies report.",
                      value(&QuotaStats::buckets));
+  registry.add_gauge("sluice_quota_not_renewed_limits",
+                     "Limits whose assignments the store could not renew.",
+                     value(&QuotaStats::not_renewed));
   registry.add_counter("sluice_quota_reports_total", "Reports of buckets.",
                        value(&QuotaStats::reports));
   registry.add_counter("sluice_quota_assigned_units_total",

@@ -51,7 +51,10 @@ void QuotaService::divide_once(bool all) {
   }
   take_starts(choices);
   send(choices);
-  if (all) forget_unused();
+  if (!all) return;
+  forget_unused();
+  stats_.not_renewed = static_cast<std::uint64_t>(std::ranges::count_if(
+      counters_, [](const auto& entry) { return entry.second->failure.has_value(); }));
 }
 
 // Takes up to that many units of the counter in the store, and notes why it cannot.

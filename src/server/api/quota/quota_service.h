@@ -163,6 +163,8 @@ class QuotaShares {
 struct QuotaStats {
   std::uint64_t proxies = 0;  // now
   std::uint64_t buckets = 0;  // that they report, now
+  // Limits with assignments that the store could not renew, at the last division of all.
+  std::uint64_t not_renewed = 0;
   std::uint64_t reports = 0;
   std::uint64_t assigned = 0;       // units that were taken of limits
   std::uint64_t used = 0;           // units that were reported as used
