@@ -37,10 +37,10 @@ void QuotaService::divide_once(bool all) {
     if (!seen.insert(subscription.id).second) return;
     if (const auto next = choose(subscription)) choices.push_back({&subscription, *next});
   };
-  for (Counter* const counter : news) {
-    count(*counter);
-    claim(*counter);
-  }
+  ask_store(news, [this](Counter& counter) {
+    count(counter);
+    claim(counter);
+  });
   std::vector<Subscription*> changed;
   for (Counter* const counter : news) plan(*counter, changed);
   for (Subscription* const subscription : changed) consider(*subscription);
@@ -55,6 +55,16 @@ void QuotaService::divide_once(bool all) {
   forget_unused();
   stats_.not_renewed = static_cast<std::uint64_t>(std::ranges::count_if(
       counters_, [](const auto& entry) { return entry.second->failure.has_value(); }));
+}
+
+void QuotaService::ask_store(const std::set<Counter*>& counters,
+                             const std::function<void(Counter&)>& ask) {
+  if (!parts_.for_each) {
+    for (Counter* const counter : counters) ask(*counter);
+    return;
+  }
+  const std::vector<Counter*> all(counters.begin(), counters.end());
+  parts_.for_each(all.size(), [&](std::size_t index) { ask(*all[index]); });
 }
 
 // Takes up to that many units of the counter in the store, and notes why it cannot.
@@ -166,12 +176,12 @@ void QuotaService::take_starts(const std::vector<Choice>& choices) {
       asked.insert(link.counter);
     }
   }
-  for (Counter* const counter : asked) {
-    const std::uint64_t wanted = std::exchange(counter->wanted, 0);
-    const std::uint64_t spare = std::min(counter->ready, wanted);
-    const std::uint64_t taken = take(*counter, wanted - spare);
-    counter->ready += taken;
-  }
+  ask_store(asked, [this](Counter& counter) {
+    const std::uint64_t wanted = std::exchange(counter.wanted, 0);
+    const std::uint64_t spare = std::min(counter.ready, wanted);
+    const std::uint64_t taken = take(counter, wanted - spare);
+    counter.ready += taken;
+  });
 }
 
 void QuotaService::send(std::vector<Choice>& choices) {

@@ -247,9 +247,12 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
                   .limiter = limiter_,
                   .log = server.log_,
                   .config = server.config_,
-                  .shares = shares_.get()}),
+                  .shares = shares_.get(),
+                  .for_each = shares_
+                                  ? QuotaService::ForEach(std::bind_front(&Running::for_each, this))
+                                  : nullptr}),
         timer_(loop) {
-    if (shares_) fibers_.emplace(net::FiberPool::Options{.most = 1});
+    if (shares_) fibers_.emplace(net::FiberPool::Options{.most = 1 + kMostAsking});
     wait();
   }
   ~Running() override {
@@ -264,7 +267,9 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   void stop_accepting(net::Queued, std::function<void()> stopped) override { stopped(); }
   void drain(std::function<void()> drained) override {
     timer_.cancel();
-    drained();
+    is_draining_ = true;
+    if (!is_running_) return drained();
+    drained_ = std::move(drained);
   }
 
   void post(std::function<void(QuotaService&)> event) {
@@ -288,11 +293,45 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     void done() override {
       of_.is_running_ = false;
       of_.publish();
+      if (of_.drained_) of_.drained_();
     }
 
    private:
     Running& of_;
   };
+
+  // Makes some of the calls until none is left.
+  class Part final : public net::FiberJob {
+   public:
+    explicit Part(std::function<void()> calls, std::function<void()> done)
+        : calls_(std::move(calls)), done_(std::move(done)) {}
+    void run() override { calls_(); }
+    void done() override { done_(); }
+
+   private:
+    const std::function<void()> calls_, done_;
+  };
+
+  // On the fiber of a division: other fibers make the calls, which wait for the store.
+  void for_each(std::size_t count, const std::function<void(std::size_t)>& call) {
+    net::FiberWait wait;
+    std::size_t next = 0;
+    const std::size_t fibers = std::min(count, kMostAsking);
+    std::size_t running = fibers + 1;  // the last one is the function that starts them
+    const auto calls = [&] {
+      while (next < count) call(next++);
+    };
+    const auto done = [&] {
+      if (--running == 0) wait.finish();
+    };
+    std::vector<Part> parts(fibers, Part(calls, done));
+    // A fiber cannot start another one.
+    boost::asio::post(loop_, [&] {
+      for (Part& part : parts) fibers_->run(part);
+      done();
+    });
+    wait.wait();
+  }
 
   void wait() {
     timer_.expires_after(server_->config_.every);
@@ -303,6 +342,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     });
   }
   void divide(bool all) {
+    if (is_draining_) return;
     publishes_ |= all;
     if (!fibers_ || is_running_) {
       service_.divide(all);
@@ -322,6 +362,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   }
 
   static constexpr std::size_t kMostShown = 1000;  // subscribers
+  static constexpr std::size_t kMostAsking = 32;   // the store at once
 
   const std::shared_ptr<QuotaServer> server_;
   boost::asio::io_context& loop_;
@@ -332,6 +373,8 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   std::optional<net::FiberPool> fibers_;
   Job job_{*this};
   bool is_running_ = false;
+  bool is_draining_ = false;
+  std::function<void()> drained_;  // called when the fiber is done, unless it is empty
   bool divides_all_ = false;
   bool publishes_ = false;
   bool will_divide_ = false;

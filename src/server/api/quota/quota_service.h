@@ -182,6 +182,8 @@ struct QuotaStats {
 // µs; memory less than 400 bytes for each bucket of a proxy.
 class QuotaService {
  public:
+  // Calls the function once for each number below the first argument, and returns after all calls.
+  using ForEach = std::function<void(std::size_t, const std::function<void(std::size_t)>&)>;
   struct Parts {
     const RulesManager& rules;
     const Overrides* overrides = nullptr;  // null: there are none
@@ -189,6 +191,8 @@ class QuotaService {
     Log& log;
     const QuotaConfig& config;
     QuotaShares* shares = nullptr;  // null: no other server has the store
+    // With several calls that wait for the store at once. Empty: one call after the other.
+    ForEach for_each = {};
     const Clock& steady = SteadyClock::instance();
   };
   using ProxyId = std::uint64_t;
@@ -243,6 +247,7 @@ class QuotaService {
   void abandon_idle();
   void order(Proxy& proxy, BucketOrder order);
   void resolve_again();
+  void ask_store(const std::set<Counter*>& counters, const std::function<void(Counter&)>& ask);
   std::uint64_t take(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
   void claim(Counter& counter);
