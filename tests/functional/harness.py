@@ -494,10 +494,11 @@ class ServerTest(unittest.TestCase):
 
 class Application:
     """The application that a gateway protects. Answers with the status in X-Answer, or 200, and with
-    the X-Cost of the request. Records the requests that reached it."""
+    the X-Cost of the request. Records the requests that reached it, and when."""
 
     def __init__(self):
-        seen = self.seen = []
+        seen, times = [], []
+        self.seen, self.times = seen, times
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -507,6 +508,7 @@ class Application:
                 status = int(self.headers.get("X-Answer") or 200)
                 fields = {name.lower(): value for name, value in self.headers.items()}
                 seen.append((self.command, self.path, fields, body))
+                times.append(time.monotonic())
                 text = f"application: {self.command} {self.path}\n".encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
