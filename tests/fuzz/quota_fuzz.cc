@@ -12,6 +12,7 @@
 #include "envoy/service/rate_limit_quota/v3/rlqs.pb.h"
 #include "server/api/quota/quota_server.h"
 #include "sluice/memory_store.h"
+#include "sluice/wire_request.pb.h"
 
 namespace {
 
@@ -27,14 +28,19 @@ rules:
   - { name: counted, match: { path: /s }, mode: shadow, limits: [ { algorithm: gcra, limit: 9, per: 1s } ] }
   - name: a
     match: { a: "**" }
-    cost: "{cost|1}"
     limits:
-      - { key: "{a}", algorithm: token_bucket, limit: 100, per: 1s, share: { weight: "{w|1}", at_least: 5% } }
+      - { key: "{a}", algorithm: token_bucket, limit: 100, per: 1s, cost: "{cost|1}", share: { weight: "{w|1}", at_least: 5% } }
       - { name: all, algorithm: fixed_window, limit: 4294967295, per: 1d }
-      - { name: none, key: "{a}", algorithm: concurrency, limit: 3, per: 1s }
+      - { name: none, key: "{a}", algorithm: concurrency, limit: 3, lease: 1m }
 )";
 
 Bucket bucket_of(const rlqs::BucketId& id) { return {id.bucket().begin(), id.bucket().end()}; }
+// As the server reads ids: any bytes, of which those that are no UTF-8 get no assignment.
+Bucket bucket_of(const wire::BucketId& id) {
+  Bucket out;
+  for (const auto& entry : id.bucket()) out[entry.key()] = entry.value();
+  return out;
+}
 
 // What a client sees: assignments of buckets that it has reported, which a proxy can use.
 class Client final : public server::grpc::StreamOut {
@@ -83,14 +89,16 @@ void check(const Service& service, MemoryStore& store, server::Log& log, std::st
   const auto server = std::make_shared<server::QuotaServer>(service.config, *service.rules, log);
   const auto running = server->start(loop, store, nullptr, nullptr);
   Client client;
-  const auto stream = server->open_stream({.path = server::kQuotaPath}, client, loop);
+  server::grpc::Call call;
+  call.path = server::kQuotaPath;
+  const auto stream = server->open_stream(call, client, loop);
   while (input.size() > 2 && !client.has_ended()) {
     const std::size_t size = std::min<std::size_t>(
         static_cast<unsigned char>(input[0]) * 256U + static_cast<unsigned char>(input[1]),
         input.size() - 2);
     const std::string_view message = input.substr(2, size);
     input.remove_prefix(2 + size);
-    rlqs::RateLimitQuotaUsageReports reports;
+    wire::UsageReports reports;
     if (reports.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
       for (const auto& one : reports.bucket_quota_usages()) {
         client.reported.insert(bucket_of(one.bucket_id()));
