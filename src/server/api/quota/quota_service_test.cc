@@ -91,6 +91,23 @@ class Left final : public QuotaShares {
   std::uint64_t held = 0;
 };
 
+// A store that can be away.
+class Redis final : public Store {
+ public:
+  explicit Redis(Store& store) : store_(store) {}
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
+                 std::span<Decision> each) noexcept override {
+    if (!is_away) return store_.apply(action, charges, now, each);
+    const Decision failed = Decision::refused(Reason::kStoreError);
+    std::fill(each.begin(), each.end(), failed);
+    return failed;
+  }
+  bool is_away = false;
+
+ private:
+  Store& store_;
+};
+
 class QuotaServiceTest : public ::testing::Test {
  protected:
   void SetUp() override { load(kRules); }
@@ -139,7 +156,8 @@ class QuotaServiceTest : public ::testing::Test {
   TestFolder folder_;
   testing::ManualClock clock_{Instant{std::chrono::hours{365 * 24}}};
   MemoryStore memory_{{}, clock_};
-  Limiter limiter_{memory_};
+  Redis store_{memory_};
+  Limiter limiter_{store_};
   Overrides overrides_;
   Log log_{{.level = LogLevel::kOff}};
   QuotaConfig config_;
@@ -355,6 +373,21 @@ TEST_F(QuotaServiceTest, RenewsNothingWithoutAStore) {
   shares_.share = quota::kWhole;
   pass(1s);
   EXPECT_GT(proxy->messages, messages);
+}
+
+TEST_F(QuotaServiceTest, WhatWasUsedWithoutAStoreIsNotPaidBackLater) {
+  const auto proxy = connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 500);
+    pass(5s);
+  }
+  ASSERT_EQ(proxy->rate("/api"), 100);
+  store_.is_away = true;
+  pass(10s);
+  store_.is_away = false;
+  report(1, "/api", 1500, 15s);
+  pass(1s);
+  EXPECT_EQ(proxy->rate("/api"), 100);
 }
 
 TEST_F(QuotaServiceTest, RenewsAnEqualAssignmentBeforeItExpires) {
