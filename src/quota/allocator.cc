@@ -61,9 +61,9 @@ std::uint64_t Allocator::Subscriber::held() const noexcept {
 void Allocator::report(Id id, const Claim& claim, Instant now) {
   Subscriber& one = all_[id];
   one.is_gone = false;  // it may have come back
-  const std::uint64_t before = one.claim.asked;
+  const std::uint64_t used = std::min(one.claim.asked, one.assigned);
   one.claim = claim;
-  one.claim.asked = std::max(claim.asked, before / 2);
+  one.claim.asked = std::max(claim.asked, used / 2);
   // Nothing from before the latest part that has surely arrived is used.
   const auto has_arrived = [&](const Sent& sent) { return now - sent.at >= options_.latency; };
   if (has_arrived(one.last)) return one.replaced.clear();

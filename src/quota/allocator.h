@@ -45,8 +45,9 @@ class Allocator {
 
   explicit Allocator(const Options& options) : options_(options) {}
 
-  // A subscriber has reported its demand, the first time to be added. Demand rises at once and
-  // falls by half. Confirms the part that was sent at least the latency ago.
+  // A subscriber has reported its demand, the first time to be added. What it asks for rises at
+  // once, and falls to no less than half of its part. Confirms the part that was sent at least the
+  // latency ago.
   void report(Id id, const Claim& claim, Instant now);
   // Plans the parts of all. Returns whose part changes.
   std::vector<Id> plan(std::uint64_t total, Instant now);

@@ -102,10 +102,14 @@ TEST_F(AllocatorTest, LeavesLessThanATwentiethUnused) {
   EXPECT_GE(parts_.assigned(1), kWhole / 100 * 95);
 }
 
-TEST_F(AllocatorTest, DemandFallsByHalf) {
-  report(1, 1000);
+TEST_F(AllocatorTest, DemandFallsToHalfOfThePart) {
+  report(1, 5 * kWhole);
+  send({1});
   report(1, 0);
-  EXPECT_EQ(parts_.asked(1), 500);
+  EXPECT_EQ(parts_.asked(1), kWhole / 2);
+  send({1});
+  report(1, 0);
+  EXPECT_EQ(parts_.asked(1), kWhole / 4);
 }
 
 TEST_F(AllocatorTest, NeverHoldsMoreThanTheTotal) {
