@@ -502,6 +502,7 @@ class Application:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # an answer is two writes
 
             def answer(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

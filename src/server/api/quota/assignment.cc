@@ -33,17 +33,31 @@ Assignment assign(std::span<const QuotaPart> parts, Duration every) {
     }
   }
   if (rate == 0) return {.kind = Assignment::Kind::kDenyAll};
+  rate += rate >> 20;  // so that three thirds are the whole
+  constexpr Wide kWhole = quota::kWhole;
+  constexpr Wide kMostTokens = std::numeric_limits<std::uint32_t>::max();
+  constexpr Wide kMostSeconds = 1'000'000'000;
+  const auto in_seconds = [](Duration time) {
+    return static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::seconds>(time).count());
+  };
   const Duration longest = std::max(every, kLongest);
-  const std::uint64_t lasts = ticks(std::clamp(strictest->limit.period(), every, longest));
-  const Wide whole = Wide{quota::kWhole};
-  const Wide tokens = std::clamp<Wide>(rate * lasts / kSecond / whole, 1,
-                                       std::numeric_limits<std::uint32_t>::max());
-  const Wide interval = (tokens * whole * 1000 + rate - 1) / rate;  // rounded up
-  constexpr Wide kMost = std::numeric_limits<std::int64_t>::max() / 1000;
+  const Wide shortest = in_seconds(std::clamp(strictest->limit.period(), every, longest));
+  // One token, if there is less than one in the times below.
+  Wide tokens = 1;
+  Wide seconds = std::clamp<Wide>((kWhole + rate - 1) / rate, shortest, kMostSeconds);
+  // Less than one request in 50 is lost to whole tokens, if 10 s are enough for that.
+  bool is_close = false;
+  for (Wide time = shortest; !is_close && time <= std::max<Wide>(shortest, 10); ++time) {
+    const Wide whole = std::min(rate * time / kWhole, kMostTokens);
+    if (whole * seconds > tokens * time) {
+      tokens = whole;
+      seconds = time;
+    }
+    is_close = whole * kWhole * 50 >= rate * time * 49;
+  }
   return {.kind = Assignment::Kind::kTokens,
           .tokens = static_cast<std::uint32_t>(tokens),
-          .interval = std::chrono::milliseconds(
-              static_cast<std::int64_t>(std::min<Wide>(interval, kMost)))};
+          .interval = std::chrono::seconds(static_cast<std::int64_t>(seconds))};
 }
 
 std::uint64_t share_of(const Limit& limit, std::uint64_t units, Duration time) {

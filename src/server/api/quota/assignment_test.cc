@@ -38,15 +38,37 @@ TEST(Assignment, OfLessThanOneRequestHasOneTokenInALongerInterval) {
   EXPECT_EQ(assign({&part, 1}, 1s), (Assignment{Assignment::Kind::kTokens, 1, 4000ms}));
 }
 
-TEST(Assignment, IsNeverFasterThanItsPart) {
+// Envoy computes with whole seconds.
+TEST(Assignment, IsAtMostAMillionthFasterThanItsPartInWholeSeconds) {
   for (std::uint64_t share = 1; share < kWhole; share = share * 7 + 3) {
     const QuotaPart part{share, token_bucket(999).per(7s)};
-    const Assignment made = assign({&part, 1}, 1s);
-    // tokens / interval <= share * 999 / 7 s
-    using Wide = unsigned __int128;
-    EXPECT_LE(Wide{made.tokens} * 7000 * kWhole,
-              Wide{share} * 999 * static_cast<std::uint64_t>(made.interval.count()));
+    const Assignment made = assign({&part, 1}, 100ms);
+    const std::chrono::seconds interval = std::chrono::floor<std::chrono::seconds>(made.interval);
+    EXPECT_EQ(interval, made.interval);
+    EXPECT_GE(interval, 1s);
+    const auto per_second = [](double units, double seconds) { return units / seconds; };
+    const double rate = per_second(999.0 * static_cast<double>(share) / kWhole, 7);
+    const double given = per_second(made.tokens, static_cast<double>(interval.count()));
+    if (share > 1000) {
+      EXPECT_LE(given, rate * 1.000001) << share;
+    }
+    if (rate > 5) {
+      EXPECT_GE(given, rate * 0.97) << share;
+    }
   }
+}
+
+TEST(Assignment, OfThreeThirdsIsTheWhole) {
+  for (const std::uint32_t limit : {3U, 60U, 99'999U}) {
+    const QuotaPart part{kWhole / 3, token_bucket(limit).per(1s)};
+    EXPECT_EQ(assign({&part, 1}, 500ms),
+              (Assignment{Assignment::Kind::kTokens, limit / 3, 1000ms}));
+  }
+}
+
+TEST(Assignment, LastsLongerIfItHasFewTokens) {
+  const QuotaPart part{kWhole / 4, token_bucket(10).per(1s)};
+  EXPECT_EQ(assign({&part, 1}, 1s), (Assignment{Assignment::Kind::kTokens, 5, 2000ms}));
 }
 
 TEST(ShareOf, IsTheDemandInTheUnitOfTheLimit) {

@@ -69,6 +69,9 @@ void set_strategy(const Assignment& from, RateLimitStrategy& to) {
   bucket.set_max_tokens(from.tokens);
   bucket.mutable_tokens_per_fill()->set_value(from.tokens);
   set_duration(from.interval, *bucket.mutable_fill_interval());
+  // Envoy takes buckets for equal whose intervals differ in the seconds only.
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(from.interval).count();
+  bucket.mutable_fill_interval()->set_nanos(static_cast<std::int32_t>(seconds % 1'000'000));
 }
 
 std::string written(const std::vector<BucketOrder>& orders) {

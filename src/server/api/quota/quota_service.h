@@ -49,8 +49,10 @@ struct Assignment {
 };
 
 // Returns the token bucket of the strictest part, which lasts for the period of its limit, at least
-// `every` and at most 5 s; kDenyAll if one part is nothing. Its rate is never more than that of the
-// part. There is at least one part.
+// `every` and at most 5 s, or up to 10 s if it has few tokens; kDenyAll if one part is nothing. Its
+// rate is at most that of the part and a millionth more. Its interval is whole seconds, because
+// Envoy ignores the rest and takes less than a second for no limit at all. There is at least one
+// part.
 Assignment assign(std::span<const QuotaPart> parts, Duration every);
 
 // Returns how much of the limit `units` are in that time, as a share. At most 2^50.
