@@ -92,7 +92,7 @@ void QuotaService::count(Counter& counter) {
   counter.owed -= spare;
   counter.ready -= spare;
   counter.owed -= take(counter, counter.owed);
-  // Later the store admits what has been used meanwhile, but for what would be left in a full limit.
+  // When it is back, it admits what was used meanwhile, except for the units of a full limit.
   if (counter.failure) counter.owed = std::min(counter.owed, counter.of.numbers.capacity());
   // What shadow rules only count.
   take(counter, std::exchange(counter.wanted, 0));
