@@ -477,9 +477,10 @@ class Page {
             ".</p>\n";
     const auto keys = limit.keys.most_denied(kMostKeys);
     if (keys.empty()) {
-      out_ += limit.requests == 0 ? "<p class=\"small bad\">Applied to no request.</p>\n"
-                                  : "<p class=\"small\">Denied no request; " +
-                                        key_count(limit.keys) + " keys.</p>\n";
+      out_ += limit.requests == 0
+                  ? "<p class=\"small bad\">Applied to no request.</p>\n"
+                  : "<p class=\"small\">Denied no request; " + key_count(limit.keys) +
+                        (limit.keys.keys() == 1 ? " key" : " keys") + ".</p>\n";
       return;
     }
     std::vector<std::string> rows;

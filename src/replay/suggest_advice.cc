@@ -299,8 +299,8 @@ std::string rule_text(const SuggestReport& report, const Advice& advice,
 
 std::string denial_text(const SuggestReport& report, const Advice& advice) {
   const Demand& demand = advice.route->demand;
-  const std::string all = grouped(demand.requests()) + " requests of " + grouped(demand.keys()) +
-                          (report.options.key == "{ip}" ? " clients" : " keys");
+  const std::string all = plural(demand.requests(), "request") + " of " +
+                          plural(demand.keys(), report.options.key == "{ip}" ? "client" : "key");
   if (advice.keys_denied == 0) return "denies none of " + all;
   return "denies at most " + grouped(advice.requests_denied) + " of " + grouped(demand.requests()) +
          " requests, of " + grouped(advice.keys_denied) + " of " + grouped(demand.keys()) +

@@ -343,15 +343,15 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all) {
     add_clients(advice[0], out);
     if (!advice[0].clients.empty()) out += "\n";
   }
-  out += grouped(report.requests) + " requests of " + grouped(report.keys) + " keys " +
+  out += plural(report.requests, "request") + " of " + plural(report.keys, "key") + " " +
          printable(report.options.key) + " in " + logs_text(report) + "\n";
   if (report.first) {
     out += plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first) + "\n";
   }
-  if (report.unmatched > 0) out += grouped(report.unmatched) + " requests do not match\n";
-  if (report.keyless > 0) out += grouped(report.keyless) + " requests have no key\n";
-  if (report.skipped > 0) out += grouped(report.skipped) + " lines were skipped\n";
+  if (report.unmatched > 0) out += plural(report.unmatched, "request") + " did not match\n";
+  if (report.keyless > 0) out += plural(report.keyless, "request") + " without a key\n";
+  if (report.skipped > 0) out += plural(report.skipped, "line") + " skipped\n";
   if (report.without_rules > 0)
     out += grouped(report.without_rules) +
            " requests that name their limits themselves were not read\n";
@@ -440,8 +440,8 @@ std::string suggest_json(const SuggestReport& report, double harm) {
 std::string suggest_html(const SuggestReport& report, double harm) {
   std::string out = page_head("Suggested limits", kCurveStyle) +
                     "<h1>Limits for this traffic</h1>\n<p class=\"soft\">" +
-                    grouped(report.requests) + " requests of " + grouped(report.keys) +
-                    " keys <code>" + html_text(report.options.key) + "</code> in <code>" +
+                    plural(report.requests, "request") + " of " + plural(report.keys, "key") +
+                    " <code>" + html_text(report.options.key) + "</code> in <code>" +
                     html_text(logs_text(report)) + "</code>";
   if (report.first) {
     out += "<br>" + plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
