@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,6 +32,8 @@ struct QuotaOptions {
   std::chrono::milliseconds report_every{1'000};
   // A bucket that was not used for so long is not reported, until it is used again.
   std::chrono::milliseconds idle{60'000};
+  // A service assigns no more to one client. share_bucket() makes no bucket beyond these.
+  std::size_t most_buckets = 16'384;
 };
 
 // A part of a limit that a quota service has assigned to this process. Decides without a request:
@@ -48,12 +51,30 @@ class alignas(64) QuotaBucket {
   // Takes units, all or none. Returns whether it took them. More units than the assignment admits
   // at once are always denied.
   bool try_take(std::uint32_t units = 1) noexcept;
+  // Takes units of work that is already done, also those that the assignment does not admit.
+  // Returns whether it admits them.
+  bool charge(std::uint32_t units) noexcept;
+  // Gives units back that were taken, up to a full bucket.
+  void give_back(std::uint32_t units) noexcept;
+
+  // What the bucket has now. A plain value.
+  struct Tokens {
+    bool is_assigned = false;              // whether an assignment is active; without one, all is 0
+    bool admits_all = false;               // whatever the numbers below
+    std::uint64_t most = 0;                // at once, of a full bucket
+    std::uint64_t left = 0;                // now
+    std::chrono::nanoseconds interval{0};  // in which one comes back; 0: none does
+    std::chrono::nanoseconds full_after{0};  // if nothing is taken
+  };
+  Tokens tokens() const noexcept;
 
   // Units that were taken and denied since the client was made.
   std::uint64_t allowed() const noexcept { return allowed_.load(std::memory_order_relaxed); }
   std::uint64_t denied() const noexcept { return denied_.load(std::memory_order_relaxed); }
   // Whether an assignment is active.
   bool is_assigned() const noexcept;
+  // Whether it was used within QuotaOptions::idle, so that the service knows it.
+  bool is_in_use() const noexcept { return is_reported_.load(std::memory_order_relaxed); }
 
  private:
   friend class QuotaClient;
@@ -75,7 +96,9 @@ class alignas(64) QuotaBucket {
   void assign(const Assignment& assignment) noexcept;  // by one thread only
   Assignment assignment() const noexcept;
   void keep_tokens(const Assignment& before, const Assignment& now) noexcept;
-  bool take_tokens(const Assignment& of, std::uint32_t units, std::int64_t now) noexcept;
+  bool take_tokens(const Assignment& of, std::uint32_t units, std::int64_t now,
+                   bool is_done) noexcept;
+  bool take(std::uint32_t units, bool is_done) noexcept;
 
   // The assignment. `version_` is odd while it is written.
   std::atomic<std::uint32_t> version_{0};
@@ -106,10 +129,14 @@ class QuotaClient {
   // attributes. Keep the reference: finding it takes a lock. The service learns of a bucket with
   // its first use.
   QuotaBucket& bucket(const std::map<std::string, std::string>& attributes);
+  // The same, for programs with many buckets: the client keeps a bucket while others share it, and
+  // while it is in use. Null: there are QuotaOptions::most_buckets.
+  std::shared_ptr<QuotaBucket> share_bucket(const std::map<std::string, std::string>& attributes);
 
   struct Stats {
     bool is_connected = false;  // the stream is open
     std::uint64_t connects = 0;
+    std::uint64_t buckets = 0;      // now
     std::uint64_t reports = 0;      // of a bucket
     std::uint64_t assignments = 0;  // that arrived
     std::string last_error = {};    // why the stream ended last; empty: it never has

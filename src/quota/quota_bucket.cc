@@ -53,27 +53,64 @@ QuotaBucket::Assignment QuotaBucket::assignment() const noexcept {
 
 bool QuotaBucket::is_assigned() const noexcept { return steady_now() < assignment().until; }
 
-bool QuotaBucket::take_tokens(const Assignment& of, std::uint32_t units,
-                              std::int64_t now) noexcept {
-  if (units > of.tolerance / of.interval) return false;
-  const std::int64_t time = units * of.interval;
+// `is_done`: takes the units also if it does not admit them, up to an empty bucket.
+bool QuotaBucket::take_tokens(const Assignment& of, std::uint32_t units, std::int64_t now,
+                              bool is_done) noexcept {
+  const bool fits = units <= of.tolerance / of.interval;
+  if (!fits && !is_done) return false;
+  const std::int64_t time = fits ? units * of.interval : of.tolerance;
   std::int64_t full_at = full_at_.load(std::memory_order_relaxed);
   for (;;) {
-    const std::int64_t then = std::max(full_at, now) + time;
-    if (then - now > of.tolerance) return false;
-    if (full_at_.compare_exchange_weak(full_at, then, std::memory_order_relaxed)) return true;
+    std::int64_t then = std::max(full_at, now) + time;
+    const bool is_admitted = fits && then - now <= of.tolerance;
+    if (!is_admitted && !is_done) return false;
+    then = std::min(then, now + of.tolerance);
+    if (full_at_.compare_exchange_weak(full_at, then, std::memory_order_relaxed)) {
+      return is_admitted;
+    }
   }
 }
 
-bool QuotaBucket::try_take(std::uint32_t units) noexcept {
+bool QuotaBucket::try_take(std::uint32_t units) noexcept { return take(units, false); }
+bool QuotaBucket::charge(std::uint32_t units) noexcept { return take(units, true); }
+
+void QuotaBucket::give_back(std::uint32_t units) noexcept {
+  const Assignment assigned = assignment();
+  if (assigned.kind == Kind::kTokens) {
+    const std::int64_t most = assigned.tolerance / assigned.interval;
+    full_at_.fetch_sub(std::min<std::int64_t>(units, most) * assigned.interval,
+                       std::memory_order_relaxed);
+  }
+  allowed_.fetch_sub(units, std::memory_order_relaxed);
+}
+
+QuotaBucket::Tokens QuotaBucket::tokens() const noexcept {
+  const std::int64_t now = steady_now();
+  const Assignment assigned = assignment();
+  if (now >= assigned.until) return {};
+  if (assigned.kind == Kind::kAllowAll) return {.is_assigned = true, .admits_all = true};
+  if (assigned.kind == Kind::kDenyAll) return {.is_assigned = true};
+  const std::int64_t full_at = full_at_.load(std::memory_order_relaxed);
+  const std::int64_t missing = std::clamp<std::int64_t>(full_at - now, 0, assigned.tolerance);
+  const auto whole = [&](std::int64_t time) {
+    return static_cast<std::uint64_t>(time / assigned.interval);
+  };
+  return {.is_assigned = true,
+          .most = whole(assigned.tolerance),
+          .left = whole(assigned.tolerance - missing),
+          .interval = std::chrono::nanoseconds(assigned.interval),
+          .full_after = std::chrono::nanoseconds(missing)};
+}
+
+bool QuotaBucket::take(std::uint32_t units, bool is_done) noexcept {
   const std::int64_t now = steady_now();
   const Assignment assigned = assignment();
   bool is_allowed = fallback_ == QuotaFallback::kAllow;
   if (now < assigned.until) {
-    is_allowed = assigned.kind == Kind::kTokens ? take_tokens(assigned, units, now)
+    is_allowed = assigned.kind == Kind::kTokens ? take_tokens(assigned, units, now, is_done)
                                                 : assigned.kind == Kind::kAllowAll;
   }
-  (is_allowed ? allowed_ : denied_).fetch_add(units, std::memory_order_relaxed);
+  (is_allowed || is_done ? allowed_ : denied_).fetch_add(units, std::memory_order_relaxed);
   if (!is_reported_.load(std::memory_order_relaxed) && !is_reported_.exchange(true)) {
     on_first_use_();
   }

@@ -64,12 +64,14 @@ class QuotaClient::Impl {
   explicit Impl(QuotaOptions options);
   ~Impl();
 
-  QuotaBucket& bucket(const std::map<std::string, std::string>& attributes);  // any thread
-  Stats stats() const;                                                        // any thread
+  // Any thread, as the next. Null: there are as many as may be.
+  std::shared_ptr<QuotaBucket> bucket(const Attributes& attributes, bool keeps);
+  Stats stats() const;
 
  private:
   struct Known {
-    std::unique_ptr<QuotaBucket> bucket;
+    std::shared_ptr<QuotaBucket> bucket;
+    bool is_kept = false;                   // for as long as the client lives
     std::uint64_t allowed = 0, denied = 0;  // that were reported
     SteadyClock::time_point used_at{}, reported_at{};
     bool is_known = false;  // to the service, on this stream
@@ -455,8 +457,12 @@ void QuotaClient::Impl::report(bool all) {
   const auto now = SteadyClock::now();
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [attributes, known] : buckets_) {
+    for (auto at = buckets_.begin(); at != buckets_.end();) {
+      auto& [attributes, known] = *at;
       if (add_usage(attributes, known, now, all)) ++stats_.reports;
+      const bool is_left =
+          !known.is_kept && !known.bucket->is_in_use() && known.bucket.use_count() == 1;
+      at = is_left ? buckets_.erase(at) : std::next(at);
     }
   }
   if (reports_.bucket_quota_usages().empty()) return;
@@ -471,7 +477,7 @@ bool QuotaClient::Impl::add_usage(const Attributes& attributes, Known& known,
   const std::uint64_t allowed = bucket.allowed(), denied = bucket.denied();
   const bool was_used = allowed != known.allowed || denied != known.denied;
   if (!was_used && !bucket.is_reported_.load(std::memory_order_relaxed)) return false;
-  if (was_used) known.used_at = now;
+  if (was_used || !known.is_known) known.used_at = now;  // a first use may take no units
   if (!was_used && now - known.used_at >= options_.idle) {
     bucket.is_reported_ = known.is_known = false;
     return false;
@@ -483,7 +489,10 @@ bool QuotaClient::Impl::add_usage(const Attributes& attributes, Known& known,
   usage.mutable_time_elapsed()->set_seconds(elapsed.count() / 1'000'000'000);
   usage.mutable_time_elapsed()->set_nanos(
       static_cast<std::int32_t>(elapsed.count() % 1'000'000'000));
-  usage.set_num_requests_allowed(allowed - std::exchange(known.allowed, allowed));
+  // Units that were given back may have been reported as used.
+  if (allowed > known.allowed) {
+    usage.set_num_requests_allowed(allowed - std::exchange(known.allowed, allowed));
+  }
   usage.set_num_requests_denied(denied - std::exchange(known.denied, denied));
   known.reported_at = now;
   return known.is_known = true;
@@ -532,19 +541,24 @@ void QuotaClient::Impl::assign(const rlqs::RateLimitQuotaResponse::BucketAction&
   ++stats_.assignments;
 }
 
-QuotaBucket& QuotaClient::Impl::bucket(const Attributes& attributes) {
+std::shared_ptr<QuotaBucket> QuotaClient::Impl::bucket(const Attributes& attributes, bool keeps) {
   const std::lock_guard lock(mutex_);
+  const bool is_full = !keeps && buckets_.size() >= options_.most_buckets;
+  if (is_full && !buckets_.contains(attributes)) return nullptr;
   Known& known = buckets_[attributes];
+  known.is_kept |= keeps;
   if (!known.bucket) {
     known.bucket.reset(new QuotaBucket(options_.fallback,
                                        [this] { asio::post(loop_, [this] { report(false); }); }));
   }
-  return *known.bucket;
+  return known.bucket;
 }
 
 QuotaClient::Stats QuotaClient::Impl::stats() const {
   const std::lock_guard lock(mutex_);
-  return stats_;
+  Stats out = stats_;
+  out.buckets = buckets_.size();
+  return out;
 }
 
 QuotaClient::QuotaClient(QuotaOptions options)
@@ -552,7 +566,12 @@ QuotaClient::QuotaClient(QuotaOptions options)
 QuotaClient::~QuotaClient() = default;
 
 QuotaBucket& QuotaClient::bucket(const std::map<std::string, std::string>& attributes) {
-  return impl_->bucket(attributes);
+  return *impl_->bucket(attributes, true);
+}
+
+std::shared_ptr<QuotaBucket> QuotaClient::share_bucket(
+    const std::map<std::string, std::string>& attributes) {
+  return impl_->bucket(attributes, false);
 }
 
 QuotaClient::Stats QuotaClient::stats() const { return impl_->stats(); }
