@@ -4,6 +4,9 @@
 #include <optional>
 #include <span>
 
+#include "core/period.h"
+#include "rules/counter_key.h"
+#include "rules/override_text.h"
 #include "rules/rule_set.h"
 #include "server/api/quota/quota_service.h"
 #include "sluice/attributes.h"
@@ -27,9 +30,9 @@ class BucketSource final : public AttributeSource {
   const BucketAttributes& all_;
 };
 
-bool can_be_assigned(const LimitAnswer& limit) noexcept {
-  const Algorithm algorithm = limit.numbers.algorithm();
-  return !holds_permits(algorithm) && !holds_amounts(algorithm) && !limit.limit->counts_responses;
+bool can_be_assigned(const Limit& numbers, const RuleLimit& limit) noexcept {
+  const Algorithm algorithm = numbers.algorithm();
+  return !holds_permits(algorithm) && !holds_amounts(algorithm) && !limit.counts_responses;
 }
 
 constexpr std::uint64_t kMostWeight = 1'000'000;
@@ -88,12 +91,13 @@ class BucketResolver::Asked final : public Store {
 };
 
 BucketResolver::BucketResolver(const Overrides* overrides)
-    : asked_(std::make_unique<Asked>(overrides)) {}
+    : overrides_(overrides), asked_(std::make_unique<Asked>(overrides)) {}
 BucketResolver::~BucketResolver() = default;
 
 BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domain,
                                     const BucketAttributes& attributes) {
   const BucketSource source(attributes);
+  if (domain == kCounterDomain) return resolve_counter(rules, source);
   const RuleAnswer& answer = asked_->decide(rules, domain, source);
   BucketRules out;
   if (!answer.decision.allowed()) {
@@ -102,7 +106,7 @@ BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domai
   }
   for (const LimitAnswer& limit : answer.limits) {
     const Charge* const charge = asked_->charge_of(limit);
-    if (!can_be_assigned(limit)) {
+    if (!can_be_assigned(limit.numbers, *limit.limit)) {
       out.not_assigned.push_back(limit.rule->name + "/" + limit.limit->name);
     } else if (charge != nullptr && charge->cost > 0) {
       auto& kind = limit.rule->mode == RuleMode::kShadow ? out.shadow : out.limits;
@@ -123,10 +127,62 @@ BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domai
   return out;
 }
 
+// As a decision would find the limit, except that the other server has chosen the plan.
+BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
+                                            const AttributeSource& attributes) const {
+  BucketRules out;
+  out.verdict = BucketRules::Verdict::kUnknown;
+  const std::string_view written = attributes.find("counter").value_or("");
+  // A block can be of any limit.
+  auto counter = rules::check_counter(rules, written, {.kind = Override::Kind::kBlocked});
+  const auto key = rules::parse_counter_key(written);
+  if (!counter || !key) {
+    out.not_assigned.push_back(std::string(written));
+    return out;
+  }
+  const Rule& rule = *rules.find(key->rule);
+  const auto limit = std::ranges::find(rule.limits, key->limit, &RuleLimit::name);
+  const auto given = overrides_ != nullptr ? overrides_->find(*counter) : std::nullopt;
+  const RuleSet::Impl& set = rules::Access::impl(rules);
+  const auto& compiled = set.compiled[static_cast<std::size_t>(&rule - set.rules.data())];
+  BucketLimit found{.rule = &rule,
+                    .limit = &*limit,
+                    .key = *std::move(counter),
+                    .label = std::string(written),
+                    .tag = std::string(attributes.find("tag").value_or("")),
+                    .numbers = limit->limit,
+                    .of_rule = {.keyspace = Keyspace::kRules},
+                    .block = nullptr,
+                    .cost = 1,
+                    .at_least = limit->share_at_least};
+  found.of_rule.limit_id =
+      compiled.limits[static_cast<std::size_t>(limit - rule.limits.begin())].id;
+  const std::string_view numbers = attributes.find("numbers").value_or("");
+  for (const Limit& planned : limit->by_plan) {
+    if (core::format_limit(planned) == numbers) found.numbers = planned;
+  }
+  if (given) found.numbers = rules::numbers_with(*given, rule, *limit, found.numbers);
+  if (!can_be_assigned(found.numbers, *limit)) {
+    out.not_assigned.push_back(std::string(written));
+  } else if (given && given->kind == Override::Kind::kBlocked) {
+    out.verdict = BucketRules::Verdict::kDeny;
+  } else if (rule.mode == RuleMode::kShadow) {
+    out.verdict = BucketRules::Verdict::kAllow;
+    out.shadow.push_back(std::move(found));
+  } else if (given && given->kind == Override::Kind::kUnlimited) {
+    out.verdict = BucketRules::Verdict::kAllow;
+  } else {
+    out.verdict = BucketRules::Verdict::kLimits;
+    out.limits.push_back(std::move(found));
+  }
+  return out;
+}
+
 bool has_domain(const RuleSet& rules, std::string_view domain) noexcept {
   const auto all = rules.rules();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Rule& rule) { return rule.domain == domain; });
+  return domain == kCounterDomain || std::any_of(all.begin(), all.end(), [&](const Rule& rule) {
+           return rule.domain == domain;
+         });
 }
 
 }  // namespace sluice::server

@@ -135,6 +135,10 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
 // Returns what the bucket gets, if that must be sent.
 std::optional<Assignment> QuotaService::choose(const Subscription& subscription) {
   const BucketRules& rules = subscription.bucket->rules;
+  if (rules.verdict == BucketRules::Verdict::kUnknown) {
+    fresh_.erase(subscription.id);
+    return std::nullopt;
+  }
   Assignment next;
   if (rules.verdict == BucketRules::Verdict::kDeny) next.kind = Assignment::Kind::kDenyAll;
   bool has_failed = false;

@@ -174,7 +174,16 @@ QuotaService::Counter& QuotaService::counter_of(const BucketLimit& limit) {
 // Once for each limit and version of the rules.
 void QuotaService::warn_of(const BucketRules& rules) {
   for (const std::string& limit : rules.not_assigned) {
+    // Keys of counters may be many, so only their number is bounded.
+    if (warned_.size() >= kMostBuckets && !warned_.contains(limit)) return;
     if (std::exchange(warned_[limit], version_) == version_) continue;
+    if (rules.verdict == BucketRules::Verdict::kUnknown) {
+      parts_.log.warning(
+          "a server asks for a part of a counter that these rules do not have, or that cannot be "
+          "assigned; its on_store_error decides",
+          {{"counter", limit}, {"expected", "the same rules in both servers"}});
+      continue;
+    }
     parts_.log.warning(
         "the quota service cannot assign parts of a limit, and leaves it out: its requests must "
         "ask the server",

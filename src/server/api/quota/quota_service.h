@@ -19,6 +19,7 @@
 #include "server/config/config.h"
 #include "server/logging/log.h"
 #include "server/rules/rules_manager.h"
+#include "sluice/attributes.h"
 #include "sluice/clock.h"
 #include "sluice/limit.h"
 #include "sluice/limiter.h"
@@ -68,6 +69,11 @@ class ShareMeter {
   unsigned __int128 left_ = 0;  // 2^-40 units, times the period in ticks
 };
 
+// The domain of streams from other servers (`store: quota://`). The attributes of their buckets are
+// `counter`, the key of a counter of a rule in any domain, in UTF-8; `numbers` of the limit there;
+// and `tag`, if there is one. The units are those of the counter.
+inline constexpr std::string_view kCounterDomain = "sluice.counters";
+
 // The attributes of a bucket, from its id. A plain value.
 using BucketAttributes = std::vector<std::pair<std::string, std::string>>;
 
@@ -91,8 +97,9 @@ struct BucketLimit {
 
 // What the rules say of a bucket. Borrows from the rules.
 struct BucketRules {
-  // What decides about its requests: its limits, or the same answer to all of them.
-  enum class Verdict : std::uint8_t { kLimits, kAllow, kDeny };
+  // What decides about its requests: its limits, or the same answer to all of them. kUnknown: no
+  // rule, so that it gets no assignment.
+  enum class Verdict : std::uint8_t { kLimits, kAllow, kDeny, kUnknown };
 
   Verdict verdict = Verdict::kAllow;
   std::vector<BucketLimit> limits;  // that it gets parts of
@@ -120,10 +127,14 @@ class BucketResolver {
 
  private:
   class Asked;
+
+  BucketRules resolve_counter(const RuleSet& rules, const AttributeSource& attributes) const;
+
+  const Overrides* const overrides_;
   std::unique_ptr<Asked> asked_;
 };
 
-// Whether a rule has the domain.
+// Whether a stream may have the domain: that of a rule, or kCounterDomain.
 bool has_domain(const RuleSet& rules, std::string_view domain) noexcept;
 
 // What a proxy reports of one bucket since its last report.
