@@ -47,6 +47,9 @@ struct RuleTerms {
   // Why limits of `concurrency` are errors: it follows "'concurrency' needs permits, ". Empty: they
   // are not.
   std::string_view no_permits = {};
+  // Whether another server assigns parts of the limits (docs/quota.md): limits that cannot be
+  // divided, and blocks, are errors.
+  bool assigned = false;
   // False: a limit with a quota lease causes a warning, because the store decides in this process
   // and takes no leases.
   bool leases = true;

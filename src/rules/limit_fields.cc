@@ -53,14 +53,25 @@ std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
   return block ? std::optional(*block) : std::nullopt;
 }
 
-void check_share(const Fields& limit, const RuleLimit& read, Diagnostics& diagnostics) {
+void check_share(const Fields& limit, const RuleLimit& read, const RuleTerms& terms,
+                 Diagnostics& diagnostics) {
   const Algorithm algorithm = read.limit.algorithm();
   const bool is_kept = holds_permits(algorithm) || holds_amounts(algorithm);
-  if (!limit.has("share") || (!is_kept && !read.counts_responses)) return;
-  diagnostics.add(limit.at("share"),
-                  "'share' does not apply to " +
-                      (is_kept ? std::string(to_string(algorithm)) : "a limit with 'count'"),
-                  "expected no 'share', because each request must ask for such a limit");
+  const std::string what = is_kept ? std::string(to_string(algorithm)) : "a limit with 'count'";
+  if (terms.assigned && limit.has("block")) {
+    diagnostics.add(limit.at("block"), "'block' needs a store in memory or Redis",
+                    "expected no 'block', because another server assigns parts of this limit");
+  }
+  if (!is_kept && !read.counts_responses) return;
+  if (terms.assigned) {
+    diagnostics.add(limit.at(is_kept ? "algorithm" : "count"),
+                    what + " cannot be divided among servers",
+                    "expected another limit, or a store in memory or Redis, because each request "
+                    "must ask for such a limit");
+  } else if (limit.has("share")) {
+    diagnostics.add(limit.at("share"), "'share' does not apply to " + what,
+                    "expected no 'share', because each request must ask for such a limit");
+  }
 }
 
 bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,

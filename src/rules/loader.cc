@@ -577,7 +577,7 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   limit.counts_responses = count.has_value();
   std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
   const std::uint32_t id = limit_id_of(prefix);
-  check_share(fields, limit, *diagnostics_);
+  check_share(fields, limit, terms_, *diagnostics_);
   compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost),
                              std::move(price), std::move(count), std::move(weight)});
   check_cost(fields, compiled.limits.back(), compiled.default_plan, limit.limit);
@@ -701,7 +701,7 @@ std::chrono::milliseconds Loader::read_lease(const Fields& fields, Algorithm alg
     return {};
   }
   if (!terms_.leases && !std::exchange(warned_of_leases_, true)) {
-    warn(fields.at("lease"), "'lease' has no effect with the memory store, which asks no server",
+    warn(fields.at("lease"), "'lease' has no effect with this store, which asks no server",
          "expected a store in Redis, or no 'lease'");
   }
   return lease;

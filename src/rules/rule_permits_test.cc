@@ -307,7 +307,7 @@ TEST(RulePermitsFile, WarnsOnceOfQuotaLeasesIfTheStoreTakesNone) {
   ASSERT_TRUE(rules);
   ASSERT_EQ(rules->warnings().size(), 1u);
   EXPECT_EQ(rules->warnings().front().what,
-            "'lease' has no effect with the memory store, which asks no server");
+            "'lease' has no effect with this store, which asks no server");
   const auto without = RuleSet::parse(yaml, "f", {.scripting = false});
   ASSERT_FALSE(without);
   EXPECT_EQ(without.error().front().what, "leases need scripts (scripting: off)");
@@ -322,6 +322,26 @@ TEST(RulePermitsFile, RefusesPermitsThatTheStoreDoesNotHave) {
   EXPECT_EQ(rules.error().front().to_string(),
             "f:4:28: error: 'concurrency' needs permits, which this store does not have; "
             "expected another algorithm");
+}
+
+TEST(RulePermitsFile, RefusesLimitsThatAnotherServerCannotDivide) {
+  const auto error_of = [](const std::string& limit) {
+    const auto rules = RuleSet::parse(
+        "version: 1\nrules:\n  - name: r\n    limits: [ { key: '{a}', " + limit + " } ]\n", "f",
+        {.assigned = true});
+    return rules ? std::string("ok") : rules.error().front().to_string();
+  };
+  EXPECT_EQ(error_of("algorithm: token_bucket, limit: 5, per: 1s"), "ok");
+  EXPECT_EQ(
+      error_of("algorithm: concurrency, limit: 5, lease: 1s"),
+      "f:4:39: error: concurrency cannot be divided among servers; expected another limit, or "
+      "a store in memory or Redis, because each request must ask for such a limit");
+  EXPECT_TRUE(error_of("algorithm: budget, limit: 5, per: 1d").find("budget cannot be divided") !=
+              std::string::npos);
+  EXPECT_TRUE(
+      error_of("algorithm: gcra, limit: 5, per: 1s, block: { after: 3, within: 1m, for: 1m }")
+          .find("'block' needs a store in memory or Redis") != std::string::npos)
+      << error_of("algorithm: gcra, limit: 5, per: 1s, block: { after: 3, within: 1m, for: 1m }");
 }
 
 TEST(RulePermitsFile, WarnsOfLimitsThatCanBlockRedis) {

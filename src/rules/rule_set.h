@@ -211,8 +211,10 @@ bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
 // Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec);
 
-// Reports a `share` of a limit that cannot be divided among proxies.
-void check_share(const Fields& limit, const RuleLimit& read, Diagnostics& diagnostics);
+// Reports a `share` of a limit that cannot be divided among proxies, and a limit that a store with
+// parts of limits cannot have.
+void check_share(const Fields& limit, const RuleLimit& read, const RuleTerms& terms,
+                 Diagnostics& diagnostics);
 
 // Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
