@@ -188,7 +188,14 @@ std::string find_store_error(const std::string& store, const RedisConfig& redis)
   if (store == "memory") return {};
   if (store.find("://") == store.npos) {
     return "unknown store; expected memory, or the URL of a Redis server, such as "
-           "redis://127.0.0.1:6379";
+           "redis://127.0.0.1:6379, or quota://HOST:PORT of another Sluice";
+  }
+  if (store.starts_with("quota://") || store.starts_with("quotas://")) {
+    const auto address = parse_address(upstream_address(store));
+    if (address && address->kind == Address::Kind::kTcp && address->port != 0) return {};
+    return "the store is " + rules::in_quotes(store) +
+           "; expected quota://HOST:PORT, the gRPC listener of another Sluice, such as "
+           "quota://10.0.0.1:8081, or quotas:// for TLS";
   }
   // Files are not read. It matters only whether there is a password.
   RedisOptions options{.url = store, .username = redis.options.username};
@@ -217,12 +224,27 @@ Expected<RedisOptions> redis_options(const Config& config) {
   return options;
 }
 
+StoreKind kind_of(const Config& config) noexcept {
+  if (config.store == "memory") return StoreKind::kMemory;
+  return upstream_address(config.store).empty() ? StoreKind::kRedis : StoreKind::kQuota;
+}
+
+std::string_view upstream_address(std::string_view store) noexcept {
+  for (const std::string_view scheme : {"quota://", "quotas://"}) {
+    if (store.starts_with(scheme)) return store.substr(scheme.size());
+  }
+  return {};
+}
+
 RuleTerms rule_terms(const Config& config) noexcept {
-  const bool in_memory = config.store == "memory";
-  return {.scripting = in_memory || config.redis.options.scripting,
+  const StoreKind kind = kind_of(config);
+  const bool in_memory = kind == StoreKind::kMemory;
+  const bool in_redis = kind == StoreKind::kRedis;
+  return {.scripting = !in_redis || config.redis.options.scripting,
           .max_log_bytes = in_memory ? config.max_log_bytes : 0,
-          .leases = !in_memory,
-          .in_redis = !in_memory,
+          .assigned = kind == StoreKind::kQuota,
+          .leases = in_redis,
+          .in_redis = in_redis,
           .in_cluster = config.store.find("+cluster://") != config.store.npos};
 }
 
@@ -278,25 +300,32 @@ std::string find_conflict(const Config& config) {
              config.*a.address + "; expected another address for one of them";
     }
   }
-  if (config.rules_in_redis && config.store == "memory") {
-    return "rules in Redis need a store in Redis, but the store is memory; expected --store URL, "
-           "or rules files";
+  const bool in_memory = kind_of(config) == StoreKind::kMemory;
+  const bool in_redis = kind_of(config) == StoreKind::kRedis;
+  const std::string other = in_memory ? "memory" : "another Sluice";
+  if (config.rules_in_redis && !in_redis) {
+    return "rules in Redis need a store in Redis, but the store is " + other +
+           "; expected --store URL, or rules files";
   }
   if (!config.redis.rules_cache.empty() && !config.rules_in_redis) {
     return "redis.rules_cache keeps rules from Redis, but the rules are not there; expected rules: "
            "redis, or no redis.rules_cache";
   }
-  if (!config.snapshot.empty() && config.store != "memory") {
-    return "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
+  if (!config.snapshot.empty() && !in_memory) {
+    return "memory.snapshot keeps the counters of this process, but the store is elsewhere, which "
            "keeps them itself; expected the store memory, or no memory.snapshot";
   }
-  if (!config.ledger.file.empty() && config.store != "memory") {
+  if (!config.ledger.file.empty() && kind_of(config) == StoreKind::kQuota) {
+    return "the ledger is of budgets, which a store at another Sluice does not have; expected no "
+           "ledger, or another store";
+  }
+  if (!config.ledger.file.empty() && !in_memory) {
     return "the ledger is a file of the budgets of this process, but the store is in Redis; "
            "expected ledger: redis, or the store memory";
   }
-  if (config.ledger.in_redis && config.store == "memory") {
-    return "a ledger in Redis needs a store in Redis, but the store is memory; expected --store "
-           "URL, or ledger: file:PATH";
+  if (config.ledger.in_redis && !in_redis) {
+    return "a ledger in Redis needs a store in Redis, but the store is " + other +
+           "; expected --store URL, or ledger: file:PATH";
   }
   return find_shared_file(config);
 }
@@ -318,7 +347,7 @@ Expected<Config, std::vector<RuleError>> load_config(const std::string& path) {
 }
 
 std::string overrides_path(const Config& config) {
-  if (config.store != "memory") return {};
+  if (kind_of(config) == StoreKind::kRedis) return {};
   if (!config.overrides.empty() || config.rules.empty()) return config.overrides;
   const std::filesystem::path rules = config.rules.front();
   std::error_code ignored;

@@ -61,6 +61,13 @@ struct QuotaConfig {
   std::chrono::milliseconds ttl{0};        // of an assignment; 0: as the reports need
 };
 
+// The server above this one, whose quotas decide here (`store: quota://`).
+struct UpstreamConfig {
+  SecretSource token;
+  std::string ca_file, cert_file, key_file;  // of TLS
+  std::chrono::milliseconds deadline{100};   // of the first assignment of a counter
+};
+
 struct ClientConfig {
   std::string name;
   Role role = Role::kCheck;
@@ -76,8 +83,10 @@ struct Config {
   std::string resp = "127.0.0.1:6380";
   std::string admin = "127.0.0.1:6070";
   net::TlsFiles http_tls, grpc_tls, resp_tls, admin_tls;
-  std::string store = "memory";               // or a Redis URL, which may have a password
-  RedisConfig redis;                          // used if `store` is a URL
+  // Or a URL: of Redis, which may have a password, or of a server that assigns quotas.
+  std::string store = "memory";
+  RedisConfig redis;                          // used if `store` is Redis
+  UpstreamConfig upstream;                    // used if `store` assigns quotas
   std::size_t grpc_streams = 1024;            // concurrent calls of each connection
   std::chrono::milliseconds grpc_max_age{0};  // then a connection ends gracefully; 0: no limit
   EnvoyConfig envoy;
@@ -110,6 +119,12 @@ struct Config {
   LedgerOptions ledger;
   std::size_t top_keys = 256;  // counted per limit; 0: none
 };
+
+// Where the counters are.
+enum class StoreKind : std::uint8_t { kMemory, kRedis, kQuota };
+StoreKind kind_of(const Config& config) noexcept;
+// The address of the server above; empty if `store` is another one.
+std::string_view upstream_address(std::string_view store) noexcept;
 
 // The listening addresses. The schema of `listen` and the flags of `sluice serve` read this table.
 struct ListenAddress {

@@ -594,7 +594,27 @@ constexpr std::array<Key, 3> kQuotaKeys{
 };
 constexpr Map kQuota{"quota", "`quota`", kQuotaKeys};
 
-constexpr std::array<Key, 23> kFileKeys{
+constexpr std::array<Key, 6> kUpstreamKeys{
+    path("token_file", kPath<&UpstreamConfig::token, &SecretSource::file>,
+         "The file of the token of a client of the other server with the role `operate`, read at "
+         "the start. If empty, no token is sent."),
+    unset_text("token_env", kSet<&UpstreamConfig::token, &SecretSource::variable>, 128,
+               "The environment variable of the token, instead of a file."),
+    path("ca_file", kPath<&UpstreamConfig::ca_file>,
+         "The file of trusted certificate authorities, PEM. If empty, the authorities of the "
+         "system."),
+    path("cert_file", kPath<&UpstreamConfig::cert_file>,
+         "The file of the client certificate, PEM."),
+    path("key_file", kPath<&UpstreamConfig::key_file>,
+         "The file of its private key, PEM. Requires `cert_file`, and `cert_file` requires it."),
+    period("deadline", kSet<&UpstreamConfig::deadline>, "100ms", 1,
+           "The maximum time that the first requests for a key wait for an assignment. Then "
+           "`on_store_error` decides.",
+           60'000),
+};
+constexpr Map kUpstream{"upstream", "`upstream`", kUpstreamKeys};
+
+constexpr std::array<Key, 24> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -610,12 +630,15 @@ constexpr std::array<Key, 23> kFileKeys{
         .least = 1,
         .most = kLongestPath,
         .is_secret = true,
-        .help = "The store of the counters: `memory` (in this process), or the URL of a "
-                "Redis or Valkey (see Redis).",
+        .help = "The store of the counters: `memory` (in this process), the URL of a Redis or "
+                "Valkey (see Redis), or `quota://HOST:PORT`, the gRPC listener of another Sluice, "
+                "whose quotas decide here (docs/quota.md); `quotas://` for TLS.",
         .set = kSet<&Config::store>},
     map_of("memory", kSameObject, kMemory,
            "The bounds of the memory store, and the file of its counters."),
     map_of("redis", kPart<&Config::redis>, kRedis, "Settings for a `store` in Redis."),
+    map_of("upstream", kPart<&Config::upstream>, kUpstream,
+           "Settings for a `store` at another Sluice (docs/quota.md)."),
     map_of("grpc", kSameObject, kGrpc, "Settings of the gRPC front end."),
     map_of("envoy", kPart<&Config::envoy>, kEnvoy,
            "Envoy's rate limit service with Envoy's own configuration files."),

@@ -276,7 +276,7 @@ EnvoyOptions envoy_options(const EnvoyConfig& envoy) {
 
 // The overrides of a server: in a file, or in Redis if the counters are there. Errors: one line.
 Expected<std::unique_ptr<ServerOverrides>> open_overrides(const Config& config) {
-  if (config.store == "memory") return ServerOverrides::open(overrides_path(config));
+  if (kind_of(config) != StoreKind::kRedis) return ServerOverrides::open(overrides_path(config));
   auto target = redis_target(config);
   if (!target) return Unexpected{target.error()};
   auto overrides = std::make_unique<RedisOverrides>(std::move(*target));
@@ -671,7 +671,7 @@ void Server::Impl::start_quota(Loop& loop) {
   const Session::Parts parts = services.session();
   Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
   std::unique_ptr<QuotaShares> shares;
-  if (services.redis) {
+  if (kind_of(config_) == StoreKind::kRedis) {
     shares = std::make_unique<RedisShares>(services.redis, config_.redis.options.prefix,
                                            PermitId::random_text());
   }
