@@ -35,6 +35,8 @@ constexpr std::array kServerGauges = {"sluice_connections_max",
                                       "sluice_quota_proxies",
                                       "sluice_quota_buckets",
                                       "sluice_quota_not_renewed_limits",
+                                      "sluice_upstream_connected",
+                                      "sluice_upstream_buckets",
                                       "sluice_snapshot_timestamp_seconds",
                                       "sluice_snapshot_duration_seconds",
                                       "sluice_snapshot_bytes",
@@ -55,7 +57,8 @@ constexpr std::array kServerCounters = {
     "sluice_ledger_entries_total",       "sluice_ledger_lost_total",
     "sluice_ledger_errors_total",        "sluice_quota_reports_total",
     "sluice_quota_assigned_units_total", "sluice_quota_used_units_total",
-    "sluice_quota_wasted_units_total",   "sluice_quota_reassignments_total"};
+    "sluice_quota_wasted_units_total",   "sluice_quota_reassignments_total",
+    "sluice_upstream_reports_total",     "sluice_upstream_assignments_total"};
 // With the label `server`.
 constexpr std::array kRedisGauges = {
     "sluice_redis_memory_used_bytes", "sluice_redis_memory_max_bytes", "sluice_redis_replicas",

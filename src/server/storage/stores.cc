@@ -869,7 +869,8 @@ StoreStatus RedisStores::status() const {
 
 Expected<std::unique_ptr<Stores>> Stores::open(const Config& config, Log& log,
                                                const Clock& steady) {
-  if (config.store != "memory") {
+  if (kind_of(config) == StoreKind::kQuota) return open_quota_stores(config, log);
+  if (kind_of(config) == StoreKind::kRedis) {
     auto stores = RedisStores::open(config, log);
     if (!stores) return Unexpected{stores.error()};
     return std::unique_ptr<Stores>(std::move(*stores));

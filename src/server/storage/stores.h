@@ -149,6 +149,11 @@ class Stores {
   virtual StoreStatus status() const = 0;
 };
 
+// The parts of limits that the quota service of another server assigns (docs/quota.md): each loop
+// decides by its own, and waits only for the first assignment of a counter. Errors: a file of the
+// configuration that cannot be read.
+Expected<std::unique_ptr<Stores>> open_quota_stores(const Config& config, Log& log);
+
 // The counters of a server in Redis: the stores of all its event loops, and what they share:
 // leases, a circuit breaker, a deny cache and a local share. Each loop has its own connection.
 //

@@ -1,0 +1,364 @@
+// The counters of a server whose limits another one divides. A counter is a bucket of a
+// QuotaClient: requests take its tokens, and the client reports them.
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/period.h"
+#include "rules/counter_key.h"
+#include "server/net/fiber.h"
+#include "server/net/fiber_sleep.h"
+#include "server/storage/loop_stores.h"
+#include "server/storage/stores.h"
+#include "sluice/failure_policy.h"
+#include "sluice/quota_client.h"
+
+namespace sluice::server {
+namespace {
+
+// The reserved domain of the streams, as of kCounterDomain.
+constexpr const char* kDomain = "sluice.counters";
+// A denied request that no full bucket would admit may pass when the part has grown.
+constexpr Duration kUntilNextReport = std::chrono::seconds{1};
+
+// Decides with the buckets of one event loop.
+//
+// Thread-safety: the loop's thread only; a request that waits must be on a fiber. Ownership:
+// borrows its arguments.
+class QuotaStore final : public Store {
+ public:
+  QuotaStore(boost::asio::io_context& loop, QuotaClient& client, std::chrono::milliseconds deadline)
+      : sleeps_(loop), client_(client), deadline_(deadline) {}
+
+  Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    try {
+      return decide(action, charges, each);
+    } catch (const std::exception&) {
+      return fail(Reason::kStoreError, each);
+    }
+  }
+  // Ends all waits, and no other begins.
+  void stop() { sleeps_.stop(); }
+
+ private:
+  struct Known {
+    std::shared_ptr<QuotaBucket> bucket;
+    Limit numbers;
+  };
+
+  static Decision fail(Reason reason, std::span<Decision> each) noexcept {
+    std::fill(each.begin(), each.end(), Decision::refused(reason));
+    return Decision::refused(reason);
+  }
+
+  Decision decide(Action action, std::span<const Charge> charges, std::span<Decision> each);
+  std::shared_ptr<QuotaBucket> find(const Charge& charge);
+  void forget_idle();
+  bool wait_for(QuotaBucket& bucket);
+
+  net::FiberSleeps sleeps_;
+  QuotaClient& client_;
+  const std::chrono::milliseconds deadline_;
+  std::unordered_map<std::string, Known> known_;  // by tag and key
+  std::size_t next_look_ = 1024;                  // for idle ones, at this size
+};
+
+Duration rounded_up(std::chrono::nanoseconds time) { return std::chrono::ceil<Duration>(time); }
+
+std::uint32_t units_of(const Charge& charge) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(charge.cost, kMaxUnits));
+}
+
+// The numbers of the bucket, which are those of this server's part.
+Decision numbers_of(const Charge& charge, const QuotaBucket& bucket) {
+  const QuotaBucket::Tokens tokens = bucket.tokens();
+  Decision out;
+  out.capacity = tokens.admits_all ? charge.limit.capacity() : tokens.most;
+  out.remaining = tokens.admits_all ? out.capacity : tokens.left;
+  out.reset_after = rounded_up(tokens.full_after);
+  return out;
+}
+
+Decision denied(const Charge& charge, const QuotaBucket& bucket) {
+  Decision out = numbers_of(charge, bucket);
+  out.outcome = Outcome::kDenied;
+  out.reason = Reason::kLimited;
+  if (charge.cost > charge.limit.capacity()) {
+    out.reason = Reason::kNever;
+    return out;
+  }
+  const QuotaBucket::Tokens tokens = bucket.tokens();
+  out.retry_after = kUntilNextReport;
+  if (charge.cost <= tokens.most) {
+    const auto later = static_cast<std::int64_t>(tokens.most - charge.cost) * tokens.interval;
+    out.retry_after = std::max(rounded_up(tokens.full_after - later), Duration{1});
+  }
+  return out;
+}
+
+bool admits(const Charge& charge, const QuotaBucket& bucket) {
+  const QuotaBucket::Tokens tokens = bucket.tokens();
+  return tokens.admits_all || charge.cost <= tokens.left;
+}
+
+// Of a request: denied if one is, and the numbers of the tightest.
+Decision whole_of(std::span<const Decision> each) {
+  Decision out = each.front();
+  for (const Decision& one : each.subspan(1)) {
+    const bool is_worse = !one.allowed() && out.allowed();
+    const bool is_tighter = one.allowed() == out.allowed() && one.remaining < out.remaining;
+    const auto retry = std::max(out.retry_after, one.retry_after);
+    const bool is_never = out.reason == Reason::kNever || one.reason == Reason::kNever;
+    if (is_worse || is_tighter) out = one;
+    out.retry_after = is_never ? std::nullopt : retry;
+    if (is_never) out.reason = Reason::kNever;
+  }
+  return out;
+}
+
+Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
+                            std::span<Decision> each) {
+  const Verb verb = action.verb;
+  const bool is_known = verb == Verb::kTake || verb == Verb::kPeek || verb == Verb::kRefund ||
+                        verb == Verb::kCharge || verb == Verb::kTakeAtMost;
+  if (!is_known || charges.empty() || charges.size() > kMaxCharges) {
+    return fail(Reason::kInvalid, each);
+  }
+  std::vector<std::shared_ptr<QuotaBucket>> buckets;
+  for (const Charge& charge : charges) {
+    // Another server divides only what its rules name.
+    if (charge.rule.keyspace != Keyspace::kRules) return fail(Reason::kStoreError, each);
+    buckets.push_back(find(charge));
+    if (!buckets.back()) return fail(Reason::kStoreFull, each);
+  }
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    if (!buckets[i]->is_assigned() && !wait_for(*buckets[i])) {
+      return fail(Reason::kStoreError, each);
+    }
+  }
+  // A request of several charges takes all or nothing: those that were taken are given back.
+  std::uint64_t most = kMaxUnits;  // kTakeAtMost
+  bool admits_all = true;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const QuotaBucket::Tokens tokens = buckets[i]->tokens();
+    if (verb == Verb::kTakeAtMost) {
+      most = std::min({most, charges[i].cost, tokens.admits_all ? charges[i].cost : tokens.left});
+    } else {
+      admits_all &= admits(charges[i], *buckets[i]);
+    }
+  }
+  const bool takes_all = verb == Verb::kTake || (verb == Verb::kTakeAtMost && most > 0);
+  std::size_t denier = charges.size();
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const std::uint32_t units =
+        verb == Verb::kTakeAtMost ? static_cast<std::uint32_t>(most) : units_of(charges[i]);
+    if (verb == Verb::kRefund || (verb == Verb::kCharge && charges[i].gives_back)) {
+      buckets[i]->give_back(units);
+    } else if (verb == Verb::kCharge) {
+      buckets[i]->charge(units);
+    } else if (takes_all && !admits_all) {
+      // What is denied is demand too.
+      if (!admits(charges[i], *buckets[i])) static_cast<void>(buckets[i]->try_take(units));
+    } else if (takes_all && units > 0 && !buckets[i]->try_take(units)) {
+      denier = i;
+      break;
+    }
+  }
+  if (denier < charges.size()) {  // another loop was faster
+    for (std::size_t i = 0; i < denier; ++i) {
+      buckets[i]->give_back(verb == Verb::kTakeAtMost ? static_cast<std::uint32_t>(most)
+                                                      : units_of(charges[i]));
+    }
+  }
+  const bool asks_for_all = verb == Verb::kTake || verb == Verb::kPeek;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const bool is_denied = i == denier ||
+                           (verb == Verb::kTakeAtMost && most == 0 && charges[i].cost > 0) ||
+                           (asks_for_all && !admits_all && !admits(charges[i], *buckets[i]));
+    each[i] = is_denied ? denied(charges[i], *buckets[i]) : numbers_of(charges[i], *buckets[i]);
+    if (verb == Verb::kTakeAtMost && !is_denied) each[i].taken = denier < charges.size() ? 0 : most;
+  }
+  return whole_of(each.first(charges.size()));
+}
+
+std::shared_ptr<QuotaBucket> QuotaStore::find(const Charge& charge) {
+  std::string name(charge.tag);
+  name.append(1, '\0').append(charge.key);
+  const auto found = known_.find(name);
+  if (found != known_.end() && found->second.numbers == charge.limit) return found->second.bucket;
+  if (known_.size() >= next_look_) forget_idle();
+  std::map<std::string, std::string> id{{"counter", rules::utf8_counter_key(charge.key)},
+                                        {"numbers", core::format_limit(charge.limit)}};
+  if (!charge.tag.empty()) id.emplace("tag", charge.tag);
+  auto bucket = client_.share_bucket(id);
+  if (bucket) known_.insert_or_assign(std::move(name), Known{bucket, charge.limit});
+  return bucket;
+}
+
+void QuotaStore::forget_idle() {
+  std::erase_if(known_, [](const auto& entry) { return !entry.second.bucket->is_in_use(); });
+  next_look_ = std::max<std::size_t>(2 * known_.size(), 1024);
+}
+
+// Waits until there is an assignment. Returns false after the deadline, and at once if the other
+// server cannot be reached.
+bool QuotaStore::wait_for(QuotaBucket& bucket) {
+  if (net::current_fiber() == nullptr || !client_.stats().is_connected) return false;
+  // The first use makes the client report the bucket; nothing is taken.
+  static_cast<void>(bucket.try_take(0));
+  const Clock& clock = SteadyClock::instance();
+  const Instant until = clock.now() + deadline_;
+  net::FiberSleep sleep(sleeps_);
+  while (!bucket.is_assigned()) {
+    const Instant now = clock.now();
+    if (now >= until || !sleep.sleep(now + std::chrono::milliseconds{1})) return false;
+  }
+  return true;
+}
+
+class QuotaStores final : public Stores {
+ public:
+  QuotaStores(const Config& config, QuotaOptions options, Log& log)
+      : config_(config),
+        log_(log),
+        local_({.nodes = static_cast<std::uint32_t>(config.redis.nodes),
+                .memory = {.max_keys = config.max_keys, .max_log_bytes = config.max_log_bytes}}),
+        client_(std::move(options)) {}
+
+  Limiter& limiter() override { return nowhere_; }
+  std::unique_ptr<LoopStores> make(boost::asio::io_context& loop) override {
+    return std::make_unique<OfLoop>(*this, loop);
+  }
+  Expected<HeldBlocks> find_blocks(LoopStores*, std::size_t) override { return HeldBlocks{}; }
+  Status read_ledger(LoopStores*, const LedgerReplay::See&) override {
+    return Unexpected{"there is no ledger, because the store is another Sluice; expected its own"};
+  }
+  void follow(boost::asio::io_context& loop) override {
+    timer_.emplace(loop);
+    watch();
+  }
+  void stop_following() noexcept override { timer_.reset(); }
+
+  void add_metrics(metrics::Registry& registry) override {
+    const auto value = [this](std::uint64_t QuotaClient::Stats::* one) {
+      return [this, one] { return static_cast<double>(client_.stats().*one); };
+    };
+    registry.add_gauge("sluice_upstream_connected",
+                       "Whether the server above is connected, which assigns quotas: 1 or 0.",
+                       [this] { return client_.stats().is_connected ? 1.0 : 0.0; });
+    registry.add_gauge("sluice_upstream_buckets", "Counters that have parts of limits.",
+                       value(&QuotaClient::Stats::buckets));
+    registry.add_counter("sluice_upstream_reports_total",
+                         "Reports of a counter to the server above.",
+                         value(&QuotaClient::Stats::reports));
+    registry.add_counter("sluice_upstream_assignments_total", "Assignments from the server above.",
+                         value(&QuotaClient::Stats::assignments));
+  }
+  StoreStatus status() const override {
+    const QuotaClient::Stats stats = client_.stats();
+    StoreStatus out{.kind = "quota",
+                    .address = config_.store,
+                    .numbers = {{"connections", stats.is_connected ? 1U : 0U},
+                                {"buckets", stats.buckets},
+                                {"reports", stats.reports},
+                                {"assignments", stats.assignments}}};
+    const std::scoped_lock lock(mutex_);
+    if (!stats.is_connected && lost_since_) {
+      out.failing_since = lost_since_;
+      out.why_failing = why(stats);
+    }
+    return out;
+  }
+
+ private:
+  class OfLoop final : public LoopStores {
+   public:
+    OfLoop(QuotaStores& all, boost::asio::io_context& loop)
+        : all_(all), store_(loop, all.client_, all.config_.upstream.deadline) {}
+    Limiter& limiter() override { return limiter_; }
+    Store* shadow() override { return nullptr; }
+    Store* local() override { return &all_.local_; }
+    void stop() override { store_.stop(); }
+
+   private:
+    QuotaStores& all_;
+    QuotaStore store_;
+    Limiter limiter_{store_};
+  };
+
+  std::string why(const QuotaClient::Stats& stats) const {
+    return config_.store + " is not connected" +
+           (stats.last_error.empty() ? std::string() : ": " + stats.last_error);
+  }
+  // Looks each second whether the connection is there.
+  void watch() {
+    const QuotaClient::Stats stats = client_.stats();
+    const std::scoped_lock lock(mutex_);
+    if (stats.is_connected && lost_since_) {
+      log_.info("the server above is connected again", {{"store", config_.store}});
+      lost_since_.reset();
+    } else if (!stats.is_connected && !lost_since_ && looked_) {
+      lost_since_ = SystemClock::instance().now();
+      log_.error(
+          "the server above is not connected; when the assignments have ended, on_store_error "
+          "decides",
+          {{"why", why(stats)}});
+    }
+    looked_ = true;
+    timer_->expires_after(std::chrono::seconds{1});
+    timer_->async_wait([this](const boost::system::error_code& no) {
+      if (!no) watch();
+    });
+  }
+
+  const Config config_;
+  Log& log_;
+  MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
+  Limiter nowhere_{nothing_};  // for loops that have stores of their own
+  LocalShareStore local_;
+  QuotaClient client_;
+  std::optional<boost::asio::steady_timer> timer_;
+  mutable std::mutex mutex_;  // of what follows
+  std::optional<Instant> lost_since_;
+  bool looked_ = false;
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<Stores>> open_quota_stores(const Config& config, Log& log) {
+  const UpstreamConfig& upstream = config.upstream;
+  QuotaOptions options{.address = std::string(upstream_address(config.store)),
+                       .domain = kDomain,
+                       .tls = config.store.starts_with("quotas://"),
+                       .tls_ca_file = upstream.ca_file,
+                       .tls_cert_file = upstream.cert_file,
+                       .tls_key_file = upstream.key_file,
+                       .fallback = QuotaFallback::kDeny};
+  if (upstream.token.is_set()) {
+    auto token = read_token(upstream.token);
+    if (!token) return Unexpected{"upstream.token: " + token.error()};
+    options.token = *std::move(token);
+  }
+  try {
+    return std::unique_ptr<Stores>(std::make_unique<QuotaStores>(config, std::move(options), log));
+  } catch (const std::exception& error) {
+    return Unexpected{"upstream: " + std::string(error.what())};
+  }
+}
+
+}  // namespace sluice::server
