@@ -311,6 +311,108 @@ class Drain(Quota):
         self.assertEqual(stream.status(), grpc.StatusCode.UNAVAILABLE)
 
 
+class Zones(harness.ServerTest):
+    """Two servers in front of a third one, whose quotas decide in them."""
+
+    LIMIT, EVERY = 100, 0.1
+    RULES = """
+version: 1
+domain: shop
+rules:
+  - name: closed
+    match: { path: /closed }
+    on_store_error: deny
+    limits: [ { name: requests, key: "{user}", algorithm: token_bucket, limit: 100, per: 1s } ]
+  - name: both
+    match: { path: /both }
+    on_store_error: deny
+    limits:
+      - { name: all, algorithm: token_bucket, limit: 1000, per: 1s }
+      - { name: user, key: "{user}", algorithm: token_bucket, limit: 2, per: 1h }
+  - name: api
+    match: { path: /api }
+    on_store_error: deny
+    limits: [ { name: requests, key: "{user}", algorithm: token_bucket, limit: 100, per: 1s } ]
+"""
+
+    def setUp(self):
+        config = {"listen": {"grpc": "127.0.0.1:0"}, "quota": {"every": "100ms", "ttl": "3s"}}
+        self.above = harness.Sluice(self.folder(), self.RULES, config)
+        self.addCleanup(self.above.stop)
+        store = {
+            "store": f"quota://{self.above.front_ends['grpc']}",
+            "upstream": {"deadline": "30s"},
+        }
+        self.zones = [harness.Sluice(self.folder(), self.RULES, store) for _ in range(2)]
+        for zone in self.zones:
+            self.addCleanup(zone.stop)
+            wait_for(lambda zone=zone: self.status(zone)["connections"] == 1, "a connection")
+
+    @staticmethod
+    def status(server):
+        return json.loads(server.admin_request("GET", "/v1/status").body)["store"]
+
+    @staticmethod
+    def ask(zone, **attributes):
+        return zone.check({"attributes": attributes}).json
+
+    def is_allowed(self, zone, **attributes):
+        return self.ask(zone, **attributes)["outcome"] == "allowed"
+
+    def test_a_server_decides_by_its_part_and_they_share_the_limit(self):
+        began, allowed, denied = time.monotonic(), 0, 0
+        while denied < 100 or allowed < 3 * self.LIMIT:
+            for zone in self.zones:
+                answer = self.ask(zone, path="/api", user="shared")
+                self.assertIn(answer["reason"], ("ok", "limited"))
+                allowed += answer["outcome"] == "allowed"
+                denied += answer["outcome"] == "denied"
+        took = time.monotonic() - began
+        # The limit in this time, a full counter, and the bound of docs/quota.md for each zone.
+        bound = self.LIMIT * (took + 1 + (self.EVERY + 1) + 1) + 2
+        self.assertLessEqual(allowed, bound)
+        self.assertEqual(self.status(self.zones[0])["kind"], "quota")
+
+    def test_a_denied_request_says_when_to_come_back(self):
+        def is_denied():
+            answer = self.ask(self.zones[0], path="/both", user="slow")
+            return answer if answer["outcome"] == "denied" else None
+
+        denied = wait_for(is_denied, "a denial")
+        self.assertEqual(denied["reason"], "limited")
+        self.assertGreater(denied["retry_after_ms"], 0)
+
+    def test_an_override_above_counts_in_all(self):
+        self.assertTrue(self.is_allowed(self.zones[0], path="/api", user="bad"))
+        body = json.dumps({"attributes": {"user": "bad"}, "blocked": True})
+        self.above.admin_request("PUT", "/v1/overrides/api/requests", body)
+        for zone in self.zones:
+            wait_for(
+                lambda zone=zone: not self.is_allowed(zone, path="/api", user="bad"),
+                "the block in a zone",
+            )
+
+    def test_without_the_server_above_the_policy_decides_and_says_so(self):
+        self.assertTrue(self.is_allowed(self.zones[0], path="/api", user="away"))
+        self.above.kill()
+
+        def is_failing():
+            answer = self.ask(self.zones[0], path="/closed", user="new")
+            return answer["outcome"] == "denied" and answer["reason"] == "fallback"
+
+        wait_for(is_failing, "a failure")
+        zone = self.zones[0]
+        wait_for(lambda: b"outage" in zone.admin_request("GET", "/v1/status").body, "the status")
+        self.assertIn("the server above is not connected", zone.log())
+
+    def test_a_limit_that_cannot_be_divided_is_refused(self):
+        rules = self.RULES.replace(
+            "algorithm: token_bucket, limit: 2, per: 1h", "algorithm: concurrency, limit: 2, lease: 1m"
+        )
+        with self.assertRaisesRegex(AssertionError, "cannot be divided among servers"):
+            self.serve(rules, {"store": "quota://127.0.0.1:1"})
+
+
 class TwoServers(redis_harness.RedisTest):
     """Two servers on one Redis, each with a proxy."""
 
