@@ -47,7 +47,9 @@ void QuotaService::divide_once(bool all) {
   for (const auto& [id, subscription] : fresh) consider(*subscription);
   for (const auto& [id, proxy] : proxies_) {
     if (!all) break;
-    for (auto& [name, subscription] : proxy->buckets) consider(subscription);
+    for (auto& [name, subscription] : proxy->buckets) {
+      if (is_old(subscription)) consider(subscription);
+    }
   }
   take_starts(choices);
   send(choices);
@@ -156,8 +158,12 @@ std::optional<Assignment> QuotaService::choose(const Subscription& subscription)
   // Without a store, assignments expire.
   if (has_failed && subscription.sent) return std::nullopt;
   if (fresh_.erase(subscription.id) > 0 || !subscription.sent) return next;
-  const bool is_old = now_ - subscription.sent_at >= Duration{subscription.ttl} / 3;
-  return is_old || next != *subscription.sent ? std::optional(next) : std::nullopt;
+  return is_old(subscription) || next != *subscription.sent ? std::optional(next) : std::nullopt;
+}
+
+// Whether the assignment must be renewed; also true if there was none.
+bool QuotaService::is_old(const Subscription& subscription) const {
+  return now_ - subscription.sent_at >= Duration{subscription.ttl} / 3;
 }
 
 // A proxy keeps the tokens that it has, up to those of the new bucket. Only a bucket without one

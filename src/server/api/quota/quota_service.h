@@ -266,6 +266,7 @@ class QuotaService {
   void claim(Counter& counter);
   void plan(Counter& counter, std::vector<Subscription*>& changed);
   std::optional<Assignment> choose(const Subscription& subscription);
+  bool is_old(const Subscription& subscription) const;
   void take_starts(const std::vector<Choice>& choices);
   void send(std::vector<Choice>& choices);
   bool settle(Choice& choice);
