@@ -302,6 +302,31 @@ class Idle(Quota):
         wait_for(lambda: (("path", "/other"),) in stream.abandoned, "the end of the bucket")
 
 
+class Refused(harness.ServerTest):
+    """Envoy says nowhere that its stream was refused."""
+
+    def check(self, address, domain, code, why):
+        server = self.serve(RULES, {"listen": {"grpc": address}})
+        for _ in range(3):
+            stream = Stream(server)
+            self.addCleanup(stream.close)
+            stream.report(domain=domain, path="/api")
+            self.assertEqual(stream.status(), code)
+        line = "the quota service refuses a proxy"
+        wait_for(lambda: line in server.log(), "the reason in the log")
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(server.log().count(line), 1)  # a minute
+        self.assertIn(why, server.log())
+
+    def test_the_log_says_that_the_domain_is_unknown(self):
+        self.check("127.0.0.1:0", "shops", grpc.StatusCode.INVALID_ARGUMENT,
+                   "the domain 'shops' is unknown")
+
+    def test_the_log_says_that_the_role_is_missing(self):
+        self.check("0.0.0.0:0", "shop", grpc.StatusCode.PERMISSION_DENIED,
+                   "the role operate is required")
+
+
 class Drain(Quota):
     def test_a_draining_server_ends_streams_so_that_proxies_reconnect(self):
         stream = self.open()

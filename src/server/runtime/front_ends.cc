@@ -231,11 +231,9 @@ class GrpcFrontEnd final : public FrontEnd {
                                              boost::asio::io_context& loop) const {
     const auto role = access().role_of(call.authorization, call.certificate_role);
     if (role && *role >= Role::kOperate) return parts().quota->open_stream(call, out, loop);
-    if (role) {
-      out.end(grpc::Code::kPermissionDenied, kNeedsOperate);
-    } else {
-      out.end(grpc::Code::kUnauthenticated, kUnknownToken);
-    }
+    parts().quota->refuse(out, call.peer,
+                          role ? grpc::Code::kPermissionDenied : grpc::Code::kUnauthenticated,
+                          role ? kNeedsOperate : kUnknownToken);
     return nullptr;
   }
 };

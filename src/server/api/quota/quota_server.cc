@@ -28,6 +28,7 @@ using ::envoy::type::v3::RateLimitStrategy;
 // proxy may choose them.
 constexpr std::size_t kLongestId = 4096;  // bytes
 constexpr std::chrono::seconds kLongestElapsed{24 * 3600};
+constexpr std::chrono::seconds kRefusalsLogged{60};  // one in this time
 
 void set_duration(std::chrono::milliseconds from, google::protobuf::Duration& to) {
   constexpr std::int64_t kPerSecond = 1000;
@@ -170,7 +171,9 @@ class QuotaStream final : public grpc::StreamIn {
   void on_drain() override { out_.end(grpc::Code::kUnavailable, "the connection ends"); }
 
  private:
-  void refuse(const std::string& why) { out_.end(grpc::Code::kInvalidArgument, why); }
+  void refuse(const std::string& why) {
+    server_->refuse(out_, peer_, grpc::Code::kInvalidArgument, why);
+  }
 
   // The first message names the domain of the stream.
   bool takes_domain(const std::string& domain) {
@@ -401,6 +404,22 @@ std::unique_ptr<grpc::StreamIn> QuotaServer::open_stream(const grpc::Call& call,
     id = ++last_proxy_;
   }
   return std::make_unique<QuotaStream>(shared_from_this(), id, std::string(call.peer), out, loop);
+}
+
+void QuotaServer::refuse(grpc::StreamOut& out, std::string_view peer, grpc::Code code,
+                         std::string_view why) {
+  const Instant now = SteadyClock::instance().now();
+  bool logs = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    logs = !refusal_logged_ || now - *refusal_logged_ >= kRefusalsLogged;
+    if (logs) refusal_logged_ = now;
+  }
+  if (logs) {
+    log_.warning("the quota service refuses a proxy, which has no parts of limits",
+                 {{"peer", peer}, {"why", why}});
+  }
+  out.end(code, why);
 }
 
 void QuotaServer::post(std::function<void(QuotaService&)> event) {

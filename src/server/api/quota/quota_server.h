@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,9 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
   std::unique_ptr<grpc::StreamIn> open_stream(const grpc::Call& call, grpc::StreamOut& out,
                                               boost::asio::io_context& loop);
 
+  // Ends the stream of a proxy. Logs why, at most once a minute, because Envoy does not.
+  void refuse(grpc::StreamOut& out, std::string_view peer, grpc::Code code, std::string_view why);
+
   // What the service does, at most `quota.every` ago: an object of JSON, and its counts.
   std::string json() const;
   QuotaStats stats() const;
@@ -56,6 +60,7 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
   std::string json_ = R"({"proxies":0,"buckets":0,"counters":[]})";
   QuotaStats stats_;
   std::uint64_t last_proxy_ = 0;
+  std::optional<Instant> refusal_logged_;
 };
 
 // Divides limits among the servers of one Redis: a text for each counter says what each server asks
