@@ -528,29 +528,36 @@ class Envoy(harness.ServerTest):
         argv = [os.environ["ENVOY_BINARY"], "-c", "envoy.yaml", "--disable-hot-restart"]
         cls.start(argv, folder, "envoy", f"127.0.0.1:{cls.port}")
 
-    def ask(self):
-        headers = {"x-user": "envoy"}
+    def ask(self, **headers):
         return harness.request(f"127.0.0.1:{self.port}", "GET", "/api", headers=headers).status
 
-    def part(self):
+    def part(self, user):
         document = self.server.admin_request("GET", "/v1/quota").json
         for counter in document["counters"]:
             for one in counter["parts"]:
-                return one["part_per_second"]
+                if one["bucket"]["user"] == user:
+                    return one["part_per_second"]
         return None
+
+    def test_requests_without_the_header_share_a_bucket(self):
+        def are_limited():
+            statuses = [self.ask(**{"x-user": ""}), *(self.ask() for _ in range(50))]
+            return 429 in statuses and (self.part("nobody") or 0) > 0.8 * self.RATE
+
+        wait_for(are_limited, "the whole limit for requests without a user")
 
     def test_requests_beyond_the_part_do_not_reach_the_application(self):
         # Envoy reports each 5 s; the first part is small.
         def is_limited():
-            statuses = [self.ask() for _ in range(50)]
-            return 429 in statuses and (self.part() or 0) > 0.8 * self.RATE
+            statuses = [self.ask(**{"x-user": "envoy"}) for _ in range(50)]
+            return 429 in statuses and (self.part("envoy") or 0) > 0.8 * self.RATE
 
         wait_for(is_limited, "the whole limit for the only proxy")
         seen, began = len(self.app.seen), time.monotonic()
         asked = 0
         while len(self.app.seen) - seen < 5 * self.RATE:
             asked += 1
-            self.ask()
+            self.ask(**{"x-user": "envoy"})
         took = time.monotonic() - began
         # At most the limit and the tokens of a full bucket.
         self.assertLessEqual(len(self.app.seen) - seen, self.RATE * (took + 1) + self.RATE)
