@@ -58,12 +58,17 @@ std::uint64_t Allocator::Subscriber::held() const noexcept {
   return most;
 }
 
-void Allocator::report(Id id, const Claim& claim, Instant now) {
+void Allocator::ask(Id id, const Claim& claim) {
   Subscriber& one = all_[id];
   one.is_gone = false;  // it may have come back
   const std::uint64_t used = std::min(one.claim.asked, one.assigned);
   one.claim = claim;
   one.claim.asked = std::max(claim.asked, used / 2);
+}
+
+void Allocator::report(Id id, const Claim& claim, Instant now) {
+  ask(id, claim);
+  Subscriber& one = all_[id];
   // Nothing from before the latest part that has surely arrived is used.
   const auto has_arrived = [&](const Sent& sent) { return now - sent.at >= options_.latency; };
   if (has_arrived(one.last)) return one.replaced.clear();
@@ -140,10 +145,10 @@ void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
   if (found == all_.end()) return;
   Subscriber& one = found->second;
   one.assigned = one.planned = part;
-  // The same again only lasts longer.
+  // The same again only lasts longer. Its message may be lost, so it never lasts less long.
   const Instant until = now + ttl + options_.latency;
   if (one.last.until > now && one.last.part == part) {
-    one.last.until = until;
+    one.last.until = std::max(one.last.until, until);
     return;
   }
   if (one.last.until > now) one.replaced.push_front(one.last);
@@ -181,6 +186,15 @@ std::uint64_t Allocator::held(Instant now) {
   return std::accumulate(
       all_.begin(), all_.end(), std::uint64_t{0},
       [](std::uint64_t sum, const auto& one) { return sum + one.second.held(); });
+}
+
+Instant Allocator::last_use() const {
+  Instant last{};
+  for (const auto& [id, one] : all_) {
+    last = std::max(last, one.last.until);
+    for (const Sent& sent : one.replaced) last = std::max(last, sent.until);
+  }
+  return last;
 }
 
 bool Allocator::empty(Instant now) {

@@ -45,9 +45,10 @@ class Allocator {
 
   explicit Allocator(const Options& options) : options_(options) {}
 
-  // A subscriber has reported its demand, the first time to be added. What it asks for rises at
-  // once, and falls to no less than half of its part. Confirms the part that was sent at least the
-  // latency ago.
+  // A subscriber asks for a part, the first time to be added. What it asks for rises at once, and
+  // falls to no less than half of its part.
+  void ask(Id id, const Claim& claim);
+  // As above, in a report, which confirms the part that was sent at least the latency ago.
   void report(Id id, const Claim& claim, Instant now);
   // Plans the parts of all. Returns whose part changes.
   std::vector<Id> plan(std::uint64_t total, Instant now);
@@ -64,6 +65,8 @@ class Allocator {
   Instant expires(Id id) const;         // the part that was sent last
   // What all may use, also those that were removed.
   std::uint64_t held(Instant now);
+  // Until when any of it may be used.
+  Instant last_use() const;
   // Whether nobody may use anything.
   bool empty(Instant now);
 

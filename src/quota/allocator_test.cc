@@ -112,6 +112,23 @@ TEST_F(AllocatorTest, DemandFallsToHalfOfThePart) {
   EXPECT_EQ(parts_.asked(1), kWhole / 4);
 }
 
+TEST_F(AllocatorTest, AShorterTimeOfTheSamePartDoesNotEndItEarlier) {
+  report(1, kWhole);
+  send({1});
+  parts_.sent(1, kWhole, 1s, now_);  // its message may be lost
+  EXPECT_EQ(parts_.last_use(), now_ + 11s);
+}
+
+TEST_F(AllocatorTest, WhoAsksWithoutAReportConfirmsNothing) {
+  report(1, kWhole);
+  send({1});
+  report(2, kWhole);
+  send({1, 2});
+  now_ += 5s;
+  parts_.ask(1, {.asked = kWhole});
+  EXPECT_EQ(parts_.held(1), kWhole);
+}
+
 TEST_F(AllocatorTest, NeverHoldsMoreThanTheTotal) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 20'000; ++i) {

@@ -104,7 +104,8 @@ void QuotaService::count(Counter& counter) {
 void QuotaService::claim(Counter& counter) {
   if (parts_.shares == nullptr) return;
   std::uint64_t asked = 0;
-  Duration ttl = Duration{parts_.config.every} + kQuotaLatency;
+  Duration ttl =
+      std::max(Duration{parts_.config.every} + kQuotaLatency, counter.parts.last_use() - now_);
   for (const Subscription* const user : counter.users) {
     const auto link = std::find_if(user->links.begin(), user->links.end(),
                                    [&](const Link& one) { return one.counter == &counter; });
@@ -155,8 +156,8 @@ std::optional<Assignment> QuotaService::choose(const Subscription& subscription)
     }
     next = assign(parts, parts_.config.every);
   }
-  // Without a store, assignments expire.
-  if (has_failed && subscription.sent) return std::nullopt;
+  // Without a store, assignments expire, and a new bucket gets none.
+  if (has_failed) return std::nullopt;
   if (fresh_.erase(subscription.id) > 0 || !subscription.sent) return next;
   return is_old(subscription) || next != *subscription.sent ? std::optional(next) : std::nullopt;
 }

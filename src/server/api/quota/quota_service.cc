@@ -89,7 +89,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
     const std::uint64_t had = ShareMeter().count(counter.of.numbers, part, report.elapsed);
     stats_.wasted += had > used ? had - used : 0;
   }
-  ask(subscription);
+  ask(subscription, true);
   for (const BucketLimit& limit : subscription.bucket->rules.shadow) {
     const std::uint64_t asked = std::min(subscription.units, kMaxUnits / limit.cost) * limit.cost;
     Counter& counter = counter_of(limit);
@@ -142,16 +142,16 @@ void QuotaService::link(Subscription& subscription) {
   }
 }
 
-// Claims parts of its limits by its latest demand.
-void QuotaService::ask(Subscription& subscription) {
+// Claims parts of its limits by its latest demand, after a report or after the rules have changed.
+void QuotaService::ask(Subscription& subscription, bool has_reported) {
   for (const Link& link : subscription.links) {
     const Limit& limit = link.counter->of.numbers;
     const std::uint64_t units = std::min(subscription.units, kMaxAmount / link.cost) * link.cost;
-    link.counter->parts.report(subscription.id,
-                               {.asked = share_of(limit, units, subscription.elapsed),
-                                .weight = link.weight,
-                                .at_least = link.share_at_least()},
-                               now_);
+    const quota::Claim claim{.asked = share_of(limit, units, subscription.elapsed),
+                             .weight = link.weight,
+                             .at_least = link.share_at_least()};
+    quota::Allocator& parts = link.counter->parts;
+    has_reported ? parts.report(subscription.id, claim, now_) : parts.ask(subscription.id, claim);
   }
 }
 
@@ -260,7 +260,7 @@ void QuotaService::resolve_again() {
       unlink(subscription);
       link(subscription);
       fresh_.emplace(subscription.id, &subscription);
-      ask(subscription);
+      ask(subscription, false);
     }
   }
 }

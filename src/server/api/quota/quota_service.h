@@ -251,7 +251,7 @@ class QuotaService {
   void unsubscribe(Subscription& subscription);
   void resolve(Bucket& bucket);
   void link(Subscription& subscription);
-  void ask(Subscription& subscription);
+  void ask(Subscription& subscription, bool has_reported);
   void unlink(Subscription& subscription);
   Counter& counter_of(const BucketLimit& limit);
   void warn_of(const BucketRules& rules);

@@ -81,14 +81,16 @@ class Told final : public QuotaProxy {
 class Left final : public QuotaShares {
  public:
   std::optional<std::uint64_t> claim(const Charge&, std::uint64_t wants, std::uint64_t uses,
-                                     Duration) override {
+                                     Duration time) override {
     asked = wants;
     held = uses;
+    ttl = time;
     return share;
   }
   std::optional<std::uint64_t> share = quota::kWhole;
   std::uint64_t asked = 0;
   std::uint64_t held = 0;
+  Duration ttl{0};
 };
 
 // A store that can be away.
@@ -388,6 +390,43 @@ TEST_F(QuotaServiceTest, WhatWasUsedWithoutAStoreIsNotPaidBackLater) {
   report(1, "/api", 1500, 15s);
   pass(1s);
   EXPECT_EQ(proxy->rate("/api"), 100);
+}
+
+TEST_F(QuotaServiceTest, GivesANewBucketNoAssignmentWithoutAStore) {
+  connect(1);
+  report(1, "/api", 500);
+  shares_.share.reset();
+  const auto other = connect(2);
+  report(2, "/api", 500);
+  EXPECT_EQ(other->messages, 0);
+  shares_.share = quota::kWhole;
+  pass(1s);
+  EXPECT_EQ(other->messages, 1);
+}
+
+TEST_F(QuotaServiceTest, KeepsItsShareUntilThePartsOfLostProxiesHaveExpired) {
+  const auto lost = connect(1);
+  report(1, "/api", 5000);
+  pass(1s);
+  const Duration ttl = lost->latest.at("/api").ttl;
+  EXPECT_EQ(ttl, 15s);
+  service_->close(1);
+  service_->divide(true);
+  EXPECT_GE(shares_.ttl, ttl - 1s);
+}
+
+TEST_F(QuotaServiceTest, OtherRulesDoNotConfirmAPart) {
+  connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 5000);
+    pass(5s);
+  }
+  ASSERT_EQ(shares_.held, quota::kWhole);
+  shares_.share = quota::kWhole / 2;
+  pass(2s);
+  ASSERT_TRUE(overrides_.set(counter_of("api", "/api"), {.limit = 1000}));
+  pass(1s);
+  EXPECT_EQ(shares_.held, quota::kWhole);  // no report has come since
 }
 
 TEST_F(QuotaServiceTest, RenewsAnEqualAssignmentBeforeItExpires) {
