@@ -15,6 +15,37 @@ struct Mark {
   bool is_full;
 };
 
+// Lowers the least parts of those who ask for less: of what others ask for, they get together at
+// most that share of the total more than they ask for. Else many of them would keep the limit from
+// those who need it. If the least parts do not fit even then, there are none, so that who asks for
+// little gets it.
+void fit_least(std::span<Claim> claims, std::uint64_t total) {
+  Wide asked = 0;
+  Wide idle = 0;
+  std::uint64_t largest = 0;
+  for (const Claim& claim : claims) {
+    asked += claim.asked;
+    if (claim.asked >= claim.at_least) continue;
+    idle += claim.at_least - claim.asked;
+    largest = std::max(largest, claim.at_least);
+  }
+  const Wide most =
+      std::max<Wide>(Wide{largest} * total / kWhole, total - std::min<Wide>(asked, total));
+  Wide least = 0;
+  for (Claim& claim : claims) {
+    if (claim.asked < claim.at_least && idle > most) {
+      const Wide more = (claim.at_least - claim.asked) * most / idle;
+      claim.at_least = claim.asked + static_cast<std::uint64_t>(more);
+    }
+    least += claim.at_least;
+  }
+  if (least <= total) return;
+  for (Claim& claim : claims) {
+    claim.asked = std::max(claim.asked, claim.at_least);
+    claim.at_least = 0;
+  }
+}
+
 }  // namespace
 
 // Water filling: the level of the water rises. The part of a claim is its weight times the level,
@@ -106,8 +137,10 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now) {
     subscribers.push_back(&one);
     claims.push_back(one.claim);
   }
+  const std::uint64_t left = total - std::min(gone, total);
+  fit_least(claims, left);
   std::vector<std::uint64_t> parts(claims.size());
-  divide(claims, total - std::min(gone, total), parts);
+  divide(claims, left, parts);
   const std::uint64_t free = total > held ? total - held : 0;
   std::vector<Claim> raises(claims.size(), Claim{0, 1, 0});
   std::uint64_t wanted = 0;

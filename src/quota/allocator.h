@@ -50,7 +50,9 @@ class Allocator {
   void ask(Id id, const Claim& claim);
   // As above, in a report, which confirms the part that was sent at least the latency ago.
   void report(Id id, const Claim& claim, Instant now);
-  // Plans the parts of all. Returns whose part changes.
+  // Plans the parts of all. Returns whose part changes. Of what others ask for, all who ask for
+  // less than their `at_least` get together at most that share of the total more; and there are no
+  // least parts if they do not fit.
   std::vector<Id> plan(std::uint64_t total, Instant now);
   // The part to send now. As assigned() if it does not change.
   std::uint64_t planned(Id id) const;

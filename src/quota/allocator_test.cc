@@ -112,6 +112,25 @@ TEST_F(AllocatorTest, DemandFallsToHalfOfThePart) {
   EXPECT_EQ(parts_.asked(1), kWhole / 4);
 }
 
+TEST_F(AllocatorTest, ManyWhoAskForLittleDoNotKeepTheLimitFromOneWhoNeedsIt) {
+  for (Allocator::Id id = 1; id <= 100; ++id) {
+    const std::uint64_t asked = id == 1 ? kWhole : kWhole / 1000;
+    parts_.report(id, {.asked = asked, .at_least = kWhole / 100}, now_);
+  }
+  static_cast<void>(parts_.plan(kWhole, now_));
+  EXPECT_GE(parts_.planned(1), kWhole / 100 * 89);  // they ask for 9.9 %, and get 1 % more
+  EXPECT_GT(parts_.planned(2), kWhole / 1000);
+}
+
+TEST_F(AllocatorTest, GivesALittleToWhoAsksForThatIfLeastPartsDoNotFit) {
+  for (Allocator::Id id = 1; id <= 20; ++id) {
+    const std::uint64_t asked = id == 1 ? kWhole / 100 : kWhole;
+    parts_.report(id, {.asked = asked, .at_least = kWhole / 10}, now_);
+  }
+  static_cast<void>(parts_.plan(kWhole, now_));
+  EXPECT_GE(parts_.planned(1), kWhole / 100);
+}
+
 TEST_F(AllocatorTest, AShorterTimeOfTheSamePartDoesNotEndItEarlier) {
   report(1, kWhole);
   send({1});

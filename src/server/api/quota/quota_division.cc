@@ -104,15 +104,25 @@ void QuotaService::count(Counter& counter) {
 void QuotaService::claim(Counter& counter) {
   if (parts_.shares == nullptr) return;
   std::uint64_t asked = 0;
+  // Those who ask for less than their least part need one of these together while one is new, and
+  // then a quarter: else some servers without demand would keep a part of the limit.
+  std::uint64_t idle = 0;
+  std::uint64_t largest = 0;
   Duration ttl =
       std::max(Duration{parts_.config.every} + kQuotaLatency, counter.parts.last_use() - now_);
   for (const Subscription* const user : counter.users) {
     const auto link = std::find_if(user->links.begin(), user->links.end(),
                                    [&](const Link& one) { return one.counter == &counter; });
-    asked =
-        std::min(asked + std::max(counter.parts.asked(user->id), link->share_at_least()), kWhole);
+    const std::uint64_t one = counter.parts.asked(user->id);
+    asked = std::min(asked + one, kWhole);
     ttl = std::max(ttl, Duration{ttl_of(*user)} + Duration{parts_.config.every} + kQuotaLatency);
+    const std::uint64_t least = link->share_at_least();
+    if (one >= least) continue;
+    idle += least - one;
+    const bool is_new = user->interval.count() == 0;
+    largest = std::max(largest, is_new ? least : least / 4);
   }
+  asked = std::min(asked + std::min(idle, largest), kWhole);
   const std::uint64_t held = counter.parts.held(now_);
   const auto share = parts_.shares->claim(counter.of.charge(0), asked, held, ttl);
   if (!share) counter.failure = Reason::kStoreError;

@@ -429,6 +429,16 @@ TEST_F(QuotaServiceTest, OtherRulesDoNotConfirmAPart) {
   EXPECT_EQ(shares_.held, quota::kWhole);  // no report has come since
 }
 
+TEST_F(QuotaServiceTest, IdleBucketsOfAServerAskForOneLeastPart) {
+  for (std::uint64_t id = 1; id <= 50; ++id) {
+    connect(id);
+    report(id, "/api", 0);
+  }
+  EXPECT_EQ(shares_.asked, quota::kWhole / 100);
+  for (std::uint64_t id = 1; id <= 50; ++id) report(id, "/api", 0);
+  EXPECT_EQ(shares_.asked, quota::kWhole / 400);
+}
+
 TEST_F(QuotaServiceTest, RenewsAnEqualAssignmentBeforeItExpires) {
   const auto proxy = connect(1);
   report(1, "/free", 1);
