@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/step.h"
+#include "limiter/answer.h"
 #include "limiter/reason_report.h"
 #include "sluice/http_fields.h"
 
@@ -41,9 +42,11 @@ std::uint64_t retry_seconds(Duration wait) noexcept {
   return std::max<std::uint64_t>(seconds(wait), 1);
 }
 
-// A block without an end. Its counter may well be full, which is no time to try again.
-bool is_forever(const Decision& decision) noexcept {
-  return decision.reason == Reason::kBlocked && !decision.retry_after;
+// Whether there is a time at which the counter is full again. A block without an end has none, even
+// if its counter is full, and neither has a budget that does not renew.
+bool has_reset(const Limit& limit, const Decision& decision) noexcept {
+  const bool is_forever = decision.reason == Reason::kBlocked && !decision.retry_after;
+  return !is_forever && is_ever_full(limit, decision);
 }
 
 }  // namespace
@@ -104,8 +107,10 @@ void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";q=");
     text_.put_number(std::min(limits[i].limit.capacity(), kMostInteger));
-    text_.put(";w=");
-    text_.put_number(seconds(window(limits[i].limit)));
+    if (limits[i].limit.period() != kNeverEnds) {
+      text_.put(";w=");
+      text_.put_number(seconds(window(limits[i].limit)));
+    }
     if (text_.size() - first > kMostListBytes) {
       text_.shorten(before);
       break;
@@ -130,7 +135,7 @@ void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const D
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";r=");
     text_.put_number(std::min(decision.remaining, kMostInteger));
-    if (!is_forever(decision)) {
+    if (has_reset(limits[i].limit, decision)) {
       text_.put(";t=");
       text_.put_number(std::min(seconds(decision.reset_after), latest));
     }
@@ -151,7 +156,7 @@ void HttpFields::Impl::put_legacy(const NamedDecision& tightest) {
   text_.put_number(tightest.limit.capacity());
   text_.put("\r\nX-RateLimit-Remaining: ");
   text_.put_number(tightest.decision.remaining);
-  if (!is_forever(tightest.decision)) {
+  if (has_reset(tightest.limit, tightest.decision)) {
     text_.put("\r\nX-RateLimit-Reset: ");
     text_.put_number(seconds(tightest.decision.reset_after));
   }

@@ -85,6 +85,15 @@ TEST(HttpFields, OfADenialNeverHaveARetryAfterBeforeT) {
       << "without Retry-After";
 }
 
+TEST(HttpFields, SayNoTimeForABudgetThatDoesNotRenew) {
+  HttpFields fields;
+  const Decision spent{
+      .capacity = 10, .remaining = 3, .reset_after = kNeverEnds - Duration{56 * 365 * 24h}};
+  EXPECT_EQ(joined(fields.of("card", budget(10).never(), spent, HeaderFields::kBoth)),
+            "RateLimit-Policy: \"card\";q=10\nRateLimit: \"card\";r=3\n"
+            "X-RateLimit-Limit: 10\nX-RateLimit-Remaining: 3\n");
+}
+
 TEST(HttpFields, SayNoTimeForABlockWithoutEnd) {
   HttpFields fields;
   Decision blocked = denied({}, Reason::kBlocked);

@@ -330,8 +330,10 @@ rls::RateLimitResponse::DescriptorStatus& add_status(const envoy::Status& status
   limit.set_unit(static_cast<rls::RateLimitResponse::RateLimit::Unit>(status.unit));
   if (!name.empty()) limit.set_name(name.data(), name.size());
   out.set_limit_remaining(status.remaining);
-  out.mutable_duration_until_reset()->set_seconds(
-      std::chrono::duration_cast<std::chrono::seconds>(status.until_reset).count());
+  if (status.limit->period() != kNeverEnds) {
+    out.mutable_duration_until_reset()->set_seconds(
+        std::chrono::duration_cast<std::chrono::seconds>(status.until_reset).count());
+  }
   return out;
 }
 
@@ -352,6 +354,7 @@ void add_headers(const EnvoyOptions& options, rls::RateLimitResponse& response) 
   if (tightest == nullptr) return;
   add_header(response, options.limit_header, tightest->current_limit().requests_per_unit());
   add_header(response, options.remaining_header, tightest->limit_remaining());
+  if (!tightest->has_duration_until_reset()) return;
   add_header(response, options.reset_header,
              static_cast<std::uint64_t>(tightest->duration_until_reset().seconds()));
 }
