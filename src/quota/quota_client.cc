@@ -48,6 +48,8 @@ constexpr milliseconds kFirstBackoff{100}, kLongestBackoff{5'000}, kConnectTimeo
 constexpr milliseconds kSilent{10'000}, kDead{20'000};
 constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
 constexpr std::size_t kMostMessage = std::size_t{16} << 20;
+// In a message, which is smaller than the service accepts (1 MiB) also with the longest ids.
+constexpr int kMostUsages = 200;
 constexpr std::size_t kPrefixBytes = 5;
 
 nanoseconds of(const google::protobuf::Duration& time) noexcept {
@@ -82,6 +84,7 @@ class QuotaClient::Impl {
   void opened();
   void ended(const std::string& why);
   void tick();
+  void report_soon();  // any thread
   void report(bool all);
   bool add_usage(const Attributes& attributes, Known& known, SteadyClock::time_point now, bool all);
   void take(std::string_view message);
@@ -96,6 +99,7 @@ class QuotaClient::Impl {
   milliseconds backoff_ = kFirstBackoff;
   std::minstd_rand random_{std::random_device{}()};
   rlqs::RateLimitQuotaUsageReports reports_;
+  std::atomic<bool> will_report_{false};
 
   mutable std::mutex mutex_;  // of what follows
   std::map<Attributes, Known> buckets_;
@@ -450,24 +454,42 @@ void QuotaClient::Impl::tick() {
   });
 }
 
+// Reports buckets that are used for the first time, many of them together.
+void QuotaClient::Impl::report_soon() {
+  if (will_report_.exchange(true)) return;
+  asio::post(loop_, [this] {
+    will_report_ = false;
+    report(false);
+  });
+}
+
 // Reports all buckets in use, or only those that the service does not know.
 void QuotaClient::Impl::report(bool all) {
   if (!link_ || !link_->is_open()) return;
-  reports_.Clear();
   const auto now = SteadyClock::now();
+  std::vector<std::string> messages;
+  reports_.Clear();
+  const auto finish = [&] {
+    if (reports_.bucket_quota_usages().empty()) return;
+    reports_.set_domain(options_.domain);
+    messages.push_back(reports_.SerializeAsString());
+    reports_.Clear();
+  };
   {
     const std::lock_guard lock(mutex_);
     for (auto at = buckets_.begin(); at != buckets_.end();) {
       auto& [attributes, known] = *at;
       if (add_usage(attributes, known, now, all)) ++stats_.reports;
+      if (reports_.bucket_quota_usages_size() == kMostUsages) finish();
       const bool is_left =
           !known.is_kept && !known.bucket->is_in_use() && known.bucket.use_count() == 1;
       at = is_left ? buckets_.erase(at) : std::next(at);
     }
   }
-  if (reports_.bucket_quota_usages().empty()) return;
-  reports_.set_domain(options_.domain);
-  link_->send(reports_.SerializeAsString());
+  finish();
+  for (const std::string& message : messages) {
+    if (link_) link_->send(message);
+  }
 }
 
 bool QuotaClient::Impl::add_usage(const Attributes& attributes, Known& known,
@@ -548,8 +570,7 @@ std::shared_ptr<QuotaBucket> QuotaClient::Impl::bucket(const Attributes& attribu
   Known& known = buckets_[attributes];
   known.is_kept |= keeps;
   if (!known.bucket) {
-    known.bucket.reset(new QuotaBucket(options_.fallback,
-                                       [this] { asio::post(loop_, [this] { report(false); }); }));
+    known.bucket.reset(new QuotaBucket(options_.fallback, [this] { report_soon(); }));
   }
   return known.bucket;
 }

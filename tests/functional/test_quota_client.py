@@ -29,6 +29,7 @@ class Service:
 
     def __init__(self, address="127.0.0.1:0", credentials=None):
         self.reports, self.answers, self.streams = queue.Queue(), None, 0
+        self.largest = 0  # usages of one message
         handler = grpc.stream_stream_rpc_method_handler(
             self._stream,
             request_deserializer=rlqs.RateLimitQuotaUsageReports.FromString,
@@ -56,6 +57,7 @@ class Service:
     def _read(self, requests):
         try:
             for request in requests:
+                self.largest = max(self.largest, len(request.bucket_quota_usages))
                 for usage in request.bucket_quota_usages:
                     self.reports.put((request.domain, dict(usage.bucket_id.bucket), usage))
         except grpc.RpcError:
@@ -162,6 +164,18 @@ class QuotaClient(unittest.TestCase):
         service.send("a", tokens=(2, HOUR))
         self.assigned(6)
         self.assertEqual(self.ask("take", "a", 4), "allowed 2 denied 2")
+
+    def test_many_buckets_are_reported_in_several_messages(self):
+        service = self.serve()
+        self.start(service.address)
+        users = {f"user-{number}" for number in range(1000)}
+        for user in users:
+            self.ask("take", user, 1)
+        seen = set()
+        while seen != users:
+            seen.add(service.reports.get(timeout=60)[1]["user"])
+        # All of them together would be more than the service takes as one message.
+        wait_for(lambda: service.largest == 200, what="a report of all buckets")
 
     def test_blanket_rules_and_abandoned_buckets(self):
         service = self.serve()
