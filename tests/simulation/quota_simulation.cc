@@ -220,7 +220,7 @@ void Simulation::inject_fault() {
     after(up_to(30s), [this, server] { start(server); });
   }
   // A clock that steps forward ends what the store knows of servers too early: its operator must
-  // slew it. While it stands still for the counters, what is in use is owed.
+  // slew it. While it does not move for the counters, what is in use is owed.
   if (fault == "clock" && store_step_ > -20s) store_step_ -= up_to(5s);
   if (fault == "limit") set_limit(dice(3) == 0 ? kLimit : kLimit / 4 + dice(kLimit / 2));
   if (fault == "demand") set_demand(one, dice(4) == 0 ? 0 : static_cast<double>(dice(2 * kLimit)));
@@ -279,6 +279,233 @@ void Simulation::round(std::size_t server, std::uint64_t life) {
 
 bool Simulation::reaches_store(std::size_t server) const {
   return now_ >= servers_[server].reaches_store;
+}
+
+// The proxies.
+
+void Simulation::disconnect(std::size_t index) {
+  Proxy& proxy = proxies_[index];
+  if (proxy.stream == 0) return;
+  if (const Running* const running = servers_[proxy.server].running.get()) {
+    after(up_to(5s), [this, at = proxy.server, life = running->life, stream = proxy.stream] {
+      Running* const found = servers_[at].running.get();
+      if (found != nullptr && found->life == life) found->service.close(stream);
+    });
+  }
+  proxy.stream = 0;
+  // Some proxies stay away and use what they have.
+  after(up_to(dice(2) == 0 ? 2s : 30s), [this, index] { connect(index); });
+}
+
+// A new connection sends a report at once.
+void Simulation::connect(std::size_t index) {
+  Proxy& proxy = proxies_[index];
+  if (proxy.stream != 0) return;
+  proxy.server = dice(servers_.size());
+  Running* const running = servers_[proxy.server].running.get();
+  if (running == nullptr) return after(up_to(2s), [this, index] { connect(index); });
+  proxy.stream = ++streams_;
+  proxy.last_up = proxy.last_down = now_;
+  running->service.open(proxy.stream, "shop", "10.0.0.1",
+                        std::make_shared<Stream>(*this, index, proxy.stream));
+  report(index, proxy.stream);
+}
+
+// Each message takes at most half of the latency, with the one before it.
+Instant Simulation::arrival(const Proxy& proxy, Instant last) {
+  return std::max(last, now_ + std::min(up_to(10ms) + proxy.delay, kLatency / 2 - 1ms));
+}
+
+void Simulation::report(std::size_t index, std::uint64_t stream) {
+  Proxy& proxy = proxies_[index];
+  if (proxy.stream != stream) return;
+  use(proxy);
+  server::BucketReport report{.bucket = kBucket,
+                              .attributes = {{"path", kBucket}},
+                              .elapsed = now_ - proxy.reported,
+                              .allowed = static_cast<std::uint64_t>(proxy.allowed),
+                              .denied = static_cast<std::uint64_t>(proxy.denied)};
+  proxy.allowed -= std::floor(proxy.allowed);
+  proxy.denied -= std::floor(proxy.denied);
+  proxy.reported = now_;
+  proxy.last_up = arrival(proxy, proxy.last_up);
+  for (int i = 0; i < (proxy.repeats ? 2 : 1); ++i) {
+    after(proxy.last_up - now_, [this, index, stream, report] {
+      if (proxies_[index].stream != stream) return;
+      server::QuotaService& service = servers_[proxies_[index].server].running->service;
+      service.report(stream, {report});
+      service.divide(false);
+    });
+  }
+  after(proxy.interval, [this, index, stream] { this->report(index, stream); });
+}
+
+void Simulation::send(std::size_t index, std::uint64_t stream,
+                      const std::vector<server::BucketOrder>& orders) {
+  Proxy& proxy = proxies_[index];
+  if (proxy.stream != stream) return;
+  proxy.last_down = arrival(proxy, proxy.last_down);
+  for (int i = 0; i < (proxy.repeats ? 2 : 1); ++i) {
+    after(proxy.last_down - now_, [this, index, stream, orders] {
+      if (proxies_[index].stream != stream) return;
+      for (const server::BucketOrder& order : orders) apply(proxies_[index], order);
+    });
+  }
+}
+
+void Simulation::apply(Proxy& proxy, const server::BucketOrder& order) {
+  using Kind = server::Assignment::Kind;
+  use(proxy);
+  if (!order.assignment) {
+    proxy.until = now_;
+    return;
+  }
+  const server::Assignment& next = *order.assignment;
+  if (next.kind == Kind::kAllowAll) fail("A proxy may use anything");
+  proxy.until = now_ + order.ttl;
+  const bool keeps = rate(proxy) > 0;
+  proxy.most = next.kind == Kind::kTokens ? next.tokens : 0;
+  proxy.rate = next.kind == Kind::kTokens ? next.tokens / seconds(next.interval) : 0;
+  proxy.tokens = keeps ? std::min(proxy.tokens, proxy.most) : proxy.most;
+}
+
+// Counts the requests until now.
+void Simulation::use(Proxy& proxy) {
+  const double asked = proxy.demand * seconds(now_ - proxy.counted);
+  if (proxy.counted < proxy.until) {
+    const Duration time = std::min(now_, proxy.until) - proxy.counted;
+    const double refilled = proxy.tokens + proxy.rate * seconds(time);
+    const double used = std::min(proxy.demand * seconds(time), refilled);
+    proxy.tokens = std::min(refilled - used, proxy.most);
+    proxy.allowed += used;
+    proxy.denied += asked - used;
+    admitted_ += used;
+  } else {
+    proxy.denied += asked;
+  }
+  if (proxy.until <= now_) proxy.rate = proxy.most = proxy.tokens = 0;
+  proxy.counted = now_;
+}
+
+void Simulation::set_demand(std::size_t index, double demand) {
+  use(proxies_[index]);
+  proxies_[index].demand = demand;
+}
+
+// The promises.
+
+void Simulation::look() {
+  double sum = 0;
+  for (Proxy& proxy : proxies_) {
+    use(proxy);
+    sum += rate(proxy);
+  }
+  const auto ceiling = static_cast<double>(ceiling_);
+  if (sum > ceiling * 1.000001) {
+    fail("The proxies may use " + std::to_string(sum) + " of " + std::to_string(ceiling_));
+  }
+  excess_ = std::max(excess_ + admitted_ - ceiling * seconds(now_ - looked_), 0.);
+  admitted_ = 0;
+  looked_ = now_;
+  // docs/quota.md. While servers cannot count what is in use, and the store's clock does not move,
+  // the parts still are at most the limit.
+  bool counts = true;
+  for (std::size_t i = 0; i < kFaults.size(); ++i) {
+    counts &= (kinds_ >> i & 1) == 0 || !is_stop(kFaults[i]);
+  }
+  const double bound = (seconds(config_.every) + 1 + 1) * static_cast<double>(kLimit) +
+                       static_cast<double>(proxies_.size());
+  if (counts && excess_ > bound) {
+    fail("The proxies used " + std::to_string(excess_) + " more than the limit");
+  }
+  const Decision leased = store_.apply_one(Verb::kPeek, {"leased", kLeased, 0}, {});
+  if (leased_ > kLeased.limit() - leased.remaining) fail("A lease admitted what was not counted");
+  after(kLook, [this] { look(); });
+}
+
+double Simulation::usable() const {
+  double sum = 0;
+  for (const Proxy& proxy : proxies_) sum += std::min(rate(proxy), proxy.demand);
+  return sum;
+}
+
+double Simulation::wanted() const {
+  double sum = 0;
+  for (const Proxy& proxy : proxies_) sum += proxy.demand;
+  return std::min(sum, static_cast<double>(limit_));
+}
+
+void Simulation::check_rest() {
+  if (usable() < wanted() * 0.95) {
+    fail("Only " + std::to_string(usable()) + " of " + std::to_string(wanted()) + " are usable");
+  }
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    std::vector<sluice_oracle::Demand> demands;
+    std::vector<double> rates;
+    for (const Proxy& proxy : proxies_) {
+      if (proxy.stream == 0 || proxy.server != i) continue;
+      demands.push_back({static_cast<std::uint64_t>(proxy.demand), 1, 0});
+      rates.push_back(rate(proxy));
+    }
+    const std::uint64_t share = servers_[i].running->shares.share * limit_ / kWhole;
+    const auto fair = sluice_oracle::fair_parts(demands, share);
+    for (std::size_t k = 0; k < rates.size(); ++k) {
+      // A part changes if the change is more than 1/32 of it, and what is owed makes all smaller.
+      const auto least = static_cast<double>(fair[k]) * 0.8 - 1;
+      if (rates[k] < least) {
+        fail("A proxy has " + std::to_string(rates[k]) + " instead of " +
+             sluice_oracle::round_down(fair[k]).str());
+      }
+      if (demands[k].asked > 0 && rates[k] <= 0) fail("A proxy starves");
+    }
+  }
+  const Decision left = store_.apply_one(Verb::kPeek, {"budget", kBudget, 0}, {});
+  if (is_healed_ && (open_calls_ > 0 || left.remaining != kBudget.limit() - settled_)) {
+    fail("The budget has " + std::to_string(left.remaining) + " left, but " +
+         std::to_string(settled_) + " were settled, and " + std::to_string(open_calls_) +
+         " calls have no answer");
+  }
+}
+
+// Requests that ask the servers.
+
+void Simulation::request() {
+  if (Running* const running = servers_[dice(servers_.size())].running.get()) {
+    for (std::uint64_t i = dice(16); i > 0; --i) {
+      const Charge charge{"leased", kLeased, 1};
+      if (running->leased.apply_one(Verb::kTake, charge, {}).allowed()) ++leased_;
+    }
+  }
+  if (!is_healed_ && dice(8) == 0) {
+    ++open_calls_;
+    const std::uint64_t held = 1 + dice(1000);
+    call({.number = ++calls_, .held = held, .actual = dice(held + 1)});
+  }
+  after(up_to(500ms), [this] { request(); });
+}
+
+// A call asks any server until it has an answer, sometimes once more, and the first time with other
+// servers than the second.
+void Simulation::call(Call call) {
+  Running* const running = servers_[dice(servers_.size())].running.get();
+  const bool repeats = dice(8) == 0;
+  if (running != nullptr) {
+    const PermitId id = PermitId::named(std::to_string(call.number));
+    const Charge charge{.key = "budget",
+                        .limit = kBudget,
+                        .cost = call.is_held ? call.actual : call.held,
+                        .permit = &id};
+    const Action action = call.is_held ? Action{Verb::kSettle} : Action{Verb::kHold, 1h};
+    const Decision said = running->connection.apply_one(action, charge, {});
+    if (said.reason == Reason::kConflict || said.late) fail("A call was answered as another one");
+    if (said.outcome == Outcome::kDenied || (said.allowed() && call.is_held && !repeats)) {
+      if (said.allowed()) settled_ += call.actual;
+      --open_calls_;
+      return;
+    }
+    if (said.allowed() && !repeats) call.is_held = true;
+  }
+  after(up_to(2s), [this, call] { this->call(call); });
 }
 
 }  // namespace sluice::quota_simulation

@@ -1,0 +1,73 @@
+#include "tests/simulation/quota_simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/support/random_cases.h"
+
+// SLUICE_SIMULATION_SEED=N repeats one run, whose number a failure names.
+namespace sluice::quota_simulation {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kFaultsOfRun = 500;
+
+// Most runs have few proxies, so that each of them has many faults.
+Simulation::Options options_of(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const std::size_t most = random() % 32 == 0 ? 200 : 8;
+  return {.seed = seed, .servers = 1 + random() % 5, .proxies = 1 + random() % most};
+}
+
+std::string run_of(std::uint64_t seed, std::map<std::string, std::size_t>& faults) {
+  const Simulation::Options options = options_of(seed);
+  Simulation simulation(options);
+  std::mt19937_64 random(seed + 1);
+  for (std::size_t i = 0; i < options.proxies; ++i) {
+    simulation.set_demand(i, static_cast<double>(random() % (4 * kLimit / options.proxies)));
+  }
+  const std::uint64_t longest_pause = 1'000'000 * (1 + random() % 3);
+  for (std::size_t i = 0; i < kFaultsOfRun; ++i) {
+    simulation.inject_fault();
+    simulation.run(Duration{random() % longest_pause});
+  }
+  simulation.heal();
+  // All that was in use is confirmed or has expired, by the clock of the store too, and what was
+  // owed is paid.
+  simulation.run(3min);
+  // A part is lowered before another one is raised, so there may be moments with less.
+  for (int i = 0; i < 3 && simulation.usable() < simulation.wanted() * 0.95; ++i) {
+    simulation.run(6s);
+  }
+  simulation.check_rest();
+  for (const auto& [fault, count] : simulation.faults()) faults[fault] += count;
+  return simulation.failure();
+}
+
+TEST(QuotaSimulation, KeepsItsPromisesWhateverFails) {
+  std::map<std::string, std::size_t> faults;
+  if (const char* const seed = std::getenv("SLUICE_SIMULATION_SEED")) {
+    ASSERT_EQ(run_of(std::strtoull(seed, nullptr, 10), faults), "");
+    return;
+  }
+  const std::size_t runs = sluice::testing::random_cases(10'000, 1'000'000) / kFaultsOfRun;
+  for (std::size_t seed = 1; seed <= runs; ++seed) {
+    ASSERT_EQ(run_of(seed, faults), "")
+        << "Repeat it with: SLUICE_SIMULATION_SEED=" << seed << " quota_simulation_test";
+  }
+  for (const char* const fault : kFaults) EXPECT_GT(faults[fault], runs * 2) << fault;
+}
+
+TEST(QuotaSimulation, OneOfAHundredProxiesWithMostOfTheDemandGetsItInThreePeriods) {
+  Simulation simulation({.seed = 1, .servers = 1, .proxies = 100, .interval = 5s});
+  for (std::size_t i = 0; i < 100; ++i) simulation.set_demand(i, 0.001 * kLimit);
+  simulation.set_demand(7, 0.9 * kLimit);
+  simulation.run(18s);  // 3 * (1 s + 5 s)
+  simulation.check_rest();
+  EXPECT_EQ(simulation.failure(), "");
+}
+
+}  // namespace
+}  // namespace sluice::quota_simulation
