@@ -334,7 +334,7 @@ TEST(RulePermitsFile, RefusesLimitsThatAnotherServerCannotDivide) {
   EXPECT_EQ(error_of("algorithm: token_bucket, limit: 5, per: 1s"), "ok");
   EXPECT_EQ(
       error_of("algorithm: concurrency, limit: 5, lease: 1s"),
-      "f:4:39: error: concurrency cannot be divided among servers; expected another limit, or "
+      "f:4:40: error: concurrency cannot be divided among servers; expected another limit, or "
       "a store in memory or Redis, because each request must ask for such a limit");
   EXPECT_TRUE(error_of("algorithm: budget, limit: 5, per: 1d").find("budget cannot be divided") !=
               std::string::npos);

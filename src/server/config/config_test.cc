@@ -116,7 +116,7 @@ TEST(Config, ReportsAllErrorsWithTheirPlaces) {
       "f:1:21: error: unknown key 'grcp'; expected one of: http, grpc, resp, admin; did you "
       "mean 'grpc'?\n"
       "f:2:8: error: unknown store; expected memory, or the URL of a Redis server, such as "
-      "redis://127.0.0.1:6379\n"
+      "redis://127.0.0.1:6379, or quota://HOST:PORT of another Sluice\n"
       "f:3:15: error: 'level' is 'loud'; expected debug, info, warning, error or off");
   EXPECT_EQ(errors_of(""),
             "f:1:1: error: the file is empty; expected a map that begins with 'version: 1'");
@@ -141,7 +141,7 @@ TEST(Config, KeepsTheCountersOfAMemoryStoreOnly) {
   EXPECT_EQ(config->snapshot_interval, 60s);
   config->store = "redis://secret@127.0.0.1";
   EXPECT_EQ(find_conflict(*config),
-            "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
+            "memory.snapshot keeps the counters of this process, but the store is elsewhere, which "
             "keeps them itself; expected the store memory, or no memory.snapshot");
   config = parse_config("version: 1\nledger: file:ledger.jsonl\n", "/etc/f");
   ASSERT_TRUE(config);

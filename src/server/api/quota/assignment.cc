@@ -33,7 +33,9 @@ Assignment assign(std::span<const QuotaPart> parts, Duration every) {
     }
   }
   if (rate == 0) return {.kind = Assignment::Kind::kDenyAll};
-  rate += rate >> 20;  // so that three thirds are the whole
+  // So that three thirds are the whole, and never more than that.
+  rate = std::min(rate + (rate >> 20),
+                  std::max(rate, rate_of({quota::kWhole, strictest->limit, strictest->cost})));
   constexpr Wide kWhole = quota::kWhole;
   constexpr Wide kMostTokens = std::numeric_limits<std::uint32_t>::max();
   constexpr Wide kMostSeconds = 1'000'000'000;

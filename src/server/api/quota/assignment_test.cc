@@ -66,6 +66,11 @@ TEST(Assignment, OfThreeThirdsIsTheWhole) {
   }
 }
 
+TEST(Assignment, OfTheWholeIsNotMoreThanTheLimit) {
+  const QuotaPart part{kWhole, token_bucket(4'000'000'000).per(1s)};
+  EXPECT_EQ(assign({&part, 1}, 1s).tokens, 4'000'000'000);
+}
+
 TEST(Assignment, LastsLongerIfItHasFewTokens) {
   const QuotaPart part{kWhole / 4, token_bucket(10).per(1s)};
   EXPECT_EQ(assign({&part, 1}, 1s), (Assignment{Assignment::Kind::kTokens, 5, 2000ms}));
