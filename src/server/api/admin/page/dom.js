@@ -127,7 +127,7 @@ export function longTable(box, { nameOf, make, update }) {
     items = shown;
     high = body.querySelector("tr:not(.gap)")?.offsetHeight || high;
     inSight = box.clientHeight || inSight;
-    const count = [...box.querySelectorAll("th")].filter((th) => th.offsetWidth).length;
+    const count = [...box.querySelectorAll("thead th")].filter((th) => th.offsetWidth).length;
     for (const { row } of [above, below]) row.firstChild.colSpan = count;
     draw();
   };
