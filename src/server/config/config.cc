@@ -312,8 +312,9 @@ std::string find_conflict(const Config& config) {
            "redis, or no redis.rules_cache";
   }
   if (!config.snapshot.empty() && !in_memory) {
-    return "memory.snapshot keeps the counters of this process, but the store is elsewhere, which "
-           "keeps them itself; expected the store memory, or no memory.snapshot";
+    return "memory.snapshot keeps the counters of this process, but the store is in " +
+           std::string(in_redis ? "Redis" : "another Sluice") +
+           ", which keeps them itself; expected the store memory, or no memory.snapshot";
   }
   if (!config.ledger.file.empty() && kind_of(config) == StoreKind::kQuota) {
     return "the ledger is of budgets, which a store at another Sluice does not have; expected no "

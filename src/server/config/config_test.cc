@@ -141,7 +141,7 @@ TEST(Config, KeepsTheCountersOfAMemoryStoreOnly) {
   EXPECT_EQ(config->snapshot_interval, 60s);
   config->store = "redis://secret@127.0.0.1";
   EXPECT_EQ(find_conflict(*config),
-            "memory.snapshot keeps the counters of this process, but the store is elsewhere, which "
+            "memory.snapshot keeps the counters of this process, but the store is in Redis, which "
             "keeps them itself; expected the store memory, or no memory.snapshot");
   config = parse_config("version: 1\nledger: file:ledger.jsonl\n", "/etc/f");
   ASSERT_TRUE(config);
