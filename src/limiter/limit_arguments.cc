@@ -261,7 +261,7 @@ class LimitParser {
     if (verb_.has_cost()) own.push_back(verb_.cost_word());
     const std::string_view required = verb_.required();
     if (!required.empty() && required != own.back()) own.push_back(required);
-    if (verb_.has_id() && required != "ID") own.push_back("ID");
+    if (verb_.has_id() && required != "ID") own.emplace_back("ID");
     return fail("there is no option " + base::in_quotes(name) + "; expected " + names + ", ZONE, " +
                 core::list_of(own, "or"));
   }

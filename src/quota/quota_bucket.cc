@@ -53,7 +53,7 @@ QuotaBucket::Assignment QuotaBucket::assignment() const noexcept {
 
 bool QuotaBucket::is_assigned() const noexcept { return steady_now() < assignment().until; }
 
-// `is_done`: takes the units also if it does not admit them, up to an empty bucket.
+// `is_done`: takes the units even if it does not admit them, up to an empty bucket.
 bool QuotaBucket::take_tokens(const Assignment& of, std::uint32_t units, std::int64_t now,
                               bool is_done) noexcept {
   const bool fits = units <= of.tolerance / of.interval;

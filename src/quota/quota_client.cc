@@ -18,6 +18,8 @@
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -48,7 +50,7 @@ constexpr milliseconds kFirstBackoff{100}, kLongestBackoff{5'000}, kConnectTimeo
 constexpr milliseconds kSilent{10'000}, kDead{20'000};
 constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
 constexpr std::size_t kMostMessage = std::size_t{16} << 20;
-// In a message, which is smaller than the service accepts (1 MiB) also with the longest ids.
+// In a message: even with the longest ids it is smaller than the service accepts (1 MiB).
 constexpr int kMostUsages = 200;
 constexpr std::size_t kPrefixBytes = 5;
 
@@ -120,7 +122,7 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   Link& operator=(const Link&) = delete;
 
   void open();
-  void close() noexcept;
+  void close();
   // Adds a message to the stream.
   void send(std::string_view message);
   void tick(SteadyClock::time_point now);
@@ -136,7 +138,7 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   void on_header(std::string_view name, std::string_view value);
   void fail(const std::string& why);
   template <typename F>
-  auto bind(F then) {
+  auto bind(const F& then) {
     return [self = this->shared_from_this(), then](error_code why, auto&&... rest) {
       if (self->is_closed_) return;
       if (why) return self->fail(why.message());
@@ -346,7 +348,7 @@ void QuotaClient::Impl::Link::fail(const std::string& why) {
   asio::post(owner_.loop_, [self = shared_from_this(), why] { self->owner_.ended(why); });
 }
 
-void QuotaClient::Impl::Link::close() noexcept {
+void QuotaClient::Impl::Link::close() {
   is_closed_ = true;
   is_open_ = false;
   error_code ignored;
@@ -380,11 +382,15 @@ QuotaClient::Impl::Impl(QuotaOptions options) : options_(std::move(options)) {
 }
 
 QuotaClient::Impl::~Impl() {
-  asio::post(loop_, [this] {
-    if (link_) link_->close();
-    loop_.stop();
-  });
-  thread_.join();
+  try {
+    asio::post(loop_, [this] {
+      if (link_) link_->close();
+      loop_.stop();
+    });
+    thread_.join();
+  } catch (const std::exception&) {
+    std::abort();  // no memory for the message that ends the thread, which uses this object
+  }
 }
 
 void QuotaClient::Impl::prepare_tls() {

@@ -412,7 +412,7 @@ class Canned(BrowserTest):
                 self.assertLess(page.run(count), 60)
             page.wait_for_text(box, last)
             widths = f"return [...document.querySelectorAll('{box} th')].map((one) => one.offsetWidth)"
-            # Also when the rows are there already, and are made again in another order.
+            # The rows are there already, and get another order.
             page.run(f"document.querySelector('{box} thead button')?.click()")
             self.assertGreater(min(page.run(widths)), 40)
             rows = f"return Number(document.querySelector('{box} table').ariaRowCount)"

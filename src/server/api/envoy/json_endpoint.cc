@@ -47,6 +47,7 @@ bool end_names(Names& names, base::JsonProblem&) {
 
 // Any value: a member of any object, or an element of any array.
 extern const Member kAny[1];
+// NOLINTNEXTLINE(cppcoreguidelines-interfaces-global-init): it keeps the address only
 const base::JsonObject<Names> kObject(kAny, end_names, true);
 const Member kAny[1] = {
     {.kinds = base::kJsonAny, .set = add_name, .object = &kObject, .each = kAny}};

@@ -137,7 +137,7 @@ BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
   auto counter = rules::check_counter(rules, written, {.kind = Override::Kind::kBlocked});
   const auto key = rules::parse_counter_key(written);
   if (!counter || !key) {
-    out.not_assigned.push_back(std::string(written));
+    out.not_assigned.emplace_back(written);
     return out;
   }
   const Rule& rule = *rules.find(key->rule);
@@ -163,7 +163,7 @@ BucketRules BucketResolver::resolve_counter(const RuleSet& rules,
   }
   if (given) found.numbers = rules::numbers_with(*given, rule, *limit, found.numbers);
   if (!can_be_assigned(found.numbers, *limit)) {
-    out.not_assigned.push_back(std::string(written));
+    out.not_assigned.emplace_back(written);
   } else if (given && given->kind == Override::Kind::kBlocked) {
     out.verdict = BucketRules::Verdict::kDeny;
   } else if (rule.mode == RuleMode::kShadow) {

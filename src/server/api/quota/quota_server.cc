@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/system/error_code.hpp>
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -148,7 +149,10 @@ class QuotaStream final : public grpc::StreamIn {
         proxy_(std::make_shared<Proxy>(out, loop)) {}
   ~QuotaStream() override {
     proxy_->forget();
-    if (!domain_.empty()) server_->post([id = id_](QuotaService& service) { service.close(id); });
+    try {
+      if (!domain_.empty()) server_->post([id = id_](QuotaService& service) { service.close(id); });
+    } catch (const std::exception&) {  // without memory its buckets are abandoned when idle
+    }
   }
 
   void on_message(std::string_view message) override {
