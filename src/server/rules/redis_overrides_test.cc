@@ -151,6 +151,25 @@ TEST_F(RedisOverridesTest, SaysHowManyAreLost) {
   EXPECT_EQ(first_.lost, std::vector<std::uint64_t>{1});
 }
 
+TEST_F(RedisOverridesTest, SaysHowManyAnOldCopyOfTheDataLacks) {
+  sluice_redis::RedisConnection redis(server_);
+  first_.set(1);
+  const auto number = [&] {
+    return redis.text(redis.run({"HGET", "sluice:{overrides}:head", "number"}));
+  };
+  EXPECT_EQ(number(), "1");
+  first_.run([&] { EXPECT_TRUE(first_.overrides.set("d|r|l|k=2", {.limit = 2})); });
+  second_.until("both are read", [&] { return second_.overrides.all().size() == 2; });
+  redis.run({"MULTI"});  // what an older file of Redis has
+  redis.run({"HDEL", "sluice:{overrides}", "d|r|l|k=2"});
+  redis.run({"HSET", "sluice:{overrides}:head", "number", "1"});
+  redis.run({"XTRIM", "sluice:{overrides}:changes", "MAXLEN", "1"});
+  redis.run({"EXEC"});
+  second_.until("the loss is reported", [&] { return !second_.lost.empty(); });
+  EXPECT_EQ(second_.lost, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(second_.overrides.all().size(), 1U);
+}
+
 // Calls of a command, also those that failed.
 int calls(const RedisServer& server, const std::string& command) {
   sluice_redis::RedisConnection redis(server);
@@ -158,6 +177,17 @@ int calls(const RedisServer& server, const std::string& command) {
   const std::string name = "cmdstat_" + command + ":calls=";
   const std::size_t at = stats.find(name);
   return at == stats.npos ? 0 : std::stoi(stats.substr(at + name.size()));
+}
+
+TEST_F(RedisOverridesTest, SaysThatTheFirstOfAllIsLost) {
+  first_.until("Redis was asked", [&] { return calls(server_, "hmget") > 2; });
+  Does job([&] { EXPECT_TRUE(first_.overrides.set_through(&client_, kKey, {.limit = 1})); });
+  ASSERT_TRUE(first_.fibers.run(job));
+  client_.answer(":1\r\n");  // by a Redis that then ended, and came back empty
+  EXPECT_EQ(first_.limit(), 1U);
+  first_.until("the loss is reported", [&] { return !first_.lost.empty(); });
+  EXPECT_EQ(first_.lost, std::vector<std::uint64_t>{1});
+  EXPECT_EQ(first_.limit(), 0U);
 }
 
 // A scan would delay own changes until its end.

@@ -410,7 +410,7 @@ bool RedisOverrides::see_head(const redis::Reply& reply) {
   const OverrideHead known = this->known();
   // This server may have made changes since it asked.
   const bool is_later = head->epoch == known.epoch && head->number >= asked_;
-  if (!is_synced_ || !is_later) {
+  if (!is_synced_ || !is_later || has_lost_first(*head)) {
     scan(std::move(*head));
   } else if (head->number > known.number) {
     latest_ = head->number;
@@ -478,10 +478,12 @@ bool RedisOverrides::see_page(const redis::Reply& reply) {
   return true;
 }
 
-// Removes what Redis no longer has. With another epoch, nobody has removed it: it is lost.
+// Removes what Redis no longer has. Without an epoch, with another one, or with a number from
+// before, nobody has removed it: it is lost.
 void RedisOverrides::finish_scan() {
   const std::string epoch = known().epoch;
-  const bool has_other_data = !epoch.empty() && epoch != scanned_.epoch;
+  const bool has_other_data = scanned_.epoch.empty() || scanned_.number < asked_ ||
+                              (!epoch.empty() && epoch != scanned_.epoch);
   std::uint64_t lost = 0;
   overrides_.drop_ended(SystemClock().now());
   std::sort(seen_.begin(), seen_.end());
@@ -551,6 +553,13 @@ void RedisOverrides::adopt_first(std::string_view epoch) {
   if (is_synced_ && known_ == OverrideHead()) known_.epoch = epoch;
 }
 
+// Whether Redis, which has no epoch, has lost the first change of all: this server made it, and the
+// follower has not seen it.
+bool RedisOverrides::has_lost_first(const OverrideHead& head) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(has_first_, false) && head.epoch.empty();
+}
+
 OverrideHead RedisOverrides::known() const {
   const std::lock_guard lock(mutex_);
   return known_;
@@ -571,7 +580,11 @@ bool RedisOverrides::apply_own(std::uint64_t scans, std::uint64_t number,
   const std::lock_guard lock(mutex_);
   if (scans != scans_ || number <= known_.number) return false;
   const bool result = change();
-  if (number == known_.number + 1 && !known_.epoch.empty()) known_.number = number;
+  if (known_.epoch.empty()) {
+    has_first_ = true;
+  } else if (number == known_.number + 1) {
+    known_.number = number;
+  }
   return result;
 }
 

@@ -198,6 +198,7 @@ class RedisOverrides final : public ServerOverrides {
   void apply(const OverrideChange& change);
   bool apply_next(const OverrideChange& change);
   void adopt_first(std::string_view epoch);
+  bool has_lost_first(const OverrideHead& head);
   OverrideHead known() const;
   std::uint64_t scans() const;
   bool apply_own(std::uint64_t scans, std::uint64_t number, const std::function<bool()>& change);
@@ -210,9 +211,10 @@ class RedisOverrides final : public ServerOverrides {
   const OverrideKeys keys_;
   OnTrouble on_trouble_;
   OnLost on_lost_;
-  mutable std::mutex mutex_;  // of known_ and scans_, and of changes that depend on them
+  mutable std::mutex mutex_;  // of the next three, and of changes that depend on them
   OverrideHead known_;
   std::uint64_t scans_ = 0;  // that have begun
+  bool has_first_ = false;   // a change of this server, when no epoch was known
   bool is_synced_ = false;
   State state_ = State::kFine;
   bool has_answered_ = false;
