@@ -82,6 +82,10 @@ class CircuitBreaker {
   // probe. If a probe is under way and fails, so is the request after it.
   void probe_soon() noexcept;
 
+  // Returns whether the next request is a probe. A program whose requests may cease asks this from
+  // time to time and then sends a request of its own, so that it sees that the store works again.
+  bool probe_is_due() const noexcept;
+
   // Returns the state now.
   State state() const noexcept { return mode_of(state_.load(std::memory_order_relaxed)); }
   // Returns the number of requests that it kept from the store.
@@ -93,6 +97,9 @@ class CircuitBreaker {
   // case the probe never returns.
   static constexpr State mode_of(std::uint64_t word) noexcept {
     return static_cast<State>(word & 3);
+  }
+  static constexpr Instant instant_of(std::uint64_t word) noexcept {
+    return Instant{Duration{static_cast<Duration::rep>(word >> 2)}};
   }
   static std::uint64_t word_of(State mode, Instant instant) noexcept;
   Pass try_probe(std::uint64_t seen) noexcept;

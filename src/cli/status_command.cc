@@ -165,9 +165,18 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
       lines.push_back("  meanwhile " + what);
     }
   }
+  if (const object& slow = object_in(status, "slow"); !slow.empty()) {
+    lines.push_back("STORE SLOW " + since_and_why(slow, now));
+  }
   const object& lost = object_in(status, "rules_lost");
-  if (!lost.empty()) {
+  if (is_true(lost, "from_cache")) {
+    lines.push_back("RULES FROM CACHE " + since_and_why(lost, now));
+  } else if (!lost.empty()) {
     lines.push_back("RULES LOST " + since_and_why(lost, now) + "; the last rules stay active");
+  }
+  if (const object& gone = object_in(status, "overrides_lost"); !gone.empty()) {
+    lines.push_back("OVERRIDES LOST (" + std::to_string(number_in(gone, "count")) + ") " +
+                    since_and_why(gone, now));
   }
   add_refused(object_in(status, "rules"), "RULES REFUSED: ", text_in(lost, "why"), lines);
   add_refused(object_in(status, "envoy"), "ENVOY'S FILES REFUSED: ", {}, lines);
@@ -209,7 +218,7 @@ denied, how many the store failed to decide (the rule's `on_store_error` answere
 have denied in shadow mode, and how many skipped it because an attribute was missing.
 
 What is wrong comes first: an outage of the store, since when, and what each rule does meanwhile;
-rules that were lost or refused; a server that drains or is not ready. Overrides, and at most 10,000
+rules that were lost or refused; overrides that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most 10,000
 blocks that the store keeps, are counted.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.

@@ -173,8 +173,15 @@ class Outage(RedisTest):
         wait_for(lambda: ask(server, CUSTOMER) and "outage" in status(server), "the outage")
         why = status(server)["outage"]["why"]
         self.assertRegex(why, "does not answer within 50 ms|has not answered")
+        # Overrides are known to the server, blocks are not.
+        done = subprocess.run([binary(), "key", "export", "--admin", server.admin],
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "the blocks cannot be read: .*; 0 lines are printed, and "
+                                      "blocks are missing")
         self.server.resume()
-        wait_for(lambda: ask(server, CUSTOMER) and "outage" not in status(server), "its end")
+        # Nobody asks, and the server sees nevertheless that Redis is back.
+        wait_for(lambda: "outage" not in status(server), "its end")
 
     def test_a_change_for_a_time_ends_by_itself_and_the_log_says_so(self):
         server = self.follow()

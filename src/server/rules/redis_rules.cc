@@ -126,8 +126,9 @@ Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source
              {"file", source.cache},
              {"pushed", kept->version},
              {"pushed_at", kept->pushed_at}});
-  (*manager)->lose(lost_rules(
-      source, why + "; the rules of " + source.cache + " are active, pushed " + kept->pushed_at));
+  (*manager)->lose(lost_rules(source, why + "; the rules of " + source.cache +
+                                          " are active, pushed " + kept->pushed_at),
+                   true);
   return std::unique_ptr<PushedRules>(
       new PushedRules(std::move(source), std::move(*kept), std::move(*manager)));
 }

@@ -395,10 +395,11 @@ Unexpected<RulesManager::Errors> RulesManager::refuse(Errors errors) {
   return {std::move(errors)};
 }
 
-void RulesManager::lose(RuleError why) {
+void RulesManager::lose(RuleError why, bool from_cache) {
   const std::lock_guard lock(mutex_);
   if (!lost_since_) lost_since_ = clock_->now();
   why_lost_ = std::move(why);
+  from_cache_ = from_cache;
   last_failure_at_ = clock_->now();
   ++failures_;
 }
@@ -448,6 +449,7 @@ RulesStatus RulesManager::status() const {
                      .last_failure_at = last_failure_at_,
                      .lost_since = lost_since_,
                      .why_lost = lost_since_ ? why_lost_.what : std::string(),
+                     .from_cache = lost_since_ && from_cache_,
                      .temporary = temporary_,
                      .differences = differences_,
                      .differ_by = differ_by_,

@@ -59,6 +59,7 @@ struct RulesStatus {
   // Set while the rules of a source cannot be read, so that those from before are active.
   std::optional<Instant> lost_since = {};
   std::string why_lost = {};
+  bool from_cache = false;  // the server started with those that it had last
   std::vector<TemporaryChange> temporary = {};
   // What the administration has changed since the files or the source were last read, without
   // temporary changes; and who made the latest change.
@@ -148,8 +149,8 @@ class RulesManager {
       const std::function<bool(const TemporaryChange&)>& has_ended);
 
   // Reports that the rules of the source cannot be read. It counts as a reload that failed, and
-  // status() reports it until found() is called.
-  void lose(RuleError why);
+  // status() reports it until found() is called. `from_cache`: see RulesStatus.
+  void lose(RuleError why, bool from_cache = false);
   void found();
 
   // Returns whether the files differ from when they were last read or reported, and have not
@@ -210,6 +211,7 @@ class RulesManager {
   Instant last_failure_at_{};
   std::optional<Instant> lost_since_;
   RuleError why_lost_;
+  bool from_cache_ = false;
   std::vector<TemporaryChange> temporary_;  // changes with both locks
   std::vector<rules::RuleDifference> differences_;
   std::string differ_by_;

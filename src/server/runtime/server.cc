@@ -475,6 +475,7 @@ class Server::Impl {
   ServerRules rules_;
   const std::unique_ptr<ServerOverrides> overrides_;
   std::atomic<std::uint64_t> overrides_lost_{0};  // by Redis, while this server knew them
+  OverridesLost latest_loss_;                     // of these; used by the main thread
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -708,6 +709,9 @@ void Server::Impl::follow_shared_overrides() {
   };
   const auto on_lost = [this](std::uint64_t count) {
     overrides_lost_ += count;
+    const Instant now = SystemClock::instance().now();
+    if (now - latest_loss_.at >= OverridesLost::kShown) latest_loss_.count = 0;
+    latest_loss_ = {latest_loss_.count + count, now};
     log_.warning("overrides and blocks that this server knew are not in Redis any more",
                  {{"count", count}});
   };
@@ -763,7 +767,8 @@ void Server::Impl::check_for_changes() {
   follow_overrides();
   events_.tick();
   recent_.want(events_.is_watched());
-  stores_->log_freed_keys();
+  stores_->look();
+  if (admin_stores_) admin_stores_->probe();
   change_timer_.expires_after(kChangeCheck);
   change_timer_.async_wait([this](const error_code& why) {
     if (!why) check_for_changes();
@@ -791,7 +796,8 @@ ServerStatus Server::Impl::status() const {
                    .draining = is_ending_,
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
-                   .store = stores_->status()};
+                   .store = stores_->status(),
+                   .overrides_lost = latest_loss_};
   if (rules_.envoy().has_files()) out.envoy = rules_.envoy().status();
   return out;
 }

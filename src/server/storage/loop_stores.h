@@ -27,6 +27,9 @@ struct StoreStatus {
   // Set while it cannot decide; then the policies of the rules do. And why, with the address.
   std::optional<Instant> failing_since = {};
   std::string why_failing = {};
+  // Set while it decides, but slowly: see SlowRequests.
+  std::optional<Instant> slow_since = {};
+  std::string why_slow = {};
 };
 
 }  // namespace sluice::server
@@ -52,6 +55,9 @@ class LoopStores {
   virtual Store* local() = 0;
   // The connection to Redis for other commands; null if there is none. After stop(), they fail.
   virtual redis::Client* redis() { return nullptr; }
+  // Asks a store that failed whether it works again, if it is time to; does not wait. Call it
+  // often.
+  virtual void probe() noexcept {}
   // Ends every wait before it returns. From then on nothing waits: every request fails at once.
   virtual void stop() = 0;
 };

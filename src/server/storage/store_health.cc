@@ -4,6 +4,8 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
+#include <cinttypes>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -342,6 +344,29 @@ std::string cause_of(const StoreEvent& event) {
 }
 
 }  // namespace
+
+void SlowRequests::add(const metrics::DurationCounts& all, Instant now) {
+  constexpr std::size_t kFast = 14;  // buckets, up to 2^13 µs
+  Sample sample;
+  for (std::size_t i = 0; i < all.buckets.size(); ++i) {
+    sample.all += all.buckets[i];
+    if (i >= kFast) sample.slow += all.buckets[i];
+  }
+  samples_.push_back(sample);
+  if (samples_.size() > kSamples) samples_.pop_front();
+  const std::uint64_t slow = sample.slow - samples_.front().slow;
+  const std::uint64_t asked = sample.all - samples_.front().all;
+  if (slow < 10 || slow * 100 <= asked) {
+    since_.reset();
+    return why_.clear();
+  }
+  if (!since_) since_ = now;
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(),
+                "%.1f %% of %" PRIu64 " requests within a minute took more than 8 ms",
+                100.0 * static_cast<double>(slow) / static_cast<double>(asked), asked);
+  why_ = text.data();
+}
 
 // Returns the cause of a breaker that has opened, else an empty text.
 std::string StoreLog::note(const StoreEvent& event) {

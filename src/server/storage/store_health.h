@@ -138,6 +138,32 @@ class StoreLog final : public StoreObserver {
   std::string cause_;
 };
 
+// Whether a store is slow: of the requests within a minute, more than 1 %, and at least ten, took
+// more than 8 ms.
+//
+// Thread-safety: one thread at a time.
+class SlowRequests {
+ public:
+  static constexpr std::chrono::seconds kEvery{10};
+
+  // Takes the durations since the start; call it once in kEvery.
+  void add(const metrics::DurationCounts& all, Instant now);
+  // Since when it is slow; nothing: it is not. And "4.1 % of 1204 requests within a minute took
+  // more than 8 ms".
+  std::optional<Instant> since() const noexcept { return since_; }
+  const std::string& why() const noexcept { return why_; }
+
+ private:
+  static constexpr std::size_t kSamples = 7;  // the time between the first and the last: a minute
+
+  struct Sample {
+    std::uint64_t slow = 0, all = 0;
+  };
+  std::deque<Sample> samples_;
+  std::optional<Instant> since_;
+  std::string why_;
+};
+
 // Adds the metrics of a store outside the process to the registry, which docs/metrics.md lists.
 // Call it once. Borrows their sources; `stats` and `durations` are called from any thread. Without
 // a deny cache, it is null; if durations are not measured, `durations` is empty.

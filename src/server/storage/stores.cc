@@ -303,6 +303,24 @@ LeaseOptions lease_options(const Config& config) {
 
 }  // namespace
 
+// The request of a circuit breaker that no client makes: it writes, because a server that only
+// answers cannot decide. Its counter expires after a second.
+class Probe final : public AsyncStore::Completion {
+ public:
+  void begin(const CircuitBreaker& breaker, AsyncStore& store) noexcept {
+    if (is_under_way_ || !breaker.probe_is_due()) return;
+    is_under_way_ = true;
+    store.async_apply(Verb::kCharge, {&charge_, 1}, {}, {&answer_, 1}, *this);
+  }
+  void done(const Decision&) noexcept override { is_under_way_ = false; }
+
+ private:
+  const Charge charge_{.key = "sluice probe",
+                       .limit = fixed_window(1).per(std::chrono::seconds(1))};
+  Decision answer_;
+  bool is_under_way_ = false;
+};
+
 // The stores of one loop.
 class RedisStores::Chain final : public LoopStores {
  public:
@@ -322,6 +340,7 @@ class RedisStores::Chain final : public LoopStores {
   Store* shadow() override { return &chain_.uncached(); }
   Store* local() override { return &all_.shared_.local; }
   redis::Client* redis() override { return &redis_.client(); }
+  void probe() noexcept override { probe_.begin(all_.breaker(), returns_.uncached()); }
   void stop() override {
     if (std::exchange(is_stopped_, true)) return;
     leased_.stop();
@@ -339,6 +358,7 @@ class RedisStores::Chain final : public LoopStores {
   FiberStore fibers_;
   policy::Chain chain_;
   policy::AsyncChain returns_;  // takes back what leases did not use
+  Probe probe_;
   LoopLeases leased_;
   Limiter limiter_;
 };
@@ -355,6 +375,7 @@ RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Targ
                          Log& log)
     : target_(std::move(target)),
       has_ledger_(config.ledger.in_redis),
+      log_(log),
       events_(log, SteadyClock::instance(), SystemClock::instance(), silence_of(*target_)),
       health_(target_),
       shared_(config.redis.breaker,
@@ -409,6 +430,22 @@ metrics::DurationCounts RedisStores::durations() const {
   metrics::DurationCounts sum = past_durations_;
   for (const Chain* const chain : chains_) chain->durations().add_to(sum);
   return sum;
+}
+
+void RedisStores::look() {
+  const Instant now = SteadyClock::instance().now();
+  if (now < next_look_) return;
+  next_look_ = now + SlowRequests::kEvery;
+  const metrics::DurationCounts all = durations();
+  const std::lock_guard lock(mutex_);
+  const bool was_slow = slow_.since().has_value();
+  slow_.add(all, SystemClock::instance().now());
+  if (slow_.since().has_value() == was_slow) return;
+  if (was_slow) {
+    log_.info("the store is not slow any more");
+  } else {
+    log_.warning("the store is slow", {{"why", slow_.why()}});
+  }
 }
 
 namespace {
@@ -788,7 +825,7 @@ class InMemory final : public Stores {
     return !snapshots_ || snapshots_->write_last();
   }
 
-  void log_freed_keys() override {
+  void look() override {
     const std::uint64_t freed = store_.stats().freed_keys;
     if (freed == logged_freed_ || steady_.now() < next_line_) return;
     log_.warning("blocked keys were freed: blocks have reached their bound",
@@ -824,7 +861,7 @@ class InMemory final : public Stores {
   Log& log_;
   const Clock& steady_;
   std::uint64_t logged_freed_ = 0;
-  Instant next_line_{};                       // of log_freed_keys(), at the earliest
+  Instant next_line_{};                       // of look(), at the earliest
   const std::string ledger_file_;             // empty: none
   const std::unique_ptr<LedgerFile> ledger_;  // null: without a file, as the snapshots
   MemoryStore store_;
@@ -860,6 +897,11 @@ StoreStatus RedisStores::status() const {
       status.failing_since = failing->since;
       status.why_failing = std::move(failing->why);
     }
+  }
+  const std::lock_guard lock(mutex_);
+  if (!status.failing_since && slow_.since()) {
+    status.slow_since = slow_.since();
+    status.why_slow = target_->shown + ": " + slow_.why();
   }
   if (const DenyCache* cache = deny_cache()) {
     status.numbers.emplace_back("deny_cache_hits", cache->hits());

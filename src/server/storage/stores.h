@@ -141,9 +141,9 @@ class Stores {
   virtual void begin_files() {}  // before the first request, after the end of the other process
   virtual bool end_files() { return true; }  // after the last request. false: counters are lost
 
-  // In memory: says in the log, at most once a minute, that blocked keys were freed because blocks
-  // have reached their bound. Call it often, in one thread.
-  virtual void log_freed_keys() {}
+  // Says in the log, in memory at most once a minute, that blocked keys were freed because blocks
+  // have reached their bound, and in Redis that it is slow. Call it often, in one thread.
+  virtual void look() {}
 
   virtual void add_metrics(metrics::Registry& registry) = 0;
   virtual StoreStatus status() const = 0;
@@ -175,6 +175,7 @@ class RedisStores final : public Stores {
   Status read_ledger(LoopStores* loop, const LedgerReplay::See& see) override;
   void follow(boost::asio::io_context& loop) override { health_.start(loop); }
   void stop_following() noexcept override { health_.stop(); }
+  void look() override;
   void add_metrics(metrics::Registry& registry) override;
   StoreStatus status() const override;
 
@@ -197,6 +198,7 @@ class RedisStores final : public Stores {
 
   const std::shared_ptr<const redis::Target> target_;
   const bool has_ledger_;
+  Log& log_;
   StoreLog events_;
   RedisHealth health_;
   MemoryStore nothing_{{.max_keys = 1, .max_log_bytes = 1}};
@@ -207,6 +209,8 @@ class RedisStores final : public Stores {
   std::vector<const Chain*> chains_;
   RedisStoreStats past_;  // the statistics of closed stores, as the next
   metrics::DurationCounts past_durations_;
+  SlowRequests slow_;
+  Instant next_look_{};  // at slow_
 };
 
 }  // namespace sluice::server

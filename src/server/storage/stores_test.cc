@@ -32,15 +32,15 @@ TEST(Stores, SayOnceAMinuteThatBlockedKeysWereFreed) {
         const Charge charge{.key = key, .limit = fixed_window(0).per(1h), .block = &block};
         stores->limiter().store().apply_one({Verb::kBlock, 1h}, charge, {});
       }
-      stores->log_freed_keys();
+      stores->look();
     };
-    stores->log_freed_keys();
+    stores->look();
     flood("a");
     flood("b");
     steady.advance(1min);
-    stores->log_freed_keys();
+    stores->look();
     steady.advance(1min);
-    stores->log_freed_keys();
+    stores->look();
     const std::string text = registry.text();
     const std::string series = "\nsluice_store_freed_keys_total ";
     freed = std::stoull(text.substr(text.find(series) + series.size()));

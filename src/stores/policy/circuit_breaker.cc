@@ -55,9 +55,8 @@ std::uint64_t CircuitBreaker::word_of(State mode, Instant instant) noexcept {
 CircuitBreaker::Pass CircuitBreaker::try_probe(std::uint64_t seen) noexcept {
   Pass pass;
   const Instant now = clock_.now();
-  const Instant until{Duration{static_cast<Duration::rep>(seen >> 2)}};
   const std::uint64_t probing = word_of(State::kProbing, now + options_.open_for);
-  if (now < until || !state_.compare_exchange_strong(seen, probing)) {
+  if (now < instant_of(seen) || !state_.compare_exchange_strong(seen, probing)) {
     refusals_->add_one();
     return pass;
   }
@@ -154,6 +153,11 @@ void CircuitBreaker::probe_soon() noexcept {
   if (mode_of(seen) != State::kOpen) return;
   probes_failed_.store(0, std::memory_order_relaxed);
   state_.compare_exchange_strong(seen, word_of(State::kOpen, clock_.now()));
+}
+
+bool CircuitBreaker::probe_is_due() const noexcept {
+  const std::uint64_t seen = state_.load(std::memory_order_relaxed);
+  return mode_of(seen) != State::kClosed && clock_.now() >= instant_of(seen);
 }
 
 // Random between half of it and all of it, so that processes that lost the same server do not all

@@ -136,6 +136,20 @@ TEST_F(CircuitBreakerTest, LetsOneProbePassAfterItsTime) {
   EXPECT_TRUE(ask(Reason::kOk));
 }
 
+TEST_F(CircuitBreakerTest, SaysWhenAProbeIsDue) {
+  EXPECT_FALSE(breaker_.probe_is_due());
+  open();
+  EXPECT_FALSE(breaker_.probe_is_due());
+  clock_.advance(1s);
+  EXPECT_TRUE(breaker_.probe_is_due());
+  const auto probe = breaker_.try_pass();
+  EXPECT_FALSE(breaker_.probe_is_due()) << "one is under way";
+  breaker_.record(probe, Reason::kOk);
+  clock_.advance(1h);
+  EXPECT_FALSE(breaker_.probe_is_due());
+  EXPECT_EQ(breaker_.refused(), 0u);
+}
+
 TEST_F(CircuitBreakerTest, OpensAgainIfTheProbeFails) {
   open();
   clock_.advance(1s);

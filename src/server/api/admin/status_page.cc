@@ -44,9 +44,9 @@ std::string_view does_meanwhile(const Rule& rule) noexcept {
 
 }  // namespace
 
-void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus& status,
+void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatus& status,
                   const RuleSet& rules, std::size_t most) {
-  if (store.failing_since) {
+  if (const StoreStatus& store = server.store; store.failing_since) {
     json.key("outage").begin_object().member("since", base::to_rfc3339(*store.failing_since));
     json.member("why", store.why_failing).key("rules").begin_array();
     for (const Rule& rule : rules.rules().first(std::min(most, rules.rules().size()))) {
@@ -56,9 +56,24 @@ void write_outage(JsonWriter& json, const StoreStatus& store, const RulesStatus&
     }
     json.end_array().end_object();
   }
+  if (server.store.slow_since) {
+    json.key("slow").begin_object().member("since", base::to_rfc3339(*server.store.slow_since));
+    json.member("why", server.store.why_slow).end_object();
+  }
   if (status.lost_since) {
     json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));
-    json.member("why", status.why_lost).end_object();
+    json.member("why", status.why_lost);
+    if (status.from_cache) json.member("from_cache", true);
+    json.end_object();
+  }
+  const OverridesLost& lost = server.overrides_lost;
+  if (lost.count > 0 && SystemClock::instance().now() - lost.at < OverridesLost::kShown) {
+    json.key("overrides_lost").begin_object().member("since", base::to_rfc3339(lost.at));
+    json.member("count", lost.count)
+        .member("why",
+                "Redis came back without them; expected an import of the latest export: sluice key "
+                "import FILE")
+        .end_object();
   }
   write_temporary(json, status.temporary);
 }
@@ -156,7 +171,7 @@ void show_status(const Call& call) {
   write_server(json, status);
   const RulesStatus rules = call.admin.rules.status();
   const RuleSet active = call.admin.rules.current();
-  write_outage(json, status.store, rules, active, active.rules().size());
+  write_outage(json, status, rules, active, active.rules().size());
   write_rules(json, rules);
   if (status.envoy) write_envoy(json, *status.envoy);
   if (call.overrides() != nullptr && call.overrides()->size() > 0) {

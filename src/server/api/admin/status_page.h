@@ -12,6 +12,14 @@
 
 namespace sluice::server {
 
+// Overrides that a Redis without its data has lost, while this server knew them.
+struct OverridesLost {
+  static constexpr std::chrono::hours kShown{1};  // the time for which the status says so
+
+  std::uint64_t count = 0;
+  Instant at{};
+};
+
 // The part of GET /v1/status that is not about rules.
 struct ServerStatus {
   struct Listener {
@@ -27,6 +35,7 @@ struct ServerStatus {
   std::size_t threads = 0;
   std::vector<Listener> listeners = {};
   StoreStatus store = {};
+  OverridesLost overrides_lost = {};
   std::optional<EnvoyStatus> envoy = {};  // set if there are files of Envoy's configuration
 };
 

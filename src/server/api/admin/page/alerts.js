@@ -88,7 +88,7 @@ export function showAlerts(event, missing) {
   if (missing) {
     bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." });
   }
-  const { outage, rules_lost: lost, rules, temporary = [] } = event;
+  const { outage, slow, rules_lost: lost, overrides_lost: gone, rules, temporary = [] } = event;
   if (outage) {
     bars.push({
       name: "outage", title: "The store fails.", text: `${visible(outage.why)}, ${sinceText(outage.since)}. Meanwhile:`,
@@ -97,11 +97,12 @@ export function showAlerts(event, missing) {
   } else if (event.store.breaker_open) {
     bars.push({ name: "outage", title: "The store fails.", text: "Each rule does what its on_store_error says." });
   }
-  if (lost) {
-    bars.push({
-      name: "rules-lost", title: "The rules cannot be read.",
-      text: `${visible(lost.why)}, ${sinceText(lost.since)}. The last rules stay active here; a server that starts now may have none.`,
-    });
+  for (const [name, title, what, more] of [
+    ["slow", "The store is slow.", slow, ""],
+    ["rules-lost", "The rules cannot be read.", lost, " The last rules stay active here; a server that starts now may have none."],
+    ["overrides-lost", "Overrides are lost.", gone, ""],
+  ]) {
+    if (what) bars.push({ name, title, text: `${visible(what.why)}, ${sinceText(what.since)}.${more}` });
   }
   if (rules.last_errors.length) {
     bars.push({
