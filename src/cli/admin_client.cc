@@ -236,4 +236,10 @@ std::string url_encoded(std::string_view text) {
   return out;
 }
 
+std::string encoded_once(std::string_view text) {
+  std::string out;
+  for (const char& c : text) out += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
+  return out;
+}
+
 }  // namespace sluice::cli

@@ -54,6 +54,7 @@ class AdminClient {
                                std::string body = {}, std::string_view if_match = {});
   // The error of a refusal: "WHAT; EXPECTED".
   std::string refusal(const Answer& answer) const;
+  const std::string& address() const noexcept { return shown_; }
   // Says that the peer answered like another program.
   std::string strange() const;
 
@@ -80,5 +81,7 @@ void each_object(const boost::json::object& json, std::string_view name,
 // Returns the text as a part of a path or of a query: other bytes than letters, digits and "-._~"
 // are written as %XX.
 std::string url_encoded(std::string_view text);
+// The same, but a '%' begins an escape already.
+std::string encoded_once(std::string_view text);
 
 }  // namespace sluice::cli

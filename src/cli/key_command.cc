@@ -43,8 +43,8 @@ A change needs RULE/LIMIT if the rule has several limits; --reset, --block and -
 RULE/* for all. A limit without a name has its index: login/0. A slash in the name of a rule is
 written as %2F; a rule that is called like a subcommand needs its limit.
 
-Exit status: 0 shown or done; 1 there is no such rule or limit, every limit lacks an attribute, or the
-server refused or did not answer; 2 wrong usage.
+Exit status: 0 shown or done; 1 there is no such rule or limit, every limit lacks an attribute, there
+was nothing to --unset or --unblock, or the server refused or did not answer; 2 wrong usage.
 
 Examples:
   sluice key login ip=192.0.2.1
@@ -80,13 +80,6 @@ struct KeyFlags {
   }
 };
 
-// A part of a path or of a query. A '%' in the argument begins an escape already.
-std::string encoded(std::string_view text) {
-  std::string out;
-  for (const char& c : text) out += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
-  return out;
-}
-
 // The names of a rule and of a limit, encoded. The limit is empty if none is named.
 struct Names {
   std::string rule, limit;
@@ -96,7 +89,7 @@ struct Names {
 
 Names names_in(std::string_view place) {
   const std::size_t slash = std::min(place.find('/'), place.size());
-  Names names{encoded(place.substr(0, slash)), {}};
+  Names names{encoded_once(place.substr(0, slash)), {}};
   if (slash == place.size() && slash > 0) return names;
   const std::string_view limit = place.substr(std::min(slash + 1, place.size()));
   if (names.rule.empty() || limit.empty()) {
@@ -105,7 +98,7 @@ Names names_in(std::string_view place) {
                      "api/requests",
                  kUsage);
   }
-  names.limit = encoded(limit);
+  names.limit = encoded_once(limit);
   return names;
 }
 
@@ -135,6 +128,16 @@ std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts)
     if (one.name == "ip" && may_be_address && !base::IpAddress::parse(one.value)) {
       throw Failed(in_quotes(one.value) + " is not an address; expected one such as 192.0.2.1",
                    kUsage);
+    }
+    const std::size_t slash = std::min(one.value.find('/'), one.value.size());
+    if (one.name == "ip" && slash < one.value.size() &&
+        base::IpAddress::parse(one.value.substr(0, slash))) {
+      throw Failed(
+          in_quotes(one.value) +
+              " is a network, and a request has one address; expected an address such as " +
+              std::string(one.value.substr(0, slash)) +
+              ", or a rule with `match: { ip: " + std::string(one.value) + " }` and `action: deny`",
+          kUsage);
     }
     attributes.push_back(one);
   }
@@ -298,9 +301,32 @@ void print_block(const std::string& /*rule*/, const object& limit) {
   std::cout << replay::printable(line) << '\n';
 }
 
-int change_block(const KeyFlags& flags, std::string_view method, const std::string& more) {
-  const std::string target = "/v1/blocks?" + names_in(flags.place).query() + query_of(flags) + more;
-  return print_limits(flags, AdminClient(*flags.admin).ask_json(method, target), print_block);
+std::string blocks_of(const KeyFlags& flags) {
+  return "/v1/blocks?" + names_in(flags.place).query() + query_of(flags);
+}
+
+bool is_blocked(const object& answer) {
+  const auto& limits = answer.at("limits").as_array();
+  return std::any_of(limits.begin(), limits.end(),
+                     [](const auto& one) { return is_true(one.as_object(), "blocked"); });
+}
+
+// Says so of a limit that has nothing left, or the end of its block would look like a repair.
+void print_spent(const std::string& rule, const object& limit) {
+  if (!limit.contains("remaining") || number_in(limit, "remaining") > 0) return;
+  std::cout << replay::printable(rules::full_name(rule, text_in(limit, "name"))) << ": "
+            << state_text(limit) << "; --reset fills it\n";
+}
+
+int unblock(const KeyFlags& flags) {
+  AdminClient client(*flags.admin);
+  const bool was_blocked = is_blocked(client.ask_json("GET", blocks_of(flags)));
+  const object answer = client.ask_json("DELETE", blocks_of(flags));
+  print_limits(flags, answer, print_block);
+  if (!was_blocked) throw Failed("the key was not blocked; expected one of sluice key list");
+  if (flags.json) return 0;
+  const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
+  return print_limits(flags, client.ask_json("GET", keys), print_spent);
 }
 
 // The path of the override of a key. A rule with one limit needs no name of it, and a limit without
@@ -398,10 +424,12 @@ int change_override(const KeyFlags& flags, std::string_view method) {
 
 int start_block(const KeyFlags& flags) {
   // The path of an override also refuses attributes that the key does not read.
-  const bool is_one = names_in(flags.place).limit != encoded("*");
+  const bool is_one = names_in(flags.place).limit != encoded_once("*");
   if (flags.block == "forever" && is_one) return change_override(flags, "PUT");
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
-  return change_block(flags, "PUT", (is_instant ? "&until=" : "&for=") + url_encoded(flags.block));
+  const std::string length = (is_instant ? "&until=" : "&for=") + url_encoded(flags.block);
+  return print_limits(flags, AdminClient(*flags.admin).ask_json("PUT", blocks_of(flags) + length),
+                      print_block);
 }
 
 void check(const KeyFlags& flags) {
@@ -446,14 +474,8 @@ int work(const KeyFlags& flags) {
   if (flags.gives()) return change_override(flags, "PUT");
   if (flags.unset) return change_override(flags, "DELETE");
   if (!flags.block.empty()) return start_block(flags);
-  if (flags.unblock) return change_block(flags, "DELETE", {});
+  if (flags.unblock) return unblock(flags);
   return show(flags, "GET");
-}
-
-// Whether the counter, "DOMAIN|RULE|...", is of a rule with this name.
-bool is_of(std::string_view counter, const std::string& rule) {
-  counter.remove_prefix(std::min(counter.find('|'), counter.size()));
-  return rule.empty() || counter.starts_with("|" + rule + "|");
 }
 
 int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
@@ -472,20 +494,14 @@ int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
   if (first.status == 200 && !first.json()) throw Failed(client.strange());
   const bool has_overrides = first.status != 404;
   if (has_overrides) for_each_override(client, rule, print);
-  if (!more) {
-    const std::string target = "/v1/blocks?count=10000";
-    const object answer = client.ask_json("GET", target);
-    more = answer.at("more").as_bool();
-    for (const auto& each : answer.at("blocks").as_array()) {
-      const object& one = each.as_object();
-      if (!is_of(text_in(one, "counter"), rule)) continue;
-      more = more || left == 0;
-      if (left == 0) break;
-      --left;
-      std::cout << replay::printable(text_in(one, "counter")) << ": blocked until "
-                << instant_in(one, "until") << '\n';
-    }
-  }
+  const auto print_blocked = [&](const object& one) {
+    if (left == 0) return false;
+    --left;
+    std::cout << replay::printable(text_in(one, "counter")) << ": blocked until "
+              << instant_in(one, "until") << '\n';
+    return true;
+  };
+  more = more || for_each_block(client, rule, print_blocked);
   if (more) std::cerr << "sluice: key list: there may be more; --max N shows more\n";
   return 0;
 }

@@ -29,6 +29,11 @@ void add_key_dump(Command key, int& status);
 void for_each_override(AdminClient& client, const std::string& rule,
                        const std::function<bool(const boost::json::object&)>& take);
 
+// The same with the blocks that the store keeps, as GET /v1/blocks answers them: at most 10,000.
+// Returns whether there may be more.
+bool for_each_block(AdminClient& client, const std::string& rule,
+                    const std::function<bool(const boost::json::object&)>& take);
+
 // Formats a duration in its two largest units: "23h 59m", "1s 200ms".
 std::string in_two_units(std::int64_t ms);
 

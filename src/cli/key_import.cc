@@ -49,9 +49,13 @@ Examples:
 
 constexpr const char* kExportHelp =
     R"(Print the overrides of a server to stdout, as JSON lines or CSV that `sluice key import`
-reads, in no order. The rule may be one that is no longer there.
+reads, in no order, and then the blocks of `block` and --block that have not ended. An import makes
+overrides of these, which block until the same instant. The rule may be one that is no longer there.
 
-Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
+While Redis is away, servers know the overrides, but not these blocks: the overrides are printed,
+stderr says that the blocks are missing, and the exit status is 1.
+
+Exit status: 0 printed; 1 overrides or blocks could not be read, or there is no such rule; 2 wrong usage.
 
 Examples:
   sluice key export --csv > overrides.csv)";
@@ -222,6 +226,7 @@ int print_all(const ExportFlags& flags) {
   AdminClient client(*flags.admin);
   if (flags.csv) std::cout << csv_header();
   std::string line;
+  std::uint64_t count = 0;
   const auto print = [&](const boost::json::object& one) {
     line.clear();
     if (flags.csv) {
@@ -230,10 +235,20 @@ int print_all(const ExportFlags& flags) {
       line = boost::json::serialize(one) + "\n";
     }
     std::cout << line;
+    ++count;
     return true;
   };
   for_each_override(client, flags.rule, print);
-  return 0;
+  try {
+    const bool more = for_each_block(client, flags.rule, [&](const boost::json::object& one) {
+      return print({{"counter", one.at("counter")}, {"blocked", true}, {"until", one.at("until")}});
+    });
+    if (!more) return 0;
+    throw Failed("there are more blocks than a server can list (10000)");
+  } catch (const Failed& failed) {
+    throw Failed(std::string(failed.what()) + "; " + std::to_string(count) +
+                 " lines are printed, and blocks are missing");
+  }
 }
 
 }  // namespace
@@ -476,6 +491,28 @@ void for_each_override(AdminClient& client, const std::string& rule,
     }
     cursor = next != nullptr ? std::string(next->as_string()) : std::string();
   }
+}
+
+namespace {
+
+// Whether the counter, "DOMAIN|RULE|...", is of a rule with this name.
+bool is_of(std::string_view counter, const std::string& rule) {
+  counter.remove_prefix(std::min(counter.find('|'), counter.size()));
+  return rule.empty() || counter.starts_with("|" + rule + "|");
+}
+
+}  // namespace
+
+bool for_each_block(AdminClient& client, const std::string& rule,
+                    const std::function<bool(const boost::json::object&)>& take) {
+  const boost::json::object answer = client.ask_json("GET", "/v1/blocks?count=10000");
+  const auto* const list = answer.if_contains("blocks");
+  if (list == nullptr || !list->is_array()) throw Failed(client.strange());
+  for (const boost::json::value& one : list->as_array()) {
+    if (!one.is_object()) throw Failed(client.strange());
+    if (is_of(text_in(one.as_object(), "counter"), rule) && !take(one.as_object())) return true;
+  }
+  return is_true(answer, "more");
 }
 
 }  // namespace sluice::cli

@@ -137,13 +137,30 @@ class Tests:
         self.assertRegex(done.stdout, rf"^{re.escape(counter)}: blocked until 20[-0-9T:]+Z\n$")
         self.assert_blocked(self.check("n n"), 3_600_000)
         self.assertIn(f"{counter}: blocked until 20", self.command("list").stdout)
+        exported = [json.loads(line) for line in self.command("export").stdout.splitlines()]
+        one = next(one for one in exported if one["counter"] == counter)
+        self.assertEqual((one["blocked"], one["until"][:2]), (True, "20"))
         self.assertEqual(self.command(*place, "--unblock").stdout, f"{counter}: not blocked\n")
         self.assertNotIn(counter, self.command("list").stdout)
         self.assertEqual(self.check("n n")["reason"], "ok")
+        # The export blocks it again, until the same time.
+        done = subprocess.run([binary(), "key", "import", "-", "--admin", self.sluice.admin],
+                              input=json.dumps(one), capture_output=True, text=True,
+                              timeout=PATIENCE, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assert_blocked(self.check("n n"), 3_600_000)
+        self.assertIn(f"{counter}: not blocked\n", self.command(*place, "--unblock").stdout)
+        again = self.command(*place, "--unblock")
+        self.assertEqual((again.returncode, again.stderr),
+                         (1, "sluice: key: the key was not blocked; expected one of sluice key list\n"))
+        network = self.command("login/user", "ip=192.0.2.0/24", "--block", "1h")
+        self.assertEqual(network.returncode, 2)
+        self.assertIn("'192.0.2.0/24' is a network, and a request has one address; expected an address "
+                      "such as 192.0.2.0, or a rule with", network.stderr)
         wrong = self.command("login/usr", "user=n", "--block", "1h")
         self.assertEqual((wrong.returncode, wrong.stderr),
                          (1, "sluice: key: rule 'login' has no limit 'usr'; expected one "
-                             "of: user\n"))
+                             "of: user; did you mean 'user'?\n"))
 
     def test_metrics_count_them(self):
         self.block("e")

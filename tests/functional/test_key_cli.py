@@ -116,7 +116,7 @@ class Commands(ServerTest):
             self.assertEqual(self.error_of(*words), "sluice: key: the key of the limit api/requests "
                              "needs header.x-customer; expected NAME=VALUE\n")
         self.assertEqual(self.error_of("apj"), "sluice: key: there is no rule 'apj'; expected one "
-                                               "of: api, a/b\n")
+                                               "of: api, a/b; did you mean 'api'?\n")
 
     def test_any_limit_is_blocked(self):
         place = ("api", "header.x-customer=c")
@@ -130,7 +130,12 @@ class Commands(ServerTest):
         self.assertIn(", key c: blocked until 20", self.run_ok(*place))
         self.assertRegex(self.run_ok("list"), f"^{re.escape(COUNTER)}c: blocked until 20.*\n$")
         self.assertEqual(self.run_ok(*place, "--unblock"), f"{COUNTER}c: not blocked\n")
-        self.assertEqual(self.sluice.check(body).json["outcome"], "allowed")
+        self.assertEqual(self.sluice.check({**body, "cost": 2}).json["outcome"], "allowed")
+        # The end of a block does not fill the limit, and says so.
+        self.run_ok(*place, "--block", "15m")
+        self.assertRegex(self.run_ok(*place, "--unblock"),
+                         f"^{re.escape(COUNTER)}c: not blocked\napi/requests: nothing of 2 left; "
+                         "the next passes in [0-9ms ]+; --reset fills it\n$")
         self.run_ok(*place, "--block", "2100-01-01T00:00:00Z")
         self.assertIn("blocked until 2100", self.run_ok("list"))
         self.assertEqual(self.run_ok(*place, "--block", "forever"), f"{COUNTER}c: blocked\n")
