@@ -320,8 +320,15 @@ std::optional<int> parse(const std::string& about, const std::string& version,
   std::set<std::string> variables;
   use_environment(app, true, variables);
   warn_about_variables(variables);
+  // The words that people try first.
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && (words.front() == "help" || words.front() == "version")) {
+    words.push_back("--" + words.front());
+    words.erase(words.begin());
+  }
+  std::reverse(words.begin(), words.end());  // as the parser wants them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     use_environment(app, false, variables);
     if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);

@@ -28,6 +28,7 @@
 #include "cli/command.h"
 #include "cli/rule_differences.h"
 #include "cli/store_flags.h"
+#include "core/period.h"
 #include "envoy/config.h"
 #include "replay/text.h"
 #include "rules/rule_changes.h"
@@ -120,6 +121,7 @@ class RulesPlace {
         scripting_(config.redis.options.scripting) {}
 
   const std::string& key() const noexcept { return key_; }
+  std::string shown() const { return session_.shown(); }
   // Return nothing, or none, if nothing was pushed.
   std::optional<PublishedRules> read() {
     auto found = ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
@@ -293,6 +295,11 @@ class RulesSource {
   // Null: a server is asked.
   RulesPlace* redis() noexcept { return redis_.get(); }
   AdminClient& server() noexcept { return *server_; }
+  // Whose versions these are: those of Redis and of each server have numbers of their own.
+  std::string name() const {
+    return redis_ ? "rules in Redis, " + redis_->key() + " at " + redis_->shown()
+                  : "rules of the server at " + server_->address() + " since its start";
+  }
 
   // Returns the latest first.
   std::vector<PastPush> history() {
@@ -379,7 +386,6 @@ Exit status: 0 equal; 1 different; 2 wrong usage, or rules that cannot be read.
 
 Examples:
   sluice rules diff rules.yaml new.yaml
-  sluice rules diff new.yaml
   sluice rules diff 3 5 --store redis://127.0.0.1:6379
   sluice rules diff redis rules.d --store redis://127.0.0.1:6379)";
 
@@ -535,6 +541,7 @@ int history(const HistoryFlags& flags) {
     }
   };
   auto texts = texts_of(0);
+  if (!flags.json) std::cout << source.name() << '\n';
   for (std::size_t i = 0; i < std::min<std::size_t>(pushes.size(), flags.most); ++i) {
     auto before = texts_of(i + 1);
     const Changes changes = texts && before ? Changes(compare(*before, *texts)) : std::nullopt;
@@ -569,7 +576,6 @@ Exit status: 0 done; 1 the rules are wrong or could not be changed; 2 wrong usag
 
 Examples:
   sluice rules rollback 7
-  sluice rules rollback 7 --store redis://127.0.0.1:6379
   sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
 
 int print_same() { return std::cout << "the active rules say so already\n" ? 0 : 1; }
@@ -675,20 +681,13 @@ struct ChangePlace {
   bool has_prices = false;
 };
 
-// A part of a path. A '%' in it begins an escape already.
-std::string encoded_part(std::string_view name) {
-  std::string path;
-  for (const char& c : name) path += c == '%' ? std::string(1, c) : url_encoded({&c, 1});
-  return path;
-}
-
 constexpr std::string_view kPlans = "plans/";
 
 // `is_whole`: the place has no limit, because all changes of it end.
 ChangePlace changed_place(const std::string& text, bool is_whole) {
   constexpr std::string_view kPrices = "prices/";
   if (text.starts_with(kPrices) && text.size() > kPrices.size()) {
-    return {"/v1/prices/" + encoded_part(std::string_view(text).substr(kPrices.size())), "", true};
+    return {"/v1/prices/" + encoded_once(std::string_view(text).substr(kPrices.size())), "", true};
   }
   const bool is_plan = text.starts_with(kPlans) && text.size() > kPlans.size() &&
                        (is_whole || text.find('/', kPlans.size()) != text.npos);
@@ -716,7 +715,7 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
   }
   limit = with_slashes(limit);
   if (!is_plan && is_version(limit)) limit = with_slashes(name) + "/" + limit;
-  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_part(name), limit};
+  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_once(name), limit};
 }
 
 // "input=4 output=20" as the body of a PATCH.
@@ -748,7 +747,9 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
   if (place.has_prices) return price_body(flags);
   static constexpr std::array<std::string_view, 4> kOfLimit{"limit", "per", "burst", "lease"};
   static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
-  if (flags.values.empty() && flags.length.empty()) {
+  const auto length = core::parse_period(flags.length);
+  if (!flags.length.empty() && !length) throw Failed("--for: " + length.error(), kUsage);
+  if (flags.values.empty() && (flags.length.empty() || *length > Duration{0})) {
     throw Failed("nothing is changed; expected NAME=VALUE after " + flags.place +
                      ", or --for 0s to end temporary changes",
                  kUsage);
@@ -792,6 +793,7 @@ int change_servers(const ChangeFlags& flags) {
   const ChangePlace place = changed_place(flags.place, flags.values.empty());
   const std::string body = change_body(flags, place);
   const bool are_several = flags.servers.size() > 1;
+  const bool denies_all = std::ranges::find(flags.values, "limit=0") != flags.values.end();
   int status = 0;
   for (std::size_t i = 0; i < std::max<std::size_t>(flags.servers.size(), 1); ++i) {
     AdminFlags one = *flags.admin;
@@ -807,6 +809,7 @@ int change_servers(const ChangeFlags& flags) {
                   << number_in(answer, "version") << '\n';
       } else {
         print_changed(client, answer);
+        if (denies_all) std::cerr << "sluice: rules set: a limit of 0 denies every request\n";
       }
     } catch (const Failed& failed) {
       if (!are_several) throw;
@@ -988,6 +991,10 @@ void add_rules(Command app, int& status) {
                                    "not fit; 0 for Redis")
                        .show_default();
                  }});
+  // Last, because subcommands inherit the footer of their parent.
+  command.footer(
+      "Exit status: 0 done; 1 not done, or rules are wrong or different; 2 wrong usage.\n\n"
+      "Examples:\n  sluice rules check rules.yaml\n  sluice rules set order/user limit=20");
 }
 
 }  // namespace sluice::cli

@@ -244,7 +244,8 @@ class History(RedisTest):
                          [{"change": "changed", "rule": "a", "limit": "all", "key": "limit",
                            "old": "1", "new": "2"}])
         self.assertNotIn("differences", first)
-        lines = self.run_rules("history").stdout.splitlines()
+        title, *lines = self.run_rules("history").stdout.splitlines()
+        self.assertEqual(title, f"rules in Redis, sluice:rules at {self.server.url}")
         self.assertEqual(lines[0], f"version 2, {latest['pushed_at']}, by deploy 17")
         self.assertEqual(lines[1], "  ~ rule a, limit all: limit 1 -> 2")
         self.assertTrue(lines[2].startswith("version 1, "), lines)
@@ -256,7 +257,7 @@ class History(RedisTest):
         environment = {**os.environ, "SLUICE_STORE": self.server.url}
         for words in ((), ("--config", "sluice.yaml")):
             done = sluice("rules", "history", *words, cwd=self.texts, env=environment)
-            self.assertTrue(done.stdout.startswith("version 1, "), done)
+            self.assertRegex(done.stdout, r"\Arules in Redis, .*\nversion 1, ")
 
     def test_pushes_are_compared_by_their_versions(self):
         self.push(1)

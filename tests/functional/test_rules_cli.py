@@ -118,14 +118,15 @@ class RunningServer(RulesOfAServer):
     def test_the_history_says_what_each_version_changed(self):
         self.run_ok("set", "a%2Fb/all", "limit=20", "--by", "ann")
         self.run_ok("set", "a%2Fb", "mode=shadow")
-        lines = self.run_ok("history").splitlines()
+        title, *lines = self.run_ok("history").splitlines()
+        self.assertEqual(title, f"rules of the server at {self.sluice.admin} since its start")
         self.assertRegex(lines[0], r"\Aversion 3, 20\S+Z, by \S+@\S+ \(PATCH /v1/rules/a/b from ")
         self.assertEqual(lines[1], "  ~ rule a/b: mode enforce -> shadow")
         self.assertRegex(lines[2], r"\Aversion 2, 20\S+Z, by ann \(PATCH /v1/rules/a/b from ")
         self.assertEqual(lines[3], "  ~ rule a/b, limit all: limit 1 -> 20")
         self.assertRegex(lines[4], r"\Aversion 1, 20\S+Z, by the start\Z")
         self.assertEqual(lines[5:], ["  the first version whose rules are kept"])
-        self.assertEqual(self.run_ok("history", "--max", 1).splitlines(), lines[:2])
+        self.assertEqual(self.run_ok("history", "--max", 1).splitlines()[1:], lines[:2])
         rows = [json.loads(line) for line in self.run_ok("history", "--json").splitlines()]
         self.assertEqual([row["version"] for row in rows], [3, 2, 1])
         self.assertEqual(rows[1]["differences"],
@@ -137,7 +138,7 @@ class RunningServer(RulesOfAServer):
         self.run_ok("set", "a%2Fb", "mode=shadow", "--for", "1h")
         self.run_ok("set", "plans/free/requests", "limit=50", "--for", "1h")
         self.run_ok("set", "a%2Fb", "--for", "0s")
-        lines = self.run_ok("history").splitlines()
+        lines = self.run_ok("history").splitlines()[1:]
         self.assertEqual(lines[1], "  ~ rule a/b: mode shadow -> enforce")
         self.assertRegex(lines[3], r"\A  ~ rule api, limit requests: plans.free.limit 2 -> 50, "
                                    r"until 20\S+Z\Z")

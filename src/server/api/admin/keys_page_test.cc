@@ -155,7 +155,8 @@ TEST_F(KeysPage, ReportsTheProblemOfTheQuery) {
             "&ip=192.0.2.1");
   EXPECT_EQ(get("/v1/keys?rule=logn").status, 404);
   EXPECT_EQ(get("/v1/keys?rule=logn").detail(),
-            "there is no rule 'logn'; expected one of: login, order, odd, tagged, closed");
+            "there is no rule 'logn'; expected one of: login, order, odd, tagged, closed; did you "
+            "mean 'login'?");
   EXPECT_EQ(get("/v1/keys?rule=order&limit=x").status, 404);
   EXPECT_EQ(get("/v1/keys?rule=order&limit=x").detail(),
             "rule 'order' has no limit 'x'; expected one of: global, user");

@@ -25,8 +25,8 @@ std::optional<Selection> Selection::of(const Call& call) {
   }
   chosen.rule_ = chosen.rules_.find(*name);
   if (chosen.rule_ == nullptr) {
-    const std::string detail = "there is no rule " + in_quotes(*name) +
-                               "; expected one of: " + names_of(chosen.rules_.rules());
+    const std::string detail = "there is no rule " + in_quotes(*name) + "; expected " +
+                               one_of(chosen.rules_.rules(), *name);
     answer(call.response, {404, detail});
     return std::nullopt;
   }
@@ -50,7 +50,7 @@ bool Selection::find_counters(const Call& call) {
   if (is_all()) drop_shared();
   if (!counters_.empty() || !limit_ || is_all()) return true;
   const std::string detail = "rule " + in_quotes(rule_->name) + " has no limit " +
-                             in_quotes(*limit_) + "; expected one of: " + names_of(rule_->limits);
+                             in_quotes(*limit_) + "; expected " + one_of(rule_->limits, *limit_);
   answer(call.response, {404, detail});
   return false;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/decide/rule_counters.h"
 #include "server/protocol/http/request_target.h"
@@ -75,6 +76,14 @@ std::string names_of(const Named& all) {
   }
   if (all.size() > kShown) names += " and " + std::to_string(all.size() - kShown) + " more";
   return names;
+}
+
+// Returns "one of: a, b, c", and which of them a mistaken name means: "; did you mean 'b'?".
+template <typename Named>
+std::string one_of(const Named& all, std::string_view mistaken) {
+  std::vector<std::string_view> names;
+  for (const auto& one : all) names.push_back(one.name);
+  return "one of: " + names_of(all) + rules::did_you_mean(mistaken, names);
 }
 
 // Returns the number of a parameter of the query, or another one if it has none. If it is no number

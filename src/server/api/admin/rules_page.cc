@@ -256,7 +256,7 @@ namespace {
 void answer_no_rule(const Call& call, const std::string& name, const RuleSet& rules) {
   const std::string detail =
       "there is no rule " + base::in_quotes(name) + "; expected " +
-      (rules.rules().empty() ? "none, there are no rules" : "one of: " + names_of(rules.rules()));
+      (rules.rules().empty() ? "none, there are no rules" : one_of(rules.rules(), name));
   answer(call.response, {404, detail});
 }
 
@@ -431,15 +431,22 @@ bool is_of(const TemporaryChange& change, const Subject& subject) {
   return change.rule == subject.name && change.of_plan == (subject.kind == "plan");
 }
 
-// A later change of the rules themselves counts, not an earlier temporary one.
-void forget_changes(const Call& call, const Subject& subject, const rules::RuleChanges& by) {
-  static_cast<void>(call.admin.rules.end_changes([&](const TemporaryChange& one) {
+// A later change of the rules themselves counts, not an earlier temporary one. Returns which of
+// these it has ended, or an empty text.
+std::string forget_changes(const Call& call, const Subject& subject, const rules::RuleChanges& by) {
+  const auto ended = call.admin.rules.end_changes([&](const TemporaryChange& one) {
     if (!is_of(one, subject)) return false;
     if (one.limit.empty()) return (one.key == "mode" ? by.mode : by.on_store_error).has_value();
     return std::ranges::any_of(by.numbers, [&](const rules::RuleChanges::Number& number) {
       return number.limit == one.limit && number.key == one.key;
     });
-  }));
+  });
+  std::string note;
+  for (const TemporaryChange& one : ended) {
+    note.append(note.empty() ? "this ends the change for a time of " : ", ");
+    note.append(one.place()).append(": ").append(one.name()).append(" ").append(one.value);
+  }
+  return note;
 }
 
 // Returns the texts with these changes, except those that have no effect.
@@ -499,7 +506,7 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
         changes, subject.by(call) + (until ? ", for a time" : ", on this server only"));
     if (!done) return answer_errors(409, done.error(), call.response);
   }
-  forget_changes(call, subject, ended);
+  static_cast<void>(forget_changes(call, subject, ended));
   if (const std::uint64_t now = call.admin.rules.version(); now != before.version) {
     call.done(subject.kind + " " + subject.name + " changed on this server: version " +
               std::to_string(now) + ", until " + effect.until);
@@ -560,7 +567,7 @@ void change_texts(const Call& call, Subject subject, const Change& change,
     effect.until = end_of_change(call.admin.rules, pushed->outcome);
     if (pushed->outcome == Outcome::kPushed) {
       effect.pushed = pushed->version;
-      if (patch != nullptr) forget_changes(call, subject, patch->changes);
+      if (patch != nullptr) effect.note = forget_changes(call, subject, patch->changes);
       effect.where = "all servers";
       return finish_push(call, now, changed->texts, subject, effect);
     }
@@ -568,7 +575,7 @@ void change_texts(const Call& call, Subject subject, const Change& change,
         call.admin.rules.revise(std::move(changed->texts), now.version, subject.by(call));
     if (!revised && revised.error().empty()) continue;
     if (!revised) return answer_errors(400, revised.error(), call.response);
-    if (patch != nullptr) forget_changes(call, subject, patch->changes);
+    if (patch != nullptr) effect.note = forget_changes(call, subject, patch->changes);
     return finish(call, now, subject, effect);
   }
 }
