@@ -63,7 +63,8 @@ void read_keys(const object& json, TopSample& sample) {
   each_object(json, "limits", [&](const object& limit) {
     each_object(limit, "keys", [&](const object& key) {
       sample.keys.push_back({text_in(limit, "rule"), text_in(limit, "limit"), text_in(key, "key"),
-                             number_in(key, "count"), number_in(key, "error")});
+                             number_in(key, "count"), number_in(key, "error"),
+                             is_true(limit, "shadow")});
     });
   });
   std::stable_sort(sample.keys.begin(), sample.keys.end(), [](const TopRow& a, const TopRow& b) {
@@ -300,11 +301,12 @@ std::vector<std::string> TopView::key_lines(std::size_t width) const {
     const std::string place = rules::full_name(shown_name(row.rule), row.limit);
     if (!is_shown(place) && !is_shown(row.key)) continue;
     const double seconds = static_cast<double>(std::max<std::uint64_t>(last_->seconds, 1));
+    const std::string mark = row.is_shadow ? "(shadow) " : "";
     lines.push_back(replay::pad_left(replay::grouped(row.count), 12) +
                     replay::pad_left(replay::grouped(row.error), 10) +
                     replay::pad_left(rate_text(static_cast<double>(row.count) / seconds), 9) +
-                    "  " + replay::pad_right(replay::printable(place, 24), 24) + "  " +
-                    replay::printable(row.key, key_columns));
+                    "  " + replay::pad_right(replay::printable(place, 24), 24) + "  " + mark +
+                    replay::printable(row.key, key_columns - mark.size()));
   }
   return lines;
 }

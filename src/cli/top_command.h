@@ -41,6 +41,7 @@ struct TopRow {
   std::string rule, limit, key;
   std::uint64_t count = 0;
   std::uint64_t error = 0;
+  bool is_shadow = false;  // the rule counts and denies nothing
 };
 
 // What one bucket of a proxy has of one limit, in units a second.

@@ -482,10 +482,11 @@ constexpr std::array<Key, 5> kLogKeys{
            "How Sluice logs the keys of requests that are denied or near a limit, which can "
            "contain addresses "
            "and names: unchanged, as a hash, or not at all."),
-    integer("denials_per_second", kSet<&LogOptions::denials_per_second>, "10", 0, 1'000'000,
-            "The maximum number of log lines per second for denied requests, and of those for "
-            "keys near a limit with `warn`. Sluice counts the others and logs their number. 0: "
-            "none."),
+    integer(
+        "denials_per_second", kSet<&LogOptions::denials_per_second>, "10", 0, 1'000'000,
+        "The maximum number of log lines per second for denied requests, of those that rules in "
+        "shadow mode would deny (`would_deny`), and of those for keys near a limit with `warn`. "
+        "Sluice counts the others and logs their number. 0: none."),
     flag("access", kSet<&LogOptions::access>, "`false`",
          "Whether Sluice logs a line for every request."),
 };

@@ -190,15 +190,15 @@ void TrafficRecorder::put_costs(const RequestCosts& costs) {
 
 namespace {
 
-// Returns the enforced limit that denied with the longest wait, which is never for some. Null if
-// something else denied.
-const LimitAnswer* longest_wait(const RuleAnswer& answer) noexcept {
+// Returns the limit of rules in this mode that denied with the longest wait, which is never for
+// some. Null if something else denied.
+const LimitAnswer* longest_wait(const RuleAnswer& answer, RuleMode mode) noexcept {
   const auto wait = [](const LimitAnswer& limit) {
     return limit.decision.retry_after.value_or(Duration::max());
   };
   const LimitAnswer* longest = nullptr;
   for (const LimitAnswer& limit : answer.limits) {
-    if (limit.decision.allowed() || limit.rule->mode == RuleMode::kShadow) continue;
+    if (limit.decision.allowed() || limit.rule->mode != mode) continue;
     if (longest == nullptr || wait(limit) > wait(*longest)) longest = &limit;
   }
   return longest;
@@ -369,7 +369,8 @@ void Session::keep(const AttributeSource& attributes, const RequestCosts& costs,
 void Session::record(const RuleAnswer& answer, const AttributeSource* attributes) {
   count(answer, report_near(answer));
   if (parts_.keys != nullptr) parts_.keys->count(answer);
-  if (answer.decision.allowed()) return;
+  const bool is_shadow = answer.decision.reason == Reason::kShadow;
+  if (answer.decision.allowed() && !is_shadow) return;
   const TraceSource trace = [this, attributes]() -> std::optional<std::string_view> {
     for (const std::string_view name : {"traceparent", "header.traceparent"}) {
       const auto found = attributes != nullptr ? attributes->find(name) : std::nullopt;
@@ -377,7 +378,10 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
     }
     return trace_ ? trace_() : std::nullopt;
   };
-  if (const LimitAnswer* limit = longest_wait(answer)) {
+  if (is_shadow) {
+    const LimitAnswer* const limit = longest_wait(answer, RuleMode::kShadow);
+    if (limit != nullptr) parts_.denials.write_shadow(*limit, trace);
+  } else if (const LimitAnswer* limit = longest_wait(answer, RuleMode::kEnforce)) {
     parts_.denials.write(limit->rule->name, limit->limit->name, limit->label, limit->decision,
                          trace, attributes);
   } else {

@@ -61,6 +61,7 @@ DenialLog::DenialLog(Log& log, const Clock& clock, const Clock& windows)
       clock_(clock),
       windows_(windows),
       per_second_(log.options().denials_per_second),
+      shadow_per_second_(log.options().denials_per_second),
       near_per_second_(log.options().denials_per_second),
       wanted_(log.options().denials_per_second > 0 && log.options().level <= LogLevel::kInfo) {}
 
@@ -69,8 +70,17 @@ void DenialLog::write(std::string_view rule, std::string_view limit, std::string
                       const AttributeSource* request) noexcept {
   try {
     if (decision.allowed() || !admits(per_second_)) return;
-    write_line(rule, limit, key, decision, trace);
+    write_line("denied", per_second_, rule, limit, key, decision, trace);
     if (request != nullptr) remember(rule, limit, key, *request);
+  } catch (...) {  // Without memory, the line is lost.
+  }
+}
+
+void DenialLog::write_shadow(const LimitAnswer& limit, const TraceSource& trace) noexcept {
+  try {
+    if (!admits(shadow_per_second_)) return;
+    write_line("would_deny", shadow_per_second_, limit.rule->name, limit.limit->name, limit.label,
+               limit.decision, trace);
   } catch (...) {  // Without memory, the line is lost.
   }
 }
@@ -113,9 +123,10 @@ void DenialLog::write_near(const LimitAnswer& limit) {
   log_.write_all(LogLevel::kInfo, "near", fields);
 }
 
-void DenialLog::write_line(std::string_view rule, std::string_view limit, std::string_view key,
-                           const Decision& decision, const TraceSource& trace) {
-  const std::uint64_t suppressed = per_second_.take_suppressed();
+void DenialLog::write_line(std::string_view message, PerSecond& per_second, std::string_view rule,
+                           std::string_view limit, std::string_view key, const Decision& decision,
+                           const TraceSource& trace) {
+  const std::uint64_t suppressed = per_second.take_suppressed();
   const std::string shown = shown_key(key);
   std::vector<LogField> fields = named(rule, limit, shown);
   fields.emplace_back("reason", to_string(decision.reason));
@@ -128,7 +139,7 @@ void DenialLog::write_line(std::string_view rule, std::string_view limit, std::s
     fields.emplace_back("span_id", ids->span_id);
   }
   if (suppressed > 0) fields.emplace_back("suppressed", suppressed);
-  log_.write_all(LogLevel::kInfo, "denied", fields);
+  log_.write_all(LogLevel::kInfo, message, fields);
 }
 
 void DenialLog::remember(std::string_view rule, std::string_view limit, std::string_view key,

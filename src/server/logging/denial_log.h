@@ -107,6 +107,9 @@ class DenialLog {
   void write(std::string_view rule, std::string_view limit, std::string_view key,
              const Decision& decision, const TraceSource& trace = {},
              const AttributeSource* request = nullptr) noexcept;
+  // The same with "would_deny" for a limit of a rule in shadow mode. These lines have a rate of
+  // their own, so that a rule that is tried does not hide denials.
+  void write_shadow(const LimitAnswer& limit, const TraceSource& trace) noexcept;
   // The latest denials, at most kMostRecent, the newest last.
   static constexpr std::size_t kMostRecent = 256;
   std::vector<RecentDenial> recent() const;
@@ -120,8 +123,9 @@ class DenialLog {
   // Returns whether to write a line now.
   bool admits(PerSecond& per_second) noexcept;
   void write_near(const LimitAnswer& limit);
-  void write_line(std::string_view rule, std::string_view limit, std::string_view key,
-                  const Decision& decision, const TraceSource& trace);
+  void write_line(std::string_view message, PerSecond& per_second, std::string_view rule,
+                  std::string_view limit, std::string_view key, const Decision& decision,
+                  const TraceSource& trace);
   std::string shown_key(std::string_view key) const;
   void remember(std::string_view rule, std::string_view limit, std::string_view key,
                 const AttributeSource& request);
@@ -130,6 +134,7 @@ class DenialLog {
   const Clock& clock_;
   const Clock& windows_;
   PerSecond per_second_;
+  PerSecond shadow_per_second_;
   PerSecond near_per_second_;
   const bool wanted_;
   NearKeys near_;

@@ -103,6 +103,23 @@ TEST_F(Denials, NameRuleLimitKeyReasonAndTheWaitRoundedUp) {
             "denied rule=order limit=user key=u1 reason=limited retry_after_ms=2");
 }
 
+TEST_F(Denials, OfShadowRulesHaveLinesAndARateOfTheirOwn) {
+  LimitAnswer limit = near("c", {}, "u1");
+  limit.decision = denied(Reason::kLimited, microseconds{1001});
+  const auto found = lines({.denials_per_second = 1}, [&](DenialLog& denials) {
+    denials.write_shadow(limit, {});
+    denials.write_shadow(limit, {});
+    denials.write(kRule, kUser, "u2", kLimited);
+    clock_.advance(seconds{1});
+    denials.write_shadow(limit, {});
+  });
+  EXPECT_EQ(found, (std::vector<std::string>{
+                       "would_deny rule=order limit=user key=u1 reason=limited retry_after_ms=2",
+                       "denied rule=order limit=user key=u2 reason=limited retry_after_ms=2",
+                       "would_deny rule=order limit=user key=u1 reason=limited retry_after_ms=2 "
+                       "suppressed=1"}));
+}
+
 TEST_F(Denials, NameTheTraceIfItIsValid) {
   const auto found = lines({}, [&](DenialLog& denials) {
     denials.write(kRule, kUser, "u1", kLimited, [] {

@@ -52,8 +52,8 @@ bool names_limits(const Call& call, const RuleSet& rules, const TopKeysQuery& qu
   const Rule* const rule = rules.find(query.rule);
   if (rule == nullptr) {
     refuse(call, 404,
-           "there is no rule " + in_quotes(query.rule) +
-               "; expected one of: " + names_of(rules.rules()));
+           "there is no rule " + in_quotes(query.rule) + "; expected " +
+               one_of(rules.rules(), query.rule));
     return false;
   }
   if (!has_limit) return true;
@@ -62,7 +62,7 @@ bool names_limits(const Call& call, const RuleSet& rules, const TopKeysQuery& qu
   }
   refuse(call, 404,
          "rule " + in_quotes(rule->name) + " has no limit " + in_quotes(query.limit) +
-             "; expected one of: " + names_of(rule->limits));
+             "; expected " + one_of(rule->limits, query.limit));
   return false;
 }
 
@@ -96,14 +96,14 @@ void write_latest(JsonWriter& json, const insight::TopLimit& limit, const std::s
   json.end_object();
 }
 
-void write_limit(JsonWriter& json, const insight::TopLimit& limit,
+void write_limit(JsonWriter& json, const insight::TopLimit& limit, const Rule* rule,
                  const std::vector<RecentDenial>& denials) {
   json.begin_object()
       .member("rule", limit.rule)
       .member("limit", limit.limit)
-      .member("total", limit.total)
-      .key("keys")
-      .begin_array();
+      .member("total", limit.total);
+  if (rule != nullptr && rule->mode == RuleMode::kShadow) json.member("shadow", true);
+  json.key("keys").begin_array();
   for (const insight::TopKey& key : limit.keys) {
     json.begin_object().key("key").visible_value(key.text);
     json.member("count", key.count).member("error", key.error);
@@ -124,7 +124,8 @@ void show_top(const Call& call) {
                                   "this server does not count keys; expected top_keys over 0 in "
                                   "its configuration, and log.keys plain or hash"});
   }
-  const auto read = read_query(call, call.admin.rules.current());
+  const RuleSet rules = call.admin.rules.current();
+  const auto read = read_query(call, rules);
   if (!read) return;
   const TopKeysQuery& query = *read;
   const auto covered = std::chrono::floor<std::chrono::seconds>(keys->covered(query.over));
@@ -138,7 +139,9 @@ void show_top(const Call& call) {
       .begin_array();
   const auto denials =
       call.admin.denials != nullptr ? call.admin.denials->recent() : std::vector<RecentDenial>();
-  for (const insight::TopLimit& limit : keys->top(query)) write_limit(json, limit, denials);
+  for (const insight::TopLimit& limit : keys->top(query)) {
+    write_limit(json, limit, rules.find(limit.rule), denials);
+  }
   answer(call.response, 200, json.end_array().end_object());
 }
 
