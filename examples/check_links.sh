@@ -10,15 +10,17 @@ shopt -s nullglob
 [ $# -gt 0 ] || set -- *.md docs/*.md docs/zh/*.md {bench,deploy,examples,examples/logs,tests/vectors}/README.md
 
 # Prints PAGE, LINK, FILE and whether the heading of the link exists, for each relative link outside of code.
-# The first pass collects the anchors of headings, as GitHub builds them.
+# The first pass collects the anchors of headings, as GitHub builds them: letters of other scripts stay, and
+# the punctuation of Chinese goes. The bytes do not depend on the locale.
 links_of() {
   # shellcheck disable=SC2016
-  awk '
+  LC_ALL=C awk '
     FNR == 1 { fenced = 0; folder = FILENAME; if (!sub(/\/[^\/]*$/, "", folder)) folder = "." }
     /^[ \t]*```/ { fenced = !fenced; next }
     fenced { next }
     pass == 1 && sub(/^#+ /, "") {
-      name = tolower($0); gsub(/[^a-z0-9 _-]/, "", name); gsub(/ /, "-", name)
+      name = tolower($0); gsub(/，|：|；|？|、|（|）|“|”/, "", name)
+      gsub(/[^a-z0-9 _\200-\377-]/, "", name); gsub(/ /, "-", name)
       anchors[FILENAME "#" name] = 1
     }
     pass == 2 {
