@@ -1,6 +1,8 @@
 // Draws the pictures of docs/algorithms.md from decisions of the library:
 //
-//   example_pictures FOLDER     writes FOLDER/bursts.svg and FOLDER/choose.svg
+//   example_pictures FOLDER     writes FOLDER/bursts.svg and FOLDER/choose.svg, and in FOLDER/zh
+//   the
+//                               same with Chinese text
 //
 // One burst, one pause and one steady overload arrive at a limit of 10 per second.
 #include <sluice/sluice.h>
@@ -8,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -83,12 +86,26 @@ constexpr const char* kStyle = R"(<style>
 
 std::string number(int value) { return std::to_string(value); }
 
+enum class Language { kEnglish, kChinese };
+
+// The words of a text in each language. The names of algorithms and options are the same in all.
+struct Words {
+  Words(const char* same) : english(same), chinese(same) {}
+  Words(const std::string& same) : english(same), chinese(same) {}
+  Words(const char* in_english, const char* in_chinese)
+      : english(in_english), chinese(in_chinese) {}
+
+  std::string english;
+  std::string chinese;
+};
+
 class Picture {
  public:
-  Picture(int width, int height, const std::string& title) {
+  Picture(Language language, int width, int height, const Words& title) : language_(language) {
     svg_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
            number(height) + "\" width=\"" + number(width) + "\" height=\"" + number(height) +
-           "\" role=\"img\">\n<title>" + title + "</title>\n" + kStyle;
+           "\" role=\"img\"" + (language == Language::kChinese ? " xml:lang=\"zh-CN\"" : "") +
+           ">\n<title>" + in_language(title) + "</title>\n" + kStyle;
     svg_ += "<rect class=\"page\" width=\"100%\" height=\"100%\" rx=\"6\"/>\n";
   }
   void path(const std::string& kind, const std::string& steps) {
@@ -99,11 +116,11 @@ class Picture {
             "\" width=\"" + number(width) + "\" height=\"" + number(height) + "\" rx=\"" +
             number(round) + "\"/>\n";
   }
-  void text(int x, int y, const std::string& words, const std::string& kind = "text", int size = 13,
+  void text(int x, int y, const Words& words, const std::string& kind = "text", int size = 13,
             const std::string& anchor = "start") {
     svg_ += "<text class=\"" + kind + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
-            "\" font-size=\"" + number(size) + "\" text-anchor=\"" + anchor + "\">" + words +
-            "</text>\n";
+            "\" font-size=\"" + number(size) + "\" text-anchor=\"" + anchor + "\">" +
+            in_language(words) + "</text>\n";
   }
   // An arrow to the right or down.
   void arrow(int x1, int y1, int x2, int y2) {
@@ -117,6 +134,11 @@ class Picture {
   }
 
  private:
+  const std::string& in_language(const Words& words) const {
+    return language_ == Language::kChinese ? words.chinese : words.english;
+  }
+
+  Language language_;
   std::string svg_;
 };
 
@@ -130,7 +152,7 @@ constexpr int kTop = 66;
 // A request: a square of 7 pixels.
 std::string square(int x, int y) { return "M" + number(x) + " " + number(y) + "h7v7h-7z"; }
 
-void draw_row(Picture& picture, int index, const std::string& name, const std::string& option,
+void draw_row(Picture& picture, int index, const Words& name, const Words& option,
               const std::string& kind, Row row) {
   const int base = kTop + (index + 1) * kRowHeight - 10;
   std::string shown;
@@ -151,10 +173,10 @@ void draw_row(Picture& picture, int index, const std::string& name, const std::s
   picture.text(kLabels + kColumns * kStep + 56, base, number(row.admitted), "text", 13, "end");
 }
 
-bool draw_bursts(const std::string& file) {
+bool draw_bursts(Language language, const std::string& file) {
   struct Case {
     std::string name;
-    std::string option;
+    Words option;
     sluice::Limit limit;
     Show show = Show::kArrivals;
   };
@@ -171,27 +193,34 @@ bool draw_bursts(const std::string& file) {
        sluice::token_bucket(10).per(1s).refilled_at_intervals()},
       {"gcra", "burst: 4", sluice::gcra(10).per(1s).burst(4)},
       {"leaky_bucket", "burst: 5", sluice::leaky_bucket(10).per(1s).burst(5)},
-      {"leaky_bucket", "mode: queue, departures",
-       sluice::leaky_bucket(10).per(1s).burst(5).queueing(), Show::kDepartures},
+      {"leaky_bucket",
+       {"mode: queue, departures", "mode: queue，离开的时刻"},
+       sluice::leaky_bucket(10).per(1s).burst(5).queueing(),
+       Show::kDepartures},
   };
   const int rows = static_cast<int>(cases.size()) + 1;
   const int right = kLabels + kColumns * kStep;
   const int bottom = kTop + rows * kRowHeight;
-  Picture picture(right + 76, bottom + 14, "The same requests under each algorithm, 10 per second");
-  picture.text(16, 26, "Limit: 10 per second", "text name", 15);
+  Picture picture(language, right + 76, bottom + 14,
+                  {"The same requests under each algorithm, 10 per second",
+                   "同一波请求，各种算法的判断，每秒 10 次"});
+  picture.text(16, 26, {"Limit: 10 per second", "限制：每秒 10 次"}, "text name", 15);
+  const Words admitted{"admitted", "放行"};
   picture.path("admitted", square(kLabels, 17));
-  picture.text(kLabels + 14, 25, "admitted", "soft", 12);
+  picture.text(kLabels + 14, 25, admitted, "soft", 12);
   picture.path("denied", square(kLabels + 84, 17));
-  picture.text(kLabels + 98, 25, "denied", "soft", 12);
-  picture.text(right + 60, 25, "admitted", "soft", 12, "end");
+  picture.text(kLabels + 98, 25, {"denied", "拒绝"}, "soft", 12);
+  picture.text(right + 60, 25, admitted, "soft", 12, "end");
   for (int second = 0; second <= 3; ++second) {
     const int x = kLabels + second * kStep * 20;
     picture.path("grid", "M" + number(x) + " " + number(kTop - 10) + "V" + number(bottom - 8));
-    picture.text(x, kTop - 16, number(second) + " s", "soft", 12, "middle");
+    const std::string time = number(second);
+    picture.text(x, kTop - 16, {(time + " s").c_str(), (time + " 秒").c_str()}, "soft", 12,
+                 "middle");
   }
   Row all;
   for (int i = 0; i < kColumns; ++i) all.admitted += all.at(i).shown = arrivals(i);
-  draw_row(picture, 0, "requests", "as they arrive", "request", all);
+  draw_row(picture, 0, {"requests", "请求"}, {"as they arrive", "到达的时刻"}, "request", all);
   int index = 0;
   for (const Case& each : cases) {
     draw_row(picture, ++index, each.name, each.option, "admitted", decide(each.limit, each.show));
@@ -204,7 +233,7 @@ bool draw_bursts(const std::string& file) {
 constexpr int kBoxHeight = 62;
 
 void draw_box(Picture& picture, const std::string& kind, int x, int y, int width,
-              const std::vector<std::string>& lines) {
+              const std::vector<Words>& lines) {
   picture.rect(kind, x, y, width, kBoxHeight, 8);
   int line = y + kBoxHeight / 2 + 5 - 9 * (static_cast<int>(lines.size()) - 1);
   for (std::size_t i = 0; i < lines.size(); ++i, line += 18) {
@@ -213,56 +242,69 @@ void draw_box(Picture& picture, const std::string& kind, int x, int y, int width
   }
 }
 
-bool draw_choice(const std::string& file) {
+bool draw_choice(Language language, const std::string& file) {
   constexpr int kLeft = 20, kQuestion = 300, kMiddle = 390, kRight = 700, kAnswer = 250;
   constexpr int kNext = 104;
-  Picture picture(kRight + kAnswer + 20, 20 + 5 * kNext + kBoxHeight + 24,
-                  "How to choose an algorithm");
+  Picture picture(language, kRight + kAnswer + 20, 20 + 5 * kNext + kBoxHeight + 24,
+                  {"How to choose an algorithm", "怎样选择算法"});
   const auto y = [](int level) { return 20 + level * kNext; };
   const auto yes = [&](int level, int from, int to) {
-    picture.text(from + 8, y(level) + kBoxHeight / 2 - 6, "yes", "soft", 12);
+    picture.text(from + 8, y(level) + kBoxHeight / 2 - 6, {"yes", "是"}, "soft", 12);
     picture.arrow(from, y(level) + kBoxHeight / 2, to, y(level) + kBoxHeight / 2);
   };
   const auto no = [&](int level, int x) {
-    picture.text(x + 8, y(level) + kBoxHeight + 24, "no", "soft", 12);
+    picture.text(x + 8, y(level) + kBoxHeight + 24, {"no", "否"}, "soft", 12);
     picture.arrow(x, y(level) + kBoxHeight, x, y(level + 1));
   };
   draw_box(picture, "box", kLeft, y(0), kQuestion,
-           {"Do you limit what runs at once,", "not how often it starts?"});
+           {{"Do you limit what runs at once,", "限制的是同时进行的数量，"},
+            {"not how often it starts?", "而不是开始的频率？"}});
   draw_box(picture, "answer", kMiddle, y(0), kAnswer,
-           {"concurrency", "a permit, until it is released"});
+           {"concurrency", {"a permit, until it is released", "持有许可，用完释放"}});
   draw_box(picture, "box", kLeft, y(1), kQuestion,
-           {"Must requests leave evenly spaced,", "to protect what comes next?"});
+           {{"Must requests leave evenly spaced,", "请求必须匀速离开，"},
+            {"to protect what comes next?", "以保护下游？"}});
   draw_box(picture, "answer", kMiddle, y(1), kAnswer,
-           {"leaky_bucket", "mode: queue to delay requests"});
+           {"leaky_bucket", {"mode: queue to delay requests", "mode: queue 让请求排队"}});
   draw_box(picture, "box", kLeft, y(2), kQuestion,
-           {"Is it a quota, such as 1000 a day,", "that may double at a boundary?"});
+           {{"Is it a quota, such as 1000 a day,", "是每天 1000 次这样的配额，"},
+            {"that may double at a boundary?", "边界上多放行一倍也没关系？"}});
   draw_box(picture, "answer", kMiddle, y(2), kAnswer,
-           {"fixed_window", "per: day or month of a time zone"});
+           {"fixed_window", {"per: day or month of a time zone", "per: day、month，可以指定时区"}});
   draw_box(picture, "box", kLeft, y(3), kQuestion,
-           {"Must the limit hold in every window,", "such as 3 in any 60 seconds?"});
-  draw_box(picture, "box", kMiddle, y(3), kAnswer, {"Is the limit small,", "up to about 100?"});
+           {{"Must the limit hold in every window,", "任意一段时间内都不能超，"},
+            {"such as 3 in any 60 seconds?", "例如任意 60 秒内 3 次？"}});
+  draw_box(picture, "box", kMiddle, y(3), kAnswer,
+           {{"Is the limit small,", "额度小，"}, {"up to about 100?", "不超过 100 左右？"}});
   draw_box(picture, "answer", kRight, y(3), kAnswer,
-           {"sliding_window_log", "exact, 12 bytes per request"});
-  draw_box(picture, "box", kMiddle, y(4), kAnswer, {"Must the newest requests", "count exactly?"});
+           {"sliding_window_log", {"exact, 12 bytes per request", "精确，每个请求 12 字节"}});
+  draw_box(picture, "box", kMiddle, y(4), kAnswer,
+           {{"Must the newest requests", "最近的请求"}, {"count exactly?", "必须精确计数？"}});
   draw_box(picture, "answer", kRight, y(4), kAnswer,
-           {"sliding_window_hybrid", "estimates older requests"});
+           {"sliding_window_hybrid", {"estimates older requests", "较早的请求用估计值"}});
   draw_box(picture, "answer", kLeft, y(4), kQuestion,
-           {"token_bucket", "a rate with bursts: the usual choice"});
+           {"token_bucket", {"a rate with bursts: the usual choice", "限速率，允许突发：最常用"}});
   draw_box(picture, "answer", kMiddle, y(5), kAnswer,
-           {"sliding_window_counter", "an estimate in fixed memory"});
+           {"sliding_window_counter", {"an estimate in fixed memory", "估计值，内存固定"}});
   for (const int level : {0, 1, 2, 3}) yes(level, kLeft + kQuestion, kMiddle);
   for (const int level : {3, 4}) yes(level, kMiddle + kAnswer, kRight);
   for (const int level : {0, 1, 2, 3}) no(level, kLeft + kQuestion / 2);
   for (const int level : {3, 4}) no(level, kMiddle + kAnswer / 2);
   picture.text(kLeft, y(4) + kBoxHeight + 22,
-               "gcra decides like token_bucket, with burst + 1 tokens.", "soft", 12);
+               {"gcra decides like token_bucket, with burst + 1 tokens.",
+                "gcra 与容量为 burst + 1 的 token_bucket 判断相同。"},
+               "soft", 12);
   return picture.write(file);
 }
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
-  const bool written = draw_bursts(folder + "/bursts.svg") && draw_choice(folder + "/choose.svg");
-  std::puts(written ? "wrote bursts.svg and choose.svg" : "cannot write the pictures");
+  const auto draw = [](Language language, const std::string& to) {
+    return draw_bursts(language, to + "/bursts.svg") && draw_choice(language, to + "/choose.svg");
+  };
+  std::error_code error;
+  std::filesystem::create_directories(folder + "/zh", error);
+  const bool written = draw(Language::kEnglish, folder) && draw(Language::kChinese, folder + "/zh");
+  std::puts(written ? "wrote bursts.svg and choose.svg, also in zh" : "cannot write the pictures");
   return written ? 0 : 1;
 }
