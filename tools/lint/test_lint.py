@@ -195,6 +195,24 @@ class Prose(Lint):
         self.accepts("prose", "x.cc", "int shall = 1;  // must\n")
         self.accepts("prose", "x.md", "`shall`\n```\nshall\n```\n")
 
+    def test_refuses_half_width_punctuation_next_to_chinese(self):
+        for text, mark, wide in (("限流,", ",", "，"), ("GCRA,以及", ",", "，"), ("**算法**:令牌桶", ":", "："),
+                                 ("见 `x`; 然后", ";", "；"), ("请求 (每秒)", "(", "（"), ("用户 (`x`)放行", ")", "）"),
+                                 ("[页面](x.md),再看", ",", "，"), ("它放行。真的?", "?", "？"), ("放行. 拒绝", ".", "。"),
+                                 ('称为"突发"', '"', "“ or ”")):
+            self.refuses("prose", "x.md", f"\n{text}\n", f"x.md:2: {mark} next to Chinese: write {wide}")
+        self.refuses("prose", "x.md", "```text\n200,或拒绝\n```\n", "x.md:2: , next to Chinese: write ，")
+        self.refuses("prose", "x.md", "```yaml\nper: 1s   # 周期(秒)\n```\n", "x.md:2: ( next to Chinese")
+
+    def test_accepts_full_width_punctuation_and_half_width_code(self):
+        self.accepts("prose", "x.md", "限流，GCRA（以及 `f(a, b)`）：“突发” 1.5 倍；见 [页面](x.md)。\n\n1. 第一步\n")
+        self.accepts("prose", "x.md", '```json\n{"message":"请求过多","code": 429}\n```\n[A](a.md), [中文](b.md)\n')
+        self.accepts("prose", "x.md", "```yaml\nper: 1s   # 每秒一次，最多 (x, y)\n```\n")
+
+    def test_refuses_a_second_word_for_one_thing_in_chinese(self):
+        self.refuses("prose", "x.md", "每个键一个计数器\n", "write key")
+        self.accepts("prose", "x.md", "关键的槽位\n")
+
 
 @needs("clang-format-19")
 class Format(Lint):
