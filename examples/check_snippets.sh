@@ -14,7 +14,7 @@ programs=$(readlink -f -- "$2")
 cd "$1"
 shift 2
 shopt -s nullglob
-[ $# -gt 0 ] || set -- README*.md docs/*.md docs/zh/*.md
+[ $# -gt 0 ] || set -- README*.md docs/*.md docs/*/*.md
 
 # Prints the lines of region $2 in file $1, without the indentation of the first mark.
 region() {

@@ -48,7 +48,7 @@ enum class StateKind : std::uint8_t {
 struct AlgorithmInfo {
   Algorithm algorithm;
   std::string_view name;  // in rules, commands and answers: "token_bucket"
-  char letter;            // in the keys of counters in Redis (docs/state-format.md)
+  char letter;            // in the keys of counters in Redis (docs/reference/state-format.md)
   StateKind state;
   std::uint16_t options;      // bit i: LimitOption i applies
   bool burst_excludes_first;  // the capacity is burst + 1, not burst

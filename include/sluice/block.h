@@ -32,7 +32,8 @@ struct BlockSpec {
 // What is wrong with a BlockSpec; kNone if nothing is.
 enum class BlockError : std::uint8_t { kNone, kAfter, kWithin, kTime, kGrowth, kAtMost };
 
-// Blocks a key for a time after repeated denials (Charge::block; docs/algorithms.md, Blocks).
+// Blocks a key for a time after repeated denials (Charge::block; docs/reference/algorithms.md,
+// Blocks).
 //
 // An immutable value of 32 bytes that borrows nothing: copy it freely, use it from any thread.
 class Block {

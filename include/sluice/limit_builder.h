@@ -13,8 +13,8 @@
 // An option that does not apply to the algorithm does not compile. A number out of range does not
 // compile in a constant expression; at run time it throws std::invalid_argument with the text of
 // explain(). The cost that a function states is that of a counter in the memory store: bytes for
-// each key, and the time of a decision beyond one hash look-up. docs/algorithms.md defines each
-// algorithm exactly.
+// each key, and the time of a decision beyond one hash look-up. docs/reference/algorithms.md
+// defines each algorithm exactly.
 namespace sluice {
 namespace detail {
 

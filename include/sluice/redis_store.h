@@ -52,8 +52,8 @@ struct RedisOptions {
   // The version of RESP: 3, 2 for servers and proxies that speak nothing newer, or 0 for 3 if the
   // server speaks it.
   int protocol = 0;
-  // False: the store uses no scripts (docs/state-format.md describes what is lost). It then
-  // supports fixed windows aligned to the clock and sliding window counters; others are
+  // False: the store uses no scripts (docs/reference/state-format.md describes what is lost). It
+  // then supports fixed windows aligned to the clock and sliding window counters; others are
   // `Reason::kInvalid`.
   bool scripting = true;
   // Whether requests are commands of Sluice's module, which take less of the server's time. Without
@@ -62,8 +62,8 @@ struct RedisOptions {
   // How long to keep a counter that is decided at an explicit timestamp: it must not expire by the
   // server's clock.
   std::chrono::milliseconds explicit_timestamp_expiry = std::chrono::hours{24};
-  // Budgets: about how many changes of each key its ledger keeps (docs/state-format.md), at most
-  // 2^32 - 1; 0: there is no ledger. Only with `scripting`.
+  // Budgets: about how many changes of each key its ledger keeps (docs/reference/state-format.md),
+  // at most 2^32 - 1; 0: there is no ledger. Only with `scripting`.
   std::uint64_t ledger_keep = 0;
 };
 

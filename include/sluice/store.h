@@ -57,7 +57,7 @@ struct Charge {
   // budget: the id itself, of which `permit` is the name, for a ledger; empty: it is not known.
   std::string_view id_text = {};
   // Blocks the key after repeated denials (kLimited) of takes: a second counter, stored next to
-  // the charge's own and decided with it. Null: none. docs/algorithms.md, Blocks.
+  // the charge's own and decided with it. Null: none. docs/reference/algorithms.md, Blocks.
   const Block* block = nullptr;
   // budget: an alternative to the charge before it. That one and the alternatives after it are
   // budgets in a row, of which a request charges one: see Store::apply(). The first charge of a

@@ -400,9 +400,8 @@ std::vector<Written> files_for(const InitFlags& flags) {
       (is_envoy ? "" : "  # All requests. `match: { path: /api/** }` limits some.\n") +
       "  - name: requests\n    limits:\n" + limits_of(flags);
   std::string config =
-      "# `sluice serve` reads this file in the current folder, or with --config. docs/config.md "
-      "has all "
-      "keys.\nversion: 1\nrules: rules.yaml\n" +
+      "# `sluice serve` reads this file in the current folder, or with --config. "
+      "`sluice docs config` prints all keys.\nversion: 1\nrules: rules.yaml\n" +
       (flags.store.empty() ? "# The environment variable SLUICE_STORE names the store.\n"
                            : "store: " + flags.store + "\n");
   config += is_envoy ? "listen: { grpc: 127.0.0.1:8081 }  # Envoy asks here\n"

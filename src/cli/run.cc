@@ -116,11 +116,11 @@ struct Reference {
   std::string (*schema)();  // null: there is none
 };
 constexpr std::array<Reference, 3> kReferences{
-    {{"commands", "The commands for Redis clients, as in docs/commands.md",
+    {{"commands", "The commands for Redis clients, as in docs/reference/commands.md",
       server::resp::commands_reference, nullptr},
-     {"config", "The keys of the server's configuration file, as in docs/config.md",
+     {"config", "The keys of the server's configuration file, as in docs/reference/config.md",
       [] { return rules::schema::reference(server::config::file()); }, server::config::json_schema},
-     {"rules", "The keys of rules files, as in docs/rules.md",
+     {"rules", "The keys of rules files, as in docs/reference/rules.md",
       [] { return rules::schema::reference(rules::schema::file()); },
       [] { return rules::schema::json_schema(); }}}};
 

@@ -139,10 +139,11 @@ TEST(Run, PrintsReferencesAndSchemas) {
   EXPECT_EQ(run_with({"docs", "config"}).out, rules::schema::reference(server::config::file()));
   EXPECT_EQ(run_with({"docs", "config", "--schema"}).out, server::config::json_schema());
   EXPECT_EQ(run_with({"docs", "commands"}).out, server::resp::commands_reference());
-  EXPECT_EQ(run_with({"docs"}).out,
-            "commands    The commands for Redis clients, as in docs/commands.md\n"
-            "config      The keys of the server's configuration file, as in docs/config.md\n"
-            "rules       The keys of rules files, as in docs/rules.md\n");
+  EXPECT_EQ(
+      run_with({"docs"}).out,
+      "commands    The commands for Redis clients, as in docs/reference/commands.md\n"
+      "config      The keys of the server's configuration file, as in docs/reference/config.md\n"
+      "rules       The keys of rules files, as in docs/reference/rules.md\n");
 }
 
 TEST(Run, NamesTheReferencesThatExist) {

@@ -47,7 +47,7 @@ bool take_label(std::string_view& text, std::string_view& name, std::string& val
   return true;
 }
 
-// Whether the store could not decide (docs/http.md, reasons).
+// Whether the store could not decide (docs/reference/http.md, reasons).
 bool is_failure(std::string_view reason) {
   return reason.starts_with("store_") || reason == "fallback" || reason == "foreign_value";
 }

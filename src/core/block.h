@@ -8,8 +8,8 @@
 #include "core/step.h"
 #include "sluice/block.h"
 
-// The block of a counter: docs/algorithms.md, Blocks. Pure functions of its numbers, its state and
-// an instant; a store makes them atomic together with the counter's own step.
+// The block of a counter: docs/reference/algorithms.md, Blocks. Pure functions of its numbers, its
+// state and an instant; a store makes them atomic together with the counter's own step.
 namespace sluice::core {
 
 // The state of a block as a store keeps it. A default one is that of a key that was never denied.

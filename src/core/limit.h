@@ -146,7 +146,7 @@ struct LimitAccess {
   }
   // A checksum of 28 bits over limit, period, capacity, refill, align
   // and calendar: by it a counter notices
-  // that its numbers have changed (docs/algorithms.md).
+  // that its numbers have changed (docs/reference/algorithms.md).
   static constexpr std::uint32_t tag(const Limit& limit) noexcept { return limit.tag_; }
 
   // The numbers that the step of an algorithm needs, as another process has sent them.

@@ -234,8 +234,9 @@ struct LogBuffer {
     return (next.summarizes ? summary_room : entry_room) >= 2;
   }
   // Makes room for `next` without more memory: drops what has expired, and merges the entries (or
-  // summaries) of a slice of time into one at the newest instant of the slice (docs/algorithms.md).
-  // The log must be decided again, because `next` is about the entries before.
+  // summaries) of a slice of time into one at the newest instant of the slice
+  // (docs/reference/algorithms.md). The log must be decided again, because `next` is about the
+  // entries before.
   void merge(const NextLog& next, const Limit& limit) noexcept;
 
  private:

@@ -5,7 +5,7 @@
 
 #include "core/test_counters.h"
 
-// The verbs beyond take, on every algorithm (docs/algorithms.md, "Verbs beyond take").
+// The verbs beyond take, on every algorithm (docs/reference/algorithms.md, "Verbs beyond take").
 namespace sluice::verbs_test {
 namespace {
 

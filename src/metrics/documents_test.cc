@@ -1,5 +1,5 @@
-// What is written about the metrics, in docs/metrics.md, in the alert rules and on the dashboard,
-// against the metrics themselves.
+// What is written about the metrics, in docs/reference/metrics.md, in the alert rules and on the
+// dashboard, against the metrics themselves.
 
 #include <gtest/gtest.h>
 #include <re2/re2.h>
@@ -153,7 +153,7 @@ Descriptions of_text() {
 Descriptions of_page() {
   Descriptions found;
   const RE2 row("\\| `(\\w+)` \\| (counter|gauge|histogram) \\| ([^|]*)\\| [^|]+ \\|");
-  std::istringstream page(read("docs/metrics.md"));
+  std::istringstream page(read("docs/reference/metrics.md"));
   for (std::string line, name, type, labels; std::getline(page, line);) {
     if (!RE2::FullMatch(line, row, &name, &type, &labels)) continue;
     found[name] = {type, matches(labels, "`(\\w+)`")};
@@ -166,7 +166,7 @@ TEST(MetricsPage, DescribesEachMetricWithItsTypeAndLabelsAndNoOther) {
 }
 
 TEST(MetricsPage, NamesEachReasonAndEachAlert) {
-  const std::string page = read("docs/metrics.md");
+  const std::string page = read("docs/reference/metrics.md");
   for (int i = 0; i <= static_cast<int>(Reason::kInvalid); ++i) {
     const std::string reason(to_string(static_cast<Reason>(i)));
     EXPECT_NE(page.find("`" + reason + "`"), page.npos) << reason;

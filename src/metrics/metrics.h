@@ -91,7 +91,7 @@ struct DurationCounts {
   std::uint64_t sum_ns = 0;
 };
 
-// All metrics of the process; docs/metrics.md lists them.
+// All metrics of the process; docs/reference/metrics.md lists them.
 //
 // Thread-safety: any member from any thread. Cost: two open file descriptors (so that it can report
 // the number of open descriptors when none is free) and 320 bytes per limit and recorder. The rules

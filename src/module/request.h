@@ -35,7 +35,7 @@ struct AskedBlock {
   Duration time{0};  // by hand
 };
 
-// The request of SLUICE.APPLY (docs/state-format.md).
+// The request of SLUICE.APPLY (docs/reference/state-format.md).
 struct Request {
   Action action = Verb::kTake;
   bool shares_units = false;             // takes at most the cost with each of several charges

@@ -720,7 +720,8 @@ void Loader::check_memory(const NumberFields& fields, const Limit& limit) {
            std::to_string(2 * needed));
 }
 
-// Warns about a limit whose requests can block Redis: see docs/state-format.md, "Long values".
+// Warns about a limit whose requests can block Redis: see docs/reference/state-format.md, "Long
+// values".
 void Loader::check_redis(const NumberFields& fields, const Limit& limit) {
   constexpr std::uint64_t kMostPermits = 5'000;
   constexpr std::uint64_t kMostLogUnits = 100'000;
@@ -729,14 +730,16 @@ void Loader::check_redis(const NumberFields& fields, const Limit& limit) {
   if (holds_permits(limit.algorithm()) && limit.limit() > kMostPermits) {
     warn(fields.at("limit"),
          "a release looks at all permits of a key, and " + units +
-             " of them can block Redis for longer than 1 ms (docs/state-format.md, Long values)",
+             " of them can block Redis for longer than 1 ms (docs/reference/state-format.md, Long "
+             "values)",
          "expected at most " + std::to_string(kMostPermits) +
              " permits for each key, or Redis with the module of Sluice");
   }
   if (limit.algorithm() == Algorithm::kSlidingWindowLog && limit.limit() > kMostLogUnits) {
     warn(fields.at("limit"),
          "a log is copied when it grows, and one of " + units +
-             " units can block Redis for longer than 10 ms (docs/state-format.md, Long values)",
+             " units can block Redis for longer than 10 ms (docs/reference/state-format.md, Long "
+             "values)",
          "expected at most " + std::to_string(kMostLogUnits) +
              " units, 'sliding_window_hybrid' or 'sliding_window_counter'");
   }

@@ -49,11 +49,11 @@ std::string difference(const std::string& on_disk, const std::string& written) {
 }
 
 TEST(Schema, AgreesWithTheManual) {
-  const std::string manual = text_of(kSource / "docs/rules.md");
+  const std::string manual = text_of(kSource / "docs/reference/rules.md");
   const std::size_t at = manual.find("### file\n");
   ASSERT_NE(at, manual.npos);
   EXPECT_EQ(difference(manual.substr(at), reference(file())), "same")
-      << "docs/rules.md does not end with what `sluice docs rules` prints";
+      << "docs/reference/rules.md does not end with what `sluice docs rules` prints";
 }
 
 TEST(Schema, AgreesWithTheFileForEditors) {

@@ -83,8 +83,8 @@ ALGORITHMS = ["fixed_window", "sliding_window_log", "sliding_window_counter",
 
 class Users(FaultTest):
     PASSWORD = "hunter2-hunter2"
-    # The command in docs/state-format.md.
-    SET_USER = (ROOT / "docs/state-format.md").read_text("utf-8").split("```\nACL SETUSER ")[1]
+    # The command in docs/reference/state-format.md.
+    SET_USER = (ROOT / "docs/reference/state-format.md").read_text("utf-8").split("```\nACL SETUSER ")[1]
     SET_USER = SET_USER.split("```")[0].replace("PASSWORD", PASSWORD).split()
 
     def setUp(self):

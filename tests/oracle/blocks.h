@@ -9,8 +9,8 @@
 #include "tests/oracle/exact.h"
 #include "tests/oracle/oracle.h"
 
-// Blocks after repeated denials, by docs/algorithms.md alone: plain lists, exact rationals, and no
-// code of the library.
+// Blocks after repeated denials, by docs/reference/algorithms.md alone: plain lists, exact
+// rationals, and no code of the library.
 namespace sluice_oracle {
 
 struct BlockSpec {

@@ -85,9 +85,11 @@ TEST_P(AlgorithmChecklist, HasVectorsAndExactNumbers) {
 
 TEST_P(AlgorithmChecklist, IsInTheDocumentation) {
   EXPECT_TRUE(contains("docs/algorithms.md", "`" + name + "`"));
-  EXPECT_TRUE(contains("docs/state-format.md", "| `" + std::string(1, row.letter) + "` | " + name));
+  EXPECT_TRUE(contains("docs/reference/state-format.md",
+                       "| `" + std::string(1, row.letter) + "` | " + name));
   EXPECT_TRUE(contains("docs/rules.schema.json", "\"" + name + "\""));
-  EXPECT_TRUE(contains("docs/commands.md", "- `" + name + "`: " + std::string(row.summary)));
+  EXPECT_TRUE(
+      contains("docs/reference/commands.md", "- `" + name + "`: " + std::string(row.summary)));
 }
 
 INSTANTIATE_TEST_SUITE_P(, AlgorithmChecklist, ::testing::ValuesIn(kRates),

@@ -116,7 +116,7 @@ TEST_F(Blocks, ServeEveryAlgorithm) {
   }
 }
 
-// docs/state-format.md shows these bytes.
+// docs/reference/state-format.md shows these bytes.
 TEST_F(Blocks, AreStoredAsDocumented) {
   const Block three = *Block::make({.after = 3, .within = 10min, .time = 15min});
   const Charge alice{.key = "alice", .limit = sluice::fixed_window(1).per(1h), .block = &three};

@@ -4,7 +4,8 @@
 #include "sluice/memory_store.h"
 #include "tests/redis/store_test.h"
 
-// RedisStore without scripts. docs/state-format.md, "Without scripts", specifies the stored values.
+// RedisStore without scripts. docs/reference/state-format.md, "Without scripts", specifies the
+// stored values.
 namespace sluice_redis {
 namespace {
 

@@ -41,7 +41,7 @@ inline std::vector<sluice::Limit> every_kind(std::uint64_t limit, sluice::Durati
           sliding_window_hybrid(limit).per(per).slices(4)};
 }
 
-// Returns the Redis key of a counter, as specified by docs/state-format.md.
+// Returns the Redis key of a counter, as specified by docs/reference/state-format.md.
 inline std::string redis_key(std::string_view prefix, sluice::Algorithm algorithm,
                              std::string_view key) {
   return std::string(prefix) + sluice::info(algorithm).letter + "{}" + std::string(key);

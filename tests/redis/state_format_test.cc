@@ -9,7 +9,7 @@
 #include "stores/redis/script/state_reader.h"
 #include "tests/redis/script_test.h"
 
-// docs/state-format.md shows, byte by byte, the values in a real Redis.
+// docs/reference/state-format.md shows, byte by byte, the values in a real Redis.
 namespace sluice_redis {
 namespace {
 

@@ -304,7 +304,7 @@ class History(Lint):
 
     def test_refuses_501_changed_lines_outside_of_generated_files(self):
         self.write("x.cc", "//\n" * 501)
-        self.write("docs/rules.md", "-\n" * 501)
+        self.write("docs/reference/rules.md", "-\n" * 501)
         self.commit("Add comments", "They say why.")
         self.assertIn("(Add comments): it changes 501 lines, at most 500", self.history()[1])
 

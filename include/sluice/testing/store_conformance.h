@@ -59,9 +59,9 @@ struct StoreConformance {
   int requests_per_thread = 500;
 };
 
-// Checks that a store decides as every store must (Store::apply, docs/algorithms.md): all verbs,
-// the exact numbers of every algorithm, all or nothing, clocks that go back, changed numbers, odd
-// keys and requests, threads. For authors of stores, in any test framework:
+// Checks that a store decides as every store must (Store::apply, docs/reference/algorithms.md): all
+// verbs, the exact numbers of every algorithm, all or nothing, clocks that go back, changed
+// numbers, odd keys and requests, threads. For authors of stores, in any test framework:
 //
 //   for (const auto& failure : check_store({.make = make_my_store})) ADD_FAILURE() << failure;
 //
@@ -190,7 +190,8 @@ class Check {
 }  // namespace detail
 }  // namespace sluice::testing
 
-// Exact numbers, worked out by hand from the meaning of each algorithm (docs/algorithms.md).
+// Exact numbers, worked out by hand from the meaning of each algorithm
+// (docs/reference/algorithms.md).
 namespace sluice::testing::detail {
 
 struct Step {
@@ -334,7 +335,7 @@ inline void check_exact_numbers(Check& check, const Script& script) {
   }
 }
 
-// Exact numbers of charge, take_at_most and reserve (docs/algorithms.md).
+// Exact numbers of charge, take_at_most and reserve (docs/reference/algorithms.md).
 
 using std::chrono::seconds;
 

@@ -303,7 +303,7 @@ constexpr std::array<Key, 20> kRedisKeys{
     choice("scripting", kOption<&RedisOptions::scripting>, "`on`", kSwitch,
            "`off` for servers that cannot run scripts. Rules may then use only "
            "`sliding_window_counter` and `fixed_window` with `align: clock`, and some "
-           "results are less exact (docs/state-format.md)."),
+           "results are less exact (docs/reference/state-format.md)."),
     choice("module", kOption<&RedisOptions::module>, "`auto`", kModuleUse,
            "`auto`: requests are commands of Sluice's module where the server has loaded it, and "
            "scripts elsewhere. `off`: always scripts."),

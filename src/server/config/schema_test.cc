@@ -26,9 +26,9 @@ std::string text_of(const std::filesystem::path& path) {
 }
 
 TEST(ConfigSchema, MatchesTheManual) {
-  EXPECT_TRUE(
-      text_of(kSource / "docs/config.md").ends_with("\n" + rules::schema::reference(file())))
-      << "docs/config.md does not end with what `sluice docs config` prints";
+  EXPECT_TRUE(text_of(kSource / "docs/reference/config.md")
+                  .ends_with("\n" + rules::schema::reference(file())))
+      << "docs/reference/config.md does not end with what `sluice docs config` prints";
 }
 
 TEST(ConfigSchema, MatchesTheSchemaForEditors) {

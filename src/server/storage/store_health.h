@@ -85,7 +85,8 @@ class RedisHealth {
   std::vector<ServerInfo> servers_;
 };
 
-// Adds the metrics to the registry, which docs/metrics.md lists. Call it once. Borrows the health.
+// Adds the metrics to the registry, which docs/reference/metrics.md lists. Call it once. Borrows
+// the health.
 void add_health_metrics(metrics::Registry& registry, const RedisHealth& health);
 
 // Counts the events of the store and writes them to the log. For each kind of event it writes at
@@ -164,9 +165,9 @@ class SlowRequests {
   std::string why_;
 };
 
-// Adds the metrics of a store outside the process to the registry, which docs/metrics.md lists.
-// Call it once. Borrows their sources; `stats` and `durations` are called from any thread. Without
-// a deny cache, it is null; if durations are not measured, `durations` is empty.
+// Adds the metrics of a store outside the process to the registry, which docs/reference/metrics.md
+// lists. Call it once. Borrows their sources; `stats` and `durations` are called from any thread.
+// Without a deny cache, it is null; if durations are not measured, `durations` is empty.
 void add_store_metrics(metrics::Registry& registry, const StoreLog& events,
                        const CircuitBreaker& breaker, const Leases& leases,
                        const std::function<RedisStoreStats()>& stats,

@@ -69,7 +69,7 @@ class CounterSnapshots {
   bool write_last();
 
   Stats stats() const;
-  // Adds the metrics to the registry, which docs/metrics.md lists. Call it once.
+  // Adds the metrics to the registry, which docs/reference/metrics.md lists. Call it once.
   void add_metrics(metrics::Registry& registry);
 
  private:

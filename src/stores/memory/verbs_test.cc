@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr Instant at(Duration since_epoch) { return Instant{since_epoch}; }
 
-// The verbs of several charges (docs/algorithms.md); those of one counter are in core.
+// The verbs of several charges (docs/reference/algorithms.md); those of one counter are in core.
 
 class SeveralCharges : public ::testing::Test {
  protected:

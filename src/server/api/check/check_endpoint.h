@@ -116,7 +116,7 @@ struct AnswerTerms {
   bool is_about_id = false;  // settles, cancels or extends what it holds
 };
 
-// Writes an answer of POST /v1/check: one JSON object (docs/http.md).
+// Writes an answer of POST /v1/check: one JSON object (docs/reference/http.md).
 void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTerms& terms = {});
 
 // The same for a limit of the request itself, which has no rule. `permit` may be empty.

@@ -59,7 +59,7 @@ struct Call {
   Reply& reply;
 };
 
-// A command, or a part of one. COMMAND and docs/commands.md report these values.
+// A command, or a part of one. COMMAND and docs/reference/commands.md report these values.
 struct Command {
   using Handle = void (*)(CommandHandler& handler, const Call& call);
 
@@ -96,7 +96,7 @@ std::string full_name(const Found& found);
 std::int64_t arity(const Command& command) noexcept;
 
 // Returns the heading, the syntax, the summary and the role of a command in Markdown, as they stand
-// in docs/commands.md, and those of all commands.
+// in docs/reference/commands.md, and those of all commands.
 std::string reference(const Command& command);
 std::string commands_reference();
 

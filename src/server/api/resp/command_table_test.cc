@@ -12,12 +12,13 @@ namespace sluice::server::resp {
 namespace {
 
 TEST(Commands, MatchTheManual) {
-  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / "docs/commands.md",
+  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / "docs/reference/commands.md",
                      std::ios::binary);
   const std::string manual{std::istreambuf_iterator<char>(file), {}};
   for (const Command& command : all_commands()) {
     EXPECT_NE(manual.find("\n" + reference(command)), manual.npos)
-        << "docs/commands.md lacks, or has otherwise, what `sluice docs commands` prints:\n"
+        << "docs/reference/commands.md lacks, or has otherwise, what `sluice docs commands` "
+           "prints:\n"
         << reference(command);
   }
   for (const AlgorithmInfo& row : kAlgorithms) {

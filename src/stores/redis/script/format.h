@@ -85,7 +85,7 @@ class Layout {
 }  // namespace sluice::redis
 
 // The numbers that the scripts and the C++ code share: values stored in Redis, and arguments and
-// replies of scripts. docs/state-format.md describes them for other readers.
+// replies of scripts. docs/reference/state-format.md describes them for other readers.
 namespace sluice::redis::format {
 
 // Begins the keys of rules' counters, after the prefix. No algorithm has this letter.
@@ -300,7 +300,8 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 
 // --- calls ---
 
-// The contract of a script, with the size of each number in bytes. docs/state-format.md quotes it.
+// The contract of a script, with the size of each number in bytes. docs/reference/state-format.md
+// quotes it.
 //
 //   KEYS[i]      the key of counter i
 //   ARGV[1]      the request: verb (1), instant (7), expiry_ms (6)

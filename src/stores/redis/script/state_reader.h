@@ -45,8 +45,8 @@ struct CounterState {
 // The field of a budget, which is a hash, with the value for read_counter_state().
 inline constexpr std::string_view kHeadOfBudget = "h";
 
-// Reads the value of a key of this algorithm (docs/state-format.md). Returns nothing if it is not a
-// valid state, which the scripts refuse too. Cost: linear in its size.
+// Reads the value of a key of this algorithm (docs/reference/state-format.md). Returns nothing if
+// it is not a valid state, which the scripts refuse too. Cost: linear in its size.
 std::optional<CounterState> read_counter_state(Algorithm algorithm, std::string_view value);
 
 // As above, for the block of a counter.

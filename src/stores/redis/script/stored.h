@@ -29,9 +29,9 @@ std::optional<core::Kept<core::Slices>> read_slices(std::string_view bytes,
                                                     std::vector<std::uint32_t>& counts);
 void append_slices(core::Slices slices, core::Forgotten forgotten, std::string& out);
 
-// A log as its value holds it (docs/state-format.md, Logs): a head, summaries of older slices, and
-// a ring of entries, of which the newest may be in a block after the head. Entries have running
-// sums, so units between two of them need no loop. Borrows the value.
+// A log as its value holds it (docs/reference/state-format.md, Logs): a head, summaries of older
+// slices, and a ring of entries, of which the newest may be in a block after the head. Entries have
+// running sums, so units between two of them need no loop. Borrows the value.
 class LogValue {
  public:
   struct Entry {

@@ -117,7 +117,7 @@ class ScriptOperation final : public Operation {
 // A request without scripts (`scripting: off`). Each slice of the clock has a key; a fixed window
 // is one slice. A take sends SET NX PX and INCRBY for the newest slice and MGET for the others in
 // one write, and DECRBY if a limit denies. A refund and a reset read first. A full server counts
-// nothing: the take then only reads. docs/state-format.md
+// nothing: the take then only reads. docs/reference/state-format.md
 // describes what is lost compared with scripts.
 class CounterOperation final : public Operation {
  public:
