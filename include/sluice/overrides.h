@@ -105,7 +105,7 @@ class Overrides {
 };
 
 // A file of overrides, as a server with a memory store keeps it: a line "sluice overrides 1", for
-// each override a line "limit=100 per=1m<TAB>COUNTER", and a line "end COUNT" (docs/overrides.md).
+// each override a line "limit=100 per=1m<TAB>COUNTER", and a line "end COUNT" (docs/keys.md).
 
 // Makes `into` what the file says. A request meanwhile finds an override that was there before and
 // still is. Returns whether there is such a file; if not, or after an error, `into` is unchanged.

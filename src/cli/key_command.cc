@@ -36,7 +36,7 @@ using boost::json::object;
 constexpr const char* kKeyHelp =
     R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, what of
 a budget is spent and held, the override of the key, and its block. The attributes are those that the keys of the limits read. An
-option changes the key instead (docs/overrides.md). An override replaces an earlier one of the key.
+option changes the key instead (docs/keys.md). An override replaces an earlier one of the key.
 Overrides and blocks count on all servers of one Redis.
 
 A change needs RULE/LIMIT if the rule has several limits; --reset, --block and --unblock accept

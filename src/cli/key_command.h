@@ -37,7 +37,7 @@ bool for_each_block(AdminClient& client, const std::string& rule,
 // Formats a duration in its two largest units: "23h 59m", "1s 200ms".
 std::string in_two_units(std::int64_t ms);
 
-// The formats of files of overrides (docs/overrides.md).
+// The formats of files of overrides (docs/keys.md).
 enum class OverrideFormat : std::uint8_t { kJsonLines, kCsv };
 
 // Some lines of a file, as the body of POST /v1/overrides.

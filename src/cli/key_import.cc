@@ -33,7 +33,7 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kImportHelp =
-    R"(Set the overrides in a file: JSON lines, or CSV if the name ends in .csv (docs/overrides.md).
+    R"(Set the overrides in a file: JSON lines, or CSV if the name ends in .csv (docs/keys.md).
 An override of the same counter is replaced; others stay.
 
 The server first checks every line. If one is wrong, the command prints FILE:LINE, what is wrong

@@ -144,7 +144,7 @@ void add_serve(Command app, int& status) {
       .type_name("URL");
   command
       .add_option("--record", flags->record,
-                  "Record requests in this file, for sluice replay (docs/recording.md)")
+                  "Record requests in this file, for sluice replay (docs/replay.md)")
       .type_name("FILE");
   command
       .add_option("--ledger", flags->ledger,

@@ -458,7 +458,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kTopHelp =
-    R"(Show what happens per second by rule, and the most denied or most asked keys (docs/insight.md), of
+    R"(Show what happens per second by rule, and the most denied or most asked keys (docs/see.md), of
 a running server: requests, denials, requests that the store failed to decide, and limits that were
 skipped because an attribute was missing. With --quota, instead of keys the parts of limits that
 proxies have (docs/quota.md). An outage is in the first lines. If standard output is no terminal, or

@@ -722,7 +722,7 @@ class Editor(BrowserTest):
 
 @unittest.skipUnless("SLUICE_SCREENSHOTS" in os.environ, "SLUICE_SCREENSHOTS names no folder")
 class Screenshots(BrowserTest):
-    """Makes the pictures of docs/live-page.md and README.md in the folder that SLUICE_SCREENSHOTS
+    """Makes the pictures of docs/see.md and README.md in the folder that SLUICE_SCREENSHOTS
     names. The page shows a past that was made up, because a real one takes ten minutes."""
 
     RULES = """version: 1

@@ -310,7 +310,7 @@ constexpr std::array<Key, 20> kRedisKeys{
     integer("nodes", kSet<&RedisConfig::nodes>, "1", 1, 100'000,
             "The number of servers that share the counters. With `on_store_error: local`, each "
             "server applies 1/`nodes` of each limit while the store fails. It also bounds the "
-            "batches of leases (docs/leases.md)."),
+            "batches of leases (docs/scale.md)."),
     map_of("deny_cache", kSameObject, kDenyCache,
            "The cache of denials. After a denial, the server denies requests for the same "
            "counter without Redis until `Retry-After` has passed."),
@@ -650,7 +650,7 @@ constexpr std::array<Key, 24> kFileKeys{
           "the rules in the store (see Rules in Redis). Without rules, Sluice uses a "
           "small built-in example."),
     path("overrides", kPath<&Config::overrides>,
-         "The file that keeps overrides if the store is `memory` (docs/overrides.md). If empty, "
+         "The file that keeps overrides if the store is `memory` (docs/keys.md). If empty, "
          "`overrides.txt` next to the first of `rules`."),
     flag("watch", kSet<&Config::watch>, "`true`",
          "Whether Sluice reloads rules when their files change."),
@@ -677,12 +677,12 @@ constexpr std::array<Key, 24> kFileKeys{
     map_of("drain", kSameObject, kDrain, "How the server shuts down on SIGTERM."),
     map_of("log", kPart<&Config::log>, kLog, "The log on standard error."),
     map_of("record", kPart<&Config::record>, kRecord,
-           "The recording of requests (docs/recording.md)."),
+           "The recording of requests (docs/replay.md)."),
     map_of("ledger", kPart<&Config::ledger>, kLedger,
            "The ledger of the budgets: every change of a balance (docs/budgets.md)."),
     integer("top_keys", kSet<&Config::top_keys>, "256", 0, insight::KeyFrame::kMostKeys,
             "The number of keys that Sluice counts per limit, for the most asked and the most "
-            "denied ones (docs/insight.md). Each takes at most 4 KB per limit. 0: none. Keys "
+            "denied ones (docs/see.md). Each takes at most 4 KB per limit. 0: none. Keys "
             "appear as `log.keys` says, and with `none` they are not counted."),
 };
 constexpr Map kFile{"file", "the file", kFileKeys};

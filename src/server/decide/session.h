@@ -29,7 +29,7 @@
 namespace sluice::server {
 
 // Records the decided requests of one event loop as lines that `sluice replay` reads
-// (docs/recording.md):
+// (docs/replay.md):
 //
 //   {"time":"2026-11-23T10:00:00.123456Z","attributes":{"path":"/x"},"cost":2,"outcome":"denied"}
 //

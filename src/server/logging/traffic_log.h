@@ -19,7 +19,7 @@
 
 namespace sluice::server {
 
-// Which requests are recorded, and what of them (docs/recording.md).
+// Which requests are recorded, and what of them (docs/replay.md).
 struct TrafficOptions {
   std::string file;                                  // empty: none
   std::uint32_t share = 100;                         // percent of the clients

@@ -47,7 +47,7 @@ class History {
   // Adds what was counted since the previous call, which is one point by the second. `all` is of
   // these rules. The first call only sets when the first point begins.
   void add(net::SteadyTime now, Instant date, const RuleSet& rules, const metrics::Activity& all);
-  // Writes the members of GET /v1/history (docs/live-page.md), of one rule if it is not null.
+  // Writes the members of GET /v1/history (docs/see.md), of one rule if it is not null.
   void write(base::JsonWriter& json, Range range, const RuleSet& rules, const Rule* rule) const;
   std::size_t columns() const noexcept { return columns_; }
 
@@ -96,7 +96,7 @@ class History {
   std::size_t columns_ = 0;
 };
 
-// The events of GET /v1/events (docs/live-page.md): what the server does, once a second, made once
+// The events of GET /v1/events (docs/see.md): what the server does, once a second, made once
 // for all viewers and only while there are viewers; and the history, which goes on without viewers.
 //
 // Thread-safety: one loop's thread. Ownership: borrows its parts; outlives the connections of the
@@ -137,7 +137,7 @@ class LiveEvents {
   std::vector<std::uint64_t> before_;  // the requests of each rule in the previous event
 };
 
-// Answers a request for the live page (docs/live-page.md) or one of its files. They are the same
+// Answers a request for the live page (docs/see.md) or one of its files. They are the same
 // for everybody and need no token; the page asks for it. Returns false if the path is none of them.
 bool answer_live_page(std::string_view path, const http::Request& request,
                       http::Response& response);
