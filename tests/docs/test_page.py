@@ -1,8 +1,12 @@
 """What counts as a command of a page, and as its output."""
 
+import pathlib
+import re
 import unittest
 
 import page
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
 
 def steps(text):
@@ -68,6 +72,18 @@ class Outputs(unittest.TestCase):
 
     def test_wrapped_json_is_the_same(self):
         self.assertTrue(page.agrees('{"a":1,\n  "b":[2]}', '{"a":1,"b":[2]}'))
+
+
+class Index(unittest.TestCase):
+    """docs/README.md."""
+
+    def test_it_lists_each_page_and_its_minutes(self):
+        index = (DOCS / "README.md").read_text("utf-8")
+        pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"README.md"}
+        self.assertEqual(pages - set(re.findall(r"\]\(([^)#]+)\)", index)), set())
+        for name, minutes in re.findall(r"(?m)^\| \[([\w-]+\.md)\].*\| (\d+) \|$", index):
+            words = len((DOCS / name).read_text("utf-8").split())
+            self.assertAlmostEqual(int(minutes), words / 240, delta=1, msg=name)
 
 
 if __name__ == "__main__":
