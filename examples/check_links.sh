@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$1"
 shift
 shopt -s nullglob
-[ $# -gt 0 ] || set -- *.md docs/*.md docs/zh/*.md {bench,deploy,examples,examples/logs,tests/vectors}/README.md
+[ $# -gt 0 ] || set -- *.md docs/*.md docs/*/*.md {bench,deploy,examples,examples/logs,tests/vectors}/README.md
 
 # Prints PAGE, LINK, FILE and whether the heading of the link exists, for each relative link outside of code.
 # The first pass collects the anchors of headings, as GitHub builds them: letters of other scripts stay, and
