@@ -33,7 +33,6 @@ asio::awaitable<void> send_all(sluice::AsyncLimiter& limiter) {
 
 constexpr auto kExports = sluice::token_bucket(1).per(1h);
 
-// [start deadline]
 asio::awaitable<void> export_now(sluice::AsyncLimiter& limiter) {
   for (int i = 1; i <= 2; ++i) {
     const sluice::Decision decision =
@@ -41,7 +40,6 @@ asio::awaitable<void> export_now(sluice::AsyncLimiter& limiter) {
     std::puts(decision ? "exported" : "no export within 5 s");  // the second line at once
   }
 }
-// [end deadline]
 
 // [start cancel]
 using namespace asio::experimental::awaitable_operators;
@@ -54,7 +52,6 @@ asio::awaitable<void> export_unless_gone(sluice::AsyncLimiter& limiter,
 }
 // [end cancel]
 
-// [start threads]
 void report(sluice::Store& store) {
   asio::thread_pool threads(2);
   sluice::AsyncLimiter limiter(threads, store);
@@ -67,7 +64,6 @@ void report(sluice::Store& store) {
   for (auto& one : reports) std::puts(one.get() ? "reported" : "no report");
   threads.join();
 }
-// [end threads]
 
 int main() {
   sluice::MemoryStore store;

@@ -19,7 +19,6 @@ class BrokenStore final : public sluice::Store {
   }
 };
 
-// [start policy]
 void ask(const char* name, sluice::FailurePolicy policy) {
   BrokenStore broken;
   sluice::CircuitBreaker breaker;  // stops requests to a store that keeps failing
@@ -35,7 +34,6 @@ void ask(const char* name, sluice::FailurePolicy policy) {
   }
   std::puts("");
 }
-// [end policy]
 
 int main() {
   ask("allow", sluice::FailurePolicy::kAllow);

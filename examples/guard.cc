@@ -9,7 +9,6 @@
 
 using namespace std::chrono_literals;
 
-// [start request]
 struct Email {
   std::string address;
 };
@@ -22,7 +21,6 @@ struct Receipt {
 };
 
 Receipt send_code(const Request& request) { return {"sent to " + request.email.address}; }
-// [end request]
 
 void throwing(sluice::Limiter& limiter, const Request& request) {
   // [start throwing]
@@ -38,7 +36,6 @@ void throwing(sluice::Limiter& limiter, const Request& request) {
 }
 
 void returning(sluice::Limiter& limiter, const Request& request) {
-  // [start returning]
   const auto send = sluice::guarded(limiter, "maybe_send", sluice::gcra(1).per(1h))
                         .key(sluice::path(&Request::email, &Email::address))
                         .returning(send_code);
@@ -46,11 +43,9 @@ void returning(sluice::Limiter& limiter, const Request& request) {
     const sluice::Expected<Receipt, sluice::Decision> receipt = send(request);
     std::puts(receipt ? receipt->text.c_str() : "only once per hour");
   }
-  // [end returning]
 }
 
 void handled(sluice::Limiter& limiter, const Request& request) {
-  // [start otherwise]
   const auto send =
       sluice::guarded(limiter, "send_or_say", sluice::gcra(1).per(1h))
           .key([](const Request& r) -> const std::string& { return r.user; })
@@ -59,7 +54,6 @@ void handled(sluice::Limiter& limiter, const Request& request) {
                      send_code);
   std::puts(send(request).text.c_str());
   std::puts(send(request).text.c_str());
-  // [end otherwise]
 }
 
 void many(sluice::Limiter& limiter, const Request& request) {
@@ -87,12 +81,10 @@ bool try_charge_card(sluice::Limiter& limiter, std::string_view user) {
 // [end require]
 
 void waiting(sluice::Limiter& limiter) {
-  // [start delaying]
   const auto paced = sluice::guarded(limiter, "paced", sluice::leaky_bucket(200).per(1s).queueing())
                          .delaying([](sluice::Duration d) { std::this_thread::sleep_for(d); })
                          .throwing([](int i) { std::printf("paced %d\n", i); });
   for (int i = 0; i < 3; ++i) paced(i);  // 5 ms apart
-  // [end delaying]
 }
 
 int main() {

@@ -15,7 +15,6 @@ struct Request {
   std::string path;
 };
 
-// [start key]
 constexpr auto kPerUserAndPath = sluice::fixed_window(2).per(1h);
 constexpr std::size_t kLongestPath = 1000;
 
@@ -34,7 +33,6 @@ const char* serve(sluice::Limiter& limiter, const Request& request) {
   std::printf("%lu of %lu left: ", decision.remaining, decision.capacity);
   return "200 ok";
 }
-// [end key]
 
 class BrokenStore final : public sluice::Store {
   sluice::Decision apply(sluice::Action, std::span<const sluice::Charge>,

@@ -45,7 +45,6 @@ sluice::Attributes attributes_of(const httplib::Request& in, const json::value& 
           {"body.max_tokens", json::serialize(request.at("max_tokens"))}};
 }
 
-// [start call]
 // One call of the model, whose budgets know it by its id.
 struct Call {
   Budgets& budgets;
@@ -60,7 +59,6 @@ struct Call {
     return decider.decide(budgets.rules, attributes, costs, {}, action);
   }
 };
-// [end call]
 
 std::uint64_t cost(const std::string& model, std::uint64_t input, std::uint64_t output) {
   return model == "gpt-small" ? input + 2 * output : 3 * input + 15 * output;

@@ -27,7 +27,6 @@ std::vector<sluice::NamedCharge> charges(std::string_view, const grpc::ServerCon
 }
 // [end charges]
 
-// [start method]
 class Service final : public Health::Service {
  public:
   explicit Service(const sluice::GrpcLimits& limits) : limits_(limits) {}
@@ -43,7 +42,6 @@ class Service final : public Health::Service {
  private:
   const sluice::GrpcLimits& limits_;
 };
-// [end method]
 
 }  // namespace
 

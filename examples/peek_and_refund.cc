@@ -8,7 +8,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kPerUser = sluice::token_bucket(5).per(1h);
 
-// [start verbs]
 bool send_message(std::string_view text) { return !text.empty(); }
 
 void limited_send(sluice::Limiter& limiter, std::string_view user, std::string_view text) {
@@ -27,7 +26,6 @@ void show(sluice::Limiter& limiter, std::string_view user) {
   std::printf("%lu left\n", limiter.peek(user, kPerUser, 0).remaining);
   std::puts(limiter.peek(user, kPerUser, 5) ? "a batch of 5 fits" : "a batch of 5 does not fit");
 }
-// [end verbs]
 
 int main() {
   sluice::MemoryStore store;

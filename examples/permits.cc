@@ -31,7 +31,6 @@ void run_export(sluice::Limiter& limiter, std::string_view customer) {
 }  // the place is free
 // [end hold]
 
-// [start text]
 // The web server takes the place, and a worker gives it back when the job is done.
 std::string enqueue(sluice::Limiter& limiter, std::string_view customer) {
   sluice::Permit place = limiter.hold(customer, kExports);
@@ -42,16 +41,13 @@ void finish(sluice::Limiter& limiter, std::string_view permit) {
   const sluice::Decision ended = limiter.release(permit);
   if (ended.reason == sluice::Reason::kGone) std::puts("the job took longer than its lease");
 }
-// [end text]
 
-// [start guard]
 auto guarded_export(sluice::Limiter& limiter) {
   return sluice::guarded(limiter, "export", kExports)
       .key([](std::string_view customer) { return customer; })
       .holding()
       .otherwise([](const sluice::Decision&) { std::puts("not now"); }, write_part);
 }
-// [end guard]
 
 int main() {
   sluice::MemoryStore store;

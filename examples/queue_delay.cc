@@ -8,7 +8,6 @@ using namespace std::chrono_literals;
 int main() {
   sluice::MemoryStore store;
   sluice::Limiter limiter(store);
-  // [start queue]
   constexpr auto kMail = sluice::leaky_bucket(2).per(1s).burst(3).queueing();
   const sluice::Instant now{24h * 365};  // an explicit timestamp; leave it out to use the clock
   for (int i = 1; i <= 4; ++i) {
@@ -20,5 +19,4 @@ int main() {
       std::printf("mail %d: the queue is full\n", i);
     }
   }
-  // [end queue]
 }

@@ -8,7 +8,6 @@
 
 using namespace std::chrono_literals;
 
-// [start replay]
 // Each line: seconds since the epoch, and the client.
 void replay(std::istream& log, sluice::Limiter& limiter, const sluice::Limit& limit) {
   int allowed = 0;
@@ -22,7 +21,6 @@ void replay(std::istream& log, sluice::Limiter& limiter, const sluice::Limit& li
   }
   std::cout << allowed << " allowed, " << denied << " denied\n";
 }
-// [end replay]
 
 int main() {
   std::istringstream log(

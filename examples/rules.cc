@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <string>
 
-// [start file]
 constexpr const char* kRules = R"(
 version: 1
 domain: shop
@@ -16,7 +15,6 @@ rules:
     limits:
       - { name: address, key: "{email.address}", algorithm: sliding_window_log, limit: 1, per: 60s }
 )";
-// [end file]
 
 // [start decide]
 bool decide(const sluice::RuleSet& rules, sluice::Limiter& limiter, const char* address) {
@@ -73,7 +71,6 @@ void guard(const sluice::LiveRules& rules, sluice::Limiter& limiter,
 }
 // [end overrides]
 
-// [start write]
 // Gives an address two codes per minute, and keeps that in a file.
 bool give_more(const sluice::RuleSet& rules, const char* address, const std::string& path) {
   const sluice::Override two{.limit = 2};
@@ -83,7 +80,6 @@ bool give_more(const sluice::RuleSet& rules, const char* address, const std::str
   sluice::Overrides overrides;
   return key && overrides.set(*key, two) && sluice::write_overrides(path, overrides);
 }
-// [end write]
 
 int main() {
   const auto rules = sluice::RuleSet::parse(kRules, "rules.yaml");

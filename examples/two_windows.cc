@@ -6,7 +6,6 @@
 
 using namespace std::chrono_literals;
 
-// [start two]
 constexpr auto kPerSecond = sluice::token_bucket(2).per(1s);
 constexpr auto kPerDay = sluice::fixed_window(3).per(24h).aligned_to_clock();
 
@@ -18,7 +17,6 @@ const char* request(sluice::Limiter& limiter, sluice::Instant now) {
   if (limiter.check(charges, each, now)) return "allowed";
   return each[0] ? "quota of the day used up" : "too fast";
 }
-// [end two]
 
 int main() {
   sluice::MemoryStore store;

@@ -30,7 +30,6 @@ void call(sluice::Limiter& limiter, const sluice::Limit& quota, std::uint64_t ca
 }
 // [end quota]
 
-// [start zone]
 void show_mistake() {
   try {
     sluice::fixed_window(1000).per(sluice::calendar_month("Asia/Shangai"));
@@ -38,7 +37,6 @@ void show_mistake() {
     std::puts(error.what());
   }
 }
-// [end zone]
 
 // [start block]
 // A user who fails 3 times within 10 minutes is denied for 15 minutes, then for 30, at most a day.
@@ -60,14 +58,12 @@ void log_in(sluice::Limiter& limiter, const char* user) {
 }
 // [end block]
 
-// [start hand]
 void by_hand(sluice::Limiter& limiter) {
   limiter.apply({sluice::Verb::kBlock, 1h}, std::array{login_of("mallory")});
   log_in(limiter, "mallory");
   limiter.apply(sluice::Verb::kUnblock, std::array{login_of("mallory")});
   log_in(limiter, "mallory");
 }
-// [end hand]
 
 int main() {
   sluice::testing::ManualClock clock;

@@ -28,14 +28,12 @@ void nightly(sluice::Limiter& limiter) {
 }
 // [end deadline]
 
-// [start guard]
 void print_pages(sluice::Limiter& limiter) {
   const auto print = sluice::guarded(limiter, "print", sluice::leaky_bucket(200).per(1s))
                          .waiting(1s)
                          .throwing([](int page) { std::printf("page %d\n", page); });
   for (int page = 1; page <= 3; ++page) print(page);
 }
-// [end guard]
 
 int main() {
   sluice::MemoryStore store;

@@ -160,7 +160,7 @@ struct Entry {
 // Returns the configured descriptor that matches all entries, or null.
 const Descriptor* match(const Domain& domain, std::span<const Entry> entries);
 
-// Appends the counter key of entries that matched `matched` (docs/envoy.md, Counters).
+// Appends the counter key of entries that matched `matched` (docs/envoy.md, Metrics and counters).
 void append_counter(std::string& out, const Domain& domain, std::span<const Entry> entries,
                     const Descriptor& matched);
 // The same for a limit that came with the request.

@@ -67,7 +67,7 @@ struct Answer {
 Duration until_reset(const Limit& limit, const Decision& decision, bool known,
                      Instant now) noexcept;
 
-// Decides requests by Envoy's configuration (docs/envoy.md, Deciding).
+// Decides requests by Envoy's configuration (docs/envoy.md, Decisions).
 //
 // A request is a batch (limiter/batch.h): each descriptor with a limit is a charge, which is
 // enforced, a quota, a shadow charge or a refund, and has the failure policy `on_store_error`. If
