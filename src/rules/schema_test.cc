@@ -84,7 +84,7 @@ TEST(Schema, ExamplesOfTheManualAreRight) {
     EXPECT_EQ(first_error(manual.substr(at, manual.find("```", at) - at)), "ok");
     ++examples;
   }
-  EXPECT_EQ(examples, 8);
+  EXPECT_EQ(examples, 7);
 }
 
 TEST(Schema, ExampleFilesAreRight) {
