@@ -40,7 +40,6 @@ struct Call {
   sluice::Instant end() const { return at + kTokenTime * generated; }
 };
 
-// [start calls]
 class Models {
  public:
   Models(const sluice::RuleSet& rules, sluice::Limiter& limiter)
@@ -61,7 +60,6 @@ class Models {
   sluice::RuleSet rules_;
   sluice::RuleDecider decider_;
 };
-// [end calls]
 
 struct Totals {
   std::size_t admitted = 0;
