@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,6 +92,22 @@ struct DurationCounts {
   std::uint64_t sum_ns = 0;
 };
 
+// A label of a series.
+struct Label {
+  std::string_view name;
+  std::string_view value;
+};
+
+// Receives the metrics of a registry: begin(), and then the series of that metric. What it borrows
+// is valid until the call returns. The type is "gauge", "counter" or "histogram".
+class Writer {
+ public:
+  virtual ~Writer() = default;
+  virtual void begin(std::string_view type, std::string_view name, std::string_view help) = 0;
+  virtual void add(std::span<const Label> labels, double value) = 0;
+  virtual void add(std::span<const Label> labels, const DurationCounts& counts) = 0;
+};
+
 // All metrics of the process; docs/reference/metrics.md lists them.
 //
 // Thread-safety: any member from any thread. Cost: two open file descriptors (so that it can report
@@ -122,6 +139,8 @@ class Registry {
   // Returns Prometheus text, version 0.0.4: "text/plain; version=0.0.4; charset=utf-8". Counters
   // never decrease between two texts. Cost: about 50 µs, and 4 µs per limit.
   std::string text() const;
+  // Passes all metrics to `to`, as text() does.
+  void write(Writer& to) const;
   // Returns what was counted by these rules, from when they became active. A recorder that has not
   // followed them yet is missing. Cost: about 10 µs, and 100 ns per rule and recorder.
   Activity activity(const RuleSet& rules) const;

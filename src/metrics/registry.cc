@@ -20,20 +20,13 @@
 
 namespace sluice::metrics {
 
-// A label of a series.
-struct Label {
-  std::string_view name;
-  std::string_view value;
-};
-
-// The text of all metrics, as Prometheus reads it, while it is written.
+// Begins the metrics of a writer, and adds their series.
 class Text {
  public:
+  explicit Text(Writer& to) : to_(to) {}
   // Begins a metric; its series follow.
   Text& begin(std::string_view type, std::string_view name, std::string_view help) {
-    name_ = name;
-    out_.append("# HELP ").append(name).append(" ").append(help);
-    out_.append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
+    to_.begin(type, name, help);
     return *this;
   }
   Text& add(std::initializer_list<Label> labels, double value) {
@@ -43,11 +36,25 @@ class Text {
     return add(labels, static_cast<double>(value));
   }
   Text& add(std::span<const Label> labels, double value) {
-    write("", labels, {}, value);
+    to_.add(labels, value);
     return *this;
   }
-  // Adds a histogram.
-  void add(std::span<const Label> labels, const DurationCounts& counts);
+  void add(std::span<const Label> labels, const DurationCounts& counts) { to_.add(labels, counts); }
+
+ private:
+  Writer& to_;
+};
+
+// Writes the text that Prometheus reads.
+class PrometheusText final : public Writer {
+ public:
+  void begin(std::string_view type, std::string_view name, std::string_view help) override {
+    name_ = name;
+    out_.append("# HELP ").append(name).append(" ").append(help);
+    out_.append("\n# TYPE ").append(name).append(" ").append(type).append("\n");
+  }
+  void add(std::span<const Label> labels, double value) override { write("", labels, {}, value); }
+  void add(std::span<const Label> labels, const DurationCounts& counts) override;
   std::string take() { return std::move(out_); }
 
  private:
@@ -93,7 +100,7 @@ std::string text_of(double value) {
 
 }  // namespace
 
-void Text::write_label(const Label& label) {
+void PrometheusText::write_label(const Label& label) {
   out_.append(label.name).append("=\"");
   for (const char c : label.value) {
     if (c == '\\' || c == '"' || c == '\n') out_ += '\\';
@@ -103,8 +110,8 @@ void Text::write_label(const Label& label) {
 }
 
 // Writes a line. `le` is the bound of a bucket, or empty.
-void Text::write(std::string_view suffix, std::span<const Label> labels, std::string_view le,
-                 double value) {
+void PrometheusText::write(std::string_view suffix, std::span<const Label> labels,
+                           std::string_view le, double value) {
   out_.append(name_).append(suffix);
   char before = '{';
   for (const Label& label : labels) {
@@ -118,7 +125,7 @@ void Text::write(std::string_view suffix, std::span<const Label> labels, std::st
   out_.append(before == ',' ? "} " : " ").append(text_of(value)).append("\n");
 }
 
-void Text::add(std::span<const Label> labels, const DurationCounts& counts) {
+void PrometheusText::add(std::span<const Label> labels, const DurationCounts& counts) {
   const auto all = std::accumulate(counts.buckets.begin(), counts.buckets.end(), std::uint64_t{0});
   write("_count", labels, {}, static_cast<double>(all));
   write("_sum", labels, {}, static_cast<double>(counts.sum_ns) / 1e9);
@@ -418,9 +425,9 @@ Activity Registry::activity(const RuleSet& rules) const {
   return all;
 }
 
-std::string Registry::text() const {
+void Registry::write(Writer& to) const {
   const Totals all = impl_->totals();
-  Text text;
+  Text text(to);
   write_decisions(text, all);
   write_special_decisions(text, all);
   write_durations(text, all);
@@ -433,6 +440,11 @@ std::string Registry::text() const {
   text.begin("gauge", "sluice_build_info", "Always 1; the version is a label.")
       .add({{"version", SLUICE_VERSION}}, 1.0);
   impl_->process.write(text);
+}
+
+std::string Registry::text() const {
+  PrometheusText text;
+  write(text);
   return text.take();
 }
 
