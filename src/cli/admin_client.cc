@@ -1,38 +1,20 @@
 #include "cli/admin_client.h"
 
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/beast/core/basic_stream.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <boost/beast/http/write.hpp>
+#include <boost/beast/http/error.hpp>
 #include <boost/json.hpp>
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "cli/store_flags.h"
 #include "server/config/secret.h"
 #include "server/net/address.h"
+#include "sluice/http_fields.h"
 
 namespace sluice::cli {
 namespace {
 
-namespace asio = boost::asio;
 namespace http = boost::beast::http;
-using boost::beast::error_code;
-
-constexpr std::chrono::seconds kConnect{5};
-constexpr std::chrono::minutes kAnswer{1};
-constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
-
-using Protocol = asio::generic::stream_protocol;
-using Request = http::request<http::string_body>;
+using boost::system::error_code;
 
 std::string token_of(const AdminFlags& flags, const server::Config& config) {
   const server::SecretSource source =
@@ -45,56 +27,7 @@ std::string token_of(const AdminFlags& flags, const server::Config& config) {
 
 }  // namespace
 
-class AdminClient::Connection {
- public:
-  error_code open(const server::Address& address);
-  error_code exchange(Request& request, Answer& answer);
-
- private:
-  asio::io_context loop_{1};
-  boost::beast::basic_stream<Protocol> stream_{loop_};
-  boost::beast::flat_buffer buffer_;
-};
-
-error_code AdminClient::Connection::open(const server::Address& address) {
-  error_code why;
-  std::vector<Protocol::endpoint> endpoints;
-  if (address.kind == server::Address::Kind::kUnix) {
-    endpoints.emplace_back(asio::local::stream_protocol::endpoint(address.path));
-  } else {
-    asio::ip::tcp::resolver resolver(loop_);
-    const auto found = resolver.resolve(address.host, std::to_string(address.port), why);
-    if (why) return why;
-    for (const auto& one : found) endpoints.emplace_back(one.endpoint());
-  }
-  stream_.expires_after(kConnect);
-  stream_.async_connect(endpoints, [&why](error_code error, const auto&) { why = error; });
-  loop_.restart();
-  loop_.run();
-  return why;
-}
-
-error_code AdminClient::Connection::exchange(Request& request, Answer& answer) {
-  error_code why;
-  http::response_parser<http::string_body> parser;
-  parser.body_limit(kLongestAnswer);
-  const auto read = [&](error_code error, std::size_t) {
-    why = error;
-    if (why) return;
-    http::async_read(stream_, buffer_, parser,
-                     [&why](error_code ended, std::size_t) { why = ended; });
-  };
-  stream_.expires_after(kAnswer);
-  http::async_write(stream_, request, read);
-  loop_.restart();
-  loop_.run();
-  if (why) return why;
-  answer.status = parser.get().result_int();
-  answer.body = std::move(parser.get().body());
-  return {};
-}
-
-AdminClient::AdminClient(const AdminFlags& flags) : connection_(std::make_unique<Connection>()) {
+AdminClient::AdminClient(const AdminFlags& flags) {
   StoreFlags files;
   files.config = flags.config;
   files.finds_config = flags.admin.empty() && flags.token_file.empty();
@@ -112,13 +45,11 @@ AdminClient::AdminClient(const AdminFlags& flags) : connection_(std::make_unique
     throw Failed("the administration is off; expected its address, such as 127.0.0.1:6070");
   }
   host_ = address->kind == server::Address::Kind::kUnix ? "localhost" : shown_;
-  if (const error_code why = connection_->open(*address)) {
+  if (const error_code why = connection_.open(*address)) {
     const std::string from = config.found_file.empty() ? "" : " (of ./" + config.found_file + ")";
     throw Failed("cannot connect to the administration at " + shown_ + from + ": " + why.message());
   }
 }
-
-AdminClient::~AdminClient() = default;
 
 std::optional<boost::json::object> AdminClient::Answer::json() const {
   error_code error;
@@ -144,14 +75,12 @@ std::string AdminClient::strange() const {
 
 AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view target,
                                      std::string body, std::string_view if_match) {
-  Request request(http::string_to_verb(method), target, 11);
-  request.set(http::field::host, host_);
-  if (!token_.empty()) request.set(http::field::authorization, "Bearer " + token_);
-  if (!if_match.empty()) request.set(http::field::if_match, if_match);
-  request.body() = std::move(body);
-  request.prepare_payload();
+  const std::string authorization = "Bearer " + token_;
+  std::vector<HttpField> fields{{"Host", host_}};
+  if (!token_.empty()) fields.push_back({"Authorization", authorization});
+  if (!if_match.empty()) fields.push_back({"If-Match", if_match});
   Answer answer;
-  if (const error_code why = connection_->exchange(request, answer)) {
+  if (const error_code why = connection_.ask(method, target, fields, std::move(body), answer)) {
     const bool is_other =
         why.category() == http::make_error_code(http::error::bad_version).category() &&
         why != http::error::end_of_stream;

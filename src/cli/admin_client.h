@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "server/net/http_client.h"
 
 namespace sluice::cli {
 
@@ -30,10 +31,7 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = f
 // Not thread-safe. Never repeats a request. An answer that takes longer than a minute is an error.
 class AdminClient {
  public:
-  struct Answer {
-    unsigned status = 0;
-    std::string body;
-
+  struct Answer : server::net::HttpClient::Answer {
     // The body as a JSON object; nothing if it is none.
     std::optional<boost::json::object> json() const;
   };
@@ -41,9 +39,6 @@ class AdminClient {
   // Connects to the address of the flags, or of the configuration file, with its token. Throws
   // Failed: the flags are wrong, or why the server cannot be reached.
   explicit AdminClient(const AdminFlags& flags);
-  ~AdminClient();
-  AdminClient(const AdminClient&) = delete;
-  AdminClient& operator=(const AdminClient&) = delete;
 
   // A refusal is an answer. Throws Failed: why there is no answer.
   // `if_match`: the version of the rules that the request expects, if it is not empty.
@@ -59,12 +54,10 @@ class AdminClient {
   std::string strange() const;
 
  private:
-  class Connection;
-
   std::string shown_;  // the address
   std::string host_;
   std::string token_;
-  const std::unique_ptr<Connection> connection_;
+  server::net::HttpClient connection_{{}};
 };
 
 // Returns a member of an answer, or 0 if there is no such number.
