@@ -33,6 +33,8 @@ class Checker {
       case Type::kChoice: return check_choice(node);
       case Type::kPeriod: return check_period(node);
       case Type::kPercent: return (node.is_scalar() && whole_percent(node.text)) || wrong(node);
+      case Type::kShare:
+        return (node.is_scalar() && !node.quoted && share_of(node.text)) || wrong(node);
       case Type::kDay: return node.is_scalar() || wrong(node);
       case Type::kCount:
       case Type::kMatch:
@@ -206,6 +208,14 @@ std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept {
   const auto value = whole_number(text.substr(0, text.size() - 1));
   if (!value || *value < 1 || *value > 100) return std::nullopt;
   return static_cast<std::uint8_t>(*value);
+}
+
+std::optional<double> share_of(std::string_view text) noexcept {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  const bool is_share = read.ec == std::errc() && read.ptr == end && value >= 0 && value <= 1;
+  return is_share ? std::optional(value) : std::nullopt;
 }
 
 std::uint64_t schema::number_of(const Key& key, const Node& value) {

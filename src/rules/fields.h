@@ -89,6 +89,9 @@ std::optional<std::uint64_t> grouped_number(std::string_view text);
 // Parses a whole percentage from 1% to 100%.
 std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept;
 
+// Parses a number from 0 to 1, such as 0.01.
+std::optional<double> share_of(std::string_view text) noexcept;
+
 namespace schema {
 
 // Returns a valid value as a number: that of kInteger and kPercent, the nanoseconds of a kPeriod,
@@ -99,6 +102,8 @@ template <typename Member>
 void assign(Member& member, const Key& key, const Node& value) {
   if constexpr (std::is_same_v<Member, std::string>) {
     member = value.text;
+  } else if constexpr (std::is_floating_point_v<Member>) {
+    member = *share_of(value.text);
   } else if constexpr (requires { typename Member::period; }) {
     member = std::chrono::duration_cast<Member>(
         Duration(static_cast<std::int64_t>(number_of(key, value))));

@@ -209,6 +209,10 @@ void write_type(JsonWriter& json, const Key& key) {
     case Type::kPercent:
       json.text("type", "string");
       return json.text("pattern", "^([1-9][0-9]?|100)%$");
+    case Type::kShare:
+      json.text("type", "number");
+      json.number("minimum", 0);
+      return json.number("maximum", 1);
     case Type::kDay: return json.set("type", R"(["integer", "string"])");
     case Type::kCost: return write_cost(json, key);
     case Type::kCount: return write_count(json);
@@ -284,6 +288,7 @@ std::string value_column(const Key& key) {
                            : "period, " + core::format_period(milliseconds(key.least)) + " to " +
                                  core::format_period(milliseconds(key.most));
     case Type::kPercent: return "percentage, such as `80%`";
+    case Type::kShare: return "number from 0 to 1, such as `0.01`";
     case Type::kDay: return "day, such as `15`";
     case Type::kTexts: return "text, or list of texts";
     case Type::kTemplate: return "template, at most " + std::to_string(key.most) + " bytes";
@@ -724,6 +729,7 @@ std::string expectation(const Key& key) {
     case Type::kChoice: return either({key.values.begin(), key.values.end()});
     case Type::kPeriod: return period_expectation(key);
     case Type::kPercent: return "a whole percentage from 1% to 100%, such as 80%";
+    case Type::kShare: return "a number from 0 to 1, such as 0.01";
     case Type::kDay: return "a day such as 15, sunday or 04-06";
     case Type::kTemplate: return "a template in quotes, such as \"{ip}\"";
     case Type::kCost:

@@ -28,6 +28,7 @@ enum class Type : std::uint8_t {
   kPeriod,    // core::parse_period, least..most milliseconds; unbounded if `most` is 0; or one of
               // `values`
   kPercent,   // 1% to 100%, whole
+  kShare,     // a number from 0 to 1
   kDay,       // core::starting(): the first day of a calendar's window
   kTemplate,  // a key template
   kCost,      // a number up to `most`, or what CostTemplate reads
@@ -87,6 +88,12 @@ constexpr Key period(std::string_view name, Set set, std::string_view otherwise,
                      std::uint64_t least, std::uint64_t most, std::string_view help) {
   Key key = text(name, set, otherwise, least, most, help);
   key.type = Type::kPeriod;
+  return key;
+}
+constexpr Key share(std::string_view name, Set set, std::string_view otherwise,
+                    std::string_view help) {
+  Key key = text(name, set, otherwise, 0, 0, help);
+  key.type = Type::kShare;
   return key;
 }
 constexpr Key choice(std::string_view name, Set set, std::string_view otherwise,
