@@ -103,7 +103,6 @@ bool DenialLog::admits(PerSecond& per_second) noexcept {
   return per_second.admit(now.time_since_epoch().count());
 }
 
-// Returns the key as it is logged; an empty text if there is none, or keys are not logged.
 std::string DenialLog::shown_key(std::string_view key) const {
   if (key.empty()) return {};
   if (log_.options().keys == LogKeys::kNone) return {};

@@ -116,6 +116,8 @@ class DenialLog {
   // Returns whether the key, which is near the limit, is reported for the first time in its window,
   // which lasts until `reset_after` has passed. At most 65536 keys are remembered; see NearKeys.
   bool report_near(const LimitAnswer& limit) noexcept;
+  // Returns the key as lines show it; an empty text if there is none, or keys are not logged.
+  std::string shown_key(std::string_view key) const;
   // Returns the hash that lines show with LogKeys::kHash.
   const insight::KeyHash& key_hash() const noexcept { return hash_; }
 
@@ -126,7 +128,6 @@ class DenialLog {
   void write_line(std::string_view message, PerSecond& per_second, std::string_view rule,
                   std::string_view limit, std::string_view key, const Decision& decision,
                   const TraceSource& trace);
-  std::string shown_key(std::string_view key) const;
   void remember(std::string_view rule, std::string_view limit, std::string_view key,
                 const AttributeSource& request);
 

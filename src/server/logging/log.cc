@@ -43,10 +43,10 @@ std::optional<TraceParent> TraceParent::parse(std::string_view text) noexcept {
   for (const std::size_t dash : {kTrace - 1, kSpan - 1, kFlags - 1}) {
     if (text[dash] != '-') return std::nullopt;
   }
-  const TraceParent trace{text.substr(kTrace, 32), text.substr(kSpan, 16)};
-  if (!is_id(trace.trace_id) || !is_id(trace.span_id) || !is_hex(text.substr(kFlags, 2))) {
-    return std::nullopt;
-  }
+  const std::string_view flags = text.substr(kFlags, 2);
+  TraceParent trace{text.substr(kTrace, 32), text.substr(kSpan, 16)};
+  if (!is_id(trace.trace_id) || !is_id(trace.span_id) || !is_hex(flags)) return std::nullopt;
+  trace.is_sampled = (base::hex_digit(flags[1]) & 1) != 0;
   return trace;
 }
 

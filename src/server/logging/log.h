@@ -26,6 +26,7 @@ namespace sluice::server {
 struct TraceParent {
   std::string_view trace_id;  // 32 hexadecimal digits
   std::string_view span_id;   // 16 hexadecimal digits, of the caller
+  bool is_sampled = false;    // the caller records the trace
 
   // Reads "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", or a later version. Returns
   // nothing if the text is not valid.
