@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -221,6 +222,17 @@ Expected<RedisOptions> redis_options(const Config& config) {
   if (const auto target = redis::make_target(options); !target) {
     return Unexpected{"the store: " + target.error()};
   }
+  return options;
+}
+
+OtlpOptions otlp_options(const Config& config) {
+  OtlpOptions options = config.otlp;
+  const auto use = [](const char* variable, std::string& option) {
+    const char* const value = std::getenv(variable);  // NOLINT: nobody sets it meanwhile
+    if (option.empty() && value != nullptr) option = value;
+  };
+  use("OTEL_EXPORTER_OTLP_ENDPOINT", options.endpoint);
+  use("OTEL_SERVICE_NAME", options.service_name);
   return options;
 }
 

@@ -16,6 +16,7 @@
 #include "server/logging/traffic_log.h"
 #include "server/net/bounds.h"
 #include "server/net/tls_context.h"
+#include "server/otlp/exporter.h"
 #include "sluice/deny_cache.h"
 #include "sluice/expected.h"
 #include "sluice/failure_policy.h"
@@ -117,6 +118,7 @@ struct Config {
   LogOptions log;
   TrafficOptions record;
   LedgerOptions ledger;
+  OtlpOptions otlp;            // without what the environment sets; see otlp_options()
   std::size_t top_keys = 256;  // counted per limit; 0: none
 };
 
@@ -177,6 +179,10 @@ std::string find_conflict(const Config& config);
 // Errors: the source and the reason; also those of redis::make_target(). Errors never contain a
 // password.
 Expected<RedisOptions> redis_options(const Config& config);
+
+// Returns the options of OpenTelemetry. OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_SERVICE_NAME of the
+// environment are used if the file does not set them.
+OtlpOptions otlp_options(const Config& config);
 
 // Returns the bounds that rules must respect because of the store.
 RuleTerms rule_terms(const Config& config) noexcept;

@@ -191,6 +191,23 @@ TEST(Config, ChecksEveryRange) {
             "in quotes");
 }
 
+TEST(Config, ReadsTheReceiverOfOpenTelemetry) {
+  const auto config =
+      parse_config("version: 1\notlp: { endpoint: 'http://a:1', sample: 0.001, slow: 5ms }\n", "f");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->otlp.endpoint, "http://a:1");
+  EXPECT_EQ(config->otlp.sample, 0.001);
+  EXPECT_EQ(config->otlp.slow, std::chrono::milliseconds{5});
+  for (const char* share : {"1.1", "-0.1", "1%", "nan", "'0.5'"}) {
+    EXPECT_TRUE(errors_with("otlp: { sample: " + std::string(share) + " }")
+                    .ends_with("; expected a number from 0 to 1, such as 0.01"))
+        << share;
+  }
+  EXPECT_EQ(errors_with("otlp: { endpoint: 'https://a:1' }"),
+            "f:2:19: error: the endpoint is 'https://a:1'; expected http://HOST:PORT, such as "
+            "http://127.0.0.1:4318");
+}
+
 TEST(Config, ReportsThePlaceOfAnInvalidProxy) {
   EXPECT_EQ(errors_with("trusted_proxies: [10.0.0.0/8, nobody]").substr(0, 14), "f:2:31: error:");
   EXPECT_EQ(errors_with("trusted_proxies: nobody").substr(0, 14), "f:2:18: error:");

@@ -566,6 +566,32 @@ constexpr std::array<Key, 9> kEnvoyKeys{
 };
 constexpr Map kEnvoy{"envoy", "`envoy`", kEnvoyKeys};
 
+void set_otlp_endpoint(void* object, const Key& key, const Node& value, Diagnostics& diagnostics) {
+  kSet<&OtlpOptions::endpoint>(object, key, value, diagnostics);
+  const std::string wrong = value.text.empty() ? "" : find_endpoint_error(value.text);
+  if (!wrong.empty()) diagnostics.add_message(value.at, wrong);
+}
+
+constexpr std::array<Key, 5> kOtlpKeys{
+    unset_text(
+        "endpoint", set_otlp_endpoint, 1024,
+        "The address of a receiver of OTLP by HTTP, `http://HOST:PORT`, such as "
+        "`http://127.0.0.1:4318`. Sluice sends to `/v1/traces` and `/v1/metrics` there, without "
+        "TLS. If empty, the environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without it, "
+        "Sluice sends nothing."),
+    unset_text("service_name", kSet<&OtlpOptions::service_name>, 256,
+               "The attribute `service.name`. If empty, the environment variable "
+               "`OTEL_SERVICE_NAME`; without it, `sluice`."),
+    rules::schema::share("sample", kSet<&OtlpOptions::sample>, "`0.01`",
+                         "The share of the decisions that have a span, among requests without a "
+                         "valid `traceparent`. Otherwise its flag `sampled` decides."),
+    period("slow", kSet<&OtlpOptions::slow>, "10ms", 0,
+           "The duration of a decision from which on it has a span, sampled or not.", kDay),
+    period("metrics_interval", kSet<&OtlpOptions::metrics_interval>, "60s", 0,
+           "The time between two messages with all metrics. 0: Sluice sends no metrics.", kDay),
+};
+constexpr Map kOtlp{"otlp", "`otlp`", kOtlpKeys};
+
 // `auto` is 0.
 void set_quota_ttl(void* object, const Key& key, const Node& value, Diagnostics& diagnostics) {
   if (value.text != "auto") kSet<&QuotaConfig::ttl>(object, key, value, diagnostics);
@@ -615,7 +641,7 @@ constexpr std::array<Key, 6> kUpstreamKeys{
 };
 constexpr Map kUpstream{"upstream", "`upstream`", kUpstreamKeys};
 
-constexpr std::array<Key, 24> kFileKeys{
+constexpr std::array<Key, 25> kFileKeys{
     Key{.name = "version",
         .type = Type::kInteger,
         .required = true,
@@ -680,6 +706,8 @@ constexpr std::array<Key, 24> kFileKeys{
            "The recording of requests (docs/replay.md)."),
     map_of("ledger", kPart<&Config::ledger>, kLedger,
            "The ledger of the budgets: every change of a balance (docs/budgets.md)."),
+    map_of("otlp", kPart<&Config::otlp>, kOtlp,
+           "Spans of decisions, and metrics, for a receiver of OpenTelemetry (docs/metrics.md)."),
     integer("top_keys", kSet<&Config::top_keys>, "256", 0, insight::KeyFrame::kMostKeys,
             "The number of keys that Sluice counts per limit, for the most asked and the most "
             "denied ones (docs/see.md). Each takes at most 4 KB per limit. 0: none. Keys "
