@@ -228,6 +228,7 @@ void Session::follow_rules() {
 }
 
 const RuleAnswer* Session::decide(const SessionRequest& request) {
+  begin();
   follow_rules();
   const Rule* const rule = request.rule ? rules_.find(*request.rule) : nullptr;
   if (request.rule && rule == nullptr) return nullptr;
@@ -279,6 +280,7 @@ class Session::Waiting final : public rules::RuleWait {
 
 const RuleAnswer& Session::acquire(const AttributeSource& attributes, const RequestCosts& costs,
                                    Duration max_wait, net::FiberSleep& sleep) {
+  begin();
   decider_.refuse_permits(false);
   Waiting call(*this, attributes, costs, sleep);
   const Clock& clock = SteadyClock::instance();
@@ -309,6 +311,7 @@ Decision Session::extend(std::string_view permit) {
 
 const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const RequestPart> parts,
                                         Action action) {
+  begin();
   follow_rules();
   decider_.refuse_permits(true);
   const RuleAnswer& answer = decider_.decide_parts(rules_, domain, parts, {}, action);
@@ -320,6 +323,7 @@ const RuleAnswer& Session::decide_parts(std::string_view domain, std::span<const
 }
 
 Decision Session::decide(Charge charge, Action action, std::string* permit) {
+  begin();
   std::optional<PermitId> id;
   if (permit != nullptr && takes(action.verb) && holds_permits(charge.limit.algorithm())) {
     id = PermitId::random();
@@ -338,6 +342,9 @@ Decision Session::decide(Charge charge, Action action, std::string* permit) {
   if (parts_.keys != nullptr) parts_.keys->count(charge.limit, charge.key, decision);
   if (parts_.traffic != nullptr) {
     parts_.traffic->record_without_rules({}, charge.key, charge.limit, asked, decision.outcome);
+  }
+  if (parts_.otlp != nullptr) {
+    parts_.otlp->record(began_, {}, {}, charge.key, decision, trace_);
   }
   parts_.denials.write({}, {}, charge.key, decision, trace_);
   return decision;
@@ -370,7 +377,7 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
   count(answer, report_near(answer));
   if (parts_.keys != nullptr) parts_.keys->count(answer);
   const bool is_shadow = answer.decision.reason == Reason::kShadow;
-  if (answer.decision.allowed() && !is_shadow) return;
+  if (answer.decision.allowed() && !is_shadow && parts_.otlp == nullptr) return;
   const TraceSource trace = [this, attributes]() -> std::optional<std::string_view> {
     for (const std::string_view name : {"traceparent", "header.traceparent"}) {
       const auto found = attributes != nullptr ? attributes->find(name) : std::nullopt;
@@ -378,16 +385,20 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
     }
     return trace_ ? trace_() : std::nullopt;
   };
-  if (is_shadow) {
-    const LimitAnswer* const limit = longest_wait(answer, RuleMode::kShadow);
-    if (limit != nullptr) parts_.denials.write_shadow(*limit, trace);
-  } else if (const LimitAnswer* limit = longest_wait(answer, RuleMode::kEnforce)) {
-    parts_.denials.write(limit->rule->name, limit->limit->name, limit->label, limit->decision,
-                         trace, attributes);
-  } else {
-    const std::string_view rule = answer.rule != nullptr ? answer.rule->name : std::string_view();
-    parts_.denials.write(rule, {}, {}, answer.decision, trace, attributes);
+  const bool is_allowed = answer.decision.allowed();
+  const LimitAnswer* const limit = is_allowed ? nullptr : longest_wait(answer, RuleMode::kEnforce);
+  const Rule* const rule = limit != nullptr ? limit->rule : answer.rule;
+  const std::string_view rule_name = rule != nullptr ? rule->name : std::string_view();
+  const std::string_view limit_name = limit != nullptr ? limit->limit->name : std::string_view();
+  const std::string_view key = limit != nullptr ? limit->label : std::string_view();
+  const Decision& decision = limit != nullptr ? limit->decision : answer.decision;
+  if (parts_.otlp != nullptr) {
+    parts_.otlp->record(began_, rule_name, limit_name, key, decision, trace);
   }
+  const LimitAnswer* const would_deny =
+      is_shadow ? longest_wait(answer, RuleMode::kShadow) : nullptr;
+  if (would_deny != nullptr) parts_.denials.write_shadow(*would_deny, trace);
+  parts_.denials.write(rule_name, limit_name, key, decision, trace, attributes);
 }
 
 // Logs the keys that have come near their limits. Returns a bit for each limit with such a key; a

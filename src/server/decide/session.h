@@ -17,6 +17,7 @@
 #include "server/logging/log.h"
 #include "server/logging/traffic_log.h"
 #include "server/net/fiber_sleep.h"
+#include "server/otlp/exporter.h"
 #include "server/rules/rules_manager.h"
 #include "sluice/attributes.h"
 #include "sluice/clock.h"
@@ -117,6 +118,7 @@ class Session {
     insight::KeyRecorder* keys = nullptr;    // null: keys are not counted
     detail::Waits* waits = nullptr;          // the requests that wait; null: none may
     RecentRequests::Lane* recent = nullptr;  // null: recent requests are not kept
+    OtlpExporter* otlp = nullptr;            // null: decisions have no spans
   };
   explicit Session(const Parts& parts);
 
@@ -138,8 +140,8 @@ class Session {
   // Releases or extends a permit that was handed out: see RuleDecider.
   Decision release(std::string_view permit);
   Decision extend(std::string_view permit);
-  // The trace of the requests to come, for the denial log. A request's attribute `traceparent` or
-  // `header.traceparent` comes first.
+  // The trace of the requests to come, for the denial log and spans. A request's attribute
+  // `traceparent` or `header.traceparent` comes first.
   void use_trace(TraceSource trace) noexcept { trace_ = std::move(trace); }
   // Whether the requests to come are those of one array: see RuleDecider.
   void decide_array(bool is_array) noexcept { decider_.decide_array(is_array); }
@@ -154,6 +156,10 @@ class Session {
   void record(const AttributeSource& attributes, const RequestCosts& costs,
               const RuleAnswer& answer);
   void record(const RuleAnswer& answer, const AttributeSource* attributes);
+  // Notes when a decision begins, for its span.
+  void begin() noexcept {
+    if (parts_.otlp != nullptr) began_ = parts_.otlp->now();
+  }
   void keep(const AttributeSource& attributes, const RequestCosts& costs, Outcome outcome);
   std::uint64_t report_near(const RuleAnswer& answer) noexcept;
   void count(const RuleAnswer& answer, std::uint64_t near);
@@ -165,6 +171,7 @@ class Session {
   RuleSet rules_;
   RuleAnswer without_rule_;  // has no limits
   RuleAnswer waited_;        // of acquire()
+  Instant began_;            // the latest decision, if it may have a span
 };
 
 }  // namespace sluice::server

@@ -66,7 +66,8 @@ Loop::Loop(const Parts& parts)
                             parts.traffic,
                             parts.keys,
                             parts.waits,
-                            parts.recent};
+                            parts.recent,
+                            parts.otlp};
                   }
                   return {stores->limiter(),
                           parts.rules,
@@ -76,7 +77,8 @@ Loop::Loop(const Parts& parts)
                           parts.traffic,
                           parts.keys,
                           parts.waits,
-                          parts.recent};
+                          parts.recent,
+                          parts.otlp};
                 },
                 .clock = parts.clock,
                 .sleeps = &sleeps_} {

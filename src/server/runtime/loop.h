@@ -55,6 +55,7 @@ class Loop {
     net::FiberPool::Options fibers = {};     // `most`: requests at the same time; others are queued
     detail::Waits* waits = nullptr;          // the requests that wait for units, of all loops
     RecentRequests::Lane* recent = nullptr;  // null: recent requests are not kept
+    OtlpExporter* otlp = nullptr;            // null: decisions have no spans
   };
 
   explicit Loop(const Parts& parts);

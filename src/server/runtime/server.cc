@@ -43,6 +43,7 @@
 #include "server/net/loop_clock.h"
 #include "server/net/loop_front_end.h"
 #include "server/net/readiness.h"
+#include "server/otlp/exporter.h"
 #include "server/rules/envoy_manager.h"
 #include "server/rules/redis_rules.h"
 #include "server/rules/rules_manager.h"
@@ -205,6 +206,22 @@ void add_traffic_metrics(metrics::Registry& registry, const TrafficLog& traffic)
   add("sluice_recorded_rotations_total",
       "Times that the file of recorded requests was full and a new one began.",
       &TrafficLog::Stats::rotations);
+}
+
+// Adds the metrics of what is sent to OpenTelemetry. Ownership: the registry borrows the exporter.
+void add_otlp_metrics(metrics::Registry& registry, const OtlpExporter& otlp) {
+  const auto add = [&](const char* name, const char* help,
+                       std::uint64_t OtlpExporter::Stats::* one) {
+    registry.add_counter(name, help, [&otlp, one] { return number(otlp.stats().*one); });
+  };
+  add("sluice_otlp_spans_total", "Spans that the receiver has accepted.",
+      &OtlpExporter::Stats::spans);
+  add("sluice_otlp_spans_dropped_total",
+      "Spans that were dropped, because too many waited or the receiver refused them.",
+      &OtlpExporter::Stats::dropped);
+  add("sluice_otlp_errors_total",
+      "Messages of spans or metrics that the receiver refused or did not answer.",
+      &OtlpExporter::Stats::errors);
 }
 
 // Adds the metrics of quotas. Ownership: the registry borrows the server.
@@ -442,6 +459,7 @@ class Server::Impl {
 
  private:
   AdminEndpoint admin_parts(Limiter& limiter);
+  void open_otlp();
   void add_metrics();
   void start_loops(std::size_t threads);
   void start_quota(Loop& loop);
@@ -483,6 +501,7 @@ class Server::Impl {
   DenialLog denials_;
   std::unique_ptr<TrafficLog> traffic_;    // null: requests are not recorded
   std::deque<TrafficRecorder> recorders_;  // of the loops
+  std::unique_ptr<OtlpExporter> otlp_;     // null: nothing is sent to OpenTelemetry
   insight::TopKeys top_keys_;
   RecentRequests recent_{Loops::count(config_.threads)};
   net::Readiness ready_;
@@ -583,6 +602,7 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
 void Server::Impl::add_metrics() {
   stores_->add_metrics(registry_);
   if (traffic_) add_traffic_metrics(registry_, *traffic_);
+  if (otlp_) add_otlp_metrics(registry_, *otlp_);
   add_rule_metrics(registry_, rules_.manager(), rules_.envoy());
   registry_.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
                         [this] { return number(log_.dropped()); });
@@ -601,6 +621,20 @@ void Server::Impl::add_metrics() {
                       [this] { return ready_ ? 1.0 : 0.0; });
 }
 
+// An endpoint of the environment, which may be meant for other programs, is no reason not to start.
+void Server::Impl::open_otlp() {
+  const OtlpOptions options = otlp_options(config_);
+  if (options.endpoint.empty()) return;
+  if (const std::string wrong = find_endpoint_error(options.endpoint); !wrong.empty()) {
+    return log_.warning("nothing is sent to OpenTelemetry",
+                        {{"why", "OTEL_EXPORTER_OTLP_ENDPOINT: " + wrong}});
+  }
+  otlp_ = std::make_unique<OtlpExporter>(
+      options, OtlpExporter::Parts{registry_, log_, [this](std::string_view key) {
+                                     return denials_.shown_key(key);
+                                   }});
+}
+
 Status Server::Impl::open() {
   auto stores = Stores::open(config_, log_);
   if (!stores) return Unexpected{stores.error()};
@@ -610,6 +644,7 @@ Status Server::Impl::open() {
     if (!traffic) return Unexpected{traffic.error()};
     traffic_ = std::move(*traffic);
   }
+  open_otlp();
   add_metrics();
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
@@ -660,7 +695,8 @@ void Server::Impl::start_loops(std::size_t threads) {
                              keys,
                              {},
                              &waits_,
-                             &recent_.make_lane()});
+                             &recent_.make_lane(),
+                             otlp_.get()});
     front_ends_.start(loop, i);
     if (i == 0 && config_.grpc != "off") start_quota(loop);
   }
@@ -719,6 +755,7 @@ void Server::Impl::follow_shared_overrides() {
 }
 
 bool Server::Impl::run() {
+  if (otlp_) otlp_->start();
   loops_.start();
   if (const std::string page = front_ends_.live_page(); !page.empty()) {
     log_.info("the live page shows what the server does", {{"url", page}});
@@ -737,6 +774,7 @@ bool Server::Impl::run() {
   admin_sleeps_.stop();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
+  if (otlp_) otlp_->stop();
   const bool overrides = keep_overrides();
   const bool counters = stores_->end_files();
   handover_.finish();  // a successor that waits for the counters

@@ -411,6 +411,7 @@ class RlsService::Impl {
         native_(session_, clock),
         manager_(envoy),
         denials_(parts.denials),
+        otlp_(parts.otlp),
         keys_(parts.keys),
         traffic_(parts.traffic),
         clock_(clock),
@@ -449,8 +450,8 @@ class RlsService::Impl {
                           rls::RateLimitResponse& response);
   google::protobuf::Struct& metadata_of(rls::RateLimitResponse& response) const;
   void finish(const wire::Request& request, rls::RateLimitResponse& response);
-  void record(std::string_view domain, const Answer& answer);
-  void log_denial(const Answer& answer);
+  void record(std::string_view domain, const Answer& answer, Instant began);
+  void report(const Answer& answer, Instant began);
 
   std::string_view traceparent_;  // of the call
   std::string why_;               // the call is refused
@@ -459,6 +460,7 @@ class RlsService::Impl {
   NativeAnswer native_;
   EnvoyManager& manager_;
   DenialLog& denials_;
+  OtlpExporter* const otlp_;          // null: decisions have no spans
   insight::KeyRecorder* const keys_;  // null: keys are not counted
   TrafficRecorder* const traffic_;    // null: requests are not recorded
   const Clock& clock_;
@@ -624,9 +626,10 @@ google::protobuf::Struct& RlsService::Impl::metadata_of(rls::RateLimitResponse& 
 RlsStatus RlsService::Impl::answer_envoy(const wire::Request& request, const envoy::Domain& domain,
                                          Verb verb, rls::RateLimitResponse& response) {
   const bool consumes = verb == Verb::kTake && manager_.options().consume_on_reject;
+  const Instant began = otlp_ != nullptr ? otlp_->now() : Instant();
   const Answer& answer = request_.decide(domain, questions_, consumes, verb);
   if (answer.failure != Reason::kOk) return {answer.failure, answer.message};
-  if (verb != Verb::kPeek) record(request.domain(), answer);
+  if (verb != Verb::kPeek) record(request.domain(), answer, began);
   response.set_overall_code(lets_pass(answer) ? rls::RateLimitResponse::OK
                                               : rls::RateLimitResponse::OVER_LIMIT);
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
@@ -673,10 +676,10 @@ void RlsService::Impl::finish(const wire::Request& request, rls::RateLimitRespon
   }
 }
 
-// Counts and records the answers of limits and their keys, and logs a denial like the other front
-// ends. Envoy's files have no rules, so their keys count like those of limits that requests bring
-// along.
-void RlsService::Impl::record(std::string_view domain, const Answer& answer) {
+// Counts and records the answers of limits and their keys, and reports the decision like the other
+// front ends. Envoy's files have no rules, so their keys count like those of limits that requests
+// bring along.
+void RlsService::Impl::record(std::string_view domain, const Answer& answer, Instant began) {
   for (std::size_t i = 0; i < answer.statuses.size(); ++i) {
     const envoy::Question& question = questions_[i];
     if (question.gives_back) continue;
@@ -688,24 +691,30 @@ void RlsService::Impl::record(std::string_view domain, const Answer& answer) {
     traffic_->record_without_rules(domain, status.counter, *status.limit, question.hits,
                                    status.decision.outcome);
   }
-  if (answer.overall == envoy::Code::kOk || manager_.options().shadow_mode) return;
-  log_denial(answer);
+  report(answer, began);
 }
 
-// Logs the limit with the longest wait. A limit that the request gives has no name.
-void RlsService::Impl::log_denial(const Answer& answer) {
+// Logs a denial, and records the span of the decision: by the limit with the longest wait. A limit
+// that the request gives has no name.
+void RlsService::Impl::report(const Answer& answer, Instant began) {
+  const bool passes = lets_pass(answer);
+  if (passes && otlp_ == nullptr) return;
   const auto wait = [](const envoy::Status& status) {
     return status.decision.retry_after.value_or(Duration::max());
   };
   const envoy::Status* longest = nullptr;
   for (const envoy::Status& status : answer.statuses) {
-    if (status.code != envoy::Code::kOverLimit) continue;
+    if (passes || status.code != envoy::Code::kOverLimit) continue;
     if (longest == nullptr || wait(status) > wait(*longest)) longest = &status;
   }
-  if (longest == nullptr) return;
-  if (longest->descriptor == nullptr) return denials_.write({}, {}, {}, longest->decision, trace_);
-  const Rule& rule = longest->descriptor->rule;
-  denials_.write(rule.name, rule.limits.front().name, longest->counter, longest->decision, trace_);
+  const bool is_named = longest != nullptr && longest->descriptor != nullptr;
+  const std::string_view rule = is_named ? longest->descriptor->rule.name : std::string_view();
+  const std::string_view limit =
+      is_named ? longest->descriptor->rule.limits.front().name : std::string_view();
+  const std::string_view key = is_named ? longest->counter : std::string_view();
+  const Decision decision = longest != nullptr ? longest->decision : Decision();
+  if (otlp_ != nullptr) otlp_->record(began, rule, limit, key, decision, trace_);
+  denials_.write(rule, limit, key, decision, trace_);
 }
 
 RlsService::RlsService(const Session::Parts& session, EnvoyManager& envoy, const Clock& clock)
