@@ -58,7 +58,9 @@ constexpr std::array kServerCounters = {
     "sluice_ledger_errors_total",        "sluice_quota_reports_total",
     "sluice_quota_assigned_units_total", "sluice_quota_used_units_total",
     "sluice_quota_wasted_units_total",   "sluice_quota_reassignments_total",
-    "sluice_upstream_reports_total",     "sluice_upstream_assignments_total"};
+    "sluice_upstream_reports_total",     "sluice_upstream_assignments_total",
+    "sluice_otlp_spans_total",           "sluice_otlp_spans_dropped_total",
+    "sluice_otlp_errors_total"};
 // With the label `server`.
 constexpr std::array kRedisGauges = {
     "sluice_redis_memory_used_bytes", "sluice_redis_memory_max_bytes", "sluice_redis_replicas",
