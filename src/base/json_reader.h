@@ -144,7 +144,8 @@ struct JsonMember {
   std::uint64_t most = 0;  // kJsonWhole
   bool required = false;
   const JsonObject<Document>* object = nullptr;
-  const JsonMember* each = nullptr;  // of an array
+  const JsonMember* each = nullptr;               // of an array
+  std::span<const std::string_view> one_of = {};  // the texts that `set` takes; empty: any
 };
 
 // What an object may contain.

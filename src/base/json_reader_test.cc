@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json_reader.h"
+#include "base/json_schema.h"
 
 namespace sluice::base {
 namespace {
@@ -183,6 +185,42 @@ TEST(JsonReader, BoundsTheDepth) {
       EXPECT_EQ(read.values, 32U + (depth == 32 ? 1 : 0));
     }
   }
+}
+
+std::string schema_of(const auto& row) {
+  JsonWriter json;
+  write_json_schema(json, row);
+  return std::string(json.view());
+}
+
+constexpr auto kSizes = std::to_array<std::string_view>({"small", "large"});
+constexpr Member kOfShirt[] = {{.name = "count",
+                                .kinds = kJsonWhole,
+                                .expected = "expected 0 to 9",
+                                .most = 9,
+                                .required = true},
+                               {.name = "size", .kinds = kJsonText, .one_of = kSizes},
+                               {.name = "gift", .kinds = kJsonTrue},
+                               {.name = "note", .kinds = kJsonText | kJsonNull}};
+constexpr Object kShirt(kOfShirt);
+constexpr Member kEachShirt{.kinds = kJsonObject, .object = &kShirt};
+
+TEST(JsonSchema, SaysWhatARowOfATableTakes) {
+  EXPECT_EQ(schema_of(kEachShirt),
+            R"({"type":"object","properties":{)"
+            R"("count":{"description":"0 to 9","type":"integer","minimum":0,"maximum":9},)"
+            R"("size":{"type":"string","enum":["small","large"]},"gift":{"const":true},)"
+            R"("note":{"type":["string","null"]}},)"
+            R"("additionalProperties":false,"required":["count"]})");
+  EXPECT_EQ(schema_of(Member{.kinds = kJsonObject, .object = &kTags}),
+            R"({"type":"object","additionalProperties":{"description":"a tag","type":"object",)"
+            R"("properties":{"size":{"description":"0 to 9","type":"integer","minimum":0,)"
+            R"("maximum":9}},"additionalProperties":false}})");
+}
+
+TEST(JsonSchema, EndsAtAnObjectThatContainsItself) {
+  EXPECT_NE(schema_of(kAny[0]).find(R"("additionalProperties":{)"), std::string::npos);
+  EXPECT_LT(schema_of(kAny[0]).size(), 2000U);
 }
 
 }  // namespace

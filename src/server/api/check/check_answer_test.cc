@@ -14,6 +14,7 @@ const Limit kTenASecond = token_bucket(10).per(1s);
 std::string text_of(const RuleAnswer& answer) {
   TextBuffer out;
   put_check_answer(out, answer);
+  EXPECT_EQ(find_undocumented(out.view()), "");
   return std::string(out.view());
 }
 
@@ -103,6 +104,12 @@ TEST(CheckAnswer, OmitsUnknownNumbers) {
   EXPECT_EQ(text_of(test.answer),
             "{\"outcome\":\"denied\",\"rule\":\"r\",\"reason\":\"missing\",\"limits\":["
             "{\"name\":\"a\",\"limit\":10}]}");
+}
+
+TEST(CheckAnswer, MembersThatTheReferenceLacksAreFound) {
+  EXPECT_NE(find_undocumented(R"({"outcome":"allowed","reason":"ok","near":true})"), "");
+  EXPECT_NE(find_undocumented(R"({"outcome":"allowed"})"), "");
+  EXPECT_EQ(find_undocumented(R"([{"outcome":"denied","reason":"limited"}])"), "");
 }
 
 TEST(CheckAnswer, EscapesNames) {

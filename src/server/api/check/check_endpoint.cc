@@ -1,13 +1,17 @@
 #include "server/api/check/check_endpoint.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/json_reader.h"
+#include "base/json_schema.h"
 #include "core/decision.h"
 #include "limiter/answer.h"
 #include "limiter/reason_report.h"
@@ -166,27 +170,118 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTer
   out.put("]}");
 }
 
+// What put_check_answer() writes, as a table, which only the reference of the HTTP API and tests
+// read.
+namespace {
+
+using Row = base::JsonMember<std::string_view>;
+using RowsOf = base::JsonObject<std::string_view>;
+constexpr std::uint64_t kMostNumber = std::numeric_limits<std::int64_t>::max();
+
+constexpr Row whole(std::string_view name, std::string_view about) {
+  return {.name = name, .kinds = base::kJsonWhole, .expected = about, .most = kMostNumber};
+}
+constexpr Row truth(std::string_view name, std::string_view about,
+                    unsigned kinds = base::kJsonTrue) {
+  return {.name = name, .kinds = kinds, .expected = about};
+}
+constexpr Row text(std::string_view name, std::string_view about, bool required = false) {
+  return {.name = name, .kinds = base::kJsonText, .expected = about, .required = required};
+}
+
+constexpr Row kRetryAfter = whole("retry_after_ms", "expected milliseconds until it would pass");
+constexpr Row kDelay =
+    whole("delay_ms", "expected milliseconds to wait before the request goes on");
+constexpr Row kOfLimit[] = {
+    text("name", "expected the name of the limit", true),
+    text("rule", "expected its rule, if it is not the one above"),
+    truth("shadow", "expected true for a limit of a shadow rule"),
+    truth("passed_over", "expected true if another budget of the row was asked"),
+    {.name = "limit",
+     .kinds = base::kJsonWhole,
+     .expected = "expected the capacity",
+     .most = kMostNumber,
+     .required = true},
+    whole("remaining", "expected the units that would pass now"),
+    whole("reset_after_ms", "expected milliseconds until the limit is fully replenished"),
+    kRetryAfter,
+    kDelay,
+    truth("near", "expected whether as much is used as `warn` says",
+          base::kJsonTrue | base::kJsonFalse)};
+constexpr RowsOf kInLimit(kOfLimit);
+constexpr Row kEachLimit{.kinds = base::kJsonObject, .object = &kInLimit};
+constexpr Row kAnyText[] = {text("", "")};
+constexpr RowsOf kInHeaders(kAnyText, nullptr, true);
+constexpr auto kOutcomes = std::to_array<std::string_view>({"allowed", "denied"});
+constexpr Row kOfAnswer[] = {
+    {.name = "outcome", .kinds = base::kJsonText, .required = true, .one_of = kOutcomes},
+    {.name = "rule",
+     .kinds = base::kJsonText | base::kJsonNull,
+     .expected = "expected the rule that decided; null if no rule matched"},
+    text("reason", "expected why, such as ok or limited", true),
+    kRetryAfter,
+    kDelay,
+    text("id", "expected the id under which budgets count the request"),
+    truth("repeated", "expected true if a budget has counted it before"),
+    truth("late", "expected true if the hold had ended"),
+    whole("ends_after_ms", "expected milliseconds until the hold ends"),
+    whole("taken", "expected the units that take_at_most took"),
+    text("permit", "expected the text that releases the permit"),
+    text("detail", "expected what is wrong with the request, or why nothing changed"),
+    text("charged", "expected the budget that was charged, if a limit has an overflow"),
+    truth("degraded", "expected true if a limit is used as its `degrade` says"),
+    {.name = "headers",
+     .kinds = base::kJsonObject,
+     .expected = "expected the headers of `degrade`",
+     .object = &kInHeaders},
+    {.name = "limits",
+     .kinds = base::kJsonArray,
+     .expected = "expected the limits that applied",
+     .each = &kEachLimit},
+    {.name = "skipped",
+     .kinds = base::kJsonArray,
+     .expected = "expected the limits that an attribute was missing for",
+     .each = kAnyText}};
+constexpr RowsOf kInAnswer(kOfAnswer);
+constexpr Row kOneAnswer{.kinds = base::kJsonObject, .object = &kInAnswer};
+constexpr Row kAnswers{.kinds = base::kJsonObject | base::kJsonArray,
+                       .expected = "expected an answer, or an array of them for an array",
+                       .object = &kInAnswer,
+                       .each = &kOneAnswer};
+
+}  // namespace
+
+void write_answer_schema(base::JsonWriter& json) { base::write_json_schema(json, kAnswers); }
+
+std::string find_undocumented(std::string_view answer) {
+  base::JsonProblem problem;
+  std::string_view ignored;
+  const bool is_known =
+      base::JsonReader<std::string_view>().read(answer, kAnswers, ignored, problem);
+  return is_known ? "" : problem.place + ": " + problem.message();
+}
+
 namespace {
 
 constexpr std::string_view kBody = "expected {\"permit\":\"TEXT\"}, with the text of /v1/check";
 
+constexpr Row kPermit[] = {
+    {.name = "permit",
+     .kinds = base::kJsonText,
+     .set =
+         [](std::string_view& into, const base::JsonValue& value, base::JsonProblem&) {
+           into = value.text;
+           return true;
+         },
+     .required = true}};
+constexpr base::JsonObject<std::string_view> kPermitObject(kPermit);
+constexpr Row kPermitBody{.kinds = base::kJsonObject, .object = &kPermitObject};
+
 // Reads the body of /v1/release or /v1/extend. Returns what is wrong with it, or an empty text.
 std::string read_permit(base::JsonReader<std::string_view>& reader, std::string_view body,
                         std::string_view& permit) {
-  using Row = base::JsonMember<std::string_view>;
-  static constexpr Row kPermit[] = {
-      {.name = "permit",
-       .kinds = base::kJsonText,
-       .set =
-           [](std::string_view& into, const base::JsonValue& value, base::JsonProblem&) {
-             into = value.text;
-             return true;
-           },
-       .required = true}};
-  static constexpr base::JsonObject<std::string_view> kObject(kPermit);
-  static constexpr Row kTop{.kinds = base::kJsonObject, .object = &kObject};
   base::JsonProblem problem;
-  if (reader.read(body, kTop, permit, problem)) return {};
+  if (reader.read(body, kPermitBody, permit, problem)) return {};
   using Kind = base::JsonProblem::Kind;
   if (problem.kind == Kind::kSyntax || problem.kind == Kind::kTooDeep) {
     return "the body is not valid JSON (" + problem.what + "); " + std::string(kBody);
@@ -197,6 +292,8 @@ std::string read_permit(base::JsonReader<std::string_view>& reader, std::string_
 }
 
 }  // namespace
+
+void write_permit_schema(base::JsonWriter& json) { base::write_json_schema(json, kPermitBody); }
 
 void answer_permit(bool releases, Session& session, const http::Request& request,
                    http::Response& response) {
@@ -228,6 +325,7 @@ constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kNoWaiting =
     "at wait_ms: this server lets no request wait; expected bounds.waiting above 0 in its "
     "configuration";
+
 constexpr std::string_view name_of(CheckKind kind) noexcept {
   switch (kind) {
     case CheckKind::kCheck: return "/v1/check";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json_reader.h"
+#include "base/json_writer.h"
 #include "limiter/text_buffer.h"
 #include "server/decide/named_attributes.h"
 #include "server/decide/session.h"
@@ -73,10 +74,10 @@ class CheckReader {
   // that.
   bool is_array() const noexcept { return is_array_; }
   bool needs_operate() const noexcept { return needs_operate_; }
-
- private:
+  // The tables of the bodies.
   struct Tables;
 
+ private:
   bool begin(const base::JsonValue& value, base::JsonProblem& problem);
   bool add_attribute(const base::JsonValue& value, base::JsonProblem& problem);
   void open_body(std::string_view name);
@@ -122,6 +123,14 @@ void put_check_answer(TextBuffer& out, const RuleAnswer& answer, const AnswerTer
 // The same for a limit of the request itself, which has no rule. `permit` may be empty.
 void put_limit_answer(TextBuffer& out, const NamedDecision& limit, std::string_view permit,
                       const AnswerTerms& terms);
+
+// Writes the schema of these answers (base/json_schema.h), of the body of a path of CheckKind, and
+// of that of /v1/release.
+void write_answer_schema(base::JsonWriter& json);
+void write_check_schema(CheckKind kind, base::JsonWriter& json);
+void write_permit_schema(base::JsonWriter& json);
+// Returns which member of an answer the schema lacks, or an empty text.
+std::string find_undocumented(std::string_view answer);
 
 // POST /v1/release and /v1/extend: end a permit that /v1/check has handed out, or start its lease
 // again. The body is {"permit":"TEXT"} (docs/http.md).

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/json_reader.h"
+#include "base/json_schema.h"
 #include "base/quoted.h"
 #include "core/limit.h"
 #include "limiter/answer.h"
@@ -48,14 +49,15 @@ constexpr std::string_view kRequests =
 // The members that every limit has, in the order of the words of RL.LIMIT.
 constexpr auto kRequired = std::to_array<std::string_view>({"key", "algorithm", "limit", "per"});
 
+constexpr auto kVerbNames = std::to_array<std::string_view>(
+    {"check", "peek", "refund", "reset", "charge", "take_at_most", "reserve"});
+constexpr std::array kVerbOfName = {Verb::kTake,   Verb::kPeek,       Verb::kRefund, Verb::kReset,
+                                    Verb::kCharge, Verb::kTakeAtMost, Verb::kReserve};
+
 std::optional<Verb> verb_from(std::string_view name) noexcept {
-  if (name == "check") return Verb::kTake;
-  if (name == "peek") return Verb::kPeek;
-  if (name == "refund") return Verb::kRefund;
-  if (name == "reset") return Verb::kReset;
-  if (name == "charge") return Verb::kCharge;
-  if (name == "take_at_most") return Verb::kTakeAtMost;
-  if (name == "reserve") return Verb::kReserve;
+  for (std::size_t i = 0; i < kVerbNames.size(); ++i) {
+    if (kVerbNames[i] == name) return kVerbOfName[i];
+  }
   return std::nullopt;
 }
 
@@ -373,26 +375,29 @@ struct CheckReader::Tables {
                                    .object = &kInLimit};
   static constexpr Member kCancel[] = {kAttributes, kIdOf, kLimitOf};
   static constexpr Member kExtend[] = {kAttributes, kIdOf, kHold, kLimitOf};
-  static constexpr Member kCheck[] = {
-      kAttributes,
-      kIdOf,
-      kHold,
-      kCost,
-      kCosts,
-      kLimitOf,
-      {"verb", base::kJsonText, kVerbs, kInto<&CheckReader::set_verb>},
-      {"max_wait_ms", base::kJsonWhole, kMaxWait,
-       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-         of.request_.max_wait = milliseconds_of(value);
-         return of.has_max_wait_ = true;
-       },
-       kMostWaitMs},
-      {"wait_ms", base::kJsonWhole, kWaitNumber,
-       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
-         of.request_.wait = milliseconds_of(value);
-         return of.has_wait_ = true;
-       },
-       kMostTakeWaitMs}};
+  static constexpr Member kCheck[] = {kAttributes,
+                                      kIdOf,
+                                      kHold,
+                                      kCost,
+                                      kCosts,
+                                      kLimitOf,
+                                      {.name = "verb",
+                                       .kinds = base::kJsonText,
+                                       .expected = kVerbs,
+                                       .set = kInto<&CheckReader::set_verb>,
+                                       .one_of = kVerbNames},
+                                      {"max_wait_ms", base::kJsonWhole, kMaxWait,
+                                       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+                                         of.request_.max_wait = milliseconds_of(value);
+                                         return of.has_max_wait_ = true;
+                                       },
+                                       kMostWaitMs},
+                                      {"wait_ms", base::kJsonWhole, kWaitNumber,
+                                       [](CheckReader& of, const JsonValue& value, JsonProblem&) {
+                                         of.request_.wait = milliseconds_of(value);
+                                         return of.has_wait_ = true;
+                                       },
+                                       kMostTakeWaitMs}};
   static constexpr Member kSettle[] = {
       kAttributes,
       kIdOf,
@@ -467,6 +472,10 @@ const CheckReader::Tables::Member& CheckReader::Tables::top_of(CheckKind kind) {
                                      kMakeTop(kElements[2]), kMakeTop(kElements[3]),
                                      kMakeTop(kElements[4])};
   return kTops[static_cast<std::size_t>(kind)];
+}
+
+void write_check_schema(CheckKind kind, base::JsonWriter& json) {
+  base::write_json_schema(json, CheckReader::Tables::top_of(kind));
 }
 
 std::string CheckReader::read(CheckKind kind, std::string_view body, bool may_operate,
