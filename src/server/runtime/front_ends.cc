@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@
 #include "server/protocol/http/connection.h"
 #include "server/protocol/http/problem.h"
 #include "server/protocol/http/request_target.h"
+#include "server/protocol/http/route.h"
 #include "server/protocol/resp/connection.h"
 
 namespace sluice::server {
@@ -367,27 +369,182 @@ constexpr FindRefusal kOfOther = &Access::find_gateway_refusal;
 
 // What answers the requests for a path, or those of them that have a query.
 struct Endpoint {
-  std::string_view path;
+  http::Route route;
   Answer answer;
   metrics::FrontEnd metric;
   FindRefusal find_refusal;  // null: load balancers may send any fields
   Role role;                 // the least that a client needs; kNobody: no token is read
-  bool needs_query = false;
+  bool needs_query = false;  // a POST without one is of another row
 };
 
+using http::Parameter;
+
+constexpr std::string_view kDecisions = "200 403 429";
+constexpr std::string_view kJson = "application/json";
+constexpr Parameter kOfCheck[] = {
+    {.name = "Idempotency-Key",
+     .about = "The id under which budgets count the request, if the body has none",
+     .is_header = true}};
+constexpr Parameter kMethod{
+    .name = "X-Original-Method", .about = "The method of the client's request", .is_header = true};
+constexpr Parameter kTarget{.name = "X-Original-URI",
+                            .about =
+                                "Its path and query; instead of both, X-Forwarded-Method and "
+                                "X-Forwarded-Uri",
+                            .is_header = true};
+constexpr Parameter kOfAuth[] = {
+    {.name = "deny",
+     .about = "Deny with this status, for gateways that understand no other",
+     .words = "403"},
+    kMethod,
+    kTarget};
+constexpr Parameter kOfReport[] = {
+    {.name = "status",
+     .about = "The status of the response, 100 to 599 if a limit counts it",
+     .required = true},
+    kMethod,
+    kTarget};
+
+template <CheckKind Kind>
+void write_body(base::JsonWriter& json) {
+  write_check_schema(Kind, json);
+}
+// A permit, or the request that was held.
+void write_extend_body(base::JsonWriter& json) {
+  json.begin_object().key("anyOf").begin_array();
+  write_permit_schema(json);
+  write_check_schema(CheckKind::kExtend, json);
+  json.end_array().end_object();
+}
+void write_rls_body(base::JsonWriter& json) {
+  json.begin_object().member("type", "object").member("description", "A RateLimitRequest in JSON");
+  json.end_object();
+}
+
 constexpr Endpoint kEndpoints[] = {
-    {"/v1/check", Answer::kCheck, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
-    {"/v1/auth", Answer::kAuth, metrics::FrontEnd::kAuth, kOfOther, Role::kNobody},
-    {"/json", Answer::kJson, metrics::FrontEnd::kJson, kOwn, Role::kCheck},
-    {"/v1/settle", Answer::kSettle, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
-    {"/v1/report", Answer::kGatewayReport, metrics::FrontEnd::kCheck, kOfOther, Role::kOperate,
+    {{.method = "POST",
+      .path = "/v1/check",
+      .about = "Decide a request, or an array of them",
+      .parameters = kOfCheck,
+      .body_type = kJson,
+      .body = write_body<CheckKind::kCheck>,
+      .answers = "200 403 409 429",
+      .decides = true},
+     Answer::kCheck,
+     metrics::FrontEnd::kCheck,
+     kOwn,
+     Role::kCheck},
+    {{.path = "/v1/auth",
+      .about = "Decide the request that a gateway describes by header fields, with any method",
+      .parameters = kOfAuth,
+      .answers = kDecisions,
+      .answer_types = {},
+      .has_limits = true},
+     Answer::kAuth,
+     metrics::FrontEnd::kAuth,
+     kOfOther,
+     Role::kNobody},
+    {{.method = "POST",
+      .path = "/json",
+      .about = "Decide a request of Envoy's rate limit service",
+      .body_type = kJson,
+      .body = write_rls_body,
+      .answers = "200 429"},
+     Answer::kJson,
+     metrics::FrontEnd::kJson,
+     kOwn,
+     Role::kCheck},
+    {{.method = "POST",
+      .path = "/v1/settle",
+      .about = "Replace an estimated cost by the actual one, or end the hold of an id",
+      .body_type = kJson,
+      .body = write_body<CheckKind::kSettle>,
+      .answers = "200 403 409 429",
+      .decides = true},
+     Answer::kSettle,
+     metrics::FrontEnd::kCheck,
+     kOwn,
+     Role::kCheck},
+    {{.path = "/v1/report",
+      .about = "Count the response that a gateway reports, with any method",
+      .parameters = kOfReport,
+      .answer_types = {}},
+     Answer::kGatewayReport,
+     metrics::FrontEnd::kCheck,
+     kOfOther,
+     Role::kOperate,
      true},
-    {"/v1/report", Answer::kReport, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
-    {"/v1/release", Answer::kRelease, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
-    {"/v1/extend", Answer::kExtend, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
-    {"/v1/cancel", Answer::kCancel, metrics::FrontEnd::kCheck, kOwn, Role::kCheck},
-    {"/healthz", Answer::kOperations, metrics::FrontEnd::kOther, nullptr, Role::kNobody},
-    {"/readyz", Answer::kOperations, metrics::FrontEnd::kOther, nullptr, Role::kNobody},
+    {{.method = "POST",
+      .path = "/v1/report",
+      .about = "Count the response of a request, or of an array of them",
+      .body_type = kJson,
+      .body = write_body<CheckKind::kReport>,
+      .answers = kDecisions,
+      .decides = true},
+     Answer::kReport,
+     metrics::FrontEnd::kCheck,
+     kOwn,
+     Role::kCheck},
+    {{.method = "POST",
+      .path = "/v1/release",
+      .about = "Release a permit",
+      .body_type = kJson,
+      .body = write_permit_schema,
+      .members = "outcome reason",
+      .problems = "404"},
+     Answer::kRelease,
+     metrics::FrontEnd::kCheck,
+     kOwn,
+     Role::kCheck},
+    {{.method = "POST",
+      .path = "/v1/extend",
+      .about = "Start the lease of a permit again, or keep the hold of an id for longer",
+      .body_type = kJson,
+      .body = write_extend_body,
+      .answers = "200 403 404 409 429",
+      .problems = "404",
+      .decides = true},
+     Answer::kExtend,
+     metrics::FrontEnd::kCheck,
+     kOwn,
+     Role::kCheck},
+    {{.method = "POST",
+      .path = "/v1/cancel",
+      .about = "End the hold of an id and spend nothing",
+      .body_type = kJson,
+      .body = write_body<CheckKind::kCancel>,
+      .answers = "200 403 409 429",
+      .decides = true},
+     Answer::kCancel,
+     metrics::FrontEnd::kCheck,
+     kOwn,
+     Role::kCheck},
+    {{.method = "GET",
+      .path = "/healthz",
+      .about = "Whether the process serves",
+      .answer_types = "text/plain"},
+     Answer::kOperations,
+     metrics::FrontEnd::kOther,
+     nullptr,
+     Role::kNobody},
+    {{.method = "GET",
+      .path = "/readyz",
+      .about = "Whether the server accepts requests; 503 while it drains",
+      .answers = "200 503",
+      .answer_types = "text/plain"},
+     Answer::kOperations,
+     metrics::FrontEnd::kOther,
+     nullptr,
+     Role::kNobody},
+    {{.method = "GET",
+      .path = "/metrics",
+      .about = "Metrics as Prometheus text",
+      .answer_types = "text/plain",
+      .problems = "503"},
+     Answer::kOperations,
+     metrics::FrontEnd::kOther,
+     kOwn,
+     Role::kNobody},
 };
 constexpr Endpoint kOtherPaths{
     {}, Answer::kOperations, metrics::FrontEnd::kOther, kOwn, Role::kNobody};
@@ -398,24 +555,36 @@ const std::string& about_paths() {
     std::string text = "unknown path; expected ";
     std::string_view before;
     for (const Endpoint& one : kEndpoints) {
-      if (one.path != before) text.append(one.path).append(", ");
-      before = one.path;
+      if (one.route.path == before) continue;
+      const bool is_last = &one == std::end(kEndpoints) - 1;
+      text.append(before.empty() ? "" : is_last ? " or " : ", ").append(one.route.path);
+      before = one.route.path;
     }
     return text +
-           "or /metrics; this listener answers clients and gateways, the live page is at the "
-           "address of the administration (listen.admin)";
+           "; this listener answers clients and gateways, the live page is at the address of the "
+           "administration (listen.admin)";
   }();
   return all;
 }
 
-const Endpoint& find_endpoint(const RequestTarget& target) noexcept {
+const Endpoint& find_endpoint(const RequestTarget& target, bool is_post) noexcept {
   for (const Endpoint& one : kEndpoints) {
-    if (one.path == target.path && (!one.needs_query || !target.query.empty())) return one;
+    const bool needs_more = one.needs_query && is_post && target.query.empty();
+    if (one.route.path == target.path && !needs_more) return one;
   }
   return kOtherPaths;
 }
 
 }  // namespace
+
+std::vector<PublicRoute> public_routes() {
+  std::vector<PublicRoute> all;
+  for (const Endpoint& one : kEndpoints) {
+    all.push_back(
+        {one.route, one.role != Role::kNobody, one.find_refusal != nullptr, one.needs_query});
+  }
+  return all;
+}
 
 PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loop,
                              const Access& access, net::FiberSleeps* waiting)
@@ -435,7 +604,7 @@ PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loo
 
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
   const auto target = split_target(request.target);
-  const Endpoint& endpoint = find_endpoint(target);
+  const Endpoint& endpoint = find_endpoint(target, request.method == "POST");
   endpoint_ = endpoint.metric;
   request_ = &request;
   if (endpoint.find_refusal != nullptr) {
@@ -452,6 +621,11 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     }
     if (*role < endpoint.role) return answer_problem(response, {403, kNeedsOperate});
     may_operate = *role >= Role::kOperate;
+  }
+  if (endpoint.route.method == "POST" && request.method != "POST") {
+    response.add("Allow", "POST");
+    return answer_problem(response, {405, std::string(endpoint.route.path) +
+                                              " accepts only POST, with JSON as its body"});
   }
   switch (endpoint.answer) {
     case Answer::kCheck: return check_.handle(CheckKind::kCheck, request, may_operate, response);
@@ -470,7 +644,7 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     case Answer::kAuth: return auth_.handle(request, response);
     case Answer::kJson: return answer_json(rls_, request, may_operate, response);
     case Answer::kOperations:
-      if (!Operations::knows(target.path)) return answer_problem(response, {404, about_paths()});
+      if (endpoint.route.path.empty()) return answer_problem(response, {404, about_paths()});
       return operations_.handle(target.path, request, response);
   }
 }

@@ -134,6 +134,15 @@ inline constexpr net::FiberPool::Options kAdminFibers{.most = 4 + MetricsWorker:
 // Returns what the pages of the administration use, and decide by that limiter.
 using MakeAdmin = std::function<AdminEndpoint(Limiter& limiter)>;
 
+// What the HTTP front end answers, for the reference.
+struct PublicRoute {
+  http::Route route;
+  bool takes_token;     // of a client
+  bool may_be_refused;  // 403, by who sent it
+  bool needs_query;     // a POST without one is of another route
+};
+std::vector<PublicRoute> public_routes();
+
 // Answers the requests of the public listener: passes each request to its endpoint, and counts it.
 //
 // There is one handler for each event loop. If the store may wait, there is one for each request in

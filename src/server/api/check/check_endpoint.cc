@@ -297,11 +297,6 @@ void write_permit_schema(base::JsonWriter& json) { base::write_json_schema(json,
 
 void answer_permit(bool releases, Session& session, const http::Request& request,
                    http::Response& response) {
-  if (request.method != "POST") {
-    response.add("Allow", "POST");
-    return answer_problem(response, {405, std::string(releases ? "/v1/release" : "/v1/extend") +
-                                              " accepts only POST, with JSON as its body"});
-  }
   base::JsonReader<std::string_view> reader;
   std::string_view permit;
   if (const std::string wrong = read_permit(reader, request.body, permit); !wrong.empty()) {
@@ -325,17 +320,6 @@ constexpr std::string_view kJson = "application/json";
 constexpr std::string_view kNoWaiting =
     "at wait_ms: this server lets no request wait; expected bounds.waiting above 0 in its "
     "configuration";
-
-constexpr std::string_view name_of(CheckKind kind) noexcept {
-  switch (kind) {
-    case CheckKind::kCheck: return "/v1/check";
-    case CheckKind::kSettle: return "/v1/settle";
-    case CheckKind::kReport: return "/v1/report";
-    case CheckKind::kCancel: return "/v1/cancel";
-    case CheckKind::kExtend: return "/v1/extend";
-  }
-  return {};
-}
 
 // What a request does under an id, or its verb.
 Action action_of(CheckKind kind, const CheckRequest& request) noexcept {
@@ -464,11 +448,6 @@ const RuleAnswer& CheckEndpoint::decide(CheckKind kind, const CheckRequest& requ
 
 void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool may_operate,
                            http::Response& response) {
-  if (request.method != "POST") {
-    response.add("Allow", "POST");
-    return answer_problem(
-        response, {405, std::string(name_of(kind)) + " accepts only POST, with JSON as its body"});
-  }
   text_.clear();
   key_buffers_.clear();
   key_ = kind == CheckKind::kCheck ? find_header(request.fields, "idempotency-key", key_buffers_)

@@ -88,11 +88,6 @@ std::string read_message(std::string_view json, std::string& message) {
 
 void answer_json(RlsService& service, const http::Request& request, bool may_operate,
                  http::Response& response) {
-  if (request.method != "POST") {
-    response.add("Allow", "POST");
-    return answer_problem(
-        response, {405, "/json accepts only POST, with a RateLimitRequest in JSON as its body"});
-  }
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   std::string message, reply;
   if (const std::string error = read_message(request.body, message); !error.empty()) {
