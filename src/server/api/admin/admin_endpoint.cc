@@ -60,7 +60,7 @@ constexpr std::string_view kOverride = "/v1/overrides/";
 // Paths of one rule, plan or model, "/v1/rules/NAME".
 struct PatchRoute {
   std::string_view kind;
-  void (*page)(const pages::Call&, std::string_view name);
+  void (*page)(const pages::Call&);
 
   bool names_one(std::string_view path) const {
     return path.starts_with(kind) && path.size() > kind.size();
@@ -137,22 +137,29 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
   }
   const RequestTarget target = split_target(request.target);
   const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
-  const pages::Call call{*this, request, target.query, response};
+  pages::Call call{*this, request, target.query, response};
   for (const Route& route : kRoutes) {
     if (route.path == target.path && route.method == method) return route.page(call);
   }
   for (const PatchRoute& route : kPatchRoutes) {
     if (method != "PATCH" || !route.names_one(target.path)) continue;
-    return route.page(call, target.path.substr(route.kind.size()));
+    call.name = target.path.substr(route.kind.size());
+    return route.page(call);
   }
-  if (target.path.starts_with(kOverride) &&
-      pages::handle_override(call, target.path.substr(kOverride.size()))) {
-    return;
+  if (target.path.starts_with(kOverride)) {
+    call.name = target.path.substr(kOverride.size());
+    if (method == "GET") return pages::show_override(call);
+    if (method == "PUT") return pages::set_override(call);
+    if (method == "DELETE") return pages::remove_override(call);
   }
   answer_no_route(target.path, request, response);
 }
 
 namespace pages {
+
+std::optional<std::string_view> Call::parameter(std::string_view of, Buffers& buffers) const {
+  return find_query(query, of, buffers);
+}
 
 void Call::done(std::string_view what) const {
   if (admin.done) admin.done(what, request.peer);

@@ -33,8 +33,8 @@ Expected<Duration> time_until(std::string_view text, Instant now) {
 // If the length is wrong, writes the reason into the answer and returns nothing.
 std::optional<Length> find_length(const Call& call) {
   Buffers buffers, until_buffers;
-  const auto text = find_query(call.query, "for", buffers);
-  const auto until = find_query(call.query, "until", until_buffers);
+  const auto text = call.parameter("for", buffers);
+  const auto until = call.parameter("until", until_buffers);
   if (text.has_value() == until.has_value()) {
     answer(call.response, {400,
                            "expected one of 'for' and 'until': how long to block, such as "
@@ -181,7 +181,7 @@ void list_blocks(const Call& call) {
 
 void show_blocks(const Call& call) {
   Buffers buffers;
-  if (!find_query(call.query, "rule", buffers)) return list_blocks(call);
+  if (!call.parameter("rule", buffers)) return list_blocks(call);
   if (const auto chosen = Selection::of(call)) {
     answer_blocks(call, *chosen, {}, [](const KeyBlock&) { return true; });
   }

@@ -248,14 +248,14 @@ void show_history(const Call& call) {
   LiveEvents* const events = call.admin.events;
   if (events == nullptr) return answer(call.response, {404, "this server keeps no history"});
   Buffers buffers;
-  const std::string range(find_query(call.query, "range", buffers).value_or("10m"));
+  const std::string range(call.parameter("range", buffers).value_or("10m"));
   if (range != "10m" && range != "1d") {
     const std::string detail = "'range' is " + base::in_quotes(range) + "; expected 10m or 1d";
     return answer(call.response, {400, detail});
   }
   const RuleSet rules = call.admin.rules.current();
   const Rule* rule = nullptr;
-  if (const auto name = find_query(call.query, "rule", buffers)) {
+  if (const auto name = call.parameter("rule", buffers)) {
     rule = rules.find(*name);
     if (rule == nullptr) {
       const std::string detail = "there is no rule " + base::in_quotes(*name) +

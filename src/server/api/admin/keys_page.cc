@@ -30,7 +30,7 @@ template <typename Enum>
 std::string read_enum(const Call& call, std::string_view name,
                       Expected<Enum> (&read)(std::string_view), Enum& to) {
   Buffers buffers;
-  const auto text = find_query(call.query, name, buffers);
+  const auto text = call.parameter(name, buffers);
   if (!text) return {};
   const Expected<Enum> found = read(*text);
   if (found) {
@@ -44,8 +44,8 @@ std::string read_enum(const Call& call, std::string_view name,
 // answer.
 bool names_limits(const Call& call, const RuleSet& rules, const TopKeysQuery& query) {
   Buffers buffers;
-  const bool has_limit = find_query(call.query, "limit", buffers).has_value();
-  if (!find_query(call.query, "rule", buffers)) {
+  const bool has_limit = call.parameter("limit", buffers).has_value();
+  if (!call.parameter("rule", buffers)) {
     if (has_limit) refuse(call, 400, "'limit' needs a rule; expected rule=NAME too");
     return !has_limit;
   }
@@ -76,8 +76,8 @@ std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
   if (!most) return std::nullopt;
   out.most = *most;
   Buffers buffers;
-  if (const auto rule = find_query(call.query, "rule", buffers)) out.rule = *rule;
-  if (const auto limit = find_query(call.query, "limit", buffers)) out.limit = *limit;
+  if (const auto rule = call.parameter("rule", buffers)) out.rule = *rule;
+  if (const auto limit = call.parameter("limit", buffers)) out.limit = *limit;
   if (!names_limits(call, rules, out)) return std::nullopt;
   return out;
 }

@@ -8,6 +8,7 @@
 
 #include "base/civil_time.h"
 #include "base/json_reader.h"
+#include "base/json_schema.h"
 #include "base/quoted.h"
 #include "core/period.h"
 #include "rules/attributes.h"
@@ -168,10 +169,10 @@ constexpr Object kLine(kOfLine, nullptr, false,
                        "expected counter, or rule, limit_name and attributes, and limit, plan, "
                        "blocked or unlimited, and per, burst, for or until");
 constexpr Object kBody(std::span<const Member>(kOfLine).subspan(3), nullptr, false, kMembers);
+constexpr Member kOfBody{.kinds = base::kJsonObject, .object = &kBody};
 
-Expected<GivenOverride> read_given(std::string_view json, const Object& object,
+Expected<GivenOverride> read_given(std::string_view json, const Member& top,
                                    std::string_view not_an_object) {
-  const Member top{.kinds = base::kJsonObject, .object = &object};
   GivenOverride read;
   JsonProblem problem;
   if (base::JsonReader<GivenOverride>().read(json, top, read, problem)) return read;
@@ -180,8 +181,9 @@ Expected<GivenOverride> read_given(std::string_view json, const Object& object,
 
 // The override may have ended, and may say nothing.
 Expected<GivenOverride> read_line(std::string_view json) {
-  auto line = read_given(
-      json, kLine, "the line is not a JSON object; expected {\"counter\":\"...\",\"limit\":100}");
+  auto line =
+      read_given(json, {.kinds = base::kJsonObject, .object = &kLine},
+                 "the line is not a JSON object; expected {\"counter\":\"...\",\"limit\":100}");
   if (!line) return line;
   const bool has_place = !line->rule.empty() || !line->limit_name.empty() || line->has_attributes;
   const bool is_whole = !line->rule.empty() && !line->limit_name.empty();
@@ -190,8 +192,9 @@ Expected<GivenOverride> read_line(std::string_view json) {
 }
 
 Expected<GivenOverride> read_body(std::string_view json, Instant now) {
-  auto body = read_given(
-      json, kBody, "the body is not a JSON object; expected {\"attributes\":{...},\"limit\":100}");
+  auto body =
+      read_given(json, kOfBody,
+                 "the body is not a JSON object; expected {\"attributes\":{...},\"limit\":100}");
   if (!body) return body;
   if (auto wrong = body->find_problem(); !wrong.empty()) return Unexpected{std::move(wrong)};
   if (!body->given.until || *body->given.until > now) return body;
@@ -241,7 +244,7 @@ void answer_wrong(const Call& call, std::uint64_t number, const rules::OverrideE
 
 bool has_flag(const Call& call, std::string_view name) {
   Buffers buffers;
-  return find_query(call.query, name, buffers) == "true";
+  return call.parameter(name, buffers) == "true";
 }
 
 // Reads the lines of a body.
@@ -437,6 +440,24 @@ void remove(const Call& call, const std::string& counter) {
   answer(call.response, 200, json.end_object());
 }
 
+// Returns the limit that the path names, or nothing after answering that it names none.
+std::optional<Place> place_in(const Call& call) {
+  if (lacks_overrides(call)) return std::nullopt;
+  auto place = place_of(call.name);
+  if (!place) {
+    answer(call.response, {404, "the path names no limit; expected /v1/overrides/RULE/LIMIT"});
+  }
+  return place;
+}
+
+// Returns the counter that the path and the attributes of the query name, or nothing as place_in().
+std::optional<std::string> counter_in(const Call& call) {
+  const auto place = place_in(call);
+  if (!place) return std::nullopt;
+  const Override any{.kind = Override::Kind::kBlocked};
+  return name_it(call, *place, {}, QueryAttributes(call.query), any);
+}
+
 // Whether the counter is of a rule with this name, in any domain.
 bool is_of(std::string_view counter, std::string_view rule) {
   counter.remove_prefix(std::min(counter.find('|'), counter.size()));
@@ -462,7 +483,7 @@ Overrides::Page list_unknown(const Overrides& overrides, std::uint64_t from, std
 // that it has no overrides, and returns nothing.
 std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::size_t most) {
   Buffers buffers;
-  const auto name = find_query(call.query, "rule", buffers);
+  const auto name = call.parameter("rule", buffers);
   if (!name) return call.overrides()->list(from, most);
   std::string marked = "|";
   rules::append_escaped(marked, *name, rules::Escape::kName);
@@ -517,7 +538,7 @@ void list_overrides(const Call& call) {
 void remove_counter(const Call& call) {
   if (lacks_overrides(call)) return;
   Buffers buffers;
-  const auto counter = find_query(call.query, "counter", buffers);
+  const auto counter = call.parameter("counter", buffers);
   if (!counter) {
     return answer(call.response, {400,
                                   "the counter is missing; expected ?counter=COUNTER, as GET "
@@ -529,31 +550,22 @@ void remove_counter(const Call& call) {
   remove(call, is_there ? std::string(*counter) : key->text());
 }
 
-bool handle_override(const Call& call, std::string_view path) {
-  const std::string_view method = call.request.method;
-  const bool changes = method == "PUT" || method == "DELETE";
-  if (!changes && method != "GET" && method != "HEAD") return false;
-  if (lacks_overrides(call)) return true;
-  const auto place = place_of(path);
-  if (!place) {
-    answer(call.response, {404, "the path names no limit; expected /v1/overrides/RULE/LIMIT"});
-    return true;
-  }
-  if (method == "PUT") {
-    put(call, *place);
-    return true;
-  }
-  const Override any{.kind = Override::Kind::kBlocked};
-  const auto counter = name_it(call, *place, {}, QueryAttributes(call.query), any);
-  if (!counter) return true;
-  if (changes) {
-    remove(call, *counter);
-  } else if (const auto found = call.overrides()->find(*counter)) {
-    answer_override(call, *counter, *found);
-  } else {
-    answer(call.response, {404, no_override_of(*counter)});
-  }
-  return true;
+void show_override(const Call& call) {
+  const auto counter = counter_in(call);
+  if (!counter) return;
+  const auto found = call.overrides()->find(*counter);
+  if (!found) return answer(call.response, {404, no_override_of(*counter)});
+  answer_override(call, *counter, *found);
 }
+
+void set_override(const Call& call) {
+  if (const auto place = place_in(call)) put(call, *place);
+}
+
+void remove_override(const Call& call) {
+  if (const auto counter = counter_in(call)) remove(call, *counter);
+}
+
+void write_override_schema(JsonWriter& json) { base::write_json_schema(json, kOfBody); }
 
 }  // namespace sluice::server::pages

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/json_writer.h"
 #include "server/api/admin/admin_endpoint.h"
+#include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
 
@@ -18,6 +20,10 @@ struct Call {
   const http::Request& request;
   std::string_view query;
   http::Response& response;
+  std::string_view name = {};  // the rest of the path of one rule, plan, model or override
+
+  // Returns the value of a parameter of the query.
+  std::optional<std::string_view> parameter(std::string_view of, Buffers& buffers) const;
 
   const Overrides* overrides() const noexcept {
     return admin.overrides != nullptr ? &admin.overrides->all() : nullptr;
@@ -34,11 +40,13 @@ void write_errors(JsonWriter& json, const std::vector<RuleError>& errors);
 
 void show_rules(const Call& call);
 void replace_rules(const Call& call);
-// Change numbers of one rule or plan, or prices of one model: the path is "/v1/rules/",
-// "/v1/plans/" or "/v1/prices/" and `name`.
-void change_rule(const Call& call, std::string_view name);
-void change_plan(const Call& call, std::string_view name);
-void change_prices(const Call& call, std::string_view name);
+// Change numbers of one rule or plan, or prices of one model.
+void change_rule(const Call& call);
+void change_plan(const Call& call);
+void change_prices(const Call& call);
+// The schemas of their bodies; a plan has that of a rule.
+void write_patch_schema(JsonWriter& json);
+void write_prices_schema(JsonWriter& json);
 // The rules that were active before, and their texts; and one of them again.
 void show_rules_history(const Call& call);
 void roll_back_rules(const Call& call);
@@ -85,8 +93,10 @@ void write_override(JsonWriter& json, const Override& given);
 std::string too_long(std::string_view counter);
 // Answers that the server has none, and returns true.
 bool lacks_overrides(const Call& call);
-// A call of one override: its path is "/v1/overrides/" and `place`, "RULE/LIMIT". Returns false if
-// the method is none of GET, PUT and DELETE.
-bool handle_override(const Call& call, std::string_view place);
+// The override of one key: the name of the call is "RULE/LIMIT".
+void show_override(const Call& call);
+void set_override(const Call& call);
+void remove_override(const Call& call);
+void write_override_schema(JsonWriter& json);  // of the body of set_override()
 
 }  // namespace sluice::server::pages

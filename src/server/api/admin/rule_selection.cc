@@ -16,7 +16,7 @@ using base::in_quotes;
 std::optional<Selection> Selection::of(const Call& call) {
   Buffers buffers;
   Selection chosen{call.admin.rules.current()};
-  const auto name = find_query(call.query, "rule", buffers);
+  const auto name = call.parameter("rule", buffers);
   if (!name) {
     answer(call.response, {400,
                            "the rule is missing; expected ?rule=NAME and the attributes of a "
@@ -30,7 +30,7 @@ std::optional<Selection> Selection::of(const Call& call) {
     answer(call.response, {404, detail});
     return std::nullopt;
   }
-  if (const auto limit = find_query(call.query, "limit", buffers)) chosen.limit_ = *limit;
+  if (const auto limit = call.parameter("limit", buffers)) chosen.limit_ = *limit;
   if (!chosen.find_counters(call)) return std::nullopt;
   return chosen;
 }
@@ -99,7 +99,7 @@ std::optional<std::uint64_t> number_in(const Call& call, std::string_view name,
                                        std::uint64_t otherwise, std::uint64_t least,
                                        std::uint64_t most) {
   Buffers buffers;
-  const auto text = find_query(call.query, name, buffers);
+  const auto text = call.parameter(name, buffers);
   if (!text) return otherwise;
   std::uint64_t number = 0;
   const char* const end = text->data() + text->size();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "base/civil_time.h"
 #include "base/json_reader.h"
+#include "base/json_schema.h"
 #include "base/quoted.h"
 #include "core/calendar.h"
 #include "core/period.h"
@@ -128,6 +130,11 @@ constexpr std::string_view kFor =
     "changes";
 constexpr std::string_view kNumbers = "expected an object with limit, per, lease or burst";
 
+template <typename Words>
+bool is_one_of(const Words& words, std::string_view text) {
+  return std::find(words.begin(), words.end(), text) != words.end();
+}
+
 bool add_number(Patch& patch, const JsonValue& value, JsonProblem&) {
   patch.changes.numbers.push_back(
       {patch.limit, std::string(value.name),
@@ -136,8 +143,7 @@ bool add_number(Patch& patch, const JsonValue& value, JsonProblem&) {
 }
 
 bool add_period(Patch& patch, const JsonValue& value, JsonProblem& problem) {
-  const auto& words = core::kCalendarUnits;
-  if (std::find(words.begin(), words.end(), value.text) == words.end()) {
+  if (!is_one_of(core::kCalendarUnits, value.text)) {
     const auto period = core::parse_period(value.text);
     const std::string member = "limits." + patch.limit + "." + std::string(value.name);
     if (!period) return problem.is(base::in_quotes(member) + ": " + period.error(), {});
@@ -166,16 +172,17 @@ bool begin_limit(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   return true;
 }
 
+constexpr auto kModes = std::to_array<std::string_view>({"enforce", "shadow"});
+constexpr auto kPolicies = std::to_array<std::string_view>({"allow", "deny", "local"});
+
 bool set_mode(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   patch.changes.mode = value.text;
-  const bool is_mode = value.text == "enforce" || value.text == "shadow";
-  return is_mode || problem.is_value("another text", kMode);
+  return is_one_of(kModes, value.text) || problem.is_value("another text", kMode);
 }
 
 bool set_policy(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   patch.changes.on_store_error = value.text;
-  const bool is_policy = value.text == "allow" || value.text == "deny" || value.text == "local";
-  return is_policy || problem.is_value("another text", kPolicy);
+  return is_one_of(kPolicies, value.text) || problem.is_value("another text", kPolicy);
 }
 
 bool set_for(Patch& patch, const JsonValue& value, JsonProblem& problem) {
@@ -192,17 +199,25 @@ constexpr Object kLimits(kOfLimits, nullptr, true);
 
 constexpr Member kOfPatch[] = {
     {.name = "limits", .kinds = base::kJsonObject, .expected = kSuchAs, .object = &kLimits},
-    {"mode", base::kJsonText, kMode, set_mode},
-    {"on_store_error", base::kJsonText, kPolicy, set_policy},
+    {.name = "mode",
+     .kinds = base::kJsonText,
+     .expected = kMode,
+     .set = set_mode,
+     .one_of = kModes},
+    {.name = "on_store_error",
+     .kinds = base::kJsonText,
+     .expected = kPolicy,
+     .set = set_policy,
+     .one_of = kPolicies},
     {"for", base::kJsonText, kFor, set_for}};
 constexpr Object kPatch(kOfPatch, nullptr, false, "expected limits, mode, on_store_error or for");
+constexpr Member kPatchBody{.kinds = base::kJsonObject, .object = &kPatch};
 
 // Errors: "'limits.user.per' is wrong; expected ...".
 Expected<Patch> read_patch(std::string_view json) {
-  const Member top{.kinds = base::kJsonObject, .object = &kPatch};
   Patch patch;
   JsonProblem problem;
-  if (!base::JsonReader<Patch>().read(json, top, patch, problem)) {
+  if (!base::JsonReader<Patch>().read(json, kPatchBody, patch, problem)) {
     return Unexpected{problem.message_by_path("the body is not a JSON object; expected " +
                                               std::string(kExample))};
   }
@@ -230,14 +245,14 @@ bool add_price(Patch& patch, const JsonValue& value, JsonProblem& problem) {
 constexpr Member kOfPrices[] = {
     {.kinds = base::kJsonWhole, .expected = kNumber, .set = add_price, .most = kMaxAmount}};
 constexpr Object kPrices(kOfPrices, nullptr, true);
+constexpr Member kPricesBody{.kinds = base::kJsonObject, .object = &kPrices};
 
 // Reads the body of PATCH /v1/prices/MODEL. Errors: as read_patch().
 Expected<Patch> read_prices(std::string_view json) {
   constexpr std::string_view kSuch = R"(expected prices by name, such as {"input":4})";
-  const Member top{.kinds = base::kJsonObject, .object = &kPrices};
   Patch patch;
   JsonProblem problem;
-  if (!base::JsonReader<Patch>().read(json, top, patch, problem)) {
+  if (!base::JsonReader<Patch>().read(json, kPricesBody, patch, problem)) {
     return Unexpected{
         problem.message_by_path("the body is not a JSON object; " + std::string(kSuch))};
   }
@@ -251,6 +266,10 @@ Expected<Patch> read_prices(std::string_view json) {
 }  // namespace sluice::server
 
 namespace sluice::server::pages {
+
+void write_patch_schema(JsonWriter& json) { base::write_json_schema(json, kPatchBody); }
+void write_prices_schema(JsonWriter& json) { base::write_json_schema(json, kPricesBody); }
+
 namespace {
 
 void answer_no_rule(const Call& call, const std::string& name, const RuleSet& rules) {
@@ -300,7 +319,7 @@ struct Subject {
 // Reads who asked: `by` of the query. Returns false after answering that it is no name.
 bool read_who(const Call& call, Subject& subject) {
   Buffers buffers;
-  const auto name = find_query(call.query, "by", buffers);
+  const auto name = call.parameter("by", buffers);
   if (!name) return true;
   subject.who = *name;
   const std::string wrong = find_wrong_by(subject.who);
@@ -597,8 +616,8 @@ std::optional<Changed> edited(const Call& call, const ActiveRules& now,
 
 }  // namespace
 
-void change_rule(const Call& call, std::string_view path) {
-  const std::string name = decoded(path);
+void change_rule(const Call& call) {
+  const std::string name = decoded(call.name);
   const Subject subject{"rule", name, "PATCH /v1/rules/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
@@ -616,8 +635,8 @@ void change_rule(const Call& call, std::string_view path) {
   change_texts(call, subject, change, &*patch);
 }
 
-void change_plan(const Call& call, std::string_view path) {
-  const std::string name = decoded(path);
+void change_plan(const Call& call) {
+  const std::string name = decoded(call.name);
   const Subject subject{"plan", name, "PATCH /v1/plans/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
@@ -641,8 +660,8 @@ void change_plan(const Call& call, std::string_view path) {
   change_texts(call, subject, change, &*patch);
 }
 
-void change_prices(const Call& call, std::string_view path) {
-  const std::string model = decoded(path);
+void change_prices(const Call& call) {
+  const std::string model = decoded(call.name);
   const auto patch = read_prices(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
   const auto change = [&](const ActiveRules& now) {
@@ -681,7 +700,7 @@ void show_rules_history(const Call& call) {
   Buffers buffers;
   JsonWriter json;
   json.begin_object();
-  if (const auto version = find_query(call.query, "version", buffers)) {
+  if (const auto version = call.parameter("version", buffers)) {
     const auto past = find_past(call, *version);
     if (!past) return;
     write_past(json, *past);
@@ -702,7 +721,7 @@ void show_rules_history(const Call& call) {
 
 void roll_back_rules(const Call& call) {
   Buffers buffers;
-  const auto version = find_query(call.query, "version", buffers);
+  const auto version = call.parameter("version", buffers);
   if (!version) {
     return answer(call.response, {400,
                                   "'version' is missing; expected ?version=N with a version of GET "
@@ -768,7 +787,7 @@ bool refuses_type(const Call& call) {
 // A PUT replaces all rules. If they are in several files, the request must say so.
 bool refuses_file(const Call& call) {
   Buffers buffers;
-  const auto file = find_query(call.query, "file", buffers);
+  const auto file = call.parameter("file", buffers);
   if (file == "*") return false;
   if (file) {
     answer(call.response,
@@ -789,7 +808,7 @@ bool refuses_file(const Call& call) {
 void show_rules(const Call& call) {
   const ActiveRules rules = call.admin.rules.active();
   Buffers buffers;
-  const auto name = find_query(call.query, "file", buffers);
+  const auto name = call.parameter("file", buffers);
   const RulesText* const text = name                       ? find_text(*rules.texts, *name)
                                 : rules.texts->size() == 1 ? &rules.texts->front()
                                                            : nullptr;

@@ -178,7 +178,7 @@ void show_status(const Call& call) {
     json.member("overrides", std::uint64_t{call.overrides()->size()});
   }
   Buffers buffers;
-  if (find_query(call.query, "limits", buffers) == "true") write_limits(json, active);
+  if (call.parameter("limits", buffers) == "true") write_limits(json, active);
   answer(call.response, 200, json.end_object());
 }
 

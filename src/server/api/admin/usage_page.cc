@@ -35,7 +35,7 @@ struct Wanted {
 // returns false.
 bool read_bound(const Call& call, std::string_view name, std::optional<Instant>& out) {
   Buffers buffers;
-  const auto given = find_query(call.query, name, buffers);
+  const auto given = call.parameter(name, buffers);
   if (!given) return true;
   const std::string text(*given);
   out = base::parse_rfc3339(text.size() == 10 ? text + "T00:00:00Z" : text);
@@ -52,8 +52,8 @@ std::optional<Wanted> wanted_in(const Call& call) {
     return std::nullopt;
   }
   Buffers buffers;
-  if (const auto rule = find_query(call.query, "rule", buffers)) wanted.rule = *rule;
-  if (const auto limit = find_query(call.query, "limit", buffers)) wanted.limit = *limit;
+  if (const auto rule = call.parameter("rule", buffers)) wanted.rule = *rule;
+  if (const auto limit = call.parameter("limit", buffers)) wanted.limit = *limit;
   return wanted;
 }
 
