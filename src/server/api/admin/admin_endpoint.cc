@@ -1,15 +1,24 @@
 #include "server/api/admin/admin_endpoint.h"
 
 #include <algorithm>
-#include <array>
+#include <cassert>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/quoted.h"
+#include "insight/key_sketch.h"
+#include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
+#include "server/decide/trial.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/request_target.h"
+#include "server/protocol/http/route.h"
+#include "sluice/limit.h"
 
 namespace sluice::server {
 
@@ -48,78 +57,362 @@ std::optional<Problem> check_token(const http::Request& request, const AdminToke
   return Problem{401, "the token is not the one that is configured"};
 }
 
+// What the administration answers.
+namespace routes {
 namespace {
 
-struct Route {
-  std::string_view path;
-  std::string_view method;
-  void (*page)(const pages::Call&);
+using http::Parameter;
+using pages::Call;
+
+// A request, and the page that answers it.
+struct Page {
+  http::Route route;
+  void (*answer)(const Call&);
 };
 
-constexpr std::string_view kOverride = "/v1/overrides/";
-// Paths of one rule, plan or model, "/v1/rules/NAME".
-struct PatchRoute {
-  std::string_view kind;
-  void (*page)(const pages::Call&);
+constexpr std::string_view kYaml = "application/yaml";
+constexpr std::string_view kJson = "application/json";
+constexpr std::string_view kText = "text/plain";
+// Of the answers to a change of rules.
+constexpr std::string_view kCounts = "version rules limits";
+constexpr std::string_view kChange =
+    "version changed rules limits active_until where differences more_differences";
 
-  bool names_one(std::string_view path) const {
-    return path.starts_with(kind) && path.size() > kind.size();
+constexpr Parameter kRule{.name = "rule", .about = "The name of a rule", .required = true};
+constexpr Parameter kOneRule{.name = "rule", .about = "Only this rule"};
+constexpr Parameter kLimit{.name = "limit", .about = "The name of one of its limits, or *"};
+constexpr Parameter kOneLimit{.name = "limit", .about = "Only this limit of the rule"};
+constexpr Parameter kAttributes{
+    .name = "attributes",
+    .about =
+        "The attributes of a request by their names, such as ip=192.0.2.1; attribute.NAME for "
+        "one that has the name of another parameter"};
+constexpr Parameter kCount{.name = "count",
+                           .about = "How many of a list, at most. Default: 1000",
+                           .least = 1,
+                           .most = 10'000};
+constexpr Parameter kBy{.name = "by", .about = "Who asks for the change, for the history"};
+constexpr Parameter kIfMatch{
+    .name = "If-Match",
+    .about = "Change the rules only if this is their version or their ETag",
+    .is_header = true};
+
+constexpr Parameter kOfFile[] = {{.name = "file", .about = "The file of the rules, if several"}};
+constexpr Parameter kOfReplacement[] = {
+    {.name = "file", .about = "* confirms that rules of several files are replaced"}, kIfMatch};
+constexpr Parameter kOfHistory[] = {
+    {.name = "version", .about = "Only this version, with its texts"}};
+constexpr Parameter kOfRollback[] = {
+    {.name = "version", .about = "The version to activate again", .required = true}, kBy, kIfMatch};
+constexpr Parameter kOfPatch[] = {kBy, kIfMatch};
+constexpr Parameter kOfKeys[] = {kRule, kLimit, kAttributes};
+constexpr Parameter kOfList[] = {kOneRule,
+                                 {.name = "cursor",
+                                  .about = "Where the list continues: next of the answer before",
+                                  .most = std::numeric_limits<std::uint64_t>::max()},
+                                 kCount};
+constexpr Parameter kOfImport[] = {
+    {.name = "skip_unknown",
+     .about = "Leave out lines of rules that are not there",
+     .words = "true false"},
+    {.name = "dry_run", .about = "Only check the lines", .words = "true false"},
+    {.name = "more", .about = "More lines follow in another request", .words = "true false"}};
+constexpr Parameter kOfCounter[] = {
+    {.name = "counter", .about = "As GET /v1/overrides shows it", .required = true}};
+constexpr Parameter kOfKey[] = {kAttributes};
+constexpr Parameter kOfBlocks[] = {
+    {.name = "rule", .about = "A rule, to see single keys. Without one: all blocks that hold"},
+    kLimit,
+    kAttributes,
+    kCount};
+constexpr Parameter kOfNewBlocks[] = {
+    kRule,
+    kLimit,
+    kAttributes,
+    {.name = "for", .about = "How long to block, 1ms to 366d, or forever; this or `until`"},
+    {.name = "until", .about = "When the block ends: an instant, such as 2026-12-01T00:00:00Z"}};
+constexpr Parameter kOfSpan[] = {
+    {.name = "range", .about = "The last ten minutes or day. Default: 10m", .words = "10m 1d"},
+    kOneRule};
+constexpr Parameter kOfStatus[] = {
+    {.name = "limits", .about = "Add each rule with its limits", .words = "true false"}};
+constexpr Parameter kOfTop[] = {
+    {.name = "by", .about = "Default: asked", .words = "asked denied"},
+    {.name = "over", .about = "Default: minute", .words = "minute hour day"},
+    {.name = "n",
+     .about = "Keys of each limit, at most",
+     .least = 1,
+     .most = insight::KeyFrame::kMostKeys},
+    kOneRule,
+    kOneLimit};
+constexpr Parameter kOfTry[] = {
+    {.name = "consume", .about = "Take this many times. Default: 0", .most = kMostTried},
+    {.name = "cost", .about = "Units of each. Default: 1", .most = kMaxAmount}};
+constexpr Parameter kOfUsage[] = {
+    {.name = "from", .about = "An instant or a day of UTC, such as 2026-11-01"},
+    {.name = "to", .about = "The same, for the end"},
+    kOneRule,
+    kOneLimit,
+    kCount};
+
+// Paths without parameters are before those with them, which find what is left.
+constexpr Page kPages[] = {
+    {{.method = "GET",
+      .path = "/v1/rules",
+      .about = "The active rules, as they were written; of several files, a list of them",
+      .parameters = kOfFile,
+      .answer_types = "application/yaml application/json",
+      .problems = "404"},
+     pages::show_rules},
+    {{.method = "PUT",
+      .path = "/v1/rules",
+      .about = "Check rules and activate them",
+      .parameters = kOfReplacement,
+      .body_type = kYaml,
+      .members = kCounts,
+      .problems = "409 412 415"},
+     pages::replace_rules},
+    {{.method = "POST",
+      .path = "/v1/rules/validate",
+      .about = "Only check rules",
+      .body_type = kYaml,
+      .members = "version rules limits differences more_differences",
+      .problems = "415"},
+     pages::validate_rules},
+    {{.method = "POST",
+      .path = "/v1/rules/reload",
+      .about = "Read the files of the rules again",
+      .members = "version changed rules limits",
+      .problems = "409"},
+     pages::reload_rules},
+    {{.method = "GET",
+      .path = "/v1/rules/history",
+      .about = "Which rules were active before, and by whom",
+      .parameters = kOfHistory,
+      .problems = "404"},
+     pages::show_rules_history},
+    {{.method = "POST",
+      .path = "/v1/rules/rollback",
+      .about = "Activate earlier rules again",
+      .parameters = kOfRollback,
+      .members = kChange,
+      .problems = "404 409 412 503"},
+     pages::roll_back_rules},
+    {{.method = "GET",
+      .path = "/v1/keys",
+      .about = "The counters that a rule would charge",
+      .parameters = kOfKeys,
+      .members = "rule limits",
+      .problems = "404 503"},
+     pages::show_keys},
+    {{.method = "DELETE",
+      .path = "/v1/keys",
+      .about = "Reset counters",
+      .parameters = kOfKeys,
+      .members = "rule limits",
+      .problems = "404 503"},
+     pages::reset_keys},
+    {{.method = "GET",
+      .path = "/v1/overrides",
+      .about = "A list of the overrides of keys",
+      .parameters = kOfList,
+      .members = "total overrides",
+      .problems = "404"},
+     pages::list_overrides},
+    {{.method = "POST",
+      .path = "/v1/overrides",
+      .about = "Set many overrides: one JSON object in each line",
+      .parameters = kOfImport,
+      .body_type = kText,
+      .members = "count ended new room",
+      .problems = "404 409 503"},
+     pages::import_overrides},
+    {{.method = "DELETE",
+      .path = "/v1/overrides",
+      .about = "Remove the override of a counter, even if its rule is gone",
+      .parameters = kOfCounter,
+      .members = "counter",
+      .problems = "404 503"},
+     pages::remove_counter},
+    {{.method = "GET",
+      .path = "/v1/blocks",
+      .about = "Whether keys are blocked, or all blocks that hold",
+      .parameters = kOfBlocks,
+      .problems = "404 503"},
+     pages::show_blocks},
+    {{.method = "PUT",
+      .path = "/v1/blocks",
+      .about = "Block keys",
+      .parameters = kOfNewBlocks,
+      .members = "rule limits",
+      .problems = "404 503"},
+     pages::start_blocks},
+    {{.method = "DELETE",
+      .path = "/v1/blocks",
+      .about = "Unblock keys",
+      .parameters = kOfKeys,
+      .members = "rule limits",
+      .problems = "404 503"},
+     pages::end_blocks},
+    {{.method = "GET",
+      .path = "/v1/events",
+      .about = "What the server does, each second, as server-sent events without an end",
+      .answer_types = "text/event-stream",
+      .problems = "503"},
+     pages::show_events},
+    {{.method = "GET",
+      .path = "/v1/history",
+      .about = "The last ten minutes, or the last day",
+      .parameters = kOfSpan,
+      .members = "range ends_ms took_ms total",
+      .problems = "404"},
+     pages::show_history},
+    {{.method = "GET",
+      .path = "/v1/quota",
+      .about = "Which proxies have which parts of limits",
+      .problems = "404"},
+     pages::show_quota},
+    {{.method = "GET",
+      .path = "/v1/status",
+      .about = "The state of the server",
+      .parameters = kOfStatus,
+      .members = "version uptime_s ready draining threads listeners store rules"},
+     pages::show_status},
+    {{.method = "GET",
+      .path = "/v1/top",
+      .about = "The most asked and most denied keys",
+      .parameters = kOfTop,
+      .members = "by over seconds hashed limits",
+      .problems = "404"},
+     pages::show_top},
+    {{.method = "POST",
+      .path = "/v1/try",
+      .about = "What a request would get, and why, for people",
+      .parameters = kOfTry,
+      .body_type = kText,
+      .answer_types = kText},
+     pages::try_request},
+    {{.method = "GET",
+      .path = "/v1/usage",
+      .about = "Who has spent what of budgets, by the ledger",
+      .parameters = kOfUsage,
+      .members = "usage total more",
+      .problems = "409"},
+     pages::show_usage},
+    {{.method = "PATCH",
+      .path = "/v1/rules/{rule}",
+      .about = "Change numbers of one rule, its mode, or what it does while the store fails",
+      .parameters = kOfPatch,
+      .body_type = kJson,
+      .body = pages::write_patch_schema,
+      .members = kChange,
+      .problems = "404 409 412 503"},
+     pages::change_rule},
+    {{.method = "PATCH",
+      .path = "/v1/plans/{plan}",
+      .about = "Change numbers of one plan",
+      .parameters = kOfPatch,
+      .body_type = kJson,
+      .body = pages::write_patch_schema,
+      .members = kChange,
+      .problems = "404 409 412 503"},
+     pages::change_plan},
+    {{.method = "PATCH",
+      .path = "/v1/prices/{model}",
+      .about = "Change prices of one model",
+      .parameters = kOfPatch,
+      .body_type = kJson,
+      .body = pages::write_prices_schema,
+      .members = kChange,
+      .problems = "404 409 412 503"},
+     pages::change_prices},
+    {{.method = "GET",
+      .path = "/v1/overrides/{rule}/{limit}",
+      .about = "The override of a key",
+      .parameters = kOfKey,
+      .members = "counter",
+      .problems = "404"},
+     pages::show_override},
+    {{.method = "PUT",
+      .path = "/v1/overrides/{rule}/{limit}",
+      .about = "Set the override of a key",
+      .body_type = kJson,
+      .body = pages::write_override_schema,
+      .members = "counter",
+      .problems = "404 409 503"},
+     pages::set_override},
+    {{.method = "DELETE",
+      .path = "/v1/overrides/{rule}/{limit}",
+      .about = "Remove the override of a key",
+      .parameters = kOfKey,
+      .members = "counter",
+      .problems = "404 503"},
+     pages::remove_override},
+};
+
+// Returns which parameter has none of its words, "'dry_run' is 'x'; expected true or false", or an
+// empty text.
+std::string find_other_word(const Call& call) {
+  for (const Parameter& parameter : call.route.parameters) {
+    if (parameter.words.empty()) continue;
+    Buffers buffers;
+    const auto given = find_query(call.query, parameter.name, buffers);
+    if (!given || http::has_word(parameter.words, *given)) continue;
+    return base::in_quotes(parameter.name) + " is " + base::in_quotes(*given) + "; expected " +
+           rules::either(http::words_of(parameter.words));
   }
-};
+  return {};
+}
 
-constexpr std::array<PatchRoute, 3> kPatchRoutes{{{"/v1/rules/", pages::change_rule},
-                                                  {"/v1/plans/", pages::change_plan},
-                                                  {"/v1/prices/", pages::change_prices}}};
-
-constexpr std::array<Route, 21> kRoutes{{{"/v1/rules", "GET", pages::show_rules},
-                                         {"/v1/rules", "PUT", pages::replace_rules},
-                                         {"/v1/rules/validate", "POST", pages::validate_rules},
-                                         {"/v1/rules/reload", "POST", pages::reload_rules},
-                                         {"/v1/rules/history", "GET", pages::show_rules_history},
-                                         {"/v1/rules/rollback", "POST", pages::roll_back_rules},
-                                         {"/v1/keys", "GET", pages::show_keys},
-                                         {"/v1/keys", "DELETE", pages::reset_keys},
-                                         {"/v1/overrides", "GET", pages::list_overrides},
-                                         {"/v1/overrides", "POST", pages::import_overrides},
-                                         {"/v1/overrides", "DELETE", pages::remove_counter},
-                                         {"/v1/blocks", "GET", pages::show_blocks},
-                                         {"/v1/blocks", "PUT", pages::start_blocks},
-                                         {"/v1/blocks", "DELETE", pages::end_blocks},
-                                         {"/v1/events", "GET", pages::show_events},
-                                         {"/v1/history", "GET", pages::show_history},
-                                         {"/v1/quota", "GET", pages::show_quota},
-                                         {"/v1/status", "GET", pages::show_status},
-                                         {"/v1/top", "GET", pages::show_top},
-                                         {"/v1/try", "POST", pages::try_request},
-                                         {"/v1/usage", "GET", pages::show_usage}}};
+// Returns the rest of the path behind that of the route, or nothing if it is of another route.
+std::optional<std::string_view> rest_of(std::string_view path, const http::Route& route) {
+  const std::string_view prefix = route.prefix();
+  if (!path.starts_with(prefix)) return std::nullopt;
+  path.remove_prefix(prefix.size());
+  return path.empty() != route.names_one() ? std::optional(path) : std::nullopt;
+}
 
 // Returns the methods of a path, "GET, HEAD, PUT", or an empty text if there is no such path.
 std::string allowed_at(std::string_view path) {
-  if (path.starts_with(kOverride)) return "GET, HEAD, PUT, DELETE";
   std::string methods;
-  for (const Route& route : kRoutes) {
-    if (route.path != path) continue;
+  bool names_one = false;  // of the routes that were found
+  for (const auto& [route, answer] : kPages) {
+    if (!rest_of(path, route) || (!methods.empty() && route.names_one() != names_one)) continue;
+    names_one = route.names_one();
     methods.append(methods.empty() ? "" : ", ").append(route.method);
     if (route.method == "GET") methods.append(", HEAD");
-  }
-  for (const PatchRoute& route : kPatchRoutes) {
-    if (methods.empty() && route.names_one(path)) methods = "PATCH";
   }
   return methods;
 }
 
+// "/v1/rules, /v1/rules/validate, ... or /v1/overrides/RULE/LIMIT"
+std::string list_of_paths() {
+  std::vector<std::string> paths;
+  for (const auto& [route, answer] : kPages) {
+    std::string path;
+    for (const char c : route.path) {
+      if (c == '{' || c == '}') continue;
+      path += path.size() < route.prefix().size() || c < 'a' ? c : static_cast<char>(c - 0x20);
+    }
+    if (paths.empty() || paths.back() != path) paths.push_back(std::move(path));
+  }
+  std::string list;
+  for (const std::string& path : paths) {
+    list.append(list.empty() ? "" : &path == &paths.back() ? " or " : ", ").append(path);
+  }
+  return list;
+}
+
+}  // namespace
+}  // namespace routes
+
+namespace {
+
 void answer_no_route(std::string_view path, const http::Request& request,
                      http::Response& response) {
-  const std::string allowed = allowed_at(path);
+  const std::string allowed = routes::allowed_at(path);
   if (allowed.empty()) {
-    return pages::answer(response,
-                         {404,
-                          "unknown path; expected /v1/rules, "
-                          "/v1/rules/RULE, /v1/rules/validate, /v1/rules/reload, "
-                          "/v1/rules/history, /v1/rules/rollback, /v1/plans/PLAN, "
-                          "/v1/prices/MODEL, /v1/keys, "
-                          "/v1/overrides, /v1/overrides/RULE/LIMIT, /v1/blocks, /v1/events, "
-                          "/v1/history, /v1/quota, /v1/status, /v1/top, /v1/try or /v1/usage"});
+    return pages::answer(response, {404, "unknown path; expected " + routes::list_of_paths()});
   }
   response.add("Allow", allowed);
   const std::string detail =
@@ -137,27 +430,27 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
   }
   const RequestTarget target = split_target(request.target);
   const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
-  pages::Call call{*this, request, target.query, response};
-  for (const Route& route : kRoutes) {
-    if (route.path == target.path && route.method == method) return route.page(call);
-  }
-  for (const PatchRoute& route : kPatchRoutes) {
-    if (method != "PATCH" || !route.names_one(target.path)) continue;
-    call.name = target.path.substr(route.kind.size());
-    return route.page(call);
-  }
-  if (target.path.starts_with(kOverride)) {
-    call.name = target.path.substr(kOverride.size());
-    if (method == "GET") return pages::show_override(call);
-    if (method == "PUT") return pages::set_override(call);
-    if (method == "DELETE") return pages::remove_override(call);
+  for (const auto& [route, answer] : routes::kPages) {
+    const auto name = route.method == method ? routes::rest_of(target.path, route) : std::nullopt;
+    if (!name) continue;
+    const pages::Call call{*this, request, target.query, response, route, *name};
+    const std::string wrong = routes::find_other_word(call);
+    return wrong.empty() ? answer(call) : pages::answer(response, {400, wrong});
   }
   answer_no_route(target.path, request, response);
+}
+
+std::vector<http::Route> AdminEndpoint::routes() {
+  std::vector<http::Route> all;
+  for (const auto& [route, answer] : routes::kPages) all.push_back(route);
+  return all;
 }
 
 namespace pages {
 
 std::optional<std::string_view> Call::parameter(std::string_view of, Buffers& buffers) const {
+  assert(std::any_of(route.parameters.begin(), route.parameters.end(),
+                     [&](const http::Parameter& known) { return known.name == of; }));
   return find_query(query, of, buffers);
 }
 

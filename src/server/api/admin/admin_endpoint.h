@@ -15,6 +15,7 @@
 #include "server/logging/ledger_lines.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
+#include "server/protocol/http/route.h"
 #include "server/rules/redis_rules.h"
 #include "server/rules/rules_manager.h"
 #include "server/rules/server_overrides.h"
@@ -63,6 +64,8 @@ struct AdminEndpoint {
       bool replaces)>;
 
   void handle(const http::Request& request, http::Response& response) const;
+  // The requests that it answers.
+  static std::vector<http::Route> routes();
 
   RulesManager& rules;
   Limiter& limiter;

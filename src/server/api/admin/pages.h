@@ -9,6 +9,7 @@
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
 #include "server/protocol/http/problem.h"
+#include "server/protocol/http/route.h"
 
 // The handlers of the administration's paths. They get only requests that were admitted.
 namespace sluice::server::pages {
@@ -20,9 +21,10 @@ struct Call {
   const http::Request& request;
   std::string_view query;
   http::Response& response;
-  std::string_view name = {};  // the rest of the path of one rule, plan, model or override
+  const http::Route& route;
+  std::string_view name = {};  // the rest of the path, if the route has parameters in it
 
-  // Returns the value of a parameter of the query.
+  // Returns the value of a parameter of the query, which must be one of the route's.
   std::optional<std::string_view> parameter(std::string_view of, Buffers& buffers) const;
 
   const Overrides* overrides() const noexcept {
