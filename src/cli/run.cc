@@ -20,6 +20,7 @@
 #include "server/api/resp/command.h"
 #include "server/config/config.h"
 #include "server/config/schema.h"
+#include "server/runtime/openapi.h"
 
 namespace sluice::cli {
 namespace {
@@ -115,11 +116,13 @@ struct Reference {
   std::string (*text)();
   std::string (*schema)();  // null: there is none
 };
-constexpr std::array<Reference, 3> kReferences{
+constexpr std::array<Reference, 4> kReferences{
     {{"commands", "The commands for Redis clients, as in docs/reference/commands.md",
       server::resp::commands_reference, nullptr},
      {"config", "The keys of the server's configuration file, as in docs/reference/config.md",
       [] { return rules::schema::reference(server::config::file()); }, server::config::json_schema},
+     {"openapi", "The HTTP API and the administration as OpenAPI 3.1, as in docs/openapi.json",
+       server::openapi, nullptr},
      {"rules", "The keys of rules files, as in docs/reference/rules.md",
       [] { return rules::schema::reference(rules::schema::file()); },
       [] { return rules::schema::json_schema(); }}}};
@@ -145,7 +148,7 @@ void add_docs(Command app, int& status) {
   const Command command = app.add_subcommand("docs", "Print a reference or a schema");
   auto name = std::make_shared<std::string>();
   auto is_schema = std::make_shared<bool>(false);
-  command.add_option("NAME", *name, "commands, config or rules");
+  command.add_option("NAME", *name, "commands, config, openapi or rules");
   command.add_flag("--schema", *is_schema, "Print the JSON Schema of the files instead");
   command.footer(kDocsHelp);
   command.run(status, "docs", [name, is_schema] {

@@ -143,6 +143,8 @@ TEST(Run, PrintsReferencesAndSchemas) {
       run_with({"docs"}).out,
       "commands    The commands for Redis clients, as in docs/reference/commands.md\n"
       "config      The keys of the server's configuration file, as in docs/reference/config.md\n"
+      "openapi     The HTTP API and the administration as OpenAPI 3.1, as in "
+      "docs/openapi.json\n"
       "rules       The keys of rules files, as in docs/reference/rules.md\n");
 }
 
@@ -150,8 +152,8 @@ TEST(Run, NamesTheReferencesThatExist) {
   const Ended unknown = run_with({"docs", "rule"});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_EQ(unknown.err,
-            "sluice: docs: there is no reference called 'rule'; expected commands, config or "
-            "rules; did you mean 'rules'?\n");
+            "sluice: docs: there is no reference called 'rule'; expected commands, config, "
+            "openapi or rules; did you mean 'rules'?\n");
   EXPECT_EQ(run_with({"docs", "commands", "--schema"}).err,
             "sluice: docs: there is no schema called 'commands'; expected config or rules\n");
   EXPECT_EQ(run_with({"docs", "--schema"}).err,
