@@ -14,7 +14,7 @@ packages_redis=(libfaketime openssl redis-server redis-tools)
 packages_grpc=(libgrpc++-dev nghttp2-client pkgconf protobuf-compiler-grpc python3-grpcio)
 packages_peers=(caddy chromium chromium-driver curl fish haproxy iproute2 jq libcpp-httplib-dev
   libnginx-mod-http-lua man-db mandoc nginx-light prometheus python3 python3-redis python3-selenium
-  python3-venv slowhttptest tmux valgrind wrk zsh "${packages_grpc[@]}" "${packages_redis[@]}")
+  python3-venv python3-yaml slowhttptest tmux valgrind wrk zsh "${packages_grpc[@]}" "${packages_redis[@]}")
 command -v npm >/dev/null || packages_peers+=(nodejs npm)
 packages_long=(maven default-jdk-headless)
 command -v go >/dev/null || packages_long+=(golang-go)
