@@ -1,5 +1,5 @@
-"""deploy/compose.yaml: that it fits the program and the files next to it. No test starts containers: what
-a container would run, runs in a network of its own."""
+"""deploy/compose.yaml, deploy/kubernetes and deploy/helm: that they fit the program and the files next to
+them. They start no containers: what a container would run, runs in a network of its own."""
 
 import json
 import os
@@ -7,13 +7,17 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
+import unittest
 
 import yaml
 from harness import PATIENCE, ROOT, ServerTest, tool
 
 DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm/sluice"
 DOCKERFILE = (ROOT / "packaging/Dockerfile").read_text("utf-8")
 PROGRAM = os.environ.get("SLUICE_BINARY", "")
+SCHEMAS = os.environ.get("SLUICE_KUBERNETES", "")  # kubernetes-validate and what it needs
 UNIT_SECONDS = {"ms": 0.001, "s": 1, "m": 60}
 
 
@@ -123,3 +127,127 @@ class Compose(ServerTest):
         first, denied, *keys, up = answers.split()
         self.assertEqual((first, denied, up), ("200", "429", "up"))
         self.assertEqual(len(keys), 1, answers)
+
+
+def render(text, values):
+    """What Helm makes of a template that has only what the templates of this chart have."""
+    scope = {"Values": values, "Release": {"Name": "sluice"},
+             "Chart": {"AppVersion": yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))["appVersion"]}}
+
+    def value(expression, dot):
+        words, *filters = (part.split() for part in expression.split("|"))
+        if words[0] == "toYaml":
+            found = yaml.safe_dump(value(words[1], dot)).rstrip("\n")
+        else:
+            found = dot
+            for name in words[0].strip(".").split(".") if words[0] != "." else ():
+                found = (scope if found is dot else found)[name]
+        for name, *arguments in filters:
+            if name == "default":
+                found = found or value(arguments[0], dot)
+            elif name == "trim":
+                found = found.strip()
+            elif name == "nindent":
+                pad = "\n" + int(arguments[0]) * " "
+                found = pad + pad.join(found.split("\n"))
+            else:
+                raise AssertionError(f"a test cannot render {name}; expected a simpler template")
+        return found
+
+    # Each part is a text, or "{{" and what is in it.
+    parts = re.split(r"(?s)(\s*\{\{-.*?\}\}|\{\{.*?\}\})", text)
+    out, blocks = "", [(True, None)]  # whether a block is written, and its dot
+    for part in parts:
+        is_written, dot = blocks[-1]
+        if not part.lstrip().startswith("{{"):
+            out += part if is_written else ""
+            continue
+        inner = part.strip()[2:-2].strip("- ")
+        if inner == "end":
+            blocks.pop()
+        elif inner.split()[0] in ("if", "with"):
+            found = value(inner.split(" ", 1)[1], dot)
+            blocks.append((is_written and bool(found), found if inner.startswith("with") else dot))
+        elif is_written:
+            out += str(value(inner, dot))
+    return out
+
+
+def rendered(**changes):
+    values = {**yaml.safe_load((CHART / "values.yaml").read_text("utf-8")), **changes}
+    texts = (render(path.read_text("utf-8"), values) for path in sorted((CHART / "templates").iterdir()))
+    return {made["kind"]: made for made in map(yaml.safe_load, texts) if made}
+
+
+def plain():
+    with open(DEPLOY / "kubernetes/sluice.yaml", encoding="utf-8") as file:
+        return {made["kind"]: made for made in yaml.safe_load_all(file)}
+
+
+def pod(objects):
+    return objects["Deployment"]["spec"]["template"]["spec"]
+
+
+class Kubernetes(ServerTest):
+    def test_the_manifests_are_what_the_chart_makes(self):
+        self.assertEqual(rendered(), plain())
+        self.assertEqual(set(plain()), {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"})
+
+    def test_values_change_what_they_name(self):
+        changed = rendered(serviceMonitor={"enabled": True}, replicas=3, store="redis://redis:6379",
+                           env=[{"name": "REDIS_PASSWORD", "value": "x"}])
+        self.assertEqual(changed["ServiceMonitor"]["spec"]["endpoints"][0]["path"], "/metrics")
+        self.assertEqual(changed["Deployment"]["spec"]["replicas"], 3)
+        self.assertEqual(pod(changed)["containers"][0]["env"],
+                         [{"name": "SLUICE_STORE", "value": "redis://redis:6379"},
+                          {"name": "REDIS_PASSWORD", "value": "x"}])
+
+    def test_the_chart_has_the_version_of_the_program(self):
+        chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+        printed = subprocess.run([PROGRAM, "--version"], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(printed.split()[-1], chart["appVersion"])
+        self.assertEqual(chart["version"], chart["appVersion"])
+
+    def test_a_pod_may_drain(self):
+        self.assertLess(drain_of(plain()["ConfigMap"]["data"]["sluice.yaml"]),
+                        pod(plain())["terminationGracePeriodSeconds"])
+
+    def test_a_pod_has_no_privileges(self):
+        spec, container = pod(plain()), pod(plain())["containers"][0]
+        self.assertTrue(spec["securityContext"]["runAsNonRoot"])
+        self.assertEqual(container["securityContext"], {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}})
+
+    def test_the_server_of_a_pod_answers_the_probes_and_the_service(self):
+        folder, state = self.folder(), self.folder()
+        for name, text in plain()["ConfigMap"]["data"].items():
+            text = text.replace("/etc/sluice", str(folder)).replace("/var/lib/sluice", str(state))
+            (folder / name).write_text(text, "utf-8")
+        container = pod(plain())["containers"][0]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        probes = [container[name]["httpGet"] for name in ("readinessProbe", "livenessProbe")]
+        self.assertEqual([probe["path"] for probe in probes], ["/readyz", "/healthz"])
+        self.assertEqual(plain()["Service"]["spec"]["ports"][0]["targetPort"], "http")
+        mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+        self.assertEqual(mounts, ["/etc/sluice", "/var/lib/sluice"])
+        arguments = [word.replace("/etc/sluice", str(folder)) for word in container["args"]]
+        variables = " ".join(f"{one['name']}={one['value']}" for one in container["env"])
+        said = run_apart(f"{variables} {PROGRAM} {shlex.join(arguments)} >{state}/log 2>&1 &\n" + "".join(
+            until(f"curl -sf http://127.0.0.1:{ports[probe['port']]}{probe['path']}") for probe in probes)
+            + f"{PROGRAM} key all ip=192.0.2.1 --set limit=5\ncat {state}/overrides.txt {state}/log\n")
+        self.assertIn("192.0.2.1", said)
+        self.assertNotIn(" warning ", said)
+
+
+@unittest.skipUnless(SCHEMAS, "needs kubernetes-validate")
+class KubernetesSchemas(ServerTest):
+    def test_the_objects_fit_the_schemas_of_kubernetes(self):
+        made = pathlib.Path(self.folder()) / "changed.yaml"
+        changed = rendered(replicas=3, env=[{"name": "REDIS_PASSWORD", "value": "x"}])
+        made.write_text(yaml.safe_dump_all(changed.values()), "utf-8")
+        wrong = made.with_name("wrong.yaml")
+        wrong.write_text(made.read_text("utf-8").replace("replicas: 3", "replicas: three"), "utf-8")
+        for file, status in ((DEPLOY / "kubernetes/sluice.yaml", 0), (made, 0), (wrong, 1)):
+            done = subprocess.run([sys.executable, "-m", "kubernetes_validate", "--strict", file], check=False,
+                                  env={**os.environ, "PYTHONPATH": SCHEMAS}, capture_output=True, text=True)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
