@@ -122,7 +122,7 @@ constexpr std::array<Reference, 4> kReferences{
      {"config", "The keys of the server's configuration file, as in docs/reference/config.md",
       [] { return rules::schema::reference(server::config::file()); }, server::config::json_schema},
      {"openapi", "The HTTP API and the administration as OpenAPI 3.1, as in docs/openapi.json",
-       server::openapi, nullptr},
+      server::openapi, nullptr},
      {"rules", "The keys of rules files, as in docs/reference/rules.md",
       [] { return rules::schema::reference(rules::schema::file()); },
       [] { return rules::schema::json_schema(); }}}};
