@@ -46,7 +46,7 @@ int http_status(const Decision& decision) noexcept;
 //     response.set_header(name, value);
 //   }
 //
-// In RateLimit-Policy `w` is the time in which `q` units come back, so a bucket with a burst has a
+// In RateLimit-Policy `q` of permits has the unit (`qu`) "concurrent-requests", and `w` is the time in which `q` units come back, so a bucket with a burst has a
 // longer `w` than its period. In RateLimit `t` is the time until the limit is fully replenished; if
 // the request is denied, at most Retry-After.
 //

@@ -107,6 +107,7 @@ void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";q=");
     text_.put_number(std::min(limits[i].limit.capacity(), kMostInteger));
+    if (holds_permits(limits[i].limit.algorithm())) text_.put(";qu=\"concurrent-requests\"");
     if (limits[i].limit.period() != kNeverEnds) {
       text_.put(";w=");
       text_.put_number(seconds(window(limits[i].limit)));

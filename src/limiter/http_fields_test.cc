@@ -52,6 +52,10 @@ std::string policy_of(const Limit& limit) {
   return std::string(fields.of("a", limit, {}, HeaderFields::kDraft).front().value);
 }
 
+TEST(HttpFields, NameTheUnitIfItIsNotARequest) {
+  EXPECT_EQ(policy_of(concurrency(4).lease(30s)), "\"a\";q=4;qu=\"concurrent-requests\";w=30");
+}
+
 TEST(HttpFields, ReportTheTimeInWhichAllUnitsOfABucketComeBack) {
   EXPECT_EQ(policy_of(gcra(1).per(1s).burst(9)), "\"a\";q=10;w=10");
   EXPECT_EQ(policy_of(gcra(1).per(1s)), "\"a\";q=1;w=1");
