@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 
+import test_quota
 from browser_harness import Browser
 from harness import ROOT, ServerTest, Sluice, binary, wait_for
 
@@ -561,6 +562,28 @@ class Budgets(BrowserTest):
         page.set_size(1000, 900)
         page.click("search", "#budget-keys")
         page.wait_for_text("#key-result", "250000")
+        self.assert_no_errors()
+
+
+class Quotas(BrowserTest):
+    def test_the_parts_of_proxies(self):
+        test_quota.setUpModule()
+        server = Sluice(self.folder(), test_quota.RULES, config={"listen": {"grpc": "127.0.0.1:0"}})
+        self.addCleanup(server.stop)
+        page = self.browser
+        page.errors()
+        page.open(server.admin)
+        page.wait_for_text("#state", "live")
+        self.assertEqual(page.all("#quota"), [], "no proxy has a part")
+        stream = test_quota.Stream(server)
+        self.addCleanup(stream.close)
+        stream.report(40, path="/api", user="ann")
+        page.wait_for_text("#quota-parts", "40")
+        row = " ".join(page.all("#quota-parts tr")[0].text.split())
+        self.assertRegex(row, r"\A127\.0\.0\.1\S* api / requests, ann 40 [0-9,.]+ [0-9.]+ % [0-9.]+ s\Z")
+        page.set_size(360, 700)
+        self.assertEqual(page.overflow(), 0)
+        page.set_size(1000, 900)
         self.assert_no_errors()
 
 

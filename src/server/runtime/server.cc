@@ -835,7 +835,8 @@ ServerStatus Server::Impl::status() const {
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
                    .store = stores_->status(),
-                   .overrides_lost = latest_loss_};
+                   .overrides_lost = latest_loss_,
+                   .proxies = quota_->stats().proxies};
   if (rules_.envoy().has_files()) out.envoy = rules_.envoy().status();
   return out;
 }

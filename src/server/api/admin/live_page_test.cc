@@ -71,6 +71,11 @@ TEST(LivePage, HasLessThan80KilobytesAndHoldsNoConnection) {
   EXPECT_LE(bytes, 80'000U);
 }
 
+TEST(LivePage, LoadsTheSectionOfQuotasOnlyIfThereAreProxies) {
+  EXPECT_EQ(ask("/").body.find("quota"), std::string::npos);
+  EXPECT_NE(ask("/page/quota.js").body.find("/v1/quota"), std::string::npos);
+}
+
 TEST(LivePage, AllowsNoOtherSourceAndNoInlineScript) {
   const http::Response page = ask("/");
   for (const std::string_view part :

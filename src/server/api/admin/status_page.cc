@@ -15,6 +15,7 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
       .member("ready", status.ready)
       .member("draining", status.draining)
       .member("threads", std::uint64_t{status.threads});
+  if (status.proxies > 0) json.member("proxies", status.proxies);
   json.key("listeners").begin_array();
   for (const ServerStatus::Listener& listener : status.listeners) {
     json.begin_object()

@@ -36,6 +36,7 @@ struct ServerStatus {
   std::vector<Listener> listeners = {};
   StoreStatus store = {};
   OverridesLost overrides_lost = {};
+  std::uint64_t proxies = 0;  // that have parts of limits (docs/quota.md)
   std::optional<EnvoyStatus> envoy = {};  // set if there are files of Envoy's configuration
 };
 

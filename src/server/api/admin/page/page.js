@@ -256,6 +256,7 @@ function show(event) {
   showLatency(event);
   showStore(event);
   showTopKeys();
+  if (event.proxies) import("/page/quota.js").then((it) => it.showQuota());
 }
 
 // --- permalinks: #rule=NAME, #rule=NAME&limit=NAME&key=KEY -----------------------------------------
