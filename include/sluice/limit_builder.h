@@ -119,6 +119,14 @@ class LimitBuilder {
   {
     return with([=](LimitSpec& spec) { spec.burst = units.count; });
   }
+  // Does not compile: others have no burst.
+  template <typename T>
+    requires(!applies(LimitOption::kBurst, A))
+  constexpr LimitBuilder burst(T) const {
+    static_assert(detail::kNever<T>,
+                  "sluice: burst applies to token_bucket, leaky_bucket and gcra only");
+    return *this;
+  }
   // sliding_window_counter, sliding_window_hybrid: 1 to kMaxSlices slices; default: 10.
   constexpr LimitBuilder slices(std::uint64_t count) const
     requires(applies(LimitOption::kSlices, A))
@@ -211,6 +219,15 @@ struct LimitUnits {
   // microseconds. Errors: throws std::invalid_argument for a number out of range.
   constexpr LimitBuilder<A> per(Duration period) const {
     return LimitBuilder<A>(LimitSpec{.algorithm = A, .limit = units, .per = period});
+  }
+
+  // Does not compile: the period comes first.
+  template <typename T>
+  constexpr LimitBuilder<A> burst(T) const {
+    static_assert(
+        detail::kNever<T>,
+        "sluice: the period comes before the burst: token_bucket(100).per(1s).burst(200)");
+    return per(kMinPeriod);
   }
 
   // Does not compile: there is no limit without a period.

@@ -129,6 +129,8 @@ Option Option::required() const { return Option(*option_->required()); }
 Option Option::excludes(Option other) const { return Option(*option_->excludes(other.option_)); }
 Option Option::show_default() const { return Option(*option_->capture_default_str()); }
 
+Option Option::comma_separated() const { return Option(*option_->delimiter(',')); }
+
 Option Option::take_all() const {
   return Option(*option_->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
 }

@@ -827,7 +827,8 @@ void add_change(Command rules, int& status) {
   const auto flags = std::make_shared<ChangeFlags>();
   command.add_option("PLACE", flags->place, "RULE, RULE/LIMIT, plans/PLAN/LIMIT or prices/MODEL")
       .required();
-  command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20 or mode=shadow");
+  command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20,burst=40 or mode=shadow")
+      .comma_separated();
   flags->admin = add_admin_flags(command, false, &flags->servers);
   command
       .add_option("--for", flags->length,
@@ -851,7 +852,6 @@ Redis keeps the last 50 pushes (sluice rules history) with the user and the host
 
 If two pushes happen at the same time, the later one fails. With --expect, a push also fails if
 the version in Redis is another one.
-
 Warnings are printed; with --strict, rules with warnings are not pushed.
 
 Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.

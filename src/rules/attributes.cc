@@ -38,7 +38,10 @@ constexpr std::array<std::string_view, 4> kGroups{"header.", "query.", "cookie."
 
 // The names of attributes in other programs, in lower case with _ for -. `remote_address` is one of
 // Envoy's descriptors, which rules may read.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kForeign{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kForeign{{
+    {"user_agent", "header.user-agent"},
+    {"authorization", "header.authorization"},
+    {"referer", "header.referer"},
     {"remote_addr", "ip"},
     {"client_ip", "ip"},
     {"clientip", "ip"},
@@ -116,6 +119,30 @@ std::string did_you_mean_attribute(std::string_view name) {
   }
   if (name.size() == 2 && (name[1] | 0x20) != 'p') return {};
   return did_you_mean(name, similar);
+}
+
+void warn_of_attribute(std::string_view name, std::size_t at, const Warn& warn) {
+  const std::string proposal = did_you_mean_attribute(name);
+  if (proposal.empty()) return;
+  warn(at, "no front end sends the attribute " + in_quotes(name),
+       "expected method, path, host, ip, header.NAME, query.NAME, cookie.NAME, body.NAME, or an "
+       "attribute that a program sends" +
+           proposal);
+}
+
+void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn) {
+  std::string_view name = key;
+  if (name.starts_with("{{") && name.ends_with("}}")) name = name.substr(2, name.size() - 4);
+  if (name.find_first_of("{} ") != name.npos) return;
+  if (name.starts_with('$')) name.remove_prefix(1);
+  constexpr std::array<std::string_view, 4> kSent{"ip", "path", "host", "method"};
+  const std::string own = translated(name);
+  const bool is_name = is_of_client(name) ||
+                       std::find(kSent.begin(), kSent.end(), name) != kSent.end() || !own.empty();
+  if (!is_name) return;
+  warn(at, "the key " + in_quotes(key) + " is the same for all requests",
+       "expected an attribute in braces; did you mean " +
+           in_quotes("{" + (own.empty() ? std::string(name) : own) + "}") + "?");
 }
 
 std::optional<std::string> find_name_error(std::string_view name) {

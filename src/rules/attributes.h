@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,13 @@ std::optional<std::string> find_name_error(std::string_view name);
 // Whether a client chooses the value of the attribute, or leaves it out: a header, or a part of the
 // query, the cookies or the body.
 bool is_of_client(std::string_view name) noexcept;
+
+// Reports a warning of the file: where, what, and what would be right.
+using Warn = std::function<void(std::size_t at, std::string what, std::string expected)>;
+// Warns about an attribute whose name is similar to one that front ends send, and about a key such
+// as "ip", "$ip" or "{{ip}}", which reads none.
+void warn_of_attribute(std::string_view name, std::size_t at, const Warn& warn);
+void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn);
 
 // Returns "; did you mean 'ip'?" for a name that no front end sends and that is similar to one that
 // they send, else "".

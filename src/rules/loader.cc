@@ -161,16 +161,6 @@ void append_written(const Node& node, std::string& out) {
   }
 }
 
-// Warns about an attribute whose name is similar to one that front ends send.
-void warn_of_attribute(std::string_view name, std::size_t at, const Warn& warn) {
-  const std::string proposal = did_you_mean_attribute(name);
-  if (proposal.empty()) return;
-  warn(at, "no front end sends the attribute " + in_quotes(name),
-       "expected method, path, host, ip, header.NAME, query.NAME, cookie.NAME, body.NAME, or an "
-       "attribute that a program sends" +
-           proposal);
-}
-
 constexpr std::array<std::string_view, 9> kMethods{"GET",     "HEAD",    "POST",  "PUT",  "DELETE",
                                                    "CONNECT", "OPTIONS", "TRACE", "PATCH"};
 
@@ -380,9 +370,20 @@ void MatchReader::check_path(const Node& node) {
                  "the path " + in_quotes(node.text) + " seems to have a query, and paths have none",
                  "expected the path alone, and a condition such as query.NAME");
   }
+  if (node.text.starts_with('^') || node.text.ends_with('$')) {
+    return warn_(node.at, "the path " + in_quotes(node.text) + " seems to be a regular expression",
+                 "expected a pattern such as /users/**, or '~' before an expression; did you mean " +
+                     in_quotes("~" + node.text) + "?");
+  }
   if (node.text.empty() || node.text.front() == '/' || node.text.front() == '*') return;
+  const std::size_t scheme = node.text.find("://");
+  const std::size_t path = scheme == node.text.npos ? 0 : node.text.find('/', scheme + 3);
   warn_(node.at, "the path " + in_quotes(node.text) + " matches no request: paths begin with '/'",
-        "expected a pattern such as /login; did you mean " + in_quotes("/" + node.text) + "?");
+        "expected a pattern such as /login; did you mean " +
+            in_quotes(scheme == node.text.npos ? "/" + node.text
+                      : path == node.text.npos ? "/"
+                                               : node.text.substr(path)) +
+            "?");
 }
 
 namespace {
@@ -564,6 +565,7 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   const Fields fields = Fields::read(node, keys, *diagnostics_, &limit);
   check_name(limit_names_, limit.name, fields.at("name"), "limit");
   KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
+  warn_of_constant_key(limit.key, fields.at("key"), warn_);
   CostTemplate cost = read_template<CostTemplate>(fields.node("cost"), prices_->names);
   PriceChoice price = read_price(fields, cost);
   const Fields* const share = fields.map("share");

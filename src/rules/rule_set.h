@@ -223,9 +223,6 @@ std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
 // without an action, and most keys mean nothing with one.
 RuleAction read_action(const Fields& rule, Diagnostics& diagnostics);
 
-// Reports a warning of the file: where, what, and what would be right.
-using Warn = std::function<void(std::size_t at, std::string what, std::string expected)>;
-
 // Completes Rule::reject and Rule::degrade from the keys of the rule, which are read into it
 // already with its action. Reports wrong values, and warns about names in braces that it does not
 // know.

@@ -48,6 +48,38 @@ TEST(RuleWarnings, APathBeginsWithASlash) {
   }
 }
 
+TEST(RuleWarnings, AKeyWithoutBracesIsTheSameForAll) {
+  const auto warning = [](const std::string& key, const std::string& meant) {
+    return Texts{"f:4:31: warning: the key '" + key +
+                 "' is the same for all requests; expected an attribute in braces; did you mean '" +
+                 meant + "'?"};
+  };
+  for (const auto& [key, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"ip", "{ip}"},
+           {"$ip", "{ip}"},
+           {"{{ip}}", "{ip}"},
+           {"$remote_addr", "{ip}"},
+           {"header.x-user-id", "{header.x-user-id}"},
+           {"user-agent", "{header.user-agent}"}}) {
+    EXPECT_EQ(warnings_of_rule("", "\"" + key + "\""), warning(key, meant));
+  }
+  for (const std::string key : {"all", "the ip", "tenant", "{ip}", "a {ip}"}) {
+    EXPECT_EQ(warnings_of_rule("", "\"" + key + "\""), Texts{}) << key;
+  }
+}
+
+TEST(RuleWarnings, APathIsNoUrlAndNoRegularExpression) {
+  EXPECT_EQ(warnings_of_rule("path: \"^/users/.*\""),
+            Texts{"f:4:20: warning: the path '^/users/.*' seems to be a regular expression; expected "
+                  "a pattern such as /users/**, or '~' before an expression; did you mean "
+                  "'~^/users/.*'?"});
+  EXPECT_EQ(warnings_of_rule("path: \"https://shop.example/users/**\""),
+            Texts{"f:4:20: warning: the path 'https://shop.example/users/**' matches no request: "
+                  "paths begin with '/'; expected a pattern such as /login; did you mean "
+                  "'/users/**'?"});
+  EXPECT_EQ(warnings_of_rule("path: \"~^/users/.*\""), Texts{});
+}
+
 TEST(RuleWarnings, NoFrontEndSendsASlip) {
   EXPECT_EQ(warnings_of_rule("", "\"{ipp}\""),
             Texts{"f:4:31: warning: no front end sends the attribute 'ipp'; expected method, path, "

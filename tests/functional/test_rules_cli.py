@@ -115,6 +115,12 @@ class RunningServer(RulesOfAServer):
         ]:
             self.assertIn(error, self.refused("set", *words))
 
+    def test_several_numbers_are_separated_by_commas_or_spaces(self):
+        for words in (("limit=20,per=2h",), ("limit=21", "per=3h")):
+            said = self.run_ok("set", "a%2Fb/all", *words)
+            for changed in ("limit", "per"):
+                self.assertRegex(said, rf"(?m)^~ rule a/b, limit all: {changed} \S+ -> \S+$")
+
     def test_the_history_says_what_each_version_changed(self):
         self.run_ok("set", "a%2Fb/all", "limit=20", "--by", "ann")
         self.run_ok("set", "a%2Fb", "mode=shadow")

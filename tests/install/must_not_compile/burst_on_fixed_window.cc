@@ -1,5 +1,5 @@
-// gcc: no matching function for call to .*kFixedWindow>::burst
-// clang: reference to function 'burst': constraints not satisfied
+// gcc: static assertion failed: sluice: burst applies to token_bucket, leaky_bucket and gcra only
+// clang: static assertion failed.*burst applies to token_bucket, leaky_bucket and gcra only
 #include "sluice/limiter.h"
 
 using namespace std::chrono_literals;
