@@ -53,7 +53,8 @@ reads, in no order, and then the blocks of `block` and --block that have not end
 overrides of these, which block until the same instant. The rule may be one that is no longer there.
 
 While Redis is away, servers know the overrides, but not these blocks: the overrides are printed,
-stderr says that the blocks are missing, and the exit status is 1.
+stderr says that others are missing, and the exit status is 1. So it is for an hour after Redis has
+lost overrides, unless they are set again. To keep an export, write another file and rename it.
 
 Exit status: 0 printed; 1 overrides or blocks could not be read, or there is no such rule; 2 wrong usage.
 
@@ -243,11 +244,20 @@ int print_all(const ExportFlags& flags) {
     const bool more = for_each_block(client, flags.rule, [&](const boost::json::object& one) {
       return print({{"counter", one.at("counter")}, {"blocked", true}, {"until", one.at("until")}});
     });
-    if (!more) return 0;
+    if (!more) {
+      const boost::json::object status = client.ask_json("GET", "/v1/status");
+      const auto* const lost = status.if_contains("overrides_lost");
+      if (lost == nullptr && !status.contains("overrides_unknown")) return 0;
+      throw Failed(lost == nullptr
+                       ? "this server has not read the overrides in Redis yet"
+                       : "Redis has lost overrides (" +
+                             std::to_string(number_in(lost->as_object(), "count")) +
+                             ") within the last hour; expected an import of an earlier export");
+    }
     throw Failed("there are more blocks than a server can list (10000)");
   } catch (const Failed& failed) {
     throw Failed(std::string(failed.what()) + "; " + std::to_string(count) +
-                 " lines are printed, and blocks are missing");
+                 " lines are printed, and others are missing");
   }
 }
 

@@ -165,6 +165,9 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
       lines.push_back("  meanwhile " + what);
     }
   }
+  if (const object& full = object_in(status, "full"); !full.empty()) {
+    lines.push_back("STORE FULL " + since_and_why(full, now));
+  }
   if (const object& slow = object_in(status, "slow"); !slow.empty()) {
     lines.push_back("STORE SLOW " + since_and_why(slow, now));
   }
@@ -173,6 +176,9 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
     lines.push_back("RULES FROM CACHE " + since_and_why(lost, now));
   } else if (!lost.empty()) {
     lines.push_back("RULES LOST " + since_and_why(lost, now) + "; the last rules stay active");
+  }
+  if (is_true(status, "overrides_unknown")) {
+    lines.emplace_back("OVERRIDES UNKNOWN: Redis could not be read since the start of the server");
   }
   if (const object& gone = object_in(status, "overrides_lost"); !gone.empty()) {
     lines.push_back("OVERRIDES LOST (" + std::to_string(number_in(gone, "count")) + ") " +

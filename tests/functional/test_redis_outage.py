@@ -1,6 +1,7 @@
 """An outage as an operator lives it: Redis is killed, its rules are lost, a customer complains."""
 
 import datetime
+import itertools
 import json
 import subprocess
 
@@ -167,21 +168,54 @@ class Outage(RedisTest):
         wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 200, "the override on the other server")
 
     def test_a_redis_that_is_silent_is_an_outage_too(self):
-        server = self.follow(deadline="50ms")
+        server, idle = self.follow(deadline="50ms"), self.follow(deadline="50ms")
         self.assertEqual(ask(server, LOGIN), (200, "ok"))
         self.server.pause()
         wait_for(lambda: ask(server, CUSTOMER) and "outage" in status(server), "the outage")
         why = status(server)["outage"]["why"]
         self.assertRegex(why, "does not answer within 50 ms|has not answered")
+        # A server that nobody asks says so, too.
+        wait_for(lambda: "outage" in status(idle), "the outage of the idle server")
+        self.assertRegex(status(idle)["outage"]["why"], "does not answer|has not answered")
         # Overrides are known to the server, blocks are not.
         done = subprocess.run([binary(), "key", "export", "--admin", server.admin],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, "the blocks cannot be read: .*; 0 lines are printed, and "
-                                      "blocks are missing")
+                                      "others are missing")
         self.server.resume()
         # Nobody asks, and the server sees nevertheless that Redis is back.
-        wait_for(lambda: "outage" not in status(server), "its end")
+        for one in (server, idle):
+            wait_for(lambda one=one: "outage" not in status(one), "its end")
+
+    def test_a_full_redis_is_on_top(self):
+        server = self.follow()
+        self.server.command("CONFIG", "SET", "maxmemory", "1mb")
+        def asks():
+            ask(server, {"attributes": {"path": "/login", "ip": f"192.0.2.{next(self.addresses)}"}})
+            return status(server).get("full")
+        self.addresses = itertools.cycle(range(256))
+        wait_for(asks, "the full store")
+        self.assertIn("STORE FULL since", sluice("status", "--admin", server.admin, ends_with=1))
+        self.server.command("CONFIG", "SET", "maxmemory", "0")
+
+    def test_lost_overrides_are_on_top_until_they_are_set_again(self):
+        server = self.follow()
+        admin = ("--admin", server.admin)
+        command = ("key", "api", "header.x-customer=42", "--set", "limit=100", *admin)
+        wait_for(lambda: subprocess.run([binary(), *command], capture_output=True, timeout=PATIENCE,
+                                        check=False).returncode == 0, "the override")
+        kept = sluice("key", "export", *admin)
+        self.server.kill()
+        self.server.start()
+        wait_for(lambda: "overrides_lost" in status(server), "the loss")
+        self.push()
+        self.assertIn("OVERRIDES LOST (1)", sluice("status", *admin, ends_with=1))
+        sluice("key", "export", *admin, ends_with=1)  # it would replace a good one
+        (self.texts / "kept.jsonl").write_text(kept)
+        sluice("key", "import", self.texts / "kept.jsonl", *admin)
+        self.assertNotIn("overrides_lost", status(server))
+        self.assertEqual(sluice("key", "export", *admin), kept)
 
     def test_a_change_for_a_time_ends_by_itself_and_the_log_says_so(self):
         server = self.follow()

@@ -361,6 +361,7 @@ void RedisOverrides::look(Step step) {
     case Step::kChanges: fill_in_read_changes(look_, keys_, after_); break;
     case Step::kScan: fill_in_scan(look_, keys_, cursor_); break;
   }
+  looks_since_ = SystemClock().now();
   client_->submit(look_);
 }
 
@@ -374,6 +375,7 @@ void RedisOverrides::wait() {
 // Without memory the process ends: nobody would notice that overrides are no longer followed.
 void RedisOverrides::looked(const redis::Answer& answer) {
   if (loop_ == nullptr) return;
+  looks_since_.reset();
   const Step step = step_;
   if (answer.failure == redis::Failure::kError) {
     has_answered_ = true;
@@ -497,7 +499,7 @@ void RedisOverrides::finish_scan() {
     at = page.next;
   }
   std::vector<std::uint64_t>().swap(seen_);
-  is_synced_ = is_read_or_not_ = true;
+  is_synced_ = was_read_ = is_read_or_not_ = true;
   {
     const std::lock_guard lock(mutex_);
     known_ = std::move(scanned_);

@@ -44,6 +44,10 @@ class ServerOverrides {
 
   const Overrides& all() const noexcept { return overrides_; }
   const std::string& path() const noexcept { return path_; }
+  // Whether they are known: in Redis, they were read once. In the thread of follow().
+  virtual bool is_read() const noexcept { return true; }
+  // Since when Redis has owed an answer. In the thread of follow().
+  virtual std::optional<Instant> waits_since() const noexcept { return std::nullopt; }
   // Return whether there was none before, and whether there was one. Errors: why it was not
   // changed.
   virtual Expected<bool> set(std::string_view counter, const Override& given);
@@ -173,6 +177,8 @@ class RedisOverrides final : public ServerOverrides {
   void follow(boost::asio::io_context& loop, const OnTrouble& on_trouble,
               const OnLost& on_lost) override;
   void stop() noexcept override;
+  std::optional<Instant> waits_since() const noexcept override { return looks_since_; }
+  bool is_read() const noexcept override { return was_read_; }
 
   Expected<bool> set(std::string_view counter, const Override& given) override;
   Expected<bool> unset(std::string_view counter) override;
@@ -216,6 +222,7 @@ class RedisOverrides final : public ServerOverrides {
   std::uint64_t scans_ = 0;  // that have begun
   bool has_first_ = false;   // a change of this server, when no epoch was known
   bool is_synced_ = false;
+  bool was_read_ = false;
   State state_ = State::kFine;
   bool has_answered_ = false;
   bool is_read_or_not_ = false;  // all overrides were read, or Redis refused that
@@ -226,6 +233,7 @@ class RedisOverrides final : public ServerOverrides {
   std::uint64_t asked_ = 0;          // the latest change that was known when the head was asked for
   std::uint64_t after_ = 0;          // the changes after this number were asked for,
   std::uint64_t latest_ = 0;         // and this was the latest one
+  std::optional<Instant> looks_since_;
   redis::AskCommand look_{[this](const redis::Answer& answer) { looked(answer); }};
   boost::asio::io_context* loop_ = nullptr;
   std::unique_ptr<boost::asio::steady_timer> timer_;

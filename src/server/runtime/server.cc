@@ -414,6 +414,7 @@ namespace {
 
 using boost::system::error_code;
 
+constexpr auto kSilent = std::chrono::seconds(2);  // that a Redis that nobody asks may be
 constexpr auto kChangeCheck = std::chrono::milliseconds(500);
 constexpr auto kCollectKeys = std::chrono::milliseconds(500);
 constexpr std::size_t kKeysAtOnce = 64;  // limits and loops: some ms
@@ -494,6 +495,7 @@ class Server::Impl {
   const std::unique_ptr<ServerOverrides> overrides_;
   std::atomic<std::uint64_t> overrides_lost_{0};  // by Redis, while this server knew them
   OverridesLost latest_loss_;                     // of these; used by the main thread
+  bool is_repaired() const { return overrides_->all().size() >= latest_loss_.before; }
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -746,8 +748,9 @@ void Server::Impl::follow_shared_overrides() {
   const auto on_lost = [this](std::uint64_t count) {
     overrides_lost_ += count;
     const Instant now = SystemClock::instance().now();
-    if (now - latest_loss_.at >= OverridesLost::kShown) latest_loss_.count = 0;
-    latest_loss_ = {latest_loss_.count + count, now};
+    if (now - latest_loss_.at >= OverridesLost::kShown || is_repaired()) latest_loss_ = {};
+    const std::size_t before = overrides_->all().size() + count;
+    latest_loss_ = {latest_loss_.count + count, now, std::max(latest_loss_.before, before)};
     log_.warning("overrides and blocks that this server knew are not in Redis any more",
                  {{"count", count}});
   };
@@ -828,14 +831,22 @@ ServerRules::Reloaded Server::Impl::reload() {
 
 ServerStatus Server::Impl::status() const {
   const auto up = clock_.now() - started_;
+  StoreStatus store = stores_->status();
+  // Without requests, nobody else notices that Redis hangs.
+  const auto waits = overrides_->waits_since();
+  if (waits && !store.failing_since && SystemClock::instance().now() - *waits > kSilent) {
+    store.failing_since = waits;
+    store.why_failing = store.address + " does not answer";
+  }
   ServerStatus out{.version = SLUICE_VERSION,
                    .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
                    .ready = ready_,
                    .draining = is_ending_,
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
-                   .store = stores_->status(),
-                   .overrides_lost = latest_loss_,
+                   .store = std::move(store),
+                   .overrides_lost = is_repaired() ? OverridesLost() : latest_loss_,
+                   .knows_overrides = overrides_->is_read(),
                    .proxies = quota_->stats().proxies};
   if (rules_.envoy().has_files()) out.envoy = rules_.envoy().status();
   return out;

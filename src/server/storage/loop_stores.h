@@ -30,6 +30,7 @@ struct StoreStatus {
   // Set while it decides, but slowly: see SlowRequests.
   std::optional<Instant> slow_since = {};
   std::string why_slow = {};
+  std::optional<Instant> full_since = {};  // set while it takes no new counters
 };
 
 }  // namespace sluice::server

@@ -368,6 +368,8 @@ void SlowRequests::add(const metrics::DurationCounts& all, Instant now) {
   why_ = text.data();
 }
 
+constexpr std::chrono::minutes kFullFor{1};
+
 // Returns the cause of a breaker that has opened, else an empty text.
 std::string StoreLog::note(const StoreEvent& event) {
   using enum StoreEventKind;
@@ -378,15 +380,24 @@ std::string StoreLog::note(const StoreEvent& event) {
       if (!failing_since_) failing_since_ = date_.now();
       cause_ = cause_of(event);
       return {};
-    case kRequestFailed: cause_ = cause_of(event); return {};
+    case kRequestFailed:
+      if (event.why.starts_with("STOREFULL") || event.why.starts_with("OOM")) {
+        const Instant now = date_.now();
+        if (!full_ || now - *full_ > kFullFor) full_since_ = now;
+        full_ = now;
+      }
+      cause_ = cause_of(event);
+      return {};
     case kBreakerOpened:
+      is_open_ = true;
       // Without a connection that failed, requests that got no answer have opened it.
       if (!failing_since_ && event.why.ends_with(to_string(Reason::kStoreTimeout))) cause_.clear();
       if (!failing_since_) failing_since_ = date_.now();
       if (cause_.empty()) cause_ = silent_;
       return cause_;
-    case kBreakerClosed:
-    case kConnected:  // then the next request asks the store, whatever the breaker does
+    case kBreakerClosed: is_open_ = false; [[fallthrough]];
+    case kConnected:
+      if (is_open_) return {};  // until a probe has succeeded
       failing_since_.reset();
       cause_.clear();
       return {};
@@ -395,6 +406,11 @@ std::string StoreLog::note(const StoreEvent& event) {
     case kBreakerProbing: break;
   }
   return {};
+}
+
+std::optional<Instant> StoreLog::full_since() const {
+  const std::lock_guard lock(mutex_);
+  return full_ && date_.now() - *full_ <= kFullFor ? full_since_ : std::nullopt;
 }
 
 std::optional<StoreLog::Failing> StoreLog::failing() const {

@@ -117,8 +117,11 @@ class StoreLog final : public StoreObserver {
   // Returns the number of events of that kind so far, whether written or not.
   std::uint64_t count(StoreEventKind kind) const noexcept;
   // Since when, and why as known last: from the first connection that failed, or the breaker that
-  // opened, until a connection is made or the breaker is closed. Nothing: no event says so.
+  // opened, until the breaker is closed, or, if it has not opened, a connection is made. Nothing:
+  // no event says so.
   std::optional<Failing> failing() const;
+  // Since when the store has refused new counters because it is full, if it did within a minute.
+  std::optional<Instant> full_since() const;
 
  private:
   struct Kind {
@@ -137,6 +140,8 @@ class StoreLog final : public StoreObserver {
   mutable std::mutex mutex_;  // protects the next
   std::optional<Instant> failing_since_;
   std::string cause_;
+  bool is_open_ = false;                      // the breaker
+  std::optional<Instant> full_since_, full_;  // when it was full first, and last
 };
 
 // Whether a store is slow: of the requests within a minute, more than 1 %, and at least ten, took

@@ -87,19 +87,42 @@ TEST_F(StoreOutage, BeginsWithTheFirstFailureAndSaysTheLastCause) {
   EXPECT_EQ(events_.failing()->since, start);
 }
 
-TEST_F(StoreOutage, EndsWithAConnectionOrAnAnswerAndBeginsAgainIfTheProbeFails) {
+TEST_F(StoreOutage, EndsWithAConnectionOrOnceTheBreakerIsClosed) {
   events_.on({kConnectFailed, "a:1", "Connection refused"});
-  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
   events_.on({kConnected, "a:1", ""});
-  EXPECT_EQ(why(), "works") << "the next request asks the store";
-  clock_.advance(3s);
-  events_.on({kBreakerProbing, "", ""});
-  EXPECT_EQ(why(), "works");
-  events_.on({kBreakerOpened, "", "the probe failed: store_timeout"});
-  EXPECT_EQ(why(), "Redis at a:1 does not answer within 50 ms");
-  EXPECT_EQ(events_.failing()->since, clock_.now());
+  EXPECT_EQ(why(), "works") << "the breaker has not opened";
+  const Instant start = clock_.now();
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_timeout"});
+  for (int i = 0; i < 3; ++i) {  // a server that takes connections, and refuses the probes
+    clock_.advance(3s);
+    events_.on({kConnected, "a:1", ""});
+    events_.on({kBreakerProbing, "", ""});
+    events_.on({kRequestFailed, "a:1", "READONLY"});
+    events_.on({kBreakerOpened, "", "the probe failed: store_error"});
+  }
+  EXPECT_EQ(why(), "Redis at a:1 answers with an error: READONLY");
+  EXPECT_EQ(events_.failing()->since, start);
   events_.on({kBreakerClosed, "", ""});
   EXPECT_EQ(why(), "works");
+  events_.on({kConnectionLost, "a:1", "End of file"});
+  events_.on({kConnected, "a:1", ""});
+  EXPECT_EQ(why(), "works");
+}
+
+TEST_F(StoreOutage, SaysForAMinuteThatTheStoreIsFull) {
+  EXPECT_EQ(events_.full_since(), std::nullopt);
+  const Instant start = clock_.now();
+  events_.on({kRequestFailed, "a:1", "STOREFULL 1: the memory of Redis is full"});
+  for (int i = 0; i < 3; ++i) {
+    clock_.advance(50s);
+    EXPECT_EQ(events_.full_since(), start);
+    events_.on({kRequestFailed, "a:1", "OOM command not allowed"});
+  }
+  EXPECT_EQ(why(), "works") << "it decides about the counters that it has";
+  clock_.advance(61s);
+  EXPECT_EQ(events_.full_since(), std::nullopt);
+  events_.on({kRequestFailed, "a:1", "OOM command not allowed"});
+  EXPECT_EQ(events_.full_since(), clock_.now());
 }
 
 TEST_F(StoreOutage, OfAServerThatIsSilentNamesTheDeadline) {

@@ -898,6 +898,7 @@ StoreStatus RedisStores::status() const {
       status.why_failing = std::move(failing->why);
     }
   }
+  status.full_since = events_.full_since();
   const std::lock_guard lock(mutex_);
   if (!status.failing_since && slow_.since()) {
     status.slow_since = slow_.since();

@@ -57,6 +57,13 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     }
     json.end_array().end_object();
   }
+  if (server.store.full_since) {
+    json.key("full").begin_object().member("since", base::to_rfc3339(*server.store.full_since));
+    json.member("why", server.store.address +
+                           " takes no new counters: its memory is full, and on_store_error decides "
+                           "for clients that have none")
+        .end_object();
+  }
   if (server.store.slow_since) {
     json.key("slow").begin_object().member("since", base::to_rfc3339(*server.store.slow_since));
     json.member("why", server.store.why_slow).end_object();
@@ -67,6 +74,7 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     if (status.from_cache) json.member("from_cache", true);
     json.end_object();
   }
+  if (!server.knows_overrides) json.member("overrides_unknown", true);
   const OverridesLost& lost = server.overrides_lost;
   if (lost.count > 0 && SystemClock::instance().now() - lost.at < OverridesLost::kShown) {
     json.key("overrides_lost").begin_object().member("since", base::to_rfc3339(lost.at));

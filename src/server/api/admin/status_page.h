@@ -18,6 +18,7 @@ struct OverridesLost {
 
   std::uint64_t count = 0;
   Instant at{};
+  std::size_t before = 0;  // overrides before the loss; with as many again, it is repaired
 };
 
 // The part of GET /v1/status that is not about rules.
@@ -36,7 +37,8 @@ struct ServerStatus {
   std::vector<Listener> listeners = {};
   StoreStatus store = {};
   OverridesLost overrides_lost = {};
-  std::uint64_t proxies = 0;  // that have parts of limits (docs/quota.md)
+  bool knows_overrides = true;            // false: Redis could not be read since the start
+  std::uint64_t proxies = 0;              // that have parts of limits (docs/quota.md)
   std::optional<EnvoyStatus> envoy = {};  // set if there are files of Envoy's configuration
 };
 

@@ -88,7 +88,7 @@ export function showAlerts(event, missing) {
   if (missing) {
     bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." });
   }
-  const { outage, slow, rules_lost: lost, overrides_lost: gone, rules, temporary = [] } = event;
+  const { outage, full, slow, rules_lost: lost, overrides_lost: gone, rules, temporary = [] } = event;
   if (outage) {
     bars.push({
       name: "outage", title: "The store fails.", text: `${visible(outage.why)}, ${sinceText(outage.since)}. Meanwhile:`,
@@ -98,6 +98,7 @@ export function showAlerts(event, missing) {
     bars.push({ name: "outage", title: "The store fails.", text: "Each rule does what its on_store_error says." });
   }
   for (const [name, title, what, more] of [
+    ["full", "The store is full.", full, ""],
     ["slow", "The store is slow.", slow, ""],
     ["rules-lost", "The rules cannot be read.", lost, " The last rules stay active here; a server that starts now may have none."],
     ["overrides-lost", "Overrides are lost.", gone, ""],
