@@ -777,10 +777,10 @@ bool Server::Impl::run() {
   admin_sleeps_.stop();
   if (admin_stores_) admin_stores_->stop();
   loops_.stop();
-  if (otlp_) otlp_->stop();
   const bool overrides = keep_overrides();
   const bool counters = stores_->end_files();
   handover_.finish();  // a successor that waits for the counters
+  if (otlp_) otlp_->stop();
   block_signals();
   return overrides && counters;
 }
