@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "rules/rule_changes.h"
 #include "sluice/memory_store.h"
 #include "sluice/overrides.h"
 #include "sluice/permit_id.h"
@@ -201,6 +202,46 @@ TEST_F(Overflow, HasOverridesForEachOfTheRow) {
   EXPECT_EQ(ask(1).decision.reason, Reason::kBlocked);
   set("month", {.kind = Override::Kind::kUnlimited});
   EXPECT_TRUE(ask(1000).limits.empty());
+}
+
+TEST_F(Overflow, ABudgetThatLeavesItsRowEndsItsHolds) {
+  const Action hold{Verb::kHold, 1min};
+  ask(80, hold, "a");
+  EXPECT_EQ(charged(ask(30, hold, "b")), "credits");
+  EXPECT_EQ(charged(ask(20, hold, "f")), "month");
+  EXPECT_EQ(charged(ask(10, hold, "c")), "credits");
+  const auto reload = [&](const std::string& limit) {
+    const RuleSet before = *rules_;
+    use(limit);
+    rules_ = rules::keep_removed(before, *rules_, clock_.now());
+  };
+  // In these rules, `org` is not the first attribute.
+  reload(
+      "name: month, key: \"{zone|org}\", algorithm: budget, limit: 100, per: 1h, cost: "
+      "\"{units|10}\"");
+  EXPECT_EQ(charged(ask(0, Verb::kCancel, "f")), "month");
+  EXPECT_EQ(charged(ask(15, hold, "d")), "month");
+  EXPECT_EQ(ask(15, hold, "e").decision.reason, Reason::kLimited);
+  EXPECT_TRUE(ask(30, hold, "b").decision.repeated);
+  const RuleAnswer& settled = ask(20, Verb::kSettle, "b");
+  EXPECT_EQ(charged(settled), "credits");
+  EXPECT_EQ(settled.decision.reason, Reason::kOk);
+  EXPECT_FALSE(settled.decision.late);
+  EXPECT_EQ(charged(ask(0, {Verb::kExtend, 2min}, "c")), "credits");
+  EXPECT_EQ(charged(ask(0, Verb::kCancel, "c")), "credits");
+  EXPECT_TRUE(ask(5, Verb::kSettle, "unknown").decision.late);
+  EXPECT_EQ(left(), "0 ");
+  // The first one leaves, too; then the other one comes back.
+  reload("name: credits, " + kKey + "algorithm: budget, limit: 50, per: never");
+  EXPECT_EQ(charged(ask(70, Verb::kSettle, "a")), "month");
+  EXPECT_EQ(left(), "30 ");
+  clock_.advance(49h);
+  reload("name: credits, " + kKey + "algorithm: budget, limit: 60, per: never");
+  EXPECT_EQ(ask(1, hold, "g").limits.size(), 1u);
+  reload("name: credits, " + kKey + "algorithm: budget, limit: 60, per: never, overflow: { name: " +
+         "month, limit: 1, per: never }");
+  reload("name: other, " + kKey + "algorithm: budget, limit: 60, per: never");
+  EXPECT_TRUE(ask(1, Verb::kSettle, "g").decision.late);
 }
 
 TEST_F(Overflow, WithoutTheAttributesOfOneOfTheRow) {

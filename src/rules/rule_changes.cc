@@ -620,6 +620,110 @@ RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>
   return Access::rules(std::move(changed));
 }
 
+namespace {
+
+// For how long an id can be known: by a hold, and after it.
+constexpr Duration kLongestKnown = 2 * kMaxHold;
+constexpr std::size_t kMostRemoved = 4;  // of a row
+
+// Reads a limit of other rules, with the attributes of these.
+CompiledLimit compiled_again(const RuleLimit& limit, const CompiledLimit& from,
+                             const AttributeTable& its_attributes, AttributeTable& attributes) {
+  CompiledLimit out = from;
+  const std::vector<std::string> none;
+  const auto& prices = from.price.table ? from.price.table->names : none;
+  if (const auto key = KeyTemplate::compile(limit.key, attributes)) out.key = *key;
+  if (const auto cost = CostTemplate::compile(limit.cost, attributes, prices)) out.cost = *cost;
+  out.price.by_plan.clear();
+  for (const auto& part : from.price.of.needs()) {
+    std::string text;
+    for (const std::uint32_t one : part) {
+      text.append(text.empty() ? "{" : "|").append(its_attributes.names()[one]);
+    }
+    if (const auto of = KeyTemplate::compile(text + "}", attributes)) out.price.of = *of;
+  }
+  return out;
+}
+
+// The limits of a row, of which one is at an index.
+std::pair<std::size_t, std::size_t> row_around(const Rule& rule, std::size_t index) {
+  std::size_t first = index, last = index + 1;
+  while (rule.limits[first].alternative) --first;
+  while (last < rule.limits.size() && rule.limits[last].alternative) ++last;
+  return {first, last};
+}
+
+std::optional<std::size_t> find_limit(const Rule& rule, std::string_view name) {
+  const auto found = std::ranges::find(rule.limits, name, &RuleLimit::name);
+  if (found == rule.limits.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - rule.limits.begin());
+}
+
+// A budget that has left its row: its index in the rule, and that of one which has stayed.
+struct Removed {
+  std::size_t limit = 0;
+  std::size_t stays = 0;
+};
+
+std::vector<Removed> find_removed(const Rule& before, const Rule& after) {
+  std::vector<Removed> out;
+  for (std::size_t i = 0; i < before.limits.size(); ++i) {
+    if (!holds_amounts(before.limits[i].limit.algorithm()) ||
+        find_limit(after, before.limits[i].name)) {
+      continue;
+    }
+    const auto [first, last] = row_around(before, i);
+    for (std::size_t other = first; other < last; ++other) {
+      const auto stays = find_limit(after, before.limits[other].name);
+      if (!stays || !holds_amounts(after.limits[*stays].limit.algorithm())) continue;
+      out.push_back({i, other});
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
+  const RuleSet::Impl& old = Access::impl(before);
+  std::shared_ptr<RuleSet::Impl> kept;
+  for (std::size_t i = 0; i < after.rules().size(); ++i) {
+    const Rule* const was = before.find(after.rules()[i].name);
+    if (was == nullptr || was->domain != after.rules()[i].domain) continue;
+    const CompiledRule& its = old.compiled[static_cast<std::size_t>(was - old.rules.data())];
+    for (const Removed& one : find_removed(*was, after.rules()[i])) {
+      const Instant since = its.limits[one.limit].removed.value_or(now);
+      if (now - since >= kLongestKnown) continue;
+      if (!kept) kept = std::make_shared<RuleSet::Impl>(Access::impl(after));
+      Rule& rule = kept->rules[i];
+      std::vector<CompiledLimit>& compiled = kept->compiled[i].limits;
+      const auto [first, last] = row_around(rule, *find_limit(rule, was->limits[one.stays].name));
+      const auto in_row =
+          std::count_if(compiled.begin() + static_cast<std::ptrdiff_t>(first),
+                        compiled.begin() + static_cast<std::ptrdiff_t>(last),
+                        [](const CompiledLimit& limit) { return limit.removed.has_value(); });
+      if (in_row >= static_cast<std::ptrdiff_t>(kMostRemoved) || compiled.size() >= kMaxCharges) {
+        continue;
+      }
+      const auto at = static_cast<std::ptrdiff_t>(last);
+      RuleLimit limit = was->limits[one.limit];
+      limit.alternative = true;
+      limit.by_plan.clear();
+      compiled
+          .insert(compiled.begin() + at,
+                  compiled_again(limit, its.limits[one.limit], old.attributes, kept->attributes))
+          ->removed = since;
+      rule.limits.insert(rule.limits.begin() + at, std::move(limit));
+    }
+  }
+  if (!kept) return after;
+  kept->by_name.clear();  // views into the rules that were copied
+  for (std::size_t i = 0; i < kept->rules.size(); ++i)
+    kept->by_name.emplace(kept->rules[i].name, i);
+  return Access::rules(std::move(kept));
+}
+
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
                                         const RuleChanges& changes) {
   for (std::size_t i = 0; i < files.size(); ++i) {

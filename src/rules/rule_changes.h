@@ -57,6 +57,11 @@ struct RuleChanges {
 // members of a rule, and no other. Reads no text and no list; the warnings stay as they are.
 RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>& change);
 
+// Returns the rules `after` with the budgets that were in their rows in `before` and are not any
+// more, for as long as an id can be known there. They admit nothing; what is about an id that they
+// know goes to them, and not to another budget of the row. Only rows of which a budget stays.
+RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now);
+
 // A file with its new text.
 struct RuleEdit {
   std::size_t file = 0;

@@ -189,6 +189,7 @@ void RuleDecider::Impl::name_rule(std::size_t index, const RequestCosts& costs, 
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     const bool is_alternative = rule.limits[i].alternative;
     if (is_alternative && (!has_first || verb_ == Verb::kTakeAtMost)) continue;
+    if (compiled.limits[i].removed && (!id_ || !may_have_id(verb_))) continue;
     const std::size_t before = limits_.size();
     add_limit(rule, compiled, i);
     const Reason refused = name_limit(compiled.limits[i], costs);
@@ -220,6 +221,11 @@ void RuleDecider::Impl::add_limit(const Rule& rule, const rules::CompiledRule& c
   const bool has_plans = !limit.by_plan.empty();
   const Limit& numbers = has_plans ? limit.by_plan[matched_.back().plan] : limit.limit;
   limits_.emplace_back(limit, numbers, compiled.limits[index].id, matched_.back().plan);
+  if (compiled.limits[index].removed && asks(verb_)) {  // it answers for the ids that it knows
+    LimitSpec spec = core::spec_of(numbers);
+    spec.limit = 0;
+    if (const auto made = Limit::make(spec)) limits_.back().numbers = *made;
+  }
 }
 
 // Fills in the cost and the key of the latest limit, or drops it. Returns the reason if the limit
@@ -241,7 +247,9 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
     named.label_at = *label;
     named.label_size = text_.size() - *label;
     Reason refused = Reason::kOk;
-    if (stores_.overrides != nullptr && override_limit(named, refused)) return refused;
+    if (stores_.overrides != nullptr && !compiled.removed && override_limit(named, refused)) {
+      return refused;
+    }
   }
   const Reason wrong = find_costs(compiled, costs, label.has_value(), named);
   if (wrong == Reason::kOk) return Reason::kOk;

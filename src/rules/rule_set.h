@@ -123,6 +123,8 @@ struct CompiledLimit {
   PriceChoice price = {};  // that the cost reads
   std::optional<ResponseCount> count = {};
   CostTemplate weight = {};  // of `share`
+  // When the budget left its row in a file: see keep_removed().
+  std::optional<Instant> removed = {};
 };
 
 // The compiled parts of the Rule with the same index.

@@ -132,6 +132,22 @@ class Tests:
         self.assertIn("charged to reserve", said)
 
 
+    def test_a_reload_that_removes_the_charged_budget(self):
+        sluice = self.start()
+        self.hold("r", "1", 80, sluice=sluice)
+        self.assertEqual(self.hold("r", "2", 30, sluice=sluice)["charged"], "credits")
+        text = RULES[: RULES.index("        overflow:")]
+        self.assertEqual(request(sluice.admin, "PUT", "/v1/rules", text).status, 200)
+        answer = self.post("/v1/settle", "r", sluice, id="2", actual=20)
+        self.assertEqual((answer["charged"], answer.get("late")), ("credits", None), answer)
+        answer = self.post("/v1/check", "r", sluice, verb="peek")
+        self.assertEqual([limit["name"] for limit in answer["limits"]], ["calls", "month"])
+        self.assertEqual(answer["limits"][1]["remaining"], 20)
+        self.assertEqual(request(sluice.admin, "PUT", "/v1/rules", RULES).status, 200)
+        answer = self.post("/v1/check", "r", sluice, verb="peek")
+        self.assertEqual(answer["limits"][2]["remaining"], 30)
+
+
 def pairs(reply):
     texts = [part.decode() if isinstance(part, bytes) else part for part in reply]
     return dict(zip(texts[::2], texts[1::2], strict=True))

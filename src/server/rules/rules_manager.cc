@@ -370,7 +370,8 @@ ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts
   auto changed = with_changes(unchanged_, *texts, temporary);
   // These may be other rules than those that the numbers were for.
   if (!changed) changed = with_changes(unchanged_, *texts, temporary, false);
-  ActiveRules next{version() + 1, *std::move(changed), std::move(texts)};
+  ActiveRules next{version() + 1, rules::keep_removed(current(), *changed, clock_->now()),
+                   std::move(texts)};
   ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   temporary_ = std::move(temporary);
