@@ -652,8 +652,8 @@ after RULE or plans/PLAN ends all such changes of it now. mode and on_store_erro
 Redis is gone, one server at a time: repeat --admin.
 
 PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error,
-plans/PLAN/LIMIT for the numbers of a plan, and prices/MODEL for the prices of a model by their
-names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.
+plans/PLAN/LIMIT for the numbers of a plan and for its own prices, as prices.MODEL.NAME, and
+prices/MODEL for the prices of a model by their names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.
 A rule whose name is `plans` or `prices` is written %70lans or %70rices.
 
 Exit status: 0 changed, or the rules say so already; 1 refused, or no server answers; 2 wrong usage.
@@ -664,6 +664,7 @@ Examples:
   sluice rules set login/ip limit=5 --for 1h
   sluice rules set login on_store_error=deny --for 1h --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
   sluice rules set plans/free/requests limit=100 per=1m --admin 127.0.0.1:6070
+  sluice rules set plans/partner/spend prices.gpt-large.input=3
   sluice rules set prices/gpt-large input=4 output=20)";
 
 struct ChangeFlags {
@@ -742,6 +743,34 @@ std::string price_body(const ChangeFlags& flags) {
   return boost::json::serialize(prices);
 }
 
+constexpr std::string_view kPricesOf = "prices.";
+
+// Whether it is "prices.MODEL.NAME". A model may have dots.
+bool is_price_of_plan(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return name.starts_with(kPricesOf) && dot > kPricesOf.size() && dot + 1 < name.size();
+}
+
+void add_plan_price(boost::json::object& members, const std::string& name,
+                    const std::string& value) {
+  if (!is_version(value) || value.size() > 18) {
+    throw Failed(base::in_quotes(name + "=" + value) +
+                     " is no price; expected a whole number, such as " + name + "=4",
+                 kUsage);
+  }
+  const std::size_t dot = name.rfind('.');
+  const std::string model = name.substr(kPricesOf.size(), dot - kPricesOf.size());
+  const auto object_in = [](boost::json::object& map, std::string_view key) -> auto& {
+    boost::json::value& found = map[key];
+    if (!found.is_object()) found = boost::json::object();
+    return found.get_object();
+  };
+  auto& prices = object_in(object_in(members, "prices"), model);
+  if (!prices.emplace(name.substr(dot + 1), std::stoull(value)).second) {
+    throw Failed(base::in_quotes(name) + " is given twice; expected it once", kUsage);
+  }
+}
+
 // Returns the members of the values as the body of a PATCH.
 std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
   if (place.has_prices) return price_body(flags);
@@ -759,11 +788,13 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
     const std::size_t equals = std::min(text.find('='), text.size());
     const std::string name = text.substr(0, equals);
     const std::string value = equals == text.size() ? "" : text.substr(equals + 1);
-    const bool is_of_limit = std::find(kOfLimit.begin(), kOfLimit.end(), name) != kOfLimit.end();
+    const bool is_price = is_price_of_plan(name);
+    const bool is_of_limit =
+        is_price || std::find(kOfLimit.begin(), kOfLimit.end(), name) != kOfLimit.end();
     const bool is_of_rule = std::find(kOfRule.begin(), kOfRule.end(), name) != kOfRule.end();
     if (value.empty() || (!is_of_limit && !is_of_rule)) {
-      const std::vector<std::string_view> names{"limit", "per",  "burst",
-                                                "lease", "mode", "on_store_error"};
+      const std::vector<std::string_view> names{
+          "limit", "per", "burst", "lease", "mode", "on_store_error", "prices.MODEL.NAME"};
       throw Failed(base::in_quotes(text) + " is no change; expected NAME=VALUE, where NAME is " +
                        rules::either(names) +
                        (value.empty() ? "" : rules::did_you_mean(name, names)),
@@ -773,6 +804,10 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
       throw Failed("'" + name + "' belongs to a " + (is_of_limit ? "limit" : "rule") +
                        "; expected " + (is_of_limit ? "RULE/LIMIT" : "RULE") + " before it",
                    kUsage);
+    }
+    if (is_price) {
+      add_plan_price(members, name, value);
+      continue;
     }
     if (members.contains(name))
       throw Failed("'" + name + "' is given twice; expected it once", kUsage);

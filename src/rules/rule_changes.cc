@@ -62,11 +62,11 @@ std::string limit_name(const Node& limit, std::string_view rule, std::size_t ind
 }
 
 // The names of a limit and of the budgets after it in its row.
-std::vector<std::string> names_in_row(const Node& limit, std::string_view rule, std::size_t index) {
-  std::vector<std::string> names{limit_name(limit, rule, index)};
+std::vector<std::string> names_in_row(const Node& limit, std::string name) {
+  std::vector<std::string> names{std::move(name)};
   for (const Node* at = value_of(limit, "overflow"); at != nullptr;
        at = value_of(*at, "overflow")) {
-    names.push_back(limit_name(*at, rule, index));
+    names.push_back(limit_name(*at, {}, 0));
   }
   return names;
 }
@@ -189,8 +189,12 @@ Meaning read_limit(const Node& file, const Node& node, std::string name, bool ha
   const Key* const row = row_of(&schema::file(), "plans");
   for (std::size_t i = 0; plans != nullptr && has_plan && i < plans->pairs.size(); ++i) {
     const auto& [plan, limits] = plans->pairs[i];
-    const Node* const numbers = value_of(*limits, limit.name);
-    if (numbers != nullptr) collect(*numbers, row, "plans." + plan->text, limit.values);
+    std::string prefix;  // of the budgets after it in its row, which have names
+    for (const std::string& in_row : names_in_row(node, limit.name)) {
+      const Node* const numbers = value_of(*limits, in_row);
+      if (numbers != nullptr) collect(*numbers, row, prefix + "plans." + plan->text, limit.values);
+      prefix += "overflow.";
+    }
   }
   const Pair* const prices = find(file, "prices");
   if (prices != nullptr && find(node, "price") != nullptr) {
@@ -461,7 +465,8 @@ std::string Editor::text() const {
 EditError unknown_limit(const Node* limits, std::string_view rule, const std::string& name) {
   std::vector<std::string> names;
   for (std::size_t i = 0; limits != nullptr && i < limits->items.size(); ++i) {
-    for (std::string& one : names_in_row(*limits->items[i], rule, i)) {
+    const Node& limit = *limits->items[i];
+    for (std::string& one : names_in_row(limit, limit_name(limit, rule, i))) {
       names.push_back(std::move(one));
     }
   }
@@ -495,6 +500,35 @@ EditError no_own_numbers(const Node& file, std::string_view of, const RuleChange
               " (PATCH /v1/plans/" + plan + ")"};
 }
 
+// The key of a price that a plan has for a limit: "prices.MODEL.NAME".
+constexpr std::string_view kPricesOf = "prices.";
+
+// Changes such a price, which the plan must have. Returns the error, if there is one.
+std::optional<EditError> change_plan_price(Editor& editor, Node& numbers, std::string_view of,
+                                           const RuleChanges::Number& change) {
+  const std::string_view name = std::string_view(change.key).substr(kPricesOf.size());
+  const std::size_t dot = std::min(name.rfind('.'), name.size());
+  const std::string_view model = name.substr(0, dot);
+  const std::string_view price = name.substr(std::min(dot + 1, name.size()));
+  const Node* const models = value_of(numbers, "prices");
+  const Node* const prices = models == nullptr ? nullptr : value_of(*models, model);
+  if (prices == nullptr || value_of(*prices, price) == nullptr) {
+    std::vector<std::string> known;
+    for (std::size_t i = 0; models != nullptr && i < models->pairs.size(); ++i) {
+      const auto& [one, its] = models->pairs[i];
+      for (const Pair& pair : its->pairs) known.push_back(one->text + "." + pair.first->text);
+    }
+    known.push_back("sluice rules set prices/" + std::string(model) + " " + std::string(price) +
+                    "=" + change.value + " for the price of the file");
+    return EditError{EditError::Unknown::kPart, std::string(of) + " has no price " +
+                                                    in_quotes(name) + " of its own; expected " +
+                                                    either({known.begin(), known.end()})};
+  }
+  Node& own = editor.own(editor.own(numbers, "prices"), model);
+  if (editor.set(own, price, change.value, price)) return std::nullopt;
+  return no_place(change.key, of);
+}
+
 // Changes a number. Returns the error, if there is one.
 std::optional<EditError> change_number(Editor& editor, Node& rule, std::string_view rule_name,
                                        const RuleChanges::Number& change) {
@@ -503,13 +537,23 @@ std::optional<EditError> change_number(Editor& editor, Node& rule, std::string_v
   std::size_t in_row = 0;
   const std::size_t count = limits == nullptr ? 0 : limits->items.size();
   for (; index < count; ++index) {
-    const auto names = names_in_row(*limits->items[index], rule_name, index);
+    const Node& first = *limits->items[index];
+    const auto names = names_in_row(first, limit_name(first, rule_name, index));
     in_row = static_cast<std::size_t>(std::find(names.begin(), names.end(), change.limit) -
                                       names.begin());
     if (in_row < names.size()) break;
   }
   if (index == count) return unknown_limit(limits, rule_name, change.limit);
   const std::string of = "limit " + in_quotes(change.limit) + " of rule " + in_quotes(rule_name);
+  if (change.key.starts_with(kPricesOf)) {
+    return EditError{{},
+                     of +
+                         " has no prices of its own; expected sluice rules set "
+                         "prices/MODEL NAME=NUMBER for those of the file, or "
+                         "plans/PLAN/" +
+                         change.limit + " " + change.key + "=" + change.value +
+                         " for those of a plan"};
+  }
   Node* limit = &editor.own(editor.own(rule, "limits"), index);
   for (; in_row > 0; --in_row) limit = &editor.own(*limit, "overflow");
   if (value_of(*limit, "limit") == nullptr) return no_own_numbers(*editor.root(), of, change);
@@ -561,9 +605,13 @@ std::optional<EditError> change_shared(Editor& editor, const SharedWords& words,
   for (const RuleChanges::Number& number : changes.numbers) {
     const bool is_price = number.limit.empty();
     Node& numbers = is_price ? whole : editor.own(whole, number.limit);
-    if (editor.set(numbers, number.key, number.value, "limit")) continue;
-    const std::string of_limit = "limit " + in_quotes(number.limit) + " of ";
-    return no_place(number.key, (is_price ? "" : of_limit) + of_whole);
+    const std::string of_limit =
+        is_price ? of_whole : "limit " + in_quotes(number.limit) + " of " + of_whole;
+    if (number.key.starts_with(kPricesOf) && !is_price) {
+      if (auto error = change_plan_price(editor, numbers, of_limit, number)) return error;
+    } else if (!editor.set(numbers, number.key, number.value, "limit")) {
+      return no_place(number.key, of_limit);
+    }
   }
   return check_text(editor, std::string(words.part) + "s", of_whole);
 }
@@ -778,10 +826,14 @@ Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, Share
       "; expected " + (known.empty() ? "'" + std::string(words.key) + "' in the rules"
                                      : either({known.begin(), known.end()}));
   using Unknown = EditError::Unknown;
-  return Unexpected{is_known ? EditError{Unknown::kPart, "the " + of_name + " has no " +
-                                                             std::string(words.part) + " " +
-                                                             in_quotes(lacking) + expected}
-                             : EditError{Unknown::kWhole, "there is no " + of_name + expected}};
+  const std::string of_rule = kind == Shared::kModel
+                                  ? ""
+                                  : ", or sluice rules set RULE/" + std::string(lacking) +
+                                        " for numbers that the limit has in its rule";
+  return Unexpected{
+      is_known ? EditError{Unknown::kPart, "the " + of_name + " has no " + std::string(words.part) +
+                                               " " + in_quotes(lacking) + expected + of_rule}
+               : EditError{Unknown::kWhole, "there is no " + of_name + expected}};
 }
 
 }  // namespace sluice::rules

@@ -45,7 +45,8 @@ void write_json(const RuleDifference& one, base::JsonWriter& json);
 struct RuleChanges {
   struct Number {
     std::string limit;  // its name; empty for a price
-    std::string key;    // limit, per, lease or burst, or the name of a price
+    // limit, per, lease or burst, or the name of a price; "prices.MODEL.NAME" of a limit in a plan
+    std::string key;
     std::string value;  // of letters and digits
   };
   std::vector<Number> numbers;

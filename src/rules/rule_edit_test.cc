@@ -134,8 +134,10 @@ TEST(RuleEdit, ChangesNumbersOfAPlan) {
 }
 
 TEST(RuleEdit, NamesThePlansAndLimitsThatAreUnknown) {
-  EXPECT_EQ(edited_plan({kPlans}, {{"request", "limit", "20"}}),
-            "error: the plan 'free' has no limit 'request'; expected requests or exports");
+  EXPECT_EQ(
+      edited_plan({kPlans}, {{"request", "limit", "20"}}),
+      "error: the plan 'free' has no limit 'request'; expected requests or exports, or sluice "
+      "rules set RULE/request for numbers that the limit has in its rule");
   EXPECT_EQ(edited_plan({kPlans}, {{"requests", "limit", "20"}}, "fre"),
             "error: there is no plan 'fre'; expected free or pro");
   EXPECT_EQ(edited_plan({"rules: []\n"}, {{"requests", "limit", "20"}}),
@@ -174,6 +176,28 @@ TEST(RuleEdit, ChangesPricesOfAModel) {
   EXPECT_EQ(edited_model({prices}, {{"", "in", "4"}}, "tiny"),
             "error: 'prices' of model 'tiny' cannot be changed alone: its text is shared by an "
             "anchor, or on several lines; expected a change of the rules file, or PUT /v1/rules");
+}
+
+TEST(RuleEdit, ChangesPricesOfAPlan) {
+  const std::string text =
+      "plans:\n"
+      "  free:\n"
+      "    month: { limit: 10, prices: { gpt-4.1: { in: 1, out: 2 } } }  # cheap\n"
+      "    credits: { limit: 5 }\n"
+      "rules: []\n";
+  EXPECT_EQ(edited_plan({text}, {{"month", "prices.gpt-4.1.out", "3"}, {"month", "limit", "11"}}),
+            replaced(replaced(text, "out: 2", "out: 3"), "limit: 10", "limit: 11"));
+  EXPECT_EQ(edited_plan({text}, {{"month", "prices.gpt-4.1.inn", "3"}}),
+            "error: limit 'month' of plan 'free' has no price 'gpt-4.1.inn' of its own; expected "
+            "gpt-4.1.in, gpt-4.1.out or sluice rules set prices/gpt-4.1 inn=3 for the price of the "
+            "file");
+  EXPECT_EQ(edited_plan({text}, {{"credits", "prices.a.in", "3"}}),
+            "error: limit 'credits' of plan 'free' has no price 'a.in' of its own; expected sluice "
+            "rules set prices/a in=3 for the price of the file");
+  EXPECT_EQ(edited(kBlock, {{"user", "prices.a.in", "3"}}),
+            "error: limit 'user' of rule 'api' has no prices of its own; expected sluice rules set "
+            "prices/MODEL NAME=NUMBER for those of the file, or plans/PLAN/user prices.a.in=3 for "
+            "those of a plan");
 }
 
 TEST(RuleEdit, RefusesValuesThatAnAnchorShares) {

@@ -306,5 +306,53 @@ class Try(ServerTest):
         wait_for(lambda: "requests tried: 3 taken" in self.sluice.log(), "the line in the log")
 
 
+class PlansOfARow(RulesOfAServer):
+    """What a plan has for budgets in a row: numbers of each, and prices of its own."""
+
+    rules = """version: 1
+prices: { big: { in: 3 } }
+plans:
+  free:
+    month: { limit: 100, per: 1d, prices: { big: { in: 2 } } }
+    credits: { limit: 5, per: never }
+rules:
+  - name: models
+    plan: { default: free }
+    limits:
+      - { name: month, key: "{org}", algorithm: budget, cost: "{units} * price.in",
+          price: { of: "{model}", default: big },
+          overflow: { name: credits, key: "{org}", overflow: { name: reserve, key: "{org}", limit: 9, per: never } } }
+"""
+
+    def test_each_number_and_price_is_changed(self):
+        for place, change, said in [
+            ("plans/free/credits", "limit=6", "~ rule models, limit month: overflow.plans.free.limit 5 -> 6\n"),
+            ("models/reserve", "limit=8", "~ rule models, limit month: overflow.overflow.limit 9 -> 8\n"),
+            ("plans/free/month", "prices.big.in=4", "~ rule models, limit month: plans.free.prices.big.in 2 -> 4\n"),
+        ]:
+            self.assertIn(said, self.run_ok("set", place, change))
+        answer = self.sluice.check({"attributes": {"org": "a", "units": "20"}}).json
+        self.assertEqual([(one["limit"], one["remaining"]) for one in answer["limits"]],
+                         [(100, 20), (6, 6), (8, 8)])  # fmt: skip
+        self.run_ok("set", "plans/free/month", "prices.big.in=1", "--for", "1h")
+        answer = self.sluice.check({"attributes": {"org": "a", "units": "1"}}).json
+        self.assertEqual(answer["limits"][0]["remaining"], 19)
+        self.run_ok("set", "plans/free", "--for", "0s")
+        answer = self.sluice.check({"attributes": {"org": "a", "units": "1"}}).json
+        self.assertEqual(answer["limits"][0]["remaining"], 15)
+
+    def test_what_a_plan_does_not_have_is_refused_with_what_to_do(self):
+        for place, change, error in [
+            ("plans/free/reserve", "limit=7", "expected month or credits, or sluice rules set RULE/reserve for "),
+            ("models/credits", "limit=3", "such as sluice rules set plans/free/credits limit=3"),
+            ("models/month", "prices.big.in=3", "or plans/PLAN/month prices.big.in=3 for those of a plan"),
+            ("plans/free/credits", "prices.big.in=3", "expected sluice rules set prices/big in=3 for the price "),
+        ]:
+            self.assertIn(error, self.refused("set", place, change))
+        for change, error in [("prices.big.in=x", "expected a whole number, such as prices.big.in=4"),
+                              ("prices.in=4", "mode, on_store_error or prices.MODEL.NAME")]:  # fmt: skip
+            self.assertIn(error, self.refused("set", "plans/free/month", change, status=2))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -149,8 +149,8 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
   EXPECT_EQ(refused(R"({"limits":{"user":{"per":1}}})", 400),
             "'limits.user.per' is wrong; expected a period in quotes, such as \"1s\"");
   EXPECT_EQ(refused(R"({"limits":{"user":{"key":"{ip}"}}})", 400),
-            "unknown member 'limits.user.key'; expected limit, per, lease or burst, other keys are "
-            "changed by PUT /v1/rules");
+            "unknown member 'limits.user.key'; expected limit, per, lease or burst, or prices of a "
+            "plan; other keys are changed by PUT /v1/rules");
   EXPECT_EQ(refused(R"({"mode":"off"})", 400),
             "'mode' is wrong; expected \"enforce\" or \"shadow\"");
   EXPECT_EQ(refused(R"({"mode":"shadow","mode":"enforce"})", 400),
@@ -195,7 +195,8 @@ TEST_F(RulePatch, APlanThatIsUnknownOrHasNoModeIsRefused) {
   const std::string body = R"({"limits":{"user":{"limit":20}}})";
   EXPECT_EQ(refused(body, 404, "/v1/plans/gold"), "there is no plan 'gold'; expected free or pro");
   EXPECT_EQ(refused(R"({"limits":{"usr":{"limit":20}}})", 400, "/v1/plans/free"),
-            "the plan 'free' has no limit 'usr'; expected user");
+            "the plan 'free' has no limit 'usr'; expected user, or sluice rules set RULE/usr for "
+            "numbers that the limit has in its rule");
   EXPECT_EQ(refused(R"({"mode":"shadow"})", 400, "/v1/plans/free"),
             "'mode' is of a rule, not of a plan; expected limits");
   EXPECT_EQ(refused(body, 400, "/v1/plans/free?by=%0A"),

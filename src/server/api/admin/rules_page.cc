@@ -111,6 +111,7 @@ struct Patch {
   rules::RuleChanges changes;
   std::optional<Duration> length;  // how long the changes hold; 0: temporary changes end
   std::string limit;               // the one that is read
+  std::string model;               // whose prices are read
   std::size_t numbers_before = 0;  // of other limits
 };
 
@@ -129,6 +130,8 @@ constexpr std::string_view kFor =
     "expected a period of at most 366d in quotes, such as \"1h\", or \"0s\" to end temporary "
     "changes";
 constexpr std::string_view kNumbers = "expected an object with limit, per, lease or burst";
+constexpr std::string_view kPlanPrices =
+    R"(expected prices by model and name, such as {"large":{"input":4}})";
 
 template <typename Words>
 bool is_one_of(const Words& words, std::string_view text) {
@@ -151,17 +154,44 @@ bool add_period(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   return add_number(patch, value, problem);
 }
 
-constexpr Member kOfLimit[] = {{"limit", base::kJsonWhole, kNumber, add_number, kMaxAmount},
-                               {"per", base::kJsonText, kQuotedPeriod, add_period},
-                               {"lease", base::kJsonText, kQuotedPeriod, add_period},
-                               {"burst", base::kJsonWhole, kNumber, add_number, kMaxAmount}};
+bool begin_model(Patch& patch, const JsonValue& value, JsonProblem&) {
+  patch.model = value.name;
+  return true;
+}
+
+bool add_plan_price(Patch& patch, const JsonValue& value, JsonProblem& problem) {
+  const std::string key = "prices." + patch.model + "." + std::string(value.name);
+  std::vector<rules::RuleChanges::Number>& numbers = patch.changes.numbers;
+  const auto is_same = [&](const auto& known) {
+    return known.limit == patch.limit && known.key == key;
+  };
+  if (std::any_of(numbers.begin(), numbers.end(), is_same)) return problem.is_twice(value.name);
+  numbers.push_back({patch.limit, key, std::to_string(value.number)});
+  return true;
+}
+
+constexpr Member kOfModel[] = {
+    {.kinds = base::kJsonWhole, .expected = kNumber, .set = add_plan_price, .most = kMaxAmount}};
+constexpr Object kModel(kOfModel, nullptr, true);
+constexpr Member kOfModels[] = {
+    {.kinds = base::kJsonObject, .expected = kPlanPrices, .set = begin_model, .object = &kModel}};
+constexpr Object kModels(kOfModels, nullptr, true);
+
+constexpr Member kOfLimit[] = {
+    {"limit", base::kJsonWhole, kNumber, add_number, kMaxAmount},
+    {"per", base::kJsonText, kQuotedPeriod, add_period},
+    {"lease", base::kJsonText, kQuotedPeriod, add_period},
+    {"burst", base::kJsonWhole, kNumber, add_number, kMaxAmount},
+    {.name = "prices", .kinds = base::kJsonObject, .expected = kPlanPrices, .object = &kModels}};
 constexpr Object kLimit(
     kOfLimit,
     [](Patch& patch, JsonProblem& problem) {
       return patch.changes.numbers.size() > patch.numbers_before ||
              problem.is_value("nothing", kNumbers);
     },
-    false, "expected limit, per, lease or burst, other keys are changed by PUT /v1/rules");
+    false,
+    "expected limit, per, lease or burst, or prices of a plan; other keys are changed by PUT "
+    "/v1/rules");
 
 bool begin_limit(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   const auto is_same = [&](const auto& known) { return known.limit == value.name; };
