@@ -184,6 +184,7 @@ std::string LedgerFile::write_part() {
   if (!failure.empty()) return failure;
   written_ = at;
   is_flushed_ = false;
+  unflushed_ += n - n_;
   const std::lock_guard lock(mutex_);
   stats_.entries += n - std::exchange(n_, n);
   return {};
@@ -209,18 +210,43 @@ std::string LedgerFile::write_all() {
     if (auto failure = write_line({.kind = "gap", .lost = gap_}); !failure.empty()) return failure;
     gap_ = 0;
   }
-  is_flushed_ = is_flushed_ || ::fdatasync(file_.descriptor()) == 0;
-  if (is_flushed_) return {};
-  return file_.failure(std::generic_category().message(errno));
+  return is_flushed_ ? std::string() : flush_to_disk();
+}
+
+// The system reports a failure once: another try would succeed, and the entries be missing after a
+// failure of the power.
+std::string LedgerFile::flush_to_disk() {
+  is_flushed_ = true;
+  const std::uint64_t entries = std::exchange(unflushed_, 0);
+  if (::fdatasync(file_.descriptor()) == 0) return {};
+  const std::string why = std::generic_category().message(errno);
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.lost += entries;
+    ++stats_.errors;
+  }
+  const Instant now = date_.now();
+  if (refused_ == Instant::min() || now - refused_ >= kBetweenReports) {
+    refused_ = now;
+    log_.error("the disk may lack entries of the ledger, because it has failed to store them",
+               {{"file", options_.file}, {"why", why}, {"entries", entries}});
+  }
+  return {};
 }
 
 void LedgerFile::flush() {
   if (written_ == writing_.size() && gap_ == 0) {
     writing_.clear();
     written_ = 0;
-    const std::lock_guard lock(mutex_);
-    writing_.swap(waiting_);
-    gap_ = std::exchange(lost_, 0);
+    {
+      const std::lock_guard lock(mutex_);
+      writing_.swap(waiting_);
+      gap_ = std::exchange(lost_, 0);
+    }
+    if (gap_ > 0) {
+      log_.error("entries of the ledger are lost, because it is written too slowly for them",
+                 {{"file", options_.file}, {"entries", gap_}});
+    }
   }
   report(write_all());
 }

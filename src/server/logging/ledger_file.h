@@ -55,7 +55,7 @@ class LedgerFile final : public Ledger {
 
   struct Stats {
     std::uint64_t entries = 0;  // written
-    std::uint64_t lost = 0;     // entries that could not be written
+    std::uint64_t lost = 0;     // entries that could not be written, or that the disk may lack
     std::uint64_t errors = 0;   // writes that have failed
   };
   Stats stats() const;
@@ -69,6 +69,7 @@ class LedgerFile final : public Ledger {
   std::string write_line(LedgerLine line);
   std::string write_part();
   std::string write_all();
+  std::string flush_to_disk();
   void flush();
   void report(const std::string& failure);
   void run();
@@ -85,8 +86,10 @@ class LedgerFile final : public Ledger {
   std::size_t written_ = 0;
   std::uint64_t gap_ = 0;              // entries that are lost after those
   bool is_flushed_ = true;             // to the disk
+  std::uint64_t unflushed_ = 0;        // entries
   bool has_failed_ = false;            // the last write
   Instant reported_ = Instant::min();  // the last failure
+  Instant refused_ = Instant::min();   // the last report that the disk has refused entries
   std::string text_;
   mutable std::mutex mutex_;  // protects the members below
   std::condition_variable wake_;

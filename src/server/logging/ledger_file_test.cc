@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +18,28 @@
 
 #include "server/logging/test_pipe.h"
 #include "tests/support/wait_until.h"
+
+namespace {
+
+// What the next calls of fdatasync() do.
+enum class Disk { kWorks, kFails, kWaits };
+std::atomic<Disk> disk = Disk::kWorks;
+std::atomic<int> waiting = 0;
+
+}  // namespace
+
+// Replaces that of the system in this program.
+extern "C" int fdatasync(int descriptor) {
+  if (Disk fails = Disk::kFails; disk.compare_exchange_strong(fails, Disk::kWorks)) {
+    errno = EIO;
+    return -1;
+  }
+  if (disk == Disk::kWaits) {
+    ++waiting;
+    disk.wait(Disk::kWaits);
+  }
+  return static_cast<int>(syscall(SYS_fdatasync, descriptor));
+}
 
 namespace sluice::server {
 namespace {
@@ -201,6 +227,40 @@ TEST_F(LedgerFileTest, KeepsEntriesWhileTheDiskIsFull) {
   EXPECT_NE(log.find("the ledger cannot be written; its entries wait in memory"),
             std::string::npos);
   EXPECT_NE(log.find("the ledger is written again"), std::string::npos);
+}
+
+TEST_F(LedgerFileTest, SaysThatTheDiskMayLackEntries) {
+  auto ledger = started();
+  disk = Disk::kFails;
+  take(*ledger);
+  testing::wait_until("the disk fails", [&] { return ledger->stats().errors > 0; });
+  EXPECT_EQ(ledger->stats().lost, 1u);
+  take(*ledger);
+  ledger.reset();
+  EXPECT_EQ(lines(), "1 start\n2 take\n3 take\n4 stop\n");
+  const std::string log = logged();
+  EXPECT_NE(
+      log.find("the disk may lack entries of the ledger, because it has failed to store them"),
+      std::string::npos)
+      << log;
+  EXPECT_EQ(log.find("wait in memory"), std::string::npos) << log;
+}
+
+TEST_F(LedgerFileTest, SaysThatEntriesAreLostWhileTheDiskIsSlow) {
+  auto ledger = started();
+  disk = Disk::kWaits;
+  take(*ledger);
+  testing::wait_until("the disk is slow", [] { return waiting > 0; });
+  const std::string key(1 << 20, 'k');
+  while (ledger->stats().lost == 0) take(*ledger, key);
+  disk = Disk::kWorks;
+  disk.notify_all();
+  ledger.reset();
+  EXPECT_NE(lines().find(" gap 1\n"), std::string::npos);
+  const std::string log = logged();
+  EXPECT_NE(log.find("entries of the ledger are lost, because it is written too slowly for them"),
+            std::string::npos)
+      << log;
 }
 
 }  // namespace

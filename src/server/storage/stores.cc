@@ -754,7 +754,8 @@ void add_ledger_metrics(metrics::Registry& registry, const LedgerFile& ledger) {
   };
   add("sluice_ledger_entries_total", "Changes of budgets in the ledger.",
       &LedgerFile::Stats::entries);
-  add("sluice_ledger_lost_total", "Changes of budgets that could not be written to the ledger.",
+  add("sluice_ledger_lost_total",
+      "Changes of budgets that the ledger lacks, or that its disk may lack.",
       &LedgerFile::Stats::lost);
   add("sluice_ledger_errors_total", "Writes to the ledger that have failed.",
       &LedgerFile::Stats::errors);
