@@ -39,6 +39,8 @@ struct LedgerEntry {
   LedgerKind kind = LedgerKind::kTake;
   OnExpiry on_expiry = OnExpiry::kCharge;  // of the limit
   bool is_of_rule = false;                 // the counter, which the next two name
+  // The counter began with this entry: it never was, or had been forgotten, evicted or reset.
+  bool is_new = false;
   std::string_view key = {};
   std::string_view tag = {};
   std::string_view id = {};         // as the caller gave it; empty: it is not known

@@ -38,8 +38,9 @@ using server::LedgerReplay;
 constexpr const char* kVerifyHelp =
     R"(Replays the entries of the files, the oldest file first, and compares every balance and every hold
 with the entries before. It says what is wrong, or where entries are missing, with file, line and
-counter. A start without a stop before it (a server that was killed) and an unfinished last line are
-warnings. - is standard input.
+counter. A start without a stop before it (a server that was killed), an unfinished last line, and a
+gap (a counter that began again, or a stream whose first entries are gone) are warnings. - is
+standard input.
 
 Without FILE it reads the ledger of the configuration, or that in Redis, and compares the last balance
 of each key with its counter. Changes while it reads do not matter.
@@ -144,6 +145,11 @@ class LedgerReader {
                    }
                    return true;
                  });
+    if (cut_ == 0) return;
+    place_ = std::to_string(cut_) + " of " + std::to_string(seen.size()) + " streams";
+    say(LedgerReplay::Problem::kIncomplete,
+        "a gap: their first entries are gone, because a stream keeps about ledger.keep of them; "
+        "what those have spent does not count");
   }
   void read_stream(RedisSession& session, const std::string& prefix, const std::string& key,
                    const redis::CounterName& name) {
@@ -179,6 +185,7 @@ class LedgerReader {
     entry->is_of_rule = name.keyspace == Keyspace::kRules;
     entry->key = name.key;
     entry->tag = name.tag;
+    if (replay_->entries() == 0 && !entry->is_new) ++cut_;
     replay_->add(server::ledger_line(0, *entry));
   }
   // Compares the last entry with the counter. A counter that is forgotten has none.
@@ -255,6 +262,7 @@ class LedgerReader {
   std::uint64_t number_ = 0;
   std::string place_;  // of what is read now
   std::uint64_t wrong_ = 0;
+  std::uint64_t cut_ = 0;  // streams whose first entries are gone
   std::uint64_t entries_ = 0;
   const LedgerReplay::See see_;
   const std::optional<Instant> end_;

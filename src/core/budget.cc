@@ -68,6 +68,7 @@ struct Recorder {
     entry.held_after = held = held_after;
     last = at;
     ledger.add(entry);
+    entry.is_new = false;
   }
   void add_ended(const Budget& before, Ticks at) noexcept {
     std::span<const OpenHold> holds = before.holds;

@@ -328,6 +328,24 @@ class InRedis(Calls, RedisTest):
         said = self.verify(store, status=1)
         self.assertEqual(said.count("changed without its ledger; expected spent 7 "), 2, said)
 
+    def test_entries_that_are_gone_are_a_gap(self):
+        store = self.redis()
+        server = self.server(store, ledger="redis")
+        for _ in range(3):
+            self.post(server, "/v1/check", tokens=7)
+        stream = next(key for key in store.command("KEYS", "sluice:e*") if "org" in str(key))
+        store.command("XTRIM", stream, "MAXLEN", 2)
+        ran = sluice("ledger", "verify", "--store", store.url)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(ran.stderr, "1 of 2 streams: warning: a gap: their first entries are gone, because a "
+                         "stream keeps about ledger.keep of them; what those have spent does not count\n")  # fmt: skip
+        # Redis evicts a counter, but not its stream.
+        for key in store.command("KEYS", "sluice:ru*"):
+            store.command("DEL", key)
+        self.post(server, "/v1/check", tokens=5)
+        ran = sluice("ledger", "verify", "--store", store.url)
+        self.assertEqual((ran.returncode, ran.stderr.count("spent 21 and held 0")), (0, 2), ran.stderr)
+
     def test_a_cluster_takes_back_what_a_slot_has_denied(self):
         nodes = self.cluster(replicas=0)
         rules = RULES.replace('x-agent}", algorithm: budget, limit: 1000000',

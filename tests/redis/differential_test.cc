@@ -224,6 +224,7 @@ class LedgerTexts final : public sluice::Ledger {
     lines.spent += entry.spent;
     lines.held += entry.held;
     if (entry.hash) lines.hashes.insert(*entry.hash);
+    if (entry.is_new) lines.text += "new ";
     lines.now = std::to_string(ticks(entry.at)) + " " +
                 std::string(sluice::kLedgerKinds[static_cast<std::size_t>(entry.kind)]) + " id " +
                 std::string(entry.id) + " spent " + std::to_string(lines.spent) + " = " +

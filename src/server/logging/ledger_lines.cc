@@ -91,6 +91,7 @@ constexpr Member kMembers[] = {
     instant<&LedgerLine::window>("window"),
     instant<&LedgerLine::ends>("ends"),
     text<&LedgerLine::on_expiry>("on_expiry"),
+    {"new", base::kJsonTrue, "expected true", base::json_into<&LedgerLine::is_new, LedgerLine>},
     whole<&LedgerLine::lost>("lost"),
     {"rotated", base::kJsonTrue, "expected true",
      base::json_into<&LedgerLine::rotated, LedgerLine>},
@@ -115,6 +116,9 @@ std::string amount(std::uint64_t number) { return std::to_string(number); }
 std::string signed_amount(std::uint64_t number) {
   return std::to_string(static_cast<std::int64_t>(number));
 }
+std::string name_of(const LedgerLine& line) {
+  return base::in_quotes(line.counter.empty() ? line.key : line.counter);
+}
 
 }  // namespace
 
@@ -138,6 +142,7 @@ std::string LedgerLine::text() const {
   }
   if (ends != Instant{}) json.member("ends", ends);
   add("on_expiry", on_expiry);
+  if (is_new) json.member("new", true);
   if (kind == "gap") json.member("lost", lost);
   if (rotated) json.member("rotated", true);
   if (restored) json.member("restored", *restored);
@@ -151,6 +156,7 @@ LedgerLine ledger_line(std::uint64_t n, const LedgerEntry& entry) {
   line.n = n;
   line.at = entry.at;
   line.kind = kLedgerKinds[static_cast<std::size_t>(entry.kind)];
+  line.is_new = entry.is_new;
   line.spent = entry.spent;
   line.held = entry.held;
   line.spent_after = entry.spent_after;
@@ -235,8 +241,7 @@ void LedgerReplay::begin(const LedgerLine& line) {
 }
 
 void LedgerReplay::wrong(const LedgerLine& line, const std::string& what) {
-  const std::string& name = line.counter.empty() ? line.key : line.counter;
-  report_(Problem::kWrong, (line.is_entry() ? base::in_quotes(name) + ": " : "") + what);
+  report_(Problem::kWrong, (line.is_entry() ? name_of(line) + ": " : "") + what);
 }
 
 void LedgerReplay::follow(const LedgerLine& line) {
@@ -280,6 +285,20 @@ void LedgerReplay::expire(Counter& counter, Instant at, Instant window) {
   }
 }
 
+// The counter was evicted, or it was forgotten at the end of a window that a longer one contains
+// now.
+void LedgerReplay::begin_again(Counter& counter, const LedgerLine& line) {
+  if (counter.spent > 0 || counter.held > 0) {
+    report_(Problem::kIncomplete,
+            name_of(line) +
+                ": a gap: its counter was evicted, or forgotten before its limit got a "
+                "longer 'per', and began again; what it had does not count any more: "
+                "spent " +
+                amount(counter.spent) + " and held " + amount(counter.held));
+  }
+  counter = {.rule = line.rule, .limit = line.limit, .key = line.key, .era = counter.era};
+}
+
 // Compares a counter at the instant of a line with what it was before the line.
 void LedgerReplay::compare(Counter& counter, const LedgerLine& line) {
   const std::uint64_t spent = line.spent_after - static_cast<std::uint64_t>(line.spent);
@@ -287,6 +306,7 @@ void LedgerReplay::compare(Counter& counter, const LedgerLine& line) {
   const bool is_other = std::exchange(counter.era, era_) != era_;
   if (counter.last < line.window) counter.spent = 0;
   if (line.kind != "charged" && line.kind != "released") expire(counter, line.at, line.window);
+  if (line.is_new && !is_other) begin_again(counter, line);
   const std::uint64_t open = counter.open_held;
   const bool is_held = counter.held == held ||
                        (counter.unknown > 0 && held >= open && held <= plus(open, counter.unknown));

@@ -26,6 +26,7 @@ struct LedgerLine {
   Instant window = kFirstInstant;
   Instant ends = {};
   std::string on_expiry = {};
+  bool is_new = false;                   // its counter began with it
   std::uint64_t lost = 0;                // gap: entries
   bool rotated = false;                  // start, stop: the server goes on in another file
   std::optional<Instant> restored = {};  // start: when its counters were saved; absent: new ones
@@ -87,6 +88,7 @@ class LedgerReplay {
   void follow_hold(Counter& counter, const LedgerLine& line);
   void expire(Counter& counter, Instant at, Instant window);
   void lose_all() noexcept;
+  void begin_again(Counter& counter, const LedgerLine& line);
   void wrong(const LedgerLine& line, const std::string& what);
 
   const Report report_;

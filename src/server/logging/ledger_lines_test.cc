@@ -101,7 +101,7 @@ TEST_F(LedgerLines, NameTheCounterAndTheCall) {
       R"("key":"a|b v1","counter":"default|models|org|header.x-org=a%7Cb| |v1",)"
       R"("hash":"a94ac6529aed34580774","spent":0,"spent_after":0,"held":7,"held_after":7,)"
       R"("limit_units":100,"window":"1970-01-01T00:01:00.000000Z",)"
-      R"("ends":"1970-01-01T00:01:11.000001Z","on_expiry":"charge"})"
+      R"("ends":"1970-01-01T00:01:11.000001Z","on_expiry":"charge","new":true})"
       "\n");
 }
 
@@ -116,7 +116,8 @@ TEST_F(LedgerLines, AreReadAsTheyWereWritten) {
   EXPECT_FALSE(parse_ledger_line("{}"));
   EXPECT_FALSE(parse_ledger_line("[]"));
   EXPECT_FALSE(parse_ledger_line(R"({"n":1,"at":"1970-01-01T00:00:01Z","kind":"other"})"));
-  EXPECT_TRUE(parse_ledger_line(R"({"n":1,"at":"1970-01-01T00:00:01Z","kind":"stop","new":1.5})"));
+  EXPECT_TRUE(
+      parse_ledger_line(R"({"n":1,"at":"1970-01-01T00:00:01Z","kind":"stop","later":1.5})"));
 }
 
 TEST_F(LedgerLines, OfAStoreAgree) { EXPECT_EQ(problems(history()), ""); }
@@ -211,6 +212,23 @@ TEST_F(LedgerLines, WithAHoldThatEndsTwiceDoNotAgree) {
       "\n";
   EXPECT_EQ(problems(start + hold + '\n' + settle(3) + again),
             "4 wrong: 'k': the hold aa has ended before, or never began\n");
+}
+
+// As after an eviction, or after a window that a longer one contains now.
+TEST_F(LedgerLines, OfACounterThatBeganAgainHaveAGap) {
+  ledger_.add({.at = Instant{90s}, .kind = "start", .version = "1"});
+  const auto take = [&](Limit limit, Duration at) {
+    store_.apply_one(Verb::kTake, {.key = "k", .limit = limit, .cost = 5}, Instant{at});
+  };
+  take(budget(100).per(1min), 100s);
+  take(budget(100).per(1min), 101s);
+  take(budget(100).per(1h), 200s);  // the window of a minute was over, and the counter forgotten
+  take(budget(100).per(1h), 201s);
+  const std::string text = ledger_.take();
+  EXPECT_EQ(problems(text),
+            "4 incomplete: 'k': a gap: its counter was evicted, or forgotten before its limit got "
+            "a longer 'per', and began again; what it had does not count any more: spent 10 and "
+            "held 0\n");
 }
 
 TEST_F(LedgerLines, FollowRestarts) {

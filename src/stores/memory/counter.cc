@@ -394,6 +394,7 @@ void Counter::record() const noexcept {
                        writes_next ? next_budget_ : core::NextBudget{},
                        writes_next ? at_ : core::effective(now_, blob->last),
                        {.is_of_rule = charge_->rule.keyspace == Keyspace::kRules,
+                        .is_new = is_new_,
                         .key = charge_->key,
                         .tag = charge_->tag,
                         .id = charge_->id_text},

@@ -36,6 +36,8 @@ local function add_entry(book, kind, at, window, spent, held, id, ends)
   add('hash', id)
   add('ends', ends)
   if ends and kind ~= 'extend' then add('on_expiry', book.releases and 'release' or 'charge') end
+  add('new', book.is_new and 1)
+  book.is_new = false
   book[#book + 1] = entry
   book.last, book.spent, book.held = at, spent, held
   return add
@@ -80,6 +82,7 @@ part 'ledger_before'
 -- In budget.
 local book = ledger[key]
 book.last, book.spent, book.held, book.limit, book.releases = last, spent, held, capacity, releases
+book.is_new = cells.is_new
 
 part 'ledger_undo'
 book.ends = was_kind == kOpen and was_rest

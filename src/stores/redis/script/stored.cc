@@ -297,6 +297,7 @@ std::optional<LedgerEntry> read_ledger_entry(const Reply& fields) noexcept {
   read("spent_after", entry.spent_after);
   read("held_after", entry.held_after);
   if (fields.field("on_expiry") == "release") entry.on_expiry = OnExpiry::kRelease;
+  entry.is_new = !fields.field("new").empty();
   entry.id = fields.field("id");
   if (const std::string_view hash = fields.field("hash"); !hash.empty()) {
     if (hash.size() != format::kHoldIdSize) return std::nullopt;
