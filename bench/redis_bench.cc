@@ -165,6 +165,24 @@ class RedisBench {
             .measure(both(few, few_settled), both(many, many_settled)));
     promise_at_most("redis-hold-and-settle-with-1000-open",
                     server_us(many, many_settled) / server_us(few, few_settled), 1.5);
+    bytes_of_ids();
+  }
+
+  // The bytes of a key for each open hold, and for each settled id.
+  void bytes_of_ids() {
+    const Limit limit = budget(kMaxAmount).per(std::chrono::hours{24}).holds(65'535);
+    const std::size_t count = options_.smoke ? 1'000 : 40'000;
+    OwnCase opened = own_case(limit, 1, {Verb::kHold, std::chrono::hours{1}});
+    OwnCase settled = latest_case(limit, 1, Verb::kSettle);
+    const std::string prefix = "own" + std::to_string(cases_) + ":";
+    const auto bytes = [&] { return bytes_of_keys(prefix) / static_cast<double>(count); };
+    opened(0, count);
+    const double hold = bytes();
+    settled(0, count);
+    const double id = bytes();
+    std::printf("  memory of a key: %.1f bytes an open hold, %.1f bytes a settled id\n", hold, id);
+    promise_at_most("redis-bytes-an-open-hold", hold, 48);
+    promise_at_most("redis-bytes-a-settled-id", id, 24);
   }
 
   void hybrid() {

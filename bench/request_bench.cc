@@ -180,6 +180,33 @@ void open_holds(const Options& options) {
   promise_at_most("hold-and-settle-with-1000-open", ratio.ratio, 1.5);
 }
 
+// Returns the bytes that a key takes for each id, at many sizes, because its table grows in steps.
+// The ids are of open holds, or of settled ones.
+double bytes_an_id(const Options& options, bool settles) {
+  const Limit limit = budget(kMaxAmount).per(std::chrono::hours{24}).holds(65'535);
+  MemoryStore store;
+  Timeline time;
+  Ids ids;
+  const std::size_t most = options.smoke ? 2'000 : 60'000;
+  double sum = 0;
+  for (std::size_t i = 1; i <= most; ++i) {
+    const PermitId id = PermitId::named(ids.next());
+    const Charge charge{.key = "one", .limit = limit, .permit = &id};
+    benchmark::DoNotOptimize(store.apply_one({Verb::kHold, kMaxHold}, charge, time.next()));
+    if (settles) benchmark::DoNotOptimize(store.apply_one(Verb::kSettle, charge, time.next()));
+    if (i > most / 2) sum += static_cast<double>(store.stats().log_bytes) / static_cast<double>(i);
+  }
+  return sum / static_cast<double>(most - most / 2);
+}
+
+void bytes_of_ids(const Options& options) {
+  const double hold = bytes_an_id(options, false);
+  const double id = bytes_an_id(options, true);
+  std::printf("  memory of a key: %.1f bytes an open hold, %.1f bytes a settled id\n", hold, id);
+  promise_at_most("bytes-an-open-hold", hold, 48);
+  promise_at_most("bytes-a-settled-id", id, 24);
+}
+
 constexpr const char* kCheckLegend =
     "Limiter::check of three token buckets (global: one key; api: 100 keys; user: 1,000 or\n"
     "1,000,000 keys) against Limiter::try_acquire of the user's alone, with the same keys,\n"
@@ -298,6 +325,7 @@ int main(int argc, char** argv) {
   table("holds of budgets", kHoldsLegend);
   holds(options, 1'000);
   open_holds(options);
+  bytes_of_ids(options);
   table("check: three limits as one request", kCheckLegend);
   check_three(options, 1'000);
   if (!options.smoke) check_three(options, 1'000'000);
