@@ -112,6 +112,7 @@ void add_key(Command app, int& status);
 void add_ledger(Command app, int& status);
 void add_replay(Command app, int& status);
 void add_rules(Command app, int& status);
+void add_rules_set(Command rules, int& status);
 void add_serve(Command app, int& status);
 void add_status(Command app, int& status);
 void add_suggest(Command app, int& status);

@@ -1,11 +1,17 @@
 #include "cli/rule_differences.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
 #include <boost/json.hpp>
+#include <iostream>
 #include <string_view>
 #include <utility>
 
 #include "base/civil_time.h"
 #include "cli/admin_client.h"
+#include "cli/command.h"
 #include "replay/text.h"
 
 namespace sluice::cli {
@@ -88,5 +94,38 @@ std::string until_of(const RuleDifference& one,
   }
   return {};
 }
+
+std::string who() {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> texts{};
+  std::array<char, 256> host{};
+  const bool has_host = ::gethostname(host.data(), host.size() - 1) == 0;
+  ::getpwuid_r(::geteuid(), &entry, texts.data(), texts.size(), &found);
+  const std::string user = found != nullptr ? found->pw_name : std::to_string(::geteuid());
+  return user + "@" + (has_host ? host.data() : "unknown");
+}
+
+void print_text(const std::vector<RuleDifference>& all) {
+  for (const RuleDifference& one : all) std::cout << text_of(one) << '\n';
+}
+
+int print_same() { return std::cout << "the active rules say so already\n" ? 0 : 1; }
+
+int print_changed(AdminClient& client, const boost::json::object& answer) {
+  const auto* const list = answer.if_contains("differences");
+  if (list == nullptr || !list->is_array()) throw Failed(client.strange());
+  print_text(differences_in(answer));
+  const bool is_pushed = answer.contains("pushed_version");
+  const auto* const changed = answer.if_contains("changed");
+  if (!is_pushed && changed != nullptr && *changed == false) return print_same();
+  std::cout << "version " << number_in(answer, is_pushed ? "pushed_version" : "version")
+            << (is_pushed ? " in Redis, active until " : ", active until ")
+            << text_in(answer, "active_until") << '\n';
+  if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
+  return 0;
+}
+
+std::string by_query(const std::string& by) { return "by=" + url_encoded(by.empty() ? who() : by); }
 
 }  // namespace sluice::cli

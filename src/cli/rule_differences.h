@@ -9,6 +9,8 @@
 
 namespace sluice::cli {
 
+class AdminClient;
+
 // Returns a difference as a line without its end: "~ rule api, limit user: limit 5 -> 20".
 std::string text_of(const rules::RuleDifference& one);
 
@@ -25,5 +27,19 @@ std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,
 // Returns ", until INSTANT" if one of the changes made this difference and has an end, or nothing.
 std::string until_of(const rules::RuleDifference& one,
                      const std::vector<server::TemporaryChange>& changes);
+
+// Prints the differences, each as a line.
+void print_text(const std::vector<rules::RuleDifference>& all);
+
+// Prints the differences that the administration answers, and the version; or that nothing has
+// changed. Returns the exit status.
+int print_changed(AdminClient& client, const boost::json::object& answer);
+int print_same();
+
+// Returns "user@host".
+std::string who();
+
+// Returns the parameter that says who asks: `by`, or else who().
+std::string by_query(const std::string& by);
 
 }  // namespace sluice::cli

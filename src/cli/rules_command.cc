@@ -2,11 +2,7 @@
 // and pushes rules to Redis, where servers follow them; shows what was changed, and takes it back.
 // Rules and their history are in Redis, or in a server that its administration answers for.
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +24,6 @@
 #include "cli/command.h"
 #include "cli/rule_differences.h"
 #include "cli/store_flags.h"
-#include "core/period.h"
 #include "envoy/config.h"
 #include "replay/text.h"
 #include "rules/rule_changes.h"
@@ -47,18 +42,6 @@ using rules::RuleDifference;
 using server::PastPush;
 using server::PublishedRules;
 using server::RulesText;
-
-// Returns "user@host".
-std::string who() {
-  passwd entry{};
-  passwd* found = nullptr;
-  std::array<char, 4096> texts{};
-  std::array<char, 256> host{};
-  const bool has_host = ::gethostname(host.data(), host.size() - 1) == 0;
-  ::getpwuid_r(::geteuid(), &entry, texts.data(), texts.size(), &found);
-  const std::string user = found != nullptr ? found->pw_name : std::to_string(::geteuid());
-  return user + "@" + (has_host ? host.data() : "unknown");
-}
 
 std::string summary_of(const RuleSet& rules) {
   return replay::plural(rules.rules().size(), "rule") + ", " +
@@ -234,10 +217,6 @@ std::vector<RuleText> views(const Texts& texts) {
 
 std::vector<RuleDifference> compare(const Texts& before, const Texts& after) {
   return rules::compare_rules(views(before), views(after));
-}
-
-void print_text(const std::vector<RuleDifference>& all) {
-  for (const RuleDifference& one : all) std::cout << text_of(one) << '\n';
 }
 
 // Pushes the rules and prints their version. A rollback has a `note`, which follows the name of who
@@ -578,25 +557,6 @@ Examples:
   sluice rules rollback 7
   sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
 
-int print_same() { return std::cout << "the active rules say so already\n" ? 0 : 1; }
-
-// Prints the differences that the administration answers, and the version.
-int print_changed(AdminClient& client, const boost::json::object& answer) {
-  const auto* const list = answer.if_contains("differences");
-  if (list == nullptr || !list->is_array()) throw Failed(client.strange());
-  print_text(differences_in(answer));
-  const bool is_pushed = answer.contains("pushed_version");
-  const auto* const changed = answer.if_contains("changed");
-  if (!is_pushed && changed != nullptr && *changed == false) return print_same();
-  std::cout << "version " << number_in(answer, is_pushed ? "pushed_version" : "version")
-            << (is_pushed ? " in Redis, active until " : ", active until ")
-            << text_in(answer, "active_until") << '\n';
-  if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
-  return 0;
-}
-
-std::string by_query(const std::string& by) { return "by=" + url_encoded(by.empty() ? who() : by); }
-
 int roll_back_server(RulesSource& source, const PushFlags& flags, const std::string& id) {
   const auto past = source.history();
   const PastPush& push = find_push(past, id);
@@ -640,242 +600,6 @@ void add_rollback(Command rules, int& status) {
   command.footer(kRollbackHelp);
   command.run(status, "rules rollback",
               [source, flags, id] { return roll_back(source, *flags, *id); });
-}
-
-constexpr const char* kChangeHelp =
-    R"(Change numbers of a limit, or the mode of a rule, in a running server, at once; print what
-changed and the new version. Counters stay. The rules files stay as they are, and win at the next
-reload: change them too. With rules in Redis all servers follow.
-
-With --for, rules and plans change on that server only, and the change ends by itself; --for 0s
-after RULE or plans/PLAN ends all such changes of it now. mode and on_store_error change even while
-Redis is gone, one server at a time: repeat --admin.
-
-PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error,
-plans/PLAN/LIMIT for the numbers of a plan and for its own prices, as prices.MODEL.NAME, and
-prices/MODEL for the prices of a model by their names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.
-A rule whose name is `plans` or `prices` is written %70lans or %70rices.
-
-Exit status: 0 changed, or the rules say so already; 1 refused, or no server answers; 2 wrong usage.
-
-Examples:
-  sluice rules set api/requests limit=20 burst=40
-  sluice rules set api mode=shadow
-  sluice rules set login/ip limit=5 --for 1h
-  sluice rules set login on_store_error=deny --for 1h --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
-  sluice rules set plans/free/requests limit=100 per=1m --admin 127.0.0.1:6070
-  sluice rules set plans/partner/spend prices.gpt-large.input=3
-  sluice rules set prices/gpt-large input=4 output=20)";
-
-struct ChangeFlags {
-  std::shared_ptr<AdminFlags> admin;
-  std::string place;
-  std::vector<std::string> servers;  // addresses; none: the one of `admin`
-  std::vector<std::string> values;
-  std::string by, expect, length;
-};
-
-// What `rules set` changes: "/v1/rules/api", and the limit, if it names one.
-struct ChangePlace {
-  std::string target;
-  std::string limit;
-  bool has_prices = false;
-};
-
-constexpr std::string_view kPlans = "plans/";
-
-// `is_whole`: the place has no limit, because all changes of it end.
-ChangePlace changed_place(const std::string& text, bool is_whole) {
-  constexpr std::string_view kPrices = "prices/";
-  if (text.starts_with(kPrices) && text.size() > kPrices.size()) {
-    return {"/v1/prices/" + encoded_once(std::string_view(text).substr(kPrices.size())), "", true};
-  }
-  const bool is_plan = text.starts_with(kPlans) && text.size() > kPlans.size() &&
-                       (is_whole || text.find('/', kPlans.size()) != text.npos);
-  const std::string rest = is_plan ? text.substr(kPlans.size()) : text;
-  const std::size_t slash = rest.find('/');
-  const std::string name = rest.substr(0, slash);
-  std::string limit = slash == rest.npos ? "" : rest.substr(slash + 1);
-  if (name.empty() || (slash != rest.npos && limit.empty())) {
-    throw Failed(base::in_quotes(text) +
-                     " names no rule; expected RULE, RULE/LIMIT such as api/requests, "
-                     "plans/PLAN/LIMIT, or prices/MODEL",
-                 kUsage);
-  }
-  const auto with_slashes = [](std::string part) {
-    for (std::size_t at = 0; (at = part.find("%2F", at)) != part.npos;) part.replace(at, 3, "/");
-    return part;
-  };
-  if (is_whole && !limit.empty()) {
-    const std::string whole = (is_plan ? std::string(kPlans) : "") + name;
-    throw Failed(
-        "--for 0s ends all temporary changes of a rule or a plan, not of one limit; "
-        "expected sluice rules set " +
-            whole + " --for 0s",
-        kUsage);
-  }
-  limit = with_slashes(limit);
-  if (!is_plan && is_version(limit)) limit = with_slashes(name) + "/" + limit;
-  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_once(name), limit};
-}
-
-// "input=4 output=20" as the body of a PATCH.
-std::string price_body(const ChangeFlags& flags) {
-  if (!flags.length.empty()) {
-    throw Failed("--for does not apply to prices; expected it with a rule or a plan", kUsage);
-  }
-  boost::json::object prices;
-  for (const std::string& text : flags.values) {
-    const std::size_t equals = std::min(text.find('='), text.size());
-    const std::string value = text.substr(std::min(equals + 1, text.size()));
-    if (equals == 0 || !is_version(value) || value.size() > 18) {
-      throw Failed(base::in_quotes(text) + " is no price; expected NAME=NUMBER, such as input=4",
-                   kUsage);
-    }
-    if (!prices.emplace(text.substr(0, equals), std::stoull(value)).second) {
-      throw Failed(base::in_quotes(text.substr(0, equals)) + " is given twice; expected it once",
-                   kUsage);
-    }
-  }
-  if (prices.empty()) {
-    throw Failed("nothing is changed; expected NAME=NUMBER after " + flags.place, kUsage);
-  }
-  return boost::json::serialize(prices);
-}
-
-constexpr std::string_view kPricesOf = "prices.";
-
-// Whether it is "prices.MODEL.NAME". A model may have dots.
-bool is_price_of_plan(std::string_view name) {
-  const std::size_t dot = name.rfind('.');
-  return name.starts_with(kPricesOf) && dot > kPricesOf.size() && dot + 1 < name.size();
-}
-
-void add_plan_price(boost::json::object& members, const std::string& name,
-                    const std::string& value) {
-  if (!is_version(value) || value.size() > 18) {
-    throw Failed(base::in_quotes(name + "=" + value) +
-                     " is no price; expected a whole number, such as " + name + "=4",
-                 kUsage);
-  }
-  const std::size_t dot = name.rfind('.');
-  const std::string model = name.substr(kPricesOf.size(), dot - kPricesOf.size());
-  const auto object_in = [](boost::json::object& map, std::string_view key) -> auto& {
-    boost::json::value& found = map[key];
-    if (!found.is_object()) found = boost::json::object();
-    return found.get_object();
-  };
-  auto& prices = object_in(object_in(members, "prices"), model);
-  if (!prices.emplace(name.substr(dot + 1), std::stoull(value)).second) {
-    throw Failed(base::in_quotes(name) + " is given twice; expected it once", kUsage);
-  }
-}
-
-// Returns the members of the values as the body of a PATCH.
-std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
-  if (place.has_prices) return price_body(flags);
-  static constexpr std::array<std::string_view, 4> kOfLimit{"limit", "per", "burst", "lease"};
-  static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
-  const auto length = core::parse_period(flags.length);
-  if (!flags.length.empty() && !length) throw Failed("--for: " + length.error(), kUsage);
-  if (flags.values.empty() && (flags.length.empty() || *length > Duration{0})) {
-    throw Failed("nothing is changed; expected NAME=VALUE after " + flags.place +
-                     ", or --for 0s to end temporary changes",
-                 kUsage);
-  }
-  boost::json::object members;
-  for (const std::string& text : flags.values) {
-    const std::size_t equals = std::min(text.find('='), text.size());
-    const std::string name = text.substr(0, equals);
-    const std::string value = equals == text.size() ? "" : text.substr(equals + 1);
-    const bool is_price = is_price_of_plan(name);
-    const bool is_of_limit =
-        is_price || std::find(kOfLimit.begin(), kOfLimit.end(), name) != kOfLimit.end();
-    const bool is_of_rule = std::find(kOfRule.begin(), kOfRule.end(), name) != kOfRule.end();
-    if (value.empty() || (!is_of_limit && !is_of_rule)) {
-      const std::vector<std::string_view> names{
-          "limit", "per", "burst", "lease", "mode", "on_store_error", "prices.MODEL.NAME"};
-      throw Failed(base::in_quotes(text) + " is no change; expected NAME=VALUE, where NAME is " +
-                       rules::either(names) +
-                       (value.empty() ? "" : rules::did_you_mean(name, names)),
-                   kUsage);
-    }
-    if (is_of_limit == place.limit.empty()) {
-      throw Failed("'" + name + "' belongs to a " + (is_of_limit ? "limit" : "rule") +
-                       "; expected " + (is_of_limit ? "RULE/LIMIT" : "RULE") + " before it",
-                   kUsage);
-    }
-    if (is_price) {
-      add_plan_price(members, name, value);
-      continue;
-    }
-    if (members.contains(name))
-      throw Failed("'" + name + "' is given twice; expected it once", kUsage);
-    const bool is_number =
-        (name == "limit" || name == "burst") && is_version(value) && value.size() < 19;
-    members[name] = is_number ? boost::json::value(std::stoull(value)) : boost::json::value(value);
-  }
-  if (!place.limit.empty()) {
-    boost::json::object limits{{place.limit, std::move(members)}};
-    members = {{"limits", std::move(limits)}};
-  }
-  if (!flags.length.empty()) members["for"] = flags.length;
-  return boost::json::serialize(members);
-}
-
-// Asks each server, even after one of them has failed.
-int change_servers(const ChangeFlags& flags) {
-  const ChangePlace place = changed_place(flags.place, flags.values.empty());
-  const std::string body = change_body(flags, place);
-  const bool are_several = flags.servers.size() > 1;
-  const bool denies_all = std::ranges::find(flags.values, "limit=0") != flags.values.end();
-  int status = 0;
-  for (std::size_t i = 0; i < std::max<std::size_t>(flags.servers.size(), 1); ++i) {
-    AdminFlags one = *flags.admin;
-    if (i < flags.servers.size()) one.admin = flags.servers[i];
-    if (are_several) std::cout << one.admin << ":\n";
-    try {
-      AdminClient client(one);
-      const auto answer =
-          client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
-      if (flags.values.empty()) {  // --for 0s
-        std::cout << "temporary changes of " << (flags.place.starts_with(kPlans) ? "" : "rule ")
-                  << replay::printable(flags.place) << " ended: version "
-                  << number_in(answer, "version") << '\n';
-      } else {
-        print_changed(client, answer);
-        if (denies_all) std::cerr << "sluice: rules set: a limit of 0 denies every request\n";
-      }
-    } catch (const Failed& failed) {
-      if (!are_several) throw;
-      std::cout << std::flush;
-      std::cerr << "sluice: rules set: " << one.admin << ": " << failed.what() << '\n';
-      status = kFailed;
-    }
-  }
-  return status;
-}
-
-// Adds the subcommand set to `rules`: changes numbers of a running server.
-void add_change(Command rules, int& status) {
-  const Command command = rules.add_subcommand("set", "Change numbers of a running server");
-  const auto flags = std::make_shared<ChangeFlags>();
-  command.add_option("PLACE", flags->place, "RULE, RULE/LIMIT, plans/PLAN/LIMIT or prices/MODEL")
-      .required();
-  command.add_option("CHANGE", flags->values, "NAME=VALUE, such as limit=20,burst=40 or mode=shadow")
-      .comma_separated();
-  flags->admin = add_admin_flags(command, false, &flags->servers);
-  command
-      .add_option("--for", flags->length,
-                  "Change rules or plans for this time, such as 1h; 0s ends the changes")
-      .type_name("DURATION");
-  command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
-      .type_name("NAME")
-      .check(server::find_wrong_by);
-  command.add_option("--expect", flags->expect, "Change only this version of the server's rules")
-      .type_name("VERSION");
-  command.footer(kChangeHelp);
-  command.run(status, "rules set", [flags] { return change_servers(*flags); });
 }
 
 constexpr const char* kPushHelp =
@@ -1006,7 +730,7 @@ void add_rules(Command app, int& status) {
   add_diff(command, status);
   add_history(command, status);
   add_rollback(command, status);
-  add_change(command, status);
+  add_rules_set(command, status);
   add_convert(command, status);
   const auto terms = std::make_shared<RuleTerms>(
       RuleTerms{.max_log_bytes = MemoryStoreOptions{}.max_log_bytes, .reads_lists = true});
