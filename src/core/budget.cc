@@ -243,16 +243,17 @@ void BudgetBuffer::write(const NextBudget& next, Ticks at) noexcept {
   known = next.known;
   if (next.change == NextBudget::Change::kNumbers) return;
   IdRecord& record = place_for(next.record.name());
+  if (record.kind() == IdKind::kUnknown) ++records;
   switch (next.change) {
     case NextBudget::Change::kNumbers: break;
-    case NextBudget::Change::kOpen: return add(next.record, next.end);
+    case NextBudget::Change::kOpen: return open(record, next.record, next.end);
     case NextBudget::Change::kExtend:
       hold_begin()[record.rest()].end = next.end;
       first = std::min(first, next.end);
       break;
     case NextBudget::Change::kSettle:
       if (record.kind() == IdKind::kOpen) return close(record.rest(), next.record);
-      add(next.record, 0);
+      record = next.record;
       break;
   }
 }
