@@ -287,6 +287,7 @@ local function budget(key, arg, now, verb)
     local live, _
     live, _, first, past_ends, past_units, past_ids = scan_holds(cells, head.ocells, at)
     if #live + #past_ends ~= head.o + head.past then return nil, state end
+    local last_end = 0
     for i, ends in ipairs(past_ends) do
       if ends > last then
         local amount = past_units[i]
@@ -294,10 +295,11 @@ local function budget(key, arg, now, verb)
         if not releases and ends >= opens then
           spent = spent + amount < kMaxAmount and spent + amount or kMaxAmount
         end
-        local until_known = known_after(ends, remember)
-        if until_known > known then known = until_known end
+        if ends > last_end then last_end = ends end
       end
     end
+    local until_known = last_end > 0 and known_after(last_end, remember) or 0
+    if until_known > known then known = until_known end
     head.o, head.past = #live, #past_ends
     if held < 0 then return nil, state end
   end
