@@ -30,6 +30,11 @@ packages_bench=(libbenchmark-dev mawk nginx-light python3 redis-server redis-too
 packages_quick_lint=(clang-format-19 python3 shellcheck universal-ctags)
 packages_tidy=(clang-19 clang-tidy-19)
 packages_package=(build-essential debhelper dpkg-dev lintian python3)
+# For packages for arm64, on a system that can install its libraries. QEMU runs the program for its manual.
+packages_cross=(crossbuild-essential-arm64 cmake ninja-build libcli11-dev protobuf-compiler qemu-user
+  "libboost$boost-dev:arm64" "libboost-context$boost-dev:arm64" "libboost-json$boost-dev:arm64"
+  libisal-dev:arm64 libnghttp2-dev:arm64 libprotobuf-dev:arm64 libre2-dev:arm64 libssl-dev:arm64
+  libxxhash-dev:arm64 libyaml-cpp-dev:arm64 zlib1g-dev:arm64)
 packages_check=(buildah curl mmdebstrap python3-venv systemd-container)
 
 # install PURPOSE PACKAGE...: installs the packages that are missing. Never removes one.
