@@ -31,9 +31,9 @@ the clock) and sliding_window_counter (one slice) the limit of each period, and 
 token_bucket the burst of a bucket that refills --rate units per period. A key is denied if one of its
 requests is. --all --yaml prints all of them as rules.
 
-Logs, formats and --field: see `sluice replay --help`. A log needs one pass, and memory of about 100
-bytes for each key with three periods, besides the keys that were active in the last two periods and
-those whose bucket is not full.
+Logs, formats and --field: see `sluice replay --help`. Files are read up to three times, standard
+input once. A key takes about 100 bytes with three periods, besides the keys that were active in the
+last two periods and those whose bucket is not full.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
 was read); 2 wrong usage.

@@ -8,6 +8,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/json_writer.h"
@@ -359,17 +361,20 @@ std::vector<BucketRate> rates_of(const SuggestOptions& options) {
 // Measures the requests of the logs, one after the other.
 class Measurement {
  public:
-  Measurement(const RuleSet& rules, const SuggestOptions& options)
+  Measurement(const RuleSet& rules, const SuggestOptions& options, RouteFinder finder)
       : options_(options),
         set_(rules::Access::impl(rules)),
         rule_(set_.compiled[0]),
-        all_(options.periods, rates_of(options)) {}
+        all_(options.periods, rates_of(options)),
+        finder_(std::move(finder)) {}
 
   void add(const LogBatch& batch) {
     if (rates_.empty()) rates_ = rates_for(batch);
     for (const LogLine& line : batch.lines) add(batch, line);
   }
   void finish(SuggestReport& report);
+  // Returns the paths where clients guess, although they do not look like a login.
+  std::vector<std::string> guessed() const { return guesses_.paths(); }
 
  private:
   // Requests until the traits of a key are counted for every kSample-th request only.
@@ -377,13 +382,15 @@ class Measurement {
   static constexpr std::uint32_t kSample = 16;
 
   void add(const LogBatch& batch, const LogLine& line);
-  void add_to_route(const LogLine& line, std::uint64_t hash, std::string_view label);
+  void add_to_route(const LogLine& line, RouteKind kind, std::uint64_t hash,
+                    std::string_view label);
 
   const SuggestOptions& options_;
   const RuleSet::Impl& set_;
   const rules::CompiledRule& rule_;  // finds the keys of requests
   Demand all_;
   RouteFinder finder_;
+  GuessFinder guesses_;
   std::array<std::optional<RouteDemand>, kRoutes> routes_;
   std::vector<BucketRate> rates_;  // of the routes
   LogAttributes attributes_;
@@ -405,12 +412,17 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
   if (!label) return static_cast<void>(++keyless_);
   if (!first_) first_ = clock_;
   const std::uint64_t hash = XXH3_64bits(text_.data(), end);
-  all_.add(hash, line.units, clock_);
-  add_to_route(line, hash, std::string_view(text_).substr(*label));
+  const Demand::Added added = all_.add(hash, line.units, clock_);
+  RouteKind kind = RouteKind::kPages;
+  if (options_.match.empty()) {
+    kind = finder_.find(line);
+    guesses_.add(added.key, added.requests, line, kind);
+  }
+  add_to_route(line, kind, hash, std::string_view(text_).substr(*label));
 }
 
-void Measurement::add_to_route(const LogLine& line, std::uint64_t hash, std::string_view label) {
-  const RouteKind kind = options_.match.empty() ? finder_.find(line) : RouteKind::kPages;
+void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint64_t hash,
+                               std::string_view label) {
   std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
   if (!route) {
     route.emplace(
@@ -430,7 +442,7 @@ void Measurement::finish(SuggestReport& report) {
   report.unmatched = unmatched_;
   report.keyless = keyless_;
   report.keys = all_.keys();
-  report.key_bytes = all_.bytes();
+  report.key_bytes = all_.bytes() + guesses_.bytes();
   report.first = first_;
   if (first_) report.last = clock_;
   for (const Duration period : options_.periods) {
@@ -451,15 +463,39 @@ void Measurement::finish(SuggestReport& report) {
   }
 }
 
+bool can_be_read_again(const SuggestOptions& options) {
+  return std::all_of(options.logs.begin(), options.logs.end(), [](const std::string& log) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(log, ignored);
+  });
+}
+
+// Reads the logs once. Returns Measurement::guessed().
+std::vector<std::string> measure(const RuleSet& rules, const SuggestOptions& options,
+                                 RouteFinder finder, SuggestReport& report) {
+  report.options = options;
+  Measurement measurement(rules, options, std::move(finder));
+  read_logs(options, report, [&](const LogBatch& batch) { measurement.add(batch); });
+  measurement.finish(report);
+  return measurement.guessed();
+}
+
 }  // namespace
 
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SuggestReport report;
-  report.options = options;
-  Measurement measurement(rules, options);
-  read_logs(options, report, [&](const LogBatch& batch) { measurement.add(batch); });
-  measurement.finish(report);
+  const std::vector<std::string> guessed = measure(rules, options, RouteFinder{}, report);
+  if (!guessed.empty() && can_be_read_again(options)) {
+    SuggestOptions again = options;
+    again.complain = [](std::string_view) {};  // of lines for the second time
+    report = {};
+    measure(rules, again, RouteFinder(guessed), report);
+  } else if (!guessed.empty() && options.complain) {
+    options.complain("clients guess at " + guessed[0] +
+                     ", which is in the route `writes`: standard input cannot be read twice; "
+                     "name a file");
+  }
   const auto elapsed = std::chrono::steady_clock::now() - start;
   report.elapsed = std::chrono::round<std::chrono::milliseconds>(elapsed);
   return report;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -207,7 +208,7 @@ struct SuggestOptions : LogInput {
 // The routes that sluice finds by itself: a request belongs to the first that it matches. Each is
 // what a rule with match() matches, if the rules of the routes before it are tried first.
 enum class RouteKind : std::uint8_t {
-  kLogin,   // writes to paths that look like a login
+  kLogin,   // writes to paths that look like a login, or where clients guess
   kApi,     // below /api, /v1 and the like
   kWrites,  // POST, PUT, PATCH, DELETE
   kStatic,  // files with the extension of an image, a style sheet and the like
@@ -220,6 +221,9 @@ inline constexpr std::size_t kRoutes = 5;
 // Not thread-safe.
 class RouteFinder {
  public:
+  // `logins`: paths that are logins besides those that look like one.
+  explicit RouteFinder(std::vector<std::string> logins = {}) : logins_(std::move(logins)) {}
+
   RouteKind find(const LogLine& line);
   // The map of a rule's `match` for what has been found so far: "method: [POST], path: [/login]".
   // Empty: all requests.
@@ -227,9 +231,9 @@ class RouteFinder {
   // Whether a request had a path.
   bool has_paths() const noexcept { return has_paths_; }
 
- private:
-  static constexpr std::size_t kMostPaths = 32;
+  static constexpr std::size_t kMostPaths = 32;  // of logins
 
+ private:
   bool is_login(std::string_view path);
 
   bool has_paths_ = false;
@@ -238,6 +242,47 @@ class RouteFinder {
   std::vector<std::string> api_, logins_;  // folders and paths
   std::string last_;                       // the last path of a write, and whether it is a login
   bool last_is_login_ = false;
+};
+
+// Finds the paths where clients guess, from the requests that write. A client guesses at the path
+// that it writes to most often, at least kRepeats times, if most of these requests get a status of
+// 4xx, or if it requests hardly anything else. Clients guess at a path if at least kClients do, and
+// if most requests that write to it are theirs. Requests with status 404, 405 or 410 do not count:
+// nothing is there.
+//
+// Not thread-safe. Cost: 4 bytes for a client, 24 more for one that writes, and up to 4 MB.
+class GuessFinder {
+ public:
+  static constexpr std::uint32_t kRepeats = 10;
+  static constexpr std::uint32_t kClients = 3;
+
+  // Adds a request of a client. The numbers of clients begin with 0. `requests`: of the client,
+  // with this one.
+  void add(std::uint32_t client, std::uint32_t requests, const LogLine& line, RouteKind kind);
+  // Returns the paths with most such requests first, at most RouteFinder::kMostPaths.
+  std::vector<std::string> paths() const;
+  std::size_t bytes() const noexcept;
+
+ private:
+  static constexpr std::size_t kMostPaths = 16'384;
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+
+  struct Writer {
+    std::uint32_t path = kNone;  // that it writes to most often
+    std::uint32_t writes = 0;    // to this path
+    std::uint32_t failed = 0;    // of them
+    std::uint32_t others = 0;    // requests that write to other paths, less than `writes`
+    std::uint32_t reads = 0;     // other requests of this path
+    std::uint32_t requests = 0;  // of the client
+  };
+  static bool guesses(const Writer& writer) noexcept;
+  std::uint32_t number_of(std::string_view path);
+
+  std::vector<std::uint32_t> writer_of_;  // by client: its place in writers_
+  std::vector<Writer> writers_;
+  std::deque<std::string> paths_;
+  std::vector<std::uint64_t> writes_;  // by path
+  boost::unordered_flat_map<std::string_view, std::uint32_t> numbers_;
 };
 
 // The demand of a route.
@@ -316,7 +361,8 @@ std::string denial_text(const SuggestReport& report, const Advice& advice);
 std::string advised_rules(const SuggestReport& report, const std::vector<Advice>& advice);
 
 // Measures the demand in the logs. `rules` is suggested_rules() without suggestions. A second
-// thread reads and parses. Memory depends only on the number of keys: see Peaks and Demand.
+// thread reads and parses. Memory depends only on the number of keys: see Peaks and Demand. Reads
+// files twice if clients guess at paths that do not look like a login.
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options);
 
 // Reports as text, JSON and HTML. Pure functions. `all`: with the limits of all algorithms.

@@ -59,6 +59,15 @@ bool is_plain(std::string_view path) {
   return path.size() <= 128 && std::all_of(path.begin(), path.end(), is_plain_byte);
 }
 
+// Whether the path is the first page of a folder for administrators, where they log in:
+// /administrator/index.php, but not /admin/users.
+bool is_admin_page(std::string_view path) {
+  const auto last_part = [&] { return path.substr(path.rfind('/') + 1); };
+  if (last_part().starts_with("index.")) path.remove_suffix(last_part().size());
+  while (path.ends_with('/')) path.remove_suffix(1);
+  return last_part() == "admin" || last_part() == "administrator";
+}
+
 std::string joined(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
@@ -110,9 +119,83 @@ bool RouteFinder::is_login(std::string_view path) {
     };
     return std::search(path.begin(), path.end(), word.begin(), word.end(), same) != path.end();
   };
-  if (std::none_of(kLoginWords.begin(), kLoginWords.end(), is_part)) return false;
+  const bool has_word = std::any_of(kLoginWords.begin(), kLoginWords.end(), is_part);
+  if (!has_word && !is_admin_page(path)) return false;
   logins_.emplace_back(path);
   return last_is_login_ = true;
+}
+
+void GuessFinder::add(std::uint32_t client, std::uint32_t requests, const LogLine& line,
+                      RouteKind kind) {
+  if (client >= writer_of_.size()) writer_of_.resize(client + std::size_t{1}, kNone);
+  std::uint32_t& place = writer_of_[client];
+  if (kind != RouteKind::kWrites) {
+    if (place == kNone) return;
+    Writer& writer = writers_[place];
+    writer.requests = requests;
+    if (line.path == paths_[writer.path]) ++writer.reads;
+    return;
+  }
+  if (line.status == "404" || line.status == "405" || line.status == "410") return;
+  const std::uint32_t path = is_plain(line.path) ? number_of(line.path) : kNone;
+  if (path == kNone) return;
+  ++writes_[path];
+  if (place == kNone) {
+    place = static_cast<std::uint32_t>(writers_.size());
+    writers_.push_back({path});
+  }
+  Writer& writer = writers_[place];
+  writer.requests = requests;
+  if (writer.path != path && writer.others++ < writer.writes) return;
+  if (writer.path != path) writer = {path, 0, 0, 0, 0, requests};
+  ++writer.writes;
+  writer.failed += line.status.starts_with('4') ? 1U : 0U;
+}
+
+std::uint32_t GuessFinder::number_of(std::string_view path) {
+  if (const auto found = numbers_.find(path); found != numbers_.end()) return found->second;
+  if (paths_.size() == kMostPaths) return kNone;
+  const auto number = static_cast<std::uint32_t>(paths_.size());
+  numbers_.emplace(paths_.emplace_back(path), number);
+  writes_.push_back(0);
+  return number;
+}
+
+bool GuessFinder::guesses(const Writer& writer) noexcept {
+  const std::uint64_t writes = writer.writes;
+  const std::uint64_t elsewhere =
+      writer.requests - std::min<std::uint64_t>(writer.requests, writes + writer.reads);
+  return writes >= kRepeats &&
+         (std::uint64_t{writer.failed} * 2 > writes || elsewhere * kRepeats <= writes);
+}
+
+std::vector<std::string> GuessFinder::paths() const {
+  struct Guesses {
+    std::uint32_t path = 0;
+    std::uint32_t clients = 0;
+    std::uint64_t requests = 0;
+  };
+  std::vector<Guesses> all(paths_.size());
+  for (const Writer& writer : writers_) {
+    if (!guesses(writer)) continue;
+    Guesses& of_path = all[writer.path];
+    of_path.path = writer.path;
+    ++of_path.clients;
+    of_path.requests += writer.writes;
+  }
+  std::erase_if(all, [&](const Guesses& each) {
+    return each.clients < kClients || each.requests * 2 <= writes_[each.path];
+  });
+  std::sort(all.begin(), all.end(),
+            [](const Guesses& a, const Guesses& b) { return a.requests > b.requests; });
+  all.resize(std::min(all.size(), RouteFinder::kMostPaths));
+  std::vector<std::string> found;
+  for (const Guesses& each : all) found.push_back(paths_[each.path]);
+  return found;
+}
+
+std::size_t GuessFinder::bytes() const noexcept {
+  return writer_of_.size() * sizeof(writer_of_[0]) + writers_.size() * sizeof(Writer);
 }
 
 std::string RouteFinder::match(RouteKind kind) const {

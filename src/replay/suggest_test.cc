@@ -192,6 +192,81 @@ TEST_F(Suggest, DeniesAndNamesTheFewWhoGuessPasswords) {
   EXPECT_NE(text.find("10.9.9.9"), std::string::npos) << text;
 }
 
+// 20 clients that read pages and write to a forum, 4 that guess at a path that does not look like a
+// login, and one that sends reports to another such path. Each client has `scale` times ten writes.
+std::string guessing_log(int scale, const char* status) {
+  std::string text = "time,ip,method,path,status\n";
+  int at = 1'700'000'000;
+  const auto add = [&](const std::string& ip, const std::string& request) {
+    text += std::to_string(at += 3) + "," + ip + "," + request + "\n";
+  };
+  for (int round = 0; round < 10 * scale; ++round) {
+    for (int client = 0; client < 20; ++client) {
+      const std::string ip = "10.0.0." + std::to_string(client);
+      for (int page = 0; page < 3; ++page) add(ip, "GET,/topic,200");
+      add(ip, "POST,/topic/answer,302");
+    }
+    for (int client = 0; client < 4; ++client) {
+      const std::string ip = "10.9.9." + std::to_string(client);
+      add(ip, "GET,/gate.php,200");
+      add(ip, std::string("POST,/gate.php,") + status);
+    }
+    add("10.8.8.8", "POST,/reports,200");
+  }
+  return text;
+}
+
+const RouteDemand* route_of(const SuggestReport& report, RouteKind kind) {
+  for (const RouteDemand& route : report.routes) {
+    if (route.kind == kind) return &route;
+  }
+  return nullptr;
+}
+
+TEST_F(Suggest, FindsPathsWhereClientsRepeatWritesAndReadNothingElse) {
+  const SuggestReport report = suggest_for(guessing_log(2, "200"));
+  const RouteDemand* const login = route_of(report, RouteKind::kLogin);
+  ASSERT_NE(login, nullptr);
+  EXPECT_EQ(login->match, "method: [POST], path: [/gate.php]");
+  EXPECT_EQ(login->demand.requests(), 80u) << "from the first one";
+  EXPECT_EQ(route_of(report, RouteKind::kWrites)->demand.requests(), 420u);
+  EXPECT_EQ(report.requests, 1780u) << "though the log was read twice";
+  EXPECT_EQ(report.lines, 1780u);
+}
+
+TEST_F(Suggest, FindsPathsWhereClientsWriteThatAreDenied) {
+  std::string log = guessing_log(1, "403");
+  // They read, too.
+  for (int i = 0; i < 200; ++i) {
+    log += std::to_string(1'700'100'000 + i) + ",10.9.9." + std::to_string(i % 4) + ",GET,/a,200\n";
+  }
+  const SuggestReport report = suggest_for(log);
+  ASSERT_NE(route_of(report, RouteKind::kLogin), nullptr);
+  EXPECT_EQ(route_of(report, RouteKind::kLogin)->match, "method: [POST], path: [/gate.php]");
+}
+
+TEST_F(Suggest, DoesNotTakeMissingPathsOrFewRequestsForLogins) {
+  EXPECT_EQ(route_of(suggest_for(guessing_log(2, "404")), RouteKind::kLogin), nullptr);
+  std::string few = guessing_log(1, "200");
+  few.erase(few.rfind("10.9.9.0,POST") - 11);  // nine requests of this client and later ones
+  EXPECT_EQ(route_of(suggest_for(few), RouteKind::kLogin), nullptr);
+}
+
+TEST(RouteFinder, TakesTheFirstPageOfAnAdministrationForALogin) {
+  const auto route_of_post = [](std::string_view path) {
+    LogLine line;
+    line.method = "POST";
+    line.path = path;
+    return RouteFinder{}.find(line);
+  };
+  for (const char* path : {"/administrator/index.php", "/administrator/", "/shop/admin"}) {
+    EXPECT_EQ(route_of_post(path), RouteKind::kLogin) << path;
+  }
+  for (const char* path : {"/wp-admin/async-upload.php", "/admin/users", "/index.php", "/"}) {
+    EXPECT_EQ(route_of_post(path), RouteKind::kWrites) << path;
+  }
+}
+
 TEST_F(Suggest, LeavesRoomAboveWhatClientsNeeded) {
   const SuggestReport report = suggest_for(random_log(5, 100));
   for (const double harm : {0.0, 0.05}) {
