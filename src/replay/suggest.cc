@@ -382,7 +382,7 @@ class Measurement {
   static constexpr std::uint32_t kSample = 16;
 
   void add(const LogBatch& batch, const LogLine& line);
-  void add_to_route(const LogLine& line, RouteKind kind, std::uint64_t hash,
+  void add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client, std::uint64_t hash,
                     std::string_view label);
 
   const SuggestOptions& options_;
@@ -391,6 +391,7 @@ class Measurement {
   Demand all_;
   RouteFinder finder_;
   GuessFinder guesses_;
+  std::vector<std::uint32_t> login_reads_;  // of the paths of logins, by client
   std::array<std::optional<RouteDemand>, kRoutes> routes_;
   std::vector<BucketRate> rates_;  // of the routes
   LogAttributes attributes_;
@@ -418,17 +419,24 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
     kind = finder_.find(line);
     guesses_.add(added.key, added.requests, line, kind);
   }
-  add_to_route(line, kind, hash, std::string_view(text_).substr(*label));
+  add_to_route(line, kind, added.key, hash, std::string_view(text_).substr(*label));
 }
 
-void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint64_t hash,
-                               std::string_view label) {
+void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client,
+                               std::uint64_t hash, std::string_view label) {
   std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
   if (!route) {
     route.emplace(
-        RouteDemand{{}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4)});
+        RouteDemand{{}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4), {}});
   }
   const Demand::Added added = route->demand.add(hash, line.units, clock_);
+  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites) {
+    if (added.key == route->behaviour.size()) route->behaviour.push_back({client});
+    route->behaviour[added.key].failed += line.status.starts_with('4') ? 1U : 0U;
+  } else if (finder_.is_known_login(line.path)) {
+    if (client >= login_reads_.size()) login_reads_.resize(client + std::size_t{1});
+    ++login_reads_[client];
+  }
   if (added.requests > kEach && added.requests % kSample != 0) return;
   const std::uint64_t weight = added.need + added.requests / kSample;
   if (Traits* const traits = route->traits.add(added.key, weight, line)) {
@@ -455,7 +463,12 @@ void Measurement::finish(SuggestReport& report) {
   for (std::optional<RouteDemand>& route : routes_) {
     if (!route) continue;
     route->demand.finish();
-    report.key_bytes += route->demand.bytes();
+    report.key_bytes += route->demand.bytes() + route->behaviour.size() * sizeof(Behaviour);
+    for (std::uint32_t key = 0; key < route->behaviour.size(); ++key) {
+      Behaviour& each = route->behaviour[key];
+      const std::uint32_t reads = each.client < login_reads_.size() ? login_reads_[each.client] : 0;
+      each.elsewhere = all_.requests_of(each.client) - route->demand.requests_of(key) - reads;
+    }
     route->name = kRouteNames[static_cast<std::size_t>(route->kind)];
     if (!finder_.has_paths()) route->name = "requests";
     route->match = options_.match.empty() ? finder_.match(route->kind) : match_of(options_);

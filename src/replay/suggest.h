@@ -228,6 +228,8 @@ class RouteFinder {
   // The map of a rule's `match` for what has been found so far: "method: [POST], path: [/login]".
   // Empty: all requests.
   std::string match(RouteKind kind) const;
+  // Whether the path is one of the logins that have been found.
+  bool is_known_login(std::string_view path) const;
   // Whether a request had a path.
   bool has_paths() const noexcept { return has_paths_; }
 
@@ -285,13 +287,21 @@ class GuessFinder {
   boost::unordered_flat_map<std::string_view, std::uint32_t> numbers_;
 };
 
+// What distinguishes clients of a route that writes from robots, by the number of the key there.
+struct Behaviour {
+  std::uint32_t client = 0;     // its number among all keys
+  std::uint32_t failed = 0;     // requests with a status of 4xx
+  std::uint32_t elsewhere = 0;  // requests of other routes, except for those of the login's paths
+};
+
 // The demand of a route.
 struct RouteDemand {
   std::string name;
   RouteKind kind = RouteKind::kPages;
   std::string match;  // RouteFinder::match()
   Demand demand;
-  TraitsByKey traits;  // by the number of the key
+  TraitsByKey traits;                // by the number of the key
+  std::vector<Behaviour> behaviour;  // of login and writes
 };
 
 // The demand in the logs.
@@ -328,14 +338,15 @@ struct Advice {
   static constexpr std::size_t kMostClients = 10;
 };
 
-// How far the advice is above what the clients needed that it is made for: nearly all of them, but
-// three of four of those that log in, and nine of ten of those that write.
+// How far the advice is above what the clients needed that it is made for: nearly all of them,
+// without those whose requests that write mostly get a status of 4xx. The limit for logins is made
+// for what three of four of them need, and for those that look like people.
 inline constexpr double kHeadroom = 1.5;
 inline constexpr double kStrictHeadroom = 4;
 
 // Returns the limits to take: first that of the route to begin with, then those of others that have
-// enough requests, in their order. `harm` is the share of the keys that each may deny; logins and
-// writes may deny more. Borrows the report.
+// enough requests, in their order. `harm` is the share of the keys that each is made for and may
+// deny. Borrows the report.
 std::vector<Advice> advise(const SuggestReport& report, double harm);
 
 // A limit that denies few enough keys.

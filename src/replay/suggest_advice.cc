@@ -111,7 +111,7 @@ RouteKind RouteFinder::find(const LogLine& line) {
 bool RouteFinder::is_login(std::string_view path) {
   if (path == last_) return last_is_login_;
   last_ = path;
-  last_is_login_ = std::find(logins_.begin(), logins_.end(), path) != logins_.end();
+  last_is_login_ = is_known_login(path);
   if (last_is_login_ || logins_.size() == kMostPaths || !is_plain(path)) return last_is_login_;
   const auto is_part = [&](std::string_view word) {
     const auto same = [](char a, char b) {
@@ -123,6 +123,10 @@ bool RouteFinder::is_login(std::string_view path) {
   if (!has_word && !is_admin_page(path)) return false;
   logins_.emplace_back(path);
   return last_is_login_ = true;
+}
+
+bool RouteFinder::is_known_login(std::string_view path) const {
+  return std::find(logins_.begin(), logins_.end(), path) != logins_.end();
 }
 
 void GuessFinder::add(std::uint32_t client, std::uint32_t requests, const LogLine& line,
@@ -228,7 +232,9 @@ std::string RouteFinder::match(RouteKind kind) const {
 
 namespace {
 
-bool is_strict(RouteKind kind) { return kind == RouteKind::kLogin || kind == RouteKind::kWrites; }
+bool is_of_writes(RouteKind kind) {
+  return kind == RouteKind::kLogin || kind == RouteKind::kWrites;
+}
 
 // Returns a number that is easy to read, and not below: 1, 2, ... 10, 12, 15, 20, 25, 30, 40, ...
 std::uint64_t round_up(double number) {
@@ -242,20 +248,59 @@ std::uint64_t round_up(double number) {
   return static_cast<std::uint64_t>(std::llround(power * 10));
 }
 
-// What the limit of a route is made for.
-struct Goal {
-  std::uint64_t most_denied;  // keys
-  double headroom;            // above what the others needed
+// Whether a client looks like a person or a program that does its work. Most of its requests do not
+// get a status of 4xx. One that logs in also requests at least as much of other routes, as robots
+// that guess passwords do not.
+bool looks_legitimate(const RouteDemand& route, std::uint32_t key) {
+  if (!is_of_writes(route.kind)) return true;
+  const Behaviour& behaviour = route.behaviour[key];
+  const std::uint64_t requests = route.demand.requests_of(key);
+  if (std::uint64_t{behaviour.failed} * 2 > requests) return false;
+  return route.kind != RouteKind::kLogin || behaviour.elsewhere >= requests;
+}
+
+// What clients of a route needed, and how many of them a limit may deny.
+struct Needs {
+  std::vector<DemandCurve> curves;  // as those of the route
+  std::uint64_t most_denied = 0;
+  double headroom = kHeadroom;
+
+  double need(std::size_t curve) const {
+    return static_cast<double>(curves[curve].smallest(most_denied)) * headroom;
+  }
 };
 
-// Where passwords are guessed and forms are filled in by robots, many clients are such, and people
-// need little: the limit leaves more room, above what most clients need.
-Goal goal_of(const RouteDemand& route, double harm) {
-  const double share = route.kind == RouteKind::kLogin    ? std::max(harm, 0.25)
-                       : route.kind == RouteKind::kWrites ? std::max(harm, 0.1)
-                                                          : harm;
-  const double keys = std::floor(static_cast<double>(route.demand.keys()) * share);
-  return {static_cast<std::uint64_t>(keys), is_strict(route.kind) ? kStrictHeadroom : kHeadroom};
+// What the limit of a route is made for: the larger of these needs. The first are those of clients
+// that look legitimate. Where passwords are guessed, many of the other clients are robots, and
+// people need little, so the second leaves more room above what most clients need.
+std::vector<Needs> needs_of(const RouteDemand& route, double harm) {
+  constexpr double kGuessingShare = 0.25;
+  const auto share_of = [](std::uint64_t keys, double share) {
+    return static_cast<std::uint64_t>(std::floor(static_cast<double>(keys) * share));
+  };
+  const Demand& demand = route.demand;
+  std::vector<Needs> all(1);
+  if (is_of_writes(route.kind)) {
+    for (const DemandCurve& each : demand.curves()) {
+      all[0].curves.emplace_back(each.algorithm, each.period, each.rate);
+    }
+    std::uint64_t keys = 0;
+    for (std::uint32_t key = 0; key < demand.keys(); ++key) {
+      if (!looks_legitimate(route, key)) continue;
+      ++keys;
+      for (std::size_t i = 0; i < all[0].curves.size(); ++i) {
+        all[0].curves[i].add_key(peak_code(demand.peak_of(key, i)));
+      }
+    }
+    all[0].most_denied = share_of(keys, harm);
+  } else {
+    all[0] = {demand.curves(), share_of(demand.keys(), harm), kHeadroom};
+  }
+  if (route.kind == RouteKind::kLogin) {
+    all.push_back({demand.curves(), share_of(demand.keys(), std::max(harm, kGuessingShare)),
+                   kStrictHeadroom});
+  }
+  return all;
 }
 
 // The clients that the advice denies, and those with at least a twentieth of many requests.
@@ -291,13 +336,17 @@ std::vector<AdvisedClient> clients_of(const Advice& advice) {
 }
 
 Advice advice_for(const RouteDemand& route, double harm) {
-  const auto [most, headroom] = goal_of(route, harm);
+  const std::vector<Needs> needs = needs_of(route, harm);
+  const auto need = [&](std::size_t curve) {
+    double largest = 0;
+    for (const Needs& each : needs) largest = std::max(largest, each.need(curve));
+    return largest;
+  };
   const auto& curves = route.demand.curves();
   const std::span buckets = std::span(curves).subspan(route.demand.first_bucket());
-  const double hour = static_cast<double>(curves[0].smallest(most));
+  const double hour = need(0);
   std::size_t first = 0;
-  while (first + 1 < buckets.size() &&
-         static_cast<double>(buckets[first].rate) * 60 < hour * headroom) {
+  while (first + 1 < buckets.size() && static_cast<double>(buckets[first].rate) * 60 < hour) {
     ++first;
   }
   Advice best;
@@ -305,7 +354,7 @@ Advice advice_for(const RouteDemand& route, double harm) {
   constexpr std::uint64_t kMinutes = 10;  // in which a bucket should be full again
   bool best_refills = false;
   for (const DemandCurve& each : buckets.subspan(first)) {
-    const std::uint64_t burst = round_up(static_cast<double>(each.smallest(most)) * headroom);
+    const std::uint64_t burst = round_up(need(static_cast<std::size_t>(&each - curves.data())));
     const bool refills = burst <= kMinutes * each.rate;
     const bool is_better =
         best.curve == nullptr || (refills && !best_refills) ||
@@ -330,14 +379,15 @@ std::vector<Advice> advise(const SuggestReport& report, double harm) {
   std::vector<Advice> advice;
   const RouteDemand* main = nullptr;
   for (const RouteDemand& route : report.routes) {
-    const bool may_begin = !is_strict(route.kind) && route.kind != RouteKind::kStatic;
+    const bool may_begin = !is_of_writes(route.kind) && route.kind != RouteKind::kStatic;
     if (!may_begin) continue;
     if (main == nullptr || route.demand.requests() > main->demand.requests()) main = &route;
   }
   if (main == nullptr && !report.routes.empty()) main = &report.routes.back();
   if (main != nullptr) advice.push_back(advice_for(*main, harm));
   for (const RouteDemand& route : report.routes) {
-    const bool has_some = is_strict(route.kind) || route.demand.requests() * 100 >= report.requests;
+    const bool has_some =
+        is_of_writes(route.kind) || route.demand.requests() * 100 >= report.requests;
     if (&route == main || !has_some || route.demand.requests() < kFewRequests) continue;
     advice.push_back(advice_for(route, harm));
   }

@@ -268,7 +268,7 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   add(chosen + 1, "faster");
   out += "<li>the line upwards is the burst to take</li></ul>\n";
   const RouteKind kind = advice.route->kind;
-  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites) harm = 0;  // made for fewer clients
+  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites) harm = 0;  // made for other clients
   out += CurveChart(lines, advice.route->demand.keys(), harm,
                     "Share of the clients of " + name + " that each burst denies",
                     "burst of a token bucket, units")
@@ -358,11 +358,14 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all) {
   if (report.requests == 0) return out;
   out += method_text(harm) + "\n";
   for (std::size_t i = 1; i < advice.size(); ++i) {
-    out += (i == 1 ? "\nThen, by rules of their own (login and writes: " +
-                         decimal(kStrictHeadroom, 0) + " times what most clients needed):\n\n"
-                   : "\n") +
-           advice_line(report, advice[i]) + "\n  " + route_text(advice[i]) + ": " +
-           printable(advice[i].route->match, 90) + "\n";
+    out +=
+        (i == 1
+             ? "\nThen, by rules of their own (writes: without clients that mostly get a status of "
+               "4xx;\nlogin: " +
+                   decimal(kStrictHeadroom, 0) + " times what most clients needed):\n\n"
+             : "\n") +
+        advice_line(report, advice[i]) + "\n  " + route_text(advice[i]) + ": " +
+        printable(advice[i].route->match, 90) + "\n";
     add_clients(advice[i], out);
   }
   if (all) {

@@ -267,6 +267,54 @@ TEST(RouteFinder, TakesTheFirstPageOfAnAdministrationForALogin) {
   }
 }
 
+const Advice* advice_of(const std::vector<Advice>& all, RouteKind kind) {
+  for (const Advice& each : all) {
+    if (each.route->kind == kind) return &each;
+  }
+  return nullptr;
+}
+
+// 30 clients that write once, an editor who uploads 60 pictures, a robot that fills in a form which
+// refuses it 200 times, an office of 40 people that log in within a minute, and a robot that reads
+// only the page of the login.
+std::string editor_log() {
+  std::string text = "time,ip,method,path,status\n";
+  const auto add = [&](int at, const std::string& ip, const std::string& request) {
+    text += std::to_string(1'700'000'000 + at) + "," + ip + "," + request + "\n";
+  };
+  for (int i = 0; i < 30; ++i) {
+    const std::string ip = "10.0.0." + std::to_string(i);
+    for (int page = 0; page < 5; ++page) add(i * 60, ip, "GET,/topic,200");
+    add(i * 60 + 1, ip, "POST,/topic,302");
+    add(i * 60 + 2, ip, "POST,/login,302");
+  }
+  for (int i = 0; i < 60; ++i) add(2000 + i, "10.1.1.1", "POST,/upload,200");
+  for (int i = 0; i < 200; ++i) add(2100, "10.2.2.2", "POST,/contact,422");
+  for (int i = 0; i < 40; ++i) add(2400 + i, "10.3.3.3", "POST,/login,302");
+  for (int i = 0; i < 60; ++i) add(2440 + i, "10.3.3.3", "GET,/topic,200");
+  for (int i = 0; i < 100; ++i) add(2600, "10.4.4.4", "POST,/login,200");
+  for (int i = 0; i < 100; ++i) add(2601, "10.4.4.4", "GET,/login,200");
+  return text;
+}
+
+TEST_F(Suggest, WithoutHarmDeniesNobodyWhoLooksLegitimate) {
+  const SuggestReport report = suggest_for(editor_log());
+  const auto advice = advise(report, 0);
+  const auto denied_of = [&](RouteKind kind) {
+    std::vector<std::string> denied;
+    for (const AdvisedClient& each : advice_of(advice, kind)->clients) {
+      if (each.denied) denied.push_back(each.label);
+    }
+    return denied;
+  };
+  EXPECT_EQ(denied_of(RouteKind::kWrites), std::vector<std::string>{"10.2.2.2"})
+      << "most of its requests are refused";
+  EXPECT_EQ(denied_of(RouteKind::kLogin), std::vector<std::string>{"10.4.4.4"})
+      << "it requests nothing but the login";
+  EXPECT_EQ(advice_of(advice, RouteKind::kWrites)->keys_denied, 1u);
+  EXPECT_EQ(advice_of(advice, RouteKind::kLogin)->keys_denied, 1u);
+}
+
 TEST_F(Suggest, LeavesRoomAboveWhatClientsNeeded) {
   const SuggestReport report = suggest_for(random_log(5, 100));
   for (const double harm : {0.0, 0.05}) {
