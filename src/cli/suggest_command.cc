@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -12,6 +14,7 @@
 #include "core/period.h"
 #include "replay/suggest.h"
 #include "replay/text.h"
+#include "rules/attributes.h"
 
 namespace sluice::cli {
 namespace {
@@ -21,8 +24,8 @@ constexpr const char* kSuggestHelp =
 the limit to take: a token bucket with a rate and a burst that are fitted to the log, with room for
 half as much again. The clients that it would have denied follow, with their user agents and paths.
 Sluice finds routes by itself: logins, an API, requests that write, static files and pages. It
-suggests a limit for each that matters; logins and writes get stricter ones. With --match it suggests
-one limit, for the requests that match.
+suggests a limit for each that matters. With --match it suggests one limit, for the requests that
+match. --exclude leaves requests out, and the rules do not match them.
 
 --yaml prints rules: one in shadow mode, which denies nothing, and the others as comments. `sluice
 replay` shows what they would deny. --html also writes a page with curves. --all adds the smallest
@@ -36,11 +39,12 @@ input once. A key takes about 100 bytes with three periods, besides the keys tha
 last two periods and those whose bucket is not full.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
-was read); 2 wrong usage.
+was read), or no request matches; 2 wrong usage.
 
 Examples:
   sluice suggest access.log.gz
   sluice suggest --key '{header.x-user|ip}' --match path=/api/** --per 1s,1m --harm 0.5% a.jsonl
+  sluice suggest --exclude path=/health --exclude ip=10.0.0.0/8 access.log
   sluice suggest --all --rate 10 access.log
   sluice suggest --yaml access.log > limits.yaml && sluice replay --rules limits.yaml access.log)";
 
@@ -49,7 +53,7 @@ constexpr std::size_t kMostPeriods = 8;
 struct SuggestArguments {
   LogFlags input;
   std::string key = "{ip}";
-  std::vector<std::string> match;
+  std::vector<std::string> match, exclude;
   std::string periods = "1s,1m,1h";
   std::string harm = "0.1%";
   std::uint32_t rate = 0;
@@ -69,17 +73,62 @@ std::optional<double> share_of(const std::string& text) {
   return is_share && percent >= 0 && percent <= 100 ? std::optional(percent / 100) : std::nullopt;
 }
 
+// Returns what is wrong with ATTRIBUTE=PATTERN, or an empty text. `option` is its option. An
+// attribute that neither requests nor the fields of the log have matches nothing.
+std::string fault_of(const std::string& option, const std::string& name, const std::string& pattern,
+                     const std::vector<std::string>& fields) {
+  constexpr std::array<std::string_view, 5> kNames = {"ip", "path", "method", "host", "status"};
+  constexpr std::string_view kNameBytes =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+  const std::size_t end = name.find_first_not_of(kNameBytes);
+  const std::string operation =
+      (end == name.npos ? "" : name.substr(end)) + "=" + (pattern.starts_with('=') ? "=" : "");
+  if (end == 0 || operation != "=") {
+    const bool is_not = operation == "!=" && option == "--match";
+    const std::string instead = is_not              ? "--exclude " + name.substr(0, end) + "="
+                                : operation == "~=" ? option + " " + name.substr(0, end) + "=~"
+                                                    : option + " " + name.substr(0, end) + "=";
+    const std::size_t same = pattern.find_first_not_of('=');
+    return "there is no operator " + operation + "; expected ATTRIBUTE=PATTERN; did you mean " +
+           instead + (same == pattern.npos ? "" : pattern.substr(same)) + "?";
+  }
+  const bool is_field = std::any_of(fields.begin(), fields.end(), [&](const std::string& field) {
+    return field.starts_with(name + "=");
+  });
+  if (is_field || rules::is_of_client(name) ||
+      std::find(kNames.begin(), kNames.end(), name) != kNames.end()) {
+    return "";
+  }
+  return "there is no attribute " + name +
+         "; expected ip, path, method, host, status, header.NAME, query.NAME, cookie.NAME, "
+         "body.NAME or a NAME of --field" +
+         rules::did_you_mean_attribute(name);
+}
+
+// Returns the attributes and patterns of an option.
+std::vector<std::pair<std::string, std::string>> conditions_of(
+    const std::string& option, const std::vector<std::string>& texts,
+    const std::vector<std::string>& fields) {
+  std::vector<std::pair<std::string, std::string>> conditions;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == text.npos) {
+      throw wrong_argument(option + " " + text + ": expected ATTRIBUTE=PATTERN");
+    }
+    auto& [name, pattern] =
+        conditions.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    const std::string fault = fault_of(option, name, pattern, fields);
+    if (!fault.empty()) throw wrong_argument(option + " " + text + ": " + fault);
+  }
+  return conditions;
+}
+
 // Sets the requests that count.
 void set_requests(const SuggestArguments& arguments, replay::SuggestOptions& options) {
   options.key = arguments.key;
   options.rate = arguments.rate;
-  for (const std::string& match : arguments.match) {
-    const std::size_t equals = match.find('=');
-    if (equals == 0 || equals == match.npos) {
-      throw wrong_argument("--match " + match + ": expected ATTRIBUTE=PATTERN");
-    }
-    options.match.emplace_back(match.substr(0, equals), match.substr(equals + 1));
-  }
+  options.match = conditions_of("--match", arguments.match, arguments.input.fields);
+  options.exclude = conditions_of("--exclude", arguments.exclude, arguments.input.fields);
   std::string_view rest = arguments.periods;
   for (bool more = true; more;) {
     const std::size_t comma = rest.find(',');
@@ -105,6 +154,10 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
                  double harm) {
   const int status = report.failed ? kFailed : 0;
   if (report.opened == 0) return status;
+  if (report.requests == 0 && report.unmatched > 0) {
+    throw unreadable("none of " + replay::plural(report.unmatched, "request") +
+                     " matches --match and --exclude");
+  }
   if (arguments.json) {
     std::cout << replay::suggest_json(report, harm);
   } else if (arguments.yaml) {
@@ -131,7 +184,8 @@ int suggest_limits(const SuggestArguments& arguments) {
   replay::SuggestOptions options;
   set_requests(arguments, options);
   arguments.input.set(options, progress);
-  const auto rules = RuleSet::parse(replay::suggested_rules(options, {}), "--key and --match");
+  const auto rules =
+      RuleSet::parse(replay::suggested_rules(options, {}), "--key, --match and --exclude");
   if (!rules) {
     for (const RuleError& error : rules.error()) {
       std::cerr << "sluice: "
@@ -158,6 +212,10 @@ void add_suggest(Command app, int& status) {
   command
       .add_option("--match", arguments->match,
                   "ATTRIBUTE=PATTERN: count only these requests, as in rules; repeatable")
+      .take_all();
+  command
+      .add_option("--exclude", arguments->exclude,
+                  "ATTRIBUTE=PATTERN: do not count these requests; repeatable")
       .take_all();
   command.add_option("--per", arguments->periods, "The periods of limits, separated by commas")
       .show_default();

@@ -78,6 +78,50 @@ TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
   EXPECT_EQ(boost::json::parse(out_).at("keyless").to_number<int>(), 14);
 }
 
+TEST_F(SuggestCommand, ExcludesRequestsAlsoFromItsRules) {
+  EXPECT_EQ(run_suggest({"--exclude", "path=/b", "--exclude", "ip=10.0.0.0/32", "--exclude",
+                         "ip=10.0.0.1/32", "--json", log_}),
+            0);
+  auto json = boost::json::parse(out_);
+  EXPECT_EQ(json.at("keys").to_number<int>(), 7);
+  EXPECT_EQ(json.at("unmatched").to_number<int>(), 7);
+  const std::string match(json.at("advice").at(0).at("match").as_string());
+  EXPECT_EQ(match, "not: { path: [\"/b\"], ip: [\"10.0.0.0/32\", \"10.0.0.1/32\"] }");
+  EXPECT_EQ(run_suggest({"--match", "path=/a", "--match", "path=/b", "--exclude", "method=POST",
+                         "--json", log_}),
+            0);
+  json = boost::json::parse(out_);
+  EXPECT_EQ(json.at("requests").to_number<int>(), 14) << "one of the two paths";
+}
+
+TEST_F(SuggestCommand, NamesUnknownAttributesAndOperators) {
+  const auto error_of = [&](const std::string& option, const std::string& text) {
+    EXPECT_EQ(run_suggest({option, text, log_}), 2) << text;
+    EXPECT_EQ(out_, "") << text;
+    return err_;
+  };
+  EXPECT_NE(error_of("--match", "path!=/a/**").find("did you mean --exclude path=/a/**?"),
+            std::string::npos)
+      << err_;
+  EXPECT_NE(error_of("--match", "path~=/a.*").find("did you mean --match path=~/a.*?"),
+            std::string::npos)
+      << err_;
+  EXPECT_NE(error_of("--exclude", "path==/a").find("did you mean --exclude path=/a?"),
+            std::string::npos)
+      << err_;
+  EXPECT_NE(error_of("--match", "paths=/a").find("there is no attribute paths"), std::string::npos)
+      << err_;
+  EXPECT_NE(err_.find("did you mean 'path'?"), std::string::npos) << err_;
+  EXPECT_EQ(run_suggest({"--field", "paths=x", "--exclude", "paths=/a", log_}), 0) << err_;
+}
+
+TEST_F(SuggestCommand, FailsIfNoRequestMatches) {
+  EXPECT_EQ(run_suggest({"--match", "path=/none", log_}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("none of 14 requests matches --match and --exclude"), std::string::npos)
+      << err_;
+}
+
 TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
   const auto check = [&](const std::vector<std::string>& options, const std::string& summary) {
     std::vector<std::string> arguments = {"--yaml", log_};
@@ -90,6 +134,7 @@ TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
   check({}, "1 rule, 1 limit");
   check({"--key", "{header.x-user|ip}", "--match", "path=/**"}, "1 rule, 1 limit");
   check({"--key", "{header.user-agent}"}, "1 rule, 1 limit");
+  check({"--exclude", "path=/b", "--exclude", "header.user-agent=*bot*"}, "1 rule, 1 limit");
   check({"--all", "--rate", "10", "--match", "path=/**"}, "9 rules, 9 limits");
 }
 

@@ -300,19 +300,18 @@ std::vector<Suggestion> suggestions(const SuggestReport& report, double harm) {
 
 namespace {
 
-std::string match_of(const SuggestOptions& options) {
-  std::string match;
-  for (const auto& [name, pattern] : options.match) {
-    match +=
-        (match.empty() ? "" : ", ") + base::json_string(name) + ": " + base::json_string(pattern);
-  }
-  return match;
+// Adds the conditions of the options to a map.
+void add_conditions(const SuggestOptions& options, MatchMap& map) {
+  for (const auto& [name, pattern] : options.match) map.add(name, base::json_string(pattern));
+  for (const auto& [name, pattern] : options.exclude) map.exclude(name, base::json_string(pattern));
 }
 
 }  // namespace
 
 std::string suggested_rules(const SuggestOptions& options, const std::vector<Suggestion>& all) {
-  const std::string match = match_of(options);
+  MatchMap map;
+  add_conditions(options, map);
+  const std::string match = map.text();
   std::string yaml = "version: 1\nrules:\n";
   const auto add = [&](const std::string& name, const std::string& fields) {
     yaml += "  - name: " + name + "\n    mode: shadow  # denies nothing; delete this to enforce\n";
@@ -471,7 +470,9 @@ void Measurement::finish(SuggestReport& report) {
     }
     route->name = kRouteNames[static_cast<std::size_t>(route->kind)];
     if (!finder_.has_paths()) route->name = "requests";
-    route->match = options_.match.empty() ? finder_.match(route->kind) : match_of(options_);
+    MatchMap map = options_.match.empty() ? finder_.match(route->kind) : MatchMap{};
+    add_conditions(options_, map);
+    route->match = map.text();
     report.routes.push_back(*std::move(route));
   }
 }

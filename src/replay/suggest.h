@@ -198,11 +198,33 @@ class Demand {
 
 // Which requests count, and how.
 struct SuggestOptions : LogInput {
-  std::string key = "{ip}";                                // a key template
-  std::vector<std::pair<std::string, std::string>> match;  // attributes and their patterns
-  std::vector<Duration> periods;                           // at least one
+  std::string key = "{ip}";  // a key template
+  // Attributes and their patterns. Requests count if each attribute of `match` matches one of its
+  // patterns, and none of `exclude` matches.
+  std::vector<std::pair<std::string, std::string>> match, exclude;
+  std::vector<Duration> periods;  // at least one
   // What token buckets refill per period, for suggestions(). 0: no token buckets.
   std::uint32_t rate = 0;
+};
+
+// The map of a rule's `match`, whose patterns are written as in YAML.
+class MatchMap {
+ public:
+  void add(std::string_view attribute, std::string pattern) {
+    add_to(matches_, attribute, std::move(pattern));
+  }
+  // The rule does not match requests whose attribute matches the pattern.
+  void exclude(std::string_view attribute, std::string pattern) {
+    add_to(excludes_, attribute, std::move(pattern));
+  }
+  // Returns "method: [POST], not: { path: [/login] }". Empty: all requests.
+  std::string text() const;
+
+ private:
+  using Patterns = std::vector<std::pair<std::string, std::vector<std::string>>>;
+  static void add_to(Patterns& all, std::string_view attribute, std::string pattern);
+
+  Patterns matches_, excludes_;
 };
 
 // The routes that sluice finds by itself: a request belongs to the first that it matches. Each is
@@ -225,9 +247,8 @@ class RouteFinder {
   explicit RouteFinder(std::vector<std::string> logins = {}) : logins_(std::move(logins)) {}
 
   RouteKind find(const LogLine& line);
-  // The map of a rule's `match` for what has been found so far: "method: [POST], path: [/login]".
-  // Empty: all requests.
-  std::string match(RouteKind kind) const;
+  // The map of a rule for what has been found so far.
+  MatchMap match(RouteKind kind) const;
   // Whether the path is one of the logins that have been found.
   bool is_known_login(std::string_view path) const;
   // Whether a request had a path.
@@ -298,7 +319,7 @@ struct Behaviour {
 struct RouteDemand {
   std::string name;
   RouteKind kind = RouteKind::kPages;
-  std::string match;  // RouteFinder::match()
+  std::string match;  // the text of a MatchMap
   Demand demand;
   TraitsByKey traits;                // by the number of the key
   std::vector<Behaviour> behaviour;  // of login and writes

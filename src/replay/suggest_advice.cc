@@ -202,32 +202,54 @@ std::size_t GuessFinder::bytes() const noexcept {
   return writer_of_.size() * sizeof(writer_of_[0]) + writers_.size() * sizeof(Writer);
 }
 
-std::string RouteFinder::match(RouteKind kind) const {
-  std::vector<std::string> methods, api, files;
-  for (std::size_t i = 0; i < kWriteMethods.size(); ++i) {
-    if ((methods_ >> i & 1) != 0) methods.emplace_back(kWriteMethods[i]);
-  }
-  for (const std::string& folder : api_) api.push_back("\"/" + folder + "/**\"");
-  for (std::size_t i = 0; i < kStaticFolders.size(); ++i) {
-    if ((extensions_ >> (kExtensions.size() + i) & 1) != 0) {
-      files.push_back("\"/" + std::string(kStaticFolders[i]) + "/**\"");
+void MatchMap::add_to(Patterns& all, std::string_view attribute, std::string pattern) {
+  auto found = std::find_if(all.begin(), all.end(),
+                            [&](const auto& each) { return each.first == attribute; });
+  if (found == all.end()) found = all.insert(found, {std::string(attribute), {}});
+  found->second.push_back(std::move(pattern));
+}
+
+std::string MatchMap::text() const {
+  const auto text_of = [](const Patterns& all) {
+    std::string text;
+    for (const auto& [attribute, patterns] : all) {
+      text += (text.empty() ? "" : ", ") + attribute + ": " + joined(patterns);
+    }
+    return text;
+  };
+  std::string text = text_of(matches_);
+  if (excludes_.empty()) return text;
+  return text + (text.empty() ? "" : ", ") + "not: { " + text_of(excludes_) + " }";
+}
+
+MatchMap RouteFinder::match(RouteKind kind) const {
+  MatchMap map;
+  const bool is_rest = kind == RouteKind::kPages;
+  const auto add = [&](std::string_view attribute, std::string pattern) {
+    is_rest ? map.exclude(attribute, std::move(pattern)) : map.add(attribute, std::move(pattern));
+  };
+  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || is_rest) {
+    for (std::size_t i = 0; i < kWriteMethods.size(); ++i) {
+      if ((methods_ >> i & 1) != 0) add("method", std::string(kWriteMethods[i]));
     }
   }
-  for (std::size_t i = 0; i < kExtensions.size(); ++i) {
-    if ((extensions_ >> i & 1) != 0) files.push_back("\"/**." + std::string(kExtensions[i]) + "\"");
+  if (kind == RouteKind::kLogin) {
+    for (const std::string& path : logins_) add("path", path);
   }
-  switch (kind) {
-    case RouteKind::kLogin: return "method: " + joined(methods) + ", path: " + joined(logins_);
-    case RouteKind::kApi: return "path: " + joined(api);
-    case RouteKind::kWrites: return "method: " + joined(methods);
-    case RouteKind::kStatic: return "path: " + joined(files);
-    case RouteKind::kPages: break;
+  if (kind == RouteKind::kApi || is_rest) {
+    for (const std::string& folder : api_) add("path", "\"/" + folder + "/**\"");
   }
-  std::string others;
-  if (!methods.empty()) others = "method: " + joined(methods);
-  api.insert(api.end(), files.begin(), files.end());
-  if (!api.empty()) others += (others.empty() ? "path: " : ", path: ") + joined(api);
-  return others.empty() ? "" : "not: { " + others + " }";
+  if (kind == RouteKind::kStatic || is_rest) {
+    for (std::size_t i = 0; i < kStaticFolders.size(); ++i) {
+      if ((extensions_ >> (kExtensions.size() + i) & 1) == 0) continue;
+      add("path", "\"/" + std::string(kStaticFolders[i]) + "/**\"");
+    }
+    for (std::size_t i = 0; i < kExtensions.size(); ++i) {
+      if ((extensions_ >> i & 1) == 0) continue;
+      add("path", "\"/**." + std::string(kExtensions[i]) + "\"");
+    }
+  }
+  return map;
 }
 
 namespace {
