@@ -360,20 +360,21 @@ std::vector<BucketRate> rates_of(const SuggestOptions& options) {
 // Measures the requests of the logs, one after the other.
 class Measurement {
  public:
-  Measurement(const RuleSet& rules, const SuggestOptions& options, RouteFinder finder)
+  Measurement(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice)
       : options_(options),
         set_(rules::Access::impl(rules)),
         rule_(set_.compiled[0]),
         all_(options.periods, rates_of(options)),
-        finder_(std::move(finder)) {}
+        choice_(choice),
+        finder_(choice) {}
 
   void add(const LogBatch& batch) {
     if (rates_.empty()) rates_ = rates_for(batch);
     for (const LogLine& line : batch.lines) add(batch, line);
   }
   void finish(SuggestReport& report);
-  // Returns the paths where clients guess, although they do not look like a login.
-  std::vector<std::string> guessed() const { return guesses_.paths(); }
+  // Returns what is known of the routes after finish(), for another measurement.
+  RouteChoice choice() const { return choice_; }
 
  private:
   // Requests until the traits of a key are counted for every kSample-th request only.
@@ -388,6 +389,9 @@ class Measurement {
   const RuleSet::Impl& set_;
   const rules::CompiledRule& rule_;  // finds the keys of requests
   Demand all_;
+  void choose_routes(const SuggestReport& report);
+
+  RouteChoice choice_;
   RouteFinder finder_;
   GuessFinder guesses_;
   std::vector<std::uint32_t> login_reads_;  // of the paths of logins, by client
@@ -418,7 +422,14 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
     kind = finder_.find(line);
     guesses_.add(added.key, added.requests, line, kind);
   }
-  add_to_route(line, kind, added.key, hash, std::string_view(text_).substr(*label));
+  const std::string_view readable = std::string_view(text_).substr(*label);
+  add_to_route(line, kind, added.key, hash, readable);
+  if (kind == RouteKind::kLogin) {
+    if (finder_.is_in_api()) add_to_route(line, RouteKind::kApi, added.key, hash, readable);
+  } else if (kind != RouteKind::kWrites && finder_.is_known_login(line.path)) {
+    if (added.key >= login_reads_.size()) login_reads_.resize(added.key + std::size_t{1});
+    ++login_reads_[added.key];
+  }
 }
 
 void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client,
@@ -432,9 +443,6 @@ void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_
   if (kind == RouteKind::kLogin || kind == RouteKind::kWrites) {
     if (added.key == route->behaviour.size()) route->behaviour.push_back({client});
     route->behaviour[added.key].failed += line.status.starts_with('4') ? 1U : 0U;
-  } else if (finder_.is_known_login(line.path)) {
-    if (client >= login_reads_.size()) login_reads_.resize(client + std::size_t{1});
-    ++login_reads_[client];
   }
   if (added.requests > kEach && added.requests % kSample != 0) return;
   const std::uint64_t weight = added.need + added.requests / kSample;
@@ -470,11 +478,37 @@ void Measurement::finish(SuggestReport& report) {
     }
     route->name = kRouteNames[static_cast<std::size_t>(route->kind)];
     if (!finder_.has_paths()) route->name = "requests";
-    MatchMap map = options_.match.empty() ? finder_.match(route->kind) : MatchMap{};
-    add_conditions(options_, map);
-    route->match = map.text();
     report.routes.push_back(*std::move(route));
   }
+  choose_routes(report);
+  for (RouteDemand& route : report.routes) {
+    MatchMap map = options_.match.empty() ? finder_.match(route.kind) : MatchMap{};
+    add_conditions(options_, map);
+    route.match = map.text();
+  }
+}
+
+// Routes that are too small for a rule belong to others. Paths where clients guess are logins.
+void Measurement::choose_routes(const SuggestReport& report) {
+  RouteChoice next = choice_;
+  const auto left_out = [&](RouteKind kind) -> bool& {
+    return next.left_out[static_cast<std::size_t>(kind)];
+  };
+  bool has_logins = false;
+  for (const RouteDemand& route : report.routes) {
+    const bool has_rule = has_advice(report, route);
+    if (route.kind == RouteKind::kLogin) has_logins = has_rule;
+    if (route.kind != RouteKind::kPages && !has_rule) left_out(route.kind) = true;
+  }
+  if (has_logins) left_out(RouteKind::kWrites) = false;
+  for (std::size_t i = 0; i < kRoutes; ++i) {
+    if (next.left_out[i]) finder_.leave_out(static_cast<RouteKind>(i));
+  }
+  const bool is_first = choice_ == RouteChoice{};
+  choice_ = std::move(next);
+  if (!is_first) return;
+  auto guessed = guesses_.paths();
+  if (!guessed.empty()) choice_ = {std::move(guessed), {}};
 }
 
 bool can_be_read_again(const SuggestOptions& options) {
@@ -484,14 +518,14 @@ bool can_be_read_again(const SuggestOptions& options) {
   });
 }
 
-// Reads the logs once. Returns Measurement::guessed().
-std::vector<std::string> measure(const RuleSet& rules, const SuggestOptions& options,
-                                 RouteFinder finder, SuggestReport& report) {
+// Reads the logs once. Returns Measurement::choice().
+RouteChoice measure(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice,
+                    SuggestReport& report) {
   report.options = options;
-  Measurement measurement(rules, options, std::move(finder));
+  Measurement measurement(rules, options, choice);
   read_logs(options, report, [&](const LogBatch& batch) { measurement.add(batch); });
   measurement.finish(report);
-  return measurement.guessed();
+  return measurement.choice();
 }
 
 }  // namespace
@@ -499,14 +533,20 @@ std::vector<std::string> measure(const RuleSet& rules, const SuggestOptions& opt
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SuggestReport report;
-  const std::vector<std::string> guessed = measure(rules, options, RouteFinder{}, report);
-  if (!guessed.empty() && can_be_read_again(options)) {
-    SuggestOptions again = options;
-    again.complain = [](std::string_view) {};  // of lines for the second time
+  RouteChoice choice;
+  RouteChoice next = measure(rules, options, choice, report);
+  SuggestOptions again = options;
+  again.complain = [](std::string_view) {};  // of lines for the second time
+  // Paths where clients guess, then routes that are too small for a rule.
+  constexpr int kMostReads = 3;
+  const bool can_read = can_be_read_again(options);
+  for (int read = 1; can_read && read < kMostReads && next != choice; ++read) {
+    choice = next;
     report = {};
-    measure(rules, again, RouteFinder(guessed), report);
-  } else if (!guessed.empty() && options.complain) {
-    options.complain("clients guess at " + guessed[0] +
+    next = measure(rules, again, choice, report);
+  }
+  if (!can_read && !next.logins.empty() && options.complain) {
+    options.complain("clients guess at " + next.logins[0] +
                      ", which is in the route `writes`: standard input cannot be read twice; "
                      "name a file");
   }

@@ -227,8 +227,8 @@ class MatchMap {
   Patterns matches_, excludes_;
 };
 
-// The routes that sluice finds by itself: a request belongs to the first that it matches. Each is
-// what a rule with match() matches, if the rules of the routes before it are tried first.
+// The routes that sluice finds by itself: a request belongs to the first that it matches, and one
+// to a login below an API to both. Each is what a rule with match() matches.
 enum class RouteKind : std::uint8_t {
   kLogin,   // writes to paths that look like a login, or where clients guess
   kApi,     // below /api, /v1 and the like
@@ -238,15 +238,29 @@ enum class RouteKind : std::uint8_t {
 };
 inline constexpr std::size_t kRoutes = 5;
 
+// What is known of the routes before the logs are read.
+struct RouteChoice {
+  std::vector<std::string> logins;  // paths that are logins besides those that look like one
+  // By RouteKind: their requests belong to the next route that matches. That of writes only with
+  // that of logins.
+  std::array<bool, kRoutes> left_out{};
+
+  bool operator==(const RouteChoice&) const = default;
+};
+
 // Finds the routes of requests, in constant memory.
 //
 // Not thread-safe.
 class RouteFinder {
  public:
-  // `logins`: paths that are logins besides those that look like one.
-  explicit RouteFinder(std::vector<std::string> logins = {}) : logins_(std::move(logins)) {}
+  explicit RouteFinder(const RouteChoice& choice = {})
+      : left_out_(choice.left_out), logins_(choice.logins) {}
 
   RouteKind find(const LogLine& line);
+  // Whether the last request is below the folder of an API.
+  bool is_in_api() const noexcept { return is_in_api_; }
+  // The other routes do not exclude the requests of this one from now on.
+  void leave_out(RouteKind kind);
   // The map of a rule for what has been found so far.
   MatchMap match(RouteKind kind) const;
   // Whether the path is one of the logins that have been found.
@@ -259,7 +273,11 @@ class RouteFinder {
  private:
   bool is_login(std::string_view path);
 
+  bool has(RouteKind kind) const noexcept { return !left_out_[static_cast<std::size_t>(kind)]; }
+
+  std::array<bool, kRoutes> left_out_;
   bool has_paths_ = false;
+  bool is_in_api_ = false;
   std::uint32_t methods_ = 0;  // of writes, by their index, and so on
   std::uint32_t extensions_ = 0;
   std::vector<std::string> api_, logins_;  // folders and paths
@@ -359,6 +377,9 @@ struct Advice {
   static constexpr std::size_t kMostClients = 10;
 };
 
+// Whether advise() has a limit for the route.
+bool has_advice(const SuggestReport& report, const RouteDemand& route);
+
 // How far the advice is above what the clients needed that it is made for: nearly all of them,
 // without those whose requests that write mostly get a status of 4xx. The limit for logins is made
 // for what three of four of them need, and for those that look like people.
@@ -394,7 +415,8 @@ std::string advised_rules(const SuggestReport& report, const std::vector<Advice>
 
 // Measures the demand in the logs. `rules` is suggested_rules() without suggestions. A second
 // thread reads and parses. Memory depends only on the number of keys: see Peaks and Demand. Reads
-// files twice if clients guess at paths that do not look like a login.
+// files again if clients guess at paths that do not look like a login, or if routes are too small
+// for a rule.
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options);
 
 // Reports as text, JSON and HTML. Pure functions. `all`: with the limits of all algorithms.

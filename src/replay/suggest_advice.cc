@@ -78,22 +78,23 @@ std::string joined(const std::vector<std::string>& items) {
 
 RouteKind RouteFinder::find(const LogLine& line) {
   const std::string_view path = line.path;
+  is_in_api_ = false;
   if (path.empty() || path.front() != '/') return RouteKind::kPages;
   has_paths_ = true;
   const bool may_write = !line.method.empty() && line.method[0] != 'G' && line.method[0] != 'H';
   const std::size_t method =
       may_write ? index_in(kWriteMethods, line.method) : kWriteMethods.size();
   const bool is_write = method < kWriteMethods.size();
-  if (is_write) {
-    methods_ |= 1U << method;
-    if (is_login(path)) return RouteKind::kLogin;
-  }
+  if (is_write) methods_ |= 1U << method;
   const std::string_view folder = folder_of(path);
-  if (is_api(folder)) {
-    if (std::find(api_.begin(), api_.end(), folder) == api_.end()) api_.emplace_back(folder);
-    return RouteKind::kApi;
+  is_in_api_ = has(RouteKind::kApi) && is_api(folder);
+  if (is_in_api_ && std::find(api_.begin(), api_.end(), folder) == api_.end()) {
+    api_.emplace_back(folder);
   }
-  if (is_write) return RouteKind::kWrites;
+  if (is_write && has(RouteKind::kLogin) && is_login(path)) return RouteKind::kLogin;
+  if (is_in_api_) return RouteKind::kApi;
+  if (is_write && has(RouteKind::kWrites)) return RouteKind::kWrites;
+  if (!has(RouteKind::kStatic)) return RouteKind::kPages;
   const std::size_t place = index_in(kStaticFolders, folder);
   if (place < kStaticFolders.size()) {
     extensions_ |= 1U << (kExtensions.size() + place);
@@ -222,32 +223,44 @@ std::string MatchMap::text() const {
   return text + (text.empty() ? "" : ", ") + "not: { " + text_of(excludes_) + " }";
 }
 
+void RouteFinder::leave_out(RouteKind kind) {
+  left_out_[static_cast<std::size_t>(kind)] = true;
+  if (kind == RouteKind::kLogin) logins_.clear();
+  if (kind == RouteKind::kApi) api_.clear();
+  if (kind == RouteKind::kStatic) extensions_ = 0;
+}
+
 MatchMap RouteFinder::match(RouteKind kind) const {
   MatchMap map;
-  const bool is_rest = kind == RouteKind::kPages;
-  const auto add = [&](std::string_view attribute, std::string pattern) {
-    is_rest ? map.exclude(attribute, std::move(pattern)) : map.add(attribute, std::move(pattern));
+  // Adds the methods, paths or folders to the routes that consist of them, and excludes them from
+  // those that come later.
+  const auto add = [&](bool has_them, bool is_without, std::string_view attribute,
+                       const std::string& pattern) {
+    if (has_them) map.add(attribute, pattern);
+    if (is_without) map.exclude(attribute, pattern);
   };
-  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || is_rest) {
-    for (std::size_t i = 0; i < kWriteMethods.size(); ++i) {
-      if ((methods_ >> i & 1) != 0) add("method", std::string(kWriteMethods[i]));
-    }
+  const bool is_login = kind == RouteKind::kLogin;
+  const bool is_writes = kind == RouteKind::kWrites;
+  const bool is_static = kind == RouteKind::kStatic;
+  const bool is_pages = kind == RouteKind::kPages;
+  const bool has_writes = has(RouteKind::kWrites);
+  for (std::size_t i = 0; i < kWriteMethods.size(); ++i) {
+    if ((methods_ >> i & 1) == 0) continue;
+    add(is_login || is_writes, has_writes && (is_static || is_pages), "method",
+        std::string(kWriteMethods[i]));
   }
-  if (kind == RouteKind::kLogin) {
-    for (const std::string& path : logins_) add("path", path);
+  for (const std::string& path : logins_) add(is_login, is_writes, "path", path);
+  for (const std::string& folder : api_) {
+    add(kind == RouteKind::kApi, is_writes || is_static || is_pages, "path",
+        "\"/" + folder + "/**\"");
   }
-  if (kind == RouteKind::kApi || is_rest) {
-    for (const std::string& folder : api_) add("path", "\"/" + folder + "/**\"");
+  for (std::size_t i = 0; i < kStaticFolders.size(); ++i) {
+    if ((extensions_ >> (kExtensions.size() + i) & 1) == 0) continue;
+    add(is_static, is_pages, "path", "\"/" + std::string(kStaticFolders[i]) + "/**\"");
   }
-  if (kind == RouteKind::kStatic || is_rest) {
-    for (std::size_t i = 0; i < kStaticFolders.size(); ++i) {
-      if ((extensions_ >> (kExtensions.size() + i) & 1) == 0) continue;
-      add("path", "\"/" + std::string(kStaticFolders[i]) + "/**\"");
-    }
-    for (std::size_t i = 0; i < kExtensions.size(); ++i) {
-      if ((extensions_ >> i & 1) == 0) continue;
-      add("path", "\"/**." + std::string(kExtensions[i]) + "\"");
-    }
+  for (std::size_t i = 0; i < kExtensions.size(); ++i) {
+    if ((extensions_ >> i & 1) == 0) continue;
+    add(is_static, is_pages, "path", "\"/**." + std::string(kExtensions[i]) + "\"");
   }
   return map;
 }
@@ -394,24 +407,32 @@ Advice advice_for(const RouteDemand& route, double harm) {
   return best;
 }
 
-}  // namespace
-
-std::vector<Advice> advise(const SuggestReport& report, double harm) {
-  constexpr std::uint64_t kFewRequests = 20;
-  std::vector<Advice> advice;
+// Returns the route to begin with: the largest one without those for which few requests are usual.
+const RouteDemand* main_route(const SuggestReport& report) {
   const RouteDemand* main = nullptr;
   for (const RouteDemand& route : report.routes) {
-    const bool may_begin = !is_of_writes(route.kind) && route.kind != RouteKind::kStatic;
-    if (!may_begin) continue;
+    if (is_of_writes(route.kind) || route.kind == RouteKind::kStatic) continue;
     if (main == nullptr || route.demand.requests() > main->demand.requests()) main = &route;
   }
-  if (main == nullptr && !report.routes.empty()) main = &report.routes.back();
+  return main != nullptr || report.routes.empty() ? main : &report.routes.back();
+}
+
+}  // namespace
+
+bool has_advice(const SuggestReport& report, const RouteDemand& route) {
+  constexpr std::uint64_t kFewRequests = 20;
+  if (&route == main_route(report)) return true;
+  const std::uint64_t requests = route.demand.requests();
+  return requests >= kFewRequests &&
+         (is_of_writes(route.kind) || requests * 100 >= report.requests);
+}
+
+std::vector<Advice> advise(const SuggestReport& report, double harm) {
+  std::vector<Advice> advice;
+  const RouteDemand* const main = main_route(report);
   if (main != nullptr) advice.push_back(advice_for(*main, harm));
   for (const RouteDemand& route : report.routes) {
-    const bool has_some =
-        is_of_writes(route.kind) || route.demand.requests() * 100 >= report.requests;
-    if (&route == main || !has_some || route.demand.requests() < kFewRequests) continue;
-    advice.push_back(advice_for(route, harm));
+    if (&route != main && has_advice(report, route)) advice.push_back(advice_for(route, harm));
   }
   return advice;
 }
@@ -439,8 +460,7 @@ std::string rule_text(const SuggestReport& report, const Advice& advice,
   const auto add = [&](const std::string& line) { yaml += "  " + prefix + line + "\n"; };
   add("- name: " + name);
   add("  mode: shadow  # denies nothing; delete this line to enforce the limit");
-  // The rules of the other routes are meant to be next to each other.
-  if (prefix.empty()) add("  continue: true  # the rules after it decide; delete this line too");
+  add("  continue: true  # the rules after it decide; delete this line too");
   if (!advice.route->match.empty()) add("  match: { " + advice.route->match + " }");
   add("  limits:");
   add("    - { name: " + name + ", key: " + base::json_string(report.options.key) +

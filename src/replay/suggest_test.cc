@@ -356,6 +356,62 @@ TEST_F(Suggest, PrintsOneRuleAndTheOthersAsComments) {
   EXPECT_EQ(rules_of(all_rules(yaml)).rules().size(), 5u) << all_rules(yaml);
 }
 
+// A site with a few requests of an API, of pictures, of a form, and many to a login below an API.
+std::string small_routes_log() {
+  std::string text = "time,ip,method,path\n";
+  const auto add = [&](int at, const std::string& request) {
+    text += std::to_string(1'700'000'000 + at) + ",10.0.0." + std::to_string(at % 7) + "," +
+            request + "\n";
+  };
+  for (int i = 0; i < 2000; ++i) {
+    add(i, "GET,/topic");
+    if (i % 500 == 0) add(i, "GET,/a.png");
+    if (i % 500 == 1) add(i, "GET,/v1/items");
+    if (i % 500 == 2) add(i, "POST,/contact");
+    if (i % 500 == 3) add(i, "POST,/user/login");
+  }
+  return text;
+}
+
+TEST_F(Suggest, ExcludesOnlyRoutesThatHaveARule) {
+  const SuggestReport report = suggest_for(small_routes_log());
+  ASSERT_EQ(report.routes.size(), 1u);
+  EXPECT_EQ(report.routes[0].match, "");
+  EXPECT_EQ(report.routes[0].demand.requests(), 2016u);
+}
+
+TEST_F(Suggest, CountsLoginsBelowAnApiForBoth) {
+  std::string log = small_routes_log();
+  for (int i = 0; i < 50; ++i) {
+    log += std::to_string(1'700'010'000 + i) + ",10.1.1.1,POST,/v1/login\n";
+    log += std::to_string(1'700'010'000 + i) + ",10.1.1.1,GET,/v1/items\n";
+    log += std::to_string(1'700'010'000 + i) + ",10.1.1.1,POST,/answer\n";
+  }
+  const SuggestReport report = suggest_for(log);
+  EXPECT_EQ(route_of(report, RouteKind::kLogin)->demand.requests(), 54u);
+  EXPECT_EQ(route_of(report, RouteKind::kApi)->demand.requests(), 104u);
+  EXPECT_EQ(route_of(report, RouteKind::kWrites)->match,
+            "method: [POST], not: { path: [/user/login, /v1/login, \"/v1/**\"] }");
+  EXPECT_EQ(route_of(report, RouteKind::kPages)->match,
+            "not: { method: [POST], path: [\"/v1/**\"] }");
+  const RuleSet rules = rules_of(all_rules(advised_rules(report, advise(report, 0))));
+  for (const RuleTally& rule : replay_with(rules).tally.rules) {
+    for (const RouteDemand& route : report.routes) {
+      if (route.name != rule.rule->name) continue;
+      EXPECT_EQ(rule.matched, route.demand.requests()) << route.name;
+    }
+  }
+}
+
+TEST_F(Suggest, LetsRulesAfterItsOwnDecideWhileInShadowMode) {
+  const SuggestReport report = suggest_for(site_log());
+  const std::string own =
+      "  - { name: own, limits: [{ key: a, algorithm: gcra, limit: 9, per: 1s }] }\n";
+  const RuleSet rules = rules_of(all_rules(advised_rules(report, advise(report, 0))) + own);
+  ASSERT_EQ(rules.rules().size(), 6u);
+  EXPECT_EQ(replay_with(rules).tally.rules[5].matched, report.requests);
+}
+
 TEST_F(Suggest, SaysNothingAboutAnEmptyLog) {
   const SuggestReport report = suggest_for("time,ip\n");
   EXPECT_EQ(report.keys, 0u);
