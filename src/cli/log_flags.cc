@@ -1,10 +1,12 @@
 #include "cli/log_flags.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -88,6 +90,18 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   if (!quiet && ::isatty(STDERR_FILENO) == 1) {
     input.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
   }
+}
+
+std::size_t report_columns() {
+  const char* const given = std::getenv("COLUMNS");
+  unsigned long columns = given == nullptr ? 0 : std::strtoul(given, nullptr, 10);
+  winsize terminal{};
+  if (columns == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0) {
+    columns = terminal.ws_col;
+  }
+  constexpr unsigned long kMost = 1000;
+  if (columns == 0 || columns > kMost) return replay::kUsualColumns;
+  return std::max<std::size_t>(columns, replay::kLeastColumns);
 }
 
 Failed unreadable(const std::string& text, int status) {

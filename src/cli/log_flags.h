@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ struct LogFlags {
   // Failed: an error in the arguments.
   void set(replay::LogInput& input, ProgressLine& progress) const;
 };
+
+// Returns the width of reports: COLUMNS, or that of the terminal, or kUsualColumns.
+std::size_t report_columns();
 
 // An error of a subcommand that reads logs. It may contain text of any origin.
 Failed unreadable(const std::string& text, int status = kFailed);

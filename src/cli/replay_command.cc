@@ -87,7 +87,7 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
     }
     return status;
   }
-  std::cout << replay::text_report(report, stdout_has_colours());
+  std::cout << replay::text_report(report, stdout_has_colours(), report_columns());
   if (arguments.html.empty()) return status;
   write_page(arguments.html, replay::html_report(report));
   if (!arguments.input.quiet)

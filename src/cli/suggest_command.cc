@@ -165,7 +165,7 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
                       ? replay::suggested_rules(report.options, replay::suggestions(report, harm))
                       : replay::advised_rules(report, replay::advise(report, harm)));
   } else {
-    std::cout << replay::suggest_text(report, harm, arguments.all);
+    std::cout << replay::suggest_text(report, harm, arguments.all, report_columns());
   }
   if (!arguments.html.empty()) write_page(arguments.html, replay::suggest_html(report, harm));
   return status;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -136,6 +137,20 @@ TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
   check({"--key", "{header.user-agent}"}, "1 rule, 1 limit");
   check({"--exclude", "path=/b", "--exclude", "header.user-agent=*bot*"}, "1 rule, 1 limit");
   check({"--all", "--rate", "10", "--match", "path=/**"}, "9 rules, 9 limits");
+}
+
+TEST_F(SuggestCommand, IsAsWideAsTheTerminal) {
+  const std::string agent = "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += line_at(i, "10.0.0.1", "GET /a", agent);
+  const std::string log = files_.write("agents", text);
+  ::setenv("COLUMNS", "80", 1);
+  EXPECT_EQ(run_suggest({log}), 0);
+  EXPECT_NE(out_.find("GET /a; status 200; SMTBot/1.0\n"), std::string::npos) << out_;
+  ::setenv("COLUMNS", "120", 1);
+  EXPECT_EQ(run_suggest({log}), 0);
+  ::unsetenv("COLUMNS");
+  EXPECT_NE(out_.find("GET /a; status 200; " + agent + "\n"), std::string::npos) << out_;
 }
 
 TEST_F(SuggestCommand, WritesAPage) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "replay/log_reader.h"
+#include "replay/text.h"
 #include "replay/traits.h"
 #include "sluice/clock.h"
 #include "sluice/overrides.h"
@@ -228,8 +229,10 @@ ReplayReport replay(const RuleSet& rules, const ReplayOptions& options);
 
 // A report as text, JSON and HTML. Pure functions of the report.
 
-// Returns a summary with at most 100 columns. `has_colours`: with ANSI escapes.
-std::string text_report(const ReplayReport& report, bool has_colours);
+// Returns a summary. `has_colours`: with ANSI escapes. `columns`: the width of the terminal, at
+// least kLeastColumns, which only requests and agents of keys use.
+std::string text_report(const ReplayReport& report, bool has_colours,
+                        std::size_t columns = kUsualColumns);
 
 // Returns one JSON object on one line, with times in UTC. Denied keys are truncated to
 // KeyTally::kLongestLabel bytes, and bytes that are not UTF-8 become U+FFFD.

@@ -104,7 +104,7 @@ constexpr std::size_t kShownKeys = 10;
 constexpr std::size_t kTextColumns = 64;
 constexpr std::size_t kLabelColumns = 35;
 constexpr std::size_t kNameColumns = 50;
-constexpr std::size_t kTraitsColumns = 92;
+constexpr std::size_t kTraitsIndent = 8;  // with a margin
 
 // Returns one bar per value. A value above 0 has a bar of at least an eighth of the line height.
 std::string sparkline(const std::vector<std::uint64_t>& values) {
@@ -121,10 +121,11 @@ std::string sparkline(const std::vector<std::uint64_t>& values) {
 
 class TextReport {
  public:
-  TextReport(const ReplayReport& report, bool has_colours)
+  TextReport(const ReplayReport& report, bool has_colours, std::size_t columns)
       : report_(report),
         series_(report.tally.series().in_columns(kTextColumns)),
-        has_colours_(has_colours) {}
+        has_colours_(has_colours),
+        columns_(columns) {}
 
   std::string write() {
     headline();
@@ -314,12 +315,8 @@ class TextReport {
 
   // What was denied, and the user agent: a customer or a robot?
   void traits_of(const DeniedKey& key) {
-    const TraitsText text = text_of(*key.traits);
-    std::string all = text.requests;
-    if (!text.agent.empty() && text.agent != key.label) {
-      all += (all.empty() ? "" : "; ") + printable(text.agent);
-    }
-    if (!all.empty()) line(dim("      " + printable(all, kTraitsColumns)));
+    const std::string all = fitted_text(*key.traits, key.label, columns_ - kTraitsIndent);
+    if (!all.empty()) line(dim("      " + all));
   }
 
   // The times of the first and last denial. Without hours if they are on different days.
@@ -356,6 +353,7 @@ class TextReport {
   const ReplayReport& report_;
   const TimeSeries series_;
   const bool has_colours_;
+  const std::size_t columns_;
   std::string out_;
 };
 
@@ -399,8 +397,8 @@ std::string format_titles(const ReplayReport& report) {
   return titles;
 }
 
-std::string text_report(const ReplayReport& report, bool has_colours) {
-  return TextReport(report, has_colours).write();
+std::string text_report(const ReplayReport& report, bool has_colours, std::size_t columns) {
+  return TextReport(report, has_colours, columns).write();
 }
 
 }  // namespace sluice::replay

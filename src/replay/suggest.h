@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "replay/log_reader.h"
+#include "replay/text.h"
 #include "replay/traits.h"
 #include "sluice/algorithm.h"
 #include "sluice/clock.h"
@@ -420,7 +421,9 @@ std::string advised_rules(const SuggestReport& report, const std::vector<Advice>
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options);
 
 // Reports as text, JSON and HTML. Pure functions. `all`: with the limits of all algorithms.
-std::string suggest_text(const SuggestReport& report, double harm, bool all);
+// `columns`: the width of the terminal, at least kLeastColumns.
+std::string suggest_text(const SuggestReport& report, double harm, bool all,
+                         std::size_t columns = kUsualColumns);
 std::string suggest_json(const SuggestReport& report, double harm);
 std::string suggest_html(const SuggestReport& report, double harm);
 

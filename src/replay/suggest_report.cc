@@ -283,8 +283,10 @@ std::string method_text(double harm) {
          " of them: the mean rate\nof their busiest hours, and the burst above it.";
 }
 
-void add_clients(const Advice& advice, std::string& out) {
-  constexpr std::size_t kColumns = 92;
+constexpr std::size_t kIndent = 8;         // of what a client did, with a margin
+constexpr std::size_t kMatchColumns = 10;  // before the map of a route
+
+void add_clients(const Advice& advice, std::size_t columns, std::string& out) {
   std::size_t width = 8;
   for (const AdvisedClient& each : advice.clients) {
     width = std::max(width, columns_of(printable(each.label, 40)));
@@ -301,12 +303,8 @@ void add_clients(const Advice& advice, std::string& out) {
             percent(each.requests, advice.route->demand.requests()), grouped(each.burst_needed)) +
         (each.denied ? "  denied\n" : "\n");
     if (each.traits == nullptr) continue;
-    const TraitsText text = text_of(*each.traits);
-    std::string what = text.requests;
-    if (!text.agent.empty() && text.agent != each.label) {
-      what += (what.empty() ? "" : "; ") + text.agent;
-    }
-    if (!what.empty()) out += "      " + printable(what, kColumns) + "\n";
+    const std::string what = fitted_text(*each.traits, each.label, columns - kIndent);
+    if (!what.empty()) out += "      " + what + "\n";
   }
   const std::uint64_t named = static_cast<std::uint64_t>(
       std::count_if(advice.clients.begin(), advice.clients.end(),
@@ -335,12 +333,12 @@ void add_table(const SuggestReport& report, double harm, std::string& out) {
 
 }  // namespace
 
-std::string suggest_text(const SuggestReport& report, double harm, bool all) {
+std::string suggest_text(const SuggestReport& report, double harm, bool all, std::size_t columns) {
   const auto advice = advise(report, harm);
   std::string out;
   if (!advice.empty()) {
     out = advice_line(report, advice[0]) + "\n\n";
-    add_clients(advice[0], out);
+    add_clients(advice[0], columns, out);
     if (!advice[0].clients.empty()) out += "\n";
   }
   out += plural(report.requests, "request") + " of " + plural(report.keys, "key") + " " +
@@ -365,8 +363,8 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all) {
                    decimal(kStrictHeadroom, 0) + " times what most clients needed):\n\n"
              : "\n") +
         advice_line(report, advice[i]) + "\n  " + route_text(advice[i]) + ": " +
-        printable(advice[i].route->match, 90) + "\n";
-    add_clients(advice[i], out);
+        printable(advice[i].route->match, columns - kMatchColumns) + "\n";
+    add_clients(advice[i], columns, out);
   }
   if (all) {
     add_table(report, harm, out);

@@ -11,6 +11,10 @@ namespace sluice::replay {
 
 // Formats text of any origin for people and parsers. Pure functions, thread-safe.
 
+// The width of reports.
+inline constexpr std::size_t kLeastColumns = 40;
+inline constexpr std::size_t kUsualColumns = 100;
+
 // For a terminal or an error message: control characters become \xHH, invalid UTF-8 becomes U+FFFD.
 std::string printable(std::string_view bytes);
 // The same with at most `columns` characters. Longer text ends with an ellipsis.

@@ -64,6 +64,8 @@ void Traits::add(const LogLine& line) {
 
 namespace {
 
+constexpr std::string_view kManyAgents = "many agents, such as ";
+
 // Returns the values that make up at least a tenth of all, or says that there are many.
 std::string list_of(const FrequentValues& values, std::size_t count) {
   std::string text;
@@ -83,14 +85,84 @@ TraitsText text_of(const Traits& traits) {
   TraitsText text;
   if (const auto agents = traits.agents.most(1); !agents.empty()) {
     text.agent = agents[0].text;
-    if (agents[0].least * 10 < traits.agents.added())
-      text.agent = "many agents, such as " + text.agent;
+    if (agents[0].least * 10 < traits.agents.added()) text.agent.insert(0, kManyAgents);
   }
   text.requests = list_of(traits.requests, 2);
   if (const std::string statuses = list_of(traits.statuses, 2); !statuses.empty()) {
     text.requests += (text.requests.empty() ? "status " : "; status ") + statuses;
   }
   return text;
+}
+
+namespace {
+
+bool has_word(std::string_view text, std::string_view word) {
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b; };
+  return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();
+}
+
+// Whether a token of an agent names a robot. The address of its page does not.
+bool names_robot(std::string_view token) {
+  if (token.find("//") != token.npos || token.find('@') != token.npos) return false;
+  if (token.find("www.") != token.npos) return false;
+  return has_word(token, "bot") || has_word(token, "spider") || has_word(token, "crawler");
+}
+
+// Whether the product is part of the agents of most browsers.
+bool is_common(std::string_view product) {
+  constexpr std::array<std::string_view, 8> kCommon = {"Mozilla", "AppleWebKit", "Gecko",  "KHTML",
+                                                       "Version", "Mobile",      "Safari", "like"};
+  const std::string_view name = product.substr(0, product.find('/'));
+  return std::find(kCommon.begin(), kCommon.end(), name) != kCommon.end();
+}
+
+}  // namespace
+
+std::string agent_name(std::string_view agent) {
+  constexpr std::string_view kCompatible = "compatible;";
+  constexpr std::string_view kEnds = " ;,()";
+  if (!agent.starts_with("Mozilla/")) return std::string(agent);
+  std::string_view compatible, product;
+  if (std::size_t at = agent.find(kCompatible); at != agent.npos) {
+    compatible =
+        agent.substr(std::min(agent.find_first_not_of(' ', at + kCompatible.size()), agent.size()));
+    compatible = compatible.substr(0, compatible.find_first_of(";)"));
+  }
+  if (!compatible.empty() && !compatible.starts_with("MSIE")) return std::string(compatible);
+  int depth = 0;
+  for (std::string_view rest = agent; !rest.empty();) {
+    const std::size_t size = std::min(rest.find_first_of(kEnds), rest.size());
+    const std::string_view token = rest.substr(0, size);
+    if (names_robot(token)) return std::string(token);
+    if (!token.empty() && depth == 0 && !is_common(token)) product = token;
+    if (size == rest.size()) break;
+    depth += rest[size] == '(' ? 1 : rest[size] == ')' ? -1 : 0;
+    rest.remove_prefix(size + 1);
+  }
+  if (product.empty()) product = compatible;
+  return std::string(product.empty() ? agent : product);
+}
+
+std::string fitted_text(const Traits& traits, std::string_view label, std::size_t columns) {
+  constexpr std::size_t kNameColumns = 40;
+  const TraitsText text = text_of(traits);
+  const std::string requests = printable(text.requests);
+  if (text.agent.empty() || text.agent == label) return printable(requests, columns);
+  const std::string_view between = requests.empty() ? "" : "; ";
+  const std::string whole = requests + std::string(between) + printable(text.agent);
+  const bool is_many = text.agent.starts_with(kManyAgents);
+  const std::string_view agent =
+      std::string_view(text.agent).substr(is_many ? kManyAgents.size() : 0);
+  const std::string name = agent_name(agent);
+  if (columns_of(whole) <= columns || name == agent) return printable(whole, columns);
+  // The paths are what can be cut.
+  const std::size_t paths = std::min(requests.rfind("; status "), requests.size());
+  std::string rest = requests.substr(paths) + std::string(between);
+  if (is_many) rest += kManyAgents;
+  rest += printable(name, kNameColumns);
+  const std::size_t left = columns - std::min(columns, columns_of(rest));
+  return printable(printable(requests.substr(0, paths), std::max<std::size_t>(left, 1)) + rest,
+                   columns);
 }
 
 const Traits* TraitsByKey::find(std::uint32_t key) const {

@@ -61,6 +61,14 @@ struct TraitsText {
 };
 TraitsText text_of(const Traits& traits);
 
+// Returns what distinguishes a user agent from others: the token after "compatible;", or that of a
+// robot, or the last product that not all browsers name. Else the whole text.
+std::string agent_name(std::string_view agent);
+
+// Returns the traits in at most `columns` characters, for a terminal: the requests, and the user
+// agent if it differs from `label`. An agent that does not fit is its name.
+std::string fitted_text(const Traits& traits, std::string_view label, std::size_t columns);
+
 // The traits of those keys that weigh most, at most kMost keys.
 //
 // Not thread-safe. Cost: about 3 KB for a key. A key that comes to weigh enough later lacks its

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace sluice::replay {
 namespace {
@@ -59,6 +61,39 @@ TEST(Traits, DecodeTheEscapesOfTheLog) {
   traits.add(line_of(R"(a\"b)", R"(/\x41)"));
   EXPECT_EQ(text_of(traits).agent, "a\"b");
   EXPECT_EQ(text_of(traits).requests, "GET /A; status 200");
+}
+
+TEST(AgentName, IsWhatDistinguishesAnAgent) {
+  const std::vector<std::pair<const char*, const char*>> names = {
+      {"Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)", "SMTBot/1.0"},
+      {"Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)", "bingbot/2.0"},
+      {"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/41.0 "
+       "Safari/537.36 (AhrefsSpider/3.1; +http://a.example/spider)",
+       "AhrefsSpider/3.1"},
+      {"Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/48.0 "
+       "Safari/537.36",
+       "Chrome/48.0"},
+      {"Mozilla/5.0 (Windows NT 5.1; rv:32.0) Gecko/20100101 Firefox/32.0", "Firefox/32.0"},
+      {"Mozilla/4.0 (compatible; MSIE 8.0; Windows NT 6.1)", "MSIE 8.0"},
+      {"Mozilla/5.0 (Windows NT 6.1; Trident/7.0; rv:11.0) like Gecko",
+       "Mozilla/5.0 (Windows NT 6.1; Trident/7.0; rv:11.0) like Gecko"},
+      {"Mozilla/5.0 (compatible;", "Mozilla/5.0 (compatible;"},
+      {"jetmon/1.0 (Jetpack Site Uptime Monitor)", "jetmon/1.0 (Jetpack Site Uptime Monitor)"},
+      {"", ""},
+  };
+  for (const auto& [agent, name] : names) EXPECT_EQ(agent_name(agent), name);
+}
+
+TEST(Traits, ShowTheNameOfAnAgentThatDoesNotFit) {
+  const std::string agent =
+      "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";
+  Traits traits;
+  traits.add(line_of(agent, "/a", "200"));
+  EXPECT_EQ(fitted_text(traits, "", 100), "GET /a; status 200; " + agent);
+  EXPECT_EQ(fitted_text(traits, "", 91), "GET /a; status 200; SMTBot/1.0");
+  EXPECT_EQ(fitted_text(traits, "", 28), "GET…; status 200; SMTBot/1.0");
+  EXPECT_EQ(fitted_text(traits, "", 20), "…; status 200; SMTB…");
+  EXPECT_EQ(fitted_text(traits, agent, 91), "GET /a; status 200");
 }
 
 TEST(TraitsByKey, KeepsTheHeaviestKeysInABoundedNumber) {
