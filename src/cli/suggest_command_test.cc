@@ -140,7 +140,8 @@ TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
 }
 
 TEST_F(SuggestCommand, IsAsWideAsTheTerminal) {
-  const std::string agent = "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";
+  const std::string agent =
+      "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";
   std::string text;
   for (int i = 0; i < 200; ++i) text += line_at(i, "10.0.0.1", "GET /a", agent);
   const std::string log = files_.write("agents", text);

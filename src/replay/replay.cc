@@ -155,6 +155,17 @@ Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
   }
 }
 
+namespace {
+
+// Returns the hour of the day, UTC.
+std::size_t hour_of(Instant at) {
+  using std::chrono::floor;
+  const auto time = at - floor<std::chrono::days>(at);
+  return static_cast<std::size_t>(floor<std::chrono::hours>(time).count());
+}
+
+}  // namespace
+
 void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   series_.advance(at);
   series_.add(kRequests);
@@ -162,6 +173,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   if (answer.matched.empty()) ++unmatched;
   if (!answer.decision.allowed()) {
     ++denied;
+    ++denied_by_hour[hour_of(at)];
     series_.add(kDenied);
   }
   const Reason reason = answer.decision.reason;

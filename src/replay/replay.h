@@ -156,6 +156,7 @@ class Tally {
   std::uint64_t denied = 0;     // by enforced rules
   std::uint64_t unmatched = 0;  // no rule matched; allowed
   std::uint64_t undecided = 0;  // the store could not decide; the failure policy did
+  std::array<std::uint64_t, 24> denied_by_hour{};  // of the day, UTC
   std::vector<RuleTally> rules;
 
   const TimeSeries& series() const noexcept { return series_; }

@@ -397,6 +397,53 @@ TEST_F(ReplayTest, ReportsTheErrorsOfLogs) {
   EXPECT_TRUE(complaints_[4].starts_with(files_.path("log") + ":1: skipped: no timestamp"));
 }
 
+TEST_F(ReplayTest, SaysWhichHoursOfTheDayDenyMost) {
+  const RuleSet rules = rules_of(
+      "version: 1\nrules:\n  - name: r\n    limits:\n      - { name: l, key: \"{ip}\", algorithm: "
+      "fixed_window, limit: 1, per: 1m }\n");
+  constexpr int kMidnight = 1'700'006'400;
+  std::string text = "time,ip\n";
+  const auto deny = [&](int day, int hour, int times) {
+    for (int i = 0; i <= times; ++i) {
+      text += std::to_string(kMidnight + day * 86'400 + hour * 3600) + ",a\n";
+    }
+  };
+  deny(0, 3, 5);
+  deny(0, 23, 1);
+  const ReplayReport short_report = replay_text(text, rules);
+  EXPECT_EQ(text_report(short_report, false).find("hour of the day"), std::string::npos);
+  deny(1, 3, 4);
+  deny(1, 14, 2);
+  const ReplayReport report = replay_text(text, rules);
+  EXPECT_EQ(report.tally.denied_by_hour[3], 9u);
+  EXPECT_EQ(report.tally.denied_by_hour[14], 2u);
+  EXPECT_NE(text_report(report, false)
+                .find("by hour of the day, UTC; most 03:00 75.0 %, 14:00 16.7 %, 23:00 8.3 %\n"),
+            std::string::npos)
+      << text_report(report, false);
+  const auto json = boost::json::parse(json_report(report));
+  EXPECT_EQ(json.at("denied_by_hour").as_array().size(), 24u);
+  EXPECT_EQ(number(json.at("denied_by_hour").at(23)), 1u);
+}
+
+TEST_F(ReplayTest, SpendsBudgetsAtTheTimesOfTheLog) {
+  const RuleSet rules = rules_of(
+      "version: 1\nrules:\n  - name: r\n    limits:\n      - { name: tokens, key: \"{ip}\", "
+      "algorithm: "
+      "budget, limit: 100, per: day, zone: UTC }\n");
+  constexpr int kMidnight = 1'700'006'400;
+  fields_ = {{"costs.tokens", "tokens"}};
+  std::string text = "time,ip,tokens\n";
+  for (int day = 0; day < 2; ++day) {
+    for (int i = 0; i < 4; ++i) {
+      text += std::to_string(kMidnight + day * 86'400 + i) + ",a,30\n";
+    }
+  }
+  const ReplayReport report = replay_text(text, rules);
+  EXPECT_EQ(report.tally.denied, 2u) << "the fourth request of each day";
+  EXPECT_EQ(report.tally.rules[0].limits[0].keys.keys_denied(), 1u);
+}
+
 TEST_F(ReplayTest, HasNoTimesWithoutRequests) {
   const ReplayReport report = replay_text("", rules_);
   EXPECT_FALSE(report.failed);

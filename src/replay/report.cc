@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "base/civil_time.h"
 #include "base/json_writer.h"
@@ -92,6 +94,9 @@ std::string json_report(const ReplayReport& report) {
   write_instant(out, "last", report.last);
   out.member("allowed", report.allowed()).member("denied", report.tally.denied);
   out.member("unmatched", report.tally.unmatched);
+  out.key("denied_by_hour").begin_array();
+  for (const std::uint64_t denied : report.tally.denied_by_hour) out.value(denied);
+  out.end_array();
   write_rules(out, report.tally);
   if (report.comparison) write_comparison(out, *report.comparison);
   out.member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count())).end_object();
@@ -206,6 +211,28 @@ class TextReport {
     const std::size_t gap = series_.buckets() > ends + 2 ? series_.buckets() - ends : 4;
     line("  " + pad_right("", 12) + dim(from + std::string(gap, ' ') + to));
     line("  " + pad_right("", 12) + dim("one column is " + duration_text(series_.width())));
+    if (*report_.last - *report_.first >= std::chrono::days{1}) hours();
+  }
+
+  // The hours of the day, and those with the most denials.
+  void hours() {
+    const auto& denied = report_.tally.denied_by_hour;
+    if (report_.tally.denied == 0) return;
+    std::array<std::size_t, 24> hours{};
+    std::iota(hours.begin(), hours.end(), std::size_t{0});
+    std::stable_sort(hours.begin(), hours.end(),
+                     [&](std::size_t a, std::size_t b) { return denied[a] > denied[b]; });
+    constexpr std::size_t kMost = 3;
+    std::string most;
+    for (std::size_t i = 0; i < kMost && denied[hours[i]] > 0; ++i) {
+      const std::string hour = std::to_string(hours[i]);
+      most += (most.empty() ? "" : ", ") + std::string(2 - hour.size(), '0') + hour + ":00 " +
+              percent(denied[hours[i]], report_.tally.denied);
+    }
+    line("");
+    line("  " + pad_right("denied", 12) + red(sparkline({denied.begin(), denied.end()})) +
+         "  by hour of the day, UTC; most " + most);
+    line("  " + pad_right("", 12) + dim("00    06    12    18"));
   }
 
   void bars(const std::string& name, std::size_t channel, bool denials) {
