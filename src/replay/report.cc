@@ -231,7 +231,7 @@ class TextReport {
     }
     line("");
     line("  " + pad_right("denied", 12) + red(sparkline({denied.begin(), denied.end()})) +
-         "  by hour of the day, UTC; most " + most);
+         "  by hour, UTC; most " + most);
     line("  " + pad_right("", 12) + dim("00    06    12    18"));
   }
 
