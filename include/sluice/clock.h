@@ -2,7 +2,6 @@
 
 #if __cplusplus <= 201703L
 #error "Sluice needs C++20: compile with -std=c++20, or set(CMAKE_CXX_STANDARD 20)"
-#include "C++20"  // there is no such file, which ends the compilation: other errors say less
 #endif
 
 #include <chrono>

@@ -46,9 +46,10 @@ int http_status(const Decision& decision) noexcept;
 //     response.set_header(name, value);
 //   }
 //
-// In RateLimit-Policy `q` of permits has the unit (`qu`) "concurrent-requests", and `w` is the time in which `q` units come back, so a bucket with a burst has a
-// longer `w` than its period. In RateLimit `t` is the time until the limit is fully replenished; if
-// the request is denied, at most Retry-After.
+// In RateLimit-Policy `q` of permits has the unit (`qu`) "concurrent-requests", and `w` is the time
+// in which `q` units come back, so a bucket with a burst has a longer `w` than its period. In
+// RateLimit `t` is the time until the limit is fully replenished; if the request is denied, at most
+// Retry-After.
 //
 // Times are whole seconds, rounded up: a client that waits for Retry-After is admitted. The
 // tightest limit comes first, and the X-RateLimit fields are its own. A limit that was not read (a

@@ -43,7 +43,7 @@ class Option {
   Option excludes(Option other) const;
   Option show_default() const;
   Option comma_separated() const;  // of the values of a positional argument
-  Option take_all() const;  // one value for each use of the option
+  Option take_all() const;         // one value for each use of the option
   Option one_of(const std::vector<std::string>& values) const;
   Option non_negative() const;
   template <typename T>

@@ -107,12 +107,11 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
       "RULES REFUSED: r.yaml:3: it is wrong; the rules before stay active\n");
   EXPECT_EQ(
       text_of(trouble_of(
-          status_of(
-              R"("full":{"since":"2026-11-26T23:12:16Z","why":"it is"},)"
-              R"("slow":{"since":"2026-11-26T23:12:16Z","why":"redis://a:1: 4.1 % of "})"
-              R"(,"overrides_lost":{"since":"2026-11-26T23:12:16Z","count":3,)"
-              R"("why":"import them"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
-              R"("why":"from a file","from_cache":true})"),
+          status_of(R"("full":{"since":"2026-11-26T23:12:16Z","why":"it is"},)"
+                    R"("slow":{"since":"2026-11-26T23:12:16Z","why":"redis://a:1: 4.1 % of "})"
+                    R"(,"overrides_lost":{"since":"2026-11-26T23:12:16Z","count":3,)"
+                    R"("why":"import them"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
+                    R"("why":"from a file","from_cache":true})"),
           now)),
       "STORE FULL since 2026-11-26T23:12:16Z (1 min): it is\n"
       "STORE SLOW since 2026-11-26T23:12:16Z (1 min): redis://a:1: 4.1 % of \n"

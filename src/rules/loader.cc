@@ -371,9 +371,10 @@ void MatchReader::check_path(const Node& node) {
                  "expected the path alone, and a condition such as query.NAME");
   }
   if (node.text.starts_with('^') || node.text.ends_with('$')) {
-    return warn_(node.at, "the path " + in_quotes(node.text) + " seems to be a regular expression",
-                 "expected a pattern such as /users/**, or '~' before an expression; did you mean " +
-                     in_quotes("~" + node.text) + "?");
+    return warn_(
+        node.at, "the path " + in_quotes(node.text) + " seems to be a regular expression",
+        "expected a pattern such as /users/**, or '~' before an expression; did you mean " +
+            in_quotes("~" + node.text) + "?");
   }
   if (node.text.empty() || node.text.front() == '/' || node.text.front() == '*') return;
   const std::size_t scheme = node.text.find("://");

@@ -54,13 +54,13 @@ TEST(RuleWarnings, AKeyWithoutBracesIsTheSameForAll) {
                  "' is the same for all requests; expected an attribute in braces; did you mean '" +
                  meant + "'?"};
   };
-  for (const auto& [key, meant] : std::vector<std::pair<std::string, std::string>>{
-           {"ip", "{ip}"},
-           {"$ip", "{ip}"},
-           {"{{ip}}", "{ip}"},
-           {"$remote_addr", "{ip}"},
-           {"header.x-user-id", "{header.x-user-id}"},
-           {"user-agent", "{header.user-agent}"}}) {
+  for (const auto& [key, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"ip", "{ip}"},
+                                                        {"$ip", "{ip}"},
+                                                        {"{{ip}}", "{ip}"},
+                                                        {"$remote_addr", "{ip}"},
+                                                        {"header.x-user-id", "{header.x-user-id}"},
+                                                        {"user-agent", "{header.user-agent}"}}) {
     EXPECT_EQ(warnings_of_rule("", "\"" + key + "\""), warning(key, meant));
   }
   for (const std::string key : {"all", "the ip", "tenant", "{ip}", "a {ip}"}) {
@@ -69,10 +69,11 @@ TEST(RuleWarnings, AKeyWithoutBracesIsTheSameForAll) {
 }
 
 TEST(RuleWarnings, APathIsNoUrlAndNoRegularExpression) {
-  EXPECT_EQ(warnings_of_rule("path: \"^/users/.*\""),
-            Texts{"f:4:20: warning: the path '^/users/.*' seems to be a regular expression; expected "
-                  "a pattern such as /users/**, or '~' before an expression; did you mean "
-                  "'~^/users/.*'?"});
+  EXPECT_EQ(
+      warnings_of_rule("path: \"^/users/.*\""),
+      Texts{"f:4:20: warning: the path '^/users/.*' seems to be a regular expression; expected "
+            "a pattern such as /users/**, or '~' before an expression; did you mean "
+            "'~^/users/.*'?"});
   EXPECT_EQ(warnings_of_rule("path: \"https://shop.example/users/**\""),
             Texts{"f:4:20: warning: the path 'https://shop.example/users/**' matches no request: "
                   "paths begin with '/'; expected a pattern such as /login; did you mean "

@@ -495,7 +495,6 @@ class Server::Impl {
   const std::unique_ptr<ServerOverrides> overrides_;
   std::atomic<std::uint64_t> overrides_lost_{0};  // by Redis, while this server knew them
   OverridesLost latest_loss_;                     // of these; used by the main thread
-  bool is_repaired() const { return overrides_->all().size() >= latest_loss_.before; }
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -747,10 +746,7 @@ void Server::Impl::follow_shared_overrides() {
   };
   const auto on_lost = [this](std::uint64_t count) {
     overrides_lost_ += count;
-    const Instant now = SystemClock::instance().now();
-    if (now - latest_loss_.at >= OverridesLost::kShown || is_repaired()) latest_loss_ = {};
-    const std::size_t before = overrides_->all().size() + count;
-    latest_loss_ = {latest_loss_.count + count, now, std::max(latest_loss_.before, before)};
+    latest_loss_.add(count, overrides_->all().size());
     log_.warning("overrides and blocks that this server knew are not in Redis any more",
                  {{"count", count}});
   };
@@ -845,7 +841,7 @@ ServerStatus Server::Impl::status() const {
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
                    .store = std::move(store),
-                   .overrides_lost = is_repaired() ? OverridesLost() : latest_loss_,
+                   .overrides_lost = latest_loss_.with(overrides_->all().size()),
                    .knows_overrides = overrides_->is_read(),
                    .proxies = quota_->stats().proxies};
   if (rules_.envoy().has_files()) out.envoy = rules_.envoy().status();

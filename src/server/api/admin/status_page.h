@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,17 @@ struct OverridesLost {
   std::uint64_t count = 0;
   Instant at{};
   std::size_t before = 0;  // overrides before the loss; with as many again, it is repaired
+
+  // `left`: the overrides after the loss.
+  void add(std::uint64_t lost, std::size_t left) {
+    const Instant now = SystemClock::instance().now();
+    if (now - at >= kShown || left >= before) *this = {};
+    *this = {count + lost, now, std::max(before, left + static_cast<std::size_t>(lost))};
+  }
+  // What is to be shown if there are this many overrides now.
+  OverridesLost with(std::size_t overrides) const noexcept {
+    return overrides >= before ? OverridesLost() : *this;
+  }
 };
 
 // The part of GET /v1/status that is not about rules.
