@@ -61,7 +61,8 @@ void ProgressLine::clear() {
 }
 
 void LogFlags::add_to(Command command) {
-  command.add_option("LOG", logs, "Logs, plain or .gz, in order; - is standard input").required();
+  command.add_option("LOG", logs, "Logs, plain or .gz, read by their time; - is standard input")
+      .required();
   command.add_option("--format", format, "The format of all logs")
       .one_of({"auto", "common", "envoy", "json", "csv"})
       .show_default();
@@ -87,6 +88,13 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
     progress.clear();
     std::cerr << "sluice: " << replay::printable(text) << "\n";
   };
+  if (logs.size() > 1) {
+    input.logs = replay::in_order_of_time(input);
+    if (input.logs != logs) {
+      input.complain("the logs are read in the order of their first requests, " +
+                     input.logs.front() + " first");
+    }
+  }
   if (!quiet && ::isatty(STDERR_FILENO) == 1) {
     input.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
   }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -712,6 +713,31 @@ void complain(const LogInput& input, const std::string& path, const std::string&
 }
 
 }  // namespace
+
+std::vector<std::string> in_order_of_time(const LogInput& input) {
+  std::vector<std::pair<Instant, std::string>> found;
+  for (const std::string& log : input.logs) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(log, ignored)) return input.logs;
+    LogInput one = input;
+    one.logs = {log};
+    one.complain = {};
+    one.on_progress = {};
+    LogReader reader(one);
+    LogBatch* batch = reader.next();
+    while (batch != nullptr && batch->lines.empty()) {
+      reader.release(batch);
+      batch = reader.next();
+    }
+    if (batch == nullptr) return input.logs;
+    found.emplace_back(batch->lines.front().at, log);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> logs;
+  for (auto& [at, log] : found) logs.push_back(std::move(log));
+  return logs;
+}
 
 void read_logs(const LogInput& input, LogTotals& totals,
                const std::function<void(const LogBatch&)>& take) {

@@ -284,6 +284,11 @@ struct LogTotals {
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
 };
 
+// Returns the logs in the order of their first requests, as rotated logs must be read: a shell
+// names the newest one first. As they are, if one of them is no file, or has no request that can be
+// read.
+std::vector<std::string> in_order_of_time(const LogInput& input);
+
 // Reads all logs, and calls `take` with each batch. Reports the problems of logs, and calls
 // on_progress. Counts in `totals`.
 void read_logs(const LogInput& input, LogTotals& totals,

@@ -54,6 +54,19 @@ TEST_F(LogReaderTest, SplitsLinesIndependentlyOfTheBlocks) {
   }
 }
 
+TEST_F(LogReaderTest, ReadsRotatedLogsInTheOrderOfTheirRequests) {
+  const std::string newest = files_.write("access.log", line_at(90, "c", "GET /"));
+  const std::string before = files_.write("access.log.1", "no line\n" + line_at(50, "b", "GET /"));
+  const std::string oldest = files_.write("access.log.2.gz", gzip_stored(line_at(1, "a", "GET /")));
+  EXPECT_EQ(in_order_of_time({.logs = {newest, before, oldest}}),
+            (std::vector{oldest, before, newest}));
+  for (const std::string& other :
+       {std::string("-"), files_.write("empty", ""), files_.path("no")}) {
+    const std::vector given{newest, other, oldest};
+    EXPECT_EQ(in_order_of_time({.logs = given}), given) << other;
+  }
+}
+
 TEST_F(LogReaderTest, NamesTheRequestOfEachLine) {
   const auto rules = RuleSet::parse(R"(
 version: 1

@@ -280,8 +280,22 @@ class TextReport {
     row("denied by both", both.denied_both);
     row("denied only by " + rules, both.only_rules.denied);
     row("denied only by " + against, both.only_against.denied);
+    const std::uint64_t first = by_shadow_rules(report_.tally);
+    const std::uint64_t second = by_shadow_rules(both.tally);
+    if (first + second > 0) {
+      line(yellow("  rules in shadow mode deny nothing; they would deny " + grouped(first) +
+                  " and " + grouped(second) + ": `mode: enforce` compares them"));
+    }
     difference(rules, both.only_rules);
     difference(against, both.only_against);
+  }
+
+  static std::uint64_t by_shadow_rules(const Tally& tally) {
+    std::uint64_t sum = 0;
+    for (const RuleTally& rule : tally.rules) {
+      if (rule.rule->mode == RuleMode::kShadow) sum += rule.denied;
+    }
+    return sum;
   }
 
   // What one set of rules denies and the other does not, by rule, limit and key.

@@ -121,12 +121,12 @@ TEST(HtmlReport, FoldsTablesOfManyRows) {
 // Ten requests of an address, by rules with these limits of one key, and by others.
 class Comparison : public ::testing::Test {
  protected:
-  static RuleSet rules_of(const std::string& limit) {
-    auto rules = RuleSet::parse(
-        "version: 1\nrules:\n  - name: pages\n    limits:\n      - { name: ip"
-        ", key: \"{ip}\", algorithm: fixed_window, per: 1h, limit: " +
-            limit + " }\n",
-        "test.yaml");
+  static RuleSet rules_of(const std::string& limit, const std::string& mode = "enforce") {
+    auto rules = RuleSet::parse("version: 1\nrules:\n  - name: pages\n    mode: " + mode +
+                                    "\n    limits:\n      - { name: ip"
+                                    ", key: \"{ip}\", algorithm: fixed_window, per: 1h, limit: " +
+                                    limit + " }\n",
+                                "test.yaml");
     if (!rules) throw std::runtime_error(rules.error().front().to_string());
     return *rules;
   }
@@ -154,6 +154,15 @@ TEST_F(Comparison, NamesTheFilesAndLeavesOutWhatIsAlwaysAll) {
   EXPECT_NE(text.find("      GET /a; status 200; curl/8\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("--"), std::string::npos) << "no names of options";
   EXPECT_EQ(text.find("100.0 %"), std::string::npos) << text;
+}
+
+TEST_F(Comparison, SaysWhatRulesInShadowModeWouldDeny) {
+  rules_ = rules_of("9", "shadow");
+  against_ = rules_of("4", "shadow");
+  EXPECT_NE(
+      text_report(compare(), false)
+          .find("rules in shadow mode deny nothing; they would deny 1 and 6: `mode: enforce`"),
+      std::string::npos);
 }
 
 TEST_F(Comparison, ShowsTheDifferenceAsAPicture) {
