@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/store_flags.h"
 #include "limiter/without_scripts.h"
+#include "server/rules/published_rules.h"
 #include "server/rules/server_overrides.h"
 #include "stores/redis/client/target.h"
 
@@ -420,7 +421,8 @@ bool print_keys(RedisSession& session, const server::Config& config, const KeysF
   const std::string& prefix = config.redis.options.prefix;
   // What servers keep next to the counters.
   const server::OverrideKeys overrides(prefix);
-  const std::array not_counters{server::rules_key(config.redis), overrides.all, overrides.changes,
+  const std::string rules = server::rules_key(config.redis);
+  const std::array not_counters{rules, server::history_key(rules), overrides.all, overrides.changes,
                                 overrides.head};
   std::unordered_set<std::string> seen;  // SCAN may return a key twice
   const auto is_other = [&](const std::string& key) {

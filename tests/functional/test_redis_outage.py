@@ -177,6 +177,10 @@ class Outage(RedisTest):
         # A server that nobody asks says so, too.
         wait_for(lambda: "outage" in status(idle), "the outage of the idle server")
         self.assertRegex(status(idle)["outage"]["why"], "does not answer|has not answered")
+        # It stays, whatever becomes of the connections.
+        since = status(idle)["outage"]["since"]
+        wait_for(lambda: "the overrides in Redis cannot be read" in idle.log(), "a failed question")
+        self.assertLessEqual(status(idle)["outage"]["since"], since)
         # Overrides are known to the server, blocks are not.
         done = subprocess.run([binary(), "key", "export", "--admin", server.admin],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -361,7 +361,7 @@ void RedisOverrides::look(Step step) {
     case Step::kChanges: fill_in_read_changes(look_, keys_, after_); break;
     case Step::kScan: fill_in_scan(look_, keys_, cursor_); break;
   }
-  looks_since_ = SystemClock().now();
+  if (!looks_since_) looks_since_ = SystemClock().now();
   client_->submit(look_);
 }
 
@@ -375,8 +375,10 @@ void RedisOverrides::wait() {
 // Without memory the process ends: nobody would notice that overrides are no longer followed.
 void RedisOverrides::looked(const redis::Answer& answer) {
   if (loop_ == nullptr) return;
-  looks_since_.reset();
   const Step step = step_;
+  const bool is_answered =
+      answer.failure == redis::Failure::kNone || answer.failure == redis::Failure::kError;
+  if (is_answered) looks_since_.reset();
   if (answer.failure == redis::Failure::kError) {
     has_answered_ = true;
     trouble(State::kWrong, read_key(step) + ": " + std::string(answer.text));

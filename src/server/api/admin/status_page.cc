@@ -60,8 +60,8 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
   if (server.store.full_since) {
     json.key("full").begin_object().member("since", base::to_rfc3339(*server.store.full_since));
     json.member("why", server.store.address +
-                           " takes no new counters: its memory is full, and on_store_error decides "
-                           "for clients that have none")
+                           " has refused new counters within the last minute: its memory is full, "
+                           "and on_store_error decides for clients that have none")
         .end_object();
   }
   if (server.store.slow_since) {

@@ -17,19 +17,20 @@ namespace sluice::server {
 struct OverridesLost {
   static constexpr std::chrono::hours kShown{1};  // the time for which the status says so
 
-  std::uint64_t count = 0;
+  std::uint64_t count = 0;  // that are missing
   Instant at{};
-  std::size_t before = 0;  // overrides before the loss; with as many again, it is repaired
+  std::size_t before = 0;  // overrides before the loss
 
   // `left`: the overrides after the loss.
   void add(std::uint64_t lost, std::size_t left) {
     const Instant now = SystemClock::instance().now();
-    if (now - at >= kShown || left >= before) *this = {};
-    *this = {count + lost, now, std::max(before, left + static_cast<std::size_t>(lost))};
+    if (now - at >= kShown) before = 0;
+    before = std::max(before, left + static_cast<std::size_t>(lost));
+    at = now;
   }
   // What is to be shown if there are this many overrides now.
   OverridesLost with(std::size_t overrides) const noexcept {
-    return overrides >= before ? OverridesLost() : *this;
+    return {overrides < before ? before - overrides : 0, at, before};
   }
 };
 
