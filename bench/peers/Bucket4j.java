@@ -39,7 +39,7 @@ public final class Bucket4j {
         boolean many = arguments[2].equals("denied");
         long operations = Long.parseLong(arguments[3]);
         var buckets = new ConcurrentHashMap<String, Bucket>();
-        run(buckets, keys, many, 40L * keys.length); // the compiler of the virtual machine needs many
+        run(buckets, keys, many, 20L * keys.length); // the compiler of the virtual machine needs many
         var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
         long begin = system.getProcessCpuTime();
         long denied = run(buckets, keys, many, operations);
