@@ -282,7 +282,7 @@ class TextReport {
     row("denied only by " + against, both.only_against.denied);
     const std::uint64_t first = by_shadow_rules(report_.tally);
     const std::uint64_t second = by_shadow_rules(both.tally);
-    if (first + second > 0) {
+    if (first != second) {
       line(yellow("  rules in shadow mode deny nothing; they would deny " + grouped(first) +
                   " and " + grouped(second) + ": `mode: enforce` compares them"));
     }
