@@ -707,7 +707,8 @@ constexpr std::array<Key, 25> kFileKeys{
     map_of("ledger", kPart<&Config::ledger>, kLedger,
            "The ledger of the budgets: every change of a balance (docs/budgets.md)."),
     map_of("otlp", kPart<&Config::otlp>, kOtlp,
-           "Spans of decisions, and metrics, for a receiver of OpenTelemetry (docs/metrics.md)."),
+           "Spans of decisions, and metrics, for a receiver of OpenTelemetry "
+           "(docs/reference/metrics.md)."),
     integer("top_keys", kSet<&Config::top_keys>, "256", 0, insight::KeyFrame::kMostKeys,
             "The number of keys that Sluice counts per limit, for the most asked and the most "
             "denied ones (docs/see.md). Each takes at most 4 KB per limit. 0: none. Keys "

@@ -28,7 +28,7 @@ class MessageLite;
 
 namespace sluice::server {
 
-// What is sent to a receiver of OpenTelemetry (docs/metrics.md).
+// What is sent to a receiver of OpenTelemetry (docs/reference/metrics.md).
 struct OtlpOptions {
   std::string endpoint;  // http://HOST:PORT, and a path before /v1/traces; empty: nothing is sent
   std::string service_name;            // empty: sluice
