@@ -112,13 +112,15 @@ std::vector<std::pair<std::string, std::string>> conditions_of(
   std::vector<std::pair<std::string, std::string>> conditions;
   for (const std::string& text : texts) {
     const std::size_t equals = text.find('=');
+    std::string wrong = option;
+    wrong.append(" ").append(text).append(": ");
     if (equals == 0 || equals == text.npos) {
-      throw wrong_argument(option + " " + text + ": expected ATTRIBUTE=PATTERN");
+      throw wrong_argument(wrong.append("expected ATTRIBUTE=PATTERN"));
     }
     auto& [name, pattern] =
         conditions.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     const std::string fault = fault_of(option, name, pattern, fields);
-    if (!fault.empty()) throw wrong_argument(option + " " + text + ": " + fault);
+    if (!fault.empty()) throw wrong_argument(wrong.append(fault));
   }
   return conditions;
 }

@@ -51,7 +51,11 @@ Expected<Endpoint> parse_endpoint(std::string_view text) {
 // Each message has a connection of its own: there are a few in a second.
 OtlpExporter::Post http_post(const std::string& endpoint) {
   auto parsed = parse_endpoint(endpoint);
-  if (!parsed) return [](auto, auto) { return Unexpected{std::string("there is no endpoint")}; };
+  if (!parsed) {
+    return [](std::string_view, const std::string&) {
+      return Unexpected{std::string("there is no endpoint")};
+    };
+  }
   return [to = std::move(*parsed)](std::string_view path,
                                    std::string message) -> Expected<net::HttpClient::Answer> {
     net::HttpClient client({kPatience, kPatience, kLongestAnswer});
