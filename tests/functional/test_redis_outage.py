@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import json
+import re
 import subprocess
 
 from harness import PATIENCE, Sluice, binary, wait_for
@@ -172,15 +173,11 @@ class Outage(RedisTest):
         self.assertEqual(ask(server, LOGIN), (200, "ok"))
         self.server.pause()
         wait_for(lambda: ask(server, CUSTOMER) and "outage" in status(server), "the outage")
-        why = status(server)["outage"]["why"]
-        self.assertRegex(why, "does not answer within 50 ms|has not answered")
-        # A server that nobody asks says so, too.
-        wait_for(lambda: "outage" in status(idle), "the outage of the idle server")
-        self.assertRegex(status(idle)["outage"]["why"], "does not answer|has not answered")
-        # It stays, whatever becomes of the connections.
-        since = status(idle)["outage"]["since"]
+        said = r"does not answer|has not answered"
+        wait_for(lambda: re.search(said, status(server).get("outage", {}).get("why", "")), "why")
+        # A server that nobody asks says so, too, whatever becomes of its connections.
         wait_for(lambda: "the overrides in Redis cannot be read" in idle.log(), "a failed question")
-        self.assertLessEqual(status(idle)["outage"]["since"], since)
+        wait_for(lambda: re.search(said, status(idle).get("outage", {}).get("why", "")), "the same")
         # Overrides are known to the server, blocks are not.
         done = subprocess.run([binary(), "key", "export", "--admin", server.admin],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
