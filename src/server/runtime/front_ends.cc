@@ -371,10 +371,10 @@ constexpr FindRefusal kOfOther = &Access::find_gateway_refusal;
 struct Endpoint {
   http::Route route;
   Answer answer;
-  metrics::FrontEnd metric;
-  FindRefusal find_refusal;  // null: load balancers may send any fields
-  Role role;                 // the least that a client needs; kNobody: no token is read
-  bool needs_query = false;  // a POST without one is of another row
+  metrics::FrontEnd metric = metrics::FrontEnd::kCheck;
+  FindRefusal find_refusal = kOwn;  // null: load balancers may send any fields
+  Role role = Role::kCheck;         // the least that a client needs; kNobody: no token is read
+  bool needs_query = false;         // a POST without one is of another row
 };
 
 using http::Parameter;
@@ -430,10 +430,7 @@ constexpr Endpoint kEndpoints[] = {
       .body = write_body<CheckKind::kCheck>,
       .answers = "200 403 409 429",
       .decides = true},
-     Answer::kCheck,
-     metrics::FrontEnd::kCheck,
-     kOwn,
-     Role::kCheck},
+     Answer::kCheck},
     {{.path = "/v1/auth",
       .about = "Decide the request that a gateway describes by header fields, with any method",
       .parameters = kOfAuth,
@@ -451,9 +448,7 @@ constexpr Endpoint kEndpoints[] = {
       .body = write_rls_body,
       .answers = "200 429"},
      Answer::kJson,
-     metrics::FrontEnd::kJson,
-     kOwn,
-     Role::kCheck},
+     metrics::FrontEnd::kJson},
     {{.method = "POST",
       .path = "/v1/settle",
       .about = "Replace an estimated cost by the actual one, or end the hold of an id",
@@ -461,10 +456,7 @@ constexpr Endpoint kEndpoints[] = {
       .body = write_body<CheckKind::kSettle>,
       .answers = "200 403 409 429",
       .decides = true},
-     Answer::kSettle,
-     metrics::FrontEnd::kCheck,
-     kOwn,
-     Role::kCheck},
+     Answer::kSettle},
     {{.path = "/v1/report",
       .about = "Count the response that a gateway reports, with any method",
       .parameters = kOfReport,
@@ -481,10 +473,7 @@ constexpr Endpoint kEndpoints[] = {
       .body = write_body<CheckKind::kReport>,
       .answers = kDecisions,
       .decides = true},
-     Answer::kReport,
-     metrics::FrontEnd::kCheck,
-     kOwn,
-     Role::kCheck},
+     Answer::kReport},
     {{.method = "POST",
       .path = "/v1/release",
       .about = "Release a permit",
@@ -492,10 +481,7 @@ constexpr Endpoint kEndpoints[] = {
       .body = write_permit_schema,
       .members = "outcome reason",
       .problems = "404"},
-     Answer::kRelease,
-     metrics::FrontEnd::kCheck,
-     kOwn,
-     Role::kCheck},
+     Answer::kRelease},
     {{.method = "POST",
       .path = "/v1/extend",
       .about = "Start the lease of a permit again, or keep the hold of an id for longer",
@@ -504,10 +490,7 @@ constexpr Endpoint kEndpoints[] = {
       .answers = "200 403 404 409 429",
       .problems = "404",
       .decides = true},
-     Answer::kExtend,
-     metrics::FrontEnd::kCheck,
-     kOwn,
-     Role::kCheck},
+     Answer::kExtend},
     {{.method = "POST",
       .path = "/v1/cancel",
       .about = "End the hold of an id and spend nothing",
@@ -515,10 +498,7 @@ constexpr Endpoint kEndpoints[] = {
       .body = write_body<CheckKind::kCancel>,
       .answers = "200 403 409 429",
       .decides = true},
-     Answer::kCancel,
-     metrics::FrontEnd::kCheck,
-     kOwn,
-     Role::kCheck},
+     Answer::kCancel},
     {{.method = "GET",
       .path = "/healthz",
       .about = "Whether the process serves",
