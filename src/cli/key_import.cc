@@ -223,6 +223,25 @@ struct ExportFlags {
   bool csv = false;
 };
 
+// Prints the blocks as overrides. Returns why the export lacks some, or an empty text.
+std::string print_blocks(AdminClient& client, const std::string& rule,
+                         const std::function<bool(const boost::json::object&)>& print) try {
+  const bool more = for_each_block(client, rule, [&](const boost::json::object& one) {
+    return print({{"counter", one.at("counter")}, {"blocked", true}, {"until", one.at("until")}});
+  });
+  if (more) return "there are more blocks than a server can list (10000)";
+  const boost::json::object status = client.ask_json("GET", "/v1/status");
+  if (status.contains("overrides_unknown")) {
+    return "this server has not read the overrides in Redis yet";
+  }
+  const auto* const lost = status.if_contains("overrides_lost");
+  if (lost == nullptr) return {};
+  return "Redis has lost overrides (" + std::to_string(number_in(lost->as_object(), "count")) +
+         ") within the last hour; expected an import of an earlier export";
+} catch (const Failed& failed) {
+  return failed.what();
+}
+
 int print_all(const ExportFlags& flags) {
   AdminClient client(*flags.admin);
   if (flags.csv) std::cout << csv_header();
@@ -240,25 +259,10 @@ int print_all(const ExportFlags& flags) {
     return true;
   };
   for_each_override(client, flags.rule, print);
-  try {
-    const bool more = for_each_block(client, flags.rule, [&](const boost::json::object& one) {
-      return print({{"counter", one.at("counter")}, {"blocked", true}, {"until", one.at("until")}});
-    });
-    if (!more) {
-      const boost::json::object status = client.ask_json("GET", "/v1/status");
-      const auto* const lost = status.if_contains("overrides_lost");
-      if (lost == nullptr && !status.contains("overrides_unknown")) return 0;
-      throw Failed(lost == nullptr
-                       ? "this server has not read the overrides in Redis yet"
-                       : "Redis has lost overrides (" +
-                             std::to_string(number_in(lost->as_object(), "count")) +
-                             ") within the last hour; expected an import of an earlier export");
-    }
-    throw Failed("there are more blocks than a server can list (10000)");
-  } catch (const Failed& failed) {
-    throw Failed(std::string(failed.what()) + "; " + std::to_string(count) +
-                 " lines are printed, and others are missing");
-  }
+  const std::string missing = print_blocks(client, flags.rule, print);
+  if (missing.empty()) return 0;
+  throw Failed(missing + "; " + std::to_string(count) +
+               " lines are printed, and others are missing");
 }
 
 }  // namespace

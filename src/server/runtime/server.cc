@@ -414,7 +414,7 @@ namespace {
 
 using boost::system::error_code;
 
-constexpr auto kSilent = std::chrono::seconds(2);  // that a Redis that nobody asks may be
+constexpr auto kSilent = std::chrono::seconds(2);  // an answer that Redis owes for longer is late
 constexpr auto kChangeCheck = std::chrono::milliseconds(500);
 constexpr auto kCollectKeys = std::chrono::milliseconds(500);
 constexpr std::size_t kKeysAtOnce = 64;  // limits and loops: some ms
