@@ -25,6 +25,7 @@ namespace {
 enum class Disk { kWorks, kFails, kWaits };
 std::atomic<Disk> disk = Disk::kWorks;
 std::atomic<int> waiting = 0;
+std::atomic<int> stored = 0;
 
 }  // namespace
 
@@ -38,7 +39,9 @@ extern "C" int fdatasync(int descriptor) {
     ++waiting;
     disk.wait(Disk::kWaits);
   }
-  return static_cast<int>(syscall(SYS_fdatasync, descriptor));
+  const auto result = static_cast<int>(syscall(SYS_fdatasync, descriptor));
+  ++stored;
+  return result;
 }
 
 namespace sluice::server {
@@ -230,7 +233,9 @@ TEST_F(LedgerFileTest, KeepsEntriesWhileTheDiskIsFull) {
 }
 
 TEST_F(LedgerFileTest, SaysThatTheDiskMayLackEntries) {
+  stored = 0;
   auto ledger = started();
+  testing::wait_until("the line of the start is stored", [] { return stored > 0; });
   disk = Disk::kFails;
   take(*ledger);
   testing::wait_until("the disk fails", [&] { return ledger->stats().errors > 0; });
