@@ -246,6 +246,7 @@ void print_limit(const std::string& rule, const object& limit) {
             << '\n';
   if (limit.contains("spent")) print("spent     ", spent_text(limit));
   print("limit     ", text_in(limit, "numbers") + " (" + text_in(limit, "algorithm") + ")");
+  print("plan      ", text_in(limit, "plan"));
   if (number_in(limit, "reset_after_ms") > 0) print("full in   ", wait_in(limit, "reset_after_ms"));
   if (const auto* const given = limit.if_contains("override")) {
     print("override  ", given_text(given->as_object()));

@@ -101,7 +101,7 @@ class Commands(ServerTest):
     def test_a_key_is_shown_and_reset(self):
         place = ("api", "header.x-customer=a b")
         self.assertEqual(self.run_ok(*place), "api/requests, key a b: 2 of 2 left\n"
-                         "  limit     2 per 1h (token_bucket)\n"
+                         "  limit     2 per 1h (token_bucket)\n  plan      free\n"
                          f"  counter   {COUNTER}a b\n")
         body = {"attributes": {"header.x-customer": "a b"}, "cost": 2}
         self.assertEqual(self.sluice.check(body).json["outcome"], "allowed")
@@ -151,7 +151,7 @@ class Commands(ServerTest):
         self.run_ok("api", "header.x-customer=d", "--set", "limit=9", "--for", "1h")
         self.assertIn(": limit 9, until 20", self.run_ok("list"))
         shown = self.run_ok("api", "header.x-customer=d")
-        self.assertIn("  limit     9 per 1h (token_bucket)\n  override  limit 9, until 20", shown)
+        self.assertIn("  limit     9 per 1h (token_bucket)\n  plan      free\n  override  limit 9, until 20", shown)
 
     def test_a_list_ends_at_its_maximum(self):
         for i in range(3):

@@ -82,12 +82,14 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
   const std::size_t plan = rule.plans.empty() ? 0 : compiled.choose_plan(rule, values).first;
   for (std::size_t i = 0; i < rule.limits.size(); ++i) {
     const RuleLimit& limit = rule.limits[i];
+    const bool has_plans = !limit.by_plan.empty();
     RuleCounter counter{&limit,
                         {},
                         {},
                         tag,
                         {},
-                        limit.by_plan.empty() ? limit.limit : limit.by_plan[plan],
+                        has_plans ? rule.plans[plan] : std::string(),
+                        has_plans ? limit.by_plan[plan] : limit.limit,
                         compiled.limits[i].id};
     std::string text = compiled.limits[i].prefix;
     std::size_t end = 0;
@@ -96,6 +98,7 @@ std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,
       counter.label = text.substr(*label);
       if (const auto given = overrides != nullptr ? overrides->find(counter.key) : std::nullopt) {
         counter.numbers = rules::numbers_with(*given, rule, limit, counter.numbers);
+        if (given->kind == Override::Kind::kPlan) counter.plan = given->plan;
       }
     } else {
       counter.missing = missing_of(rule.limits[i].key, attributes);

@@ -17,7 +17,8 @@ struct RuleCounter {
   std::string label;  // the key in a readable form
   std::string tag;    // like Charge::tag; a missing attribute counts as empty
   std::vector<std::string> missing;  // "ip", "header.x-user-id or ip"
-  Limit numbers;                     // those of the attributes' plan, or of an override
+  std::string plan;                  // of the attributes, or of an override; empty: it has none
+  Limit numbers;                     // those of the plan, or of an override
   std::uint32_t id;                  // RuleCharge::limit_id
 
   Charge charge(std::uint64_t cost) const;

@@ -188,6 +188,7 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
           .member("numbers", core::format_limit(counter.numbers))
           .member("limit", std::uint64_t{decision.capacity})
           .member("remaining", std::uint64_t{decision.remaining});
+      if (!counter.plan.empty()) json.member("plan", counter.plan);
       if (holds_amounts(counter.numbers.algorithm())) {
         json.member("spent", decision.spent).member("held", decision.held);
       }

@@ -60,15 +60,17 @@ TEST_F(OverridesPage, SetsShowsAndRemovesOne) {
 
 TEST_F(OverridesPage, ChangesTheNumbersOfKeys) {
   const std::string keys = "/v1/keys?rule=api&header.x-customer=7";
-  const auto limit = [&](const std::string& query) {
-    return get(query).json().at("limits").at(0).at("limit").as_int64();
+  const auto expect = [&](const std::string& query, int limit, const char* plan) {
+    const boost::json::value shown = get(query).json().at("limits").at(0);
+    EXPECT_EQ(shown.at("limit"), limit);
+    EXPECT_EQ(shown.at("plan"), plan);
   };
-  EXPECT_EQ(limit(keys), 2);
-  EXPECT_EQ(limit(keys + "&header.x-plan=pro"), 5);
+  expect(keys, 2, "free");
+  expect(keys + "&header.x-plan=pro", 5, "pro");
   EXPECT_EQ(set(R"("limit":9)").status, 200);
-  EXPECT_EQ(limit(keys), 9);
+  expect(keys, 9, "free");
   EXPECT_EQ(set(R"("plan":"pro")").status, 200);
-  EXPECT_EQ(limit(keys), 5);
+  expect(keys, 5, "pro");
 }
 
 TEST_F(OverridesPage, EndsAfterAPeriod) {
