@@ -59,12 +59,9 @@ void check_cost(std::string_view text, std::string_view value) {
   const bool is_sum = text.find_first_of("*+") != text.npos;
   if (is_sum || cost->kind() == sluice::rules::CostTemplate::Kind::kRequest) return;
   const bool reads = !table.names().empty() && !value.empty();
-  const auto units = sluice::rules::units_from(value);
-  if (reads && (found.has_value() != units.has_value() || (found && *found != units))) std::abort();
-  if (reads) return;
-  const auto otherwise = cost->units();
-  const bool is_too_large = otherwise.value_or(0) > sluice::kMaxUnits;
-  if (is_too_large ? found.has_value() : !found || *found != otherwise) std::abort();
+  const auto expected = reads ? sluice::rules::units_from(value) : cost->units();
+  const bool is_valid = expected ? *expected <= sluice::kMaxUnits : !reads;
+  if (found.has_value() != is_valid || (found && *found != expected)) std::abort();
 }
 
 }  // namespace
