@@ -40,7 +40,7 @@ class Member {
                   milliseconds(5)) {
     overrides.follow(
         loop_, [this](std::string_view why) { troubles.emplace_back(why); },
-        [this](std::uint64_t count) { lost.push_back(count); });
+        [this](ServerOverrides::Entries all) { lost.push_back(all.size()); });
   }
   ~Member() { overrides.stop(); }
   Member(const Member&) = delete;

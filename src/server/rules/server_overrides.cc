@@ -488,15 +488,15 @@ void RedisOverrides::finish_scan() {
   const std::string epoch = known().epoch;
   const bool has_other_data = scanned_.epoch.empty() || scanned_.number < asked_ ||
                               (!epoch.empty() && epoch != scanned_.epoch);
-  std::uint64_t lost = 0;
+  std::vector<Overrides::Page::Entry> lost;
   overrides_.drop_ended(SystemClock().now());
   std::sort(seen_.begin(), seen_.end());
   for (std::optional<std::uint64_t> at = 0; at;) {
-    const Overrides::Page page = overrides_.list(*at, kPage);
-    for (const auto& entry : page.entries) {
-      if (!std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter))) {
-        lost += overrides_.unset(entry.counter) ? 1 : 0;
-      }
+    Overrides::Page page = overrides_.list(*at, kPage);
+    for (auto& entry : page.entries) {
+      const bool is_there =
+          std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter));
+      if (!is_there && overrides_.unset(entry.counter)) lost.push_back(std::move(entry));
     }
     at = page.next;
   }
@@ -506,7 +506,7 @@ void RedisOverrides::finish_scan() {
     const std::lock_guard lock(mutex_);
     known_ = std::move(scanned_);
   }
-  if (has_other_data && lost > 0 && on_lost_) on_lost_(lost);
+  if (has_other_data && !lost.empty() && on_lost_) on_lost_(lost);
 }
 
 // Skips what another version of the program has written.

@@ -64,10 +64,10 @@ class ServerOverrides {
   virtual Status set_all(Entries entries, bool more);
   // Follows the changes of other servers, until stop(). `on_trouble` is called with the reason when
   // overrides cannot be read, once per problem, and with an empty text when they can be read again.
-  // `on_lost` is called with the number of overrides that this process knew, had not ended, and
-  // were forgotten because Redis has lost its data.
+  // `on_lost` is called with the overrides that this process knew, had not ended, and were
+  // forgotten because Redis has lost its data.
   using OnTrouble = std::function<void(std::string_view why)>;
-  using OnLost = std::function<void(std::uint64_t count)>;
+  using OnLost = std::function<void(Entries lost)>;
   virtual void follow(boost::asio::io_context&, const OnTrouble&, const OnLost&) {}
   virtual void stop() noexcept {}
   // Writes what set_all() has not written, for a server that ends or is succeeded; from then on,

@@ -468,7 +468,7 @@ class Server::Impl {
   void wait_for_signal();
   void check_for_changes();
   ServerRules::Reloaded reload();
-  ServerStatus status() const;
+  ServerStatus status();
   void follow_shared_overrides();
   void follow_rules();
   void follow_overrides();
@@ -494,7 +494,7 @@ class Server::Impl {
   ServerRules rules_;
   const std::unique_ptr<ServerOverrides> overrides_;
   std::atomic<std::uint64_t> overrides_lost_{0};  // by Redis, while this server knew them
-  OverridesLost latest_loss_;                     // of these; used by the main thread
+  OverridesLost lost_overrides_;                  // used by the main thread
   const TrustedProxies trusted_;
   AdminToken token_;
   std::unique_ptr<Stores> stores_;
@@ -744,11 +744,11 @@ void Server::Impl::follow_shared_overrides() {
     if (why.empty()) return log_.info("the overrides in Redis can be read again");
     log_.warning("the overrides in Redis cannot be read; the known ones count", {{"why", why}});
   };
-  const auto on_lost = [this](std::uint64_t count) {
-    overrides_lost_ += count;
-    latest_loss_.add(count, overrides_->all().size());
+  const auto on_lost = [this](ServerOverrides::Entries lost) {
+    overrides_lost_ += lost.size();
+    lost_overrides_.add(lost, SystemClock().now());
     log_.warning("overrides and blocks that this server knew are not in Redis any more",
-                 {{"count", count}});
+                 {{"count", lost.size()}});
   };
   overrides_->follow(main_, on_trouble, on_lost);
 }
@@ -825,7 +825,7 @@ ServerRules::Reloaded Server::Impl::reload() {
   return result;
 }
 
-ServerStatus Server::Impl::status() const {
+ServerStatus Server::Impl::status() {
   const auto up = clock_.now() - started_;
   StoreStatus store = stores_->status();
   // Without requests, nobody else notices that Redis hangs.
@@ -841,7 +841,8 @@ ServerStatus Server::Impl::status() const {
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
                    .store = std::move(store),
-                   .overrides_lost = latest_loss_.with(overrides_->all().size()),
+                   .overrides_lost = lost_overrides_.update(overrides_->all(), SystemClock().now()),
+                   .overrides_lost_at = lost_overrides_.at(),
                    .knows_overrides = overrides_->is_read(),
                    .proxies = quota_->stats().proxies};
   if (rules_.envoy().has_files()) out.envoy = rules_.envoy().status();
@@ -856,7 +857,9 @@ void Server::Impl::follow_rules() {
 void Server::Impl::follow_overrides() {
   const auto read = overrides_->reread();
   if (!read) log_.error("the overrides are unchanged", {{"why", read.error()}});
-  overrides_->drop_ended(SystemClock().now());
+  const Instant now = SystemClock().now();
+  overrides_->drop_ended(now);
+  lost_overrides_.update(overrides_->all(), now);
 }
 
 void Server::Impl::end_temporary_changes() {

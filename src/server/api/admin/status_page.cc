@@ -75,10 +75,11 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     json.end_object();
   }
   if (!server.knows_overrides) json.member("overrides_unknown", true);
-  const OverridesLost& lost = server.overrides_lost;
-  if (lost.count > 0 && SystemClock::instance().now() - lost.at < OverridesLost::kShown) {
-    json.key("overrides_lost").begin_object().member("since", base::to_rfc3339(lost.at));
-    json.member("count", lost.count)
+  if (server.overrides_lost > 0) {
+    json.key("overrides_lost")
+        .begin_object()
+        .member("since", base::to_rfc3339(server.overrides_lost_at))
+        .member("count", server.overrides_lost)
         .member("why",
                 "Redis came back without them; expected an import of the latest export: sluice key "
                 "import FILE")

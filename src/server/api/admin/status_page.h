@@ -1,37 +1,45 @@
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "server/rules/envoy_manager.h"
+#include "server/rules/server_overrides.h"
 #include "server/storage/loop_stores.h"
+#include "sluice/overrides.h"
 
 namespace sluice::server {
 
-// Overrides that a Redis without its data has lost, while this server knew them.
-struct OverridesLost {
-  static constexpr std::chrono::hours kShown{1};  // the time for which the status says so
+// Overrides that a Redis without its data has lost, while this server knew them, and that are
+// missing since.
+class OverridesLost {
+ public:
+  static constexpr std::chrono::hours kShown{1};  // the time for which they are remembered
 
-  std::uint64_t count = 0;  // that are missing
-  Instant at{};
-  std::size_t before = 0;  // overrides before the loss
+  void add(ServerOverrides::Entries lost, Instant now) {
+    at_ = now;
+    for (const auto& [counter, given] : lost) missing_[counter] = given.until;
+  }
+  // Forgets those that were set again or would have ended, and after an hour all. Returns how many
+  // are missing.
+  std::size_t update(const Overrides& all, Instant now) {
+    std::erase_if(missing_, [&](const auto& one) {
+      const auto& [counter, until] = one;
+      return now - at_ >= kShown || (until && *until <= now) || all.find(counter, now);
+    });
+    return missing_.size();
+  }
+  Instant at() const noexcept { return at_; }
 
-  // `left`: the overrides after the loss.
-  void add(std::uint64_t lost, std::size_t left) {
-    const Instant now = SystemClock::instance().now();
-    if (now - at >= kShown) before = 0;
-    before = std::max(before, left + static_cast<std::size_t>(lost));
-    at = now;
-  }
-  // What is to be shown if there are this many overrides now.
-  OverridesLost with(std::size_t overrides) const noexcept {
-    return {overrides < before ? before - overrides : 0, at, before};
-  }
+ private:
+  std::map<std::string, std::optional<Instant>, std::less<>> missing_;  // with their ends
+  Instant at_{};                                                        // of the latest loss
 };
 
 // The part of GET /v1/status that is not about rules.
@@ -49,7 +57,8 @@ struct ServerStatus {
   std::size_t threads = 0;
   std::vector<Listener> listeners = {};
   StoreStatus store = {};
-  OverridesLost overrides_lost = {};
+  std::size_t overrides_lost = 0;
+  Instant overrides_lost_at{};
   bool knows_overrides = true;            // false: Redis could not be read since the start
   std::uint64_t proxies = 0;              // that have parts of limits (docs/quota.md)
   std::optional<EnvoyStatus> envoy = {};  // set if there are files of Envoy's configuration

@@ -56,6 +56,32 @@ TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFails) {
       << answered.body;
 }
 
+TEST_F(StatusPage, CountsTheLostOverridesThatAreMissing) {
+  using namespace std::chrono_literals;
+  Overrides all;
+  OverridesLost lost;
+  const Instant at{1'700'000'000s};
+  const auto entry = [&](const char* counter, std::optional<Instant> until) {
+    Override given{.limit = 1};
+    given.until = until;
+    return Overrides::Page::Entry{counter, given};
+  };
+  const std::vector<Overrides::Page::Entry> entries = {
+      entry("a", {}), entry("b", at + 40s), entry("c", at + 2h)};
+  EXPECT_EQ(lost.update(all, at), 0U);
+  lost.add(entries, at);
+  lost.add(entries, at);
+  EXPECT_EQ(lost.update(all, at), 3U) << "each once";
+  EXPECT_EQ(lost.update(all, at + 40s), 2U) << "one would have ended";
+  ASSERT_TRUE(all.set("c", entries[2].given));
+  EXPECT_EQ(lost.update(all, at + 41s), 1U) << "one is set again";
+  all.unset("c");
+  EXPECT_EQ(lost.update(all, at + 42s), 1U) << "somebody has removed it since";
+  ASSERT_TRUE(all.set("d", entries[0].given));
+  EXPECT_EQ(lost.update(all, at + 43s), 1U) << "another one does not replace it";
+  EXPECT_EQ(lost.update(all, at + 1h), 0U);
+}
+
 TEST_F(StatusPage, SaysWhatEachLimitIsIfAsked) {
   open({R"(version: 1
 plans:
