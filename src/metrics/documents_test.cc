@@ -200,17 +200,17 @@ TEST(AlertRules, EachHaveATestInWhichTheyFireAndDoNotFire) {
   EXPECT_EQ(matches(tests, "alertname: (\\w+)\n +exp_alerts:\n +- exp_labels"), alerts);
 }
 
-TEST(AlertRules, EachHaveASectionOfTheRunbookAndItsAddress) {
+TEST(AlertRules, EachHaveASectionOfThePageOfAlertsAndItsAddress) {
   const std::string rules = read("deploy/prometheus/sluice.rules.yml");
   const auto alerts = matches(rules, "alert: (\\w+)");
-  EXPECT_EQ(matches(read("docs/runbook.md"), "\n### (Sluice\\w+)\n"), alerts);
+  EXPECT_EQ(matches(read("docs/reference/alerts.md"), "\n### (Sluice\\w+)\n"), alerts);
   std::string name, url;
   std::size_t found = 0;
   const RE2 one(R"re((?s)alert: (\w+)\n.*?annotations:\n +runbook_url: "([^"]+)")re");
   for (re2::StringPiece rest(rules); RE2::FindAndConsume(&rest, one, &name, &url); ++found) {
     std::string anchor = name;  // of a heading
     for (char& letter : anchor) letter = static_cast<char>(std::tolower(letter));
-    EXPECT_EQ(url, "file:///usr/share/doc/sluice/docs/runbook.md#" + anchor);
+    EXPECT_EQ(url, "file:///usr/share/doc/sluice/docs/reference/alerts.md#" + anchor);
   }
   EXPECT_EQ(found, alerts.size());
 }
