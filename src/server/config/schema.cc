@@ -205,7 +205,7 @@ constexpr std::array<Key, 4> kMemoryKeys{
             "does not fit counts by slices, which is stricter than exact. Blocks have an eighth "
             "of that number of bytes in addition (docs/operations.md)."),
     path("snapshot", kPath<&Config::snapshot>,
-         "The file that keeps the counters while the server restarts (docs/restart.md). Sluice "
+         "The file that keeps the counters while the server restarts (docs/config.md). Sluice "
          "reads it at the start and writes it when the server ends, readable by this user only. If "
          "empty, a restart forgets the counters."),
     period("snapshot_interval", kSet<&Config::snapshot_interval>, "60s", 0,
@@ -464,12 +464,12 @@ constexpr std::array<Key, 3> kDrainKeys{
            "The time during which `/readyz` answers 503 before the listeners close. The "
            "server still serves requests, so that load balancers have time to switch. It should "
            "be longer than they need to notice. It is left out if no connection is open and nobody "
-           "has asked `/readyz`, and at a terminal; see docs/restart.md."),
+           "has asked `/readyz`, and at a terminal; see docs/config.md."),
     period("timeout", kSet<&Config::drain_timeout>, "10s", 0,
            "The maximum time that open connections then have to finish."),
     unset_text("handover", kPath<&Config::handover>, 103,
                "The path of a Unix socket at which a new process of the same user takes over the "
-               "listening sockets; see docs/restart.md. Empty: none does."),
+               "listening sockets; see docs/config.md. Empty: none does."),
 };
 constexpr Map kDrain{"drain", "`drain`", kDrainKeys};
 

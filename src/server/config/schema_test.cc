@@ -52,7 +52,7 @@ TEST(ConfigSchema, ExamplesOfTheManualAreValid) {
     EXPECT_TRUE(config.has_value()) << config.error().front().to_string();
     ++examples;
   }
-  EXPECT_EQ(examples, 4);
+  EXPECT_EQ(examples, 6);
 }
 
 // Returns a default as the example writes it: that of the reference without backquotes.

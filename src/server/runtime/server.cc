@@ -477,7 +477,7 @@ class Server::Impl {
   bool keep_overrides();
   std::vector<int> descriptors_to_give();
   void hand_over();
-  // The end (docs/restart.md): closes the listeners, lets the connections finish, and stops
+  // The end (docs/config.md): closes the listeners, lets the connections finish, and stops
   // `main_`.
   void drain();
   void close_listeners(net::Queued queued);
