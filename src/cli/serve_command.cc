@@ -21,7 +21,7 @@ listener. When all listeners accept connections, the server prints one line to s
 real ports: `ready http=ADDR grpc=ADDR resp=ADDR admin=ADDR`. Each flag may also be an environment
 variable: SLUICE_HTTP for --http. Flags override variables, and these the configuration file
 (docs/config.md); without --config it is sluice.yaml in the current folder, if there is one. Without rules the server uses a small built-in example. docs/http.md
-describes HTTP, docs/envoy.md gRPC and docs/commands.md RESP.
+describes HTTP, docs/envoy.md gRPC and docs/reference/commands.md RESP.
 
 SIGHUP reloads the rules, Envoy's files, the administration token and certificates. The server
 also reloads rules when their files change. On SIGTERM, SIGINT and SIGPWR it stops accepting

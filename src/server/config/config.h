@@ -143,8 +143,8 @@ inline constexpr auto kListenAddresses = std::to_array<ListenAddress>(
      {"grpc", "gRPC", &Config::grpc, &Config::grpc_tls, "`127.0.0.1:8081`",
       "The gRPC front end: the rate limit service for Envoy, and `grpc.health.v1.Health`."},
      {"resp", "RESP", &Config::resp, &Config::resp_tls, "`127.0.0.1:6380`",
-      "The RESP front end: commands for Redis clients (docs/commands.md). An address that other "
-      "machines can reach requires `resp.users`."},
+      "The RESP front end: commands for Redis clients (docs/reference/commands.md). An address "
+      "that other machines can reach requires `resp.users`."},
      {"admin", "the administration", &Config::admin, &Config::admin_tls, "`127.0.0.1:6070`",
       "Administration: rules, counters and status. An address that other machines can reach "
       "requires a token."}});

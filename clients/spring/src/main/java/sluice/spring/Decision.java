@@ -10,7 +10,7 @@ import reactor.core.publisher.Mono;
  * What Sluice has decided about one request. Immutable.
  *
  * @param allowed whether the request may pass
- * @param reason the reason as in docs/commands.md, such as {@code ok} or {@code limited};
+ * @param reason the reason as in docs/reference/commands.md, such as {@code ok} or {@code limited};
  *     {@link #UNAVAILABLE} if Sluice did not decide
  * @param limit the units that the tightest limit holds, or -1 if no limit applied
  * @param remaining the units that would pass now, or -1 if no limit applied
