@@ -203,7 +203,7 @@ constexpr std::array<Key, 4> kMemoryKeys{
             std::uint64_t{1} << 40,
             "The maximum number of bytes for the logs and slices of sliding windows. A log that "
             "does not fit counts by slices, which is stricter than exact. Blocks have an eighth "
-            "of that number of bytes in addition (docs/operations.md)."),
+            "of that number of bytes in addition (docs/reference/guarantees.md)."),
     path("snapshot", kPath<&Config::snapshot>,
          "The file that keeps the counters while the server restarts (docs/config.md). Sluice "
          "reads it at the start and writes it when the server ends, readable by this user only. If "
