@@ -39,7 +39,7 @@ struct LeaseStats {
   std::size_t held = 0;          // counters with a lease now
 };
 
-// The units that this process has taken ahead of requests, by counter (docs/scale.md).
+// The units that this process has taken ahead of requests, by counter (docs/operations.md).
 //
 // A counter of a limit with a lease (`token_bucket(10'000).per(1s).leased(100ms)`) that is busy is
 // asked for a batch: as many units as its requests took within the last lease. The first request
@@ -79,7 +79,7 @@ enum class LeaseReturns : std::uint8_t {
 };
 
 // A store that admits requests from units that it has taken ahead from another store, in memory and
-// without asking that store. For busy counters in Redis (docs/scale.md).
+// without asking that store. For busy counters in Redis (docs/operations.md).
 //
 //   Leases leases({.nodes = 4});
 //   LeasedStore store(*redis, leases);

@@ -184,7 +184,7 @@ class LimitBuilder {
   }
 
   // All but concurrency and budget: a LeasedStore takes units ahead of requests, and may admit them
-  // up to `time` after it took them, 1 ms to 10 s (docs/scale.md). Other stores ignore it.
+  // up to `time` after it took them, 1 ms to 10 s (docs/operations.md). Other stores ignore it.
   constexpr LimitBuilder leased(std::chrono::milliseconds time) const
     requires(!holds_permits(A) && !holds_amounts(A))
   {

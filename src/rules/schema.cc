@@ -431,7 +431,7 @@ constexpr Key kLease = row(
     "lease", Type::kPeriod, nullptr, "none; required for `concurrency`, instead of `per`",
     "For `concurrency`: how long a permit lasts if nobody releases or extends it, 1ms to "
     "366d (see Permits). For other algorithms, except `budget`: how long a server may use units "
-    "that it takes ahead from Redis, 1ms to 10s (docs/scale.md).");
+    "that it takes ahead from Redis, 1ms to 10s (docs/operations.md).");
 
 constexpr std::array<Key, 5> kPlanNumberKeys{
     required(limit_number("")),

@@ -310,7 +310,7 @@ constexpr std::array<Key, 20> kRedisKeys{
     integer("nodes", kSet<&RedisConfig::nodes>, "1", 1, 100'000,
             "The number of servers that share the counters. With `on_store_error: local`, each "
             "server applies 1/`nodes` of each limit while the store fails. It also bounds the "
-            "batches of leases (docs/scale.md)."),
+            "batches of leases (docs/operations.md)."),
     map_of("deny_cache", kSameObject, kDenyCache,
            "The cache of denials. After a denial, the server denies requests for the same "
            "counter without Redis until `Retry-After` has passed."),
