@@ -47,7 +47,7 @@ class History {
   // Adds what was counted since the previous call, which is one point by the second. `all` is of
   // these rules. The first call only sets when the first point begins.
   void add(net::SteadyTime now, Instant date, const RuleSet& rules, const metrics::Activity& all);
-  // Writes the members of GET /v1/history (docs/see.md), of one rule if it is not null.
+  // Writes the members of GET /v1/history (docs/reference/http.md), of one rule if it is not null.
   void write(base::JsonWriter& json, Range range, const RuleSet& rules, const Rule* rule) const;
   std::size_t columns() const noexcept { return columns_; }
 
@@ -96,8 +96,8 @@ class History {
   std::size_t columns_ = 0;
 };
 
-// The events of GET /v1/events (docs/see.md): what the server does, once a second, made once
-// for all viewers and only while there are viewers; and the history, which goes on without viewers.
+// The events of GET /v1/events (docs/reference/http.md): what the server does, once a second, made
+// once for all viewers and only while there are viewers; and the history, which needs none.
 //
 // Thread-safety: one loop's thread. Ownership: borrows its parts; outlives the connections of the
 // viewers. Cost: an event has at most 100 rules; see Registry::activity().
