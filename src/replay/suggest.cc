@@ -403,6 +403,7 @@ class Measurement {
   Instant clock_ = kFirstInstant;
   std::optional<Instant> first_;
   std::uint64_t unmatched_ = 0, keyless_ = 0;
+  std::uint64_t logins_ = 0;  // requests of logins, with options_.match
 };
 
 void Measurement::add(const LogBatch& batch, const LogLine& line) {
@@ -417,16 +418,19 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
   if (!first_) first_ = clock_;
   const std::uint64_t hash = XXH3_64bits(text_.data(), end);
   const Demand::Added added = all_.add(hash, line.units, clock_);
-  RouteKind kind = RouteKind::kPages;
+  RouteKind kind = finder_.find(line);
+  const bool is_of_login = kind == RouteKind::kLogin || finder_.is_known_login(line.path);
   if (options_.match.empty()) {
-    kind = finder_.find(line);
     guesses_.add(added.key, added.requests, line, kind);
+  } else {
+    kind = RouteKind::kPages;  // the only route
+    logins_ += is_of_login ? 1 : 0;
   }
   const std::string_view readable = std::string_view(text_).substr(*label);
   add_to_route(line, kind, added.key, hash, readable);
   if (kind == RouteKind::kLogin) {
     if (finder_.is_in_api()) add_to_route(line, RouteKind::kApi, added.key, hash, readable);
-  } else if (kind != RouteKind::kWrites && finder_.is_known_login(line.path)) {
+  } else if (kind != RouteKind::kWrites && is_of_login && options_.match.empty()) {
     if (added.key >= login_reads_.size()) login_reads_.resize(added.key + std::size_t{1});
     ++login_reads_[added.key];
   }
@@ -440,7 +444,7 @@ void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_
         RouteDemand{{}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4), {}});
   }
   const Demand::Added added = route->demand.add(hash, line.units, clock_);
-  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites) {
+  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || !options_.match.empty()) {
     if (added.key == route->behaviour.size()) route->behaviour.push_back({client});
     route->behaviour[added.key].failed += line.status.starts_with('4') ? 1U : 0U;
   }
@@ -469,6 +473,8 @@ void Measurement::finish(SuggestReport& report) {
                                                             "pages"};
   for (std::optional<RouteDemand>& route : routes_) {
     if (!route) continue;
+    const bool is_login = logins_ * 2 > all_.requests();
+    if (is_login) route->kind = RouteKind::kLogin;
     route->demand.finish();
     report.key_bytes += route->demand.bytes() + route->behaviour.size() * sizeof(Behaviour);
     for (std::uint32_t key = 0; key < route->behaviour.size(); ++key) {
@@ -477,7 +483,8 @@ void Measurement::finish(SuggestReport& report) {
       each.elsewhere = all_.requests_of(each.client) - route->demand.requests_of(key) - reads;
     }
     route->name = kRouteNames[static_cast<std::size_t>(route->kind)];
-    if (!finder_.has_paths()) route->name = "requests";
+    const bool is_one = !finder_.has_paths() || !options_.match.empty();
+    if (is_one && !is_login) route->name = "requests";
     report.routes.push_back(*std::move(route));
   }
   choose_routes(report);

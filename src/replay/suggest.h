@@ -374,6 +374,7 @@ struct Advice {
   std::uint64_t burst = 0;
   std::uint64_t keys_denied = 0;       // exact
   std::uint64_t requests_denied = 0;   // at most
+  std::string note;                    // what is uncertain about the limit
   std::vector<AdvisedClient> clients;  // those with most requests, at most kMostClients
   static constexpr std::size_t kMostClients = 10;
 };

@@ -297,6 +297,7 @@ bool looks_legitimate(const RouteDemand& route, std::uint32_t key) {
 // What clients of a route needed, and how many of them a limit may deny.
 struct Needs {
   std::vector<DemandCurve> curves;  // as those of the route
+  std::uint64_t keys = 0;
   std::uint64_t most_denied = 0;
   double headroom = kHeadroom;
 
@@ -319,21 +320,20 @@ std::vector<Needs> needs_of(const RouteDemand& route, double harm) {
     for (const DemandCurve& each : demand.curves()) {
       all[0].curves.emplace_back(each.algorithm, each.period, each.rate);
     }
-    std::uint64_t keys = 0;
     for (std::uint32_t key = 0; key < demand.keys(); ++key) {
       if (!looks_legitimate(route, key)) continue;
-      ++keys;
+      ++all[0].keys;
       for (std::size_t i = 0; i < all[0].curves.size(); ++i) {
         all[0].curves[i].add_key(peak_code(demand.peak_of(key, i)));
       }
     }
-    all[0].most_denied = share_of(keys, harm);
+    all[0].most_denied = share_of(all[0].keys, harm);
   } else {
-    all[0] = {demand.curves(), share_of(demand.keys(), harm), kHeadroom};
+    all[0] = {demand.curves(), demand.keys(), share_of(demand.keys(), harm), kHeadroom};
   }
   if (route.kind == RouteKind::kLogin) {
-    all.push_back({demand.curves(), share_of(demand.keys(), std::max(harm, kGuessingShare)),
-                   kStrictHeadroom});
+    all.push_back({demand.curves(), demand.keys(),
+                   share_of(demand.keys(), std::max(harm, kGuessingShare)), kStrictHeadroom});
   }
   return all;
 }
@@ -370,15 +370,24 @@ std::vector<AdvisedClient> clients_of(const Advice& advice) {
   return clients;
 }
 
-Advice advice_for(const RouteDemand& route, double harm) {
+Advice advice_for(const SuggestReport& report, const RouteDemand& route, double harm) {
+  constexpr std::uint64_t kFewKeys = 20;      // fewer can all be robots
+  constexpr std::uint64_t kPersonRate = 6;    // logins of a person in a minute,
+  constexpr std::uint64_t kPersonBurst = 10;  // and one after the other
   const std::vector<Needs> needs = needs_of(route, harm);
+  const auto& curves = route.demand.curves();
+  const std::span buckets = std::span(curves).subspan(route.demand.first_bucket());
+  const std::uint64_t scale = buckets[0].rate;  // of units: the slowest bucket has one a minute
+  const bool is_few = needs[0].keys < kFewKeys;
+  bool is_capped = false;
   const auto need = [&](std::size_t curve) {
     double largest = 0;
     for (const Needs& each : needs) largest = std::max(largest, each.need(curve));
-    return largest;
+    const auto most = static_cast<double>((curve == 0 ? kPersonRate * 60 : kPersonBurst) * scale);
+    if (route.kind != RouteKind::kLogin || !is_few || largest <= most) return largest;
+    is_capped = true;
+    return most;
   };
-  const auto& curves = route.demand.curves();
-  const std::span buckets = std::span(curves).subspan(route.demand.first_bucket());
   const double hour = need(0);
   std::size_t first = 0;
   while (first + 1 < buckets.size() && static_cast<double>(buckets[first].rate) * 60 < hour) {
@@ -404,6 +413,15 @@ Advice advice_for(const RouteDemand& route, double harm) {
   best.keys_denied = best.curve->keys_over(best.burst);
   best.requests_denied = best.curve->requests_over(best.burst);
   best.clients = clients_of(best);
+  const std::string client = report.options.key == "{ip}" ? "client" : "key";
+  const bool is_large = best.curve->rate > kPersonRate * scale || best.burst > kPersonBurst * scale;
+  if (is_capped) {
+    best.note = "too few " + client + "s look like people (" + grouped(needs[0].keys) + " of " +
+                grouped(route.demand.keys()) + "): the limit is what one person needs";
+  } else if (is_few && is_large) {
+    best.note =
+        "only " + plural(needs[0].keys, client) + ": the limit is what the heaviest of them needs";
+  }
   return best;
 }
 
@@ -430,9 +448,11 @@ bool has_advice(const SuggestReport& report, const RouteDemand& route) {
 std::vector<Advice> advise(const SuggestReport& report, double harm) {
   std::vector<Advice> advice;
   const RouteDemand* const main = main_route(report);
-  if (main != nullptr) advice.push_back(advice_for(*main, harm));
+  if (main != nullptr) advice.push_back(advice_for(report, *main, harm));
   for (const RouteDemand& route : report.routes) {
-    if (&route != main && has_advice(report, route)) advice.push_back(advice_for(route, harm));
+    if (&route != main && has_advice(report, route)) {
+      advice.push_back(advice_for(report, route, harm));
+    }
   }
   return advice;
 }
@@ -457,6 +477,7 @@ std::string rule_text(const SuggestReport& report, const Advice& advice,
   const std::string& name = advice.route->name;
   // Two marks: with one removed from each line, it is still a comment.
   std::string yaml = "  ## " + denial_text(report, advice) + "\n";
+  if (!advice.note.empty()) yaml += "  ## " + advice.note + "\n";
   const auto add = [&](const std::string& line) { yaml += "  " + prefix + line + "\n"; };
   add("- name: " + name);
   add("  mode: shadow  # denies nothing; delete this line to enforce the limit");

@@ -33,6 +33,10 @@ std::string advice_line(const SuggestReport& report, const Advice& advice) {
          denial_text(report, advice);
 }
 
+std::string note_line(const Advice& advice) {
+  return advice.note.empty() ? "" : "  " + advice.note + "\n";
+}
+
 // What the route of an advice is, for people; empty if it is all requests.
 std::string route_text(const Advice& advice) {
   switch (advice.route->kind) {
@@ -249,6 +253,7 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
                     "\">" + (is_first ? "Take this: " : "Then: ") + name +
                     "</h2>\n<p class=\"take\">" + numbers_of(*advice.curve, advice.burst) +
                     "</p>\n<p>It " + denial_text(report, advice) + ".</p>\n";
+  if (!advice.note.empty()) out += "<p class=\"bad\">" + html_text(advice.note) + "</p>\n";
   if (!advice.route->match.empty()) {
     out +=
         "<p class=\"small\"><code>match: { " + html_text(advice.route->match) + " }</code></p>\n";
@@ -277,10 +282,13 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
 }
 
 // The rule behind the numbers of the advice, in two lines.
-std::string method_text(double harm) {
-  return "Limits are " + decimal(kHeadroom, 1) + " times what the clients needed, except for " +
-         share_text(harm) +
-         " of them: the mean rate\nof their busiest hours, and the burst above it.";
+std::string method_text(const std::vector<Advice>& advice, double harm) {
+  const bool is_login = !advice.empty() && advice[0].route->kind == RouteKind::kLogin;
+  return (is_login
+              ? "The limit is " + decimal(kStrictHeadroom, 0) + " times what most clients needed"
+              : "Limits are " + decimal(kHeadroom, 1) +
+                    " times what the clients needed, except for " + share_text(harm) + " of them") +
+         ": the mean rate\nof their busiest hours, and the burst above it.";
 }
 
 constexpr std::size_t kIndent = 8;         // of what a client did, with a margin
@@ -337,7 +345,7 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
   const auto advice = advise(report, harm);
   std::string out;
   if (!advice.empty()) {
-    out = advice_line(report, advice[0]) + "\n\n";
+    out = advice_line(report, advice[0]) + "\n" + note_line(advice[0]) + "\n";
     add_clients(advice[0], columns, out);
     if (!advice[0].clients.empty()) out += "\n";
   }
@@ -354,7 +362,7 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
     out += grouped(report.without_rules) +
            " requests that name their limits themselves were not read\n";
   if (report.requests == 0) return out;
-  out += method_text(harm) + "\n";
+  out += method_text(advice, harm) + "\n";
   for (std::size_t i = 1; i < advice.size(); ++i) {
     out +=
         (i == 1
@@ -363,7 +371,7 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
                    decimal(kStrictHeadroom, 0) + " times what most clients needed):\n\n"
              : "\n") +
         advice_line(report, advice[i]) + "\n  " + route_text(advice[i]) + ": " +
-        printable(advice[i].route->match, columns - kMatchColumns) + "\n";
+        printable(advice[i].route->match, columns - kMatchColumns) + "\n" + note_line(advice[i]);
     add_clients(advice[i], columns, out);
   }
   if (all) {
@@ -391,7 +399,7 @@ void write_advice(base::JsonWriter& out, const SuggestReport& report, double har
     out.member("per", core::format_period(advice.curve->period)).member("burst", advice.burst);
     out.member("requests", demand.requests()).member("keys", std::uint64_t{demand.keys()});
     out.member("keys_denied", advice.keys_denied);
-    out.member("requests_denied_at_most", advice.requests_denied);
+    out.member("requests_denied_at_most", advice.requests_denied).member("note", advice.note);
     out.key("clients").begin_array();
     for (const AdvisedClient& each : advice.clients) {
       out.begin_object().member("key", each.label).member("requests", each.requests);
@@ -448,8 +456,9 @@ std::string suggest_html(const SuggestReport& report, double harm) {
     out += "<br>" + plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first);
   }
-  out += "</p>\n<p>" + method_text(harm) + " The dotted line is this share.</p>\n";
   const auto advice = advise(report, harm);
+  out += "</p>\n<p>" + method_text(advice, harm) + " The dotted line is the share " +
+         share_text(harm) + ".</p>\n";
   for (const Advice& each : advice) out += html_advice(report, each, harm, &each == advice.data());
   if (report.requests > 0) {
     out += "<section aria-labelledby=\"all\">\n<h2 id=\"all\">All algorithms</h2>\n<p>" +

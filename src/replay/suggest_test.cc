@@ -315,6 +315,42 @@ TEST_F(Suggest, WithoutHarmDeniesNobodyWhoLooksLegitimate) {
   EXPECT_EQ(advice_of(advice, RouteKind::kLogin)->keys_denied, 1u);
 }
 
+TEST_F(Suggest, DoesNotLetTheFewClientsThatAreLeftSetTheLimitOfALogin) {
+  options_.exclude = {{"ip", "~10\\.0\\..*"}};  // an office and a robot are left
+  const SuggestReport report = suggest_for(editor_log());
+  const auto advice = advise(report, 0);
+  const Advice& login = *advice_of(advice, RouteKind::kLogin);
+  EXPECT_LE(login.curve->rate, 6u);
+  EXPECT_EQ(login.burst, 10u);
+  EXPECT_EQ(login.note,
+            "too few clients look like people (1 of 2): the limit is what one person needs");
+  EXPECT_EQ(advice_of(advice, RouteKind::kWrites)->note,
+            "only 1 client: the limit is what the heaviest of them needs");
+  const std::string shown = "one person needs";
+  EXPECT_NE(suggest_text(report, 0, false).find(shown), std::string::npos);
+  EXPECT_NE(suggest_json(report, 0).find(shown), std::string::npos);
+  EXPECT_NE(suggest_html(report, 0).find(shown), std::string::npos);
+  const std::string yaml = advised_rules(report, advice);
+  EXPECT_NE(yaml.find("## too few clients"), std::string::npos) << yaml;
+  EXPECT_EQ(rules_of(all_rules(yaml)).rules().size(), 3u) << yaml;
+  options_.exclude.clear();
+  for (const Advice& each : advise(suggest_for(editor_log()), 0)) EXPECT_EQ(each.note, "");
+}
+
+TEST_F(Suggest, TakesRequestsThatMatchForALoginIfMostOfThemAre) {
+  options_.match = {{"path", "/login"}};
+  const SuggestReport login = suggest_for(editor_log());
+  const auto advice = advise(login, 0);
+  ASSERT_EQ(advice.size(), 1u);
+  EXPECT_EQ(advice[0].route->name, "login");
+  EXPECT_EQ(advice[0].route->match, "path: [\"/login\"]");
+  EXPECT_LE(advice[0].burst, 10u) << "not what the robot needs, which sent 200 requests";
+  options_.match = {{"path", "/**"}};
+  const SuggestReport all = suggest_for(editor_log());
+  ASSERT_EQ(all.routes.size(), 1u);
+  EXPECT_EQ(all.routes[0].name, "requests");
+}
+
 TEST_F(Suggest, LeavesRoomAboveWhatClientsNeeded) {
   const SuggestReport report = suggest_for(random_log(5, 100));
   for (const double harm : {0.0, 0.05}) {
