@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -152,6 +153,26 @@ void set_requests(const SuggestArguments& arguments, replay::SuggestOptions& opt
   }
 }
 
+// Prints a warning, once.
+void warn(const std::string& text, std::set<std::string>& warned) {
+  if (!warned.insert(text).second) return;
+  std::cerr << "sluice: warning: " << replay::printable(text) << '\n';
+}
+
+void warn_of_unmet(const replay::SuggestReport& report, std::set<std::string>& warned) {
+  if (report.requests + report.unmatched + report.keyless == 0) return;
+  for (const auto& [option, pattern] : report.unmet) {
+    const bool is_plain = pattern.find_first_of("*~/:") == pattern.npos;
+    const bool is_part = is_plain && (option.find(" header.") != option.npos ||
+                                      option.find(" host=") != option.npos);
+    warn(option + pattern + " matches no request" +
+             (is_part ? "; a pattern matches the whole value: did you mean '" + option + "*" +
+                            pattern + "*'?"
+                      : ""),
+         warned);
+  }
+}
+
 int print_report(const SuggestArguments& arguments, const replay::SuggestReport& report,
                  double harm) {
   const int status = report.failed ? kFailed : 0;
@@ -196,8 +217,11 @@ int suggest_limits(const SuggestArguments& arguments) {
     }
     return kUsage;
   }
+  std::set<std::string> warned;
+  for (const RuleError& each : rules->warnings()) warn(each.what + "; " + each.expected, warned);
   const replay::SuggestReport report = replay::suggest(*rules, options);
   progress.clear();
+  warn_of_unmet(report, warned);
   return print_report(arguments, report, *harm);
 }
 

@@ -116,6 +116,31 @@ TEST_F(SuggestCommand, NamesUnknownAttributesAndOperators) {
   EXPECT_EQ(run_suggest({"--field", "paths=x", "--exclude", "paths=/a", log_}), 0) << err_;
 }
 
+TEST_F(SuggestCommand, WarnsOfOptionsThatDoNothing) {
+  const auto warnings_of = [&](std::vector<std::string> arguments) {
+    arguments.push_back(log_);
+    EXPECT_EQ(run_suggest(arguments), 0) << err_;
+    return err_;
+  };
+  EXPECT_EQ(warnings_of({"--exclude", "path=b"}),
+            "sluice: warning: the path 'b' matches no request: paths begin with '/'; expected a "
+            "pattern such as /login; did you mean '/b'?\n"
+            "sluice: warning: --exclude path=b matches no request\n");
+  EXPECT_EQ(warnings_of({"--exclude", "header.user-agent=bot", "--exclude", "path=/b"}),
+            "sluice: warning: --exclude header.user-agent=bot matches no request; a pattern "
+            "matches the whole value: did you mean '--exclude header.user-agent=*bot*'?\n");
+  EXPECT_EQ(warnings_of({"--match", "path=/a", "--match", "path=/c"}),
+            "sluice: warning: --match path=/c matches no request\n");
+  EXPECT_EQ(warnings_of({"--exclude", "ip=10.9.0.0/16"}),
+            "sluice: warning: --exclude ip=10.9.0.0/16 matches no request\n");
+  EXPECT_EQ(warnings_of({"--key", "ip"}),
+            "sluice: warning: the key 'ip' is the same for all requests; expected an attribute in "
+            "braces; did you mean '{ip}'?\n");
+  EXPECT_EQ(warnings_of({"--exclude", "path=/b", "--exclude", "ip=10.0.0.0/32", "--exclude",
+                         "path=/**/b", "--key", "{header.user-agent}"}),
+            "");
+}
+
 TEST_F(SuggestCommand, FailsIfNoRequestMatches) {
   EXPECT_EQ(run_suggest({"--match", "path=/none", log_}), 1);
   EXPECT_EQ(out_, "");

@@ -324,7 +324,17 @@ std::string suggested_rules(const SuggestOptions& options, const std::vector<Sug
             core::format_period(each.curve->period),
         limit_fields(each));
   }
-  if (all.empty()) add("any", "algorithm: fixed_window, limit: 1, per: 1s");
+  if (!all.empty()) return yaml;
+  // A request without the key does not count, so no warning says that a client avoids the limit.
+  add("any", "algorithm: fixed_window, limit: 1, per: 1s, on_missing: deny");
+  std::size_t number = 0;
+  for (const auto* const conditions : {&options.match, &options.exclude}) {
+    for (const auto& [name, pattern] : *conditions) {
+      yaml += "  - name: condition-" + std::to_string(number++) + "\n    match: { " + name + ": " +
+              base::json_string(pattern) + " }\n    continue: true\n" +
+              "    limits: [ { algorithm: fixed_window, limit: 1, per: 1s } ]\n";
+    }
+  }
   return yaml;
 }
 
@@ -364,6 +374,7 @@ class Measurement {
       : options_(options),
         set_(rules::Access::impl(rules)),
         rule_(set_.compiled[0]),
+        is_met_(set_.compiled.size()),
         all_(options.periods, rates_of(options)),
         choice_(choice),
         finder_(choice) {}
@@ -388,6 +399,7 @@ class Measurement {
   const SuggestOptions& options_;
   const RuleSet::Impl& set_;
   const rules::CompiledRule& rule_;  // finds the keys of requests
+  std::vector<bool> is_met_;         // of the other rules: a request matched
   Demand all_;
   void choose_routes(const SuggestReport& report);
 
@@ -412,6 +424,9 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
   values_.begin(set_.attributes, attributes_);
   text_.clear();
   std::size_t end = 0;
+  for (std::size_t i = 1; i < is_met_.size(); ++i) {
+    if (!is_met_[i]) is_met_[i] = set_.compiled[i].matches(values_);
+  }
   if (!rule_.matches(values_)) return static_cast<void>(++unmatched_);
   const auto label = rule_.limits[0].key.fill(values_, text_, end, scratch_);
   if (!label) return static_cast<void>(++keyless_);
@@ -462,6 +477,14 @@ void Measurement::finish(SuggestReport& report) {
   report.keyless = keyless_;
   report.keys = all_.keys();
   report.key_bytes = all_.bytes() + guesses_.bytes();
+  std::size_t rule = 1;
+  const auto add_unmet = [&](const std::string& option, const auto& conditions) {
+    for (const auto& [name, pattern] : conditions) {
+      if (!is_met_[rule++]) report.unmet.push_back({option + " " + name + "=", pattern});
+    }
+  };
+  add_unmet("--match", options_.match);
+  add_unmet("--exclude", options_.exclude);
   report.first = first_;
   if (first_) report.last = clock_;
   for (const Duration period : options_.periods) {

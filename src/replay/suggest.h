@@ -352,6 +352,8 @@ struct SuggestReport : LogTotals {
   std::uint64_t keyless = 0;    // without an attribute of the key
   std::uint64_t keys = 0;
   std::size_t key_bytes = 0;  // memory for the keys
+  // The conditions that no request met: "--match path=", and the pattern.
+  std::vector<std::pair<std::string, std::string>> unmet;
   std::optional<Instant> first, last;
   std::chrono::milliseconds elapsed{0};
   std::vector<DemandCurve> curves;  // of all requests, by period, and by algorithm
@@ -402,7 +404,7 @@ struct Suggestion {
 };
 
 // Returns a rules file with the requests of the options in shadow mode: one rule for each
-// suggestion. Without suggestions it has one limit of any numbers.
+// suggestion. Without suggestions it has one limit of any numbers, and a rule for each condition.
 std::string suggested_rules(const SuggestOptions& options,
                             const std::vector<Suggestion>& suggestions);
 
