@@ -38,7 +38,7 @@ requests that it would have denied. The denied of a limit counts the requests th
 denied; several limits may deny one request. keys is the number of distinct counters of the limit.
 denied_by_hour has the denied requests of the 24 hours of the day, UTC.
 top_denied has the most denied keys, and the most frequent agents, requests and statuses of their
-denied requests.
+denied requests; more_denied is the number of the other denied keys.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
 

@@ -33,6 +33,11 @@ void write_values(JsonWriter& out, std::string_view name, const FrequentValues& 
   out.end_array();
 }
 
+// Keys that the limit denies besides the `shown` ones with most denials.
+std::uint64_t more_denied(const LimitTally& limit, std::size_t shown) {
+  return limit.keys.keys_denied() - std::min<std::uint64_t>(limit.keys.keys_denied(), shown);
+}
+
 void write_limit(JsonWriter& out, const LimitTally& limit) {
   out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
   out.member("requests", limit.requests);
@@ -47,7 +52,7 @@ void write_limit(JsonWriter& out, const LimitTally& limit) {
     }
     out.end_object();
   }
-  out.end_array().end_object();
+  out.end_array().member("more_denied", more_denied(limit, kTopDenied)).end_object();
 }
 
 void write_rule(JsonWriter& out, const RuleTally& rule) {
@@ -330,7 +335,12 @@ class TextReport {
            " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys);
     }
     const auto most = limit.keys.most_denied(kShownKeys);
-    if (!most.empty()) key_table(most, is_difference);
+    if (most.empty()) return;
+    key_table(most, is_difference);
+    if (const std::uint64_t more = more_denied(limit, most.size()); more > 0) {
+      line(dim("    and " + at_least(limit.keys) + grouped(more) +
+               (more == 1 ? " more key" : " more keys")));
+    }
   }
 
   static std::string at_least(const KeyTally& keys) { return keys.overflowed() ? "at least " : ""; }

@@ -56,6 +56,28 @@ TEST(JsonReport, IsValidForAnyKeys) {
             (std::vector<std::string>{std::string("\0\1", 2), "a\"b\\c", "é", "\uFFFD\uFFFD"}));
 }
 
+TEST(Reports, SayHowManyKeysTheyDoNotList) {
+  const RuleSet rules = agent_rules();
+  std::vector<std::string> agents;
+  for (int i = 0; i < 10; ++i) agents.push_back("agent-" + std::to_string(i));
+  const auto more_in_json = [](const ReplayReport& report) {
+    return boost::json::parse(json_report(report))
+        .at("rules")
+        .at(0)
+        .at("limits")
+        .at(0)
+        .at("more_denied")
+        .to_number<int>();
+  };
+  EXPECT_EQ(more_in_json(report_of(rules, agents)), 0);
+  EXPECT_EQ(text_report(report_of(rules, agents), false).find("more key"), std::string::npos);
+  agents.insert(agents.end(), {"x", "y"});
+  const ReplayReport report = report_of(rules, agents);
+  EXPECT_EQ(more_in_json(report), 2);
+  EXPECT_NE(text_report(report, false).find("    and 2 more keys\n"), std::string::npos)
+      << text_report(report, false);
+}
+
 TEST(JsonReport, SaysWhatTheDeniedRequestsOfAKeyWere) {
   const RuleSet rules = agent_rules();
   const auto json = boost::json::parse(json_report(report_of(rules, {"curl/8"})));

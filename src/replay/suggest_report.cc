@@ -222,6 +222,13 @@ std::string html_section(const SuggestReport& report, double harm, Duration peri
          html_rows(report, harm, period) + "</tbody>\n</table>\n</div>\n</section>\n";
 }
 
+// Clients that the advice denies and does not name.
+std::uint64_t more_denied(const Advice& advice) {
+  return advice.keys_denied - static_cast<std::uint64_t>(std::count_if(
+                                  advice.clients.begin(), advice.clients.end(),
+                                  [](const AdvisedClient& each) { return each.denied; }));
+}
+
 // The clients that the advice names.
 std::string html_clients(const Advice& advice) {
   if (advice.clients.empty()) return "";
@@ -242,7 +249,9 @@ std::string html_clients(const Advice& advice) {
            html_text(percent(each.requests, advice.route->demand.requests())) + "</td><td>" +
            grouped(each.burst_needed) + "</td></tr>\n";
   }
-  return out + "</tbody>\n</table>\n</div>\n";
+  out += "</tbody>\n</table>\n</div>\n";
+  const std::uint64_t more = more_denied(advice);
+  return more == 0 ? out : out + "<p>And " + grouped(more) + " more that are denied.</p>\n";
 }
 
 std::string html_advice(const SuggestReport& report, const Advice& advice, double harm,
@@ -314,11 +323,8 @@ void add_clients(const Advice& advice, std::size_t columns, std::string& out) {
     const std::string what = fitted_text(*each.traits, each.label, columns - kIndent);
     if (!what.empty()) out += "      " + what + "\n";
   }
-  const std::uint64_t named = static_cast<std::uint64_t>(
-      std::count_if(advice.clients.begin(), advice.clients.end(),
-                    [](const AdvisedClient& each) { return each.denied; }));
-  if (advice.keys_denied > named) {
-    out += "  and " + grouped(advice.keys_denied - named) + " more that are denied\n";
+  if (const std::uint64_t more = more_denied(advice); more > 0) {
+    out += "  and " + grouped(more) + " more that are denied\n";
   }
 }
 
@@ -411,7 +417,7 @@ void write_advice(base::JsonWriter& out, const SuggestReport& report, double har
       }
       out.end_object();
     }
-    out.end_array().end_object();
+    out.end_array().member("more_denied", more_denied(advice)).end_object();
   }
   out.end_array();
 }

@@ -337,6 +337,28 @@ TEST_F(Suggest, DoesNotLetTheFewClientsThatAreLeftSetTheLimitOfALogin) {
   for (const Advice& each : advise(suggest_for(editor_log()), 0)) EXPECT_EQ(each.note, "");
 }
 
+TEST_F(Suggest, SaysHowManyDeniedClientsItDoesNotName) {
+  std::string log = guessing_log(2, "200");
+  for (int i = 0; i < 60; ++i) {
+    for (int client = 0; client < 13; ++client) {
+      log += "1700100000,10.7.7." + std::to_string(client) + ",POST,/gate.php,403\n";
+    }
+  }
+  for (int client = 0; client < 60; ++client) {
+    const std::string ip = ",10.6.6." + std::to_string(client);
+    log += "1700200000" + ip + ",GET,/topic,200\n1700200000" + ip + ",POST,/gate.php,302\n";
+  }
+  const SuggestReport report = suggest_for(log);
+  const Advice login = *advice_of(advise(report, 0), RouteKind::kLogin);
+  ASSERT_GT(login.keys_denied, Advice::kMostClients);
+  const std::string more = std::to_string(login.keys_denied - Advice::kMostClients);
+  EXPECT_NE(suggest_text(report, 0, false).find("  and " + more + " more that are denied\n"),
+            std::string::npos);
+  EXPECT_NE(suggest_json(report, 0).find("\"more_denied\":" + more), std::string::npos);
+  EXPECT_NE(suggest_html(report, 0).find("And " + more + " more that are denied."),
+            std::string::npos);
+}
+
 TEST_F(Suggest, TakesRequestsThatMatchForALoginIfMostOfThemAre) {
   options_.match = {{"path", "/login"}};
   const SuggestReport login = suggest_for(editor_log());
