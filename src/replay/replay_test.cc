@@ -412,6 +412,7 @@ TEST_F(ReplayTest, SaysWhichHoursOfTheDayDenyMost) {
   deny(0, 23, 1);
   const ReplayReport short_report = replay_text(text, rules);
   EXPECT_EQ(text_report(short_report, false).find("by hour"), std::string::npos);
+  EXPECT_EQ(html_report(short_report).find("by hour"), std::string::npos);
   deny(1, 3, 4);
   deny(1, 14, 2);
   const ReplayReport report = replay_text(text, rules);
@@ -421,6 +422,11 @@ TEST_F(ReplayTest, SaysWhichHoursOfTheDayDenyMost) {
                 .find("by hour, UTC; most 03:00 75.0 %, 14:00 16.7 %, 23:00 8.3 %\n"),
             std::string::npos)
       << text_report(report, false);
+  EXPECT_NE(text_report(report, false).find("from, to (UTC)\n"), std::string::npos);
+  const std::string page = html_report(report);
+  EXPECT_NE(page.find("by hour of the day, UTC"), std::string::npos);
+  EXPECT_NE(page.find("<th scope=\"row\">03:00</th><td>9</td>"), std::string::npos);
+  EXPECT_EQ(page.find(">04:00<"), std::string::npos) << "no denials";
   const auto json = boost::json::parse(json_report(report));
   EXPECT_EQ(json.at("denied_by_hour").as_array().size(), 24u);
   EXPECT_EQ(number(json.at("denied_by_hour").at(23)), 1u);

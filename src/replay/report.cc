@@ -215,7 +215,8 @@ class TextReport {
     const std::size_t ends = columns_of(from) + columns_of(to);
     const std::size_t gap = series_.buckets() > ends + 2 ? series_.buckets() - ends : 4;
     line("  " + pad_right("", 12) + dim(from + std::string(gap, ' ') + to));
-    line("  " + pad_right("", 12) + dim("one column is " + duration_text(series_.width())));
+    line("  " + pad_right("", 12) +
+         dim("one column is " + duration_text(series_.width()) + "; times are UTC"));
     if (*report_.last - *report_.first >= std::chrono::days{1}) hours();
   }
 
@@ -355,7 +356,7 @@ class TextReport {
       return "    " + pad_right(name, width) + pad_left(denied, 12) +
              (is_difference ? "" : pad_left(of, 12) + pad_left(share, 10)) + "  ";
     };
-    line(dim(row("key", "denied", "of", "share") + "from, to"));
+    line(dim(row("key", "denied", "of", "share") + "from, to (UTC)"));
     for (const DeniedKey& key : keys) {
       line(row(printable(key.label, kLabelColumns), grouped(key.denied), grouped(key.requests),
                percent(key.denied, key.requests)) +

@@ -344,6 +344,7 @@ class Page {
       chart.title = "Denied requests over time";
       chart.denied_only = chart.low = true;
       out_ += chart_html(chart);
+      if (*report_.last - *report_.first >= std::chrono::days{1}) hours();
     }
     out_ +=
         "</section>\n<section aria-labelledby=\"cost\">\n"
@@ -361,6 +362,19 @@ class Page {
           rows.size() <= kOpenRows ? kOpenRows : std::clamp(denying, kOpenRows / 2, kOpenRows),
           "limits");
     out_ += "</section>\n";
+  }
+
+  void hours() {
+    const auto& denied = report_.tally.denied_by_hour;
+    std::vector<std::string> rows;
+    for (std::size_t hour = 0; hour < denied.size(); ++hour) {
+      if (denied[hour] == 0) continue;
+      rows.push_back("<tr><th scope=\"row\">" + std::string(hour < 10 ? "0" : "") +
+                     std::to_string(hour) + ":00</th>" + cell(grouped(denied[hour])) +
+                     share_cell(denied[hour], report_.tally.denied) + "</tr>\n");
+    }
+    table("Denied requests by hour of the day, UTC", {"Hour", "Denied", "Share"}, rows, rows.size(),
+          "");
   }
 
   void comparison(const ReplayComparison& both) {
