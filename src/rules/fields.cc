@@ -83,7 +83,11 @@ class Checker {
     if (node.quoted) return wrong(node, " without quotes");
     const auto value = grouped_number(node.text);
     if (value && *value >= key_.least && *value <= key_.most) return true;
-    return wrong(node, value ? "" : ", in plain digits");
+    const bool is_fraction = key_.name == "limit" && node.text.find('.') != node.text.npos &&
+                             node.text.find_first_not_of("0123456789.") == node.text.npos;
+    return wrong(node, value         ? ""
+                       : is_fraction ? ", in plain digits; 0.5 per second is 'limit: 1, per: 2s'"
+                                     : ", in plain digits");
   }
 
   // The loader compiles attributes.

@@ -223,8 +223,11 @@ TEST(Loader, RefusesUnknownKeysEverywhere) {
 
 TEST(Loader, RefusesNumbersThatAreNotExact) {
   const std::string expected = "; expected a whole number from 0 to 9007199254740991";
-  for (const char* number : {"10.5", "1e3", "-1", "+1", "1__000", "0x10", "010", "ten", "1 000",
-                             ".inf", "99999999999999999999999"}) {
+  EXPECT_EQ(limit_errors("per: 1s, algorithm: gcra, limit: 0.5"),
+            "f:4:50: error: 'limit' is '0.5'" + expected +
+                ", in plain digits; 0.5 per second is 'limit: 1, per: 2s'");
+  for (const char* number : {"1e3", "-1", "+1", "1__000", "0x10", "010", "ten", "1 000", ".inf",
+                             "99999999999999999999999"}) {
     EXPECT_EQ(
         limit_errors("per: 1s, algorithm: gcra, limit: " + std::string(number)),
         "f:4:50: error: 'limit' is '" + std::string(number) + "'" + expected + ", in plain digits");
