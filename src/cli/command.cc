@@ -37,9 +37,10 @@ bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
   const auto text = read(file);
   Errors warnings;
   const auto summary = text ? kind.check(*text, file, warnings) : text;
-  for (const RuleError& error : summary ? warnings : summary.error()) {
+  for (const RuleError& error : summary ? Errors() : summary.error()) {
     std::cerr << error.to_string() << '\n';
   }
+  for (const RuleError& warning : warnings) std::cerr << warning.to_string() << '\n';
   if (!summary || (is_strict && !warnings.empty())) return false;
   std::cout << file << ": ok" << (summary->empty() ? "" : ", ") << *summary << '\n';
   return true;

@@ -92,8 +92,8 @@ std::optional<int> parse(const std::string& about, const std::string& version,
 struct FileKind {
   std::string files;    // "rules files"
   std::string example;  // "rules check rules.yaml"
-  // Checks a file, and adds its warnings. Returns a summary, "1 rule, 1 limit", which may be
-  // empty. Errors: all errors of the file.
+  // Checks a file, and adds its warnings, of a file with errors too. Returns a summary, "1 rule, 1
+  // limit", which may be empty. Errors: all errors of the file.
   std::function<Expected<std::string, std::vector<RuleError>>(
       std::string_view text, const std::string& file, std::vector<RuleError>& warnings)>
       check;

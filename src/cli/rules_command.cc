@@ -27,6 +27,7 @@
 #include "envoy/config.h"
 #include "replay/text.h"
 #include "rules/rule_changes.h"
+#include "rules/rule_set.h"
 #include "rules/yaml_tree.h"
 #include "server/rules/published_rules.h"
 #include "server/rules/redis_rules.h"
@@ -683,7 +684,11 @@ Expected<std::string, std::vector<RuleError>> check_rules(std::string_view text,
                                                           const RuleTerms& terms,
                                                           std::vector<RuleError>& warnings) {
   auto rules = RuleSet::parse(text, file, terms);
-  if (!rules) return Unexpected{std::move(rules.error())};
+  if (!rules) {
+    const RuleText one{file, text};
+    static_cast<void>(rules::load_rules(std::span(&one, 1), terms, &warnings));
+    return Unexpected{std::move(rules.error())};
+  }
   warnings.assign(rules->warnings().begin(), rules->warnings().end());
   return summary_of(*rules);
 }

@@ -99,6 +99,23 @@ TEST_F(RulesCommand, StrictChecksFailForWarnings) {
   EXPECT_EQ(run({"check", "--strict", right}), 0);
 }
 
+TEST_F(RulesCommand, PrintsWarningsNextToErrors) {
+  const std::string path = file("both.yaml",
+                                "version: 1\nrules:\n  - name: a\n    match: { path: login }\n"
+                                "    limits: [ { algorithm: gcra, limit: 0.5, per: 1s } ]\n"
+                                "  - { name: b, limits: [ { algorithm: gcra, limit: 1 } ] }\n");
+  EXPECT_EQ(run({"check", path}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find(":5:41: error: 'limit' is '0.5'; expected a whole number from 0 to "
+                      "9007199254740991, in plain digits; 0.5 per second is 'limit: 1, per: "
+                      "2s'\n"),
+            std::string::npos)
+      << err_;
+  EXPECT_NE(err_.find(":4:20: warning: the path 'login' matches no request"), std::string::npos)
+      << err_;
+  EXPECT_EQ(err_.find("never reached"), std::string::npos) << "of wrong rules, this is not known";
+}
+
 TEST_F(RulesCommand, WarnsAboutALogThatDoesNotFitIntoMemory) {
   const std::string path =
       file("log.yaml",

@@ -844,6 +844,7 @@ void Loader::check_plan(const Fields& fields, const KeyTemplate& from) {
 
 // Warns about the latest rule if no request reaches it, or a shadow rule takes some.
 void Loader::check_reach(const Fields& fields) {
+  if (!diagnostics_->empty()) return;  // what a wrong rule matches is not known
   const std::size_t index = set_->rules.size() - 1;
   const Rule* const cover = find_cover(*set_, index, reach_steps_);
   const Rule* const other = cover != nullptr ? cover : find_trial(*set_, index, reach_steps_);
@@ -978,7 +979,7 @@ std::shared_ptr<const RuleSet::Impl> Loader::finish() {
 }  // namespace
 
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
-    std::span<const RuleText> files, const RuleTerms& terms) {
+    std::span<const RuleText> files, const RuleTerms& terms, std::vector<RuleError>* warnings) {
   // Errors of one file refer to names of another, so all live until the end.
   std::deque<Diagnostics> diagnostics;
   Loader loader(terms);
@@ -993,8 +994,10 @@ Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rule
     for (RuleError& error : of_file.take()) errors.push_back(std::move(error));
   }
   for (RuleError& error : loader.take_list_errors()) errors.push_back(std::move(error));
+  const auto set = loader.finish();
+  if (warnings != nullptr) *warnings = set->warnings;
   if (!errors.empty()) return Unexpected{std::move(errors)};
-  return loader.finish();
+  return set;
 }
 
 }  // namespace sluice::rules

@@ -241,8 +241,9 @@ std::vector<RejectPart> parse_reject_text(
     const std::function<void(std::size_t at, std::string_view name)>& unknown);
 
 // Reads YAML files as one set of rules that meets the terms, or returns all errors, file by file.
-// Does not throw for bad input.
+// Does not throw for bad input. `warnings`: all warnings, of rules with errors too.
 Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rules(
-    std::span<const RuleText> files, const RuleTerms& terms);
+    std::span<const RuleText> files, const RuleTerms& terms,
+    std::vector<RuleError>* warnings = nullptr);
 
 }  // namespace sluice::rules
