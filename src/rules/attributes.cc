@@ -104,6 +104,11 @@ bool is_of_client(std::string_view name) noexcept {
 // Programs and Envoy send names of their own, so the first letter must be right, and a name of two
 // letters all but the case.
 std::string did_you_mean_attribute(std::string_view name) {
+  if (name.starts_with("header.") && name.find('_') != name.npos) {
+    std::string own(name);
+    std::replace(own.begin(), own.end(), '_', '-');
+    return "; did you mean " + in_quotes(own) + "?";
+  }
   if (name.empty() || is_of_client(name)) return {};
   if (const std::string own = translated(name); !own.empty()) {
     return "; did you mean " + in_quotes(own) + "?";
@@ -131,6 +136,10 @@ void warn_of_attribute(std::string_view name, std::size_t at, const Warn& warn) 
 }
 
 void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn) {
+  if (key == "{method}") {
+    return warn(at, "the key '{method}' is the same for all clients",
+                "expected an attribute that differs between clients; did you mean '{ip}'?");
+  }
   std::string_view name = key;
   if (name.starts_with("{{") && name.ends_with("}}")) name = name.substr(2, name.size() - 4);
   if (name.find_first_of("{} ") != name.npos) return;

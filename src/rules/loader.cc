@@ -70,7 +70,6 @@ class MatchReader {
   bool read_network(const Place& place, const Node& node);
   void read_pattern(const Place& place, const Node& node);
   void check_method(const Node& node);
-  void check_path(const Node& node);
 
   AttributeTable& attributes_;
   const RuleTerms& terms_;
@@ -347,7 +346,7 @@ void MatchReader::read_pattern(const Place& place, const Node& node) {
             " in a file, so that no request takes long; repetitions such as {1,1000} cost most");
   }
   if (place.attribute == "method") check_method(node);
-  if (place.attribute == "path" && !pattern->is_expression()) check_path(node);
+  warn_of_pattern(place.attribute, node.text, *pattern, node.at, warn_);
   if (pattern->is_expression()) ++place.condition->expressions;
   place.condition->any_of.push_back(std::move(pattern.value()));
 }
@@ -360,31 +359,6 @@ void MatchReader::check_method(const Node& node) {
     diagnostics_->add(node.at, "the method " + in_quotes(node.text) + " would match no request",
                       "expected '" + upper + "': methods are case-sensitive");
   }
-}
-
-// Warns about a pattern that matches no path, or hardly any.
-void MatchReader::check_path(const Node& node) {
-  const std::size_t query = node.text.find('?');
-  if (query != node.text.npos && node.text.find('=', query) != node.text.npos) {
-    return warn_(node.at,
-                 "the path " + in_quotes(node.text) + " seems to have a query, and paths have none",
-                 "expected the path alone, and a condition such as query.NAME");
-  }
-  if (node.text.starts_with('^') || node.text.ends_with('$')) {
-    return warn_(
-        node.at, "the path " + in_quotes(node.text) + " seems to be a regular expression",
-        "expected a pattern such as /users/**, or '~' before an expression; did you mean " +
-            in_quotes("~" + node.text) + "?");
-  }
-  if (node.text.empty() || node.text.front() == '/' || node.text.front() == '*') return;
-  const std::size_t scheme = node.text.find("://");
-  const std::size_t path = scheme == node.text.npos ? 0 : node.text.find('/', scheme + 3);
-  warn_(node.at, "the path " + in_quotes(node.text) + " matches no request: paths begin with '/'",
-        "expected a pattern such as /login; did you mean " +
-            in_quotes(scheme == node.text.npos ? "/" + node.text
-                      : path == node.text.npos ? "/"
-                                               : node.text.substr(path)) +
-            "?");
 }
 
 namespace {

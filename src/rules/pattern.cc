@@ -210,4 +210,61 @@ bool Pattern::covers(const Pattern& other) const {
          (kind_ != Kind::kRegex || regex_->pattern() == other.regex_->pattern());
 }
 
+bool Pattern::matches_no_path() const {
+  constexpr int kBytes = 4;  // of the least and the largest text that it matches
+  std::string least, most;
+  return is_expression() && regex_->PossibleMatchRange(&least, &most, kBytes) &&
+         (most < "/" || least >= "0");  // the character after the slash
+}
+
+namespace {
+
+// Warns about an expression that matches no path, or only one text.
+void warn_of_expression(bool of_path, std::string_view text, const Pattern& pattern, std::size_t at,
+                        const Warn& warn) {
+  std::string_view inside = text.substr(1);
+  const bool begins = inside.starts_with('^');
+  if (begins) inside.remove_prefix(1);
+  std::string meant(inside);
+  if (meant.find('|') != meant.npos) meant = "(" + meant + ")";
+  meant = begins ? "~/" + meant : "~.*" + meant + ".*";
+  if (of_path && pattern.matches_no_path()) {
+    warn(at, "the expression " + in_quotes(text) + " matches no path: paths begin with '/'",
+         "expected an expression for the whole path; did you mean " + in_quotes(meant) + "?");
+  } else if (!of_path && inside.find_first_of("\\^$.|?*+()[]{}") == inside.npos) {
+    warn(at, "the expression " + in_quotes(text) + " matches only " + in_quotes(inside),
+         "expected an expression for the whole value; did you mean " + in_quotes(meant) + "?");
+  }
+}
+
+}  // namespace
+
+void warn_of_pattern(std::string_view attribute, std::string_view text, const Pattern& pattern,
+                     std::size_t at, const Warn& warn) {
+  const bool of_path = attribute == "path";
+  if (pattern.is_expression() && text.starts_with('~')) {
+    return warn_of_expression(of_path, text, pattern, at, warn);
+  }
+  if (!of_path) return;
+  const std::size_t query = text.find('?');
+  if (query != text.npos && text.find('=', query) != text.npos) {
+    return warn(at, "the path " + in_quotes(text) + " seems to have a query, and paths have none",
+                "expected the path alone, and a condition such as query.NAME");
+  }
+  if (text.starts_with('^') || text.ends_with('$')) {
+    return warn(at, "the path " + in_quotes(text) + " seems to be a regular expression",
+                "expected a pattern such as /users/**, or '~' before an expression; did you mean " +
+                    in_quotes("~" + std::string(text)) + "?");
+  }
+  if (text.empty() || text.front() == '/' || text.front() == '*') return;
+  const std::size_t scheme = text.find("://");
+  const std::size_t path = scheme == text.npos ? 0 : text.find('/', scheme + 3);
+  warn(at, "the path " + in_quotes(text) + " matches no request: paths begin with '/'",
+       "expected a pattern such as /login; did you mean " +
+           in_quotes(scheme == text.npos ? "/" + std::string(text)
+                     : path == text.npos ? "/"
+                                         : std::string(text.substr(path))) +
+           "?");
+}
+
 }  // namespace sluice::rules

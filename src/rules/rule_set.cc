@@ -73,8 +73,19 @@ bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std:
   if (set.rules[wide].domain != set.rules[narrow].domain) return false;
   const CompiledRule& covered = set.compiled[narrow];
   const auto& names = set.attributes.names();
+  // A request with a header, a query and the like has a path.
+  const auto has_path = [&] {
+    return take(steps, covered.conditions.size()) &&
+           std::any_of(covered.conditions.begin(), covered.conditions.end(),
+                       [&](const Condition& each) {
+                         return !each.negated && is_of_client(names[each.attribute]);
+                       });
+  };
   const auto implies = [&](const Condition& condition) {
     const bool of_path = names[condition.attribute] == "path";
+    const bool is_every_path = of_path && !condition.negated && !condition.any_of.empty() &&
+                               condition.any_of.front().covers_all(true);
+    if (is_every_path && has_path()) return true;
     const auto is_narrower = [&](const Condition& narrow) {
       if (narrow.attribute != condition.attribute || narrow.negated != condition.negated)
         return false;

@@ -60,6 +60,9 @@ class Pattern {
   bool covers_all(bool of_path) const noexcept {
     return text_.empty() && (kind_ == Kind::kPrefix || (of_path && kind_ == Kind::kBelow));
   }
+  // Whether it is an expression that matches no text with a leading slash. False if that is hard to
+  // find out.
+  bool matches_no_path() const;
   // Returns the instructions of its programs in RE2: the steps that a byte of a value may take.
   std::size_t instructions() const noexcept;
 
@@ -239,6 +242,11 @@ inline constexpr std::array<std::string_view, 4> kRejectNames{"retry_after", "li
 std::vector<RejectPart> parse_reject_text(
     std::string_view text, bool is_json,
     const std::function<void(std::size_t at, std::string_view name)>& unknown);
+
+// Warns about a pattern of `match` that matches nothing that a front end sends, or hardly anything.
+// `text`: the pattern as in the file.
+void warn_of_pattern(std::string_view attribute, std::string_view text, const Pattern& pattern,
+                     std::size_t at, const Warn& warn);
 
 // Reads YAML files as one set of rules that meets the terms, or returns all errors, file by file.
 // Does not throw for bad input. `warnings`: all warnings, of rules with errors too.

@@ -43,9 +43,34 @@ TEST(RuleWarnings, APathBeginsWithASlash) {
       Texts{
           "f:4:20: warning: the path '/a?b=1' seems to have a query, and paths have none; expected "
           "the path alone, and a condition such as query.NAME"});
-  for (const char* path : {"/login", "\"/**\"", "\"**.php\"", "\"*\"", "~login", "\"~/a?b\""}) {
+  for (const char* path : {"/login", "\"/**\"", "\"**.php\"", "\"*\"", "~.*login", "\"~/a?b\""}) {
     EXPECT_EQ(warnings_of_rule("path: " + std::string(path)), Texts{}) << path;
   }
+}
+
+TEST(RuleWarnings, AnExpressionMatchesTheWholeValue) {
+  EXPECT_EQ(warnings_of_rule("path: ~wp-login"),
+            Texts{"f:4:20: warning: the expression '~wp-login' matches no path: paths begin with "
+                  "'/'; expected an expression for the whole path; did you mean "
+                  "'~.*wp-login.*'?"});
+  EXPECT_EQ(warnings_of_rule("header.user-agent: ~bot"),
+            Texts{"f:4:33: warning: the expression '~bot' matches only 'bot'; expected an "
+                  "expression for the whole value; did you mean '~.*bot.*'?"});
+  for (const auto& [path, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"~a|b", "~.*(a|b).*"},
+                                                        {"~^admin/.*", "~/admin/.*"},
+                                                        {"~(?i)login", "~.*(?i)login.*"},
+                                                        {"~[a-z]+[.]php", "~.*[a-z]+[.]php.*"}}) {
+    const Texts warnings = warnings_of_rule("path: \"" + path + "\"");
+    ASSERT_EQ(warnings.size(), 1U) << path;
+    EXPECT_NE(warnings[0].find("did you mean '" + meant + "'?"), std::string::npos) << warnings[0];
+    EXPECT_EQ(warnings_of_rule("path: \"" + meant + "\""), Texts{}) << meant;
+  }
+  for (const char* path :
+       {"~/login", "~^/a.*$", "~.*login", "~a|/b", "~[/]a", "~(/a)?", "~(?i)/a", "~.*", "~[^a]*"}) {
+    EXPECT_EQ(warnings_of_rule("path: \"" + std::string(path) + "\""), Texts{}) << path;
+  }
+  EXPECT_EQ(warnings_of_rule("header.user-agent: \"~bot.*\""), Texts{});
 }
 
 TEST(RuleWarnings, AKeyWithoutBracesIsTheSameForAll) {
@@ -63,7 +88,11 @@ TEST(RuleWarnings, AKeyWithoutBracesIsTheSameForAll) {
                                                         {"user-agent", "{header.user-agent}"}}) {
     EXPECT_EQ(warnings_of_rule("", "\"" + key + "\""), warning(key, meant));
   }
-  for (const std::string key : {"all", "the ip", "tenant", "{ip}", "a {ip}"}) {
+  EXPECT_EQ(warnings_of_rule("", "\"{method}\""),
+            Texts{"f:4:31: warning: the key '{method}' is the same for all clients; expected an "
+                  "attribute that differs between clients; did you mean '{ip}'?"});
+  for (const std::string key :
+       {"all", "{path}", "{method} {ip}", "the ip", "tenant", "{ip}", "a {ip}"}) {
     EXPECT_EQ(warnings_of_rule("", "\"" + key + "\""), Texts{}) << key;
   }
 }
@@ -99,7 +128,9 @@ TEST(RuleWarnings, NoFrontEndSendsASlip) {
                                                         {"uri", "path"},
                                                         {"x-api-key", "header.x-api-key"},
                                                         {"http_x_api_key", "header.x-api-key"},
-                                                        {"cokie.a", "cookie.a"}}) {
+                                                        {"cokie.a", "cookie.a"},
+                                                        {"header.user_agent", "header.user-agent"},
+                                                        {"header.X_Key", "header.X-Key"}}) {
     const Texts warnings = warnings_of_rule(slip + ": /x");
     ASSERT_EQ(warnings.size(), 1U) << slip;
     EXPECT_NE(warnings[0].find("did you mean '" + meant + "'?"), std::string::npos) << warnings[0];
@@ -201,6 +232,11 @@ TEST(RuleWarnings, ARuleIsNeverReached) {
   EXPECT_TRUE(is_hidden("path: [/a, /b/**]", "path: [/b/c, /a]"));
   EXPECT_TRUE(is_hidden("ip: 10.0.0.0/8", "ip: [10.1.0.0/16, 10.2.3.4]"));
   EXPECT_TRUE(is_hidden("not: { path: /a }", "not: { path: [/a, /b] }"));
+  EXPECT_TRUE(is_hidden("path: /**", "header.user-agent: \"*bot*\""));
+  EXPECT_TRUE(is_hidden("path: /**, method: GET", "query.a: b, method: GET"));
+  EXPECT_FALSE(is_hidden("path: /**", "not: { header.user-agent: \"*bot*\" }"));
+  EXPECT_FALSE(is_hidden("path: /a/**", "header.user-agent: \"*bot*\""));
+  EXPECT_FALSE(is_hidden("not: { path: /** }", "header.user-agent: \"*bot*\""));
   EXPECT_FALSE(is_hidden("path: /login", "")) << "the usual order";
   EXPECT_FALSE(is_hidden("path: /**", "method: POST")) << "a request without a path";
   EXPECT_FALSE(is_hidden("path: [/a, /b/**]", "path: [/b/c, /c]"));
