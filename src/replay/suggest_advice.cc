@@ -14,10 +14,12 @@ namespace sluice::replay {
 namespace {
 
 constexpr std::array<std::string_view, 4> kWriteMethods = {"POST", "PUT", "PATCH", "DELETE"};
-constexpr std::array<std::string_view, 22> kExtensions = {
-    "css",  "js",   "mjs",   "map", "png", "jpg", "jpeg", "gif", "svg",  "ico",  "webp",
-    "avif", "woff", "woff2", "ttf", "otf", "eot", "mp3",  "mp4", "webm", "wasm", "txt"};
+constexpr std::array<std::string_view, 27> kExtensions = {
+    "css", "js",   "mjs",  "map",  "png",   "jpg", "jpeg", "gif", "svg",
+    "ico", "webp", "avif", "woff", "woff2", "ttf", "otf",  "eot", "mp3",
+    "mp4", "webm", "wasm", "txt",  "pdf",   "zip", "gz",   "csv", "log"};
 constexpr std::array<std::string_view, 2> kStaticFolders = {"static", "assets"};
+static_assert(kExtensions.size() + kStaticFolders.size() <= 32, "RouteFinder has a bit for each");
 constexpr std::array<std::string_view, 7> kApiFolders = {"api",     "apis", "rest",   "rpc",
                                                          "graphql", "ajax", "jsonrpc"};
 // Parts of the paths where people or programs say who they are.

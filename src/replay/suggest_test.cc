@@ -267,6 +267,21 @@ TEST(RouteFinder, TakesTheFirstPageOfAnAdministrationForALogin) {
   }
 }
 
+TEST(RouteFinder, TakesDownloadsForStaticFiles) {
+  const auto route_of_get = [](std::string_view path) {
+    LogLine line;
+    line.method = "GET";
+    line.path = path;
+    return RouteFinder{}.find(line);
+  };
+  for (const char* path : {"/a.png", "/logs/access.log", "/data/year.csv", "/a.tar.gz"}) {
+    EXPECT_EQ(route_of_get(path), RouteKind::kStatic) << path;
+  }
+  for (const char* path : {"/feed.xml", "/blog", "/index.php"}) {
+    EXPECT_EQ(route_of_get(path), RouteKind::kPages) << path;
+  }
+}
+
 const Advice* advice_of(const std::vector<Advice>& all, RouteKind kind) {
   for (const Advice& each : all) {
     if (each.route->kind == kind) return &each;
