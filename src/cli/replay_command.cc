@@ -1,17 +1,22 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/log_flags.h"
 #include "replay/replay.h"
 #include "replay/text.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::cli {
 namespace {
@@ -43,7 +48,7 @@ With --against, against has the counts of these rules, and denied_only_by_rules 
 denied_only_by_against have the requests that only one of them denies.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
-(the report then covers what was read); 2 wrong usage.
+(the report then covers what was read), or it has no field that --field names; 2 wrong usage.
 
 Examples:
   sluice replay --rules rules.yaml access.log
@@ -81,6 +86,7 @@ bool stdout_has_colours() {
 int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   int status = report.failed ? kFailed : 0;
   if (report.opened == 0) return status;
+  if (!report.fault.empty()) throw unreadable(report.fault);
   if (arguments.json) {
     std::cout << replay::json_report(report);
     if (report.approximate()) {
@@ -109,6 +115,28 @@ std::optional<RuleSet> load_rules(const std::string& path) {
   return *rules;
 }
 
+// Refuses the cost of a limit that no rule has.
+void check_costs(const std::vector<replay::FieldMapping>& fields, const RuleSet& rules,
+                 const RuleSet* against) {
+  constexpr std::string_view kCosts = "costs.";
+  std::set<std::string_view> limits;
+  for (const RuleSet* const each : {&rules, against}) {
+    for (const Rule& rule : each == nullptr ? std::span<const Rule>() : each->rules()) {
+      for (const RuleLimit& limit : rule.limits) limits.insert(limit.name);
+    }
+  }
+  const std::vector<std::string_view> names(limits.begin(), limits.end());
+  for (const auto& [name, source] : fields) {
+    if (!name.starts_with(kCosts)) continue;
+    const std::string limit = name.substr(kCosts.size());
+    if (limits.contains(limit)) continue;
+    throw unreadable("--field " + name + "=" + source + ": no rule has a limit '" + limit +
+                         "'; expected one of: " + rules::either(names) +
+                         rules::did_you_mean(limit, names),
+                     kUsage);
+  }
+}
+
 int work(const Arguments& arguments) {
   if (!arguments.html.empty() && is_an_input(arguments)) {
     throw unreadable("--html " + arguments.html + " is one of the inputs; expected another file",
@@ -132,6 +160,7 @@ int work(const Arguments& arguments) {
   options.against_name = arguments.against;
   if (against) options.against = &*against;
   arguments.input.set(options, progress);
+  check_costs(options.fields, *rules, options.against);
   const replay::ReplayReport report = replay::replay(*rules, options);
   progress.clear();
   return report_on(arguments, report);

@@ -136,6 +136,42 @@ TEST_F(ReplayCommand, MapsTheFieldsOfALog) {
   EXPECT_EQ(run_replay({"--format", "xml", csv}), 2);
 }
 
+TEST_F(ReplayCommand, RefusesAFieldThatTheLogsLack) {
+  const std::string csv = files_.write("csv", "time,team,tokens\n1455926400,a,7\n");
+  EXPECT_EQ(run_replay({"--field", "cost=tokns", csv}), 1);
+  EXPECT_EQ(err_, "sluice: " + csv +
+                      ": the log has no column 'tokns'; expected one of: time, team, tokens; did "
+                      "you mean 'tokens'?\n");
+  EXPECT_EQ(run_replay({"--field", "cost=team+tokens", csv}), 1);
+  EXPECT_NE(err_.find("no column 'team+tokens'; expected one of"), std::string::npos) << err_;
+  EXPECT_EQ(run_replay({"--field", "ip=Team", "--field", "ip=address", csv}), 0)
+      << "one of two with the same meaning";
+
+  const std::string json =
+      files_.write("json", R"({"ts":1,"path":"/","usage":{"total":7},"user":null})"
+                           "\n"
+                           R"({"ts":2,"path":"/"})"
+                           "\n");
+  EXPECT_EQ(run_replay({"--json", "--field", "cost=usage.totl", json}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(err_,
+            "sluice: the logs have no field 'usage.totl'; expected one of: ts, path, usage.total, "
+            "user; did you mean 'usage.total'?\n");
+  const std::string other = files_.write("other", R"({"ts":3,"path":"/","who":"b"})"
+                                                  "\n");
+  EXPECT_EQ(run_replay({json, other, "--field", "header.x-a=user", "--field", "header.x-b=who"}), 0)
+      << "a field that some lines lack: " << err_;
+}
+
+TEST_F(ReplayCommand, RefusesTheCostOfALimitThatNoRuleHas) {
+  const std::string csv = files_.write("csv", "time,tokens\n1455926400,7\n");
+  EXPECT_EQ(run_replay({"--field", "costs.clients=tokens", csv}), 2);
+  EXPECT_EQ(err_,
+            "sluice: --field costs.clients=tokens: no rule has a limit 'clients'; expected one "
+            "of: client; did you mean 'client'?\n");
+  EXPECT_EQ(run_replay({"--field", "costs.client=tokens", csv}), 0) << err_;
+}
+
 TEST_F(ReplayCommand, FailsWithTheErrorsOfTheRules) {
   files_.write("rules.yaml", "version: 1\nrulez: []\n");
   EXPECT_EQ(run_replay({log_}), 1);

@@ -40,7 +40,7 @@ input once. A key takes about 100 bytes with three periods, besides the keys tha
 last two periods and those whose bucket is not full.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
-was read), or no request matches; 2 wrong usage.
+was read) or has no field that --field names, or no request matches; 2 wrong usage.
 
 Examples:
   sluice suggest access.log.gz
@@ -177,6 +177,7 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
                  double harm) {
   const int status = report.failed ? kFailed : 0;
   if (report.opened == 0) return status;
+  if (!report.fault.empty()) throw unreadable(report.fault);
   if (report.requests == 0 && report.unmatched > 0) {
     throw unreadable("none of " + replay::plural(report.unmatched, "request") +
                      " matches --match and --exclude");
@@ -207,6 +208,11 @@ int suggest_limits(const SuggestArguments& arguments) {
   replay::SuggestOptions options;
   set_requests(arguments, options);
   arguments.input.set(options, progress);
+  for (const auto& [name, source] : options.fields) {
+    if (!name.starts_with("costs.")) continue;
+    throw wrong_argument("--field " + name + "=" + source +
+                         ": there are no limits yet; expected --field cost=" + source);
+  }
   const auto rules =
       RuleSet::parse(replay::suggested_rules(options, {}), "--key, --match and --exclude");
   if (!rules) {

@@ -141,6 +141,23 @@ TEST_F(SuggestCommand, WarnsOfOptionsThatDoNothing) {
             "");
 }
 
+TEST_F(SuggestCommand, RefusesCostsThatItCannotCount) {
+  const std::string csv = files_.write("csv", "time,ip,tokens\n1455926400,a,7\n");
+  EXPECT_EQ(run_suggest({"--field", "costs.tokens=tokens", csv}), 2);
+  EXPECT_EQ(err_,
+            "sluice: --field costs.tokens=tokens: there are no limits yet; expected --field "
+            "cost=tokens\n");
+  EXPECT_EQ(run_suggest({"--field", "cost=tokns", "--yaml", csv}), 1);
+  EXPECT_NE(err_.find("no column 'tokns'; expected one of: time, ip, tokens; did you mean"),
+            std::string::npos)
+      << err_;
+  const std::string json = files_.write("json", R"({"ts":1,"ip":"a","tokens":7})"
+                                                "\n");
+  EXPECT_EQ(run_suggest({"--field", "cost=tokns", "--yaml", json}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("the logs have no field 'tokns'"), std::string::npos) << err_;
+}
+
 TEST_F(SuggestCommand, FailsIfNoRequestMatches) {
   EXPECT_EQ(run_suggest({"--match", "path=/none", log_}), 1);
   EXPECT_EQ(out_, "");

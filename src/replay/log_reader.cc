@@ -80,6 +80,7 @@ LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& ex
   if (!columns_) {
     separator_ = separator_of(line);
     columns_ = names_in(line);
+    error_ = map_.lack("the log has no column", *columns_);
     return is_header(line, map_) ? LineFault::kHeader : LineFault::kNoTime;
   }
   record_.begin(out, extras);
@@ -219,7 +220,10 @@ class LogParser::JsonHandler {
     record_.add(path_, value ? "true" : "false");
     return true;
   }
-  bool on_null(JsonError&) { return true; }
+  bool on_null(JsonError&) {
+    record_.note(path_);
+    return true;
+  }
   bool on_comment_part(JsonText, JsonError&) { return true; }
   bool on_comment(JsonText, JsonError&) { return true; }
 
@@ -269,7 +273,7 @@ constexpr boost::json::parse_options parse_options() {
 
 }  // namespace
 
-LogParser::LogParser(const FieldMap& map)
+LogParser::LogParser(FieldMap& map)
     : map_(map),
       record_(map),
       json_(std::make_unique<boost::json::basic_parser<JsonHandler>>(parse_options(), record_)) {}
@@ -492,7 +496,7 @@ constexpr std::size_t kExcerpt = 60;
 // Splits one log's text into lines across its blocks.
 class LogReader::Splitter {
  public:
-  Splitter(const LogInput& input, const FieldMap& fields)
+  Splitter(const LogInput& input, FieldMap& fields)
       : input_(input), fields_(fields), parser_(fields) {}
 
   // Copies the carried text to the batch and returns the space after it, for the next block.
@@ -536,6 +540,7 @@ class LogReader::Splitter {
   }
 
   void take(LogBatch& batch, std::string_view line) {
+    if (!parser_.error().empty()) return;
     ++number_;
     const bool dropped = std::exchange(too_long_, false) || line.size() > input_.longest_line;
     LineFault fault = LineFault::kTooLong;
@@ -544,6 +549,7 @@ class LogReader::Splitter {
       fault = parser_.read(line, read, batch.extras);
       if (fault == LineFault::kNone) return name(batch, read);
       batch.lines.pop_back();
+      if (!parser_.error().empty()) return static_cast<void>(batch.error = parser_.error());
       if (fault == LineFault::kHeader) return;
       if (fault == LineFault::kWithoutRules) return static_cast<void>(++batch.without_rules);
     }
@@ -579,7 +585,7 @@ class LogReader::Splitter {
   }
 
   const LogInput& input_;
-  const FieldMap& fields_;
+  FieldMap& fields_;
   LogParser parser_;
   LogAttributes attributes_;
   std::string_view rest_;  // the unfinished line at the end of the last split's text
@@ -778,6 +784,7 @@ void read_logs(const LogInput& input, LogTotals& totals,
     if (input.on_progress) input.on_progress(batch->progress);
     reader.release(batch);
   }
+  totals.fault = reader.lack();
 }
 
 }  // namespace sluice::replay

@@ -60,7 +60,7 @@ LogFormat detect_format(std::string_view text, const FieldMap& map);
 // the line; copies what has escapes, or quotes in quotes.
 class LogParser {
  public:
-  explicit LogParser(const FieldMap& map);
+  explicit LogParser(FieldMap& map);
   ~LogParser();
   LogParser(const LogParser&) = delete;
   LogParser& operator=(const LogParser&) = delete;
@@ -68,6 +68,9 @@ class LogParser {
   // Call this once, before the first line.
   void begin(LogFormat format) noexcept { format_ = format; }
   LogFormat format() const noexcept { return format_; }
+
+  // Why no line of the log may be read, after its first one. Empty: they may.
+  const std::string& error() const noexcept { return error_; }
 
   // Reads a line without its line end. A line that is not of the format of the log but of another
   // one is a fault of its own. Returns kHeader for the first line of a CSV log.
@@ -87,8 +90,9 @@ class LogParser {
 
   LogFormat format_ = LogFormat::kCommon;
   LogTimeReader times_;
-  const FieldMap& map_;
+  FieldMap& map_;
   LogRecord record_;
+  std::string error_;
   std::optional<std::vector<std::string>> columns_;  // of a CSV log, after its first line
   char separator_ = ',';
   std::unique_ptr<boost::json::basic_parser<JsonHandler>> json_;
@@ -246,6 +250,8 @@ class LogReader {
   LogBatch* next();
   // Returns a batch to the reader, which fills it again.
   void release(LogBatch* batch);
+  // After the last batch: FieldMap::lack() of the lines that have named fields.
+  std::string lack() const { return fields_.lack(); }
 
  private:
   class Splitter;
@@ -257,7 +263,7 @@ class LogReader {
   void hand_over(LogBatch* batch);
 
   const LogInput input_;
-  const FieldMap fields_;
+  FieldMap fields_;
   std::vector<LogBatch> batches_;
   std::uint64_t inflated_ = 0;  // used only by the reading thread
 
@@ -276,6 +282,7 @@ struct LogTotals {
   std::size_t opened = 0;           // logs that could be opened
   std::vector<LogFormat> formats;   // of the logs with lines, each once
   bool failed = false;              // whether a log could not be opened or read to its end
+  std::string fault;                // why the counts are of no use; empty: they are
   std::uint64_t lines = 0;          // parsed + skipped + without_rules
   std::uint64_t skipped = 0;        // lines that are not of the log's format
   std::uint64_t without_rules = 0;  // recorded requests that no rules decide

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "rules/diagnostics.h"
+
 namespace sluice::replay {
 namespace {
 
@@ -89,7 +91,7 @@ FieldTarget target_of_name(std::string_view name, std::uint8_t rank) noexcept {
 }
 
 FieldMap::FieldMap(std::span<const FieldMapping> mappings)
-    : mappings_(mappings.begin(), mappings.end()) {
+    : mappings_(mappings.begin(), mappings.end()), complete_(mappings.empty()) {
   for (const auto& [source, target] : kUsualFields) add(source, target);
   for (const FieldMapping& mapping : mappings_) {
     add(mapping.source, target_of_name(mapping.name, 0));
@@ -118,6 +120,34 @@ std::size_t FieldMap::AnyCase::operator()(std::string_view text) const noexcept 
 bool FieldMap::AnyCase::operator()(std::string_view a, std::string_view b) const noexcept {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower(x) == lower(y); });
+}
+
+void FieldMap::note(std::string_view source) {
+  constexpr std::size_t kMost = 64;  // besides those that a person has named
+  if (complete_ || std::find(noted_.begin(), noted_.end(), source) != noted_.end()) return;
+  const auto is_named = [&](const FieldMapping& each) { return AnyCase{}(each.source, source); };
+  if (noted_.size() >= kMost && std::none_of(mappings_.begin(), mappings_.end(), is_named)) return;
+  noted_.emplace_back(source);
+  complete_ = lack().empty();
+}
+
+std::string FieldMap::lack(std::string_view what, std::span<const std::string> fields) const {
+  constexpr std::size_t kShown = 20;
+  const auto is_there = [&](const FieldMapping& wanted) {
+    return std::any_of(mappings_.begin(), mappings_.end(), [&](const FieldMapping& each) {
+      return each.name == wanted.name &&
+             std::any_of(fields.begin(), fields.end(),
+                         [&](const std::string& field) { return AnyCase{}(field, each.source); });
+    });
+  };
+  const auto absent = std::find_if_not(mappings_.begin(), mappings_.end(), is_there);
+  if (absent == mappings_.end()) return "";
+  std::string text = std::string(what) + " '" + absent->source + "'; expected one of: ";
+  for (std::size_t i = 0; i < std::min(fields.size(), kShown); ++i) {
+    text += (i == 0 ? "" : ", ") + fields[i];
+  }
+  return text + (fields.size() > kShown ? ", ..." : "") +
+         rules::did_you_mean(absent->source, {fields.begin(), fields.end()});
 }
 
 namespace {
@@ -181,6 +211,7 @@ void LogRecord::add(std::string_view source, std::string_view value) {
   constexpr std::string_view kNginx = "http_";
   constexpr std::string_view kAttributes = "attributes.";
   constexpr std::string_view kWithoutRules = "without_rules.";
+  note(source);
   if (const FieldTarget* target = map_.find(source)) {
     for (; target != nullptr; target = target->also) add(*target, value);
   } else if (source.starts_with(kAttributes)) {

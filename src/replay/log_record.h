@@ -55,7 +55,7 @@ FieldTarget target_of_name(std::string_view name, std::uint8_t rank) noexcept;
 // Says what the fields of a log are by their names, in any case: those that a person has named, and
 // the usual names of nginx, Envoy, Caddy and others.
 //
-// Thread-safe after it was made. Cost: one look-up in a table.
+// Not thread-safe, except for find(). Cost: one look-up in a table.
 class FieldMap {
  public:
   explicit FieldMap(std::span<const FieldMapping> mappings = {});
@@ -64,6 +64,16 @@ class FieldMap {
 
   // Returns the meaning of a field, or null. Valid as long as the map.
   const FieldTarget* find(std::string_view source) const noexcept;
+
+  // Remembers that the logs have a field of this name.
+  void note(std::string_view source);
+  // Returns "the logs have no field 'tokns'; expected one of: ..." for the first field that a
+  // person has named and that is neither noted nor has the same meaning as one that is; else "".
+  std::string lack() const {
+    return complete_ || noted_.empty() ? "" : lack("the logs have no field", noted_);
+  }
+  // The same for these fields, such as the columns of a log. `what`: the begin of the message.
+  std::string lack(std::string_view what, std::span<const std::string> fields) const;
 
  private:
   // Hashes and compares names in any case.
@@ -76,6 +86,8 @@ class FieldMap {
   void add(std::string_view source, FieldTarget target);
 
   std::deque<FieldMapping> mappings_;
+  std::vector<std::string> noted_;  // until those of mappings_ are among them
+  bool complete_;
   std::deque<FieldTarget> others_;  // what `also` points to
   boost::unordered_flat_map<std::string_view, FieldTarget, AnyCase, AnyCase> targets_;
 };
@@ -103,7 +115,7 @@ struct LogExtras {
 // buffers of the extras must grow.
 class LogRecord {
  public:
-  explicit LogRecord(const FieldMap& map) : map_(map) {}
+  explicit LogRecord(FieldMap& map) : map_(map) {}
 
   void begin(LogLine& line, LogExtras& extras);
   // Adds the field if it is known: by the map; headers (request.headers.NAME, headers.NAME, and
@@ -111,6 +123,8 @@ class LogRecord {
   // with one meaning and rank, the first counts. Recorded limits (without_rules.NAME) make the line
   // kWithoutRules.
   void add(std::string_view source, std::string_view value);
+  // Notes that the line has the field, without a value.
+  void note(std::string_view source) { map_.note(source); }
   // Adds a field with this meaning. An empty value and "-" are absent.
   void add(const FieldTarget& target, std::string_view value);
   // Returns what is wrong with the line. `needs_request`: a line without any attribute or cost is
@@ -127,7 +141,7 @@ class LogRecord {
   void set_cost(std::string_view limit, std::string_view value);
   void set_client(std::string_view address) noexcept;
 
-  const FieldMap& map_;
+  FieldMap& map_;
   LogTimeReader times_;
   LogLine* line_ = nullptr;
   LogExtras* extras_ = nullptr;
