@@ -163,6 +163,26 @@ TEST_F(ReplayCommand, RefusesAFieldThatTheLogsLack) {
       << "a field that some lines lack: " << err_;
 }
 
+TEST_F(ReplayCommand, SaysThatNoColumnIsTheTime) {
+  const std::string csv = files_.write("csv", "zeit,team,tokens\n1455926400,a,7\n");
+  EXPECT_EQ(run_replay({csv}), 1);
+  EXPECT_EQ(err_, "sluice: " + csv +
+                      ": no column is the time; expected --field time=COLUMN with one of: zeit, "
+                      "team, tokens\n");
+  EXPECT_EQ(run_replay({"--field", "time=zet", csv}), 1);
+  EXPECT_EQ(err_, "sluice: " + csv +
+                      ": the log has no column 'zet'; expected one of: zeit, team, tokens; did you "
+                      "mean 'zeit'?\n");
+  EXPECT_EQ(run_replay({"--field", "time=zeit", csv}), 0) << err_;
+}
+
+TEST_F(ReplayCommand, RefusesToNameFieldsOfALogWithoutThem) {
+  EXPECT_EQ(run_replay({"--field", "cost=tokens", log_}), 1);
+  EXPECT_EQ(err_, "sluice: " + log_ +
+                      ": --field names fields of JSON and CSV logs, and the format of this log is "
+                      "Common or Combined Log Format\n");
+}
+
 TEST_F(ReplayCommand, RefusesTheCostOfALimitThatNoRuleHas) {
   const std::string csv = files_.write("csv", "time,tokens\n1455926400,7\n");
   EXPECT_EQ(run_replay({"--field", "costs.clients=tokens", csv}), 2);

@@ -72,6 +72,9 @@ TEST_F(LogFormats, AreDetectedByTheFirstLines) {
   EXPECT_EQ(detect(std::string(kCaddyLine) + "\n"), LogFormat::kJson);
   EXPECT_EQ(detect("TIMESTAMP,A\n2026-11-23 10:00:00,1\n"), LogFormat::kCsv);
   EXPECT_EQ(detect("\xEF\xBB\xBF\"time\";a\r\n"), LogFormat::kCsv);
+  EXPECT_EQ(detect("zeit,team\n1,a\n"), LogFormat::kCsv);
+  EXPECT_EQ(detect("Hello, world\nThis, is, prose\n"), LogFormat::kCommon);
+  EXPECT_EQ(detect("Nov 28 10:00:00 host a[1]: b, c\n"), LogFormat::kCommon);
   EXPECT_EQ(detect("no log\n"), LogFormat::kCommon);
   EXPECT_EQ(detect(""), LogFormat::kCommon);
   const std::string json = std::string(kNginxLine) + "\n";

@@ -60,16 +60,34 @@ std::vector<std::string> names_in(std::string_view header) {
   return names;
 }
 
-// Returns whether a line has names of columns, one of which is the time.
-bool is_header(std::string_view line, const FieldMap& map) {
-  const std::vector<std::string> names = names_in(line);
+// Returns whether one of the columns is the time.
+bool has_time(const std::vector<std::string>& names, const FieldMap& map) {
   const auto is_time = [&](const std::string& name) {
     for (const FieldTarget* target = map.find(name); target != nullptr; target = target->also) {
       if (target->kind == FieldKind::kTime) return true;
     }
     return false;
   };
-  return names.size() > 1 && std::any_of(names.begin(), names.end(), is_time);
+  return std::any_of(names.begin(), names.end(), is_time);
+}
+
+// Returns whether the first line has names of columns: one is the time, or all are identifiers and
+// the next line has as many fields.
+bool has_header(std::string_view text, const FieldMap& map) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::vector<std::string> names = names_in(text.substr(0, end));
+  if (names.size() < 2) return false;
+  if (has_time(names, map)) return true;
+  const auto is_name = [](const std::string& name) {
+    constexpr std::string_view kOthers = "0123456789_.-:@$";
+    const auto is_letter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
+    return !name.empty() && (is_letter(name[0]) || name[0] == '_') &&
+           std::all_of(name.begin(), name.end(),
+                       [&](char c) { return is_letter(c) || kOthers.find(c) != kOthers.npos; });
+  };
+  const std::string_view rest = text.substr(std::min(end + 1, text.size()));
+  return std::all_of(names.begin(), names.end(), is_name) &&
+         names_in(rest.substr(0, rest.find('\n'))).size() == names.size();
 }
 
 }  // namespace
@@ -81,7 +99,11 @@ LineFault LogParser::read_csv(std::string_view line, LogLine& out, LogExtras& ex
     separator_ = separator_of(line);
     columns_ = names_in(line);
     error_ = map_.lack("the log has no column", *columns_);
-    return is_header(line, map_) ? LineFault::kHeader : LineFault::kNoTime;
+    if (error_.empty() && !has_time(*columns_, map_)) {
+      error_ = "no column is the time; expected --field time=COLUMN with one of: " +
+               FieldMap::shown(*columns_);
+    }
+    return LineFault::kHeader;
   }
   record_.begin(out, extras);
   CsvFields fields(line, separator_);
@@ -330,17 +352,17 @@ std::optional<LogFormat> log_format_of(std::string_view name) noexcept {
 LogFormat detect_format(std::string_view text, const FieldMap& map) {
   constexpr int kLines = 20;
   std::array<int, kNames.size()> found{};
-  const std::string_view first = text.substr(0, text.find('\n'));
-  for (int i = 0; i < kLines && !text.empty(); ++i) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    if (const auto format = format_of_line(text.substr(0, end))) {
+  std::string_view rest = text;
+  for (int i = 0; i < kLines && !rest.empty(); ++i) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    if (const auto format = format_of_line(rest.substr(0, end))) {
       ++found[static_cast<std::size_t>(*format)];
     }
-    text.remove_prefix(std::min(end + 1, text.size()));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   const auto* const most = std::max_element(found.begin(), found.end());
   if (*most > 0) return static_cast<LogFormat>(most - found.begin());
-  return is_header(first, map) ? LogFormat::kCsv : LogFormat::kCommon;
+  return has_header(text, map) ? LogFormat::kCsv : LogFormat::kCommon;
 }
 
 LineFault LogParser::read_other(std::string_view line, LogLine& out, LogExtras& extras) {
@@ -540,16 +562,16 @@ class LogReader::Splitter {
   }
 
   void take(LogBatch& batch, std::string_view line) {
-    if (!parser_.error().empty()) return;
+    if (refused_) return;
     ++number_;
     const bool dropped = std::exchange(too_long_, false) || line.size() > input_.longest_line;
     LineFault fault = LineFault::kTooLong;
     if (!dropped) {
       LogLine& read = batch.lines.emplace_back();
       fault = parser_.read(line, read, batch.extras);
-      if (fault == LineFault::kNone) return name(batch, read);
+      if (fault == LineFault::kNone && !lacks_names()) return name(batch, read);
       batch.lines.pop_back();
-      if (!parser_.error().empty()) return static_cast<void>(batch.error = parser_.error());
+      if (fault == LineFault::kNone || !parser_.error().empty()) return refuse(batch);
       if (fault == LineFault::kHeader) return;
       if (fault == LineFault::kWithoutRules) return static_cast<void>(++batch.without_rules);
     }
@@ -560,6 +582,22 @@ class LogReader::Splitter {
         batch.complaints.emplace_back(":" + std::to_string(number_) + ": skipped: ");
     what += explain(fault);
     if (!line.empty()) what += ": " + printable(line.substr(0, kExcerpt));
+  }
+
+  // Whether a person names fields of a log that has none.
+  bool lacks_names() const {
+    const LogFormat format = parser_.format();
+    return !input_.fields.empty() && (format == LogFormat::kCommon || format == LogFormat::kEnvoy);
+  }
+
+  // Ends the log at this line.
+  void refuse(LogBatch& batch) {
+    refused_ = true;
+    batch.error =
+        !parser_.error().empty()
+            ? parser_.error()
+            : "--field names fields of JSON and CSV logs, and the format of this log is " +
+                  std::string(title_of(parser_.format()));
   }
 
   void name(LogBatch& batch, LogLine& line) {
@@ -591,6 +629,7 @@ class LogReader::Splitter {
   std::string_view rest_;  // the unfinished line at the end of the last split's text
   std::string carried_;    // the same, for the next block
   bool too_long_ = false;  // the current line exceeds the bound
+  bool refused_ = false;   // the log may not be read
   std::uint64_t number_ = 0;
   std::size_t shown_ = 0;
 };

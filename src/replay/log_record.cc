@@ -132,7 +132,6 @@ void FieldMap::note(std::string_view source) {
 }
 
 std::string FieldMap::lack(std::string_view what, std::span<const std::string> fields) const {
-  constexpr std::size_t kShown = 20;
   const auto is_there = [&](const FieldMapping& wanted) {
     return std::any_of(mappings_.begin(), mappings_.end(), [&](const FieldMapping& each) {
       return each.name == wanted.name &&
@@ -142,12 +141,17 @@ std::string FieldMap::lack(std::string_view what, std::span<const std::string> f
   };
   const auto absent = std::find_if_not(mappings_.begin(), mappings_.end(), is_there);
   if (absent == mappings_.end()) return "";
-  std::string text = std::string(what) + " '" + absent->source + "'; expected one of: ";
-  for (std::size_t i = 0; i < std::min(fields.size(), kShown); ++i) {
+  return std::string(what) + " '" + absent->source + "'; expected one of: " + shown(fields) +
+         rules::did_you_mean(absent->source, {fields.begin(), fields.end()});
+}
+
+std::string FieldMap::shown(std::span<const std::string> fields) {
+  constexpr std::size_t kMost = 20;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(fields.size(), kMost); ++i) {
     text += (i == 0 ? "" : ", ") + fields[i];
   }
-  return text + (fields.size() > kShown ? ", ..." : "") +
-         rules::did_you_mean(absent->source, {fields.begin(), fields.end()});
+  return text + (fields.size() > kMost ? ", ..." : "");
 }
 
 namespace {

@@ -74,6 +74,8 @@ class FieldMap {
   }
   // The same for these fields, such as the columns of a log. `what`: the begin of the message.
   std::string lack(std::string_view what, std::span<const std::string> fields) const;
+  // The first of these names, separated by commas.
+  static std::string shown(std::span<const std::string> fields);
 
  private:
   // Hashes and compares names in any case.
