@@ -79,6 +79,15 @@ TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
   EXPECT_EQ(boost::json::parse(out_).at("keyless").to_number<int>(), 14);
 }
 
+TEST_F(SuggestCommand, MatchesNormalizedPaths) {
+  const std::string log =
+      files_.write("paths", line_at(0, "10.0.0.1", "POST //xmlrpc.php") +
+                                line_at(1, "10.0.0.1", "POST /%78mlrpc.php") +
+                                line_at(2, "10.0.0.1", "POST /a/../xmlrpc.php"));
+  EXPECT_EQ(run_suggest({"--match", "path=/xmlrpc.php", "--json", log}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("requests").to_number<int>(), 3);
+}
+
 TEST_F(SuggestCommand, ExcludesRequestsAlsoFromItsRules) {
   EXPECT_EQ(run_suggest({"--exclude", "path=/b", "--exclude", "ip=10.0.0.0/32", "--exclude",
                          "ip=10.0.0.1/32", "--json", log_}),

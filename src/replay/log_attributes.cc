@@ -9,12 +9,16 @@ bool needs_decoding(std::string_view encoded) noexcept {
   return encoded.find_first_of("%+") != encoded.npos;
 }
 
+std::optional<std::string_view> present(std::string_view field) noexcept {
+  return field.data() == nullptr ? std::nullopt : std::optional(field);
+}
+
 }  // namespace
 
 std::optional<std::string_view> LogAttributes::find(std::string_view name) const {
   constexpr std::string_view kQuery = "query.";
   if (name == "ip") return field(line_->client);
-  if (name == "path") return field(line_->path);
+  if (name == "path") return present(line_->path);
   if (name == "method") return field(line_->method);
   if (name == "status") return field(line_->status);
   if (name == "header.user-agent") return field(line_->user_agent);

@@ -15,9 +15,9 @@
 namespace sluice::replay {
 
 // The attributes of a logged request: method, path, query.NAME, ip, header.user-agent,
-// header.referer and status, and the fields of its line. Escapes of the log are decoded. The path
-// stays as it was sent, including escapes of the URL. Query values are decoded ("%41" and "+"). The
-// first parameter of a name counts, and "?name" has an empty value.
+// header.referer and status, and the fields of its line. Escapes of the log are decoded, except in
+// the path, which is that of LogParser. Query values are decoded ("%41" and "+"). The first
+// parameter of a name counts, and "?name" has an empty value.
 //
 // Not thread-safe. Borrows the line and the fields of the last show(). The result of find() is
 // valid until the next show(). find() allocates only to decode an escape.

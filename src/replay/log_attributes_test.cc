@@ -17,12 +17,12 @@ LogLine line_with(std::string_view path, std::string_view query) {
 }
 
 TEST(LogAttributes, AreThoseOfTheRequest) {
-  const LogLine line = line_with("/a%2Fb", "x=1");
+  const LogLine line = line_with(R"(/a\x41)", "x=1");
   LogAttributes attributes;
   attributes.show(line);
   EXPECT_EQ(attributes.find("ip"), "2001:db8::1");
   EXPECT_EQ(attributes.find("method"), "GET");
-  EXPECT_EQ(attributes.find("path"), "/a%2Fb");
+  EXPECT_EQ(attributes.find("path"), R"(/a\x41)") << "a path of LogParser has no escapes";
   EXPECT_EQ(attributes.find("status"), "200");
   EXPECT_EQ(attributes.find("header.user-agent"), "an \"agent\"");
   EXPECT_EQ(attributes.find("header.referer"), std::nullopt);
@@ -53,17 +53,15 @@ TEST(LogAttributes, HaveNoQueryWithoutOne) {
 }
 
 TEST(LogAttributes, StayValidWhileOthersAreLookedUp) {
-  const LogLine line = line_with(R"(/\x41)", "a=%41&b=%42");
+  const LogLine line = line_with("/a", "a=%41&b=%42");
   LogAttributes attributes;
   attributes.show(line);
   const auto agent = attributes.find("header.user-agent");
   const auto a = attributes.find("query.a");
   const auto b = attributes.find("query.b");
-  const auto path = attributes.find("path");
   EXPECT_EQ(agent, "an \"agent\"");
   EXPECT_EQ(a, "A");
   EXPECT_EQ(b, "B");
-  EXPECT_EQ(path, "/A");
 }
 
 }  // namespace

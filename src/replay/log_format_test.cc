@@ -133,6 +133,34 @@ TEST_F(LogFormats, ReadRecordedAttributesAsTheyAre) {
   EXPECT_EQ(extras_.costs[0].units, 12u);
 }
 
+TEST_F(LogFormats, NormalizeThePathAsTheServerDoes) {
+  const auto common = [&](const std::string& target) {
+    const std::string line =
+        R"(a - - [20/Feb/2016:00:00:45 -0500] "GET )" + target + R"( HTTP/1.1" 200 1)";
+    EXPECT_EQ(read_as(LogFormat::kCommon, line), LineFault::kNone) << target;
+    return get("path");
+  };
+  EXPECT_EQ(common("//xmlrpc.php?a=//b"), "/xmlrpc.php");
+  EXPECT_EQ(get("query.a"), "//b");
+  EXPECT_EQ(common("/a/../%77p-login.php"), "/wp-login.php");
+  EXPECT_EQ(common(R"(/a/\x22%5Cx22\x2F/b)"), R"(/a/"\x22/b)") << "escapes of the log come first";
+  EXPECT_EQ(common("http://host/./a#b"), "/a");
+  EXPECT_EQ(common("*"), "/*");
+  EXPECT_EQ(common(R"(\x16\x03)"), "/\x16\x03") << "a target of any bytes";
+  ASSERT_EQ(read_as(LogFormat::kEnvoy,
+                    R"([2026-11-23T10:00:00Z] "GET //a HTTP/2" 200 - 0 0 1 1 "-" "-" "-" "-" "-")"),
+            LineFault::kNone);
+  EXPECT_EQ(get("path"), "/a");
+  ASSERT_EQ(read_as(LogFormat::kJson, R"({"ts":1,"request":"GET /%2e/a\\x41 HTTP/1.1"})"),
+            LineFault::kNone);
+  EXPECT_EQ(get("path"), R"(/a\x41)") << "JSON has no escapes of the log";
+  ASSERT_EQ(read(R"({"ts":1,"request_uri":"/b//c","attributes":{"method":"GET"}})"),
+            LineFault::kNone);
+  EXPECT_EQ(get("path"), "/b/c");
+  ASSERT_EQ(read(R"({"ts":1,"attributes":{"path":"/%2e//a"}})"), LineFault::kNone);
+  EXPECT_EQ(get("path"), "/%2e//a") << "a server has recorded it";
+}
+
 TEST_F(LogFormats, RefuseMalformedJson) {
   parser_.begin(LogFormat::kJson);
   for (const char* line :

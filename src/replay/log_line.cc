@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/quoted.h"
+#include "base/request_target.h"
 
 namespace sluice::replay {
 namespace {
@@ -174,17 +175,6 @@ std::string_view without_protocol(std::string_view target) noexcept {
   return protocol ? target.substr(0, last) : target;
 }
 
-// "http://host/path" is "/path"; other forms stay as they are.
-std::string_view without_origin(std::string_view target) noexcept {
-  if (target[0] == '/' || !is_alpha(target[0])) return target;
-  const std::size_t colon = target.find("://");
-  if (colon == target.npos || target.substr(0, colon).find_first_of("/?") != target.npos) {
-    return target;
-  }
-  const std::size_t path = target.find_first_of("/?", colon + 3);
-  return path == target.npos ? std::string_view("/") : target.substr(path);
-}
-
 // Reads three digits or a dash, and the space after them unless the line ends.
 bool read_status(LineCursor& cursor, LogLine& out) noexcept {
   const std::string_view rest = cursor.rest();
@@ -234,11 +224,9 @@ char simple_escape(char c) noexcept {
 }  // namespace
 
 void read_target(std::string_view target, LogLine& out) noexcept {
-  target = without_origin(target);
-  const std::size_t mark = target.find('?');
-  out.path = target.substr(0, mark);
-  if (out.path.empty()) out.path = "/";
-  if (mark != target.npos) out.query = target.substr(mark + 1);
+  const base::RequestTarget parts = base::split_target(target);
+  out.path = parts.path.empty() ? std::string_view("/") : parts.path;
+  if (parts.query.data() != nullptr) out.query = parts.query;
 }
 
 // A target may contain spaces that the client did not encode.

@@ -110,12 +110,12 @@ inline std::string_view unless_dash(std::string_view field) noexcept {
 
 // One request of an access log. A field that the log omits ("-") has a null data(); an empty field
 // does not. The views point into the line or into its LogExtras. They contain the escapes of the
-// URL, and those of the log (undo_log_escapes) if `escaped`.
+// URL, and those of the log (undo_log_escapes) if `escaped`, except for the path of a LogParser.
 struct LogLine {
   Instant at;
   std::string_view client;  // an address or a host name
   std::string_view method;
-  std::string_view path;   // of the target, without scheme and host of an absolute target
+  std::string_view path;   // of the target; LogParser normalizes it as the server does
   std::string_view query;  // of the target, without '?'
   std::string_view status;
   std::string_view referer;

@@ -188,6 +188,7 @@ LineFault read_envoy_line(std::string_view line, LogTimeReader& times, LogLine& 
   add("header.x-request-id", fields[kRequestId]);
   add("host", fields[kAuthority]);
   out.fields_size = static_cast<std::uint32_t>(extras.fields.size()) - out.fields_at;
+  extras.normalize_path(out);
   return LineFault::kNone;
 }
 

@@ -75,8 +75,10 @@ class LogParser {
   // Reads a line without its line end. A line that is not of the format of the log but of another
   // one is a fault of its own. Returns kHeader for the first line of a CSV log.
   LineFault read(std::string_view line, LogLine& out, LogExtras& extras) {
-    const LineFault fault = format_ == LogFormat::kCommon ? read_access_line(line, times_, out)
-                                                          : read_other(line, out, extras);
+    const bool is_common = format_ == LogFormat::kCommon;
+    const LineFault fault =
+        is_common ? read_access_line(line, times_, out) : read_other(line, out, extras);
+    if (is_common && fault == LineFault::kNone) extras.normalize_path(out);
     return fault == LineFault::kNone ? fault : look_again(line, fault);
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/request_target.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::replay {
@@ -188,6 +189,17 @@ std::string_view LogExtras::copy(std::string_view from) {
   return {to, from.size()};
 }
 
+void LogExtras::normalize_path(LogLine& line) {
+  std::string_view sent = line.path;
+  if (sent.data() == nullptr) return;
+  if (line.escaped && sent.find('\\') != sent.npos) {
+    undo_log_escapes(sent, unescaped_);
+    sent = unescaped_;
+  }
+  const std::string_view path = base::normalized_path(sent, normalized_);
+  if (path.data() != line.path.data()) line.path = copy(path);
+}
+
 void LogExtras::clear() {
   fields.clear();
   costs.clear();
@@ -206,6 +218,7 @@ void LogRecord::begin(LogLine& line, LogExtras& extras) {
   time_fault_ = LineFault::kNoTime;
   cost_fault_ = LineFault::kNone;
   without_rules_ = false;
+  is_path_sent_ = false;
 }
 
 void LogRecord::add(std::string_view source, std::string_view value) {
@@ -257,7 +270,9 @@ void LogRecord::add_recorded(std::string_view name, std::string_view value) {
   FieldTarget target = target_of_name(name, 1);
   switch (target.kind) {
     case FieldKind::kTarget:
-      if (takes(FieldKind::kPath, 1)) line_->path = value;
+      if (!takes(FieldKind::kPath, 1)) return;
+      line_->path = value;
+      is_path_sent_ = false;
       return;
     case FieldKind::kTime:
     case FieldKind::kUnits:
@@ -299,7 +314,10 @@ void LogRecord::set(FieldKind kind, std::string_view value) {
       line_->client = without_port(trimmed(value.substr(value.rfind(',') + 1)));
       break;
     case FieldKind::kMethod: line_->method = value; break;
-    case FieldKind::kTarget: read_target(value, *line_); break;
+    case FieldKind::kTarget:
+      read_target(value, *line_);
+      is_path_sent_ = true;
+      break;
     case FieldKind::kRequest: request_ = value; break;
     case FieldKind::kPath: line_->path = value; break;
     case FieldKind::kQuery: line_->query = value; break;
@@ -334,8 +352,10 @@ LineFault LogRecord::finish(bool needs_request) {
   if (time_fault_ != LineFault::kNone) return time_fault_;
   if (cost_fault_ != LineFault::kNone) return cost_fault_;
   if (request_.data() != nullptr && (line_->path.data() == nullptr || line_->method.empty())) {
+    is_path_sent_ = is_path_sent_ || line_->path.data() == nullptr;
     read_request(request_, *line_);
   }
+  if (is_path_sent_) extras_->normalize_path(*line_);
   line_->fields_size = static_cast<std::uint32_t>(extras_->fields.size()) - line_->fields_at;
   line_->costs_size = static_cast<std::uint32_t>(extras_->costs.size()) - line_->costs_at;
   const bool any = line_->client.data() != nullptr || line_->path.data() != nullptr ||

@@ -108,7 +108,12 @@ struct LogExtras {
   std::pmr::monotonic_buffer_resource text;
 
   std::string_view copy(std::string_view from);
+  // Replaces the path, which is as it was sent and logged, by the one that the server matches.
+  void normalize_path(LogLine& line);
   void clear();
+
+ private:
+  std::string unescaped_, normalized_;
 };
 
 // Makes a LogLine from the named fields of a JSON or CSV line, added one after the other.
@@ -152,6 +157,7 @@ class LogRecord {
   LineFault time_fault_ = LineFault::kNoTime;
   LineFault cost_fault_ = LineFault::kNone;
   bool without_rules_ = false;
+  bool is_path_sent_ = false;  // and not recorded by a server
 };
 
 }  // namespace sluice::replay

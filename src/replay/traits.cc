@@ -51,7 +51,7 @@ void Traits::add(const LogLine& line) {
   if (!line.path.empty()) {
     std::array<char, FrequentValues::kLongest> request;  // spares an allocation
     std::size_t size = 0;
-    for (const std::string_view part : {line.method, std::string_view(" "), plain(line.path)}) {
+    for (const std::string_view part : {line.method, std::string_view(" "), line.path}) {
       if (size == 0 && part == " ") continue;
       const std::string_view fits = part.substr(0, request.size() - size);
       std::copy(fits.begin(), fits.end(), request.begin() + static_cast<std::ptrdiff_t>(size));

@@ -60,7 +60,7 @@ TEST(Traits, DecodeTheEscapesOfTheLog) {
   Traits traits;
   traits.add(line_of(R"(a\"b)", R"(/\x41)"));
   EXPECT_EQ(text_of(traits).agent, "a\"b");
-  EXPECT_EQ(text_of(traits).requests, "GET /A; status 200");
+  EXPECT_EQ(text_of(traits).requests, R"(GET /\x41; status 200)") << "a path has none";
 }
 
 TEST(AgentName, IsWhatDistinguishesAnAgent) {
