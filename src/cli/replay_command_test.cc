@@ -127,8 +127,8 @@ TEST_F(ReplayCommand, MapsTheFieldsOfALog) {
   EXPECT_EQ(json.at("parsed").to_number<int>(), 2);
   EXPECT_EQ(json.at("formats").at(0).as_string(), "csv");
   EXPECT_EQ(json.at("rules").at(0).at("limits").at(0).at("keys").to_number<int>(), 1);
-  EXPECT_EQ(run_replay({"--json", "--format", "json", csv}), 0);
-  EXPECT_EQ(boost::json::parse(out_).at("skipped").to_number<int>(), 3);
+  EXPECT_EQ(run_replay({"--json", "--format", "json", csv}), 1);
+  EXPECT_NE(err_.find("csv: no line could be read as JSON lines"), std::string::npos) << err_;
   for (const char* wrong : {"ip", "=ip", "ip="}) {
     EXPECT_EQ(run_replay({"--field", wrong, csv}), 2);
     EXPECT_NE(err_.find("expected NAME=SOURCE"), std::string::npos) << err_;
@@ -203,6 +203,17 @@ TEST_F(ReplayCommand, SucceedsOnAnEmptyLogAndSaysSo) {
   EXPECT_EQ(run_replay({"--json", files_.write("empty", "")}), 0);
   EXPECT_EQ(boost::json::parse(out_).at("lines").to_number<int>(), 0);
   EXPECT_NE(err_.find("is empty"), std::string::npos);
+}
+
+TEST_F(ReplayCommand, FailsWithoutAReportIfNoLineCanBeRead) {
+  const std::string prose = files_.write("notes.md", "# Notes\n\nNo log.\n");
+  EXPECT_EQ(run_replay({prose}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("notes.md: no line could be read as Common or Combined Log Format"),
+            std::string::npos)
+      << err_;
+  EXPECT_EQ(run_replay({"--json", prose, log_}), 1) << "one of two";
+  EXPECT_EQ(boost::json::parse(out_).at("parsed").to_number<int>(), 3);
 }
 
 TEST_F(ReplayCommand, ShowsTheFirstFiveLinesThatItSkips) {

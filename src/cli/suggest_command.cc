@@ -40,7 +40,8 @@ input once. A key takes about 100 bytes with three periods, besides the keys tha
 last two periods and those whose bucket is not full.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
-was read) or has no field that --field names, or no request matches; 2 wrong usage.
+was read), has no line that could be read or no field that --field names, or no request matches; 2
+wrong usage.
 
 Examples:
   sluice suggest access.log.gz
@@ -176,7 +177,9 @@ void warn_of_unmet(const replay::SuggestReport& report, std::set<std::string>& w
 int print_report(const SuggestArguments& arguments, const replay::SuggestReport& report,
                  double harm) {
   const int status = report.failed ? kFailed : 0;
-  if (report.opened == 0) return status;
+  if (report.failed && report.parsed() == 0) return status;
+  if (report.parsed() == 0)
+    throw unreadable("the logs have no request; there is nothing to suggest");
   if (!report.fault.empty()) throw unreadable(report.fault);
   if (report.requests == 0 && report.unmatched > 0) {
     throw unreadable("none of " + replay::plural(report.unmatched, "request") +

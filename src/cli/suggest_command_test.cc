@@ -175,6 +175,28 @@ TEST_F(SuggestCommand, FailsIfNoRequestMatches) {
       << err_;
 }
 
+TEST_F(SuggestCommand, FailsIfNothingCanBeRead) {
+  EXPECT_EQ(run_suggest({"--yaml", files_.write("notes.md", "# Notes\n\nNo log.\n")}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("notes.md: no line could be read"), std::string::npos) << err_;
+  EXPECT_EQ(run_suggest({"--yaml", files_.write("empty", "")}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_NE(err_.find("the logs have no request; there is nothing to suggest"), std::string::npos)
+      << err_;
+}
+
+TEST_F(SuggestCommand, SaysThatALogIsCutOff) {
+  const std::string whole = replay::gzip_stored(replay::TemporaryFiles::read(log_));
+  const std::string page = files_.path("page.html");
+  EXPECT_EQ(
+      run_suggest({"--html", page, files_.write("cut.gz", whole.substr(0, whole.size() - 4))}), 1);
+  EXPECT_NE(out_.find("note: some logs could not be read to the end"), std::string::npos) << out_;
+  EXPECT_NE(replay::TemporaryFiles::read(page).find("Some logs could not be read to the end."),
+            std::string::npos);
+  EXPECT_EQ(run_suggest({log_}), 0);
+  EXPECT_EQ(out_.find("note: "), std::string::npos);
+}
+
 TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
   const auto check = [&](const std::vector<std::string>& options, const std::string& summary) {
     std::vector<std::string> arguments = {"--yaml", log_};

@@ -705,7 +705,6 @@ void LogReader::read_log(std::size_t index) {
 }
 
 void LogReader::fill(LogBatch& batch, LogSource& source, Splitter& splitter) {
-  batch.opened = true;
   const std::span<char> room = splitter.room(batch);
   std::size_t fresh = 0;
   while (fresh < room.size() && !batch.last) {
@@ -736,7 +735,6 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   batch->skipped = 0;
   batch->without_rules = 0;
   batch->complaints.clear();
-  batch->opened = false;
   batch->last = false;
   batch->error.clear();
   batch->progress = {};
@@ -806,13 +804,13 @@ void read_logs(const LogInput& input, LogTotals& totals,
     }
     for (const std::string& what : batch->complaints) complain(input, path, what);
     if (batch->last) {
-      totals.opened += batch->opened ? 1 : 0;
       totals.failed = totals.failed || !batch->error.empty();
       if (!batch->error.empty()) {
         complain(input, path, ": " + batch->error);
       } else if (lines == 0) {
         complain(input, path, ": is empty; there is nothing to decide");
       } else if (parsed == 0) {
+        totals.failed = true;
         complain(input, path,
                  ": no line could be read as " + std::string(title_of(batch->format)) +
                      "; is it an access log? --format and --field say what it is");

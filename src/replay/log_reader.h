@@ -206,7 +206,6 @@ struct LogBatch {
   std::uint64_t without_rules = 0;        // the number of recorded requests that no rules decide
   std::uint64_t skipped = 0;              // the number of other lines
   std::vector<std::string> complaints;    // about the first kMostShown of them: ":LINE: what"
-  bool opened = false;                    // whether the log could be opened
   bool last = false;                      // whether this is the last batch of its log
   std::string error;                      // why the log ends here; empty at its regular end
   Progress progress;                      // without the log and its lines
@@ -281,9 +280,9 @@ class LogReader {
 // What was read.
 struct LogTotals {
   std::vector<std::string> logs;
-  std::size_t opened = 0;           // logs that could be opened
   std::vector<LogFormat> formats;   // of the logs with lines, each once
-  bool failed = false;              // whether a log could not be opened or read to its end
+  bool failed = false;              // whether a log could not be opened or read to its end, or has
+                                    // no line that could be read
   std::string fault;                // why the counts are of no use; empty: they are
   std::uint64_t lines = 0;          // parsed + skipped + without_rules
   std::uint64_t skipped = 0;        // lines that are not of the log's format

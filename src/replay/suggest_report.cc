@@ -367,6 +367,8 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
   if (report.without_rules > 0)
     out += grouped(report.without_rules) +
            " requests that name their limits themselves were not read\n";
+  if (report.failed)
+    out += "note: some logs could not be read to the end; this is of what was read\n";
   if (report.requests == 0) return out;
   out += method_text(advice, harm) + "\n";
   for (std::size_t i = 1; i < advice.size(); ++i) {
@@ -458,6 +460,9 @@ std::string suggest_html(const SuggestReport& report, double harm) {
                     plural(report.requests, "request") + " of " + plural(report.keys, "key") +
                     " <code>" + html_text(report.options.key) + "</code> in <code>" +
                     html_text(logs_text(report)) + "</code>";
+  if (report.failed) {
+    out += "<br><span class=\"bad\">Some logs could not be read to the end.</span>";
+  }
   if (report.first) {
     out += "<br>" + plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first);
