@@ -150,7 +150,7 @@ Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
     RuleTally& tally = rules.emplace_back();
     tally.rule = &rule;
     for (const RuleLimit& limit : rule.limits) {
-      tally.limits.push_back({&limit, 0, 0, KeyTally(most_keys)});
+      tally.limits.push_back({&limit, 0, 0, KeyTally(most_keys), 0});
     }
   }
 }
@@ -164,6 +164,18 @@ std::size_t hour_of(Instant at) {
   return static_cast<std::size_t>(floor<std::chrono::hours>(time).count());
 }
 
+// Whether enforced rules deny the request. An invalid one is refused, and no limit has counted it.
+bool denies(const RuleAnswer& answer) {
+  return !answer.decision.allowed() && answer.decision.reason != Reason::kInvalid;
+}
+
+// Whether the rule could not decide, because of a wrong cost.
+bool is_invalid(const RuleAnswer& answer, const Rule* rule) {
+  return std::any_of(answer.limits.begin(), answer.limits.end(), [&](const LimitAnswer& each) {
+    return each.rule == rule && each.decision.reason == Reason::kInvalid;
+  });
+}
+
 }  // namespace
 
 void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
@@ -171,7 +183,8 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   series_.add(kRequests);
   ++requests;
   if (answer.matched.empty()) ++unmatched;
-  if (!answer.decision.allowed()) {
+  if (answer.decision.reason == Reason::kInvalid && invalid++ == 0) mistake = answer.mistake;
+  if (denies(answer)) {
     ++denied;
     ++denied_by_hour[hour_of(at)];
     series_.add(kDenied);
@@ -182,15 +195,20 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
     const auto index = static_cast<std::size_t>(matched.rule - file_order_.data());
     RuleTally& tally = rules[index];
     ++tally.matched;
-    tally.denied += matched.denied ? 1 : 0;
     series_.add(rule_channel(index));
-    if (matched.denied) series_.add(rule_channel(index) + 1);
+    if (!matched.denied || is_invalid(answer, matched.rule)) continue;
+    ++tally.denied;
+    series_.add(rule_channel(index) + 1);
   }
   for (const LimitAnswer& each : answer.limits) {
     if (each.decision.passed_over) continue;
     RuleTally& tally = rules[static_cast<std::size_t>(each.rule - file_order_.data())];
     LimitTally& limit =
         tally.limits[static_cast<std::size_t>(each.limit - each.rule->limits.data())];
+    if (each.decision.reason == Reason::kInvalid) {
+      ++limit.invalid;
+      continue;
+    }
     ++limit.requests;
     limit.denied += each.decision.allowed() ? 0 : 1;
     if (!each.counter.empty()) limit.keys.count(each, line, at);
@@ -286,19 +304,18 @@ class RuleReplay {
 // Counts a request that both sets of rules have decided.
 void compare(const RuleAnswer& first, const RuleAnswer& second, const LogLine& line, Instant now,
              ReplayComparison& comparison) {
-  const bool is_allowed = first.decision.allowed();
   comparison.tally.count(second, line, now);
   comparison.series.advance(now);
   comparison.series.add(ReplayComparison::kRequests);
-  if (is_allowed && !second.decision.allowed()) {
+  if (!denies(first) && denies(second)) {
     comparison.only_against.count(second, line, now);
     comparison.series.add(ReplayComparison::kOnlyAgainst);
   }
-  if (!is_allowed && second.decision.allowed()) {
+  if (denies(first) && !denies(second)) {
     comparison.only_rules.count(first, line, now);
     comparison.series.add(ReplayComparison::kOnlyRules);
   }
-  if (!is_allowed && !second.decision.allowed()) ++comparison.denied_both;
+  if (denies(first) && denies(second)) ++comparison.denied_both;
 }
 
 }  // namespace

@@ -127,6 +127,7 @@ struct LimitTally {
   std::uint64_t requests = 0;  // to which the limit applied
   std::uint64_t denied = 0;    // by this limit
   KeyTally keys;
+  std::uint64_t invalid = 0;  // requests whose cost for this limit is none; not in `requests`
 };
 
 struct RuleTally {
@@ -154,6 +155,8 @@ class Tally {
 
   std::uint64_t requests = 0;
   std::uint64_t denied = 0;     // by enforced rules
+  std::uint64_t invalid = 0;    // that a server refuses with 400, such as for a wrong cost
+  std::string mistake;          // of the first of them
   std::uint64_t unmatched = 0;  // no rule matched; allowed
   std::uint64_t undecided = 0;  // the store could not decide; the failure policy did
   std::array<std::uint64_t, 24> denied_by_hour{};  // of the day, UTC
@@ -215,7 +218,7 @@ struct ReplayReport : LogTotals {
   Tally tally;
   std::optional<ReplayComparison> comparison;
 
-  std::uint64_t allowed() const noexcept { return parsed() - tally.denied; }
+  std::uint64_t allowed() const noexcept { return parsed() - tally.denied - tally.invalid; }
   bool approximate() const noexcept;
 };
 
@@ -260,6 +263,11 @@ std::string chart_html(const Chart& chart);
 
 // Describes a limit: "token_bucket, 10 per 1 s, burst 20".
 std::string limit_text(const Limit& limit);
+
+// Says how many requests are invalid, and why the first one is.
+std::string invalid_text(const Tally& tally);
+// Says that requests have a wrong cost for the limit.
+std::string wrong_costs(const LimitTally& limit);
 
 // Says which rules and limits applied to no request, one sentence each: "rule a matched no
 // request".

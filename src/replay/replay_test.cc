@@ -93,9 +93,71 @@ rules:
   const auto& limits = report.tally.rules[0].limits;
   EXPECT_EQ(report.allowed(), 3u);
   EXPECT_EQ(limits[0].denied, 1u) << "the last";
-  EXPECT_EQ(limits[1].denied, 2u) << "what is no number, and 31 rows";
+  EXPECT_EQ(limits[1].denied, 1u) << "31 rows";
+  EXPECT_EQ(limits[1].invalid, 1u) << "what is no number";
   EXPECT_EQ(limits[2].denied, 1u) << "the last";
   EXPECT_EQ(limits[1].keys.keys(), 1u);
+}
+
+TEST_F(ReplayTest, CountsRequestsWithWrongCostsAsInvalid) {
+  const auto yaml = [](const std::string& mode) {
+    return rules_of("version: 1\nrules:\n  - name: calls\n    mode: " + mode + R"(
+    limits:
+      - { name: tokens, key: "{ip}", algorithm: fixed_window, limit: 10, per: 1h, cost: "{query.t|7}" }
+)");
+  };
+  std::string text;
+  for (const char* cost : {"5", "5", "1", "x", "-1", "1.5", "y", "9z"}) {
+    text += line_at(0, "a", "GET /?t=" + std::string(cost));
+  }
+  const RuleSet rules = yaml("enforce");
+  const RuleSet shadow = yaml("shadow");
+  against_ = &shadow;
+  const ReplayReport report = replay_text(text, rules);
+  const Tally& tally = report.tally;
+  EXPECT_EQ(tally.denied, 1u);
+  EXPECT_EQ(tally.invalid, 5u);
+  EXPECT_EQ(report.allowed(), 2u);
+  EXPECT_EQ(tally.rules[0].matched, 8u);
+  EXPECT_EQ(tally.rules[0].denied, 1u);
+  EXPECT_EQ(tally.rules[0].limits[0].requests, 3u);
+  EXPECT_EQ(tally.rules[0].limits[0].denied, 1u);
+  const ReplayComparison& both = *report.comparison;
+  EXPECT_EQ(both.tally.invalid, 0u) << "a rule in shadow mode refuses nothing";
+  EXPECT_EQ(both.tally.rules[0].denied, 1u);
+  EXPECT_EQ(both.tally.rules[0].limits[0].invalid, 5u);
+  EXPECT_EQ(both.only_rules.denied, 1u);
+}
+
+TEST_F(ReplayTest, ExplainsInvalidRequestsInAllReports) {
+  const RuleSet rules = rules_of(R"(version: 1
+rules:
+  - name: calls
+    limits:
+      - { name: tokens, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h, cost: "{query.t}" }
+)");
+  std::string text;
+  for (const char* cost : {"9", "1", "x", "y"}) {
+    text += line_at(0, "a", "GET /?t=" + std::string(cost));
+  }
+  const ReplayReport report = replay_text(text, rules);
+  const std::string summary = text_report(report, false);
+  EXPECT_NE(
+      summary.find("denied 1 of 2 requests, 1 of 1 key\n    2 more requests have a cost that is "
+                   "no number of units\n"),
+      std::string::npos)
+      << summary;
+  EXPECT_NE(summary.find("note: the server refuses 2 requests with 400"), std::string::npos)
+      << summary;
+  EXPECT_NE(summary.find("'x'"), std::string::npos) << summary;
+  const auto json = boost::json::parse(json_report(report));
+  EXPECT_EQ(json.at("allowed").to_number<int>(), 1);
+  EXPECT_EQ(json.at("denied").to_number<int>(), 1);
+  EXPECT_EQ(json.at("invalid").to_number<int>(), 2);
+  EXPECT_EQ(json.at("rules").at(0).at("limits").at(0).at("invalid").to_number<int>(), 2);
+  const std::string page = html_report(report);
+  EXPECT_NE(page.find("<dt>Invalid</dt><dd class=\"bad\">2"), std::string::npos);
+  EXPECT_NE(page.find("2 more requests have a cost"), std::string::npos);
 }
 
 TEST_F(ReplayTest, CountsTheResponsesOfTheLog) {

@@ -41,7 +41,8 @@ std::uint64_t more_denied(const LimitTally& limit, std::size_t shown) {
 void write_limit(JsonWriter& out, const LimitTally& limit) {
   out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
   out.member("requests", limit.requests);
-  out.member("denied", limit.denied).member("keys_denied", limit.keys.keys_denied());
+  out.member("denied", limit.denied).member("invalid", limit.invalid);
+  out.member("keys_denied", limit.keys.keys_denied());
   out.key("top_denied").begin_array();
   for (const DeniedKey& key : limit.keys.most_denied(kTopDenied)) {
     out.begin_object().member("key", key.label).member("denied", key.denied);
@@ -78,8 +79,9 @@ void write_difference(JsonWriter& out, std::string_view name, const Tally& tally
 
 void write_comparison(JsonWriter& out, const ReplayComparison& comparison) {
   const Tally& tally = comparison.tally;
-  out.key("against").begin_object().member("allowed", tally.requests - tally.denied);
-  out.member("denied", tally.denied).member("unmatched", tally.unmatched);
+  const std::uint64_t allowed = tally.requests - tally.denied - tally.invalid;
+  out.key("against").begin_object().member("allowed", allowed).member("denied", tally.denied);
+  out.member("invalid", tally.invalid).member("unmatched", tally.unmatched);
   write_rules(out, tally);
   out.end_object().member("denied_both", comparison.denied_both);
   write_difference(out, "denied_only_by_rules", comparison.only_rules);
@@ -98,7 +100,7 @@ std::string json_report(const ReplayReport& report) {
   write_instant(out, "first", report.first);
   write_instant(out, "last", report.last);
   out.member("allowed", report.allowed()).member("denied", report.tally.denied);
-  out.member("unmatched", report.tally.unmatched);
+  out.member("invalid", report.tally.invalid).member("unmatched", report.tally.unmatched);
   out.key("denied_by_hour").begin_array();
   for (const std::uint64_t denied : report.tally.denied_by_hour) out.value(denied);
   out.end_array();
@@ -196,6 +198,8 @@ class TextReport {
     total("denied", tally.denied, tally.denied > 0 ? red(share) : share);
     total("unmatched", tally.unmatched,
           pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
+    if (tally.invalid > 0)
+      total("invalid", tally.invalid, "the server refuses these with 400; see the note below");
     if (report_.skipped > 0)
       total("skipped", report_.skipped, "lines that are not access log lines");
     if (report_.without_rules > 0)
@@ -329,12 +333,13 @@ class TextReport {
     if (is_difference) {
       line("    denied " + grouped(limit.denied) +
            (limit.denied == 1 ? " request of " : " requests of ") + keys);
-    } else if (limit.requests == 0) {
+    } else if (limit.requests + limit.invalid == 0) {
       line(yellow("    applied to no request"));
     } else {
       line("    denied " + grouped(limit.denied) + " of " + grouped(limit.requests) +
            " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys);
     }
+    if (limit.invalid > 0) line(yellow("    " + wrong_costs(limit)));
     const auto most = limit.keys.most_denied(kShownKeys);
     if (most.empty()) return;
     key_table(most, is_difference);
@@ -383,9 +388,12 @@ class TextReport {
   void cautions() {
     const auto caution = [this](const std::string& text) { line(yellow("note: ") + text); };
     const auto unused = unused_limits(report_.tally);
-    if (report_.approximate() || report_.tally.undecided > 0 || report_.failed || !unused.empty()) {
+    const Tally& tally = report_.tally;
+    if (report_.approximate() || tally.undecided + tally.invalid > 0 || report_.failed ||
+        !unused.empty()) {
       line("");
     }
+    if (tally.invalid > 0) caution(invalid_text(tally));
     for (const std::string& each : unused) line(yellow("warning: ") + printable(each));
     if (report_.evictions > 0) {
       caution("results are approximate: " + grouped(report_.evictions) +
@@ -426,13 +434,26 @@ std::string limit_text(const Limit& limit) {
          options_text(limit);
 }
 
+std::string invalid_text(const Tally& tally) {
+  const std::string mistake = tally.mistake.empty() ? "" : "; the first: " + tally.mistake;
+  return "the server refuses " + plural(tally.invalid, "request") +
+         " with 400, and no limit counts " + (tally.invalid == 1 ? "it" : "them") +
+         printable(mistake);
+}
+
+std::string wrong_costs(const LimitTally& limit) {
+  return plural(limit.invalid, "more request") +
+         (limit.invalid == 1 ? " has a cost that is" : " have a cost that is") +
+         " no number of units";
+}
+
 std::vector<std::string> unused_limits(const Tally& tally) {
   std::vector<std::string> all;
   if (tally.requests == 0) return all;
   for (const RuleTally& rule : tally.rules) {
     if (rule.matched == 0) all.push_back("rule " + rule.rule->name + " matched no request");
     for (const LimitTally& limit : rule.limits) {
-      if (rule.matched == 0 || limit.requests > 0) continue;
+      if (rule.matched == 0 || limit.requests + limit.invalid > 0) continue;
       all.push_back("rule " + rule.rule->name + ", limit " + limit.limit->name +
                     ": applied to no request; the log has no value for " +
                     (limit.limit->key.empty() ? "its cost" : limit.limit->key));

@@ -299,6 +299,7 @@ class Page {
     number("Allowed", report_.allowed(), percent(report_.allowed(), tally.requests));
     number("Denied", tally.denied, percent(tally.denied, tally.requests), tally.denied > 0);
     number("Unmatched", tally.unmatched, "no rule; allowed");
+    if (tally.invalid > 0) number("Invalid", tally.invalid, "refused with 400", true);
     if (report_.skipped > 0) number("Skipped", report_.skipped, "not access log lines");
     if (report_.without_rules > 0)
       number("Not replayed", report_.without_rules, "limits of requests or Envoy files");
@@ -314,6 +315,8 @@ class Page {
     } else if (report_.approximate()) {
       caution("The numbers of keys are lower bounds. Raise <code>--max</code>.");
     }
+    if (report_.tally.invalid > 0)
+      caution("Invalid: " + html_text(invalid_text(report_.tally)) + ".");
     if (report_.tally.undecided > 0) {
       caution(plural(report_.tally.undecided, "request") +
               " could not be counted because memory ran out; the failure policy decided them.");
@@ -488,10 +491,10 @@ class Page {
             (limit.limit->key.empty()
                  ? "one counter for all requests"
                  : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +
-            ".</p>\n";
+            (limit.invalid > 0 ? ". " + wrong_costs(limit) : "") + ".</p>\n";
     const auto keys = limit.keys.most_denied(kMostKeys);
     if (keys.empty()) {
-      out_ += limit.requests == 0
+      out_ += limit.requests + limit.invalid == 0
                   ? "<p class=\"small bad\">Applied to no request.</p>\n"
                   : "<p class=\"small\">Denied no request; " + key_count(limit.keys) +
                         (limit.keys.keys() == 1 ? " key" : " keys") + ".</p>\n";
