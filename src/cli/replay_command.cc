@@ -35,14 +35,15 @@ which its first lines show. Of JSON and CSV logs, the usual names of fields are 
 NAME=SOURCE names others: NAME is an attribute, time, cost (the units for all limits) or
 costs.LIMIT (the units for one limit); SOURCE is a column, or the path of a JSON field.
 
-JSON: lines = parsed + skipped + without_rules; parsed = allowed + denied + invalid. invalid counts
-requests that a server refuses with 400, such as for a cost that is no number; no limit counts them.
-without_rules counts recorded requests that name their limits themselves, or have one of Envoy's
-files: they are not replayed. Unmatched requests are allowed, and so are requests that only a shadow
-rule would deny. Within a rule, matched = allowed + denied, and invalid ones count as allowed; for a
-shadow rule (mode: shadow), denied counts the requests that it would have denied. The denied of a
-limit counts the requests that this limit denied; several limits may deny one request. keys is the
-number of distinct counters of the limit.
+JSON: lines = parsed + skipped + without_rules; wrong_costs of the skipped lines have a cost that is
+no whole number. parsed = allowed + denied + invalid. invalid counts requests that a server refuses
+with 400, such as for a cost that is no number; no limit counts them. without_rules counts recorded
+requests that name their limits themselves, or have one of Envoy's files: they are not replayed.
+Unmatched requests are allowed, and so are requests that only a shadow rule would deny. Within a
+rule, matched = allowed + denied, and invalid ones count as allowed; for a shadow rule (mode:
+shadow), denied counts the requests that it would have denied. The denied of a limit counts the
+requests that this limit denied; several limits may deny one request. keys is the number of distinct
+counters of the limit.
 denied_by_hour has the denied requests of the 24 hours of the day, UTC.
 top_denied has the most denied keys, and the most frequent agents, requests and statuses of their
 denied requests; more_denied is the number of the other denied keys.

@@ -577,6 +577,7 @@ class LogReader::Splitter {
       if (fault == LineFault::kWithoutRules) return static_cast<void>(++batch.without_rules);
     }
     ++batch.skipped;
+    batch.wrong_costs += fault == LineFault::kNoCost ? 1 : 0;
     if (shown_ == kMostShown) return;
     ++shown_;
     std::string& what =
@@ -733,6 +734,7 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   batch->names.clear();
   batch->extras.clear();
   batch->skipped = 0;
+  batch->wrong_costs = 0;
   batch->without_rules = 0;
   batch->complaints.clear();
   batch->last = false;
@@ -757,6 +759,13 @@ void complain(const LogInput& input, const std::string& path, const std::string&
 }
 
 }  // namespace
+
+std::string LogTotals::skipped_text() const {
+  const std::string costs = "a cost that is no whole number";
+  if (wrong_costs == skipped) return "lines with " + costs;
+  return "lines that are not access log lines" +
+         (wrong_costs == 0 ? "" : ", and " + grouped(wrong_costs) + " with " + costs);
+}
 
 std::vector<std::string> in_order_of_time(const LogInput& input) {
   std::vector<std::pair<Instant, std::string>> found;
@@ -794,6 +803,7 @@ void read_logs(const LogInput& input, LogTotals& totals,
     const std::uint64_t fresh = batch->lines.size() + batch->skipped + batch->without_rules;
     totals.lines += fresh;
     totals.skipped += batch->skipped;
+    totals.wrong_costs += batch->wrong_costs;
     totals.without_rules += batch->without_rules;
     totals.bytes = batch->progress.inflated;
     lines += fresh;

@@ -205,6 +205,7 @@ struct LogBatch {
   std::vector<LogLine> lines;             // the parsed lines, in order; they point into `bytes`
   std::uint64_t without_rules = 0;        // the number of recorded requests that no rules decide
   std::uint64_t skipped = 0;              // the number of other lines
+  std::uint64_t wrong_costs = 0;          // of `skipped`: those with a wrong cost
   std::vector<std::string> complaints;    // about the first kMostShown of them: ":LINE: what"
   bool last = false;                      // whether this is the last batch of its log
   std::string error;                      // why the log ends here; empty at its regular end
@@ -285,11 +286,14 @@ struct LogTotals {
                                     // no line that could be read
   std::string fault;                // why the counts are of no use; empty: they are
   std::uint64_t lines = 0;          // parsed + skipped + without_rules
-  std::uint64_t skipped = 0;        // lines that are not of the log's format
+  std::uint64_t skipped = 0;        // lines that are not of the log's format, or have a wrong cost
+  std::uint64_t wrong_costs = 0;    // the latter
   std::uint64_t without_rules = 0;  // recorded requests that no rules decide
   std::uint64_t bytes = 0;          // of text
 
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
+  // Says what is wrong with the skipped lines.
+  std::string skipped_text() const;
 };
 
 // Returns the logs in the order of their first requests, as rotated logs must be read: a shell

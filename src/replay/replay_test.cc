@@ -160,6 +160,21 @@ rules:
   EXPECT_NE(page.find("2 more requests have a cost"), std::string::npos);
 }
 
+TEST_F(ReplayTest, SaysWhichLinesHaveACostThatIsNoNumber) {
+  fields_ = {{"cost", "tokens"}};
+  const std::string csv = "time,ip,tokens\n1795428000,a,1\n1795428001,a,many\n1795428002,a,-3\n";
+  const ReplayReport report = replay_text(csv, rules_);
+  EXPECT_EQ(report.skipped, 2u);
+  EXPECT_EQ(report.wrong_costs, 2u);
+  EXPECT_NE(text_report(report, false).find("2  lines with a cost that is no whole number\n"),
+            std::string::npos);
+  EXPECT_EQ(boost::json::parse(json_report(report)).at("wrong_costs").to_number<int>(), 2);
+  EXPECT_NE(html_report(report).find("2<small>lines with a cost that is no whole number"),
+            std::string::npos);
+  EXPECT_EQ(replay_text(csv + "x\n", rules_).skipped_text(),
+            "lines that are not access log lines, and 2 with a cost that is no whole number");
+}
+
 TEST_F(ReplayTest, CountsTheResponsesOfTheLog) {
   const RuleSet rules = rules_of(R"(version: 1
 rules:

@@ -93,7 +93,8 @@ void write_comparison(JsonWriter& out, const ReplayComparison& comparison) {
 std::string json_report(const ReplayReport& report) {
   JsonWriter out;
   out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
-  out.member("skipped", report.skipped).member("without_rules", report.without_rules);
+  out.member("skipped", report.skipped).member("wrong_costs", report.wrong_costs);
+  out.member("without_rules", report.without_rules);
   out.key("formats").begin_array();
   for (const LogFormat format : report.formats) out.value(to_string(format));
   out.end_array();
@@ -200,8 +201,7 @@ class TextReport {
           pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
     if (tally.invalid > 0)
       total("invalid", tally.invalid, "the server refuses these with 400; see the note below");
-    if (report_.skipped > 0)
-      total("skipped", report_.skipped, "lines that are not access log lines");
+    if (report_.skipped > 0) total("skipped", report_.skipped, report_.skipped_text());
     if (report_.without_rules > 0)
       total("not replayed", report_.without_rules,
             "requests that name their limits themselves, or have one of Envoy's files");

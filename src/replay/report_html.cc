@@ -300,7 +300,7 @@ class Page {
     number("Denied", tally.denied, percent(tally.denied, tally.requests), tally.denied > 0);
     number("Unmatched", tally.unmatched, "no rule; allowed");
     if (tally.invalid > 0) number("Invalid", tally.invalid, "refused with 400", true);
-    if (report_.skipped > 0) number("Skipped", report_.skipped, "not access log lines");
+    if (report_.skipped > 0) number("Skipped", report_.skipped, report_.skipped_text());
     if (report_.without_rules > 0)
       number("Not replayed", report_.without_rules, "limits of requests or Envoy files");
     out_ += "</dl>\n";

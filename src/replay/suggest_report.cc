@@ -363,7 +363,12 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
   }
   if (report.unmatched > 0) out += plural(report.unmatched, "request") + " did not match\n";
   if (report.keyless > 0) out += plural(report.keyless, "request") + " without a key\n";
-  if (report.skipped > 0) out += plural(report.skipped, "line") + " skipped\n";
+  if (report.skipped > 0) {
+    const std::uint64_t wrong = report.wrong_costs;
+    out += plural(report.skipped, "line") + " skipped" +
+           (wrong == 0 ? "" : ", " + grouped(wrong) + " with a cost that is no whole number") +
+           "\n";
+  }
   if (report.without_rules > 0)
     out += grouped(report.without_rules) +
            " requests that name their limits themselves were not read\n";
@@ -433,7 +438,8 @@ std::string suggest_json(const SuggestReport& report, double harm) {
     at ? out.value(base::to_rfc3339(*at)) : out.null();
   };
   out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
-  out.member("skipped", report.skipped).member("without_rules", report.without_rules);
+  out.member("skipped", report.skipped).member("wrong_costs", report.wrong_costs);
+  out.member("without_rules", report.without_rules);
   out.member("requests", report.requests).member("unmatched", report.unmatched);
   out.member("keyless", report.keyless).member("keys", report.keys);
   out.member("key_bytes", std::uint64_t{report.key_bytes}).member("harm", harm);

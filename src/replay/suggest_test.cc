@@ -417,6 +417,15 @@ TEST_F(Suggest, TakesRatesThatFitLargeUnits) {
   EXPECT_EQ(advice[0].keys_denied, 0u);
 }
 
+TEST_F(Suggest, SaysWhichLinesHaveACostThatIsNoNumber) {
+  options_.fields = {{"cost", "units"}};
+  const SuggestReport report = suggest_for("time,ip,units\n1,a,2\n2,a,x\n3\n");
+  EXPECT_NE(suggest_text(report, 0, false)
+                .find("2 lines skipped, 1 with a cost that is no whole number\n"),
+            std::string::npos);
+  EXPECT_NE(suggest_json(report, 0).find(R"("skipped":2,"wrong_costs":1)"), std::string::npos);
+}
+
 TEST_F(Suggest, PrintsOneRuleAndTheOthersAsComments) {
   const SuggestReport report = suggest_for(site_log());
   const std::string yaml = advised_rules(report, advise(report, 0));
