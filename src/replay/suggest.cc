@@ -308,6 +308,19 @@ void add_conditions(const SuggestOptions& options, MatchMap& map) {
 
 }  // namespace
 
+std::string SuggestOptions::unit() const {
+  constexpr std::size_t kLongest = 32;
+  const auto cost = std::find_if(fields.begin(), fields.end(),
+                                 [](const FieldMapping& each) { return each.name == "cost"; });
+  if (cost == fields.end()) return "";
+  const std::string name = cost->source.substr(cost->source.rfind('.') + 1);
+  const bool is_simple =
+      !name.empty() && name.size() <= kLongest && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
+      });
+  return is_simple ? name : "units";
+}
+
 std::string suggested_rules(const SuggestOptions& options, const std::vector<Suggestion>& all) {
   MatchMap map;
   add_conditions(options, map);
@@ -515,6 +528,7 @@ void Measurement::finish(SuggestReport& report) {
     MatchMap map = options_.match.empty() ? finder_.match(route.kind) : MatchMap{};
     add_conditions(options_, map);
     route.match = map.text();
+    if (route.name == "requests" && !options_.unit().empty()) route.name = options_.unit();
   }
 }
 

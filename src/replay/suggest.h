@@ -206,6 +206,9 @@ struct SuggestOptions : LogInput {
   std::vector<Duration> periods;  // at least one
   // What token buckets refill per period, for suggestions(). 0: no token buckets.
   std::uint32_t rate = 0;
+
+  // What limits count: the field of the cost if it is a simple name, else "units". Empty: requests.
+  std::string unit() const;
 };
 
 // The map of a rule's `match`, whose patterns are written as in YAML.

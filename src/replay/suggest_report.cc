@@ -20,16 +20,18 @@ std::string share_text(double share) {
   return text.data();
 }
 
-// "10 per 1s, burst 33"
-std::string numbers_of(const DemandCurve& curve, std::uint64_t limit) {
-  const std::string per = " per " + core::format_period(curve.period);
+// "10 per 1s, burst 33", and with a cost "10 tokens per 1s, burst 33"
+std::string numbers_of(const SuggestReport& report, const DemandCurve& curve, std::uint64_t limit) {
+  const std::string unit = report.options.unit();
+  const std::string per =
+      (unit.empty() ? "" : " " + unit) + " per " + core::format_period(curve.period);
   if (curve.algorithm != Algorithm::kTokenBucket) return grouped(limit) + per;
   return grouped(curve.rate) + per + ", burst " + grouped(limit);
 }
 
 // "pages: 120 per 1m, burst 60: denies at most 919 of 206,860 requests, of 8 of 8,799 clients"
 std::string advice_line(const SuggestReport& report, const Advice& advice) {
-  return advice.route->name + ": " + numbers_of(*advice.curve, advice.burst) + ": " +
+  return advice.route->name + ": " + numbers_of(report, *advice.curve, advice.burst) + ": " +
          denial_text(report, advice);
 }
 
@@ -188,7 +190,7 @@ std::string html_rows(const SuggestReport& report, double harm, Duration period)
   for (const Suggestion& each : suggestions(report, harm)) {
     if (each.curve->period != period) continue;
     rows += "<tr><th scope=\"row\">" + std::string(to_string(each.curve->algorithm)) + "</th><td>" +
-            numbers_of(*each.curve, each.limit) + "</td><td>" + grouped(each.keys_denied) +
+            numbers_of(report, *each.curve, each.limit) + "</td><td>" + grouped(each.keys_denied) +
             "</td><td>" + html_text(percent(each.keys_denied, report.keys)) + "</td><td>" +
             grouped(each.requests_denied) + "</td><td>" +
             html_text(percent(each.requests_denied, report.requests)) + "</td></tr>\n";
@@ -260,7 +262,7 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   const auto& curves = advice.route->demand.curves();
   std::string out = "<section aria-labelledby=\"take-" + name + "\">\n<h2 id=\"take-" + name +
                     "\">" + (is_first ? "Take this: " : "Then: ") + name +
-                    "</h2>\n<p class=\"take\">" + numbers_of(*advice.curve, advice.burst) +
+                    "</h2>\n<p class=\"take\">" + numbers_of(report, *advice.curve, advice.burst) +
                     "</p>\n<p>It " + denial_text(report, advice) + ".</p>\n";
   if (!advice.note.empty()) out += "<p class=\"bad\">" + html_text(advice.note) + "</p>\n";
   if (!advice.route->match.empty()) {
@@ -334,7 +336,7 @@ void add_table(const SuggestReport& report, double harm, std::string& out) {
          pad_left("requests", 12) + pad_left("share", 10) + "\n";
   for (const Suggestion& each : suggestions(report, harm)) {
     out += "  " + pad_right(to_string(each.curve->algorithm), 24) +
-           pad_right(numbers_of(*each.curve, each.limit), 30) +
+           pad_right(numbers_of(report, *each.curve, each.limit), 30) +
            pad_left(grouped(each.keys_denied), 12) +
            pad_left(percent(each.keys_denied, report.keys), 10) +
            pad_left(grouped(each.requests_denied), 12) +
@@ -360,6 +362,9 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
   if (report.first) {
     out += plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first) + "\n";
+  }
+  if (const std::string unit = report.options.unit(); !unit.empty()) {
+    out += "limits and bursts count " + unit + ", shares are of requests\n";
   }
   if (report.unmatched > 0) out += plural(report.unmatched, "request") + " did not match\n";
   if (report.keyless > 0) out += plural(report.keyless, "request") + " without a key\n";
@@ -442,6 +447,7 @@ std::string suggest_json(const SuggestReport& report, double harm) {
   out.member("without_rules", report.without_rules);
   out.member("requests", report.requests).member("unmatched", report.unmatched);
   out.member("keyless", report.keyless).member("keys", report.keys);
+  out.member("unit", report.options.unit().empty() ? "requests" : report.options.unit());
   out.member("key_bytes", std::uint64_t{report.key_bytes}).member("harm", harm);
   instant("first", report.first);
   instant("last", report.last);

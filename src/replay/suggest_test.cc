@@ -410,7 +410,7 @@ TEST_F(Suggest, TakesRatesThatFitLargeUnits) {
   const auto report = suggest_for(text);
   const auto advice = advise(report, 0);
   ASSERT_EQ(advice.size(), 1u);
-  EXPECT_EQ(advice[0].route->name, "requests");
+  EXPECT_EQ(advice[0].route->name, "units") << "the name of the field";
   EXPECT_GE(advice[0].curve->rate, 37'500u) << "1.5 times 25,000 a minute";
   EXPECT_LE(advice[0].curve->rate, 100'000u);
   EXPECT_LE(advice[0].burst, 10'000u);
@@ -424,6 +424,28 @@ TEST_F(Suggest, SaysWhichLinesHaveACostThatIsNoNumber) {
                 .find("2 lines skipped, 1 with a cost that is no whole number\n"),
             std::string::npos);
   EXPECT_NE(suggest_json(report, 0).find(R"("skipped":2,"wrong_costs":1)"), std::string::npos);
+}
+
+TEST_F(Suggest, NamesWhatALimitCounts) {
+  options_.fields = {{"cost", "Tokens"}};
+  std::string text = "time,ip,Tokens\n";
+  for (int i = 0; i < 100; ++i) text += std::to_string(1'700'000'000 + i * 66) + ",a,2000\n";
+  const SuggestReport report = suggest_for(text);
+  const std::string summary = suggest_text(report, 0, true);
+  EXPECT_TRUE(summary.starts_with("Tokens: 3,000 Tokens per 1m, burst 3,000: denies none"))
+      << summary;
+  EXPECT_NE(summary.find("limits and bursts count Tokens, shares are of requests\n"),
+            std::string::npos)
+      << summary;
+  EXPECT_NE(summary.find("fixed_window            2,000 Tokens per 1s"), std::string::npos)
+      << summary;
+  const std::string yaml = advised_rules(report, advise(report, 0));
+  EXPECT_EQ(rules_of(yaml).rules()[0].limits[0].name, "Tokens") << yaml;
+  EXPECT_NE(suggest_json(report, 0).find(R"("unit":"Tokens")"), std::string::npos);
+  options_.fields = {{"cost", "usage.total tokens"}};
+  EXPECT_EQ(options_.unit(), "units");
+  options_.fields = {{"cost", "usage.total_tokens"}};
+  EXPECT_EQ(options_.unit(), "total_tokens");
 }
 
 TEST_F(Suggest, PrintsOneRuleAndTheOthersAsComments) {
