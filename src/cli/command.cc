@@ -133,7 +133,8 @@ Option Option::show_default() const { return Option(*option_->capture_default_st
 Option Option::comma_separated() const { return Option(*option_->delimiter(',')); }
 
 Option Option::take_all() const {
-  return Option(*option_->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+  option_->expected(1)->allow_extra_args(false);  // else the first of several logs is a value
+  return Option(*option_->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
 }
 
 Option Option::one_of(const std::vector<std::string>& values) const {

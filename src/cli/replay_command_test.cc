@@ -163,6 +163,12 @@ TEST_F(ReplayCommand, RefusesAFieldThatTheLogsLack) {
       << "a field that some lines lack: " << err_;
 }
 
+TEST_F(ReplayCommand, ReadsSeveralLogsAfterAnOptionThatRepeats) {
+  const std::string csv = files_.write("csv", "zeit,ip\n1455926400,a\n");
+  EXPECT_EQ(run_replay({"--json", "--field", "time=zeit", csv, csv}), 0) << err_;
+  EXPECT_EQ(boost::json::parse(out_).at("parsed").to_number<int>(), 2);
+}
+
 TEST_F(ReplayCommand, SaysThatNoColumnIsTheTime) {
   const std::string csv = files_.write("csv", "zeit,team,tokens\n1455926400,a,7\n");
   EXPECT_EQ(run_replay({csv}), 1);
