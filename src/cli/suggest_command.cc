@@ -185,6 +185,10 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
     throw unreadable("none of " + replay::plural(report.unmatched, "request") +
                      " matches --match and --exclude");
   }
+  if (report.requests == 0) {
+    throw unreadable("none of " + replay::plural(report.keyless, "request") + " has the key " +
+                     arguments.key + "; name its attributes with --field");
+  }
   if (arguments.json) {
     std::cout << replay::suggest_json(report, harm);
   } else if (arguments.yaml) {

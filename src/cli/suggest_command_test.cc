@@ -75,8 +75,15 @@ TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
   const auto json = boost::json::parse(out_);
   EXPECT_EQ(json.at("keys").to_number<int>(), 9);
   EXPECT_EQ(json.at("unmatched").to_number<int>(), 5);
-  EXPECT_EQ(run_suggest({"--key", "{header.x-user}", "--json", log_}), 0);
-  EXPECT_EQ(boost::json::parse(out_).at("keyless").to_number<int>(), 14);
+  EXPECT_EQ(run_suggest({"--key", "{header.x-user}", "--yaml", log_}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(err_,
+            "sluice: none of 14 requests has the key {header.x-user}; name its attributes with "
+            "--field\n");
+  const std::string some =
+      files_.write("some", "time,ip,header.x-user\n1455926400,a,u\n1455926401,a,\n");
+  EXPECT_EQ(run_suggest({"--key", "{header.x-user}", "--json", some}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("keyless").to_number<int>(), 1);
 }
 
 TEST_F(SuggestCommand, MatchesNormalizedPaths) {
