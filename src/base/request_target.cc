@@ -56,6 +56,19 @@ std::size_t resolve(std::string& path) noexcept {
   return written;
 }
 
+char take_query_byte(std::string_view& rest) noexcept {
+  if (rest.front() != '+') return take_decoded(rest);
+  rest.remove_prefix(1);
+  return ' ';
+}
+
+bool decodes_to(std::string_view encoded, std::string_view plain) noexcept {
+  for (const char c : plain) {
+    if (encoded.empty() || take_query_byte(encoded) != c) return false;
+  }
+  return encoded.empty();
+}
+
 }  // namespace
 
 RequestTarget split_target(std::string_view target) noexcept {
@@ -71,6 +84,24 @@ std::string_view normalized_path(std::string_view sent, std::string& buffer) {
   buffer.assign(1, '/');
   while (!sent.empty()) buffer.push_back(take_decoded(sent));
   buffer.resize(resolve(buffer));
+  return buffer;
+}
+
+std::optional<std::string_view> find_query(std::string_view query, std::string_view name) noexcept {
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    if (pair.empty() || !decodes_to(pair.substr(0, equals), name)) continue;
+    return pair.substr(std::min(equals + 1, pair.size()));
+  }
+  return std::nullopt;
+}
+
+std::string_view decode_query(std::string_view encoded, std::string& buffer) {
+  buffer.clear();
+  while (!encoded.empty()) buffer.push_back(take_query_byte(encoded));
   return buffer;
 }
 

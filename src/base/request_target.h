@@ -1,9 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
-// The target of an HTTP request, and the path of it that rules match.
+// The target of an HTTP request, and the parts of it that rules read.
 namespace sluice::base {
 
 // The parts of a request target, as they were sent.
@@ -26,5 +27,11 @@ RequestTarget split_target(std::string_view target) noexcept;
 // A view of `sent`, unless there is something to change: then of `buffer`, which is overwritten.
 // Cost: linear.
 std::string_view normalized_path(std::string_view sent, std::string& buffer);
+
+// Returns the value of the first parameter whose decoded name this is, as it was sent. "?name" has
+// an empty value; ';' is an ordinary character. Cost: linear.
+std::optional<std::string_view> find_query(std::string_view query, std::string_view name) noexcept;
+// Decodes such a value: %XX, and '+' for a space. Overwrites the buffer and returns a view of it.
+std::string_view decode_query(std::string_view encoded, std::string& buffer);
 
 }  // namespace sluice::base

@@ -1,13 +1,9 @@
 #include "replay/log_attributes.h"
 
-#include "base/quoted.h"
+#include "base/request_target.h"
 
 namespace sluice::replay {
 namespace {
-
-bool needs_decoding(std::string_view encoded) noexcept {
-  return encoded.find_first_of("%+") != encoded.npos;
-}
 
 std::optional<std::string_view> present(std::string_view field) noexcept {
   return field.data() == nullptr ? std::nullopt : std::optional(field);
@@ -46,42 +42,14 @@ std::optional<std::string_view> LogAttributes::field(std::string_view logged) co
 std::optional<std::string_view> LogAttributes::query(std::string_view name) const {
   const auto whole = field(line_->query);
   if (!whole) return std::nullopt;
-  std::string_view rest = *whole;
-  for (bool more = true; more;) {
-    const std::size_t ampersand = rest.find('&');
-    const std::string_view pair = rest.substr(0, ampersand);
-    more = ampersand != rest.npos;
-    if (more) rest.remove_prefix(ampersand + 1);
-    const std::size_t equals = pair.find('=');
-    std::string_view key = pair.substr(0, equals);
-    std::string decoded_key;
-    if (needs_decoding(key)) {
-      decode_query(key, decoded_key);
-      key = decoded_key;
-    }
-    if (key != name) continue;
-    const std::string_view value =
-        equals == pair.npos ? std::string_view("") : pair.substr(equals + 1);
-    if (!needs_decoding(value)) return value;
-    std::string& out = fresh_buffer();
-    decode_query(value, out);
-    return out;
-  }
-  return std::nullopt;
+  const auto found = base::find_query(*whole, name);
+  if (!found || found->find_first_of("%+") == found->npos) return found;
+  return base::decode_query(*found, fresh_buffer());
 }
 
 std::string& LogAttributes::fresh_buffer() const {
   if (decoded_used_ == decoded_.size()) decoded_.emplace_back();
   return decoded_[decoded_used_++];
-}
-
-void decode_query(std::string_view encoded, std::string& out) {
-  out.clear();
-  while (!encoded.empty()) {
-    const bool is_space = encoded.front() == '+';
-    const char byte = base::take_decoded(encoded);
-    out.push_back(is_space ? ' ' : byte);
-  }
 }
 
 }  // namespace sluice::replay

@@ -44,7 +44,4 @@ class LogAttributes final : public AttributeSource {
   mutable std::size_t decoded_used_ = 0;
 };
 
-// Decodes %HH and '+' of a query into `out`. A '%' without two hexadecimal digits stays.
-void decode_query(std::string_view encoded, std::string& out);
-
 }  // namespace sluice::replay

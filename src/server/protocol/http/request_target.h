@@ -21,9 +21,7 @@ using base::normalized_path;
 using base::RequestTarget;
 using base::split_target;
 
-// Returns the value of the first parameter of that name. Both are decoded: %XX, and '+' for a
-// space. "?name" has an empty value; ';' is an ordinary character. Cost: linear. Uses a buffer if
-// there is something to decode.
+// Returns base::find_query(), decoded. Uses a buffer if there is something to decode.
 std::optional<std::string_view> find_query(std::string_view query, std::string_view name,
                                            Buffers& buffers);
 
