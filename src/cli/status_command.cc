@@ -86,7 +86,7 @@ std::string since_and_why(const object& what, Instant now) {
   return text + ": " + text_in(what, "why");
 }
 
-// "everything passes: api, search; local limits: login"
+// "everything passes: api, search; local limits: login", of an outage or a full store.
 std::string meanwhile(const object& outage) {
   constexpr std::size_t kShown = 10;
   std::string text;
@@ -167,6 +167,9 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
   }
   if (const object& full = object_in(status, "full"); !full.empty()) {
     lines.push_back("STORE FULL " + since_and_why(full, now));
+    if (const std::string what = meanwhile(full); !what.empty()) {
+      lines.push_back("  meanwhile, for keys without a counter (new clients), " + what);
+    }
   }
   if (const object& slow = object_in(status, "slow"); !slow.empty()) {
     lines.push_back("STORE SLOW " + since_and_why(slow, now));
@@ -223,7 +226,8 @@ limit what it is in words, and since the start of the server how many requests a
 denied, how many the store failed to decide (the rule's `on_store_error` answered), how many it would
 have denied in shadow mode, and how many skipped it because an attribute was missing.
 
-What is wrong comes first: an outage of the store, since when, and what each rule does meanwhile;
+What is wrong comes first: an outage of the store, or one that is full, since when, and what each rule
+does meanwhile;
 rules that were lost or refused; overrides that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most 10,000
 blocks that the store keeps, are counted.
 
@@ -261,8 +265,12 @@ std::vector<Row> rows_of(const object& status, const CountsByLimit& counts) {
   each_object(status, "limits", [&](const object& rule) {
     const std::string name = text_in(rule, "rule");
     const std::string action = text_in(rule, "action");
-    const std::string what = is_true(rule, "shadow") ? "shadow mode" : "";
-    rows.push_back(row_of(name, action.empty() ? what : "action: " + action, counts_at(name, "")));
+    const std::string policy = text_in(rule, "on_store_error");
+    const std::string what = !action.empty()           ? "action: " + action
+                             : is_true(rule, "shadow") ? "shadow mode"
+                             : policy.empty()          ? ""
+                                                       : "on_store_error: " + policy;
+    rows.push_back(row_of(name, what, counts_at(name, "")));
     each_object(rule, "limits", [&](const object& limit) {
       const std::string of = text_in(limit, "name");
       rows.push_back(row_of("  " + of, text_in(limit, "numbers"), counts_at(name, of)));

@@ -371,6 +371,15 @@ class Canned(BrowserTest):
         page.run("window.canned = null")
         wait_for(lambda: page.text("#alerts") == "", what="the end of the outage")
 
+    def test_a_full_store_is_shown_as_an_outage_is(self):
+        rules = OUTAGE["outage"]["rules"]
+        full = {"since": "2026-11-26T23:10:04Z", "why": "its memory is full", "rules": rules}
+        self.serve_canned({"full": full})
+        page = self.browser
+        page.wait_for_text("#alert-full", "Meanwhile, for keys without a counter (new clients):")
+        page.wait_for_text("#alert-full", "Let everything through: order, trial")
+        page.wait_for_text("#alert-full", "Do it for 1 hour")
+
     def test_changes_for_a_time_are_shown(self):
         change = {"rule": "login", "key": "on_store_error", "value": "deny"}
         gone = {"rule": "old", "key": "mode", "value": "shadow", "effective": False}

@@ -197,7 +197,10 @@ class Outage(RedisTest):
             return status(server).get("full")
         self.addresses = itertools.cycle(range(256))
         wait_for(asks, "the full store")
-        self.assertIn("STORE FULL since", sluice("status", "--admin", server.admin, ends_with=1))
+        for words in (["status"], ["top", "--once", "--interval", "0.1"]):
+            said = sluice(*words, "--admin", server.admin, ends_with=int(words[0] == "status"))
+            self.assertRegex(said, r"\ASTORE FULL since .*: its memory is full\n  meanwhile, for keys "
+                                   r"without a counter \(new clients\), everything passes: login, api\n")
         self.server.command("CONFIG", "SET", "maxmemory", "0")
 
     def test_lost_overrides_are_on_top_until_they_are_set_again(self):

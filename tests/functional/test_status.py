@@ -64,6 +64,7 @@ class Status(ServerTest):
         self.assertIn("\n  requests       2 per 1h, burst 3  ", text)
         self.assertEqual(row_of(text, "  requests"), ["4", "1", "25.0%", "0", "0", "2"])
         self.assertIn("\ntrial            shadow mode ", text)
+        self.assertIn("\nlogin            on_store_error: local  ", text)
         self.assertEqual(row_of(text, "  all"), ["3", "0", "0.0%", "0", "2", "0"])
         self.assertEqual(row_of(text, "login"), ["0", "0", "-", "0", "0", "0"])
         self.assertIn("\n  login/0        5 per 1m ", text)

@@ -32,15 +32,28 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
 
 namespace {
 
-// A rule in shadow mode lets everything pass, whatever its policy is.
-std::string_view does_meanwhile(const Rule& rule) noexcept {
-  if (rule.mode == RuleMode::kShadow) return "allow";
-  switch (rule.on_store_error) {
+std::string_view name_of(FailurePolicy policy) noexcept {
+  switch (policy) {
     case FailurePolicy::kAllow: return "allow";
     case FailurePolicy::kDeny: return "deny";
     case FailurePolicy::kLocal: return "local";
   }
   return "allow";
+}
+
+// Writes what each of the first `most` rules with limits does without the store. A rule in shadow
+// mode lets everything pass, whatever its policy is.
+void write_meanwhile(JsonWriter& json, const RuleSet& rules, std::size_t most) {
+  json.key("rules").begin_array();
+  for (const Rule& rule : rules.rules().first(std::min(most, rules.rules().size()))) {
+    if (rule.action != RuleAction::kLimit) continue;
+    const bool is_shadow = rule.mode == RuleMode::kShadow;
+    json.begin_object()
+        .member("name", rule.name)
+        .member("does", name_of(is_shadow ? FailurePolicy::kAllow : rule.on_store_error));
+    json.end_object();
+  }
+  json.end_array();
 }
 
 }  // namespace
@@ -49,20 +62,16 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
                   const RuleSet& rules, std::size_t most) {
   if (const StoreStatus& store = server.store; store.failing_since) {
     json.key("outage").begin_object().member("since", base::to_rfc3339(*store.failing_since));
-    json.member("why", store.why_failing).key("rules").begin_array();
-    for (const Rule& rule : rules.rules().first(std::min(most, rules.rules().size()))) {
-      if (rule.action != RuleAction::kLimit) continue;
-      json.begin_object().member("name", rule.name).member("does", does_meanwhile(rule));
-      json.end_object();
-    }
-    json.end_array().end_object();
+    json.member("why", store.why_failing);
+    write_meanwhile(json, rules, most);
+    json.end_object();
   }
   if (server.store.full_since) {
     json.key("full").begin_object().member("since", base::to_rfc3339(*server.store.full_since));
     json.member("why", server.store.address +
-                           " has refused new counters within the last minute: its memory is full, "
-                           "and on_store_error decides for clients that have none")
-        .end_object();
+                           " has refused new counters within the last minute: its memory is full");
+    write_meanwhile(json, rules, most);
+    json.end_object();
   }
   if (server.store.slow_since) {
     json.key("slow").begin_object().member("since", base::to_rfc3339(*server.store.slow_since));
@@ -146,6 +155,9 @@ void write_limits(JsonWriter& json, const RuleSet& rules) {
     if (rule.mode == RuleMode::kShadow) json.member("shadow", true);
     if (rule.action == RuleAction::kAllow) json.member("action", "allow");
     if (rule.action == RuleAction::kDeny) json.member("action", "deny");
+    if (rule.action == RuleAction::kLimit) {
+      json.member("on_store_error", name_of(rule.on_store_error));
+    }
     json.key("limits").begin_array();
     for (const RuleLimit& limit : rule.limits) {
       json.begin_object()

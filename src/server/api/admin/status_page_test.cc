@@ -31,7 +31,7 @@ TEST_F(StatusPage, ReportsTheServerAndItsRules) {
                 "\n");
 }
 
-TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFails) {
+TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFailsOrIsFull) {
   open(
       {"version: 1\nrules:\n"
        "  - { name: api, on_store_error: allow, limits: [{ name: a, key: '{ip}', algorithm: gcra, "
@@ -54,6 +54,15 @@ TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFails) {
                          R"({"name":"login","does":"local"}]})"),
       std::string::npos)
       << answered.body;
+  const auto does = answered.json().at("outage").at("rules");
+  status_.store = {.kind = "redis",
+                   .address = "redis://a:1",
+                   .full_since = Instant{std::chrono::seconds{1'700'000'000}}};
+  const auto full = get("/v1/status").json();
+  EXPECT_FALSE(full.as_object().contains("outage"));
+  EXPECT_EQ(full.at("full").at("rules"), does);
+  EXPECT_EQ(full.at("full").at("why"),
+            "redis://a:1 has refused new counters within the last minute: its memory is full");
 }
 
 TEST_F(StatusPage, CountsTheLostOverridesThatAreMissing) {
@@ -96,15 +105,17 @@ rules:
     limits: [ { name: requests, key: "{ip}", algorithm: fixed_window } ]
   - name: trial
     mode: shadow
+    on_store_error: deny
     limits: [ { algorithm: token_bucket, limit: 120, per: 1m, burst: 60 } ]
 )"});
   EXPECT_FALSE(get("/v1/status").json().as_object().contains("limits"));
-  EXPECT_EQ(boost::json::serialize(get("/v1/status?limits=true").json().at("limits")),
-            R"([{"rule":"office","action":"allow","limits":[]},)"
-            R"({"rule":"api","limits":[{"name":"requests","key":"{ip}",)"
-            R"("algorithm":"fixed_window","numbers":"free 2 per 1h; pro 5 per 1h"}]},)"
-            R"({"rule":"trial","shadow":true,"limits":[{"name":"trial/0","key":"",)"
-            R"("algorithm":"token_bucket","numbers":"120 per 1m, burst 60"}]}])");
+  EXPECT_EQ(
+      boost::json::serialize(get("/v1/status?limits=true").json().at("limits")),
+      R"([{"rule":"office","action":"allow","limits":[]},)"
+      R"({"rule":"api","on_store_error":"allow","limits":[{"name":"requests","key":"{ip}",)"
+      R"("algorithm":"fixed_window","numbers":"free 2 per 1h; pro 5 per 1h"}]},)"
+      R"({"rule":"trial","shadow":true,"on_store_error":"deny","limits":[{"name":"trial/0","key":"",)"
+      R"("algorithm":"token_bucket","numbers":"120 per 1m, burst 60"}]}])");
 }
 
 TEST_F(StatusPage, ReportsEnvoysFilesIfThereAreAny) {

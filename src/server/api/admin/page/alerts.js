@@ -89,21 +89,19 @@ export function showAlerts(event, missing) {
     bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." });
   }
   const { outage, full, slow, rules_lost: lost, overrides_lost: gone, rules, temporary = [] } = event;
-  if (outage) {
-    bars.push({
-      name: "outage", title: "The store fails.", text: `${visible(outage.why)}, ${sinceText(outage.since)}. Meanwhile:`,
-      list: doesTexts(outage.rules), change: outage.rules.map((rule) => rule.name),
-    });
-  } else if (event.store.breaker_open) {
+  if (!outage && event.store.breaker_open) {
     bars.push({ name: "outage", title: "The store fails.", text: "Each rule does what its on_store_error says." });
   }
   for (const [name, title, what, more] of [
-    ["full", "The store is full.", full, ""],
+    ["outage", "The store fails.", outage, " Meanwhile:"],
+    ["full", "The store is full.", full, " Meanwhile, for keys without a counter (new clients):"],
     ["slow", "The store is slow.", slow, ""],
     ["rules-lost", "The rules cannot be read.", lost, " The last rules stay active here; a server that starts now may have none."],
     ["overrides-lost", "Overrides are lost.", gone, ""],
   ]) {
-    if (what) bars.push({ name, title, text: `${visible(what.why)}, ${sinceText(what.since)}.${more}` });
+    if (!what) continue;
+    const text = `${visible(what.why)}, ${sinceText(what.since)}.${more}`;
+    bars.push({ name, title, text, list: doesTexts(what.rules ?? []), change: what.rules?.map((rule) => rule.name) });
   }
   if (rules.last_errors.length) {
     bars.push({
