@@ -299,6 +299,7 @@ class RulesSource {
                       .by = text_in(row, "by")});
       temporary_[past.back().version] = temporary_in(row);
     }
+    if (past.empty()) throw Failed(server_->strange());
     return past;
   }
   // The changes for a time on top of the rules of a version, which history() has found.
@@ -621,12 +622,15 @@ Examples:
   sluice rules push rules.d --config /etc/sluice/sluice.yaml --expect 7)";
 
 constexpr const char* kShowHelp =
-    R"(Print the rules in Redis: the text of each file, after a comment with its name. If there
-is one file, the output is valid input for `sluice rules check -`.
+    R"(Print the active rules: the text of each file, after a comment with its name. If there is one
+file, the output is valid input for `sluice rules check -` and `sluice rules push`. With --store, or if
+the environment or the configuration says so, as for history, the rules are read from Redis; otherwise
+from the administration of a server (--admin). Changes for a time are not in the text.
 
-Exit status: 0 printed; 1 there are no rules, or Redis cannot be read; 2 wrong usage.
+Exit status: 0 printed; 1 there are no rules, or they cannot be read; 2 wrong usage.
 
 Examples:
+  sluice rules show --admin 127.0.0.1:6070 >rules.yaml
   sluice rules show --store redis://127.0.0.1:6379)";
 
 using Files = std::vector<std::string>;
@@ -642,19 +646,28 @@ int push(const StoreFlags& place_flags, const PushFlags& flags, const Files& fil
   return push_rules(place, flags, *std::move(checked));
 }
 
-void print(const server::PublishedRules& rules) {
-  for (const server::RulesText& text : rules.texts) {
-    std::cout << "# " << text.name << " (version " << rules.version << ", pushed "
-              << rules.pushed_at << (rules.by.empty() ? "" : " by ") << rules.by << ")\n"
+int show(const SourceFlags& flags) {
+  RulesSource source(flags);
+  PublishedRules rules;
+  if (source.redis() != nullptr) {
+    auto found = source.redis()->read();
+    if (!found) throw Failed(server::no_rules_at(source.redis()->key()));
+    rules = *std::move(found);
+  } else {
+    const PastPush now = source.history().front();
+    rules = {.version = now.version,
+             .id = {},
+             .pushed_at = now.pushed_at,
+             .by = now.by,
+             .texts = source.past(now)};
+  }
+  const std::string since = (source.redis() != nullptr ? ", pushed " : ", active since ") +
+                            rules.pushed_at + (rules.by.empty() ? "" : " by ") + rules.by;
+  for (const RulesText& text : rules.texts) {
+    std::cout << "# " << replay::printable(text.name) << " (version " << rules.version
+              << replay::printable(since) << ")\n"
               << text.text << (text.text.ends_with('\n') ? "" : "\n");
   }
-}
-
-int show(const StoreFlags& flags) {
-  RulesPlace place(flags);
-  const auto rules = place.read();
-  if (!rules) throw Failed(server::no_rules_at(place.key()));
-  print(*rules);
   return 0;
 }
 
@@ -671,12 +684,12 @@ void add_push(Command rules, int& status) {
   command.run(status, "rules push", [place, flags, files] { return push(*place, *flags, *files); });
 }
 
-// Adds the subcommand show to `rules`: prints the rules in Redis.
+// Adds the subcommand show to `rules`: prints the rules in Redis or of a server.
 void add_show(Command rules, int& status) {
-  const Command command = rules.add_subcommand("show", "Print the rules in Redis");
-  const auto flags = add_place_flags(command);
+  const Command command = rules.add_subcommand("show", "Print the active rules");
+  const auto flags = add_source_flags(command);
   command.footer(kShowHelp);
-  command.run(status, "rules show", [flags] { return show(*flags); });
+  command.run(status, "rules show", [flags] { return show(flags); });
 }
 
 Expected<std::string, std::vector<RuleError>> check_rules(std::string_view text,

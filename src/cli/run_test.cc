@@ -98,7 +98,7 @@ TEST(Run, AnswersWrongUsageWithTwoAndOneLine) {
            {"rules", "push", "--store", "redis://a"},
            {"rules", "push", "/nonexistent/rules.yaml"},
            {"rules", "push", "a", "--store", "redis://a", "--expect", "-1"},
-           {"rules", "show"},
+           {"rules", "show", "--admin", "nonsense"},
            {"rules", "show", "--store", "redis://a:b"},
            {"key"},
            {"key", "--reset"},

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import unittest
 
@@ -162,6 +163,13 @@ class RunningServer(RulesOfAServer):
                  "a warning")
         self.assertIn('undone="a/b/all: limit 20 -> 1"', self.sluice.log())
 
+    def test_the_rules_of_a_server_are_shown(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20", "--by", "ann")
+        comment, text = self.run_ok("show").split("\n", 1)
+        self.assertRegex(comment, rf"\A# {re.escape(str(self.sluice.rules_file))} \(version 2, "
+                                  r"active since 20\S+Z by ann \(PATCH /v1/rules/a/b from ")
+        self.assertEqual(text, RULES.replace("limit: 1,", "limit: 20,"))
+
     def test_versions_and_files_are_compared(self):
         self.run_ok("set", "a%2Fb/all", "limit=20")
         self.run_ok("set", "a%2Fb/all", "per=2s")
@@ -228,7 +236,7 @@ class RunningServer(RulesOfAServer):
         self.assertIn("redis://127.0.0.1:1 is not available", done.stderr, done)
 
     def test_without_a_server_the_error_names_its_address(self):
-        for words in (("history",), ("rollback", "1"), ("diff", "1"), ("set", "a/b", "limit=1")):
+        for words in (("history",), ("show",), ("rollback", "1"), ("diff", "1"), ("set", "a/b", "limit=1")):
             done = subprocess.run([binary(), "rules", *words, "--admin", "127.0.0.1:1"],
                                   capture_output=True, text=True, timeout=PATIENCE, check=False)
             self.assertNotEqual(done.returncode, 0)
