@@ -167,6 +167,7 @@ class RulesPlace {
 // Valid rules, a summary ("2 rules, 3 limits"), and warnings about them.
 struct CheckedRules {
   std::vector<RulesText> texts;
+  std::size_t limits = 0;
   std::string summary;
   std::vector<RuleError> warnings;
 };
@@ -182,6 +183,7 @@ std::optional<CheckedRules> check_texts(server::FilesRead read, const RuleTerms&
   for (const RuleError& error : read.errors) std::cerr << error.to_string() << '\n';
   if (!read.errors.empty()) return std::nullopt;
   return CheckedRules{std::move(read.texts),
+                      server::count_limits(*rules),
                       summary_of(*rules),
                       {rules->warnings().begin(), rules->warnings().end()}};
 }
@@ -220,8 +222,9 @@ std::vector<RuleDifference> compare(const Texts& before, const Texts& after) {
   return rules::compare_rules(views(before), views(after));
 }
 
-// Pushes the rules and prints their version. A rollback has a `note`, which follows the name of who
-// pushes in the history, and prints the differences too. Returns the exit status.
+// Pushes the rules and prints their version and what they change. A rollback has a `note`, which
+// follows the name of who pushes in the history, and prints the version last. Returns the exit
+// status.
 int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
                const std::string& note = {}) {
   const auto old = place.read();
@@ -240,20 +243,23 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
   rules->by = (flags.by.empty() ? who() : flags.by) + note;
   const std::string done =
       std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
-  const auto differences = note.empty() ? std::vector<RuleDifference>()
-                                        : compare(old ? old->texts : Texts(), rules->texts);
-  if (flags.dry_run) {
-    print_text(differences);
-    std::cout << place.key() << ": would become version " << done << '\n';
-    return 0;
-  }
-  if (!place.put(*rules, old ? old->id : "")) {
+  // The rules before may be of a version that this one cannot read.
+  const auto was = RuleSet::parse(views(old ? old->texts : Texts()), RuleTerms());
+  const auto differences =
+      old && was ? compare(old->texts, rules->texts) : std::vector<RuleDifference>();
+  if (!flags.dry_run && !place.put(*rules, old ? old->id : "")) {
     throw Failed(place.key() +
                  ": other rules were pushed at the same time. Your rules were not pushed. Check "
                  "those rules (sluice rules show), then push again");
   }
-  print_text(differences);
-  std::cout << place.key() << ": version " << done << '\n';
+  if (!note.empty()) print_text(differences);
+  std::cout << place.key() << (flags.dry_run ? ": would become version " : ": version ") << done
+            << '\n';
+  if (note.empty()) print_text(differences);
+  const std::size_t limits = was ? server::count_limits(*was) : 0;
+  if (limits > 0 && checked.limits == 0) {
+    std::cout << "these rules have no limit; before there were " << limits << '\n';
+  }
   return 0;
 }
 
@@ -606,7 +612,9 @@ void add_rollback(Command rules, int& status) {
 
 constexpr const char* kPushHelp =
     R"(Check the files as one set and replace the rules in Redis with them, in one step. Every
-server with `rules: redis` on this store uses them within a second. The output is the new version.
+server with `rules: redis` on this store uses them within a second. The output is the new version, and
+how it differs from the one before, as of sluice rules diff. First look at that with --dry-run: a push
+replaces all rules.
 
 Redis keeps the last 50 pushes (sluice rules history) with the user and the host that pushed;
 --by names somebody else.
@@ -618,6 +626,7 @@ Warnings are printed; with --strict, rules with warnings are not pushed.
 Exit status: 0 pushed; 1 the rules are wrong or could not be pushed; 2 wrong usage.
 
 Examples:
+  sluice rules push rules.yaml --dry-run
   sluice rules push rules.yaml --store redis://127.0.0.1:6379
   sluice rules push rules.d --config /etc/sluice/sluice.yaml --expect 7)";
 

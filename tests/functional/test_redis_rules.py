@@ -180,6 +180,20 @@ class RedisRules(RedisTest):
         self.assertEqual(self.pushed(rules("a")),
                          "sluice:rules: version 1 already has these rules\n")
 
+    def test_a_push_says_what_it_changes(self):
+        self.assertNotIn("rule", self.pushed(rules("a"), "--dry-run").split("\n", 1)[1])
+        self.pushed(rules("a"))
+        for text, line, more in [
+            (rules("b", 6), "1 rule, 1 limit", "+ rule b\n- rule a\n"),
+            ("version: 1\nrules: []\n", "0 rules, 0 limits",
+             "- rule a\nthese rules have no limit; before there were 1\n"),
+        ]:  # fmt: skip
+            self.assertEqual(self.pushed(text, "--dry-run"),
+                             f"sluice:rules: would become version 2, {line}; before version 1\n{more}")
+        self.assertEqual(self.pushed(rules("b", 6)),
+                         "sluice:rules: version 2, 1 rule, 1 limit; before version 1\n"
+                         "+ rule b\n- rule a\n")
+
     def test_shows_the_pushed_rules(self):
         empty = sluice("rules", "show", "--store", self.server.url)
         self.assertEqual(empty.returncode, 1)
