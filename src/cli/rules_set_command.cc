@@ -44,6 +44,7 @@ A rule whose name is `plans` or `prices` is written %70lans or %70rices.
 Exit status: 0 changed, or the rules say so already; 1 refused, or no server answers; 2 wrong usage.
 
 Examples:
+  sluice rules set api/requests limit=20 burst=40 --dry-run
   sluice rules set api/requests limit=20 burst=40
   sluice rules set api mode=shadow
   sluice rules set login/ip limit=5 --for 1h
@@ -58,6 +59,7 @@ struct ChangeFlags {
   std::vector<std::string> servers;  // addresses; none: the one of `admin`
   std::vector<std::string> values;
   std::string by, expect, length;
+  bool dry_run = false;
 };
 
 // What `rules set` changes: "/v1/rules/api", and the limit, if it names one.
@@ -108,6 +110,9 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
 std::string price_body(const ChangeFlags& flags) {
   if (!flags.length.empty()) {
     throw Failed("--for does not apply to prices; expected it with a rule or a plan", kUsage);
+  }
+  if (flags.dry_run) {
+    throw Failed("--dry-run does not apply to prices; expected it with a rule or a plan", kUsage);
   }
   boost::json::object prices;
   for (const std::string& text : flags.values) {
@@ -205,7 +210,25 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
     members = {{"limits", std::move(limits)}};
   }
   if (!flags.length.empty()) members["for"] = flags.length;
+  if (flags.dry_run) members["dry_run"] = true;
   return boost::json::serialize(members);
+}
+
+// Prints what would change, and the warnings that it would cause.
+void print_tried(const boost::json::object& answer) {
+  const auto differences = differences_in(answer);
+  print_text(differences);
+  if (differences.empty()) print_same();
+  std::cout << std::flush;
+  each_object(answer, "warnings", [](const boost::json::object& one) {
+    const RuleError warning{.file = text_in(one, "file"),
+                            .line = static_cast<int>(number_in(one, "line")),
+                            .column = static_cast<int>(number_in(one, "column")),
+                            .what = text_in(one, "what"),
+                            .expected = text_in(one, "expected"),
+                            .is_warning = true};
+    std::cerr << replay::printable(warning.to_string()) << '\n';
+  });
 }
 
 // Asks each server, even after one of them has failed.
@@ -223,14 +246,16 @@ int change_servers(const ChangeFlags& flags) {
       AdminClient client(one);
       const auto answer =
           client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
-      if (flags.values.empty()) {  // --for 0s
+      if (flags.dry_run) {
+        print_tried(answer);
+      } else if (flags.values.empty()) {  // --for 0s
         std::cout << "temporary changes of " << (flags.place.starts_with(kPlans) ? "" : "rule ")
                   << replay::printable(flags.place) << " ended: version "
                   << number_in(answer, "version") << '\n';
       } else {
         print_changed(client, answer);
-        if (denies_all) std::cerr << "sluice: rules set: a limit of 0 denies every request\n";
       }
+      if (denies_all) std::cerr << "sluice: rules set: a limit of 0 denies every request\n";
     } catch (const Failed& failed) {
       if (!are_several) throw;
       std::cout << std::flush;
@@ -257,6 +282,8 @@ void add_rules_set(Command rules, int& status) {
       .add_option("--for", flags->length,
                   "Change rules or plans for this time, such as 1h; 0s ends the changes")
       .type_name("DURATION");
+  command.add_flag("--dry-run", flags->dry_run,
+                   "Print what would change, and warnings, without changing it");
   command.add_option("--by", flags->by, "Who asks for it, for the history [USER@HOST]")
       .type_name("NAME")
       .check(server::find_wrong_by);

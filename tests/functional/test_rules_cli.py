@@ -62,6 +62,27 @@ class RunningServer(RulesOfAServer):
                          "~ rule a/b: mode enforce -> shadow\nversion 4" + until)
         self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow"), "the active rules say so already\n")
 
+    def test_a_change_is_tried(self):
+        self.run_ok("set", "a%2Fb", "mode=shadow", "--for", "1h")
+        words = ("set", "a%2Fb/all", "limit=20", "burst=0", "--dry-run")
+        for more in ((), ("--for", "1h")):
+            self.assertEqual(self.run_ok(*words, *more), "~ rule a/b, limit all: limit 1 -> 20\n")
+        self.assertEqual(self.run_ok("set", "a%2Fb", "mode=enforce", "--dry-run"),
+                         "~ rule a/b: mode shadow -> enforce\n")
+        self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow", "--dry-run"),
+                         "the active rules say so already\n")
+        warned = self.run_rules("set", "api", "mode=shadow", "--dry-run")
+        self.assertEqual(warned.stdout, "~ rule api: mode enforce -> shadow\n")
+        self.assertRegex(warned.stderr, r"\A\S+:6:\d+: warning: .*shadow.*\n\Z")
+        none = self.run_rules("set", "a%2Fb/all", "limit=0", "--dry-run")
+        self.assertEqual((none.returncode, none.stdout),
+                         (0, "~ rule a/b, limit all: limit 1 -> 0\n"), none)
+        self.assertIn("sluice: rules set: a limit of 0 denies every request\n", none.stderr)
+        self.assertIn("rule 'a/b' has no limit 'every'",
+                      self.refused("set", "a%2Fb/every", "limit=3", "--dry-run"))
+        self.assertIn("expected it alone", self.refused("set", "a%2Fb", "--for", "0s", "--dry-run"))
+        self.assertIn("version 2", self.run_ok("history", "--max", 1))
+
     def test_temporary_changes_are_ended(self):
         self.run_ok("set", "api", "mode=shadow", "--for", "1h")
         self.assertEqual(self.run_ok("set", "api", "--for", "0s"),

@@ -277,11 +277,9 @@ Expected<RuleSet, RulesManager::Errors> RulesManager::validate(std::string yaml,
   return parse(Texts{{std::move(name), std::move(yaml)}}, terms_);
 }
 
-Expected<bool, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
+Expected<RuleSet, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
   Lists lists;
-  auto rules = parse_again(std::move(texts), lists);
-  if (!rules) return Unexpected{std::move(rules.error())};
-  return true;
+  return parse_again(std::move(texts), lists);
 }
 
 Expected<RuleSet, RulesManager::Errors> RulesManager::parse_again(Texts texts, Lists& lists) const {

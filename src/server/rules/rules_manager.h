@@ -129,8 +129,8 @@ class RulesManager {
 
   // Returns the rules that replace() would make active. Errors: as replace().
   Expected<RuleSet, Errors> validate(std::string yaml, std::string name) const;
-  // Returns whether revise() would take the texts. Errors: all errors of the texts.
-  Expected<bool, Errors> check(std::vector<RulesText> texts) const;
+  // Returns the rules that revise() would make active. Errors: all errors of the texts.
+  Expected<RuleSet, Errors> check(std::vector<RulesText> texts) const;
   // Validates other texts of the active rules and activates them. Texts of files may name the lists
   // that they named before, so give it only texts in which other values were written.
   // Errors: as replace().

@@ -55,6 +55,27 @@ TEST_F(RulePatch, ChangesNumbersAtOnceAndInTheText) {
   EXPECT_EQ(done_, std::vector<std::string>{"rule api changed: version 2 by 127.0.0.1"});
 }
 
+TEST_F(RulePatch, IsTriedWithoutAChange) {
+  open({kRules});
+  const std::string number = R"({"limits":{"user":{"limit":20}},"dry_run":)";
+  const std::string mode = R"({"mode":"enforce","dry_run":true)";
+  EXPECT_EQ(patch(R"({"mode":"shadow","for":"1h"})").status, 200);
+  for (const char* const more : {"}", R"(,"for":"1h"})"}) {
+    const auto tried = patch(number + "true" + more).json();
+    EXPECT_EQ(tried.at("changed"), false);
+    EXPECT_EQ(boost::json::serialize(tried.at("differences")),
+              R"([{"change":"changed","rule":"api","limit":"user","key":"limit","old":"5",)"
+              R"("new":"20"}])");
+    EXPECT_EQ(boost::json::serialize(patch(mode + more).json().at("differences")),
+              R"([{"change":"changed","rule":"api","key":"mode","old":"shadow","new":"enforce"}])");
+  }
+  EXPECT_EQ(patch(R"({"limits":{"user":{"limit":9007199254740991}},"dry_run":true})").status, 400);
+  EXPECT_NE(patch(R"({"for":"0s","dry_run":true})").detail().find("expected it alone"),
+            std::string::npos);
+  EXPECT_EQ(manager_->version(), 2U);
+  EXPECT_EQ(patch(number + "false}").json().at("changed"), true);
+}
+
 TEST_F(RulePatch, TheSameNumbersChangeNothing) {
   open({kRules});
   const Answered answered = patch(R"({"limits":{"user":{"limit":5}}})");
@@ -137,7 +158,7 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
   EXPECT_EQ(refused("limits:", 400), "the body is not a JSON object; expected " + example);
   EXPECT_EQ(refused("{}", 400), "the body changes nothing; expected " + example);
   EXPECT_EQ(refused(R"({"limit":1})", 400),
-            "unknown member 'limit'; expected limits, mode, on_store_error or for");
+            "unknown member 'limit'; expected limits, mode, on_store_error, for or dry_run");
   EXPECT_EQ(refused(R"({"limits":7})", 400),
             "'limits' is wrong; expected an object such as " + example);
   EXPECT_EQ(refused(R"({"limits":{"user":{}}})", 400),

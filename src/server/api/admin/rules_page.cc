@@ -61,13 +61,18 @@ void add_version(const ActiveRules& rules, http::Response& response) {
   response.add("X-Sluice-Rules-Version", std::to_string(rules.version));
 }
 
-// Writes how many rules and limits there are, and the warnings about them, if there are some.
-void write_counts(JsonWriter& json, const RuleSet& rules) {
+// Writes how many rules and limits there are, and the warnings about them, except for those that
+// are known already.
+void write_counts(JsonWriter& json, const RuleSet& rules, std::span<const RuleError> known = {}) {
   json.member("rules", std::uint64_t{rules.rules().size()})
       .member("limits", std::uint64_t{count_limits(rules)});
-  if (rules.warnings().empty()) return;
-  json.key("warnings");
-  write_errors(json, {rules.warnings().begin(), rules.warnings().end()});
+  std::vector<RuleError> warnings(rules.warnings().begin(), rules.warnings().end());
+  std::erase_if(warnings, [&](const RuleError& one) {
+    return std::ranges::any_of(known, [&](const RuleError& old) {
+      return old.file == one.file && old.line == one.line && old.what == one.what;
+    });
+  });
+  if (!warnings.empty()) write_errors(json.key("warnings"), warnings);
 }
 
 void answer_errors(int status, const RulesManager::Errors& errors, http::Response& response) {
@@ -110,6 +115,7 @@ using base::JsonValue;
 struct Patch {
   rules::RuleChanges changes;
   std::optional<Duration> length;  // how long the changes hold; 0: temporary changes end
+  bool dry_run = false;
   std::string limit;               // the one that is read
   std::string model;               // whose prices are read
   std::size_t numbers_before = 0;  // of other limits
@@ -223,6 +229,11 @@ bool set_for(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   return true;
 }
 
+bool set_dry_run(Patch& patch, const JsonValue& value, JsonProblem&) {
+  patch.dry_run = value.kind == base::kJsonTrue;
+  return true;
+}
+
 constexpr Member kOfLimits[] = {
     {.kinds = base::kJsonObject, .expected = kNumbers, .set = begin_limit, .object = &kLimit}};
 constexpr Object kLimits(kOfLimits, nullptr, true);
@@ -239,8 +250,11 @@ constexpr Member kOfPatch[] = {
      .expected = kPolicy,
      .set = set_policy,
      .one_of = kPolicies},
-    {"for", base::kJsonText, kFor, set_for}};
-constexpr Object kPatch(kOfPatch, nullptr, false, "expected limits, mode, on_store_error or for");
+    {"for", base::kJsonText, kFor, set_for},
+    // Not a parameter of the query: an older server would ignore that, and change the rules.
+    {"dry_run", base::kJsonTrue | base::kJsonFalse, "expected true or false", set_dry_run}};
+constexpr Object kPatch(kOfPatch, nullptr, false,
+                        "expected limits, mode, on_store_error, for or dry_run");
 constexpr Member kPatchBody{.kinds = base::kJsonObject, .object = &kPatch};
 
 // Errors: "'limits.user.per' is wrong; expected ...".
@@ -254,7 +268,7 @@ Expected<Patch> read_patch(std::string_view json) {
   const rules::RuleChanges& changes = patch.changes;
   const bool has_settings = changes.mode || changes.on_store_error;
   const bool ends = patch.length == Duration{0};
-  if (ends && (has_settings || !changes.numbers.empty())) {
+  if (ends && (has_settings || patch.dry_run || !changes.numbers.empty())) {
     return Unexpected{
         "'for' is \"0s\", which ends the temporary changes of the rule; expected it "
         "alone, or another period"};
@@ -363,8 +377,9 @@ struct Effect {
   std::string file;
   std::string until = {};  // "other rules are pushed", or an instant
   std::string_view where = "this server";
-  std::string note = {};     // why the rules in Redis are not changed
-  std::uint64_t pushed = 0;  // their version in Redis; 0: they are not there
+  std::string note = {};           // why the rules in Redis are not changed
+  std::uint64_t pushed = 0;        // their version in Redis; 0: they are not there
+  const RuleSet* tried = nullptr;  // the rules that a dry run has checked
 };
 
 std::string end_of_change(const RulesManager& rules, Outcome outcome) {
@@ -381,7 +396,11 @@ void answer_changed(const Call& call, const ActiveRules& before,
   JsonWriter json;
   json.begin_object().member("version", now.version);
   json.member("changed", now.version != before.version);
-  write_counts(json, now.rules);
+  if (effect.tried != nullptr) {
+    write_counts(json, *effect.tried, now.rules.warnings());
+  } else {
+    write_counts(json, now.rules);
+  }
   if (effect.pushed > 0) json.member("pushed_version", effect.pushed);
   if (!effect.file.empty()) json.member("file", effect.file);
   json.member("active_until", effect.until).member("where", effect.where);
@@ -480,16 +499,20 @@ bool is_of(const TemporaryChange& change, const Subject& subject) {
   return change.rule == subject.name && change.of_plan == (subject.kind == "plan");
 }
 
+// Whether these changes replace a temporary one.
+bool replaces(const rules::RuleChanges& by, const Subject& subject, const TemporaryChange& one) {
+  if (!is_of(one, subject)) return false;
+  if (one.limit.empty()) return (one.key == "mode" ? by.mode : by.on_store_error).has_value();
+  return std::ranges::any_of(by.numbers, [&](const rules::RuleChanges::Number& number) {
+    return number.limit == one.limit && number.key == one.key;
+  });
+}
+
 // A later change of the rules themselves counts, not an earlier temporary one. Returns which of
 // these it has ended, or an empty text.
 std::string forget_changes(const Call& call, const Subject& subject, const rules::RuleChanges& by) {
-  const auto ended = call.admin.rules.end_changes([&](const TemporaryChange& one) {
-    if (!is_of(one, subject)) return false;
-    if (one.limit.empty()) return (one.key == "mode" ? by.mode : by.on_store_error).has_value();
-    return std::ranges::any_of(by.numbers, [&](const rules::RuleChanges::Number& number) {
-      return number.limit == one.limit && number.key == one.key;
-    });
-  });
+  const auto ended = call.admin.rules.end_changes(
+      [&](const TemporaryChange& one) { return replaces(by, subject, one); });
   std::string note;
   for (const TemporaryChange& one : ended) {
     note.append(note.empty() ? "this ends the change for a time of " : ", ");
@@ -505,6 +528,20 @@ std::vector<RulesText> with_changes(std::vector<RulesText> texts,
     if (one.has_effect) write_change(texts, one);
   }
   return texts;
+}
+
+// Answers what a change would do, and the warnings that it would cause.
+void try_change(const Call& call, ActiveRules now, const Subject& subject, const Patch& patch,
+                const Changed& changed) {
+  auto temporary = call.admin.rules.status().temporary;
+  now.texts = std::make_shared<const std::vector<RulesText>>(with_changes(*now.texts, temporary));
+  std::erase_if(temporary,
+                [&](const TemporaryChange& one) { return replaces(patch.changes, subject, one); });
+  const auto after = with_changes(changed.texts, temporary);
+  const auto checked = call.admin.rules.check(after);
+  if (!checked) return answer_errors(400, checked.error(), call.response);
+  answer_changed(call, now, after,
+                 {.file = changed.file, .until = "nothing is changed", .tried = &*checked});
 }
 
 // Puts the changes of a rule or a plan on top of the active rules of this server. Without
@@ -602,6 +639,7 @@ void change_texts(const Call& call, Subject subject, const Change& change,
     if (!meets_condition(call, now)) return answer_other_version(call);
     std::optional<Changed> changed = change(now);
     if (!changed) return;
+    if (patch != nullptr && patch->dry_run) return try_change(call, now, subject, *patch, *changed);
     Effect effect{.file = changed->file};
     std::string why = fits_here ? why_not_in_redis(call) : std::string();
     std::optional<Pushed> pushed;
