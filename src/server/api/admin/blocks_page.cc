@@ -97,7 +97,7 @@ class KeyBlock {
     std::optional<Duration> left;
     if (counter_.limit->block) {
       const Decision said = store().apply_one(Verb::kPeek, counter_.charge(1), {});
-      if (said.outcome == Outcome::kFailed) return fail(said);
+      if (said.outcome == Outcome::kFailed) return fail(said, true);
       if (said.reason == Reason::kBlocked) left = said.retry_after.value_or(Duration{0});
     }
     const bool is_given = is_blocked();
@@ -123,8 +123,8 @@ class KeyBlock {
     override_.reset();
     return set(call_.admin.overrides->unset(counter_.key));
   }
-  bool fail(const Decision& said) const {
-    answer_failed(call_, counter_, said);
+  bool fail(const Decision& said, bool is_changed = false) const {
+    answer_failed(call_, counter_, said, is_changed);
     return false;
   }
   bool did(Action action) {

@@ -57,6 +57,27 @@ TEST_F(BlocksPage, BlocksAndUnblocksAKey) {
                        "key unblocked: shop|login|address|ip=192.0.2.1 by 127.0.0.1"}));
 }
 
+// A store that blocks, and then cannot say the state.
+class SilentStore final : public Store {
+ public:
+  Decision apply(Action action, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    const Decision said =
+        action.verb == Verb::kPeek ? Decision::refused(Reason::kStoreError) : Decision{};
+    for (Decision& one : each) one = said;
+    return said;
+  }
+};
+
+TEST_F(BlocksPage, SaysThatAKeyIsBlockedIfItsStateCannotBeRead) {
+  SilentStore silent;
+  limiter_ = Limiter(silent);
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=1h", 503),
+            "the store could not answer for the limit 'address', which is changed: store_error");
+  EXPECT_EQ(refused("GET", kLogin, 503),
+            "the store could not answer for the limit 'address': store_error");
+}
+
 TEST_F(BlocksPage, BlocksAKeyUntilAnInstant) {
   const auto then = std::chrono::floor<std::chrono::seconds>(SystemClock().now()) + 2h;
   base::JsonWriter json;

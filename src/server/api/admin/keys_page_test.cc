@@ -223,21 +223,27 @@ class BrokenStore final : public Store {
  public:
   Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
                  std::span<Decision> each) noexcept override {
-    const Decision failed = Decision::refused(Reason::kStoreTimeout);
+    const Decision failed = Decision::refused(reason);
     for (Decision& one : each) one = failed;
     return failed;
   }
+
+  Reason reason = Reason::kStoreTimeout;
 };
 
 TEST_F(KeysPage, ReportsThatTheStoreDoesNotAnswer) {
   BrokenStore broken;
   limiter_ = Limiter(broken);
-  for (const char* method : {"GET", "DELETE"}) {
+  const auto refused = [&](const char* method) {
     const Answered answered = call(method, "/v1/keys?rule=login&ip=192.0.2.1");
     EXPECT_EQ(answered.status, 503);
-    EXPECT_EQ(answered.detail(),
-              "the store could not answer for the limit 'login/0': store_timeout");
-  }
+    return answered.detail();
+  };
+  const std::string start = "the store could not answer for the limit 'login/0'";
+  EXPECT_EQ(refused("GET"), start + ": store_timeout");
+  EXPECT_EQ(refused("DELETE"), start + ", which may have been changed (repeat it): store_timeout");
+  broken.reason = Reason::kStoreError;
+  EXPECT_EQ(refused("DELETE"), start + ", which is not changed: store_error");
   EXPECT_TRUE(done_.empty());
 }
 

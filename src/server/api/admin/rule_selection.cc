@@ -133,9 +133,16 @@ bool write_key(JsonWriter& json, const RuleCounter& counter) {
   return false;
 }
 
-void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision) {
+void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision,
+                   bool is_changed) {
+  const bool only_reads = call.route.method == "GET";
+  const std::string_view effect = only_reads   ? ""
+                                  : is_changed ? ", which is changed"
+                                  : decision.reason == Reason::kStoreTimeout
+                                      ? ", which may have been changed (repeat it)"
+                                      : ", which is not changed";
   const std::string detail = "the store could not answer for the limit " +
-                             in_quotes(counter.limit->name) + ": " +
+                             in_quotes(counter.limit->name) + std::string(effect) + ": " +
                              std::string(to_string(decision.reason));
   answer(call.response, {503, detail});
 }

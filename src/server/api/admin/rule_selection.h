@@ -98,7 +98,9 @@ std::optional<std::uint64_t> count_in(const Call& call);
 std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
 // Writes the key of a counter. If it lacks attributes, writes which, and returns false.
 bool write_key(JsonWriter& json, const RuleCounter& counter);
-// Answers that the store could not answer for a limit.
-void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision);
+// Answers that the store could not answer for a limit, and whether a change was made. `is_changed`:
+// it was, and the store could not say the state.
+void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision,
+                   bool is_changed = false);
 
 }  // namespace sluice::server::pages
