@@ -56,8 +56,8 @@ Examples:
   sluice key --unset --counter 'default|gone|requests|header.x-customer=42')";
 
 constexpr const char* kListHelp =
-    R"(Print the overrides, one line each, and the blocks that have not ended. RULE may be a rule that is no
-longer there.
+    R"(Print the overrides, one line each, and then the blocks that have not ended, both by their counters.
+RULE may be a rule that is no longer there.
 
 Exit status: 0 printed; 1 they could not be read, or there is no such rule; 2 wrong usage.
 
@@ -404,6 +404,16 @@ std::string body_of(const KeyFlags& flags) {
   return std::string(json.end_object().view());
 }
 
+// Names the flags where the error of a server names members of the body.
+std::string with_flags(std::string error) {
+  constexpr std::string_view kMembers = "'limit', 'blocked' or 'unlimited'";
+  const std::size_t at = error.find(kMembers);
+  if (at != error.npos) {
+    error.replace(at, kMembers.size(), "--set limit=N, --block TIME or --unlimited");
+  }
+  return error;
+}
+
 // Sends a change of an override, and prints it.
 int change_override(const KeyFlags& flags, std::string_view method) {
   const bool puts = method == "PUT";
@@ -414,7 +424,11 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   const std::string target = flags.counter.empty()
                                  ? override_path(flags, client) + (puts ? std::string() : query)
                                  : "/v1/overrides?counter=" + url_encoded(flags.counter);
-  const object answer = client.ask_json(method, target, std::move(body));
+  const AdminClient::Answer said = client.ask(method, target, std::move(body));
+  if (said.status != 200) throw Failed(with_flags(client.refusal(said)));
+  const auto found = said.json();
+  if (!found) throw Failed(client.strange());
+  const object& answer = *found;
   if (flags.json) {
     std::cout << answer << '\n';
   } else {
@@ -481,28 +495,33 @@ int work(const KeyFlags& flags) {
 
 int list(const AdminFlags& flags, const std::string& rule, std::uint64_t most) {
   AdminClient client(flags);
-  std::uint64_t left = most;
   bool more = false;
-  const auto print = [&](const object& one) {
-    more = left == 0;
-    if (more) return false;
-    --left;
-    std::cout << line_of(one) << '\n';
-    return true;
+  std::vector<std::string> lines;
+  std::size_t printed = 0;
+  const auto add = [&](const object& one) {
+    more = printed + lines.size() == most;
+    if (!more) lines.push_back(line_of(one));
+    return !more;
+  };
+  const auto print_sorted = [&] {
+    std::ranges::sort(lines);
+    for (const std::string& line : lines) std::cout << line << '\n';
+    printed += std::exchange(lines, {}).size();
   };
   // A server may have blocks without overrides.
   const AdminClient::Answer first = client.ask("GET", "/v1/overrides?count=1");
   if (first.status == 200 && !first.json()) throw Failed(client.strange());
   const bool has_overrides = first.status != 404;
-  if (has_overrides) for_each_override(client, rule, print);
-  const auto print_blocked = [&](const object& one) {
-    if (left == 0) return false;
-    --left;
-    std::cout << replay::printable(text_in(one, "counter")) << ": blocked until "
-              << instant_in(one, "until") << '\n';
+  if (has_overrides) for_each_override(client, rule, add);
+  print_sorted();
+  const auto add_blocked = [&](const object& one) {
+    if (printed + lines.size() == most) return false;
+    lines.push_back(replay::printable(text_in(one, "counter")) + ": blocked until " +
+                    instant_in(one, "until"));
     return true;
   };
-  more = more || for_each_block(client, rule, print_blocked);
+  more = more || for_each_block(client, rule, add_blocked);
+  print_sorted();
   if (more) std::cerr << "sluice: key list: there may be more; --max N shows more\n";
   return 0;
 }

@@ -153,13 +153,14 @@ class Commands(ServerTest):
         shown = self.run_ok("api", "header.x-customer=d")
         self.assertIn("  limit     9 per 1h (token_bucket)\n  plan      free\n  override  limit 9, until 20", shown)
 
-    def test_a_list_ends_at_its_maximum(self):
-        for i in range(3):
+    def test_a_list_is_sorted_and_ends_at_its_maximum(self):
+        for i in range(12):
             self.run_ok("api", f"header.x-customer={i}", "--set", "limit=9")
         done = key(self.sluice, "list", "--max", "2")
         self.assertEqual((len(done.stdout.splitlines()), done.stderr),
                          (2, "sluice: key list: there may be more; --max N shows more\n"))
-        self.assertEqual(len(self.run_ok("list", "--max", "3").splitlines()), 3)
+        lines = self.run_ok("list", "--max", "12").splitlines()
+        self.assertEqual((len(lines), lines), (12, sorted(lines)))
 
     def test_an_export_is_imported_by_another_server(self):
         self.run_ok("api/requests", 'header.x-customer=a,"b"', "--set", "limit=7")
@@ -187,6 +188,9 @@ class Commands(ServerTest):
 
     def test_a_wrong_line_applies_nothing(self):
         file = self.sluice.folder / "many.jsonl"
+        self.assertEqual(key(self.sluice, "a%2Fb", "ip=192.0.2.1", "--plan", "pro").stderr,
+                         "sluice: key: the rule 'a/b' has no plans; expected --set limit=N, --block "
+                         "TIME or --unlimited\n")
         wrong = json.dumps({"counter": COUNTER + "1", "plan": "prp"})
         file.write_text(lines_of(range(50_000)) + "\n" + wrong + "\n" + lines_of(range(9)))
         done = key(self.sluice, "import", str(file))
