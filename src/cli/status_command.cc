@@ -227,8 +227,7 @@ denied, how many the store failed to decide (the rule's `on_store_error` answere
 have denied in shadow mode, and how many skipped it because an attribute was missing.
 
 What is wrong comes first: an outage of the store, or one that is full, since when, and what each rule
-does meanwhile;
-rules that were lost or refused; overrides that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most 10,000
+does meanwhile; rules that were lost or refused; overrides that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most 10,000
 blocks that the store keeps, are counted.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.

@@ -60,11 +60,16 @@ using boost::json::object;
 
 void read_keys(const object& json, TopSample& sample) {
   sample.seconds = number_in(json, "seconds");
+  // Denials of keys may be of the time before the rule was switched to shadow mode.
+  const auto would_deny = [&](const object& limit) {
+    const auto found = sample.counts.find({text_in(limit, "rule"), text_in(limit, "limit")});
+    return found != sample.counts.end() && found->second.shadow > 0;
+  };
   each_object(json, "limits", [&](const object& limit) {
     each_object(limit, "keys", [&](const object& key) {
       sample.keys.push_back({text_in(limit, "rule"), text_in(limit, "limit"), text_in(key, "key"),
                              number_in(key, "count"), number_in(key, "error"),
-                             is_true(limit, "shadow")});
+                             is_true(limit, "shadow") && would_deny(limit)});
     });
   });
   std::stable_sort(sample.keys.begin(), sample.keys.end(), [](const TopRow& a, const TopRow& b) {
@@ -104,7 +109,10 @@ void read_parts(const object& quota, TopSample& sample) {
 TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool quota) {
   TopSample sample;
   sample.at = std::chrono::steady_clock::now();
-  const object status = client.ask_json("GET", "/v1/status");
+  const object status = client.ask_json("GET", "/v1/status?limits=true");
+  each_object(status, "limits", [&](const object& rule) {
+    if (is_true(rule, "shadow")) sample.shadow.insert(text_in(rule, "rule"));
+  });
   sample.server = server_line(status);
   sample.trouble = trouble_of(status, SystemClock::instance().now());
   sample.counts = read_counts(client.ask("GET", "/metrics").body);
@@ -227,10 +235,12 @@ std::vector<TopView::Rates> TopView::rates() const {
     of_rule.requests = rate(now.requests, from.requests);
     of_rule.denied = rate(now.denied, from.denied);
     of_rule.failed = rate(now.failed, from.failed);
+    const bool is_shadow = last_->shadow.contains(names.first);
+    of_rule.shown = is_shadow ? rate(now.shadow, from.shadow) : of_rule.denied;
   }
   const auto is_first = [this](const Rates& a, const Rates& b) {
     if (sort_ == Sort::kName) return a.rule < b.rule;
-    return sort_ == Sort::kDenied ? a.denied > b.denied : a.requests > b.requests;
+    return sort_ == Sort::kDenied ? a.shown > b.shown : a.requests > b.requests;
   };
   std::stable_sort(all.begin(), all.end(), is_first);
   return all;
@@ -255,9 +265,13 @@ std::vector<std::string> TopView::rule_lines() const {
     sum.failed += one.failed;
     sum.skipped += one.skipped;
     if (one.rule.empty() && one.requests <= 0) continue;
-    const std::string name = shown_name(one.rule);
+    std::string name = shown_name(one.rule);
     if (!is_shown(name)) continue;
-    rules.push_back(rates_line(name, one.requests, one.denied, one.failed, one.skipped));
+    if (last_->shadow.contains(one.rule)) {
+      constexpr std::string_view kMark = " (would deny)";
+      name = replay::printable(name, kRuleColumns - kMark.size()).append(kMark);
+    }
+    rules.push_back(rates_line(name, one.requests, one.shown, one.failed, one.skipped));
   }
   lines.push_back(rates_line("(all)", sum.requests, sum.denied, sum.failed, sum.skipped));
   lines.insert(lines.end(), rules.begin(), rules.end());
@@ -301,7 +315,7 @@ std::vector<std::string> TopView::key_lines(std::size_t width) const {
     const std::string place = rules::full_name(shown_name(row.rule), row.limit);
     if (!is_shown(place) && !is_shown(row.key)) continue;
     const double seconds = static_cast<double>(std::max<std::uint64_t>(last_->seconds, 1));
-    const std::string mark = row.is_shadow ? "(shadow) " : "";
+    const std::string mark = row.is_shadow ? "(now shadow) " : "";
     lines.push_back(replay::pad_left(replay::grouped(row.count), 12) +
                     replay::pad_left(replay::grouped(row.error), 10) +
                     replay::pad_left(rate_text(static_cast<double>(row.count) / seconds), 9) +
@@ -460,9 +474,10 @@ using std::chrono::steady_clock;
 constexpr const char* kTopHelp =
     R"(Show what happens per second by rule, and the most denied or most asked keys (docs/see.md), of
 a running server: requests, denials, requests that the store failed to decide, and limits that were
-skipped because an attribute was missing. With --quota, instead of keys the parts of limits that
-proxies have (docs/quota.md). An outage is in the first lines. If standard output is no terminal, or
-with --once or -n, the output is plain text.
+skipped because an attribute was missing. A rule in shadow mode is marked (would deny), and its
+denials are those that it would have made; its keys are marked (now shadow). With --quota, instead of
+keys the parts of limits that proxies have (docs/quota.md). An outage is in the first lines. If standard
+output is no terminal, or with --once or -n, the output is plain text.
 
 Keys: q quits; s sorts rules by denials, requests or name; b shows denied or asked keys; w selects
 the last minute, hour or day; p pauses; / filters rules and keys, Enter ends and Escape removes the

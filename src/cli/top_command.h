@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,7 +42,7 @@ struct TopRow {
   std::string rule, limit, key;
   std::uint64_t count = 0;
   std::uint64_t error = 0;
-  bool is_shadow = false;  // the rule counts and denies nothing
+  bool is_shadow = false;  // the rule denies nothing now, and would have denied some
 };
 
 // What one bucket of a proxy has of one limit, in units a second.
@@ -55,6 +56,7 @@ struct TopPart {
 struct TopSample {
   std::chrono::steady_clock::time_point at;
   CountsByLimit counts;
+  std::set<std::string> shadow;      // the names of rules in shadow mode
   std::string server;                // "sluice 1.2.3, up 2 h, store memory, rules version 3"
   std::vector<std::string> trouble;  // trouble_of()
   std::vector<TopRow> keys;          // the highest counts first
@@ -101,6 +103,7 @@ class TopView {
   struct Rates {
     std::string rule;
     double requests = 0, denied = 0, failed = 0, skipped = 0;
+    double shown = 0;  // denied, or what a rule in shadow mode would deny
   };
 
   Pressed press_one(char key);

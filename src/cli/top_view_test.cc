@@ -160,6 +160,25 @@ TEST(TopView, ShowsRatesBetweenSamples) {
             "order                               0.0       0.0        -       0.0        0.0");
 }
 
+TEST(TopView, ShowsWhatARuleInShadowModeWouldDeny) {
+  TopView view({});
+  const auto at = [](std::chrono::seconds time, std::uint64_t would) {
+    TopSample sample = sample_at(time, 0, 0);
+    sample.counts[{"search", ""}] = {.requests = 2 * would, .shadow = would};
+    sample.counts[{"order", ""}] = {.requests = would, .shadow = would};  // until a change
+    sample.shadow = {"search"};
+    return sample;
+  };
+  view.add(at(0s, 0));
+  view.add(at(10s, 20));
+  EXPECT_EQ(line_of(view, "search"),
+            "search (would deny)                 4.0       2.0   50.0 %       0.0        0.0");
+  EXPECT_EQ(line_of(view, "order"),
+            "order                               2.0       0.0    0.0 %       0.0        0.0");
+  EXPECT_EQ(line_of(view, "(all)"),
+            "(all)                               6.0       0.0    0.0 %       0.0        0.0");
+}
+
 TEST(TopView, SortsRules) {
   TopView view({});
   view.add(sample_at(0s, 0, 0));
@@ -183,7 +202,7 @@ TEST(TopView, Filters) {
   EXPECT_NE(text_of(view.report(100)).find("user-7"), std::string::npos);
   EXPECT_EQ(text_of(view.report(100)).find("203.0.113.9"), std::string::npos);
   view.press("\x1b");
-  EXPECT_NE(text_of(view.report(100)).find("(shadow) 203.0.113.9"), std::string::npos);
+  EXPECT_NE(text_of(view.report(100)).find("(now shadow) 203.0.113.9"), std::string::npos);
   EXPECT_EQ(view.press("\x1b[A"), Pressed::kNothing);
   EXPECT_EQ(view.press("q"), Pressed::kQuit);
 }

@@ -55,6 +55,19 @@ class Top(TopTest):
         self.assertIn(r"\x1b[2J\x1b]0;owned\x07\u202eevil", done.stdout)
         self.assertNotIn("\x1b", done.stdout)
 
+    def test_marks_only_keys_of_a_rule_that_would_deny(self):
+        def once():
+            return subprocess.run([binary(), "top", "--once", "--interval", "0.2", "--admin", self.address()],
+                                  capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+
+        self.check("user-7", 3)
+        self.sluice.admin_request("PATCH", "/v1/rules/order", '{"mode":"shadow"}')
+        wait_for(self.keys, what="a key")
+        self.assertRegex(once(), r"\norder \(would deny\) ")
+        self.assertRegex(once(), r"order/user +user-7\n")
+        self.check("user-8", 3)
+        wait_for(lambda: "(now shadow) user-8" in once(), what="a key that would be denied")
+
     def test_says_that_no_server_answers(self):
         done = subprocess.run([binary(), "top", "--once", "--admin", "unix:/nonexistent/socket"],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
