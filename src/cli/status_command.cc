@@ -328,6 +328,12 @@ void print_status(const object& status, const CountsByLimit& counts) {
     listeners.append(" ").append(text_in(one, "address"));
   });
   std::cout << replay::printable(listeners) << '\n';
+  if (const object& past = object_in(status, "last_outage"); !past.empty()) {
+    std::cout << replay::printable(
+                     "last outage: " + text_in(past, "from") + " to " + text_in(past, "to") + " (" +
+                     std::to_string(number_in(past, "seconds")) + " s): " + text_in(past, "why"))
+              << '\n';
+  }
   each_object(status, "temporary", [](const object& one) {
     const std::string until = text_in(one, "until");
     const std::string_view effect =

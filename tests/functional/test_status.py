@@ -130,6 +130,17 @@ class Outage(RedisTest):
             self.assertTrue(third.startswith("sluice "), third)
         self.assertGreater(int(row_of(sluice(server, "status").stdout, "login")[3]), 0)
 
+        def opens():
+            server.check({"attributes": {"path": "/login"}})
+            return server.admin_request("GET", "/v1/status").json["store"]["breaker_open"]
+
+        wait_for(opens, what="the open circuit breaker")
+        redis.start()
+        wait_for(lambda: sluice(server, "status").returncode == 0, what="the end of the outage")
+        self.assertRegex(sluice(server, "status").stdout,
+                         r"\nlast outage: 20\S+Z to 20\S+Z \(\d+ s\): Redis at \S+ .*\n")
+        self.assertRegex(server.log(), r"event=breaker_closed lasted_ms=\d+")
+
 
 if __name__ == "__main__":
     unittest.main()

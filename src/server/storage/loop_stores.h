@@ -19,6 +19,12 @@ struct HeldBlocks {
   bool more = false;  // whether there may be others
 };
 
+// An outage that is over. A plain value.
+struct PastOutage {
+  Instant from{}, to{};
+  std::string why = {};
+};
+
 // What GET /v1/status reports about the store.
 struct StoreStatus {
   std::string kind = {};     // "memory" or "redis"
@@ -30,7 +36,8 @@ struct StoreStatus {
   // Set while it decides, but slowly: see SlowRequests.
   std::optional<Instant> slow_since = {};
   std::string why_slow = {};
-  std::optional<Instant> full_since = {};  // set while it takes no new counters
+  std::optional<Instant> full_since = {};      // set while it takes no new counters
+  std::optional<PastOutage> last_outage = {};  // since the start of the server
 };
 
 }  // namespace sluice::server

@@ -369,9 +369,11 @@ void SlowRequests::add(const metrics::DurationCounts& all, Instant now) {
 }
 
 constexpr std::chrono::minutes kFullFor{1};
+constexpr std::chrono::seconds kShortest{1};  // of outages that have not opened the breaker
 
-// Returns the cause of a breaker that has opened, else an empty text.
-std::string StoreLog::note(const StoreEvent& event) {
+// Returns the cause of a breaker that has opened, else an empty text. Sets how long the store
+// failed that works again.
+std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& lasted) {
   using enum StoreEventKind;
   const std::lock_guard lock(mutex_);
   switch (event.kind) {
@@ -398,6 +400,14 @@ std::string StoreLog::note(const StoreEvent& event) {
     case kBreakerClosed: is_open_ = false; [[fallthrough]];
     case kConnected:
       if (is_open_) return {};  // until a probe has succeeded
+      if (failing_since_) {
+        const Instant end = std::max(*failing_since_, date_.now());
+        const bool closes = event.kind == kBreakerClosed;
+        if (closes) lasted = end - *failing_since_;
+        if (closes || end - *failing_since_ >= kShortest) {
+          last_outage_ = {*failing_since_, end, cause_};
+        }
+      }
       failing_since_.reset();
       cause_.clear();
       return {};
@@ -413,6 +423,11 @@ std::optional<Instant> StoreLog::full_since() const {
   return full_ && date_.now() - *full_ <= kFullFor ? full_since_ : std::nullopt;
 }
 
+std::optional<PastOutage> StoreLog::last_outage() const {
+  const std::lock_guard lock(mutex_);
+  return last_outage_;
+}
+
 std::optional<StoreLog::Failing> StoreLog::failing() const {
   const std::lock_guard lock(mutex_);
   if (!failing_since_) return std::nullopt;
@@ -424,7 +439,8 @@ void StoreLog::on(const StoreEvent& event) noexcept {
   if (index >= kinds_.size()) return;
   Kind& kind = kinds_[index];
   kind.count.fetch_add(1, std::memory_order_relaxed);
-  const std::string cause = note(event);
+  std::optional<Duration> lasted;
+  const std::string cause = note(event, lasted);
   const Line line = line_of(event.kind);
   if (line.level < log_.options().level) return;
   if (!admit(kind)) {
@@ -437,6 +453,9 @@ void StoreLog::on(const StoreEvent& event) noexcept {
   if (!event.endpoint.empty()) fields[size++] = {"endpoint", event.endpoint};
   if (!event.why.empty()) fields[size++] = {"why", event.why};
   if (!cause.empty()) fields[size++] = {"cause", cause};
+  if (lasted) {
+    fields[size++] = {"lasted_ms", std::chrono::floor<std::chrono::milliseconds>(*lasted).count()};
+  }
   const std::uint64_t suppressed = kind.suppressed.exchange(0, std::memory_order_relaxed);
   if (suppressed > 0) fields[size++] = {"suppressed", suppressed};
   log_.write_all(line.level, line.message, std::span(fields).first(size));

@@ -18,6 +18,7 @@
 
 #include "metrics/metrics.h"
 #include "server/logging/log.h"
+#include "server/storage/loop_stores.h"
 #include "sluice/clock.h"
 #include "sluice/deny_cache.h"
 #include "sluice/failure_policy.h"
@@ -92,7 +93,8 @@ void add_health_metrics(metrics::Registry& registry, const RedisHealth& health);
 // Counts the events of the store and writes them to the log. For each kind of event it writes at
 // most kLines lines in kEvery. The field `suppressed` is the number of events of that kind that
 // were not written since its last line. Other fields: event (the kind), endpoint and why if they
-// are known, and for an opened breaker the cause, as failing() says it.
+// are known, for an opened breaker the cause, as failing() says it, and for a closed one how long
+// the store failed (lasted_ms).
 //
 // Thread-safety: any member from any thread; its locks are held briefly. Ownership: borrows the log
 // and the clocks; the first should be steady, the other dates failures.
@@ -120,6 +122,8 @@ class StoreLog final : public StoreObserver {
   // opened, until the breaker is closed, or, if it has not opened, a connection is made. Nothing:
   // no event says so.
   std::optional<Failing> failing() const;
+  // The latest failure that is over, if it has opened the breaker or lasted at least one second.
+  std::optional<PastOutage> last_outage() const;
   // Since when the store has refused new counters because it is full, if it did within a minute.
   std::optional<Instant> full_since() const;
 
@@ -130,7 +134,7 @@ class StoreLog final : public StoreObserver {
     std::atomic<std::uint64_t> suppressed{0};
   };
   bool admit(Kind& kind) noexcept;
-  std::string note(const StoreEvent& event);
+  std::string note(const StoreEvent& event, std::optional<Duration>& lasted);
 
   Log& log_;
   const Clock& clock_;
@@ -140,7 +144,8 @@ class StoreLog final : public StoreObserver {
   mutable std::mutex mutex_;  // protects the next
   std::optional<Instant> failing_since_;
   std::string cause_;
-  bool is_open_ = false;                      // the breaker
+  bool is_open_ = false;  // the breaker
+  std::optional<PastOutage> last_outage_;
   std::optional<Instant> full_since_, full_;  // when it was full first, and last
 };
 

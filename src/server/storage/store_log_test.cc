@@ -23,7 +23,7 @@ class StoreLogTest : public ::testing::Test {
     TestingPipe pipe;
     {
       Log log({.level = level}, pipe.writing());
-      StoreLog events(log, clock_);
+      StoreLog events(log, clock_, clock_);
       report(events);
     }
     auto found = pipe.lines();
@@ -35,19 +35,20 @@ class StoreLogTest : public ::testing::Test {
 };
 
 TEST_F(StoreLogTest, WritesEventEndpointAndReason) {
-  EXPECT_EQ(
-      lines([](StoreLog& events) {
-        events.on({kConnectionLost, "10.0.0.5:6379", "end of file"});
-        events.on({kBreakerOpened, "", "5 failures in a row"});
-        events.on({kBreakerClosed, "", ""});
-      }),
-      (std::vector<std::string>{
-          "warning a connection to the store was lost event=connection_lost "
-          "endpoint=10.0.0.5:6379 why=\"end of file\"",
-          "error the circuit breaker has opened; policies decide without the store "
-          "event=breaker_opened why=\"5 failures in a row\" "
-          "cause=\"the connection to Redis at 10.0.0.5:6379 broke: end of file\"",
-          "info the circuit breaker has closed; the store decides again event=breaker_closed"}));
+  EXPECT_EQ(lines([&](StoreLog& events) {
+              events.on({kConnectionLost, "10.0.0.5:6379", "end of file"});
+              events.on({kBreakerOpened, "", "5 failures in a row"});
+              clock_.advance(2500ms);
+              events.on({kBreakerClosed, "", ""});
+            }),
+            (std::vector<std::string>{
+                "warning a connection to the store was lost event=connection_lost "
+                "endpoint=10.0.0.5:6379 why=\"end of file\"",
+                "error the circuit breaker has opened; policies decide without the store "
+                "event=breaker_opened why=\"5 failures in a row\" "
+                "cause=\"the connection to Redis at 10.0.0.5:6379 broke: end of file\"",
+                "info the circuit breaker has closed; the store decides again event=breaker_closed "
+                "lasted_ms=2500"}));
 }
 
 TEST_F(StoreLogTest, ABreakerThatOpensNamesTheCauseAndTheAddress) {
@@ -102,11 +103,21 @@ TEST_F(StoreOutage, EndsWithAConnectionOrOnceTheBreakerIsClosed) {
   }
   EXPECT_EQ(why(), "Redis at a:1 answers with an error: READONLY");
   EXPECT_EQ(events_.failing()->since, start);
+  EXPECT_FALSE(events_.last_outage()) << "it goes on";
   events_.on({kBreakerClosed, "", ""});
   EXPECT_EQ(why(), "works");
+  ASSERT_TRUE(events_.last_outage());
+  EXPECT_EQ(events_.last_outage()->from, start);
+  EXPECT_EQ(events_.last_outage()->to, start + 9s);
+  EXPECT_EQ(events_.last_outage()->why, "Redis at a:1 answers with an error: READONLY");
   events_.on({kConnectionLost, "a:1", "End of file"});
   events_.on({kConnected, "a:1", ""});
   EXPECT_EQ(why(), "works");
+  EXPECT_EQ(events_.last_outage()->from, start) << "a connection is soon back";
+  events_.on({kConnectionLost, "a:1", "End of file"});
+  clock_.advance(1s);
+  events_.on({kConnected, "a:1", ""});
+  EXPECT_EQ(events_.last_outage()->from, start + 9s) << "nobody has asked";
 }
 
 TEST_F(StoreOutage, SaysForAMinuteThatTheStoreIsFull) {

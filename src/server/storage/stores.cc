@@ -900,6 +900,7 @@ StoreStatus RedisStores::status() const {
     }
   }
   status.full_since = events_.full_since();
+  status.last_outage = events_.last_outage();
   const std::lock_guard lock(mutex_);
   if (!status.failing_since && slow_.since()) {
     status.slow_since = slow_.since();

@@ -69,10 +69,10 @@ void show_status(const Call& call);
 // The part of the status that is not about rules, as members.
 void write_server(JsonWriter& json, const ServerStatus& status);
 // "outage" while the store fails: since when, why, and what each of the first `most` rules does
-// meanwhile; "full" while it takes no new counters, with the same members; "slow" while it answers
-// slowly; "rules_lost" while the rules cannot be read from their source; "overrides_lost" for an
-// hour after Redis has lost some; and "temporary", the changes of rules for a time, if there are
-// some.
+// meanwhile; "last_outage", the latest one that is over; "full" while it takes no new counters,
+// with the same members; "slow" while it answers slowly; "rules_lost" while the rules cannot be
+// read from their source; "overrides_lost" for an hour after Redis has lost some; and "temporary",
+// the changes of rules for a time, if there are some.
 void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatus& status,
                   const RuleSet& rules, std::size_t most);
 // "temporary", if there are some.

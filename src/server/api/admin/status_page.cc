@@ -66,6 +66,14 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     write_meanwhile(json, rules, most);
     json.end_object();
   }
+  if (const auto& past = server.store.last_outage) {
+    const auto lasted = std::chrono::ceil<std::chrono::seconds>(past->to - past->from);
+    json.key("last_outage").begin_object().member("from", base::to_rfc3339(past->from));
+    json.member("to", base::to_rfc3339(past->to))
+        .member("seconds", static_cast<std::uint64_t>(lasted.count()))
+        .member("why", past->why)
+        .end_object();
+  }
   if (server.store.full_since) {
     json.key("full").begin_object().member("since", base::to_rfc3339(*server.store.full_since));
     json.member("why", server.store.address +

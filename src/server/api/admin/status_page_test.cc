@@ -54,13 +54,20 @@ TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFailsOrIsFull) {
                          R"({"name":"login","does":"local"}]})"),
       std::string::npos)
       << answered.body;
+  EXPECT_FALSE(answered.json().as_object().contains("last_outage"));
   const auto does = answered.json().at("outage").at("rules");
   status_.store = {.kind = "redis",
                    .address = "redis://a:1",
-                   .full_since = Instant{std::chrono::seconds{1'700'000'000}}};
+                   .full_since = Instant{std::chrono::seconds{1'700'000'000}},
+                   .last_outage = PastOutage{Instant{std::chrono::seconds{1'600'000'000}},
+                                             Instant{std::chrono::milliseconds{1'600'000'011'500}},
+                                             "it was gone"}};
   const auto full = get("/v1/status").json();
   EXPECT_FALSE(full.as_object().contains("outage"));
   EXPECT_EQ(full.at("full").at("rules"), does);
+  EXPECT_EQ(boost::json::serialize(full.at("last_outage")),
+            R"({"from":"2020-09-13T12:26:40Z","to":"2020-09-13T12:26:51Z","seconds":12,)"
+            R"("why":"it was gone"})");
   EXPECT_EQ(full.at("full").at("why"),
             "redis://a:1 has refused new counters within the last minute: its memory is full");
 }
