@@ -111,8 +111,8 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
   if (!has_config) {
     command
         .add_option("--config", flags->config,
-                    "Read the address and the token from this server configuration file "
-                    "[./sluice.yaml]")
+                    "Read the token, and the address if none is given, from this server "
+                    "configuration file [./sluice.yaml]")
         .type_name("FILE");
   }
   command

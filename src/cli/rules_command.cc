@@ -105,7 +105,7 @@ class RulesPlace {
         scripting_(config.redis.options.scripting) {}
 
   const std::string& key() const noexcept { return key_; }
-  std::string shown() const { return session_.shown(); }
+  std::string name() const { return "rules in Redis, " + key_ + " at " + session_.shown(); }
   // Return nothing, or none, if nothing was pushed.
   std::optional<PublishedRules> read() {
     auto found = ask([&](redis::Command& command) { server::fill_in_read_rules(command, key_); },
@@ -252,6 +252,7 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
                  ": other rules were pushed at the same time. Your rules were not pushed. Check "
                  "those rules (sluice rules show), then push again");
   }
+  if (flags.dry_run && !note.empty()) std::cout << place.name() << '\n';
   if (!note.empty()) print_text(differences);
   std::cout << place.key() << (flags.dry_run ? ": would become version " : ": version ") << done
             << '\n';
@@ -283,7 +284,7 @@ class RulesSource {
   AdminClient& server() noexcept { return *server_; }
   // Whose versions these are: those of Redis and of each server have numbers of their own.
   std::string name() const {
-    return redis_ ? "rules in Redis, " + redis_->key() + " at " + redis_->shown()
+    return redis_ ? redis_->name()
                   : "rules of the server at " + server_->address() + " since its start";
   }
 
@@ -461,7 +462,8 @@ With --admin, the administration of a server says which rules it has used since 
 
 Without these flags, the first that is there decides: SLUICE_RULES (redis, or files of a server),
 SLUICE_ADMIN, the `rules` of the configuration, or a store in Redis (SLUICE_STORE, or `store` of the
-configuration). Otherwise the server at 127.0.0.1:6070 is asked.
+configuration). Otherwise the server at 127.0.0.1:6070 is asked. So while SLUICE_ADMIN is set, only the
+token is read from --config FILE.
 
 Exit status: 0 printed; 1 there is no history, or it cannot be read; 2 wrong usage.
 
@@ -557,12 +559,13 @@ constexpr const char* kRollbackHelp =
     R"(Make the rules of an earlier version active again, as a new version. ID is a version or an id of
 `sluice rules history`. The output is what changes, and the new version. With --store, or if the
 environment or the configuration says so, as for history, the rules are pushed to Redis; otherwise the
-administration of a server (--admin) does it, until its files change.
+administration of a server (--admin) does it, until its files change. A server counts its versions from
+its start, Redis its pushes: --dry-run prints whose version ID is, and what would change.
 
 Exit status: 0 done; 1 the rules are wrong or could not be changed; 2 wrong usage.
 
 Examples:
-  sluice rules rollback 7
+  sluice rules rollback 7 --dry-run
   sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
 
 int roll_back_server(RulesSource& source, const PushFlags& flags, const std::string& id) {
@@ -576,6 +579,7 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
                    " of the rules; expected version " + expected + " there. Nothing was changed");
     }
     const auto differences = compare(source.past(past.front()), source.past(push));
+    std::cout << source.name() << '\n';
     print_text(differences);
     return differences.empty() ? print_same() : 0;
   }

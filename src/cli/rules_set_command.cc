@@ -36,6 +36,8 @@ With --for, rules and plans change on that server only, and the change ends by i
 after RULE or plans/PLAN ends all such changes of it now. mode and on_store_error change even while
 Redis is gone, one server at a time: repeat --admin.
 
+--admin says which server, else SLUICE_ADMIN, else the configuration (--config).
+
 PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error,
 plans/PLAN/LIMIT for the numbers of a plan and for its own prices, as prices.MODEL.NAME, and
 prices/MODEL for the prices of a model by their names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.

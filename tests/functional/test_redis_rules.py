@@ -307,6 +307,7 @@ class History(RedisTest):
         self.push(5)
         self.push(6)
         self.assertEqual(self.run_rules("rollback", 1, "--dry-run").stdout,
+                         f"rules in Redis, sluice:rules at {self.server.url}\n"
                          "~ rule a, limit all: limit 6 -> 5\nsluice:rules: would become version "
                          "3, 1 rule, 1 limit; before version 2\n")
         self.assertEqual(len(self.history()), 2)

@@ -216,10 +216,11 @@ class RunningServer(RulesOfAServer):
         self.assertIn("expected version 2",
                       self.refused("rollback", 1, "--expect", 1))
         difference = "~ rule a/b, limit all: limit 20 -> 1\n"
-        self.assertEqual(self.run_ok("rollback", 1, "--dry-run", "--expect", 2), difference)
+        source = f"rules of the server at {self.sluice.admin} since its start\n"
+        self.assertEqual(self.run_ok("rollback", 1, "--dry-run", "--expect", 2), source + difference)
         self.assertIn("the server has version 2 of the rules; expected version 1 there. Nothing was "
                       "changed", self.refused("rollback", 1, "--dry-run", "--expect", 1))
-        self.assertEqual(self.run_ok("rollback", 2, "--dry-run"), "the active rules say so already\n")
+        self.assertEqual(self.run_ok("rollback", 2, "--dry-run"), source + "the active rules say so already\n")
         self.assertTrue(self.run_ok("rollback", 1, "--expect", 2, "--by", "ann")
                         .startswith(difference + "version 3, active until "))
         self.assertEqual(self.sluice.check({"attributes": {"ip": "::1"}}).json["limits"][0]["limit"],
@@ -255,6 +256,15 @@ class RunningServer(RulesOfAServer):
             self.assertIn("redis://127.0.0.1:1 is not available", done.stderr, done)
         done = run(self.folder(), store, "history")
         self.assertIn("redis://127.0.0.1:1 is not available", done.stderr, done)
+        (folder / "other.yaml").write_text(
+            "version: 1\nrules: redis\nstore: redis://127.0.0.1:1\nlisten: { admin: '127.0.0.1:1' }\n")
+        for words, out in (
+            (("history", "--max", "1"), "version 2, "), (("diff", "1"), "limit 1 -> 20"),
+            (("show",), "version 2, "), (("rollback", "2"), "say so already"),
+            (("set", "a%2Fb/all", "limit=20"), "say so already"),
+        ):
+            done = run(folder, {"SLUICE_ADMIN": self.sluice.admin}, *words, "--config", "other.yaml")
+            self.assertIn(out, done.stdout, done)
 
     def test_without_a_server_the_error_names_its_address(self):
         for words in (("history",), ("show",), ("rollback", "1"), ("diff", "1"), ("set", "a/b", "limit=1")):
