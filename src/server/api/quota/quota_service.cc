@@ -166,7 +166,8 @@ void QuotaService::unlink(Subscription& subscription) {
 
 QuotaService::Counter& QuotaService::counter_of(const BucketLimit& limit) {
   auto& counter = counters_[{limit.tag, limit.key}];
-  if (!counter) counter = std::make_unique<Counter>(limit, now_);
+  if (!counter) counter = std::make_unique<Counter>(rules_, limit, now_);
+  counter->source = rules_;
   counter->of = limit;
   return *counter;
 }

@@ -439,6 +439,34 @@ TEST_F(QuotaServiceTest, IdleBucketsOfAServerAskForOneLeastPart) {
   EXPECT_EQ(shares_.asked, quota::kWhole / 400);
 }
 
+TEST_F(QuotaServiceTest, CountsThePartOfALostProxyByRulesThatAreNoLongerActive) {
+  constexpr std::string_view kBlocks = R"(
+version: 1
+domain: shop
+rules:
+  - name: api
+    match: { path: /api }
+    limits:
+      - { name: requests, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s,
+          block: { after: 10, within: 1m, for: 1m } }
+)";
+  ASSERT_TRUE(rules_->replace(std::string(kBlocks), "rules"));
+  service_->follow_rules();
+  service_->divide(true);
+  connect(1);
+  report(1, "/api", 500);
+  service_->close(1);
+  const std::string key = counter_of("api", "/api");
+  const Charge direct = charge_of(key, token_bucket(100).per(1s), 100);
+  ASSERT_TRUE(rules_->replace(std::string(kRules), "rules"));
+  for (int i = 0; i < 3; ++i) {
+    clock_.advance(1s);
+    // So that the units of the part are denied, which reads the block.
+    memory_.apply_one(Verb::kTake, direct, {});
+    service_->divide(true);
+  }
+}
+
 TEST_F(QuotaServiceTest, RenewsAnEqualAssignmentBeforeItExpires) {
   const auto proxy = connect(1);
   report(1, "/free", 1);

@@ -55,9 +55,10 @@ struct QuotaService::Subscription {
 
 // A counter of a limit, which is divided.
 struct QuotaService::Counter {
-  Counter(const BucketLimit& limit, Instant now)
-      : of(limit), parts({.latency = kQuotaLatency}), counted(now) {}
+  Counter(const RuleSet& rules, const BucketLimit& limit, Instant now)
+      : source(rules), of(limit), parts({.latency = kQuotaLatency}), counted(now) {}
 
+  RuleSet source;  // which `of` borrows from, for as long as its parts may be used
   BucketLimit of;
   quota::Allocator parts;
   std::vector<Subscription*> users = {};  // by their ids
