@@ -188,9 +188,8 @@ void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
   one.last = {part, now, until};
 }
 
-void Allocator::remove(Id id, Instant now) {
+void Allocator::remove(Id id) {
   if (const auto found = all_.find(id); found != all_.end()) found->second.is_gone = true;
-  expire(now);
 }
 
 std::uint64_t Allocator::asked(Id id) const {

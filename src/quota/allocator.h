@@ -59,7 +59,7 @@ class Allocator {
   // It was sent, and may be used for `ttl`. A raise may be left out.
   void sent(Id id, std::uint64_t part, Duration ttl, Instant now);
   // What it holds is free when it has expired, unless it reports again.
-  void remove(Id id, Instant now);
+  void remove(Id id);
 
   std::uint64_t asked(Id id) const;     // smoothed
   std::uint64_t assigned(Id id) const;  // that was sent last

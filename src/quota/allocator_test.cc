@@ -84,7 +84,7 @@ TEST_F(AllocatorTest, AReportThatCameTooEarlyConfirmsNothing) {
 TEST_F(AllocatorTest, AnExpiredPartIsFree) {
   report(1, kWhole);
   send({1});
-  parts_.remove(1, now_);
+  parts_.remove(1);
   report(2, kWhole);
   now_ += 10s;
   send({2});
@@ -153,7 +153,7 @@ TEST_F(AllocatorTest, NeverHoldsMoreThanTheTotal) {
   for (int i = 0; i < 20'000; ++i) {
     const Allocator::Id id = random() % 20;
     now_ += std::chrono::milliseconds{random() % 2000};
-    if (random() % 10 == 0) parts_.remove(id, now_);
+    if (random() % 10 == 0) parts_.remove(id);
     parts_.report(id, {.asked = random() % (2 * kWhole), .weight = 1 + random() % 3}, now_);
     static_cast<void>(parts_.plan(kWhole, now_));
     for (Allocator::Id other = 0; other < 20; ++other) {

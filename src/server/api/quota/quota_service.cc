@@ -157,7 +157,7 @@ void QuotaService::ask(Subscription& subscription, bool has_reported) {
 
 void QuotaService::unlink(Subscription& subscription) {
   for (const Link& link : subscription.links) {
-    link.counter->parts.remove(subscription.id, now_);
+    link.counter->parts.remove(subscription.id);
     link.counter->users.erase(link.counter->place_of(subscription.id));
     news_.insert(link.counter);
   }
