@@ -41,9 +41,9 @@ constexpr const char* kServiceLegend =
     "== quota: the service, without its network and messages\n"
     "Reports are those of 100 proxies with the same 10,000 buckets, 100 in a message, after each\n"
     "of which the limits with news are divided. `division of all`: the mean of ten, with 1 s\n"
-    "between them. `division among 1,000`: one report of one limit that 1,000 proxies share, and\n"
-    "its division. Processor time of one thread, medians. Bytes: what the heap grows by for each\n"
-    "bucket of a proxy.";
+    "between them. `longest of its steps`: the loop does nothing else in that time. `division\n"
+    "among 1,000`: one report of one limit that 1,000 proxies share, and its division. Processor\n"
+    "time of one thread, medians. Bytes: what the heap grows by for each bucket of a proxy.";
 
 constexpr const char* kRules = R"(
 version: 1
@@ -203,7 +203,18 @@ class Reports {
                              .elapsed = 5s,
                              .allowed = requests}});
   }
-  void divide(bool all) { service_.divide(all); }
+  // Returns the time of the longest step, in ns.
+  double divide(bool all) {
+    double longest = 0;
+    for (bool begins = all, goes_on = true; goes_on; begins = false) {
+      const double start = now_ns(TimeOf::kThread);
+      service_.divide(begins);
+      longest = std::max(longest, now_ns(TimeOf::kThread) - start);
+      goes_on = service_.has_news();
+    }
+    return longest;
+  }
+  void close(std::uint64_t proxy) { service_.close(proxy); }
   void advance(std::chrono::milliseconds time) { clock_.advance(time); }
 
  private:
@@ -247,9 +258,10 @@ void reports(const Options& options) {
   const double bytes = (heap() - before) / static_cast<double>(buckets * kProxies);
   constexpr int kRounds = 10;  // in which all assignments are renewed twice
   const double start = now_ns(TimeOf::kThread);
+  std::vector<double> longest;
   for (int i = 0; i < kRounds; ++i) {
     all.advance(1s);
-    all.divide(true);
+    longest.push_back(all.divide(true));
   }
   const double ms_of_all = (now_ns(TimeOf::kThread) - start) / 1e6 / kRounds;
   std::uint64_t at = 0;
@@ -260,10 +272,15 @@ void reports(const Options& options) {
     all.advance(1ms);
     all.divide(false);
   });
+  const double ns_of_close =
+      median_of(options.smoke ? 1 : 11, [&](std::size_t i) { all.close(i); });
   std::printf("  %-44s %10.0f a second\n", "reports", 1e9 * kMessage / ns);
   std::printf("  %-44s %10.0f\n", "bytes of a bucket", bytes);
   std::printf("  %-44s %10.0f ms\n", "division of all", ms_of_all);
+  std::printf("  %-44s %10.1f ms\n", "longest of its steps", median(longest) / 1e6);
+  std::printf("  %-44s %10.1f ms\n", "a proxy leaves", ns_of_close / 1e6);
   promise_at_most("quota-bytes-per-bucket", bytes, 400);
+  promise_at_most("quota-longest-step-ms", median(longest) / 1e6, 10);
 }
 
 void division(const Options& options) {

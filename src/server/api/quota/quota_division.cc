@@ -19,54 +19,66 @@ constexpr Duration kLongestTtl = std::chrono::seconds{60};
 
 // Counts what is in use, plans the parts, chooses who gets a new assignment, takes the
 // units that it begins with, and sends those for which there are units.
-void QuotaService::divide_once(bool all) {
-  if (all) {
-    abandon_idle();
-    resolve_again();
-  }
-  const RuleSet in_use = rules_;  // which charges borrow from
-  std::set<Counter*> news = std::exchange(news_, {});
-  const std::map<std::uint64_t, Subscription*> fresh = fresh_;
-  for (const auto& [key, counter] : counters_) {
-    if (!all) break;
-    news.insert(counter.get());
-  }
-  std::set<std::uint64_t> seen;
+void QuotaService::divide_some() {
   std::vector<Choice> choices;
-  const auto consider = [&](Subscription& subscription) {
-    if (!seen.insert(subscription.id).second) return;
-    if (const auto next = choose(subscription)) choices.push_back({&subscription, *next});
-  };
-  ask_store(news, [this](Counter& counter) {
+  visit_some(choices);
+  for (std::size_t i = 0; i < parts_.step && !fresh_.empty(); ++i) {
+    consider(*fresh_.begin()->second, choices);
+  }
+  const std::vector<Counter*> counters = take_news();
+  has_news_ = visit_ != Visit::kNone || divides_all_ || !news_.empty() || !fresh_.empty();
+  ask_store(counters, [this](Counter& counter) {
     count(counter);
     claim(counter);
   });
   std::vector<Subscription*> changed;
-  for (Counter* const counter : news) plan(*counter, changed);
-  for (Subscription* const subscription : changed) consider(*subscription);
-  for (const auto& [id, subscription] : fresh) consider(*subscription);
-  for (const auto& [id, proxy] : proxies_) {
-    if (!all) break;
-    for (auto& [name, subscription] : proxy->buckets) {
-      if (is_old(subscription)) consider(subscription);
+  for (Counter* const counter : counters) plan(*counter, changed);
+  for (Subscription* const subscription : changed) consider(*subscription, choices);
+  for (Counter* const counter : counters) {
+    for (Subscription* const user : counter->users) {
+      if (user->is_fresh || is_old(*user)) consider(*user, choices);
     }
   }
   take_starts(choices);
   send(choices);
-  if (!all) return;
-  forget_unused();
-  stats_.not_renewed = static_cast<std::uint64_t>(std::ranges::count_if(
-      counters_, [](const auto& entry) { return entry.second->failure.has_value(); }));
+  forget_unused(counters);
 }
 
-void QuotaService::ask_store(const std::set<Counter*>& counters,
-                             const std::function<void(Counter&)>& ask) {
-  if (!parts_.for_each) {
-    for (Counter* const counter : counters) ask(*counter);
-    return;
+// The oldest news: twice as much as a step of the division of all adds.
+std::vector<QuotaService::Counter*> QuotaService::take_news() {
+  std::vector<Counter*> out;
+  for (std::size_t work = 0; !news_.empty() && work < 2 * parts_.step;) {
+    Counter& counter = *news_.front();
+    news_.pop_front();
+    counter.is_news = false;
+    work += 1 + counter.users.size();
+    out.push_back(&counter);
   }
-  const std::vector<Counter*> all(counters.begin(), counters.end());
-  parts_.for_each(all.size(), [&](std::size_t index) { ask(*all[index]); });
+  return out;
+}
+
+void QuotaService::consider(Subscription& subscription, std::vector<Choice>& choices) {
+  if (subscription.links.empty()) fresh_.erase(subscription.id);
+  if (subscription.is_chosen) return;
+  const auto next = choose(subscription);
+  if (!next) return;
+  subscription.is_chosen = true;
+  choices.push_back({&subscription, *next});
+}
+
+void QuotaService::ask_store(const std::vector<Counter*>& all,
+                             const std::function<void(Counter&)>& ask) {
+  if (parts_.for_each) {
+    return parts_.for_each(all.size(), [&](std::size_t index) { ask(*all[index]); });
+  }
+  for (Counter* const counter : all) ask(*counter);
+}
+
+// Notes why the store cannot decide; absent: it can.
+void QuotaService::fail(Counter& counter, std::optional<Reason> why) {
+  stats_.not_renewed += why.has_value();
+  stats_.not_renewed -= counter.failure.has_value();
+  counter.failure = why;
 }
 
 // Takes up to that many units of the counter in the store, and notes why it cannot.
@@ -77,7 +89,7 @@ std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
   Decision each;
   const Decision said =
       parts_.limiter.apply(Verb::kTakeAtMost, {&charge, 1}, {&each, 1}, std::nullopt);
-  if (store_failed(said.reason) || said.reason == Reason::kFallback) counter.failure = said.reason;
+  if (store_failed(said.reason) || said.reason == Reason::kFallback) fail(counter, said.reason);
   counter.is_blocked = said.reason == Reason::kBlocked;
   const std::uint64_t taken = said.allowed() && !counter.failure ? said.taken : 0;
   stats_.assigned += taken;
@@ -86,7 +98,7 @@ std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
 
 // Counts the units of all parts since the last time.
 void QuotaService::count(Counter& counter) {
-  counter.failure.reset();
+  fail(counter, std::nullopt);
   const std::uint64_t held = counter.parts.held(now_);
   counter.owed += counter.meter.count(counter.of.numbers, held, now_ - counter.counted);
   counter.counted = now_;
@@ -125,12 +137,13 @@ void QuotaService::claim(Counter& counter) {
   asked = std::min(asked + std::min(idle, largest), kWhole);
   const std::uint64_t held = counter.parts.held(now_);
   const auto share = parts_.shares->claim(counter.of.charge(0), asked, held, ttl);
-  if (!share) counter.failure = Reason::kStoreError;
+  if (!share) fail(counter, Reason::kStoreError);
   counter.share = share.value_or(counter.share);
 }
 
 // What is owed is paid back by smaller parts.
 void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
+  counter.planned = ++last_event_;
   Duration interval{0};
   for (const Subscription* const user : counter.users) {
     interval = std::max(interval, user->interval);
@@ -146,12 +159,9 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
 }
 
 // Returns what the bucket gets, if that must be sent.
-std::optional<Assignment> QuotaService::choose(const Subscription& subscription) {
+std::optional<Assignment> QuotaService::choose(Subscription& subscription) {
   const BucketRules& rules = subscription.bucket->rules;
-  if (rules.verdict == BucketRules::Verdict::kUnknown) {
-    fresh_.erase(subscription.id);
-    return std::nullopt;
-  }
+  if (rules.verdict == BucketRules::Verdict::kUnknown) return std::nullopt;
   Assignment next;
   if (rules.verdict == BucketRules::Verdict::kDeny) next.kind = Assignment::Kind::kDenyAll;
   bool has_failed = false;
@@ -159,6 +169,7 @@ std::optional<Assignment> QuotaService::choose(const Subscription& subscription)
     std::vector<QuotaPart> parts;
     for (const Link& link : subscription.links) {
       const Counter& counter = *link.counter;
+      if (counter.planned < subscription.linked) return std::nullopt;  // in a later step
       has_failed |= counter.failure.has_value();
       parts.push_back({.share = counter.parts.planned(subscription.id),
                        .limit = counter.of.numbers,
@@ -168,7 +179,7 @@ std::optional<Assignment> QuotaService::choose(const Subscription& subscription)
   }
   // Without a store, assignments expire, and a new bucket gets none.
   if (has_failed) return std::nullopt;
-  if (fresh_.erase(subscription.id) > 0 || !subscription.sent) return next;
+  if (std::exchange(subscription.is_fresh, false) || !subscription.sent) return next;
   return is_old(subscription) || next != *subscription.sent ? std::optional(next) : std::nullopt;
 }
 
@@ -199,7 +210,7 @@ void QuotaService::take_starts(const std::vector<Choice>& choices) {
       asked.insert(link.counter);
     }
   }
-  ask_store(asked, [this](Counter& counter) {
+  ask_store({asked.begin(), asked.end()}, [this](Counter& counter) {
     const std::uint64_t wanted = std::exchange(counter.wanted, 0);
     const std::uint64_t spare = std::min(counter.ready, wanted);
     const std::uint64_t taken = take(counter, wanted - spare);
@@ -210,6 +221,7 @@ void QuotaService::take_starts(const std::vector<Choice>& choices) {
 void QuotaService::send(std::vector<Choice>& choices) {
   for (Choice& choice : choices) {
     Subscription& to = *choice.to;
+    to.is_chosen = false;
     if (to.sent != choice.next && !settle(choice)) continue;
     stats_.reassignments += to.sent && *to.sent != choice.next ? 1 : 0;
     to.sent = choice.next;
@@ -227,9 +239,9 @@ void QuotaService::send(std::vector<Choice>& choices) {
   }
 }
 
-// Pays for the tokens that the assignment begins with. Returns false if it is to wait for units: a
-// raise does. A part that others need is lowered at once, and its tokens are owed; a new bucket
-// gets nothing until there are units.
+// Pays for the tokens that the assignment begins with. Returns false if it is to wait for units,
+// until the limit is divided again: a raise does. A part that others need is lowered at once, and
+// its tokens are owed; a new bucket gets nothing until there are units.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;
@@ -240,7 +252,6 @@ bool QuotaService::settle(Choice& choice) {
     is_raised |= parts.planned(subscription.id) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
-    for (const Link& link : subscription.links) news_.insert(link.counter);
     if (subscription.sent) return false;
     choice.next = {.kind = Assignment::Kind::kDenyAll};
     return true;
@@ -264,13 +275,12 @@ std::chrono::milliseconds QuotaService::ttl_of(const Subscription& subscription)
   return std::chrono::ceil<std::chrono::milliseconds>(ttl);
 }
 
-void QuotaService::forget_unused() {
-  std::erase_if(counters_, [&](const auto& entry) {
-    Counter& counter = *entry.second;
-    const bool is_unused = counter.users.empty() && counter.parts.empty(now_);
-    if (is_unused) news_.erase(&counter);
-    return is_unused;
-  });
+void QuotaService::forget_unused(const std::vector<Counter*>& counters) {
+  for (Counter* const counter : counters) {
+    if (counter->is_news || !counter->users.empty() || !counter->parts.empty(now_)) continue;
+    fail(*counter, std::nullopt);
+    counters_.erase({counter->of.tag, counter->of.key});
+  }
 }
 
 QuotaStats QuotaService::stats() const {
@@ -325,7 +335,8 @@ void QuotaService::write(base::JsonWriter& json, std::size_t most) const {
       .key("counters")
       .begin_array();
   for (const auto& [key, counter] : counters_) {
-    if (most > 0 && !counter->users.empty()) write_counter(json, *counter, most);
+    if (most == 0) break;
+    if (!counter->users.empty()) write_counter(json, *counter, most);
   }
   json.end_array().end_object();
 }

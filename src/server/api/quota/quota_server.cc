@@ -285,12 +285,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   void post(std::function<void(QuotaService&)> event) {
     boost::asio::post(loop_, [this, event = std::move(event)] {
       event(service_);
-      if (std::exchange(will_divide_, true)) return;
-      // After the events that have arrived already.
-      boost::asio::post(loop_, [this] {
-        will_divide_ = false;
-        divide(false);
-      });
+      divide_later();
     });
   }
 
@@ -303,7 +298,8 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     void done() override {
       of_.is_running_ = false;
       of_.publish();
-      if (of_.drained_) of_.drained_();
+      if (of_.drained_) return of_.drained_();
+      of_.divide_later();
     }
 
    private:
@@ -356,11 +352,20 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     publishes_ |= all;
     if (!fibers_ || is_running_) {
       service_.divide(all);
-      return publish();
+      publish();
+      return divide_later();
     }
     divides_all_ = all;
     is_running_ = true;
     fibers_->run(job_);
+  }
+  // If there is more to do, after the events that have arrived already. A job goes on by itself.
+  void divide_later() {
+    if (is_running_ || !service_.has_news() || std::exchange(will_divide_, true)) return;
+    boost::asio::post(loop_, [this] {
+      will_divide_ = false;
+      divide(false);
+    });
   }
   void publish() {
     base::JsonWriter json;

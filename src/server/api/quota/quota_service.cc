@@ -74,6 +74,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   ++stats_.reports;
   const bool is_first = known == proxy.buckets.end();
   Subscription& subscription = is_first ? subscribe(proxy, report) : known->second;
+  follow(subscription);
   // Envoy rounds the time down to seconds.
   if (!is_first) subscription.interval = std::max(report.elapsed, now_ - subscription.reported);
   const Duration least = is_first ? Duration{parts_.config.every} : kLeastElapsed;
@@ -82,7 +83,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   subscription.units = report.allowed + std::min(report.denied, ~report.allowed);
   for (const Link& link : subscription.links) {
     Counter& counter = *link.counter;
-    news_.insert(&counter);
+    note(counter);
     const std::uint64_t used = std::min(report.allowed, kMaxAmount / link.cost) * link.cost;
     stats_.used += used;
     const std::uint64_t part = counter.parts.assigned(subscription.id);
@@ -94,7 +95,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
     const std::uint64_t asked = std::min(subscription.units, kMaxUnits / limit.cost) * limit.cost;
     Counter& counter = counter_of(limit);
     counter.wanted += asked;
-    news_.insert(&counter);
+    note(counter);
   }
 }
 
@@ -105,41 +106,67 @@ QuotaService::Subscription& QuotaService::subscribe(Proxy& proxy, BucketReport& 
     bucket.name = report.bucket;
     bucket.domain = proxy.domain;
     bucket.attributes = std::move(report.attributes);
-    resolve(bucket);
-    warn_of(bucket.rules);
   }
+  if (is_new || bucket.resolved < visit_began_) resolve(bucket);
   ++bucket.proxies;
   ++stats_.buckets;
   const Subscription made{.id = ++last_subscription_, .proxy = &proxy, .bucket = &bucket};
   Subscription& subscription = proxy.buckets.emplace(bucket.name, made).first->second;
   link(subscription);
-  fresh_.emplace(subscription.id, &subscription);
   return subscription;
 }
 
 // Its parts go on counting until they have expired.
 void QuotaService::unsubscribe(Subscription& subscription) {
   unlink(subscription);
-  fresh_.erase(subscription.id);
   const Bucket& bucket = *subscription.bucket;
   if (--subscription.bucket->proxies == 0) buckets_.erase({bucket.domain, bucket.name});
   --stats_.buckets;
 }
 
+// Follows the rules and the overrides as they were when the division of all began, or later: a
+// bucket may have other limits, and limits may change.
+void QuotaService::follow(Subscription& subscription) {
+  Bucket& bucket = *subscription.bucket;
+  if (bucket.resolved < visit_began_) resolve(bucket);
+  if (subscription.linked > bucket.changed) return;
+  unlink(subscription);
+  link(subscription);
+  ask(subscription, false);
+}
+
 void QuotaService::resolve(Bucket& bucket) {
+  const BucketRules before = std::exchange(bucket.rules, {});
   bucket.rules = resolver_.resolve(rules_, bucket.domain, bucket.attributes);
+  const auto is_same = [](const BucketLimit& a, const BucketLimit& b) {
+    return a.key == b.key && a.tag == b.tag && a.numbers == b.numbers && a.cost == b.cost &&
+           a.weight == b.weight && a.at_least == b.at_least;
+  };
+  const bool has_changed =
+      !bucket.source || before.verdict != bucket.rules.verdict ||
+      !std::equal(before.limits.begin(), before.limits.end(), bucket.rules.limits.begin(),
+                  bucket.rules.limits.end(), is_same);
+  bucket.source = rules_;
+  bucket.resolved = last_event_;
+  for (const BucketLimit& limit : bucket.rules.limits) counter_of(limit);
+  if (!has_changed) return;
+  bucket.changed = ++last_event_;
+  warn_of(bucket.rules);
 }
 
 void QuotaService::link(Subscription& subscription) {
   for (const BucketLimit& limit : subscription.bucket->rules.limits) {
     Counter& counter = counter_of(limit);
     counter.users.insert(counter.place_of(subscription.id), &subscription);
-    news_.insert(&counter);
+    note(counter);
     subscription.links.push_back({.counter = &counter,
                                   .cost = limit.cost,
                                   .weight = limit.weight,
                                   .at_least = limit.at_least});
   }
+  subscription.linked = ++last_event_;
+  subscription.is_fresh = true;
+  if (subscription.links.empty()) fresh_.emplace(subscription.id, &subscription);
 }
 
 // Claims parts of its limits by its latest demand, after a report or after the rules have changed.
@@ -156,10 +183,11 @@ void QuotaService::ask(Subscription& subscription, bool has_reported) {
 }
 
 void QuotaService::unlink(Subscription& subscription) {
+  fresh_.erase(subscription.id);
   for (const Link& link : subscription.links) {
     link.counter->parts.remove(subscription.id);
     link.counter->users.erase(link.counter->place_of(subscription.id));
-    news_.insert(link.counter);
+    note(*link.counter);
   }
   subscription.links.clear();
 }
@@ -192,78 +220,85 @@ void QuotaService::warn_of(const BucketRules& rules) {
   }
 }
 
+// In the next step.
+void QuotaService::note(Counter& counter) {
+  if (!std::exchange(counter.is_news, true)) news_.push_back(&counter);
+}
+
 void QuotaService::divide(bool all) {
   divides_all_ |= all;
-  if (is_dividing_) {
-    has_news_ = true;
-    return;
-  }
+  has_news_ |= all;
+  if (is_dividing_) return;
   is_dividing_ = true;
-  do {
-    now_ = parts_.steady.now();
-    has_news_ = false;
-    divide_once(std::exchange(divides_all_, false));
-    now_ = parts_.steady.now();
-    const auto events = std::exchange(events_, {});
-    for (const auto& event : events) event();
-  } while (has_news_);
+  now_ = parts_.steady.now();
+  has_news_ = false;
+  divide_some();
+  now_ = parts_.steady.now();
+  const auto events = std::exchange(events_, {});
+  for (const auto& event : events) event();
   is_dividing_ = false;
 }
 
-// To be sent at the end of the round.
+// To be sent at the end of the step.
 void QuotaService::order(Proxy& proxy, BucketOrder order) {
   proxy.orders.push_back(std::move(order));
   told_.insert(&proxy);
 }
 
-void QuotaService::abandon_idle() {
-  for (const auto& [id, proxy] : proxies_) {
-    for (auto at = proxy->buckets.begin(); at != proxy->buckets.end();) {
-      Subscription& subscription = at->second;
-      if (now_ - subscription.reported < parts_.config.idle) {
-        ++at;
-        continue;
-      }
-      order(*proxy, {.bucket = subscription.bucket->name, .assignment = {}});
-      unsubscribe(subscription);
-      at = proxy->buckets.erase(at);
-    }
-  }
-}
-
-// Follows the rules and the overrides: buckets may have other limits, and limits may change.
-void QuotaService::resolve_again() {
+void QuotaService::begin_all() {
   if (version_ != parts_.rules.version()) {
     const ActiveRules active = parts_.rules.active();
     rules_ = active.rules;
     version_ = active.version;
   }
-  bool has_changed = false;
-  for (auto& [key, bucket] : buckets_) {
-    const BucketRules before = std::exchange(bucket.rules, {});
-    resolve(bucket);
-    const auto is_same = [](const BucketLimit& a, const BucketLimit& b) {
-      return a.key == b.key && a.tag == b.tag && a.numbers == b.numbers && a.cost == b.cost &&
-             a.weight == b.weight && a.at_least == b.at_least;
-    };
-    bucket.has_changed =
-        before.verdict != bucket.rules.verdict ||
-        !std::equal(before.limits.begin(), before.limits.end(), bucket.rules.limits.begin(),
-                    bucket.rules.limits.end(), is_same);
-    has_changed |= bucket.has_changed;
-    for (const BucketLimit& limit : bucket.rules.limits) counter_of(limit);
-    if (bucket.has_changed) warn_of(bucket.rules);
+  visit_ = Visit::kBuckets;
+  visit_began_ = ++last_event_;
+  next_bucket_ = {};
+  next_counter_ = {};
+}
+
+// Goes on with the division of all: first the buckets, then the counters, which become news.
+void QuotaService::visit_some(std::vector<Choice>& choices) {
+  if (visit_ == Visit::kNone && std::exchange(divides_all_, false)) begin_all();
+  if (visit_ == Visit::kBuckets && visit_buckets(choices)) visit_ = Visit::kCounters;
+  if (visit_ != Visit::kCounters) return;
+  std::size_t visited = 0;
+  for (auto at = counters_.lower_bound(next_counter_); at != counters_.end(); ++at) {
+    if (visited >= parts_.step) {
+      next_counter_ = at->first;
+      return;
+    }
+    visited += 1 + at->second->users.size();
+    note(*at->second);
   }
-  for (const auto& [id, proxy] : proxies_) {
-    if (!has_changed) break;
-    for (auto& [name, subscription] : proxy->buckets) {
-      if (!subscription.bucket->has_changed) continue;
-      unlink(subscription);
-      link(subscription);
-      fresh_.emplace(subscription.id, &subscription);
-      ask(subscription, false);
+  visit_ = Visit::kNone;
+}
+
+// Abandons those that are idle, and follows the rules. Returns whether all were visited.
+bool QuotaService::visit_buckets(std::vector<Choice>& choices) {
+  std::size_t visited = 0;
+  for (auto proxy = proxies_.lower_bound(next_bucket_.first); proxy != proxies_.end(); ++proxy) {
+    auto& buckets = proxy->second->buckets;
+    const bool continues = proxy->first == next_bucket_.first;
+    auto at = continues ? buckets.lower_bound(next_bucket_.second) : buckets.begin();
+    while (at != buckets.end()) {
+      Subscription& subscription = at->second;
+      if (visited++ == parts_.step) {
+        next_bucket_ = {proxy->first, subscription.bucket->name};
+        return false;
+      }
+      if (now_ - subscription.reported >= parts_.config.idle) {
+        order(*proxy->second, {.bucket = subscription.bucket->name, .assignment = {}});
+        unsubscribe(subscription);
+        at = buckets.erase(at);
+        continue;
+      }
+      follow(subscription);
+      if (subscription.links.empty() && is_old(subscription)) consider(subscription, choices);
+      ++at;
     }
   }
+  return true;
 }
 
 }  // namespace sluice::server

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -176,7 +176,7 @@ class QuotaShares {
 struct QuotaStats {
   std::uint64_t proxies = 0;  // now
   std::uint64_t buckets = 0;  // that they report, now
-  // Limits with assignments that the store could not renew, at the last division of all.
+  // Limits with assignments that the store could not renew the last time.
   std::uint64_t not_renewed = 0;
   std::uint64_t reports = 0;
   std::uint64_t assigned = 0;       // units that were taken of limits
@@ -188,11 +188,13 @@ struct QuotaStats {
 // The quota service: divides limits among the buckets of proxies (docs/quota.md). Units are counted
 // in the store when they are assigned, so that requests that ask directly share the limits.
 //
-// Reports change what is asked for; divide() gives parts. While divide() waits for the store, the
-// other functions only keep what they are given.
+// Reports change what is asked for; divide() gives parts, in steps: however many buckets there are,
+// a call handles about twice `Parts::step` of them. A division of all visits the buckets, then the
+// limits, and takes as many calls as it needs, with reports between them. While divide() waits for
+// the store, the other functions only keep what they are given.
 //
 // Thread-safety: one thread. Ownership: borrows the parts; shares the proxies. Cost: a report some
-// µs; memory less than 400 bytes for each bucket of a proxy.
+// µs; a division some µs for each bucket; memory less than 400 bytes for each bucket of a proxy.
 class QuotaService {
  public:
   // Calls the function once for each number below the first argument, and returns after all calls.
@@ -207,6 +209,7 @@ class QuotaService {
     // With several calls that wait for the store at once. Empty: one call after the other.
     ForEach for_each = {};
     const Clock& steady = SteadyClock::instance();
+    std::size_t step = 2000;  // buckets of proxies; the limit with most of them is not divided
   };
   using ProxyId = std::uint64_t;
   // The most buckets that one proxy may report; others get no assignment.
@@ -225,11 +228,12 @@ class QuotaService {
   // The rules have changed.
   void follow_rules();
 
-  // Divides the limits about which there is news; `all`: every limit, which also abandons buckets
-  // and renews assignments. Sends what has changed. Asks the store: call it on a fiber if that may
-  // wait. Returns at once while another call waits, which then continues with the news.
+  // Divides limits about which there is news; `all`: begins with a division of every limit, which
+  // also abandons buckets and renews assignments. Sends what has changed. Asks the store: call it
+  // on a fiber if that may wait. Returns at once while another call waits. Call it again with false
+  // while has_news().
   void divide(bool all);
-  // Whether there is news for divide().
+  // Whether there is news for divide(), or more to do.
   bool has_news() const noexcept { return has_news_; }
 
   QuotaStats stats() const;
@@ -249,30 +253,36 @@ class QuotaService {
   void accept(ProxyId id, BucketReport& report);
   Subscription& subscribe(Proxy& proxy, BucketReport& report);
   void unsubscribe(Subscription& subscription);
+  void follow(Subscription& subscription);
   void resolve(Bucket& bucket);
   void link(Subscription& subscription);
   void ask(Subscription& subscription, bool has_reported);
   void unlink(Subscription& subscription);
   Counter& counter_of(const BucketLimit& limit);
   void warn_of(const BucketRules& rules);
+  void note(Counter& counter);
+  void fail(Counter& counter, std::optional<Reason> why);
 
-  void divide_once(bool all);
-  void abandon_idle();
+  void divide_some();
+  void begin_all();
+  void visit_some(std::vector<Choice>& choices);
+  bool visit_buckets(std::vector<Choice>& choices);
+  std::vector<Counter*> take_news();
+  void consider(Subscription& subscription, std::vector<Choice>& choices);
   void order(Proxy& proxy, BucketOrder order);
-  void resolve_again();
-  void ask_store(const std::set<Counter*>& counters, const std::function<void(Counter&)>& ask);
+  void ask_store(const std::vector<Counter*>& all, const std::function<void(Counter&)>& ask);
   std::uint64_t take(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
   void claim(Counter& counter);
   void plan(Counter& counter, std::vector<Subscription*>& changed);
-  std::optional<Assignment> choose(const Subscription& subscription);
+  std::optional<Assignment> choose(Subscription& subscription);
   bool is_old(const Subscription& subscription) const;
   void take_starts(const std::vector<Choice>& choices);
   void send(std::vector<Choice>& choices);
   bool settle(Choice& choice);
   std::uint64_t start_of(const Choice& choice, std::uint64_t cost) const;
   std::chrono::milliseconds ttl_of(const Subscription& subscription) const;
-  void forget_unused();
+  void forget_unused(const std::vector<Counter*>& counters);
   void write_counter(base::JsonWriter& json, const Counter& counter, std::size_t& most) const;
 
   const Parts parts_;
@@ -282,16 +292,22 @@ class QuotaService {
   Instant now_;                                       // of the current call
   std::map<Key, Bucket> buckets_;                     // by domain and id
   std::map<Key, std::unique_ptr<Counter>> counters_;  // by tag and key
-  std::unordered_map<ProxyId, std::unique_ptr<Proxy>> proxies_;
+  std::map<ProxyId, std::unique_ptr<Proxy>> proxies_;
   std::uint64_t last_subscription_ = 0;
-  // Since the last round: counters of which something was reported, subscriptions that must be
-  // sent, and proxies for which there are orders.
-  std::set<Counter*> news_;
+  std::uint64_t last_event_ = 0;  // numbers what must be known to be older or newer
+  // Not divided yet: counters of which something was reported, and subscriptions without limits.
+  std::deque<Counter*> news_;
   std::map<std::uint64_t, Subscription*> fresh_;
-  std::set<Proxy*> told_;
+  std::set<Proxy*> told_;  // for which there are orders
+  // The division of all: when it began, and what it visits next.
+  enum class Visit : std::uint8_t { kNone, kBuckets, kCounters };
+  Visit visit_ = Visit::kNone;
+  std::uint64_t visit_began_ = 0;
+  std::pair<ProxyId, std::string> next_bucket_;
+  Key next_counter_;
   bool is_dividing_ = false;
   bool has_news_ = false;
-  bool divides_all_ = false;                     // in the next round
+  bool divides_all_ = false;                     // when the last division of all has ended
   std::vector<std::function<void()>> events_;    // while the store is asked
   std::map<std::string, std::uint64_t> warned_;  // of limits that cannot be assigned, by version
   QuotaStats stats_;

@@ -23,9 +23,11 @@ struct QuotaService::Bucket {
   std::string name;  // its id
   std::string domain;
   BucketAttributes attributes;
+  std::optional<RuleSet> source = {};  // which `rules` borrows from
   BucketRules rules = {};
-  bool has_changed = false;  // its rules, in this round
-  std::size_t proxies = 0;   // that report it
+  std::uint64_t resolved = 0;  // the last event before that
+  std::uint64_t changed = 0;   // the event by which it got other limits
+  std::size_t proxies = 0;     // that report it
 };
 
 // What a bucket has in a counter.
@@ -44,6 +46,7 @@ struct QuotaService::Subscription {
   Proxy* proxy;
   Bucket* bucket;
   std::vector<Link> links = {};
+  std::uint64_t linked = 0;  // that event
   Instant reported{};
   Duration interval{0};     // of the reports; 0: not known
   std::uint64_t units = 0;  // requests of the latest report
@@ -51,6 +54,8 @@ struct QuotaService::Subscription {
   std::optional<Assignment> sent = {};
   Instant sent_at{};
   std::chrono::milliseconds ttl{0};
+  bool is_fresh = true;    // it must be sent since it was linked
+  bool is_chosen = false;  // to be sent in this step
 };
 
 // A counter of a limit, which is divided.
@@ -71,6 +76,8 @@ struct QuotaService::Counter {
   std::uint64_t total = quota::kWhole;  // without what is owed
   std::optional<Reason> failure = {};   // why the store cannot decide
   bool is_blocked = false;
+  bool is_news = false;
+  std::uint64_t planned = 0;  // the event of its latest plan
 
   // The place of the subscription with this id.
   auto place_of(std::uint64_t id) {
