@@ -131,7 +131,8 @@ struct Simulation::Running {
                  .log = of.log_,
                  .config = of.config_,
                  .shares = &shares,
-                 .steady = of.clock_}) {}
+                 .steady = of.clock_,
+                 .step = of.step_}) {}
 
   const std::uint64_t life;
   Connection connection;
@@ -150,6 +151,7 @@ Simulation::Simulation(const Options& options)
       store_({.max_keys = 128, .max_log_bytes = 1 << 20, .shards = 1}, store_clock_),
       rules_(std::move(
           *server::RulesManager::open_source({{.name = "rules", .text = rules_of(kLimit)}}))),
+      step_(dice(2) == 0 ? 1 + dice(16) : 2000),
       proxies_(options.proxies),
       servers_(options.servers),
       looked_(now_) {
@@ -247,10 +249,10 @@ void Simulation::set_limit(std::uint64_t limit) {
     if (change == limit_changes_) ceiling_ = limit_;
   });
   if (!rules_->replace(rules_of(limit), "rules")) fail("The rules are refused");
-  for (Server& server : servers_) {
-    if (!server.running) continue;
-    server.running->service.follow_rules();
-    server.running->service.divide(true);
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    if (!servers_[i].running) continue;
+    servers_[i].running->service.follow_rules();
+    divide(i, servers_[i].running->life, true);
   }
 }
 
@@ -272,9 +274,18 @@ void Simulation::stop(std::size_t server) {
 void Simulation::round(std::size_t server, std::uint64_t life) {
   Running* const running = servers_[server].running.get();
   if (running == nullptr || running->life != life) return;
-  running->service.divide(true);
+  divide(server, life, true);
   running->leased.give_back();
   after(config_.every, [this, server, life] { round(server, life); });
+}
+
+// Messages may arrive between two steps.
+void Simulation::divide(std::size_t server, std::uint64_t life, bool all) {
+  Running* const running = servers_[server].running.get();
+  if (running == nullptr || running->life != life) return;
+  running->service.divide(all);
+  if (!running->service.has_news()) return;
+  after(up_to(1ms), [this, server, life] { divide(server, life, false); });
 }
 
 bool Simulation::reaches_store(std::size_t server) const {
@@ -332,9 +343,10 @@ void Simulation::report(std::size_t index, std::uint64_t stream) {
   for (int i = 0; i < (proxy.repeats ? 2 : 1); ++i) {
     after(proxy.last_up - now_, [this, index, stream, report] {
       if (proxies_[index].stream != stream) return;
-      server::QuotaService& service = servers_[proxies_[index].server].running->service;
-      service.report(stream, {report});
-      service.divide(false);
+      const std::size_t server = proxies_[index].server;
+      Running& running = *servers_[server].running;
+      running.service.report(stream, {report});
+      divide(server, running.life, false);
     });
   }
   after(proxy.interval, [this, index, stream] { this->report(index, stream); });

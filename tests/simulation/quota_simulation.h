@@ -114,6 +114,7 @@ class Simulation {
   void start(std::size_t server);
   void stop(std::size_t server);
   void round(std::size_t server, std::uint64_t life);
+  void divide(std::size_t server, std::uint64_t life, bool all);
   bool reaches_store(std::size_t server) const;
 
   void disconnect(std::size_t proxy);
@@ -144,6 +145,7 @@ class Simulation {
   server::Log log_{{.level = server::LogLevel::kOff}};
   server::QuotaConfig config_;
 
+  std::size_t step_;         // of a division, in buckets
   std::uint64_t kinds_ = 0;  // bits of the kinds of faults of this run
   std::uint64_t lives_ = 0, streams_ = 0;
   std::uint64_t limit_ = kLimit;

@@ -60,6 +60,7 @@ class Told final : public QuotaProxy {
   void send(std::vector<BucketOrder> orders) override {
     for (BucketOrder& order : orders) {
       ++messages;
+      if (order.assignment && order.assignment->kind == Assignment::Kind::kDenyAll) ++denials;
       latest[order.bucket] = order;
     }
   }
@@ -75,6 +76,7 @@ class Told final : public QuotaProxy {
   }
   std::map<std::string, BucketOrder> latest;
   int messages = 0;
+  int denials = 0;
 };
 
 // What other servers leave of a limit.
@@ -82,6 +84,7 @@ class Left final : public QuotaShares {
  public:
   std::optional<std::uint64_t> claim(const Charge&, std::uint64_t wants, std::uint64_t uses,
                                      Duration time) override {
+    ++claims;
     asked = wants;
     held = uses;
     ttl = time;
@@ -91,6 +94,7 @@ class Left final : public QuotaShares {
   std::uint64_t asked = 0;
   std::uint64_t held = 0;
   Duration ttl{0};
+  int claims = 0;
 };
 
 // A store that can be away.
@@ -113,7 +117,7 @@ class Redis final : public Store {
 class QuotaServiceTest : public ::testing::Test {
  protected:
   void SetUp() override { load(kRules); }
-  void load(std::string_view yaml) {
+  void load(std::string_view yaml, std::size_t step = 2000) {
     auto rules = RulesManager::open({folder_.write("rules.yaml", yaml)});
     ASSERT_TRUE(rules) << rules.error().front().to_string();
     rules_ = std::move(*rules);
@@ -123,7 +127,8 @@ class QuotaServiceTest : public ::testing::Test {
                                                                   .log = log_,
                                                                   .config = config_,
                                                                   .shares = &shares_,
-                                                                  .steady = clock_});
+                                                                  .steady = clock_,
+                                                                  .step = step});
   }
   std::shared_ptr<Told> connect(std::uint64_t id) {
     auto told = std::make_shared<Told>();
@@ -136,7 +141,12 @@ class QuotaServiceTest : public ::testing::Test {
                            .attributes = {{"path", path}},
                            .elapsed = elapsed,
                            .allowed = requests}});
-    service_->divide(false);
+    divide(false);
+  }
+  // Until there is no news.
+  void divide(bool all) {
+    service_->divide(all);
+    while (service_->has_news()) service_->divide(false);
   }
   // The counter of the limit `requests` of a rule.
   std::string counter_of(std::string_view rule, const std::string& path) {
@@ -151,7 +161,7 @@ class QuotaServiceTest : public ::testing::Test {
   void pass(Duration time) {
     for (Duration step{0}; step < time; step += 1s) {
       clock_.advance(1s);
-      service_->divide(true);
+      divide(true);
     }
   }
 
@@ -233,7 +243,7 @@ TEST_F(QuotaServiceTest, SharesByWeightAndKeepsALeastPart) {
                             .elapsed = 5s,
                             .allowed = asks ? 5000U : 0U}});
     }
-    service_->divide(false);
+    divide(false);
     pass(5s);
   }
   EXPECT_NEAR(proxy->rate("a"), 18, 1.5);
@@ -286,7 +296,7 @@ TEST_F(QuotaServiceTest, SharesTheLimitWithRequestsThatAskDirectly) {
   for (int i = 0; i < 2000; ++i) {
     clock_.advance(10ms);
     if (memory_.apply_one(Verb::kTake, charge, {}).allowed()) ++direct;
-    if (i % 100 == 99) service_->divide(true);
+    if (i % 100 == 99) divide(true);
     if (i % 500 == 499) report(1, "/api", 5000);
   }
   EXPECT_GT(direct, 0);
@@ -463,7 +473,114 @@ rules:
     clock_.advance(1s);
     // So that the units of the part are denied, which reads the block.
     memory_.apply_one(Verb::kTake, direct, {});
+    divide(true);
+  }
+}
+
+TEST_F(QuotaServiceTest, AStepHandlesAFewBucketsHoweverManyThereAre) {
+  constexpr int kBuckets = 300;
+  constexpr std::string_view kUsers = R"(
+version: 1
+domain: shop
+rules:
+  - { name: api, limits: [ { key: "{user}", algorithm: token_bucket, limit: 100, per: 1s } ] }
+)";
+  load(kUsers, 10);
+  const std::vector<std::shared_ptr<Told>> proxies{connect(1), connect(2), connect(3)};
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    std::vector<BucketReport> reports;
+    for (int i = 0; i < kBuckets; ++i) {
+      const std::string user = std::to_string(i);
+      reports.push_back(
+          {.bucket = user, .attributes = {{"user", user}}, .elapsed = 5s, .allowed = 10});
+    }
+    service_->report(id, std::move(reports));
+  }
+  const auto all_of = [&] {
+    return proxies[0]->messages + proxies[1]->messages + proxies[2]->messages;
+  };
+  for (const bool all : {false, true}) {
+    int steps = 0;
+    const int before = all_of();
+    do {
+      const int claims = shares_.claims;
+      const int sent = all_of();
+      service_->divide(all && steps == 0);
+      ++steps;
+      ASSERT_LE(shares_.claims - claims, 2 * 10);
+      ASSERT_LE(all_of() - sent, 2 * 10 + 3);  // the last limit may have more than are left
+    } while (service_->has_news());
+    EXPECT_GE(steps, all ? kBuckets / 10 : kBuckets * 3 / 20);
+    EXPECT_EQ(all_of() - before, kBuckets * 3) << all;
+    clock_.advance(6s);
+  }
+}
+
+// Reports arrive between the steps, so that each step meets other buckets.
+TEST_F(QuotaServiceTest, StepsGiveThePartsThatOneDivisionGives) {
+  const std::vector<std::string> paths{"/api",     "/both",     "/free",
+                                       "/planned", "/weighted", "/shadow"};
+  std::map<std::string, std::vector<double>> rates;
+  for (const std::size_t step : {1, 3, 7, 2000}) {
+    load(kRules, step);
+    clock_.advance(1min);  // so that the counters are full
+    std::vector<std::shared_ptr<Told>> proxies;
+    for (std::uint64_t id = 1; id <= 5; ++id) proxies.push_back(connect(id));
+    for (int round = 0; round < 12; ++round) {
+      service_->divide(true);
+      for (std::uint64_t id = 1; id <= 5; ++id) {
+        for (const std::string& path : paths) {
+          service_->report(id, {{.bucket = path,
+                                 .attributes = {{"path", path}, {"x-weight", "1"}},
+                                 .elapsed = 5s,
+                                 .allowed = round == 0 ? 1 : 100 * id}});
+          service_->divide(false);
+        }
+      }
+      pass(5s);
+    }
+    // A bucket waits until both of its limits have been divided.
+    for (const auto& proxy : proxies) EXPECT_EQ(proxy->denials, 0) << step;
+    for (const std::string& path : paths) {
+      for (const auto& proxy : proxies) rates[path].push_back(proxy->rate(path));
+    }
+  }
+  for (const auto& [path, all] : rates) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_NEAR(all[i], all[all.size() - 5 + i % 5], all[i] / 16 + 0.1) << path << " " << i;
+    }
+  }
+}
+
+TEST_F(QuotaServiceTest, RulesThatChangeBetweenTwoStepsDecideAtTheEnd) {
+  load(kRules, 1);
+  std::vector<std::shared_ptr<Told>> proxies;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    proxies.push_back(connect(id));
+    for (const char* path : {"/api", "/free", "/both"}) report(id, path, 500);
+  }
+  constexpr std::string_view kDenied = R"(
+version: 1
+domain: shop
+rules: [ { name: none, action: deny } ]
+)";
+  for (int steps = 0; steps < 12; ++steps) {
+    ASSERT_TRUE(rules_->replace(std::string(kRules), "rules"));
+    divide(true);
     service_->divide(true);
+    for (int i = 0; i < steps; ++i) service_->divide(false);
+    ASSERT_TRUE(rules_->replace(std::string(kDenied), "rules"));
+    service_->close(1 + steps % 5);  // of which the next step may be
+    proxies[steps % 5] = connect(1 + steps % 5);
+    service_->follow_rules();
+    for (const char* path : {"/api", "/free", "/both"}) report(1 + steps % 5, path, 500);
+    divide(true);
+    for (const auto& proxy : proxies) {
+      for (const auto& [path, order] : proxy->latest) {
+        EXPECT_EQ(proxy->kind(path), Assignment::Kind::kDenyAll) << path << " " << steps;
+      }
+    }
+    clock_.advance(1s);
   }
 }
 
