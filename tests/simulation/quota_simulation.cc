@@ -73,17 +73,20 @@ class Simulation::Connection final : public Store {
   const std::size_t server_;
 };
 
-// The rule of the script in redis_shares.cc: a server keeps what is in use there, and gets at most
-// what the others do not keep.
+// The shares of a counter in the store, as a server reaches them.
 class Simulation::Shares final : public server::QuotaShares {
  public:
   Shares(Simulation& of, std::size_t server, std::uint64_t life)
-      : of_(of), server_(server), life_(life) {}
+      : of_(of), server_(server), life_(std::to_string(life)) {}
   std::optional<std::uint64_t> claim(const Charge&, std::uint64_t asked, std::uint64_t held,
                                      Duration ttl) override {
     const bool fails = !of_.reaches_store(server_);
     if (fails && !of_.servers_[server_].loses_answers) return std::nullopt;
-    const std::uint64_t given = divide(asked, held, ttl);
+    const auto now = of_.store_clock_.now().time_since_epoch();
+    const std::uint64_t given = of_.shares_.claim(
+        life_, asked, held, std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
+        std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
+    if (of_.shares_.kept() > kWhole) of_.fail("The servers keep more than the limit");
     if (fails) return std::nullopt;
     return share = given;
   }
@@ -91,29 +94,9 @@ class Simulation::Shares final : public server::QuotaShares {
   std::uint64_t share = 0;  // as the server knows it
 
  private:
-  std::uint64_t divide(std::uint64_t asked, std::uint64_t held, Duration ttl) {
-    const Instant now = of_.store_clock_.now();
-    auto& all = of_.shares_;
-    std::erase_if(all, [&](const auto& one) { return one.second.until <= now; });
-    all.erase(life_);
-    std::uint64_t kept = 0;
-    std::vector<quota::Claim> claims{{asked, 1, 0}};
-    for (const auto& [life, other] : all) {
-      kept += other.keeps;
-      claims.push_back({other.asked, 1, 0});
-    }
-    std::vector<std::uint64_t> parts(claims.size());
-    quota::divide(claims, kWhole, parts);
-    const std::uint64_t given = std::min(parts[0], kWhole - std::min(kept, kWhole));
-    const std::uint64_t keeps = std::max(given, held);
-    if (kept + keeps > kWhole) of_.fail("The servers keep more than the limit");
-    all[life_] = {asked, keeps, now + ttl};
-    return given;
-  }
-
   Simulation& of_;
   const std::size_t server_;
-  const std::uint64_t life_;
+  const std::string life_;
 };
 
 // A server from its start to its end.

@@ -13,6 +13,7 @@
 #include "server/api/quota/quota_service.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
+#include "tests/simulation/shares_model.h"
 
 namespace sluice::quota_simulation {
 
@@ -27,10 +28,10 @@ inline constexpr std::uint64_t kLimit = 100'000;
 // time. One seed always gives the same run.
 //
 // A model is only what is outside of the process of a server: the script in Redis that divides a
-// limit among servers, and the proxies. These are as Envoy: a token bucket that keeps its tokens
-// when it changes, and full again after a time without one. Demand flows evenly. A connection is as
-// TCP: messages arrive in order, and each takes at most half of the latency that the service
-// allows, or the connection breaks.
+// limit among servers (redis_shares_test compares it with the real one), and the proxies. These are
+// as Envoy: a token bucket that keeps its tokens when it changes, and full again after a time
+// without one. Demand flows evenly. A connection is as TCP: messages arrive in order, and each
+// takes at most half of the latency that the service allows, or the connection breaks.
 //
 // Servers also admit requests of a leased limit, and callers hold and settle units of a budget at
 // any server, again and again until they have an answer.
@@ -93,10 +94,6 @@ class Simulation {
     Instant reaches_store;
     bool loses_answers = false;  // until then; else its requests are lost
   };
-  struct Kept {
-    std::uint64_t asked, keeps;
-    Instant until;
-  };
   struct Call {
     std::uint64_t number, held, actual;
     bool is_held = false;
@@ -140,7 +137,7 @@ class Simulation {
   std::uint64_t last_event_ = 0;
 
   MemoryStore store_;
-  std::map<std::uint64_t, Kept> shares_;  // in the store, by life of a server
+  SharesModel shares_;  // in the store, by life of a server
   std::unique_ptr<server::RulesManager> rules_;
   server::Log log_{{.level = server::LogLevel::kOff}};
   server::QuotaConfig config_;

@@ -26,7 +26,7 @@ for line in string.gmatch(redis.call('GET', KEYS[1]) or '', '[^\n]+') do
     last = math.max(last, tonumber(till))
   end
 end
-table.sort(all, function(a, b) return a[2] < b[2] end)
+table.sort(all, function(a, b) return a[2] < b[2] or a[2] == b[2] and a[1] < b[1] end)
 local left, fair = whole, 0
 for i, one in ipairs(all) do
   local part = math.min(one[2], math.floor(left / (#all - i + 1)))
@@ -41,7 +41,7 @@ redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', math.max(last, till)
 return string.format('%.0f', share)
 )";
 constexpr redis::Script kShare{"quota_share", kShareText,
-                               "0649dd15ee981caebb0de15119aeb318273225fe"};
+                               "b4850b3668ca594d871be10bcac44c0ccd54a1c5"};
 
 }  // namespace
 
