@@ -16,13 +16,13 @@ IdRecord with_rest(const IdRecord& record, IdKind kind, std::uint64_t rest) noex
   return {record.name(), kind, record.amount(), rest};
 }
 
-// Whether a record of no open hold still counts.
-bool is_known(const IdRecord& record, const Limit& limit, Ticks at) noexcept {
-  const bool is_decided = record.kind() == IdKind::kSettled || record.kind() == IdKind::kCancelled;
-  const std::uint32_t until = is_decided
-                                  ? static_cast<std::uint32_t>(record.rest())
-                                  : budget::known_until(limit, static_cast<Ticks>(record.rest()));
-  return !Forgotten(until).is_past(at);
+// Whether the record of an ended id says until when it is known, instead of when its hold ended.
+bool is_decided(const IdRecord& record) noexcept {
+  return record.kind() == IdKind::kSettled || record.kind() == IdKind::kCancelled;
+}
+std::uint32_t known_until(const IdRecord& record, const Limit& limit) noexcept {
+  return is_decided(record) ? static_cast<std::uint32_t>(record.rest())
+                            : budget::known_until(limit, static_cast<Ticks>(record.rest()));
 }
 
 Instant instant_of(Ticks at) noexcept { return Instant{Duration{at}}; }
@@ -120,23 +120,32 @@ Budget BudgetBuffer::view(const PermitId* asked) noexcept {
           .holds = {hold_begin(), holds},
           .records = record_begin(),
           .asked = asked,
-          .found = asked != nullptr ? find(HoldName(*asked)) : nullptr};
+          .found = asked != nullptr && record_room > 0 ? &place_for(HoldName(*asked)) : nullptr};
 }
 
-IdRecord* BudgetBuffer::find(const HoldName& name) noexcept {
-  if (record_room == 0) return nullptr;
-  IdRecord& place = place_for(name);
-  return place.kind() == IdKind::kUnknown ? nullptr : &place;
-}
-
-// Returns the record of a name, or the empty one at its place. There must be one.
-IdRecord& BudgetBuffer::place_for(const HoldName& name) noexcept {
+// Returns the first record from a name's home on for which `is` is true. There must be one.
+template <typename Is>
+IdRecord& BudgetBuffer::search(const HoldName& name, Is is) noexcept {
   IdRecord* const begin = record_begin();
-  std::size_t at = home_of(name, record_room);
-  while (begin[at].kind() != IdKind::kUnknown && !(begin[at].name() == name)) {
-    at = at + 1 == record_room ? 0 : at + 1;
+  IdRecord* const end = begin + record_room;
+  IdRecord* place = begin + home_of(name, record_room);
+  while (!is(*place)) {
+    if (++place == end) place = begin;
   }
-  return begin[at];
+  return *place;
+}
+
+// Returns the record of a name, or the empty one at its place.
+IdRecord& BudgetBuffer::place_for(const HoldName& name) noexcept {
+  return search(name, [&](const IdRecord& one) { return one.is_of(name) || one.is_empty(); });
+}
+
+// Puts an absent record into its place, whose index its hold has.
+inline void BudgetBuffer::move(const IdRecord& record) noexcept {
+  IdRecord& place = search(record.name(), [](const IdRecord& one) { return one.is_empty(); });
+  place = record;
+  if (record.kind() != IdKind::kOpen) return;
+  hold_begin()[record.rest()].record = static_cast<std::uint32_t>(&place - record_begin());
 }
 
 void BudgetBuffer::copy(BudgetBuffer& from) noexcept {
@@ -146,57 +155,61 @@ void BudgetBuffer::copy(BudgetBuffer& from) noexcept {
   first = from.first;
   latest = from.latest;
   known = from.known;
-  looked = from.looked;
+  known_to = from.known_to;
+  records = from.records;
+  holds = from.holds;
+  std::copy_n(from.hold_begin(), holds, hold_begin());
   for (const IdRecord& record : std::span(from.record_begin(), from.record_room)) {
-    if (record.kind() == IdKind::kUnknown) continue;
-    const bool is_open = record.kind() == IdKind::kOpen;
-    add(record, is_open ? from.hold_begin()[record.rest()].end : 0);
+    if (!record.is_empty()) move(record);
   }
 }
 
 void BudgetBuffer::forget(const Limit& limit, Ticks at) noexcept {
   const auto now = static_cast<std::uint32_t>(at >> Forgotten::kShift);
-  if (now == looked) return;
-  looked = now;
-  for (std::size_t i = 0; i < record_room;) {
-    const IdRecord& record = record_begin()[i];
-    const bool stays = record.kind() == IdKind::kUnknown || record.kind() == IdKind::kOpen ||
-                       is_known(record, limit, at);
-    if (stays) {
-      ++i;
-    } else {
-      erase(i);  // another record may be in its place then
+  if (now < known_to || record_room == 0) return;
+  known_to = Forgotten::kNever;
+  IdRecord* const begin = record_begin();
+  std::size_t index = 0;
+  while (!begin[index].is_empty()) ++index;
+  // Behind a place that becomes empty, each record up to the next empty one moves to the first
+  // place that is empty from its home on.
+  bool moves = false;
+  for (std::size_t left = record_room; left > 0; --left) {
+    if (++index == record_room) index = 0;
+    const IdRecord record = begin[index];
+    if (record.is_empty()) {
+      moves = false;
+      continue;
+    }
+    const std::uint32_t until =
+        record.kind() == IdKind::kOpen ? Forgotten::kNever : known_until(record, limit);
+    if (Forgotten(until).is_past(at)) {
+      begin[index] = {};
+      --records;
+      moves = true;
+      continue;
+    }
+    known_to = std::min(known_to, until);
+    if (moves) {
+      begin[index] = {};
+      move(record);
     }
   }
-}
-
-// Empties a place, and moves the records back that would be in it or before it.
-void BudgetBuffer::erase(std::size_t index) noexcept {
-  IdRecord* const all = record_begin();
-  const auto distance = [this](std::size_t from, std::size_t to) {
-    return to >= from ? to - from : to + record_room - from;
-  };
-  std::size_t next = index;
-  for (;;) {
-    next = next + 1 == record_room ? 0 : next + 1;
-    if (all[next].kind() == IdKind::kUnknown) break;
-    const std::size_t home = home_of(all[next].name(), record_room);
-    if (distance(home, next) < distance(index, next)) continue;
-    all[index] = all[next];
-    if (all[index].kind() == IdKind::kOpen) {
-      hold_begin()[all[index].rest()].record = static_cast<std::uint32_t>(index);
-    }
-    index = next;
-  }
-  all[index] = {};
-  --records;
 }
 
 void BudgetBuffer::add(const IdRecord& record, Ticks end) noexcept {
   IdRecord& place = place_for(record.name());
-  if (place.kind() == IdKind::kUnknown) ++records;
+  ++records;
   if (record.kind() == IdKind::kOpen) return open(place, record, end);
+  put_ended(place, record);
+}
+
+// Puts a record without an open hold into its place.
+void BudgetBuffer::put_ended(IdRecord& place, const IdRecord& record) noexcept {
   place = record;
+  const std::uint64_t rest = record.rest();
+  known_to = std::min(
+      known_to, static_cast<std::uint32_t>(is_decided(record) ? rest : rest >> Forgotten::kShift));
 }
 
 // Puts a hold and its record into their places.
@@ -209,7 +222,7 @@ void BudgetBuffer::open(IdRecord& record, const IdRecord& next, Ticks end) noexc
 // Takes a hold out, whose record becomes `ended`.
 void BudgetBuffer::close(std::size_t index, const IdRecord& ended) noexcept {
   OpenHold* const all = hold_begin();
-  record_begin()[all[index].record] = ended;
+  put_ended(record_begin()[all[index].record], ended);
   const OpenHold moved = all[--holds];
   if (index == holds) return;
   all[index] = moved;
@@ -242,8 +255,9 @@ void BudgetBuffer::write(const NextBudget& next, Ticks at) noexcept {
   latest = next.latest;
   known = next.known;
   if (next.change == NextBudget::Change::kNumbers) return;
-  IdRecord& record = place_for(next.record.name());
-  if (record.kind() == IdKind::kUnknown) ++records;
+  IdRecord& record = next.place != nullptr ? record_begin()[next.place - record_begin()]
+                                           : place_for(next.record.name());
+  if (record.is_empty()) ++records;
   switch (next.change) {
     case NextBudget::Change::kNumbers: break;
     case NextBudget::Change::kOpen: return open(record, next.record, next.end);
@@ -253,7 +267,7 @@ void BudgetBuffer::write(const NextBudget& next, Ticks at) noexcept {
       break;
     case NextBudget::Change::kSettle:
       if (record.kind() == IdKind::kOpen) return close(record.rest(), next.record);
-      record = next.record;
+      put_ended(record, next.record);
       break;
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +21,10 @@ struct HoldName {
 
   constexpr HoldName() = default;
   constexpr explicit HoldName(const PermitId& id) noexcept {
-    const PermitId::Bytes bytes = id.bytes();
-    for (std::size_t i = 8; i-- > 0;) first = first << 8 | bytes[i];
-    rest = static_cast<std::uint16_t>(bytes[9] << 8 | bytes[8]);
+    static_assert(std::endian::native == std::endian::little);
+    const auto words = std::bit_cast<std::array<std::uint32_t, 3>>(id);
+    first = words[0] | std::uint64_t{words[1]} << 32;
+    rest = static_cast<std::uint16_t>(words[2]);
   }
 
   constexpr IdHash bytes() const noexcept {
@@ -54,6 +56,10 @@ class IdRecord {
     name.first = first_;
     name.rest = static_cast<std::uint16_t>(rest_);
     return name;
+  }
+  bool is_empty() const noexcept { return (amount_ >> kAmountBits & 7) == 0; }
+  bool is_of(const HoldName& other) const noexcept {
+    return first_ == other.first && static_cast<std::uint16_t>(rest_) == other.rest;
   }
   constexpr IdKind kind() const noexcept { return static_cast<IdKind>(amount_ >> kAmountBits & 7); }
   constexpr std::uint64_t amount() const noexcept { return amount_ & kMaxAmount; }
@@ -92,7 +98,7 @@ struct Budget {
   std::span<const OpenHold> holds = {};
   const IdRecord* records = nullptr;
   const PermitId* asked = nullptr;   // the id of the request
-  const IdRecord* found = nullptr;   // its record, if there is one
+  const IdRecord* found = nullptr;   // its record, or the place for one; null: neither
   const BudgetEnds* ends = nullptr;  // instead of `holds`
 
   constexpr std::uint64_t cost(const OpenHold& hold) const noexcept {
@@ -112,7 +118,6 @@ struct NextBudget {
   Change change = Change::kNumbers;
   bool expires = false;  // holds that have ended leave
   OnExpiry on_expiry = OnExpiry::kCharge;
-  bool adds_record = false;
   bool knows_id = false;  // the counter knew the id that the request is about
   std::uint32_t known = 0;
   std::uint64_t spent = 0;
@@ -121,6 +126,7 @@ struct NextBudget {
   Ticks latest = 0;
   Ticks end = 0;
   IdRecord record = {};
+  const IdRecord* place = nullptr;  // Budget::found; null after the ids have moved
   Forgotten forgotten = {};
 };
 
@@ -137,7 +143,7 @@ struct BudgetBuffer {
   std::uint32_t records = 0;  // in use, also by ids that are not known any more
   std::uint32_t hold_room = 0;
   std::uint32_t holds = 0;
-  std::uint32_t looked = 0;  // forget(): the last instant, in units of Forgotten
+  std::uint32_t known_to = Forgotten::kNever;  // all ids are known until then, at least
 
   static std::size_t bytes_for(std::size_t records, std::size_t holds) noexcept {
     return sizeof(BudgetBuffer) + records * sizeof(IdRecord) + holds * sizeof(OpenHold);
@@ -157,27 +163,32 @@ struct BudgetBuffer {
 
   // Copies the ids and the open holds. There must be room for them.
   void copy(BudgetBuffer& from) noexcept;
-  // Drops the ids that are not known at `at`. Looks at all, but only once in each unit of
-  // Forgotten.
+  // Drops the ids that are not known at `at`. Looks at all if there may be one.
   void forget(const Limit& limit, Ticks at) noexcept;
   // Whether write() has room.
   bool has_room(const NextBudget& next) const noexcept {
-    const bool is_open = next.change == NextBudget::Change::kOpen;
-    return (!next.adds_record || room_for(std::size_t{records} + 1) <= record_room) &&
-           (!is_open || holds < hold_room);
+    if (next.change == NextBudget::Change::kNumbers) return true;
+    const bool adds = next.place == nullptr || next.place->is_empty();
+    const bool opens = next.change == NextBudget::Change::kOpen;
+    return (!adds || room_for(std::size_t{records} + 1) <= record_room) &&
+           (!opens || holds < hold_room);
   }
   // Makes the next state, which was decided at `at`. There must be room for it.
   void write(const NextBudget& next, Ticks at) noexcept;
-  bool contains(const HoldName& name) noexcept { return find(name) != nullptr; }
+  bool contains(const HoldName& name) noexcept {
+    return record_room > 0 && !place_for(name).is_empty();
+  }
   // Adds an absent id, whose hold has this end if it is open. There must be room for it.
   void add(const IdRecord& record, Ticks end) noexcept;
 
  private:
-  IdRecord* find(const HoldName& name) noexcept;
   IdRecord& place_for(const HoldName& name) noexcept;
-  void erase(std::size_t index) noexcept;
+  void move(const IdRecord& record) noexcept;
+  template <typename Is>
+  IdRecord& search(const HoldName& name, Is is) noexcept;
   void open(IdRecord& record, const IdRecord& next, Ticks end) noexcept;
   void close(std::size_t index, const IdRecord& ended) noexcept;
+  void put_ended(IdRecord& place, const IdRecord& record) noexcept;
   void expire(OnExpiry on_expiry, Ticks at) noexcept;
 };
 static_assert(sizeof(BudgetBuffer) == 64);
@@ -350,6 +361,7 @@ inline void find_id(Asked& asked) noexcept {
   const IdRecord& record = *asked.budget.found;
   std::uint32_t until = 0;
   asked.kind = record.kind();
+  if (asked.kind == IdKind::kUnknown) return;
   asked.amount = record.amount();
   if (asked.is_decided()) {
     until = static_cast<std::uint32_t>(record.rest());
@@ -377,31 +389,43 @@ inline Made keep(const Asked& asked, const Answer& quote) noexcept {
 }
 
 // A step to the counter `next`.
-inline Made make(const Asked& asked, const Live& next, NextBudget change = {}) noexcept {
+inline Made make(const Asked& asked, const Live& next) noexcept {
   const Limit& limit = asked.limit;
-  change.expires = next.expires;
-  change.on_expiry = limit.on_expiry();
-  change.spent = next.spent;
-  change.held = next.held;
-  change.first = next.first;
-  change.latest = next.latest;
-  change.known = next.known;
-  change.adds_record =
-      change.change != NextBudget::Change::kNumbers && asked.budget.found == nullptr;
-  Made step{{admitted(), describe(limit, next)}, Change::kWrite, next.at, change};
+  Made step{{admitted(), describe(limit, next)},
+            Change::kWrite,
+            next.at,
+            {.expires = next.expires,
+             .on_expiry = limit.on_expiry(),
+             .known = next.known,
+             .spent = next.spent,
+             .held = next.held,
+             .first = next.first,
+             .latest = next.latest}};
   const Ticks known = next.open > 0 ? next.latest + limit.remember().count() : 0;
   const Forgotten after = Forgotten::after(std::max(next.at + step.answer.reset_after, known));
   step.next.forgotten = Forgotten(std::max(after.multiple(), next.known));
   return step;
 }
 
+// A step to the counter `next` that changes the id, whose hold ends at `end` if it is open.
+inline Made make(const Asked& asked, const Live& next, NextBudget::Change change,
+                 const IdRecord& record, Ticks end = 0) noexcept {
+  Made step = make(asked, next);
+  step.next.change = change;
+  step.next.end = end;
+  step.next.record = record;
+  step.next.place = asked.budget.found;
+  return step;
+}
+
+// Whether a cost can be spent or held.
+inline bool fits(const Asked& asked, std::uint64_t cost) noexcept {
+  return cost == 0 || asked.live.used() + std::min(cost, kMaxAmount + 1) <= asked.limit.capacity();
+}
 // Quotes a cost that is to be spent or held.
 inline Answer quote(const Asked& asked, std::uint64_t cost) noexcept {
-  const std::uint64_t capacity = asked.limit.capacity();
-  if (cost == 0 || asked.live.used() + std::min(cost, kMaxAmount + 1) <= capacity) {
-    return admitted();
-  }
-  if (cost > capacity) return never();
+  if (fits(asked, cost)) return admitted();
+  if (cost > asked.limit.capacity()) return never();
   const Ticks from =
       std::min(fits_from(asked.limit, asked.budget, asked.live, cost), asked.forgotten.from());
   if (from == kNone) return never();
@@ -437,26 +461,18 @@ inline Made end_with(const Asked& asked, std::uint64_t spent, std::uint64_t amou
   }
   const std::uint32_t until = known_until(asked.limit, end);
   next.known = std::max(next.known, until);
-  return make(asked, next,
-              {.change = NextBudget::Change::kSettle,
-               .record = {asked.name, IdKind::kSettled, amount, until | check << 32}});
+  return make(asked, next, NextBudget::Change::kSettle,
+              {asked.name, IdKind::kSettled, amount, until | check << 32});
 }
 
-// Says whether the counter is beyond its limit after work that is done, or cannot count all of it.
-inline Made with_over(const Asked& asked, Made step, bool is_cut) noexcept {
-  step.answer.over = is_cut || step.next.spent + step.next.held > asked.limit.capacity();
-  return step;
-}
-
-inline Made settle(const Asked& asked, std::uint64_t cost) noexcept {
+// Settles an id that is not settled yet.
+inline Made settle_first(const Asked& asked, std::uint64_t actual, bool is_cut) noexcept {
   const Live& live = asked.live;
-  const std::uint64_t actual = std::min(cost, kMaxAmount);
   std::uint64_t before = live.spent;
   std::uint64_t adds = actual;
   std::uint64_t check = check_of(asked.amount);
   Ticks end = live.at;
   switch (asked.kind) {
-    case IdKind::kSettled: return asked.amount == actual ? repeat_end(asked) : conflict(asked);
     case IdKind::kOpen: end = asked.end; break;
     case IdKind::kCharged:
       // The call counts once. If the window of the hold's end is over, its cost stays in that one.
@@ -466,14 +482,22 @@ inline Made settle(const Asked& asked, std::uint64_t cost) noexcept {
         adds = minus(actual, asked.amount);
       }
       break;
+    case IdKind::kSettled:
     case IdKind::kReleased: break;
     case IdKind::kCancelled: check = asked.check; break;
     case IdKind::kUnknown: check = kAnyCost; break;
   }
-  Made step = with_over(asked, end_with(asked, plus(before, adds), actual, check, end),
-                        cost > actual || adds > kMaxAmount - before);
+  Made step = end_with(asked, plus(before, adds), actual, check, end);
+  step.answer.over = is_cut || adds > kMaxAmount - before ||
+                     step.next.spent + step.next.held > asked.limit.capacity();
   step.answer.late = asked.kind != IdKind::kOpen;
   return step;
+}
+
+inline Made settle(const Asked& asked, std::uint64_t cost) noexcept {
+  const std::uint64_t actual = std::min(cost, kMaxAmount);
+  if (asked.kind != IdKind::kSettled) return settle_first(asked, actual, cost > actual);
+  return asked.amount == actual ? repeat_end(asked) : conflict(asked);
 }
 
 // Ends the hold of the id. If the call was made after all, it can still be settled.
@@ -484,6 +508,13 @@ inline Made cancel(const Asked& asked) noexcept {
   const IdRecord& record = step.next.record;
   step.next.record = {record.name(), IdKind::kCancelled, 0, record.rest()};
   return step;
+}
+
+// Spends a cost that fits.
+inline Made spend(const Asked& asked, std::uint64_t cost) noexcept {
+  Live next = asked.live;
+  next.spent += cost;
+  return make(asked, next);
 }
 
 // Takes units without a hold; with an id, once.
@@ -498,18 +529,25 @@ inline Made take(Verb verb, const Asked& asked, std::uint64_t cost) noexcept {
   if (verb == Verb::kTakeAtMost) cost = units_at_most(asked.limit, asked.live.used(), cost);
   const Answer said = quote(asked, cost);
   const bool changes = said.admitted && (cost > 0 || has_id);
-  Made step;
-  if (!changes) {
-    step = keep(asked, said);
-  } else if (has_id) {
-    step = end_with(asked, plus(asked.live.spent, cost), cost, check_of(cost), asked.live.at);
-  } else {
-    Live next = asked.live;
-    next.spent += cost;
-    step = make(asked, next);
-  }
+  Made step =
+      !changes ? keep(asked, said)
+      : has_id ? end_with(asked, plus(asked.live.spent, cost), cost, check_of(cost), asked.live.at)
+               : spend(asked, cost);
   if (said.admitted && verb == Verb::kTakeAtMost) step.answer.taken = cost;
   if (said.admitted && verb == Verb::kReserve) step.answer.delay = 0;
+  return step;
+}
+
+// Holds a cost that fits.
+inline Made open(const Asked& asked, std::uint64_t cost, Ticks ttl) noexcept {
+  Live next = asked.live;
+  next.held += cost;
+  ++next.open;
+  const Ticks end = next.at + ttl;
+  next.latest = std::max(next.latest, end);
+  Made step =
+      make(asked, next, NextBudget::Change::kOpen, {asked.name, IdKind::kOpen, cost, 0}, end);
+  step.answer.ends_after = ttl;
   return step;
 }
 
@@ -518,8 +556,10 @@ inline Made take(Verb verb, const Asked& asked, std::uint64_t cost) noexcept {
 inline Made hold(const Asked& asked, std::uint64_t cost, Ticks ttl) noexcept {
   if (asked.kind != IdKind::kUnknown) return asked.had_cost(cost) ? repeat(asked) : conflict(asked);
   const Live& live = asked.live;
+  const bool is_full = live.open >= asked.limit.holds();
+  if (!is_full && fits(asked, cost)) return open(asked, cost, ttl);
   Answer said = quote(asked, cost);
-  if (live.open >= asked.limit.holds() && !said.never) {
+  if (is_full && !said.never) {
     const Budget& budget = asked.budget;
     const Ticks end = budget.ends != nullptr
                           ? budget.ends->by_count
@@ -529,18 +569,7 @@ inline Made hold(const Asked& asked, std::uint64_t cost, Ticks ttl) noexcept {
     said.admitted = false;
     said.wait = std::max(said.wait, end - live.at);
   }
-  if (!said.admitted) return keep(asked, said);
-  Live next = live;
-  next.held += cost;
-  ++next.open;
-  const Ticks end = live.at + ttl;
-  next.latest = std::max(next.latest, end);
-  Made step = make(asked, next,
-                   {.change = NextBudget::Change::kOpen,
-                    .end = end,
-                    .record = {asked.name, IdKind::kOpen, cost, 0}});
-  step.answer.ends_after = ttl;
-  return step;
+  return keep(asked, said);
 }
 
 inline Made extend(const Asked& asked, Ticks ttl) noexcept {
@@ -552,10 +581,8 @@ inline Made extend(const Asked& asked, Ticks ttl) noexcept {
   Live next = asked.live;
   const Ticks end = next.at + ttl;
   next.latest = std::max(next.latest, end);
-  Made step = make(asked, next,
-                   {.change = NextBudget::Change::kExtend,
-                    .end = end,
-                    .record = {asked.name, IdKind::kOpen, asked.amount, 0}});
+  Made step = make(asked, next, NextBudget::Change::kExtend,
+                   {asked.name, IdKind::kOpen, asked.amount, 0}, end);
   step.answer.ends_after = ttl;
   return step;
 }
@@ -570,8 +597,8 @@ inline Made charge(const Asked& asked, std::uint64_t cost) noexcept {
   Live next = asked.live;
   next.spent = plus(next.spent, cost);
   const bool is_cut = cost > kMaxAmount - asked.live.spent;
-  if (next.spent > asked.live.spent) return with_over(asked, make(asked, next), is_cut);
-  Made step = keep(asked, admitted());
+  const bool counts = next.spent > asked.live.spent;
+  Made step = counts ? make(asked, next) : keep(asked, admitted());
   step.answer.over = is_cut || next.used() > asked.limit.capacity();
   return step;
 }

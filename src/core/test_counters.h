@@ -266,12 +266,13 @@ class BudgetCounter {
   Answer apply(Action action, Ticks now, std::uint8_t number, std::uint64_t cost) {
     const PermitId id = id_of(number);
     const PermitId* const asked = number > 0 ? &id : nullptr;
-    const Step<NextBudget> step =
+    Step<NextBudget> step =
         core::step(action, limit_, Kept{buffer_->view(asked), forgotten_}, now, cost);
     if (step.change != Change::kWrite) return without_units(step.answer);
     if (!buffer_->has_room(step.next)) {
       buffer_->forget(limit_, step.at);
       grow(buffer_->records + std::size_t{1}, buffer_->holds + std::size_t{1});
+      step.next.place = nullptr;
     }
     buffer_->write(step.next, step.at);
     forgotten_ = step.forgotten();

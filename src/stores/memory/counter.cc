@@ -333,6 +333,7 @@ bool Counter::make_room() {
     return shard_->make_room_for_permit(*slot_, limit(), now_) != nullptr;
   }
   if (limit().state_kind() == StateKind::kBudget) {
+    next_budget_.place = nullptr;
     return shard_->make_room_in_budget(*slot_, limit(), next_budget_, at_) != nullptr;
   }
   if (limit().state_kind() != StateKind::kSlices) {
