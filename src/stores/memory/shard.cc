@@ -531,10 +531,9 @@ std::size_t permit_room_for(const Limit& limit, const core::PermitBuffer* old) n
 }
 
 // A large budget grows by little, because it may have much of the memory. Each growth copies all
-// ids: a tenth of small budgets, too, would take a sixth of the time of a hold and its settlement.
+// ids: if small budgets grew by a tenth, too, that would take a tenth of the time of their holds.
 std::size_t grown(std::size_t count) noexcept {
-  return count + std::max<std::size_t>({count / 10, std::min<std::size_t>(count / 4, 64),
-                                        std::min<std::size_t>(count / 2, 8), 2});
+  return count + std::max<std::size_t>({count / 10, std::min<std::size_t>(count / 2, 100), 2});
 }
 
 }  // namespace
