@@ -63,15 +63,21 @@ class Instructions(harness.ServerTest):
 
 
 class Take(Instructions):
-    def count(self, takes):
+    def count(self, what, calls):
         file = self.folder() / "instructions"
-        subprocess.run([*self.callgrind(file), os.environ["SLUICE_TAKE_CLIENT"], str(takes)],
+        subprocess.run([*self.callgrind(file), os.environ["SLUICE_TAKE_CLIENT"], what, str(calls)],
                        check=True, capture_output=True)  # fmt: skip
         return int(re.search(r"^summary: (\d+)", file.read_text(), re.MULTILINE)[1])
 
+    def each(self, what, few, many):
+        return (self.count(what, many) - self.count(what, few)) / (many - few)
+
     def test_a_take_from_a_store_in_memory(self):
-        counted = (self.count(60_000) - self.count(10_000)) / 50_000
-        self.assert_costs("a take from a store in memory", counted)
+        self.assert_costs("a take from a store in memory", self.each("bucket", 10_000, 60_000))
+
+    def test_a_hold_and_its_settlement_over_a_take(self):
+        both = self.each("hold", 20_000, 220_000)
+        self.assertLessEqual(both / self.each("budget", 20_000, 220_000), 2.5)
 
 
 class Server(Instructions):
