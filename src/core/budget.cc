@@ -16,15 +16,6 @@ IdRecord with_rest(const IdRecord& record, IdKind kind, std::uint64_t rest) noex
   return {record.name(), kind, record.amount(), rest};
 }
 
-// Whether the record of an ended id says until when it is known, instead of when its hold ended.
-bool is_decided(const IdRecord& record) noexcept {
-  return record.kind() == IdKind::kSettled || record.kind() == IdKind::kCancelled;
-}
-std::uint32_t known_until(const IdRecord& record, const Limit& limit) noexcept {
-  return is_decided(record) ? static_cast<std::uint32_t>(record.rest())
-                            : budget::known_until(limit, static_cast<Ticks>(record.rest()));
-}
-
 Instant instant_of(Ticks at) noexcept { return Instant{Duration{at}}; }
 
 LedgerKind kind_of(Verb verb, const NextBudget& next, bool was_open) noexcept {
@@ -47,21 +38,21 @@ LedgerKind kind_of(Verb verb, const NextBudget& next, bool was_open) noexcept {
 // Adds entries of one counter to a ledger, of which each begins where the one before it ended.
 struct Recorder {
   const Limit& limit;
+  std::span<const Ticks> bounds;
   LedgerEntry entry;
   Ledger& ledger;
   Ticks last;  // the instant of the entry before
   std::uint64_t spent;
   std::uint64_t held;
 
+  Ticks window_start(Ticks at) const noexcept { return budget::window_start(limit, bounds, at); }
   // What is spent in the window of an instant.
-  std::uint64_t spent_at(Ticks at) const noexcept {
-    return last >= budget::window_start(limit, at) ? spent : 0;
-  }
+  std::uint64_t spent_at(Ticks at) const noexcept { return last >= window_start(at) ? spent : 0; }
   void add(LedgerKind kind, Ticks at, std::uint64_t spent_after,
            std::uint64_t held_after) noexcept {
     entry.kind = kind;
     entry.at = instant_of(at);
-    entry.window = instant_of(budget::window_start(limit, at));
+    entry.window = instant_of(window_start(at));
     entry.spent = static_cast<std::int64_t>(spent_after) - static_cast<std::int64_t>(spent_at(at));
     entry.held = static_cast<std::int64_t>(held_after) - static_cast<std::int64_t>(held);
     entry.spent_after = spent = spent_after;
@@ -75,8 +66,8 @@ struct Recorder {
     std::vector<OpenHold> ordered;
     try {
       ordered.assign(holds.begin(), holds.end());
-      std::sort(ordered.begin(), ordered.end(),
-                [](const OpenHold& a, const OpenHold& b) { return a.end < b.end; });
+      std::stable_sort(ordered.begin(), ordered.end(),
+                       [](const OpenHold& a, const OpenHold& b) { return a.end < b.end; });
       holds = ordered;
     } catch (const std::bad_alloc&) {
       // They are reported in another order.
@@ -98,7 +89,7 @@ void budget::record(Verb verb, const Limit& limit, const Budget& before, const N
                     Ticks at, LedgerEntry entry, Ledger& ledger) noexcept {
   entry.limit = limit.limit();
   entry.on_expiry = limit.on_expiry();
-  Recorder recorder{limit, entry, ledger, before.last, before.spent, before.held};
+  Recorder recorder{limit, before.bounds, entry, ledger, before.last, before.spent, before.held};
   recorder.entry.id = {};  // of the holds that have ended
   if (!before.holds.empty() && before.first <= at) recorder.add_ended(before, at);
   const bool was_open = before.found != nullptr && before.found->kind() == IdKind::kOpen &&
@@ -182,7 +173,7 @@ void BudgetBuffer::forget(const Limit& limit, Ticks at) noexcept {
       continue;
     }
     const std::uint32_t until =
-        record.kind() == IdKind::kOpen ? Forgotten::kNever : known_until(record, limit);
+        record.kind() == IdKind::kOpen ? Forgotten::kNever : budget::known_until(record, limit);
     if (Forgotten(until).is_past(at)) {
       begin[index] = {};
       --records;
@@ -209,7 +200,7 @@ void BudgetBuffer::put_ended(IdRecord& place, const IdRecord& record) noexcept {
   place = record;
   const std::uint64_t rest = record.rest();
   known_to = std::min(
-      known_to, static_cast<std::uint32_t>(is_decided(record) ? rest : rest >> Forgotten::kShift));
+      known_to, static_cast<std::uint32_t>(budget::is_decided(record) ? rest : rest >> Forgotten::kShift));
 }
 
 // Puts a hold and its record into their places.

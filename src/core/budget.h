@@ -100,6 +100,9 @@ struct Budget {
   const PermitId* asked = nullptr;   // the id of the request
   const IdRecord* found = nullptr;   // its record, or the place for one; null: neither
   const BudgetEnds* ends = nullptr;  // instead of `holds`
+  std::size_t unread = 0;            // open holds that are not in `holds`: none has ended
+  // The bounds of windows that follow each other, if only another process knows those of the limit.
+  std::span<const Ticks> bounds = {};
 
   constexpr std::uint64_t cost(const OpenHold& hold) const noexcept {
     return records[hold.record].amount();
@@ -216,6 +219,16 @@ inline Ticks window_end(const Limit& limit, Ticks at) noexcept {
   const Instant in = std::min(Instant{Duration{at}}, kLastInstant);
   return limit.calendar()->window_at(in).end.time_since_epoch().count();
 }
+inline Ticks window_start(const Limit& limit, std::span<const Ticks> bounds, Ticks at) noexcept {
+  if (bounds.empty()) return window_start(limit, at);
+  const auto later = std::upper_bound(bounds.begin(), bounds.end(), at);
+  return later == bounds.begin() ? *later : *(later - 1);
+}
+inline Ticks window_end(const Limit& limit, std::span<const Ticks> bounds, Ticks at) noexcept {
+  if (bounds.empty()) return window_end(limit, at);
+  const auto later = std::upper_bound(bounds.begin(), bounds.end(), at);
+  return later == bounds.end() ? bounds.back() : *later;
+}
 
 // The multiple from which on an id that ended at `end` is not known any more.
 inline std::uint32_t known_until(const Limit& limit, Ticks end) noexcept {
@@ -253,10 +266,10 @@ struct Live {
 // Cost: constant, unless a hold has perhaps ended since the last change.
 inline Live advance(const Limit& limit, const Budget& budget, Ticks now) noexcept {
   Live live{.at = effective(now, budget.last)};
-  live.start = window_start(limit, live.at);
+  live.start = window_start(limit, budget.bounds, live.at);
   live.spent = budget.last >= live.start ? budget.spent : 0;
   live.held = budget.held;
-  live.open = budget.holds.size();
+  live.open = budget.holds.size() + budget.unread;
   live.first = budget.first;
   live.latest = budget.latest;
   live.known = budget.known;
@@ -280,15 +293,16 @@ inline Live advance(const Limit& limit, const Budget& budget, Ticks now) noexcep
   return live;
 }
 
-inline Numbers describe(const Limit& limit, const Live& live) noexcept {
+inline Numbers describe(const Limit& limit, std::span<const Ticks> bounds,
+                        const Live& live) noexcept {
   const std::uint64_t used = live.used();
   Numbers numbers{.remaining = used < limit.capacity() ? limit.capacity() - used : 0,
                   .spent = live.spent,
                   .held = live.held};
   const bool charges = limit.on_expiry() == OnExpiry::kCharge;
   Ticks end = live.at;
-  if (live.open > 0) end = charges ? window_end(limit, live.latest) : live.latest;
-  if (live.spent > 0) end = std::max(end, window_end(limit, live.at));
+  if (live.open > 0) end = charges ? window_end(limit, bounds, live.latest) : live.latest;
+  if (live.spent > 0) end = std::max(end, window_end(limit, bounds, live.at));
   numbers.reset_after = end - live.at;
   return numbers;
 }
@@ -327,8 +341,9 @@ inline Ticks fits_from(const Limit& limit, const Budget& budget, const Live& liv
   if (limit.period() == kNeverEnds) return from;
   const std::uint64_t beyond = live.held + cost > capacity ? live.held + cost - capacity : 0;
   const Ticks ended = beyond == 0 ? live.at : end_of(beyond, ends.by_held);
-  return std::min(from,
-                  charges ? window_end(limit, ended) : std::max(window_end(limit, live.at), ended));
+  const std::span bounds = budget.bounds;
+  return std::min(from, charges ? window_end(limit, bounds, ended)
+                                : std::max(window_end(limit, bounds, live.at), ended));
 }
 
 // What a step knows: its arguments, the counter at the instant, and the id of the request.
@@ -352,6 +367,19 @@ struct Asked {
     return is_decided() ? check == check_of(cost) : amount == cost;
   }
 };
+
+// Whether the record of an ended id says until when it is known, instead of when its hold ended.
+inline bool is_decided(const IdRecord& record) noexcept {
+  return record.kind() == IdKind::kSettled || record.kind() == IdKind::kCancelled;
+}
+inline std::uint32_t known_until(const IdRecord& record, const Limit& limit) noexcept {
+  return is_decided(record) ? static_cast<std::uint32_t>(record.rest())
+                            : known_until(limit, static_cast<Ticks>(record.rest()));
+}
+// Whether a record of no open hold still counts.
+inline bool is_known(const IdRecord& record, const Limit& limit, Ticks at) noexcept {
+  return !Forgotten(known_until(record, limit)).is_past(at);
+}
 
 // Reads the record of the request's id, as it counts at the instant.
 inline void find_id(Asked& asked) noexcept {
@@ -383,7 +411,10 @@ using Made = Step<NextBudget>;
 
 // A step that changes nothing.
 inline Made keep(const Asked& asked, const Answer& quote) noexcept {
-  Made step{{quote, describe(asked.limit, asked.live)}, Change::kNone, asked.live.at, {}};
+  Made step{{quote, describe(asked.limit, asked.budget.bounds, asked.live)},
+            Change::kNone,
+            asked.live.at,
+            {}};
   asked.forgotten.end(asked.live.at, step.answer);
   return step;
 }
@@ -391,7 +422,7 @@ inline Made keep(const Asked& asked, const Answer& quote) noexcept {
 // A step to the counter `next`.
 inline Made make(const Asked& asked, const Live& next) noexcept {
   const Limit& limit = asked.limit;
-  Made step{{admitted(), describe(limit, next)},
+  Made step{{admitted(), describe(limit, asked.budget.bounds, next)},
             Change::kWrite,
             next.at,
             {.expires = next.expires,

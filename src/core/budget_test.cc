@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <vector>
 
 #include "core/test_counters.h"
 
@@ -321,6 +322,45 @@ TEST(Budget, FollowsTheCalendar) {
   EXPECT_EQ(counter.take(at(2, 27), 10), ok(0, 2 * 86'400 * kSecond));
   EXPECT_EQ(counter.take(at(2, 28), 1), wait(86'400 * kSecond, 0, 86'400 * kSecond));
   EXPECT_EQ(counter.take(at(3, 1), 1), ok(9, Ticks{31} * 86'400 * kSecond));
+}
+
+// As where a process has read a part of the counter, and another one knows the calendar.
+TEST(Budget, IsDecidedAlikeByAPartOfItsHoldsAndTheBoundsOfItsWindows) {
+  const Limit limit = budget(10).per(calendar_day("UTC"));
+  constexpr Ticks kDay = 86'400 * kSecond;
+  const std::vector<Ticks> bounds = {kDay, 2 * kDay, 3 * kDay, 4 * kDay};
+  const PermitId own = PermitId(PermitId::Bytes{1});
+  const std::vector<core::IdRecord> ids = {
+      {core::HoldName(own), core::IdKind::kOpen, 2, 0},
+      {core::HoldName(PermitId(PermitId::Bytes{2})), core::IdKind::kOpen, 3, 1}};
+  const std::vector<core::OpenHold> holds = {{2 * kDay - kSecond, 0}, {2 * kDay + kSecond, 1}};
+  const core::Budget whole{.last = kDay + 5,
+                           .spent = 4,
+                           .held = 5,
+                           .first = 2 * kDay - kSecond,
+                           .latest = 2 * kDay + kSecond,
+                           .holds = holds,
+                           .records = ids.data(),
+                           .asked = &own,
+                           .found = ids.data()};
+  core::Budget part = whole;
+  part.holds = part.holds.first(1);
+  part.unread = 1;
+  part.bounds = bounds;
+  const core::Forgotten never(core::Forgotten::kNever);
+  for (const Action action : {Action(Verb::kPeek), Action(Verb::kSettle), Action(Verb::kCancel),
+                              Action(Verb::kExtend, 1min), Action(Verb::kHold, 1min)}) {
+    const auto expected = core::budget::step(action, limit, {whole, never}, kDay + 9, 1);
+    const auto step = core::budget::step(action, limit, {part, never}, kDay + 9, 1);
+    EXPECT_EQ(step.answer, expected.answer);
+    EXPECT_EQ(step.next.latest, expected.next.latest);
+    EXPECT_EQ(step.next.forgotten.multiple(), expected.next.forgotten.multiple());
+  }
+  const auto next_day = core::budget::step(Verb::kPeek, limit, {whole, never}, 2 * kDay, 1);
+  part.holds = holds;
+  part.unread = 0;
+  EXPECT_EQ(core::budget::step(Verb::kPeek, limit, {part, never}, 2 * kDay, 1).answer,
+            next_day.answer);
 }
 
 }  // namespace

@@ -161,6 +161,9 @@ struct LimitAccess {
     Align align = Align::kFirstRequest;
     Weighting weighting = Weighting::kLinear;
     Refill refill = Refill::kContinuous;
+    // Of a budget, whose holds are `slices`.
+    OnExpiry on_expiry = OnExpiry::kCharge;
+    std::uint64_t remember_ms = 0;
   };
   // Returns a limit with these numbers, which the caller has checked: each is in the range of a
   // limit. The others are arbitrary.
@@ -179,6 +182,8 @@ struct LimitAccess {
     limit.align_ = numbers.align;
     limit.weighting_ = numbers.weighting;
     limit.refill_ = numbers.refill;
+    limit.on_expiry_ = numbers.on_expiry;
+    limit.remember_ = static_cast<std::uint32_t>(numbers.remember_ms);
     return limit;
   }
 };
