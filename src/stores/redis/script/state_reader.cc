@@ -131,18 +131,15 @@ std::optional<CounterState> show_permits(std::string_view value) {
 
 // The value is the head of the hash.
 std::optional<CounterState> show_budget(std::string_view value) {
-  if (value.size() != format::kBudgetHead.size()) return std::nullopt;
-  const format::BudgetHead head = format::kBudgetHead.read(value);
-  if (head.kind != format::kBudgetKind || head.changed >= format::kEndOfInstants) {
-    return std::nullopt;
+  const auto head = read_budget_head(value);
+  if (!head) return std::nullopt;
+  CounterState state = state_at(static_cast<Ticks>(head->changed),
+                                core::Forgotten(static_cast<std::uint32_t>(head->forgotten)));
+  state.summary = count_of(head->spent, "unit") + " spent";
+  if (head->open > 0) {
+    state.summary += ", " + std::to_string(head->held) + " held by " + count_of(head->open, "hold");
   }
-  CounterState state = state_at(static_cast<Ticks>(head.changed),
-                                core::Forgotten(static_cast<std::uint32_t>(head.forgotten)));
-  state.summary = count_of(head.spent, "unit") + " spent";
-  if (head.open > 0) {
-    state.summary += ", " + std::to_string(head.held) + " held by " + count_of(head.open, "hold");
-  }
-  const std::uint64_t ended = head.past + head.ended;
+  const std::uint64_t ended = head->past + head->ended;
   if (ended > 0) state.summary += ", " + count_of(ended, "settled call");
   return state;
 }

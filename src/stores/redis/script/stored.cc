@@ -20,7 +20,7 @@ std::uint64_t kind_of(StateKind kind) noexcept {
     case StateKind::kSlices: return format::kSlicesKind;
     case StateKind::kLogAndSummaries: return format::kHybridKind;
     case StateKind::kPermits: return format::kPermitsKind;
-    case StateKind::kBudget: break;  // a hash, which only scripts read
+    case StateKind::kBudget: return format::kBudgetKind;
   }
   return 0;
 }
@@ -239,6 +239,41 @@ void append_permits(const core::Permits& permits, std::string& out) {
   }
 }
 
+// --- budgets ---
+
+std::optional<format::BudgetHead> read_budget_head(std::string_view bytes) noexcept {
+  if (bytes.size() != format::kBudgetHead.size()) return std::nullopt;
+  const format::BudgetHead head = format::kBudgetHead.read(bytes);
+  const bool is_head = forgotten_of(StateKind::kBudget, head) && head.spent <= kMaxAmount &&
+                       head.held <= kMaxAmount && head.open_cells >= 1 && head.ended_cells >= 1 &&
+                       (head.open_cells - 1) * format::kCellRecords <= kMaxHolds;
+  return is_head ? std::optional(head) : std::nullopt;
+}
+
+bool read_ids(std::string_view bytes, std::vector<core::IdRecord>& ids) {
+  if (bytes.size() % format::kIdRecordSize != 0) return false;
+  for (; !bytes.empty(); bytes.remove_prefix(format::kIdNumbers.size())) {
+    PermitId::Bytes name{};
+    std::copy_n(bytes.begin(), format::kHoldIdSize, name.begin());
+    bytes.remove_prefix(format::kHoldIdSize);
+    const format::IdNumbers read = format::kIdNumbers.read(bytes);
+    ids.emplace_back(core::HoldName(PermitId(name)), static_cast<core::IdKind>(read.high / 32),
+                     read.amount + read.high % 32 * format::kAmountHigh, read.rest);
+  }
+  return true;
+}
+
+void append_ids(std::span<const core::IdRecord> ids, std::string& out) {
+  for (const core::IdRecord& id : ids) {
+    for (const std::uint8_t byte : id.name().bytes()) out += static_cast<char>(byte);
+    format::kIdNumbers.append(
+        {.amount = id.amount() % format::kAmountHigh,
+         .high = id.amount() / format::kAmountHigh + static_cast<std::uint64_t>(id.kind()) * 32,
+         .rest = id.rest()},
+        out);
+  }
+}
+
 // --- blocks ---
 
 std::optional<core::BlockState> read_block(std::string_view bytes, std::vector<Ticks>& denials) {
@@ -271,6 +306,8 @@ void append_block(const core::NextBlock& next, const core::BlockState& before, s
   }
   if (next.adds) format::kInstant.append({number(next.state.last)}, out);
 }
+
+// --- entries of ledgers ---
 
 std::optional<LedgerEntry> read_ledger_entry(const Reply& fields) noexcept {
   LedgerEntry entry;
@@ -305,6 +342,30 @@ std::optional<LedgerEntry> read_ledger_entry(const Reply& fields) noexcept {
     std::copy(hash.begin(), hash.end(), entry.hash->begin());
   }
   return is_read ? std::optional(entry) : std::nullopt;
+}
+
+std::vector<std::string> fields_of(const LedgerEntry& entry) {
+  std::vector<std::string> fields;
+  const auto add = [&](std::string_view name, std::string value) {
+    fields.emplace_back(name);
+    fields.push_back(std::move(value));
+  };
+  const auto ticks = [](Instant at) { return std::to_string(at.time_since_epoch().count()); };
+  add("kind", std::string(kLedgerKinds[static_cast<std::size_t>(entry.kind)]));
+  add("at", ticks(entry.at));
+  add("spent", std::to_string(entry.spent));
+  add("spent_after", std::to_string(entry.spent_after));
+  add("held", std::to_string(entry.held));
+  add("held_after", std::to_string(entry.held_after));
+  add("limit", std::to_string(entry.limit));
+  add("window", ticks(entry.window));
+  if (entry.hash) add("hash", std::string(entry.hash->begin(), entry.hash->end()));
+  const bool is_hold = entry.kind == LedgerKind::kHold;
+  if (is_hold || entry.kind == LedgerKind::kExtend) add("ends", ticks(entry.ends));
+  if (is_hold) add("on_expiry", entry.on_expiry == OnExpiry::kCharge ? "charge" : "release");
+  if (entry.is_new) add("new", "1");
+  if (!entry.id.empty()) add("id", std::string(entry.id));
+  return fields;
 }
 
 }  // namespace sluice::redis

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -104,12 +105,19 @@ class StoredPermits {
 };
 void append_permits(const core::Permits& permits, std::string& out);
 
+// The head of a budget, and a cell of its ids. Unlike in core, the record of an open hold has the
+// end of the hold. Returns false if the bytes are no whole records.
+std::optional<format::BudgetHead> read_budget_head(std::string_view bytes) noexcept;
+bool read_ids(std::string_view bytes, std::vector<core::IdRecord>& ids);
+void append_ids(std::span<const core::IdRecord> ids, std::string& out);
+
 // The block of a counter, whose denials are in `denials`.
 std::optional<core::BlockState> read_block(std::string_view bytes,
                                            std::vector<core::Ticks>& denials);
 // Reads the fields and values of an entry of a ledger, without the names of its counter. Borrows
 // them.
 std::optional<LedgerEntry> read_ledger_entry(const Reply& fields) noexcept;
+std::vector<std::string> fields_of(const LedgerEntry& entry);
 
 // Writes what follows from the state `before`.
 void append_block(const core::NextBlock& next, const core::BlockState& before, std::string& out);

@@ -93,6 +93,119 @@ TEST(Stored, AnAbsentKeyHasNoPermits) {
   EXPECT_EQ(stored.buffer().room, 1u);
 }
 
+TEST(Stored, IdsOfABudgetAreReadAsTheyWereWritten) {
+  const core::HoldName name(PermitId(PermitId::Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  const std::vector<core::IdRecord> ids = {
+      {name, core::IdKind::kCancelled, kMaxAmount, (std::uint64_t{1} << 56) - 1},
+      {core::HoldName(), core::IdKind::kOpen, 3, kChanged}};
+  std::string bytes;
+  append_ids(ids, bytes);
+  EXPECT_EQ(bytes.substr(0, format::kHoldIdSize), "\1\2\3\4\5\6\7\10\11\12");
+  std::vector<core::IdRecord> read;
+  ASSERT_TRUE(read_ids(bytes, read));
+  ASSERT_EQ(read.size(), ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(read[i].name(), ids[i].name());
+    EXPECT_EQ(read[i].kind(), ids[i].kind());
+    EXPECT_EQ(read[i].amount(), ids[i].amount());
+    EXPECT_EQ(read[i].rest(), ids[i].rest());
+  }
+  EXPECT_FALSE(read_ids(bytes.substr(1), read));
+}
+
+TEST(Stored, AHeadOfABudgetIsRefusedIfScriptsRefuseIt) {
+  const format::BudgetHead head{.kind = format::kBudgetKind,
+                                .changed = kChanged,
+                                .spent = 1,
+                                .held = 2,
+                                .latest = kChanged + 9,
+                                .first = kChanged + 5,
+                                .known = 3,
+                                .forgotten = kForgotten.multiple(),
+                                .open = 4,
+                                .past = 5,
+                                .ended = 6,
+                                .open_cells = 7,
+                                .ended_cells = 8};
+  const auto read = [](const format::BudgetHead& written) {
+    std::string bytes;
+    format::kBudgetHead.append(written, bytes);
+    return read_budget_head(bytes);
+  };
+  ASSERT_TRUE(read(head));
+  EXPECT_EQ(read(head)->ended_cells, 8u);
+  const auto refused = [&](std::uint64_t format::BudgetHead::* member, std::uint64_t number) {
+    format::BudgetHead other = head;
+    other.*member = number;
+    return !read(other);
+  };
+  EXPECT_TRUE(refused(&format::BudgetHead::kind, format::kPermitsKind));
+  EXPECT_TRUE(refused(&format::BudgetHead::changed, format::kEndOfInstants));
+  EXPECT_TRUE(refused(&format::BudgetHead::forgotten, 1));
+  EXPECT_TRUE(refused(&format::BudgetHead::spent, kMaxAmount + 1));
+  EXPECT_TRUE(refused(&format::BudgetHead::held, kMaxAmount + 1));
+  EXPECT_TRUE(refused(&format::BudgetHead::open_cells, 0));
+  EXPECT_TRUE(refused(&format::BudgetHead::open_cells, 10'000));
+  EXPECT_TRUE(refused(&format::BudgetHead::ended_cells, 0));
+  EXPECT_FALSE(read_budget_head(""));
+}
+
+// Borrows the texts.
+std::optional<LedgerEntry> read_entry(const std::vector<std::string>& texts) {
+  std::vector<Reply> words(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    words[i].type = Reply::kString;
+    words[i].text = texts[i];
+  }
+  Reply fields;
+  fields.type = Reply::kArray;
+  fields.count = words.size();
+  fields.first = words.data();
+  return read_ledger_entry(fields);
+}
+
+TEST(Stored, AnEntryOfALedgerIsReadAsItWasWritten) {
+  LedgerEntry entry{.kind = LedgerKind::kHold,
+                    .on_expiry = OnExpiry::kRelease,
+                    .is_new = true,
+                    .id = "call",
+                    .hash = IdHash{0, 1, 2},
+                    .at = Instant{Duration{kChanged}},
+                    .window = Instant{Duration{kChanged - 9}},
+                    .ends = Instant{Duration{kChanged + 9}},
+                    .limit = kMaxAmount,
+                    .spent = -1,
+                    .held = 2,
+                    .spent_after = 3,
+                    .held_after = 4};
+  const std::vector<std::string> texts = fields_of(entry);
+  const auto written = read_entry(texts);
+  ASSERT_TRUE(written);
+  EXPECT_EQ(written->kind, entry.kind);
+  EXPECT_EQ(written->on_expiry, entry.on_expiry);
+  EXPECT_EQ(written->is_new, entry.is_new);
+  EXPECT_EQ(written->id, entry.id);
+  EXPECT_EQ(written->hash, entry.hash);
+  EXPECT_EQ(written->at, entry.at);
+  EXPECT_EQ(written->window, entry.window);
+  EXPECT_EQ(written->ends, entry.ends);
+  EXPECT_EQ(written->limit, entry.limit);
+  EXPECT_EQ(written->spent, entry.spent);
+  EXPECT_EQ(written->held, entry.held);
+  EXPECT_EQ(written->spent_after, entry.spent_after);
+  EXPECT_EQ(written->held_after, entry.held_after);
+  entry.kind = LedgerKind::kTake;
+  entry.is_new = false;
+  entry.hash.reset();
+  const std::vector<std::string> other = fields_of(entry);
+  const auto take = read_entry(other);
+  ASSERT_TRUE(take);
+  EXPECT_EQ(take->kind, entry.kind);
+  EXPECT_FALSE(take->is_new);
+  EXPECT_FALSE(take->hash);
+  EXPECT_EQ(take->ends, Instant{}) << "only holds have an end";
+}
+
 TEST(Stored, ABlockKeepsTheDenialsThatCount) {
   const std::vector<Ticks> denials = {kChanged - 9, kChanged - 5};
   const core::BlockState before{.last = kChanged - 5, .denials = denials};
