@@ -543,6 +543,11 @@ void Outcome::clear() noexcept {
   pieces.clear();
   keep_until = 0;
   is_kept = false;
+  fields.clear();
+  replaces_fields = false;
+  knows_id = false;
+  entries.clear();
+  unknown_end = 0;
 }
 
 void decide(Action action, const Asked& asked, std::uint64_t cost, std::string_view found,
@@ -558,7 +563,7 @@ void decide(Action action, const Asked& asked, std::uint64_t cost, std::string_v
     case StateKind::kLog:
     case StateKind::kLogAndSummaries: return decide_log(action, limit, cost, found, now, outcome);
     case StateKind::kPermits: return decide_permits(action, asked, cost, found, now, outcome);
-    case StateKind::kBudget: return;  // only scripts decide for them
+    case StateKind::kBudget: return;  // decide_budget()
   }
 }
 

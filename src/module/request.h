@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,12 +10,19 @@
 
 #include "core/algorithms.h"
 #include "sluice/block.h"
+#include "sluice/ledger.h"
 #include "sluice/limit.h"
 #include "sluice/permit_id.h"
 #include "sluice/verb.h"
 #include "stores/redis/script/format.h"
 
 namespace sluice::redis_module {
+
+// What the ledger of a budget needs. Borrows the request.
+struct AskedLedger {
+  std::string_view id;                               // its text
+  std::optional<redis::format::BudgetWindows> past;  // windows of holds that have ended
+};
 
 // What a request asks of one counter.
 struct Asked {
@@ -25,7 +33,17 @@ struct Asked {
   bool gives_back = false;    // of a kCharge: it is a refund
   PermitId permit = {};
   std::optional<redis::format::Windows> windows = {};  // the limit is a window of the calendar
+
+  // Of a budget: what it does with the id, whose name is `permit`; absent: it has none.
+  std::optional<Action> with_id = {};
+  bool is_alternative = false;                                      // to the budget before it
+  std::optional<redis::format::BudgetWindows> budget_windows = {};  // as `windows`
+  std::optional<AskedLedger> ledger = {};
 };
+
+inline bool is_budget(const Asked& asked) noexcept {
+  return asked.limit.state_kind() == StateKind::kBudget;
+}
 
 // What a request asks of the block of one counter.
 struct AskedBlock {
@@ -38,22 +56,26 @@ struct AskedBlock {
 // The request of SLUICE.APPLY (docs/reference/state-format.md).
 struct Request {
   Action action = Verb::kTake;
+  bool has_rows = false;                 // of budgets
   bool shares_units = false;             // takes at most the cost with each of several charges
   std::optional<core::Ticks> at = {};    // absent: the time of the server
   std::uint64_t explicit_expiry_ms = 0;  // if `at` is present
   std::vector<Asked> counters;
   std::vector<AskedBlock> blocks;
+  std::size_t ledgers = 0;               // of the counters; their keys are the last ones
+  redis::format::LedgerArgument kept{};  // in the ledgers
 };
 
-// Reads a request for `keys` keys. Returns false if it is malformed or a number is out of
-// the range that any limit has. May throw std::bad_alloc.
+// Reads a request for `keys` keys, and borrows its bytes. Returns false if it is malformed or a
+// number is out of the range that any limit has. May throw std::bad_alloc.
 bool read_request(std::string_view bytes, std::size_t keys, Request& request);
 
-// --- the decision about one counter (counter.cc) ---
+// --- the decision about one counter (counter.cc, budget.cc) ---
 
 enum class Result : std::uint8_t {
   kDecided,
-  kForeign,    // the value is not that of such a counter
+  kForeign,  // the value is not that of such a counter
+  kForeignLedger,
   kWindow,     // the client has to send other windows of the calendar
   kStoreFull,  // of a request: counters that must exist do not
 };
@@ -62,6 +84,12 @@ enum class Result : std::uint8_t {
 struct Piece {
   std::size_t at = 0;
   std::string bytes;
+};
+
+// A field of a hash, and its value.
+struct Field {
+  std::string name;
+  std::string value;
 };
 
 // The decision about one counter, and the change of its value. Reused for later requests.
@@ -81,6 +109,13 @@ struct Outcome {
   core::Ticks keep_until = 0;
   bool is_kept = false;
 
+  // Of a budget instead: the fields that change, and whether the others leave.
+  std::vector<Field> fields;
+  bool replaces_fields = false;
+  bool knows_id = false;
+  std::vector<std::vector<std::string>> entries;  // of the ledger: names and values
+  core::Ticks unknown_end = 0;  // kWindow: of a hold, whose window the ledger needs
+
   void clear() noexcept;
 };
 
@@ -88,5 +123,11 @@ struct Outcome {
 // not exist. Changes nothing but `outcome`. May throw std::bad_alloc.
 void decide(Action action, const Asked& asked, std::uint64_t cost, std::string_view found,
             core::Ticks now, Outcome& outcome);
+
+// The same for a budget, which is a hash. `read` returns the value of a field; empty: there is
+// none.
+using ReadField = std::function<std::string(const std::string& name)>;
+void decide_budget(Action action, const Asked& asked, std::uint64_t cost, bool is_absent,
+                   const ReadField& read, core::Ticks now, Outcome& outcome);
 
 }  // namespace sluice::redis_module

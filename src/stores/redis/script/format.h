@@ -359,9 +359,9 @@ inline constexpr Layout<KeyBlockHead, 5> kKeyBlockHead({{"kind", &KeyBlockHead::
 //
 //   SLUICE.APPLY key... request
 //   request      ARGV[1] of a script, the number of counters (1), and the arguments after ARGV[1],
-//                in one. The number of a family is its number among all:
-//                1 bucket, 2 interval, 3 window, 4 slices, 5 log, 6 hybrid, 7 permits, 8 calendar,
-//                9 budget
+//                in one. Ledgers add 128 to the verb. The number of a family is its number among
+//                all: 1 bucket, 2 interval, 3 window, 4 slices, 5 log, 6 hybrid, 7 permits,
+//                8 calendar, 9 budget
 
 inline constexpr std::uint64_t kTake = 0;
 inline constexpr std::uint64_t kPeek = 1;
@@ -385,6 +385,8 @@ inline constexpr std::array<std::optional<Verb>, 11> kVerbs = {
 inline constexpr std::uint64_t kWithBlocks = 64;
 // Added to the verb of a request with budgets in a row.
 inline constexpr std::uint64_t kWithRows = 32;
+// Added to the verb of a request for the module with ledgers.
+inline constexpr std::uint64_t kWithLedgers = 128;
 
 // The instant of a request at the server's time.
 inline constexpr std::uint64_t kServerTime = (std::uint64_t{1} << 56) - 1;
