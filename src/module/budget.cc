@@ -242,5 +242,263 @@ class Ids {
   std::uint64_t past_ = 0;  // holds that have ended, in the cells of open ones
 };
 
+// The bounds of the windows that a request brings, and before them those of holds that have ended.
+std::vector<Ticks> bounds_of(const Asked& asked) {
+  std::vector<Ticks> bounds;
+  const auto add = [&](const format::BudgetWindows& windows, std::uint64_t end) {
+    for (const std::uint64_t bound :
+         {windows.open, windows.close, windows.second, windows.third, windows.fourth}) {
+      if (bound < end) bounds.push_back(static_cast<Ticks>(bound));
+    }
+  };
+  if (!asked.budget_windows) return bounds;
+  if (asked.ledger && asked.ledger->past) add(*asked.ledger->past, asked.budget_windows->open);
+  add(*asked.budget_windows, 2 * format::kEndOfInstants);
+  return bounds;
+}
+
+// Returns the first ends of holds from which a denied cost may fit; 0 for those that do not matter.
+core::BudgetEnds ends_of(const core::budget::Asked& asked, bool holds, std::uint64_t cost,
+                         Ids& ids) {
+  const Limit& limit = asked.limit;
+  const core::budget::Live& live = asked.live;
+  const bool releases = limit.on_expiry() == OnExpiry::kRelease;
+  const std::uint64_t room = limit.capacity() - cost;
+  const bool fits = live.used() <= room;
+  const bool is_full = holds && live.open >= limit.holds();
+  const std::uint64_t all =
+      !fits && releases && live.spent <= room ? live.held - (room - live.spent) : 0;
+  std::uint64_t of_held = !fits && live.held > room ? live.held - room : 0;
+  const std::uint64_t count = is_full ? live.open - limit.holds() + 1 : 0;
+  core::BudgetEnds ends;
+  // Where a hold that has ended is spent, only the window in which it ends matters.
+  if (!releases && of_held > 0 &&
+      live.latest < core::budget::window_end(limit, asked.budget.bounds, live.at)) {
+    ends.by_held = live.latest;
+    of_held = 0;
+  }
+  if (all == 0 && of_held == 0 && count == 0) return ends;
+  const Holds found = ids.scan(live.at, live.at);
+  std::vector<OpenHold> open = found.open;
+  std::sort(open.begin(), open.end(),
+            [](const OpenHold& a, const OpenHold& b) { return a.end < b.end; });
+  std::uint64_t units = 0;
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    units += found.ids[open[i].record].amount();
+    if (ends.by_all == 0 && all > 0 && units >= all) ends.by_all = open[i].end;
+    if (ends.by_held == 0 && of_held > 0 && units >= of_held) ends.by_held = open[i].end;
+    if (i + 1 == count) ends.by_count = open[i].end;
+  }
+  return ends;
+}
+
+// Keeps the entries of a change for the ledger.
+class Entries final : public Ledger {
+ public:
+  explicit Entries(std::size_t most) { all_.reserve(most); }
+  void add(const LedgerEntry& entry) noexcept override { all_.push_back(entry); }
+  const std::vector<LedgerEntry>& all() const noexcept { return all_; }
+
+ private:
+  std::vector<LedgerEntry> all_;
+};
+
+// Returns the end of a hold that has ended in a window that is not known; 0 if there is none.
+Ticks unknown_end(const Budget& before, Ticks at) noexcept {
+  Ticks first = before.bounds.empty() ? 0 : before.bounds.front();
+  Ticks unknown = 0;
+  for (const OpenHold& hold : before.holds) {
+    if (hold.end <= at && hold.end < first) unknown = first = hold.end;
+  }
+  return unknown;
+}
+
+// One call on one counter: read() -> look() -> decide() -> write().
+class BudgetCall {
+ public:
+  BudgetCall(const Asked& asked, const ReadField& read, Outcome& outcome)
+      : asked_(asked),
+        limit_(asked.limit),
+        read_(read),
+        outcome_(outcome),
+        ids_(limit_, read_),
+        bounds_(bounds_of(asked)) {}
+
+  // Reads the head. Returns false if the value is something else.
+  bool read(Ticks now) {
+    const auto head = redis::read_budget_head(read_("h"));
+    if (!head) return false;
+    const core::Forgotten known(static_cast<std::uint32_t>(head->forgotten));
+    outcome_.replaces_fields = known.is_past(now);
+    if (outcome_.replaces_fields) return true;
+    ids_.begin(*head);
+    known_.forgotten = known;
+    before_ = {.last = static_cast<Ticks>(head->changed),
+               .spent = head->spent,
+               .held = head->held,
+               .first = static_cast<Ticks>(head->first),
+               .latest = static_cast<Ticks>(head->latest),
+               .known = static_cast<std::uint32_t>(head->known)};
+    return true;
+  }
+
+  // Reads the id, and all open holds if one of them may have ended. Returns false if it cannot
+  // decide.
+  bool look(Ticks now, bool has_id) {
+    const Ticks at = core::effective(now, before_.last);
+    outcome_.at = at;
+    // The scripts need the instant in one of the first two windows.
+    const auto& windows = asked_.budget_windows;
+    if (windows && (number(at) < windows->open || number(at) >= windows->second)) {
+      outcome_.result = Result::kWindow;
+      return false;
+    }
+    const bool scans = ids_.open() > 0 && before_.first <= at;
+    if (scans) holds_ = ids_.scan(at, before_.last);
+    if (scans && !ids_.note(holds_)) return false;
+    if (has_id) find_id(at, scans);
+    before_.holds = holds_.open;
+    before_.records = holds_.ids.data();
+    if (!scans) before_.unread = ids_.open() - std::min(ids_.open(), holds_.open.size());
+    before_.bounds = bounds_;
+    before_.ends = &ends_;
+    known_.live = core::budget::advance(limit_, before_, now);
+    if (known_.live.open == 0) known_.live.first = known_.live.latest = 0;
+    core::budget::find_id(known_);
+    return true;
+  }
+
+  void decide(Action action, std::uint64_t cost) {
+    if (action.verb == Verb::kReset) {
+      made_ = {core::untouched(limit_), core::Change::kErase, known_.live.at, {}};
+    } else {
+      made_ = core::budget::decide(action, known_, cost);
+      if (action.verb == Verb::kTakeAtMost) {
+        cost = core::units_at_most(limit_, known_.live.used(), cost);
+      }
+      const bool may_wait = asks(action.verb) && !made_.answer.admitted && !made_.answer.conflict;
+      if (may_wait && cost <= limit_.capacity()) {
+        ends_ = ends_of(known_, action.verb == Verb::kHold, cost, ids_);
+        made_ = core::budget::decide(action, known_, cost);
+      }
+    }
+    outcome_.result = Result::kDecided;
+    outcome_.answer = made_.answer;
+    outcome_.change = made_.change;
+    outcome_.knows_id = known_.kind != IdKind::kUnknown;
+  }
+
+  void write(Verb verb, bool is_absent) {
+    if (!is_absent) append_reply();
+    const bool writes = made_.change == core::Change::kWrite;
+    if (writes) write_next();
+    const bool erases = made_.change == core::Change::kErase && !ids_.is_new();
+    if (asked_.ledger && (writes || erases)) write_entries(verb);
+    const bool is_damaged =
+        ids_.is_damaged() || known_.live.held > kMaxAmount || made_.next.held > kMaxAmount;
+    if (is_damaged) outcome_.result = Result::kForeign;
+  }
+
+ private:
+  void find_id(Ticks at, bool scans) {
+    found_ = ids_.find(HoldName(asked_.permit), at);
+    if (found_.kind() == IdKind::kOpen) {
+      if (!scans) holds_.add(found_);
+      const auto index = static_cast<std::uint64_t>(
+          std::find_if(holds_.ids.begin(), holds_.ids.end(),
+                       [&](const IdRecord& id) { return id.name() == found_.name(); }) -
+          holds_.ids.begin());
+      found_ = {found_.name(), IdKind::kOpen, found_.amount(), index};
+    }
+    before_.asked = &asked_.permit;
+    if (found_.kind() != IdKind::kUnknown) before_.found = &found_;
+  }
+
+  void append_reply() {
+    const bool is_known = known_.kind != IdKind::kUnknown;
+    std::uint64_t rest = 0;
+    if (is_known) rest = known_.is_decided() ? found_.rest() : number(known_.end);
+    format::kBudgetReply.append({.at = number(known_.live.at),
+                                 .spent = known_.live.spent,
+                                 .held = known_.live.held,
+                                 .latest = number(known_.live.latest),
+                                 .open = known_.live.open,
+                                 .forgotten = known_.forgotten.multiple(),
+                                 .kind = static_cast<std::uint64_t>(known_.kind),
+                                 .amount = is_known ? known_.amount : 0,
+                                 .rest = rest,
+                                 .by_all = number(ends_.by_all),
+                                 .by_held = number(ends_.by_held),
+                                 .by_count = number(ends_.by_count)},
+                                outcome_.reply);
+  }
+
+  // Makes the fields of the next state.
+  void write_next() {
+    const NextBudget& next = made_.next;
+    const bool opens = next.change == NextBudget::Change::kOpen;
+    const HoldName name = next.record.name();
+    Ticks first = known_.live.first;
+    if (opens || next.change == NextBudget::Change::kExtend) {
+      ids_.put_open({name, IdKind::kOpen, next.record.amount(), number(next.end)}, made_.at);
+      if (ids_.open() == 1 || next.end < first) first = next.end;
+    } else if (next.change == NextBudget::Change::kSettle) {
+      if (known_.kind == IdKind::kOpen) ids_.take_out_open(name);
+      ids_.put_ended(next.record, made_.at);
+    }
+    ids_.move_past(holds_.past, opens ? &name : nullptr, name, made_.at);
+    format::BudgetHead head{};
+    head.changed = number(made_.at);
+    head.spent = next.spent;
+    head.held = next.held;
+    if (ids_.open() > 0) head.latest = number(next.latest);
+    if (ids_.open() > 0) head.first = number(first);
+    head.known = next.known;
+    head.forgotten = next.forgotten.multiple();
+    ids_.write(head, outcome_.fields);
+    outcome_.keep_until = static_cast<Ticks>(next.forgotten.multiple() * format::kForgottenUnit);
+  }
+
+  void write_entries(Verb verb) {
+    outcome_.unknown_end = unknown_end(before_, made_.at);
+    if (outcome_.unknown_end > 0) {
+      outcome_.result = Result::kWindow;
+      return;
+    }
+    Entries entries(before_.holds.size() + 1);
+    core::budget::record(verb, limit_, before_, made_.next, made_.at,
+                         {.is_new = ids_.is_new(), .id = asked_.ledger->id}, entries);
+    for (const LedgerEntry& entry : entries.all()) {
+      outcome_.entries.push_back(redis::fields_of(entry));
+    }
+  }
+
+  const Asked& asked_;
+  const Limit& limit_;
+  const ReadField& read_;
+  Outcome& outcome_;
+  Ids ids_;
+  std::vector<Ticks> bounds_;
+  Holds holds_;
+  IdRecord found_;
+  Budget before_;
+  core::BudgetEnds ends_;
+  core::budget::Asked known_{limit_, before_, core::Forgotten(core::Forgotten::kNever), {}};
+  core::budget::Made made_{};
+};
+
 }  // namespace
+
+void decide_budget(Action action, const Asked& asked, std::uint64_t cost, bool is_absent,
+                   const ReadField& read, Ticks now, Outcome& outcome) {
+  outcome.clear();
+  outcome.replaces_found = true;
+  outcome.result = Result::kForeign;
+  BudgetCall call(asked, read, outcome);
+  if (!is_absent && !call.read(now)) return;
+  if (!call.look(now, asked.with_id && action.verb != Verb::kReset)) return;
+  call.decide(action, cost);
+  call.write(action.verb, is_absent);
+}
+
 }  // namespace sluice::redis_module
