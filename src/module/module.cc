@@ -34,6 +34,7 @@ struct RedisModuleCtx;
 struct RedisModuleString;
 struct RedisModuleKey;
 struct RedisModuleCommand;
+struct RedisModuleCallReply;
 using RedisModuleCmdFunc = int (*)(RedisModuleCtx* ctx, RedisModuleString** argv, int argc);
 }
 
@@ -54,6 +55,11 @@ inline constexpr int kSignalsChanges = 1 << 1;
 // Results of KeyType.
 inline constexpr int kNoKey = 0;
 inline constexpr int kString = 1;
+inline constexpr int kHash = 3;
+inline constexpr int kStream = 7;
+
+// Flags of HashGet and HashSet: the names of fields are texts of C.
+inline constexpr int kCFields = 1 << 2;
 
 // The functions of the server, with its names.
 // NOLINTBEGIN(readability-identifier-naming)
@@ -73,9 +79,13 @@ struct Abi {
   char* (*StringDMA)(RedisModuleKey*, std::size_t* size, int mode);
   int (*StringSet)(RedisModuleKey*, RedisModuleString*);
   int (*StringTruncate)(RedisModuleKey*, std::size_t size);
+  int (*HashGet)(RedisModuleKey*, int flags, ...);
+  int (*HashSet)(RedisModuleKey*, int flags, ...);
   int (*SetExpire)(RedisModuleKey*, long long milliseconds);
   long long (*Milliseconds)();
   int (*Replicate)(RedisModuleCtx*, const char* command, const char* format, ...);
+  RedisModuleCallReply* (*Call)(RedisModuleCtx*, const char* command, const char* format, ...);
+  void (*FreeCallReply)(RedisModuleCallReply*);
   int (*ReplyWithStringBuffer)(RedisModuleCtx*, const char* bytes, std::size_t size);
   int (*ReplyWithSimpleString)(RedisModuleCtx*, const char* text);
   int (*ReplyWithError)(RedisModuleCtx*, const char* text);
@@ -132,9 +142,13 @@ bool load_abi(RedisModuleCtx* context) noexcept {
   need("RedisModule_StringDMA", to.StringDMA);
   need("RedisModule_StringSet", to.StringSet);
   need("RedisModule_StringTruncate", to.StringTruncate);
+  need("RedisModule_HashGet", to.HashGet);
+  need("RedisModule_HashSet", to.HashSet);
   need("RedisModule_SetExpire", to.SetExpire);
   need("RedisModule_Milliseconds", to.Milliseconds);
   need("RedisModule_Replicate", to.Replicate);
+  need("RedisModule_Call", to.Call);
+  need("RedisModule_FreeCallReply", to.FreeCallReply);
   need("RedisModule_ReplyWithStringBuffer", to.ReplyWithStringBuffer);
   need("RedisModule_ReplyWithSimpleString", to.ReplyWithSimpleString);
   need("RedisModule_ReplyWithError", to.ReplyWithError);
@@ -179,14 +193,20 @@ class Key {
   // What it was when it was opened. Change it once; but a string may have several patches.
   bool is_absent() const noexcept { return type_ == kNoKey; }
   bool is_string() const noexcept { return type_ == kString; }
+  bool is_hash() const noexcept { return type_ == kHash; }
   // The value; empty if there is none, or one of another type. Valid until the next change.
   std::string_view value() const noexcept { return value_; }
   std::string_view name() const noexcept { return bytes_of(name_); }
+  // The field of a hash; empty if there is none. May throw std::bad_alloc.
+  std::string field(const std::string& name) const;
 
   // Writes a string that expires at an instant, in ms since the Unix epoch.
   void store(std::string_view value, long long until_ms) noexcept;
   // Changes a part of the string.
   void patch(std::size_t at, std::string_view bytes) noexcept;
+  // Writes fields of a hash that expires then. `words` has room for their names and values.
+  void store_fields(std::span<const Field> fields, long long until_ms,
+                    std::vector<RedisModuleString*>& words) noexcept;
   void expire(long long until_ms) noexcept;
   void erase() noexcept;
 
@@ -208,10 +228,11 @@ class Key {
 //   open() -> decide() -> reply from outcomes() -> write()
 class Decider {
  public:
-  // Opens the keys: those of the counters of a request, then those of its blocks.
-  bool open(RedisModuleCtx* context, std::span<RedisModuleString*> names);
-  // Decides the request at its time, or at the server's. key(failed()) or counter failed() is the
-  // one of the result; with kStoreFull they are new_counters().
+  // Opens the keys: those of the counters of a request, then those of its blocks. The last names
+  // are those of its ledgers.
+  bool open(RedisModuleCtx* context, std::span<RedisModuleString*> names, std::size_t ledgers = 0);
+  // Decides the request at its time, or at the server's. key(failed()), counter failed() or
+  // ledger(failed()) is the one of the result; with kStoreFull they are new_counters().
   Result decide(const Request& request);
   // Makes the changes.
   void write(const Request& request);
@@ -222,6 +243,7 @@ class Decider {
   core::Ticks now() const noexcept { return now_; }
   bool admits() const noexcept { return admits_; }
   const Key& key(std::size_t i) const noexcept { return keys_[i]; }
+  std::string_view ledger(std::size_t i) const noexcept { return bytes_of(ledgers_[i]); }
   const Outcome& outcome(std::size_t i) const noexcept { return outcomes_[i]; }
   std::size_t failed() const noexcept { return failed_; }
   const std::vector<std::size_t>& new_counters() const noexcept { return new_; }
@@ -230,12 +252,20 @@ class Decider {
   Result read_blocks(const Request& request);
   Result share_units(const Request& request);
   Result decide_counters(const Request& request);
+  Result decide_counter(Action action, const Asked& asked, std::uint64_t cost, std::size_t i);
+  void choose_in_rows(const Request& request);
+  Result prepare_budgets(const Request& request);
+  void write_counter(const Request& request, std::size_t i);
+  void write_ledger(const Request& request, std::size_t i, RedisModuleString* name);
   bool changes_block(const Request& request, const AskedBlock& asked) const noexcept;
   void write_block(const Request& request, std::size_t j);
   long long end_of_key(const Request& request, core::Ticks keep_until) const noexcept;
 
+  RedisModuleCtx* context_ = nullptr;
   std::vector<Key> keys_;
+  std::span<RedisModuleString*> ledgers_;
   std::vector<Outcome> outcomes_;
+  std::vector<RedisModuleString*> words_;  // of a command that write() replicates
   std::vector<BlockValue> blocks_;
   std::vector<std::size_t> new_;
   std::string block_text_;
@@ -355,6 +385,30 @@ void Key::patch(std::size_t at, std::string_view bytes) noexcept {
   is_changed_ = true;
 }
 
+std::string Key::field(const std::string& name) const {
+  RedisModuleString* text = nullptr;
+  abi().HashGet(key_, kCFields, name.c_str(), &text, nullptr);
+  if (text == nullptr) return {};
+  std::string value(bytes_of(text));
+  abi().FreeString(context_, text);
+  return value;
+}
+
+void Key::store_fields(std::span<const Field> fields, long long until_ms,
+                       std::vector<RedisModuleString*>& words) noexcept {
+  words.clear();
+  for (const auto& [name, value] : fields) {
+    words.push_back(abi().CreateString(context_, name.data(), name.size()));
+    words.push_back(abi().CreateString(context_, value.data(), value.size()));
+    abi().HashSet(key_, 0, words.end()[-2], words.back(), nullptr);
+  }
+  set_expiry(until_ms);
+  abi().Replicate(context_, "HSET", "sv", name_, words.data(), words.size());
+  abi().Replicate(context_, "PEXPIREAT", "sl", name_, until_ms);
+  for (RedisModuleString* const word : words) abi().FreeString(context_, word);
+  is_changed_ = true;
+}
+
 void Key::expire(long long until_ms) noexcept {
   set_expiry(until_ms);
   abi().Replicate(context_, "PEXPIREAT", "sl", name_, until_ms);
@@ -373,13 +427,17 @@ Ticks Decider::server_time() noexcept {
       .count();
 }
 
-bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names) {
+bool Decider::open(RedisModuleCtx* context, std::span<RedisModuleString*> names,
+                   std::size_t ledgers) {
   close();
+  context_ = context;
   for (std::size_t i = 1; i < names.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (bytes_of(names[i]) == bytes_of(names[j])) return false;
     }
   }
+  ledgers_ = names.last(ledgers);
+  names = names.first(names.size() - ledgers);
   keys_.reserve(names.size());
   for (RedisModuleString* const name : names) keys_.emplace_back(context, name);
   return true;
@@ -391,7 +449,10 @@ Result Decider::decide(const Request& request) {
   is_blocked_ = false;
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     failed_ = i;
-    if (!keys_[i].is_absent() && keys_[i].value().empty()) return Result::kForeign;
+    const bool is_right = i < request.counters.size() && is_budget(request.counters[i])
+                              ? keys_[i].is_hash()
+                              : !keys_[i].value().empty();
+    if (!keys_[i].is_absent() && !is_right) return Result::kForeign;
   }
   block_text_.reserve(kMostBlockBytes);  // so that write() allocates nothing
   Result result = read_blocks(request);
@@ -411,13 +472,12 @@ Result Decider::read_blocks(const Request& request) {
 
 // Finds out how many units every charge can have; one if there are none, which is denied then.
 Result Decider::share_units(const Request& request) {
-  std::uint64_t units = kMaxUnits;
+  std::uint64_t units = kMaxAmount;
   if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
   for (std::size_t i = 0; i < request.counters.size(); ++i) {
     const Asked& asked = request.counters[i];
-    redis_module::decide(Verb::kPeek, asked, 0, keys_[i].value(), now_, outcomes_[i]);
-    failed_ = i;
-    if (outcomes_[i].result != Result::kDecided) return outcomes_[i].result;
+    const Result result = decide_counter(Verb::kPeek, asked, 0, i);
+    if (result != Result::kDecided) return result;
     units = std::min({units, asked.cost, outcomes_[i].answer.remaining / asked.charges});
   }
   units_for_each_ = std::max<std::uint64_t>(units, 1);
@@ -427,21 +487,92 @@ Result Decider::share_units(const Request& request) {
 Result Decider::decide_counters(const Request& request) {
   const Action action = units_for_each_ ? Action(Verb::kTake) : request.action;
   if (outcomes_.size() < request.counters.size()) outcomes_.resize(request.counters.size());
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    const Asked& asked = request.counters[i];
+    const std::uint64_t cost = units_for_each_ ? *units_for_each_ * asked.charges : asked.cost;
+    const Action own = asked.gives_back ? Action(Verb::kRefund) : asked.with_id.value_or(action);
+    const Result result = decide_counter(own, asked, cost, i);
+    if (result != Result::kDecided) return result;
+  }
+  if (request.has_rows) choose_in_rows(request);
   admits_ = !is_blocked_;
   new_.clear();
   for (std::size_t i = 0; i < request.counters.size(); ++i) {
-    const Asked& asked = request.counters[i];
-    Outcome& outcome = outcomes_[i];
-    const std::uint64_t cost = units_for_each_ ? *units_for_each_ * asked.charges : asked.cost;
-    const Action own = asked.gives_back ? Action(Verb::kRefund) : action;
-    redis_module::decide(own, asked, cost, keys_[i].value(), now_, outcome);
-    failed_ = i;
-    if (outcomes_[i].result != Result::kDecided) return outcomes_[i].result;
+    const Outcome& outcome = outcomes_[i];
     admits_ = admits_ && outcome.answer.admitted;
     const bool is_new = outcome.change == core::Change::kWrite && keys_[i].is_absent();
-    if (asked.must_exist && is_new) new_.push_back(i);
+    if (request.counters[i].must_exist && is_new) new_.push_back(i);
   }
-  return admits_ && !new_.empty() ? Result::kStoreFull : Result::kDecided;
+  if (admits_ && !new_.empty()) return Result::kStoreFull;
+  return prepare_budgets(request);
+}
+
+Result Decider::decide_counter(Action action, const Asked& asked, std::uint64_t cost,
+                               std::size_t i) {
+  const Key& key = keys_[i];
+  failed_ = i;
+  if (is_budget(asked)) {
+    redis_module::decide_budget(
+        action, asked, cost, key.is_absent(),
+        [&key](const std::string& name) { return key.field(name); }, now_, outcomes_[i]);
+  } else {
+    redis_module::decide(action, asked, cost, key.value(), now_, outcomes_[i]);
+  }
+  return outcomes_[i].result;
+}
+
+namespace {
+
+// One of budgets in a row, for choose_in_row().
+struct InRow {
+  const Asked* asked;
+  Outcome* outcome;
+
+  bool is_alternative() const noexcept { return asked->is_alternative; }
+  bool chooses(Verb /*verb*/) const noexcept { return true; }  // else the request has no rows
+  bool knows_id() const noexcept { return outcome->knows_id; }
+  bool admits() const noexcept { return outcome->answer.admitted; }
+  void pass_over() noexcept {
+    outcome->answer.admitted = true;
+    outcome->change = core::Change::kNone;
+    outcome->entries.clear();
+  }
+  void wait_less(const InRow& /*other*/) noexcept {}  // the client computes the waits
+};
+
+}  // namespace
+
+void Decider::choose_in_rows(const Request& request) {
+  std::vector<InRow> all;
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    all.push_back({&request.counters[i], &outcomes_[i]});
+  }
+  for (std::size_t i = 0; i < all.size();) {
+    const auto rest = std::span(all).subspan(i);
+    const std::size_t size = row_size(std::span<const InRow>(rest));
+    choose_in_row(request.action.verb, rest.first(size));
+    i += size;
+  }
+}
+
+// Ensures that what changes budgets cannot fail.
+Result Decider::prepare_budgets(const Request& request) {
+  std::size_t words = 0;
+  std::size_t ledger = 0;
+  for (std::size_t i = 0; i < request.counters.size(); ++i) {
+    const Outcome& outcome = outcomes_[i];
+    words = std::max(words, 2 * outcome.fields.size());
+    for (const auto& entry : outcome.entries) words = std::max(words, entry.size());
+    if (!request.counters[i].ledger) continue;
+    failed_ = ledger++;
+    if (outcome.entries.empty()) continue;
+    RedisModuleKey* const stream = abi().OpenKey(context_, ledgers_[failed_], kRead);
+    const int type = abi().KeyType(stream);
+    abi().CloseKey(stream);
+    if (type != kNoKey && type != kStream) return Result::kForeignLedger;
+  }
+  words_.reserve(words);
+  return Result::kDecided;
 }
 
 // Returns when the key expires, in ms since the Unix epoch; later than now.
@@ -455,20 +586,48 @@ long long Decider::end_of_key(const Request& request, Ticks keep_until) const no
 void Decider::write(const Request& request) {
   const Verb verb = request.action.verb;
   const bool writes = admits_ || verb == Verb::kRelease;
+  std::size_t ledger = 0;
   for (std::size_t i = 0; writes && i < request.counters.size(); ++i) {
-    const Outcome& outcome = outcomes_[i];
-    Key& key = keys_[i];
-    if (outcome.change == core::Change::kErase) key.erase();
-    if (outcome.change != core::Change::kWrite) continue;
-    const long long until_ms = end_of_key(request, outcome.keep_until);
-    if (outcome.pieces.empty()) {
-      key.store(outcome.value, until_ms);
-      continue;
-    }
-    for (const Piece& piece : outcome.pieces) key.patch(piece.at, piece.bytes);
-    if (!outcome.is_kept) key.expire(until_ms);
+    write_counter(request, i);
+    if (request.counters[i].ledger) write_ledger(request, i, ledgers_[ledger++]);
   }
   for (std::size_t j = 0; j < request.blocks.size(); ++j) write_block(request, j);
+}
+
+void Decider::write_counter(const Request& request, std::size_t i) {
+  const Outcome& outcome = outcomes_[i];
+  Key& key = keys_[i];
+  if (outcome.change == core::Change::kErase) key.erase();
+  if (outcome.change != core::Change::kWrite) return;
+  const long long until_ms = end_of_key(request, outcome.keep_until);
+  if (!outcome.fields.empty()) {
+    if (outcome.replaces_fields) key.erase();
+    return key.store_fields(outcome.fields, until_ms, words_);
+  }
+  if (outcome.pieces.empty()) return key.store(outcome.value, until_ms);
+  for (const Piece& piece : outcome.pieces) key.patch(piece.at, piece.bytes);
+  if (!outcome.is_kept) key.expire(until_ms);
+}
+
+// The server names the entries, and replicates the names.
+void Decider::write_ledger(const Request& request, std::size_t i, RedisModuleString* name) {
+  const Outcome& outcome = outcomes_[i];
+  if (outcome.entries.empty()) return;
+  for (const std::vector<std::string>& entry : outcome.entries) {
+    words_.clear();
+    for (const std::string& text : entry) {
+      words_.push_back(abi().CreateString(context_, text.data(), text.size()));
+    }
+    RedisModuleCallReply* const reply =
+        abi().Call(context_, "XADD", "!scclcv", name, "MAXLEN", "~",
+                   static_cast<long long>(request.kept.keep), "*", words_.data(), words_.size());
+    if (reply != nullptr) abi().FreeCallReply(reply);
+    for (RedisModuleString* const word : words_) abi().FreeString(context_, word);
+  }
+  const long long until_ms = outcome.change == core::Change::kWrite
+                                 ? end_of_key(request, outcome.keep_until)
+                                 : abi().Milliseconds();
+  Key(context_, name).expire(until_ms + static_cast<long long>(request.kept.after_ms));
 }
 
 bool Decider::changes_block(const Request& request, const AskedBlock& asked) const noexcept {
@@ -521,9 +680,11 @@ void append_reply(const Decider& decider, const Request& request, std::string& o
 
 int reply_window(RedisModuleCtx* context, const Decider& decider, const Request& request) {
   const Asked& asked = request.counters[decider.failed()];
-  const std::string text = "WINDOW " + std::to_string(asked.windows->number) + " " +
-                           std::to_string(decider.outcome(decider.failed()).at) + " " +
-                           std::to_string(decider.now());
+  const Outcome& outcome = decider.outcome(decider.failed());
+  const std::uint64_t number = asked.windows ? asked.windows->number : asked.budget_windows->number;
+  std::string text = "WINDOW " + std::to_string(number) + " " + std::to_string(outcome.at) + " " +
+                     std::to_string(decider.now());
+  if (outcome.unknown_end > 0) text += " " + std::to_string(outcome.unknown_end);
   return abi().ReplyWithSimpleString(context, text.c_str());
 }
 
@@ -536,36 +697,50 @@ int reply_full(RedisModuleCtx* context, const Decider& decider) {
 }  // namespace
 
 // Returns the error of a key that holds something else.
-std::string foreign_value_error(const Key& key) {
+std::string foreign_error(std::string_view key, std::string_view what) {
   constexpr std::size_t kShown = 64;
-  std::string shown(key.name().substr(0, kShown));
+  std::string shown(key.substr(0, kShown));
   for (char& c : shown) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7F) c = '?';
   }
-  if (key.name().size() > kShown) shown += "...";
-  const bool is_string = key.is_string();
-  return "FOREIGNVALUE " + shown + " holds " +
-         (is_string ? "a value of another kind or version" : "another type");
+  if (key.size() > kShown) shown += "...";
+  return "FOREIGNVALUE " + shown + " holds " + std::string(what);
+}
+
+// Whether the key has the type of a counter, of which its value is none.
+bool has_right_type(const Decider& decider, const Request& request) {
+  const std::size_t i = decider.failed();
+  const bool is_hash = i < request.counters.size() && is_budget(request.counters[i]);
+  return is_hash ? decider.key(i).is_hash() : decider.key(i).is_string();
+}
+
+std::string foreign_value_error(const Decider& decider, const Request& request) {
+  return foreign_error(
+      decider.key(decider.failed()).name(),
+      has_right_type(decider, request) ? "a value of another kind or version" : "another type");
 }
 
 int apply(Call& call) {
   const auto keys = call.words.subspan(1, call.words.size() - 2);
   Request& request = call.request;
   Decider& decider = call.decider;
-  if (keys.size() > 2 * kMaxCharges ||
+  if (keys.size() > 3 * kMaxCharges ||
       !read_request(bytes_of(call.words.back()), keys.size(), request)) {
     return abi().ReplyWithError(call.context,
                                 "ERR the request is malformed, or of a later version");
   }
-  if (!decider.open(call.context, keys)) {
+  if (!decider.open(call.context, keys, request.ledgers)) {
     return abi().ReplyWithError(call.context, "ERR a key is given twice");
   }
   switch (decider.decide(request)) {
     case Result::kDecided: break;
     case Result::kForeign:
-      return abi().ReplyWithError(call.context,
-                                  foreign_value_error(decider.key(decider.failed())).c_str());
+      return abi().ReplyWithError(call.context, foreign_value_error(decider, request).c_str());
+    case Result::kForeignLedger:
+      return abi().ReplyWithError(
+          call.context,
+          foreign_error(decider.ledger(decider.failed()), "another type than a ledger").c_str());
     case Result::kWindow: return reply_window(call.context, decider, request);
     case Result::kStoreFull: return reply_full(call.context, decider);
   }
@@ -605,9 +780,6 @@ int run_limit(Call& call, Verb verb, std::size_t at) {
   if (holds_permits(asked->limit.algorithm())) {
     return reply_error(call.context, "algorithm: the module has no permits; sluice serve has");
   }
-  if (holds_amounts(asked->limit.algorithm())) {
-    return reply_error(call.context, "algorithm: the module has no budgets; sluice serve has");
-  }
   const auto decision =
       decide_by_limit(call, at, verb, {.limit = asked->limit, .cost = asked->cost});
   if (!decision) return kOk;
@@ -642,14 +814,16 @@ namespace {
 Result decide_near(Decider& decider, Request& request, std::optional<core::Ticks> near) {
   Asked& asked = request.counters[0];
   const Calendar* const calendar = asked.limit.calendar();
-  if (calendar != nullptr) {
+  if (calendar != nullptr && !is_budget(asked)) {
     asked.windows = redis::windows_of(*calendar, near ? *near : Decider::server_time(), 0);
   }
   return decider.decide(request);
 }
 
-int reply_foreign(RedisModuleCtx* context, const Key& key) {
-  if (key.is_string()) return reply_error(context, foreign_value_error(key));
+int reply_foreign(RedisModuleCtx* context, const Decider& decider, const Request& request) {
+  if (has_right_type(decider, request)) {
+    return reply_error(context, foreign_value_error(decider, request));
+  }
   return abi().ReplyWithError(context,
                               "WRONGTYPE Operation against a key holding the wrong kind of value");
 }
@@ -664,7 +838,7 @@ std::optional<Decision> decide_by_limit(Call& call, std::size_t at, Verb verb, c
   Request& request = call.request;
   Decider& decider = call.decider;
   request.action = verb;
-  request.shares_units = false;
+  request.has_rows = request.shares_units = false;
   request.at.reset();
   request.blocks.clear();
   request.counters.assign(1, asked);
@@ -675,7 +849,7 @@ std::optional<Decision> decide_by_limit(Call& call, std::size_t at, Verb verb, c
     result = decide_near(decider, request, decider.outcome(0).at);
   }
   if (result != Result::kDecided) {
-    reply_foreign(call.context, decider.key(0));
+    reply_foreign(call.context, decider, request);
     return std::nullopt;
   }
   Decision decision;
