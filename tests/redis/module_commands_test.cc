@@ -77,6 +77,8 @@ const std::vector<Algorithm> kAlgorithms = {
     {"c", {"sliding_window_counter", "10", "300d", "SLICES", "6", "WEIGHTING", "none"}},
     {"l", {"sliding_window_log", "10", "300d"}},
     {"h", {"sliding_window_hybrid", "10", "300d"}},
+    {"u", {"budget", "10", "300d"}},
+    {"u", {"budget", "10", "month", "ZONE", "Asia/Shanghai"}},
 };
 
 Words words_of(std::size_t verb, const std::string& key, const Words& limit,
@@ -140,8 +142,6 @@ TEST_F(ModuleCommands, RefuseArgumentsAsTheFrontEndDoes) {
   }
   EXPECT_EQ(by_module({"RL.LIMIT", "key", "concurrency", "3", "1h"}),
             "ERR algorithm: the module has no permits; sluice serve has");
-  EXPECT_EQ(by_module({"RL.LIMIT", "key", "budget", "3", "1h"}),
-            "ERR algorithm: the module has no budgets; sluice serve has");
   EXPECT_EQ(by_module({"RL.PEEK", "CHECK", "rule", "a", "b", "c"}),
             "ERR there are no rules in the module; expected LIMIT");
   const std::string few = by_module({"RL.PEEK", "LIMIT", "key", "gcra", "10"});

@@ -617,6 +617,12 @@ void Plan::write_keys(std::size_t index, bool with_blocks, Command& command) con
 // Writes the last argument of a script for a ledger.
 void Plan::write_ledgers(std::size_t index, bool is_undo, Command& command) const {
   if (parts_[index].ledgers == 0) return;
+  std::string argument;
+  append_ledgers(index, is_undo, argument);
+  command.append(argument);
+}
+
+void Plan::append_ledgers(std::size_t index, bool is_undo, std::string& out) const {
   const auto kind_of = [&](const Counter& counter) {
     if (is_undo) return LedgerKind::kUndo;
     if (counter.gives_back()) return LedgerKind::kRefund;
@@ -628,23 +634,21 @@ void Plan::write_ledgers(std::size_t index, bool is_undo, Command& command) cons
       default: return LedgerKind::kTake;
     }
   };
-  std::string argument;
-  format::kLedgerArgument.append({options_.ledger_keep, format::kLedgerAfterMs}, argument);
+  format::kLedgerArgument.append({options_.ledger_keep, format::kLedgerAfterMs}, out);
   std::size_t number = 0;
   for (const Counter& counter : of_part(index)) {
     ++number;
     if (counter.ledger.empty()) continue;
     const auto kind = static_cast<std::size_t>(kind_of(counter));
-    counter.append_ledger(number, kLedgerKinds[kind], argument);
+    counter.append_ledger(number, kLedgerKinds[kind], out);
   }
-  command.append(argument);
 }
 
 void Plan::write(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
   const std::uint64_t verb = script_verb(part);
   write_keys(index, true, command);
-  if (options_.uses_module && !has_budgets(part.families)) write_for_module(index, command);
+  if (options_.uses_module) write_for_module(index, command);
   if (is_single(part)) {
     std::string argument;
     const Counter& counter = of_part(index).front();
@@ -667,14 +671,14 @@ void Plan::write(std::size_t index, Command& command) const {
 // Call this after write_keys().
 void Plan::write_for_module(std::size_t index, Command& command) const {
   const Part& part = parts_[index];
-  const std::uint64_t verb = script_verb(part);
   std::string request;
-  append_request(part.blocks > 0 ? verb + format::kWithBlocks : verb, request);
+  append_request(flagged_verb(part) + (part.ledgers > 0 ? format::kWithLedgers : 0), request);
   request += static_cast<char>(part.counters);
   for (const Counter& counter : of_part(index)) {
-    append_argument(counter, kAllFamilies, verb, request);
+    append_argument(counter, kAllFamilies, script_verb(part), request);
   }
   if (part.blocks > 0) append_blocks(index, request);
+  if (part.ledgers > 0) append_ledgers(index, false, request);
   // The keys are in the tail, after their number.
   const std::size_t number_size = command.tail.find('$', 1);
   const std::string_view keys = std::string_view(command.tail).substr(number_size);

@@ -42,8 +42,6 @@ FamilySet bit_of(const Family& family) noexcept;
 int number_of(const Family& family, FamilySet set) noexcept;
 // Whether counters of one of them can be reserved ahead.
 bool can_reserve_ahead(FamilySet set) noexcept;
-// Whether one of them is budgets.
-bool has_budgets(FamilySet set) noexcept;
 
 // Returns the text with the values of the constants of format.h, whose names, and nothing else in
 // the .lua files, begin with a k and a capital letter. Throws std::out_of_range for another name.
@@ -312,6 +310,7 @@ class Plan {
   void append_blocks(std::size_t part, std::string& out) const;
   void append_request(std::uint64_t verb, std::string& out) const;
   void write_ledgers(std::size_t part, bool is_undo, Command& command) const;
+  void append_ledgers(std::size_t part, bool is_undo, std::string& out) const;
   void append_argument(const Counter& counter, FamilySet families, std::uint64_t verb,
                        std::string& out) const;
   void write_for_module(std::size_t part, Command& command) const;

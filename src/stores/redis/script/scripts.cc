@@ -342,8 +342,6 @@ int number_of(const Family& family, FamilySet set) noexcept {
   return std::popcount(set & below) + 1;
 }
 
-bool has_budgets(FamilySet set) noexcept { return (set & kBudget) != 0; }
-
 bool can_reserve_ahead(FamilySet set) noexcept { return (set & (kBucket | kInterval)) != 0; }
 
 void append_functions(FamilySet set, std::string& out) {
