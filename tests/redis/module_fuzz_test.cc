@@ -9,6 +9,8 @@
 
 #include "sluice/calendar.h"
 #include "sluice/permit_id.h"
+#include "stores/redis/script/format.h"
+#include "stores/redis/script/stored.h"
 #include "tests/property/generate.h"
 #include "tests/property/history.h"
 #include "tests/redis/plan_store.h"
@@ -99,7 +101,7 @@ class ModuleFuzzer {
 
   Words change_of_a_value() {
     const std::string& key = any(keys_);
-    switch (dice_.below(12)) {
+    switch (dice_.below(16)) {
       case 0: return {"DEL", key};
       case 1: return {"SET", key, dice_.any_of<const char*>({"", "12345", "hello", "\xC1\x11"})};
       case 2: return {"RPUSH", key, "1"};
@@ -111,10 +113,52 @@ class ModuleFuzzer {
       case 8: return {"RENAME", key, any(keys_)};
       case 9:
       case 10:
+      case 11:
+      case 12: return change_of_a_budget();
+      case 13:
+      case 14:
         if (!values_.empty()) return {"SET", key, damaged(any(values_), 2)};
         [[fallthrough]];
       default: return {"GET", key};
     }
+  }
+
+  // A budget that may contradict itself, with ids that requests ask for.
+  Words change_of_a_budget() {
+    namespace format = sluice::redis::format;
+    Words words = {"HSET", dice_.any_of<const char*>({"u{}a", "u{}b", "u{}c"})};
+    format::BudgetHead head{};
+    for (const auto& field : format::kBudgetHead.fields()) {
+      head.*field.member = dice_.magnitude((std::uint64_t{1} << 8 * field.size) - 1);
+    }
+    head.kind = format::kBudgetKind;
+    if (dice_.chance(90)) head.changed %= format::kEndOfInstants / 3;
+    if (dice_.chance(90)) head.forgotten = format::kNeverForgotten;
+    if (dice_.chance(90)) head.spent %= sluice::kMaxAmount;
+    if (dice_.chance(90)) head.held %= sluice::kMaxAmount;
+    if (dice_.chance(80)) head.open = dice_.below(3);
+    if (dice_.chance(80)) head.past = dice_.below(2);
+    if (dice_.chance(80)) head.open_cells = 1 + dice_.below(2);
+    if (dice_.chance(80)) head.ended_cells = 1 + dice_.below(2);
+    std::string text;
+    format::kBudgetHead.append(head, text);
+    words.insert(words.end(), {"h", dice_.chance(90) ? text : damaged(text, 3)});
+    for (const char* const cell : {"o0", "o1", "e0", "e1"}) {
+      if (dice_.chance(40)) words.insert(words.end(), {cell, some_ids()});
+    }
+    return words;
+  }
+  std::string some_ids() {
+    std::vector<sluice::core::IdRecord> ids;
+    for (std::uint64_t count = dice_.below(4); count > 0; --count) {
+      ids.emplace_back(sluice::core::HoldName(any_permit()),
+                       static_cast<sluice::core::IdKind>(dice_.chance(60) ? 1 : dice_.below(8)),
+                       dice_.magnitude(sluice::kMaxAmount),
+                       dice_.magnitude((std::uint64_t{1} << 56) - 1));
+    }
+    std::string text;
+    sluice::redis::append_ids(ids, text);
+    return dice_.chance(90) ? text : damaged(text, 3);
   }
 
   std::string damaged(std::string bytes, std::uint64_t most_changes) {
@@ -139,12 +183,20 @@ class ModuleFuzzer {
 
   Limit some_limit() {
     if (dice_.chance(10)) return sluice::concurrency(1 + dice_.below(5)).lease(100ms);
+    if (dice_.chance(25)) return some_budget();
     if (dice_.chance(10)) {
       const auto calendar = sluice::calendar_day(dice_.chance(50) ? "UTC" : "Asia/Shanghai");
       return sluice::fixed_window(dice_.below(20)).per(calendar);
     }
     const auto algorithm = sluice_property::random_algorithm(dice_);
     return sluice_property::limit_of(sluice_property::random_spec(dice_, algorithm));
+  }
+
+  Limit some_budget() {
+    const std::uint64_t limit = dice_.chance(70) ? dice_.below(20) : dice_.magnitude(1u << 31);
+    if (dice_.chance(30)) return sluice::budget(limit).per(sluice::calendar_day("UTC")).holds(2);
+    if (dice_.chance(30)) return sluice::budget(limit).never().releasing_unsettled();
+    return sluice::budget(limit).per(dice_.chance(50) ? 100ms : 1h).remember(1s);
   }
 
   Words apply() {
@@ -156,16 +208,22 @@ class ModuleFuzzer {
       charges.push_back({.key = dice_.any_of({"a", "b", "c"}),
                          .limit = any(limits_),
                          .cost = dice_.chance(80) ? dice_.below(4) : dice_.magnitude(kMostCost),
-                         .permit = &kPermits[dice_.below(kPermits.size())],
-                         .block = dice_.chance(30) ? &block_ : nullptr});
+                         .permit = dice_.chance(90) ? &any_permit() : nullptr,
+                         .id_text = "call",
+                         .block = dice_.chance(30) ? &block_ : nullptr,
+                         .alternative = i > 0 && dice_.chance(10)});
     }
-    const auto verb = static_cast<sluice::Verb>(dice_.below(11));
+    const auto verb = static_cast<sluice::Verb>(dice_.below(14));
     std::optional<sluice::Instant> now;
     if (dice_.chance(30)) {
       now = sluice::Instant{
           sluice::Duration{static_cast<std::int64_t>(dice_.magnitude(sluice_property::kLastTick))}};
     }
-    if (!plan.begin({.prefix = "", .uses_module = true}, {verb, 1s}, charges, now)) return apply();
+    const std::uint64_t ledger_keep = dice_.chance(50) ? 100 : 0;
+    if (!plan.begin({.prefix = "", .ledger_keep = ledger_keep, .uses_module = true}, {verb, 1s},
+                    charges, now)) {
+      return apply();
+    }
     PlainCommand command;
     plan.write(0, command);
     if (command.for_module.empty()) return apply();
@@ -175,7 +233,7 @@ class ModuleFuzzer {
     }
     if (dice_.chance(50)) words.back() = damaged(words.back(), 4);
     if (dice_.chance(10) && !words.back().empty()) {  // another verb
-      words.back()[0] = static_cast<char>(dice_.below(24));
+      words.back()[0] = static_cast<char>(dice_.below(256));
     }
     return words;
   }
@@ -226,7 +284,7 @@ class ModuleFuzzer {
     words.push_back(any(keys_));
     words.emplace_back(dice_.any_of<const char*>(
         {"token_bucket", "leaky_bucket", "gcra", "fixed_window", "sliding_window_counter",
-         "sliding_window_log", "sliding_window_hybrid", "concurrency", "x"}));
+         "sliding_window_log", "sliding_window_hybrid", "concurrency", "budget", "x"}));
     words.push_back(number());
     words.push_back(any(known_periods));
     for (std::uint64_t options = dice_.chance(60) ? 0 : dice_.below(4); options > 0; --options) {
@@ -236,6 +294,8 @@ class ModuleFuzzer {
     }
     return words;
   }
+
+  const sluice::PermitId& any_permit() { return kPermits[dice_.below(kPermits.size())]; }
 
   static constexpr std::uint64_t kMostCost = std::uint64_t{1} << 33;
   static constexpr std::array kPermits = {sluice::PermitId({1}), sluice::PermitId({2}),

@@ -30,9 +30,7 @@ Reason reason_of_error(const sluice::redis::Reply& reply) {
 }  // namespace
 
 void ScriptConnection::send(const sluice::redis::Command& command) {
-  if (module_file() == nullptr || command.for_module.empty() || dice_() % 2 == 0) {
-    return send_script(command);
-  }
+  if (command.for_module.empty() || dice_() % 100 >= by_module_) return send_script(command);
   connection_.append_raw(command.for_module);
   sent_.push_back({.is_by_module = true});
 }

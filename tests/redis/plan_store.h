@@ -22,11 +22,13 @@ class PlainCommand final : public sluice::redis::Command {
 };
 
 // Sends script calls over a blocking connection, any number before their replies. Loads a script
-// before its first call. Throws std::runtime_error if a script's hash is wrong. If the server has
-// the module, every other call, more or less, is a command of the module instead.
+// before its first call. Throws std::runtime_error if a script's hash is wrong. `by_module` per
+// cent of the calls are commands of the module instead; half of them if all servers have it.
 class ScriptConnection {
  public:
-  explicit ScriptConnection(const RedisServer& server) : connection_(server) {}
+  explicit ScriptConnection(const RedisServer& server,
+                            unsigned by_module = module_file() != nullptr ? 50 : 0)
+      : connection_(server), by_module_(by_module) {}
 
   void send(const sluice::redis::Command& command);
   void send_script(const sluice::redis::Command& command);
@@ -42,6 +44,7 @@ class ScriptConnection {
 
  private:
   RedisConnection connection_;
+  const unsigned by_module_;
   std::set<std::string_view> loaded_;  // hashes
   struct Sent {
     const sluice::redis::Script* loading = nullptr;
