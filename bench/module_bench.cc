@@ -51,6 +51,7 @@ class ModuleBench {
     promise_both("three-limits-over-common", "three token buckets / three common calls",
                  *three_common_calls(server_), *three, 3.0);
     algorithms();
+    budgets();
   }
 
  private:
@@ -81,6 +82,76 @@ class ModuleBench {
     compare("sliding_window_hybrid", sliding_window_hybrid(kUnits).per(s));
   }
 
+  // A hold of a budget and its settlement, with a take of the budget, and with the same by scripts,
+  // as their baselines; and on one key with 1,000 open holds, with one that has none.
+  void budgets() {
+    const auto both = [](OwnCase& first, OwnCase& second) {
+      return [&](std::size_t from, std::size_t count) {
+        first(from, count);
+        second(from, count);
+      };
+    };
+    const auto server_us = [](const OwnCase& first, const OwnCase& second) {
+      return first.told.server_us_each() + second.told.server_us_each();
+    };
+    const std::string begin = "budget" + std::to_string(++cases_) + ":";
+    const auto by_module = OwnCase::By::kModule;
+    OwnCase take = of_budget(begin + "take:", Verb::kTake, by_module);
+    OwnCase held = of_budget(begin, kHold, by_module);
+    OwnCase settled = of_budget(begin, Verb::kSettle, by_module);
+    const auto note = [](double own, double base) {
+      char text[64];
+      std::snprintf(text, sizeof text, "server us %.2f / %.2f", own, base);
+      return std::string(text);
+    };
+    const Ratio over_take = paired_.measure(take, both(held, settled));
+    row("budget: hold and settle / take", over_take,
+        note(server_us(held, settled), take.told.server_us_each()));
+    promise_at_most("module-hold-and-settle-over-a-take",
+                    server_us(held, settled) / take.told.server_us_each(), 2.5);
+
+    OwnCase script_held = of_budget(begin + "script:", kHold, OwnCase::By::kScripts);
+    OwnCase script_settled = of_budget(begin + "script:", Verb::kSettle, OwnCase::By::kScripts);
+    held.told = settled.told = {};
+    const Ratio over_script =
+        paired_.measure(both(script_held, script_settled), both(held, settled));
+    row("budget: hold and settle / script", over_script,
+        note(server_us(held, settled), server_us(script_held, script_settled)));
+    promise_at_least("module-hold-and-settle-over-script",
+                     server_us(script_held, script_settled) / server_us(held, settled), 2.5);
+
+    OwnCase few = of_budget(begin + "few:", kHold, by_module, 1);
+    OwnCase few_settled = of_budget(begin + "few:", Verb::kSettle, by_module, 1);
+    OwnCase kept = of_budget(begin + "many:", kHold, by_module, 1);
+    kept(0, 1000);
+    OwnCase many = of_budget(begin + "many:", kHold, by_module, 1);
+    OwnCase many_settled = of_budget(begin + "many:", Verb::kSettle, by_module, 1);
+    many.skip_ids(1000);
+    many_settled.skip_ids(1000);
+    row("budget: hold and settle, 1,000 open / none",
+        paired_.measure(both(few, few_settled), both(many, many_settled)));
+    promise_at_most("module-hold-and-settle-with-1000-open",
+                    server_us(many, many_settled) / server_us(few, few_settled), 1.5);
+  }
+
+  // Each hold and settlement has an id of its own.
+  OwnCase of_budget(const std::string& prefix, Action action, OwnCase::By by,
+                    std::size_t keys = kBenchKeys) {
+    const Limit limit = budget(kMaxAmount)
+                            .per(std::chrono::hours{24})
+                            .holds(65'535)
+                            .remember(std::chrono::seconds{1});
+    const PermitId id = PermitId::random();
+    std::string key;
+    return {server_, prefix,
+            [&](std::size_t i, std::vector<Charge>& charges) {
+              key = key_of(random_key(i, keys));
+              const PermitId* const permit = action.verb == Verb::kTake ? nullptr : &id;
+              charges.assign(1, Charge{.key = key, .limit = limit, .permit = permit});
+            },
+            action, by};
+  }
+
   OwnCase one_limit(const Limit& limit, OwnCase::By by) {
     std::string key;
     return {server_, "own" + std::to_string(++cases_) + ":",
@@ -100,6 +171,8 @@ class ModuleBench {
               return words;
             }};
   }
+
+  static constexpr Action kHold{Verb::kHold, std::chrono::hours{1}};
 
   RedisServer server_;
   Paired paired_;

@@ -88,12 +88,14 @@ OwnCase::OwnCase(const RedisServer& server, const std::string& prefix, const Fil
     plan_.write(0, command);
     if (by == By::kModule) {
       requests_.push_back(command.for_module);
-      continue;
+    } else {
+      if (known != command.script->sha1) {
+        known = link.load_script(std::string(command.script->text));
+      }
+      requests_.push_back("*" + std::to_string(command.elements + 2) +
+                          "\r\n$7\r\nEVALSHA\r\n$40\r\n" + std::string(command.script->sha1) +
+                          "\r\n" + command.tail);
     }
-    if (known != command.script->sha1) known = link.load_script(std::string(command.script->text));
-    requests_.push_back("*" + std::to_string(command.elements + 2) +
-                        "\r\n$7\r\nEVALSHA\r\n$40\r\n" + std::string(command.script->sha1) +
-                        "\r\n" + command.tail);
     if (charges_[0].permit == nullptr) continue;
     const PermitId::Bytes id = charges_[0].permit->bytes();
     id_at_.push_back(requests_.back().find(
