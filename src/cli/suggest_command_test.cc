@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <boost/json.hpp>
 #include <cstdlib>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/command.h"
@@ -173,6 +177,23 @@ TEST_F(SuggestCommand, RefusesCostsThatItCannotCount) {
   EXPECT_EQ(run_suggest({"--field", "cost=tokns", "--yaml", json}), 1);
   EXPECT_EQ(out_, "");
   EXPECT_NE(err_.find("the logs have no field 'tokns'"), std::string::npos) << err_;
+}
+
+TEST_F(SuggestCommand, SaysThatAPipeCannotBeReadAgainForASmallRoute) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += line_at(i, "10.0.0.1", "GET /a");
+  text += line_at(100, "10.0.0.2", "GET /a.png");
+  EXPECT_EQ(run_suggest({files_.write("one", text)}), 0);
+  EXPECT_EQ(err_, "");
+  const std::string pipe = files_.write("pipe", "");
+  ASSERT_EQ(std::remove(pipe.c_str()), 0);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(pipe) << text; });
+  EXPECT_EQ(run_suggest({pipe}), 0);
+  writer.join();
+  EXPECT_EQ(err_,
+            "sluice: a route is too small for a rule, and the rules of others match its requests, "
+            "which their numbers leave out: standard input cannot be read twice; name a file\n");
 }
 
 TEST_F(SuggestCommand, FailsIfNoRequestMatches) {
