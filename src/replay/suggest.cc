@@ -590,12 +590,12 @@ SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
     next = measure(rules, again, choice, report);
   }
   if (!can_read && next != choice && options.complain) {
-    options.complain((next.logins.empty()
-                          ? "a route is too small for a rule, and the rules of others match its "
-                            "requests, which their numbers leave out"
-                          : "clients guess at " + next.logins[0] +
-                                ", which is in the route `writes`") +
-                     std::string(": standard input cannot be read twice; name a file"));
+    options.complain(
+        (next.logins.empty()
+             ? "a route is too small for a rule, and the rules of others match its "
+               "requests, which their numbers leave out"
+             : "clients guess at " + next.logins[0] + ", which is in the route `writes`") +
+        std::string(": standard input cannot be read twice; name a file"));
   }
   const auto elapsed = std::chrono::steady_clock::now() - start;
   report.elapsed = std::chrono::round<std::chrono::milliseconds>(elapsed);

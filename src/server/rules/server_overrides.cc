@@ -494,8 +494,7 @@ void RedisOverrides::finish_scan() {
   for (std::optional<std::uint64_t> at = 0; at;) {
     Overrides::Page page = overrides_.list(*at, kPage);
     for (auto& entry : page.entries) {
-      const bool is_there =
-          std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter));
+      const bool is_there = std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter));
       if (!is_there && overrides_.unset(entry.counter)) lost.push_back(std::move(entry));
     }
     at = page.next;

@@ -857,9 +857,8 @@ void Server::Impl::follow_rules() {
 void Server::Impl::follow_overrides() {
   const auto read = overrides_->reread();
   if (!read) log_.error("the overrides are unchanged", {{"why", read.error()}});
-  const Instant now = SystemClock().now();
-  overrides_->drop_ended(now);
-  lost_overrides_.update(overrides_->all(), now);
+  overrides_->drop_ended(SystemClock().now());
+  lost_overrides_.update(overrides_->all(), SystemClock().now());
 }
 
 void Server::Impl::end_temporary_changes() {

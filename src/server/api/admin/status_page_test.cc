@@ -82,8 +82,8 @@ TEST_F(StatusPage, CountsTheLostOverridesThatAreMissing) {
     given.until = until;
     return Overrides::Page::Entry{counter, given};
   };
-  const std::vector<Overrides::Page::Entry> entries = {
-      entry("a", {}), entry("b", at + 40s), entry("c", at + 2h)};
+  const std::vector<Overrides::Page::Entry> entries = {entry("a", {}), entry("b", at + 40s),
+                                                       entry("c", at + 2h)};
   EXPECT_EQ(lost.update(all, at), 0U);
   lost.add(entries, at);
   lost.add(entries, at);
