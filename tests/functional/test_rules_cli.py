@@ -63,6 +63,9 @@ class RunningServer(RulesOfAServer):
         self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow"), "the active rules say so already\n")
 
     def test_a_change_is_tried(self):
+        warned = self.run_rules("set", "api", "mode=shadow", "--dry-run")
+        self.assertEqual(warned.stdout, "~ rule api: mode enforce -> shadow\n")
+        self.assertRegex(warned.stderr, r"\A\S+:\d+:\d+: warning: .*shadow.*\n\Z")
         self.run_ok("set", "a%2Fb", "mode=shadow", "--for", "1h")
         words = ("set", "a%2Fb/all", "limit=20", "burst=0", "--dry-run")
         for more in ((), ("--for", "1h")):
@@ -71,9 +74,6 @@ class RunningServer(RulesOfAServer):
                          "~ rule a/b: mode shadow -> enforce\n")
         self.assertEqual(self.run_ok("set", "a%2Fb", "mode=shadow", "--dry-run"),
                          "the active rules say so already\n")
-        warned = self.run_rules("set", "api", "mode=shadow", "--dry-run")
-        self.assertEqual(warned.stdout, "~ rule api: mode enforce -> shadow\n")
-        self.assertRegex(warned.stderr, r"\A\S+:6:\d+: warning: .*shadow.*\n\Z")
         none = self.run_rules("set", "a%2Fb/all", "limit=0", "--dry-run")
         self.assertEqual((none.returncode, none.stdout),
                          (0, "~ rule a/b, limit all: limit 1 -> 0\n"), none)
