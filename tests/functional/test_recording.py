@@ -187,6 +187,7 @@ descriptors: [ { key: user, rate_limit: { unit: minute, requests_per_unit: 1 } }
         for _ in range(4):
             self.assertEqual(sluice.check([request] * 30).status, 200)
         wait_for(lambda: sluice.metrics()["sluice_recorded_dropped_total"] > 0)
+        wait_for(lambda: "requests are not recorded" in sluice.log())
         self.assertEqual(sluice.log().count("requests are not recorded"), 1, sluice.log())
         for line in self.file.read_text().splitlines():
             self.assertTrue(re.fullmatch(LINE, line), line)
