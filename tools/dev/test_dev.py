@@ -1,8 +1,9 @@
-"""`./dev test` in a small tree: its presets compile nothing, and its tests are commands of sh."""
+"""Commands of ./dev in a small tree, where programs that take long are commands of sh."""
 
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -18,7 +19,7 @@ PROJECT = "cmake_minimum_required(VERSION 3.20)\nproject(x NONE)\nenable_testing
 ONCE = "echo >>$1; test $(wc -l <$1) -gt 1"  # fails the first time
 
 
-class DevTest(unittest.TestCase):
+class SmallTree(unittest.TestCase):
     system = ""  # the one of --on in which dev runs
 
     def setUp(self):
@@ -27,15 +28,8 @@ class DevTest(unittest.TestCase):
         self.tree = pathlib.Path(folder.name).resolve()
         shutil.copytree(ROOT / "tools/dev", self.tree / "tools/dev")
         shutil.copy(ROOT / "dev", self.tree)
-        presets = json.loads((ROOT / "CMakePresets.json").read_text("utf-8"))["configurePresets"]
-        self.write("CMakePresets.json", json.dumps({"version": 4, "configurePresets": [
-            {"name": one["name"], "generator": "Ninja",
-             "binaryDir": "${sourceDir}/build/${presetName}"}
-            for one in presets if not one.get("hidden")]}))
-        # Each package is installed; the stages after the tests print their names.
+        # Each package is installed.
         self.write("bin/dpkg-query", 'for name; do echo "$name installed"; done')
-        for stage in "tools/dev/lint", "bench/run", "tests/fuzz/run":
-            self.write(stage, f"echo ran {stage}")
 
     def write(self, path, text):
         (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
@@ -43,16 +37,38 @@ class DevTest(unittest.TestCase):
         (self.tree / path).write_text(f"{first}{text}\n", "utf-8")
         (self.tree / path).chmod(0o755)
 
+    def start_dev(self, *arguments):
+        return subprocess.Popen(
+            ["./dev", *arguments], cwd=self.tree, text=True, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "SLUICE_ON": self.system, "PATH": f"{self.tree / 'bin'}:{os.environ['PATH']}"})
+
+    def dev(self, *arguments):
+        dev = self.start_dev(*arguments)
+        return dev.communicate(timeout=300)[0], dev.returncode
+
+
+class DevTest(SmallTree):
+    """`./dev test`. Its presets compile nothing."""
+
+    def setUp(self):
+        super().setUp()
+        presets = json.loads((ROOT / "CMakePresets.json").read_text("utf-8"))["configurePresets"]
+        self.write("CMakePresets.json", json.dumps({"version": 4, "configurePresets": [
+            {"name": one["name"], "generator": "Ninja",
+             "binaryDir": "${sourceDir}/build/${presetName}"}
+            for one in presets if not one.get("hidden")]}))
+        # The stages after the tests print their names.
+        for stage in "tools/dev/lint", "bench/run", "tests/fuzz/run":
+            self.write(stage, f"echo ran {stage}")
+
     def start(self, tests, *options):
         """Starts `./dev test` with tests, a dictionary: name → (command, labels)."""
         (self.tree / "CMakeLists.txt").write_text(PROJECT + "".join(
             f"add_test(NAME {name} COMMAND sh -c [[{command}]] sh {self.tree / name})\n"
             f"set_tests_properties({name} PROPERTIES LABELS \"{labels}\")\n"
             for name, (command, labels) in tests.items()), "utf-8")
-        return subprocess.Popen(
-            ["./dev", "test", *options], cwd=self.tree, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, "SLUICE_ON": self.system, "PATH": f"{self.tree / 'bin'}:{os.environ['PATH']}"})
+        return self.start_dev("test", *options)
 
     def dev_test(self, tests, *options):
         dev = self.start(tests, *options)
@@ -169,6 +185,93 @@ class DevTest(unittest.TestCase):
         while not condition():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
+
+
+class PackageTest(SmallTree):
+    """`./dev package` and `./dev release`. The packages are files that contain a word."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("packaging/build", """
+            cd "$(dirname "$0")/.." && mkdir -p build/packages && echo "built for ${1-this machine}"
+            echo amd64 >build/packages/sluice_1.2.3_amd64.deb""")
+
+    def test_builds_on_the_system_that_on_names(self):
+        self.write("tools/dev/on_root", 'echo "$#: $*"')
+        self.assertEqual(self.dev("package", "--on", "trixie"), ("2: trixie tools/dev/package\n", 0))
+        self.assertEqual(self.dev("package"), ("built for this machine\n", 0))
+
+    def test_compiles_for_arm64_on_the_systems_of_arm64(self):
+        self.write("bin/dpkg-query", 'for name; do echo "$name installed"; echo "$name" >>names; done')
+        for system, architecture, qemu in (("trixie", "this machine", False), ("arm64", "arm64", True),
+                                           ("trixie-arm64", "arm64", True)):
+            with self.subTest(system):
+                self.system = system
+                self.assertEqual(self.dev("package"), (f"built for {architecture}\n", 0))
+                names = (self.tree / "names").read_text("utf-8").split()
+                self.assertEqual([qemu, qemu], [name in names for name in ("qemu-user", "libre2-dev:arm64")])
+                (self.tree / "names").unlink()
+
+    def test_says_what_is_wrong_with_the_arguments(self):
+        for arguments, message in (
+                (("package", "--on"), "--on needs trixie, arm64 or trixie-arm64"),
+                (("package", "--on", "arm64", "--check"), "--on needs trixie, arm64 or trixie-arm64"),
+                (("package", "--on", "sid"), "unknown system 'sid'"),
+                (("package", "--all"), "unknown option --all"),
+                (("release", "--on"), "unknown option --on")):
+            with self.subTest(arguments):
+                output, status = self.dev(*arguments)
+                self.assertIn(message, output)
+                self.assertEqual(status, 2)
+
+    def release(self, *arguments):
+        """Runs ./dev release on the versions of the project; returns the folder that it made."""
+        for path in ("CMakeLists.txt", "CHANGELOG.md", "packaging/release", "packaging/debian/changelog",
+                     "packaging/vcpkg/ports/sluice/vcpkg.json", "deploy/helm/sluice/Chart.yaml",
+                     "clients/spring/pom.xml", "deploy/spring/pom.xml"):
+            (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, self.tree / path)
+        self.write("bin/dpkg-parsechangelog", "sed -n '1s/.*(\\(.*\\)).*/\\1/p' \"$2\"")
+        self.write("packaging/sbom", 'cat "$@"')
+        self.write("tools/dev/on_root", """
+            mkdir -p "build/on-$1/packages" && echo "$SLUICE_ROOTS" >>"$SLUICE_ROOTS.used"
+            echo "$1" >"build/on-$1/packages/sluice_1.2.3_$(echo "$1" | sed s/trixie$/amd64/\\;s/.*-//).deb" """)
+        (self.tree / ".gitignore").write_text("/build/\n", "utf-8")
+        (self.tree / "build").mkdir()
+        git = ["git", "-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "commit.gpgsign=false"]
+        for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=x"]):
+            subprocess.run([*git, *command], cwd=self.tree, check=True)
+        output, status = self.dev("release", *arguments)
+        self.assertEqual(status, 0, output)
+        made, = (self.tree / "build").glob("release-*")
+        sums = subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=made,
+                              check=False)
+        self.assertEqual(sums.returncode, 0)
+        files = {str(file.relative_to(made)): file for file in made.rglob("*") if file.is_file()}
+        self.assertEqual(
+            sorted(re.findall(r"  (.*)", files.pop("SHA256SUMS").read_text("utf-8"))), sorted(files))
+        version = made.name.removeprefix("release-")
+        self.assertIn(f"project(sluice VERSION {version} ", (ROOT / "CMakeLists.txt").read_text("utf-8"))
+        del files[f"sluice-{version}.tar.gz"]
+        return {name.replace(version, "V"): file.read_text("utf-8").strip() for name, file in files.items()}
+
+    def test_a_release_has_archive_packages_components_and_checksums(self):
+        self.assertEqual(self.release(), {"sluice-V.cdx.json": "amd64", "sluice_1.2.3_amd64.deb": "amd64"})
+
+    def test_a_second_build_of_a_release_is_compared(self):
+        self.assertEqual(len(self.release("--check")), 2)
+
+    def test_all_adds_the_packages_of_the_other_systems(self):
+        system = platform.freedesktop_os_release()
+        if (system.get("VERSION_ID"), platform.machine(), os.geteuid()) != ("12", "x86_64", 0):
+            self.skipTest("--all needs root on a Debian 12 on amd64")
+        self.assertEqual(self.release("--all"), {
+            "sluice-V.cdx.json": "amd64", "sluice_1.2.3_amd64.deb": "amd64",
+            "sluice_1.2.3_arm64.deb": "arm64", "debian13/sluice_1.2.3_amd64.deb": "trixie",
+            "debian13/sluice_1.2.3_arm64.deb": "trixie-arm64"})
+        # A later release uses the systems again.
+        roots = self.tree / "build/roots"
+        self.assertEqual(roots.with_suffix(".used").read_text("utf-8"), f"{roots}\n" * 3)
 
 
 class Results(unittest.TestCase):
