@@ -443,8 +443,11 @@ class TwoServers(redis_harness.RedisTest):
 
     BUCKET = {"path": "/api", "user": "two"}
 
+    def start_store(self):
+        return self.redis()
+
     def setUp(self):
-        self.store = self.redis()
+        self.store = self.start_store()
         config = {
             "listen": {"grpc": "127.0.0.1:0"},
             "store": self.store.url,
@@ -473,6 +476,14 @@ class TwoServers(redis_harness.RedisTest):
 
         wait_for(is_right, f"the rates for {demands}")
 
+    def wait_for_failure(self):
+        def has_failed():
+            self.proxies[0].report(500, **self.BUCKET)
+            document = self.servers[0].admin_request("GET", "/v1/quota").json
+            return any("failure" in counter for counter in document["counters"])
+
+        wait_for(has_failed, "a failure of the store")
+
     def test_they_divide_a_limit_and_follow_the_demand(self):
         self.wait_for_rates((500, 500), lambda a, b: a >= 45 and b >= 45)
         self.wait_for_rates((500, 10), lambda a, b: a >= 85 and 5 <= b <= 15)
@@ -494,15 +505,41 @@ class TwoServers(redis_harness.RedisTest):
     def test_without_redis_nothing_is_renewed(self):
         self.wait_for_rates((500, 500), lambda a, b: a >= 45 and b >= 45)
         self.store.kill()
+        self.wait_for_failure()
+        self.assertLessEqual(sum(self.rates()), 100.01)
 
-        def has_failed():
-            self.proxies[0].report(500, **self.BUCKET)
-            document = self.servers[0].admin_request("GET", "/v1/quota").json
-            return any("failure" in counter for counter in document["counters"])
 
-        wait_for(has_failed, "a failure of the store")
-        rates = self.rates()
-        self.assertLessEqual(sum(rates), 100.01)
+class TwoServersOnACluster(TwoServers):
+    """The same with a Redis Cluster of three masters."""
+
+    def start_store(self):
+        return self.cluster(replicas=0)
+
+    def shares(self):
+        """The Redis key of the shares."""
+        [key] = [key for server in self.store.living() for key in server.command("KEYS", "*")
+                 if b"q{}" in key]
+        return key
+
+    def test_without_redis_nothing_is_renewed(self):
+        self.wait_for_rates((500, 500), lambda a, b: a >= 45 and b >= 45)
+        owner = self.store.owner(redis_harness.slot_of(self.shares()))
+        owner.kill()
+        self.wait_for_failure()
+        self.assertLessEqual(sum(self.rates()), 100.01)
+
+    def test_the_shares_move_with_their_slot(self):
+        self.wait_for_rates((500, 10), lambda a, b: a >= 85 and 5 <= b <= 15)
+        slot = redis_harness.slot_of(self.shares())
+        for demands in ((10, 500), (500, 10)):
+            owner = self.store.owner(slot)
+            self.store.move_slot(slot, next(s for s in self.store.servers if s is not owner),
+                                 pause=0.2)  # some claims meet a slot that moves
+            self.assertIsNot(self.store.owner(slot), owner)
+            most = demands.index(500)
+            self.wait_for_rates(demands, lambda *rates: rates[most] >= 85)
+        shares = self.store.owner(slot).command("GET", self.shares()).decode().splitlines()
+        self.assertEqual(len(shares), 2, shares)
 
 
 class Envoy(harness.ServerTest):
