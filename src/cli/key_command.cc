@@ -22,6 +22,7 @@
 #include "base/quoted.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
+#include "cli/top_command.h"
 #include "core/period.h"
 #include "replay/text.h"
 #include "rules/attributes.h"
@@ -285,9 +286,12 @@ void check_attributes(const object& answer) {
 // Shows the counters, or resets them.
 int show(const KeyFlags& flags, std::string_view method) {
   const std::string target = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
-  const object answer = AdminClient(*flags.admin).ask_json(method, target);
+  AdminClient client(*flags.admin);
+  const object answer = client.ask_json(method, target);
   check_attributes(answer);
-  return print_limits(flags, answer, print_limit);
+  print_limits(flags, answer, print_limit);
+  warn_of_full_store(client);
+  return 0;
 }
 
 void print_block(const std::string& /*rule*/, const object& limit) {

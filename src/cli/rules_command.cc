@@ -584,9 +584,13 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
     return differences.empty() ? print_same() : 0;
   }
   const std::string version = "?version=" + std::to_string(push.version) + "&";
-  return print_changed(
+  const int status = print_changed(
       server,
       server.ask_json("POST", "/v1/rules/rollback" + version + by_query(flags.by), {}, expected));
+  if (server.ask_json("GET", "/v1/status").contains("temporary")) {
+    std::cout << "changes for a time stay on top (sluice status): sluice rules set RULE --for 0s\n";
+  }
+  return status;
 }
 
 int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std::string& id) {

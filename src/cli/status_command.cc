@@ -117,18 +117,29 @@ void add_refused(const object& rules, std::string_view what, const std::string& 
   });
 }
 
-// The metrics count what a shadow rule would have denied among the denials of its limits. Of a rule
-// with several limits it is what the one that denied most says.
-void separate_shadow(CountsByLimit& counts) {
+// The metrics count a request that several rules allow for the first of them, and what a shadow rule
+// would have denied among the denials of its limits. A rule has what its limit says that was asked,
+// or would have denied, most.
+void add_of_limits(CountsByLimit& counts) {
   for (auto& [name, of] : counts) {
     if (name.second.empty()) continue;
     of.denied -= std::min(of.denied, of.shadow);
     RequestCounts& rule = counts[{name.first, ""}];
     rule.shadow = std::max(rule.shadow, of.shadow);
+    rule.requests = std::max(rule.requests, of.requests);
   }
 }
 
 }  // namespace
+
+void warn_of_full_store(AdminClient& client) {
+  const object status = client.ask_json("GET", "/v1/status");
+  const auto* const full = status.if_contains("full");
+  if (full == nullptr) return;
+  for (const std::string& line : trouble_of({{"full", *full}}, SystemClock::instance().now())) {
+    std::cerr << replay::printable(line) << '\n';
+  }
+}
 
 CountsByLimit read_counts(std::string_view metrics) {
   CountsByLimit counts;
@@ -153,7 +164,7 @@ CountsByLimit read_counts(std::string_view metrics) {
     if (one.outcome != "allowed") of.denied += one.number;
     if (is_failure(one.reason)) of.failed += one.number;
   }
-  separate_shadow(counts);
+  add_of_limits(counts);
   return counts;
 }
 

@@ -36,6 +36,9 @@ CountsByLimit read_counts(std::string_view metrics);
 // Says what is wrong with a server, and what it does meanwhile, by an answer of GET /v1/status.
 // Returns no lines if nothing is. `now` is for how long it is so.
 std::vector<std::string> trouble_of(const boost::json::object& status, Instant now);
+// Says on standard error if the store of the server is full: what was asked of a key does not show
+// that a key without a counter gets none.
+void warn_of_full_store(AdminClient& client);
 
 // One key of one limit.
 struct TopRow {

@@ -67,6 +67,7 @@ TEST(TopMetrics, AreReadByRuleAndLimit) {
   EXPECT_EQ(of.failed, 2U);
   EXPECT_EQ(of.shadow, 4U);
   EXPECT_EQ(counts.at({"b", ""}).shadow, 4U);
+  EXPECT_EQ(counts.at({"b", ""}).requests, 5U) << "other rules counted them";
   EXPECT_EQ(of.skipped, 8U);
 }
 

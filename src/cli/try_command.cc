@@ -9,6 +9,7 @@
 #include "base/civil_time.h"
 #include "cli/admin_client.h"
 #include "cli/command.h"
+#include "cli/top_command.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
 #include "server/decide/trial.h"
@@ -89,6 +90,7 @@ int ask_server(const TryFlags& arguments) {
                  std::move(body));
   if (answer.status != 200) throw Failed(client.refusal(answer));
   std::cout << answer.body;
+  warn_of_full_store(client);
   return 0;
 }
 

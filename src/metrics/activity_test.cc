@@ -105,6 +105,24 @@ TEST_F(ActivityTest, CountsWhatEachLimitDid) {
   EXPECT_EQ(all.rules[0].failed, 1U);
 }
 
+TEST_F(ActivityTest, ARuleIsAskedAsOftenAsItsLimits) {
+  const Rule& rule = rules_.rules()[0];
+  RuleAnswer one = answer(1, Outcome::kAllowed, Reason::kOk);  // another rule allows it first
+  one.limits.push_back({&rule, &rule.limits[0], {}, {}, {}});
+  one_.count(one);
+  other_.count(one);
+  RuleAnswer denied = answer(0, Outcome::kDenied, Reason::kLimited);
+  denied.limits.push_back({&rule, &rule.limits[0], {}, {}, Decision::refused(Reason::kLimited)});
+  one_.count(denied);
+  one_.count(answer(9, Outcome::kAllowed, Reason::kOk));
+  const Activity all = registry_.activity(rules_);
+  EXPECT_EQ(all.rules[0].asked, 3U);
+  EXPECT_EQ(all.rules[0].denied, 1U);
+  EXPECT_EQ(all.rules[0].allowed, 0U);
+  EXPECT_EQ(all.rules[1].asked, 2U);
+  EXPECT_EQ(all.rules[2].asked, 1U) << "of no rule";
+}
+
 TEST_F(ActivityTest, LeavesOutWhatOtherRulesHaveCounted) {
   one_.count(answer(0, Outcome::kAllowed, Reason::kOk));
   const RuleSet next = *RuleSet::parse(kRules, "test");

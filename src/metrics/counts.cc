@@ -68,15 +68,19 @@ Activity empty_activity(const RuleSet& rules) {
   return all;
 }
 
-void add_would_deny(Activity& to, const RuleSet& rules) noexcept {
+void add_of_limits(Activity& to, const RuleSet& rules) noexcept {
   std::size_t limit = 0;
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
+    Activity::Requests& of = to.rules[i];
+    of.asked = of.allowed + of.denied;
     std::uint64_t most = 0;
-    for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j) {
-      most = std::max(most, to.limits[limit++].would_deny);
+    for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j, ++limit) {
+      of.asked = std::max(of.asked, to.limits[limit].asked);
+      most = std::max(most, to.limits[limit].would_deny);
     }
-    to.rules[i].would_deny += most;
+    of.would_deny += most;
   }
+  to.rules.back().asked = to.rules.back().allowed + to.rules.back().denied;
 }
 
 void Total::add(const Tally& tally) noexcept {

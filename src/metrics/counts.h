@@ -23,8 +23,11 @@ namespace sluice::metrics {
 // Counts never decrease while the rules stay the same.
 struct Activity {
   struct Requests {
+    // Each request is of one rule here: one that several rules allow is of the first of them.
     std::uint64_t allowed = 0;
     std::uint64_t denied = 0;  // or failed
+    // `allowed` and `denied`, or more: what the limit was asked that was asked most.
+    std::uint64_t asked = 0;
     // A shadow rule would have denied them; if it has several limits, the one that denied most.
     std::uint64_t would_deny = 0;
     std::uint64_t failed = 0;  // of both: the store could not decide
@@ -176,9 +179,9 @@ struct Recorder::State {
 };
 
 // Registry::activity(): of no recorder; with what a recorder has counted by these rules; with what
-// shadow rules would have denied, of their limits.
+// rules have of their limits.
 Activity empty_activity(const RuleSet& rules);
-void add_would_deny(Activity& to, const RuleSet& rules) noexcept;
+void add_of_limits(Activity& to, const RuleSet& rules) noexcept;
 void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& rules) noexcept;
 
 }  // namespace sluice::metrics

@@ -421,7 +421,7 @@ Activity Registry::activity(const RuleSet& rules) const {
     const std::lock_guard lock(impl_->shared.mutex);
     for (const Recorder::State* one : impl_->shared.recorders) add_recorder(all, *one, rules);
   }
-  add_would_deny(all, rules);
+  add_of_limits(all, rules);
   return all;
 }
 

@@ -113,7 +113,7 @@ void History::add(net::SteadyTime now, Instant date, const RuleSet& rules, const
   const Activity::OfLimit* limit = all.limits.data();
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
     const Activity::Requests& of = all.rules[i];
-    Counts counts{of.allowed + of.denied, of.denied, of.would_deny, of.failed, 0, 0};
+    Counts counts{of.asked, of.denied, of.would_deny, of.failed, 0, 0};
     auto of_limit = place + 1;
     for (std::size_t j = 0; j < rules.rules()[i].limits.size(); ++j, ++limit) {
       put(**of_limit++, {limit->asked, limit->denied, limit->would_deny, limit->failed, limit->near,

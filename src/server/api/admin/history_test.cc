@@ -30,7 +30,7 @@ std::string numbered_rules(std::size_t count, std::string_view name = "r") {
 metrics::Activity counted(const RuleSet& rules, std::uint64_t asked, std::uint64_t denied) {
   metrics::Activity all = metrics::empty_activity(rules);
   for (std::size_t i = 0; i < rules.rules().size(); ++i) {
-    all.rules[i] = {.allowed = asked - denied, .denied = denied};
+    all.rules[i] = {.allowed = asked - denied, .denied = denied, .asked = asked};
   }
   for (auto& limit : all.limits) limit = {.asked = asked, .denied = denied, .skipped = 2 * asked};
   return all;

@@ -23,10 +23,8 @@ constexpr auto kPeriod = std::chrono::seconds(1);
 constexpr auto kEarliest = std::chrono::milliseconds(750);  // half a period later would be too late
 constexpr std::size_t kMostRules = 100, kMostSources = 20, kMostErrors = 3;
 
-std::uint64_t total_of(const Activity::Requests& of) noexcept { return of.allowed + of.denied; }
-
 void write_requests(JsonWriter& json, const Activity::Requests& of) {
-  json.member("requests", total_of(of))
+  json.member("requests", of.asked)
       .member("denied", of.denied)
       .member("would_deny", of.would_deny)
       .member("failed", of.failed);
@@ -35,7 +33,7 @@ void write_requests(JsonWriter& json, const Activity::Requests& of) {
 void write_totals(JsonWriter& json, const Activity& all) {
   Activity::Requests sum;
   for (const Activity::Requests& one : all.rules) {
-    sum.allowed += one.allowed;
+    sum.asked += one.allowed + one.denied;
     sum.denied += one.denied;
     sum.would_deny += one.would_deny;
     sum.failed += one.failed;
@@ -108,7 +106,7 @@ std::vector<std::size_t> busiest(const Activity& all, std::span<const std::uint6
   std::iota(places.begin(), places.end(), 0);
   if (places.size() <= kMostRules) return places;
   const auto key = [&](std::size_t i) {
-    const std::uint64_t total = total_of(all.rules[i]);
+    const std::uint64_t total = all.rules[i].asked;
     return std::pair(i < before.size() && before[i] <= total ? total - before[i] : total, total);
   };
   const auto end = places.begin() + kMostRules;
@@ -176,7 +174,7 @@ void LiveEvents::make(net::SteadyTime now, const RuleSet& rules, const Activity&
   }
   json.end_array().end_object().end_object();
   before_.clear();
-  for (const Activity::Requests& one : all.rules) before_.push_back(total_of(one));
+  for (const Activity::Requests& one : all.rules) before_.push_back(one.asked);
   event_ = "data: ";
   event_.append(json.view()).append("\n\n");
   made_ = now;
