@@ -110,7 +110,8 @@ class Redis:
     """A redis-server (or a Sentinel) on a Unix socket and, unless `tcp` is false, a port.
 
     `options` are lines of the configuration: {"maxmemory": "10mb"}. A list makes several lines.
-    `clock` is a harness.Clock.
+    `clock` is a harness.Clock. If the environment variable SLUICE_MODULE names a file, the server
+    loads that module.
     """
 
     def __init__(self, folder, options=None, name="redis", tcp=True, clock=None,
@@ -169,6 +170,8 @@ class Redis:
                 "repl-diskless-sync-delay": 0,
                 "repl-ping-replica-period": 1,
             })
+            if os.environ.get("SLUICE_MODULE"):
+                lines["loadmodule"] = os.environ["SLUICE_MODULE"]
         lines.update(self.options)
         with open(file, "w") as out:
             for key, value in lines.items():

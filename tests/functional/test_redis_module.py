@@ -1,7 +1,6 @@
 """The module in a Redis that servers of Sluice use, next to a server that uses scripts."""
 
 import json
-import os
 import unittest
 
 from harness import request
@@ -26,7 +25,7 @@ class Module(FaultTest):
                 for name in ("sluice.apply", "evalsha") if f"cmdstat_{name}" in stats}
 
     def test_servers_with_and_without_it_share_counters(self):
-        redis = self.redis({"loadmodule": os.environ["SLUICE_MODULE"]})
+        redis = self.redis()
         by_module = self.serve_store(redis.url, RULES)
         self.assertEqual(set(self.calls(redis)), {"sluice.apply"})
         by_scripts = self.serve_store(redis.url, RULES, module="off")
@@ -52,7 +51,7 @@ class Module(FaultTest):
       - {name: tokens, algorithm: token_bucket, limit: 1000, per: 366d, key: "{ip}"}
       - {name: images, algorithm: sliding_window_log, limit: 100, per: 366d, key: "{ip}"}
 """
-        redis = self.redis({"loadmodule": os.environ["SLUICE_MODULE"]})
+        redis = self.redis()
         for name, settings in {"sluice.apply": {}, "evalsha": {"module": "off"}}.items():
             server = self.serve_store(redis.url, rules, **settings)
             call = {"attributes": {"ip": name}, "costs": {"tokens": 400, "images": 5}}
@@ -64,8 +63,34 @@ class Module(FaultTest):
                                  [99, 900, 93])
                 self.assertEqual(self.calls(redis)[name] - before, 1)
 
+    def test_a_hold_of_one_server_is_settled_by_the_other(self):
+        rules = HEAD + """
+  - name: call
+    limits: [{name: spend, algorithm: budget, limit: 100, per: never, key: "{ip}"}]
+"""
+        redis = self.redis()
+        config = {"ledger": "redis"}
+        servers = [self.serve_store(redis.url, rules, config=config),
+                   self.serve_store(redis.url, rules, config=config, module="off")]
+        commands = ["sluice.apply", "evalsha"]
+        for number in range(4):
+            call = {"attributes": {"ip": "u"}, "id": f"call {number}"}
+            asked = {"costs": {"spend": 20}, "hold_ms": 60_000}
+            before = self.calls(redis)
+            with self.subTest(number=number):
+                at = 100 - 5 * number
+                first, second = number % 2, (number + number // 2 + 1) % 2
+                self.assertEqual(left(servers[first], "/v1/check", call | asked), [at - 20])
+                self.assertEqual(left(servers[second], "/v1/settle", call | {"actual": 5}), [at - 5])
+                after = self.calls(redis)
+                for index, command in enumerate(commands):
+                    self.assertEqual(after.get(command, 0) - before.get(command, 0),
+                                     (first == index) + (second == index))
+        streams = redis.command("KEYS", "sluice:e*")
+        self.assertEqual([redis.command("XLEN", stream) for stream in streams], [8])
+
     def test_clients_without_sluice_ask_redis_itself(self):
-        redis = self.redis({"loadmodule": os.environ["SLUICE_MODULE"]})
+        redis = self.redis()
         self.assertEqual(redis.command("CL.THROTTLE", "k", 4, 1, 60), [0, 5, 4, -1, 60])
         self.assertEqual(redis.command("GCRA", "k", 4, 1, "60.0", "TOKENS", 4)[:3], [0, 5, 0])
         self.assertEqual(redis.command("THROTTLE", "k", 5, 1, 60)[:3], [0, 5, 0])

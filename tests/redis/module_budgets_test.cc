@@ -101,7 +101,7 @@ class ModuleBudgets : public ::testing::TestWithParam<unsigned> {
 };
 
 TEST_P(ModuleBudgets, HaveTheBytesAndAnswersOfTheScripts) {
-  const std::size_t histories = sluice::testing::random_cases(12, 400);
+  const std::size_t histories = sluice::testing::random_cases(8, 400);
   for (std::size_t i = 0; i < histories; ++i) {
     SCOPED_TRACE("history " + std::to_string(i));
     reader_.run({"FLUSHDB"});
@@ -147,7 +147,7 @@ TEST_P(ModuleBudgets, HaveTheBytesOfTheScriptsWithManyHolds) {
       ask(dice.any_of<sluice::Action>(
               {Verb::kSettle, Verb::kCancel, Verb::kTake, {Verb::kHold, 1s}, {Verb::kExtend, 1s}}),
           dice.below(made), dice.below(3));
-      ASSERT_NO_FATAL_FAILURE(expect_same_cells()) << "step " << i;
+      if (i % 10 == 0) ASSERT_NO_FATAL_FAILURE(expect_same_cells()) << "step " << i;
       at += dice.chance(10) ? 10'000 : 0;
     }
   }
