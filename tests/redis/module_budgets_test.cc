@@ -156,6 +156,83 @@ TEST_P(ModuleBudgets, HaveTheBytesOfTheScriptsWithManyHolds) {
 }
 INSTANTIATE_TEST_SUITE_P(PerCent, ModuleBudgets, ::testing::Values(100u, 50u));
 
+// --- damaged values ---
+
+class DamagedBudget : public ::testing::Test {
+ protected:
+  static constexpr sluice::Limit kLimit = sluice::budget(20).per(1h).holds(5).remember(1min);
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+
+  static sluice::Instant at(int seconds) {
+    return sluice::Instant{std::chrono::seconds{1'700'000'000 + seconds}};
+  }
+  void make() {
+    PlanStore store(connection_, "");
+    for (int i = 0; i < 6; ++i) {
+      const auto id = sluice::PermitId::named(std::to_string(i));
+      const sluice::Charge charge{.key = "k", .limit = kLimit, .cost = 2, .permit = &id};
+      ASSERT_TRUE(store.apply_one(i % 2 == 0 ? sluice::Action(Verb::kHold, 1min) : Verb::kTake,
+                                  charge, at(i)));
+    }
+    const Reply hash = reader_.run({"HGETALL", "u{}k"});
+    for (std::size_t i = 0; i + 1 < hash->count; i += 2) {
+      good_.emplace_back((*hash)[i].string(), (*hash)[i + 1].string());
+    }
+  }
+  // Returns what one of them answers, and the fields that it leaves.
+  std::string decide(bool by_module, const Fields& fields, sluice::Action action, int seconds,
+                     const std::string& name) {
+    reader_.run({"DEL", "u{}k"});
+    for (const auto& [field, value] : fields) reader_.run({"HSET", "u{}k", field, value});
+    const auto id = sluice::PermitId::named(name);
+    const sluice::Charge charge{.key = "k", .limit = kLimit, .cost = 2, .permit = &id};
+    sluice::redis::Plan plan;
+    PlainCommand command;
+    EXPECT_TRUE(plan.begin({.prefix = "", .uses_module = true}, action, {&charge, 1}, at(seconds)));
+    plan.write(0, command);
+    std::string said;
+    if (by_module) {
+      reader_.append_raw(command.for_module);
+      const Reply reply = reader_.next();
+      said = reply->type == Reply::kError ? "an error" : RedisConnection::text(reply);
+    } else {
+      connection_.send_script(command);
+      const Reply reply = connection_.next();
+      said = reply->type == Reply::kError ? "an error" : RedisConnection::text(reply);
+    }
+    return said + cells_of(reader_, "u{}k");
+  }
+
+  const RedisServer server_{kWithModule};
+  RedisConnection reader_{server_};
+  ScriptConnection connection_{server_, 0};
+  Fields good_;
+};
+
+TEST_F(DamagedBudget, IsDecidedAlikeWithAnyByteChanged) {
+  ASSERT_NO_FATAL_FAILURE(make());
+  ASSERT_EQ(good_.size(), 3u);
+  for (std::size_t f = 0; f < good_.size(); ++f) {
+    for (std::size_t i = 0; i < good_[f].second.size(); ++i) {
+      Fields fields = good_;
+      char& byte = fields[f].second[i];
+      byte = static_cast<char>(static_cast<unsigned char>(byte) ^ (i % 2 == 0 ? 1 : 128));
+      const std::string name = std::to_string(i % 7);
+      for (const sluice::Action action : {sluice::Action(Verb::kHold, 1min),
+                                          {Verb::kSettle},
+                                          {Verb::kTake},
+                                          {Verb::kExtend, 1min}}) {
+        for (const int seconds : {7, 62}) {
+          EXPECT_EQ(decide(true, fields, action, seconds, name),
+                    decide(false, fields, action, seconds, name))
+              << good_[f].first << " byte " << i << " verb " << static_cast<int>(action.verb)
+              << " after " << seconds << " s, id " << name;
+        }
+      }
+    }
+  }
+}
+
 // --- other servers, without the module ---
 
 // Makes some changes at the time of the server, all by the module.

@@ -321,6 +321,7 @@ local function budget(key, arg, now, verb)
       found = find_id(text, id)
       if found then kind, amount, rest = record_at(text, found) end
       if found and rest <= at then
+        if head.past < 1 then return nil, state end
         found = nil
         move(id, amount, rest)
         kind, amount, rest = 0, 0, 0
@@ -433,6 +434,7 @@ local function budget(key, arg, now, verb)
   elseif settles then
     if kind == kOpen then
       held = held - amount
+      if held < 0 then return nil, state end
       take_out(cells, 'o', head, id, 'o')
       if head.o == 0 then latest, first = 0, 0 end
     end
