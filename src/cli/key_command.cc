@@ -289,9 +289,8 @@ int show(const KeyFlags& flags, std::string_view method) {
   AdminClient client(*flags.admin);
   const object answer = client.ask_json(method, target);
   check_attributes(answer);
-  print_limits(flags, answer, print_limit);
-  warn_of_full_store(client);
-  return 0;
+  print_full_store(client, flags.json ? std::cerr : std::cout);
+  return print_limits(flags, answer, print_limit);
 }
 
 void print_block(const std::string& /*rule*/, const object& limit) {

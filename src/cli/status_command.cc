@@ -127,17 +127,18 @@ void add_of_limits(CountsByLimit& counts) {
     RequestCounts& rule = counts[{name.first, ""}];
     rule.shadow = std::max(rule.shadow, of.shadow);
     rule.requests = std::max(rule.requests, of.requests);
+    rule.failed = std::max(rule.failed, of.failed);
   }
 }
 
 }  // namespace
 
-void warn_of_full_store(AdminClient& client) {
+void print_full_store(AdminClient& client, std::ostream& out) {
   const object status = client.ask_json("GET", "/v1/status");
   const auto* const full = status.if_contains("full");
   if (full == nullptr) return;
   for (const std::string& line : trouble_of({{"full", *full}}, SystemClock::instance().now())) {
-    std::cerr << replay::printable(line) << '\n';
+    out << replay::printable(line) << '\n';
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <ostream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -36,9 +37,9 @@ CountsByLimit read_counts(std::string_view metrics);
 // Says what is wrong with a server, and what it does meanwhile, by an answer of GET /v1/status.
 // Returns no lines if nothing is. `now` is for how long it is so.
 std::vector<std::string> trouble_of(const boost::json::object& status, Instant now);
-// Says on standard error if the store of the server is full: what was asked of a key does not show
-// that a key without a counter gets none.
-void warn_of_full_store(AdminClient& client);
+// Says if the store of the server is full: a look at a key does not show that a key without a counter
+// gets none.
+void print_full_store(AdminClient& client, std::ostream& out);
 
 // One key of one limit.
 struct TopRow {

@@ -89,8 +89,8 @@ int ask_server(const TryFlags& arguments) {
                      (arguments.consume ? "&consume=" + std::to_string(arguments.count) : ""),
                  std::move(body));
   if (answer.status != 200) throw Failed(client.refusal(answer));
+  print_full_store(client, std::cout);
   std::cout << answer.body;
-  warn_of_full_store(client);
   return 0;
 }
 

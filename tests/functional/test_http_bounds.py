@@ -455,9 +455,9 @@ class SlowReaders(ServerTest):
                 raw.close()
 
 
-def exchange_or_none(address):
+def exchange_or_none(address, request=HEALTH):
     try:
-        answer = exchange(address, HEALTH)
+        answer = exchange(address, request)
         return answer if answer.status == 200 else None
     except (EOFError, OSError):
         return None
@@ -486,6 +486,8 @@ class FewDescriptors(ServerTest):
             for raw in others:
                 raw.close()
         self.assertEqual(wait_for(lambda: exchange_or_none(self.sluice.http)).status, 200)
+        # The server may not have closed the others yet, and then refuses what is no decision.
+        wait_for(lambda: exchange_or_none(self.sluice.http, HEALTH.replace("/healthz", "/metrics")))
         refused = 'sluice_connections_refused_total{reason="out_of_descriptors"}'
         self.assertGreater(self.sluice.metrics()[refused], 0)
         first.close()

@@ -204,7 +204,7 @@ class Outage(RedisTest):
         for words in (["key", "login", "ip=192.0.2.1"], ["try", "--server", "POST /login ip=192.0.2.1"]):
             done = subprocess.run([binary(), *words, "--admin", server.admin], capture_output=True, text=True,
                                   timeout=PATIENCE, check=True)
-            self.assertRegex(done.stderr, r"\ASTORE FULL since .*\n  meanwhile, for keys without a counter")
+            self.assertRegex(done.stdout, r"\ASTORE FULL since .*\n  meanwhile, for keys without a counter")
         self.server.command("CONFIG", "SET", "maxmemory", "0")
 
     def test_lost_overrides_are_on_top_until_they_are_set_again(self):

@@ -159,7 +159,8 @@ TEST(RedisRules, SayWhyThereAreNone) {
   };
   wait_until_error(
       "no rules could be read from " + server.url() +
-      ": there are no rules at sluice:rules; publish them with sluice rules push FILE");
+      ": there are no rules at sluice:rules; publish them with sluice rules push FILE "
+      "(sluice rules show --admin ADDR prints those of a server that still has them)");
   RedisConnection(server).run({"SET", kKey, "x"});
   wait_until_error("sluice:rules: WRONGTYPE");
   server.kill_now();

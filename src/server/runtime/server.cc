@@ -830,7 +830,8 @@ ServerStatus Server::Impl::status() {
   StoreStatus store = stores_->status();
   // Without requests, nobody else notices that Redis hangs.
   const auto waits = overrides_->waits_since();
-  if (waits && !store.failing_since && SystemClock::instance().now() - *waits > kSilent) {
+  const bool is_first = waits && (!store.failing_since || *waits < *store.failing_since);
+  if (is_first && SystemClock().now() - *waits > kSilent) {
     store.failing_since = waits;
     store.why_failing = store.address + " does not answer";
   }

@@ -110,6 +110,7 @@ async function askPast() {
     past = ratesOfPast(one);
     useRules(all.rules);
     showPast();
+    if (isShown("asked")) find("empty").hidden = true;
     showTable();
     showBudgets(all.rules, view.rule);
     openPermalink();
