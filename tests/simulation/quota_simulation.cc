@@ -6,6 +6,7 @@
 
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
+#include "sluice/overrides.h"
 #include "sluice/permit_id.h"
 #include "tests/oracle/fair.h"
 
@@ -19,6 +20,7 @@ constexpr Duration kLatency = 1s;  // that the service allows
 constexpr Duration kLook = 250ms;
 // Then all parts of an old limit have expired: 3 * 5.5 s of a proxy, and the time of the messages.
 constexpr Duration kLongestPart = 25s;
+constexpr Duration kPaidBack = 4 * 1s + 2 * 5500ms;  // of what is owed, for the slowest proxy
 constexpr Limit kLeased = fixed_window(1'000'000).per(24h).leased(100ms);
 constexpr Limit kBudget = budget(100'000).per(24h);
 constexpr const char* kBucket = "/api";
@@ -30,7 +32,7 @@ std::string rules_of(std::uint64_t limit) {
   return "version: 1\ndomain: shop\nrules:\n  - name: api\n    match: { path: /api }\n    limits: "
          "[ "
          "{ name: requests, key: \"{path}\", algorithm: token_bucket, per: 1s, limit: " +
-         std::to_string(limit) + " } ]\n";
+         std::to_string(limit) + ", share: { weight: \"{x-weight|1}\" } } ]\n";
 }
 
 bool is_stop(std::string_view fault) {
@@ -152,6 +154,8 @@ Simulation::Simulation(const Options& options)
     proxy.interval = options.interval;
     if (!options.interval.count()) proxy.interval = 1s + up_to(4s);
     proxy.counted = proxy.reported = now_;
+    proxy.weight = options.is_mixed ? 1 + dice(5) : 1;
+    proxy.bucket = kBucket + std::to_string(proxy.weight);
     after(up_to(1s), [this, i] { connect(i); });
   }
   after(kLook, [this] { look(); });
@@ -314,11 +318,12 @@ void Simulation::report(std::size_t index, std::uint64_t stream) {
   Proxy& proxy = proxies_[index];
   if (proxy.stream != stream) return;
   use(proxy);
-  server::BucketReport report{.bucket = kBucket,
-                              .attributes = {{"path", kBucket}},
-                              .elapsed = now_ - proxy.reported,
-                              .allowed = static_cast<std::uint64_t>(proxy.allowed),
-                              .denied = static_cast<std::uint64_t>(proxy.denied)};
+  server::BucketReport report{
+      .bucket = proxy.bucket,
+      .attributes = {{"path", kBucket}, {"x-weight", std::to_string(proxy.weight)}},
+      .elapsed = now_ - proxy.reported,
+      .allowed = static_cast<std::uint64_t>(proxy.allowed),
+      .denied = static_cast<std::uint64_t>(proxy.denied)};
   proxy.allowed -= std::floor(proxy.allowed);
   proxy.denied -= std::floor(proxy.denied);
   proxy.reported = now_;
@@ -408,8 +413,11 @@ void Simulation::look() {
   for (std::size_t i = 0; i < kFaults.size(); ++i) {
     counts &= (kinds_ >> i & 1) == 0 || !is_stop(kFaults[i]);
   }
-  const double bound = (seconds(config_.every) + 1 + 1) * static_cast<double>(kLimit) +
-                       static_cast<double>(proxies_.size());
+  double time = seconds(config_.every) + 1 + 1;
+  // The burst of the limit, and what is owed: parts take `kPaidBack` to be smaller by that, and
+  // those of proxies that are away last until they expire.
+  if (options_.is_mixed) time += 1 + seconds(kPaidBack + kLongestPart);
+  const double bound = time * static_cast<double>(kLimit) + static_cast<double>(proxies_.size());
   if (counts && excess_ > bound) {
     fail("The proxies used " + std::to_string(excess_) + " more than the limit");
   }
@@ -435,18 +443,22 @@ void Simulation::check_rest() {
     fail("Only " + std::to_string(usable()) + " of " + std::to_string(wanted()) + " are usable");
   }
   for (std::size_t i = 0; i < servers_.size(); ++i) {
-    std::vector<sluice_oracle::Demand> demands;
+    std::vector<sluice_oracle::Demand> demands, floors;
     std::vector<double> rates;
     for (const Proxy& proxy : proxies_) {
       if (proxy.stream == 0 || proxy.server != i) continue;
-      demands.push_back({static_cast<std::uint64_t>(proxy.demand), 1, 0});
+      const auto asked = static_cast<std::uint64_t>(proxy.demand);
+      demands.push_back({asked, proxy.weight, 0});
+      floors.push_back({asked, proxy.weight, std::min(asked, limit_ / 100)});
       rates.push_back(rate(proxy));
     }
     const std::uint64_t share = servers_[i].running->shares.share * limit_ / kWhole;
+    // There are no least parts if they do not fit.
     const auto fair = sluice_oracle::fair_parts(demands, share);
+    const auto with_floors = sluice_oracle::fair_parts(floors, share);
     for (std::size_t k = 0; k < rates.size(); ++k) {
       // A part changes if the change is more than 1/32 of it, and what is owed makes all smaller.
-      const auto least = static_cast<double>(fair[k]) * 0.8 - 1;
+      const auto least = static_cast<double>(std::min(fair[k], with_floors[k])) * 0.8 - 1;
       if (rates[k] < least) {
         fail("A proxy has " + std::to_string(rates[k]) + " instead of " +
              sluice_oracle::round_down(fair[k]).str());
@@ -470,6 +482,7 @@ void Simulation::request() {
       const Charge charge{"leased", kLeased, 1};
       if (running->leased.apply_one(Verb::kTake, charge, {}).allowed()) ++leased_;
     }
+    if (options_.is_mixed && !is_healed_) ask_directly(*running);
   }
   if (!is_healed_ && dice(8) == 0) {
     ++open_calls_;
@@ -477,6 +490,19 @@ void Simulation::request() {
     call({.number = ++calls_, .held = held, .actual = dice(held + 1)});
   }
   after(up_to(500ms), [this] { request(); });
+}
+
+// The counter is that of the rule.
+void Simulation::ask_directly(Running& running) {
+  const Attributes attributes{{"path", kBucket}};
+  const auto key = name_override(rules_->current(), "api", "requests", attributes, {});
+  for (std::uint64_t i = dice(8); key && i > 0; --i) {
+    Charge charge{*key, token_bucket(limit_).per(1s), 1 + dice(limit_ / 4)};
+    charge.rule.keyspace = Keyspace::kRules;
+    if (!running.connection.apply_one(Verb::kTake, charge, {}).allowed()) continue;
+    admitted_ += static_cast<double>(charge.cost);
+    ++direct_;
+  }
 }
 
 // A call asks any server until it has an answer, sometimes once more, and the first time with other

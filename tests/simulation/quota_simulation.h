@@ -33,8 +33,9 @@ inline constexpr std::uint64_t kLimit = 100'000;
 // without one. Demand flows evenly. A connection is as TCP: messages arrive in order, and each
 // takes at most half of the latency that the service allows, or the connection breaks.
 //
-// Servers also admit requests of a leased limit, and callers hold and settle units of a budget at
-// any server, again and again until they have an answer.
+// If a run is mixed, requests also ask the servers about the limit that is divided. Servers admit
+// requests of a leased limit too, and callers hold and settle units of a budget at any server,
+// again and again until they have an answer.
 //
 // Thread-safety: one thread. Cost: some ms for 100 faults.
 class Simulation {
@@ -43,7 +44,8 @@ class Simulation {
     std::uint64_t seed = 0;
     std::size_t servers = 1;
     std::size_t proxies = 1;
-    Duration interval{0};  // of the reports; 0: each proxy has another
+    Duration interval{0};   // of the reports; 0: each proxy has another
+    bool is_mixed = false;  // proxies have weights, and requests ask servers about the same limit
   };
 
   explicit Simulation(const Options& options);
@@ -68,6 +70,8 @@ class Simulation {
   double usable() const;
   double wanted() const;
   const std::map<std::string, std::size_t>& faults() const { return faults_; }
+  // Requests that asked a server about the limit, and were admitted.
+  std::uint64_t direct() const { return direct_; }
 
  private:
   class Stream;
@@ -77,6 +81,8 @@ class Simulation {
 
   struct Proxy {
     double demand = 0;
+    std::uint64_t weight = 1;
+    std::string bucket;
     std::size_t server = 0;
     std::uint64_t stream = 0;  // 0: not connected
     Duration interval{0};      // of its reports
@@ -126,6 +132,7 @@ class Simulation {
 
   void look();
   void request();
+  void ask_directly(Running& running);
   void call(Call call);
 
   const Options options_;
@@ -150,10 +157,10 @@ class Simulation {
   std::uint64_t limit_changes_ = 0;
   std::vector<Proxy> proxies_;
   std::vector<Server> servers_;
-  double admitted_ = 0;  // by proxies since the last look
+  double admitted_ = 0;  // since the last look
   double excess_ = 0;    // beyond the limit, in the worst time that ends now
   Instant looked_;
-  std::uint64_t leased_ = 0;  // requests that were admitted
+  std::uint64_t direct_ = 0, leased_ = 0;  // requests that were admitted
   bool is_healed_ = false;
   std::uint64_t calls_ = 0, open_calls_ = 0, settled_ = 0;
   std::map<std::string, std::size_t> faults_;

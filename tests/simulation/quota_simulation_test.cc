@@ -18,7 +18,10 @@ constexpr std::size_t kFaultsOfRun = 500;
 Simulation::Options options_of(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::size_t most = random() % 32 == 0 ? 200 : 8;
-  return {.seed = seed, .servers = 1 + random() % 5, .proxies = 1 + random() % most};
+  return {.seed = seed,
+          .servers = 1 + random() % 5,
+          .proxies = 1 + random() % most,
+          .is_mixed = random() % 2 == 0};
 }
 
 std::string run_of(std::uint64_t seed, std::map<std::string, std::size_t>& faults) {
@@ -43,6 +46,7 @@ std::string run_of(std::uint64_t seed, std::map<std::string, std::size_t>& fault
   }
   simulation.check_rest();
   for (const auto& [fault, count] : simulation.faults()) faults[fault] += count;
+  faults["direct"] += simulation.direct();
   return simulation.failure();
 }
 
@@ -58,6 +62,7 @@ TEST(QuotaSimulation, KeepsItsPromisesWhateverFails) {
         << "Repeat it with: SLUICE_SIMULATION_SEED=" << seed << " quota_simulation_test";
   }
   for (const char* const fault : kFaults) EXPECT_GT(faults[fault], runs * 2) << fault;
+  EXPECT_GT(faults["direct"], runs * 100);
 }
 
 TEST(QuotaSimulation, OneOfAHundredProxiesWithMostOfTheDemandGetsItInThreePeriods) {
