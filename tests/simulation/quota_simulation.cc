@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "sluice/detail/async_waits.h"
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
 #include "sluice/overrides.h"
@@ -23,6 +24,8 @@ constexpr Duration kLongestPart = 25s;
 constexpr Duration kPaidBack = 4 * 1s + 2 * 5500ms;  // of what is owed, for the slowest proxy
 constexpr Limit kLeased = fixed_window(1'000'000).per(24h).leased(100ms);
 constexpr Limit kBudget = budget(100'000).per(24h);
+constexpr Limit kQueue = sliding_window_log(20).per(2s);
+constexpr Limit kPermits = concurrency(4).lease(10s);
 constexpr const char* kBucket = "/api";
 constexpr const char* kStops[] = {"partition", "restart", "kill", "clock"};
 
@@ -33,6 +36,10 @@ std::string rules_of(std::uint64_t limit) {
          "[ "
          "{ name: requests, key: \"{path}\", algorithm: token_bucket, per: 1s, limit: " +
          std::to_string(limit) + ", share: { weight: \"{x-weight|1}\" } } ]\n";
+}
+
+PermitId permit_of(std::uint64_t caller) {
+  return PermitId::named("caller-" + std::to_string(caller));
 }
 
 bool is_stop(std::string_view fault) {
@@ -101,6 +108,29 @@ class Simulation::Shares final : public server::QuotaShares {
   const std::string life_;
 };
 
+// A caller that waits at a server.
+class Simulation::Caller final : public detail::WaitingRequest {
+ public:
+  Caller(Simulation& of, std::size_t server, std::uint64_t life, const Charge& charge,
+         Duration at_most)
+      : WaitingRequest(charge, of.now_ + at_most),
+        of_(of),
+        number(++of.callers_),
+        server(server),
+        life(life),
+        began(of.now_) {}
+  void ended() noexcept override { of_.ended(*this); }
+
+ private:
+  Simulation& of_;
+
+ public:
+  const std::uint64_t number;
+  const std::size_t server;
+  const std::uint64_t life;
+  const Instant began;
+};
+
 // A server from its start to its end.
 struct Simulation::Running {
   Running(Simulation& of, std::size_t server)
@@ -117,7 +147,11 @@ struct Simulation::Running {
                  .config = of.config_,
                  .shares = &shares,
                  .steady = of.clock_,
-                 .step = of.step_}) {}
+                 .step = of.step_}),
+        waits(detail::AsyncWaits::make(
+            &connection, nullptr, 100,
+            [&of, server, this](Instant at) { of.set_alarm(server, life, at); }, of.clock_)) {}
+  ~Running() { waits->close(); }
 
   const std::uint64_t life;
   Connection connection;
@@ -126,6 +160,13 @@ struct Simulation::Running {
   LeasedStore leased;
   Shares shares;
   server::QuotaService service;
+  std::shared_ptr<detail::AsyncWaits> waits;
+  struct Admitted {
+    std::uint64_t before = 0;  // the last caller that was admitted earlier
+    std::uint64_t last = 0;    // the last of all
+    Instant at = {};           // when
+  };
+  std::map<Algorithm, Admitted> last_admitted;
 };
 
 Simulation::Simulation(const Options& options)
@@ -161,7 +202,9 @@ Simulation::Simulation(const Options& options)
   after(kLook, [this] { look(); });
   request();
 }
-Simulation::~Simulation() = default;
+Simulation::~Simulation() {
+  for (Server& server : servers_) server.running.reset();  // ends callers
+}
 
 void Simulation::after(Duration time, std::function<void()> event) {
   events_.emplace(std::pair{now_ + time, ++last_event_}, std::move(event));
@@ -472,6 +515,11 @@ void Simulation::check_rest() {
          std::to_string(settled_) + " were settled, and " + std::to_string(open_calls_) +
          " calls have no answer");
   }
+  if (!is_healed_) return;
+  if (!open_.empty()) fail(std::to_string(open_.size()) + " callers still wait");
+  if (store_.apply_one(Verb::kPeek, {"permits", kPermits, 0}, {}).remaining != kPermits.limit()) {
+    fail("A permit was not given back");
+  }
 }
 
 // Requests that ask the servers.
@@ -483,6 +531,9 @@ void Simulation::request() {
       if (running->leased.apply_one(Verb::kTake, charge, {}).allowed()) ++leased_;
     }
     if (options_.is_mixed && !is_healed_) ask_directly(*running);
+  }
+  if (!is_healed_) {
+    for (std::uint64_t i = dice(10); i > 0; --i) wait(dice(servers_.size()));
   }
   if (!is_healed_ && dice(8) == 0) {
     ++open_calls_;
@@ -527,6 +578,74 @@ void Simulation::call(Call call) {
     if (said.allowed() && !repeats) call.is_held = true;
   }
   after(up_to(2s), [this, call] { this->call(call); });
+}
+
+// Callers that wait.
+
+void Simulation::set_alarm(std::size_t server, std::uint64_t life, Instant at) {
+  if (at == Instant::max()) return;
+  after(std::max(at - now_, Duration{0}), [this, server, life] {
+    Running* const running = servers_[server].running.get();
+    if (running != nullptr && running->life == life) running->waits->on_time();
+  });
+}
+
+void Simulation::wait(std::size_t server) {
+  Running* const running = servers_[server].running.get();
+  if (running == nullptr) return;
+  const bool wants_permit = dice(3) == 0;
+  const PermitId id = permit_of(callers_ + 1);
+  const Charge charge = wants_permit ? Charge{.key = "permits", .limit = kPermits, .permit = &id}
+                                     : Charge{.key = "queue", .limit = kQueue};
+  auto caller = std::make_unique<Caller>(*this, server, running->life, charge, up_to(10s));
+  Caller& one = *caller;
+  open_.emplace(one.number, std::move(caller));
+  std::optional<Decision> said;
+  if (!running->waits->decide(one.charge(), one.deadline, said)) {
+    return running->waits->start(one, said);
+  }
+  one.decision = *said;
+  ended(one);
+}
+
+void Simulation::ended(Caller& caller) {
+  if (!open_.contains(caller.number)) return fail("A caller was answered twice");
+  const auto own = std::make_shared<std::unique_ptr<Caller>>(std::move(open_[caller.number]));
+  open_.erase(caller.number);
+  after(Duration{0}, [own] { own->reset(); });  // it is in use still
+  if (caller.is_cancelled || !caller.decision.allowed()) return;
+  if (now_ > caller.deadline) fail("A caller was admitted after its deadline");
+  if (now_ > caller.began) ++waited_;
+  Running& running = *servers_[caller.server].running;
+  // Several that one answer admits learn it at the same instant, in any order.
+  auto& [before, last, at] = running.last_admitted[caller.limit.algorithm()];
+  if (std::exchange(at, now_) != now_) before = last;
+  if (caller.number < before) fail("A caller was admitted before one that had come earlier");
+  last = std::max(last, caller.number);
+  if (!holds_permits(caller.limit.algorithm())) {
+    std::erase_if(admissions_, [&](Instant at) { return at <= now_ - kQueue.period(); });
+    admissions_.push_back(now_);
+    if (admissions_.size() > kQueue.limit()) fail("More callers were admitted than the limit");
+    return;
+  }
+  std::erase_if(permits_, [&](const auto& one) { return one.second <= now_; });
+  permits_[caller.number] = now_ + kPermits.lease();
+  if (permits_.size() > kPermits.limit()) fail("More callers have permits than the limit");
+  after(up_to(12s), [this, server = caller.server, life = caller.life, number = caller.number] {
+    release(server, life, number);
+  });
+}
+
+// A permit of a server that is gone, or that does not reach the store, ends with its lease.
+void Simulation::release(std::size_t server, std::uint64_t life, std::uint64_t caller) {
+  Running* const running = servers_[server].running.get();
+  const auto found = permits_.find(caller);
+  if (running == nullptr || running->life != life || found == permits_.end()) return;
+  permits_.erase(found);
+  const PermitId permit = permit_of(caller);
+  const Charge charge{.key = "permits", .limit = kPermits, .permit = &permit};
+  running->connection.apply_one(Verb::kRelease, charge, {});
+  running->waits->released({&charge, 1});
 }
 
 }  // namespace sluice::quota_simulation

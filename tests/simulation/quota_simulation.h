@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,7 +36,8 @@ inline constexpr std::uint64_t kLimit = 100'000;
 //
 // If a run is mixed, requests also ask the servers about the limit that is divided. Servers admit
 // requests of a leased limit too, and callers hold and settle units of a budget at any server,
-// again and again until they have an answer.
+// again and again until they have an answer. Callers also wait at a server, in the real queues, for
+// units of a limit of all servers and for permits, which they hold for a while.
 //
 // Thread-safety: one thread. Cost: some ms for 100 faults.
 class Simulation {
@@ -70,6 +72,8 @@ class Simulation {
   double usable() const;
   double wanted() const;
   const std::map<std::string, std::size_t>& faults() const { return faults_; }
+  // Callers that were admitted after they had waited.
+  std::uint64_t waited() const { return waited_; }
   // Requests that asked a server about the limit, and were admitted.
   std::uint64_t direct() const { return direct_; }
 
@@ -77,6 +81,7 @@ class Simulation {
   class Stream;
   class Connection;
   class Shares;
+  class Caller;
   struct Running;
 
   struct Proxy {
@@ -134,6 +139,10 @@ class Simulation {
   void request();
   void ask_directly(Running& running);
   void call(Call call);
+  void set_alarm(std::size_t server, std::uint64_t life, Instant at);
+  void wait(std::size_t server);
+  void ended(Caller& caller);
+  void release(std::size_t server, std::uint64_t life, std::uint64_t caller);
 
   const Options options_;
   std::mt19937_64 random_;
@@ -163,6 +172,10 @@ class Simulation {
   std::uint64_t direct_ = 0, leased_ = 0;  // requests that were admitted
   bool is_healed_ = false;
   std::uint64_t calls_ = 0, open_calls_ = 0, settled_ = 0;
+  std::uint64_t callers_ = 0, waited_ = 0;
+  std::map<std::uint64_t, std::unique_ptr<Caller>> open_;  // by number: those that wait
+  std::deque<Instant> admissions_;  // to the limit for which callers wait, of the last period
+  std::map<std::uint64_t, Instant> permits_;  // that callers have, and until when
   std::map<std::string, std::size_t> faults_;
   std::string failure_;
 };
