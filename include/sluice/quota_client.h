@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "sluice/clock.h"
+
 namespace sluice {
 
 // What a bucket decides while it has no assignment: before the first one arrives, and after the
@@ -87,12 +89,15 @@ class alignas(64) QuotaBucket {
     std::int64_t until = 0;      // it ends then
   };
 
-  static std::int64_t steady_now() noexcept {
+  // Null: the steady clock of C++.
+  static std::int64_t now_of(const Clock* clock) noexcept {
     using std::chrono::steady_clock, std::chrono::nanoseconds;
-    return nanoseconds(steady_clock::now().time_since_epoch()).count();
+    return clock != nullptr ? nanoseconds(clock->now().time_since_epoch()).count()
+                            : nanoseconds(steady_clock::now().time_since_epoch()).count();
   }
-  QuotaBucket(QuotaFallback fallback, std::function<void()> on_first_use)
-      : fallback_(fallback), on_first_use_(std::move(on_first_use)) {}
+  std::int64_t now() const noexcept { return now_of(clock_); }
+  QuotaBucket(QuotaFallback fallback, std::function<void()> on_first_use, const Clock* clock)
+      : fallback_(fallback), clock_(clock), on_first_use_(std::move(on_first_use)) {}
   void assign(const Assignment& assignment) noexcept;  // by one thread only
   Assignment assignment() const noexcept;
   void keep_tokens(const Assignment& before, const Assignment& now) noexcept;
@@ -106,6 +111,7 @@ class alignas(64) QuotaBucket {
   std::atomic<std::int64_t> interval_{0}, tolerance_{0}, until_{0};
   const QuotaFallback fallback_;
   std::atomic<bool> is_reported_{false};
+  const Clock* const clock_;
   const std::function<void()> on_first_use_;
   alignas(64) std::atomic<std::int64_t> full_at_{0};  // the bucket is full from then on
   std::atomic<std::uint64_t> allowed_{0}, denied_{0};
@@ -142,6 +148,8 @@ class QuotaClient {
     std::string last_error = {};    // why the stream ended last; empty: it never has
   };
   Stats stats() const;
+
+  class Buckets;  // defined by the library
 
  private:
   class Impl;

@@ -26,7 +26,7 @@ void QuotaBucket::keep_tokens(const Assignment& before, const Assignment& now) n
       before.kind == Kind::kTokens) {
     return;
   }
-  const std::int64_t time = steady_now();
+  const std::int64_t time = this->now();
   std::int64_t full_at = full_at_.load(std::memory_order_relaxed), then = 0;
   do {
     if (before.kind != Kind::kTokens) {
@@ -51,7 +51,7 @@ QuotaBucket::Assignment QuotaBucket::assignment() const noexcept {
   }
 }
 
-bool QuotaBucket::is_assigned() const noexcept { return steady_now() < assignment().until; }
+bool QuotaBucket::is_assigned() const noexcept { return now() < assignment().until; }
 
 // `is_done`: takes the units even if it does not admit them, up to an empty bucket.
 bool QuotaBucket::take_tokens(const Assignment& of, std::uint32_t units, std::int64_t now,
@@ -85,7 +85,7 @@ void QuotaBucket::give_back(std::uint32_t units) noexcept {
 }
 
 QuotaBucket::Tokens QuotaBucket::tokens() const noexcept {
-  const std::int64_t now = steady_now();
+  const std::int64_t now = this->now();
   const Assignment assigned = assignment();
   if (now >= assigned.until) return {};
   if (assigned.kind == Kind::kAllowAll) return {.is_assigned = true, .admits_all = true};
@@ -103,7 +103,7 @@ QuotaBucket::Tokens QuotaBucket::tokens() const noexcept {
 }
 
 bool QuotaBucket::take(std::uint32_t units, bool is_done) noexcept {
-  const std::int64_t now = steady_now();
+  const std::int64_t now = this->now();
   const Assignment assigned = assignment();
   bool is_allowed = fallback_ == QuotaFallback::kAllow;
   if (now < assigned.until) {

@@ -1,6 +1,5 @@
 // A client of a quota service: a thread with one connection, on which one gRPC stream reports the
-// use of buckets and receives assignments. nghttp2 reads and writes the frames. Buckets decide in
-// the threads of their callers, and share nothing with the client but atomic numbers.
+// use of buckets and receives assignments. nghttp2 reads and writes the frames.
 
 #include "sluice/quota_client.h"
 
@@ -20,7 +19,6 @@
 #include <boost/asio/write.hpp>
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <string_view>
@@ -28,20 +26,17 @@
 #include <utility>
 #include <vector>
 
-#include "envoy/service/rate_limit_quota/v3/rlqs.pb.h"
+#include "quota/quota_buckets.h"
 
 namespace sluice {
 namespace {
 
 namespace asio = boost::asio;
 namespace ssl = boost::asio::ssl;
-namespace rlqs = envoy::service::rate_limit_quota::v3;
 using boost::system::error_code;
 using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using SteadyClock = std::chrono::steady_clock;
+using std::chrono::steady_clock;
 using Socket = asio::generic::stream_protocol::socket;
-using Attributes = std::map<std::string, std::string>;
 
 constexpr std::string_view kPath =
     "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
@@ -50,36 +45,19 @@ constexpr milliseconds kFirstBackoff{100}, kLongestBackoff{5'000}, kConnectTimeo
 constexpr milliseconds kSilent{10'000}, kDead{20'000};
 constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
 constexpr std::size_t kMostMessage = std::size_t{16} << 20;
-// In a message: even with the longest ids it is smaller than the service accepts (1 MiB).
-constexpr int kMostUsages = 200;
 constexpr std::size_t kPrefixBytes = 5;
-
-nanoseconds of(const google::protobuf::Duration& time) noexcept {
-  // A century is as good as for ever, and cannot overflow.
-  const auto seconds = std::clamp<std::int64_t>(time.seconds(), 0, 3'155'760'000);
-  return std::chrono::seconds(seconds) + nanoseconds(std::clamp(time.nanos(), 0, 999'999'999));
-}
 
 }  // namespace
 
-// The thread, its connection and the buckets. All but the members that say so: the thread only.
+// The thread, its connection and the buckets. All but buckets(): the thread only.
 class QuotaClient::Impl {
  public:
   explicit Impl(QuotaOptions options);
   ~Impl();
 
-  // Any thread, as the next. Null: there are as many as may be.
-  std::shared_ptr<QuotaBucket> bucket(const Attributes& attributes, bool keeps);
-  Stats stats() const;
+  Buckets& buckets() noexcept { return buckets_; }
 
  private:
-  struct Known {
-    std::shared_ptr<QuotaBucket> bucket;
-    bool is_kept = false;                   // for as long as the client lives
-    std::uint64_t allowed = 0, denied = 0;  // that were reported
-    SteadyClock::time_point used_at{}, reported_at{};
-    bool is_known = false;  // to the service, on this stream
-  };
   class Link;
 
   void connect();
@@ -88,9 +66,6 @@ class QuotaClient::Impl {
   void tick();
   void report_soon();  // any thread
   void report(bool all);
-  bool add_usage(const Attributes& attributes, Known& known, SteadyClock::time_point now, bool all);
-  void take(std::string_view message);
-  void assign(const rlqs::RateLimitQuotaResponse::BucketAction& action);
   void prepare_tls();
 
   const QuotaOptions options_;
@@ -100,12 +75,8 @@ class QuotaClient::Impl {
   std::shared_ptr<Link> link_;  // null between two connections
   milliseconds backoff_ = kFirstBackoff;
   std::minstd_rand random_{std::random_device{}()};
-  rlqs::RateLimitQuotaUsageReports reports_;
   std::atomic<bool> will_report_{false};
-
-  mutable std::mutex mutex_;  // of what follows
-  std::map<Attributes, Known> buckets_;
-  Stats stats_;
+  Buckets buckets_;
   std::thread thread_;
 };
 
@@ -125,7 +96,7 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   void close();
   // Adds a message to the stream.
   void send(std::string_view message);
-  void tick(SteadyClock::time_point now);
+  void tick(steady_clock::time_point now);
   bool is_open() const noexcept { return is_open_; }
 
  private:
@@ -155,7 +126,7 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   std::int32_t stream_ = 0;
   std::string unsent_, writing_, in_, status_, status_text_;
   std::array<char, 16'384> input_{};
-  SteadyClock::time_point heard_{};
+  steady_clock::time_point heard_{};
   bool is_open_ = false, is_closed_ = false, is_writing_ = false, was_pinged_ = false;
 };
 
@@ -222,7 +193,7 @@ void QuotaClient::Impl::Link::begin() {
   submit();
   if (is_closed_) return;
   is_open_ = true;
-  heard_ = SteadyClock::now();
+  heard_ = steady_clock::now();
   owner_.opened();
   read();
   write();
@@ -273,7 +244,7 @@ void QuotaClient::Impl::Link::send(std::string_view message) {
 
 void QuotaClient::Impl::Link::read() {
   const auto then = bind([this](std::size_t size) {
-    heard_ = SteadyClock::now();
+    heard_ = steady_clock::now();
     was_pinged_ = false;
     const auto used = nghttp2_session_mem_recv(
         session_, reinterpret_cast<const std::uint8_t*>(input_.data()), size);
@@ -326,13 +297,13 @@ void QuotaClient::Impl::Link::on_data(std::string_view bytes) {
     if (in_[at] != 0 || size > kMostMessage)
       return fail("the service sent a message that is compressed or too large");
     if (in_.size() - at - kPrefixBytes < size) break;
-    owner_.take({in_.data() + at + kPrefixBytes, size});
+    owner_.buckets_.take({in_.data() + at + kPrefixBytes, size});
     at += kPrefixBytes + size;
   }
   in_.erase(0, at);
 }
 
-void QuotaClient::Impl::Link::tick(SteadyClock::time_point now) {
+void QuotaClient::Impl::Link::tick(steady_clock::time_point now) {
   if (!is_open_ || now - heard_ < kSilent) return;
   if (now - heard_ > kDead) return fail("the service was silent for 20 s");
   if (!std::exchange(was_pinged_, true)) {
@@ -357,7 +328,8 @@ void QuotaClient::Impl::Link::close() {
   socket_.next_layer().close(ignored);
 }
 
-QuotaClient::Impl::Impl(QuotaOptions options) : options_(std::move(options)) {
+QuotaClient::Impl::Impl(QuotaOptions options)
+    : options_(std::move(options)), buckets_(options_, [this] { report_soon(); }) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
   const std::string& address = options_.address;
   const bool is_path = address.starts_with("unix:/");
@@ -425,22 +397,13 @@ void QuotaClient::Impl::connect() {
 
 void QuotaClient::Impl::opened() {
   backoff_ = kFirstBackoff;
-  {
-    const std::lock_guard lock(mutex_);
-    stats_.is_connected = true;
-    ++stats_.connects;
-    for (auto& [attributes, known] : buckets_) known.is_known = false;
-  }
+  buckets_.opened();
   report(true);
 }
 
 void QuotaClient::Impl::ended(const std::string& why) {
   link_.reset();
-  {
-    const std::lock_guard lock(mutex_);
-    stats_.is_connected = false;
-    stats_.last_error = why;
-  }
+  buckets_.ended(why);
   // A random part, so that the clients of a service that begins do not come at once.
   const auto half = backoff_.count() / 2;
   retry_.expires_after(milliseconds(half + static_cast<std::int64_t>(random_()) % (half + 1)));
@@ -454,7 +417,7 @@ void QuotaClient::Impl::tick() {
   ticks_.expires_after(options_.report_every);
   ticks_.async_wait([this](error_code no) {
     if (no) return;
-    if (link_) link_->tick(SteadyClock::now());
+    if (link_) link_->tick(steady_clock::now());
     report(true);
     tick();
   });
@@ -469,123 +432,11 @@ void QuotaClient::Impl::report_soon() {
   });
 }
 
-// Reports all buckets in use, or only those that the service does not know.
 void QuotaClient::Impl::report(bool all) {
   if (!link_ || !link_->is_open()) return;
-  const auto now = SteadyClock::now();
-  std::vector<std::string> messages;
-  reports_.Clear();
-  const auto finish = [&] {
-    if (reports_.bucket_quota_usages().empty()) return;
-    reports_.set_domain(options_.domain);
-    messages.push_back(reports_.SerializeAsString());
-    reports_.Clear();
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto at = buckets_.begin(); at != buckets_.end();) {
-      auto& [attributes, known] = *at;
-      if (add_usage(attributes, known, now, all)) ++stats_.reports;
-      if (reports_.bucket_quota_usages_size() == kMostUsages) finish();
-      const bool is_left =
-          !known.is_kept && !known.bucket->is_in_use() && known.bucket.use_count() == 1;
-      at = is_left ? buckets_.erase(at) : std::next(at);
-    }
-  }
-  finish();
-  for (const std::string& message : messages) {
+  for (const std::string& message : buckets_.report(all)) {
     if (link_) link_->send(message);
   }
-}
-
-bool QuotaClient::Impl::add_usage(const Attributes& attributes, Known& known,
-                                  SteadyClock::time_point now, bool all) {
-  QuotaBucket& bucket = *known.bucket;
-  if (!all && known.is_known) return false;
-  const std::uint64_t allowed = bucket.allowed(), denied = bucket.denied();
-  const bool was_used = allowed != known.allowed || denied != known.denied;
-  if (!was_used && !bucket.is_reported_.load(std::memory_order_relaxed)) return false;
-  if (was_used || !known.is_known) known.used_at = now;  // a first use may take no units
-  if (!was_used && now - known.used_at >= options_.idle) {
-    bucket.is_reported_ = known.is_known = false;
-    return false;
-  }
-  auto& usage = *reports_.add_bucket_quota_usages();
-  usage.mutable_bucket_id()->mutable_bucket()->insert(attributes.begin(), attributes.end());
-  const bool is_first = known.reported_at == SteadyClock::time_point{};
-  const nanoseconds elapsed = is_first ? nanoseconds(0) : now - known.reported_at;
-  usage.mutable_time_elapsed()->set_seconds(elapsed.count() / 1'000'000'000);
-  usage.mutable_time_elapsed()->set_nanos(
-      static_cast<std::int32_t>(elapsed.count() % 1'000'000'000));
-  // Units that were given back may have been reported as used.
-  if (allowed > known.allowed) {
-    usage.set_num_requests_allowed(allowed - std::exchange(known.allowed, allowed));
-  }
-  usage.set_num_requests_denied(denied - std::exchange(known.denied, denied));
-  known.reported_at = now;
-  return known.is_known = true;
-}
-
-void QuotaClient::Impl::take(std::string_view message) {
-  rlqs::RateLimitQuotaResponse response;
-  if (!response.ParseFromArray(message.data(), static_cast<int>(message.size()))) return;
-  const std::lock_guard lock(mutex_);
-  for (const auto& action : response.bucket_action()) assign(action);
-}
-
-void QuotaClient::Impl::assign(const rlqs::RateLimitQuotaResponse::BucketAction& action) {
-  const auto& id = action.bucket_id().bucket();
-  const auto found = buckets_.find(Attributes(id.begin(), id.end()));
-  if (found == buckets_.end()) return;
-  Known& known = found->second;
-  if (action.has_abandon_action()) {
-    known.bucket->assign({});
-    known.bucket->is_reported_ = known.is_known = false;
-    return;
-  }
-  if (!action.has_quota_assignment_action()) return;
-  const auto& given = action.quota_assignment_action();
-  QuotaBucket::Assignment assigned;
-  // Without a time to live an assignment never ends.
-  assigned.until =
-      given.has_assignment_time_to_live()
-          ? QuotaBucket::steady_now() + nanoseconds(of(given.assignment_time_to_live())).count()
-          : INT64_MAX;
-  const auto& strategy = given.rate_limit_strategy();
-  if (strategy.has_token_bucket()) {
-    const auto& tokens = strategy.token_bucket();
-    const std::int64_t fill = tokens.has_tokens_per_fill() ? tokens.tokens_per_fill().value() : 1;
-    const std::int64_t every = nanoseconds(of(tokens.fill_interval())).count();
-    if (fill <= 0 || every <= 0) return;
-    assigned.kind = QuotaBucket::Kind::kTokens;
-    assigned.interval = std::max<std::int64_t>(1, (every + fill - 1) / fill);
-    const std::int64_t most = INT64_MAX / 4 / assigned.interval;
-    assigned.tolerance = std::min<std::int64_t>(tokens.max_tokens(), most) * assigned.interval;
-  } else if (strategy.has_blanket_rule() &&
-             strategy.blanket_rule() == envoy::type::v3::RateLimitStrategy::DENY_ALL) {
-    assigned.kind = QuotaBucket::Kind::kDenyAll;
-  }
-  known.bucket->assign(assigned);
-  ++stats_.assignments;
-}
-
-std::shared_ptr<QuotaBucket> QuotaClient::Impl::bucket(const Attributes& attributes, bool keeps) {
-  const std::lock_guard lock(mutex_);
-  const bool is_full = !keeps && buckets_.size() >= options_.most_buckets;
-  if (is_full && !buckets_.contains(attributes)) return nullptr;
-  Known& known = buckets_[attributes];
-  known.is_kept |= keeps;
-  if (!known.bucket) {
-    known.bucket.reset(new QuotaBucket(options_.fallback, [this] { report_soon(); }));
-  }
-  return known.bucket;
-}
-
-QuotaClient::Stats QuotaClient::Impl::stats() const {
-  const std::lock_guard lock(mutex_);
-  Stats out = stats_;
-  out.buckets = buckets_.size();
-  return out;
 }
 
 QuotaClient::QuotaClient(QuotaOptions options)
@@ -593,14 +444,14 @@ QuotaClient::QuotaClient(QuotaOptions options)
 QuotaClient::~QuotaClient() = default;
 
 QuotaBucket& QuotaClient::bucket(const std::map<std::string, std::string>& attributes) {
-  return *impl_->bucket(attributes, true);
+  return *impl_->buckets().bucket(attributes, true);
 }
 
 std::shared_ptr<QuotaBucket> QuotaClient::share_bucket(
     const std::map<std::string, std::string>& attributes) {
-  return impl_->bucket(attributes, false);
+  return impl_->buckets().bucket(attributes, false);
 }
 
-QuotaClient::Stats QuotaClient::stats() const { return impl_->stats(); }
+QuotaClient::Stats QuotaClient::stats() const { return impl_->buckets().stats(); }
 
 }  // namespace sluice
