@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "envoy/service/rate_limit_quota/v3/rlqs.pb.h"
 #include "sluice/detail/async_waits.h"
 #include "sluice/leased_store.h"
 #include "sluice/limiter.h"
@@ -16,10 +17,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using quota::kWhole;
+namespace rlqs = envoy::service::rate_limit_quota::v3;
 
 constexpr Duration kLatency = 1s;  // that the service allows
 constexpr Duration kLook = 250ms;
-// Then all parts of an old limit have expired: 3 * 5.5 s of a proxy, and the time of the messages.
+// Then all parts of an old limit have expired: 3 * 5.5 s of a proxy, and the
+// time of the messages.
 constexpr Duration kLongestPart = 25s;
 constexpr Duration kPaidBack = 4 * 1s + 2 * 5500ms;  // of what is owed, for the slowest proxy
 constexpr Limit kLeased = fixed_window(1'000'000).per(24h).leased(100ms);
@@ -32,9 +35,11 @@ constexpr const char* kStops[] = {"partition", "restart", "kill", "clock"};
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
 std::string rules_of(std::uint64_t limit) {
-  return "version: 1\ndomain: shop\nrules:\n  - name: api\n    match: { path: /api }\n    limits: "
+  return "version: 1\ndomain: shop\nrules:\n  - name: api\n    match: { path: "
+         "/api }\n    limits: "
          "[ "
-         "{ name: requests, key: \"{path}\", algorithm: token_bucket, per: 1s, limit: " +
+         "{ name: requests, key: \"{path}\", algorithm: token_bucket, per: 1s, "
+         "limit: " +
          std::to_string(limit) + ", share: { weight: \"{x-weight|1}\" } } ]\n";
 }
 
@@ -181,8 +186,8 @@ Simulation::Simulation(const Options& options)
       proxies_(options.proxies),
       servers_(options.servers),
       looked_(now_) {
-  // Not all kinds in each run, because some hide what others break. In some runs, none that stop
-  // the count of what is in use.
+  // Not all kinds in each run, because some hide what others break. In some
+  // runs, none that stop the count of what is in use.
   const bool stops = dice(2) == 0;
   while (kinds_ == 0) {
     for (std::size_t i = 0; i < kFaults.size(); ++i) {
@@ -197,6 +202,11 @@ Simulation::Simulation(const Options& options)
     proxy.counted = proxy.reported = now_;
     proxy.weight = options.is_mixed ? 1 + dice(5) : 1;
     proxy.bucket = kBucket + std::to_string(proxy.weight);
+    if (options.is_mixed && dice(2) == 0) {
+      proxy.client = std::make_unique<QuotaClient::Buckets>(client_options_, [] {}, &clock_);
+      proxy.own = proxy.client->bucket(
+          {{"path", kBucket}, {"x-weight", std::to_string(proxy.weight)}}, true);
+    }
     after(up_to(1s), [this, i] { connect(i); });
   }
   after(kLook, [this] { look(); });
@@ -251,8 +261,9 @@ void Simulation::inject_fault() {
   if (fault == "kill") {
     after(up_to(30s), [this, server] { start(server); });
   }
-  // A clock that steps forward ends what the store knows of servers too early: its operator must
-  // slew it. While it does not move for the counters, what is in use is owed.
+  // A clock that steps forward ends what the store knows of servers too early:
+  // its operator must slew it. While it does not move for the counters, what is
+  // in use is owed.
   if (fault == "clock" && store_step_ > -20s) store_step_ -= up_to(5s);
   if (fault == "limit") set_limit(dice(3) == 0 ? kLimit : kLimit / 4 + dice(kLimit / 2));
   if (fault == "demand") set_demand(one, dice(4) == 0 ? 0 : static_cast<double>(dice(2 * kLimit)));
@@ -334,6 +345,7 @@ void Simulation::disconnect(std::size_t index) {
     });
   }
   proxy.stream = 0;
+  if (proxy.client) proxy.client->ended("lost");
   // Some proxies stay away and use what they have.
   after(up_to(dice(2) == 0 ? 2s : 30s), [this, index] { connect(index); });
 }
@@ -347,6 +359,7 @@ void Simulation::connect(std::size_t index) {
   if (running == nullptr) return after(up_to(2s), [this, index] { connect(index); });
   proxy.stream = ++streams_;
   proxy.last_up = proxy.last_down = now_;
+  if (proxy.client) proxy.client->opened();
   running->service.open(proxy.stream, "shop", "10.0.0.1",
                         std::make_shared<Stream>(*this, index, proxy.stream));
   report(index, proxy.stream);
@@ -361,26 +374,49 @@ void Simulation::report(std::size_t index, std::uint64_t stream) {
   Proxy& proxy = proxies_[index];
   if (proxy.stream != stream) return;
   use(proxy);
-  server::BucketReport report{
-      .bucket = proxy.bucket,
-      .attributes = {{"path", kBucket}, {"x-weight", std::to_string(proxy.weight)}},
-      .elapsed = now_ - proxy.reported,
-      .allowed = static_cast<std::uint64_t>(proxy.allowed),
-      .denied = static_cast<std::uint64_t>(proxy.denied)};
-  proxy.allowed -= std::floor(proxy.allowed);
-  proxy.denied -= std::floor(proxy.denied);
-  proxy.reported = now_;
+  const std::vector<server::BucketReport> reports = reports_of(proxy);
   proxy.last_up = arrival(proxy, proxy.last_up);
   for (int i = 0; i < (proxy.repeats ? 2 : 1); ++i) {
-    after(proxy.last_up - now_, [this, index, stream, report] {
+    after(proxy.last_up - now_, [this, index, stream, reports] {
       if (proxies_[index].stream != stream) return;
       const std::size_t server = proxies_[index].server;
       Running& running = *servers_[server].running;
-      running.service.report(stream, {report});
+      running.service.report(stream, reports);
       divide(server, running.life, false);
     });
   }
   after(proxy.interval, [this, index, stream] { this->report(index, stream); });
+}
+
+std::vector<server::BucketReport> Simulation::reports_of(Proxy& proxy) {
+  const server::BucketAttributes attributes{{"path", kBucket},
+                                            {"x-weight", std::to_string(proxy.weight)}};
+  std::vector<server::BucketReport> out;
+  if (!proxy.client) {
+    out.push_back({.bucket = proxy.bucket,
+                   .attributes = attributes,
+                   .elapsed = now_ - proxy.reported,
+                   .allowed = static_cast<std::uint64_t>(proxy.allowed),
+                   .denied = static_cast<std::uint64_t>(proxy.denied)});
+    proxy.allowed -= std::floor(proxy.allowed);
+    proxy.denied -= std::floor(proxy.denied);
+    proxy.reported = now_;
+    return out;
+  }
+  for (const std::string& message : proxy.client->report(true)) {
+    rlqs::RateLimitQuotaUsageReports reports;
+    if (!reports.ParseFromString(message)) fail("A report cannot be read");
+    for (const auto& usage : reports.bucket_quota_usages()) {
+      const auto& elapsed = usage.time_elapsed();
+      out.push_back(
+          {.bucket = proxy.bucket,
+           .attributes = attributes,
+           .elapsed = std::chrono::seconds(elapsed.seconds()) + Duration{elapsed.nanos() / 1000},
+           .allowed = usage.num_requests_allowed(),
+           .denied = usage.num_requests_denied()});
+    }
+  }
+  return out;
 }
 
 void Simulation::send(std::size_t index, std::uint64_t stream,
@@ -399,6 +435,7 @@ void Simulation::send(std::size_t index, std::uint64_t stream,
 void Simulation::apply(Proxy& proxy, const server::BucketOrder& order) {
   using Kind = server::Assignment::Kind;
   use(proxy);
+  if (proxy.client) return apply_to_client(proxy, order);
   if (!order.assignment) {
     proxy.until = now_;
     return;
@@ -412,9 +449,57 @@ void Simulation::apply(Proxy& proxy, const server::BucketOrder& order) {
   proxy.tokens = keeps ? std::min(proxy.tokens, proxy.most) : proxy.most;
 }
 
+void Simulation::apply_to_client(Proxy& proxy, const server::BucketOrder& order) {
+  using Kind = server::Assignment::Kind;
+  rlqs::RateLimitQuotaResponse response;
+  auto& action = *response.add_bucket_action();
+  auto& id = *action.mutable_bucket_id()->mutable_bucket();
+  id["path"] = kBucket;
+  id["x-weight"] = std::to_string(proxy.weight);
+  if (!order.assignment) {
+    action.mutable_abandon_action();
+    return proxy.client->take(response.SerializeAsString());
+  }
+  const server::Assignment& next = *order.assignment;
+  if (next.kind == Kind::kAllowAll) fail("A program may use anything");
+  auto& given = *action.mutable_quota_assignment_action();
+  auto& ttl = *given.mutable_assignment_time_to_live();
+  ttl.set_seconds(order.ttl / 1s);
+  ttl.set_nanos(static_cast<std::int32_t>(order.ttl % 1s / 1ns));
+  auto& strategy = *given.mutable_rate_limit_strategy();
+  if (next.kind == Kind::kDenyAll) {
+    strategy.set_blanket_rule(envoy::type::v3::RateLimitStrategy::DENY_ALL);
+  } else {
+    auto& tokens = *strategy.mutable_token_bucket();
+    tokens.set_max_tokens(next.tokens);
+    tokens.mutable_tokens_per_fill()->set_value(next.tokens);
+    tokens.mutable_fill_interval()->set_seconds(next.interval / 1s);
+  }
+  proxy.client->take(response.SerializeAsString());
+}
+
+double Simulation::rate(const Proxy& proxy) const {
+  if (!proxy.client) return now_ < proxy.until ? proxy.rate : 0;
+  const QuotaBucket::Tokens tokens = proxy.own->tokens();
+  return tokens.interval > 0ns ? 1e9 / static_cast<double>(tokens.interval / 1ns) : 0;
+}
+
 // Counts the requests until now.
 void Simulation::use(Proxy& proxy) {
   const double asked = proxy.demand * seconds(now_ - proxy.counted);
+  if (proxy.client) {
+    proxy.counted = now_;
+    proxy.waits += asked;
+    const auto units = static_cast<std::uint32_t>(proxy.waits);
+    proxy.waits -= units;
+    const std::uint64_t left = proxy.own->tokens().left;
+    const auto fits = static_cast<std::uint32_t>(std::min<std::uint64_t>(units, left));
+    // What the bucket has, and then the rest, which it denies.
+    for (const std::uint32_t part : {fits, units - fits}) {
+      if (part > 0 && proxy.own->try_take(part)) admitted_ += part;
+    }
+    return;
+  }
   if (proxy.counted < proxy.until) {
     const Duration time = std::min(now_, proxy.until) - proxy.counted;
     const double refilled = proxy.tokens + proxy.rate * seconds(time);
@@ -450,15 +535,15 @@ void Simulation::look() {
   excess_ = std::max(excess_ + admitted_ - ceiling * seconds(now_ - looked_), 0.);
   admitted_ = 0;
   looked_ = now_;
-  // docs/quota.md. While servers cannot count what is in use, and the store's clock does not move,
-  // the parts still are at most the limit.
+  // docs/quota.md. While servers cannot count what is in use, and the store's
+  // clock does not move, the parts still are at most the limit.
   bool counts = true;
   for (std::size_t i = 0; i < kFaults.size(); ++i) {
     counts &= (kinds_ >> i & 1) == 0 || !is_stop(kFaults[i]);
   }
   double time = seconds(config_.every) + 1 + 1;
-  // The burst of the limit, and what is owed: parts take `kPaidBack` to be smaller by that, and
-  // those of proxies that are away last until they expire.
+  // The burst of the limit, and what is owed: parts take `kPaidBack` to be
+  // smaller by that, and those of proxies that are away last until they expire.
   if (options_.is_mixed) time += 1 + seconds(kPaidBack + kLongestPart);
   const double bound = time * static_cast<double>(kLimit) + static_cast<double>(proxies_.size());
   if (counts && excess_ > bound) {
@@ -500,7 +585,8 @@ void Simulation::check_rest() {
     const auto fair = sluice_oracle::fair_parts(demands, share);
     const auto with_floors = sluice_oracle::fair_parts(floors, share);
     for (std::size_t k = 0; k < rates.size(); ++k) {
-      // A part changes if the change is more than 1/32 of it, and what is owed makes all smaller.
+      // A part changes if the change is more than 1/32 of it, and what is owed
+      // makes all smaller.
       const auto least = static_cast<double>(std::min(fair[k], with_floors[k])) * 0.8 - 1;
       if (rates[k] < least) {
         fail("A proxy has " + std::to_string(rates[k]) + " instead of " +
@@ -556,8 +642,8 @@ void Simulation::ask_directly(Running& running) {
   }
 }
 
-// A call asks any server until it has an answer, sometimes once more, and the first time with other
-// servers than the second.
+// A call asks any server until it has an answer, sometimes once more, and the
+// first time with other servers than the second.
 void Simulation::call(Call call) {
   Running* const running = servers_[dice(servers_.size())].running.get();
   const bool repeats = dice(8) == 0;
@@ -636,7 +722,8 @@ void Simulation::ended(Caller& caller) {
   });
 }
 
-// A permit of a server that is gone, or that does not reach the store, ends with its lease.
+// A permit of a server that is gone, or that does not reach the store, ends
+// with its lease.
 void Simulation::release(std::size_t server, std::uint64_t life, std::uint64_t caller) {
   Running* const running = servers_[server].running.get();
   const auto found = permits_.find(caller);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "quota/quota_buckets.h"
 #include "server/api/quota/quota_service.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
@@ -24,20 +25,25 @@ inline constexpr std::array kFaults = {"lost", "late",  "repeated", "partition",
 // Requests per second of the limit at first, and at most.
 inline constexpr std::uint64_t kLimit = 100'000;
 
-// Proxies, servers with the real QuotaService, and one real MemoryStore of all servers. Their
-// clocks and the network are simulated: an event happens at an instant, and nothing else takes
-// time. One seed always gives the same run.
+// Proxies, servers with the real QuotaService, and one real MemoryStore of all
+// servers. Their clocks and the network are simulated: an event happens at an
+// instant, and nothing else takes time. One seed always gives the same run.
 //
-// A model is only what is outside of the process of a server: the script in Redis that divides a
-// limit among servers (redis_shares_test compares it with the real one), and the proxies. These are
-// as Envoy: a token bucket that keeps its tokens when it changes, and full again after a time
-// without one. Demand flows evenly. A connection is as TCP: messages arrive in order, and each
-// takes at most half of the latency that the service allows, or the connection breaks.
+// A model is only what is outside of the process of a server: the script in
+// Redis that divides a limit among servers (redis_shares_test compares it with
+// the real one), and the proxies. These are as Envoy: a token bucket that keeps
+// its tokens when it changes, and full again after a time without one. Demand
+// flows evenly. A connection is as TCP: messages arrive in order, and each
+// takes at most half of the latency that the service allows, or the connection
+// breaks.
 //
-// If a run is mixed, requests also ask the servers about the limit that is divided. Servers admit
-// requests of a leased limit too, and callers hold and settle units of a budget at any server,
-// again and again until they have an answer. Callers also wait at a server, in the real queues, for
-// units of a limit of all servers and for permits, which they hold for a while.
+// If a run is mixed, some proxies are programs with the real QuotaClient,
+// except for its connection; proxies have weights, and requests also ask the
+// servers about the limit that is divided. Servers admit requests of a leased
+// limit too, and callers hold and settle units of a budget at any server, again
+// and again until they have an answer. Callers also wait at a server, in the
+// real queues, for units of a limit of all servers and for permits, which they
+// hold for a while.
 //
 // Thread-safety: one thread. Cost: some ms for 100 faults.
 class Simulation {
@@ -47,7 +53,7 @@ class Simulation {
     std::size_t servers = 1;
     std::size_t proxies = 1;
     Duration interval{0};   // of the reports; 0: each proxy has another
-    bool is_mixed = false;  // proxies have weights, and requests ask servers about the same limit
+    bool is_mixed = false;  // with weights, direct requests and QuotaClients
   };
 
   explicit Simulation(const Options& options);
@@ -58,20 +64,28 @@ class Simulation {
   // Requests per second.
   void set_demand(std::size_t proxy, double demand);
   void inject_fault();
-  // Ends all faults: servers run, and reach the store. No call begins from then on.
+  // Ends all faults: servers run, and reach the store. No call begins from then
+  // on.
   void heal();
   void run(Duration time);
 
-  // The first promise that was broken, and when. Empty: none was. What the proxies may use is
-  // checked all the time.
+  // The first promise that was broken, and when. Empty: none was. What the
+  // proxies may use is checked all the time.
   const std::string& failure() const { return failure_; }
-  // After the time that faults need to pass: demand is met, as fairly as the oracle says, and all
-  // calls are settled once.
+  // After the time that faults need to pass: demand is met, as fairly as the
+  // oracle says, and all calls are settled once.
   void check_rest();
-  // Requests per second that the proxies can use for their demand, and what they could use at best.
+  // Requests per second that the proxies can use for their demand, and what
+  // they could use at best.
   double usable() const;
   double wanted() const;
   const std::map<std::string, std::size_t>& faults() const { return faults_; }
+  // Assignments that QuotaClients received.
+  std::uint64_t assigned() const {
+    std::uint64_t sum = 0;
+    for (const Proxy& proxy : proxies_) sum += proxy.client ? proxy.client->stats().assignments : 0;
+    return sum;
+  }
   // Callers that were admitted after they had waited.
   std::uint64_t waited() const { return waited_; }
   // Requests that asked a server about the limit, and were admitted.
@@ -88,6 +102,10 @@ class Simulation {
     double demand = 0;
     std::uint64_t weight = 1;
     std::string bucket;
+    // Of a program with the client of the library; else the proxy is an Envoy.
+    std::unique_ptr<QuotaClient::Buckets> client;
+    std::shared_ptr<QuotaBucket> own;
+    double waits = 0;  // less than a request of its demand
     std::size_t server = 0;
     std::uint64_t stream = 0;  // 0: not connected
     Duration interval{0};      // of its reports
@@ -128,12 +146,14 @@ class Simulation {
   void disconnect(std::size_t proxy);
   void connect(std::size_t proxy);
   void report(std::size_t proxy, std::uint64_t stream);
+  std::vector<server::BucketReport> reports_of(Proxy& proxy);
   void send(std::size_t proxy, std::uint64_t stream,
             const std::vector<server::BucketOrder>& orders);
   void apply(Proxy& proxy, const server::BucketOrder& order);
+  void apply_to_client(Proxy& proxy, const server::BucketOrder& order);
   void use(Proxy& proxy);
   Instant arrival(const Proxy& proxy, Instant last);
-  double rate(const Proxy& proxy) const { return now_ < proxy.until ? proxy.rate : 0; }
+  double rate(const Proxy& proxy) const;
 
   void look();
   void request();
@@ -145,6 +165,7 @@ class Simulation {
   void release(std::size_t server, std::uint64_t life, std::uint64_t caller);
 
   const Options options_;
+  const QuotaOptions client_options_{.domain = "shop", .fallback = QuotaFallback::kDeny};
   std::mt19937_64 random_;
   Instant now_{std::chrono::hours{1}};
   Duration store_step_{0};  // the clock of the store, from that of the servers

@@ -47,6 +47,7 @@ std::string run_of(std::uint64_t seed, std::map<std::string, std::size_t>& fault
   simulation.check_rest();
   for (const auto& [fault, count] : simulation.faults()) faults[fault] += count;
   faults["direct"] += simulation.direct();
+  faults["assigned"] += simulation.assigned();
   faults["waited"] += simulation.waited();
   return simulation.failure();
 }
@@ -65,6 +66,7 @@ TEST(QuotaSimulation, KeepsItsPromisesWhateverFails) {
   for (const char* const fault : kFaults) EXPECT_GT(faults[fault], runs * 2) << fault;
   EXPECT_GT(faults["direct"], runs * 100);
   EXPECT_GT(faults["waited"], runs * 100);
+  EXPECT_GT(faults["assigned"], runs * 50);
 }
 
 TEST(QuotaSimulation, OneOfAHundredProxiesWithMostOfTheDemandGetsItInThreePeriods) {
