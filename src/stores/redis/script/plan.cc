@@ -651,7 +651,8 @@ void Plan::write(std::size_t index, Command& command) const {
   if (options_.uses_module) write_for_module(index, command);
   if (is_single(part)) {
     std::string argument;
-    const Counter& counter = of_part(index).front();
+    auto counters = of_part(index);
+    const Counter& counter = counters.front();
     command.script = &script_for_one(counter.family(), part.families & kWithLedger);
     const std::uint64_t own = counter.gives_back() ? format::kRefund : verb;
     append_argument(counter, part.families, own, argument);
