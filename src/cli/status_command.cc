@@ -117,9 +117,9 @@ void add_refused(const object& rules, std::string_view what, const std::string& 
   });
 }
 
-// The metrics count a request that several rules allow for the first of them, and what a shadow rule
-// would have denied among the denials of its limits. A rule has what its limit says that was asked,
-// or would have denied, most.
+// The metrics count a request that several rules allow for the first of them, and what a shadow
+// rule would have denied among the denials of its limits. A rule has what its limit says that was
+// asked, or would have denied, most.
 void add_of_limits(CountsByLimit& counts) {
   for (auto& [name, of] : counts) {
     if (name.second.empty()) continue;

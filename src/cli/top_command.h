@@ -37,8 +37,8 @@ CountsByLimit read_counts(std::string_view metrics);
 // Says what is wrong with a server, and what it does meanwhile, by an answer of GET /v1/status.
 // Returns no lines if nothing is. `now` is for how long it is so.
 std::vector<std::string> trouble_of(const boost::json::object& status, Instant now);
-// Says if the store of the server is full: a look at a key does not show that a key without a counter
-// gets none.
+// Says if the store of the server is full: a look at a key does not show that a key without a
+// counter gets none.
 void print_full_store(AdminClient& client, std::ostream& out);
 
 // One key of one limit.

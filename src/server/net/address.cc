@@ -72,8 +72,7 @@ Expected<Address> parse_tcp(std::string_view text) {
   std::string_view host = text.substr(0, colon);
   constexpr std::string_view kUrl = "http://";
   if (text.starts_with(kUrl)) {
-    return wrong(text, " is a URL",
-                 "its address alone: " + std::string(text.substr(kUrl.size())));
+    return wrong(text, " is a URL", "its address alone: " + std::string(text.substr(kUrl.size())));
   }
   if (text.starts_with('/')) return wrong(text, " is a path", "unix:" + std::string(text));
   if (colon == text.npos || host.ends_with(':')) {

@@ -221,7 +221,8 @@ std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
 }
 
 std::string no_rules_at(std::string_view key) {
-  return "there are no rules at " + std::string(key) + "; publish them with sluice rules push FILE (sluice rules "
+  return "there are no rules at " + std::string(key) +
+         "; publish them with sluice rules push FILE (sluice rules "
          "show --admin ADDR prints those of a server that still has them)";
 }
 

@@ -157,10 +157,9 @@ TEST(RedisRules, SayWhyThereAreNone) {
       return !none && none.error().find(part) != std::string::npos;
     });
   };
-  wait_until_error(
-      "no rules could be read from " + server.url() +
-      ": there are no rules at sluice:rules; publish them with sluice rules push FILE "
-      "(sluice rules show --admin ADDR prints those of a server that still has them)");
+  wait_until_error("no rules could be read from " + server.url() +
+                   ": there are no rules at sluice:rules; publish them with sluice rules push FILE "
+                   "(sluice rules show --admin ADDR prints those of a server that still has them)");
   RedisConnection(server).run({"SET", kKey, "x"});
   wait_until_error("sluice:rules: WRONGTYPE");
   server.kill_now();

@@ -829,11 +829,10 @@ ServerStatus Server::Impl::status() {
   const auto up = clock_.now() - started_;
   StoreStatus store = stores_->status();
   // Without requests, nobody else notices that Redis hangs.
-  const auto waits = overrides_->waits_since();
-  const bool is_first = waits && (!store.failing_since || *waits < *store.failing_since);
-  if (is_first && SystemClock().now() - *waits > kSilent) {
-    store.failing_since = waits;
-    store.why_failing = store.address + " does not answer";
+  const Instant since = overrides_->waits_since().value_or(Instant::max());
+  if (since < store.failing_since.value_or(SystemClock().now() - kSilent)) {
+    if (!store.failing_since) store.why_failing = store.address + " does not answer";
+    store.failing_since = since;
   }
   ServerStatus out{.version = SLUICE_VERSION,
                    .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
