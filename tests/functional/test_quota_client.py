@@ -51,7 +51,8 @@ class Service:
         answers = self.answers = queue.Queue()
         self.streams += 1
         futures.ThreadPoolExecutor(1).submit(self._read, requests)
-        context.add_callback(lambda: answers.put(None))
+        if not context.add_callback(lambda: answers.put(None)):
+            return  # the call has ended already, and nobody would end the wait
         yield from iter(answers.get, None)
 
     def _read(self, requests):
