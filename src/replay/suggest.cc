@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -415,11 +417,17 @@ class Measurement {
   std::vector<bool> is_met_;         // of the other rules: a request matched
   Demand all_;
   void choose_routes(const SuggestReport& report);
+  void add_unmatched(const LogLine& line);
+  static bool is_guessed(const RouteDemand& route);
 
   RouteChoice choice_;
   RouteFinder finder_;
   GuessFinder guesses_;
   std::vector<std::uint32_t> login_reads_;  // of the paths of logins, by client
+  // With options_.match: requests that do not match, by the hash of the key, except for those of
+  // paths that match.
+  boost::unordered_flat_map<std::uint64_t, std::uint32_t> elsewhere_;
+  std::set<std::string, std::less<>> matched_;  // the first paths that match
   std::array<std::optional<RouteDemand>, kRoutes> routes_;
   std::vector<BucketRate> rates_;  // of the routes
   LogAttributes attributes_;
@@ -440,7 +448,7 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
   for (std::size_t i = 1; i < is_met_.size(); ++i) {
     if (!is_met_[i]) is_met_[i] = set_.compiled[i].matches(values_);
   }
-  if (!rule_.matches(values_)) return static_cast<void>(++unmatched_);
+  if (!rule_.matches(values_)) return add_unmatched(line);
   const auto label = rule_.limits[0].key.fill(values_, text_, end, scratch_);
   if (!label) return static_cast<void>(++keyless_);
   if (!first_) first_ = clock_;
@@ -453,6 +461,9 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
   } else {
     kind = RouteKind::kPages;  // the only route
     logins_ += is_of_login ? 1 : 0;
+    if (matched_.size() < RouteFinder::kMostPaths && !matched_.contains(line.path)) {
+      matched_.emplace(line.path);
+    }
   }
   const std::string_view readable = std::string_view(text_).substr(*label);
   add_to_route(line, kind, added.key, hash, readable);
@@ -464,14 +475,24 @@ void Measurement::add(const LogBatch& batch, const LogLine& line) {
   }
 }
 
+void Measurement::add_unmatched(const LogLine& line) {
+  ++unmatched_;
+  if (options_.match.empty() || matched_.contains(line.path)) return;
+  std::size_t end = 0;
+  if (rule_.limits[0].key.fill(values_, text_, end, scratch_)) {
+    ++elsewhere_[XXH3_64bits(text_.data(), end)];
+  }
+}
+
 void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client,
                                std::uint64_t hash, std::string_view label) {
   std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
   if (!route) {
-    route.emplace(
-        RouteDemand{{}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4), {}});
+    route.emplace(RouteDemand{
+        {}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4), {}, 0, false});
   }
   const Demand::Added added = route->demand.add(hash, line.units, clock_);
+  if (RouteFinder::is_write(line) && !GuessFinder::is_missing(line.status)) ++route->writes;
   if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || !options_.match.empty()) {
     if (added.key == route->behaviour.size()) route->behaviour.push_back({client});
     route->behaviour[added.key].failed += line.status.starts_with('4') ? 1U : 0U;
@@ -489,7 +510,8 @@ void Measurement::finish(SuggestReport& report) {
   report.unmatched = unmatched_;
   report.keyless = keyless_;
   report.keys = all_.keys();
-  report.key_bytes = all_.bytes() + guesses_.bytes();
+  report.key_bytes =
+      all_.bytes() + guesses_.bytes() + elsewhere_.size() * (sizeof(std::uint64_t) + 4);
   std::size_t rule = 1;
   const auto add_unmet = [&](const std::string& option, const auto& conditions) {
     for (const auto& [name, pattern] : conditions) {
@@ -509,15 +531,19 @@ void Measurement::finish(SuggestReport& report) {
                                                             "pages"};
   for (std::optional<RouteDemand>& route : routes_) {
     if (!route) continue;
-    const bool is_login = logins_ * 2 > all_.requests();
-    if (is_login) route->kind = RouteKind::kLogin;
     route->demand.finish();
     report.key_bytes += route->demand.bytes() + route->behaviour.size() * sizeof(Behaviour);
     for (std::uint32_t key = 0; key < route->behaviour.size(); ++key) {
       Behaviour& each = route->behaviour[key];
       const std::uint32_t reads = each.client < login_reads_.size() ? login_reads_[each.client] : 0;
       each.elsewhere = all_.requests_of(each.client) - route->demand.requests_of(key) - reads;
+      const auto unmatched = elsewhere_.find(all_.hash_of(each.client));
+      if (unmatched != elsewhere_.end()) each.elsewhere += unmatched->second;
     }
+    route->is_alone = route->kind == RouteKind::kWrites || matched_.size() == 1;
+    const bool is_login =
+        logins_ * 2 > all_.requests() || (matched_.size() == 1 && is_guessed(*route));
+    if (is_login) route->kind = RouteKind::kLogin;
     route->name = kRouteNames[static_cast<std::size_t>(route->kind)];
     const bool is_one = !finder_.has_paths() || !options_.match.empty();
     if (is_one && !is_login) route->name = "requests";
@@ -530,6 +556,21 @@ void Measurement::finish(SuggestReport& report) {
     route.match = map.text();
     if (route.name == "requests" && !options_.unit().empty()) route.name = options_.unit();
   }
+}
+
+// Whether clients guess in the only route, as GuessFinder says of a path.
+bool Measurement::is_guessed(const RouteDemand& route) {
+  std::uint64_t clients = 0, requests = 0;
+  for (std::uint32_t key = 0; key < route.behaviour.size(); ++key) {
+    const std::uint64_t writes = route.demand.requests_of(key);
+    const Behaviour& each = route.behaviour[key];
+    const bool fails = writes >= GuessFinder::kRepeats && std::uint64_t{each.failed} * 2 > writes;
+    if (!fails && !GuessFinder::repeats(writes, each.elsewhere)) continue;
+    ++clients;
+    requests += writes;
+  }
+  return clients >= GuessFinder::kClients && requests * 2 > route.demand.requests() &&
+         route.writes * 2 > route.demand.requests();
 }
 
 // Routes that are too small for a rule belong to others. Paths where clients guess are logins.

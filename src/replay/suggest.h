@@ -47,6 +47,7 @@ class Peaks {
   std::span<PeakCode> of(std::uint32_t key) const noexcept {
     return {entry(key) + kHashCodes, stride_ - kHashCodes};
   }
+  std::uint64_t hash_of(std::size_t key) const noexcept;
   std::size_t keys() const noexcept { return keys_; }
   // The memory in use.
   std::size_t bytes() const noexcept;
@@ -59,7 +60,6 @@ class Peaks {
   PeakCode* entry(std::size_t key) const noexcept {
     return chunks_[key / kPerChunk].get() + key % kPerChunk * stride_;
   }
-  std::uint64_t hash_of(std::size_t key) const noexcept;
   std::size_t place_of(std::uint64_t hash) const noexcept;
   void grow();
 
@@ -141,6 +141,7 @@ class Demand {
   std::uint64_t requests() const noexcept { return requests_; }
   std::size_t keys() const noexcept { return peaks_.keys(); }
   std::uint32_t requests_of(std::uint32_t key) const { return keys_[key].requests; }
+  std::uint64_t hash_of(std::uint32_t key) const noexcept { return peaks_.hash_of(key); }
   // The largest measure of the key for the curve with this index.
   std::uint64_t peak_of(std::uint32_t key, std::size_t curve) const {
     return units_of(peaks_.of(key)[curve]);
@@ -269,6 +270,8 @@ class RouteFinder {
   MatchMap match(RouteKind kind) const;
   // Whether the path is one of the logins that have been found.
   bool is_known_login(std::string_view path) const;
+  // Whether a request writes.
+  static bool is_write(const LogLine& line);
   // Whether a request had a path.
   bool has_paths() const noexcept { return has_paths_; }
 
@@ -301,6 +304,13 @@ class GuessFinder {
   static constexpr std::uint32_t kRepeats = 10;
   static constexpr std::uint32_t kClients = 3;
 
+  static bool is_missing(std::string_view status) noexcept {
+    return status == "404" || status == "405" || status == "410";
+  }
+  // Whether a client writes this often, and requests hardly anything else.
+  static bool repeats(std::uint64_t writes, std::uint64_t elsewhere) noexcept {
+    return writes >= kRepeats && elsewhere * kRepeats <= writes;
+  }
   // Adds a request of a client. The numbers of clients begin with 0. `requests`: of the client,
   // with this one.
   void add(std::uint32_t client, std::uint32_t requests, const LogLine& line, RouteKind kind);
@@ -334,7 +344,8 @@ class GuessFinder {
 struct Behaviour {
   std::uint32_t client = 0;     // its number among all keys
   std::uint32_t failed = 0;     // requests with a status of 4xx
-  std::uint32_t elsewhere = 0;  // requests of other routes, except for those of the login's paths
+  // Requests of other routes or that do not match, except for those of the login's paths.
+  std::uint32_t elsewhere = 0;
 };
 
 // The demand of a route.
@@ -344,7 +355,9 @@ struct RouteDemand {
   std::string match;  // the text of a MatchMap
   Demand demand;
   TraitsByKey traits;                // by the number of the key
-  std::vector<Behaviour> behaviour;  // of login and writes
+  std::vector<Behaviour> behaviour;  // of login and writes, and with --match
+  std::uint64_t writes = 0;          // requests that write, to paths that exist
+  bool is_alone = false;  // clients that do their work also send requests that are not of the route
 };
 
 // The demand in the logs.

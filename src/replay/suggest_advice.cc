@@ -132,6 +132,10 @@ bool RouteFinder::is_known_login(std::string_view path) const {
   return std::find(logins_.begin(), logins_.end(), path) != logins_.end();
 }
 
+bool RouteFinder::is_write(const LogLine& line) {
+  return index_in(kWriteMethods, line.method) < kWriteMethods.size();
+}
+
 void GuessFinder::add(std::uint32_t client, std::uint32_t requests, const LogLine& line,
                       RouteKind kind) {
   if (client >= writer_of_.size()) writer_of_.resize(client + std::size_t{1}, kNone);
@@ -143,7 +147,7 @@ void GuessFinder::add(std::uint32_t client, std::uint32_t requests, const LogLin
     if (line.path == paths_[writer.path]) ++writer.reads;
     return;
   }
-  if (line.status == "404" || line.status == "405" || line.status == "410") return;
+  if (is_missing(line.status)) return;
   const std::uint32_t path = is_plain(line.path) ? number_of(line.path) : kNone;
   if (path == kNone) return;
   ++writes_[path];
@@ -172,8 +176,8 @@ bool GuessFinder::guesses(const Writer& writer) noexcept {
   const std::uint64_t writes = writer.writes;
   const std::uint64_t elsewhere =
       writer.requests - std::min<std::uint64_t>(writer.requests, writes + writer.reads);
-  return writes >= kRepeats &&
-         (std::uint64_t{writer.failed} * 2 > writes || elsewhere * kRepeats <= writes);
+  return repeats(writes, elsewhere) ||
+         (writes >= kRepeats && std::uint64_t{writer.failed} * 2 > writes);
 }
 
 std::vector<std::string> GuessFinder::paths() const {
@@ -372,6 +376,32 @@ std::vector<AdvisedClient> clients_of(const Advice& advice) {
   return clients;
 }
 
+// Returns a warning if the clients that the advice does not deny and that cause most requests of a
+// route of writes can be attackers, or an empty text.
+std::string pace_note(const Advice& advice, const std::string& client) {
+  const RouteDemand& route = *advice.route;
+  const std::uint64_t all = route.demand.requests();
+  if (route.kind == RouteKind::kLogin || route.writes * 2 <= all) return "";
+  const auto bucket = static_cast<std::size_t>(advice.curve - route.demand.curves().data());
+  std::uint64_t clients = 0, theirs = 0, heaviest = 0;
+  for (std::uint32_t key = 0; key < route.behaviour.size(); ++key) {
+    if (route.demand.peak_of(key, bucket) > advice.burst) continue;
+    const std::uint64_t requests = route.demand.requests_of(key);
+    heaviest = std::max(heaviest, requests);
+    const bool repeats = GuessFinder::repeats(requests, route.behaviour[key].elsewhere);
+    if (!route.is_alone || !repeats) continue;
+    ++clients;
+    theirs += requests;
+  }
+  if (theirs * 2 >= all) {
+    return "most are of " + plural(clients, client) + " that send" + (clients == 1 ? "s" : "") +
+           " hardly anything else: this may be the pace of an attacker";
+  }
+  if (heaviest * 2 < all || heaviest < GuessFinder::kRepeats) return "";
+  return "one " + client + " sends " + percent(heaviest, all) +
+         " of these requests: the limit may be its pace";
+}
+
 Advice advice_for(const SuggestReport& report, const RouteDemand& route, double harm) {
   constexpr std::uint64_t kFewKeys = 20;      // fewer can all be robots
   constexpr std::uint64_t kPersonRate = 6;    // logins of a person in a minute,
@@ -424,6 +454,8 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
     best.note =
         "only " + plural(needs[0].keys, client) + ": the limit is what the heaviest of them needs";
   }
+  const std::string pace = pace_note(best, client);
+  if (!pace.empty()) best.note += (best.note.empty() ? "" : "; ") + pace;
   return best;
 }
 

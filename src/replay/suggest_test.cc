@@ -381,11 +381,51 @@ TEST_F(Suggest, TakesRequestsThatMatchForALoginIfMostOfThemAre) {
   ASSERT_EQ(advice.size(), 1u);
   EXPECT_EQ(advice[0].route->name, "login");
   EXPECT_EQ(advice[0].route->match, "path: [\"/login\"]");
-  EXPECT_LE(advice[0].burst, 10u) << "not what the robot needs, which sent 200 requests";
+  EXPECT_EQ(advice[0].keys_denied, 1u) << "the robot, which sent 200 requests";
   options_.match = {{"path", "/**"}};
   const SuggestReport all = suggest_for(editor_log());
   ASSERT_EQ(all.routes.size(), 1u);
   EXPECT_EQ(all.routes[0].name, "requests");
+}
+
+TEST_F(Suggest, FindsWhereClientsGuessAmongRequestsThatMatch) {
+  std::string log = guessing_log(2, "200");
+  for (int client = 0; client < 3; ++client) {
+    const std::string ip = ",10.0.0." + std::to_string(client);
+    log += "1700100000" + ip + ",GET,/gate.php,200\n1700100000" + ip + ",POST,/gate.php,200\n";
+  }
+  const Advice whole = *advice_of(advise(suggest_for(log), 0), RouteKind::kLogin);
+  const std::uint64_t rate = whole.curve->rate;
+  options_.match = {{"path", "/gate.php"}, {"method", "POST"}};
+  const SuggestReport matched = suggest_for(log);
+  const auto advice = advise(matched, 0);
+  ASSERT_EQ(advice.size(), 1u);
+  EXPECT_EQ(advice[0].route->name, "login");
+  EXPECT_EQ(advice[0].curve->rate, rate);
+  EXPECT_EQ(advice[0].burst, whole.burst);
+  EXPECT_LE(advice[0].route->behaviour[0].elsewhere, 1u) << "it only reads the path";
+  options_.match = {{"path", "/topic/answer"}};
+  EXPECT_EQ(suggest_for(log).routes[0].name, "requests") << "these clients read pages, too";
+}
+
+TEST_F(Suggest, SaysThatTheLimitMayBeThePaceOfAnAttacker) {
+  options_.match = {{"path", "/reports"}};
+  const SuggestReport one = suggest_for(guessing_log(2, "200"));
+  const std::string note =
+      "most are of 1 client that sends hardly anything else: this may be the pace of an attacker";
+  EXPECT_EQ(advise(one, 0)[0].note, note);
+  EXPECT_NE(suggest_text(one, 0, false).find(note), std::string::npos);
+  EXPECT_NE(advised_rules(one, advise(one, 0)).find("## " + note), std::string::npos);
+  // Among the writes of a whole log, and from a client that reads pages, too.
+  options_.match.clear();
+  std::string log = guessing_log(1, "200");
+  for (int i = 0; i < 1000; ++i) {
+    const std::string at = std::to_string(1'700'100'000 + i * 30) + ",10.7.7.7,";
+    log += at + "GET,/topic,200\n" + at + "POST,/topic/answer,302\n";
+  }
+  const Advice writes = *advice_of(advise(suggest_for(log), 0), RouteKind::kWrites);
+  EXPECT_TRUE(writes.note.starts_with("one client sends 8")) << writes.note;
+  EXPECT_TRUE(writes.note.ends_with("% of these requests: the limit may be its pace"));
 }
 
 TEST_F(Suggest, LeavesRoomAboveWhatClientsNeeded) {
