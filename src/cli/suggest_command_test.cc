@@ -241,6 +241,25 @@ TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
   check({"--all", "--rate", "10", "--match", "path=/**"}, "9 rules, 9 limits");
 }
 
+TEST_F(SuggestCommand, PrintsRulesThatTakeTheCostOfARequest) {
+  const std::string csv =
+      files_.write("csv", "time,ip,tokens\n1455926400,a,700\n1455926401,a,90\n");
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--yaml"}, {"--yaml", "--all", "--rate", "10"}}) {
+    std::vector<std::string> arguments = options;
+    arguments.insert(arguments.end(), {"--field", "cost=tokens", csv});
+    EXPECT_EQ(run_suggest(arguments), 0) << err_;
+    EXPECT_NE(out_.find("cost: request }"), std::string::npos) << out_;
+    EXPECT_NE(out_.find("in the header X-Sluice-Cost"), std::string::npos) << out_;
+    const std::string rules = files_.write("rules.yaml", out_);
+    EXPECT_EQ(run_sluice("rules", {"check", "--strict", rules}), 0) << err_;
+    EXPECT_EQ(run_sluice("replay", {"--rules", rules, "--field", "cost=tokens", "--json", csv}), 0);
+    EXPECT_EQ(boost::json::parse(out_).at("denied").to_number<int>(), 0);
+  }
+  EXPECT_EQ(run_suggest({"--yaml", log_}), 0);
+  EXPECT_EQ(out_.find("cost"), std::string::npos) << out_;
+}
+
 TEST_F(SuggestCommand, IsAsWideAsTheTerminal) {
   const std::string agent =
       "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";

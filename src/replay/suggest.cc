@@ -323,11 +323,17 @@ std::string SuggestOptions::unit() const {
   return is_simple ? name : "units";
 }
 
+std::string cost_comment(const SuggestOptions& options) {
+  if (options.unit().empty()) return "";
+  return "# cost: request: a request takes the number that it gives, in this log the cost of "
+         "--field. At a\n# gateway, a trusted proxy sends it in the header X-Sluice-Cost.\n";
+}
+
 std::string suggested_rules(const SuggestOptions& options, const std::vector<Suggestion>& all) {
   MatchMap map;
   add_conditions(options, map);
   const std::string match = map.text();
-  std::string yaml = "version: 1\nrules:\n";
+  std::string yaml = (all.empty() ? "" : cost_comment(options)) + "version: 1\nrules:\n";
   const auto add = [&](const std::string& name, const std::string& fields) {
     yaml += "  - name: " + name + "\n    mode: shadow  # denies nothing; delete this to enforce\n";
     if (!match.empty()) yaml += "    match: { " + match + " }\n";
@@ -337,7 +343,7 @@ std::string suggested_rules(const SuggestOptions& options, const std::vector<Sug
   for (const Suggestion& each : all) {
     add(std::string(to_string(each.curve->algorithm)) + "-per-" +
             core::format_period(each.curve->period),
-        limit_fields(each));
+        limit_fields(each) + (options.unit().empty() ? "" : ", cost: request"));
   }
   if (!all.empty()) return yaml;
   // A request without the key does not count, so no warning says that a client avoids the limit.

@@ -419,6 +419,9 @@ struct Suggestion {
   std::uint64_t requests_denied = 0;
 };
 
+// Returns the comment of a rules file on where costs come from. Empty: limits count requests.
+std::string cost_comment(const SuggestOptions& options);
+
 // Returns a rules file with the requests of the options in shadow mode: one rule for each
 // suggestion. Without suggestions it has one limit of any numbers, and a rule for each condition.
 std::string suggested_rules(const SuggestOptions& options,

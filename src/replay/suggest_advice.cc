@@ -521,7 +521,8 @@ std::string rule_text(const SuggestReport& report, const Advice& advice,
   add("    - { name: " + name + ", key: " + base::json_string(report.options.key) +
       ", algorithm: token_bucket, limit: " + std::to_string(advice.curve->rate) +
       ", per: " + core::format_period(advice.curve->period) +
-      ", burst: " + std::to_string(advice.burst) + " }");
+      ", burst: " + std::to_string(advice.burst) +
+      (report.options.unit().empty() ? "" : ", cost: request") + " }");
   return yaml;
 }
 
@@ -548,6 +549,7 @@ std::string advised_rules(const SuggestReport& report, const std::vector<Advice>
     yaml += "# Clients must not be able to choose these; a gateway sets them.\ntrusted: [" +
             trusted + "]\n";
   }
+  yaml += cost_comment(report.options);
   if (advice.empty()) return yaml + "rules: []\n";
   std::vector<const Advice*> ordered;
   for (const Advice& each : advice) ordered.push_back(&each);
