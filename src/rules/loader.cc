@@ -212,6 +212,10 @@ void MatchReader::read_conditions(const Node& map, bool negated, std::vector<Con
       continue;
     }
     warn_of_attribute(key->text, key->at, warn_);
+    if (key->text == "status") {
+      warn_(key->at, "no front end sends the attribute 'status' with a request",
+            "expected 'count: { on: ... }' of a limit, for the status of a response");
+    }
     Condition condition;
     condition.attribute = attributes_.number(key->text);
     condition.negated = negated;

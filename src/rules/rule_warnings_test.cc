@@ -110,6 +110,12 @@ TEST(RuleWarnings, APathIsNoUrlAndNoRegularExpression) {
   EXPECT_EQ(warnings_of_rule("path: \"~^/users/.*\""), Texts{});
 }
 
+TEST(RuleWarnings, ARequestHasNoStatus) {
+  EXPECT_EQ(warnings_of_rule("status: \"401\""),
+            Texts{"f:4:14: warning: no front end sends the attribute 'status' with a request; "
+                  "expected 'count: { on: ... }' of a limit, for the status of a response"});
+}
+
 TEST(RuleWarnings, NoFrontEndSendsASlip) {
   EXPECT_EQ(warnings_of_rule("", "\"{ipp}\""),
             Texts{"f:4:31: warning: no front end sends the attribute 'ipp'; expected method, path, "
