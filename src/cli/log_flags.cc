@@ -14,6 +14,9 @@
 #include <string>
 
 #include "replay/text.h"
+#include "rules/attributes.h"
+#include "rules/diagnostics.h"
+#include "rules/rule_set.h"
 
 namespace sluice::cli {
 namespace {
@@ -97,6 +100,35 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   }
   if (!quiet && ::isatty(STDERR_FILENO) == 1) {
     input.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
+  }
+}
+
+void check_fields(const std::vector<replay::FieldMapping>& fields,
+                  std::initializer_list<const RuleSet*> rules) {
+  std::vector<std::string_view> known = {"time", "ip",     "method", "path",
+                                         "host", "status", "cost"};
+  for (const RuleSet* const each : rules) {
+    if (each == nullptr) continue;
+    for (const std::string& name : rules::Access::impl(*each).attributes.names()) {
+      known.emplace_back(name);
+    }
+  }
+  for (const auto& [name, source] : fields) {
+    const bool is_known =
+        name.starts_with("costs.") || rules::is_of_client(name) ||
+        std::find(known.begin(), known.end(), rules::normalized(name)) != known.end();
+    if (is_known) continue;
+    const std::string start = name.substr(0, name.find('.') + 1);
+    const std::vector<std::string_view> groups = {"costs.", "header.", "query.", "cookie.",
+                                                  "body."};
+    std::string proposal = rules::did_you_mean(name, known);
+    if (!start.empty()) proposal = rules::did_you_mean(start, groups);
+    throw unreadable("--field " + name + "=" + source + ": nothing reads '" + name +
+                         "'; expected time, ip, method, path, host, status, cost, costs.LIMIT, "
+                         "header.NAME, query.NAME, cookie.NAME, body.NAME or an attribute that a "
+                         "rule reads" +
+                         proposal,
+                     kUsage);
   }
 }
 

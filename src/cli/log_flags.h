@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
 #include "replay/log_reader.h"
+#include "sluice/rule_set.h"
 
 namespace sluice::cli {
 
@@ -49,6 +51,11 @@ struct LogFlags {
   // Failed: an error in the arguments.
   void set(replay::LogInput& input, ProgressLine& progress) const;
 };
+
+// Refuses a field whose name is none that Sluice knows, and that no rule reads. Rules may be null.
+// Throws Failed.
+void check_fields(const std::vector<replay::FieldMapping>& fields,
+                  std::initializer_list<const RuleSet*> rules);
 
 // Returns the width of reports: COLUMNS, or that of the terminal, or kUsualColumns.
 std::size_t report_columns();

@@ -165,6 +165,7 @@ int work(const Arguments& arguments) {
   if (against) options.against = &*against;
   arguments.input.set(options, progress);
   check_costs(options.fields, *rules, options.against);
+  check_fields(options.fields, {&*rules, options.against});
   const replay::ReplayReport report = replay::replay(*rules, options);
   progress.clear();
   return report_on(arguments, report);

@@ -230,6 +230,7 @@ int suggest_limits(const SuggestArguments& arguments) {
     }
     return kUsage;
   }
+  check_fields(options.fields, {&*rules});
   std::set<std::string> warned;
   for (const RuleError& each : rules->warnings()) warn(each.what + "; " + each.expected, warned);
   const replay::SuggestReport report = replay::suggest(*rules, options);

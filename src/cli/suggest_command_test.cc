@@ -260,6 +260,16 @@ TEST_F(SuggestCommand, PrintsRulesThatTakeTheCostOfARequest) {
   EXPECT_EQ(out_.find("cost"), std::string::npos) << out_;
 }
 
+TEST_F(SuggestCommand, RefusesAFieldThatNothingReads) {
+  const std::string csv = files_.write("csv", "time,ip,tokens\n1455926400,a,7\n");
+  EXPECT_EQ(run_suggest({"--field", "cots=tokens", csv}), 2);
+  EXPECT_NE(err_.find("nothing reads 'cots'"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("did you mean 'cost'?"), std::string::npos) << err_;
+  EXPECT_EQ(run_suggest({"--field", "cots.tokens=tokens", csv}), 2);
+  EXPECT_NE(err_.find("did you mean 'costs.'?"), std::string::npos) << err_;
+  EXPECT_EQ(run_suggest({"--field", "team=tokens", "--key", "{team}", csv}), 0) << err_;
+}
+
 TEST_F(SuggestCommand, IsAsWideAsTheTerminal) {
   const std::string agent =
       "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";
