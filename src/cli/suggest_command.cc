@@ -45,7 +45,7 @@ wrong usage.
 
 Examples:
   sluice suggest access.log.gz
-  sluice suggest --key '{header.x-user|ip}' --match path=/api/** --per 1s,1m --harm 0.5% a.jsonl
+  sluice suggest --key '{header.x-user|ip}' --match path=/api/** --harm 0.5% a.jsonl
   sluice suggest --exclude path=/health --exclude ip=10.0.0.0/8 access.log
   sluice suggest --all --rate 10 access.log
   sluice suggest --yaml access.log > limits.yaml && sluice replay --rules limits.yaml access.log)";
@@ -174,6 +174,15 @@ void warn_of_unmet(const replay::SuggestReport& report, std::set<std::string>& w
   }
 }
 
+// Warns about options that change only the table of all algorithms if it is not shown.
+void warn_of_all(const SuggestArguments& arguments, std::set<std::string>& warned) {
+  if (arguments.all || arguments.json || !arguments.html.empty()) return;
+  if (arguments.periods != SuggestArguments{}.periods) {
+    warn("--per changes nothing without --all, --json or --html", warned);
+  }
+  if (arguments.rate > 0) warn("--rate changes nothing without --all, --json or --html", warned);
+}
+
 int print_report(const SuggestArguments& arguments, const replay::SuggestReport& report,
                  double harm) {
   const int status = report.failed ? kFailed : 0;
@@ -233,6 +242,7 @@ int suggest_limits(const SuggestArguments& arguments) {
   check_fields(options.fields, {&*rules});
   std::set<std::string> warned;
   for (const RuleError& each : rules->warnings()) warn(each.what + "; " + each.expected, warned);
+  warn_of_all(arguments, warned);
   const replay::SuggestReport report = replay::suggest(*rules, options);
   progress.clear();
   warn_of_unmet(report, warned);

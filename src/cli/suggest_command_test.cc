@@ -270,6 +270,15 @@ TEST_F(SuggestCommand, RefusesAFieldThatNothingReads) {
   EXPECT_EQ(run_suggest({"--field", "team=tokens", "--key", "{team}", csv}), 0) << err_;
 }
 
+TEST_F(SuggestCommand, WarnsOfOptionsOfATableThatIsNotShown) {
+  EXPECT_EQ(run_suggest({"--per", "5s", "--rate", "10", log_}), 0);
+  EXPECT_EQ(err_,
+            "sluice: warning: --per changes nothing without --all, --json or --html\n"
+            "sluice: warning: --rate changes nothing without --all, --json or --html\n");
+  EXPECT_EQ(run_suggest({"--per", "5s", "--rate", "10", "--all", log_}), 0);
+  EXPECT_EQ(err_, "");
+}
+
 TEST_F(SuggestCommand, IsAsWideAsTheTerminal) {
   const std::string agent =
       "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";
