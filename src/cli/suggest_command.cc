@@ -174,6 +174,27 @@ void warn_of_unmet(const replay::SuggestReport& report, std::set<std::string>& w
   }
 }
 
+// Refuses a key or a condition that is wrong in rules, and names its option.
+void refuse_wrong(const replay::SuggestOptions& options) {
+  const auto refuse = [](const std::string& option, const replay::SuggestOptions& one) {
+    const auto rules = RuleSet::parse(replay::suggested_rules(one, {}), option);
+    if (rules) return;
+    const RuleError& error = rules.error().front();
+    throw wrong_argument(option + ": " + error.what + "; " + error.expected);
+  };
+  replay::SuggestOptions key;
+  key.key = options.key;
+  refuse("--key " + options.key, key);
+  for (const auto* const conditions : {&options.match, &options.exclude}) {
+    const std::string option = conditions == &options.match ? "--match " : "--exclude ";
+    for (const auto& condition : *conditions) {
+      replay::SuggestOptions one;
+      one.match = {condition};
+      refuse(option + condition.first + "=" + condition.second, one);
+    }
+  }
+}
+
 // Warns about options that change only the table of all algorithms if it is not shown.
 void warn_of_all(const SuggestArguments& arguments, std::set<std::string>& warned) {
   if (arguments.all || arguments.json || !arguments.html.empty()) return;
@@ -229,16 +250,9 @@ int suggest_limits(const SuggestArguments& arguments) {
     throw wrong_argument("--field " + name + "=" + source +
                          ": there are no limits yet; expected --field cost=" + source);
   }
-  const auto rules =
-      RuleSet::parse(replay::suggested_rules(options, {}), "--key, --match and --exclude");
-  if (!rules) {
-    for (const RuleError& error : rules.error()) {
-      std::cerr << "sluice: "
-                << replay::printable(error.file + ": " + error.what + "; " + error.expected)
-                << '\n';
-    }
-    return kUsage;
-  }
+  refuse_wrong(options);
+  const auto rules = RuleSet::parse(replay::suggested_rules(options, {}), "the options");
+  if (!rules) throw wrong_argument(rules.error().front().what);
   check_fields(options.fields, {&*rules});
   std::set<std::string> warned;
   for (const RuleError& each : rules->warnings()) warn(each.what + "; " + each.expected, warned);

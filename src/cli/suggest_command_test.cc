@@ -279,6 +279,16 @@ TEST_F(SuggestCommand, WarnsOfOptionsOfATableThatIsNotShown) {
   EXPECT_EQ(err_, "");
 }
 
+TEST_F(SuggestCommand, NamesTheOptionThatIsWrongOnce) {
+  EXPECT_EQ(run_suggest({"--match", "method=post", log_}), 2);
+  EXPECT_TRUE(err_.starts_with("sluice: --match method=post: ")) << err_;
+  EXPECT_EQ(err_.find('\n'), err_.size() - 1) << err_;
+  EXPECT_EQ(run_suggest({"--exclude", "path=~(", log_}), 2);
+  EXPECT_TRUE(err_.starts_with("sluice: --exclude path=~(: ")) << err_;
+  EXPECT_EQ(run_suggest({"--key", "{ip", log_}), 2);
+  EXPECT_TRUE(err_.starts_with("sluice: --key {ip: ")) << err_;
+}
+
 TEST_F(SuggestCommand, IsAsWideAsTheTerminal) {
   const std::string agent =
       "Mozilla/5.0 (Windows NT 6.1) (compatible; SMTBot/1.0; +http://a.example)";

@@ -389,16 +389,16 @@ constexpr std::string_view kGzipMagic = "\x1f\x8b"sv;
 std::string_view advice_for(std::string_view head) {
   if (head.starts_with("\xfd"
                        "7zXZ")) {
-    return "it is xz; only gzip is read: xz -dc LOG | sluice replay ... -";
+    return "it is xz; only gzip is read: xz -dc LOG | sluice ... -";
   }
   if (head.starts_with("\x28\xb5\x2f\xfd")) {
-    return "it is zstd; only gzip is read: zstd -dc LOG | sluice replay ... -";
+    return "it is zstd; only gzip is read: zstd -dc LOG | sluice ... -";
   }
   if (head.starts_with("BZh")) {
-    return "it is bzip2; only gzip is read: bzip2 -dc LOG | sluice replay ... -";
+    return "it is bzip2; only gzip is read: bzip2 -dc LOG | sluice ... -";
   }
   if (head.starts_with("PK\x03\x04")) {
-    return "it is zip; only gzip is read: unzip -p LOG | sluice replay ... -";
+    return "it is zip; only gzip is read: unzip -p LOG | sluice ... -";
   }
   return {};
 }
