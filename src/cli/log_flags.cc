@@ -105,8 +105,7 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
 
 void check_fields(const std::vector<replay::FieldMapping>& fields,
                   std::initializer_list<const RuleSet*> rules) {
-  std::vector<std::string_view> known = {"time", "ip",     "method", "path",
-                                         "host", "status", "cost"};
+  std::vector<std::string_view> known = {"time", "ip", "method", "path", "host", "status", "cost"};
   for (const RuleSet* const each : rules) {
     if (each == nullptr) continue;
     for (const std::string& name : rules::Access::impl(*each).attributes.names()) {

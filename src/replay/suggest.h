@@ -342,8 +342,8 @@ class GuessFinder {
 
 // What distinguishes clients of a route that writes from robots, by the number of the key there.
 struct Behaviour {
-  std::uint32_t client = 0;     // its number among all keys
-  std::uint32_t failed = 0;     // requests with a status of 4xx
+  std::uint32_t client = 0;  // its number among all keys
+  std::uint32_t failed = 0;  // requests with a status of 4xx
   // Requests of other routes or that do not match, except for those of the login's paths.
   std::uint32_t elsewhere = 0;
 };

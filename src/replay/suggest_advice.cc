@@ -519,9 +519,8 @@ std::string rule_text(const SuggestReport& report, const Advice& advice,
   if (!advice.route->match.empty()) add("  match: { " + advice.route->match + " }");
   add("  limits:");
   add("    - { name: " + name + ", key: " + base::json_string(report.options.key) +
-      ", algorithm: token_bucket, limit: " + std::to_string(advice.curve->rate) +
-      ", per: " + core::format_period(advice.curve->period) +
-      ", burst: " + std::to_string(advice.burst) +
+      ", algorithm: token_bucket, limit: " + std::to_string(advice.curve->rate) + ", per: " +
+      core::format_period(advice.curve->period) + ", burst: " + std::to_string(advice.burst) +
       (report.options.unit().empty() ? "" : ", cost: request") + " }");
   return yaml;
 }
