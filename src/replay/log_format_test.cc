@@ -134,9 +134,9 @@ TEST_F(LogFormats, ReadRecordedAttributesAsTheyAre) {
 }
 
 TEST_F(LogFormats, NormalizeThePathAsTheServerDoes) {
+  std::string line;  // the attributes borrow it
   const auto common = [&](const std::string& target) {
-    const std::string line =
-        R"(a - - [20/Feb/2016:00:00:45 -0500] "GET )" + target + R"( HTTP/1.1" 200 1)";
+    line = R"(a - - [20/Feb/2016:00:00:45 -0500] "GET )" + target + R"( HTTP/1.1" 200 1)";
     EXPECT_EQ(read_as(LogFormat::kCommon, line), LineFault::kNone) << target;
     return get("path");
   };
