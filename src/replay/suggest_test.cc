@@ -394,7 +394,8 @@ TEST_F(Suggest, FindsWhereClientsGuessAmongRequestsThatMatch) {
     const std::string ip = ",10.0.0." + std::to_string(client);
     log += "1700100000" + ip + ",GET,/gate.php,200\n1700100000" + ip + ",POST,/gate.php,200\n";
   }
-  const Advice whole = *advice_of(advise(suggest_for(log), 0), RouteKind::kLogin);
+  const SuggestReport of_all = suggest_for(log);
+  const Advice whole = *advice_of(advise(of_all, 0), RouteKind::kLogin);
   const std::uint64_t rate = whole.curve->rate;
   options_.match = {{"path", "/gate.php"}, {"method", "POST"}};
   const SuggestReport matched = suggest_for(log);
@@ -423,7 +424,8 @@ TEST_F(Suggest, SaysThatTheLimitMayBeThePaceOfAnAttacker) {
     const std::string at = std::to_string(1'700'100'000 + i * 30) + ",10.7.7.7,";
     log += at + "GET,/topic,200\n" + at + "POST,/topic/answer,302\n";
   }
-  const Advice writes = *advice_of(advise(suggest_for(log), 0), RouteKind::kWrites);
+  const SuggestReport of_all = suggest_for(log);
+  const Advice writes = *advice_of(advise(of_all, 0), RouteKind::kWrites);
   EXPECT_TRUE(writes.note.starts_with("one client sends 8")) << writes.note;
   EXPECT_TRUE(writes.note.ends_with("% of these requests: the limit may be its pace"));
 }
