@@ -122,12 +122,11 @@ void check_fields(const std::vector<replay::FieldMapping>& fields,
                                                   "body."};
     std::string proposal = rules::did_you_mean(name, known);
     if (!start.empty()) proposal = rules::did_you_mean(start, groups);
-    throw unreadable("--field " + name + "=" + source + ": nothing reads '" + name +
-                         "'; expected time, ip, method, path, host, status, cost, costs.LIMIT, "
-                         "header.NAME, query.NAME, cookie.NAME, body.NAME or an attribute that a "
-                         "rule reads" +
-                         proposal,
-                     kUsage);
+    std::string why = "--field ";
+    why.append(name).append("=").append(source).append(": nothing reads '").append(name);
+    why.append("'; expected time, ip, method, path, host, status, cost, costs.LIMIT, ");
+    why.append("header.NAME, query.NAME, cookie.NAME, body.NAME or an attribute that a rule reads");
+    throw unreadable(why.append(proposal), kUsage);
   }
 }
 

@@ -134,10 +134,10 @@ void check_costs(const std::vector<replay::FieldMapping>& fields, const RuleSet&
     if (!name.starts_with(kCosts)) continue;
     const std::string limit = name.substr(kCosts.size());
     if (limits.contains(limit)) continue;
-    throw unreadable("--field " + name + "=" + source + ": no rule has a limit '" + limit +
-                         "'; expected one of: " + rules::either(names) +
-                         rules::did_you_mean(limit, names),
-                     kUsage);
+    std::string why = "--field ";
+    why.append(name).append("=").append(source).append(": no rule has a limit '").append(limit);
+    why.append("'; expected one of: ").append(rules::either(names));
+    throw unreadable(why.append(rules::did_you_mean(limit, names)), kUsage);
   }
 }
 

@@ -166,11 +166,12 @@ void warn_of_unmet(const replay::SuggestReport& report, std::set<std::string>& w
     const bool is_plain = pattern.find_first_of("*~/:") == pattern.npos;
     const bool is_part = is_plain && (option.find(" header.") != option.npos ||
                                       option.find(" host=") != option.npos);
-    warn(option + pattern + " matches no request" +
-             (is_part ? "; a pattern matches the whole value: did you mean '" + option + "*" +
-                            pattern + "*'?"
-                      : ""),
-         warned);
+    std::string what = option + pattern + " matches no request";
+    if (is_part) {
+      what.append("; a pattern matches the whole value: did you mean '").append(option);
+      what.append("*").append(pattern).append("*'?");
+    }
+    warn(what, warned);
   }
 }
 
@@ -247,8 +248,9 @@ int suggest_limits(const SuggestArguments& arguments) {
   arguments.input.set(options, progress);
   for (const auto& [name, source] : options.fields) {
     if (!name.starts_with("costs.")) continue;
-    throw wrong_argument("--field " + name + "=" + source +
-                         ": there are no limits yet; expected --field cost=" + source);
+    std::string why = "--field ";
+    why.append(name).append("=").append(source);
+    throw wrong_argument(why.append(": there are no limits yet; expected --field cost=") + source);
   }
   refuse_wrong(options);
   const auto rules = RuleSet::parse(replay::suggested_rules(options, {}), "the options");

@@ -521,7 +521,8 @@ void Measurement::finish(SuggestReport& report) {
   std::size_t rule = 1;
   const auto add_unmet = [&](const std::string& option, const auto& conditions) {
     for (const auto& [name, pattern] : conditions) {
-      if (!is_met_[rule++]) report.unmet.push_back({option + " " + name + "=", pattern});
+      if (is_met_[rule++]) continue;
+      report.unmet.push_back({std::string(option).append(" ").append(name).append("="), pattern});
     }
   };
   add_unmet("--match", options_.match);

@@ -391,7 +391,7 @@ struct Composed {
 };
 
 const Script& script_of(FamilySet set, bool is_single) {
-  constexpr std::size_t kSets = 2 * kWithLedger;
+  constexpr std::size_t kSets = std::size_t{2} * kWithLedger;
   static std::vector<Composed> all(2 * kSets);
   Composed& made = all[is_single ? kSets + set : set];
   std::call_once(made.once, [&] {
