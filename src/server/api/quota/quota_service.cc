@@ -75,8 +75,11 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   const bool is_first = known == proxy.buckets.end();
   Subscription& subscription = is_first ? subscribe(proxy, report) : known->second;
   follow(subscription);
-  // Envoy rounds the time down to seconds.
-  if (!is_first) subscription.interval = std::max(report.elapsed, now_ - subscription.reported);
+  // Envoy rounds the time down to seconds. A repeated report can have a time from before the stream.
+  const Duration since = now_ - subscription.reported;
+  if (!is_first && report.elapsed <= since + kQuotaLatency) {
+    subscription.interval = std::max(report.elapsed, since);
+  }
   const Duration least = is_first ? Duration{parts_.config.every} : kLeastElapsed;
   subscription.elapsed = std::max({report.elapsed, subscription.interval, least});
   subscription.reported = now_;

@@ -445,6 +445,7 @@ TEST_F(QuotaServiceTest, IdleBucketsOfAServerAskForOneLeastPart) {
     report(id, "/api", 0);
   }
   EXPECT_EQ(shares_.asked, quota::kWhole / 100);
+  pass(5s);
   for (std::uint64_t id = 1; id <= 50; ++id) report(id, "/api", 0);
   EXPECT_EQ(shares_.asked, quota::kWhole / 400);
 }
@@ -582,6 +583,17 @@ rules: [ { name: none, action: deny } ]
     }
     clock_.advance(1s);
   }
+}
+
+TEST_F(QuotaServiceTest, ARepeatedReportOfAnAbsenceMakesNoAssignmentLonger) {
+  const auto proxy = connect(1);
+  for (int i = 0; i < 2; ++i) report(1, "/free", 1, 14s);
+  pass(6s);
+  EXPECT_EQ(proxy->messages, 2) << "it was renewed";
+  EXPECT_EQ(proxy->latest.at("/free").ttl, 15s);
+  report(1, "/free", 1, 6s);
+  pass(6s);
+  EXPECT_EQ(proxy->latest.at("/free").ttl, 18s);
 }
 
 TEST_F(QuotaServiceTest, RenewsAnEqualAssignmentBeforeItExpires) {
