@@ -50,7 +50,7 @@ void QuotaService::close(ProxyId id) {
     const auto found = proxies_.find(id);
     if (found == proxies_.end()) return;
     for (auto& [name, subscription] : found->second->buckets) unsubscribe(subscription);
-    told_.erase(found->second.get());
+    std::erase(told_, found->second.get());
     proxies_.erase(found);
   });
 }
@@ -75,7 +75,8 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   const bool is_first = known == proxy.buckets.end();
   Subscription& subscription = is_first ? subscribe(proxy, report) : known->second;
   follow(subscription);
-  // Envoy rounds the time down to seconds. A repeated report can have a time from before the stream.
+  // Envoy rounds the time down to seconds. A repeated report can have a time from before the
+  // stream.
   const Duration since = now_ - subscription.reported;
   if (!is_first && report.elapsed <= since + kQuotaLatency) {
     subscription.interval = std::max(report.elapsed, since);
@@ -244,8 +245,8 @@ void QuotaService::divide(bool all) {
 
 // To be sent at the end of the step.
 void QuotaService::order(Proxy& proxy, BucketOrder order) {
+  if (proxy.orders.empty()) told_.push_back(&proxy);
   proxy.orders.push_back(std::move(order));
-  told_.insert(&proxy);
 }
 
 void QuotaService::begin_all() {

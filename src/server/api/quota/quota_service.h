@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -298,7 +297,7 @@ class QuotaService {
   // Not divided yet: counters of which something was reported, and subscriptions without limits.
   std::deque<Counter*> news_;
   std::map<std::uint64_t, Subscription*> fresh_;
-  std::set<Proxy*> told_;  // for which there are orders
+  std::vector<Proxy*> told_;  // for which there are orders, in their order
   // The division of all: when it began, and what it visits next.
   enum class Visit : std::uint8_t { kNone, kBuckets, kCounters };
   Visit visit_ = Visit::kNone;
