@@ -427,11 +427,12 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   const std::string target = flags.counter.empty()
                                  ? override_path(flags, client) + (puts ? std::string() : query)
                                  : "/v1/overrides?counter=" + url_encoded(flags.counter);
-  const AdminClient::Answer said = client.ask(method, target, std::move(body));
-  if (said.status != 200) throw Failed(with_flags(client.refusal(said)));
-  const auto found = said.json();
-  if (!found) throw Failed(client.strange());
-  const object& answer = *found;
+  object answer;
+  try {
+    answer = client.ask_json(method, target, std::move(body));
+  } catch (const Failed& failed) {
+    throw Failed(with_flags(failed.what()));
+  }
   if (flags.json) {
     std::cout << answer << '\n';
   } else {

@@ -252,9 +252,11 @@ int suggest_limits(const SuggestArguments& arguments) {
     why.append(name).append("=").append(source);
     throw wrong_argument(why.append(": there are no limits yet; expected --field cost=") + source);
   }
-  refuse_wrong(options);
   const auto rules = RuleSet::parse(replay::suggested_rules(options, {}), "the options");
-  if (!rules) throw wrong_argument(rules.error().front().what);
+  if (!rules) {
+    refuse_wrong(options);
+    throw wrong_argument(rules.error().front().what);
+  }
   check_fields(options.fields, {&*rules});
   std::set<std::string> warned;
   for (const RuleError& each : rules->warnings()) warn(each.what + "; " + each.expected, warned);

@@ -199,8 +199,9 @@ void BudgetBuffer::add(const IdRecord& record, Ticks end) noexcept {
 void BudgetBuffer::put_ended(IdRecord& place, const IdRecord& record) noexcept {
   place = record;
   const std::uint64_t rest = record.rest();
-  known_to = std::min(known_to, static_cast<std::uint32_t>(
-                                    budget::is_decided(record) ? rest : rest >> Forgotten::kShift));
+  known_to =
+      std::min(known_to, static_cast<std::uint32_t>(
+                             budget::is_decided(record.kind()) ? rest : rest >> Forgotten::kShift));
 }
 
 // Puts a hold and its record into their places.

@@ -346,6 +346,11 @@ inline Ticks fits_from(const Limit& limit, const Budget& budget, const Live& liv
                                 : std::max(window_end(limit, bounds, live.at), ended));
 }
 
+// Whether the record of an ended id says until when it is known, instead of when its hold ended.
+constexpr bool is_decided(IdKind kind) noexcept {
+  return kind == IdKind::kSettled || kind == IdKind::kCancelled;
+}
+
 // What a step knows: its arguments, the counter at the instant, and the id of the request.
 struct Asked {
   const Limit& limit;
@@ -358,23 +363,16 @@ struct Asked {
   Ticks end = 0;             // of its hold, unless it is settled
   std::uint64_t check = kAnyCost;
 
-  // Whether the record says until when the id is known.
-  bool is_decided() const noexcept {
-    return kind == IdKind::kSettled || kind == IdKind::kCancelled;
-  }
+  bool is_decided() const noexcept { return budget::is_decided(kind); }
   // Whether the id was held or taken with the cost.
   bool had_cost(std::uint64_t cost) const noexcept {
     return is_decided() ? check == check_of(cost) : amount == cost;
   }
 };
 
-// Whether the record of an ended id says until when it is known, instead of when its hold ended.
-inline bool is_decided(const IdRecord& record) noexcept {
-  return record.kind() == IdKind::kSettled || record.kind() == IdKind::kCancelled;
-}
 inline std::uint32_t known_until(const IdRecord& record, const Limit& limit) noexcept {
-  return is_decided(record) ? static_cast<std::uint32_t>(record.rest())
-                            : known_until(limit, static_cast<Ticks>(record.rest()));
+  return is_decided(record.kind()) ? static_cast<std::uint32_t>(record.rest())
+                                   : known_until(limit, static_cast<Ticks>(record.rest()));
 }
 // Whether a record of no open hold still counts.
 inline bool is_known(const IdRecord& record, const Limit& limit, Ticks at) noexcept {

@@ -278,8 +278,8 @@ core::BudgetEnds ends_of(const core::budget::Asked& asked, bool holds, std::uint
     of_held = 0;
   }
   if (all == 0 && of_held == 0 && count == 0) return ends;
-  const Holds found = ids.scan(live.at, live.at);
-  std::vector<OpenHold> open = found.open;
+  Holds found = ids.scan(live.at, live.at);
+  std::vector<OpenHold>& open = found.open;
   std::sort(open.begin(), open.end(),
             [](const OpenHold& a, const OpenHold& b) { return a.end < b.end; });
   std::uint64_t units = 0;
@@ -288,6 +288,8 @@ core::BudgetEnds ends_of(const core::budget::Asked& asked, bool holds, std::uint
     if (ends.by_all == 0 && all > 0 && units >= all) ends.by_all = open[i].end;
     if (ends.by_held == 0 && of_held > 0 && units >= of_held) ends.by_held = open[i].end;
     if (i + 1 == count) ends.by_count = open[i].end;
+    const bool has_units = (all == 0 || ends.by_all > 0) && (of_held == 0 || ends.by_held > 0);
+    if (has_units && i + 1 >= count) break;
   }
   return ends;
 }
@@ -363,7 +365,7 @@ class BudgetCall {
     before_.bounds = bounds_;
     before_.ends = &ends_;
     known_.live = core::budget::advance(limit_, before_, now);
-    if (known_.live.open == 0) known_.live.first = known_.live.latest = 0;
+    if (known_.live.open == 0) known_.live.latest = 0;
     core::budget::find_id(known_);
     return true;
   }
@@ -385,7 +387,7 @@ class BudgetCall {
     outcome_.result = Result::kDecided;
     outcome_.answer = made_.answer;
     outcome_.change = made_.change;
-    outcome_.knows_id = known_.kind != IdKind::kUnknown;
+    outcome_.knows_id = made_.next.knows_id;
   }
 
   void write(Verb verb, bool is_absent) {

@@ -290,7 +290,10 @@ bool read_ledgers(std::string_view& rest, Request& request) noexcept {
     auto windows = take_text(rest);
     if (!index || index->value != i + 1 || !windows) return false;
     asked.ledger = AskedLedger{.id = *id, .past = {}};
-    if (!windows->empty()) asked.ledger->past = take_budget_windows(*windows);
+    if (!windows->empty()) {
+      asked.ledger->past = take_budget_windows(*windows);
+      if (!asked.ledger->past || !windows->empty()) return false;
+    }
     // Without a hold both do the same.
     const bool is_charge = *kind == kLedgerKinds[static_cast<std::size_t>(LedgerKind::kCharge)];
     const bool settles = asked.with_id && asked.with_id->verb == Verb::kSettle;

@@ -498,8 +498,8 @@ void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_
         {}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4), {}, 0, false});
   }
   const Demand::Added added = route->demand.add(hash, line.units, clock_);
-  if (RouteFinder::is_write(line) && !GuessFinder::is_missing(line.status)) ++route->writes;
   if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || !options_.match.empty()) {
+    if (RouteFinder::is_write(line) && !GuessFinder::is_missing(line.status)) ++route->writes;
     if (added.key == route->behaviour.size()) route->behaviour.push_back({client});
     route->behaviour[added.key].failed += line.status.starts_with('4') ? 1U : 0U;
   }
@@ -571,8 +571,7 @@ bool Measurement::is_guessed(const RouteDemand& route) {
   for (std::uint32_t key = 0; key < route.behaviour.size(); ++key) {
     const std::uint64_t writes = route.demand.requests_of(key);
     const Behaviour& each = route.behaviour[key];
-    const bool fails = writes >= GuessFinder::kRepeats && std::uint64_t{each.failed} * 2 > writes;
-    if (!fails && !GuessFinder::repeats(writes, each.elsewhere)) continue;
+    if (!GuessFinder::guesses(writes, each.failed, each.elsewhere)) continue;
     ++clients;
     requests += writes;
   }

@@ -311,6 +311,11 @@ class GuessFinder {
   static bool repeats(std::uint64_t writes, std::uint64_t elsewhere) noexcept {
     return writes >= kRepeats && elsewhere * kRepeats <= writes;
   }
+  // Whether a client guesses where it writes this often.
+  static bool guesses(std::uint64_t writes, std::uint64_t failed,
+                      std::uint64_t elsewhere) noexcept {
+    return repeats(writes, elsewhere) || (writes >= kRepeats && failed * 2 > writes);
+  }
   // Adds a request of a client. The numbers of clients begin with 0. `requests`: of the client,
   // with this one.
   void add(std::uint32_t client, std::uint32_t requests, const LogLine& line, RouteKind kind);

@@ -176,8 +176,7 @@ bool GuessFinder::guesses(const Writer& writer) noexcept {
   const std::uint64_t writes = writer.writes;
   const std::uint64_t elsewhere =
       writer.requests - std::min<std::uint64_t>(writer.requests, writes + writer.reads);
-  return repeats(writes, elsewhere) ||
-         (writes >= kRepeats && std::uint64_t{writer.failed} * 2 > writes);
+  return guesses(writes, writer.failed, elsewhere);
 }
 
 std::vector<std::string> GuessFinder::paths() const {
