@@ -21,10 +21,14 @@ namespace sluice::server {
 class OverridesLost {
  public:
   static constexpr std::chrono::hours kShown{1};  // the time for which they are remembered
+  // More are not remembered: update() looks at each, in the main thread.
+  static constexpr std::size_t kMost = 10'000;
 
   void add(ServerOverrides::Entries lost, Instant now) {
     at_ = now;
-    for (const auto& [counter, given] : lost) missing_[counter] = given.until;
+    for (const auto& [counter, given] : lost) {
+      if (missing_.size() < kMost) missing_[counter] = given.until;
+    }
   }
   // Forgets those that were set again or would have ended, and after an hour all. Returns how many
   // are missing.
