@@ -103,4 +103,11 @@ constexpr char take_decoded(std::string_view& rest) noexcept {
   return low >= 0 ? static_cast<char>(high * 16 + low) : first;
 }
 
+// Returns the text with each %XX decoded.
+inline std::string decoded(std::string_view text) {
+  std::string out;
+  while (!text.empty()) out += take_decoded(text);
+  return out;
+}
+
 }  // namespace sluice::base

@@ -87,22 +87,21 @@ std::string_view normalized_path(std::string_view sent, std::string& buffer) {
   return buffer;
 }
 
-std::optional<std::string_view> find_query(std::string_view query, std::string_view name) noexcept {
+std::optional<std::string_view> find_query(std::string_view query, std::string_view name,
+                                           Buffers& buffers) {
   while (!query.empty()) {
     const std::size_t end = std::min(query.find('&'), query.size());
     const std::string_view pair = query.substr(0, end);
     query.remove_prefix(std::min(end + 1, query.size()));
     const std::size_t equals = std::min(pair.find('='), pair.size());
     if (pair.empty() || !decodes_to(pair.substr(0, equals), name)) continue;
-    return pair.substr(std::min(equals + 1, pair.size()));
+    std::string_view encoded = pair.substr(std::min(equals + 1, pair.size()));
+    if (encoded.find_first_of("%+") == encoded.npos) return encoded;
+    std::string& decoded = buffers.next();
+    while (!encoded.empty()) decoded.push_back(take_query_byte(encoded));
+    return decoded;
   }
   return std::nullopt;
-}
-
-std::string_view decode_query(std::string_view encoded, std::string& buffer) {
-  buffer.clear();
-  while (!encoded.empty()) buffer.push_back(take_query_byte(encoded));
-  return buffer;
 }
 
 }  // namespace sluice::base

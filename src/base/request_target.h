@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 // The target of an HTTP request, and the parts of it that rules read.
 namespace sluice::base {
@@ -28,10 +31,28 @@ RequestTarget split_target(std::string_view target) noexcept;
 // Cost: linear.
 std::string_view normalized_path(std::string_view sent, std::string& buffer);
 
-// Returns the value of the first parameter whose decoded name this is, as it was sent. "?name" has
-// an empty value; ';' is an ordinary character. Cost: linear.
-std::optional<std::string_view> find_query(std::string_view query, std::string_view name) noexcept;
-// Decodes such a value: %XX, and '+' for a space. Overwrites the buffer and returns a view of it.
-std::string_view decode_query(std::string_view encoded, std::string& buffer);
+// Strings that are reused from request to request. A string keeps its value until clear().
+// Allocates nothing before the first next().
+class Buffers {
+ public:
+  // Returns an empty string.
+  std::string& next() {
+    if (used_ == strings_.size()) strings_.push_back(std::make_unique<std::string>());
+    std::string& string = *strings_[used_++];
+    string.clear();
+    return string;
+  }
+  void clear() noexcept { used_ = 0; }
+
+ private:
+  std::vector<std::unique_ptr<std::string>> strings_;  // a std::deque allocates while it is empty
+  std::size_t used_ = 0;
+};
+
+// Returns the value of the first parameter whose decoded name this is, decoded: %XX, and '+' for a
+// space. "?name" has an empty value; ';' is an ordinary character. Uses a buffer if there is
+// something to decode. Cost: linear.
+std::optional<std::string_view> find_query(std::string_view query, std::string_view name,
+                                           Buffers& buffers);
 
 }  // namespace sluice::base

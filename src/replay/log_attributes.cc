@@ -1,7 +1,5 @@
 #include "replay/log_attributes.h"
 
-#include "base/request_target.h"
-
 namespace sluice::replay {
 namespace {
 
@@ -34,7 +32,7 @@ std::optional<std::string_view> LogAttributes::other(std::string_view name) cons
 std::optional<std::string_view> LogAttributes::field(std::string_view logged) const {
   if (logged.data() == nullptr) return std::nullopt;
   if (!line_->escaped || logged.find('\\') == logged.npos) return logged;
-  std::string& out = fresh_buffer();
+  std::string& out = decoded_.next();
   undo_log_escapes(logged, out);
   return out;
 }
@@ -42,14 +40,7 @@ std::optional<std::string_view> LogAttributes::field(std::string_view logged) co
 std::optional<std::string_view> LogAttributes::query(std::string_view name) const {
   const auto whole = field(line_->query);
   if (!whole) return std::nullopt;
-  const auto found = base::find_query(*whole, name);
-  if (!found || found->find_first_of("%+") == found->npos) return found;
-  return base::decode_query(*found, fresh_buffer());
-}
-
-std::string& LogAttributes::fresh_buffer() const {
-  if (decoded_used_ == decoded_.size()) decoded_.emplace_back();
-  return decoded_[decoded_used_++];
+  return base::find_query(*whole, name, decoded_);
 }
 
 }  // namespace sluice::replay

@@ -2,12 +2,12 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/request_target.h"
 #include "replay/log_line.h"
 #include "replay/log_record.h"
 #include "sluice/attributes.h"
@@ -26,7 +26,7 @@ class LogAttributes final : public AttributeSource {
   void show(const LogLine& line, std::span<const LogField> fields = {}) noexcept {
     line_ = &line;
     fields_ = fields;
-    decoded_used_ = 0;
+    decoded_.clear();
   }
   std::optional<std::string_view> find(std::string_view name) const override;
 
@@ -34,14 +34,10 @@ class LogAttributes final : public AttributeSource {
   std::optional<std::string_view> field(std::string_view logged) const;
   std::optional<std::string_view> query(std::string_view name) const;
   std::optional<std::string_view> other(std::string_view name) const;
-  std::string& fresh_buffer() const;
 
   const LogLine* line_ = nullptr;
   std::span<const LogField> fields_;
-  // Buffers for decoded text, reused for each line. A deque, because views into them must stay
-  // valid.
-  mutable std::deque<std::string> decoded_;
-  mutable std::size_t decoded_used_ = 0;
+  mutable base::Buffers decoded_;
 };
 
 }  // namespace sluice::replay

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/protocol/http/request_target.h"
+#include "base/request_target.h"
 
 namespace {
 
@@ -63,11 +63,11 @@ std::string plainly_normalized(std::string_view sent) {
 void check_path(std::string_view sent) {
   std::string buffer;
   std::string again;
-  const std::string path(sluice::server::normalized_path(sent, buffer));
+  const std::string path(sluice::base::normalized_path(sent, buffer));
   require(path == plainly_normalized(sent));
   require(path.starts_with('/') && path.find("//") == path.npos);
   for (const std::string& segment : split(path, '/')) require(segment != "." && segment != "..");
-  if (path.find('%') == path.npos) require(sluice::server::normalized_path(path, again) == path);
+  if (path.find('%') == path.npos) require(sluice::base::normalized_path(path, again) == path);
 }
 
 void check_query(std::string_view query) {
@@ -78,9 +78,9 @@ void check_query(std::string_view query) {
     all.emplace_back(decode(pair.substr(0, equals), true),
                      equals == pair.npos ? "" : decode(pair.substr(equals + 1), true));
   }
-  sluice::server::Buffers buffers;
+  sluice::base::Buffers buffers;
   for (const auto& [name, value] : all) {
-    const auto found = sluice::server::find_query(query, name, buffers);
+    const auto found = sluice::base::find_query(query, name, buffers);
     require(found.has_value());
     for (const auto& [other, first] : all) {
       if (other != name) continue;
@@ -95,7 +95,7 @@ void check_query(std::string_view query) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::vector<char> exact(data, data + size);  // so that a read past the end is found
   const std::string_view target(exact.data(), exact.size());
-  const auto parts = sluice::server::split_target(target);
+  const auto parts = sluice::base::split_target(target);
   require(parts.path.find_first_of("?#"sv) == target.npos);
   require(parts.query.find('#') == target.npos);
   check_path(parts.path);

@@ -51,7 +51,7 @@ std::optional<std::string_view> WrittenRequest::find(std::string_view name) cons
   if (given != values_.end()) return given->second;
   constexpr std::string_view kQuery = "query.";
   if (!name.starts_with(kQuery)) return std::nullopt;
-  return find_query(split_target(target_).query, name.substr(kQuery.size()), buffers_);
+  return base::find_query(base::split_target(target_).query, name.substr(kQuery.size()), buffers_);
 }
 
 // Returns what is wrong with the word, or an empty text.
@@ -62,7 +62,8 @@ std::string WrittenRequest::add_word(const std::string& word) {
   if (word.front() == '/' || word.starts_with("http://") || word.starts_with("https://")) {
     target_ = word;
     std::string buffer;
-    return add("path", std::string(normalized_path(split_target(target_).path, buffer)));
+    return add("path",
+               std::string(base::normalized_path(base::split_target(target_).path, buffer)));
   }
   const std::size_t equals = word.find('=');
   if (equals == 0 || equals == word.npos) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/protocol/http/request_target.h"
+#include "base/request_target.h"
 #include "sluice/attributes.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
@@ -35,7 +35,7 @@ class WrittenRequest final : public AttributeSource {
 
   std::map<std::string, std::string> values_;
   std::string target_;
-  mutable Buffers buffers_;
+  mutable base::Buffers buffers_;
 };
 
 // Explain a decision in lines, for people.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/request_target.h"
 #include "limiter/reason_report.h"
 #include "server/api/admin/live_page.h"
 #include "server/api/check/check_endpoint.h"
@@ -28,7 +29,6 @@
 #include "server/protocol/http/access.h"
 #include "server/protocol/http/connection.h"
 #include "server/protocol/http/problem.h"
-#include "server/protocol/http/request_target.h"
 #include "server/protocol/http/route.h"
 #include "server/protocol/resp/connection.h"
 
@@ -547,7 +547,7 @@ const std::string& about_paths() {
   return all;
 }
 
-const Endpoint& find_endpoint(const RequestTarget& target, bool is_post) noexcept {
+const Endpoint& find_endpoint(const base::RequestTarget& target, bool is_post) noexcept {
   for (const Endpoint& one : kEndpoints) {
     const bool needs_more = one.needs_query && is_post && target.query.empty();
     if (one.route.path == target.path && !needs_more) return one;
@@ -583,7 +583,7 @@ PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loo
 }
 
 void PublicHandler::handle(const http::Request& request, http::Response& response) {
-  const auto target = split_target(request.target);
+  const auto target = base::split_target(request.target);
   const Endpoint& endpoint = find_endpoint(target, request.method == "POST");
   endpoint_ = endpoint.metric;
   request_ = &request;
@@ -638,7 +638,7 @@ void PublicHandler::finished(const http::Request& request, const http::Response&
 }
 
 void AdminHandler::handle(const http::Request& request, http::Response& response) {
-  const std::string_view path = split_target(request.target).path;
+  const std::string_view path = base::split_target(request.target).path;
   if (path == "/healthz" || path == "/readyz") return operations_.handle(path, request, response);
   if (answer_live_page(path, request, response)) return;
   if (const auto refusal = access_.find_refusal(request)) return answer_problem(response, *refusal);

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/quoted.h"
+#include "base/request_target.h"
 #include "insight/key_sketch.h"
 #include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/decide/trial.h"
 #include "server/protocol/http/fields.h"
-#include "server/protocol/http/request_target.h"
 #include "server/protocol/http/route.h"
 #include "sluice/limit.h"
 
@@ -356,7 +356,7 @@ std::string find_other_word(const Call& call) {
   for (const Parameter& parameter : call.route.parameters) {
     if (parameter.words.empty()) continue;
     Buffers buffers;
-    const auto given = find_query(call.query, parameter.name, buffers);
+    const auto given = base::find_query(call.query, parameter.name, buffers);
     if (!given || http::has_word(parameter.words, *given)) continue;
     return base::in_quotes(parameter.name) + " is " + base::in_quotes(*given) + "; expected " +
            rules::either(http::words_of(parameter.words));
@@ -428,7 +428,7 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
     response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
     return pages::answer(response, *refusal);
   }
-  const RequestTarget target = split_target(request.target);
+  const base::RequestTarget target = base::split_target(request.target);
   const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
   for (const auto& [route, answer] : routes::kPages) {
     const auto name = route.method == method ? routes::rest_of(target.path, route) : std::nullopt;
@@ -451,7 +451,7 @@ namespace pages {
 std::optional<std::string_view> Call::parameter(std::string_view of, Buffers& buffers) const {
   assert(std::any_of(route.parameters.begin(), route.parameters.end(),
                      [&](const http::Parameter& known) { return known.name == of; }));
-  return find_query(query, of, buffers);
+  return base::find_query(query, of, buffers);
 }
 
 void Call::done(std::string_view what) const {

@@ -5,10 +5,10 @@
 
 #include "base/civil_time.h"
 #include "base/quoted.h"
+#include "base/request_target.h"
 #include "core/period.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
-#include "server/protocol/http/request_target.h"
 #include "sluice/limit.h"
 #include "sluice/overrides.h"
 #include "sluice/store.h"

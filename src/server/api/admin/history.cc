@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "base/request_target.h"
 #include "core/limit.h"
 #include "core/period.h"
 #include "rules/rule_set.h"
 #include "server/api/admin/live_page.h"
 #include "server/api/admin/pages.h"
-#include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
 namespace {

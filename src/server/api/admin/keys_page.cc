@@ -5,13 +5,13 @@
 #include <string>
 
 #include "base/quoted.h"
+#include "base/request_target.h"
 #include "core/period.h"
 #include "insight/top_keys.h"
 #include "limiter/answer.h"
 #include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
-#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 namespace {

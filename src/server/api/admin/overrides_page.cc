@@ -10,13 +10,13 @@
 #include "base/json_reader.h"
 #include "base/json_schema.h"
 #include "base/quoted.h"
+#include "base/request_target.h"
 #include "core/period.h"
 #include "rules/attributes.h"
 #include "rules/counter_key.h"
 #include "rules/override_text.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
-#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 namespace {
@@ -346,7 +346,7 @@ struct Place {
 std::optional<Place> place_of(std::string_view path) {
   const std::size_t slash = path.find('/');
   if (slash == path.npos || slash == 0 || slash + 1 == path.size()) return std::nullopt;
-  return Place{decoded(path.substr(0, slash)), decoded(path.substr(slash + 1))};
+  return Place{base::decoded(path.substr(0, slash)), base::decoded(path.substr(slash + 1))};
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "base/request_target.h"
 #include "server/protocol/http/fields.h"
-#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 

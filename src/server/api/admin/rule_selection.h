@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/request_target.h"
 #include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/decide/rule_counters.h"
-#include "server/protocol/http/request_target.h"
 #include "sluice/attributes.h"
 
 namespace sluice::server {
@@ -23,10 +23,10 @@ class QueryAttributes final : public AttributeSource {
   explicit QueryAttributes(std::string_view query) : query_(query) {}
 
   std::optional<std::string_view> find(std::string_view name) const override {
-    const auto value = find_query(query_, "attribute." + std::string(name), buffers_);
+    const auto value = base::find_query(query_, "attribute." + std::string(name), buffers_);
     constexpr std::array<std::string_view, 4> kOwn = {"rule", "limit", "for", "until"};
     if (value || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) return value;
-    return find_query(query_, name, buffers_);
+    return base::find_query(query_, name, buffers_);
   }
 
  private:

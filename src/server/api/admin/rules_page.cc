@@ -14,6 +14,7 @@
 #include "base/json_reader.h"
 #include "base/json_schema.h"
 #include "base/quoted.h"
+#include "base/request_target.h"
 #include "core/calendar.h"
 #include "core/period.h"
 #include "rules/diagnostics.h"
@@ -21,7 +22,6 @@
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 #include "server/protocol/http/fields.h"
-#include "server/protocol/http/request_target.h"
 #include "server/rules/published_rules.h"
 #include "sluice/expected.h"
 
@@ -685,7 +685,7 @@ std::optional<Changed> edited(const Call& call, const ActiveRules& now,
 }  // namespace
 
 void change_rule(const Call& call) {
-  const std::string name = decoded(call.name);
+  const std::string name = base::decoded(call.name);
   const Subject subject{"rule", name, "PATCH /v1/rules/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
@@ -704,7 +704,7 @@ void change_rule(const Call& call) {
 }
 
 void change_plan(const Call& call) {
-  const std::string name = decoded(call.name);
+  const std::string name = base::decoded(call.name);
   const Subject subject{"plan", name, "PATCH /v1/plans/" + name};
   const auto patch = read_patch(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
@@ -729,7 +729,7 @@ void change_plan(const Call& call) {
 }
 
 void change_prices(const Call& call) {
-  const std::string model = decoded(call.name);
+  const std::string model = base::decoded(call.name);
   const auto patch = read_prices(call.request.body);
   if (!patch) return answer(call.response, {400, patch.error()});
   const auto change = [&](const ActiveRules& now) {

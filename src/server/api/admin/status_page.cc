@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/civil_time.h"
+#include "base/request_target.h"
 #include "core/period.h"
 #include "server/api/admin/pages.h"
-#include "server/protocol/http/request_target.h"
 
 namespace sluice::server::pages {
 

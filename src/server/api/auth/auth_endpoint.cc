@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/request_target.h"
 #include "rules/cost_template.h"
 #include "server/decide/rejection.h"
 #include "server/protocol/http/access.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/problem.h"
-#include "server/protocol/http/request_target.h"
 
 namespace sluice::server {
 namespace {
@@ -56,7 +56,7 @@ std::string_view ForwardedAttributes::begin(const http::Request& request) {
   const Describing& uri = is_forwarded_ ? forwarded_uri : original_uri;
   const Describing& method = is_forwarded_ ? forwarded_method : original_method;
   request_ = &request;
-  target_ = split_target(uri.value);
+  target_ = base::split_target(uri.value);
   method_ = method.value.empty() ? request.method : method.value;
   path_.reset();
   host_.reset();
@@ -80,7 +80,7 @@ std::optional<std::string_view> ForwardedAttributes::find(std::string_view name)
     return find_header(request_->fields, name.substr(kHeader.size()), buffers_);
   }
   if (name.starts_with(kQuery)) {
-    return find_query(target_.query, name.substr(kQuery.size()), buffers_);
+    return base::find_query(target_.query, name.substr(kQuery.size()), buffers_);
   }
   if (name.starts_with(kCookie)) {
     return find_cookie(request_->fields, name.substr(kCookie.size()));
@@ -89,7 +89,7 @@ std::optional<std::string_view> ForwardedAttributes::find(std::string_view name)
 }
 
 std::optional<std::string_view> ForwardedAttributes::path() const {
-  if (!path_) path_ = normalized_path(target_.path, path_buffer_);
+  if (!path_) path_ = base::normalized_path(target_.path, path_buffer_);
   return path_;
 }
 
@@ -187,7 +187,7 @@ std::optional<RequestCosts> AuthEndpoint::read(const http::Request& request,
 }
 
 void AuthEndpoint::report(const http::Request& request, http::Response& response) {
-  std::string_view status = split_target(request.target).query;
+  std::string_view status = base::split_target(request.target).query;
   if (!status.starts_with(kStatusIs)) return answer_problem(response, {400, kWrongReport});
   status.remove_prefix(kStatusIs.size());
   const auto costs = read(request, response);
@@ -200,7 +200,7 @@ void AuthEndpoint::report(const http::Request& request, http::Response& response
 }
 
 void AuthEndpoint::handle(const http::Request& request, http::Response& response) {
-  const std::string_view query = split_target(request.target).query;
+  const std::string_view query = base::split_target(request.target).query;
   if (!query.empty() && query != kDenyBy403) return answer_problem(response, {400, kWrongQuery});
   const auto costs = read(request, response);
   if (!costs) return;

@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "base/ip_address.h"
+#include "base/request_target.h"
 #include "server/decide/session.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/message.h"
-#include "server/protocol/http/request_target.h"
 #include "sluice/attributes.h"
 #include "sluice/rule_answer.h"
 
@@ -40,7 +40,7 @@ class ForwardedAttributes final : public AttributeSource {
   const http::Request* request_ = nullptr;
   bool is_forwarded_ = false;  // by X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
   std::string_view method_;
-  RequestTarget target_;
+  base::RequestTarget target_;
 
   // The values of this request that have been computed.
   mutable std::optional<std::string_view> path_;

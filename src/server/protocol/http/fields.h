@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ip_address.h"
+#include "base/request_target.h"
 #include "server/net/trusted_proxies.h"
 #include "server/protocol/http/message.h"
 
@@ -26,23 +27,7 @@ namespace sluice::server {
 std::string_view client_address(const http::Request& request, const TrustedProxies& trusted,
                                 base::AddressText& buffer) noexcept;
 
-// Strings that are reused from request to request. A string keeps its value until clear().
-// Allocates nothing before the first next().
-class Buffers {
- public:
-  // Returns an empty string.
-  std::string& next() {
-    if (used_ == strings_.size()) strings_.push_back(std::make_unique<std::string>());
-    std::string& string = *strings_[used_++];
-    string.clear();
-    return string;
-  }
-  void clear() noexcept { used_ = 0; }
-
- private:
-  std::vector<std::unique_ptr<std::string>> strings_;  // a std::deque allocates while it is empty
-  std::size_t used_ = 0;
-};
+using base::Buffers;
 
 // Compares two names of the same length.
 bool same_letters(std::string_view sent, std::string_view lower_case_name) noexcept;

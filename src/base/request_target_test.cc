@@ -1,10 +1,10 @@
-#include "server/protocol/http/request_target.h"
+#include "base/request_target.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace sluice::server {
+namespace sluice::base {
 namespace {
 
 std::string path_of(std::string_view sent) {
@@ -146,4 +146,4 @@ TEST_F(Query, ValuesStayValidDuringFurtherLookups) {
 }
 
 }  // namespace
-}  // namespace sluice::server
+}  // namespace sluice::base
