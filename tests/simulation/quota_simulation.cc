@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "envoy/service/rate_limit_quota/v3/rlqs.pb.h"
@@ -580,14 +581,17 @@ void Simulation::check_rest() {
       floors.push_back({asked, proxy.weight, std::min(asked, limit_ / 100)});
       rates.push_back(rate(proxy));
     }
-    const std::uint64_t share = servers_[i].running->shares.share * limit_ / kWhole;
+    // What the server has given out: what is owed makes it less than the share of the server, which
+    // usable() bounds, and proxies with a least part lose nothing of that.
+    const std::uint64_t share =
+        std::min(servers_[i].running->shares.share * limit_ / kWhole,
+                 static_cast<std::uint64_t>(std::accumulate(rates.begin(), rates.end(), 0.)));
     // There are no least parts if they do not fit.
     const auto fair = sluice_oracle::fair_parts(demands, share);
     const auto with_floors = sluice_oracle::fair_parts(floors, share);
     for (std::size_t k = 0; k < rates.size(); ++k) {
-      // A part changes if the change is more than 1/32 of it, and what is owed
-      // makes all smaller.
-      const auto least = static_cast<double>(std::min(fair[k], with_floors[k])) * 0.8 - 1;
+      // A part changes if the change is more than 1/32 of it.
+      const auto least = static_cast<double>(std::min(fair[k], with_floors[k])) * 0.9 - 1;
       if (rates[k] < least) {
         fail("A proxy has " + std::to_string(rates[k]) + " instead of " +
              sluice_oracle::round_down(fair[k]).str());
