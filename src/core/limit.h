@@ -31,6 +31,9 @@ inline constexpr std::array<std::string_view, 2> kWeightingWords{"linear", "none
 inline constexpr std::array<std::string_view, 2> kModeWords{"meter", "queue"};
 inline constexpr std::array<std::string_view, 2> kRefillWords{"continuous", "interval"};
 inline constexpr std::array<std::string_view, 2> kOnExpiryWords{"charge", "release"};
+constexpr std::string_view to_string(OnExpiry what) noexcept {
+  return kOnExpiryWords[static_cast<std::size_t>(what)];
+}
 
 // The options of limits, indexed by LimitOption.
 inline constexpr std::array<OptionInfo, 9> kLimitOptions{{

@@ -246,6 +246,11 @@ class Decider {
   std::string_view ledger(std::size_t i) const noexcept { return bytes_of(ledgers_[i]); }
   const Outcome& outcome(std::size_t i) const noexcept { return outcomes_[i]; }
   std::size_t failed() const noexcept { return failed_; }
+  // Whether key(failed()) has the type that the value of its counter or block has.
+  bool has_right_type(const Request& request) const noexcept {
+    const bool is_hash = failed_ < request.counters.size() && is_budget(request.counters[failed_]);
+    return is_hash ? key(failed_).is_hash() : key(failed_).is_string();
+  }
   const std::vector<std::size_t>& new_counters() const noexcept { return new_; }
 
  private:
@@ -449,10 +454,10 @@ Result Decider::decide(const Request& request) {
   is_blocked_ = false;
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     failed_ = i;
-    const bool is_right = i < request.counters.size() && is_budget(request.counters[i])
-                              ? keys_[i].is_hash()
-                              : !keys_[i].value().empty();
-    if (!keys_[i].is_absent() && !is_right) return Result::kForeign;
+    if (keys_[i].is_absent()) continue;
+    if (!has_right_type(request) || (keys_[i].is_string() && keys_[i].value().empty())) {
+      return Result::kForeign;
+    }
   }
   block_text_.reserve(kMostBlockBytes);  // so that write() allocates nothing
   Result result = read_blocks(request);
@@ -708,17 +713,10 @@ std::string foreign_error(std::string_view key, std::string_view what) {
   return "FOREIGNVALUE " + shown + " holds " + std::string(what);
 }
 
-// Whether the key has the type of a counter, of which its value is none.
-bool has_right_type(const Decider& decider, const Request& request) {
-  const std::size_t i = decider.failed();
-  const bool is_hash = i < request.counters.size() && is_budget(request.counters[i]);
-  return is_hash ? decider.key(i).is_hash() : decider.key(i).is_string();
-}
-
 std::string foreign_value_error(const Decider& decider, const Request& request) {
   return foreign_error(
       decider.key(decider.failed()).name(),
-      has_right_type(decider, request) ? "a value of another kind or version" : "another type");
+      decider.has_right_type(request) ? "a value of another kind or version" : "another type");
 }
 
 int apply(Call& call) {
@@ -821,7 +819,7 @@ Result decide_near(Decider& decider, Request& request, std::optional<core::Ticks
 }
 
 int reply_foreign(RedisModuleCtx* context, const Decider& decider, const Request& request) {
-  if (has_right_type(decider, request)) {
+  if (decider.has_right_type(request)) {
     return reply_error(context, foreign_value_error(decider, request));
   }
   return abi().ReplyWithError(context,

@@ -22,8 +22,7 @@ namespace rlqs = envoy::service::rate_limit_quota::v3;
 
 constexpr Duration kLatency = 1s;  // that the service allows
 constexpr Duration kLook = 250ms;
-// Then all parts of an old limit have expired: 3 * 5.5 s of a proxy, and the
-// time of the messages.
+// Then all parts of an old limit have expired: 3 * 5.5 s of a proxy, and the time of the messages.
 constexpr Duration kLongestPart = 25s;
 constexpr Duration kPaidBack = 4 * 1s + 2 * 5500ms;  // of what is owed, for the slowest proxy
 constexpr Limit kLeased = fixed_window(1'000'000).per(24h).leased(100ms);
@@ -187,8 +186,8 @@ Simulation::Simulation(const Options& options)
       proxies_(options.proxies),
       servers_(options.servers),
       looked_(now_) {
-  // Not all kinds in each run, because some hide what others break. In some
-  // runs, none that stop the count of what is in use.
+  // Not all kinds in each run, because some hide what others break. In some runs, none that stop
+  // the count of what is in use.
   const bool stops = dice(2) == 0;
   while (kinds_ == 0) {
     for (std::size_t i = 0; i < kFaults.size(); ++i) {
@@ -262,9 +261,8 @@ void Simulation::inject_fault() {
   if (fault == "kill") {
     after(up_to(30s), [this, server] { start(server); });
   }
-  // A clock that steps forward ends what the store knows of servers too early:
-  // its operator must slew it. While it does not move for the counters, what is
-  // in use is owed.
+  // A clock that steps forward ends what the store knows of servers too early: its operator must
+  // slew it. While it does not move for the counters, what is in use is owed.
   if (fault == "clock" && store_step_ > -20s) store_step_ -= up_to(5s);
   if (fault == "limit") set_limit(dice(3) == 0 ? kLimit : kLimit / 4 + dice(kLimit / 2));
   if (fault == "demand") set_demand(one, dice(4) == 0 ? 0 : static_cast<double>(dice(2 * kLimit)));
@@ -536,15 +534,15 @@ void Simulation::look() {
   excess_ = std::max(excess_ + admitted_ - ceiling * seconds(now_ - looked_), 0.);
   admitted_ = 0;
   looked_ = now_;
-  // docs/quota.md. While servers cannot count what is in use, and the store's
-  // clock does not move, the parts still are at most the limit.
+  // docs/quota.md. While servers cannot count what is in use, and the store's clock does not move,
+  // the parts still are at most the limit.
   bool counts = true;
   for (std::size_t i = 0; i < kFaults.size(); ++i) {
     counts &= (kinds_ >> i & 1) == 0 || !is_stop(kFaults[i]);
   }
   double time = seconds(config_.every) + 1 + 1;
-  // The burst of the limit, and what is owed: parts take `kPaidBack` to be
-  // smaller by that, and those of proxies that are away last until they expire.
+  // The burst of the limit, and what is owed: parts take `kPaidBack` to be smaller by that, and
+  // those of proxies that are away last until they expire.
   if (options_.is_mixed) time += 1 + seconds(kPaidBack + kLongestPart);
   const double bound = time * static_cast<double>(kLimit) + static_cast<double>(proxies_.size());
   if (counts && excess_ > bound) {
@@ -646,8 +644,8 @@ void Simulation::ask_directly(Running& running) {
   }
 }
 
-// A call asks any server until it has an answer, sometimes once more, and the
-// first time with other servers than the second.
+// A call asks any server until it has an answer, sometimes once more, and the first time with other
+// servers than the second.
 void Simulation::call(Call call) {
   Running* const running = servers_[dice(servers_.size())].running.get();
   const bool repeats = dice(8) == 0;
@@ -726,8 +724,7 @@ void Simulation::ended(Caller& caller) {
   });
 }
 
-// A permit of a server that is gone, or that does not reach the store, ends
-// with its lease.
+// A permit of a server that is gone, or that does not reach the store, ends with its lease.
 void Simulation::release(std::size_t server, std::uint64_t life, std::uint64_t caller) {
   Running* const running = servers_[server].running.get();
   const auto found = permits_.find(caller);

@@ -9,6 +9,7 @@
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "core/budget.h"
+#include "core/limit.h"
 #include "rules/counter_key.h"
 
 namespace sluice::server {
@@ -181,7 +182,7 @@ LedgerLine ledger_line(std::uint64_t n, const LedgerEntry& entry) {
   const bool is_hold = entry.kind == LedgerKind::kHold ||
                        (entry.kind == LedgerKind::kUndo && entry.ends != Instant{});
   if (is_hold || entry.kind == LedgerKind::kExtend) line.ends = entry.ends;
-  if (is_hold) line.on_expiry = entry.on_expiry == OnExpiry::kCharge ? "charge" : "release";
+  if (is_hold) line.on_expiry = core::to_string(entry.on_expiry);
   return line;
 }
 

@@ -103,12 +103,14 @@ class Redis final : public Store {
   explicit Redis(Store& store) : store_(store) {}
   Decision apply(Action action, std::span<const Charge> charges, std::optional<Instant> now,
                  std::span<Decision> each) noexcept override {
+    for (const Charge& charge : charges) units += charge.cost;
     if (!is_away) return store_.apply(action, charges, now, each);
     const Decision failed = Decision::refused(Reason::kStoreError);
     std::fill(each.begin(), each.end(), failed);
     return failed;
   }
   bool is_away = false;
+  std::uint64_t units = 0;  // of all calls
 
  private:
   Store& store_;
@@ -474,7 +476,9 @@ rules:
     clock_.advance(1s);
     // So that the units of the part are denied, which reads the block.
     memory_.apply_one(Verb::kTake, direct, {});
+    const std::uint64_t before = store_.units;
     divide(true);
+    EXPECT_GT(store_.units, before);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/quoted.h"
+#include "core/limit.h"
 
 namespace sluice::redis {
 namespace {
@@ -362,7 +363,7 @@ std::vector<std::string> fields_of(const LedgerEntry& entry) {
   if (entry.hash) add("hash", std::string(entry.hash->begin(), entry.hash->end()));
   const bool is_hold = entry.kind == LedgerKind::kHold;
   if (is_hold || entry.kind == LedgerKind::kExtend) add("ends", ticks(entry.ends));
-  if (is_hold) add("on_expiry", entry.on_expiry == OnExpiry::kCharge ? "charge" : "release");
+  if (is_hold) add("on_expiry", std::string(core::to_string(entry.on_expiry)));
   if (entry.is_new) add("new", "1");
   if (!entry.id.empty()) add("id", std::string(entry.id));
   return fields;
