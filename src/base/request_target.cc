@@ -25,6 +25,8 @@ void remove_authority(std::string_view& target) noexcept {
   target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
 }
 
+constexpr bool is_upper(char c) noexcept { return c >= 'A' && c <= 'Z'; }
+
 // Returns whether a path is already in normal form, as nearly all are.
 bool is_normal(std::string_view path) noexcept {
   char before = 0;
@@ -84,6 +86,23 @@ std::string_view normalized_path(std::string_view sent, std::string& buffer) {
   buffer.assign(1, '/');
   while (!sent.empty()) buffer.push_back(take_decoded(sent));
   buffer.resize(resolve(buffer));
+  return buffer;
+}
+
+std::string_view host_name(std::string_view authority, std::string& buffer) {
+  std::string_view name = authority;
+  const std::size_t bracket = name.starts_with('[') ? name.find(']') : name.npos;
+  if (bracket != name.npos) {
+    name = name.substr(1, bracket - 1);
+  } else {
+    name = name.substr(0, name.find(':'));
+    if (name.ends_with('.')) name.remove_suffix(1);
+  }
+  if (std::none_of(name.begin(), name.end(), is_upper)) return name;
+  buffer.assign(name);
+  for (char& c : buffer) {
+    if (is_upper(c)) c = static_cast<char>(c | 0x20);
+  }
   return buffer;
 }
 

@@ -31,6 +31,11 @@ RequestTarget split_target(std::string_view target) noexcept;
 // Cost: linear.
 std::string_view normalized_path(std::string_view sent, std::string& buffer);
 
+// Returns the host name of "Example.com.:8080" as rules compare it, "example.com": in lower case,
+// without the port and without a trailing dot. For "[::1]:80" returns the address. Returns a view
+// of `authority`, or, if that has upper case, of `buffer`, which is overwritten.
+std::string_view host_name(std::string_view authority, std::string& buffer);
+
 // Strings that are reused from request to request. A string keeps its value until clear().
 // Allocates nothing before the first next().
 class Buffers {

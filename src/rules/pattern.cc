@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/request_target.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::rules {
@@ -245,6 +246,14 @@ void warn_of_pattern(std::string_view attribute, std::string_view text, const Pa
   if (pattern.is_expression() && text.starts_with('~')) {
     return warn_of_expression(of_path, text, pattern, at, warn);
   }
+  std::string buffer;
+  if (attribute == "host" && std::count(text.begin(), text.end(), ':') <= 1) {
+    if (const auto host = base::host_name(text, buffer); host != text) {
+      warn(at, "the host " + in_quotes(text) + " matches no request of a gateway",
+           "expected a host in lower case and without its port; did you mean " + in_quotes(host) +
+               "?");
+    }
+  }
   if (!of_path) return;
   const std::size_t query = text.find('?');
   if (query != text.npos && text.find('=', query) != text.npos) {
@@ -256,7 +265,15 @@ void warn_of_pattern(std::string_view attribute, std::string_view text, const Pa
                 "expected a pattern such as /users/**, or '~' before an expression; did you mean " +
                     in_quotes("~" + std::string(text)) + "?");
   }
-  if (text.empty() || text.front() == '/' || text.front() == '*') return;
+  if (text.starts_with('/')) {
+    if (const auto path = base::normalized_path(text, buffer); path != text) {
+      warn(at, "the path " + in_quotes(text) + " matches no request of a gateway",
+           "expected a path without escapes such as %20, '//' and '..'; did you mean " +
+               in_quotes(path) + "?");
+    }
+    return;
+  }
+  if (text.empty() || text.front() == '*') return;
   const std::size_t scheme = text.find("://");
   const std::size_t path = scheme == text.npos ? 0 : text.find('/', scheme + 3);
   warn(at, "the path " + in_quotes(text) + " matches no request: paths begin with '/'",

@@ -48,6 +48,24 @@ TEST(RuleWarnings, APathBeginsWithASlash) {
   }
 }
 
+TEST(RuleWarnings, PathsAndHostsAreAsAGatewaySendsThem) {
+  EXPECT_EQ(warnings_of_rule("path: \"/a%20b/**\""),
+            Texts{"f:4:20: warning: the path '/a%20b/**' matches no request of a gateway; expected "
+                  "a path without escapes such as %20, '//' and '..'; did you mean '/a b/**'?"});
+  EXPECT_EQ(warnings_of_rule("path: /q/../x").size(), 1U);
+  for (const char* path : {"/.well-known/*", "/a.b/..c", "\"/100%\"", "\"/a/**/b/\""}) {
+    EXPECT_EQ(warnings_of_rule("path: " + std::string(path)), Texts{}) << path;
+  }
+  EXPECT_EQ(warnings_of_rule("host: Example.ORG"),
+            Texts{"f:4:20: warning: the host 'Example.ORG' matches no request of a gateway; "
+                  "expected a host in lower case and without its port; did you mean "
+                  "'example.org'?"});
+  EXPECT_EQ(warnings_of_rule("host: \"example.org:8080\"").size(), 1U);
+  for (const char* host : {"example.org", "\"*.example.org\"", "\"2001:db8::1\"", "\"~.*[A-Z].*\""}) {
+    EXPECT_EQ(warnings_of_rule("host: " + std::string(host)), Texts{}) << host;
+  }
+}
+
 TEST(RuleWarnings, AnExpressionMatchesTheWholeValue) {
   EXPECT_EQ(warnings_of_rule("path: ~wp-login"),
             Texts{"f:4:20: warning: the expression '~wp-login' matches no path: paths begin with "

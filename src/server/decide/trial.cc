@@ -73,7 +73,12 @@ std::string WrittenRequest::add_word(const std::string& word) {
   }
   const std::string name = word.substr(0, equals);
   if (const auto wrong = rules::find_name_error(name)) return *wrong;
-  return add(rules::normalized(name), word.substr(equals + 1));
+  std::string value = word.substr(equals + 1);
+  if (name == "host") {
+    std::string buffer;
+    value = std::string(base::host_name(value, buffer));
+  }
+  return add(rules::normalized(name), std::move(value));
 }
 
 std::string WrittenRequest::add(const std::string& name, std::string value) {

@@ -20,7 +20,7 @@ namespace sluice::server {
 inline constexpr std::uint64_t kMostTried = 1000;
 
 // A request as a person writes it: "POST /login ip=192.0.2.1". A method, a path with its query, and
-// attributes as NAME=VALUE.
+// attributes as NAME=VALUE. The path and the host are those that a gateway's request would have.
 class WrittenRequest final : public AttributeSource {
  public:
   // Reads the words, or the words of a single text. Errors: "WHAT; EXPECTED".

@@ -586,6 +586,7 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
           .reload = [this] { return reload(); },
           .done = done,
           .overrides = overrides_.get(),
+          .local = admin_stores_ ? admin_stores_->local() : nullptr,
           .push = push,
           .find_blocks = find_blocks,
           .read_ledger =

@@ -77,6 +77,7 @@ struct AdminEndpoint {
   std::function<void(std::string_view what, std::string_view peer)> done = {};
   // Null: the server has none.
   ServerOverrides* overrides = nullptr;
+  Store* local = nullptr;  // see RuleStores
   // Empty: rules are not in Redis.
   Push push = {};
   // Finds at most `most` blocks that hold now. Errors: why the store cannot say.

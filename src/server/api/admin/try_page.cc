@@ -38,7 +38,8 @@ void try_request(const Call& call) {
   std::string text = explain_unread(active.rules, *request);
   text += "rules version " + std::to_string(active.version) + "\n";
   text += explain_rules(active.rules, *request);
-  RuleDecider decider(call.admin.limiter, {.overrides = call.overrides()});
+  RuleDecider decider(call.admin.limiter,
+                      {.local = call.admin.local, .overrides = call.overrides()});
   decider.refuse_permits(count > 0);  // nobody would release them
   const Action action = count > 0 ? Verb::kTake : Verb::kPeek;
   for (std::uint64_t i = 1; i <= std::max<std::uint64_t>(count, 1); ++i) {

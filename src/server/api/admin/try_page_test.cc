@@ -45,6 +45,33 @@ TEST_F(TryPage, LooksAndCountsNothing) {
   EXPECT_TRUE(done_.empty());
 }
 
+// A store that cannot decide.
+class Away final : public Store {
+  Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                 std::span<Decision> each) noexcept override {
+    const Decision failed = Decision::refused(Reason::kStoreError);
+    std::fill(each.begin(), each.end(), failed);
+    return failed;
+  }
+};
+
+TEST_F(TryPage, DecidesWithoutTheStoreAsTheRuleSays) {
+  open(
+      {"version: 1\n"
+       "rules:\n"
+       "  - name: search\n"
+       "    on_store_error: local\n"
+       "    limits: [ { name: all, algorithm: fixed_window, limit: 2, per: 1m } ]\n"});
+  Away away;
+  Limiter limiter(away);
+  AdminEndpoint without{
+      .rules = *manager_, .limiter = limiter, .token = token_, .status = endpoint_->status};
+  without.local = &store_;
+  endpoint_ = std::make_unique<AdminEndpoint>(without);
+  const Answered answered = ask("", "GET /search");
+  EXPECT_NE(answered.body.find("would be allowed  fallback"), std::string::npos) << answered.body;
+}
+
 TEST_F(TryPage, RefusesNumbersThatAreNone) {
   open({kRules});
   for (const auto& [query, detail] : std::vector<std::pair<std::string, std::string>>{

@@ -94,7 +94,7 @@ std::optional<std::string_view> ForwardedAttributes::path() const {
 }
 
 std::optional<std::string_view> ForwardedAttributes::host() const {
-  if (!host_) host_ = host_name(authority(), host_buffer_);
+  if (!host_) host_ = base::host_name(authority(), host_buffer_);
   return unless_empty(*host_);
 }
 

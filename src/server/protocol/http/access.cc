@@ -43,7 +43,7 @@ bool marks_a_browser(const http::Field& field) noexcept {
 
 bool is_known(std::string_view authority, std::span<const std::string> hosts) {
   std::string buffer;
-  const std::string_view host = host_name(authority, buffer);
+  const std::string_view host = base::host_name(authority, buffer);
   return is_loopback(host) || std::find(hosts.begin(), hosts.end(), host) != hosts.end();
 }
 
@@ -95,29 +95,6 @@ std::optional<Problem> find_page_as_gateway(const http::Request& request,
       "a web page may have sent this request, and the host is not this machine; expected "
       "a gateway that sets Sec-Sluice-Gateway: 1, or the host localhost, a loopback "
       "address or one of http.hosts in the configuration"};
-}
-
-namespace {
-
-constexpr bool is_upper(char c) noexcept { return c >= 'A' && c <= 'Z'; }
-
-}  // namespace
-
-std::string_view host_name(std::string_view authority, std::string& buffer) {
-  std::string_view name = authority;
-  const std::size_t bracket = name.starts_with('[') ? name.find(']') : name.npos;
-  if (bracket != name.npos) {
-    name = name.substr(1, bracket - 1);
-  } else {
-    name = name.substr(0, name.find(':'));
-    if (name.ends_with('.')) name.remove_suffix(1);
-  }
-  if (std::none_of(name.begin(), name.end(), is_upper)) return name;
-  buffer.assign(name);
-  for (char& c : buffer) {
-    if (is_upper(c)) c = static_cast<char>(c | 0x20);
-  }
-  return buffer;
 }
 
 std::optional<Problem> Access::find_refusal(const http::Request& request) const {

@@ -31,11 +31,6 @@ std::optional<Problem> find_foreign_host(const http::Request& request,
 std::optional<Problem> find_page_as_gateway(const http::Request& request,
                                             std::span<const std::string> hosts);
 
-// Returns the host name of "Example.com.:8080" as rules compare it, "example.com": in lower case,
-// without the port and without a trailing dot. For "[::1]:80" returns the address. Returns a view
-// of `authority`, or, if that has upper case, of `buffer`, which is overwritten.
-std::string_view host_name(std::string_view authority, std::string& buffer);
-
 // Who may do what at a listener of HTTP or gRPC (docs/http.md).
 //
 // A client has the role of its token and of its certificate. Without either it may request
