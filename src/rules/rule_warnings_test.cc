@@ -61,7 +61,8 @@ TEST(RuleWarnings, PathsAndHostsAreAsAGatewaySendsThem) {
                   "expected a host in lower case and without its port; did you mean "
                   "'example.org'?"});
   EXPECT_EQ(warnings_of_rule("host: \"example.org:8080\"").size(), 1U);
-  for (const char* host : {"example.org", "\"*.example.org\"", "\"2001:db8::1\"", "\"~.*[A-Z].*\""}) {
+  for (const char* host :
+       {"example.org", "\"*.example.org\"", "\"2001:db8::1\"", "\"~.*[A-Z].*\""}) {
     EXPECT_EQ(warnings_of_rule("host: " + std::string(host)), Texts{}) << host;
   }
 }

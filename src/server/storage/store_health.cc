@@ -345,9 +345,9 @@ std::string cause_of(const StoreEvent& event) {
 
 }  // namespace
 
-void SlowRequests::add(const metrics::DurationCounts& all, Instant now) {
+void SlowRequests::add(const metrics::DurationCounts& all, std::uint64_t timeouts, Instant now) {
   constexpr std::size_t kFast = 14;  // buckets, up to 2^13 µs
-  Sample sample;
+  Sample sample{.timeouts = timeouts};
   for (std::size_t i = 0; i < all.buckets.size(); ++i) {
     sample.all += all.buckets[i];
     if (i >= kFast) sample.slow += all.buckets[i];
@@ -366,6 +366,9 @@ void SlowRequests::add(const metrics::DurationCounts& all, Instant now) {
                 "%.1f %% of %" PRIu64 " requests within a minute took more than 8 ms",
                 100.0 * static_cast<double>(slow) / static_cast<double>(asked), asked);
   why_ = text.data();
+  if (const std::uint64_t late = timeouts - samples_.front().timeouts; late > 0) {
+    why_ += "; " + std::to_string(late) + " had no answer in time and were decided without it";
+  }
 }
 
 constexpr std::chrono::minutes kFullFor{1};

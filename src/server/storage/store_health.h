@@ -157,10 +157,10 @@ class SlowRequests {
  public:
   static constexpr std::chrono::seconds kEvery{10};
 
-  // Takes the durations since the start; call it once in kEvery.
-  void add(const metrics::DurationCounts& all, Instant now);
+  // Takes the durations and the timeouts since the start; call it once in kEvery.
+  void add(const metrics::DurationCounts& all, std::uint64_t timeouts, Instant now);
   // Since when it is slow; nothing: it is not. And "4.1 % of 1204 requests within a minute took
-  // more than 8 ms".
+  // more than 8 ms; 3 had no answer in time and were decided without it".
   std::optional<Instant> since() const noexcept { return since_; }
   const std::string& why() const noexcept { return why_; }
 
@@ -168,7 +168,7 @@ class SlowRequests {
   static constexpr std::size_t kSamples = 7;  // the time between the first and the last: a minute
 
   struct Sample {
-    std::uint64_t slow = 0, all = 0;
+    std::uint64_t slow = 0, all = 0, timeouts = 0;
   };
   std::deque<Sample> samples_;
   std::optional<Instant> since_;

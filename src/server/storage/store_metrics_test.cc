@@ -36,11 +36,12 @@ class Denying final : public Store {
 TEST(SlowRequests, AreMoreThanOnePercentWithinAMinute) {
   SlowRequests slow;
   metrics::DurationCounts all;
+  std::uint64_t timeouts = 7;
   Instant now{1h};
   const auto pass = [&](std::uint64_t fast_ones, std::uint64_t slow_ones) {
     all.buckets[13] += fast_ones;  // at most 8.192 ms
     all.buckets[14] += slow_ones;
-    slow.add(all, now += SlowRequests::kEvery);
+    slow.add(all, timeouts, now += SlowRequests::kEvery);
   };
   all.buckets[20] = 1000;  // before the server was looked at
   pass(0, 0);
@@ -52,7 +53,13 @@ TEST(SlowRequests, AreMoreThanOnePercentWithinAMinute) {
   EXPECT_EQ(slow.since(), now);
   EXPECT_EQ(slow.why(), "1.3 % of 1115 requests within a minute took more than 8 ms");
   const Instant since = now;
-  for (int i = 0; i < 4; ++i) pass(0, 0);
+  timeouts += 3;
+  pass(0, 0);
+  EXPECT_EQ(
+      slow.why(),
+      "1.3 % of 1115 requests within a minute took more than 8 ms; 3 had no answer in time and "
+      "were decided without it");
+  for (int i = 0; i < 3; ++i) pass(0, 0);
   EXPECT_EQ(slow.since(), std::nullopt) << "9 of them are more than a minute ago";
   pass(10, 10);
   EXPECT_GT(slow.since(), since);

@@ -437,9 +437,10 @@ void RedisStores::look() {
   if (now < next_look_) return;
   next_look_ = now + SlowRequests::kEvery;
   const metrics::DurationCounts all = durations();
+  const std::uint64_t timeouts = stats().timeouts;
   const std::lock_guard lock(mutex_);
   const bool was_slow = slow_.since().has_value();
-  slow_.add(all, SystemClock::instance().now());
+  slow_.add(all, timeouts, SystemClock::instance().now());
   if (slow_.since().has_value() == was_slow) return;
   if (was_slow) {
     log_.info("the store is not slow any more");
