@@ -106,6 +106,11 @@ std::string meanwhile(const object& outage) {
   return text;
 }
 
+std::string decided_without(std::uint64_t count) {
+  return replay::plural(count, "request") + (count == 1 ? " was" : " were") +
+         " decided without the store";
+}
+
 // Adds the errors of rules, except for the one that a line says already.
 void add_refused(const object& rules, std::string_view what, const std::string& said,
                  std::vector<std::string>& lines) {
@@ -173,9 +178,12 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
   std::vector<std::string> lines;
   if (const object& outage = object_in(status, "outage"); !outage.empty()) {
     lines.push_back("OUTAGE " + since_and_why(outage, now));
-    if (const std::string what = meanwhile(outage); !what.empty()) {
-      lines.push_back("  meanwhile " + what);
+    std::string what = meanwhile(outage);
+    if (!what.empty()) what = "  meanwhile " + what;
+    if (const std::uint64_t count = number_in(outage, "decided_without"); count > 0) {
+      what.append(what.empty() ? "  " : "; ").append(decided_without(count));
     }
+    if (!what.empty()) lines.push_back(what);
   }
   if (const object& full = object_in(status, "full"); !full.empty()) {
     lines.push_back("STORE FULL " + since_and_why(full, now));
@@ -322,11 +330,15 @@ void print_status(const object& status, const CountsByLimit& counts) {
     }
     if (names.size() > kShown) sources += " and " + std::to_string(names.size() - kShown) + " more";
   }
-  std::cout << replay::printable("rules" + sources + ", " +
-                                 replay::plural(number_in(rules, "rules"), "rule") + " and " +
-                                 replay::plural(number_in(rules, "limits"), "limit") +
-                                 ", changed " + text_in(rules, "loaded_at"))
+  std::cout << replay::printable(
+                   "rules" + sources + ", " + replay::plural(number_in(rules, "rules"), "rule") +
+                   " and " + replay::plural(number_in(rules, "limits"), "limit") + ", changed " +
+                   text_in(rules, "loaded_at") + " by " + text_in(rules, "by"))
             << '\n';
+  if (const std::uint64_t warnings = number_in(rules, "warnings"); warnings > 0) {
+    std::cout << replay::plural(warnings, "warning")
+              << " about the rules (the log, or sluice rules show | sluice rules check -)\n";
+  }
   if (rules.contains("differences")) {
     std::cout << replay::printable(
                      "the active rules differ from those that were read; latest change by " +
@@ -343,7 +355,8 @@ void print_status(const object& status, const CountsByLimit& counts) {
   if (const object& past = object_in(status, "last_outage"); !past.empty()) {
     std::cout << replay::printable(
                      "last outage: " + text_in(past, "from") + " to " + text_in(past, "to") + " (" +
-                     std::to_string(number_in(past, "seconds")) + " s): " + text_in(past, "why"))
+                     std::to_string(number_in(past, "seconds")) + " s): " + text_in(past, "why") +
+                     "; " + decided_without(number_in(past, "decided_without")))
               << '\n';
   }
   each_object(status, "temporary", [](const object& one) {

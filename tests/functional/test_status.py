@@ -59,6 +59,7 @@ class Status(ServerTest):
         text = done.stdout
         self.assertRegex(text, r"\Asluice [0-9.]+, up [^,]+, store memory, rules version 1; clients: http \d+")
         self.assertIn(f"\nrules of {self.sluice.rules_file}, 3 rules and 3 limits, changed 20", text)
+        self.assertIn(" by the start\n", text)
         self.assertIn(f"\nlistens: http {self.sluice.http}", text)
         self.assertEqual(row_of(text, "api "), ["6", "1", "16.7%", "0", "0", "0"])
         self.assertIn("\n  requests       2 per 1h, burst 3  ", text)

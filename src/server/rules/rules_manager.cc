@@ -435,13 +435,27 @@ std::vector<PastRules> RulesManager::history() const {
   return {past_.begin(), past_.end()};
 }
 
+std::vector<std::string> RulesManager::new_warnings() {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> all;
+  std::vector<std::string> fresh;
+  for (const RuleError& warning : active_.rules.warnings()) {
+    const std::string& text = *all.insert(warning.to_string()).first;
+    if (!warned_.contains(text)) fresh.push_back(text);
+  }
+  warned_ = std::move(all);
+  return fresh;
+}
+
 RulesStatus RulesManager::status() const {
   const std::lock_guard lock(mutex_);
   RulesStatus status{.version = active_.version,
                      .sources = {},
                      .loaded_at = loaded_at_,
+                     .by = past_.front().by,
                      .rules = active_.rules.rules().size(),
                      .limits = count_limits(active_.rules),
+                     .warnings = active_.rules.warnings().size(),
                      .reloads = reloads_,
                      .failures = failures_,
                      .last_errors = last_errors_,

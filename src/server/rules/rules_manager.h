@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,8 +51,10 @@ struct RulesStatus {
   std::uint64_t version = 0;  // 1 for the first rules; counts every swap
   std::vector<std::string> sources;
   Instant loaded_at{};
+  std::string by = {};  // who or what has made them active
   std::size_t rules = 0;
   std::size_t limits = 0;
+  std::size_t warnings = 0;
   std::uint64_t reloads = 0;           // reloads of files that changed the rules
   std::uint64_t failures = 0;          // reloads of files that were refused
   std::vector<RuleError> last_errors;  // of the latest reading; empty if it succeeded
@@ -163,6 +166,8 @@ class RulesManager {
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   ActiveRules active() const;
   RulesStatus status() const;
+  // The warnings about the active rules that the rules of the previous call did not have.
+  std::vector<std::string> new_warnings();
   // The active rules and those before them, the latest first: at most kMostPast, and of the earlier
   // ones at most kMostPastBytes of text.
   std::vector<PastRules> history() const;
@@ -216,6 +221,7 @@ class RulesManager {
   std::vector<rules::RuleDifference> differences_;
   std::string differ_by_;
   std::vector<rules::RuleDifference> undone_;
+  std::set<std::string> warned_;
 
   std::mutex change_mutex_;  // held while rules change or files are examined; locked before mutex_
   RuleSet unchanged_;        // the active rules without temporary changes

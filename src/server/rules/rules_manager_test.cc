@@ -69,6 +69,27 @@ TEST(RulesManager, MakesOneSetOfSeveralFiles) {
   EXPECT_EQ(manager->active().texts->at(1).text, rules_named("second"));
 }
 
+TEST(RulesManager, SaysWhichWarningsAreNew) {
+  const auto with_path = [](const std::string& path) {
+    return "version: 1\nrules:\n  - { name: a, match: { path: /q/.. }, limits: [ { algorithm: "
+           "gcra, "
+           "limit: 1, per: 1s } ] }\n  - { name: b, match: { path: " +
+           path + " }, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
+  };
+  const TestFolder folder;
+  const auto manager = opened({folder.write("a.yaml", with_path("/b"))});
+  ASSERT_TRUE(manager);
+  EXPECT_EQ(manager->new_warnings().size(), 1U);
+  EXPECT_EQ(manager->new_warnings(), Names{});
+  ASSERT_TRUE(manager->replace(with_path("c"), "rules"));
+  const Names fresh = manager->new_warnings();
+  ASSERT_EQ(fresh.size(), 2U) << "of another text";
+  EXPECT_NE(fresh.back().find("the path 'c' matches no request"), std::string::npos);
+  ASSERT_TRUE(manager->replace(with_path("d"), "rules"));
+  EXPECT_EQ(manager->new_warnings().size(), 1U) << "the other one is known";
+  EXPECT_EQ(manager->status().warnings, 2U);
+}
+
 TEST(RulesManager, SaysAllThatIsWrongAtTheStart) {
   const TestFolder folder;
   const std::string bad = folder.write("bad.yaml", "version: 2\n");

@@ -72,7 +72,6 @@ class ServerRules {
   RulesManager& manager() const noexcept { return *manager_; }
   EnvoyManager& envoy() const noexcept { return *envoy_; }
   // Logs the warnings about the active rules.
-  void log_warnings(Log& log) const;
   bool only_built_in() const { return manager_->built_in() && !envoy_->has_files(); }
 
   // Reads all files again and logs the result. Returns whether any rules changed. If there are
@@ -321,11 +320,6 @@ Expected<ServerRules> ServerRules::open(const Config& config) {
   return rules;
 }
 
-void ServerRules::log_warnings(Log& log) const {
-  const auto rules = manager_->current();
-  for (const RuleError& warning : rules.warnings()) log.warning(warning.to_string());
-}
-
 ServerRules::Reloaded ServerRules::reload(Log& log) {
   auto result = manager_->reload();
   if (!result) {
@@ -335,7 +329,6 @@ ServerRules::Reloaded ServerRules::reload(Log& log) {
   } else {
     log.info(*result ? "new rules are active" : "the rules did not change",
              {{"version", manager_->version()}, {"rules", manager_->status().rules}});
-    if (*result) log_warnings(log);
     if (const std::string undone = manager_->status().undone_text(); *result && !undone.empty()) {
       log.warning("the files have undone changes of the administration", {{"undone", undone}});
     }
@@ -558,7 +551,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
               {{"file", config_.found_file}});
   }
   if (!token_.warning().empty()) log_.warning(token_.warning());
-  rules_.log_warnings(log_);
+  for (const auto& warning : rules_.manager().new_warnings()) log_.warning(warning);
   for (const int signal : {SIGTERM, SIGINT, SIGPWR, SIGHUP}) signals_.add(signal);
   for (const int signal : kWithoutEffect) signals_.add(signal);
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) {
@@ -851,7 +844,9 @@ ServerStatus Server::Impl::status() {
 }
 
 void Server::Impl::follow_rules() {
-  if (rules_.changed()) loops_.follow_rules();
+  if (!rules_.changed()) return;
+  loops_.follow_rules();
+  for (const auto& warning : rules_.manager().new_warnings()) log_.warning(warning);
 }
 
 // Follows the file, which a server that hands over to this one, or its successor, may change.

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kLittlePoints = 60;  // of a rule, if all rules are asked for
 
-constexpr std::size_t kNear = 4, kSkipped = 5;  // in History::kCounts
+constexpr std::size_t kFailed = 3, kNear = 4, kSkipped = 5;  // in History::kCounts
 
 std::array<std::uint64_t, History::kCounts.size()> total_of(const Activity& all) {
   std::array<std::uint64_t, History::kCounts.size()> total{};
@@ -28,7 +28,7 @@ std::array<std::uint64_t, History::kCounts.size()> total_of(const Activity& all)
     total[0] += of.allowed + of.denied;
     total[1] += of.denied;
     total[2] += of.would_deny;
-    total[3] += of.failed;
+    total[kFailed] += of.failed;
   }
   for (const Activity::OfLimit& of : all.limits) {
     total[kNear] += of.near;
@@ -131,6 +131,20 @@ void History::add(net::SteadyTime now, Instant date, const RuleSet& rules, const
 const History::Series* History::find(const std::string& rule, const std::string& limit) const {
   const auto found = series_.find({rule, limit});
   return found == series_.end() ? nullptr : &found->second;
+}
+
+std::uint64_t History::failed(Instant from, Instant to) const {
+  const Series* const all = find("", "");
+  if (all == nullptr || !all->columns[kFailed]) return 0;
+  const bool is_older = seconds_.used == kSeconds && seconds_.point(0).end > from;
+  const Ring& of = is_older ? minutes_ : seconds_;
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < of.used; ++i) {
+    const Point& point = of.point(i);
+    const bool counts = point.end > from && point.end - point.took < to;
+    if (counts) sum += (*all->columns[kFailed])[of.place(i)];
+  }
+  return sum;
 }
 
 // Writes each kind of count with a number other than 0; `group` points become one.

@@ -57,6 +57,22 @@ class HistoryTest : public ::testing::Test {
   const RuleSet rules_ = *RuleSet::parse(numbered_rules(2), "test");
 };
 
+TEST_F(HistoryTest, SaysHowManyRequestsTheStoreCouldNotDecide) {
+  const auto fail = [&](seconds at, std::uint64_t failed) {
+    metrics::Activity all = counted(rules_, failed, 0);
+    all.rules[0].failed = failed;
+    history_.add(net::SteadyTime{} + at, kStart + at, rules_, all);
+  };
+  for (int i = 0; i <= 100; ++i) fail(seconds(i), i < 50 ? 0 : i - 49);
+  EXPECT_EQ(history_.failed(kStart, Instant::max()), 51U);
+  EXPECT_EQ(history_.failed(kStart, kStart + 49s), 0U);
+  EXPECT_EQ(history_.failed(kStart + 60s, kStart + 70s), 10U);
+  EXPECT_EQ(history_.failed(kStart + 100s, Instant::max()), 0U);
+  for (int i = 101; i <= 800; ++i) fail(seconds(i), 51);
+  EXPECT_EQ(history_.failed(kStart + 60s, kStart + 70s), 40U) << "of the whole minute";
+  EXPECT_EQ(history_.failed(kStart + 150s, Instant::max()), 0U);
+}
+
 TEST_F(HistoryTest, KeepsWhatWasCountedBetweenTwoCalls) {
   add(seconds(10), rules_, 1, 1);  // belongs to the first point
   add(seconds(11), rules_, 3, 1);

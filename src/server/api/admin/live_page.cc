@@ -161,7 +161,7 @@ void LiveEvents::make(net::SteadyTime now, const RuleSet& rules, const Activity&
       .member("viewers", std::uint64_t{viewers_.size()});
   const ServerStatus status = status_();
   pages::write_server(json, status);
-  pages::write_outage(json, status, rules_.status(), rules, kMostRules);
+  pages::write_outage(json, status, rules_.status(), rules, kMostRules, &history_);
   write_totals(json, all);
   write_durations(json, all);
   json.key("rules").begin_object();

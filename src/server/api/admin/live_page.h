@@ -49,6 +49,9 @@ class History {
   void add(net::SteadyTime now, Instant date, const RuleSet& rules, const metrics::Activity& all);
   // Writes the members of GET /v1/history (docs/reference/http.md), of one rule if it is not null.
   void write(base::JsonWriter& json, Range range, const RuleSet& rules, const Rule* rule) const;
+  // How many requests the store could not decide from one instant to another, at most a day ago; by
+  // the second in the last ten minutes, else by the minute.
+  std::uint64_t failed(Instant from, Instant to) const;
   std::size_t columns() const noexcept { return columns_; }
 
  private:

@@ -12,6 +12,10 @@
 #include "server/protocol/http/route.h"
 
 // The handlers of the administration's paths. They get only requests that were admitted.
+namespace sluice::server {
+class History;
+}
+
 namespace sluice::server::pages {
 
 using base::JsonWriter;
@@ -68,13 +72,14 @@ void show_quota(const Call& call);
 void show_status(const Call& call);
 // The part of the status that is not about rules, as members.
 void write_server(JsonWriter& json, const ServerStatus& status);
-// "outage" while the store fails: since when, why, and what each of the first `most` rules does
-// meanwhile; "last_outage", the latest one that is over; "full" while it takes no new counters,
+// "outage" while the store fails: since when, why, what each of the first `most` rules does
+// meanwhile, and by the history, which may be null, how many requests were decided without it;
+// "last_outage", the latest one that is over; "full" while it takes no new counters,
 // with the same members; "slow" while it answers slowly; "rules_lost" while the rules cannot be
 // read from their source; "overrides_lost" for an hour after Redis has lost some; and "temporary",
 // the changes of rules for a time, if there are some.
 void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatus& status,
-                  const RuleSet& rules, std::size_t most);
+                  const RuleSet& rules, std::size_t most, const History* history);
 // "temporary", if there are some.
 void write_temporary(JsonWriter& json, const std::vector<TemporaryChange>& changes);
 void show_events(const Call& call);

@@ -5,6 +5,7 @@
 #include "base/civil_time.h"
 #include "base/request_target.h"
 #include "core/period.h"
+#include "server/api/admin/live_page.h"
 #include "server/api/admin/pages.h"
 
 namespace sluice::server::pages {
@@ -59,10 +60,14 @@ void write_meanwhile(JsonWriter& json, const RuleSet& rules, std::size_t most) {
 }  // namespace
 
 void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatus& status,
-                  const RuleSet& rules, std::size_t most) {
+                  const RuleSet& rules, std::size_t most, const History* history) {
+  const auto write_failed = [&](Instant from, Instant to) {
+    if (history != nullptr) json.member("decided_without", history->failed(from, to));
+  };
   if (const StoreStatus& store = server.store; store.failing_since) {
     json.key("outage").begin_object().member("since", base::to_rfc3339(*store.failing_since));
     json.member("why", store.why_failing);
+    write_failed(*store.failing_since, Instant::max());
     write_meanwhile(json, rules, most);
     json.end_object();
   }
@@ -71,8 +76,9 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     json.key("last_outage").begin_object().member("from", base::to_rfc3339(past->from));
     json.member("to", base::to_rfc3339(past->to))
         .member("seconds", static_cast<std::uint64_t>(lasted.count()))
-        .member("why", past->why)
-        .end_object();
+        .member("why", past->why);
+    write_failed(past->from, past->to);
+    json.end_object();
   }
   if (server.store.full_since) {
     json.key("full").begin_object().member("since", base::to_rfc3339(*server.store.full_since));
@@ -127,8 +133,10 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
   for (const std::string& source : rules.sources) json.value(source);
   json.end_array()
       .member("loaded_at", rules.loaded_at)
+      .member("by", rules.by)
       .member("rules", std::uint64_t{rules.rules})
       .member("limits", std::uint64_t{rules.limits})
+      .member("warnings", std::uint64_t{rules.warnings})
       .member("reloads", rules.reloads)
       .member("failures", rules.failures);
   if (rules.failures > 0) json.member("last_failure_at", rules.last_failure_at);
@@ -201,7 +209,8 @@ void show_status(const Call& call) {
   write_server(json, status);
   const RulesStatus rules = call.admin.rules.status();
   const RuleSet active = call.admin.rules.current();
-  write_outage(json, status, rules, active, active.rules().size());
+  write_outage(json, status, rules, active, active.rules().size(),
+               call.admin.events != nullptr ? &call.admin.events->history() : nullptr);
   write_rules(json, rules);
   if (status.envoy) write_envoy(json, *status.envoy);
   if (call.overrides() != nullptr && call.overrides()->size() > 0) {

@@ -20,15 +20,16 @@ TEST_F(StatusPage, ReportsTheServerAndItsRules) {
   const Answered answered = get("/v1/status");
   EXPECT_EQ(answered.status, 200);
   EXPECT_EQ(answered.type, "application/json");
-  EXPECT_EQ(answered.body,
-            R"({"version":"1.2.3","uptime_s":7,"ready":true,"draining":false,"threads":2,)"
-            R"("listeners":[{"name":"http","address":"127.0.0.1:8080","connections":3}],)"
-            R"("store":{"kind":"memory","keys":12,"evictions":0},)"
-            R"("rules":{"version":1,"sources":[")" +
-                folder_ / "0.yaml" +
-                R"("],"loaded_at":"2023-11-14T22:13:20.000000Z","rules":1,"limits":1,)"
-                R"("reloads":0,"failures":0,"last_errors":[]}})"
-                "\n");
+  EXPECT_EQ(
+      answered.body,
+      R"({"version":"1.2.3","uptime_s":7,"ready":true,"draining":false,"threads":2,)"
+      R"("listeners":[{"name":"http","address":"127.0.0.1:8080","connections":3}],)"
+      R"("store":{"kind":"memory","keys":12,"evictions":0},)"
+      R"("rules":{"version":1,"sources":[")" +
+          folder_ / "0.yaml" +
+          R"("],"loaded_at":"2023-11-14T22:13:20.000000Z","by":"the start","rules":1,"limits":1,)"
+          R"("warnings":0,"reloads":0,"failures":0,"last_errors":[]}})"
+          "\n");
 }
 
 TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFailsOrIsFull) {
