@@ -252,6 +252,14 @@ void print_limit(const std::string& rule, const object& limit) {
   if (const auto* const given = limit.if_contains("override")) {
     print("override  ", given_text(given->as_object()));
   }
+  if (const auto* const denied = limit.if_contains("denied")) {
+    std::string counts;
+    for (const char* span : {"minute", "hour", "day"}) {
+      counts.append(counts.empty() ? "" : ", ");
+      counts += replay::grouped(number_in(denied->as_object(), span)) + " in the last " + span;
+    }
+    print("denied    ", counts + ", by this server");
+  }
   print("counter   ", text_in(limit, "counter"));
   print("tag       ", text_in(limit, "tag"));
 }

@@ -174,6 +174,29 @@ void write_exceptions(const Call& call, const RuleCounter& counter, std::uint64_
   json.end_object();
 }
 
+// Writes how many requests of the key this server denied lately, if it is among the keys that are
+// counted.
+void write_denied(const Call& call, const Rule& rule, const RuleCounter& counter,
+                  JsonWriter& json) {
+  const insight::TopKeys* const keys = call.admin.top_keys;
+  if (keys == nullptr || !keys->is_on() || keys->is_hashed()) return;
+  std::array<std::uint64_t, insight::kSpans> counts{};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    for (const insight::TopLimit& limit : keys->top({.over = static_cast<insight::Span>(i),
+                                                     .rule = rule.name,
+                                                     .limit = counter.limit->name,
+                                                     .most = insight::KeyFrame::kMostKeys})) {
+      for (const insight::TopKey& key : limit.keys) {
+        if (key.text == counter.label) counts[i] = key.count;
+      }
+    }
+  }
+  if (counts.back() == 0) return;
+  json.key("denied").begin_object();
+  for (std::size_t i = 0; i < counts.size(); ++i) json.member(insight::kSpanNames[i], counts[i]);
+  json.end_object();
+}
+
 // Answers with every counter, after `ask` has read or reset it.
 template <typename Ask>
 void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) {
@@ -196,6 +219,7 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
         json.member("reset_after_ms", milliseconds(decision.reset_after));
       }
       write_exceptions(call, counter, decision.remaining, json);
+      write_denied(call, chosen.rule(), counter, json);
     }
     json.end_object();
   }

@@ -41,6 +41,18 @@ class TopPage : public TestAdmin {
   insight::KeyRecorder& recorder_ = top_keys_.make_recorder();
 };
 
+TEST_F(TopPage, CountsTheDenialsOfOneKey) {
+  ask("192.0.2.7", true);
+  ask("192.0.2.7", true);
+  ask("192.0.2.8");
+  const auto of = [&](const std::string& ip) {
+    return get("/v1/keys?rule=order&ip=" + ip).json().at_pointer("/limits/0").as_object();
+  };
+  EXPECT_EQ(boost::json::serialize(of("192.0.2.7").at("denied")),
+            R"({"minute":2,"hour":2,"day":2})");
+  EXPECT_FALSE(of("192.0.2.8").contains("denied"));
+}
+
 TEST_F(TopPage, ShowsTheKeysOfEachLimit) {
   ask("user-7", true);
   ask("user-7", true);
