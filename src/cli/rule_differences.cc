@@ -120,7 +120,7 @@ int print_changed(AdminClient& client, const boost::json::object& answer) {
   const auto* const changed = answer.if_contains("changed");
   if (!is_pushed && changed != nullptr && *changed == false) return print_same();
   std::cout << "version " << number_in(answer, is_pushed ? "pushed_version" : "version")
-            << (is_pushed ? " in Redis, active until " : ", active until ")
+            << (is_pushed ? " in Redis, active until " : " of this server, active until ")
             << text_in(answer, "active_until") << '\n';
   if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
   return 0;

@@ -100,7 +100,7 @@ class Outage(RedisTest):
             until = status(server)["temporary"][0]["until"]
             self.assertIn(
                 f"{server.admin}:\n~ rule login: on_store_error allow -> deny\n"
-                f"version 2, active until {until}\n",
+                f"version 2 of this server, active until {until}\n",
                 said,
             )
             wait_for(lambda s=server: ask(s, LOGIN) == (429, "fallback"), "the closed rule")

@@ -49,7 +49,7 @@ class RulesOfAServer(ServerTest):
 
 class RunningServer(RulesOfAServer):
     def test_numbers_and_the_mode_are_changed_at_once(self):
-        until = (", active until the rules files or their lists change, or the server reloads or "
+        until = (" of this server, active until the rules files or their lists change, or the server reloads or "
                  "stops\n")
         self.assertEqual(self.run_ok("set", "a%2Fb/all", "limit=20", "burst=30"),
                          "~ rule a/b, limit all: burst 0 -> 30\n"
@@ -94,7 +94,7 @@ class RunningServer(RulesOfAServer):
 
     def test_numbers_are_changed_for_a_time(self):
         self.assertRegex(self.run_ok("set", "a%2Fb/all", "limit=20", "--for", "1h"),
-                         r"\A~ rule a/b, limit all: limit 1 -> 20\nversion 2, active until 20.*Z\n\Z")
+                         r"\A~ rule a/b, limit all: limit 1 -> 20\nversion 2 of this server, active until 20.*Z\n\Z")
         self.run_ok("set", "plans/free/requests", "limit=50", "--for", "1h")
         listed = subprocess.run([binary(), "status", "--admin", self.sluice.admin], timeout=PATIENCE,
                                 capture_output=True, text=True, check=True).stdout
@@ -222,7 +222,7 @@ class RunningServer(RulesOfAServer):
                       "changed", self.refused("rollback", 1, "--dry-run", "--expect", 1))
         self.assertEqual(self.run_ok("rollback", 2, "--dry-run"), source + "the active rules say so already\n")
         self.assertTrue(self.run_ok("rollback", 1, "--expect", 2, "--by", "ann")
-                        .startswith(difference + "version 3, active until "))
+                        .startswith(difference + "version 3 of this server, active until "))
         self.assertEqual(self.sluice.check({"attributes": {"ip": "::1"}}).json["limits"][0]["limit"],
                          1)
         self.assertIn("by ann (rollback to version 1 from ", self.run_ok("history", "--max", 1))
