@@ -108,7 +108,7 @@ class ModuleBench {
     row("budget: hold and settle / take", over_take,
         note(server_us(held, settled), take.told.server_us_each()));
     promise_at_most("module-hold-and-settle-over-a-take",
-                    server_us(held, settled) / take.told.server_us_each(), 2.5);
+                    server_us(held, settled) / take.told.server_us_each(), 4);
 
     OwnCase script_held = of_budget(begin + "script:", kHold, OwnCase::By::kScripts);
     OwnCase script_settled = of_budget(begin + "script:", Verb::kSettle, OwnCase::By::kScripts);
