@@ -111,6 +111,7 @@ class Outage(RedisTest):
         for _ in range(10):  # the breaker is open now
             ask(servers[0], CUSTOMER)
         wait_for(lambda: "event=breaker_opened" in servers[0].log(), "the breaker")
+        wait_for(lambda: status(servers[0])["outage"]["decided_without"] >= 10, "the count")
         self.assertRegex(
             servers[0].log(), rf'event=breaker_opened .*cause="Redis at {address} refuses connections"'
         )
@@ -128,6 +129,7 @@ class Outage(RedisTest):
             self.assertEqual(status(server)["rules"]["failures"], 1)
         wait_for(lambda: ask(servers[0], CUSTOMER)[1] == "ok", "the store decides again")
         wait_for(lambda: "outage" not in status(servers[0]), "the end of the outage")
+        self.assertGreaterEqual(status(servers[0])["last_outage"]["decided_without"], 10)
 
         # A running server still has them, without what was changed for a time.
         text = servers[0].admin_request("GET", "/v1/rules").body.decode()

@@ -1,7 +1,7 @@
 // What is wrong, in bars at the top: an outage with its buttons, rules that are lost, a server that is gone.
 
 import { read } from "/page/api.js";
-import { age, clock, element, find, keepRows, say, visible } from "/page/dom.js";
+import { age, clock, count, element, find, keepRows, say, visible } from "/page/dom.js";
 
 const MOST_NAMES = 12;
 const DOES = {
@@ -100,7 +100,8 @@ export function showAlerts(event, missing) {
     ["overrides-lost", "Overrides are lost.", gone, ""],
   ]) {
     if (!what) continue;
-    const text = `${visible(what.why)}, ${sinceText(what.since)}.${more}`;
+    const without = what.decided_without ? ` ${count(what.decided_without, "request")} decided without it.` : "";
+    const text = `${visible(what.why)}, ${sinceText(what.since)}.${without}${more}`;
     bars.push({ name, title, text, list: doesTexts(what.rules ?? []), change: what.rules?.map((rule) => rule.name) });
   }
   if (rules.last_errors.length) {
