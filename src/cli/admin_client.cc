@@ -1,7 +1,9 @@
 #include "cli/admin_client.h"
 
+#include <algorithm>
 #include <boost/beast/http/error.hpp>
 #include <boost/json.hpp>
+#include <iostream>
 #include <utility>
 #include <vector>
 
@@ -120,6 +122,28 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
                   "The file that contains the administration token")
       .type_name("FILE");
   return flags;
+}
+
+int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers,
+                std::string_view command, const std::function<int(const AdminFlags&)>& ask,
+                bool is_json) {
+  if (servers.empty()) return ask(flags);
+  const bool are_several = servers.size() > 1;
+  int status = 0;
+  for (const std::string& address : servers) {
+    AdminFlags one = flags;
+    one.admin = address;
+    if (are_several && !is_json) std::cout << address << ":\n";
+    try {
+      status = std::max(status, ask(one));
+    } catch (const Failed& failed) {
+      if (!are_several) throw;
+      std::cout << std::flush;
+      std::cerr << "sluice: " << command << ": " << address << ": " << failed.what() << '\n';
+      status = std::max(status, kFailed);
+    }
+  }
+  return status;
 }
 
 std::uint64_t number_in(const boost::json::object& json, std::string_view name) {

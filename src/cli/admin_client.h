@@ -60,6 +60,13 @@ class AdminClient {
   server::net::HttpClient connection_{{}};
 };
 
+// Runs `ask` for each of these servers, or for that of the flags if there are none. Of several,
+// each has its address above what is printed, except for JSON, and one that fails does not keep the
+// others from being asked. Returns the largest exit status. Throws Failed: the only server fails.
+int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers,
+                std::string_view command, const std::function<int(const AdminFlags&)>& ask,
+                bool is_json = false);
+
 // Returns a member of an answer, or 0 if there is no such number.
 std::uint64_t number_in(const boost::json::object& json, std::string_view name);
 

@@ -233,39 +233,26 @@ void print_tried(const boost::json::object& answer) {
   });
 }
 
-// Asks each server, even after one of them has failed.
 int change_servers(const ChangeFlags& flags) {
   const ChangePlace place = changed_place(flags.place, flags.values.empty());
   const std::string body = change_body(flags, place);
-  const bool are_several = flags.servers.size() > 1;
   const bool denies_all = std::ranges::find(flags.values, "limit=0") != flags.values.end();
-  int status = 0;
-  for (std::size_t i = 0; i < std::max<std::size_t>(flags.servers.size(), 1); ++i) {
-    AdminFlags one = *flags.admin;
-    if (i < flags.servers.size()) one.admin = flags.servers[i];
-    if (are_several) std::cout << one.admin << ":\n";
-    try {
-      AdminClient client(one);
-      const auto answer =
-          client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
-      if (flags.dry_run) {
-        print_tried(answer);
-      } else if (flags.values.empty()) {  // --for 0s
-        std::cout << "temporary changes of " << (flags.place.starts_with(kPlans) ? "" : "rule ")
-                  << replay::printable(flags.place) << " ended: version "
-                  << number_in(answer, "version") << '\n';
-      } else {
-        print_changed(client, answer);
-      }
-      if (denies_all) std::cerr << "sluice: rules set: a limit of 0 denies every request\n";
-    } catch (const Failed& failed) {
-      if (!are_several) throw;
-      std::cout << std::flush;
-      std::cerr << "sluice: rules set: " << one.admin << ": " << failed.what() << '\n';
-      status = kFailed;
+  return ask_servers(*flags.admin, flags.servers, "rules set", [&](const AdminFlags& one) {
+    AdminClient client(one);
+    const auto answer =
+        client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
+    if (flags.dry_run) {
+      print_tried(answer);
+    } else if (flags.values.empty()) {  // --for 0s
+      std::cout << "temporary changes of " << (flags.place.starts_with(kPlans) ? "" : "rule ")
+                << replay::printable(flags.place) << " ended: version "
+                << number_in(answer, "version") << '\n';
+    } else {
+      print_changed(client, answer);
     }
-  }
-  return status;
+    if (denies_all) std::cerr << "sluice: rules set: a limit of 0 denies every request\n";
+    return 0;
+  });
 }
 
 }  // namespace

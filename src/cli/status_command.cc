@@ -247,14 +247,16 @@ denied, how many the store failed to decide (the rule's `on_store_error` answere
 have denied in shadow mode, and how many skipped it because an attribute was missing.
 
 What is wrong comes first: an outage of the store, or one that is full, since when, and what each rule
-does meanwhile; rules that were lost or refused; overrides that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most 10,000
-blocks that the store keeps, are counted.
+does meanwhile; rules that were lost or refused; overrides that Redis lost within the last hour; a
+server that drains or is not ready. Overrides, and at most 10,000 blocks that the store keeps, are
+counted.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.
 
 Examples:
   sluice status
   sluice status --admin unix:/run/sluice/admin.sock
+  sluice status --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
   sluice status --json | jq '.limits[] | select(.denied > 0)')";
 
 using Row = std::vector<std::string>;
@@ -417,6 +419,7 @@ int show_status(const AdminFlags& flags, bool json) {
   const auto trouble = trouble_of(status, SystemClock::instance().now());
   if (json) {
     add_counts(status, counts);
+    status["admin"] = client.address();
     std::cout << status << '\n';
   } else {
     for (const std::string& line : trouble) std::cout << line << '\n';
@@ -431,10 +434,20 @@ void add_status(Command app, int& status) {
   const Command command =
       app.add_subcommand("status", "Show what a server limits, and what is wrong with it");
   auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "Print one JSON object");
-  auto flags = add_admin_flags(command);
+  command.add_flag("--json", *json, "Print one JSON object for each server");
+  auto servers = std::make_shared<std::vector<std::string>>();
+  auto flags = add_admin_flags(command, false, servers.get());
   command.footer(kStatusHelp);
-  command.run(status, "status", [flags, json] { return show_status(*flags, *json); });
+  command.run(status, "status", [flags, servers, json] {
+    return ask_servers(
+        *flags, *servers, "status",
+        [&](const AdminFlags& one) {
+          const int shown = show_status(one, *json);
+          if (servers->size() > 1 && !*json) std::cout << '\n';
+          return shown;
+        },
+        *json);
+  });
 }
 
 }  // namespace sluice::cli
