@@ -148,7 +148,7 @@ TEST(Target, ReportsWhatIsWrongWithFilesOfTls) {
             "tls_ca_file is set, but the URL does not use TLS; a URL that begins with rediss, or "
             "leave it out");
   EXPECT_EQ(error_of("rediss://host", {.tls_ca_file = "/nowhere/ca.crt"}),
-            "tls_ca_file: '/nowhere/ca.crt': cannot be read: No such file or directory");
+            "cannot use the authorities in '/nowhere/ca.crt': No such file or directory");
   EXPECT_EQ(error_of("rediss://host", {.tls_cert_file = "/nowhere/a.crt"}),
             "only one of tls_cert_file and tls_key_file is set; both, or neither");
 }

@@ -15,14 +15,16 @@ namespace {
 namespace ssl = boost::asio::ssl;
 using boost::system::error_code;
 
-Unexpected<std::string> cannot_use(std::string_view option, const std::string& file,
+Unexpected<std::string> cannot_use(std::string_view what, const std::string& file,
                                    std::string_view why) {
-  return {std::string(option) + ": " + base::in_quotes(file) + ": " + std::string(why)};
+  ERR_clear_error();
+  return {"cannot use the " + std::string(what) + " in " + base::in_quotes(file) + ": " +
+          std::string(why)};
 }
 
-Status check_readable(std::string_view option, const std::string& file) {
+Status check_readable(std::string_view what, const std::string& file) {
   const std::string why = base::why_unreadable(file);
-  return why.empty() ? Status() : cannot_use(option, file, "cannot be read: " + why);
+  return why.empty() ? Status() : cannot_use(what, file, why);
 }
 
 Status use_authorities(ssl::context& context, const std::string& file) {
@@ -32,43 +34,43 @@ Status use_authorities(ssl::context& context, const std::string& file) {
     if (error) return Unexpected{"the system's certificate authorities: " + error.message()};
     return {};
   }
-  if (auto readable = check_readable("tls_ca_file", file); !readable) return readable;
+  if (auto readable = check_readable("authorities", file); !readable) return readable;
   context.load_verify_file(file, error);
-  if (error) return cannot_use("tls_ca_file", file, "contains no certificates in PEM");
+  if (error) return cannot_use("authorities", file, "expected certificates in PEM");
   return {};
 }
 
-Status use_own_certificate(ssl::context& context, const RedisOptions& options) {
-  if (options.tls_cert_file.empty()) return {};
-  if (auto ok = check_readable("tls_cert_file", options.tls_cert_file); !ok) return ok;
-  if (auto ok = check_readable("tls_key_file", options.tls_key_file); !ok) return ok;
+Status use_own_certificate(ssl::context& context, const ClientTls& options) {
+  if (options.cert_file.empty()) return {};
+  if (auto ok = check_readable("certificate", options.cert_file); !ok) return ok;
+  if (auto ok = check_readable("key", options.key_file); !ok) return ok;
   error_code error;
-  context.use_certificate_chain_file(options.tls_cert_file, error);
-  if (error)
-    return cannot_use("tls_cert_file", options.tls_cert_file, "contains no certificate in PEM");
+  context.use_certificate_chain_file(options.cert_file, error);
+  if (error) return cannot_use("certificate", options.cert_file, "expected a certificate in PEM");
   // Without this OpenSSL would ask on the terminal.
   context.set_password_callback([](std::size_t, ssl::context::password_purpose) { return ""; },
                                 error);
-  context.use_private_key_file(options.tls_key_file, ssl::context::pem, error);
+  context.use_private_key_file(options.key_file, ssl::context::pem, error);
   if (error) {
-    return cannot_use("tls_key_file", options.tls_key_file,
-                      "contains no private key in PEM without a passphrase that belongs to the "
-                      "certificate in tls_cert_file");
+    return cannot_use("key", options.key_file,
+                      "expected a private key in PEM without a passphrase, which belongs to the "
+                      "certificate in " +
+                          base::in_quotes(options.cert_file));
   }
   return {};
 }
 
 }  // namespace
 
-Expected<std::shared_ptr<ssl::context>> make_tls(const RedisOptions& options) {
+Expected<std::shared_ptr<ssl::context>> make_tls(const ClientTls& options) {
   auto context = std::make_shared<ssl::context>(ssl::context::tls_client);
   if (SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION) != 1) {
     return Unexpected{"this OpenSSL does not support TLS 1.2 or newer"};
   }
   error_code error;
-  context->set_verify_mode(options.tls_verify ? ssl::verify_peer : ssl::verify_none, error);
-  if (options.tls_verify) {
-    if (auto ok = use_authorities(*context, options.tls_ca_file); !ok)
+  context->set_verify_mode(options.verify ? ssl::verify_peer : ssl::verify_none, error);
+  if (options.verify) {
+    if (auto ok = use_authorities(*context, options.ca_file); !ok)
       return Unexpected{ok.error()};
   }
   if (auto ok = use_own_certificate(*context, options); !ok) return Unexpected{ok.error()};

@@ -5,13 +5,20 @@
 #include <string>
 
 #include "sluice/expected.h"
-#include "sluice/redis_store.h"
 
 namespace sluice::redis {
 
+// What a client of TLS trusts, and what it presents. Files in PEM.
+struct ClientTls {
+  std::string ca_file = {};    // the authorities; empty: the system's
+  std::string cert_file = {};  // the client's certificate and its chain; empty: none
+  std::string key_file = {};   // the certificate's key; may be the same file
+  bool verify = true;          // false: any server is accepted
+};
+
 // Makes the context of all TLS connections: TLS 1.2 or newer, the authorities, the client's
 // certificate. Errors: a file that cannot be read or used, with its name and the reason.
-Expected<std::shared_ptr<boost::asio::ssl::context>> make_tls(const RedisOptions& options);
+Expected<std::shared_ptr<boost::asio::ssl::context>> make_tls(const ClientTls& options);
 
 // Prepares the handshake: the client sends `name` for SNI and, if `verify`, accepts a certificate
 // for that name only. An IP address is not sent; it is compared with the certificate's addresses.

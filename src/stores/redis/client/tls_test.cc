@@ -83,12 +83,14 @@ class TlsTest : public ::testing::Test {
     std::ofstream(folder_ + "/" + name) << content;
     return folder_ + "/" + name;
   }
-  std::string error_of(const RedisOptions& options) {
+  std::string error_of(const ClientTls& options) {
     const auto made = make_tls(options);
     if (made) return "no error";
     std::string error = made.error();
-    const std::size_t at = error.find(folder_);
-    return at == error.npos ? error : error.replace(at, folder_.size() + 1, "");
+    for (std::size_t at; (at = error.find(folder_)) != error.npos;) {
+      error.erase(at, folder_.size() + 1);
+    }
+    return error;
   }
 
   const Key key_ = make_key();
@@ -102,56 +104,55 @@ TEST_F(TlsTest, SpeaksTls12OrNewerAndVerifiesTheServer) {
   const auto context = make_tls({}).value();
   EXPECT_EQ(SSL_CTX_get_min_proto_version(context->native_handle()), TLS1_2_VERSION);
   EXPECT_EQ(SSL_CTX_get_verify_mode(context->native_handle()), SSL_VERIFY_PEER);
-  const auto trusting = make_tls({.tls_verify = false}).value();
+  const auto trusting = make_tls({.verify = false}).value();
   EXPECT_EQ(SSL_CTX_get_verify_mode(trusting->native_handle()), SSL_VERIFY_NONE);
 }
 
 TEST_F(TlsTest, ReportsAFileOfAuthoritiesThatHasNoCertificates) {
   for (const std::string& content : {std::string(), std::string("text"), pem_of(*key_)}) {
-    EXPECT_EQ(error_of({.tls_ca_file = file("ca.crt", content)}),
-              "tls_ca_file: 'ca.crt': contains no certificates in PEM");
+    EXPECT_EQ(error_of({.ca_file = file("ca.crt", content)}),
+              "cannot use the authorities in 'ca.crt': expected certificates in PEM");
   }
 }
 
 TEST_F(TlsTest, ReportsACertificateThatCannotBeUsed) {
   const std::string key = file("key", pem_of(*key_));
-  EXPECT_EQ(error_of({.tls_cert_file = file("crt", pem_of(*key_)), .tls_key_file = key}),
-            "tls_cert_file: 'crt': contains no certificate in PEM");
+  EXPECT_EQ(error_of({.cert_file = file("crt", pem_of(*key_)), .key_file = key}),
+            "cannot use the certificate in 'crt': expected a certificate in PEM");
   std::string cut = pem_of(*certificate_);
   cut.resize(cut.size() / 2);
-  EXPECT_EQ(error_of({.tls_cert_file = file("crt", cut), .tls_key_file = key}),
-            "tls_cert_file: 'crt': contains no certificate in PEM");
+  EXPECT_EQ(error_of({.cert_file = file("crt", cut), .key_file = key}),
+            "cannot use the certificate in 'crt': expected a certificate in PEM");
 }
 
 TEST_F(TlsTest, ReportsAKeyThatCannotBeUsed) {
   const std::string certificate = file("crt", pem_of(*certificate_));
   const auto error_with = [&](const std::string& content) {
-    return error_of({.tls_cert_file = certificate, .tls_key_file = file("key", content)});
+    return error_of({.cert_file = certificate, .key_file = file("key", content)});
   };
   const std::string expected =
-      "tls_key_file: 'key': contains no private key in PEM without a passphrase that belongs to "
-      "the "
-      "certificate in tls_cert_file";
+      "cannot use the key in 'key': expected a private key in PEM without a passphrase, which "
+      "belongs to the certificate in 'crt'";
   EXPECT_EQ(error_with("text"), expected);
   EXPECT_EQ(error_with(pem_of(*make_key())), expected) << "the key of another certificate";
   EXPECT_EQ(error_with(pem_of(*key_, "passphrase")), expected) << "and OpenSSL asks nobody for it";
   EXPECT_EQ(error_with(pem_of(*key_)), "no error");
-  EXPECT_EQ(error_of({.tls_cert_file = certificate, .tls_key_file = "/nowhere/key"}),
-            "tls_key_file: '/nowhere/key': cannot be read: No such file or directory");
+  EXPECT_EQ(error_of({.cert_file = certificate, .key_file = "/nowhere/key"}),
+            "cannot use the key in '/nowhere/key': No such file or directory");
 }
 
 TEST_F(TlsTest, LeavesNoErrorInOpenSslsQueue) {
   const std::string certificate = file("crt", pem_of(*certificate_));
-  ASSERT_TRUE(make_tls({.tls_ca_file = certificate,
-                        .tls_cert_file = certificate,
-                        .tls_key_file = file("key", pem_of(*key_))}));
+  ASSERT_TRUE(make_tls({.ca_file = certificate,
+                        .cert_file = certificate,
+                        .key_file = file("key", pem_of(*key_))}));
   EXPECT_EQ(ERR_peek_error(), 0u);
 }
 
 // A handshake in memory: a client of make_tls(), and a server with one certificate.
 class MemoryHandshake {
  public:
-  MemoryHandshake(const RedisOptions& options, X509& certificate, EVP_PKEY& key)
+  MemoryHandshake(const ClientTls& options, X509& certificate, EVP_PKEY& key)
       : client_context_(make_tls(options).value()),
         server_context_(SSL_CTX_new(TLS_server_method())) {
     SSL_CTX_use_certificate(server_context_.get(), &certificate);
@@ -204,7 +205,7 @@ class TlsHandshakeTest : public TlsTest {
   // Connects to `name` at a server whose trusted certificate is for `certified`.
   std::string connect(const std::string& certified, const std::string& name) {
     const Certificate certificate = make_certificate(*key_, certified);
-    MemoryHandshake handshake({.tls_ca_file = file("ca.crt", pem_of(*certificate))}, *certificate,
+    MemoryHandshake handshake({.ca_file = file("ca.crt", pem_of(*certificate))}, *certificate,
                               *key_);
     EXPECT_TRUE(expect_server(handshake.client(), name, true));
     std::string result = handshake.run();
@@ -241,26 +242,26 @@ TEST_F(TlsHandshakeTest, RefusesACertificateForAnotherNameOrAddress) {
 TEST_F(TlsHandshakeTest, RefusesACertificateOfAnUnknownAuthority) {
   const Key other_key = make_key();
   const Certificate other = make_certificate(*other_key, "DNS:redis.example");
-  MemoryHandshake handshake({.tls_ca_file = file("ca.crt", pem_of(*other))}, *certificate_, *key_);
+  MemoryHandshake handshake({.ca_file = file("ca.crt", pem_of(*other))}, *certificate_, *key_);
   ASSERT_TRUE(expect_server(handshake.client(), "redis.example", true));
   EXPECT_TRUE(handshake.run().starts_with("TLS: the server's certificate is not accepted: "));
 }
 
 TEST_F(TlsHandshakeTest, AcceptsAnyCertificateIfVerificationIsOff) {
-  MemoryHandshake handshake({.tls_verify = false}, *certificate_, *key_);
+  MemoryHandshake handshake({.verify = false}, *certificate_, *key_);
   ASSERT_TRUE(expect_server(handshake.client(), "other.example", false));
   EXPECT_EQ(handshake.run(), "accepted");
   EXPECT_EQ(handshake.sent_name(), "other.example");
 }
 
 TEST_F(TlsHandshakeTest, ReportsAnotherErrorIfTheCertificateIsNotTheReason) {
-  MemoryHandshake handshake({.tls_verify = false}, *certificate_, *key_);
+  MemoryHandshake handshake({.verify = false}, *certificate_, *key_);
   EXPECT_EQ(why_tls_failed(handshake.client(), boost::asio::ssl::error::stream_truncated),
             "TLS: stream truncated");
 }
 
 TEST_F(TlsHandshakeTest, DoesNotExpectAServerWithANameThatIsTooLong) {
-  MemoryHandshake handshake({.tls_verify = false}, *certificate_, *key_);
+  MemoryHandshake handshake({.verify = false}, *certificate_, *key_);
   EXPECT_FALSE(expect_server(handshake.client(), std::string(256, 'a'), false));
 }
 
