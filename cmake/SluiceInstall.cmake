@@ -1,7 +1,7 @@
 # `cmake --install`: libraries, public headers, a CMake package, a pkg-config file, the program.
 #
-# There are four export sets, so that who wants limits alone need not have what the rules, the Redis
-# store or the quota client need.
+# Who wants limits alone need not have what the rules, the Redis store or the quota client need: these
+# have export sets of their own, and the last two share one.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -27,6 +27,12 @@ if(TARGET sluice_rules)
   install(DIRECTORY include/sluice DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILES_MATCHING PATTERN attributes.h PATTERN overrides.h PATTERN rule*.h)
   install(FILES cmake/Findre2.cmake DESTINATION ${config_dir})
+endif()
+
+if(TARGET sluice_client_tls)
+  install(TARGETS sluice_client_tls EXPORT sluiceClientTlsTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT sluiceClientTlsTargets NAMESPACE sluice:: DESTINATION ${config_dir})
 endif()
 
 if(TARGET sluice_redis)

@@ -28,9 +28,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/client_tls.h"
 #include "stores/redis/client/link.h"
 #include "stores/redis/client/target.h"
-#include "stores/redis/client/tls.h"
 
 namespace sluice::redis {
 
@@ -238,7 +238,7 @@ void Socket::begin_tls() {
   tls_.emplace(plain_, *target_->tls);
   const std::string& name =
       options.tls_server_name.empty() ? address_.host : options.tls_server_name;
-  if (!expect_server(*tls_->native_handle(), name, options.tls_verify)) {
+  if (!base::expect_server(*tls_->native_handle(), name, options.tls_verify)) {
     return fail("TLS: the name cannot be verified: " + name);
   }
   limit_attempt(1);
@@ -247,7 +247,7 @@ void Socket::begin_tls() {
         if (self->link_ == nullptr) return;
         if (!error) return self->connected();
         self->fail(self->timed_out_ ? "TLS: no handshake in time"
-                                    : why_tls_failed(*self->tls_->native_handle(), error));
+                                    : base::why_tls_failed(*self->tls_->native_handle(), error));
       });
 }
 

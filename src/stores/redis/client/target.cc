@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "base/client_tls.h"
 #include "base/quoted.h"
-#include "stores/redis/client/tls.h"
 
 namespace sluice::redis {
 namespace {
@@ -289,8 +289,8 @@ Status take_tls(Target& target) {
     return wrong("only one of tls_cert_file and tls_key_file is set", "both, or neither");
   }
   if (target.shown.starts_with("rediss")) {
-    auto tls = make_tls({options.tls_ca_file, options.tls_cert_file, options.tls_key_file,
-                         options.tls_verify});
+    auto tls = base::make_tls(
+        {options.tls_ca_file, options.tls_cert_file, options.tls_key_file, options.tls_verify});
     if (!tls) return Unexpected{tls.error()};
     target.tls = std::move(*tls);
     return {};

@@ -1,4 +1,4 @@
-#include "stores/redis/client/tls.h"
+#include "base/client_tls.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -9,7 +9,7 @@
 #include "base/quoted.h"
 #include "base/readable.h"
 
-namespace sluice::redis {
+namespace sluice::base {
 namespace {
 
 namespace ssl = boost::asio::ssl;
@@ -18,12 +18,12 @@ using boost::system::error_code;
 Unexpected<std::string> cannot_use(std::string_view what, const std::string& file,
                                    std::string_view why) {
   ERR_clear_error();
-  return {"cannot use the " + std::string(what) + " in " + base::in_quotes(file) + ": " +
+  return {"cannot use the " + std::string(what) + " in " + in_quotes(file) + ": " +
           std::string(why)};
 }
 
 Status check_readable(std::string_view what, const std::string& file) {
-  const std::string why = base::why_unreadable(file);
+  const std::string why = why_unreadable(file);
   return why.empty() ? Status() : cannot_use(what, file, why);
 }
 
@@ -55,7 +55,7 @@ Status use_own_certificate(ssl::context& context, const ClientTls& options) {
     return cannot_use("key", options.key_file,
                       "expected a private key in PEM without a passphrase, which belongs to the "
                       "certificate in " +
-                          base::in_quotes(options.cert_file));
+                          in_quotes(options.cert_file));
   }
   return {};
 }
@@ -97,4 +97,4 @@ std::string why_tls_failed(SSL& session, const error_code& error) {
          X509_verify_cert_error_string(verdict);
 }
 
-}  // namespace sluice::redis
+}  // namespace sluice::base

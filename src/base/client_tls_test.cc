@@ -1,4 +1,4 @@
-#include "stores/redis/client/tls.h"
+#include "base/client_tls.h"
 
 #include <gtest/gtest.h>
 #include <openssl/err.h>
@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace sluice::redis {
+namespace sluice::base {
 namespace {
 
 template <auto Free>
@@ -266,4 +266,4 @@ TEST_F(TlsHandshakeTest, DoesNotExpectAServerWithANameThatIsTooLong) {
 }
 
 }  // namespace
-}  // namespace sluice::redis
+}  // namespace sluice::base

@@ -6,7 +6,7 @@
 
 #include "sluice/expected.h"
 
-namespace sluice::redis {
+namespace sluice::base {
 
 // What a client of TLS trusts, and what it presents. Files in PEM.
 struct ClientTls {
@@ -28,4 +28,4 @@ bool expect_server(SSL& session, const std::string& name, bool verify) noexcept;
 // Returns why a handshake failed, in particular what is wrong with the certificate.
 std::string why_tls_failed(SSL& session, const boost::system::error_code& error);
 
-}  // namespace sluice::redis
+}  // namespace sluice::base
