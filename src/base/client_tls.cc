@@ -70,8 +70,7 @@ Expected<std::shared_ptr<ssl::context>> make_tls(const ClientTls& options) {
   error_code error;
   context->set_verify_mode(options.verify ? ssl::verify_peer : ssl::verify_none, error);
   if (options.verify) {
-    if (auto ok = use_authorities(*context, options.ca_file); !ok)
-      return Unexpected{ok.error()};
+    if (auto ok = use_authorities(*context, options.ca_file); !ok) return Unexpected{ok.error()};
   }
   if (auto ok = use_own_certificate(*context, options); !ok) return Unexpected{ok.error()};
   ERR_clear_error();

@@ -143,9 +143,8 @@ TEST_F(TlsTest, ReportsAKeyThatCannotBeUsed) {
 
 TEST_F(TlsTest, LeavesNoErrorInOpenSslsQueue) {
   const std::string certificate = file("crt", pem_of(*certificate_));
-  ASSERT_TRUE(make_tls({.ca_file = certificate,
-                        .cert_file = certificate,
-                        .key_file = file("key", pem_of(*key_))}));
+  ASSERT_TRUE(make_tls(
+      {.ca_file = certificate, .cert_file = certificate, .key_file = file("key", pem_of(*key_))}));
   EXPECT_EQ(ERR_peek_error(), 0u);
 }
 

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/client_tls.h"
 #include "quota/quota_buckets.h"
 
 namespace sluice {
@@ -46,6 +47,12 @@ constexpr milliseconds kSilent{10'000}, kDead{20'000};
 constexpr std::size_t kMostUnsent = std::size_t{4} << 20;
 constexpr std::size_t kMostMessage = std::size_t{16} << 20;
 constexpr std::size_t kPrefixBytes = 5;
+
+// Returns the host of HOST:PORT, without brackets.
+std::string host_of(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
 
 }  // namespace
 
@@ -70,7 +77,7 @@ class QuotaClient::Impl {
 
   const QuotaOptions options_;
   asio::io_context loop_{1};
-  ssl::context tls_{ssl::context::tls_client};
+  std::shared_ptr<ssl::context> tls_ = std::make_shared<ssl::context>(ssl::context::tls_client);
   asio::steady_timer ticks_{loop_}, retry_{loop_};
   std::shared_ptr<Link> link_;  // null between two connections
   milliseconds backoff_ = kFirstBackoff;
@@ -86,7 +93,7 @@ class QuotaClient::Impl::Link : public std::enable_shared_from_this<Link> {
   Link(Impl& owner)
       : owner_(owner),
         resolver_(owner.loop_),
-        socket_(owner.loop_, owner.tls_),
+        socket_(owner.loop_, *owner.tls_),
         timer_(owner.loop_) {}
   ~Link() { nghttp2_session_del(session_); }
   Link(const Link&) = delete;
@@ -141,10 +148,8 @@ void QuotaClient::Impl::Link::open() {
     const asio::local::stream_protocol::endpoint at(address.substr(5));
     return socket_.next_layer().async_connect(at, next);
   }
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  resolver_.async_resolve(host, address.substr(colon + 1), bind([this, next](const auto& found) {
+  resolver_.async_resolve(host_of(address), address.substr(address.rfind(':') + 1),
+                          bind([this, next](const auto& found) {
                             std::vector<asio::generic::stream_protocol::endpoint> all;
                             for (const auto& one : found) all.emplace_back(one.endpoint());
                             asio::async_connect(socket_.next_layer(), all, next);
@@ -153,11 +158,14 @@ void QuotaClient::Impl::Link::open() {
 
 void QuotaClient::Impl::Link::connected() {
   if (!owner_.options_.tls) return begin();
-  const std::string& address = owner_.options_.address;
-  const std::string host = address.substr(0, address.rfind(':'));
-  SSL_set_tlsext_host_name(socket_.native_handle(), host.c_str());
-  socket_.set_verify_callback(ssl::host_name_verification(host));
-  socket_.async_handshake(ssl::stream_base::client, bind([this] { begin(); }));
+  const std::string host = host_of(owner_.options_.address);
+  SSL& session = *socket_.native_handle();
+  if (!base::expect_server(session, host, true)) return fail("no certificate is for " + host);
+  socket_.async_handshake(ssl::stream_base::client, [self = shared_from_this()](error_code why) {
+    if (self->is_closed_) return;
+    if (why) return self->fail(base::why_tls_failed(*self->socket_.native_handle(), why));
+    self->begin();
+  });
 }
 
 void QuotaClient::Impl::Link::begin() {
@@ -366,28 +374,11 @@ QuotaClient::Impl::~Impl() {
 }
 
 void QuotaClient::Impl::prepare_tls() {
-  const auto use = [](const std::string& file, auto&& what) {
-    error_code why;
-    what(why);
-    if (why) throw std::runtime_error(file + ": " + why.message());
-  };
-  tls_.set_verify_mode(ssl::verify_peer);
-  use(options_.tls_ca_file, [&](error_code& why) {
-    if (options_.tls_ca_file.empty()) {
-      tls_.set_default_verify_paths(why);
-    } else {
-      tls_.load_verify_file(options_.tls_ca_file, why);
-    }
-  });
-  if (!options_.tls_cert_file.empty()) {
-    use(options_.tls_cert_file,
-        [&](error_code& why) { tls_.use_certificate_chain_file(options_.tls_cert_file, why); });
-    use(options_.tls_key_file, [&](error_code& why) {
-      tls_.use_private_key_file(options_.tls_key_file, ssl::context::pem, why);
-    });
-  }
+  auto tls = base::make_tls({options_.tls_ca_file, options_.tls_cert_file, options_.tls_key_file});
+  if (!tls) throw std::runtime_error(tls.error());
+  tls_ = std::move(*tls);
   constexpr unsigned char kH2[] = {2, 'h', '2'};
-  SSL_CTX_set_alpn_protos(tls_.native_handle(), kH2, sizeof kH2);
+  SSL_CTX_set_alpn_protos(tls_->native_handle(), kH2, sizeof kH2);
 }
 
 void QuotaClient::Impl::connect() {

@@ -233,22 +233,38 @@ class QuotaClient(unittest.TestCase):
             folder = pathlib.Path(made)
             for name in ("ca", "other"):
                 tls_harness.authority(folder, name)
-            tls_harness.certificate(folder, "server")
-            pair = [(folder / f"server.{end}").read_bytes() for end in ("key", "crt")]
-            service = self.serve("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
-            self.start(service.address, "allow", str(folder / "other.crt"))
-            wait_for(lambda: "certificate verify failed" in self.ask("stats"), what="the refusal")
-            self.start(service.address, "allow", str(folder / "ca.crt"))
-            self.ask("take", "a", 1)
-            self.assertEqual(service.report("a"), (1, 0))
+            tls_harness.certificate(folder, "server", names="IP:127.0.0.1,IP:::1")
+            tls_harness.certificate(folder, "named", names="DNS:other.example")
+
+            def start(name, authority, address="127.0.0.1"):
+                pair = [(folder / f"{name}.{end}").read_bytes() for end in ("key", "crt")]
+                service = self.serve(f"{address}:0", grpc.ssl_server_credentials([pair]))
+                port = service.address.rsplit(":", 1)[1]
+                self.start(f"{address}:{port}", "allow", str(folder / f"{authority}.crt"))
+                return service
+
+            def refused(why):
+                text = f"TLS: the server's certificate is not accepted: {why}"
+                wait_for(lambda: text in self.ask("stats"), what="the refusal")
+
+            start("server", "other")
+            refused("")
+            start("named", "ca")
+            refused("IP address mismatch")
+            for address in ("127.0.0.1", "[::1]"):
+                service = start("server", "ca", address)
+                self.ask("take", "a", 1)
+                self.assertEqual(service.report("a"), (1, 0))
 
     def test_wrong_options(self):
-        for address, domain, message in (
+        for address, domain, *authorities, message in (
             ("nowhere", "shop", 'QuotaOptions::address is "nowhere"; expected HOST:PORT or unix:/PATH'),
             ("127.0.0.1:1", "", "QuotaOptions::domain is empty; expected that of the rules"),
+            ("127.0.0.1:1", "shop", "/nowhere/ca.crt",
+             "cannot use the authorities in '/nowhere/ca.crt': No such file or directory"),
         ):
             done = subprocess.run(
-                [os.environ["SLUICE_QUOTA_CLIENT"], address, domain, "allow"],
+                [os.environ["SLUICE_QUOTA_CLIENT"], address, domain, "allow", *authorities],
                 input="", capture_output=True, text=True,
             )  # fmt: skip
             self.assertEqual((done.returncode, done.stdout), (1, f"error {message}\n"))
