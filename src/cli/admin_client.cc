@@ -1,7 +1,6 @@
 #include "cli/admin_client.h"
 
 #include <algorithm>
-#include <boost/beast/http/error.hpp>
 #include <boost/json.hpp>
 #include <iostream>
 #include <utility>
@@ -15,8 +14,8 @@
 namespace sluice::cli {
 namespace {
 
-namespace http = boost::beast::http;
 using boost::system::error_code;
+using Failure = server::net::HttpClient::Failure;
 
 std::string token_of(const AdminFlags& flags, const server::Config& config) {
   const server::SecretSource source =
@@ -47,9 +46,9 @@ AdminClient::AdminClient(const AdminFlags& flags) {
     throw Failed("the administration is off; expected its address, such as 127.0.0.1:6070");
   }
   host_ = address->kind == server::Address::Kind::kUnix ? "localhost" : shown_;
-  if (const error_code why = connection_.open(*address)) {
+  if (const auto failed = connection_.open(*address)) {
     const std::string from = config.found_file.empty() ? "" : " (of ./" + config.found_file + ")";
-    throw Failed("cannot connect to the administration at " + shown_ + from + ": " + why.message());
+    throw Failed("cannot connect to the administration at " + shown_ + from + ": " + failed->why);
   }
 }
 
@@ -82,12 +81,10 @@ AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view t
   if (!token_.empty()) fields.push_back({"Authorization", authorization});
   if (!if_match.empty()) fields.push_back({"If-Match", if_match});
   Answer answer;
-  if (const error_code why = connection_.ask(method, target, fields, std::move(body), answer)) {
-    const bool is_other =
-        why.category() == http::make_error_code(http::error::bad_version).category() &&
-        why != http::error::end_of_stream;
-    throw Failed(is_other ? strange()
-                          : "no answer of the administration at " + shown_ + ": " + why.message());
+  if (const auto failed = connection_.ask(method, target, fields, std::move(body), answer)) {
+    throw Failed(failed->kind == Failure::Kind::kNoHttp
+                     ? strange()
+                     : "no answer of the administration at " + shown_ + ": " + failed->why);
   }
   return answer;
 }

@@ -64,11 +64,11 @@ OtlpExporter::Post http_post(const std::string& endpoint) {
                                            {"Content-Type", "application/x-protobuf"},
                                            {"Connection", "close"}}};
     net::HttpClient::Answer answer;
-    auto why = client.open(to.address);
-    if (!why) {
-      why = client.ask("POST", to.path + std::string(path), fields, std::move(message), answer);
+    auto failed = client.open(to.address);
+    if (!failed) {
+      failed = client.ask("POST", to.path + std::string(path), fields, std::move(message), answer);
     }
-    if (why) return Unexpected{why.message()};
+    if (failed) return Unexpected{std::move(failed->why)};
     return answer;
   };
 }
