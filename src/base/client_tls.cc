@@ -1,6 +1,7 @@
 #include "base/client_tls.h"
 
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
@@ -40,6 +41,20 @@ Status use_authorities(ssl::context& context, const std::string& file) {
   return {};
 }
 
+// An authority next to it in the file would vouch for other servers, too.
+Status use_server_certificate(ssl::context& context, const std::string& file) {
+  if (auto readable = check_readable("certificate", file); !readable) return readable;
+  const std::unique_ptr<BIO, void (*)(BIO*)> bio(BIO_new_file(file.c_str(), "r"), BIO_free_all);
+  const std::unique_ptr<X509, void (*)(X509*)> certificate(
+      bio ? PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr) : nullptr, X509_free);
+  SSL_CTX* const made = context.native_handle();
+  if (!certificate || X509_STORE_add_cert(SSL_CTX_get_cert_store(made), certificate.get()) != 1) {
+    return cannot_use("certificate", file, "expected a certificate in PEM");
+  }
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(made), X509_V_FLAG_PARTIAL_CHAIN);
+  return {};
+}
+
 Status use_own_certificate(ssl::context& context, const ClientTls& options) {
   if (options.cert_file.empty()) return {};
   if (auto ok = check_readable("certificate", options.cert_file); !ok) return ok;
@@ -70,7 +85,9 @@ Expected<std::shared_ptr<ssl::context>> make_tls(const ClientTls& options) {
   error_code error;
   context->set_verify_mode(options.verify ? ssl::verify_peer : ssl::verify_none, error);
   if (options.verify) {
-    if (auto ok = use_authorities(*context, options.ca_file); !ok) return Unexpected{ok.error()};
+    auto ok = options.server_file.empty() ? use_authorities(*context, options.ca_file)
+                                          : use_server_certificate(*context, options.server_file);
+    if (!ok) return Unexpected{ok.error()};
   }
   if (auto ok = use_own_certificate(*context, options); !ok) return Unexpected{ok.error()};
   ERR_clear_error();

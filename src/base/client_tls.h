@@ -10,10 +10,11 @@ namespace sluice::base {
 
 // What a client of TLS trusts, and what it presents. Files in PEM.
 struct ClientTls {
-  std::string ca_file = {};    // the authorities; empty: the system's
-  std::string cert_file = {};  // the client's certificate and its chain; empty: none
-  std::string key_file = {};   // the certificate's key; may be the same file
-  bool verify = true;          // false: any server is accepted
+  std::string ca_file = {};      // the authorities; empty: the system's
+  std::string cert_file = {};    // the client's certificate and its chain; empty: none
+  std::string key_file = {};     // the certificate's key; may be the same file
+  bool verify = true;            // false: any server is accepted
+  std::string server_file = {};  // its first certificate is trusted, no other; empty: ca_file
 };
 
 // Makes the context of all TLS connections: TLS 1.2 or newer, the authorities, the client's

@@ -246,6 +246,16 @@ TEST_F(TlsHandshakeTest, RefusesACertificateOfAnUnknownAuthority) {
   EXPECT_TRUE(handshake.run().starts_with("TLS: the server's certificate is not accepted: "));
 }
 
+TEST_F(TlsHandshakeTest, AcceptsTheCertificateOfTheServerAloneIfItIsKnown) {
+  const Key other_key = make_key();
+  const Certificate other = make_certificate(*other_key, "DNS:redis.example");
+  const std::string chain = file("chain.crt", pem_of(*certificate_) + pem_of(*other));
+  EXPECT_EQ(MemoryHandshake({.server_file = chain}, *certificate_, *key_).run(), "accepted");
+  EXPECT_NE(MemoryHandshake({.server_file = chain}, *other, *other_key).run(), "accepted");
+  EXPECT_EQ(error_of({.server_file = file("empty.crt", "")}),
+            "cannot use the certificate in 'empty.crt': expected a certificate in PEM");
+}
+
 TEST_F(TlsHandshakeTest, AcceptsAnyCertificateIfVerificationIsOff) {
   MemoryHandshake handshake({.verify = false}, *certificate_, *key_);
   ASSERT_TRUE(expect_server(handshake.client(), "other.example", false));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/client_tls.h"
 #include "cli/store_flags.h"
 #include "server/config/secret.h"
 #include "server/net/address.h"
@@ -15,7 +16,18 @@ namespace sluice::cli {
 namespace {
 
 using boost::system::error_code;
-using Failure = server::net::HttpClient::Failure;
+using server::net::HttpClient;
+using Failure = HttpClient::Failure;
+
+constexpr const char* kHttps = "https://";
+
+std::string without_scheme(const std::string& address) {
+  for (const std::string_view scheme : {"http://", kHttps}) {
+    if (!address.starts_with(scheme)) continue;
+    return address.substr(scheme.size(), address.size() - scheme.size() - address.ends_with('/'));
+  }
+  return address;
+}
 
 std::string token_of(const AdminFlags& flags, const server::Config& config) {
   const server::SecretSource source =
@@ -33,23 +45,71 @@ AdminClient::AdminClient(const AdminFlags& flags) {
   files.config = flags.config;
   files.finds_config = flags.admin.empty() && flags.token_file.empty();
   const server::Config config = config_of(files);
-  shown_ = flags.admin.empty() ? config.admin : flags.admin;
-  const auto address = server::parse_address(shown_);
+  is_of_config_ = flags.admin.empty();
+  shown_ = is_of_config_ ? config.admin : flags.admin;
+  is_tls_ = is_of_config_ ? !config.admin_tls.cert_file.empty() : shown_.starts_with(kHttps);
+  host_ = without_scheme(shown_);
+  const auto address = server::parse_address(host_);
   if (!address) throw Failed("--admin " + shown_ + ": " + address.error(), kUsage);
-  if (flags.admin.empty() && !config.admin_tls.cert_file.empty()) {
-    throw Failed("the administration at " + shown_ +
-                     " uses TLS; expected --admin ADDR of a listener without TLS",
+  const bool is_tcp = address->kind == server::Address::Kind::kTcp;
+  if (host_ != shown_ && !is_tcp) {
+    throw Failed("--admin " + shown_ + " is no URL; expected " + host_, kUsage);
+  }
+  if (!is_of_config_ && !is_tls_ && is_tcp && !flags.ca_file.empty()) {
+    throw Failed("--ca-file, but --admin " + shown_ +
+                     " does not use TLS; expected --admin https://" + host_ + ", or no --ca-file",
                  kUsage);
   }
   token_ = token_of(flags, config);
   if (address->kind == server::Address::Kind::kOff) {
     throw Failed("the administration is off; expected its address, such as 127.0.0.1:6070");
   }
-  host_ = address->kind == server::Address::Kind::kUnix ? "localhost" : shown_;
-  if (const auto failed = connection_.open(*address)) {
-    const std::string from = config.found_file.empty() ? "" : " (of ./" + config.found_file + ")";
-    throw Failed("cannot connect to the administration at " + shown_ + from + ": " + failed->why);
+  if (is_tls_ && is_of_config_ && is_tcp) shown_.insert(0, kHttps);
+  if (!is_tcp) host_ = "localhost";
+  HttpClient::Options options;
+  if (is_tls_) {
+    has_certificate_ = !flags.cert_file.empty();
+    base::ClientTls tls{flags.ca_file, flags.cert_file, flags.cert_file};
+    if (is_of_config_) {
+      tls.server_file = config.admin_tls.cert_file;  // the address may be 0.0.0.0, not its name
+    } else {
+      options.server_name = address->host;
+    }
+    auto made = base::make_tls(tls);
+    if (!made) throw Failed(made.error());
+    options.tls = *std::move(made);
   }
+  connect(*address, options, config.found_file.empty() ? "" : " (of ./" + config.found_file + ")");
+}
+
+void AdminClient::connect(const server::Address& address, const HttpClient::Options& options,
+                          const std::string& from) {
+  connection_.emplace(options);
+  if (const auto failed = connection_->open(address)) {
+    throw Failed("cannot connect to the administration at " + shown_ + from + ": " + failed->why +
+                 hint(*failed));
+  }
+}
+
+std::string AdminClient::hint(const Failure& failure) const {
+  switch (failure.kind) {
+    case Failure::Kind::kCertificate:
+      return is_of_config_ ? "; expected the certificate in admin.tls.cert_file: after a change of "
+                             "the file, the server needs SIGHUP"
+                           : "; expected --ca-file FILE with the authority that signed it";
+    case Failure::Kind::kName:
+      return "; expected --admin https://HOST:PORT with a name of the certificate";
+    case Failure::Kind::kAlert:
+      return has_certificate_ ? "; expected a certificate in --cert-file that the server accepts"
+                              : "; expected --cert-file FILE if the server asks for a certificate";
+    case Failure::Kind::kNoTls: return "; expected --admin " + host_;
+    case Failure::Kind::kNoHttp:
+      return is_tls_ || host_ == "localhost"  // a Unix socket
+                 ? ""
+                 : "; if it uses TLS, expected --admin https://" + host_;
+    case Failure::Kind::kOther: break;
+  }
+  return {};
 }
 
 std::optional<boost::json::object> AdminClient::Answer::json() const {
@@ -62,7 +122,9 @@ std::optional<boost::json::object> AdminClient::Answer::json() const {
 std::string AdminClient::refusal(const Answer& answer) const {
   const auto problem = answer.json();
   const auto* detail = problem ? problem->if_contains("detail") : nullptr;
-  if (detail == nullptr || !detail->is_string()) return strange();
+  if (detail == nullptr || !detail->is_string()) {  // what expects TLS may answer 400, too
+    return strange() + (answer.status == 400 ? hint({Failure::Kind::kNoHttp, {}}) : "");
+  }
   if (answer.status != 401) return std::string(detail->as_string());
   return "the administration at " + shown_ +
          (token_.empty() ? " requires a token" : " refused the token") +
@@ -81,10 +143,11 @@ AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view t
   if (!token_.empty()) fields.push_back({"Authorization", authorization});
   if (!if_match.empty()) fields.push_back({"If-Match", if_match});
   Answer answer;
-  if (const auto failed = connection_.ask(method, target, fields, std::move(body), answer)) {
-    throw Failed(failed->kind == Failure::Kind::kNoHttp
-                     ? strange()
-                     : "no answer of the administration at " + shown_ + ": " + failed->why);
+  if (const auto failed = connection_->ask(method, target, fields, std::move(body), answer)) {
+    throw Failed((failed->kind == Failure::Kind::kNoHttp
+                      ? strange()
+                      : "no answer of the administration at " + shown_ + ": " + failed->why) +
+                 hint(*failed));
   }
   return answer;
 }
@@ -101,7 +164,8 @@ boost::json::object AdminClient::ask_json(std::string_view method, std::string_v
 std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
                                             std::vector<std::string>* servers) {
   auto flags = std::make_shared<AdminFlags>();
-  const std::string help = "The address of the server's administration [127.0.0.1:6070]";
+  const std::string help =
+      "The address of the server's administration; https://HOST:PORT for TLS [127.0.0.1:6070]";
   const Option admin =
       servers == nullptr
           ? command.add_option("--admin", flags->admin, help)
@@ -117,6 +181,14 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
   command
       .add_option("--token-file", flags->token_file,
                   "The file that contains the administration token")
+      .type_name("FILE");
+  command
+      .add_option("--ca-file", flags->ca_file,
+                  "The file of certificate authorities for https://, PEM [the system's]")
+      .type_name("FILE");
+  command
+      .add_option("--cert-file", flags->cert_file,
+                  "The file of a client certificate and its key for TLS, PEM")
       .type_name("FILE");
   return flags;
 }

@@ -19,10 +19,12 @@ struct AdminFlags {
   std::string admin;
   std::string config;
   std::string token_file;
+  std::string ca_file;    // of an https:// address
+  std::string cert_file;  // a certificate and its key
 };
 
-// Adds --admin, --config and --token-file; not --config if the command has it already. With
-// `servers`, --admin may be repeated, and its addresses go there.
+// Adds --admin, --config, --token-file, --ca-file and --cert-file; not --config if the command has
+// it already. With `servers`, --admin may be repeated, and its addresses go there.
 std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = false,
                                             std::vector<std::string>* servers = nullptr);
 
@@ -36,8 +38,8 @@ class AdminClient {
     std::optional<boost::json::object> json() const;
   };
 
-  // Connects to the address of the flags, or of the configuration file, with its token. Throws
-  // Failed: the flags are wrong, or why the server cannot be reached.
+  // Connects to the address of the flags, or of the configuration file, with its token and its TLS.
+  // Throws Failed: the flags are wrong, or why the server cannot be reached.
   explicit AdminClient(const AdminFlags& flags);
 
   // A refusal is an answer. Throws Failed: why there is no answer.
@@ -54,10 +56,15 @@ class AdminClient {
   std::string strange() const;
 
  private:
+  void connect(const server::Address& address, const server::net::HttpClient::Options& options,
+               const std::string& from);
+  std::string hint(const server::net::HttpClient::Failure& failure) const;
+
   std::string shown_;  // the address
-  std::string host_;
+  std::string host_;   // without https://
   std::string token_;
-  server::net::HttpClient connection_{{}};
+  bool is_tls_ = false, is_of_config_ = false, has_certificate_ = false;
+  std::optional<server::net::HttpClient> connection_;
 };
 
 // Runs `ask` for each of these servers, or for that of the flags if there are none. Of several,

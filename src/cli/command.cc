@@ -48,8 +48,9 @@ bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
 
 // The flags of all commands that say which store and which server, and so may be environment
 // variables. Those of `serve` may all be, those of `init`, which asks no server, none.
-constexpr std::array<std::string_view, 7> kWhere{"store",         "config", "prefix",    "tls-ca",
-                                                 "password-file", "admin",  "token-file"};
+constexpr std::array<std::string_view, 9> kWhere{"store",      "config",        "prefix",
+                                                 "tls-ca",     "password-file", "admin",
+                                                 "token-file", "ca-file",       "cert-file"};
 
 std::string lower_case(std::string_view text) {
   std::string out(text);

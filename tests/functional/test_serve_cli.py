@@ -310,7 +310,8 @@ class Surroundings(ServerTest):
         for words in (("serve",), ("rules", "push"), ("rules", "history")):
             text = self.sluice(self.folder(), *words, "--help").stdout
             known = re.findall(r"^  --([a-z-]+) [A-Z]", text, re.M)
-            where = {"store", "config", "prefix", "tls-ca", "password-file", "admin", "token-file"}
+            where = {"store", "config", "prefix", "tls-ca", "password-file", "admin", "token-file",
+                     "ca-file", "cert-file"}  # fmt: skip
             flags |= {flag for flag in known if words == ("serve",) or flag in where}
         self.assertEqual(listed, {"SLUICE_" + flag.upper().replace("-", "_") for flag in flags})
 

@@ -359,6 +359,103 @@ class Roles(TlsTest):
                 self.assertEqual(self.status("admin", "GET", "/v1/status", own), status)
 
 
+class CommandLine(TlsTest):
+    """`sluice` asks a server whose administration uses TLS."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.start()
+        cls.mutual = cls.start({"client_ca_file": str(FILES / "ca.crt")})
+        tls_harness.certificate(FILES, "elsewhere", names="DNS:elsewhere")
+        cls.elsewhere = cls.start(cert="elsewhere")
+        cls.plain = cls.serve(RULES)
+        for name, parts in (("client.pem", "client.crt client.key"), ("alien.pem", "alien.crt alien.key"),
+                            ("chain.crt", "server.crt ca.crt"), ("sibling.crt", "client.crt ca.crt")):  # fmt: skip
+            (FILES / name).write_text("".join((FILES / part).read_text() for part in parts.split()))
+
+    def url(self, server, host="localhost"):
+        return f"https://{host}:{server.at['admin'].rsplit(':', 1)[1]}"
+
+    def sluice(self, *words, admin=None, ca="ca.crt", cwd=None, **variables):
+        where = [*(["--admin", admin] if admin else []), *(["--ca-file", str(FILES / ca)] if admin and ca else [])]
+        return subprocess.run(
+            [harness.binary(), *words, *where], capture_output=True, text=True, cwd=cwd or FILES,
+            timeout=harness.PATIENCE, stdin=subprocess.DEVNULL, env={**os.environ, **variables},
+        )  # fmt: skip
+
+    def assert_works(self, done):
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+
+    def assert_fails(self, done, *texts):
+        self.assertEqual(done.stdout, "")
+        self.assertNotEqual(done.returncode, 0)
+        for text in texts:
+            self.assertIn(text, done.stderr)
+
+    def test_every_command_does(self):
+        for words in (("status",), ("top", "--once", "--interval", "0.1"), ("key", "list"),
+                      ("rules", "show"), ("rules", "history"), ("key", "export"),
+                      ("try", "--server", "POST /login ip=192.0.2.1"), ("key", "login", "ip=192.0.2.1"),
+                      ("rules", "set", "login/0", "limit=6", "--dry-run", "--admin", self.url(self.server))):  # fmt: skip
+            with self.subTest(words):
+                self.assert_works(self.sluice(*words, admin=self.url(self.server)))
+        self.assert_works(self.sluice("status", admin=self.url(self.server, "127.0.0.1")))
+        done = self.sluice("status", admin=f"http://{self.plain.admin}", ca=None)
+        self.assert_works(done)
+
+    def test_variables_and_the_authorities_of_the_system_do(self):
+        where = {"SLUICE_ADMIN": self.url(self.server) + "/"}
+        self.assert_works(self.sluice("status", **where, SLUICE_CA_FILE=str(FILES / "ca.crt")))
+        self.assert_works(self.sluice("status", **where, SSL_CERT_FILE=str(FILES / "ca.crt")))
+
+    def test_a_client_certificate_is_presented(self):
+        ask = lambda *words: self.sluice("status", *words, admin=self.url(self.mutual))  # noqa: E731
+        self.assert_works(ask("--cert-file", "client.pem"))
+        self.assert_fails(ask(), "expected --cert-file FILE if the server asks for a certificate")
+        self.assert_fails(ask("--cert-file", "alien.pem"), "expected a certificate in --cert-file that")
+        self.assert_fails(ask("--cert-file", "client.crt"), "cannot use the key in 'client.crt': expected")
+
+    def test_what_is_wrong_is_said_with_what_is_expected(self):
+        at = self.url(self.server)
+        bare = at.removeprefix("https://")
+        refused = f"cannot connect to the administration at {at}: TLS: the server's certificate is not accepted: "
+        for admin, ca, *texts in (
+            (at, "other.crt", refused, "expected --ca-file FILE with the authority that signed it"),
+            (at, None, refused, "expected --ca-file FILE"),
+            (at, "none.crt", f"cannot use the authorities in '{FILES / 'none.crt'}': No such file"),
+            (self.url(self.elsewhere), "ca.crt", "hostname mismatch; expected --admin https://HOST:PORT with a name"),
+            (bare, None, f"{bare} did not answer like the administration of Sluice; if it uses TLS, "
+                         f"expected --admin {at}"),
+            (bare, "ca.crt", f"does not use TLS; expected --admin {at}, or no --ca-file"),
+            (f"https://{self.plain.admin}", "ca.crt",
+             f"the server does not use TLS; expected --admin {self.plain.admin}"),
+            ("https://localhost", "ca.crt", "expected host:port"),
+            ("https://unix:/x", "ca.crt", "--admin https://unix:/x is no URL; expected unix:/x"),
+        ):  # fmt: skip
+            with self.subTest(admin=admin, ca=ca):
+                self.assert_fails(self.sluice("status", admin=admin, ca=ca), *texts)
+
+    def configured(self, certificate, server):
+        """A folder with the configuration of a server, as the commands find it."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=FILES))
+        tls = {"cert_file": str(FILES / certificate), "key_file": str(FILES / "server.key")}
+        config = {"version": 1, "listen": {"admin": server.at["admin"]}, "admin": {"tls": tls}}
+        (folder / "sluice.yaml").write_text(json.dumps(config))
+        return folder
+
+    def test_the_certificate_of_the_configuration_is_accepted_and_no_other(self):
+        for certificate in ("server.crt", "chain.crt"):
+            self.assert_works(self.sluice("status", cwd=self.configured(certificate, self.server)))
+        mutual = self.configured("server.crt", self.mutual)
+        self.assert_works(self.sluice("status", "--cert-file", str(FILES / "client.pem"), cwd=mutual))
+        for certificate in ("sibling.crt", "renewed.crt"):
+            self.assert_fails(
+                self.sluice("status", cwd=self.configured(certificate, self.server)),
+                f"administration at https://{self.server.at['admin']} (of ./sluice.yaml): TLS: the server's",
+                "expected the certificate in admin.tls.cert_file",
+            )
+
+
 class Reload(TlsTest):
     def renew(self, name):
         for end in ("crt", "key"):

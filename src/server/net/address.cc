@@ -70,9 +70,9 @@ Expected<std::uint16_t> parse_port(std::string_view text, std::string_view port)
 Expected<Address> parse_tcp(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   std::string_view host = text.substr(0, colon);
-  constexpr std::string_view kUrl = "http://";
-  if (text.starts_with(kUrl)) {
-    return wrong(text, " is a URL", "its address alone: " + std::string(text.substr(kUrl.size())));
+  for (const std::string_view url : {"http://", "https://"}) {
+    if (!text.starts_with(url)) continue;
+    return wrong(text, " is a URL", "its address alone: " + std::string(text.substr(url.size())));
   }
   if (text.starts_with('/')) return wrong(text, " is a path", "unix:" + std::string(text));
   if (colon == text.npos || host.ends_with(':')) {

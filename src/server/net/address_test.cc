@@ -40,6 +40,7 @@ TEST(Address, ErrorsSayWhatIsExpected) {
             "'2001:db8:1:80' has colons in its host; expected brackets around IPv6, such as "
             "[::1]:8080");
   EXPECT_EQ(error_of("http://a:80"), "'http://a:80' is a URL; expected its address alone: a:80");
+  EXPECT_EQ(error_of("https://a:80"), "'https://a:80' is a URL; expected its address alone: a:80");
   EXPECT_EQ(error_of("/run/a"), "'/run/a' is a path; expected unix:/run/a");
   const std::string all =
       " names no host; expected 127.0.0.1:PORT for this machine only, 0.0.0.0:PORT or [::]:PORT "
