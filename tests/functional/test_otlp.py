@@ -6,12 +6,14 @@ import json
 import os
 import pathlib
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
 
+import tls_harness
 from harness import ROOT, ServerTest, free_port, request, wait_for
 from resp_harness import Resp, frame
 
@@ -49,7 +51,7 @@ def attributes(of):
 class Receiver:
     """A receiver of OTLP by HTTP on the loopback. It answers with `status`."""
 
-    def __init__(self, otlp, port=0):
+    def __init__(self, otlp, port=0, tls=None):
         self.spans, self.metrics, self.resources, self.headers = [], {}, [], []
         self.status = 200
         receiver = self
@@ -69,6 +71,9 @@ class Receiver:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.port = self.server.server_address[1]
         self.endpoint = f"http://127.0.0.1:{self.port}"
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+            self.endpoint = f"https://localhost:{self.port}"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
         self.thread.start()
 
@@ -102,8 +107,8 @@ class Otlp(ServerTest):
     def setUpClass(cls):
         cls.otlp = messages()
 
-    def receive(self, port=0):
-        receiver = Receiver(self.otlp, port)
+    def receive(self, port=0, tls=None):
+        receiver = Receiver(self.otlp, port, tls)
         self.addCleanup(receiver.stop)
         return receiver
 
@@ -227,10 +232,51 @@ class Otlp(ServerTest):
         sluice.check(CLOSED, {"traceparent": parent(12, 0)})
         receiver.span_of(12)
         self.assertEqual(receiver.resources[0]["service.name"], "edge")
-        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = "https://collector.example:4318"
+        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = "grpc://collector.example:4317"
         sluice = self.serve(RULES, {}, env=environment)
         self.assertEqual(sluice.check(CLOSED).status, 429)
         wait_for(lambda: "nothing is sent to OpenTelemetry" in sluice.log(), "a warning")
+
+    def test_a_receiver_with_tls_gets_the_header_fields_of_the_environment(self):
+        folder = self.folder()
+        for name in ("ca", "other"):
+            tls_harness.authority(folder, name)
+        tls_harness.certificate(folder, "server")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "server.crt", folder / "server.key")
+        receiver = self.receive(tls=context)
+        file = {variable: str(folder / f"{name}.crt") for variable, name in (
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "ca"), ("SSL_CERT_FILE", "other"))}  # fmt: skip
+        headers = {"OTEL_EXPORTER_OTLP_HEADERS": "api-key=s%20ecret, Host = elsewhere ,x-b=c=d"}
+        trace = iter(range(30, 40))
+
+        def serve(environment, **options):
+            otlp = {"endpoint": receiver.endpoint, "metrics_interval": "0s", **options}
+            return self.serve(RULES, {"otlp": otlp}, env={**os.environ, **headers, **environment})
+
+        for environment, options in (
+            (file, {}),
+            ({"SSL_CERT_FILE": str(folder / "ca.crt")}, {}),
+            ({"OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere"}, {"ca_file": str(folder / "ca.crt")}),
+        ):
+            sluice, number = serve(environment, **options), next(trace)
+            sluice.check(CLOSED, {"traceparent": parent(number, 0)})
+            receiver.span_of(number)
+            self.assertNotIn("ecret", sluice.log())
+        fields = receiver.headers[-1]
+        self.assertEqual((fields["api-key"], fields["x-b"]), ("s ecret", "c=d"))
+        self.assertEqual(fields["Host"], f"localhost:{receiver.port}")
+        sluice = serve(file, ca_file=str(folder / "other.crt"))
+        sluice.check(CLOSED, {"traceparent": parent(next(trace), 0)})
+        wait_for(lambda: "certificate is not accepted" in sluice.log(), "the reason in the log")
+        for environment, options, text in (
+            (file, {"ca_file": "/nowhere"}, "otlp: cannot use the authorities in '/nowhere'"),
+            ({"OTEL_EXPORTER_OTLP_HEADERS": "secret"}, {}, "OTEL_EXPORTER_OTLP_HEADERS: field 1 is wrong"),
+        ):
+            with self.assertRaises(AssertionError) as raised:
+                serve(environment, **options)
+            self.assertIn(text, str(raised.exception))
+            self.assertNotIn("secret", str(raised.exception))
 
 
 if __name__ == "__main__":

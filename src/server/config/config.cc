@@ -232,6 +232,8 @@ OtlpOptions otlp_options(const Config& config) {
     if (option.empty() && value != nullptr) option = value;
   };
   use("OTEL_EXPORTER_OTLP_ENDPOINT", options.endpoint);
+  use("OTEL_EXPORTER_OTLP_CERTIFICATE", options.ca_file);
+  use("OTEL_EXPORTER_OTLP_HEADERS", options.headers);
   use("OTEL_SERVICE_NAME", options.service_name);
   return options;
 }

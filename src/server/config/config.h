@@ -180,8 +180,8 @@ std::string find_conflict(const Config& config);
 // password.
 Expected<RedisOptions> redis_options(const Config& config);
 
-// Returns the options of OpenTelemetry. OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_SERVICE_NAME of the
-// environment are used if the file does not set them.
+// Returns the options of OpenTelemetry. The variables OTEL_EXPORTER_OTLP_ENDPOINT and _CERTIFICATE,
+// and OTEL_SERVICE_NAME, are used if the file does not set them; _HEADERS has no key of the file.
 OtlpOptions otlp_options(const Config& config);
 
 // Returns the bounds that rules must respect because of the store.

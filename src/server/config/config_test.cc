@@ -192,10 +192,12 @@ TEST(Config, ChecksEveryRange) {
 }
 
 TEST(Config, ReadsTheReceiverOfOpenTelemetry) {
-  const auto config =
-      parse_config("version: 1\notlp: { endpoint: 'http://a:1', sample: 0.001, slow: 5ms }\n", "f");
+  const auto config = parse_config(
+      "version: 1\notlp: { endpoint: 'http://a:1', ca_file: a.crt, sample: 0.001, slow: 5ms }\n",
+      "f");
   ASSERT_TRUE(config);
   EXPECT_EQ(config->otlp.endpoint, "http://a:1");
+  EXPECT_EQ(config->otlp.ca_file, "a.crt");
   EXPECT_EQ(config->otlp.sample, 0.001);
   EXPECT_EQ(config->otlp.slow, std::chrono::milliseconds{5});
   for (const char* share : {"1.1", "-0.1", "1%", "nan", "'0.5'"}) {
@@ -203,9 +205,9 @@ TEST(Config, ReadsTheReceiverOfOpenTelemetry) {
                     .ends_with("; expected a number from 0 to 1, such as 0.01"))
         << share;
   }
-  EXPECT_EQ(errors_with("otlp: { endpoint: 'https://a:1' }"),
-            "f:2:19: error: the endpoint is 'https://a:1'; expected http://HOST:PORT, such as "
-            "http://127.0.0.1:4318");
+  EXPECT_EQ(errors_with("otlp: { endpoint: 'ftp://a:1' }"),
+            "f:2:19: error: the endpoint is 'ftp://a:1'; expected http://HOST:PORT, such as "
+            "http://127.0.0.1:4318, or https://HOST:PORT");
 }
 
 TEST(Config, ReportsThePlaceOfAnInvalidProxy) {

@@ -572,13 +572,16 @@ void set_otlp_endpoint(void* object, const Key& key, const Node& value, Diagnost
   if (!wrong.empty()) diagnostics.add_message(value.at, wrong);
 }
 
-constexpr std::array<Key, 5> kOtlpKeys{
+constexpr std::array<Key, 6> kOtlpKeys{
     unset_text(
         "endpoint", set_otlp_endpoint, 1024,
         "The address of a receiver of OTLP by HTTP, `http://HOST:PORT`, such as "
-        "`http://127.0.0.1:4318`. Sluice sends to `/v1/traces` and `/v1/metrics` there, without "
-        "TLS. If empty, the environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without it, "
-        "Sluice sends nothing."),
+        "`http://127.0.0.1:4318`, or `https://HOST:PORT`. Sluice sends to `/v1/traces` and "
+        "`/v1/metrics` there. If empty, the environment variable `OTEL_EXPORTER_OTLP_ENDPOINT`; "
+        "without it, Sluice sends nothing."),
+    path("ca_file", kPath<&OtlpOptions::ca_file>,
+         "The certificate authorities of the receiver, in PEM. If empty, the environment variable "
+         "`OTEL_EXPORTER_OTLP_CERTIFICATE`; without it, the system's."),
     unset_text("service_name", kSet<&OtlpOptions::service_name>, 256,
                "The attribute `service.name`. If empty, the environment variable "
                "`OTEL_SERVICE_NAME`; without it, `sluice`."),

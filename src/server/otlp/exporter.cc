@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <csignal>
 #include <new>
 #include <random>
 #include <utility>
 
+#include "base/client_tls.h"
 #include "base/quoted.h"
 #include "server/net/address.h"
 #include "sluice/permit_id.h"
@@ -17,7 +19,7 @@
 namespace sluice::server {
 namespace {
 
-constexpr std::string_view kScheme = "http://";
+constexpr std::string_view kHttp = "http://", kHttps = "https://";
 constexpr std::chrono::seconds kBetweenSends{1};
 constexpr std::chrono::seconds kBetweenReports{60};
 constexpr std::chrono::seconds kPatience{2};  // for a connection, and for an answer
@@ -26,6 +28,7 @@ constexpr int kServer = 2, kError = 2, kCumulative = 2;  // of the protocol
 constexpr std::uint32_t kSampled = 1;
 
 struct Endpoint {
+  bool is_tls = false;
   Address address;
   std::string host;  // with the port
   std::string path;
@@ -33,13 +36,18 @@ struct Endpoint {
 
 Expected<Endpoint> parse_endpoint(std::string_view text) {
   const Unexpected wrong{"the endpoint is " + base::in_quotes(text) +
-                         "; expected http://HOST:PORT, such as http://127.0.0.1:4318"};
-  if (!text.starts_with(kScheme)) return wrong;
-  text.remove_prefix(kScheme.size());
+                         "; expected http://HOST:PORT, such as http://127.0.0.1:4318, or "
+                         "https://HOST:PORT"};
+  Endpoint out;
+  out.is_tls = text.starts_with(kHttps);
+  if (!out.is_tls && !text.starts_with(kHttp)) return wrong;
+  text.remove_prefix(out.is_tls ? kHttps.size() : kHttp.size());
   const std::size_t end = std::min(text.find('/'), text.size());
-  Endpoint out{{}, std::string(text.substr(0, end)), std::string(text.substr(end))};
+  out.host = text.substr(0, end);
+  out.path = text.substr(end);
   while (out.path.ends_with('/')) out.path.pop_back();
-  auto address = parse_address(out.host);
+  const bool has_port = out.host.find(':', out.host.find(']') + 1) != out.host.npos;
+  auto address = parse_address(out.is_tls && !has_port ? out.host + ":443" : out.host);
   const bool is_path = out.path.find_first_of(" ?#") == out.path.npos;
   if (!address || address->kind != Address::Kind::kTcp || address->port == 0 || !is_path) {
     return wrong;
@@ -48,29 +56,40 @@ Expected<Endpoint> parse_endpoint(std::string_view text) {
   return out;
 }
 
-// Each message has a connection of its own: there are a few in a second.
-OtlpExporter::Post http_post(const std::string& endpoint) {
-  auto parsed = parse_endpoint(endpoint);
-  if (!parsed) {
-    return [](std::string_view, const std::string&) {
-      return Unexpected{std::string("there is no endpoint")};
-    };
-  }
-  return [to = std::move(*parsed)](std::string_view path,
-                                   std::string message) -> Expected<net::HttpClient::Answer> {
-    net::HttpClient client({kPatience, kPatience, kLongestAnswer});
-    const std::array<HttpField, 4> fields{{{"Host", to.host},
-                                           {"User-Agent", "sluice/" SLUICE_VERSION},
-                                           {"Content-Type", "application/x-protobuf"},
-                                           {"Connection", "close"}}};
-    net::HttpClient::Answer answer;
-    auto failed = client.open(to.address);
-    if (!failed) {
-      failed = client.ask("POST", to.path + std::string(path), fields, std::move(message), answer);
+struct Field {
+  std::string name, value;
+};
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  return text;
+}
+
+// An error does not repeat the text, which is secret.
+Expected<std::vector<Field>> parse_headers(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  std::vector<Field> out;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view one = trimmed(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    if (one.empty()) continue;
+    const std::size_t equals = std::min(one.find('='), one.size());
+    Field field{std::string(trimmed(one.substr(0, equals))),
+                base::decoded(trimmed(one.substr(std::min(equals + 1, one.size()))))};
+    const bool is_name = std::ranges::all_of(field.name, [&](unsigned char c) {
+      return std::isalnum(c) != 0 || kMarks.find(static_cast<char>(c)) != kMarks.npos;
+    });
+    const bool is_value = std::ranges::none_of(
+        field.value, [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7f; });
+    if (equals == one.size() || field.name.empty() || !is_name || !is_value) {
+      return Unexpected{"OTEL_EXPORTER_OTLP_HEADERS: field " + std::to_string(number) +
+                        " is wrong; expected NAME=VALUE,NAME=VALUE, with %XX in values"};
     }
-    if (failed) return Unexpected{std::move(failed->why)};
-    return answer;
-  };
+    out.push_back(std::move(field));
+  }
+  return out;
 }
 
 // Returns random bits, which need not be secret.
@@ -225,11 +244,42 @@ std::string find_endpoint_error(std::string_view endpoint) {
   return parsed ? std::string() : parsed.error();
 }
 
+// Each message has a connection of its own: there are a few in a second.
+Expected<OtlpExporter::Post> OtlpExporter::make_post(const OtlpOptions& options) {
+  auto endpoint = parse_endpoint(options.endpoint);
+  if (!endpoint) return Unexpected{endpoint.error()};
+  auto headers = parse_headers(options.headers);
+  if (!headers) return Unexpected{headers.error()};
+  net::HttpClient::Options client{kPatience, kPatience, kLongestAnswer};
+  if (endpoint->is_tls) {
+    auto tls = base::make_tls({.ca_file = options.ca_file});
+    if (!tls) return Unexpected{tls.error()};
+    client.tls = *std::move(tls);
+    client.server_name = endpoint->address.host;
+  }
+  return Post([to = *std::move(endpoint), headers = *std::move(headers), client](
+                  std::string_view path, std::string message) -> Expected<net::HttpClient::Answer> {
+    std::vector<HttpField> fields;
+    for (const Field& one : headers) fields.push_back({one.name, one.value});
+    fields.insert(fields.end(), {{"Host", to.host},
+                                 {"User-Agent", "sluice/" SLUICE_VERSION},
+                                 {"Content-Type", "application/x-protobuf"},
+                                 {"Connection", "close"}});
+    net::HttpClient connection(client);
+    net::HttpClient::Answer answer;
+    auto failed = connection.open(to.address);
+    if (!failed) {
+      failed =
+          connection.ask("POST", to.path + std::string(path), fields, std::move(message), answer);
+    }
+    if (failed) return Unexpected{std::move(failed->why)};
+    return answer;
+  });
+}
+
 OtlpExporter::OtlpExporter(const OtlpOptions& options, const Parts& parts)
     : options_(options),
-      parts_{parts.metrics,   parts.log,
-             parts.shown_key, parts.post ? parts.post : http_post(options.endpoint),
-             parts.steady,    parts.date},
+      parts_(parts),
       instance_(PermitId::random_text()),
       started_(parts.date.now()),
       report_at_(parts.steady.now()),

@@ -30,8 +30,11 @@ namespace sluice::server {
 
 // What is sent to a receiver of OpenTelemetry (docs/reference/metrics.md).
 struct OtlpOptions {
-  std::string endpoint;  // http://HOST:PORT, and a path before /v1/traces; empty: nothing is sent
-  std::string service_name;            // empty: sluice
+  // http://HOST:PORT or https://HOST, and a path before /v1/traces; empty: nothing is sent
+  std::string endpoint = {};
+  std::string ca_file = {};  // the authorities of https://; empty: the system's
+  std::string headers = {};  // header fields, "NAME=VALUE,NAME=VALUE" with %XX in values; secret
+  std::string service_name = {};       // empty: sluice
   double sample = 0.01;                // the share of the requests without a valid `traceparent`
   std::chrono::milliseconds slow{10};  // a decision that takes this long has a span
   std::chrono::milliseconds metrics_interval{60'000};  // 0: metrics are not sent
@@ -78,11 +81,12 @@ class OtlpExporter {
     const metrics::Registry& metrics;
     Log& log;
     std::function<std::string(std::string_view key)> shown_key;  // as the log shows it
-    Post post = {};                                              // empty: by HTTP
+    Post post;
     const Clock& steady = SteadyClock::instance();
     const Clock& date = SystemClock::instance();
   };
-  // The endpoint must have no error.
+  // Returns a Post by HTTP. Errors: what is wrong with the endpoint, `headers` or `ca_file`.
+  static Expected<Post> make_post(const OtlpOptions& options);
   OtlpExporter(const OtlpOptions& options, const Parts& parts);
   ~OtlpExporter();
   OtlpExporter(const OtlpExporter&) = delete;

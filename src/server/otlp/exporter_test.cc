@@ -275,11 +275,36 @@ TEST(OtlpEndpoint, IsAUrlWithAPort) {
   EXPECT_EQ(find_endpoint_error("http://127.0.0.1:4318"), "");
   EXPECT_EQ(find_endpoint_error("http://[::1]:4318/otlp/"), "");
   EXPECT_EQ(find_endpoint_error("http://collector.example:4318/"), "");
+  EXPECT_EQ(find_endpoint_error("https://receiver.example:4318/otlp"), "");
+  EXPECT_EQ(find_endpoint_error("https://receiver.example"), "") << "443";
+  EXPECT_EQ(find_endpoint_error("https://[::1]"), "");
   for (const char* wrong :
-       {"", "127.0.0.1:4318", "https://127.0.0.1:4318", "http://127.0.0.1", "http://127.0.0.1:0",
-        "http://unix:/x", "http://off", "http://a:1/?b"}) {
+       {"", "127.0.0.1:4318", "ftp://127.0.0.1:4318", "https://", "https://a:0", "http://127.0.0.1",
+        "http://127.0.0.1:0", "http://unix:/x", "http://off", "http://a:1/?b"}) {
     EXPECT_NE(find_endpoint_error(wrong), "") << wrong;
   }
+}
+
+std::string post_error(const OtlpOptions& options) {
+  const auto made = OtlpExporter::make_post(options);
+  return made ? "" : made.error();
+}
+
+TEST(OtlpPost, ReportsWrongHeaderFieldsWithoutTheirText) {
+  for (const char* right : {"", "a=b", " api-key = s%20ecret , x=a=b,", "empty="}) {
+    EXPECT_EQ(post_error({.endpoint = "http://a:1", .headers = right}), "") << right;
+  }
+  for (const char* wrong : {"a=b,secret", "a=b,=secret", "a=b,my secret=x", "a=b,c=%0d%0asecret"}) {
+    EXPECT_EQ(post_error({.endpoint = "http://a:1", .headers = wrong}),
+              "OTEL_EXPORTER_OTLP_HEADERS: field 2 is wrong; expected NAME=VALUE,NAME=VALUE, with "
+              "%XX in values");
+  }
+}
+
+TEST(OtlpPost, ReportsAuthoritiesThatCannotBeRead) {
+  EXPECT_EQ(post_error({.endpoint = "https://a:1", .ca_file = "/nowhere/ca.crt"}),
+            "cannot use the authorities in '/nowhere/ca.crt': No such file or directory");
+  EXPECT_EQ(post_error({.endpoint = "http://a:1", .ca_file = "/nowhere/ca.crt"}), "");
 }
 
 }  // namespace

@@ -453,7 +453,7 @@ class Server::Impl {
 
  private:
   AdminEndpoint admin_parts(Limiter& limiter);
-  void open_otlp();
+  Status open_otlp();
   void add_metrics();
   void start_loops(std::size_t threads);
   void start_quota(Loop& loop);
@@ -617,17 +617,19 @@ void Server::Impl::add_metrics() {
 }
 
 // An endpoint of the environment, which may be meant for other programs, is no reason not to start.
-void Server::Impl::open_otlp() {
+Status Server::Impl::open_otlp() {
   const OtlpOptions options = otlp_options(config_);
-  if (options.endpoint.empty()) return;
-  if (const std::string wrong = find_endpoint_error(options.endpoint); !wrong.empty()) {
-    return log_.warning("nothing is sent to OpenTelemetry",
-                        {{"why", "OTEL_EXPORTER_OTLP_ENDPOINT: " + wrong}});
+  if (options.endpoint.empty()) return {};
+  auto post = OtlpExporter::make_post(options);
+  if (!post && !config_.otlp.endpoint.empty()) return Unexpected{"otlp: " + post.error()};
+  if (!post) {
+    log_.warning("nothing is sent to OpenTelemetry", {{"why", "the environment: " + post.error()}});
+    return {};
   }
+  const auto shown_key = [this](std::string_view key) { return denials_.shown_key(key); };
   otlp_ = std::make_unique<OtlpExporter>(
-      options, OtlpExporter::Parts{registry_, log_, [this](std::string_view key) {
-                                     return denials_.shown_key(key);
-                                   }});
+      options, OtlpExporter::Parts{registry_, log_, shown_key, *std::move(post)});
+  return {};
 }
 
 Status Server::Impl::open() {
@@ -639,15 +641,13 @@ Status Server::Impl::open() {
     if (!traffic) return Unexpected{traffic.error()};
     traffic_ = std::move(*traffic);
   }
-  open_otlp();
+  if (auto opened = open_otlp(); !opened) return opened;
   add_metrics();
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
-  if (auto locked = stores_->lock_files(handover_.take_locks(), handover_.has_predecessor());
-      !locked) {
-    return locked;
-  }
+  const auto locked = stores_->lock_files(handover_.take_locks(), handover_.has_predecessor());
+  if (!locked) return locked;
   auto opened = front_ends_.open(threads, *inherited);
   if (opened) {
     start_loops(threads);
