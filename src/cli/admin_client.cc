@@ -79,15 +79,13 @@ AdminClient::AdminClient(const AdminFlags& flags) {
     if (!made) throw Failed(made.error());
     options.tls = *std::move(made);
   }
-  connect(*address, options, config.found_file.empty() ? "" : " (of ./" + config.found_file + ")");
-}
-
-void AdminClient::connect(const server::Address& address, const HttpClient::Options& options,
-                          const std::string& from) {
   connection_.emplace(options);
-  if (const auto failed = connection_->open(address)) {
-    throw Failed("cannot connect to the administration at " + shown_ + from + ": " + failed->why +
-                 hint(*failed));
+  if (const auto failed = connection_->open(*address)) {
+    const std::string from = config.found_file.empty() ? "" : " (of ./" + config.found_file + ")";
+    const bool is_named = !is_of_config_ || !from.empty() || !flags.config.empty();
+    throw Failed(
+        "cannot connect to the administration at " + shown_ + from + ": " + failed->why +
+        (is_named ? hint(*failed) : "; expected --admin ADDR, or --config FILE, of a server"));
   }
 }
 

@@ -56,8 +56,6 @@ class AdminClient {
   std::string strange() const;
 
  private:
-  void connect(const server::Address& address, const server::net::HttpClient::Options& options,
-               const std::string& from);
   std::string hint(const server::net::HttpClient::Failure& failure) const;
 
   std::string shown_;  // the address
