@@ -21,7 +21,7 @@
 namespace sluice::cli {
 namespace {
 
-// Returns the time until the end of the log at the rate so far, if it is a file.
+// Returns the time until the end of the logs at the rate so far, if they are files.
 std::string time_left(const replay::Progress& progress, std::chrono::nanoseconds elapsed) {
   const std::uint64_t size = progress.size.value_or(0);
   if (progress.read == 0 || progress.read >= size) return "";
@@ -38,10 +38,6 @@ std::string time_left(const replay::Progress& progress, std::chrono::nanoseconds
 
 void ProgressLine::show(const replay::Progress& progress) {
   const auto now = SteadyClock::now();
-  if (progress.log != log_) {
-    log_ = progress.log;
-    log_started_ = now;
-  }
   if (now < next_) return;
   next_ = now + std::chrono::milliseconds{100};
   const double seconds = std::chrono::duration<double>(now - started_).count();
@@ -53,7 +49,7 @@ void ProgressLine::show(const replay::Progress& progress) {
   }
   text += replay::grouped(progress.lines) + " lines, " + replay::bytes_text(progress.inflated);
   text += ", " + replay::bytes_text(rate) + "/s";
-  text += time_left(progress, now - log_started_);
+  text += time_left(progress, now - started_);
   std::cerr << "\r\x1b[K" << text << std::flush;
   drawn_ = true;
 }
@@ -64,7 +60,7 @@ void ProgressLine::clear() {
 }
 
 void LogFlags::add_to(Command command) {
-  command.add_option("LOG", logs, "Logs, plain or .gz, read by their time; - is standard input")
+  command.add_option("LOG", logs, "Logs, plain or .gz, merged by time; - is standard input")
       .required();
   command.add_option("--format", format, "The format of all logs")
       .one_of({"auto", "common", "envoy", "json", "csv"})
@@ -91,13 +87,7 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
     progress.clear();
     std::cerr << "sluice: " << replay::printable(text) << "\n";
   };
-  if (logs.size() > 1) {
-    input.logs = replay::in_order_of_time(input);
-    if (input.logs != logs) {
-      input.complain("the logs are read in the order of their first requests, " +
-                     input.logs.front() + " first");
-    }
-  }
+  if (logs.size() > 1) input.starts = replay::starts_of(input);
   if (!quiet && ::isatty(STDERR_FILENO) == 1) {
     input.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };
   }

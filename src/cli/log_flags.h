@@ -14,7 +14,7 @@
 namespace sluice::cli {
 
 // A line on stderr with the progress of reading logs, redrawn ten times per second: the share of
-// the log, the rate, and the time until its end if it is a file.
+// the logs, the rate, and the time until their end if they are files.
 //
 // Not thread-safe. The destructor clears the line.
 class ProgressLine {
@@ -33,8 +33,6 @@ class ProgressLine {
 
   bool drawn_ = false;
   SteadyClock::time_point started_ = SteadyClock::now();
-  std::string log_;  // the log being read, and since when
-  SteadyClock::time_point log_started_ = started_;
   SteadyClock::time_point next_ = started_ + std::chrono::milliseconds{200};
 };
 

@@ -417,7 +417,6 @@ Expected<std::unique_ptr<LogSource>> LogSource::open(const std::string& path) {
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0) {
     return Unexpected{system_error("cannot open")};
   }
-  if (S_ISREG(status.st_mode)) source->progress_.size = static_cast<std::uint64_t>(status.st_size);
   if (S_ISDIR(status.st_mode)) return Unexpected{"is a directory; expected a log file"};
   const auto head = source->peek();
   if (!head) return Unexpected{head.error()};
@@ -454,7 +453,7 @@ Expected<std::size_t> LogSource::read_descriptor(std::span<char> into) {
     got = ::read(descriptor_, into.data(), into.size());
   } while (got < 0 && errno == EINTR);
   if (got < 0) return Unexpected{system_error("cannot read")};
-  progress_.read += static_cast<std::uint64_t>(got);
+  bytes_read_ += static_cast<std::uint64_t>(got);
   return static_cast<std::size_t>(got);
 }
 
@@ -511,7 +510,8 @@ Expected<bool> LogSource::begin_member() {
 
 namespace {
 
-constexpr std::size_t kBatches = 4;  // one is decided, one is read, two are buffers between them
+// Of one log: one is decided, one is read, two are buffers between them.
+constexpr std::size_t kBatches = 4;
 constexpr std::size_t kExcerpt = 60;
 
 }  // namespace
@@ -636,12 +636,21 @@ class LogReader::Splitter {
   std::size_t shown_ = 0;
 };
 
-LogReader::LogReader(const LogInput& input)
-    : input_(input), fields_(input.fields), batches_(kBatches) {
-  for (LogBatch& batch : batches_) {
-    batch.bytes.reset(new char[input_.longest_line + input_.block]);  // uninitialised
-    free_.push_back(&batch);
+LogQueue queue_of(const LogInput& input) {
+  LogQueue queue;
+  for (std::size_t log = 0; log < input.logs.size(); ++log) {
+    queue.emplace(input.starts.empty() ? kFirstInstant : input.starts[log], log);
   }
+  return queue;
+}
+
+LogReader::LogReader(const LogInput& input)
+    : input_(input),
+      fields_(input.fields),
+      queue_(queue_of(input)),
+      open_(input.logs.size()),
+      batches_(kBatches + input.logs.size()) {
+  for (LogBatch& batch : batches_) free_.push_back(&batch);
   thread_ = std::thread([this] { read_all(); });
 }
 
@@ -660,6 +669,8 @@ LogBatch* LogReader::next() {
   if (ready_.empty()) return nullptr;
   LogBatch* batch = ready_.front();
   ready_.pop_front();
+  lock.unlock();
+  changed_.notify_all();
   return batch;
 }
 
@@ -672,7 +683,22 @@ void LogReader::release(LogBatch* batch) {
 }
 
 void LogReader::read_all() {
-  for (std::size_t index = 0; index < input_.logs.size(); ++index) read_log(index);
+  while (!queue_.empty()) {
+    auto [at, log] = queue_.top();
+    LogBatch* const batch = free_batch(log);
+    if (batch == nullptr) break;
+    read(*batch, open_[log]);
+    queue_.pop();
+    if (!queue_.empty()) {
+      for (const LogLine& line : batch->lines) at = std::max(at, line.at);
+    }
+    if (batch->last) {
+      open_[log] = {};
+    } else {
+      queue_.emplace(at, log);
+    }
+    hand_over(batch);
+  }
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -680,54 +706,51 @@ void LogReader::read_all() {
   changed_.notify_all();
 }
 
-void LogReader::read_log(std::size_t index) {
-  std::unique_ptr<LogSource> source;
-  std::unique_ptr<Splitter> splitter;
-  for (bool last = false; !last;) {
-    LogBatch* batch = free_batch(index);
-    if (batch == nullptr) return;
-    try {  // memory may be exhausted, and a thread must not throw
-      if (source == nullptr) {
-        auto opened = LogSource::open(input_.logs[index]);
-        if (!opened)
-          batch->error = opened.error();
-        else
-          source = *std::move(opened);
-        splitter = std::make_unique<Splitter>(input_, fields_);
-      }
-      if (source != nullptr) fill(*batch, *source, *splitter);
-    } catch (const std::exception& exception) {
-      batch->error = exception.what();
+void LogReader::read(LogBatch& batch, OpenLog& log) {
+  try {  // memory may be exhausted, and a thread must not throw
+    if (batch.bytes == nullptr) {
+      batch.bytes.reset(new char[input_.longest_line + input_.block]);  // uninitialised
     }
-    batch->last = batch->last || !batch->error.empty();
-    last = batch->last;
-    hand_over(batch);
+    if (log.source == nullptr) {
+      auto opened = LogSource::open(input_.logs[batch.log]);
+      if (opened) {
+        log.source = *std::move(opened);
+        log.splitter = std::make_unique<Splitter>(input_, fields_);
+      } else {
+        batch.error = opened.error();
+      }
+    }
+    if (log.source != nullptr) fill(batch, log);
+  } catch (const std::exception& exception) {
+    batch.error = exception.what();
   }
+  batch.last = batch.last || !batch.error.empty();
 }
 
-void LogReader::fill(LogBatch& batch, LogSource& source, Splitter& splitter) {
-  const std::span<char> room = splitter.room(batch);
+void LogReader::fill(LogBatch& batch, OpenLog& log) {
+  const std::span<char> room = log.splitter->room(batch);
   std::size_t fresh = 0;
   while (fresh < room.size() && !batch.last) {
-    const auto got = source.read(room.subspan(fresh));
+    const auto got = log.source->read(room.subspan(fresh));
     batch.last = !got || *got == 0;
     if (!got) batch.error = got.error();
     if (got) fresh += *got;
   }
   inflated_ += fresh;
-  splitter.split(batch, fresh);
-  if (batch.last) splitter.finish(batch);
-  batch.progress = source.progress();
-  batch.progress.inflated = inflated_;
+  log.splitter->split(batch, fresh);
+  if (batch.last) log.splitter->finish(batch);
+  batch.bytes_read = log.source->bytes_read();
+  batch.inflated = inflated_;
 }
 
 // Returns an empty batch to fill, or null if reading must stop.
 LogBatch* LogReader::free_batch(std::size_t index) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !free_.empty() || stopped_; });
+  changed_.wait(lock,
+                [this] { return (!free_.empty() && ready_.size() + 1 < kBatches) || stopped_; });
   if (stopped_) return nullptr;
-  LogBatch* batch = free_.front();
-  free_.pop_front();
+  LogBatch* batch = free_.back();
+  free_.pop_back();
   lock.unlock();
   batch->log = index;
   batch->lines.clear();
@@ -739,8 +762,8 @@ LogBatch* LogReader::free_batch(std::size_t index) {
   batch->complaints.clear();
   batch->last = false;
   batch->error.clear();
-  batch->progress = {};
-  batch->progress.inflated = inflated_;
+  batch->bytes_read = 0;
+  batch->inflated = inflated_;
   return batch;
 }
 
@@ -767,70 +790,115 @@ std::string LogTotals::skipped_text() const {
          (wrong_costs == 0 ? "" : ", and " + grouped(wrong_costs) + " with " + costs);
 }
 
-std::vector<std::string> in_order_of_time(const LogInput& input) {
-  std::vector<std::pair<Instant, std::string>> found;
-  for (const std::string& log : input.logs) {
+std::vector<Instant> starts_of(const LogInput& input) {
+  std::vector<Instant> starts(input.logs.size(), kFirstInstant);
+  for (std::size_t log = 0; log < starts.size(); ++log) {
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(log, ignored)) return input.logs;
+    if (!std::filesystem::is_regular_file(input.logs[log], ignored)) continue;
     LogInput one = input;
-    one.logs = {log};
-    one.complain = {};
-    one.on_progress = {};
+    one.logs = {input.logs[log]};
+    one.block = std::size_t{16} << 10;
     LogReader reader(one);
     LogBatch* batch = reader.next();
     while (batch != nullptr && batch->lines.empty()) {
       reader.release(batch);
       batch = reader.next();
     }
-    if (batch == nullptr) return input.logs;
-    found.emplace_back(batch->lines.front().at, log);
+    if (batch != nullptr) starts[log] = batch->lines.front().at;
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<std::string> logs;
-  for (auto& [at, log] : found) logs.push_back(std::move(log));
-  return logs;
+  return starts;
 }
 
+namespace {
+
+// What was taken of a log.
+struct TakenLog {
+  LogBatch* batch = nullptr;  // the current one
+  std::size_t line = 0;       // of it
+  std::uint64_t lines = 0, parsed = 0, late = 0;
+  std::uint64_t bytes_read = 0;
+};
+
+// The bytes of all logs, if they are files.
+std::optional<std::uint64_t> size_of(const LogInput& input) {
+  std::uint64_t size = 0;
+  for (const std::string& log : input.logs) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(log, error)) return std::nullopt;
+    size += std::filesystem::file_size(log, error);
+    if (error) return std::nullopt;
+  }
+  return size;
+}
+
+// Counts the lines of a batch that was taken.
+void count(TakenLog& log, LogTotals& totals) {
+  const LogBatch& batch = *log.batch;
+  const std::uint64_t fresh = batch.lines.size() + batch.skipped + batch.without_rules;
+  totals.lines += fresh;
+  totals.skipped += batch.skipped;
+  totals.wrong_costs += batch.wrong_costs;
+  totals.without_rules += batch.without_rules;
+  totals.bytes = batch.inflated;
+  auto& formats = totals.formats;
+  if (fresh > 0 && std::find(formats.begin(), formats.end(), batch.format) == formats.end()) {
+    formats.push_back(batch.format);
+  }
+  log.lines += fresh;
+  log.parsed += batch.lines.size() + batch.without_rules;
+}
+
+// Says what is wrong with a log that has ended.
+void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
+  totals.late += log.late;
+  const std::string& path = input.logs[log.batch->log];
+  if (!log.batch->error.empty()) {
+    totals.failed = true;
+    return complain(input, path, ": " + log.batch->error);
+  }
+  if (log.lines == 0) return complain(input, path, ": is empty; there is nothing to decide");
+  if (log.parsed == 0) {
+    totals.failed = true;
+    return complain(input, path,
+                    ": no line could be read as " + std::string(title_of(log.batch->format)) +
+                        "; is it an access log? --format and --field say what it is");
+  }
+}
+
+}  // namespace
+
 void read_logs(const LogInput& input, LogTotals& totals,
-               const std::function<void(const LogBatch&)>& take) {
+               const std::function<void(const LogBatch&, std::size_t, Instant)>& take) {
   totals.logs = input.logs;
   LogReader reader(input);
-  std::uint64_t lines = 0, parsed = 0;  // of the log that is being read
-  while (LogBatch* const batch = reader.next()) {
-    take(*batch);
-    const std::string& path = input.logs[batch->log];
-    const std::uint64_t fresh = batch->lines.size() + batch->skipped + batch->without_rules;
-    totals.lines += fresh;
-    totals.skipped += batch->skipped;
-    totals.wrong_costs += batch->wrong_costs;
-    totals.without_rules += batch->without_rules;
-    totals.bytes = batch->progress.inflated;
-    lines += fresh;
-    parsed += batch->lines.size() + batch->without_rules;
-    auto& formats = totals.formats;
-    if (fresh > 0 && std::find(formats.begin(), formats.end(), batch->format) == formats.end()) {
-      formats.push_back(batch->format);
+  std::vector<TakenLog> logs(input.logs.size());
+  Progress progress{0, size_of(input), {}, 0, 0};
+  for (LogQueue queue = queue_of(input); !queue.empty();) {
+    auto [at, index] = queue.top();
+    queue.pop();
+    TakenLog& log = logs[index];
+    if (log.batch == nullptr) log.batch = reader.next();
+    LogBatch& batch = *log.batch;
+    for (; log.line < batch.lines.size(); ++log.line) {
+      const Instant own = batch.lines[log.line].at;
+      at = std::max(at, own);
+      if (!queue.empty() && queue.top() < std::pair(at, index)) break;
+      log.late += own < at ? 1 : 0;
+      take(batch, log.line, at);
     }
-    for (const std::string& what : batch->complaints) complain(input, path, what);
-    if (batch->last) {
-      totals.failed = totals.failed || !batch->error.empty();
-      if (!batch->error.empty()) {
-        complain(input, path, ": " + batch->error);
-      } else if (lines == 0) {
-        complain(input, path, ": is empty; there is nothing to decide");
-      } else if (parsed == 0) {
-        totals.failed = true;
-        complain(input, path,
-                 ": no line could be read as " + std::string(title_of(batch->format)) +
-                     "; is it an access log? --format and --field say what it is");
-      }
-      lines = parsed = 0;
-    }
-    batch->progress.log = path;
-    batch->progress.lines = totals.lines;
-    if (input.on_progress) input.on_progress(batch->progress);
-    reader.release(batch);
+    if (log.line < batch.lines.size() || !batch.last) queue.emplace(at, index);
+    if (log.line < batch.lines.size()) continue;
+    count(log, totals);
+    for (const std::string& what : batch.complaints) complain(input, input.logs[index], what);
+    if (batch.last) judge(input, log, totals);
+    progress.read += batch.bytes_read - std::exchange(log.bytes_read, batch.bytes_read);
+    progress.log = input.logs[index];
+    progress.lines = totals.lines;
+    progress.inflated = totals.bytes;
+    if (input.on_progress) input.on_progress(progress);
+    log.batch = nullptr;
+    log.line = 0;
+    reader.release(&batch);
   }
   totals.fault = reader.lack();
 }

@@ -9,10 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <queue>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "replay/log_line.h"
@@ -128,11 +130,9 @@ class Inflater {
 
 // How far the logs were read.
 struct Progress {
-  // Of the log being read:
-  std::uint64_t read = 0;             // bytes of the file, before inflating
-  std::optional<std::uint64_t> size;  // of the file; absent for pipes
-  std::string_view log;
-  // Of all logs so far:
+  std::uint64_t read = 0;             // bytes of the files, before inflating
+  std::optional<std::uint64_t> size;  // of the files; absent if one is a pipe
+  std::string_view log;               // the one that is being read
   std::uint64_t lines = 0;
   std::uint64_t inflated = 0;  // bytes of text
 };
@@ -151,8 +151,8 @@ class LogSource {
   // Reads into the front of `into`, which must not be empty. Returns 0 at the end. Errors: what is
   // wrong with the file, without its name, after all bytes before the error were returned.
   Expected<std::size_t> read(std::span<char> into);
-  // Says only how far the file was read.
-  const Progress& progress() const { return progress_; }
+  // The bytes of the file that were read.
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   LogSource(int descriptor, bool is_owned);
@@ -163,7 +163,7 @@ class LogSource {
 
   const int descriptor_;
   const bool is_owned_;
-  Progress progress_;
+  std::uint64_t bytes_read_ = 0;
   std::array<char, 6> peek_{};  // the first bytes: enough for every magic number
   std::size_t peeked_ = 0;
   std::size_t given_back_ = 0;
@@ -180,6 +180,8 @@ class LogSource {
 // Which logs to read, and how.
 struct LogInput {
   std::vector<std::string> logs = {};  // paths; "-" is standard input
+  // starts_of() the logs: each is opened when the others have come to it. Empty: all at once.
+  std::vector<Instant> starts = {};
   // The maximum length of a line in bytes, at least 1. Longer lines are skipped and counted once.
   std::size_t longest_line = std::size_t{1} << 20;
   // Bytes per batch, at least 1. A larger batch needs fewer handovers and more memory.
@@ -209,7 +211,8 @@ struct LogBatch {
   std::vector<std::string> complaints;    // about the first kMostShown of them: ":LINE: what"
   bool last = false;                      // whether this is the last batch of its log
   std::string error;                      // why the log ends here; empty at its regular end
-  Progress progress;                      // without the log and its lines
+  std::uint64_t bytes_read = 0;           // of the log's file
+  std::uint64_t inflated = 0;             // bytes of text of all logs so far
 
   // The name of the request in a line (RequestNames).
   std::string_view name(std::size_t line) const noexcept {
@@ -233,8 +236,16 @@ struct LogBatch {
   LogExtras extras;
 };
 
-// Reads logs one after the other in a separate thread. The thread inflates, splits and parses at
-// most a few batches ahead of the caller, so that memory does not depend on the size of the logs.
+// Logs by the times of their next lines. The time of a line that is earlier than one before it in
+// its log is that of the latest before it.
+using LogQueue = std::priority_queue<std::pair<Instant, std::size_t>,
+                                     std::vector<std::pair<Instant, std::size_t>>, std::greater<>>;
+LogQueue queue_of(const LogInput& input);
+
+// Reads logs in a separate thread. The thread inflates, splits and parses at most a few batches
+// ahead of the caller, so that memory does not depend on the size of the logs. The next batch is of
+// the log whose last line so far is the earliest. A caller that takes the lines of all logs in the
+// order of a LogQueue needs no batch of a log but the latest.
 //
 // One thread may call next() and release(). The destructor stops reading and waits for the thread,
 // which may wait for input.
@@ -257,21 +268,28 @@ class LogReader {
 
  private:
   class Splitter;
+  struct OpenLog {
+    std::unique_ptr<LogSource> source;
+    std::unique_ptr<Splitter> splitter;
+  };
 
   void read_all();
-  void read_log(std::size_t index);
-  void fill(LogBatch& batch, LogSource& source, Splitter& splitter);
+  void read(LogBatch& batch, OpenLog& log);
+  void fill(LogBatch& batch, OpenLog& log);
   LogBatch* free_batch(std::size_t index);
   void hand_over(LogBatch* batch);
 
   const LogInput input_;
+  // Used only by the reading thread:
   FieldMap fields_;
-  std::vector<LogBatch> batches_;
-  std::uint64_t inflated_ = 0;  // used only by the reading thread
+  LogQueue queue_;
+  std::vector<OpenLog> open_;
+  std::uint64_t inflated_ = 0;
 
+  std::vector<LogBatch> batches_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<LogBatch*> free_;
+  std::vector<LogBatch*> free_;
   std::deque<LogBatch*> ready_;
   bool ended_ = false;
   bool stopped_ = false;
@@ -290,20 +308,22 @@ struct LogTotals {
   std::uint64_t wrong_costs = 0;    // the latter
   std::uint64_t without_rules = 0;  // recorded requests that no rules decide
   std::uint64_t bytes = 0;          // of text
+  std::uint64_t late = 0;           // lines that are earlier than one before them in their log
 
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
   // Says what is wrong with the skipped lines.
   std::string skipped_text() const;
 };
 
-// Returns the logs in the order of their first requests, as rotated logs must be read: a shell
-// names the newest one first. As they are, if one of them is no file, or has no request that can be
-// read.
-std::vector<std::string> in_order_of_time(const LogInput& input);
+// Returns the times of the first requests of logs. The first instant of all for what is no file, or
+// has no request that can be read.
+std::vector<Instant> starts_of(const LogInput& input);
 
-// Reads all logs, and calls `take` with each batch. Reports the problems of logs, and calls
-// on_progress. Counts in `totals`.
-void read_logs(const LogInput& input, LogTotals& totals,
-               const std::function<void(const LogBatch&)>& take);
+// Reads all logs, and calls `take` with each line of a batch, ordered by time where each log is.
+// The time is that of the line, or of a later line before it: it never goes back. Reports the
+// problems of logs, and calls on_progress. Counts in `totals`.
+void read_logs(
+    const LogInput& input, LogTotals& totals,
+    const std::function<void(const LogBatch& batch, std::size_t line, Instant at)>& take);
 
 }  // namespace sluice::replay

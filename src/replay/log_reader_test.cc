@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "replay/log_attributes.h"
 #include "replay/test_logs.h"
 #include "rules/request_names.h"
@@ -54,16 +57,74 @@ TEST_F(LogReaderTest, SplitsLinesIndependentlyOfTheBlocks) {
   }
 }
 
-TEST_F(LogReaderTest, ReadsRotatedLogsInTheOrderOfTheirRequests) {
-  const std::string newest = files_.write("access.log", line_at(90, "c", "GET /"));
-  const std::string before = files_.write("access.log.1", "no line\n" + line_at(50, "b", "GET /"));
-  const std::string oldest = files_.write("access.log.2.gz", gzip_stored(line_at(1, "a", "GET /")));
-  EXPECT_EQ(in_order_of_time({.logs = {newest, before, oldest}}),
-            (std::vector{oldest, before, newest}));
-  for (const std::string& other :
-       {std::string("-"), files_.write("empty", ""), files_.path("no")}) {
-    const std::vector given{newest, other, oldest};
-    EXPECT_EQ(in_order_of_time({.logs = given}), given) << other;
+TEST_F(LogReaderTest, KnowsWhenLogsStart) {
+  const std::string log = files_.write("log", "no line\n" + line_at(50, "b", "GET /"));
+  const std::string gz = files_.write("gz", gzip_stored(line_at(1, "a", "GET /")));
+  const auto starts =
+      starts_of({.logs = {log, gz, "-", files_.write("empty", ""), files_.path("no")}});
+  EXPECT_EQ(starts[0] - starts[1], std::chrono::seconds{49});
+  EXPECT_EQ(starts[2], kFirstInstant);
+  EXPECT_EQ(starts[3], kFirstInstant);
+  EXPECT_EQ(starts[4], kFirstInstant);
+}
+
+// Logs that overlap, of which one is not ordered, and their lines in the order of a stable sort by
+// the latest time so far in their log.
+class MergedLogs : public LogReaderTest {
+ protected:
+  using Line = std::tuple<int, std::size_t, std::string>;  // time, log, client
+
+  void write(std::size_t log, const std::vector<int>& seconds) {
+    std::string text;
+    int latest = 0;
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      const std::string client = std::to_string(log) + "-" + std::to_string(i);
+      text += line_at(seconds[i], client);
+      if (i % 7 == 0) text += "no line\n";
+      latest = std::max(latest, seconds[i]);
+      expected_.emplace_back(latest, log, client);
+      late_ += seconds[i] < latest ? 1 : 0;
+    }
+    input_.logs.push_back(files_.write(std::to_string(log), text));
+  }
+
+  void check() {
+    std::stable_sort(expected_.begin(), expected_.end(), [](const Line& a, const Line& b) {
+      return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+    });
+    LogTotals totals;
+    std::vector<Line> lines;
+    std::optional<Instant> first;
+    read_logs(input_, totals, [&](const LogBatch& batch, std::size_t i, Instant at) {
+      if (!first) first = at - std::chrono::seconds{std::get<0>(expected_[0])};
+      const auto second = std::chrono::duration_cast<std::chrono::seconds>(at - *first).count();
+      lines.emplace_back(second, batch.log, batch.lines[i].client);
+    });
+    EXPECT_EQ(lines, expected_) << input_.block;
+    EXPECT_EQ(totals.late, late_);
+  }
+
+  LogInput input_;
+  std::vector<Line> expected_;
+  std::uint64_t late_ = 0;
+};
+
+TEST_F(MergedLogs, AreInOrderWhateverTheBlocksAndTheirStarts) {
+  std::vector<std::vector<int>> logs(8);
+  for (int second = 0; second < 400; ++second) {
+    for (std::size_t log = 0; log < 6; ++log) {  // that overlap
+      if (static_cast<std::size_t>(second * 31) % (log + 2) == 0) logs[log].push_back(second);
+    }
+    logs[second < 200 ? 7 : 6].push_back(second);                        // rotated
+    if (second % 10 == 0) logs[2].push_back(std::max(0, second - 100));  // late
+  }
+  for (std::size_t log = 0; log < logs.size(); ++log) write(log, logs[log]);
+  for (const std::size_t block : {50u, 1000u, 1u << 20}) {
+    input_.block = block;
+    input_.starts = {};
+    check();
+    input_.starts = starts_of(input_);
+    check();
   }
 }
 
@@ -153,7 +214,7 @@ TEST_F(LogReaderTest, ReadsBinaryFilesToTheirEnd) {
   EXPECT_TRUE(read.errors.empty());
 }
 
-TEST_F(LogReaderTest, ReadsLogsInOrderAndContinuesAfterAFailure) {
+TEST_F(LogReaderTest, ContinuesAfterAFailure) {
   const std::string damaged = gzip_stored(line_at(0, "a") + line_at(0, "b"));
   const Read read =
       read_all({files_.write("1.gz", damaged.substr(0, damaged.size() - 8)), files_.path("none"),

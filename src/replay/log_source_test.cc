@@ -152,8 +152,7 @@ TEST_F(LogSourceTest, ReportsItsProgress) {
   std::vector<char> buffer(1 << 20);
   while (*(*source)->read(buffer) > 0) {
   }
-  EXPECT_EQ((*source)->progress().read, gzip_compressed().size());
-  EXPECT_EQ((*source)->progress().size, gzip_compressed().size());
+  EXPECT_EQ((*source)->bytes_read(), gzip_compressed().size());
 }
 
 }  // namespace

@@ -334,12 +334,10 @@ ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
   if (second_rules) input.second_names = &second_rules->names();
   ReplayReport report(rules, options);
   LogAttributes attributes;
-  Instant clock = kFirstInstant;
-  const auto decide = [&](const LogBatch& batch, std::size_t i) {
+  read_logs(input, report, [&](const LogBatch& batch, std::size_t i, Instant clock) {
     const LogLine& line = batch.lines[i];
-    clock = std::max(clock, line.at);
-    report.late += line.at < clock ? 1 : 0;
     report.first = std::min(report.first.value_or(line.at), line.at);
+    report.last = clock;
     attributes.show(line, batch.fields(line));
     const RequestCosts costs = batch.costs(line);
     const RuleAnswer& first = first_rules.decide(batch.name(i), attributes, costs, clock);
@@ -352,11 +350,7 @@ ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
       if (second.decision.allowed()) second_rules->report_response(attributes, clock);
     }
     if (is_allowed) first_rules.report_response(attributes, clock);
-  };
-  read_logs(input, report, [&](const LogBatch& batch) {
-    for (std::size_t i = 0; i < batch.lines.size(); ++i) decide(batch, i);
   });
-  if (report.tally.requests > 0) report.last = clock;
   report.evictions = first_rules.evictions() + (second_rules ? second_rules->evictions() : 0);
   report.elapsed = std::chrono::round<std::chrono::milliseconds>(SteadyClock::now() - start);
   return report;

@@ -210,7 +210,6 @@ struct ReplayReport : LogTotals {
 
   std::string rules_name;
   std::string against_name;
-  std::uint64_t late = 0;        // out-of-order lines, decided at the latest time read so far
   std::optional<Instant> first;  // the earliest timestamp
   std::optional<Instant> last;   // the latest
   std::uint64_t evictions = 0;   // counters evicted because of max_keys
@@ -222,9 +221,9 @@ struct ReplayReport : LogTotals {
   bool approximate() const noexcept;
 };
 
-// Decides every request of the logs, in their order, by the rules, and by those to compare with in
-// the same pass, at the times in the logs. The clock never goes back: an out-of-order line is
-// decided at the latest time read so far.
+// Decides every request of the logs by the rules, and by those to compare with in the same pass, at
+// the times in the logs, in their order. The clock never goes back: an out-of-order line of a log
+// is decided at the latest time before it.
 //
 // A second thread reads, parses and matches the rules; the calling thread decides. Memory depends
 // only on the number of keys. Lines that are not access log lines are counted, and unreadable logs

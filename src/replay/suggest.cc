@@ -388,7 +388,7 @@ std::vector<BucketRate> rates_of(const SuggestOptions& options) {
   return rates;
 }
 
-// Measures the requests of the logs, one after the other.
+// Measures the requests of the logs, in the order of their times.
 class Measurement {
  public:
   Measurement(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice)
@@ -400,10 +400,7 @@ class Measurement {
         choice_(choice),
         finder_(choice) {}
 
-  void add(const LogBatch& batch) {
-    if (rates_.empty()) rates_ = rates_for(batch);
-    for (const LogLine& line : batch.lines) add(batch, line);
-  }
+  void add(const LogBatch& batch, const LogLine& line, Instant at);
   void finish(SuggestReport& report);
   // Returns what is known of the routes after finish(), for another measurement.
   RouteChoice choice() const { return choice_; }
@@ -413,7 +410,6 @@ class Measurement {
   static constexpr std::uint32_t kEach = 64;
   static constexpr std::uint32_t kSample = 16;
 
-  void add(const LogBatch& batch, const LogLine& line);
   void add_to_route(const LogLine& line, RouteKind kind, std::uint32_t client, std::uint64_t hash,
                     std::string_view label);
 
@@ -445,8 +441,9 @@ class Measurement {
   std::uint64_t logins_ = 0;  // requests of logins, with options_.match
 };
 
-void Measurement::add(const LogBatch& batch, const LogLine& line) {
-  clock_ = std::max(clock_, line.at);
+void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
+  if (rates_.empty()) rates_ = rates_for(batch);
+  clock_ = at;
   attributes_.show(line, batch.fields(line));
   values_.begin(set_.attributes, attributes_);
   text_.clear();
@@ -614,7 +611,9 @@ RouteChoice measure(const RuleSet& rules, const SuggestOptions& options, const R
                     SuggestReport& report) {
   report.options = options;
   Measurement measurement(rules, options, choice);
-  read_logs(options, report, [&](const LogBatch& batch) { measurement.add(batch); });
+  read_logs(options, report, [&](const LogBatch& batch, std::size_t i, Instant at) {
+    measurement.add(batch, batch.lines[i], at);
+  });
   measurement.finish(report);
   return measurement.choice();
 }
