@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <string>
 
 #include "replay/text.h"
@@ -87,6 +88,14 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
     progress.clear();
     std::cerr << "sluice: " << replay::printable(text) << "\n";
   };
+  std::set<std::string> paths;
+  for (const std::string& log : logs) {
+    std::error_code ignored;
+    const std::string path = std::filesystem::weakly_canonical(log, ignored).string();
+    if (log != "-" && !paths.insert(path).second) {
+      throw unreadable(log + " is given twice: its requests would count twice", kUsage);
+    }
+  }
   if (logs.size() > 1) input.starts = replay::starts_of(input);
   if (!quiet && ::isatty(STDERR_FILENO) == 1) {
     input.on_progress = [&progress](const replay::Progress& state) { progress.show(state); };

@@ -22,12 +22,12 @@ namespace sluice::cli {
 namespace {
 
 constexpr const char* kReplayHelp =
-    R"(Sluice decides each request at the time in the log. The clock never goes back: an
-out-of-order line is decided at the latest time read so far. Rules can use the attributes method,
-path (without the query), query.NAME, ip, header.user-agent, header.referer and status, and those
-that the log has besides. Lines that are not of the log's format are counted and skipped; the first
-five of each log are printed to stderr. Logs of any size are read one after the other. Compressed
-logs are recognized by their content. NO_COLOR turns off colours.
+    R"(Sluice decides each request at the time in the log. Several logs, as of several servers, are
+merged by time. The clock never goes back: an out-of-order line of a log is decided at the latest
+time before it. Rules can use the attributes method, path (without the query), query.NAME, ip,
+header.user-agent, header.referer and status, and those that the log has besides. Lines that are not
+of the log's format are counted and skipped; the first five of each log are printed to stderr. Logs
+may have any size. Compressed logs are recognized by their content. NO_COLOR turns off colours.
 
 Formats: the Common and Combined Log Format, Envoy's default text format, JSON lines (nginx with
 escape=json, Envoy, Caddy, recorded traffic) and CSV with a header line. Each log has one format,
@@ -36,7 +36,8 @@ NAME=SOURCE names others: NAME is an attribute, time, cost (the units for all li
 costs.LIMIT (the units for one limit); SOURCE is a column, or the path of a JSON field.
 
 JSON: lines = parsed + skipped + without_rules; wrong_costs of the skipped lines have a cost that is
-no whole number. parsed = allowed + denied + invalid. invalid counts requests that a server refuses
+no whole number. late counts lines that are earlier than one before them in their log.
+parsed = allowed + denied + invalid. invalid counts requests that a server refuses
 with 400, such as for a cost that is no number; no limit counts them. without_rules counts recorded
 requests that name their limits themselves, or have one of Envoy's files: they are not replayed.
 Unmatched requests are allowed, and so are requests that only a shadow rule would deny. Within a
@@ -56,7 +57,7 @@ Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or r
 
 Examples:
   sluice replay --rules rules.yaml access.log
-  sluice replay --rules rules.yaml access.log.2.gz access.log.1 access.log
+  sluice replay --rules rules.yaml server1/access.log* server2/access.log*
   sluice replay --rules rules.yaml --html report.html access.log.gz
   sluice replay --rules rules.yaml --against new-rules.yaml access.log
   sluice replay --rules rules.yaml --field header.x-user=user.id requests.jsonl

@@ -77,10 +77,23 @@ TEST_F(ReplayCommand, PrintsOneJsonObject) {
   EXPECT_EQ(run_replay({"--json", log_, files_.write("2.gz", gzip_stored(three_))}), 0);
   const auto json = boost::json::parse(out_);
   EXPECT_EQ(json.at("lines").to_number<int>(), 6);
+  EXPECT_EQ(json.at("late").to_number<int>(), 0);
   EXPECT_EQ(json.at("denied").to_number<int>(), 4);
   EXPECT_EQ(json.at("first").as_string(), "2016-02-20T00:00:00Z");
   EXPECT_EQ(json.at("last").as_string(), "2016-02-20T00:00:02Z");
   EXPECT_EQ(err_, "");
+}
+
+TEST_F(ReplayCommand, CountsLateLines) {
+  EXPECT_EQ(run_replay({"--json", files_.write("late", line_at(9, "b") + three_)}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("late").to_number<int>(), 3);
+}
+
+TEST_F(ReplayCommand, RefusesALogThatIsGivenTwice) {
+  EXPECT_EQ(run_replay({log_, files_.directory() + "/./access.log"}), 2);
+  EXPECT_NE(err_.find("/./access.log is given twice: its requests would count twice"),
+            std::string::npos)
+      << err_;
 }
 
 TEST_F(ReplayCommand, WritesAPageAndTheSummary) {
@@ -165,7 +178,8 @@ TEST_F(ReplayCommand, RefusesAFieldThatTheLogsLack) {
 
 TEST_F(ReplayCommand, ReadsSeveralLogsAfterAnOptionThatRepeats) {
   const std::string csv = files_.write("csv", "zeit,ip\n1455926400,a\n");
-  EXPECT_EQ(run_replay({"--json", "--field", "time=zeit", csv, csv}), 0) << err_;
+  const std::string other = files_.write("other", replay::TemporaryFiles::read(csv));
+  EXPECT_EQ(run_replay({"--json", "--field", "time=zeit", csv, other}), 0) << err_;
   EXPECT_EQ(boost::json::parse(out_).at("parsed").to_number<int>(), 2);
 }
 

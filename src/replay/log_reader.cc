@@ -811,12 +811,17 @@ std::vector<Instant> starts_of(const LogInput& input) {
 
 namespace {
 
+// Servers write a line when the response ends, and its time can be that of the request.
+constexpr Duration kUsualLateness = std::chrono::seconds{10};
+
 // What was taken of a log.
 struct TakenLog {
   LogBatch* batch = nullptr;  // the current one
   std::size_t line = 0;       // of it
-  std::uint64_t lines = 0, parsed = 0, late = 0;
+  std::uint64_t lines = 0, parsed = 0, late = 0, very_late = 0;
   std::uint64_t bytes_read = 0;
+  std::optional<Instant> first;
+  Instant last{};
 };
 
 // The bytes of all logs, if they are files.
@@ -846,6 +851,9 @@ void count(TakenLog& log, LogTotals& totals) {
   }
   log.lines += fresh;
   log.parsed += batch.lines.size() + batch.without_rules;
+  if (batch.lines.empty()) return;
+  if (!log.first) log.first = batch.lines.front().at;
+  log.last = batch.lines.back().at;
 }
 
 // Says what is wrong with a log that has ended.
@@ -863,6 +871,13 @@ void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
                     ": no line could be read as " + std::string(title_of(log.batch->format)) +
                         "; is it an access log? --format and --field say what it is");
   }
+  if (log.very_late * 20 <= log.parsed) return;
+  const bool is_reversed = log.late * 10 > log.parsed * 9 && log.last < *log.first;
+  complain(input, path,
+           ": warning: " + percent(log.very_late, log.parsed) + " of the requests are more than " +
+               duration_text(kUsualLateness) + " earlier than one before them" +
+               (is_reversed ? ", because the newest is first; reverse the log: tac LOG"
+                            : ", so the results are wrong; sort the log by time"));
 }
 
 }  // namespace
@@ -884,6 +899,7 @@ void read_logs(const LogInput& input, LogTotals& totals,
       at = std::max(at, own);
       if (!queue.empty() && queue.top() < std::pair(at, index)) break;
       log.late += own < at ? 1 : 0;
+      log.very_late += at - own > kUsualLateness ? 1 : 0;
       take(batch, log.line, at);
     }
     if (log.line < batch.lines.size() || !batch.last) queue.emplace(at, index);

@@ -128,6 +128,34 @@ TEST_F(MergedLogs, AreInOrderWhateverTheBlocksAndTheirStarts) {
   }
 }
 
+TEST_F(LogReaderTest, WarnsOfALogThatIsNotInOrder) {
+  std::string forward, backward, mixed, jitter;
+  for (int i = 0; i < 200; ++i) {
+    forward += line_at(i, "a");
+    backward = line_at(i, "a") + backward;
+    mixed += line_at(i % 10 == 0 ? i : i + 1000, "a");
+    jitter += line_at(i % 2 == 0 ? i : i + 9, "a");
+  }
+  const auto complaints_about = [&](const std::string& text) {
+    std::vector<std::string> complaints;
+    LogInput input{.logs = {files_.write("log", text)}};
+    input.complain = [&](std::string_view what) { complaints.emplace_back(what); };
+    LogTotals totals;
+    read_logs(input, totals, [](const LogBatch&, std::size_t, Instant) {});
+    return complaints;
+  };
+  const std::string log = files_.path("log");
+  EXPECT_TRUE(complaints_about(forward).empty());
+  EXPECT_TRUE(complaints_about(jitter).empty());
+  EXPECT_EQ(complaints_about(backward),
+            std::vector{log + ": warning: 94.5 % of the requests are more than 10 s earlier than "
+                              "one before them, because the newest is first; reverse the log: tac "
+                              "LOG"});
+  EXPECT_EQ(complaints_about(mixed),
+            std::vector{log + ": warning: 9.5 % of the requests are more than 10 s earlier than "
+                              "one before them, so the results are wrong; sort the log by time"});
+}
+
 TEST_F(LogReaderTest, NamesTheRequestOfEachLine) {
   const auto rules = RuleSet::parse(R"(
 version: 1

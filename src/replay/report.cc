@@ -94,7 +94,7 @@ std::string json_report(const ReplayReport& report) {
   JsonWriter out;
   out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
   out.member("skipped", report.skipped).member("wrong_costs", report.wrong_costs);
-  out.member("without_rules", report.without_rules);
+  out.member("without_rules", report.without_rules).member("late", report.late);
   out.key("formats").begin_array();
   for (const LogFormat format : report.formats) out.value(to_string(format));
   out.end_array();

@@ -444,7 +444,7 @@ std::string suggest_json(const SuggestReport& report, double harm) {
   };
   out.begin_object().member("lines", report.lines).member("parsed", report.parsed());
   out.member("skipped", report.skipped).member("wrong_costs", report.wrong_costs);
-  out.member("without_rules", report.without_rules);
+  out.member("without_rules", report.without_rules).member("late", report.late);
   out.member("requests", report.requests).member("unmatched", report.unmatched);
   out.member("keyless", report.keyless).member("keys", report.keys);
   out.member("unit", report.options.unit().empty() ? "requests" : report.options.unit());

@@ -117,6 +117,7 @@ TEST_F(Suggest, CountsUnitsThatTheLogGives) {
 
 TEST_F(Suggest, FollowsATimeThatGoesBack) {
   const SuggestReport report = suggest_for("time,ip\n10,a\n5,a\n10,a\n");
+  EXPECT_NE(suggest_json(report, 0).find(R"("late":1,)"), std::string::npos);
   EXPECT_EQ(suggestions(report, 0)[0].limit, 3u) << "the late line is decided at the latest time";
 }
 
