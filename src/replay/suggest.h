@@ -242,6 +242,10 @@ enum class RouteKind : std::uint8_t {
   kPages,   // all others
 };
 inline constexpr std::size_t kRoutes = 5;
+// Whether many clients of the route can be robots, so that its limit is made for the others.
+constexpr bool is_of_writes(RouteKind kind) {
+  return kind == RouteKind::kLogin || kind == RouteKind::kWrites;
+}
 
 // What is known of the routes before the logs are read.
 struct RouteChoice {
@@ -381,12 +385,14 @@ struct SuggestReport : LogTotals {
   std::deque<RouteDemand> routes;   // in the order of RouteKind; each has requests
 };
 
-// A client that a limit denies, or one that has a large share of the requests.
+// A client that a limit denies, the one that needed most of the others, or one that has a large
+// share of the requests.
 struct AdvisedClient {
   std::string label;  // the readable key; empty: not known any more
   std::uint64_t requests = 0;
   std::uint64_t burst_needed = 0;
   bool denied = false;
+  bool sets_burst = false;  // no other client needed the burst for which the limit has room
   const Traits* traits = nullptr;
 };
 
@@ -395,8 +401,13 @@ struct Advice {
   const RouteDemand* route = nullptr;
   const DemandCurve* curve = nullptr;  // of its rate
   std::uint64_t burst = 0;
-  std::uint64_t keys_denied = 0;       // exact
-  std::uint64_t requests_denied = 0;   // at most
+  std::uint64_t keys_denied = 0;      // exact
+  std::uint64_t requests_denied = 0;  // at most
+  // What keys needed, except for those that the limit may deny, and for writes without those that
+  // do not look legitimate: units in the busiest hour of one, and a burst with this rate.
+  std::uint64_t keys_measured = 0;
+  std::uint64_t busiest_hour = 0;
+  std::uint64_t burst_needed = 0;
   std::string note;                    // what is uncertain about the limit
   std::vector<AdvisedClient> clients;  // those with most requests, at most kMostClients
   static constexpr std::size_t kMostClients = 10;
@@ -404,12 +415,6 @@ struct Advice {
 
 // Whether advise() has a limit for the route.
 bool has_advice(const SuggestReport& report, const RouteDemand& route);
-
-// How far the advice is above what the clients needed that it is made for: nearly all of them,
-// without those whose requests that write mostly get a status of 4xx. The limit for logins is made
-// for what three of four of them need, and for those that look like people.
-inline constexpr double kHeadroom = 1.5;
-inline constexpr double kStrictHeadroom = 4;
 
 // Returns the limits to take: first that of the route to begin with, then those of others that have
 // enough requests, in their order. `harm` is the share of the keys that each is made for and may

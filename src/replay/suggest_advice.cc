@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -272,9 +273,11 @@ MatchMap RouteFinder::match(RouteKind kind) const {
 
 namespace {
 
-bool is_of_writes(RouteKind kind) {
-  return kind == RouteKind::kLogin || kind == RouteKind::kWrites;
-}
+// How far the advice is at least above what the clients needed that it is made for: nearly all of
+// them, without those whose requests that write mostly get a status of 4xx. The limit for logins is
+// made for what three of four of them need, and for those that look like people.
+constexpr double kHeadroom = 1.5;
+constexpr double kStrictHeadroom = 4;
 
 // Returns a number that is easy to read, and not below: 1, 2, ... 10, 12, 15, 20, 25, 30, 40, ...
 std::uint64_t round_up(double number) {
@@ -306,9 +309,8 @@ struct Needs {
   std::uint64_t most_denied = 0;
   double headroom = kHeadroom;
 
-  double need(std::size_t curve) const {
-    return static_cast<double>(curves[curve].smallest(most_denied)) * headroom;
-  }
+  std::uint64_t units(std::size_t curve) const { return curves[curve].smallest(most_denied); }
+  double need(std::size_t curve) const { return static_cast<double>(units(curve)) * headroom; }
 };
 
 // What the limit of a route is made for: the larger of these needs. The first are those of clients
@@ -343,26 +345,44 @@ std::vector<Needs> needs_of(const RouteDemand& route, double harm) {
   return all;
 }
 
-// The clients that the advice denies, and those with at least a twentieth of many requests.
+// Returns the client for which the burst of the advice is, if there is one.
+std::optional<std::uint32_t> setter_of(const Advice& advice, std::size_t bucket) {
+  const RouteDemand& route = *advice.route;
+  std::optional<std::uint32_t> setter;
+  if (round_up(static_cast<double>(advice.burst_needed) * kHeadroom) != advice.burst) return setter;
+  for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
+    if (route.demand.peak_of(key, bucket) != advice.burst_needed || !looks_legitimate(route, key))
+      continue;
+    if (setter) return {};  // several needed as much
+    setter = key;
+  }
+  return setter;
+}
+
+// The clients that the advice denies, the one for which its burst is, and those with at least a
+// twentieth of many requests.
 std::vector<AdvisedClient> clients_of(const Advice& advice) {
   const RouteDemand& route = *advice.route;
   const auto bucket = static_cast<std::size_t>(advice.curve - route.demand.curves().data());
   struct Found {
     std::uint32_t key;
     bool denied;
+    bool sets_burst;
   };
   constexpr std::uint64_t kMany = 100;
+  const std::optional<std::uint32_t> setter = setter_of(advice, bucket);
   std::vector<Found> found;
   for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
     const bool denied = route.demand.peak_of(key, bucket) > advice.burst;
     const std::uint64_t requests = route.demand.requests_of(key);
     const bool heavy = requests >= kMany && requests * 20 >= route.demand.requests();
-    if (denied || heavy) found.push_back({key, denied});
+    if (denied || heavy || key == setter) found.push_back({key, denied, key == setter});
   }
   const auto end =
       found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), Advice::kMostClients));
   std::partial_sort(found.begin(), end, found.end(), [&](const Found& a, const Found& b) {
     if (a.denied != b.denied) return a.denied;
+    if (a.sets_burst != b.sets_burst) return a.sets_burst;
     return route.demand.requests_of(a.key) > route.demand.requests_of(b.key);
   });
   std::vector<AdvisedClient> clients;
@@ -370,35 +390,74 @@ std::vector<AdvisedClient> clients_of(const Advice& advice) {
     const Traits* traits = route.traits.find(each->key);
     clients.push_back({traits == nullptr ? "" : traits->label, route.demand.requests_of(each->key),
                        std::max<std::uint64_t>(1, route.demand.peak_of(each->key, bucket)),
-                       each->denied, traits});
+                       each->denied, each->sets_burst, traits});
   }
   return clients;
 }
 
+// The readable key of a client, or "one client".
+std::string name_of(const RouteDemand& route, std::uint32_t key, const std::string& client) {
+  const Traits* const traits = route.traits.find(key);
+  return traits == nullptr || traits->label.empty() ? "one " + client
+                                                    : printable(traits->label, 40);
+}
+
 // Returns a warning if the clients that the advice does not deny and that cause most requests of a
-// route of writes can be attackers, or an empty text.
+// route of writes can be attackers, or an empty text. It names the least number of them that do.
 std::string pace_note(const Advice& advice, const std::string& client) {
   const RouteDemand& route = *advice.route;
   const std::uint64_t all = route.demand.requests();
   if (route.kind == RouteKind::kLogin || route.writes * 2 <= all) return "";
   const auto bucket = static_cast<std::size_t>(advice.curve - route.demand.curves().data());
-  std::uint64_t clients = 0, theirs = 0, heaviest = 0;
+  const auto requests_of = [&](std::uint32_t key) { return route.demand.requests_of(key); };
+  std::vector<std::uint32_t> allowed;  // those with most requests first
   for (std::uint32_t key = 0; key < route.behaviour.size(); ++key) {
-    if (route.demand.peak_of(key, bucket) > advice.burst) continue;
-    const std::uint64_t requests = route.demand.requests_of(key);
-    heaviest = std::max(heaviest, requests);
-    const bool repeats = GuessFinder::repeats(requests, route.behaviour[key].elsewhere);
-    if (!route.is_alone || !repeats) continue;
-    ++clients;
-    theirs += requests;
+    if (route.demand.peak_of(key, bucket) <= advice.burst) allowed.push_back(key);
+  }
+  std::stable_sort(allowed.begin(), allowed.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return requests_of(a) > requests_of(b);
+  });
+  constexpr std::size_t kMostNamed = 3;
+  std::uint64_t clients = 0, theirs = 0;
+  std::string names;
+  for (const std::uint32_t key : allowed) {
+    const bool repeats = GuessFinder::repeats(requests_of(key), route.behaviour[key].elsewhere);
+    if (!route.is_alone || !repeats || theirs * 2 >= all) continue;
+    theirs += requests_of(key);
+    if (clients++ >= kMostNamed) continue;
+    names += (names.empty() ? "" : ", ") + name_of(route, key, client);
   }
   if (theirs * 2 >= all) {
-    return "most are of " + plural(clients, client) + " that send" + (clients == 1 ? "s" : "") +
+    if (clients > kMostNamed) names += " and " + grouped(clients - kMostNamed) + " more";
+    return "most are of " + names + ", which send" + (clients == 1 ? "s" : "") +
            " hardly anything else: this may be the pace of an attacker";
   }
-  if (heaviest * 2 < all || heaviest < GuessFinder::kRepeats) return "";
-  return "one " + client + " sends " + percent(heaviest, all) +
+  const std::uint64_t most = allowed.empty() ? 0 : requests_of(allowed[0]);
+  if (most * 2 < all || most < GuessFinder::kRepeats) return "";
+  return name_of(route, allowed[0], client) + " sends " + percent(most, all) +
          " of these requests: the limit may be its pace";
+}
+
+// Chooses the rate and the burst. `need`: what the limit should allow of the curve with this index.
+template <class Need>
+void choose_bucket(const Need& need, Advice& advice) {
+  static constexpr std::uint64_t kMostPace = 10;  // times the busiest hour: more bounds nobody
+  static constexpr std::uint64_t kMinutes = 10;   // in which a bucket should be full again
+  const auto rank_of = [](std::uint64_t rate, std::uint64_t burst) {
+    return std::pair(std::max(kMinutes, (burst - 1) / rate + 1), rate + burst);
+  };
+  const auto& curves = advice.route->demand.curves();
+  const double hour = need(0);
+  for (std::size_t i = advice.route->demand.first_bucket(); i < curves.size(); ++i) {
+    const std::uint64_t rate = curves[i].rate;
+    if (i + 1 < curves.size() && static_cast<double>(rate) * 60 < hour) continue;
+    const bool is_first = advice.curve == nullptr;
+    if (!is_first && rate * 60 > kMostPace * advice.busiest_hour) break;
+    const std::uint64_t burst = round_up(need(i));
+    if (!is_first && rank_of(rate, burst) >= rank_of(advice.curve->rate, advice.burst)) continue;
+    advice.curve = &curves[i];
+    advice.burst = burst;
+  }
 }
 
 Advice advice_for(const SuggestReport& report, const RouteDemand& route, double harm) {
@@ -407,8 +466,8 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   constexpr std::uint64_t kPersonBurst = 10;  // and one after the other
   const std::vector<Needs> needs = needs_of(route, harm);
   const auto& curves = route.demand.curves();
-  const std::span buckets = std::span(curves).subspan(route.demand.first_bucket());
-  const std::uint64_t scale = buckets[0].rate;  // of units: the slowest bucket has one a minute
+  // Of units: the slowest bucket has one a minute.
+  const std::uint64_t scale = curves[route.demand.first_bucket()].rate;
   const bool is_few = needs[0].keys < kFewKeys;
   bool is_capped = false;
   const auto need = [&](std::size_t curve) {
@@ -419,28 +478,14 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
     is_capped = true;
     return most;
   };
-  const double hour = need(0);
-  std::size_t first = 0;
-  while (first + 1 < buckets.size() && static_cast<double>(buckets[first].rate) * 60 < hour) {
-    ++first;
-  }
   Advice best;
   best.route = &route;
-  constexpr std::uint64_t kMinutes = 10;  // in which a bucket should be full again
-  bool best_refills = false;
-  for (const DemandCurve& each : buckets.subspan(first)) {
-    const std::uint64_t burst = round_up(need(static_cast<std::size_t>(&each - curves.data())));
-    const bool refills = burst <= kMinutes * each.rate;
-    const bool is_better =
-        best.curve == nullptr || (refills && !best_refills) ||
-        (refills == best_refills && each.rate + burst < best.curve->rate + best.burst);
-    if (!is_better) continue;
-    best.curve = &each;
-    best.burst = burst;
-    best_refills = refills;
-  }
+  best.busiest_hour = needs[0].units(0);
+  best.keys_measured = needs[0].keys - std::min(needs[0].keys, needs[0].most_denied);
+  choose_bucket(need, best);
   constexpr std::uint64_t kLeastBurst = 5;  // people click twice, and repeat what failed
   best.burst = std::clamp(best.burst, kLeastBurst, kMostUnits);
+  best.burst_needed = needs[0].units(static_cast<std::size_t>(best.curve - curves.data()));
   best.keys_denied = best.curve->keys_over(best.burst);
   best.requests_denied = best.curve->requests_over(best.burst);
   best.clients = clients_of(best);

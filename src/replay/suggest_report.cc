@@ -35,8 +35,25 @@ std::string advice_line(const SuggestReport& report, const Advice& advice) {
          denial_text(report, advice);
 }
 
-std::string note_line(const Advice& advice) {
-  return advice.note.empty() ? "" : "  " + advice.note + "\n";
+// "2" or "2.5"
+std::string ratio_text(std::uint64_t number, std::uint64_t of) {
+  const double ratio = static_cast<double>(number) / static_cast<double>(of);
+  const std::string text = decimal(ratio, ratio < 9.95 ? 1 : 0);
+  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+}
+
+// How far the limit is above what clients needed; empty if no client counts.
+std::string headroom_text(const SuggestReport& report, const Advice& advice) {
+  if (advice.keys_measured == 0) return "";
+  const std::string unit = report.options.unit();
+  const std::string key = report.options.key == "{ip}" ? "client" : "key";
+  return "rate: " + ratio_text(advice.curve->rate * 60, advice.busiest_hour) +
+         " times the busiest hour of " +
+         plural(advice.keys_measured,
+                is_of_writes(advice.route->kind) ? "legitimate " + key : key) +
+         " (" + grouped(advice.busiest_hour) + (unit.empty() ? "" : " " + unit) +
+         "); burst: " + ratio_text(advice.burst, advice.burst_needed) + " times the need (" +
+         grouped(advice.burst_needed) + ")";
 }
 
 // What the route of an advice is, for people; empty if it is all requests.
@@ -241,7 +258,9 @@ std::string html_clients(const Advice& advice) {
   for (const AdvisedClient& each : advice.clients) {
     out += "<tr><th scope=\"row\"><span class=\"mono\">" +
            html_text(each.label.empty() ? "(not kept)" : each.label) + "</span>" +
-           (each.denied ? " <span class=\"bad small\">denied</span>" : "");
+           (each.denied       ? " <span class=\"bad small\">denied</span>"
+            : each.sets_burst ? " <span class=\"soft small\">sets the burst</span>"
+                              : "");
     const TraitsText text = each.traits == nullptr ? TraitsText{} : text_of(*each.traits);
     for (const std::string& part : {text.requests, text.agent}) {
       if (part.empty() || part == each.label) continue;
@@ -264,6 +283,9 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
                     "\">" + (is_first ? "Take this: " : "Then: ") + name +
                     "</h2>\n<p class=\"take\">" + numbers_of(report, *advice.curve, advice.burst) +
                     "</p>\n<p>It " + denial_text(report, advice) + ".</p>\n";
+  if (const std::string room = headroom_text(report, advice); !room.empty()) {
+    out += "<p>" + html_text(room) + ".</p>\n";
+  }
   if (!advice.note.empty()) out += "<p class=\"bad\">" + html_text(advice.note) + "</p>\n";
   if (!advice.route->match.empty()) {
     out +=
@@ -282,9 +304,9 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   add(chosen - 1, "slower");
   add(chosen, "token");
   add(chosen + 1, "faster");
-  out += "<li>the line upwards is the burst to take</li></ul>\n";
-  const RouteKind kind = advice.route->kind;
-  if (kind == RouteKind::kLogin || kind == RouteKind::kWrites) harm = 0;  // made for other clients
+  if (is_of_writes(advice.route->kind)) harm = 0;  // it is made for other clients
+  out += "<li>the line upwards is the burst to take" +
+         (harm > 0 ? ", the dotted one the share " + share_text(harm) : "") + "</li></ul>\n";
   out += CurveChart(lines, advice.route->demand.keys(), harm,
                     "Share of the clients of " + name + " that each burst denies",
                     "burst of a token bucket, units")
@@ -292,14 +314,13 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   return out + "</section>\n";
 }
 
-// The rule behind the numbers of the advice, in two lines.
-std::string method_text(const std::vector<Advice>& advice, double harm) {
-  const bool is_login = !advice.empty() && advice[0].route->kind == RouteKind::kLogin;
-  return (is_login
-              ? "The limit is " + decimal(kStrictHeadroom, 0) + " times what most clients needed"
-              : "Limits are " + decimal(kHeadroom, 1) +
-                    " times what the clients needed, except for " + share_text(harm) + " of them") +
-         ": the mean rate\nof their busiest hours, and the burst above it.";
+// The headroom of an advice and its note, a line each.
+std::string remarks(const SuggestReport& report, const Advice& advice) {
+  std::string lines;
+  for (const std::string& each : {headroom_text(report, advice), advice.note}) {
+    if (!each.empty()) lines += "  " + each + "\n";
+  }
+  return lines;
 }
 
 constexpr std::size_t kIndent = 8;         // of what a client did, with a margin
@@ -320,7 +341,9 @@ void add_clients(const Advice& advice, std::size_t columns, std::string& out) {
     out +=
         row(each.label.empty() ? "(not kept)" : printable(each.label, 40), grouped(each.requests),
             percent(each.requests, advice.route->demand.requests()), grouped(each.burst_needed)) +
-        (each.denied ? "  denied\n" : "\n");
+        (each.denied       ? "  denied\n"
+         : each.sets_burst ? "  sets the burst\n"
+                           : "\n");
     if (each.traits == nullptr) continue;
     const std::string what = fitted_text(*each.traits, each.label, columns - kIndent);
     if (!what.empty()) out += "      " + what + "\n";
@@ -353,7 +376,7 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
   const auto advice = advise(report, harm);
   std::string out;
   if (!advice.empty()) {
-    out = advice_line(report, advice[0]) + "\n" + note_line(advice[0]) + "\n";
+    out = advice_line(report, advice[0]) + "\n" + remarks(report, advice[0]) + "\n";
     add_clients(advice[0], columns, out);
     if (!advice[0].clients.empty()) out += "\n";
   }
@@ -380,16 +403,11 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
   if (report.failed)
     out += "note: some logs could not be read to the end; this is of what was read\n";
   if (report.requests == 0) return out;
-  out += method_text(advice, harm) + "\n";
   for (std::size_t i = 1; i < advice.size(); ++i) {
-    out +=
-        (i == 1
-             ? "\nThen, by rules of their own (writes: without clients that mostly get a status of "
-               "4xx;\nlogin: " +
-                   decimal(kStrictHeadroom, 0) + " times what most clients needed):\n\n"
-             : "\n") +
-        advice_line(report, advice[i]) + "\n  " + route_text(advice[i]) + ": " +
-        printable(advice[i].route->match, columns - kMatchColumns) + "\n" + note_line(advice[i]);
+    out += (i == 1 ? "\nThen, by rules of their own:\n\n" : "\n") + advice_line(report, advice[i]) +
+           "\n  " + route_text(advice[i]) + ": " +
+           printable(advice[i].route->match, columns - kMatchColumns) + "\n" +
+           remarks(report, advice[i]);
     add_clients(advice[i], columns, out);
   }
   if (all) {
@@ -417,11 +435,14 @@ void write_advice(base::JsonWriter& out, const SuggestReport& report, double har
     out.member("per", core::format_period(advice.curve->period)).member("burst", advice.burst);
     out.member("requests", demand.requests()).member("keys", std::uint64_t{demand.keys()});
     out.member("keys_denied", advice.keys_denied);
+    out.member("keys_measured", advice.keys_measured).member("busiest_hour", advice.busiest_hour);
+    out.member("burst_needed", advice.burst_needed);
     out.member("requests_denied_at_most", advice.requests_denied).member("note", advice.note);
     out.key("clients").begin_array();
     for (const AdvisedClient& each : advice.clients) {
       out.begin_object().member("key", each.label).member("requests", each.requests);
       out.member("burst_needed", each.burst_needed).member("denied", each.denied);
+      out.member("sets_burst", each.sets_burst);
       if (each.traits != nullptr) {
         write_names(out, "agents", each.traits->agents);
         write_names(out, "paths", each.traits->requests);
@@ -479,9 +500,8 @@ std::string suggest_html(const SuggestReport& report, double harm) {
     out += "<br>" + plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first);
   }
+  out += "</p>\n";
   const auto advice = advise(report, harm);
-  out += "</p>\n<p>" + method_text(advice, harm) + " The dotted line is the share " +
-         share_text(harm) + ".</p>\n";
   for (const Advice& each : advice) out += html_advice(report, each, harm, &each == advice.data());
   if (report.requests > 0) {
     out += "<section aria-labelledby=\"all\">\n<h2 id=\"all\">All algorithms</h2>\n<p>" +

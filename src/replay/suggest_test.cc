@@ -412,22 +412,33 @@ TEST_F(Suggest, FindsWhereClientsGuessAmongRequestsThatMatch) {
 
 TEST_F(Suggest, SaysThatTheLimitMayBeThePaceOfAnAttacker) {
   options_.match = {{"path", "/reports"}};
-  const SuggestReport one = suggest_for(guessing_log(2, "200"));
+  std::string log = guessing_log(10, "200");  // 100 requests of a client
+  for (int i = 0; i < 160; ++i) {
+    const int client = i < 60 ? i % 20 : 99;
+    log += std::to_string(1'700'100'000 + i * 60) + ",10.0.0." + std::to_string(client) +
+           ",POST,/reports,200\n";
+  }
+  const SuggestReport two = suggest_for(log);
+  EXPECT_EQ(
+      advise(two, 0)[0].note,
+      "most are of 10.8.8.8, 10.0.0.99, which send hardly anything else: this may be the pace "
+      "of an attacker");
+  const SuggestReport one = suggest_for(guessing_log(10, "200"));
   const std::string note =
-      "most are of 1 client that sends hardly anything else: this may be the pace of an attacker";
+      "most are of 10.8.8.8, which sends hardly anything else: this may be the pace of an attacker";
   EXPECT_EQ(advise(one, 0)[0].note, note);
   EXPECT_NE(suggest_text(one, 0, false).find(note), std::string::npos);
   EXPECT_NE(advised_rules(one, advise(one, 0)).find("## " + note), std::string::npos);
   // Among the writes of a whole log, and from a client that reads pages, too.
   options_.match.clear();
-  std::string log = guessing_log(1, "200");
+  log = guessing_log(1, "200");
   for (int i = 0; i < 1000; ++i) {
     const std::string at = std::to_string(1'700'100'000 + i * 30) + ",10.7.7.7,";
     log += at + "GET,/topic,200\n" + at + "POST,/topic/answer,302\n";
   }
   const SuggestReport of_all = suggest_for(log);
   const Advice writes = *advice_of(advise(of_all, 0), RouteKind::kWrites);
-  EXPECT_TRUE(writes.note.starts_with("one client sends 8")) << writes.note;
+  EXPECT_TRUE(writes.note.starts_with("10.7.7.7 sends 8")) << writes.note;
   EXPECT_TRUE(writes.note.ends_with("% of these requests: the limit may be its pace"));
 }
 
@@ -437,13 +448,56 @@ TEST_F(Suggest, LeavesRoomAboveWhatClientsNeeded) {
     const auto advice = advise(report, harm);
     ASSERT_EQ(advice.size(), 1u);
     const auto most = static_cast<std::uint64_t>(harm * static_cast<double>(report.keys));
-    const auto& hour = advice[0].route->demand.curves()[0];
-    EXPECT_GE(static_cast<double>(advice[0].curve->rate) * 60,
-              kHeadroom * static_cast<double>(hour.smallest(most)));
-    EXPECT_GE(static_cast<double>(advice[0].burst),
-              kHeadroom * static_cast<double>(advice[0].curve->smallest(most)));
+    const std::uint64_t hour = advice[0].route->demand.curves()[0].smallest(most);
+    EXPECT_EQ(advice[0].busiest_hour, hour);
+    EXPECT_EQ(advice[0].burst_needed, advice[0].curve->smallest(most));
+    EXPECT_EQ(advice[0].keys_measured, report.keys - most);
+    EXPECT_GE(advice[0].curve->rate * 60 * 2, hour * 3);
+    EXPECT_GE(advice[0].burst * 2, advice[0].burst_needed * 3);
     EXPECT_LE(advice[0].keys_denied, most);
   }
+}
+
+// Each client sends 60 requests in a minute once, the last one 70.
+std::string busy_minutes() {
+  std::string log = "time,ip,path\n";
+  for (int client = 0; client < 30; ++client) {
+    for (int i = 0; i < (client == 29 ? 70 : 60); ++i) {
+      log += std::to_string(1'700'000'000 + client * 7200 + i % 60) + ",10.0.0." +
+             std::to_string(client) + ",/a\n";
+    }
+  }
+  return log;
+}
+
+TEST_F(Suggest, BoundsTheRateByTheBusiestHourAndSaysHowFarItIsAbove) {
+  const SuggestReport report = suggest_for(busy_minutes());
+  const Advice advice = advise(report, 0)[0];
+  EXPECT_EQ(advice.busiest_hour, 70u);
+  EXPECT_LE(advice.curve->rate * 60, 700u);
+  EXPECT_EQ(advice.curve->rate, 6u) << "the pair that is full again first";
+  EXPECT_EQ(advice.burst, 100u);
+  const std::string headroom =
+      "rate: 5.1 times the busiest hour of 30 clients (70); burst: 1.5 times the need (65)";
+  EXPECT_NE(suggest_text(report, 0, false).find("clients\n  " + headroom + "\n"), std::string::npos)
+      << suggest_text(report, 0, false);
+  EXPECT_NE(suggest_html(report, 0).find("<p>" + headroom + ".</p>"), std::string::npos);
+  EXPECT_NE(
+      suggest_json(report, 0).find(R"("keys_measured":30,"busiest_hour":70,"burst_needed":65,)"),
+      std::string::npos);
+}
+
+TEST_F(Suggest, NamesTheClientForWhichTheBurstIs) {
+  const SuggestReport one = suggest_for(busy_minutes());
+  const auto clients = advise(one, 0)[0].clients;
+  ASSERT_EQ(clients.size(), 1u);
+  EXPECT_EQ(clients[0].label, "10.0.0.29");
+  EXPECT_TRUE(clients[0].sets_burst);
+  EXPECT_NE(suggest_text(one, 0, false).find("65  sets the burst\n"), std::string::npos);
+  EXPECT_NE(suggest_html(one, 0).find(">sets the burst<"), std::string::npos);
+  const SuggestReport many = suggest_for(busy_minutes() + "1700300000,10.0.0.29,/a\n");
+  EXPECT_EQ(advise(many, 0.04)[0].burst_needed, 55u);
+  EXPECT_TRUE(advise(many, 0.04)[0].clients.empty()) << "several needed as much";
 }
 
 TEST_F(Suggest, TakesRatesThatFitLargeUnits) {
