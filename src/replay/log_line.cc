@@ -114,7 +114,6 @@ bool looks_like_address(std::string_view word) noexcept {
 LineFault skip_to_timestamp(LineCursor& cursor) noexcept {
   if (cursor.eat("- - [")) return LineFault::kNone;
   const std::string_view ident = cursor.word();
-  if (looks_like_address(ident)) return LineFault::kVirtualHost;
   const std::string_view rest = cursor.rest();
   std::size_t bracket = rest.find(" [");
   if (bracket == rest.npos || bracket == 0) return LineFault::kNoTimestamp;
@@ -124,7 +123,7 @@ LineFault skip_to_timestamp(LineCursor& cursor) noexcept {
     if (bracket == rest.npos) return LineFault::kMalformedTimestamp;
   }
   cursor.skip(bracket + 2);
-  return LineFault::kNone;
+  return looks_like_address(ident) ? LineFault::kVirtualHost : LineFault::kNone;
 }
 
 LineFault line_fault_of(TimestampFault fault) noexcept {
@@ -275,7 +274,8 @@ std::string_view explain(LineFault fault) noexcept {
     case LineFault::kNone: return "nothing is wrong";
     case LineFault::kEmpty: return "empty line; expected a request";
     case LineFault::kNoClient: return "no client; expected an address or a host name first";
-    case LineFault::kVirtualHost: return "a virtual host comes first; expected the client";
+    case LineFault::kVirtualHost:
+      return "a virtual host comes first; remove it: cut -d' ' -f2- LOG";
     case LineFault::kNoTimestamp:
       return "no timestamp; expected CLIENT IDENT USER [20/Feb/2016:00:00:45 -0500]";
     case LineFault::kMalformedTimestamp:

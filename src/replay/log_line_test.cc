@@ -156,6 +156,8 @@ TEST(AccessLine, ReportsTheErrorOfALine) {
       {"10.0.0.1 - -", LineFault::kNoTimestamp},
       {"10.0.0.1 " + kAt + " \"GET / HTTP/1.1\" 200 1", LineFault::kNoTimestamp},
       {"h.example:80 10.0.0.1 - - " + kAt + " \"GET / HTTP/1.1\" 200 1", LineFault::kVirtualHost},
+      {"2026-11-23 10:00:00 10.0.0.1 GET /a - 443 - 10.0.0.2 curl 200", LineFault::kNoTimestamp},
+      {"2026/11/23 10:00:00 [error] 7#7: *1 open() failed", LineFault::kNoTimestamp},
       {"10.0.0.1 - - [20/Feb/2016]", LineFault::kMalformedTimestamp},
       {"10.0.0.1 - - [20/Feb/2016:00:00:45 -050] \"GET / HTTP/1.1\" 200 1",
        LineFault::kMalformedTimestamp},
