@@ -53,7 +53,7 @@ denied_only_by_against have the requests that only one of them denies.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
 (the report then covers what was read), or it has no line that could be read or no field that
---field names; 2 wrong usage.
+--field names, or the logs have no request; 2 wrong usage.
 
 Examples:
   sluice replay --rules rules.yaml access.log
@@ -91,6 +91,9 @@ bool stdout_has_colours() {
 int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   int status = report.failed ? kFailed : 0;
   if (report.failed && report.parsed() == 0) return status;
+  if (report.parsed() + report.without_rules == 0) {
+    throw unreadable("the logs have no request; there is nothing to decide");
+  }
   if (!report.fault.empty()) throw unreadable(report.fault);
   if (arguments.json) {
     std::cout << replay::json_report(report);

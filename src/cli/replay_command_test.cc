@@ -219,10 +219,23 @@ TEST_F(ReplayCommand, FailsWithTheErrorsOfTheRules) {
   EXPECT_NE(err_.find("rules.yaml:2:1: error: "), std::string::npos) << err_;
 }
 
-TEST_F(ReplayCommand, SucceedsOnAnEmptyLogAndSaysSo) {
-  EXPECT_EQ(run_replay({"--json", files_.write("empty", "")}), 0);
-  EXPECT_EQ(boost::json::parse(out_).at("lines").to_number<int>(), 0);
-  EXPECT_NE(err_.find("is empty"), std::string::npos);
+TEST_F(ReplayCommand, FailsWithoutARequest) {
+  const std::string empty = files_.write("empty", "");
+  EXPECT_EQ(run_replay({"--json", empty}), 1);
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(err_, "sluice: " + empty +
+                      ": is empty\nsluice: the logs have no request; there is nothing to decide\n");
+  EXPECT_EQ(run_replay({"--json", empty, log_}), 0) << "a log that was just rotated";
+}
+
+TEST_F(ReplayCommand, WarnsIfMostLinesAreSkipped) {
+  const std::string bad = "nonsense\n";
+  const std::string half = files_.write("half", three_ + bad + bad + bad);
+  EXPECT_EQ(run_replay({half}), 0);
+  EXPECT_EQ(err_.find("most lines"), std::string::npos) << err_;
+  const std::string most = files_.write("most", three_ + bad + bad + bad + bad);
+  EXPECT_EQ(run_replay({most}), 0);
+  EXPECT_TRUE(err_.ends_with(most + ": warning: most lines are skipped, 4 of 7\n")) << err_;
 }
 
 TEST_F(ReplayCommand, FailsWithoutAReportIfNoLineCanBeRead) {
@@ -239,7 +252,7 @@ TEST_F(ReplayCommand, FailsWithoutAReportIfNoLineCanBeRead) {
 TEST_F(ReplayCommand, ShowsTheFirstFiveLinesThatItSkips) {
   std::string text;
   for (int i = 0; i < 9; ++i) text += "\x1b[31mnonsense\n";
-  EXPECT_EQ(run_replay({files_.write("log", text + three_)}), 0);
+  EXPECT_EQ(run_replay({files_.write("log", text + three_ + three_ + three_)}), 0);
   EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 5);
   EXPECT_EQ(err_.find('\x1b'), std::string::npos);
   EXPECT_NE(err_.find("log:5: skipped: "), std::string::npos);

@@ -864,12 +864,17 @@ void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
     totals.failed = true;
     return complain(input, path, ": " + log.batch->error);
   }
-  if (log.lines == 0) return complain(input, path, ": is empty; there is nothing to decide");
+  if (log.lines == 0) return complain(input, path, ": is empty");
   if (log.parsed == 0) {
     totals.failed = true;
     return complain(input, path,
                     ": no line could be read as " + std::string(title_of(log.batch->format)) +
                         "; is it an access log? --format and --field say what it is");
+  }
+  if (log.parsed * 2 < log.lines) {
+    complain(input, path,
+             ": warning: most lines are skipped, " + grouped(log.lines - log.parsed) + " of " +
+                 grouped(log.lines));
   }
   if (log.very_late * 20 <= log.parsed) return;
   const bool is_reversed = log.late * 10 > log.parsed * 9 && log.last < *log.first;
