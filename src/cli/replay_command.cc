@@ -40,8 +40,8 @@ no whole number. late counts lines that are earlier than one before them in thei
 parsed = allowed + denied + invalid. invalid counts requests that a server refuses
 with 400, such as for a cost that is no number; no limit counts them. without_rules counts recorded
 requests that name their limits themselves, or have one of Envoy's files: they are not replayed.
-Unmatched requests are allowed, and so are requests that only a shadow rule would deny. Within a
-rule, matched = allowed + denied, and invalid ones count as allowed; for a shadow rule (mode:
+Unmatched requests are allowed, and so are the would_deny requests that a shadow rule would deny.
+Within a rule, matched = allowed + denied, and invalid ones count as allowed; for a shadow rule (mode:
 shadow), denied counts the requests that it would have denied. The denied of a limit counts the
 requests that this limit denied; several limits may deny one request. keys is the number of distinct
 counters of the limit.

@@ -10,11 +10,11 @@ inline constexpr std::string_view kPageStyle = R"css(
 :root { color-scheme: light dark;
   --page: #f6f7f9; --card: #ffffff; --ink: #1b2230; --soft: #586174; --line: #dfe3ea;
   --allowed: #5b8def; --allowed-fill: #a9c4f7; --denied: #c5283d; --denied-fill: #e0566a;
-  --trial: #8a5a00; --trial-back: #fdf1d6; --bar: #f3c9cf; }
+  --trial: #8a5a00; --trial-back: #fdf1d6; --trial-fill: #e8b54d; --bar: #f3c9cf; }
 @media (prefers-color-scheme: dark) { :root {
   --page: #12151c; --card: #1b202a; --ink: #e8ebf1; --soft: #a3adbf; --line: #323a49;
   --allowed: #7aa5f5; --allowed-fill: #345694; --denied: #ff8797; --denied-fill: #d8495f;
-  --trial: #ffcf70; --trial-back: #3a2f14; --bar: #5c2731; } }
+  --trial: #ffcf70; --trial-back: #3a2f14; --trial-fill: #a9781c; --bar: #5c2731; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
@@ -47,6 +47,7 @@ dd small { display: block; font-size: .8125rem; font-weight: 400; color: var(--s
   border-radius: 2px;
   vertical-align: -1px; }
 .legend .a { background: var(--allowed-fill); border: 1px solid var(--allowed); }
+.legend .t { background: var(--trial-fill); border: 1px solid var(--trial); }
 .legend .d { background: var(--denied-fill); border: 1px solid var(--denied); }
 .plot { position: relative; height: 13rem; margin: 1rem 0 0 3.4rem;
   border-bottom: 1px solid var(--soft); }
@@ -61,7 +62,8 @@ dd small { display: block; font-size: .8125rem; font-weight: 400; color: var(--s
 .axis span:first-child.edge { transform: none; }
 .allowed { fill: var(--allowed-fill); stroke: var(--allowed); stroke-width: 1; }
 .denied { fill: var(--denied-fill); stroke: var(--denied); stroke-width: 1; }
-.allowed, .denied, .grid, .tick { vector-effect: non-scaling-stroke; }
+.trial { fill: var(--trial-fill); stroke: var(--trial); stroke-width: 1; }
+.allowed, .denied, .trial, .grid, .tick { vector-effect: non-scaling-stroke; }
 .grid { stroke: var(--line); stroke-width: 1; } .tick { stroke: var(--soft); stroke-width: 1; }
 .hit { fill: transparent; } .hit:hover { fill: var(--ink); fill-opacity: .09; }
 #tip { position: fixed; z-index: 9; pointer-events: none; padding: .4rem .6rem;

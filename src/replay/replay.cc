@@ -191,6 +191,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   }
   const Reason reason = answer.decision.reason;
   if (store_failed(reason) || reason == Reason::kFallback) ++undecided;
+  bool would_deny = false;
   for (const RuleAnswer::Matched& matched : answer.matched) {
     const auto index = static_cast<std::size_t>(matched.rule - file_order_.data());
     RuleTally& tally = rules[index];
@@ -199,6 +200,11 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
     if (!matched.denied || is_invalid(answer, matched.rule)) continue;
     ++tally.denied;
     series_.add(rule_channel(index) + 1);
+    would_deny = would_deny || matched.rule->mode == RuleMode::kShadow;
+  }
+  if (would_deny && answer.decision.allowed()) {
+    ++this->would_deny;
+    series_.add(kWouldDeny);
   }
   for (const LimitAnswer& each : answer.limits) {
     if (each.decision.passed_over) continue;

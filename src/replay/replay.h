@@ -140,11 +140,12 @@ struct RuleTally {
 // All counts of a replay. Not thread-safe; borrows the rules.
 class Tally {
  public:
-  // The channels of series(): all requests, denied requests, and for rule i at rule_channel(i) the
-  // matched requests, followed by the denied ones.
+  // The channels of series(): all requests, denied requests, those that rules in shadow mode would
+  // deny, and for rule i at rule_channel(i) the matched requests, followed by the denied ones.
   static constexpr std::size_t kRequests = 0;
   static constexpr std::size_t kDenied = 1;
-  static constexpr std::size_t rule_channel(std::size_t rule) { return 2 + 2 * rule; }
+  static constexpr std::size_t kWouldDeny = 2;
+  static constexpr std::size_t rule_channel(std::size_t rule) { return 3 + 2 * rule; }
 
   Tally(const RuleSet& rules, std::size_t most_keys);
 
@@ -152,13 +153,15 @@ class Tally {
   void count(const RuleAnswer& answer, const LogLine& line, Instant at);
   // Returns whether a limit ignored keys.
   bool overflowed() const noexcept;
+  std::uint64_t allowed() const noexcept { return requests - denied - invalid; }
 
   std::uint64_t requests = 0;
-  std::uint64_t denied = 0;     // by enforced rules
-  std::uint64_t invalid = 0;    // that a server refuses with 400, such as for a wrong cost
-  std::string mistake;          // of the first of them
-  std::uint64_t unmatched = 0;  // no rule matched; allowed
-  std::uint64_t undecided = 0;  // the store could not decide; the failure policy did
+  std::uint64_t denied = 0;      // by enforced rules
+  std::uint64_t would_deny = 0;  // allowed requests that rules in shadow mode would deny
+  std::uint64_t invalid = 0;     // that a server refuses with 400, such as for a wrong cost
+  std::string mistake;           // of the first of them
+  std::uint64_t unmatched = 0;   // no rule matched; allowed
+  std::uint64_t undecided = 0;   // the store could not decide; the failure policy did
   std::array<std::uint64_t, 24> denied_by_hour{};  // of the day, UTC
   std::vector<RuleTally> rules;
 
@@ -217,7 +220,6 @@ struct ReplayReport : LogTotals {
   Tally tally;
   std::optional<ReplayComparison> comparison;
 
-  std::uint64_t allowed() const noexcept { return parsed() - tally.denied - tally.invalid; }
   bool approximate() const noexcept;
 };
 
@@ -254,6 +256,8 @@ struct Chart {
   std::string id;     // unique in the page
   std::string title;  // plain text
   std::string denied_name = "denied";
+  std::string denied_style = "denied";         // "trial": by a rule in shadow mode
+  std::optional<std::size_t> would_deny = {};  // a channel, stacked on denied requests
   bool denied_only = false;  // omits allowed requests, for a scale that shows few denials
   bool low = false;          // a lower chart than usual
   std::uint64_t scale = 0;   // the axis ends at this number or above

@@ -73,7 +73,7 @@ TEST_F(ReplayTest, DecidesAtTheInstantsOfTheLog) {
   const ReplayReport report = replay_text(text, rules_);
   // The requests at 3 and 9 are denied. At 10 the request of 0 has left the window, and so on.
   EXPECT_EQ(report.tally.denied, 3u);
-  EXPECT_EQ(report.allowed(), 6u);
+  EXPECT_EQ(report.tally.allowed(), 6u);
   EXPECT_EQ(report.parsed(), 9u);
 }
 
@@ -91,7 +91,7 @@ rules:
                            line_at(4, "x", "GET /a") + line_at(5, "x", "GET /a?rows=0");
   const ReplayReport report = replay_text(text, rules);
   const auto& limits = report.tally.rules[0].limits;
-  EXPECT_EQ(report.allowed(), 3u);
+  EXPECT_EQ(report.tally.allowed(), 3u);
   EXPECT_EQ(limits[0].denied, 1u) << "the last";
   EXPECT_EQ(limits[1].denied, 1u) << "31 rows";
   EXPECT_EQ(limits[1].invalid, 1u) << "what is no number";
@@ -117,7 +117,7 @@ TEST_F(ReplayTest, CountsRequestsWithWrongCostsAsInvalid) {
   const Tally& tally = report.tally;
   EXPECT_EQ(tally.denied, 1u);
   EXPECT_EQ(tally.invalid, 5u);
-  EXPECT_EQ(report.allowed(), 2u);
+  EXPECT_EQ(report.tally.allowed(), 2u);
   EXPECT_EQ(tally.rules[0].matched, 8u);
   EXPECT_EQ(tally.rules[0].denied, 1u);
   EXPECT_EQ(tally.rules[0].limits[0].requests, 3u);
@@ -190,7 +190,7 @@ rules:
   text += line_at(20, "y", "GET /found");
   const ReplayReport report = replay_text(text, rules);
   EXPECT_EQ(report.tally.denied, 2u) << "what was denied has no response";
-  EXPECT_EQ(report.allowed(), 12u);
+  EXPECT_EQ(report.tally.allowed(), 12u);
 }
 
 TEST_F(ReplayTest, DecidesByTheFieldsAndCostsOfJsonLogs) {
@@ -365,10 +365,11 @@ TEST_F(ReplayTest, AllowsRequestsWithoutARuleAndInShadowMode) {
   text += line_at(40, "y", "GET /other");
   const ReplayReport report = replay_text(text, rules_);
   EXPECT_EQ(report.tally.denied, 0u);
-  EXPECT_EQ(report.allowed(), 31u);
+  EXPECT_EQ(report.tally.allowed(), 31u);
   EXPECT_EQ(report.tally.unmatched, 1u);
   EXPECT_EQ(report.tally.rules[1].matched, 30u);
   EXPECT_EQ(report.tally.rules[1].denied, 10u);
+  EXPECT_EQ(report.tally.would_deny, 10u);
 }
 
 // Decides by the rules above in the simplest way.

@@ -79,8 +79,8 @@ void write_difference(JsonWriter& out, std::string_view name, const Tally& tally
 
 void write_comparison(JsonWriter& out, const ReplayComparison& comparison) {
   const Tally& tally = comparison.tally;
-  const std::uint64_t allowed = tally.requests - tally.denied - tally.invalid;
-  out.key("against").begin_object().member("allowed", allowed).member("denied", tally.denied);
+  out.key("against").begin_object().member("allowed", tally.allowed());
+  out.member("denied", tally.denied).member("would_deny", tally.would_deny);
   out.member("invalid", tally.invalid).member("unmatched", tally.unmatched);
   write_rules(out, tally);
   out.end_object().member("denied_both", comparison.denied_both);
@@ -100,7 +100,8 @@ std::string json_report(const ReplayReport& report) {
   out.end_array();
   write_instant(out, "first", report.first);
   write_instant(out, "last", report.last);
-  out.member("allowed", report.allowed()).member("denied", report.tally.denied);
+  out.member("allowed", report.tally.allowed()).member("denied", report.tally.denied);
+  out.member("would_deny", report.tally.would_deny);
   out.member("invalid", report.tally.invalid).member("unmatched", report.tally.unmatched);
   out.key("denied_by_hour").begin_array();
   for (const std::uint64_t denied : report.tally.denied_by_hour) out.value(denied);
@@ -194,9 +195,14 @@ class TextReport {
   void totals() {
     const Tally& tally = report_.tally;
     total("requests", tally.requests, "");
-    total("allowed", report_.allowed(), pad_left(percent(report_.allowed(), tally.requests), 9));
+    total("allowed", tally.allowed(), pad_left(percent(tally.allowed(), tally.requests), 9));
     const std::string share = pad_left(percent(tally.denied, tally.requests), 9);
     total("denied", tally.denied, tally.denied > 0 ? red(share) : share);
+    if (tally.would_deny > 0) {
+      total("would deny", tally.would_deny,
+            yellow(pad_left(percent(tally.would_deny, tally.requests), 9)) +
+                "  allowed, and denied without shadow mode");
+    }
     total("unmatched", tally.unmatched,
           pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
     if (tally.invalid > 0)
@@ -214,6 +220,7 @@ class TextReport {
     line("");
     bars("requests", Tally::kRequests, false);
     bars("denied", Tally::kDenied, true);
+    if (report_.tally.would_deny > 0) bars("would deny", Tally::kWouldDeny, true);
     const std::string from = plain_time(series_.start()).substr(0, 16);
     const std::string to = plain_time(*report_.last).substr(0, 16);
     const std::size_t ends = columns_of(from) + columns_of(to);
@@ -270,7 +277,7 @@ class TextReport {
     total(shadow ? "would deny" : "denied", rule.denied,
           (rule.denied > 0 ? red(share) : share) + "  of matched requests");
     if (rule.denied > 0) bars("when", Tally::rule_channel(index) + 1, true);
-    for (const LimitTally& each : rule.limits) limit(each);
+    for (const LimitTally& each : rule.limits) limit(each, shadow ? "would deny" : "denied");
   }
 
   void comparison() {
@@ -290,22 +297,14 @@ class TextReport {
     row("denied by both", both.denied_both);
     row("denied only by " + rules, both.only_rules.denied);
     row("denied only by " + against, both.only_against.denied);
-    const std::uint64_t first = by_shadow_rules(report_.tally);
-    const std::uint64_t second = by_shadow_rules(both.tally);
+    const std::uint64_t first = report_.tally.would_deny;
+    const std::uint64_t second = both.tally.would_deny;
     if (first != second) {
       line(yellow("  rules in shadow mode deny nothing; they would deny " + grouped(first) +
                   " and " + grouped(second) + ": `mode: enforce` compares them"));
     }
     difference(rules, both.only_rules);
     difference(against, both.only_against);
-  }
-
-  static std::uint64_t by_shadow_rules(const Tally& tally) {
-    std::uint64_t sum = 0;
-    for (const RuleTally& rule : tally.rules) {
-      if (rule.rule->mode == RuleMode::kShadow) sum += rule.denied;
-    }
-    return sum;
   }
 
   // What one set of rules denies and the other does not, by rule, limit and key.
@@ -316,13 +315,13 @@ class TextReport {
       line(bold("only " + by + ", rule " + printable(rule.rule->name)) + ": denied " +
            red(grouped(rule.denied)) + (rule.denied == 1 ? " request" : " requests"));
       for (const LimitTally& each : rule.limits) {
-        if (each.denied > 0) limit(each, true);
+        if (each.denied > 0) limit(each, "denied", true);
       }
     }
   }
 
   // `is_difference`: all requests of the tally were denied, so their share says nothing.
-  void limit(const LimitTally& limit, bool is_difference = false) {
+  void limit(const LimitTally& limit, const std::string& denied, bool is_difference = false) {
     const std::string key =
         limit.limit->key.empty() ? "one counter for all requests" : limit.limit->key;
     const std::string keys = at_least(limit.keys) + grouped(limit.keys.keys()) +
@@ -336,13 +335,13 @@ class TextReport {
     } else if (limit.requests + limit.invalid == 0) {
       line(yellow("    applied to no request"));
     } else {
-      line("    denied " + grouped(limit.denied) + " of " + grouped(limit.requests) +
+      line("    " + denied + " " + grouped(limit.denied) + " of " + grouped(limit.requests) +
            " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys);
     }
     if (limit.invalid > 0) line(yellow("    " + wrong_costs(limit)));
     const auto most = limit.keys.most_denied(kShownKeys);
     if (most.empty()) return;
-    key_table(most, is_difference);
+    key_table(most, denied, is_difference);
     if (const std::uint64_t more = more_denied(limit, most.size()); more > 0) {
       line(dim("    and " + at_least(limit.keys) + grouped(more) +
                (more == 1 ? " more key" : " more keys")));
@@ -351,7 +350,8 @@ class TextReport {
 
   static std::string at_least(const KeyTally& keys) { return keys.overflowed() ? "at least " : ""; }
 
-  void key_table(const std::vector<DeniedKey>& keys, bool is_difference) {
+  void key_table(const std::vector<DeniedKey>& keys, const std::string& denied_name,
+                 bool is_difference) {
     std::size_t width = 8;
     for (const DeniedKey& key : keys) {
       width = std::max(width, columns_of(printable(key.label, kLabelColumns)));
@@ -361,7 +361,7 @@ class TextReport {
       return "    " + pad_right(name, width) + pad_left(denied, 12) +
              (is_difference ? "" : pad_left(of, 12) + pad_left(share, 10)) + "  ";
     };
-    line(dim(row("key", "denied", "of", "share") + "from, to (UTC)"));
+    line(dim(row("key", denied_name, "of", "share") + "from, to (UTC)"));
     for (const DeniedKey& key : keys) {
       line(row(printable(key.label, kLabelColumns), grouped(key.denied), grouped(key.requests),
                percent(key.denied, key.requests)) +

@@ -113,7 +113,8 @@ class Drawing {
     describe();
     grid();
     if (!chart_.denied_only) area("allowed", &Drawing::requests);
-    area("denied", &Drawing::denied);
+    if (chart_.would_deny) area("trial", &Drawing::not_allowed);
+    area(chart_.denied_style, &Drawing::denied);
     columns();
     out_ += "</svg>\n</div>\n";
     time_axis();
@@ -125,6 +126,12 @@ class Drawing {
 
   std::uint64_t requests(std::size_t bucket) const { return series_.at(bucket, chart_.requests); }
   std::uint64_t denied(std::size_t bucket) const { return series_.at(bucket, chart_.denied); }
+  std::uint64_t would_deny(std::size_t bucket) const {
+    return chart_.would_deny ? series_.at(bucket, *chart_.would_deny) : 0;
+  }
+  std::uint64_t not_allowed(std::size_t bucket) const {
+    return denied(bucket) + would_deny(bucket);
+  }
   std::uint64_t drawn(std::size_t bucket) const {
     return chart_.denied_only ? denied(bucket) : requests(bucket);
   }
@@ -200,7 +207,9 @@ class Drawing {
               number(x(i + 1) - x(i)) + "\" height=\"100\"><title>" + plain_time(begin_of(i)) +
               " UTC, " + duration_text(series_.width()) + "\n" + grouped(requests(i)) +
               " requests\n" + grouped(denied(i)) + " " + chart_.denied_name + " (" +
-              percent(denied(i), requests(i)) + ")</title></rect>\n";
+              percent(denied(i), requests(i)) + ")" +
+              (chart_.would_deny ? "\n" + grouped(would_deny(i)) + " would be denied" : "") +
+              "</title></rect>\n";
     }
   }
 
@@ -296,8 +305,12 @@ class Page {
     out_ += "<dl class=\"numbers\">\n";
     number("Requests", tally.requests,
            report_.late == 0 ? "in order" : grouped(report_.late) + " out of order");
-    number("Allowed", report_.allowed(), percent(report_.allowed(), tally.requests));
+    number("Allowed", tally.allowed(), percent(tally.allowed(), tally.requests));
     number("Denied", tally.denied, percent(tally.denied, tally.requests), tally.denied > 0);
+    if (tally.would_deny > 0) {
+      number("Would deny", tally.would_deny,
+             percent(tally.would_deny, tally.requests) + ", in shadow mode");
+    }
     number("Unmatched", tally.unmatched, "no rule; allowed");
     if (tally.invalid > 0) number("Invalid", tally.invalid, "refused with 400", true);
     if (report_.skipped > 0) number("Skipped", report_.skipped, report_.skipped_text());
@@ -329,18 +342,21 @@ class Page {
     if (report_.tally.requests == 0) caution("There was no request to decide.");
   }
 
-  void legend(const std::string& denied_name) {
-    out_ += "<ul class=\"legend\"><li><i class=\"a\"></i>allowed</li><li><i class=\"d\"></i>" +
-            denied_name + "</li><li>requests in steps of " + duration_text(series_.width()) +
-            "</li></ul>\n";
+  void legend(bool has_denied, bool has_shadow) {
+    out_ += "<ul class=\"legend\"><li><i class=\"a\"></i>allowed</li>";
+    if (has_denied) out_ += "<li><i class=\"d\"></i>denied</li>";
+    if (has_shadow) out_ += "<li><i class=\"t\"></i>would be denied</li>";
+    out_ += "<li>requests in steps of " + duration_text(series_.width()) + "</li></ul>\n";
   }
 
   void overview() {
     out_ +=
         "<section aria-labelledby=\"over-time\">\n<h2 id=\"over-time\">Requests over time</h2>\n";
-    legend("denied");
+    legend(true, report_.tally.would_deny > 0);
     Chart chart{series_, Tally::kRequests, Tally::kDenied, "all", "All requests over time"};
+    if (report_.tally.would_deny > 0) chart.would_deny = Tally::kWouldDeny;
     out_ += chart_html(chart);
+    chart.would_deny.reset();
     if (report_.tally.denied > 0) {
       out_ += "<h3>Denied requests, on their own scale</h3>\n";
       chart.id = "denials";
@@ -353,15 +369,26 @@ class Page {
         "</section>\n<section aria-labelledby=\"cost\">\n"
         "<h2 id=\"cost\">Results of each limit</h2>\n";
     std::vector<std::string> rows, quiet;  // of limits that deny, and of others
+    std::size_t shadows = 0;
     for (const RuleTally& rule : report_.tally.rules) {
+      shadows += rule.rule->mode == RuleMode::kShadow ? 1 : 0;
       for (const LimitTally& limit : rule.limits) {
         (limit.denied > 0 ? rows : quiet).push_back(overview_row(rule, limit));
       }
     }
     const std::size_t denying = rows.size();
     rows.insert(rows.end(), quiet.begin(), quiet.end());
+    const bool is_all = shadows == report_.tally.rules.size();
     table("Each limit of each rule",
-          {"Limit", "Requests", "Denied", "Share", "Keys", "Keys denied"}, rows,
+          {"Limit", "Requests",
+           shadows == 0 ? "Denied"
+           : is_all     ? "Would deny"
+                        : "Denied, or would",
+           "Share", "Keys",
+           shadows == 0 ? "Keys denied"
+           : is_all     ? "Keys it would deny"
+                        : "Keys denied, or would"},
+          rows,
           rows.size() <= kOpenRows ? kOpenRows : std::clamp(denying, kOpenRows / 2, kOpenRows),
           "limits");
     out_ += "</section>\n";
@@ -434,7 +461,7 @@ class Page {
       out_ += "<h3>Denied only by " + by + ", rule " + html_text(rule.rule->name) + ": " +
               plural(rule.denied, "request") + "</h3>\n";
       for (const LimitTally& each : rule.limits) {
-        if (each.denied > 0) limit(each, true);
+        if (each.denied > 0) limit(each, false, true);
       }
     }
   }
@@ -461,7 +488,6 @@ class Page {
     const RuleTally& rule = report_.tally.rules[index];
     const bool shadow = rule.rule->mode == RuleMode::kShadow;
     const std::string id = "rule-" + std::to_string(index);
-    const std::string denied_name = shadow ? "would be denied" : "denied";
     out_ += "<section aria-labelledby=\"" + id + "\">\n<h2 id=\"" + id + "\">Rule " +
             html_text(rule.rule->name) + shadow_badge(*rule.rule) +
             "</h2>\n<p class=\"soft\">Matched " + plural(rule.matched, "request") + " (" +
@@ -469,23 +495,24 @@ class Page {
             " of them (" + percent(rule.denied, rule.matched) + ") " +
             (shadow ? "would have been denied" : "were denied") + ".</p>\n";
     if (rule.matched > 0) {
-      legend(denied_name);
+      legend(!shadow, shadow);
       const std::size_t channel = Tally::rule_channel(index);
       Chart chart{series_,
                   channel,
                   channel + 1,
                   "chart-" + std::to_string(index),
                   "Requests that rule " + rule.rule->name + " matched over time",
-                  denied_name};
+                  shadow ? "would be denied" : "denied",
+                  shadow ? "trial" : "denied"};
       chart.low = true;
       out_ += chart_html(chart);
-      for (const LimitTally& each : rule.limits) limit(each);
+      for (const LimitTally& each : rule.limits) limit(each, shadow);
     }
     out_ += "</section>\n";
   }
 
   // `is_difference`: all requests of the tally were denied, so their share says nothing.
-  void limit(const LimitTally& limit, bool is_difference = false) {
+  void limit(const LimitTally& limit, bool shadow, bool is_difference = false) {
     out_ += "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
             html_text(limit_text(limit.limit->limit)) + "; " +
             (limit.limit->key.empty()
@@ -496,19 +523,22 @@ class Page {
     if (keys.empty()) {
       out_ += limit.requests + limit.invalid == 0
                   ? "<p class=\"small bad\">Applied to no request.</p>\n"
-                  : "<p class=\"small\">Denied no request; " + key_count(limit.keys) +
+                  : "<p class=\"small\">" + std::string(shadow ? "Would deny" : "Denied") +
+                        " no request; " + key_count(limit.keys) +
                         (limit.keys.keys() == 1 ? " key" : " keys") + ".</p>\n";
       return;
     }
     std::vector<std::string> rows;
     for (const DeniedKey& key : keys) rows.push_back(key_row(key, is_difference));
-    const std::string denied = plural(limit.keys.keys_denied(), "denied key");
+    const std::uint64_t count = limit.keys.keys_denied();
+    const std::string denied =
+        shadow ? plural(count, "key") + " that it would deny" : plural(count, "denied key");
     table(keys.size() < limit.keys.keys_denied()
               ? "The " + grouped(keys.size()) + " most denied of " + denied
               : denied + (is_difference ? "" : " of " + key_count(limit.keys)),
-          is_difference ? std::vector<const char*>{"Key", "Denied", "First denied", "Last denied"}
-                        : std::vector<const char*>{"Key", "Denied", "Of", "Share", "First denied",
-                                                   "Last denied"},
+          is_difference ? std::vector<const char*>{"Key", "Denied", "First", "Last"}
+                        : std::vector<const char*>{"Key", shadow ? "Would deny" : "Denied", "Of",
+                                                   "Share", "First", "Last"},
           rows, kOpenRows, "keys");
   }
 

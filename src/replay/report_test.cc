@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -54,6 +55,35 @@ TEST(JsonReport, IsValidForAnyKeys) {
   }
   EXPECT_EQ(keys,
             (std::vector<std::string>{std::string("\0\1", 2), "a\"b\\c", "é", "\uFFFD\uFFFD"}));
+}
+
+TEST(Reports, SayWhatRulesInShadowModeWouldDeny) {
+  const auto report_in = [](const char* mode) {
+    auto yaml = std::string(kRules);
+    yaml.insert(yaml.find("    limits"), mode);
+    auto rules = RuleSet::parse(yaml, "test.yaml");
+    if (!rules) throw std::runtime_error(rules.error().front().to_string());
+    const ReplayReport report = report_of(*rules, {"a"});
+    return std::array{text_report(report, false), json_report(report), html_report(report)};
+  };
+  const auto [text, json, page] = report_in("    mode: shadow\n");
+  EXPECT_NE(text.find("  would deny                9     90.0 %  allowed, and denied without"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  would deny  ·█████████  maximum 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("    would deny 9 of 10 requests, 1 of 1 key\n"), std::string::npos) << text;
+  EXPECT_NE(json.find(R"("denied":0,"would_deny":9,)"), std::string::npos) << json;
+  for (const char* shown :
+       {"<dt>Would deny</dt><dd>9<small>90.0 %, in shadow mode", "</i>would be denied</li>",
+        "<path class=\"trial\"", "1 would be denied</title>", "<th scope=\"col\">Would deny</th>",
+        "1 key that it would deny"}) {
+    EXPECT_NE(page.find(shown), std::string::npos) << shown;
+  }
+  EXPECT_EQ(page.find("<path class=\"denied\""), std::string::npos);
+  for (const std::string& each : report_in("")) {
+    EXPECT_EQ(each.find("ould deny 9"), std::string::npos);
+    EXPECT_EQ(each.find(">Would deny<"), std::string::npos);
+  }
 }
 
 TEST(Reports, SayHowManyKeysTheyDoNotList) {

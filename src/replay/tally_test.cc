@@ -106,14 +106,22 @@ TEST(Tally, AttributesRequestsToRulesAndChannels) {
   RuleAnswer unmatched;
   tally.count(unmatched, LogLine{}, at(1));
 
-  EXPECT_EQ(tally.requests, 2u);
+  RuleAnswer in_shadow;
+  in_shadow.matched = {{&second, true}};
+  in_shadow.decision.outcome = Outcome::kAllowed;
+  tally.count(in_shadow, LogLine{}, at(2));
+
+  EXPECT_EQ(tally.requests, 3u);
   EXPECT_EQ(tally.denied, 1u);
+  EXPECT_EQ(tally.would_deny, 1u) << "an enforced rule denies the first";
+  EXPECT_EQ(tally.series().at(0, Tally::kWouldDeny), 0u);
+  EXPECT_EQ(tally.series().at(2, Tally::kWouldDeny), 1u);
   EXPECT_EQ(tally.unmatched, 1u);
   EXPECT_EQ(tally.rules[0].matched, 1u);
   EXPECT_EQ(tally.rules[0].denied, 1u);
   EXPECT_EQ(tally.rules[0].limits[0].requests, 1u);
   EXPECT_EQ(tally.rules[0].limits[0].denied, 1u);
-  EXPECT_EQ(tally.rules[1].denied, 1u);  // in shadow mode: would have denied
+  EXPECT_EQ(tally.rules[1].denied, 2u);  // in shadow mode: would have denied
   EXPECT_EQ(tally.series().at(0, Tally::kRequests), 1u);
   EXPECT_EQ(tally.series().at(0, Tally::kDenied), 1u);
   EXPECT_EQ(tally.series().at(1, Tally::kRequests), 1u);
