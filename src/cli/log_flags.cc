@@ -111,7 +111,8 @@ void check_fields(const std::vector<replay::FieldMapping>& fields,
       known.emplace_back(name);
     }
   }
-  for (const auto& [name, source] : fields) {
+  for (const replay::FieldMapping& field : fields) {
+    const std::string& name = field.name;
     const bool is_known =
         name.starts_with("costs.") || rules::is_of_client(name) ||
         std::find(known.begin(), known.end(), rules::normalized(name)) != known.end();
@@ -121,11 +122,12 @@ void check_fields(const std::vector<replay::FieldMapping>& fields,
                                                   "body."};
     std::string proposal = rules::did_you_mean(name, known);
     if (!start.empty()) proposal = rules::did_you_mean(start, groups);
-    std::string why = "--field ";
-    why.append(name).append("=").append(source).append(": nothing reads '").append(name);
-    why.append("'; expected time, ip, method, path, host, status, cost, costs.LIMIT, ");
-    why.append("header.NAME, query.NAME, cookie.NAME, body.NAME or an attribute that a rule reads");
-    throw unreadable(why.append(proposal), kUsage);
+    throw unreadable(
+        field.option() + ": nothing reads '" + name +
+            "'; expected time, ip, method, path, host, status, cost, costs.LIMIT, header.NAME, "
+            "query.NAME, cookie.NAME, body.NAME or an attribute that a rule reads" +
+            proposal,
+        kUsage);
   }
 }
 

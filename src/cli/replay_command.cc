@@ -134,14 +134,13 @@ void check_costs(const std::vector<replay::FieldMapping>& fields, const RuleSet&
     }
   }
   const std::vector<std::string_view> names(limits.begin(), limits.end());
-  for (const auto& [name, source] : fields) {
-    if (!name.starts_with(kCosts)) continue;
-    const std::string limit = name.substr(kCosts.size());
+  for (const replay::FieldMapping& field : fields) {
+    if (!field.name.starts_with(kCosts)) continue;
+    const std::string limit = field.name.substr(kCosts.size());
     if (limits.contains(limit)) continue;
-    std::string why = "--field ";
-    why.append(name).append("=").append(source).append(": no rule has a limit '").append(limit);
-    why.append("'; expected one of: ").append(rules::either(names));
-    throw unreadable(why.append(rules::did_you_mean(limit, names)), kUsage);
+    throw unreadable(field.option() + ": no rule has a limit '" + limit + "'; expected one of: " +
+                         rules::either(names) + rules::did_you_mean(limit, names),
+                     kUsage);
   }
 }
 

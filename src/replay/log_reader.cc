@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -713,34 +714,26 @@ void LogReader::read(LogBatch& batch, OpenLog& log) {
     }
     if (log.source == nullptr) {
       auto opened = LogSource::open(input_.logs[batch.log]);
-      if (opened) {
-        log.source = *std::move(opened);
-        log.splitter = std::make_unique<Splitter>(input_, fields_);
-      } else {
-        batch.error = opened.error();
-      }
+      if (!opened) throw std::runtime_error(opened.error());
+      log.source = *std::move(opened);
+      log.splitter = std::make_unique<Splitter>(input_, fields_);
     }
-    if (log.source != nullptr) fill(batch, log);
+    const std::span<char> room = log.splitter->room(batch);
+    std::size_t fresh = 0;
+    while (fresh < room.size() && !batch.last) {
+      const auto got = log.source->read(room.subspan(fresh));
+      batch.last = !got || *got == 0;
+      if (!got) batch.error = got.error();
+      if (got) fresh += *got;
+    }
+    batch.inflated = inflated_ += fresh;
+    batch.bytes_read = log.source->bytes_read();
+    log.splitter->split(batch, fresh);
+    if (batch.last) log.splitter->finish(batch);
   } catch (const std::exception& exception) {
     batch.error = exception.what();
   }
   batch.last = batch.last || !batch.error.empty();
-}
-
-void LogReader::fill(LogBatch& batch, OpenLog& log) {
-  const std::span<char> room = log.splitter->room(batch);
-  std::size_t fresh = 0;
-  while (fresh < room.size() && !batch.last) {
-    const auto got = log.source->read(room.subspan(fresh));
-    batch.last = !got || *got == 0;
-    if (!got) batch.error = got.error();
-    if (got) fresh += *got;
-  }
-  inflated_ += fresh;
-  log.splitter->split(batch, fresh);
-  if (batch.last) log.splitter->finish(batch);
-  batch.bytes_read = log.source->bytes_read();
-  batch.inflated = inflated_;
 }
 
 // Returns an empty batch to fill, or null if reading must stop.

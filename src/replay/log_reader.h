@@ -275,7 +275,6 @@ class LogReader {
 
   void read_all();
   void read(LogBatch& batch, OpenLog& log);
-  void fill(LogBatch& batch, OpenLog& log);
   LogBatch* free_batch(std::size_t index);
   void hand_over(LogBatch* batch);
 

@@ -21,6 +21,8 @@ namespace sluice::replay {
 struct FieldMapping {
   std::string name;
   std::string source;
+
+  std::string option() const { return "--field " + name + "=" + source; }
 };
 
 // What a field of a JSON or CSV log is. The kinds up to kTime occur once for a line.

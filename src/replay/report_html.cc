@@ -369,26 +369,15 @@ class Page {
         "</section>\n<section aria-labelledby=\"cost\">\n"
         "<h2 id=\"cost\">Results of each limit</h2>\n";
     std::vector<std::string> rows, quiet;  // of limits that deny, and of others
-    std::size_t shadows = 0;
     for (const RuleTally& rule : report_.tally.rules) {
-      shadows += rule.rule->mode == RuleMode::kShadow ? 1 : 0;
       for (const LimitTally& limit : rule.limits) {
         (limit.denied > 0 ? rows : quiet).push_back(overview_row(rule, limit));
       }
     }
     const std::size_t denying = rows.size();
     rows.insert(rows.end(), quiet.begin(), quiet.end());
-    const bool is_all = shadows == report_.tally.rules.size();
     table("Each limit of each rule",
-          {"Limit", "Requests",
-           shadows == 0 ? "Denied"
-           : is_all     ? "Would deny"
-                        : "Denied, or would",
-           "Share", "Keys",
-           shadows == 0 ? "Keys denied"
-           : is_all     ? "Keys it would deny"
-                        : "Keys denied, or would"},
-          rows,
+          {"Limit", "Requests", "Denied", "Share", "Keys", "Keys denied"}, rows,
           rows.size() <= kOpenRows ? kOpenRows : std::clamp(denying, kOpenRows / 2, kOpenRows),
           "limits");
     out_ += "</section>\n";
@@ -467,13 +456,14 @@ class Page {
   }
 
   static std::string overview_row(const RuleTally& rule, const LimitTally& limit) {
+    const std::string would = rule.rule->mode == RuleMode::kShadow ? "would deny " : "";
     return "<tr><th scope=\"row\"><strong>" +
            html_text(rules::full_name(rule.rule->name, limit.limit->name)) + "</strong>" +
            shadow_badge(*rule.rule) + "<br><span class=\"soft\">" +
            html_text(limit_text(limit.limit->limit)) + "</span></th>" +
-           cell(grouped(limit.requests)) + cell(grouped(limit.denied)) +
+           cell(grouped(limit.requests)) + cell(would + grouped(limit.denied)) +
            share_cell(limit.denied, limit.requests) + cell(key_count(limit.keys)) +
-           cell(grouped(limit.keys.keys_denied())) + "</tr>\n";
+           cell(would + grouped(limit.keys.keys_denied())) + "</tr>\n";
   }
 
   static std::string key_count(const KeyTally& keys) {
