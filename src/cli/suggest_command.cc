@@ -35,7 +35,7 @@ the clock) and sliding_window_counter (one slice) the limit of each period, and 
 token_bucket the burst of a bucket that refills --rate units per period. A key is denied if one of its
 requests is. --all --yaml prints all of them as rules.
 
-Logs, formats and --field: see `sluice replay --help`. Files are read up to three times, standard
+Logs, formats and --field: see `sluice replay --help`. Files are read up to four times, standard
 input once. A key takes about 100 bytes with three periods, besides the keys that were active in the
 last two periods and those whose bucket is not full.
 
@@ -160,21 +160,6 @@ void warn(const std::string& text, std::set<std::string>& warned) {
   std::cerr << "sluice: warning: " << replay::printable(text) << '\n';
 }
 
-void warn_of_unmet(const replay::SuggestReport& report, std::set<std::string>& warned) {
-  if (report.requests + report.unmatched + report.keyless == 0) return;
-  for (const auto& [option, pattern] : report.unmet) {
-    const bool is_plain = pattern.find_first_of("*~/:") == pattern.npos;
-    const bool is_part = is_plain && (option.find(" header.") != option.npos ||
-                                      option.find(" host=") != option.npos);
-    std::string what = option + pattern + " matches no request";
-    if (is_part) {
-      what.append("; a pattern matches the whole value: did you mean '").append(option);
-      what.append("*").append(pattern).append("*'?");
-    }
-    warn(what, warned);
-  }
-}
-
 // Refuses a key or a condition that is wrong in rules, and names its option.
 void refuse_wrong(const replay::SuggestOptions& options) {
   const auto refuse = [](const std::string& option, const replay::SuggestOptions& one) {
@@ -244,13 +229,13 @@ int suggest_limits(const SuggestArguments& arguments) {
   if (!harm) throw wrong_argument("--harm " + arguments.harm + ": expected 0% to 100%");
   ProgressLine progress;
   replay::SuggestOptions options;
+  options.harm = *harm;
   set_requests(arguments, options);
   arguments.input.set(options, progress);
-  for (const auto& [name, source] : options.fields) {
-    if (!name.starts_with("costs.")) continue;
-    std::string why = "--field ";
-    why.append(name).append("=").append(source);
-    throw wrong_argument(why.append(": there are no limits yet; expected --field cost=") + source);
+  for (const replay::FieldMapping& field : options.fields) {
+    if (!field.name.starts_with("costs.")) continue;
+    throw wrong_argument(field.option() +
+                         ": there are no limits yet; expected --field cost=" + field.source);
   }
   const auto rules = RuleSet::parse(replay::suggested_rules(options, {}), "the options");
   if (!rules) {
@@ -263,7 +248,7 @@ int suggest_limits(const SuggestArguments& arguments) {
   warn_of_all(arguments, warned);
   const replay::SuggestReport report = replay::suggest(*rules, options);
   progress.clear();
-  warn_of_unmet(report, warned);
+  for (const std::string& each : report.unmet) warn(each, warned);
   return print_report(arguments, report, *harm);
 }
 

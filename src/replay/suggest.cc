@@ -131,6 +131,7 @@ Demand::Added Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
   if (entry.active == kInactive) entry.active = activate(key, now);
   entry.requests += entry.requests < 0xFFFFFFFF ? 1 : 0;
   const auto peaks = peaks_.of(key);
+  if (decided_ > 0) decide(entry.active, units, now);
   add_to_windows(entry.active, units, now, peaks);
   const std::uint64_t need = add_to_buckets(entry.active, units, now, peaks);
   return {key, entry.requests, need};
@@ -159,6 +160,7 @@ std::uint32_t Demand::activate(std::uint32_t key, std::uint64_t now) {
                 periods_.size(), Window{});
   }
   active_[place] = {key, 0, 0, now};
+  if (place < used_.size()) used_[place] = 0;
   return place;
 }
 
@@ -242,6 +244,29 @@ std::uint64_t Demand::add_to_buckets(std::uint32_t place, std::uint64_t units, s
     for (; i < rates_.size(); ++i) note(first_bucket() + i, units, peaks);
   }
   return slowest;
+}
+
+void Demand::count_denials(std::size_t curve, std::uint64_t burst) {
+  decided_ = curve;
+  burst_ = burst;
+}
+
+std::optional<std::uint64_t> Demand::denied(std::size_t curve, std::uint64_t burst) const {
+  return curve == decided_ && burst == burst_ ? std::optional(denied_) : std::nullopt;
+}
+
+// Before the request is added to the other buckets, which sets its time.
+void Demand::decide(std::uint32_t place, std::uint64_t units, std::uint64_t now) {
+  const std::uint64_t per = length_of(curves_[decided_].period);
+  if (place >= used_.size()) used_.resize(active_.size());
+  std::uint64_t& used = used_[place];
+  const Wide drained = Wide{now - active_[place].last} * curves_[decided_].rate;
+  used = drained < used ? used - static_cast<std::uint64_t>(drained) : 0;
+  if (Wide{used} + Wide{units} * per > Wide{burst_} * per) {
+    ++denied_;
+  } else {
+    used += units * per;
+  }
 }
 
 void Demand::finish() {
@@ -388,15 +413,20 @@ std::vector<BucketRate> rates_of(const SuggestOptions& options) {
   return rates;
 }
 
+// The curve and the burst of each limit whose denials are counted.
+using CountedLimits = std::array<std::optional<std::pair<std::size_t, std::uint64_t>>, kRoutes>;
+
 // Measures the requests of the logs, in the order of their times.
 class Measurement {
  public:
-  Measurement(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice)
+  Measurement(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice,
+              const CountedLimits& counted)
       : options_(options),
         set_(rules::Access::impl(rules)),
         rule_(set_.compiled[0]),
         is_met_(set_.compiled.size()),
         all_(options.periods, rates_of(options)),
+        counted_(counted),
         choice_(choice),
         finder_(choice) {}
 
@@ -419,9 +449,11 @@ class Measurement {
   std::vector<bool> is_met_;         // of the other rules: a request matched
   Demand all_;
   void choose_routes(const SuggestReport& report);
+  void add_unmet(SuggestReport& report) const;
   void add_unmatched(const LogLine& line);
   static bool is_guessed(const RouteDemand& route);
 
+  const CountedLimits& counted_;
   RouteChoice choice_;
   RouteFinder finder_;
   GuessFinder guesses_;
@@ -493,6 +525,8 @@ void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_
   if (!route) {
     route.emplace(RouteDemand{
         {}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4), {}, 0, false});
+    const auto& counted = counted_[static_cast<std::size_t>(kind)];
+    if (counted) route->demand.count_denials(counted->first, counted->second);
   }
   const Demand::Added added = route->demand.add(hash, line.units, clock_);
   if (kind == RouteKind::kLogin || kind == RouteKind::kWrites || !options_.match.empty()) {
@@ -515,15 +549,7 @@ void Measurement::finish(SuggestReport& report) {
   report.keys = all_.keys();
   report.key_bytes =
       all_.bytes() + guesses_.bytes() + elsewhere_.size() * (sizeof(std::uint64_t) + 4);
-  std::size_t rule = 1;
-  const auto add_unmet = [&](const std::string& option, const auto& conditions) {
-    for (const auto& [name, pattern] : conditions) {
-      if (is_met_[rule++]) continue;
-      report.unmet.push_back({std::string(option).append(" ").append(name).append("="), pattern});
-    }
-  };
-  add_unmet("--match", options_.match);
-  add_unmet("--exclude", options_.exclude);
+  add_unmet(report);
   report.first = first_;
   if (first_) report.last = clock_;
   for (const Duration period : options_.periods) {
@@ -559,6 +585,24 @@ void Measurement::finish(SuggestReport& report) {
     add_conditions(options_, map);
     route.match = map.text();
     if (route.name == "requests" && !options_.unit().empty()) route.name = options_.unit();
+  }
+}
+
+void Measurement::add_unmet(SuggestReport& report) const {
+  if (report.requests + report.unmatched + report.keyless == 0) return;
+  std::size_t rule = 1;
+  for (const auto* const conditions : {&options_.match, &options_.exclude}) {
+    for (const auto& [name, pattern] : *conditions) {
+      if (is_met_[rule++]) continue;
+      const bool is_match = conditions == &options_.match;
+      const std::string option = (is_match ? "--match " : "--exclude ") + name + "=";
+      const bool is_part = pattern.find_first_of("*~/:") == pattern.npos &&
+                           (name.starts_with("header.") || name == "host");
+      report.unmet.push_back(option + pattern + " matches no request" +
+                             (is_part ? "; a pattern matches the whole value: did you mean '" +
+                                            option + "*" + pattern + "*'?"
+                                      : ""));
+    }
   }
 }
 
@@ -608,14 +652,26 @@ bool can_be_read_again(const SuggestOptions& options) {
 
 // Reads the logs once. Returns Measurement::choice().
 RouteChoice measure(const RuleSet& rules, const SuggestOptions& options, const RouteChoice& choice,
-                    SuggestReport& report) {
+                    SuggestReport& report, const CountedLimits& counted = {}) {
   report.options = options;
-  Measurement measurement(rules, options, choice);
+  Measurement measurement(rules, options, choice, counted);
   read_logs(options, report, [&](const LogBatch& batch, std::size_t i, Instant at) {
     measurement.add(batch, batch.lines[i], at);
   });
   measurement.finish(report);
   return measurement.choice();
+}
+
+// The limits of the advice that deny requests, by the route in which a measurement finds these.
+CountedLimits limits_of(const SuggestReport& report, double harm) {
+  CountedLimits limits;
+  for (const Advice& each : advise(report, harm)) {
+    if (each.keys_denied == 0) continue;
+    const RouteKind kind = report.options.match.empty() ? each.route->kind : RouteKind::kPages;
+    const auto curve = static_cast<std::size_t>(each.curve - each.route->demand.curves().data());
+    limits[static_cast<std::size_t>(kind)] = std::pair(curve, each.burst);
+  }
+  return limits;
 }
 
 }  // namespace
@@ -634,6 +690,11 @@ SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
     choice = next;
     report = {};
     next = measure(rules, again, choice, report);
+  }
+  const CountedLimits limits = limits_of(report, options.harm);
+  if (can_read && limits != CountedLimits{}) {
+    report = {};
+    measure(rules, again, choice, report, limits);
   }
   if (!can_read && next != choice && options.complain) {
     options.complain(

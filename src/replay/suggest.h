@@ -137,7 +137,11 @@ class Demand {
   Added add(std::uint64_t hash, std::uint64_t units, Instant at);
   // Adds the keys to the curves, after the last request.
   void finish();
+  // Counts from now on what the bucket of this curve denies with this burst, exactly.
+  void count_denials(std::size_t curve, std::uint64_t burst);
 
+  // The requests that such a bucket denied; nothing if none is counted.
+  std::optional<std::uint64_t> denied(std::size_t curve, std::uint64_t burst) const;
   std::uint64_t requests() const noexcept { return requests_; }
   std::size_t keys() const noexcept { return peaks_.keys(); }
   std::uint32_t requests_of(std::uint32_t key) const { return keys_[key].requests; }
@@ -183,6 +187,7 @@ class Demand {
                       std::span<PeakCode> peaks);
   std::uint64_t add_to_buckets(std::uint32_t place, std::uint64_t units, std::uint64_t now,
                                std::span<PeakCode> peaks);
+  void decide(std::uint32_t place, std::uint64_t units, std::uint64_t now);
   void note(std::size_t curve, std::uint64_t need, std::span<PeakCode> peaks);
 
   std::vector<Period> periods_;
@@ -195,7 +200,10 @@ class Demand {
   std::vector<Window> windows_;        // of active_, for each period
   std::vector<std::uint64_t> levels_;  // of active_, for each rate, in units of 1/per
   std::vector<std::uint32_t> free_;    // places in active_
-  std::size_t most_active_ = 1024;     // before the inactive ones are dropped
+  std::size_t decided_ = 0;            // the curve of count_denials(), or 0
+  std::uint64_t burst_ = 0, denied_ = 0;
+  std::vector<std::uint64_t> used_;  // of active_, in units of 1/per: of the bucket that decides
+  std::size_t most_active_ = 1024;   // before the inactive ones are dropped
 };
 
 // Which requests count, and how.
@@ -205,6 +213,8 @@ struct SuggestOptions : LogInput {
   // patterns, and none of `exclude` matches.
   std::vector<std::pair<std::string, std::string>> match, exclude;
   std::vector<Duration> periods;  // at least one
+  // The share of keys for which advise() says exactly what its limits deny.
+  double harm = 0;
   // What token buckets refill per period, for suggestions(). 0: no token buckets.
   std::uint32_t rate = 0;
 
@@ -376,9 +386,8 @@ struct SuggestReport : LogTotals {
   std::uint64_t unmatched = 0;  // that do not match
   std::uint64_t keyless = 0;    // without an attribute of the key
   std::uint64_t keys = 0;
-  std::size_t key_bytes = 0;  // memory for the keys
-  // The conditions that no request met: "--match path=", and the pattern.
-  std::vector<std::pair<std::string, std::string>> unmet;
+  std::size_t key_bytes = 0;       // memory for the keys
+  std::vector<std::string> unmet;  // what is wrong with conditions that no request met
   std::optional<Instant> first, last;
   std::chrono::milliseconds elapsed{0};
   std::vector<DemandCurve> curves;  // of all requests, by period, and by algorithm
@@ -402,7 +411,8 @@ struct Advice {
   const DemandCurve* curve = nullptr;  // of its rate
   std::uint64_t burst = 0;
   std::uint64_t keys_denied = 0;      // exact
-  std::uint64_t requests_denied = 0;  // at most
+  std::uint64_t requests_denied = 0;  // at most, unless is_exact
+  bool is_exact = false;
   // What keys needed, except for those that the limit may deny, and for writes without those that
   // do not look legitimate: units in the busiest hour of one, and a burst with this rate.
   std::uint64_t keys_measured = 0;
@@ -440,7 +450,7 @@ std::string suggested_rules(const SuggestOptions& options,
 // Returns the smallest limits that deny at most this share of the keys.
 std::vector<Suggestion> suggestions(const SuggestReport& report, double harm);
 
-// Returns "denies at most 8 of 8,799 requests, of 3 of 260 clients".
+// Returns "denies 8 of 8,799 requests, of 3 of 260 clients".
 std::string denial_text(const SuggestReport& report, const Advice& advice);
 
 // Returns a rules file with the advice: the first limit in shadow mode, the others as comments.

@@ -485,9 +485,12 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   choose_bucket(need, best);
   constexpr std::uint64_t kLeastBurst = 5;  // people click twice, and repeat what failed
   best.burst = std::clamp(best.burst, kLeastBurst, kMostUnits);
-  best.burst_needed = needs[0].units(static_cast<std::size_t>(best.curve - curves.data()));
+  const auto curve = static_cast<std::size_t>(best.curve - curves.data());
+  best.burst_needed = needs[0].units(curve);
   best.keys_denied = best.curve->keys_over(best.burst);
-  best.requests_denied = best.curve->requests_over(best.burst);
+  const auto exact = route.demand.denied(curve, best.burst);
+  best.is_exact = exact.has_value();
+  best.requests_denied = exact.value_or(best.curve->requests_over(best.burst));
   best.clients = clients_of(best);
   const std::string client = report.options.key == "{ip}" ? "client" : "key";
   const bool is_large = best.curve->rate > kPersonRate * scale || best.burst > kPersonBurst * scale;
@@ -576,9 +579,9 @@ std::string denial_text(const SuggestReport& report, const Advice& advice) {
   const std::string all = plural(demand.requests(), "request") + " of " +
                           plural(demand.keys(), report.options.key == "{ip}" ? "client" : "key");
   if (advice.keys_denied == 0) return "denies none of " + all;
-  return "denies at most " + grouped(advice.requests_denied) + " of " + grouped(demand.requests()) +
-         " requests, of " + grouped(advice.keys_denied) + " of " + grouped(demand.keys()) +
-         (report.options.key == "{ip}" ? " clients" : " keys");
+  return (advice.is_exact ? "denies " : "denies at most ") + grouped(advice.requests_denied) +
+         " of " + grouped(demand.requests()) + " requests, of " + grouped(advice.keys_denied) +
+         " of " + grouped(demand.keys()) + (report.options.key == "{ip}" ? " clients" : " keys");
 }
 
 std::string advised_rules(const SuggestReport& report, const std::vector<Advice>& advice) {

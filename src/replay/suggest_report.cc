@@ -29,7 +29,7 @@ std::string numbers_of(const SuggestReport& report, const DemandCurve& curve, st
   return grouped(curve.rate) + per + ", burst " + grouped(limit);
 }
 
-// "pages: 120 per 1m, burst 60: denies at most 919 of 206,860 requests, of 8 of 8,799 clients"
+// "pages: 120 per 1m, burst 60: denies 919 of 206,860 requests, of 8 of 8,799 clients"
 std::string advice_line(const SuggestReport& report, const Advice& advice) {
   return advice.route->name + ": " + numbers_of(report, *advice.curve, advice.burst) + ": " +
          denial_text(report, advice);
@@ -68,22 +68,19 @@ std::string route_text(const Advice& advice) {
   return advice.route->match.empty() || advice.route->match.starts_with("not:") ? "" : "requests";
 }
 
-std::uint64_t allowed_keys(const SuggestReport& report, double harm) {
-  return static_cast<std::uint64_t>(std::floor(static_cast<double>(report.keys) * harm));
-}
-
 std::string logs_text(const SuggestReport& report) {
   return report.logs.size() == 1 ? printable(report.logs[0], 60)
                                  : grouped(report.logs.size()) + " logs";
 }
 
 std::string goal_text(const SuggestReport& report, double harm) {
+  const auto keys = static_cast<std::uint64_t>(std::floor(static_cast<double>(report.keys) * harm));
   return "The smallest limits that deny at most " + share_text(harm) + " of keys (" +
-         grouped(allowed_keys(report, harm)) + " of " + grouped(report.keys) + ")";
+         grouped(keys) + " of " + grouped(report.keys) + ")";
 }
 
 constexpr const char* kExactness =
-    "Keys denied are exact. Requests denied are exact for fixed_window with requests of one unit, "
+    "Keys denied are exact. Requests denied are exact for fixed_window with requests of one unit,\n"
     "else upper bounds.";
 
 // A chart of the share of keys that are denied (logarithmic) by the limit (logarithmic). Shares
@@ -365,9 +362,7 @@ void add_table(const SuggestReport& report, double harm, std::string& out) {
            pad_left(grouped(each.requests_denied), 12) +
            pad_left(percent(each.requests_denied, report.requests), 10) + "\n";
   }
-  out +=
-      "\nKeys denied are exact. Requests denied are exact for fixed_window with requests of "
-      "one unit,\nelse upper bounds.\n";
+  out += "\n" + std::string(kExactness) + "\n";
 }
 
 }  // namespace
@@ -437,7 +432,9 @@ void write_advice(base::JsonWriter& out, const SuggestReport& report, double har
     out.member("keys_denied", advice.keys_denied);
     out.member("keys_measured", advice.keys_measured).member("busiest_hour", advice.busiest_hour);
     out.member("burst_needed", advice.burst_needed);
-    out.member("requests_denied_at_most", advice.requests_denied).member("note", advice.note);
+    const bool is_exact = advice.is_exact || advice.keys_denied == 0;
+    out.member(is_exact ? "requests_denied" : "requests_denied_at_most", advice.requests_denied);
+    out.member("note", advice.note);
     out.key("clients").begin_array();
     for (const AdvisedClient& each : advice.clients) {
       out.begin_object().member("key", each.label).member("requests", each.requests);

@@ -152,8 +152,9 @@ std::string site_log() {
   return text;
 }
 
-TEST_F(Suggest, FindsRoutesAndDeniesExactlyTheStatedKeysThere) {
+TEST_F(Suggest, FindsRoutesAndDeniesExactlyTheStatedKeysAndRequestsThere) {
   options_.fields = {{"header.user-agent", "agent"}};
+  options_.harm = 0.05;
   const SuggestReport report = suggest_for(site_log());
   const auto advice = advise(report, 0.05);
   ASSERT_EQ(advice.size(), 5u);
@@ -169,7 +170,37 @@ TEST_F(Suggest, FindsRoutesAndDeniesExactlyTheStatedKeysThere) {
     ASSERT_NE(found, replayed.tally.rules.end()) << each.route->name;
     EXPECT_EQ(found->matched, each.route->demand.requests()) << each.route->name;
     EXPECT_EQ(found->limits[0].keys.keys_denied(), each.keys_denied) << each.route->name;
-    EXPECT_LE(found->denied, each.requests_denied) << each.route->name;
+    EXPECT_EQ(found->denied, each.requests_denied) << each.route->name;
+    EXPECT_EQ(each.is_exact, each.keys_denied > 0);
+  }
+}
+
+TEST_F(Suggest, CountsExactlyWhatTheLimitForTheGivenShareDenies) {
+  options_.harm = 0.1;
+  for (const bool has_costs : {false, true}) {
+    std::string log = random_log(6, 60);
+    if (has_costs) {
+      options_.fields = {{"cost", "cost"}};
+      std::size_t line = 0;
+      for (std::size_t at = 0; (at = log.find('\n', at)) != log.npos; ++line) {
+        const std::string cost = line == 0 ? ",cost" : "," + std::to_string(line * 7 % 30);
+        log.insert(at, cost);
+        at += cost.size() + 1;
+      }
+    }
+    const SuggestReport report = suggest_for(log);
+    const auto advice = advise(report, 0.1);
+    const ReplayReport replayed = replay_with(rules_of(advised_rules(report, advice)));
+    ASSERT_GT(advice[0].keys_denied, 0u);
+    EXPECT_TRUE(advice[0].is_exact);
+    EXPECT_EQ(replayed.tally.rules[0].denied, advice[0].requests_denied);
+    EXPECT_LT(advice[0].requests_denied, advice[0].curve->requests_over(advice[0].burst));
+    EXPECT_NE(suggest_text(report, 0.1, false).find(": denies "), std::string::npos);
+    EXPECT_EQ(suggest_text(report, 0.1, false).find("at most"), std::string::npos);
+    EXPECT_NE(suggest_json(report, 0.1).find("\"requests_denied\":"), std::string::npos);
+    const Advice other = advise(report, 0.3)[0];
+    EXPECT_FALSE(other.is_exact);
+    EXPECT_NE(denial_text(report, other).find("denies at most "), std::string::npos);
   }
 }
 
