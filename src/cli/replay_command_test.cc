@@ -94,6 +94,7 @@ TEST_F(ReplayCommand, RefusesALogThatIsGivenTwice) {
   EXPECT_NE(err_.find("/./access.log is given twice: its requests would count twice"),
             std::string::npos)
       << err_;
+  EXPECT_EQ(run_replay({"/dev/null", "/dev/null", log_}), 0) << "as of <(zcat a) <(zcat b)";
 }
 
 TEST_F(ReplayCommand, WritesAPageAndTheSummary) {
