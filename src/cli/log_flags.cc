@@ -91,8 +91,8 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
   std::set<std::string> paths;
   for (const std::string& log : logs) {
     std::error_code ignored;
-    const std::string path = std::filesystem::weakly_canonical(log, ignored).string();
-    if (std::filesystem::is_regular_file(log, ignored) && !paths.insert(path).second) {
+    if (std::filesystem::is_regular_file(log, ignored) &&
+        !paths.insert(std::filesystem::canonical(log, ignored).string()).second) {
       throw unreadable(log + " is given twice: its requests would count twice", kUsage);
     }
   }

@@ -905,14 +905,12 @@ void read_logs(const LogInput& input, LogTotals& totals,
     count(log, totals);
     for (const std::string& what : batch.complaints) complain(input, input.logs[index], what);
     if (batch.last) judge(input, log, totals);
-    progress.read += batch.bytes_read - std::exchange(log.bytes_read, batch.bytes_read);
-    progress.log = input.logs[index];
-    progress.lines = totals.lines;
-    progress.inflated = totals.bytes;
+    const std::uint64_t fresh = batch.bytes_read - std::exchange(log.bytes_read, batch.bytes_read);
+    progress = {progress.read + fresh, progress.size, input.logs[index], totals.lines,
+                totals.bytes};
     if (input.on_progress) input.on_progress(progress);
-    log.batch = nullptr;
     log.line = 0;
-    reader.release(&batch);
+    reader.release(std::exchange(log.batch, nullptr));
   }
   totals.fault = reader.lack();
 }

@@ -520,9 +520,8 @@ class Page {
     }
     std::vector<std::string> rows;
     for (const DeniedKey& key : keys) rows.push_back(key_row(key, is_difference));
-    const std::uint64_t count = limit.keys.keys_denied();
-    const std::string denied =
-        shadow ? plural(count, "key") + " that it would deny" : plural(count, "denied key");
+    const std::string denied = plural(limit.keys.keys_denied(), shadow ? "key" : "denied key") +
+                               (shadow ? " that it would deny" : "");
     table(keys.size() < limit.keys.keys_denied()
               ? "The " + grouped(keys.size()) + " most denied of " + denied
               : denied + (is_difference ? "" : " of " + key_count(limit.keys)),

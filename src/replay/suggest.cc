@@ -594,8 +594,8 @@ void Measurement::add_unmet(SuggestReport& report) const {
   for (const auto* const conditions : {&options_.match, &options_.exclude}) {
     for (const auto& [name, pattern] : *conditions) {
       if (is_met_[rule++]) continue;
-      const bool is_match = conditions == &options_.match;
-      const std::string option = (is_match ? "--match " : "--exclude ") + name + "=";
+      const std::string option =
+          (conditions == &options_.match ? "--match " : "--exclude ") + name + "=";
       const bool is_part = pattern.find_first_of("*~/:") == pattern.npos &&
                            (name.starts_with("header.") || name == "host");
       report.unmet.push_back(option + pattern + " matches no request" +

@@ -351,10 +351,9 @@ std::optional<std::uint32_t> setter_of(const Advice& advice, std::size_t bucket)
   std::optional<std::uint32_t> setter;
   if (round_up(static_cast<double>(advice.burst_needed) * kHeadroom) != advice.burst) return setter;
   for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
-    if (route.demand.peak_of(key, bucket) != advice.burst_needed || !looks_legitimate(route, key))
-      continue;
-    if (setter) return {};  // several needed as much
-    setter = key;
+    if (route.demand.peak_of(key, bucket) != advice.burst_needed) continue;
+    if (setter && looks_legitimate(route, key)) return {};  // several needed as much
+    if (looks_legitimate(route, key)) setter = key;
   }
   return setter;
 }

@@ -280,9 +280,8 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
                     "\">" + (is_first ? "Take this: " : "Then: ") + name +
                     "</h2>\n<p class=\"take\">" + numbers_of(report, *advice.curve, advice.burst) +
                     "</p>\n<p>It " + denial_text(report, advice) + ".</p>\n";
-  if (const std::string room = headroom_text(report, advice); !room.empty()) {
-    out += "<p>" + html_text(room) + ".</p>\n";
-  }
+  const std::string room = headroom_text(report, advice);
+  if (!room.empty()) out += "<p>" + html_text(room) + ".</p>\n";
   if (!advice.note.empty()) out += "<p class=\"bad\">" + html_text(advice.note) + "</p>\n";
   if (!advice.route->match.empty()) {
     out +=
