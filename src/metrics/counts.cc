@@ -52,6 +52,7 @@ void RuleCounts::add_to(Activity& to) const noexcept {
 void add_recorder(Activity& to, const Recorder::State& recorder, const RuleSet& rules) noexcept {
   static_assert(std::tuple_size_v<decltype(to.reasons)> == kReasons);
   if (recorder.rules->id() == rules.rules().data()) recorder.rules->add_to(to);
+  to.failed += recorder.failed.get();
   for (std::size_t i = 0; i < kFrontEnds; ++i) {
     for (std::size_t k = 0; k < to.durations[i].size(); ++k) {
       to.durations[i][k] += recorder.durations[i].buckets[k].get();
@@ -233,10 +234,12 @@ void Recorder::use(const RuleSet& rules) {
 }
 
 void Recorder::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
+  if (is_failure(static_cast<std::size_t>(answer.decision.reason))) state_->failed.add(1);
   state_->rules->count(answer, near);
 }
 
 void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer, std::uint64_t near) {
+  if (is_failure(static_cast<std::size_t>(answer.decision.reason))) state_->failed.add(1);
   RuleCounts late(rules);
   late.count(answer, near);
   state_->shared.keep(late);

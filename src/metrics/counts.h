@@ -45,6 +45,8 @@ struct Activity {
   // Of a rule by its position in the rules that were asked for; the last one: of no rule.
   std::vector<Requests> rules;
   std::vector<OfLimit> limits;  // of each limit by its position in all limits
+  // Requests that the store could not decide since the start, by these and earlier rules.
+  std::uint64_t failed = 0;
   // The answers of all rules by their reason.
   std::array<std::uint64_t, static_cast<std::size_t>(Reason::kInvalid) + 1> reasons{};
   // Of a front end: element k counts the requests that took at most 2^k µs, the last one all
@@ -176,6 +178,7 @@ struct Recorder::State {
   std::unique_ptr<RuleCounts> rules;  // replaced by the recorder's thread, under the lock
   std::array<Durations, kFrontEnds> durations;
   std::array<Count, kEvents> events;
+  Count failed;  // requests that the store could not decide, by any rules
 };
 
 // Registry::activity(): of no recorder; with what a recorder has counted by these rules; with what

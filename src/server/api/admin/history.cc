@@ -28,8 +28,8 @@ std::array<std::uint64_t, History::kCounts.size()> total_of(const Activity& all)
     total[0] += of.allowed + of.denied;
     total[1] += of.denied;
     total[2] += of.would_deny;
-    total[kFailed] += of.failed;
   }
+  total[kFailed] = all.failed;
   for (const Activity::OfLimit& of : all.limits) {
     total[kNear] += of.near;
     total[kSkipped] += of.skipped;
@@ -44,6 +44,7 @@ std::array<std::uint64_t, History::kCounts.size()> total_of(const Activity& all)
 void History::use(const RuleSet& rules) {
   if (active_ && active_->rules().data() == rules.rules().data()) return;
   active_ = rules;
+  const std::uint64_t failed = places_.empty() ? 0 : places_.front()->before[kFailed];
   std::map<Names, Series> kept;
   places_.clear();
   const auto keep = [&](const std::string& rule, const std::string& limit) {
@@ -54,6 +55,7 @@ void History::use(const RuleSet& rules) {
     places_.push_back(series);
   };
   keep("", "");
+  places_.front()->before[kFailed] = failed;  // which counts on with other rules
   for (const Rule& rule : rules.rules()) {
     keep(rule.name, "");
     for (const RuleLimit& limit : rule.limits) keep(rule.name, limit.name);

@@ -58,10 +58,12 @@ class HistoryTest : public ::testing::Test {
 };
 
 TEST_F(HistoryTest, SaysHowManyRequestsTheStoreCouldNotDecide) {
+  const RuleSet others = *RuleSet::parse(numbered_rules(3), "test");
   const auto fail = [&](seconds at, std::uint64_t failed) {
-    metrics::Activity all = counted(rules_, failed, 0);
-    all.rules[0].failed = failed;
-    history_.add(net::SteadyTime{} + at, kStart + at, rules_, all);
+    const RuleSet& rules = at.count() % 7 == 0 ? others : rules_;
+    metrics::Activity all = counted(rules, 0, 0);
+    all.failed = failed;
+    history_.add(net::SteadyTime{} + at, kStart + at, rules, all);
   };
   for (int i = 0; i <= 100; ++i) fail(seconds(i), i < 50 ? 0 : i - 49);
   EXPECT_EQ(history_.failed(kStart, Instant::max()), 51U);
