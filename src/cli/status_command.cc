@@ -200,6 +200,9 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
   } else if (!lost.empty()) {
     lines.push_back("RULES LOST " + since_and_why(lost, now) + "; the last rules stay active");
   }
+  if (const object& older = object_in(status, "rules_older"); !older.empty()) {
+    lines.push_back("RULES WENT BACK " + since_and_why(older, now));
+  }
   if (is_true(status, "overrides_unknown")) {
     lines.emplace_back("OVERRIDES UNKNOWN: Redis could not be read since the start of the server");
   }
@@ -320,9 +323,8 @@ void print_rows(std::vector<Row> rows) {
   }
 }
 
-void print_status(const object& status, const CountsByLimit& counts) {
-  std::cout << server_line(status) << '\n';
-  const object& rules = object_in(status, "rules");
+// Prints which rules are active, since when and by whom.
+void print_rules(const object& rules) {
   std::string sources;
   if (const auto* const all = rules.if_contains("sources"); all != nullptr && all->is_array()) {
     constexpr std::size_t kShown = 5;
@@ -338,9 +340,17 @@ void print_status(const object& status, const CountsByLimit& counts) {
                    text_in(rules, "loaded_at") + " by " + text_in(rules, "by"))
             << '\n';
   if (const std::uint64_t warnings = number_in(rules, "warnings"); warnings > 0) {
-    std::cout << replay::plural(warnings, "warning")
-              << " about the rules (the log, or sluice rules show | sluice rules check -)\n";
+    std::cout
+        << replay::plural(warnings, "warning")
+        << " about the rules: in the log, and if sluice rules check - reads what sluice rules "
+           "show prints\n";
   }
+}
+
+void print_status(const object& status, const CountsByLimit& counts) {
+  std::cout << server_line(status) << '\n';
+  const object& rules = object_in(status, "rules");
+  print_rules(rules);
   if (rules.contains("differences")) {
     std::cout << replay::printable(
                      "the active rules differ from those that were read; latest change by " +

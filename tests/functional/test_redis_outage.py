@@ -172,6 +172,23 @@ class Outage(RedisTest):
         )
         wait_for(lambda: ask(servers[0], CUSTOMER)[0] == 200, "the override on the other server")
 
+    def test_rules_that_went_back_are_on_top(self):
+        server = self.follow()
+        self.assertTrue(status(server)["rules"]["by"].startswith("the start, with push 1 to Redis by "))
+        old = self.server.command("DUMP", "sluice:rules")
+        (self.texts / "rules.yaml").write_text(RULES + "# changed")
+        self.push()
+        wait_for(lambda: "push 2 to Redis" in status(server)["rules"]["by"], "the push")
+        self.server.command("RESTORE", "sluice:rules", 0, old, "REPLACE")  # as by an older dump
+        wait_for(lambda: "rules_older" in status(server), "the older rules")
+        self.assertEqual(server.metrics()["sluice_rules_last_reload_successful"], 0)
+        said = sluice("status", "--admin", server.admin, ends_with=1)
+        self.assertRegex(said, r"\ARULES WENT BACK since .*: Redis came back with push 1 to ")
+        self.assertIn(", and push 2 to Redis by ", said)
+        self.assertIn("error the rules went back", server.log())
+        self.push()
+        wait_for(lambda: "rules_older" not in status(server), "the newer rules")
+
     def test_a_redis_that_is_silent_is_an_outage_too(self):
         server, idle = self.follow(deadline="50ms"), self.follow(deadline="50ms")
         self.assertEqual(ask(server, LOGIN), (200, "ok"))

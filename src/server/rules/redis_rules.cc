@@ -97,7 +97,9 @@ std::optional<PublishedRules> kept_rules(const std::string& file, Log& log) {
 Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source, Log& log,
                                                          const RuleTerms& terms) {
   const auto opened = [&](const PublishedRules& rules) {
-    return RulesManager::open_source(named(rules.texts), SystemClock::instance(), terms);
+    return RulesManager::open_source(
+        named(rules.texts), SystemClock::instance(), terms,
+        std::string(RulesManager::kStart).append(", with ").append(by_push(rules)));
   };
   auto kept = kept_rules(source.cache, log);
   const auto at_most = kept ? kStartWithKept : kLongestStart;
@@ -178,7 +180,7 @@ Expected<PushedRules::Pushed, PushFailure> PushedRules::push(const std::vector<R
 
 void PushedRules::activate(PublishedRules rules) {
   const std::uint64_t pushed = rules.version;
-  latest_ = std::move(rules);
+  const PublishedRules before = std::exchange(latest_, std::move(rules));
   const auto changed = manager_->follow(named(latest_.texts), by_push(latest_));
   if (!changed) {
     for (const RuleError& error : changed.error()) {
@@ -192,6 +194,14 @@ void PushedRules::activate(PublishedRules rules) {
       *changed ? "new rules are active" : "the rules did not change",
       {{"version", manager_->version()}, {"rules", manager_->status().rules}, {"pushed", pushed}});
   if (!*changed) return;
+  // Rules that are pushed after a loss have a new date.
+  if (pushed < before.version && latest_.pushed_at <= before.pushed_at) {
+    const std::string why = "Redis came back with " + by_push(latest_) + ", and " +
+                            by_push(before) + " was active; expected sluice rules push FILE, or " +
+                            "sluice rules rollback --admin of a server that did not restart";
+    log_->error("the rules went back", {{"why", why}});
+    manager_->go_back(why);
+  }
   if (const std::string undone = manager_->status().undone_text(); !undone.empty()) {
     log_->warning("a push has undone changes of the administration", {{"undone", undone}});
   }

@@ -177,7 +177,7 @@ RulesManager::RulesManager(bool from_source, std::vector<std::string> paths, con
       terms_(terms),
       active_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
       loaded_at_(clock.now()),
-      past_{{1, loaded_at_, "the start", {}, active_.texts}},
+      past_{{1, loaded_at_, std::string(kStart), {}, active_.texts}},
       unchanged_(active_.rules),
       read_(*active_.texts) {}
 
@@ -198,12 +198,13 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
 }
 
 Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open_source(
-    std::vector<RulesText> texts, const Clock& clock, const RuleTerms& terms) {
+    std::vector<RulesText> texts, const Clock& clock, const RuleTerms& terms, std::string by) {
   auto rules = parse(texts, terms);
   if (!rules) return Unexpected{std::move(rules.error())};
   std::unique_ptr<RulesManager> manager(
       new RulesManager(true, {}, clock, terms, *std::move(rules), texts));
   manager->brought_ = std::move(texts);
+  manager->past_.front().by = std::move(by);
   return manager;
 }
 
@@ -223,6 +224,10 @@ Expected<bool, RulesManager::Errors> RulesManager::reload() {
 Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText> texts,
                                                           std::string by) {
   const std::lock_guard changing(change_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    older_since_.reset();
+  }
   if (texts == brought_) return false;
   brought_ = texts;
   return adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, std::move(by));
@@ -408,6 +413,12 @@ void RulesManager::found() {
   lost_since_.reset();
 }
 
+void RulesManager::go_back(std::string why) {
+  const std::lock_guard lock(mutex_);
+  older_since_ = clock_->now();
+  why_older_ = std::move(why);
+}
+
 bool RulesManager::changed_on_disk() {
   if (paths_.empty()) return false;
   const std::lock_guard changing(change_mutex_);
@@ -462,11 +473,14 @@ RulesStatus RulesManager::status() const {
                      .last_failure_at = last_failure_at_,
                      .lost_since = lost_since_,
                      .why_lost = lost_since_ ? why_lost_.what : std::string(),
+                     .older_since = older_since_,
+                     .why_older = why_older_,
                      .from_cache = lost_since_ && from_cache_,
                      .temporary = temporary_,
                      .differences = differences_,
                      .differ_by = differ_by_,
                      .undone = undone_};
+  if (older_since_ && clock_->now() - *older_since_ >= kShown) status.older_since.reset();
   if (lost_since_) status.last_errors.push_back(why_lost_);
   for (const RulesText& text : *active_.texts) status.sources.push_back(text.name);
   return status;

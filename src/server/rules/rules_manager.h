@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -62,6 +63,8 @@ struct RulesStatus {
   // Set while the rules of a source cannot be read, so that those from before are active.
   std::optional<Instant> lost_since = {};
   std::string why_lost = {};
+  std::optional<Instant> older_since = {};  // the source came back with older rules
+  std::string why_older = {};
   bool from_cache = false;  // the server started with those that it had last
   std::vector<TemporaryChange> temporary = {};
   // What the administration has changed since the files or the source were last read, without
@@ -111,10 +114,10 @@ class RulesManager {
   static Expected<std::unique_ptr<RulesManager>, Errors> open(
       std::vector<std::string> paths, const Clock& clock = SystemClock::instance(),
       const RuleTerms& terms = {});
-  // Opens the present rules of another source. Errors: as above.
+  // Opens the present rules of another source. `by`: what made them active. Errors: as above.
   static Expected<std::unique_ptr<RulesManager>, Errors> open_source(
       std::vector<RulesText> texts, const Clock& clock = SystemClock::instance(),
-      const RuleTerms& terms = {});
+      const RuleTerms& terms = {}, std::string by = std::string(kStart));
 
   // Reads the files again, or the last texts of a source, and activates them if a text has changed.
   // Returns whether one had changed (never for built-in rules). Errors: all errors of the files;
@@ -155,6 +158,9 @@ class RulesManager {
   // status() reports it until found() is called. `from_cache`: see RulesStatus.
   void lose(RuleError why, bool from_cache = false);
   void found();
+  // Reports that the source came back with older rules than it had, which are active now. status()
+  // reports it for an hour, or until the source has others.
+  void go_back(std::string why);
 
   // Returns whether the files differ from when they were last read or reported, and have not
   // changed since the previous call, so half-written files are not read. Reports each change once;
@@ -171,6 +177,8 @@ class RulesManager {
   // The active rules and those before them, the latest first: at most kMostPast, and of the earlier
   // ones at most kMostPastBytes of text.
   std::vector<PastRules> history() const;
+  static constexpr std::string_view kStart = "the start";
+  static constexpr std::chrono::hours kShown{1};  // for go_back()
   static constexpr std::size_t kMostPast = 50;
   static constexpr std::size_t kMostPastBytes = std::size_t{8} << 20;
   bool built_in() const noexcept { return !from_source_ && paths_.empty(); }
@@ -217,6 +225,8 @@ class RulesManager {
   std::optional<Instant> lost_since_;
   RuleError why_lost_;
   bool from_cache_ = false;
+  std::optional<Instant> older_since_;
+  std::string why_older_;
   std::vector<TemporaryChange> temporary_;  // changes with both locks
   std::vector<rules::RuleDifference> differences_;
   std::string differ_by_;

@@ -181,8 +181,9 @@ void add_rule_metrics(metrics::Registry& registry, const RulesManager& rules,
       [&rules, &envoy] { return number(rules.status().failures + envoy.status().failures); });
   registry.add_gauge("sluice_rules_last_reload_successful",
                      "0 if the last reload of the rules failed, 1 otherwise.", [&rules, &envoy] {
-                       const bool right =
-                           rules.status().last_errors.empty() && envoy.status().last_errors.empty();
+                       const RulesStatus now = rules.status();
+                       const bool right = now.last_errors.empty() && !now.older_since &&
+                                          envoy.status().last_errors.empty();
                        return right ? 1. : 0.;
                      });
   registry.add_counters("sluice_envoy_decisions_total",
@@ -646,7 +647,7 @@ Status Server::Impl::open() {
   const std::size_t threads = Loops::count(config_.threads);
   auto inherited = handover_.inherit(config_.handover);
   if (!inherited) return Unexpected{inherited.error()};
-  const auto locked = stores_->lock_files(handover_.take_locks(), handover_.has_predecessor());
+  auto locked = stores_->lock_files(handover_.take_locks(), handover_.has_predecessor());
   if (!locked) return locked;
   auto opened = front_ends_.open(threads, *inherited);
   if (opened) {

@@ -97,6 +97,10 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     if (status.from_cache) json.member("from_cache", true);
     json.end_object();
   }
+  if (status.older_since) {
+    json.key("rules_older").begin_object().member("since", base::to_rfc3339(*status.older_since));
+    json.member("why", status.why_older).end_object();
+  }
   if (!server.knows_overrides) json.member("overrides_unknown", true);
   if (server.overrides_lost > 0) {
     json.key("overrides_lost")

@@ -88,7 +88,7 @@ export function showAlerts(event, missing) {
   if (missing) {
     bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." });
   }
-  const { outage, full, slow, rules_lost: lost, overrides_lost: gone, rules, temporary = [] } = event;
+  const { outage, full, slow, rules_lost: lost, rules_older: older, overrides_lost: gone, rules, temporary = [] } = event;
   if (!outage && event.store.breaker_open) {
     bars.push({ name: "outage", title: "The store fails.", text: "Each rule does what its on_store_error says." });
   }
@@ -97,6 +97,7 @@ export function showAlerts(event, missing) {
     ["full", "The store is full.", full, " Meanwhile, for keys without a counter (new clients):"],
     ["slow", "The store is slow.", slow, ""],
     ["rules-lost", "The rules cannot be read.", lost, " The last rules stay active here; a server that starts now may have none."],
+    ["rules-older", "The rules went back.", older, ""],
     ["overrides-lost", "Overrides are lost.", gone, ""],
   ]) {
     if (!what) continue;
