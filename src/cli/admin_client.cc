@@ -40,12 +40,11 @@ std::string token_of(const AdminFlags& flags, const server::Config& config) {
 
 }  // namespace
 
-AdminClient::AdminClient(const AdminFlags& flags) {
+AdminClient::AdminClient(const AdminFlags& flags) : is_of_config_(flags.admin.empty()) {
   StoreFlags files;
   files.config = flags.config;
   files.finds_config = flags.admin.empty() && flags.token_file.empty();
   const server::Config config = config_of(files);
-  is_of_config_ = flags.admin.empty();
   shown_ = is_of_config_ ? config.admin : flags.admin;
   is_tls_ = is_of_config_ ? !config.admin_tls.cert_file.empty() : shown_.starts_with(kHttps);
   host_ = without_scheme(shown_);
@@ -196,10 +195,14 @@ int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers
                 bool is_json) {
   if (servers.empty()) return ask(flags);
   const bool are_several = servers.size() > 1;
+  const bool has_tls = std::ranges::any_of(
+      servers, [](const std::string& address) { return address.starts_with(kHttps); });
   int status = 0;
   for (const std::string& address : servers) {
     AdminFlags one = flags;
     one.admin = address;
+    // It is for those with TLS.
+    if (has_tls && !address.starts_with(kHttps)) one.ca_file = one.cert_file = {};
     if (are_several && !is_json) std::cout << address << ":\n";
     try {
       status = std::max(status, ask(one));

@@ -61,7 +61,8 @@ class AdminClient {
   std::string shown_;  // the address
   std::string host_;   // without https://
   std::string token_;
-  bool is_tls_ = false, is_of_config_ = false, has_certificate_ = false;
+  const bool is_of_config_;
+  bool is_tls_ = false, has_certificate_ = false;
   std::optional<server::net::HttpClient> connection_;
 };
 

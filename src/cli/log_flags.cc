@@ -122,12 +122,12 @@ void check_fields(const std::vector<replay::FieldMapping>& fields,
                                                   "body."};
     std::string proposal = rules::did_you_mean(name, known);
     if (!start.empty()) proposal = rules::did_you_mean(start, groups);
-    throw unreadable(
-        field.option() + ": nothing reads '" + name +
-            "'; expected time, ip, method, path, host, status, cost, costs.LIMIT, header.NAME, "
-            "query.NAME, cookie.NAME, body.NAME or an attribute that a rule reads" +
-            proposal,
-        kUsage);
+    std::string what = field.option();
+    what.append(": nothing reads '").append(name);
+    what +=
+        "'; expected time, ip, method, path, host, status, cost, costs.LIMIT, header.NAME, "
+        "query.NAME, cookie.NAME, body.NAME or an attribute that a rule reads";
+    throw unreadable(what + proposal, kUsage);
   }
 }
 

@@ -594,14 +594,16 @@ void Measurement::add_unmet(SuggestReport& report) const {
   for (const auto* const conditions : {&options_.match, &options_.exclude}) {
     for (const auto& [name, pattern] : *conditions) {
       if (is_met_[rule++]) continue;
-      const std::string option =
-          (conditions == &options_.match ? "--match " : "--exclude ") + name + "=";
+      std::string option = conditions == &options_.match ? "--match " : "--exclude ";
+      option.append(name).append("=");
+      std::string text = option + pattern + " matches no request";
       const bool is_part = pattern.find_first_of("*~/:") == pattern.npos &&
                            (name.starts_with("header.") || name == "host");
-      report.unmet.push_back(option + pattern + " matches no request" +
-                             (is_part ? "; a pattern matches the whole value: did you mean '" +
-                                            option + "*" + pattern + "*'?"
-                                      : ""));
+      if (is_part) {
+        text.append("; a pattern matches the whole value: did you mean '").append(option);
+        text.append("*").append(pattern).append("*'?");
+      }
+      report.unmet.push_back(std::move(text));
     }
   }
 }

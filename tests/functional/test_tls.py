@@ -408,6 +408,11 @@ class CommandLine(TlsTest):
         self.assert_works(self.sluice("status", **where, SLUICE_CA_FILE=str(FILES / "ca.crt")))
         self.assert_works(self.sluice("status", **where, SSL_CERT_FILE=str(FILES / "ca.crt")))
 
+    def test_the_authorities_are_for_the_servers_with_tls(self):
+        self.assert_works(
+            self.sluice("status", "--admin", self.plain.admin, admin=self.url(self.server), ca="ca.crt")
+        )
+
     def test_a_client_certificate_is_presented(self):
         ask = lambda *words: self.sluice("status", *words, admin=self.url(self.mutual))  # noqa: E731
         self.assert_works(ask("--cert-file", "client.pem"))

@@ -13,7 +13,7 @@
 #include "sluice/http_fields.h"
 
 namespace boost::asio::ssl {
-class context;
+class context;  // NOLINT(readability-identifier-naming)
 }
 
 namespace sluice::server::net {

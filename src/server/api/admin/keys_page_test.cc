@@ -244,6 +244,10 @@ TEST_F(KeysPage, ReportsThatTheStoreDoesNotAnswer) {
   EXPECT_EQ(refused("DELETE"), start + ", which may have been changed (repeat it): store_timeout");
   broken.reason = Reason::kStoreError;
   EXPECT_EQ(refused("DELETE"), start + ", which is not changed: store_error");
+  broken.reason = Reason::kStoreFull;
+  EXPECT_EQ(refused("DELETE"),
+            "the store is full, and has no room for the limit 'login/0', which is not changed: "
+            "store_full");
   EXPECT_TRUE(done_.empty());
 }
 

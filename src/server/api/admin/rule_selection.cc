@@ -141,9 +141,11 @@ void answer_failed(const Call& call, const RuleCounter& counter, const Decision&
                                   : decision.reason == Reason::kStoreTimeout
                                       ? ", which may have been changed (repeat it)"
                                       : ", which is not changed";
-  const std::string detail = "the store could not answer for the limit " +
-                             in_quotes(counter.limit->name) + std::string(effect) + ": " +
-                             std::string(to_string(decision.reason));
+  const std::string_view what = decision.reason == Reason::kStoreFull
+                                    ? "the store is full, and has no room for the limit "
+                                    : "the store could not answer for the limit ";
+  const std::string detail = std::string(what) + in_quotes(counter.limit->name) +
+                             std::string(effect) + ": " + std::string(to_string(decision.reason));
   answer(call.response, {503, detail});
 }
 
