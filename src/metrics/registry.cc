@@ -314,11 +314,11 @@ void write_events(Text& text, const Totals& totals) {
 
 // Whether the text may be the name of a metric, and, without a colon, of a label.
 bool is_name(std::string_view text) noexcept {
-  const auto is_part = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == ':';
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_part = [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' || c == ':';
   };
-  return !text.empty() && !(text[0] >= '0' && text[0] <= '9') && !text.starts_with("__") &&
+  return !text.empty() && !is_digit(text[0]) && !text.starts_with("__") &&
          std::all_of(text.begin(), text.end(), is_part);
 }
 
@@ -349,8 +349,10 @@ void Registry::Impl::add(std::string_view type, std::string name, std::string he
   if (!names_.insert(name).second) {
     throw std::invalid_argument("the metric '" + name + "' was added before");
   }
-  asked.push_back([type, name = std::move(name), help = std::move(help),
-                   write = std::move(write)](Text& text) { write(text.begin(type, name, help)); });
+  asked.emplace_back(
+      [type, name = std::move(name), help = std::move(help), write = std::move(write)](Text& text) {
+        write(text.begin(type, name, help));
+      });
 }
 
 void Registry::Impl::add_rows(std::string_view type, std::string name, std::string help,
