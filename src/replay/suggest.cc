@@ -670,8 +670,7 @@ CountedLimits limits_of(const SuggestReport& report, double harm) {
   for (const Advice& each : advise(report, harm)) {
     if (each.keys_denied == 0) continue;
     const RouteKind kind = report.options.match.empty() ? each.route->kind : RouteKind::kPages;
-    const auto curve = static_cast<std::size_t>(each.curve - each.route->demand.curves().data());
-    limits[static_cast<std::size_t>(kind)] = std::pair(curve, each.burst);
+    limits[static_cast<std::size_t>(kind)] = std::pair(each.bucket(), each.burst);
   }
   return limits;
 }

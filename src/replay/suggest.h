@@ -394,14 +394,14 @@ struct SuggestReport : LogTotals {
   std::deque<RouteDemand> routes;   // in the order of RouteKind; each has requests
 };
 
-// A client that a limit denies, the one that needed most of the others, or one that has a large
-// share of the requests.
+// A client that a limit denies, the one that needed most of the others (if it needed more than all of
+// these), or one that has a large share of the requests.
 struct AdvisedClient {
   std::string label;  // the readable key; empty: not known any more
   std::uint64_t requests = 0;
   std::uint64_t burst_needed = 0;
   bool denied = false;
-  bool sets_burst = false;  // no other client needed the burst for which the limit has room
+  bool needs_most = false;  // no other that is admitted needed so large a burst
   const Traits* traits = nullptr;
 };
 
@@ -413,11 +413,15 @@ struct Advice {
   std::uint64_t keys_denied = 0;      // exact
   std::uint64_t requests_denied = 0;  // at most, unless is_exact
   bool is_exact = false;
-  // What keys needed, except for those that the limit may deny, and for writes without those that
-  // do not look legitimate: units in the busiest hour of one, and a burst with this rate.
+  // What the keys needed that it admits, for writes without those that do not look legitimate: units
+  // in the busiest hour of one, and a burst with this rate. At least 1.
   std::uint64_t keys_measured = 0;
   std::uint64_t busiest_hour = 0;
   std::uint64_t burst_needed = 0;
+  // The index of the curve.
+  std::size_t bucket() const {
+    return static_cast<std::size_t>(curve - route->demand.curves().data());
+  }
   std::string note;                    // what is uncertain about the limit
   std::vector<AdvisedClient> clients;  // those with most requests, at most kMostClients
   static constexpr std::size_t kMostClients = 10;

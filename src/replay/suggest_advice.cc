@@ -345,43 +345,48 @@ std::vector<Needs> needs_of(const RouteDemand& route, double harm) {
   return all;
 }
 
-// Returns the client for which the burst of the advice is, if there is one.
-std::optional<std::uint32_t> setter_of(const Advice& advice, std::size_t bucket) {
+// Measures what the clients needed that the advice admits, where robots are many of those that look
+// legitimate. Returns the one that needed the largest burst, unless several did.
+std::optional<std::uint32_t> measure_admitted(Advice& advice) {
   const RouteDemand& route = *advice.route;
-  std::optional<std::uint32_t> setter;
-  if (round_up(static_cast<double>(advice.burst_needed) * kHeadroom) != advice.burst) return setter;
+  const std::size_t bucket = advice.bucket();
+  std::optional<std::uint32_t> most;
+  advice.keys_measured = 0;
+  advice.busiest_hour = advice.burst_needed = 1;
   for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
-    if (route.demand.peak_of(key, bucket) != advice.burst_needed) continue;
-    if (setter && looks_legitimate(route, key)) return {};  // several needed as much
-    if (looks_legitimate(route, key)) setter = key;
+    const std::uint64_t need = route.demand.peak_of(key, bucket);
+    if (need > advice.burst || !looks_legitimate(route, key)) continue;
+    ++advice.keys_measured;
+    advice.busiest_hour = std::max(advice.busiest_hour, route.demand.peak_of(key, 0));
+    if (need < advice.burst_needed) continue;
+    most = need > advice.burst_needed ? std::optional(key) : std::nullopt;
+    advice.burst_needed = need;
   }
-  return setter;
+  return most;
 }
 
-// The clients that the advice denies, the one for which its burst is, and those with at least a
-// twentieth of many requests.
-std::vector<AdvisedClient> clients_of(const Advice& advice) {
+// The clients that the advice denies, `most`, and those with at least a twentieth of many requests.
+std::vector<AdvisedClient> clients_of(const Advice& advice, std::optional<std::uint32_t> most) {
   const RouteDemand& route = *advice.route;
-  const auto bucket = static_cast<std::size_t>(advice.curve - route.demand.curves().data());
+  const std::size_t bucket = advice.bucket();
   struct Found {
     std::uint32_t key;
     bool denied;
-    bool sets_burst;
+    bool needs_most;
   };
   constexpr std::uint64_t kMany = 100;
-  const std::optional<std::uint32_t> setter = setter_of(advice, bucket);
   std::vector<Found> found;
   for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
     const bool denied = route.demand.peak_of(key, bucket) > advice.burst;
     const std::uint64_t requests = route.demand.requests_of(key);
     const bool heavy = requests >= kMany && requests * 20 >= route.demand.requests();
-    if (denied || heavy || key == setter) found.push_back({key, denied, key == setter});
+    if (denied || heavy || key == most) found.push_back({key, denied, key == most});
   }
   const auto end =
       found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), Advice::kMostClients));
   std::partial_sort(found.begin(), end, found.end(), [&](const Found& a, const Found& b) {
     if (a.denied != b.denied) return a.denied;
-    if (a.sets_burst != b.sets_burst) return a.sets_burst;
+    if (a.needs_most != b.needs_most) return a.needs_most;
     return route.demand.requests_of(a.key) > route.demand.requests_of(b.key);
   });
   std::vector<AdvisedClient> clients;
@@ -389,7 +394,7 @@ std::vector<AdvisedClient> clients_of(const Advice& advice) {
     const Traits* traits = route.traits.find(each->key);
     clients.push_back({traits == nullptr ? "" : traits->label, route.demand.requests_of(each->key),
                        std::max<std::uint64_t>(1, route.demand.peak_of(each->key, bucket)),
-                       each->denied, each->sets_burst, traits});
+                       each->denied, each->needs_most, traits});
   }
   return clients;
 }
@@ -407,7 +412,7 @@ std::string pace_note(const Advice& advice, const std::string& client) {
   const RouteDemand& route = *advice.route;
   const std::uint64_t all = route.demand.requests();
   if (route.kind == RouteKind::kLogin || route.writes * 2 <= all) return "";
-  const auto bucket = static_cast<std::size_t>(advice.curve - route.demand.curves().data());
+  const std::size_t bucket = advice.bucket();
   const auto requests_of = [&](std::uint32_t key) { return route.demand.requests_of(key); };
   std::vector<std::uint32_t> allowed;  // those with most requests first
   for (std::uint32_t key = 0; key < route.behaviour.size(); ++key) {
@@ -438,8 +443,9 @@ std::string pace_note(const Advice& advice, const std::string& client) {
 }
 
 // Chooses the rate and the burst. `need`: what the limit should allow of the curve with this index.
+// `busiest`: units in an hour, of which the rate is no large multiple.
 template <class Need>
-void choose_bucket(const Need& need, Advice& advice) {
+void choose_bucket(const Need& need, std::uint64_t busiest, Advice& advice) {
   static constexpr std::uint64_t kMostPace = 10;  // times the busiest hour: more bounds nobody
   static constexpr std::uint64_t kMinutes = 10;   // in which a bucket should be full again
   const auto rank_of = [](std::uint64_t rate, std::uint64_t burst) {
@@ -451,7 +457,7 @@ void choose_bucket(const Need& need, Advice& advice) {
     const std::uint64_t rate = curves[i].rate;
     if (i + 1 < curves.size() && static_cast<double>(rate) * 60 < hour) continue;
     const bool is_first = advice.curve == nullptr;
-    if (!is_first && rate * 60 > kMostPace * advice.busiest_hour) break;
+    if (!is_first && rate * 60 > kMostPace * busiest) break;
     const std::uint64_t burst = round_up(need(i));
     if (!is_first && rank_of(rate, burst) >= rank_of(advice.curve->rate, advice.burst)) continue;
     advice.curve = &curves[i];
@@ -479,18 +485,14 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   };
   Advice best;
   best.route = &route;
-  best.busiest_hour = needs[0].units(0);
-  best.keys_measured = needs[0].keys - std::min(needs[0].keys, needs[0].most_denied);
-  choose_bucket(need, best);
+  choose_bucket(need, needs[0].units(0), best);
   constexpr std::uint64_t kLeastBurst = 5;  // people click twice, and repeat what failed
   best.burst = std::clamp(best.burst, kLeastBurst, kMostUnits);
-  const auto curve = static_cast<std::size_t>(best.curve - curves.data());
-  best.burst_needed = needs[0].units(curve);
   best.keys_denied = best.curve->keys_over(best.burst);
-  const auto exact = route.demand.denied(curve, best.burst);
+  const auto exact = route.demand.denied(best.bucket(), best.burst);
   best.is_exact = exact.has_value();
   best.requests_denied = exact.value_or(best.curve->requests_over(best.burst));
-  best.clients = clients_of(best);
+  best.clients = clients_of(best, measure_admitted(best));
   const std::string client = report.options.key == "{ip}" ? "client" : "key";
   const bool is_large = best.curve->rate > kPersonRate * scale || best.burst > kPersonBurst * scale;
   if (is_capped) {

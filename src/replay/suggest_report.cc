@@ -35,14 +35,16 @@ std::string advice_line(const SuggestReport& report, const Advice& advice) {
          denial_text(report, advice);
 }
 
-// "2" or "2.5"
+// "2", "2.5" or "1.02"
 std::string ratio_text(std::uint64_t number, std::uint64_t of) {
   const double ratio = static_cast<double>(number) / static_cast<double>(of);
-  const std::string text = decimal(ratio, ratio < 9.95 ? 1 : 0);
-  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+  std::string text = decimal(ratio, ratio < 1.095 ? 2 : ratio < 9.95 ? 1 : 0);
+  while (text.ends_with('0') && text.find('.') != text.npos) text.pop_back();
+  if (text.ends_with('.')) text.pop_back();
+  return text;
 }
 
-// How far the limit is above what clients needed; empty if no client counts.
+// How far the limit is above what the clients needed that it admits; empty if there are none.
 std::string headroom_text(const SuggestReport& report, const Advice& advice) {
   if (advice.keys_measured == 0) return "";
   const std::string unit = report.options.unit();
@@ -256,7 +258,7 @@ std::string html_clients(const Advice& advice) {
     out += "<tr><th scope=\"row\"><span class=\"mono\">" +
            html_text(each.label.empty() ? "(not kept)" : each.label) + "</span>" +
            (each.denied       ? " <span class=\"bad small\">denied</span>"
-            : each.sets_burst ? " <span class=\"soft small\">sets the burst</span>"
+            : each.needs_most ? " <span class=\"soft small\">needs most</span>"
                               : "");
     const TraitsText text = each.traits == nullptr ? TraitsText{} : text_of(*each.traits);
     for (const std::string& part : {text.requests, text.agent}) {
@@ -289,7 +291,7 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   }
   out += html_clients(advice) +
          "<h3>Share of clients denied, by the burst</h3>\n<ul class=\"legend\">";
-  const std::size_t chosen = static_cast<std::size_t>(advice.curve - curves.data());
+  const std::size_t chosen = advice.bucket();
   std::vector<CurveChart::Line> lines;
   const auto add = [&](std::size_t index, const char* style) {
     if (index < advice.route->demand.first_bucket() || index >= curves.size()) return;
@@ -338,7 +340,7 @@ void add_clients(const Advice& advice, std::size_t columns, std::string& out) {
         row(each.label.empty() ? "(not kept)" : printable(each.label, 40), grouped(each.requests),
             percent(each.requests, advice.route->demand.requests()), grouped(each.burst_needed)) +
         (each.denied       ? "  denied\n"
-         : each.sets_burst ? "  sets the burst\n"
+         : each.needs_most ? "  needs most\n"
                            : "\n");
     if (each.traits == nullptr) continue;
     const std::string what = fitted_text(*each.traits, each.label, columns - kIndent);
@@ -438,7 +440,7 @@ void write_advice(base::JsonWriter& out, const SuggestReport& report, double har
     for (const AdvisedClient& each : advice.clients) {
       out.begin_object().member("key", each.label).member("requests", each.requests);
       out.member("burst_needed", each.burst_needed).member("denied", each.denied);
-      out.member("sets_burst", each.sets_burst);
+      out.member("needs_most", each.needs_most);
       if (each.traits != nullptr) {
         write_names(out, "agents", each.traits->agents);
         write_names(out, "paths", each.traits->requests);
