@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/json_writer.h"
@@ -373,6 +374,7 @@ std::vector<AdvisedClient> clients_of(const Advice& advice, std::optional<std::u
     std::uint32_t key;
     bool denied;
     bool needs_most;
+    bool heavy;
   };
   constexpr std::uint64_t kMany = 100;
   std::vector<Found> found;
@@ -380,14 +382,19 @@ std::vector<AdvisedClient> clients_of(const Advice& advice, std::optional<std::u
     const bool denied = route.demand.peak_of(key, bucket) > advice.burst;
     const std::uint64_t requests = route.demand.requests_of(key);
     const bool heavy = requests >= kMany && requests * 20 >= route.demand.requests();
-    if (denied || heavy || key == most) found.push_back({key, denied, key == most});
+    if (denied || heavy || key == most) found.push_back({key, denied, key == most, heavy});
   }
+  const auto requests_of = [&](const Found& each) { return route.demand.requests_of(each.key); };
+  // Denied clients that are not heavy leave room for the others.
   const auto end =
       found.begin() + static_cast<std::ptrdiff_t>(std::min(found.size(), Advice::kMostClients));
   std::partial_sort(found.begin(), end, found.end(), [&](const Found& a, const Found& b) {
-    if (a.denied != b.denied) return a.denied;
-    if (a.needs_most != b.needs_most) return a.needs_most;
-    return route.demand.requests_of(a.key) > route.demand.requests_of(b.key);
+    return std::tuple(a.needs_most, a.heavy, requests_of(a)) >
+           std::tuple(b.needs_most, b.heavy, requests_of(b));
+  });
+  std::sort(found.begin(), end, [&](const Found& a, const Found& b) {
+    return std::tuple(a.denied, a.needs_most, requests_of(a)) >
+           std::tuple(b.denied, b.needs_most, requests_of(b));
   });
   std::vector<AdvisedClient> clients;
   for (auto each = found.begin(); each != end; ++each) {
@@ -406,12 +413,31 @@ std::string name_of(const RouteDemand& route, std::uint32_t key, const std::stri
                                                     : printable(traits->label, 40);
 }
 
+// Says how much clients send to a login that request hardly anything else and are not denied, if it
+// is at least a twentieth.
+std::string guesses_note(const Advice& advice, const std::string& client) {
+  const RouteDemand& route = *advice.route;
+  std::uint64_t clients = 0, theirs = 0;
+  for (std::uint32_t key = 0; key < route.behaviour.size(); ++key) {
+    const std::uint64_t requests = route.demand.requests_of(key);
+    if (route.demand.peak_of(key, advice.bucket()) > advice.burst) continue;
+    if (!GuessFinder::repeats(requests, route.behaviour[key].elsewhere)) continue;
+    ++clients;
+    theirs += requests;
+  }
+  if (clients == 0 || theirs * 20 < route.demand.requests()) return "";
+  return plural(clients, client) + " that send" + (clients == 1 ? "s" : "") +
+         " hardly anything but logins " + (clients == 1 ? "is" : "are") + " not denied (" +
+         percent(theirs, route.demand.requests()) + ")";
+}
+
 // Returns a warning if the clients that the advice does not deny and that cause most requests of a
 // route of writes can be attackers, or an empty text. It names the least number of them that do.
 std::string pace_note(const Advice& advice, const std::string& client) {
   const RouteDemand& route = *advice.route;
   const std::uint64_t all = route.demand.requests();
-  if (route.kind == RouteKind::kLogin || route.writes * 2 <= all) return "";
+  if (route.kind == RouteKind::kLogin) return guesses_note(advice, client);
+  if (route.writes * 2 <= all) return "";
   const std::size_t bucket = advice.bucket();
   const auto requests_of = [&](std::uint32_t key) { return route.demand.requests_of(key); };
   std::vector<std::uint32_t> allowed;  // those with most requests first

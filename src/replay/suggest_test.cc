@@ -406,6 +406,26 @@ TEST_F(Suggest, SaysHowManyDeniedClientsItDoesNotName) {
             std::string::npos);
 }
 
+TEST_F(Suggest, NamesTheHeaviestClientsOfALoginThoughItDeniesManyOthers) {
+  std::string log = guessing_log(1, "200");
+  for (int i = 0; i < 12 * 60; ++i) {
+    log += "1700100000,10.7.7." + std::to_string(i % 12) + ",POST,/gate.php,403\n";
+  }
+  for (int i = 0; i < 100; ++i) {
+    log += std::to_string(1'700'200'000 + i * 120) + ",10.5.5.5,POST,/gate.php,200\n";
+  }
+  const SuggestReport report = suggest_for(log);
+  const Advice login = *advice_of(advise(report, 0), RouteKind::kLogin);
+  ASSERT_GT(login.keys_denied, Advice::kMostClients);
+  ASSERT_EQ(login.clients.size(), Advice::kMostClients);
+  EXPECT_TRUE(login.clients[8].denied);
+  EXPECT_EQ(login.clients[9].label, "10.5.5.5");
+  EXPECT_FALSE(login.clients[9].denied);
+  EXPECT_NE(login.note.find("5 clients that send hardly anything but logins are not denied (16.3 %)"),
+            std::string::npos)
+      << login.note;
+}
+
 TEST_F(Suggest, TakesRequestsThatMatchForALoginIfMostOfThemAre) {
   options_.match = {{"path", "/login"}};
   const SuggestReport login = suggest_for(editor_log());
