@@ -394,8 +394,8 @@ struct SuggestReport : LogTotals {
   std::deque<RouteDemand> routes;   // in the order of RouteKind; each has requests
 };
 
-// A client that a limit denies, the one that needed most of the others (if it needed more than all of
-// these), or one that has a large share of the requests.
+// A client that a limit denies, the one that needed most of the others (if it needed more than all
+// of these), or one that has a large share of the requests.
 struct AdvisedClient {
   std::string label;  // the readable key; empty: not known any more
   std::uint64_t requests = 0;
@@ -413,8 +413,8 @@ struct Advice {
   std::uint64_t keys_denied = 0;      // exact
   std::uint64_t requests_denied = 0;  // at most, unless is_exact
   bool is_exact = false;
-  // What the keys needed that it admits, for writes without those that do not look legitimate: units
-  // in the busiest hour of one, and a burst with this rate. At least 1.
+  // What the keys needed that it admits, for writes without those that do not look legitimate:
+  // units in the busiest hour of one, and a burst with this rate. At least 1.
   std::uint64_t keys_measured = 0;
   std::uint64_t busiest_hour = 0;
   std::uint64_t burst_needed = 0;

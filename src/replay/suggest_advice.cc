@@ -24,10 +24,13 @@ constexpr std::array<std::string_view, 2> kStaticFolders = {"static", "assets"};
 static_assert(kExtensions.size() + kStaticFolders.size() <= 32, "RouteFinder has a bit for each");
 constexpr std::array<std::string_view, 7> kApiFolders = {"api",     "apis", "rest",   "rpc",
                                                          "graphql", "ajax", "jsonrpc"};
-// Parts of the paths where people or programs say who they are.
-constexpr std::array<std::string_view, 14> kLoginWords = {
-    "login", "log-in",   "signin", "sign-in",  "logon",   "signup", "sign-up",
-    "auth",  "password", "passwd", "register", "session", "token",  "xmlrpc"};
+// What the paths contain where people or programs say who they are,
+constexpr std::array<std::string_view, 5> kLoginTexts = {"login", "logon", "password", "passwd",
+                                                         "xmlrpc"};
+// and the words that end a part of such a path.
+constexpr std::array<std::string_view, 13> kLoginWords = {
+    "log-in",    "signin",       "sign-in",        "signup",   "sign-up", "auth", "oauth",
+    "authorize", "authenticate", "authentication", "register", "session", "token"};
 
 template <std::size_t Size>
 std::size_t index_in(const std::array<std::string_view, Size>& names, std::string_view name) {
@@ -61,6 +64,31 @@ bool is_plain(std::string_view path) {
            c == '.' || c == '-' || c == '_';
   };
   return path.size() <= 128 && std::all_of(path.begin(), path.end(), is_plain_byte);
+}
+
+bool is_letter(char c) { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
+
+// Returns what follows the first occurrence of a text of lower case, or nothing.
+std::optional<std::string_view> after(std::string_view path, std::string_view text) {
+  const auto same = [](char a, char b) { return (is_letter(a) ? a | 0x20 : a) == b; };
+  const auto found = std::search(path.begin(), path.end(), text.begin(), text.end(), same);
+  if (found == path.end()) return std::nullopt;
+  return path.substr(static_cast<std::size_t>(found - path.begin()) + text.size());
+}
+
+// Whether a part of the path ends with the word, its plural or a number after it: /user/sessions,
+// /accessToken, /oauth2, but not /authors, /session-notes or /assessions.
+bool ends_part(std::string_view path, std::string_view word) {
+  for (auto rest = after(path, word); rest; rest = after(*rest, word)) {
+    const std::size_t start = path.size() - rest->size() - word.size();
+    const bool begins = start == 0 || !is_letter(path[start - 1]) ||
+                        ((path[start] & 0x20) == 0 && (path[start - 1] & 0x20) != 0);
+    std::string_view end = *rest;
+    if (end.starts_with('s')) end.remove_prefix(1);
+    end.remove_prefix(std::min(end.find_first_not_of("0123456789"), end.size()));
+    if (begins && (end.empty() || end[0] == '/' || end[0] == '.')) return true;
+  }
+  return false;
 }
 
 // Whether the path is the first page of a folder for administrators, where they log in:
@@ -118,14 +146,13 @@ bool RouteFinder::is_login(std::string_view path) {
   last_ = path;
   last_is_login_ = is_known_login(path);
   if (last_is_login_ || logins_.size() == kMostPaths || !is_plain(path)) return last_is_login_;
-  const auto is_part = [&](std::string_view word) {
-    const auto same = [](char a, char b) {
-      return (a >= 'A' && a <= 'Z' ? a + ('a' - 'A') : a) == b;
-    };
-    return std::search(path.begin(), path.end(), word.begin(), word.end(), same) != path.end();
+  const auto any_of = [](const auto& words, const auto& is_in) {
+    return std::any_of(words.begin(), words.end(), is_in);
   };
-  const bool has_word = std::any_of(kLoginWords.begin(), kLoginWords.end(), is_part);
-  if (!has_word && !is_admin_page(path)) return false;
+  const bool looks_so =
+      any_of(kLoginTexts, [&](std::string_view text) { return after(path, text).has_value(); }) ||
+      any_of(kLoginWords, [&](std::string_view word) { return ends_part(path, word); });
+  if (!looks_so && !is_admin_page(path)) return false;
   logins_.emplace_back(path);
   return last_is_login_ = true;
 }

@@ -284,13 +284,28 @@ TEST_F(Suggest, DoesNotTakeMissingPathsOrFewRequestsForLogins) {
   EXPECT_EQ(route_of(suggest_for(few), RouteKind::kLogin), nullptr);
 }
 
+RouteKind route_of_post(std::string_view path) {
+  LogLine line;
+  line.method = "POST";
+  line.path = path;
+  return RouteFinder{}.find(line);
+}
+
+TEST(RouteFinder, TakesPathsForALoginThatHaveAWordOfIt) {
+  for (const char* path :
+       {"/wp-login.php", "/blog/userLogin.aspx", "/auth", "/oauth2/token", "/api/v1/Sessions",
+        "/accessToken", "/users/sign-up/", "/session-notes/session", "/reset-password/1",
+        "/auth.php", "/register"}) {
+    EXPECT_EQ(route_of_post(path), RouteKind::kLogin) << path;
+  }
+  for (const char* path : {"/authors/new", "/session-notes", "/assessions", "/designing",
+                           "/registers-of-members", "/tokenized", "/authorization-logs/a"}) {
+    EXPECT_EQ(route_of_post(path), RouteKind::kWrites) << path;
+  }
+  EXPECT_EQ(route_of_post("/api/v1/authors"), RouteKind::kApi);
+}
+
 TEST(RouteFinder, TakesTheFirstPageOfAnAdministrationForALogin) {
-  const auto route_of_post = [](std::string_view path) {
-    LogLine line;
-    line.method = "POST";
-    line.path = path;
-    return RouteFinder{}.find(line);
-  };
   for (const char* path : {"/administrator/index.php", "/administrator/", "/shop/admin"}) {
     EXPECT_EQ(route_of_post(path), RouteKind::kLogin) << path;
   }
@@ -421,8 +436,9 @@ TEST_F(Suggest, NamesTheHeaviestClientsOfALoginThoughItDeniesManyOthers) {
   EXPECT_TRUE(login.clients[8].denied);
   EXPECT_EQ(login.clients[9].label, "10.5.5.5");
   EXPECT_FALSE(login.clients[9].denied);
-  EXPECT_NE(login.note.find("5 clients that send hardly anything but logins are not denied (16.3 %)"),
-            std::string::npos)
+  EXPECT_NE(
+      login.note.find("5 clients that send hardly anything but logins are not denied (16.3 %)"),
+      std::string::npos)
       << login.note;
 }
 
