@@ -392,6 +392,9 @@ struct SuggestReport : LogTotals {
   std::chrono::milliseconds elapsed{0};
   std::vector<DemandCurve> curves;  // of all requests, by period, and by algorithm
   std::deque<RouteDemand> routes;   // in the order of RouteKind; each has requests
+
+  // The time between the first and the last request, at least a second.
+  std::chrono::seconds covered() const;
 };
 
 // A client that a limit denies, the one that needed most of the others (if it needed more than all

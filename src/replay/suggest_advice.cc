@@ -375,8 +375,10 @@ std::vector<Needs> needs_of(const RouteDemand& route, double harm) {
 
 // Measures what the clients needed that the advice admits, where robots are many of those that look
 // legitimate. Returns the one that needed the largest burst, unless several did.
-std::optional<std::uint32_t> measure_admitted(Advice& advice) {
+std::optional<std::uint32_t> measure_admitted(const SuggestReport& report, Advice& advice) {
   const RouteDemand& route = *advice.route;
+  // The sliding window has all of a log that begins before a full hour.
+  const std::size_t hour = report.covered() < std::chrono::hours{1} ? 1 : 0;
   const std::size_t bucket = advice.bucket();
   std::optional<std::uint32_t> most;
   advice.keys_measured = 0;
@@ -385,7 +387,7 @@ std::optional<std::uint32_t> measure_admitted(Advice& advice) {
     const std::uint64_t need = route.demand.peak_of(key, bucket);
     if (need > advice.burst || !looks_legitimate(route, key)) continue;
     ++advice.keys_measured;
-    advice.busiest_hour = std::max(advice.busiest_hour, route.demand.peak_of(key, 0));
+    advice.busiest_hour = std::max(advice.busiest_hour, route.demand.peak_of(key, hour));
     if (need < advice.burst_needed) continue;
     most = need > advice.burst_needed ? std::optional(key) : std::nullopt;
     advice.burst_needed = need;
@@ -545,7 +547,7 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   const auto exact = route.demand.denied(best.bucket(), best.burst);
   best.is_exact = exact.has_value();
   best.requests_denied = exact.value_or(best.curve->requests_over(best.burst));
-  best.clients = clients_of(best, measure_admitted(best));
+  best.clients = clients_of(best, measure_admitted(report, best));
   const std::string client = report.options.key == "{ip}" ? "client" : "key";
   const bool is_large = best.curve->rate > kPersonRate * scale || best.burst > kPersonBurst * scale;
   if (is_capped) {
@@ -572,6 +574,12 @@ const RouteDemand* main_route(const SuggestReport& report) {
 
 }  // namespace
 
+std::chrono::seconds SuggestReport::covered() const {
+  const auto covered =
+      first ? std::chrono::round<std::chrono::seconds>(*last - *first) : std::chrono::seconds{0};
+  return std::max(covered, std::chrono::seconds{1});
+}
+
 bool has_advice(const SuggestReport& report, const RouteDemand& route) {
   constexpr std::uint64_t kFewRequests = 20;
   if (&route == main_route(report)) return true;
@@ -584,6 +592,11 @@ std::vector<Advice> advise(const SuggestReport& report, double harm) {
   std::vector<Advice> advice;
   const RouteDemand* const main = main_route(report);
   if (main != nullptr) advice.push_back(advice_for(report, *main, harm));
+  if (main != nullptr && report.covered() < std::chrono::hours{1}) {
+    std::string& note = advice[0].note;
+    note.insert(0, "the log covers " + duration_text(report.covered()) +
+                       ", and rates are for hours: use a longer log" + (note.empty() ? "" : "; "));
+  }
   for (const RouteDemand& route : report.routes) {
     if (&route != main && has_advice(report, route)) {
       advice.push_back(advice_for(report, route, harm));

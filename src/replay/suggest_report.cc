@@ -38,7 +38,7 @@ std::string advice_line(const SuggestReport& report, const Advice& advice) {
 // "2", "2.5" or "1.02"
 std::string ratio_text(std::uint64_t number, std::uint64_t of) {
   const double ratio = static_cast<double>(number) / static_cast<double>(of);
-  std::string text = decimal(ratio, ratio < 1.095 ? 2 : ratio < 9.95 ? 1 : 0);
+  std::string text = decimal(ratio, ratio < 0.095 ? 3 : ratio < 1.095 ? 2 : ratio < 9.95 ? 1 : 0);
   while (text.ends_with('0') && text.find('.') != text.npos) text.pop_back();
   if (text.ends_with('.')) text.pop_back();
   return text;
@@ -49,13 +49,18 @@ std::string headroom_text(const SuggestReport& report, const Advice& advice) {
   if (advice.keys_measured == 0) return "";
   const std::string unit = report.options.unit();
   const std::string key = report.options.key == "{ip}" ? "client" : "key";
-  return "rate: " + ratio_text(advice.curve->rate * 60, advice.busiest_hour) +
-         " times the busiest hour of " +
-         plural(advice.keys_measured,
-                is_of_writes(advice.route->kind) ? "legitimate " + key : key) +
-         " (" + grouped(advice.busiest_hour) + (unit.empty() ? "" : " " + unit) +
-         "); burst: " + ratio_text(advice.burst, advice.burst_needed) + " times the need (" +
-         grouped(advice.burst_needed) + ")";
+  const std::string who =
+      plural(advice.keys_measured, is_of_writes(advice.route->kind) ? "legitimate " + key : key) +
+      " (" + grouped(advice.busiest_hour) + (unit.empty() ? "" : " " + unit) + ")";
+  const std::chrono::seconds span = report.covered();
+  const std::string rate =
+      span >= std::chrono::hours{1}
+          ? ratio_text(advice.curve->rate * 60, advice.busiest_hour) + " times the busiest hour of "
+          : ratio_text(advice.curve->rate * static_cast<std::uint64_t>(span.count()),
+                       advice.busiest_hour * 60) +
+                " times the " + rough_duration_text(span) + " of ";
+  return "rate: " + rate + who + "; burst: " + ratio_text(advice.burst, advice.burst_needed) +
+         " times the need (" + grouped(advice.burst_needed) + ")";
 }
 
 // What the route of an advice is, for people; empty if it is all requests.

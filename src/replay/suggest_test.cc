@@ -344,6 +344,7 @@ std::string editor_log() {
   const auto add = [&](int at, const std::string& ip, const std::string& request) {
     text += std::to_string(1'700'000'000 + at) + "," + ip + "," + request + "\n";
   };
+  add(-2000, "10.3.3.3", "GET,/topic,200");  // so that it covers an hour
   for (int i = 0; i < 30; ++i) {
     const std::string ip = "10.0.0." + std::to_string(i);
     for (int page = 0; page < 5; ++page) add(i * 60, ip, "GET,/topic,200");
@@ -589,6 +590,22 @@ TEST_F(Suggest, BoundsTheRateByTheBusiestHourAndSaysHowFarItIsAbove) {
   EXPECT_NE(
       suggest_json(report, 0).find(R"("keys_measured":30,"busiest_hour":70,"burst_needed":65,)"),
       std::string::npos);
+}
+
+TEST_F(Suggest, SaysThatALogIsShorterThanTheHoursOfRates) {
+  // 20 clients with 40 requests a second, from half a minute before a full hour.
+  std::string log = "time,ip,path\n";
+  for (int i = 0; i < 20 * 40 * 61; ++i) {
+    log += std::to_string(1'700'006'370 + i / 800) + ",10.0.0." + std::to_string(i % 20) + ",/a\n";
+  }
+  const SuggestReport report = suggest_for(log);
+  const auto advice = advise(report, 0);
+  const std::string note = "the log covers 1 min, and rates are for hours: use a longer log";
+  EXPECT_EQ(advice[0].note, note);
+  EXPECT_NE(advised_rules(report, advice).find("## " + note), std::string::npos);
+  const std::string text = suggest_text(report, 0, false);
+  EXPECT_NE(text.find("rate: 0.049 times the 1 min of 20 clients (2,430)"), std::string::npos)
+      << text;
 }
 
 TEST_F(Suggest, NamesTheClientThatNeedsTheLargestBurst) {
