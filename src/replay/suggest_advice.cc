@@ -553,7 +553,7 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   if (is_capped) {
     best.note = "too few " + client + "s look like people (" + grouped(needs[0].keys) + " of " +
                 grouped(route.demand.keys()) + "): the limit is what one person needs";
-  } else if (is_few && is_large) {
+  } else if (is_few && (is_large || !is_of_writes(route.kind))) {
     best.note =
         "only " + plural(needs[0].keys, client) + ": the limit is what the heaviest of them needs";
   }

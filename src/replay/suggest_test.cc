@@ -400,6 +400,12 @@ TEST_F(Suggest, DoesNotLetTheFewClientsThatAreLeftSetTheLimitOfALogin) {
   for (const Advice& each : advise(suggest_for(editor_log()), 0)) EXPECT_EQ(each.note, "");
 }
 
+TEST_F(Suggest, SaysThatFewClientsSetTheSmallestLimit) {
+  const Advice advice = advise(suggest_for("time,ip,path\n0,a,/\n9000,a,/\n"), 0)[0];
+  EXPECT_EQ(advice.burst, 5u);
+  EXPECT_EQ(advice.note, "only 1 client: the limit is what the heaviest of them needs");
+}
+
 TEST_F(Suggest, SaysHowManyDeniedClientsItDoesNotName) {
   std::string log = guessing_log(2, "200");
   for (int i = 0; i < 60; ++i) {
@@ -493,6 +499,7 @@ TEST_F(Suggest, SaysThatTheLimitMayBeThePaceOfAnAttacker) {
       "of an attacker");
   const SuggestReport one = suggest_for(guessing_log(10, "200"));
   const std::string note =
+      "only 1 client: the limit is what the heaviest of them needs; "
       "most are of 10.8.8.8, which sends hardly anything else: this may be the pace of an attacker";
   EXPECT_EQ(advise(one, 0)[0].note, note);
   EXPECT_NE(suggest_text(one, 0, false).find(note), std::string::npos);
