@@ -524,7 +524,7 @@ void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_
   std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
   if (!route) {
     route.emplace(RouteDemand{
-        {}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(4), {}, 0, false});
+        {}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(), {}, 0, false});
     const auto& counted = counted_[static_cast<std::size_t>(kind)];
     if (counted) route->demand.count_denials(counted->first, counted->second);
   }

@@ -400,12 +400,12 @@ struct SuggestReport : LogTotals {
 // A client that a limit denies, the one that needed most of the others (if it needed more than all
 // of these), or one that has a large share of the requests.
 struct AdvisedClient {
-  std::string label;  // the readable key; empty: not known any more
+  std::string label;  // the readable key; empty without traits
   std::uint64_t requests = 0;
   std::uint64_t burst_needed = 0;
   bool denied = false;
-  bool needs_most = false;  // no other that is admitted needed so large a burst
-  const Traits* traits = nullptr;
+  bool needs_most = false;         // no other that is admitted needed so large a burst
+  const Traits* traits = nullptr;  // null: there is no sample
 };
 
 // The limit to take for a route: a token bucket.

@@ -252,6 +252,11 @@ std::uint64_t more_denied(const Advice& advice) {
                                   [](const AdvisedClient& each) { return each.denied; }));
 }
 
+std::string label_of(const AdvisedClient& client) {
+  if (client.traits == nullptr) return "(no sample)";
+  return client.label.empty() ? "(empty key)" : client.label;
+}
+
 // The clients that the advice names.
 std::string html_clients(const Advice& advice) {
   if (advice.clients.empty()) return "";
@@ -260,8 +265,7 @@ std::string html_clients(const Advice& advice) {
       "<thead><tr><th scope=\"col\">Client</th><th scope=\"col\">Requests</th>"
       "<th scope=\"col\">Share</th><th scope=\"col\">Needs a burst of</th></tr></thead>\n<tbody>\n";
   for (const AdvisedClient& each : advice.clients) {
-    out += "<tr><th scope=\"row\"><span class=\"mono\">" +
-           html_text(each.label.empty() ? "(not kept)" : each.label) + "</span>" +
+    out += "<tr><th scope=\"row\"><span class=\"mono\">" + html_text(label_of(each)) + "</span>" +
            (each.denied       ? " <span class=\"bad small\">denied</span>"
             : each.needs_most ? " <span class=\"soft small\">needs most</span>"
                               : "");
@@ -332,7 +336,7 @@ constexpr std::size_t kMatchColumns = 10;  // before the map of a route
 void add_clients(const Advice& advice, std::size_t columns, std::string& out) {
   std::size_t width = 8;
   for (const AdvisedClient& each : advice.clients) {
-    width = std::max(width, columns_of(printable(each.label, 40)));
+    width = std::max(width, columns_of(printable(label_of(each), 40)));
   }
   const auto row = [&](const std::string& client, const std::string& requests,
                        const std::string& share, const std::string& burst) {
@@ -342,7 +346,7 @@ void add_clients(const Advice& advice, std::size_t columns, std::string& out) {
   if (!advice.clients.empty()) out += row("client", "requests", "share", "needs a burst") + "\n";
   for (const AdvisedClient& each : advice.clients) {
     out +=
-        row(each.label.empty() ? "(not kept)" : printable(each.label, 40), grouped(each.requests),
+        row(printable(label_of(each), 40), grouped(each.requests),
             percent(each.requests, advice.route->demand.requests()), grouped(each.burst_needed)) +
         (each.denied       ? "  denied\n"
          : each.needs_most ? "  needs most\n"

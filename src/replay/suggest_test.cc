@@ -629,6 +629,18 @@ TEST_F(Suggest, NamesTheClientThatNeedsTheLargestBurst) {
   EXPECT_TRUE(advise(equal, 0)[0].clients.empty()) << "several needed as much";
 }
 
+TEST_F(Suggest, ShowsClientsThatNeedLittleOrHaveAnEmptyKey) {
+  const std::string log = "time,ip,path\n0,a,/x\n0,a,/x\n0,a,/x\n9000,b,/\n";
+  const std::string text = suggest_text(suggest_for(log), 0, false);
+  EXPECT_NE(text.find("  a                  3    75.0 %               3  needs most\n      /x\n"),
+            std::string::npos)
+      << text;
+  options_.key = "";
+  const SuggestReport report = suggest_for(log);
+  EXPECT_NE(suggest_text(report, 0, false).find("\n  (empty key) "), std::string::npos);
+  EXPECT_NE(suggest_html(report, 0).find(">(empty key)<"), std::string::npos);
+}
+
 TEST_F(Suggest, TakesRatesThatFitLargeUnits) {
   options_.fields = {{"cost", "units"}};
   std::string text = "time,ip,units\n";
