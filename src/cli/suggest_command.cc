@@ -40,8 +40,8 @@ input once. A key takes about 100 bytes with three periods, besides the keys tha
 last two periods and those whose bucket is not full.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
-was read), has no line that could be read or no field that --field names, or no request matches; 2
-wrong usage.
+was read), is mostly out of order, has no line that could be read or no field that --field names, or no
+request matches; 2 wrong usage.
 
 Examples:
   sluice suggest access.log.gz
@@ -192,7 +192,7 @@ void warn_of_all(const SuggestArguments& arguments, std::set<std::string>& warne
 
 int print_report(const SuggestArguments& arguments, const replay::SuggestReport& report,
                  double harm) {
-  const int status = report.failed ? kFailed : 0;
+  const int status = report.failed || report.disordered ? kFailed : 0;
   if (report.failed && report.parsed() == 0) return status;
   if (report.parsed() == 0)
     throw unreadable("the logs have no request; there is nothing to suggest");
@@ -208,6 +208,9 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
   if (arguments.json) {
     std::cout << replay::suggest_json(report, harm);
   } else if (arguments.yaml) {
+    for (const std::string& each : report.problems) {
+      std::cout << "# " << replay::printable(each) << '\n';
+    }
     std::cout << (arguments.all
                       ? replay::suggested_rules(report.options, replay::suggestions(report, harm))
                       : replay::advised_rules(report, replay::advise(report, harm)));

@@ -62,6 +62,27 @@ TEST_F(SuggestCommand, PrintsTheSmallestLimits) {
   EXPECT_EQ(err_, "");
 }
 
+TEST_F(SuggestCommand, FailsIfALogIsMostlyOutOfOrderAndSaysSoInTheRules) {
+  std::string ordered, reversed;
+  for (int i = 0; i < 40; ++i) {
+    ordered += line_at(i * 100, "a");
+    reversed.insert(0, line_at(i * 100, "a"));
+  }
+  const std::string wrong = " of the requests are more than 10 s earlier than one before them";
+  EXPECT_EQ(run_suggest({"--yaml", files_.write("reversed", reversed)}), 1);
+  EXPECT_TRUE(out_.starts_with("# /")) << out_;
+  EXPECT_NE(out_.substr(0, out_.find('\n')).find("warning: 97.5 %" + wrong), std::string::npos);
+  EXPECT_TRUE(RuleSet::parse(out_, "rules")) << out_;
+  // A tenth of them, in the rules of --all, too.
+  EXPECT_EQ(
+      run_suggest({"--yaml", "--all", files_.write("late", ordered + ordered.substr(0, 300))}), 0);
+  EXPECT_NE(out_.find(wrong), std::string::npos) << out_;
+  EXPECT_EQ(run_suggest({"--yaml", files_.write("skipped", ordered + std::string(50, '\n'))}), 0);
+  EXPECT_NE(out_.find(": warning: most lines are skipped, 50 of 90\n"), std::string::npos) << out_;
+  EXPECT_EQ(run_suggest({"--yaml", files_.write("ordered", ordered)}), 0);
+  EXPECT_EQ(out_.find("warning"), std::string::npos) << out_;
+}
+
 TEST_F(SuggestCommand, BeginsWithTheLimitToTake) {
   EXPECT_EQ(run_suggest({log_}), 0);
   EXPECT_TRUE(

@@ -852,30 +852,33 @@ void count(TakenLog& log, LogTotals& totals) {
 // Says what is wrong with a log that has ended.
 void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
   totals.late += log.late;
-  const std::string& path = input.logs[log.batch->log];
+  const auto complain_of = [&](const std::string& problem) {
+    const std::string& path = input.logs[log.batch->log];
+    complain(input, path, problem);
+    totals.problems.push_back(path + problem);
+  };
   if (!log.batch->error.empty()) {
     totals.failed = true;
-    return complain(input, path, ": " + log.batch->error);
+    return complain_of(": " + log.batch->error);
   }
-  if (log.lines == 0) return complain(input, path, ": is empty");
+  if (log.lines == 0) return complain_of(": is empty");
   if (log.parsed == 0) {
     totals.failed = true;
-    return complain(input, path,
-                    ": no line could be read as " + std::string(title_of(log.batch->format)) +
-                        "; is it an access log? --format and --field say what it is");
+    return complain_of(": no line could be read as " + std::string(title_of(log.batch->format)) +
+                       "; is it an access log? --format and --field say what it is");
   }
   if (log.parsed * 2 < log.lines) {
-    complain(input, path,
-             ": warning: most lines are skipped, " + grouped(log.lines - log.parsed) + " of " +
-                 grouped(log.lines));
+    complain_of(": warning: most lines are skipped, " + grouped(log.lines - log.parsed) + " of " +
+                grouped(log.lines));
   }
   if (log.very_late * 20 <= log.parsed) return;
+  if (log.very_late * 2 > log.parsed) totals.disordered = true;
   const bool is_reversed = log.late * 10 > log.parsed * 9 && log.last < *log.first;
-  complain(input, path,
-           ": warning: " + percent(log.very_late, log.parsed) + " of the requests are more than " +
-               duration_text(kUsualLateness) + " earlier than one before them" +
-               (is_reversed ? ", because the newest is first; reverse the log: tac LOG"
-                            : ", so the results are wrong; sort the log by time"));
+  complain_of(": warning: " + percent(log.very_late, log.parsed) +
+              " of the requests are more than " + duration_text(kUsualLateness) +
+              " earlier than one before them" +
+              (is_reversed ? ", because the newest is first; reverse the log: tac LOG"
+                           : ", so the results are wrong; sort the log by time"));
 }
 
 }  // namespace

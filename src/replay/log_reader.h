@@ -298,11 +298,14 @@ class LogReader {
 // What was read.
 struct LogTotals {
   std::vector<std::string> logs;
-  std::vector<LogFormat> formats;   // of the logs with lines, each once
-  bool failed = false;              // whether a log could not be opened or read to its end, or has
-                                    // no line that could be read
-  std::string fault;                // why the counts are of no use; empty: they are
-  std::uint64_t lines = 0;          // parsed + skipped + without_rules
+  std::vector<LogFormat> formats;  // of the logs with lines, each once
+  bool failed = false;             // whether a log could not be opened or read to its end, or has
+                                   // no line that could be read
+  bool disordered = false;         // whether most requests of a log are much earlier than others
+                                   // before them
+  std::vector<std::string> problems;  // what LogInput::complain said of whole logs
+  std::string fault;                  // why the counts are of no use; empty: they are
+  std::uint64_t lines = 0;            // parsed + skipped + without_rules
   std::uint64_t skipped = 0;        // lines that are not of the log's format, or have a wrong cost
   std::uint64_t wrong_costs = 0;    // the latter
   std::uint64_t without_rules = 0;  // recorded requests that no rules decide
