@@ -45,7 +45,7 @@ Within a rule, matched = allowed + denied, and invalid ones count as allowed; fo
 shadow), denied counts the requests that it would have denied. The denied of a limit counts the
 requests that this limit denied; several limits may deny one request. keys is the number of distinct
 counters of the limit.
-denied_by_hour has the denied requests of the 24 hours of the day, UTC.
+denied_by_hour and would_deny_by_hour have the requests of the 24 hours of the day, UTC.
 top_denied has the most denied keys, and the most frequent agents, requests and statuses of their
 denied requests; more_denied is the number of the other denied keys.
 With --against, against has the counts of these rules, and denied_only_by_rules and

@@ -204,6 +204,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   }
   if (would_deny && answer.decision.allowed()) {
     ++this->would_deny;
+    ++would_deny_by_hour[hour_of(at)];
     series_.add(kWouldDeny);
   }
   for (const LimitAnswer& each : answer.limits) {

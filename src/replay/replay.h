@@ -162,7 +162,8 @@ class Tally {
   std::string mistake;           // of the first of them
   std::uint64_t unmatched = 0;   // no rule matched; allowed
   std::uint64_t undecided = 0;   // the store could not decide; the failure policy did
-  std::array<std::uint64_t, 24> denied_by_hour{};  // of the day, UTC
+  using ByHour = std::array<std::uint64_t, 24>;  // of the day, UTC
+  ByHour denied_by_hour{}, would_deny_by_hour{};
   std::vector<RuleTally> rules;
 
   const TimeSeries& series() const noexcept { return series_; }

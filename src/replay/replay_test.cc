@@ -518,6 +518,25 @@ TEST_F(ReplayTest, SaysWhichHoursOfTheDayDenyMost) {
   EXPECT_EQ(number(json.at("denied_by_hour").at(23)), 1u);
 }
 
+TEST_F(ReplayTest, SaysInWhichHoursOfTheDayShadowRulesWouldDenyMost) {
+  const RuleSet rules = rules_of(
+      "version: 1\nrules:\n  - name: r\n    mode: shadow\n    limits:\n      - { key: \"{ip}\", "
+      "algorithm: fixed_window, limit: 1, per: 1m }\n");
+  const ReplayReport report = replay_text(  // at 3 and 14 o'clock, a day later
+      "time,ip\n1700017200,a\n1700017200,a\n1700143200,a\n1700143200,a\n1700143200,a\n", rules);
+  const std::string text = text_report(report, false);
+  const std::size_t line = text.find("by hour, UTC; most 14:00 66.7 %, 03:00 33.3 %\n");
+  ASSERT_NE(line, std::string::npos) << text;
+  EXPECT_EQ(text.find("  would deny", text.rfind('\n', line)), text.rfind('\n', line) + 1);
+  const std::string page = html_report(report);
+  EXPECT_NE(page.find("Would deny: requests by hour of the day, UTC"), std::string::npos);
+  EXPECT_NE(page.find("<th scope=\"row\">14:00</th><td>2</td>"), std::string::npos);
+  EXPECT_EQ(page.find("Denied: requests by hour"), std::string::npos);
+  const auto json = boost::json::parse(json_report(report));
+  EXPECT_EQ(number(json.at("would_deny_by_hour").at(14)), 2u);
+  EXPECT_EQ(number(json.at("denied_by_hour").at(14)), 0u);
+}
+
 TEST_F(ReplayTest, SpendsBudgetsAtTheTimesOfTheLog) {
   const RuleSet rules = rules_of(
       "version: 1\nrules:\n  - name: r\n    limits:\n      - { name: tokens, key: \"{ip}\", "

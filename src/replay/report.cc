@@ -103,9 +103,13 @@ std::string json_report(const ReplayReport& report) {
   out.member("allowed", report.tally.allowed()).member("denied", report.tally.denied);
   out.member("would_deny", report.tally.would_deny);
   out.member("invalid", report.tally.invalid).member("unmatched", report.tally.unmatched);
-  out.key("denied_by_hour").begin_array();
-  for (const std::uint64_t denied : report.tally.denied_by_hour) out.value(denied);
-  out.end_array();
+  const auto write_hours = [&](const char* name, const Tally::ByHour& hours) {
+    out.key(name).begin_array();
+    for (const std::uint64_t denied : hours) out.value(denied);
+    out.end_array();
+  };
+  write_hours("denied_by_hour", report.tally.denied_by_hour);
+  write_hours("would_deny_by_hour", report.tally.would_deny_by_hour);
   write_rules(out, report.tally);
   if (report.comparison) write_comparison(out, *report.comparison);
   out.member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count())).end_object();
@@ -228,13 +232,15 @@ class TextReport {
     line("  " + pad_right("", 12) + dim(from + std::string(gap, ' ') + to));
     line("  " + pad_right("", 12) +
          dim("one column is " + duration_text(series_.width()) + "; times are UTC"));
-    if (*report_.last - *report_.first >= std::chrono::days{1}) hours();
+    if (*report_.last - *report_.first < std::chrono::days{1}) return;
+    const Tally& tally = report_.tally;
+    hours("denied", tally.denied_by_hour, tally.denied);
+    hours("would deny", tally.would_deny_by_hour, tally.would_deny);
   }
 
   // The hours of the day, and those with the most denials.
-  void hours() {
-    const auto& denied = report_.tally.denied_by_hour;
-    if (report_.tally.denied == 0) return;
+  void hours(const std::string& name, const Tally::ByHour& denied, std::uint64_t all) {
+    if (all == 0) return;
     std::array<std::size_t, 24> hours{};
     std::iota(hours.begin(), hours.end(), std::size_t{0});
     std::stable_sort(hours.begin(), hours.end(),
@@ -244,10 +250,10 @@ class TextReport {
     for (std::size_t i = 0; i < kMost && denied[hours[i]] > 0; ++i) {
       const std::string hour = std::to_string(hours[i]);
       most += (most.empty() ? "" : ", ") + std::string(2 - hour.size(), '0') + hour + ":00 " +
-              percent(denied[hours[i]], report_.tally.denied);
+              percent(denied[hours[i]], all);
     }
     line("");
-    line("  " + pad_right("denied", 12) + red(sparkline({denied.begin(), denied.end()})) +
+    line("  " + pad_right(name, 12) + red(sparkline({denied.begin(), denied.end()})) +
          "  by hour, UTC; most " + most);
     line("  " + pad_right("", 12) + dim("00    06    12    18"));
   }

@@ -363,7 +363,11 @@ class Page {
       chart.title = "Denied requests over time";
       chart.denied_only = chart.low = true;
       out_ += chart_html(chart);
-      if (*report_.last - *report_.first >= std::chrono::days{1}) hours();
+    }
+    if (report_.last && *report_.last - *report_.first >= std::chrono::days{1}) {
+      const Tally& tally = report_.tally;
+      hours("Denied", tally.denied_by_hour, tally.denied);
+      hours("Would deny", tally.would_deny_by_hour, tally.would_deny);
     }
     out_ +=
         "</section>\n<section aria-labelledby=\"cost\">\n"
@@ -383,17 +387,17 @@ class Page {
     out_ += "</section>\n";
   }
 
-  void hours() {
-    const auto& denied = report_.tally.denied_by_hour;
+  void hours(const char* name, const Tally::ByHour& denied, std::uint64_t all) {
+    if (all == 0) return;
     std::vector<std::string> rows;
     for (std::size_t hour = 0; hour < denied.size(); ++hour) {
       if (denied[hour] == 0) continue;
       rows.push_back("<tr><th scope=\"row\">" + std::string(hour < 10 ? "0" : "") +
                      std::to_string(hour) + ":00</th>" + cell(grouped(denied[hour])) +
-                     share_cell(denied[hour], report_.tally.denied) + "</tr>\n");
+                     share_cell(denied[hour], all) + "</tr>\n");
     }
-    table("Denied requests by hour of the day, UTC", {"Hour", "Denied", "Share"}, rows, rows.size(),
-          "");
+    table(std::string(name) + ": requests by hour of the day, UTC", {"Hour", name, "Share"}, rows,
+          rows.size(), "");
   }
 
   void comparison(const ReplayComparison& both) {
