@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -343,20 +344,22 @@ struct Needs {
 
 // What the limit of a route is made for: the larger of these needs. The first are those of clients
 // that look legitimate. Where passwords are guessed, many of the other clients are robots, and
-// people need little, so the second leaves more room above what most clients need.
-std::vector<Needs> needs_of(const RouteDemand& route, double harm) {
+// people need little, so the second leaves more room above what most clients need. `robots`: the
+// hashes of clients that do not count.
+std::vector<Needs> needs_of(const RouteDemand& route, double harm,
+                            const std::set<std::uint64_t>& robots) {
   constexpr double kGuessingShare = 0.25;
   const auto share_of = [](std::uint64_t keys, double share) {
     return static_cast<std::uint64_t>(std::floor(static_cast<double>(keys) * share));
   };
   const Demand& demand = route.demand;
   std::vector<Needs> all(1);
-  if (is_of_writes(route.kind)) {
+  if (is_of_writes(route.kind) || !robots.empty()) {
     for (const DemandCurve& each : demand.curves()) {
       all[0].curves.emplace_back(each.algorithm, each.period, each.rate);
     }
     for (std::uint32_t key = 0; key < demand.keys(); ++key) {
-      if (!looks_legitimate(route, key)) continue;
+      if (!looks_legitimate(route, key) || robots.contains(demand.hash_of(key))) continue;
       ++all[0].keys;
       for (std::size_t i = 0; i < all[0].curves.size(); ++i) {
         all[0].curves[i].add_key(peak_code(demand.peak_of(key, i)));
@@ -520,11 +523,12 @@ void choose_bucket(const Need& need, std::uint64_t busiest, Advice& advice) {
   }
 }
 
-Advice advice_for(const SuggestReport& report, const RouteDemand& route, double harm) {
+Advice advice_for(const SuggestReport& report, const RouteDemand& route, double harm,
+                  const std::set<std::uint64_t>& robots = {}) {
   constexpr std::uint64_t kFewKeys = 20;      // fewer can all be robots
   constexpr std::uint64_t kPersonRate = 6;    // logins of a person in a minute,
   constexpr std::uint64_t kPersonBurst = 10;  // and one after the other
-  const std::vector<Needs> needs = needs_of(route, harm);
+  const std::vector<Needs> needs = needs_of(route, harm, robots);
   const auto& curves = route.demand.curves();
   // Of units: the slowest bucket has one a minute.
   const std::uint64_t scale = curves[route.demand.first_bucket()].rate;
@@ -590,17 +594,23 @@ bool has_advice(const SuggestReport& report, const RouteDemand& route) {
 
 std::vector<Advice> advise(const SuggestReport& report, double harm) {
   std::vector<Advice> advice;
+  // That the limit of a login, which is the first route, denies and that do not look legitimate.
+  std::set<std::uint64_t> robots;
   const RouteDemand* const main = main_route(report);
-  if (main != nullptr) advice.push_back(advice_for(report, *main, harm));
-  if (main != nullptr && report.covered() < std::chrono::hours{1}) {
+  for (const RouteDemand& route : report.routes) {
+    if (!has_advice(report, route)) continue;
+    const Advice each = advice_for(report, route, harm, robots);
+    advice.insert(&route == main ? advice.begin() : advice.end(), each);
+    if (route.kind != RouteKind::kLogin) continue;
+    for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
+      const bool denied = route.demand.peak_of(key, each.bucket()) > each.burst;
+      if (denied && !looks_legitimate(route, key)) robots.insert(route.demand.hash_of(key));
+    }
+  }
+  if (!advice.empty() && report.covered() < std::chrono::hours{1}) {
     std::string& note = advice[0].note;
     note.insert(0, "the log covers " + duration_text(report.covered()) +
                        ", and rates are for hours: use a longer log" + (note.empty() ? "" : "; "));
-  }
-  for (const RouteDemand& route : report.routes) {
-    if (&route != main && has_advice(report, route)) {
-      advice.push_back(advice_for(report, route, harm));
-    }
   }
   return advice;
 }

@@ -378,6 +378,19 @@ TEST_F(Suggest, WithoutHarmDeniesNobodyWhoLooksLegitimate) {
   EXPECT_EQ(advice_of(advice, RouteKind::kLogin)->keys_denied, 1u);
 }
 
+TEST_F(Suggest, DoesNotFitOtherLimitsToRobotsThatTheLoginDenies) {
+  const std::uint64_t burst = advise(suggest_for(editor_log()), 0)[0].burst;
+  const auto burst_with = [&](const std::string& ip) {
+    std::string log = editor_log();
+    for (int i = 0; i < 99; ++i) log += "1700003000," + ip + ",GET,/topic,200\n";
+    const SuggestReport report = suggest_for(log);
+    EXPECT_EQ(advise(report, 0)[0].route->name, "pages");
+    return advise(report, 0)[0].burst;
+  };
+  EXPECT_EQ(burst_with("10.4.4.4"), burst) << "100 guesses";
+  EXPECT_GT(burst_with("10.3.3.3"), burst) << "an office, which the login admits";
+}
+
 TEST_F(Suggest, DoesNotLetTheFewClientsThatAreLeftSetTheLimitOfALogin) {
   options_.exclude = {{"ip", "~10\\.0\\..*"}};  // an office and a robot are left
   const SuggestReport report = suggest_for(editor_log());
