@@ -72,7 +72,7 @@ bool is_letter(char c) { return static_cast<unsigned char>((c | 0x20) - 'a') < 2
 // Returns what follows the first occurrence of a text of lower case, or nothing.
 std::optional<std::string_view> after(std::string_view path, std::string_view text) {
   const auto same = [](char a, char b) { return (is_letter(a) ? a | 0x20 : a) == b; };
-  const auto found = std::search(path.begin(), path.end(), text.begin(), text.end(), same);
+  const auto* const found = std::search(path.begin(), path.end(), text.begin(), text.end(), same);
   if (found == path.end()) return std::nullopt;
   return path.substr(static_cast<std::size_t>(found - path.begin()) + text.size());
 }
