@@ -340,10 +340,8 @@ void print_rules(const object& rules) {
                    text_in(rules, "loaded_at") + " by " + text_in(rules, "by"))
             << '\n';
   if (const std::uint64_t warnings = number_in(rules, "warnings"); warnings > 0) {
-    std::cout
-        << replay::plural(warnings, "warning")
-        << " about the rules: in the log, and if sluice rules check - reads what sluice rules "
-           "show prints\n";
+    std::cout << replay::plural(warnings, "warning")
+              << " about the rules (in the log; sluice rules check FILE prints them)\n";
   }
 }
 

@@ -233,13 +233,17 @@ void Recorder::use(const RuleSet& rules) {
   state_->shared.forget_unknown_names();
 }
 
+void Recorder::State::note(const RuleAnswer& answer) noexcept {
+  if (is_failure(static_cast<std::size_t>(answer.decision.reason))) failed.add(1);
+}
+
 void Recorder::count(const RuleAnswer& answer, std::uint64_t near) noexcept {
-  if (is_failure(static_cast<std::size_t>(answer.decision.reason))) state_->failed.add(1);
+  state_->note(answer);
   state_->rules->count(answer, near);
 }
 
 void Recorder::count_late(const RuleSet& rules, const RuleAnswer& answer, std::uint64_t near) {
-  if (is_failure(static_cast<std::size_t>(answer.decision.reason))) state_->failed.add(1);
+  state_->note(answer);
   RuleCounts late(rules);
   late.count(answer, near);
   state_->shared.keep(late);

@@ -179,6 +179,8 @@ struct Recorder::State {
   std::array<Durations, kFrontEnds> durations;
   std::array<Count, kEvents> events;
   Count failed;  // requests that the store could not decide, by any rules
+
+  void note(const RuleAnswer& answer) noexcept;  // counts in `failed`
 };
 
 // Registry::activity(): of no recorder; with what a recorder has counted by these rules; with what

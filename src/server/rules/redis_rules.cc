@@ -198,7 +198,7 @@ void PushedRules::activate(PublishedRules rules) {
   if (pushed < before.version && latest_.pushed_at <= before.pushed_at) {
     const std::string why = "Redis came back with " + by_push(latest_) + ", and " +
                             by_push(before) + " was active; expected sluice rules push FILE, or " +
-                            "sluice rules rollback --admin of a server that did not restart";
+                            "sluice rules rollback by a server that has not restarted (--admin)";
     log_->error("the rules went back", {{"why", why}});
     manager_->go_back(why);
   }

@@ -71,10 +71,9 @@ TEST(RulesManager, MakesOneSetOfSeveralFiles) {
 
 TEST(RulesManager, SaysWhichWarningsAreNew) {
   const auto with_path = [](const std::string& path) {
-    return "version: 1\nrules:\n  - { name: a, match: { path: /q/.. }, limits: [ { algorithm: "
-           "gcra, "
-           "limit: 1, per: 1s } ] }\n  - { name: b, match: { path: " +
-           path + " }, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
+    const std::string limits = " }, limits: [ { algorithm: gcra, limit: 1, per: 1s } ] }\n";
+    return "version: 1\nrules:\n  - { name: a, match: { path: /q/.." + limits +
+           "  - { name: b, match: { path: " + path + limits;
   };
   const TestFolder folder;
   const auto manager = opened({folder.write("a.yaml", with_path("/b"))});
