@@ -373,6 +373,13 @@ void SlowRequests::add(const metrics::DurationCounts& all, std::uint64_t timeout
 
 constexpr std::chrono::minutes kFullFor{1};
 constexpr std::chrono::seconds kShortest{1};  // of outages that have not opened the breaker
+constexpr std::chrono::seconds kApart{10};    // sooner after its end, a failure continues an outage
+
+void StoreLog::begin() {
+  if (failing_since_) return;
+  const Instant now = date_.now();
+  failing_since_ = last_outage_ && now - last_outage_->to < kApart ? last_outage_->from : now;
+}
 
 // Returns the cause of a breaker that has opened, else an empty text. Sets how long the store
 // failed that works again.
@@ -382,7 +389,7 @@ std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& las
   switch (event.kind) {
     case kConnectFailed:
     case kConnectionLost:
-      if (!failing_since_) failing_since_ = date_.now();
+      begin();
       cause_ = cause_of(event);
       return {};
     case kRequestFailed:
@@ -397,7 +404,7 @@ std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& las
       is_open_ = true;
       // Without a connection that failed, requests that got no answer have opened it.
       if (!failing_since_ && event.why.ends_with(to_string(Reason::kStoreTimeout))) cause_.clear();
-      if (!failing_since_) failing_since_ = date_.now();
+      begin();
       if (cause_.empty()) cause_ = silent_;
       return cause_;
     case kBreakerClosed: is_open_ = false; [[fallthrough]];

@@ -123,6 +123,8 @@ class StoreLog final : public StoreObserver {
   // no event says so.
   std::optional<Failing> failing() const;
   // The latest failure that is over, if it has opened the breaker or lasted at least one second.
+  // Failures less than ten seconds apart are one: after an outage, connections that are not back
+  // yet may open the breaker again.
   std::optional<PastOutage> last_outage() const;
   // Since when the store has refused new counters because it is full, if it did within a minute.
   std::optional<Instant> full_since() const;
@@ -134,6 +136,7 @@ class StoreLog final : public StoreObserver {
     std::atomic<std::uint64_t> suppressed{0};
   };
   bool admit(Kind& kind) noexcept;
+  void begin();  // notes a failure, with mutex_ held
   std::string note(const StoreEvent& event, std::optional<Duration>& lasted);
 
   Log& log_;

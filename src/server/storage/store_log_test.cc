@@ -114,10 +114,30 @@ TEST_F(StoreOutage, EndsWithAConnectionOrOnceTheBreakerIsClosed) {
   events_.on({kConnected, "a:1", ""});
   EXPECT_EQ(why(), "works");
   EXPECT_EQ(events_.last_outage()->from, start) << "a connection is soon back";
+  clock_.advance(10s);
+  events_.on({kConnectionLost, "a:1", "End of file"});
+  EXPECT_EQ(events_.failing()->since, start + 19s);
+  events_.on({kConnected, "a:1", ""});
+  EXPECT_EQ(events_.last_outage()->from, start) << "a connection is soon back";
   events_.on({kConnectionLost, "a:1", "End of file"});
   clock_.advance(1s);
   events_.on({kConnected, "a:1", ""});
-  EXPECT_EQ(events_.last_outage()->from, start + 9s) << "nobody has asked";
+  EXPECT_EQ(events_.last_outage()->from, start + 19s) << "nobody has asked";
+}
+
+TEST_F(StoreOutage, GoesOnIfTheStoreFailsAgainSoon) {
+  const Instant start = clock_.now();
+  events_.on({kConnectionLost, "a:1", "End of file"});
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  clock_.advance(3s);
+  events_.on({kBreakerClosed, "", ""});  // by one connection, while another is not back
+  events_.on({kConnectFailed, "a:1", "Connection refused"});
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_error"});
+  EXPECT_EQ(events_.failing()->since, start);
+  clock_.advance(1s);
+  events_.on({kBreakerClosed, "", ""});
+  EXPECT_EQ(events_.last_outage()->from, start);
+  EXPECT_EQ(events_.last_outage()->to, start + 4s);
 }
 
 TEST_F(StoreOutage, SaysForAMinuteThatTheStoreIsFull) {
