@@ -86,7 +86,7 @@ struct JsonProblem {
   }
   // "WHAT; EXPECTED", without the place: "found text; expected a number".
   std::string message() const;
-  // The same by the whole path: "'limits.user' is wrong; expected ..." If the document is no object
+  // The same by the whole path: "'limits.user' is text; expected ..." If the document is no object
   // at all, `otherwise`.
   std::string message_by_path(std::string_view otherwise) const;
 
@@ -126,7 +126,7 @@ inline std::string JsonProblem::message_by_path(std::string_view otherwise) cons
     case Kind::kValue: break;
   }
   if (path.empty()) return std::string(otherwise);
-  return in_quotes(path) + " is wrong; " + right;
+  return in_quotes(path) + " is " + (kind == Kind::kMissing ? "missing" : what) + "; " + right;
 }
 
 template <typename Document>

@@ -137,7 +137,7 @@ TEST(JsonReader, SaysWhichMembersAreWrong) {
 TEST(JsonReader, SaysWhatIsWrongByThePath) {
   EXPECT_EQ(by_path("[]"), "no object");
   EXPECT_EQ(by_path("{"), "no object");
-  EXPECT_EQ(by_path(R"({"tags":{"x":{"size":10}}})"), "'tags.x.size' is wrong; expected 0 to 9");
+  EXPECT_EQ(by_path(R"({"tags":{"x":{"size":10}}})"), "'tags.x.size' is 10; expected 0 to 9");
   EXPECT_EQ(by_path(R"({"tags":{"x":{"sise":1}}})"),
             "unknown member 'tags.x.sise'; expected one of: size");
   EXPECT_EQ(by_path(R"({"tags":{"x":{},"x":{}}})"),

@@ -129,7 +129,7 @@ class RunningServer(RulesOfAServer):
         ]:
             self.assertIn(error, self.refused("set", *words, status=2))
         for words, error in [
-            (("a%2Fb/all", "limit=x"), "'limits.all.limit' is wrong; expected a whole number"),
+            (("a%2Fb/all", "limit=x"), "'limits.all.limit' is text; expected a whole number"),
             (("a%2Fb/every", "limit=3"), "rule 'a/b' has no limit 'every'; expected all or a/b/1"),
             (("apo/all", "limit=3"), "there is no rule 'apo'; expected one of: api, a/b"),
             (("a%2Fb/all", "per=1min"), "has an unknown unit 'min'"),

@@ -242,9 +242,7 @@ void write_rule_facts(JsonWriter& json, const Rule& rule) {
       .member("action", rule.action == RuleAction::kLimit   ? "limit"
                         : rule.action == RuleAction::kAllow ? "allow"
                                                             : "deny")
-      .member("on_store_error", rule.on_store_error == FailurePolicy::kAllow  ? "allow"
-                                : rule.on_store_error == FailurePolicy::kDeny ? "deny"
-                                                                              : "local");
+      .member("on_store_error", name_of(rule.on_store_error));
 }
 
 // The numbers are left out if the request's plan decides which they are.

@@ -206,7 +206,7 @@ void answer_counters(const Call& call, const Selection& chosen, const Ask& ask) 
     json.begin_object().member("name", counter.limit->name);
     if (write_key(json, counter)) {
       const Decision decision = ask(counter);
-      if (!decision.allowed()) return answer_failed(call, counter, decision);
+      if (!decision.allowed()) return answer_failed(call, counter, decision, false, &chosen.rule());
       json.member("algorithm", to_string(counter.limit->limit.algorithm()))
           .member("numbers", core::format_limit(counter.numbers))
           .member("limit", std::uint64_t{decision.capacity})

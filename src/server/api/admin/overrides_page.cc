@@ -94,7 +94,7 @@ bool GivenOverride::set_burst(const JsonValue& value, JsonProblem&) {
 bool GivenOverride::set_until(const JsonValue& value, JsonProblem& problem) {
   if (given.until) return problem.is(std::string(kTwoEnds), kOneEnd);
   given.until = base::parse_rfc3339(value.text);
-  return given.until || problem.is_value("another text", kInstant);
+  return given.until || problem.is_value(base::in_quotes(value.text.substr(0, 80)), kInstant);
 }
 
 bool GivenOverride::set_for(const JsonValue& value, JsonProblem& problem) {
@@ -198,7 +198,8 @@ Expected<GivenOverride> read_body(std::string_view json, Instant now) {
   if (!body) return body;
   if (auto wrong = body->find_problem(); !wrong.empty()) return Unexpected{std::move(wrong)};
   if (!body->given.until || *body->given.until > now) return body;
-  return Unexpected{std::string("'until' is wrong; expected an instant in the future")};
+  return Unexpected{"'until' is " + base::to_rfc3339(*body->given.until) +
+                    "; expected an instant in the future"};
 }
 
 }  // namespace

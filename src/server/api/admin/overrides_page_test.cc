@@ -164,14 +164,14 @@ TEST_F(OverridesPage, RefusesWhatIsWrong) {
   EXPECT_EQ(set(R"("plan":"gold")").detail(),
             "there is no plan 'gold'; expected one of: free or pro");
   EXPECT_EQ(set(R"("limit":-1)").detail(),
-            "'limit' is wrong; expected a whole number from 0 to 9007199254740991");
+            "'limit' is -1; expected a whole number from 0 to 9007199254740991");
   EXPECT_EQ(set(R"("limit":4294967296)").status, 400);
   EXPECT_EQ(set(R"("limit":1,"blocked":true)").detail(),
             "the override says more than one thing; expected attributes, one of limit, plan, "
             "blocked and unlimited, and per, burst, for or until");
   EXPECT_EQ(set(R"("until":"2100-01-01T00:00:00Z")").status, 400);
   EXPECT_EQ(set(R"("limit":1,"until":"2000-01-01T00:00:00Z")").detail(),
-            "'until' is wrong; expected an instant in the future");
+            "'until' is 2000-01-01T00:00:00Z; expected an instant in the future");
   EXPECT_EQ(set(R"("limits":1)").detail().substr(0, 24), "unknown member 'limits';");
   EXPECT_EQ(call("PUT", kPath, {}, "[]").detail(),
             "the body is not a JSON object; expected {\"attributes\":{...},\"limit\":100}");

@@ -160,20 +160,20 @@ TEST_F(RulePatch, BodiesThatAreWrongAreExplained) {
   EXPECT_EQ(refused(R"({"limit":1})", 400),
             "unknown member 'limit'; expected limits, mode, on_store_error, for or dry_run");
   EXPECT_EQ(refused(R"({"limits":7})", 400),
-            "'limits' is wrong; expected an object such as " + example);
+            "'limits' is a number; expected an object such as " + example);
   EXPECT_EQ(refused(R"({"limits":{"user":{}}})", 400),
-            "'limits.user' is wrong; expected an object with limit, per, lease or burst");
+            "'limits.user' is empty; expected an object with limit, per, lease or burst");
   EXPECT_EQ(
       refused(R"({"limits":{"user":{"limit":"20"}}})", 400),
-      "'limits.user.limit' is wrong; expected a whole number from 0 to 9007199254740991, without "
+      "'limits.user.limit' is text; expected a whole number from 0 to 9007199254740991, without "
       "quotes");
   EXPECT_EQ(refused(R"({"limits":{"user":{"per":1}}})", 400),
-            "'limits.user.per' is wrong; expected a period in quotes, such as \"1s\"");
+            "'limits.user.per' is a number; expected a period in quotes, such as \"1s\"");
   EXPECT_EQ(refused(R"({"limits":{"user":{"key":"{ip}"}}})", 400),
             "unknown member 'limits.user.key'; expected limit, per, lease or burst, or prices of a "
             "plan; other keys are changed by PUT /v1/rules");
   EXPECT_EQ(refused(R"({"mode":"off"})", 400),
-            "'mode' is wrong; expected \"enforce\" or \"shadow\"");
+            "'mode' is 'off'; expected \"enforce\" or \"shadow\"");
   EXPECT_EQ(refused(R"({"mode":"shadow","mode":"enforce"})", 400),
             "the member 'mode' is given twice; expected it once");
   EXPECT_EQ(refused(R"({"limits":{"user":{"limit":1},"user":{"limit":2}}})", 400),
@@ -253,7 +253,7 @@ TEST_F(RulePatch, AModelOrAPriceThatIsUnknownIsRefused) {
   EXPECT_EQ(refused(R"({"inn":4})", 400, "/v1/prices/small"),
             "the model 'small' has no price 'inn'; expected in or out");
   EXPECT_EQ(refused(R"({"in":1.5})", 400, "/v1/prices/small"),
-            "'in' is wrong; expected a whole number from 0 to 9007199254740991, without quotes");
+            "'in' is 1.5; expected a whole number from 0 to 9007199254740991, without quotes");
   EXPECT_EQ(refused(R"({"in":4,"in":5})", 400, "/v1/prices/small"),
             "the member 'in' is given twice; expected it once");
   EXPECT_EQ(refused("{}", 400, "/v1/prices/small"),
@@ -399,7 +399,7 @@ TEST_F(RulePatch, ChangesWhatARuleDoesWithoutItsStore) {
   EXPECT_NE(get("/v1/rules").body.find("name: api  # of the shop\n    on_store_error: deny\n"),
             std::string::npos);
   EXPECT_EQ(patch(R"({"on_store_error":"open"})").detail(),
-            "'on_store_error' is wrong; expected \"allow\", \"deny\" or \"local\"");
+            "'on_store_error' is 'open'; expected \"allow\", \"deny\" or \"local\"");
 }
 
 TEST_F(RulePatch, AChangeForATimeEndsByItselfAndLeavesTheTexts) {
@@ -520,7 +520,7 @@ TEST_F(RulePatch, ChangesAPlanForATime) {
 TEST_F(RulePatch, ATimeNeedsAPeriodAndAChange) {
   open({kRules});
   EXPECT_EQ(refused(R"({"mode":"shadow","for":"soon"})", 400),
-            "'for' is wrong; expected a period of at most 366d in quotes, such as \"1h\", or "
+            "'for' is 'soon'; expected a period of at most 366d in quotes, such as \"1h\", or "
             "\"0s\" to end temporary changes");
   EXPECT_EQ(refused(R"({"mode":"shadow","for":"0s"})", 400),
             "'for' is \"0s\", which ends the temporary changes of the rule; expected it alone, or "

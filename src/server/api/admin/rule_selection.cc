@@ -134,7 +134,7 @@ bool write_key(JsonWriter& json, const RuleCounter& counter) {
 }
 
 void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision,
-                   bool is_changed) {
+                   bool is_changed, const Rule* rule) {
   const bool only_reads = call.route.method == "GET";
   const std::string_view effect = only_reads   ? ""
                                   : is_changed ? ", which is changed"
@@ -144,8 +144,13 @@ void answer_failed(const Call& call, const RuleCounter& counter, const Decision&
   const std::string_view what = decision.reason == Reason::kStoreFull
                                     ? "the store is full, and has no room for the limit "
                                     : "the store could not answer for the limit ";
-  const std::string detail = std::string(what) + in_quotes(counter.limit->name) +
-                             std::string(effect) + ": " + std::string(to_string(decision.reason));
+  std::string detail = std::string(what) + in_quotes(counter.limit->name) + std::string(effect) +
+                       ": " + std::string(to_string(decision.reason));
+  if (only_reads && rule != nullptr && decision.reason != Reason::kStoreFull) {
+    detail.append("; meanwhile requests of the rule are decided by ")
+        .append(rule->mode == RuleMode::kShadow ? "mode: shadow" : "on_store_error: ")
+        .append(rule->mode == RuleMode::kShadow ? "" : name_of(rule->on_store_error));
+  }
   answer(call.response, {503, detail});
 }
 

@@ -99,8 +99,9 @@ std::uint64_t milliseconds(Duration wait) noexcept;  // rounded up
 // Writes the key of a counter. If it lacks attributes, writes which, and returns false.
 bool write_key(JsonWriter& json, const RuleCounter& counter);
 // Answers that the store could not answer for a limit, and whether a change was made. `is_changed`:
-// it was, and the store could not say the state.
+// it was, and the store could not say the state. With a rule, a look says what the rule does
+// meanwhile.
 void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision,
-                   bool is_changed = false);
+                   bool is_changed = false, const Rule* rule = nullptr);
 
 }  // namespace sluice::server::pages

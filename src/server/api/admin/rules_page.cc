@@ -193,7 +193,7 @@ constexpr Object kLimit(
     kOfLimit,
     [](Patch& patch, JsonProblem& problem) {
       return patch.changes.numbers.size() > patch.numbers_before ||
-             problem.is_value("nothing", kNumbers);
+             problem.is_value("empty", kNumbers);
     },
     false,
     "expected limit, per, lease or burst, or prices of a plan; other keys are changed by PUT "
@@ -211,20 +211,23 @@ bool begin_limit(Patch& patch, const JsonValue& value, JsonProblem& problem) {
 constexpr auto kModes = std::to_array<std::string_view>({"enforce", "shadow"});
 constexpr auto kPolicies = std::to_array<std::string_view>({"allow", "deny", "local"});
 
+// The beginning of a text, for an error.
+std::string quoted(const JsonValue& value) { return base::in_quotes(value.text.substr(0, 80)); }
+
 bool set_mode(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   patch.changes.mode = value.text;
-  return is_one_of(kModes, value.text) || problem.is_value("another text", kMode);
+  return is_one_of(kModes, value.text) || problem.is_value(quoted(value), kMode);
 }
 
 bool set_policy(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   patch.changes.on_store_error = value.text;
-  return is_one_of(kPolicies, value.text) || problem.is_value("another text", kPolicy);
+  return is_one_of(kPolicies, value.text) || problem.is_value(quoted(value), kPolicy);
 }
 
 bool set_for(Patch& patch, const JsonValue& value, JsonProblem& problem) {
   constexpr Duration kLongest = std::chrono::hours(24 * 366);
   const auto period = core::parse_period(value.text);
-  if (!period || *period > kLongest) return problem.is_value("another text", kFor);
+  if (!period || *period > kLongest) return problem.is_value(quoted(value), kFor);
   patch.length = *period;
   return true;
 }
@@ -257,7 +260,7 @@ constexpr Object kPatch(kOfPatch, nullptr, false,
                         "expected limits, mode, on_store_error, for or dry_run");
 constexpr Member kPatchBody{.kinds = base::kJsonObject, .object = &kPatch};
 
-// Errors: "'limits.user.per' is wrong; expected ...".
+// Errors: "'limits.user.per' is true; expected ...".
 Expected<Patch> read_patch(std::string_view json) {
   Patch patch;
   JsonProblem problem;

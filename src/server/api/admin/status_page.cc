@@ -31,8 +31,6 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
   json.end_object();
 }
 
-namespace {
-
 std::string_view name_of(FailurePolicy policy) noexcept {
   switch (policy) {
     case FailurePolicy::kAllow: return "allow";
@@ -41,6 +39,8 @@ std::string_view name_of(FailurePolicy policy) noexcept {
   }
   return "allow";
 }
+
+namespace {
 
 // Writes what each of the first `most` rules with limits does without the store. A rule in shadow
 // mode lets everything pass, whatever its policy is.
