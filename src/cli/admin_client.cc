@@ -190,22 +190,27 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
   return flags;
 }
 
+AdminFlags flags_of(const AdminFlags& flags, const std::vector<std::string>& servers,
+                    const std::string& address) {
+  AdminFlags one = flags;
+  one.admin = address;
+  const bool has_tls = std::ranges::any_of(
+      servers, [](const std::string& other) { return other.starts_with(kHttps); });
+  // They are for the addresses with TLS.
+  if (has_tls && !address.starts_with(kHttps)) one.ca_file = one.cert_file = {};
+  return one;
+}
+
 int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers,
                 std::string_view command, const std::function<int(const AdminFlags&)>& ask,
                 bool is_json) {
   if (servers.empty()) return ask(flags);
   const bool are_several = servers.size() > 1;
-  const bool has_tls = std::ranges::any_of(
-      servers, [](const std::string& address) { return address.starts_with(kHttps); });
   int status = 0;
   for (const std::string& address : servers) {
-    AdminFlags one = flags;
-    one.admin = address;
-    // It is for those with TLS.
-    if (has_tls && !address.starts_with(kHttps)) one.ca_file = one.cert_file = {};
     if (are_several && !is_json) std::cout << address << ":\n";
     try {
-      status = std::max(status, ask(one));
+      status = std::max(status, ask(flags_of(flags, servers, address)));
     } catch (const Failed& failed) {
       if (!are_several) throw;
       std::cout << std::flush;

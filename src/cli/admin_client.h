@@ -66,6 +66,10 @@ class AdminClient {
   std::optional<server::net::HttpClient> connection_;
 };
 
+// Returns the flags for one of several servers.
+AdminFlags flags_of(const AdminFlags& flags, const std::vector<std::string>& servers,
+                    const std::string& address);
+
 // Runs `ask` for each of these servers, or for that of the flags if there are none. Of several,
 // each has its address above what is printed, except for JSON, and one that fails does not keep the
 // others from being asked. Returns the largest exit status. Throws Failed: the only server fails.

@@ -38,7 +38,7 @@ constexpr const char* kKeyHelp =
     R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, what of
 a budget is spent and held, the override of the key, and its block. The attributes are those that the keys of the limits read. An
 option changes the key instead (docs/keys.md). An override replaces an earlier one of the key.
-Overrides and blocks count on all servers of one Redis.
+Overrides and blocks count on all servers of one Redis; other servers are asked by an --admin each.
 
 A change needs RULE/LIMIT if the rule has several limits; --reset, --block and --unblock accept
 RULE/* for all. A limit without a name has its index: login/0. A slash in the name of a rule is
@@ -50,6 +50,7 @@ was nothing to --unset or --unblock, or the server refused or did not answer; 2 
 Examples:
   sluice key login ip=192.0.2.1
   sluice key login/address ip=192.0.2.1 --reset
+  sluice key login ip=192.0.2.1 --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
   sluice key api/requests header.x-customer=42 --set limit=500,burst=50 --for 1h
   sluice key api/requests header.x-customer=42 --plan pro --until 2026-12-01T00:00:00Z
   sluice key api/requests header.x-customer=42 --block 15m
@@ -67,7 +68,7 @@ Examples:
   sluice key list api --max 100)";
 
 struct KeyFlags {
-  std::shared_ptr<AdminFlags> admin;
+  AdminFlags admin;
   std::string place;  // RULE or RULE/LIMIT
   std::vector<std::string> attributes;
   std::vector<std::string> numbers;
@@ -294,7 +295,7 @@ void check_attributes(const object& answer) {
 // Shows the counters, or resets them.
 int show(const KeyFlags& flags, std::string_view method) {
   const std::string target = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
-  AdminClient client(*flags.admin);
+  AdminClient client(flags.admin);
   const object answer = client.ask_json(method, target);
   check_attributes(answer);
   print_full_store(client, flags.json ? std::cerr : std::cout);
@@ -331,7 +332,7 @@ void print_spent(const std::string& rule, const object& limit) {
 }
 
 int unblock(const KeyFlags& flags) {
-  AdminClient client(*flags.admin);
+  AdminClient client(flags.admin);
   const bool was_blocked = is_blocked(client.ask_json("GET", blocks_of(flags)));
   const object answer = client.ask_json("DELETE", blocks_of(flags));
   print_limits(flags, answer, print_block);
@@ -431,7 +432,7 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   std::string body = puts ? body_of(flags) : std::string();
   std::string query = query_of(flags);
   if (!query.empty()) query.front() = '?';
-  AdminClient client(*flags.admin);
+  AdminClient client(flags.admin);
   const std::string target = flags.counter.empty()
                                  ? override_path(flags, client) + (puts ? std::string() : query)
                                  : "/v1/overrides?counter=" + url_encoded(flags.counter);
@@ -455,7 +456,7 @@ int start_block(const KeyFlags& flags) {
   if (flags.block == "forever" && is_one) return change_override(flags, "PUT");
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
   const std::string length = (is_instant ? "&until=" : "&for=") + url_encoded(flags.block);
-  return print_limits(flags, AdminClient(*flags.admin).ask_json("PUT", blocks_of(flags) + length),
+  return print_limits(flags, AdminClient(flags.admin).ask_json("PUT", blocks_of(flags) + length),
                       print_block);
 }
 
@@ -496,7 +497,6 @@ void check(const KeyFlags& flags) {
 }
 
 int work(const KeyFlags& flags) {
-  check(flags);
   if (flags.reset) return show(flags, "DELETE");
   if (flags.gives()) return change_override(flags, "PUT");
   if (flags.unset) return change_override(flags, "DELETE");
@@ -585,13 +585,21 @@ void add_key(Command app, int& status) {
       .type_name("TIME");
   command.add_flag("--unblock", flags->unblock, "End its block, also one after repeated denials");
   command.add_flag("--json", flags->json, "Print the answer of the server as JSON");
-  flags->admin = add_admin_flags(command);
+  const auto servers = std::make_shared<std::vector<std::string>>();
+  const auto admin = add_admin_flags(command, false, servers.get());
   add_list(command, status);
   add_key_import(command, status);
   add_key_export(command, status);
   add_key_dump(command, status);
   command.footer(kKeyHelp);  // last, because subcommands inherit the footer of their parent
-  command.run(status, "key", [flags] { return work(*flags); });
+  command.run(status, "key", [flags, admin, servers] {
+    check(*flags);
+    const auto ask = [&](const AdminFlags& one) {
+      flags->admin = one;
+      return work(*flags);
+    };
+    return ask_servers(*admin, *servers, "key", ask, flags->json);
+  });
 }
 
 }  // namespace sluice::cli

@@ -15,11 +15,14 @@
 #include <cstddef>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/admin_client.h"
@@ -72,9 +75,14 @@ void read_keys(const object& json, TopSample& sample) {
                              is_true(limit, "shadow") && would_deny(limit)});
     });
   });
+}
+
+void sort_top(TopSample& sample) {
   std::stable_sort(sample.keys.begin(), sample.keys.end(), [](const TopRow& a, const TopRow& b) {
     return a.count - a.error > b.count - b.error;
   });
+  std::stable_sort(sample.parts.begin(), sample.parts.end(),
+                   [](const TopPart& a, const TopPart& b) { return a.demand > b.demand; });
 }
 
 }  // namespace
@@ -99,8 +107,6 @@ void read_parts(const object& quota, TopSample& sample) {
                               .expires_ms = number_in(part, "expires_ms")});
     });
   });
-  std::stable_sort(sample.parts.begin(), sample.parts.end(),
-                   [](const TopPart& a, const TopPart& b) { return a.demand > b.demand; });
   if (sample.parts.empty()) sample.no_parts = "no proxy has a part of a limit (docs/quota.md)";
 }
 
@@ -118,6 +124,7 @@ TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool
   sample.counts = read_counts(client.ask("GET", "/metrics").body);
   if (quota) {
     read_parts(client.ask_json("GET", "/v1/quota"), sample);
+    sort_top(sample);
     return sample;
   }
   const auto top = client.ask("GET", "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
@@ -127,7 +134,74 @@ TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool
   } else if (const auto found = top.json()) {
     read_keys(*found, sample);
   }
+  sort_top(sample);
   return sample;
+}
+
+namespace {
+
+void grow(std::uint64_t& sum, std::uint64_t before, std::uint64_t now) {
+  sum += now < before ? now : now - before;
+}
+
+void grow(RequestCounts& sum, const RequestCounts& before, const RequestCounts& now) {
+  grow(sum.requests, before.requests, now.requests);
+  grow(sum.denied, before.denied, now.denied);
+  grow(sum.failed, before.failed, now.failed);
+  grow(sum.shadow, before.shadow, now.shadow);
+  grow(sum.skipped, before.skipped, now.skipped);
+}
+
+void add_keys(std::vector<TopRow>& sum, std::vector<TopRow> keys) {
+  for (TopRow& key : keys) {
+    const auto same = std::ranges::find_if(sum, [&](const TopRow& one) {
+      return one.key == key.key && one.limit == key.limit && one.rule == key.rule;
+    });
+    if (same == sum.end()) {
+      sum.push_back(std::move(key));
+      continue;
+    }
+    same->count += key.count;
+    same->error += key.error;
+    same->is_shadow = same->is_shadow || key.is_shadow;
+  }
+}
+
+}  // namespace
+
+void TopSum::add(const std::string& address, TopSample sample) {
+  const auto known = last_.find(address);
+  for (const auto& [names, now] : sample.counts) {
+    RequestCounts& sum = counts_[names];
+    if (known == last_.end()) continue;
+    const auto before = known->second.find(names);
+    grow(sum, before == known->second.end() ? RequestCounts{} : before->second, now);
+  }
+  last_.insert_or_assign(address, std::move(sample.counts));
+  sum_.shadow.merge(sample.shadow);
+  sum_.server += (sum_.server.empty() ? "servers: " : ", ") + replay::printable(address);
+  for (std::string& line : sample.trouble) {
+    const bool begins = !line.starts_with(' ');
+    sum_.trouble.push_back(begins ? replay::printable(address) + ": " + line : std::move(line));
+  }
+  add_keys(sum_.keys, std::move(sample.keys));
+  sum_.no_keys = std::move(sample.no_keys);
+  sum_.seconds = std::max(sum_.seconds, sample.seconds);
+  std::ranges::move(sample.parts, std::back_inserter(sum_.parts));
+  sum_.no_parts = std::move(sample.no_parts);
+}
+
+void TopSum::fail(const std::string& address, std::string_view why) {
+  sum_.trouble.push_back(replay::printable(address + ": " + std::string(why)));
+}
+
+TopSample TopSum::take() {
+  sum_.at = std::chrono::steady_clock::now();
+  sum_.counts = counts_;
+  sort_top(sum_);
+  if (!sum_.keys.empty()) sum_.no_keys.clear();
+  if (!sum_.parts.empty()) sum_.no_parts.clear();
+  return std::exchange(sum_, {});
 }
 
 namespace {
@@ -477,7 +551,8 @@ a running server: requests, denials, requests that the store failed to decide, a
 skipped because an attribute was missing. A rule in shadow mode is marked (would deny), and its
 denials are those that it would have made; its keys are marked (now shadow). With --quota, instead of
 keys the parts of limits that proxies have (docs/quota.md). An outage is in the first lines. If standard
-output is no terminal, or with --once or -n, the output is plain text.
+output is no terminal, or with --once or -n, the output is plain text. Several --admin show the sum of
+these servers; one that does not answer is named.
 
 Keys: q quits; s sorts rules by denials, requests or name; b shows denied or asked keys; w selects
 the last minute, hour or day; p pauses; / filters rules and keys, Enter ends and Escape removes the
@@ -488,6 +563,7 @@ Exit status: 0 success; 1 the server does not answer; 2 wrong usage.
 Examples:
   sluice top
   sluice top --admin unix:/run/sluice/admin.sock --sort asked --over hour
+  sluice top --admin 10.0.0.1:6070 --admin 10.0.0.2:6070
   sluice top --quota
   sluice top --once --interval 10 > report.txt)";
 
@@ -495,6 +571,7 @@ constexpr std::size_t kReportColumns = 160;
 
 struct TopFlags {
   std::shared_ptr<AdminFlags> admin;
+  std::vector<std::string> servers;
   double interval = 2;
   std::uint64_t reports = 0;  // 0: no end
   bool once = false;
@@ -508,21 +585,59 @@ struct TopFlags {
   milliseconds period() const { return milliseconds(static_cast<int>(interval * 1000)); }
 };
 
-// Asks the server again, which may have been started again in between.
-TopSample ask(const TopFlags& flags, const TopView& view,
-              std::unique_ptr<AdminClient>& client) try {
-  if (!client) client = std::make_unique<AdminClient>(*flags.admin);
-  return read_top(*client, view.query(), view.shows_quota());
-} catch (const Failed&) {
-  client.reset();
-  throw;
-}
+// The servers that are asked again and again.
+class TopServers {
+ public:
+  explicit TopServers(const TopFlags& flags) {
+    if (flags.servers.empty()) servers_.push_back({*flags.admin, nullptr});
+    for (const std::string& address : flags.servers) {
+      servers_.push_back({flags_of(*flags.admin, flags.servers, address), nullptr});
+    }
+  }
+
+  // Throws Failed: why none of them answers.
+  TopSample ask(const TopView& view) {
+    if (servers_.size() == 1) return ask(servers_.front(), view);
+    std::optional<Failed> failed;
+    std::size_t answers = 0;
+    for (Server& one : servers_) {
+      try {
+        sum_.add(one.flags.admin, ask(one, view));
+        ++answers;
+      } catch (const Failed& why) {
+        sum_.fail(one.flags.admin, why.what());
+        failed = why;
+      }
+    }
+    TopSample sum = sum_.take();
+    if (answers == 0) throw Failed(*failed);
+    return sum;
+  }
+
+ private:
+  struct Server {
+    AdminFlags flags;
+    std::unique_ptr<AdminClient> client;
+  };
+
+  // A server may have been started again since the last time.
+  static TopSample ask(Server& server, const TopView& view) try {
+    if (!server.client) server.client = std::make_unique<AdminClient>(server.flags);
+    return read_top(*server.client, view.query(), view.shows_quota());
+  } catch (const Failed&) {
+    server.client.reset();
+    throw;
+  }
+
+  std::vector<Server> servers_;
+  TopSum sum_;
+};
 
 int print_reports(const TopFlags& flags, std::uint64_t reports) {
-  std::unique_ptr<AdminClient> client;
+  TopServers servers(flags);
   TopView view(flags.query(), flags.quota);
   for (std::uint64_t i = 0; reports == 0 || i <= reports; ++i) {
-    view.add(ask(flags, view, client));
+    view.add(servers.ask(view));
     if (i > 0) {
       for (const std::string& line : view.report(kReportColumns)) std::cout << line << '\n';
       std::cout << std::endl;
@@ -534,9 +649,9 @@ int print_reports(const TopFlags& flags, std::uint64_t reports) {
 }
 
 int show_screen(const TopFlags& flags) {
-  std::unique_ptr<AdminClient> client;
+  TopServers servers(flags);
   TopView view(flags.query(), flags.quota);
-  view.add(ask(flags, view, client));
+  view.add(servers.ask(view));
   Terminal terminal;
   auto next = steady_clock::now() + std::min(flags.period(), milliseconds(500));
   bool has_ended = false;
@@ -545,7 +660,7 @@ int show_screen(const TopFlags& flags) {
     if (now >= next) {
       next = now + flags.period();
       try {
-        view.add(ask(flags, view, client));
+        view.add(servers.ask(view));
       } catch (const Failed& failed) {
         view.fail(failed.what());
       }
@@ -578,7 +693,7 @@ void add_top(Command app, int& status) {
       .one_of({insight::kTopByNames.begin(), insight::kTopByNames.end()});
   top.add_option("--over", flags->over, "The window of the keys: minute, hour, day [minute]")
       .one_of({insight::kSpanNames.begin(), insight::kSpanNames.end()});
-  flags->admin = add_admin_flags(top);
+  flags->admin = add_admin_flags(top, false, &flags->servers);
   top.footer(kTopHelp);
   top.run(status, "top", [flags] {
     const std::uint64_t reports = flags->once ? 1 : flags->reports;

@@ -76,6 +76,23 @@ std::string server_line(const boost::json::object& status);
 // Throws Failed: why there is no answer, or that the server refused.
 TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool quota = false);
 
+// The samples of several servers as one: what the requests, denials and keys of all are together.
+// Not thread-safe.
+class TopSum {
+ public:
+  // Adds the answer of one server, which may have been started again since the last one.
+  void add(const std::string& address, TopSample sample);
+  // Notes that one gave no answer: it counts nothing meanwhile.
+  void fail(const std::string& address, std::string_view why);
+  // Returns the sum of what was added since the last call.
+  TopSample take();
+
+ private:
+  std::map<std::string, CountsByLimit> last_;  // of each server
+  CountsByLimit counts_;                       // since its first sample, of all
+  TopSample sum_;
+};
+
 // What `sluice top` shows, without a terminal: it reads samples and keys of the keyboard, and
 // writes lines. No line has a control character or is wider than the screen.
 //

@@ -42,6 +42,36 @@ std::string line_of(const TopView& view, std::string_view begin) {
   return {};
 }
 
+TEST(TopSums, AddUpServers) {
+  TopSum servers;
+  servers.add("a:1", sample_at(0s, 100, 10));
+  servers.add("b:1", sample_at(0s, 1000, 100));
+  const TopSample first = servers.take();
+  EXPECT_EQ(first.server, "servers: a:1, b:1");
+  EXPECT_EQ(first.counts.at({"order", ""}).requests, 0U) << "rates are of what is new";
+  ASSERT_EQ(first.keys.size(), 2U);
+  EXPECT_EQ(first.keys[0].count, 2468U);
+  EXPECT_EQ(first.keys[0].error, 6U);
+
+  servers.add("a:1", sample_at(2s, 120, 15));
+  servers.add("b:1", sample_at(2s, 30, 3));  // it was started again
+  EXPECT_EQ(servers.take().counts.at({"order", ""}).requests, 50U);
+  servers.add("a:1", sample_at(4s, 130, 15));
+  servers.fail("b:1", "no answer");
+  const TopSample alone = servers.take();
+  EXPECT_EQ(alone.counts.at({"order", ""}).requests, 60U);
+  EXPECT_EQ(alone.trouble, std::vector<std::string>{"b:1: no answer"});
+  TopSample again = sample_at(6s, 40, 3);
+  again.trouble = {"OUTAGE", "  meanwhile"};
+  again.keys = {{"order", "user", "user-9", 9999, 0}};
+  servers.add("a:1", sample_at(6s, 130, 15));
+  servers.add("b:1", again);
+  const TopSample last = servers.take();
+  EXPECT_EQ(last.counts.at({"order", ""}).requests, 70U);
+  EXPECT_EQ(last.trouble, (std::vector<std::string>{"b:1: OUTAGE", "  meanwhile"}));
+  EXPECT_EQ(last.keys[0].key, "user-9") << "the highest counts first";
+}
+
 TEST(TopMetrics, AreReadByRuleAndLimit) {
   const auto counts = read_counts(
       "# HELP sluice_requests_total Decided requests.\n"

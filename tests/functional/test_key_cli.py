@@ -201,6 +201,22 @@ class Commands(ServerTest):
         )
         self.assertEqual(self.run_ok("list"), "")
 
+    def test_several_servers_are_asked(self):
+        other = self.serve(rules=RULES)
+        self.run_ok("api/requests", "header.x-customer=7", "--set", "limit=100")
+        words = ["api/requests", "header.x-customer=7", "--admin", other.admin]
+        done = key(self.sluice, *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        others, mine = done.stdout.split(self.sluice.admin + ":\n")
+        self.assertTrue(others.startswith(other.admin + ":\napi/requests"), others)
+        self.assertIn("override  limit 100", mine)
+        self.assertNotIn("override", others)
+        other.stop()
+        done = key(self.sluice, *words)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("override  limit 100", done.stdout)
+        self.assertIn(f"sluice: key: {other.admin}: cannot connect", done.stderr)
+
     def test_a_server_that_does_not_answer_is_named(self):
         address = self.sluice.admin
         self.sluice.stop()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import unittest
 
@@ -54,6 +55,26 @@ class Top(TopTest):
         self.assertIn("order/user", done.stdout)
         self.assertIn(r"\x1b[2J\x1b]0;owned\x07\u202eevil", done.stdout)
         self.assertNotIn("\x1b", done.stdout)
+
+    def test_adds_up_servers(self):
+        other = self.serve(RULES)
+        self.check("user-7", 5)
+        body = json.dumps({"attributes": {"path": "/order", "user": "user-7"}})
+        for _ in range(3):
+            request(other.http, "POST", "/v1/check", body)
+        words = [binary(), "top", "--once", "--interval", "0.2"]
+        for admin in (self.address(), other.admin):
+            words += ["--admin", admin]
+
+        def said(words):
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            return done.stdout
+
+        wait_for(lambda: re.search(r"order/user +user-7 +6\b|\b6 +order/user +user-7", said(words)),
+                 "the sum of 4 and 2 denials")
+        self.assertIn(f"servers: {self.address()}, {other.admin}\n", said(words))
+        self.assertIn("127.0.0.1:1: cannot connect", said(words + ["--admin", "127.0.0.1:1"]))
 
     def test_marks_only_keys_of_a_rule_that_would_deny(self):
         def once():
