@@ -223,6 +223,10 @@ class Stranger(ServerTest):
             for i in range(2)
         ]
         self.assertEqual(statuses, [200, 429])
+        # In the log once, or all clients would share one limit and nobody would know why.
+        line = "the gateway is not in trusted_proxies, so that all its clients have its address"
+        self.assertEqual(self.sluice.log().count(line), 1, self.sluice.log())
+        self.assertIn("gateway=127.0.0.1 ignored=x-forwarded-for", self.sluice.log())
 
 
 @unittest.skipUnless(socket.has_ipv6, "this Python has no IPv6")

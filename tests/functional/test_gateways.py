@@ -61,7 +61,10 @@ BROWSER = {
 def rules():
     """Returns the rules of the page. The cost of a code is that of X-Sluice-Cost."""
     text = (DEPLOY / "nginx/rules.yaml").read_text("utf-8")
-    return replaced(text, ("limit: 3, per: 60s }", "limit: 3, per: 60s, cost: request }"))
+    blocked = "rules:\n  - { name: blocked, match: { path: /api/order/blocked }, action: deny }\n"
+    return replaced(
+        text, ("rules:\n", blocked), ("limit: 3, per: 60s }", "limit: 3, per: 60s, cost: request }")
+    )
 
 
 def loaded_lines(file):
@@ -147,6 +150,11 @@ class Recipes(Recipe):
         answer = self.ask("GET", "/api/order/1", user="browser", **BROWSER)
         self.assertEqual(answer.status, 200)
         self.assertTrue(answer["ratelimit"].startswith('"user";r=9'), answer)
+
+    def test_a_rule_that_denies_is_no_lack_of_quota(self):
+        answer = self.ask("GET", "/api/order/blocked")
+        self.assertEqual((answer.status, answer["retry-after"]), (403, None))
+        self.assertNotIn(b"application", answer.body)
 
     def test_a_denied_request_gets_429_and_does_not_reach_the_application(self):
         passed, answer = self.until_denied(lambda: self.ask("GET", "/api/order/1", user="denied"))

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +30,11 @@ class TrustedProxies {
   // `address` is a textual address, or empty for a Unix socket's peer.
   bool contains(std::string_view address) const noexcept;
   bool contains(const IpAddress& address) const noexcept;
+  // Whether this is the first call, on any thread and any copy: a warning of a peer that is not
+  // trusted is written once.
+  bool warns() const noexcept {
+    return !has_warned_->load(std::memory_order_relaxed) && !has_warned_->exchange(true);
+  }
 
  private:
   struct Network {
@@ -39,6 +46,7 @@ class TrustedProxies {
 
   std::vector<Network> networks_;
   bool unix_ = false;
+  std::shared_ptr<std::atomic<bool>> has_warned_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace sluice::server

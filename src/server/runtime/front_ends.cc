@@ -573,7 +573,7 @@ PublicHandler::PublicHandler(const FrontEndParts& parts, const LoopServices& loo
       operations_(parts.operations.in(loop.sleeps)),
       access_(access),
       session_(loop.session()),
-      auth_(session_, parts.trusted),
+      auth_(session_, parts.trusted, parts.log),
       check_(session_, waiting),
       rls_(loop.session(), parts.envoy) {
   session_.use_trace([this] {

@@ -36,7 +36,7 @@ TEST(AuthEndpoint, AllocatesNothingOnceItsBuffersHaveGrown) {
   Log log({.level = LogLevel::kOff});
   DenialLog denials(log);
   Session session({limiter, *manager, registry.make_recorder(), denials});
-  AuthEndpoint endpoint(session, trusted);
+  AuthEndpoint endpoint(session, trusted, log);
 
   const std::vector<http::Field> fields{
       {"Host", "A-HOST-THAT-IS-LONG-ENOUGH-FOR-THE-HEAP.EXAMPLE:80"},

@@ -173,6 +173,16 @@ std::optional<RequestCosts> costs_of(const http::Request& request) {
 
 }  // namespace
 
+// Warns once if a gateway says who its client is, and is not trusted.
+void AuthEndpoint::warn_of_peer(const http::Request& request) {
+  Buffers buffers;
+  for (const std::string_view field : {"x-forwarded-for", "x-real-ip"}) {
+    if (!find_header(request.fields, field, buffers) || !trusted_.warns()) continue;
+    log_.warning("the gateway is not in trusted_proxies, so that all its clients have its address",
+                 {{"gateway", request.peer.empty() ? "unix" : request.peer}, {"ignored", field}});
+  }
+}
+
 // Reads the description of the request. Returns nothing if it is wrong, which is the response then.
 std::optional<RequestCosts> AuthEndpoint::read(const http::Request& request,
                                                http::Response& response) {
@@ -182,7 +192,11 @@ std::optional<RequestCosts> AuthEndpoint::read(const http::Request& request,
   };
   if (const std::string_view wrong = attributes_.begin(request); !wrong.empty()) return fail(wrong);
   std::optional<RequestCosts> costs{std::in_place};
-  if (trusted_.contains(request.peer)) costs = costs_of(request);
+  if (trusted_.contains(request.peer)) {
+    costs = costs_of(request);
+  } else {
+    warn_of_peer(request);
+  }
   return costs ? costs : fail(kWrongCost);
 }
 
@@ -206,7 +220,10 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   if (!costs) return;
   const RuleAnswer& answer = *session_.decide({.attributes = attributes_, .costs = *costs});
   put_gateway_answer(answer, fields_, response);
-  if (!query.empty() && !answer.decision.allowed()) response.status = 403;
+  if (query.empty() || answer.decision.allowed()) return;
+  // 403 by a rule is no lack of quota, which the gateway cannot tell from 429 otherwise.
+  if (response.status == 403) response.fields.append("X-Sluice-Status: 403\r\n");
+  response.status = 403;
 }
 
 }  // namespace sluice::server

@@ -53,7 +53,8 @@ class ForwardedAttributes final : public AttributeSource {
 };
 
 // /v1/auth, which answers gateways whether a request may pass (docs/attributes.md): 200 or the
-// rule's status, or 403 instead of it with `?deny=403`; the header fields of the answer; no body
+// rule's status, or 403 instead of it with `?deny=403`, and X-Sluice-Status if the
+// rule's is 403, too; the header fields of the answer; no body
 // except for the rule's own, or what is wrong. X-Sluice-Cost of a trusted proxy is the cost of
 // limits with `cost: request`.
 //
@@ -61,8 +62,8 @@ class ForwardedAttributes final : public AttributeSource {
 // the session's next decision. Cost: the decision. Allocates nothing once its buffers have grown.
 class AuthEndpoint {
  public:
-  AuthEndpoint(Session& session, const TrustedProxies& trusted)
-      : session_(session), trusted_(trusted), attributes_(trusted) {}
+  AuthEndpoint(Session& session, const TrustedProxies& trusted, Log& log)
+      : session_(session), trusted_(trusted), log_(log), attributes_(trusted) {}
 
   void handle(const http::Request& request, http::Response& response);
   // Counts the response of a request that is described in the same way: /v1/report?status=401. Its
@@ -71,9 +72,11 @@ class AuthEndpoint {
 
  private:
   std::optional<RequestCosts> read(const http::Request& request, http::Response& response);
+  void warn_of_peer(const http::Request& request);
 
   Session& session_;
   const TrustedProxies& trusted_;
+  Log& log_;
   ForwardedAttributes attributes_;
   RuleHttpFields fields_;
 };

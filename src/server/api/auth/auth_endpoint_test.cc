@@ -109,7 +109,7 @@ class AuthEndpointTest : public ::testing::Test {
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   const TrustedProxies trusted_ =
       TrustedProxies::parse(std::vector<std::string>{"10.0.0.0/8"}).value();
-  std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_);
+  std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_, log_);
   http::Response response_;
 };
 
@@ -139,7 +139,11 @@ TEST_F(AuthEndpointTest, DeniesWithTheNumbersAndHeadersOfTheRule) {
   EXPECT_TRUE(has_line("X-Reason: limited"));
   EXPECT_TRUE(has_line("X-Wait: 60 s"));
   EXPECT_EQ(ask_for("/wait", "/v1/auth?deny=403").status, 403);
+  EXPECT_FALSE(has_line("X-Sluice-Status: 403"));
   EXPECT_EQ(ask_for("/scan").body, "wait -");
+  EXPECT_FALSE(has_line("X-Sluice-Status: 403"));
+  EXPECT_EQ(ask_for("/scan", "/v1/auth?deny=403").status, 403);
+  EXPECT_TRUE(has_line("X-Sluice-Status: 403")) << "no lack of quota";
   EXPECT_TRUE(has_line("X-Reason: banned"));
   EXPECT_FALSE(has_line("X-Wait: - s"));
 }
