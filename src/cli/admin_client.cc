@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/client_tls.h"
+#include "base/quoted.h"
 #include "cli/store_flags.h"
 #include "server/config/secret.h"
 #include "server/net/address.h"
@@ -219,6 +220,21 @@ int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers
     }
   }
   return status;
+}
+
+std::string only_limit(AdminClient& client, const std::string& query, std::string_view rule) {
+  const boost::json::object answer = client.ask_json("GET", "/v1/keys?" + query);
+  std::string known;
+  std::size_t count = 0;
+  each_object(answer, "limits", [&](const boost::json::object& limit) {
+    known.append(known.empty() ? "" : ", ").append(text_in(limit, "name"));
+    ++count;
+  });
+  if (count == 1) return known;
+  throw Failed("the rule " + base::in_quotes(rule) + " has " +
+                   (count == 0 ? "no limits; expected a rule with limits"
+                               : "several limits; expected RULE/LIMIT, one of: " + known),
+               kUsage);
 }
 
 std::uint64_t number_in(const boost::json::object& json, std::string_view name) {

@@ -77,6 +77,10 @@ int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers
                 std::string_view command, const std::function<int(const AdminFlags&)>& ask,
                 bool is_json = false);
 
+// Returns the name of the limit of a rule that has one. `query` selects the rule, and may select a
+// limit. Throws Failed: the rule, as the user wrote it, has none or several.
+std::string only_limit(AdminClient& client, const std::string& query, std::string_view rule);
+
 // Returns a member of an answer, or 0 if there is no such number.
 std::uint64_t number_in(const boost::json::object& json, std::string_view name);
 

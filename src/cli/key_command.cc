@@ -347,19 +347,7 @@ int unblock(const KeyFlags& flags) {
 std::string override_path(const KeyFlags& flags, AdminClient& client) {
   Names names = names_in(flags.place);
   if (names.limit.find_first_not_of("0123456789") == names.limit.npos) {
-    const object answer = client.ask_json("GET", "/v1/keys?" + names.query());
-    const auto& limits = answer.at("limits").as_array();
-    std::string known;
-    for (const auto& one : limits) {
-      known.append(known.empty() ? "" : ", ").append(text_in(one.as_object(), "name"));
-    }
-    if (limits.size() != 1) {
-      throw Failed("the rule " + in_quotes(flags.place) + " has " +
-                       (known.empty() ? "no limits; expected a rule with limits"
-                                      : "several limits; expected RULE/LIMIT, one of: " + known),
-                   kUsage);
-    }
-    names.limit = url_encoded(known);
+    names.limit = url_encoded(only_limit(client, names.query(), flags.place));
   }
   return "/v1/overrides/" + names.rule + "/" + names.limit;
 }

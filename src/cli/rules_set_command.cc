@@ -38,8 +38,8 @@ Redis is gone, one server at a time: repeat --admin.
 
 --admin says which server, else SLUICE_ADMIN, else the configuration (--config).
 
-PLACE is RULE/LIMIT for limit, per, burst and lease, RULE for mode and on_store_error,
-plans/PLAN/LIMIT for the numbers of a plan and for its own prices, as prices.MODEL.NAME, and
+PLACE is RULE/LIMIT for limit, per, burst and lease (or RULE if it has one limit), RULE for mode and
+on_store_error, plans/PLAN/LIMIT for the numbers of a plan and for its own prices, as prices.MODEL.NAME, and
 prices/MODEL for the prices of a model by their names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.
 A rule whose name is `plans` or `prices` is written %70lans or %70rices.
 
@@ -67,6 +67,7 @@ struct ChangeFlags {
 // What `rules set` changes: "/v1/rules/api", and the limit, if it names one.
 struct ChangePlace {
   std::string target;
+  std::string rule;  // encoded; empty: it is none
   std::string limit;
   bool has_prices = false;
 };
@@ -77,7 +78,8 @@ constexpr std::string_view kPlans = "plans/";
 ChangePlace changed_place(const std::string& text, bool is_whole) {
   constexpr std::string_view kPrices = "prices/";
   if (text.starts_with(kPrices) && text.size() > kPrices.size()) {
-    return {"/v1/prices/" + encoded_once(std::string_view(text).substr(kPrices.size())), "", true};
+    return {"/v1/prices/" + encoded_once(std::string_view(text).substr(kPrices.size())), "", "",
+            true};
   }
   const bool is_plan = text.starts_with(kPlans) && text.size() > kPlans.size() &&
                        (is_whole || text.find('/', kPlans.size()) != text.npos);
@@ -105,7 +107,8 @@ ChangePlace changed_place(const std::string& text, bool is_whole) {
   }
   limit = with_slashes(limit);
   if (!is_plan && is_digits(limit)) limit = with_slashes(name) + "/" + limit;
-  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_once(name), limit};
+  return {(is_plan ? "/v1/plans/" : "/v1/rules/") + encoded_once(name),
+          is_plan ? "" : encoded_once(name), limit};
 }
 
 // "input=4 output=20" as the body of a PATCH.
@@ -163,10 +166,21 @@ void add_plan_price(boost::json::object& members, const std::string& name,
   }
 }
 
+constexpr std::array<std::string_view, 4> kLimitNames{"limit", "per", "burst", "lease"};
+
+// Whether the place is a rule, and a change is one of its limit, so that the server says which
+// that is.
+bool lacks_limit(const ChangeFlags& flags, const ChangePlace& place) {
+  if (place.rule.empty() || !place.limit.empty()) return false;
+  return std::ranges::any_of(flags.values, [](const std::string& text) {
+    const std::string_view name = std::string_view(text).substr(0, text.find('='));
+    return std::ranges::find(kLimitNames, name) != kLimitNames.end();
+  });
+}
+
 // Returns the members of the values as the body of a PATCH.
 std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
   if (place.has_prices) return price_body(flags);
-  static constexpr std::array<std::string_view, 4> kOfLimit{"limit", "per", "burst", "lease"};
   static constexpr std::array<std::string_view, 2> kOfRule{"mode", "on_store_error"};
   const auto length = core::parse_period(flags.length);
   if (!flags.length.empty() && !length) throw Failed("--for: " + length.error(), kUsage);
@@ -182,7 +196,7 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
     const std::string value = equals == text.size() ? "" : text.substr(equals + 1);
     const bool is_price = is_price_of_plan(name);
     const bool is_of_limit =
-        is_price || std::find(kOfLimit.begin(), kOfLimit.end(), name) != kOfLimit.end();
+        is_price || std::find(kLimitNames.begin(), kLimitNames.end(), name) != kLimitNames.end();
     const bool is_of_rule = std::find(kOfRule.begin(), kOfRule.end(), name) != kOfRule.end();
     if (value.empty() || (!is_of_limit && !is_of_rule)) {
       const std::vector<std::string_view> names{
@@ -234,11 +248,16 @@ void print_tried(const boost::json::object& answer) {
 }
 
 int change_servers(const ChangeFlags& flags) {
-  const ChangePlace place = changed_place(flags.place, flags.values.empty());
-  const std::string body = change_body(flags, place);
+  ChangePlace place = changed_place(flags.place, flags.values.empty());
+  const bool lacks = lacks_limit(flags, place);
+  std::string body = lacks ? std::string() : change_body(flags, place);
   const bool denies_all = std::ranges::find(flags.values, "limit=0") != flags.values.end();
   return ask_servers(*flags.admin, flags.servers, "rules set", [&](const AdminFlags& one) {
     AdminClient client(one);
+    if (lacks) {
+      place.limit = only_limit(client, "rule=" + place.rule, flags.place);
+      body = change_body(flags, place);
+    }
     const auto answer =
         client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
     if (flags.dry_run) {

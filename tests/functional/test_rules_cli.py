@@ -120,7 +120,7 @@ class RunningServer(RulesOfAServer):
 
     def test_what_is_no_change_is_refused(self):
         for words, error in [
-            (("api", "limit=3"), "'limit' belongs to a limit; expected RULE/LIMIT before it"),
+            (("a%2Fb", "limit=3"), "has several limits; expected RULE/LIMIT, one of: all, a/b/1"),
             (("a%2Fb/all", "mode=shadow"), "'mode' belongs to a rule; expected RULE before it"),
             (("a%2Fb/all", "limt=3"), "did you mean 'limit'?"),
             (("a%2Fb/all", "limit"), "'limit' is no change; expected NAME=VALUE"),
@@ -129,6 +129,7 @@ class RunningServer(RulesOfAServer):
         ]:
             self.assertIn(error, self.refused("set", *words, status=2))
         for words, error in [
+            (("api", "limit=3"), "such as sluice rules set plans/free/requests limit=3"),
             (("a%2Fb/all", "limit=x"), "'limits.all.limit' is text; expected a whole number"),
             (("a%2Fb/every", "limit=3"), "rule 'a/b' has no limit 'every'; expected all or a/b/1"),
             (("apo/all", "limit=3"), "there is no rule 'apo'; expected one of: api, a/b"),
