@@ -119,7 +119,9 @@ class Actions(ServerTest):
         )
         self.assertGreater(metrics[prefix + '{rule="office",outcome="allowed",reason="ok"}'], 0)
         lines = [line for line in self.sluice.log().splitlines() if "deny_rule" in line]
-        self.assertTrue(any("closed" in line for line in lines), self.sluice.log())
+        self.assertTrue(
+            any("rule=closed key=192.0.2.7 " in line for line in lines), self.sluice.log()
+        )
 
     def test_replay(self):
         folder = self.folder()

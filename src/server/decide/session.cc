@@ -390,7 +390,11 @@ void Session::record(const RuleAnswer& answer, const AttributeSource* attributes
   const Rule* const rule = limit != nullptr ? limit->rule : answer.rule;
   const std::string_view rule_name = rule != nullptr ? rule->name : std::string_view();
   const std::string_view limit_name = limit != nullptr ? limit->limit->name : std::string_view();
-  const std::string_view key = limit != nullptr ? limit->label : std::string_view();
+  std::string_view key = limit != nullptr ? limit->label : std::string_view();
+  // A rule with `action: deny` has no key, but the client has an address.
+  if (answer.decision.reason == Reason::kDenyRule && attributes != nullptr) {
+    key = attributes->find("ip").value_or("");
+  }
   const Decision& decision = limit != nullptr ? limit->decision : answer.decision;
   if (parts_.otlp != nullptr) {
     parts_.otlp->record(began_, rule_name, limit_name, key, decision, trace);
