@@ -95,7 +95,8 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::uint64_t kMinute = 60'000'000;
+constexpr std::uint64_t kSecond = 1'000'000;
+constexpr std::uint64_t kMinute = 60 * kSecond;
 
 // Rounds up. Most periods of buckets are a minute, which needs no division.
 std::uint64_t units_in(std::uint64_t level, std::uint64_t per) noexcept {
@@ -108,6 +109,36 @@ std::uint64_t length_of(Duration duration) noexcept {
 
 }  // namespace
 
+void LastHour::advance(std::uint64_t now) {
+  constexpr std::uint64_t kHour = 3600;
+  while (!seconds_.empty() && now / kSecond >= base_ + seconds_.front().end + kHour) {
+    places_[seconds_.front().place].units -= seconds_.front().units;
+    seconds_.pop_front();
+    ++forgotten_;
+  }
+}
+
+std::uint64_t LastHour::add(std::uint32_t place, std::uint64_t units, std::uint64_t now) {
+  advance(now);
+  const std::uint64_t end = (now + kSecond - 1) / kSecond;
+  if (seconds_.empty()) base_ = end;
+  if (place >= places_.size()) places_.resize(place + std::size_t{1});
+  Place& each = places_[place];
+  each.units += units;
+  if (each.latest >= forgotten_ && each.latest - forgotten_ < seconds_.size()) {
+    Second& second = seconds_[each.latest - forgotten_];
+    const bool is_same = second.place == place && base_ + second.end == end;
+    if (is_same && second.units + units <= kMostUnits) {
+      second.units += static_cast<std::uint32_t>(units);
+      return each.units;
+    }
+  }
+  each.latest = forgotten_ + seconds_.size();
+  seconds_.push_back(
+      {place, static_cast<std::uint32_t>(end - base_), static_cast<std::uint32_t>(units)});
+  return each.units;
+}
+
 Demand::Demand(const std::vector<Duration>& periods, const std::vector<BucketRate>& rates)
     : rates_(rates), peaks_(2 * periods.size() + rates.size()) {
   for (const Duration period : periods) {
@@ -115,6 +146,14 @@ Demand::Demand(const std::vector<Duration>& periods, const std::vector<BucketRat
     curves_.emplace_back(Algorithm::kFixedWindow, period);
     curves_.emplace_back(Algorithm::kSlidingWindowCounter, period);
   }
+  for (const BucketRate& rate : rates) {
+    curves_.emplace_back(Algorithm::kTokenBucket, rate.per, rate.units);
+  }
+}
+
+Demand::Demand(const std::vector<BucketRate>& rates)
+    : rates_(rates), peaks_(1 + rates.size()), hour_(std::in_place) {
+  curves_.emplace_back(Algorithm::kSlidingWindowLog, std::chrono::hours{1});
   for (const BucketRate& rate : rates) {
     curves_.emplace_back(Algorithm::kTokenBucket, rate.per, rate.units);
   }
@@ -133,11 +172,18 @@ Demand::Added Demand::add(std::uint64_t hash, std::uint64_t units, Instant at) {
   const auto peaks = peaks_.of(key);
   if (decided_ > 0) decide(entry.active, units, now);
   add_to_windows(entry.active, units, now, peaks);
+  if (hour_) {
+    if (key == busiest_.size()) busiest_.push_back(0);
+    const std::uint64_t last_hour = hour_->add(entry.active, units, now);
+    busiest_[key] = std::max(busiest_[key], last_hour);
+    note(0, last_hour, peaks);
+  }
   const std::uint64_t need = add_to_buckets(entry.active, units, now, peaks);
   return {key, entry.requests, need};
 }
 
 void Demand::advance(std::uint64_t now) {
+  if (hour_) hour_->advance(now);
   for (Period& period : periods_) {
     if (now - period.start < period.length) continue;
     period.window = now / period.length;
@@ -181,6 +227,7 @@ bool Demand::is_active(std::uint32_t place, std::uint64_t now) const {
   for (std::size_t i = 0; i < periods_.size(); ++i) {
     if (windows_[place * periods_.size() + i].number + 1 >= periods_[i].window) return true;
   }
+  if (hour_ && hour_->has_units(place)) return true;
   if (rates_.empty()) return false;
   const Active& active = active_[place];
   const std::uint64_t level = active.filled > 0 ? levels_[place * rates_.size()]
@@ -523,8 +570,7 @@ void Measurement::add_to_route(const LogLine& line, RouteKind kind, std::uint32_
                                std::uint64_t hash, std::string_view label) {
   std::optional<RouteDemand>& route = routes_[static_cast<std::size_t>(kind)];
   if (!route) {
-    route.emplace(RouteDemand{
-        {}, kind, {}, Demand({std::chrono::hours{1}}, rates_), TraitsByKey(), {}, 0, false});
+    route.emplace(RouteDemand{{}, kind, {}, Demand(rates_), TraitsByKey(), {}, 0, false});
     const auto& counted = counted_[static_cast<std::size_t>(kind)];
     if (counted) route->demand.count_denials(counted->first, counted->second);
   }

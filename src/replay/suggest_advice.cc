@@ -378,10 +378,8 @@ std::vector<Needs> needs_of(const RouteDemand& route, double harm,
 
 // Measures what the clients needed that the advice admits, where robots are many of those that look
 // legitimate. Returns the one that needed the largest burst, unless several did.
-std::optional<std::uint32_t> measure_admitted(const SuggestReport& report, Advice& advice) {
+std::optional<std::uint32_t> measure_admitted(Advice& advice) {
   const RouteDemand& route = *advice.route;
-  // The sliding window has all of a log that begins before a full hour.
-  const std::size_t hour = report.covered() < std::chrono::hours{1} ? 1 : 0;
   const std::size_t bucket = advice.bucket();
   std::optional<std::uint32_t> most;
   advice.keys_measured = 0;
@@ -390,7 +388,7 @@ std::optional<std::uint32_t> measure_admitted(const SuggestReport& report, Advic
     const std::uint64_t need = route.demand.peak_of(key, bucket);
     if (need > advice.burst || !looks_legitimate(route, key)) continue;
     ++advice.keys_measured;
-    advice.busiest_hour = std::max(advice.busiest_hour, route.demand.peak_of(key, hour));
+    advice.busiest_hour = std::max(advice.busiest_hour, route.demand.busiest_hour_of(key));
     if (need < advice.burst_needed) continue;
     most = need > advice.burst_needed ? std::optional(key) : std::nullopt;
     advice.burst_needed = need;
@@ -551,7 +549,7 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   const auto exact = route.demand.denied(best.bucket(), best.burst);
   best.is_exact = exact.has_value();
   best.requests_denied = exact.value_or(best.curve->requests_over(best.burst));
-  best.clients = clients_of(best, measure_admitted(report, best));
+  best.clients = clients_of(best, measure_admitted(best));
   const std::string client = report.options.key == "{ip}" ? "client" : "key";
   const bool is_large = best.curve->rate > kPersonRate * scale || best.burst > kPersonBurst * scale;
   if (is_capped) {

@@ -612,6 +612,97 @@ TEST_F(Suggest, BoundsTheRateByTheBusiestHourAndSaysHowFarItIsAbove) {
       std::string::npos);
 }
 
+// The most units of a client in an hour after one of its requests, counted one by one: with those
+// of less than `more` besides.
+std::uint64_t busiest_hour(const std::vector<std::pair<std::int64_t, std::uint64_t>>& requests,
+                           std::int64_t more = 0) {
+  std::uint64_t most = 0;
+  for (std::size_t first = 0; first < requests.size(); ++first) {
+    std::uint64_t units = 0;
+    for (std::size_t i = first; i < requests.size(); ++i) {
+      if (requests[i].first - requests[first].first >= 3'600'000'000 + more) break;
+      units += requests[i].second;
+    }
+    most = std::max(most, units);
+  }
+  return most;
+}
+
+TEST_F(Suggest, CountsTheBusiestHourOfLogsThatBeginAtAnyMinute) {
+  options_.fields = {{"cost", "cost"}};
+  std::mt19937 random(7);
+  const auto pick = [&](unsigned below) { return static_cast<unsigned>(random() % below); };
+  for (int log = 0; log < 60; ++log) {
+    const bool is_whole = log % 2 == 0;  // seconds
+    const std::int64_t minutes = 5 + pick(log % 3 == 0 ? 55 : 200);
+    const std::int64_t begin = 1'700'006'400 + pick(60) * 60;  // after a full hour
+    std::vector<std::int64_t> times(400);
+    for (std::int64_t& at : times) {
+      at = begin * 1'000'000 + random() % (minutes * 60'000'000);
+      if (is_whole) at -= at % 1'000'000;
+    }
+    std::sort(times.begin(), times.end());
+    std::array<std::vector<std::pair<std::int64_t, std::uint64_t>>, 3> requests;
+    std::string text = "time,ip,cost\n";
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const unsigned client = i < 3 ? static_cast<unsigned>(i) : pick(3);
+      const unsigned cost = pick(10) == 0 ? 4'000'000'000 : pick(20);
+      text += std::to_string(times[i]) + "," + std::to_string(client) + "," + std::to_string(cost) +
+              "\n";
+      requests[client].emplace_back(times[i], cost);
+    }
+    const SuggestReport report = suggest_for(text);
+    ASSERT_EQ(report.routes.size(), 1u);
+    for (std::uint32_t client = 0; client < 3; ++client) {
+      const std::uint64_t found = report.routes[0].demand.busiest_hour_of(client);
+      EXPECT_GE(found, busiest_hour(requests[client])) << log;
+      EXPECT_LE(found, busiest_hour(requests[client], is_whole ? 0 : 1'000'000)) << log;
+      std::uint64_t all = 0;
+      for (const auto& [at, cost] : requests[client]) all += cost;
+      if (minutes <= 60) EXPECT_EQ(found, all) << log;
+    }
+  }
+}
+
+TEST_F(Suggest, CountsTheBusiestHourOfClientsThatReturn) {
+  // More clients than are remembered at once, some of them for a second time.
+  std::string text = "time,ip\n";
+  for (int i = 0; i < 6000; ++i) {
+    const int client = i % 5 == 0 ? i % 1000 : i;
+    text += std::to_string(1'700'000'000 + i * 4) + "," + std::to_string(client) + "\n";
+  }
+  const SuggestReport report = suggest_for(text);
+  const Demand& demand = report.routes[0].demand;
+  // Requests 0, 1000, 2000 of client 0 are 4,000 s apart.
+  EXPECT_EQ(demand.busiest_hour_of(0), 1u);
+  EXPECT_EQ(demand.requests_of(0), 6u);
+}
+
+// One client with a request every two seconds.
+std::string steady_log(int begin, int minutes) {
+  std::string log = "time,ip,path\n";
+  for (int i = 0; i < minutes * 30; ++i) {
+    log += std::to_string(1'700'006'400 + begin * 60 + i * 2) + ",10.0.0.1,/a\n";
+  }
+  return log;
+}
+
+TEST_F(Suggest, LeavesTheSameRoomWhereverALogBegins) {
+  for (const int minutes : {60, 70, 90, 150}) {
+    for (const int begin : {0, 1, 17, 30, 59}) {
+      const SuggestReport report = suggest_for(steady_log(begin, minutes));
+      const Advice advice = advise(report, 0)[0];
+      EXPECT_EQ(advice.busiest_hour, 1800u) << begin << ", " << minutes;
+      EXPECT_EQ(advice.curve->rate, 60u) << begin << ", " << minutes;
+    }
+  }
+  const SuggestReport report = suggest_for(steady_log(30, 70));
+  EXPECT_NE(
+      suggest_text(report, 0, false).find("rate: 2 times the busiest hour of 1 client (1,800)"),
+      std::string::npos);
+  EXPECT_NE(suggest_json(report, 0).find(R"("busiest_hour":1800,)"), std::string::npos);
+}
+
 TEST_F(Suggest, SaysThatALogIsShorterThanTheHoursOfRates) {
   // 20 clients with 40 requests a second, from half a minute before a full hour.
   std::string log = "time,ip,path\n";
@@ -624,7 +715,7 @@ TEST_F(Suggest, SaysThatALogIsShorterThanTheHoursOfRates) {
   EXPECT_EQ(advice[0].note, note);
   EXPECT_NE(advised_rules(report, advice).find("## " + note), std::string::npos);
   const std::string text = suggest_text(report, 0, false);
-  EXPECT_NE(text.find("rate: 0.049 times the 1 min of 20 clients (2,430)"), std::string::npos)
+  EXPECT_NE(text.find("rate: 0.049 times the 1 min of 20 clients (2,440)"), std::string::npos)
       << text;
 }
 
