@@ -50,6 +50,8 @@ top_denied has the most denied keys, and the most frequent agents, requests and 
 denied requests; more_denied is the number of the other denied keys.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
+warnings names the rules and limits that applied to no request, and the limits whose cost the log
+lacks.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
 (the report then covers what was read), or it has no line that could be read or no field that

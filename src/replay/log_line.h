@@ -126,6 +126,7 @@ struct LogLine {
   std::uint32_t fields_at = 0, fields_size = 0;
   std::uint32_t costs_at = 0, costs_size = 0;
   std::uint64_t units = 1;  // the cost for limits without their own
+  bool has_cost = false;    // the log gives `units`, or the request was recorded with a cost of 1
   bool escaped = true;      // the views contain the escapes of the log
 };
 

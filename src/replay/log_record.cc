@@ -232,6 +232,7 @@ void LogRecord::add(std::string_view source, std::string_view value) {
   if (const FieldTarget* target = map_.find(source)) {
     for (; target != nullptr; target = target->also) add(*target, value);
   } else if (source.starts_with(kAttributes)) {
+    line_->has_cost = true;  // a recording omits a cost of 1
     add_recorded(extras_->copy(source.substr(kAttributes.size())), value);
   } else if (source.starts_with(kCosts)) {
     add({FieldKind::kCost, 1, extras_->copy(source.substr(kCosts.size()))}, value);
@@ -340,6 +341,7 @@ void LogRecord::set_cost(std::string_view limit, std::string_view value) {
     cost_fault_ = LineFault::kNoCost;
   } else if (limit.empty()) {
     line_->units = units;
+    line_->has_cost = true;
   } else {
     const auto same = [&](const LimitCost& cost) { return cost.limit == limit; };
     const auto mine = extras_->costs.begin() + line_->costs_at;

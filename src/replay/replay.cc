@@ -144,13 +144,38 @@ std::vector<DeniedKey> KeyTally::most_denied(std::size_t count) const {
   return most;
 }
 
+namespace {
+
+// Returns the attributes of a cost as it is written: "{body.max_tokens|500}" has one.
+std::vector<std::string> attributes_of_cost(std::string_view cost) {
+  std::vector<std::string> names;
+  for (std::size_t at = cost.find('{'); at != cost.npos; at = cost.find('{', at)) {
+    std::string_view part = cost.substr(at + 1, cost.find('}', at) - at - 1);
+    at += part.size();
+    for (bool more = true; more;) {
+      const std::size_t end = part.find('|');
+      const std::string_view name = part.substr(0, end);
+      if (name.find_first_not_of("0123456789") != name.npos) names.emplace_back(name);
+      more = end != part.npos;
+      if (more) part.remove_prefix(end + 1);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
 Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
     : file_order_(rule_set.rules()), series_(rule_channel(rule_set.rules().size())) {
   for (const Rule& rule : rule_set.rules()) {
     RuleTally& tally = rules.emplace_back();
     tally.rule = &rule;
     for (const RuleLimit& limit : rule.limits) {
-      tally.limits.push_back({&limit, 0, 0, KeyTally(most_keys), 0});
+      auto attributes = attributes_of_cost(limit.cost);
+      const bool lacks_cost = limit.cost == "request" || !attributes.empty();
+      lack_costs_ += lacks_cost ? 1 : 0;
+      tally.limits.push_back(
+          {&limit, 0, 0, KeyTally(most_keys), 0, std::move(attributes), lacks_cost});
     }
   }
 }
@@ -209,9 +234,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   }
   for (const LimitAnswer& each : answer.limits) {
     if (each.decision.passed_over) continue;
-    RuleTally& tally = rules[static_cast<std::size_t>(each.rule - file_order_.data())];
-    LimitTally& limit =
-        tally.limits[static_cast<std::size_t>(each.limit - each.rule->limits.data())];
+    LimitTally& limit = tally_of(each);
     if (each.decision.reason == Reason::kInvalid) {
       ++limit.invalid;
       continue;
@@ -219,6 +242,29 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
     ++limit.requests;
     limit.denied += each.decision.allowed() ? 0 : 1;
     if (!each.counter.empty()) limit.keys.count(each, line, at);
+  }
+}
+
+LimitTally& Tally::tally_of(const LimitAnswer& answer) {
+  RuleTally& rule = rules[static_cast<std::size_t>(answer.rule - file_order_.data())];
+  return rule.limits[static_cast<std::size_t>(answer.limit - answer.rule->limits.data())];
+}
+
+void Tally::look_for_costs(const RuleAnswer& answer, const LogLine& line, const RequestCosts& costs,
+                           const AttributeSource& attributes) {
+  if (lack_costs_ == 0) return;
+  for (const LimitAnswer& each : answer.limits) {
+    LimitTally& limit = tally_of(each);
+    if (!limit.lacks_cost) continue;
+    const bool is_found =
+        (line.has_cost && limit.cost_from.empty()) ||
+        std::any_of(costs.limits.begin(), costs.limits.end(),
+                    [&](const LimitCost& cost) { return cost.limit == limit.limit->name; }) ||
+        std::any_of(limit.cost_from.begin(), limit.cost_from.end(),
+                    [&](const std::string& name) { return attributes.find(name).has_value(); });
+    if (!is_found) continue;
+    limit.lacks_cost = false;
+    --lack_costs_;
   }
 }
 
@@ -350,10 +396,12 @@ ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
     const RuleAnswer& first = first_rules.decide(batch.name(i), attributes, costs, clock);
     const bool is_allowed = first.decision.allowed();
     report.tally.count(first, line, clock);
+    report.tally.look_for_costs(first, line, costs, attributes);
     if (second_rules) {
       const RuleAnswer& second =
           second_rules->decide(batch.second_name(i), attributes, costs, clock);
       compare(first, second, line, clock, *report.comparison);
+      report.comparison->tally.look_for_costs(second, line, costs, attributes);
       if (second.decision.allowed()) second_rules->report_response(attributes, clock);
     }
     if (is_allowed) first_rules.report_response(attributes, clock);

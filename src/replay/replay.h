@@ -128,6 +128,9 @@ struct LimitTally {
   std::uint64_t denied = 0;    // by this limit
   KeyTally keys;
   std::uint64_t invalid = 0;  // requests whose cost for this limit is none; not in `requests`
+  std::vector<std::string> cost_from = {};  // the attributes that its cost reads
+  // The cost of the limit is that of the request or of attributes, and no request had any of these.
+  bool lacks_cost = false;
 };
 
 struct RuleTally {
@@ -151,6 +154,9 @@ class Tally {
 
   // Counts the request of a line that was decided at `at`. Times never go back.
   void count(const RuleAnswer& answer, const LogLine& line, Instant at);
+  // Finds the limits whose costs the request has. Cheap when each of them has been found.
+  void look_for_costs(const RuleAnswer& answer, const LogLine& line, const RequestCosts& costs,
+                      const AttributeSource& attributes);
   // Returns whether a limit ignored keys.
   bool overflowed() const noexcept;
   std::uint64_t allowed() const noexcept { return requests - denied - invalid; }
@@ -169,8 +175,11 @@ class Tally {
   const TimeSeries& series() const noexcept { return series_; }
 
  private:
+  LimitTally& tally_of(const LimitAnswer& answer);
+
   std::span<const Rule> file_order_;
   TimeSeries series_;
+  std::size_t lack_costs_ = 0;  // limits
 };
 
 struct ReplayOptions : LogInput {
@@ -273,9 +282,9 @@ std::string invalid_text(const Tally& tally);
 // Says that requests have a wrong cost for the limit.
 std::string wrong_costs(const LimitTally& limit);
 
-// Says which rules and limits applied to no request, one sentence each: "rule a matched no
-// request".
-std::vector<std::string> unused_limits(const Tally& tally);
+// Says which rules and limits applied to no request, and which limits lack the costs of requests,
+// one sentence each: "rule a matched no request". With those of the rules to compare with.
+std::vector<std::string> warnings_of(const ReplayReport& report);
 
 // Names the formats of the logs: "JSON lines, CSV".
 std::string format_titles(const ReplayReport& report);

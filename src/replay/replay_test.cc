@@ -225,6 +225,53 @@ rules:
   EXPECT_EQ(report.tally.rules[1].denied, 0u) << "a cost is left out where no limit has its name";
 }
 
+TEST_F(ReplayTest, WarnsAboutLimitsWhoseCostTheLogLacks) {
+  const RuleSet rules = rules_of(R"(version: 1
+rules:
+  - name: models
+    limits:
+      - { name: calls, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h, cost: 1 }
+      - { name: total, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h, cost: request }
+      - { name: out, algorithm: fixed_window, limit: 9, per: 1h, cost: "{body.out|body.max|7}" }
+      - { name: in, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h, cost: "{body.in}" }
+)");
+  const std::string lacks_total =
+      "rule models, limit total: it has 'cost: request', and the log has no cost, so each request "
+      "took 1 unit; expected --field cost=COLUMN";
+  const std::string lacks_out =
+      "rule models, limit out: the log has no attribute of its cost, {body.out|body.max|7}, so the "
+      "default counted; expected --field body.out=COLUMN";
+  const std::string lacks_in =
+      "rule models, limit in: applied to no request; the log has no value for {ip} or its cost, "
+      "{body.in}";
+  const std::string csv = "time,ip,n\n1795428000,a,1\n1795428001,a,1\n";
+  const ReplayReport report = replay_text(csv, rules);
+  EXPECT_EQ(warnings_of(report), (std::vector{lacks_total, lacks_out, lacks_in}));
+  EXPECT_NE(text_report(report, false).find("\nwarning: " + lacks_total + "\n"), std::string::npos);
+  EXPECT_NE(html_report(report).find("Warning: rule models, limit total: it has"),
+            std::string::npos);
+  const auto json = boost::json::parse(json_report(report)).as_object();
+  EXPECT_EQ(json.at("warnings").at(0).as_string(), lacks_total);
+  EXPECT_EQ(json.at("warnings").as_array().size(), 3u);
+  const auto warnings_with = [&](const std::string& name) {
+    fields_ = {{name, "n"}};
+    return warnings_of(replay_text(csv, rules));
+  };
+  EXPECT_EQ(warnings_with("cost"), (std::vector{lacks_out, lacks_in})) << "all costs are 1";
+  EXPECT_EQ(warnings_with("costs.total"), (std::vector{lacks_out, lacks_in}));
+  EXPECT_EQ(warnings_with("costs.out"), (std::vector{lacks_total, lacks_in}));
+  EXPECT_EQ(warnings_with("body.max"), (std::vector{lacks_total, lacks_in}));
+  EXPECT_EQ(warnings_with("body.in"), (std::vector{lacks_total, lacks_out}));
+  fields_ = {};
+  EXPECT_EQ(warnings_of(replay_text(R"({"time":"2026-11-23T10:00:01Z","attributes":{"ip":"a"}})"
+                                    "\n",
+                                    rules)),
+            (std::vector{lacks_out, lacks_in}))
+      << "a recording omits a cost of 1";
+  against_ = &rules;
+  EXPECT_EQ(warnings_of(replay_text(csv, rules)).at(3), "the second rules: " + lacks_total);
+}
+
 TEST_F(ReplayTest, DoesNotCountTheHeaderOfColumns) {
   const std::string csv = "time,ip\n1795428000,a\n1795428001,a\n\n1795428002\n";
   const ReplayReport report =

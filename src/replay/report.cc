@@ -112,6 +112,9 @@ std::string json_report(const ReplayReport& report) {
   write_hours("would_deny_by_hour", report.tally.would_deny_by_hour);
   write_rules(out, report.tally);
   if (report.comparison) write_comparison(out, *report.comparison);
+  out.key("warnings").begin_array();
+  for (const std::string& each : warnings_of(report)) out.value(each);
+  out.end_array();
   out.member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count())).end_object();
   return std::string(out.view()) + "\n";
 }
@@ -393,14 +396,14 @@ class TextReport {
 
   void cautions() {
     const auto caution = [this](const std::string& text) { line(yellow("note: ") + text); };
-    const auto unused = unused_limits(report_.tally);
+    const auto warnings = warnings_of(report_);
     const Tally& tally = report_.tally;
     if (report_.approximate() || tally.undecided + tally.invalid > 0 || report_.failed ||
-        !unused.empty()) {
+        !warnings.empty()) {
       line("");
     }
     if (tally.invalid > 0) caution(invalid_text(tally));
-    for (const std::string& each : unused) line(yellow("warning: ") + printable(each));
+    for (const std::string& each : warnings) line(yellow("warning: ") + printable(each));
     if (report_.evictions > 0) {
       caution("results are approximate: " + grouped(report_.evictions) +
               " counters in use were evicted; raise --max");
@@ -453,18 +456,48 @@ std::string wrong_costs(const LimitTally& limit) {
          " no number of units";
 }
 
-std::vector<std::string> unused_limits(const Tally& tally) {
-  std::vector<std::string> all;
-  if (tally.requests == 0) return all;
+namespace {
+
+// Says that the limit applied to no request, or lacks the costs of requests; else empty.
+std::string warning_of(const LimitTally& limit) {
+  const std::string& key = limit.limit->key;
+  if (limit.requests + limit.invalid == 0) {
+    const std::string cost = "its cost" + (limit.cost_from.empty() ? "" : ", " + limit.limit->cost);
+    return "applied to no request; the log has no value for " + (key.empty() ? cost
+                                                                 : limit.cost_from.empty()
+                                                                     ? key
+                                                                     : key + " or " + cost);
+  }
+  if (!limit.lacks_cost) return "";
+  if (limit.cost_from.empty()) {
+    return "it has 'cost: request', and the log has no cost, so each request took 1 unit; "
+           "expected --field cost=COLUMN";
+  }
+  return "the log has no attribute of its cost, " + limit.limit->cost +
+         ", so the default counted; expected --field " + limit.cost_from[0] + "=COLUMN";
+}
+
+void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std::string>& all) {
+  if (tally.requests == 0) return;
   for (const RuleTally& rule : tally.rules) {
-    if (rule.matched == 0) all.push_back("rule " + rule.rule->name + " matched no request");
+    const std::string name = prefix + "rule " + rule.rule->name;
+    if (rule.matched == 0) {
+      all.push_back(name + " matched no request");
+      continue;
+    }
     for (const LimitTally& limit : rule.limits) {
-      if (rule.matched == 0 || limit.requests + limit.invalid > 0) continue;
-      all.push_back("rule " + rule.rule->name + ", limit " + limit.limit->name +
-                    ": applied to no request; the log has no value for " +
-                    (limit.limit->key.empty() ? "its cost" : limit.limit->key));
+      const std::string text = warning_of(limit);
+      if (!text.empty()) all.push_back(name + ", limit " + limit.limit->name + ": " + text);
     }
   }
+}
+
+}  // namespace
+
+std::vector<std::string> warnings_of(const ReplayReport& report) {
+  std::vector<std::string> all;
+  add_warnings(report.tally, "", all);
+  if (report.comparison) add_warnings(report.comparison->tally, report.against_name + ": ", all);
   return all;
 }
 

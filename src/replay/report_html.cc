@@ -336,7 +336,7 @@ class Page {
     }
     if (report_.failed)
       caution("Some logs could not be read to the end. The report covers what was read.");
-    for (const std::string& each : unused_limits(report_.tally)) {
+    for (const std::string& each : warnings_of(report_)) {
       caution("Warning: " + html_text(each) + ".");
     }
     if (report_.tally.requests == 0) caution("There was no request to decide.");

@@ -241,7 +241,7 @@ rules:
   ASSERT_TRUE(rules);
   const ReplayReport report = report_of(*rules, {"a"});
   EXPECT_EQ(
-      unused_limits(report.tally),
+      warnings_of(report),
       (std::vector<std::string>{"rule users, limit user: applied to no request; the log has no "
                                 "value for {header.x-user}",
                                 "rule login matched no request"}));
