@@ -175,7 +175,7 @@ Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
       const bool lacks_cost = limit.cost == "request" || !attributes.empty();
       lack_costs_ += lacks_cost ? 1 : 0;
       tally.limits.push_back(
-          {&limit, 0, 0, KeyTally(most_keys), 0, std::move(attributes), lacks_cost});
+          {&limit, 0, 0, KeyTally(most_keys), 0, 0, 0, std::move(attributes), lacks_cost});
     }
   }
 }
@@ -208,9 +208,12 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   series_.add(kRequests);
   ++requests;
   if (answer.matched.empty()) ++unmatched;
-  if (answer.decision.reason == Reason::kInvalid && invalid++ == 0) mistake = answer.mistake;
+  const bool is_invalid_request = answer.decision.reason == Reason::kInvalid;
+  if (is_invalid_request && invalid++ == 0) mistake = answer.mistake;
+  units += is_invalid_request ? 0 : line.units;
   if (denies(answer)) {
     ++denied;
+    denied_units += line.units;
     ++denied_by_hour[hour_of(at)];
     series_.add(kDenied);
   }
@@ -229,6 +232,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   }
   if (would_deny && answer.decision.allowed()) {
     ++this->would_deny;
+    would_deny_units += line.units;
     ++would_deny_by_hour[hour_of(at)];
     series_.add(kWouldDeny);
   }
@@ -239,8 +243,11 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
       ++limit.invalid;
       continue;
     }
+    const bool is_denied = !each.decision.allowed();
     ++limit.requests;
-    limit.denied += each.decision.allowed() ? 0 : 1;
+    limit.units += each.cost;
+    limit.denied += is_denied ? 1 : 0;
+    limit.denied_units += is_denied ? each.cost : 0;
     if (!each.counter.empty()) limit.keys.count(each, line, at);
   }
 }

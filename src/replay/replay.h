@@ -127,7 +127,9 @@ struct LimitTally {
   std::uint64_t requests = 0;  // to which the limit applied
   std::uint64_t denied = 0;    // by this limit
   KeyTally keys;
-  std::uint64_t invalid = 0;  // requests whose cost for this limit is none; not in `requests`
+  std::uint64_t invalid = 0;       // requests whose cost for this limit is none; not in `requests`
+  std::uint64_t units = 0;         // that `requests` asked for
+  std::uint64_t denied_units = 0;  // of those that this limit denied
   std::vector<std::string> cost_from = {};  // the attributes that its cost reads
   // The cost of the limit is that of the request or of attributes, and no request had any of these.
   bool lacks_cost = false;
@@ -168,6 +170,9 @@ class Tally {
   std::string mistake;           // of the first of them
   std::uint64_t unmatched = 0;   // no rule matched; allowed
   std::uint64_t undecided = 0;   // the store could not decide; the failure policy did
+  // The costs of requests for all limits, 1 each if the log has none: of all but the invalid ones,
+  // of the denied ones, and of those of would_deny.
+  std::uint64_t units = 0, denied_units = 0, would_deny_units = 0;
   using ByHour = std::array<std::uint64_t, 24>;  // of the day, UTC
   ByHour denied_by_hour{}, would_deny_by_hour{};
   std::vector<RuleTally> rules;
@@ -276,6 +281,11 @@ std::string chart_html(const Chart& chart);
 
 // Describes a limit: "token_bucket, 10 per 1 s, burst 20".
 std::string limit_text(const Limit& limit);
+
+// Says how many of the units that requests asked for are allowed and denied. Empty: one each.
+std::string units_text(const Tally& tally);
+// Returns "3,000 of 12,000 units" that a limit denied. Empty: requests have one each.
+std::string denied_units_text(const LimitTally& limit);
 
 // Says how many requests are invalid, and why the first one is.
 std::string invalid_text(const Tally& tally);

@@ -42,6 +42,8 @@ RuleSet rules_of(std::string_view yaml) {
   return *rules;
 }
 
+std::uint64_t number(const boost::json::value& value) { return value.to_number<std::uint64_t>(); }
+
 class ReplayTest : public ::testing::Test {
  protected:
   ReplayReport replay_text(const std::string& text, const RuleSet& rules) {
@@ -223,6 +225,52 @@ rules:
   EXPECT_EQ(report.tally.rules[0].limits[1].keys.keys(), 2u);
   EXPECT_EQ(report.tally.rules[1].matched, 1u);
   EXPECT_EQ(report.tally.rules[1].denied, 0u) << "a cost is left out where no limit has its name";
+}
+
+TEST_F(ReplayTest, CountsUnitsThatAreAllowedAndDenied) {
+  const auto rules_in = [](const std::string& mode) {
+    return rules_of("version: 1\nrules:\n  - name: models\n    mode: " + mode + R"(
+    limits:
+      - { name: calls, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h, cost: 1 }
+      - { name: tokens, key: "{ip}", algorithm: fixed_window, limit: 100, per: 1h, cost: request }
+)");
+  };
+  const RuleSet enforced = rules_in("enforce");
+  const RuleSet shadow = rules_in("shadow");
+  fields_ = {{"cost", "n"}};
+  // The second of a and the third of b are denied.
+  const std::string csv =
+      "time,ip,n\n1795428000,a,70\n1795428001,a,40\n1795428002,b,90\n1795428003,b,10\n"
+      "1795428004,b,2000\n";
+  const ReplayReport report = replay_text(csv, enforced);
+  const LimitTally& tokens = report.tally.rules[0].limits[1];
+  EXPECT_EQ(tokens.units, 2210u);
+  EXPECT_EQ(tokens.denied_units, 2040u);
+  EXPECT_EQ(report.tally.rules[0].limits[0].units, 5u);
+  const std::string text = text_report(report, false);
+  EXPECT_NE(
+      text.find("  units                 2,210  170 (7.7 %) allowed, 2,040 (92.3 %) denied\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("denied 2 of 5 requests, 2 of 2 keys, 2,040 of 2,210 units\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("denied 0 of 5 requests, 0 of 2 keys\n"), std::string::npos) << text;
+  const std::string page = html_report(report);
+  EXPECT_NE(page.find("<dt>Units</dt><dd>2,210<small>170"), std::string::npos);
+  EXPECT_NE(page.find("</code>. Denied 2,040 of 2,210 units.</p>"), std::string::npos);
+  const auto json = boost::json::parse(json_report(report)).as_object();
+  EXPECT_EQ(number(json.at("units")), 2210u);
+  EXPECT_EQ(number(json.at("denied_units")), 2040u);
+  EXPECT_EQ(number(json.at("rules").at(0).at("limits").at(1).at("denied_units")), 2040u);
+
+  const ReplayReport trial = replay_text(csv, shadow);
+  EXPECT_NE(text_report(trial, false).find("0 (0.0 %) denied, 2,040 (92.3 %) would be denied\n"),
+            std::string::npos)
+      << text_report(trial, false);
+  EXPECT_EQ(number(boost::json::parse(json_report(trial)).at("would_deny_units")), 2040u);
+  fields_ = {};
+  EXPECT_EQ(text_report(replay_text(csv, enforced), false).find("  units  "), std::string::npos);
 }
 
 TEST_F(ReplayTest, WarnsAboutLimitsWhoseCostTheLogLacks) {
@@ -462,8 +510,6 @@ class Naive {
   std::map<std::string, std::vector<int>> posts, clients;
   int now = 0, trials = 0;
 };
-
-std::uint64_t number(const boost::json::value& value) { return value.to_number<std::uint64_t>(); }
 
 TEST_F(ReplayTest, PrintsTheNumbersOfANaiveCountAsJson) {
   std::mt19937 random(42);

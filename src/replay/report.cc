@@ -42,6 +42,7 @@ void write_limit(JsonWriter& out, const LimitTally& limit) {
   out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
   out.member("requests", limit.requests);
   out.member("denied", limit.denied).member("invalid", limit.invalid);
+  out.member("units", limit.units).member("denied_units", limit.denied_units);
   out.member("keys_denied", limit.keys.keys_denied());
   out.key("top_denied").begin_array();
   for (const DeniedKey& key : limit.keys.most_denied(kTopDenied)) {
@@ -103,6 +104,8 @@ std::string json_report(const ReplayReport& report) {
   out.member("allowed", report.tally.allowed()).member("denied", report.tally.denied);
   out.member("would_deny", report.tally.would_deny);
   out.member("invalid", report.tally.invalid).member("unmatched", report.tally.unmatched);
+  out.member("units", report.tally.units).member("denied_units", report.tally.denied_units);
+  out.member("would_deny_units", report.tally.would_deny_units);
   const auto write_hours = [&](const char* name, const Tally::ByHour& hours) {
     out.key(name).begin_array();
     for (const std::uint64_t denied : hours) out.value(denied);
@@ -209,6 +212,9 @@ class TextReport {
       total("would deny", tally.would_deny,
             yellow(pad_left(percent(tally.would_deny, tally.requests), 9)) +
                 "  allowed, and denied without shadow mode");
+    }
+    if (const std::string units = units_text(tally); !units.empty()) {
+      total("units", tally.units, units);
     }
     total("unmatched", tally.unmatched,
           pad_left(percent(tally.unmatched, tally.requests), 9) + "  no rule matched; allowed");
@@ -335,6 +341,7 @@ class TextReport {
         limit.limit->key.empty() ? "one counter for all requests" : limit.limit->key;
     const std::string keys = at_least(limit.keys) + grouped(limit.keys.keys()) +
                              (limit.keys.keys() == 1 ? " key" : " keys");
+    const std::string units = denied_units_text(limit);
     line("");
     line("  limit " + bold(printable(limit.limit->name)) + "  " + limit_text(limit.limit->limit) +
          "; " + printable(key));
@@ -345,7 +352,8 @@ class TextReport {
       line(yellow("    applied to no request"));
     } else {
       line("    " + denied + " " + grouped(limit.denied) + " of " + grouped(limit.requests) +
-           " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys);
+           " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys +
+           (units.empty() ? "" : ", " + units));
     }
     if (limit.invalid > 0) line(yellow("    " + wrong_costs(limit)));
     const auto most = limit.keys.most_denied(kShownKeys);
@@ -441,6 +449,21 @@ std::string limit_text(const Limit& limit) {
          core::format_pace(limit, limit.calendar() != nullptr ? core::format_period(limit)
                                                               : duration_text(limit.period())) +
          options_text(limit);
+}
+
+std::string units_text(const Tally& tally) {
+  const auto share = [&](std::uint64_t units) {
+    return grouped(units) + " (" + percent(units, tally.units) + ")";
+  };
+  if (tally.units == tally.requests - tally.invalid) return "";
+  return share(tally.units - tally.denied_units) + " allowed, " + share(tally.denied_units) +
+         " denied" +
+         (tally.would_deny == 0 ? "" : ", " + share(tally.would_deny_units) + " would be denied");
+}
+
+std::string denied_units_text(const LimitTally& limit) {
+  if (limit.units == limit.requests) return "";
+  return grouped(limit.denied_units) + " of " + plural(limit.units, "unit");
 }
 
 std::string invalid_text(const Tally& tally) {

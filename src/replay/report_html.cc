@@ -311,6 +311,9 @@ class Page {
       number("Would deny", tally.would_deny,
              percent(tally.would_deny, tally.requests) + ", in shadow mode");
     }
+    if (const std::string units = units_text(tally); !units.empty()) {
+      number("Units", tally.units, html_text(units));
+    }
     number("Unmatched", tally.unmatched, "no rule; allowed");
     if (tally.invalid > 0) number("Invalid", tally.invalid, "refused with 400", true);
     if (report_.skipped > 0) number("Skipped", report_.skipped, report_.skipped_text());
@@ -507,12 +510,15 @@ class Page {
 
   // `is_difference`: all requests of the tally were denied, so their share says nothing.
   void limit(const LimitTally& limit, bool shadow, bool is_difference = false) {
-    out_ += "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
-            html_text(limit_text(limit.limit->limit)) + "; " +
-            (limit.limit->key.empty()
-                 ? "one counter for all requests"
-                 : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +
-            (limit.invalid > 0 ? ". " + wrong_costs(limit) : "") + ".</p>\n";
+    const std::string units = denied_units_text(limit);
+    out_ +=
+        "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
+        html_text(limit_text(limit.limit->limit)) + "; " +
+        (limit.limit->key.empty()
+             ? "one counter for all requests"
+             : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +
+        (units.empty() || is_difference ? "" : (shadow ? ". Would deny " : ". Denied ") + units) +
+        (limit.invalid > 0 ? ". " + wrong_costs(limit) : "") + ".</p>\n";
     const auto keys = limit.keys.most_denied(kMostKeys);
     if (keys.empty()) {
       out_ += limit.requests + limit.invalid == 0
