@@ -58,7 +58,8 @@ lacks.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
 (the report then covers what was read), or it has no line that could be read or no field that
---field names, or the logs have no request; 2 wrong usage.
+--field names, or most requests of a log are out of order, or the logs have no request; 2 wrong
+usage.
 
 Examples:
   sluice replay --rules rules.yaml access.log
@@ -94,7 +95,7 @@ bool stdout_has_colours() {
 }
 
 int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
-  int status = report.failed ? kFailed : 0;
+  const int status = report.failed || report.disordered ? kFailed : 0;
   if (report.failed && report.parsed() == 0) return status;
   if (report.parsed() + report.without_rules == 0) {
     throw unreadable("the logs have no request; there is nothing to decide");

@@ -89,6 +89,19 @@ TEST_F(ReplayCommand, CountsLateLines) {
   EXPECT_EQ(boost::json::parse(out_).at("late").to_number<int>(), 3);
 }
 
+TEST_F(ReplayCommand, FailsIfMostRequestsAreOutOfOrder) {
+  std::string ordered, reversed;
+  for (int i = 0; i < 40; ++i) {
+    ordered += line_at(i * 100, "a");
+    reversed.insert(0, line_at(i * 100, "a"));
+  }
+  EXPECT_EQ(run_replay({files_.write("reversed", reversed)}), 1);
+  EXPECT_NE(err_.find("97.5 % of the requests are more than 10 s earlier"), std::string::npos);
+  EXPECT_NE(out_.find("40 lines of"), std::string::npos) << out_;
+  EXPECT_EQ(run_replay({files_.write("late", ordered + ordered.substr(0, 300))}), 0);
+  EXPECT_NE(err_.find("earlier than one before them"), std::string::npos) << "a few of them";
+}
+
 TEST_F(ReplayCommand, RefusesALogThatIsGivenTwice) {
   EXPECT_EQ(run_replay({log_, files_.directory() + "/./access.log"}), 2);
   EXPECT_NE(err_.find("/./access.log is given twice: its requests would count twice"),
