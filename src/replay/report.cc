@@ -367,11 +367,15 @@ class TextReport {
 
   static std::string at_least(const KeyTally& keys) { return keys.overflowed() ? "at least " : ""; }
 
+  static std::string label_of(const DeniedKey& key) {
+    return key.label.empty() ? "(all requests)" : printable(key.label, kLabelColumns);
+  }
+
   void key_table(const std::vector<DeniedKey>& keys, const std::string& denied_name,
                  bool is_difference) {
     std::size_t width = 8;
     for (const DeniedKey& key : keys) {
-      width = std::max(width, columns_of(printable(key.label, kLabelColumns)));
+      width = std::max(width, columns_of(label_of(key)));
     }
     const auto row = [&](const std::string& name, const std::string& denied, const std::string& of,
                          const std::string& share) {
@@ -380,7 +384,7 @@ class TextReport {
     };
     line(dim(row("key", denied_name, "of", "share") + "from, to (UTC)"));
     for (const DeniedKey& key : keys) {
-      line(row(printable(key.label, kLabelColumns), grouped(key.denied), grouped(key.requests),
+      line(row(label_of(key), grouped(key.denied), grouped(key.requests),
                percent(key.denied, key.requests)) +
            dim(when(key)));
       if (key.traits != nullptr) traits_of(key);

@@ -544,7 +544,7 @@ class Page {
   static std::string key_row(const DeniedKey& key, bool is_difference) {
     std::string row =
         "<tr><th scope=\"row\"><span class=\"mono\">" +
-        (key.label.empty() ? "<span class=\"soft\">(all)</span>" : html_text(key.label)) +
+        (key.label.empty() ? "<span class=\"soft\">(all requests)</span>" : html_text(key.label)) +
         "</span>" + (key.traits == nullptr ? "" : traits_of(key)) + "</th>" +
         cell(grouped(key.denied));
     if (!is_difference) row += cell(grouped(key.requests)) + share_cell(key.denied, key.requests);

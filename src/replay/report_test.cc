@@ -86,6 +86,21 @@ TEST(Reports, SayWhatRulesInShadowModeWouldDeny) {
   }
 }
 
+TEST(Reports, NameTheKeyOfALimitWithoutOne) {
+  auto rules = RuleSet::parse(
+      "version: 1\nrules:\n  - name: r\n    limits: [ { algorithm: fixed_window, limit: 4, per: 1d "
+      "} "
+      "]\n",
+      "test.yaml");
+  ASSERT_TRUE(rules);
+  const ReplayReport report = report_of(*rules, {"a"});
+  EXPECT_NE(
+      text_report(report, false).find("\n    (all requests)           6          10    60.0 %"),
+      std::string::npos)
+      << text_report(report, false);
+  EXPECT_NE(html_report(report).find(">(all requests)</span>"), std::string::npos);
+}
+
 TEST(Reports, SayHowManyKeysTheyDoNotList) {
   const RuleSet rules = agent_rules();
   std::vector<std::string> agents;
