@@ -87,6 +87,12 @@ TimestampFault LogTimeReader::read_day(const char* text) noexcept {
   return TimestampFault::kNone;
 }
 
+bool LogTimeReader::has_zone(std::string_view text) noexcept {
+  constexpr std::size_t kDate = 10;  // of ISO 8601
+  const bool is_iso = text.size() > kDate && text[4] == '-';
+  return !is_iso || text.find_first_of("Zz+-", kDate) != text.npos;
+}
+
 TimestampFault LogTimeReader::read(std::string_view text, Instant& at) noexcept {
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
   if (text.size() == kAccessLength && text[2] == '/') {

@@ -35,6 +35,8 @@ class LogTimeReader {
   //
   // Digits beyond microseconds are dropped. Sets `at` if there is no fault.
   TimestampFault read(std::string_view text, Instant& at) noexcept;
+  // Whether a time that can be read says its zone, as those in seconds since 1970 do.
+  static bool has_zone(std::string_view text) noexcept;
 
  private:
   TimestampFault read_time(const char* text, Instant& at) noexcept;
@@ -126,6 +128,7 @@ struct LogLine {
   std::uint32_t fields_at = 0, fields_size = 0;
   std::uint32_t costs_at = 0, costs_size = 0;
   std::uint64_t units = 1;  // the cost for limits without their own
+  bool has_zone = true;     // the time says its zone
   bool has_cost = false;    // the log gives `units`, or the request was recorded with a cost of 1
   bool escaped = true;      // the views contain the escapes of the log
 };

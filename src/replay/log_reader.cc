@@ -815,6 +815,7 @@ struct TakenLog {
   std::uint64_t bytes_read = 0;
   std::optional<Instant> first;
   Instant last{};
+  bool has_zone = true;  // of the first line
 };
 
 // The bytes of all logs, if they are files.
@@ -845,7 +846,10 @@ void count(TakenLog& log, LogTotals& totals) {
   log.lines += fresh;
   log.parsed += batch.lines.size() + batch.without_rules;
   if (batch.lines.empty()) return;
-  if (!log.first) log.first = batch.lines.front().at;
+  if (!log.first) {
+    log.first = batch.lines.front().at;
+    log.has_zone = batch.lines.front().has_zone;
+  }
   log.last = batch.lines.back().at;
 }
 
@@ -879,6 +883,19 @@ void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
               " earlier than one before them" +
               (is_reversed ? ", because the newest is first; reverse the log: tac LOG"
                            : ", so the results are wrong; sort the log by time"));
+}
+
+// Says which logs have times without a zone, if others have one.
+void compare_zones(const LogInput& input, const std::vector<TakenLog>& logs, LogTotals& totals) {
+  const auto has_zone = [](const TakenLog& log) { return log.first && log.has_zone; };
+  if (std::none_of(logs.begin(), logs.end(), has_zone)) return;
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    if (!logs[i].first || logs[i].has_zone) continue;
+    const std::string problem =
+        ": warning: its times have no zone and are read as UTC, and other logs have a zone";
+    complain(input, input.logs[i], problem);
+    totals.problems.push_back(input.logs[i] + problem);
+  }
 }
 
 }  // namespace
@@ -915,6 +932,7 @@ void read_logs(const LogInput& input, LogTotals& totals,
     log.line = 0;
     reader.release(std::exchange(log.batch, nullptr));
   }
+  compare_zones(input, logs, totals);
   totals.fault = reader.lack();
 }
 

@@ -326,7 +326,10 @@ void LogRecord::set(FieldKind kind, std::string_view value) {
     case FieldKind::kReferer: line_->referer = value; break;
     case FieldKind::kUserAgent: line_->user_agent = value; break;
     case FieldKind::kUnits: set_cost({}, value); break;
-    case FieldKind::kTime: time_fault_ = fault_of_time(times_.read(value, line_->at)); break;
+    case FieldKind::kTime:
+      time_fault_ = fault_of_time(times_.read(value, line_->at));
+      line_->has_zone = LogTimeReader::has_zone(value);
+      break;
     case FieldKind::kAttribute:
     case FieldKind::kCost: break;
   }

@@ -454,6 +454,27 @@ TEST_F(ReplayTest, MergesTheLogsOfSeveralServers) {
   EXPECT_EQ(two.last, one.last);
 }
 
+TEST_F(ReplayTest, WarnsAboutTimesWithoutAZoneNextToOthers) {
+  const std::string local =
+      files_.write("local", "time,ip\n2016-02-20 01:00:00,a\n2016-02-20 01:00:01.5,a\n");
+  const std::string zoned = files_.write("zoned", "time,ip\n2016-02-20T01:00:00+01:00,a\n");
+  const std::string seconds = files_.write("seconds", "time,ip\n1455926400,a\n");
+  const std::string access = files_.write("access", line_at(0, "a"));
+  const std::vector<std::string> warning = {
+      local + ": warning: its times have no zone and are read as UTC, and other logs have a zone"};
+  for (const std::string& other : {zoned, seconds, access}) {
+    complaints_.clear();
+    const ReplayReport report = replay_logs({local, other}, rules_);
+    EXPECT_EQ(complaints_, warning) << other;
+    EXPECT_EQ(report.problems, warning) << other;
+  }
+  complaints_.clear();
+  replay_logs({local}, rules_);
+  replay_logs({local, files_.write("same", "time,ip\n2016-02-20 01:00:00,a\n")}, rules_);
+  replay_logs({zoned, seconds, access}, rules_);
+  EXPECT_EQ(complaints_, std::vector<std::string>());
+}
+
 TEST_F(ReplayTest, AllowsRequestsWithoutARuleAndInShadowMode) {
   std::string text;
   for (int i = 0; i < 30; ++i) text += line_at(i, "x" + std::to_string(i), "GET /t/x");
