@@ -283,6 +283,18 @@ class Reports:
         wish = {"attributes": {"method": "POST", "path": "/login", "ip": "127.0.0.1"}, "cost": 0}
         self.assertEqual(self.sluice.check(wish).json["limits"][0]["remaining"], 0)
 
+    def test_without_sluice_nobody_logs_in(self):
+        self.assertEqual(self.sluice.stop(), 0)
+        try:
+            seen = len(self.app.seen)
+            answer = self.ask("POST", "/login", body="password=x")
+            self.assertEqual((answer.status, answer["retry-after"]), (503, "1"))
+            self.assertEqual(len(self.app.seen), seen)
+        finally:
+            type(self).start_sluice()
+            self.settle()
+        wait_for(lambda: self.login(200) == 200, what="logins again")
+
 
 class Waits:
     """For the recipes that wait for the turn of a request that a queue admitted."""
