@@ -1,24 +1,33 @@
 // Reads response fields, one per line, as {"name":"RateLimit","value":"...","policies":["..."]}, and
 // prints each parsed field: [{"name":"...","r":9,"t":1}]. Exits with 1 at the first field that is not
-// a list of strings with the expected parameters, or that has other policies than those given.
+// a list of strings with the parameters of draft-ietf-httpapi-ratelimit-headers-11, or that has other
+// policies than those given.
 import { createInterface } from "node:readline";
 import { parseList } from "structured-headers";
 
-const PARAMETERS = {
-  "ratelimit-policy": { q: 0, w: 1 }, // and the minimum of each
-  "ratelimit": { r: 0, t: 0 },
+const isAtLeast = (least) => (value) => Number.isSafeInteger(value) && value >= least;
+const isBytes = (value) => value instanceof ArrayBuffer || ArrayBuffer.isView(value);
+const UNITS = ["requests", "content-bytes", "concurrent-requests"];
+const FIELDS = {
+  "ratelimit-policy": {
+    required: { q: isAtLeast(0) },
+    optional: { qu: (value) => UNITS.includes(value), w: isAtLeast(1), pk: isBytes },
+  },
+  "ratelimit": { required: { r: isAtLeast(0) }, optional: { t: isAtLeast(0), pk: isBytes } },
 };
 
 function read({ name, value, policies }) {
-  const expected = PARAMETERS[name.toLowerCase()];
-  if (!expected) throw new Error("not a field of these");
+  const field = FIELDS[name.toLowerCase()];
+  if (!field) throw new Error("not a field of these");
+  const known = { ...field.required, ...field.optional };
   const items = parseList(value).map(([text, parameters]) => {
     if (typeof text !== "string") throw new Error(`an item is no string but ${typeof text}`);
-    const names = [...parameters.keys()];
-    if (names.join() !== Object.keys(expected).join()) throw new Error(`has ${names}`);
-    for (const [key, least] of Object.entries(expected)) {
-      const number = parameters.get(key);
-      if (!Number.isSafeInteger(number) || number < least) throw new Error(`${key} is ${number}`);
+    for (const key of Object.keys(field.required)) {
+      if (!parameters.has(key)) throw new Error(`lacks ${key}`);
+    }
+    for (const [key, value] of parameters) {
+      if (!known[key]) throw new Error(`has ${key}, which the draft does not define`);
+      if (!known[key](value)) throw new Error(`${key} is ${value}`);
     }
     return { name: text, ...Object.fromEntries(parameters) };
   });

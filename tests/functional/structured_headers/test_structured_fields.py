@@ -42,6 +42,17 @@ rules:
   - name: banned
     match: { path: /banned }
     limits: [ { algorithm: token_bucket, limit: 0, per: 1s } ]
+  - name: job
+    match: { path: /job }
+    limits: [ { algorithm: concurrency, limit: 4, lease: 30s } ]
+  - name: spend
+    match: { path: /spend }
+    limits:
+      - { name: day, algorithm: budget, limit: 9007199254740991, per: day, zone: UTC }
+      - { name: card, algorithm: budget, limit: 10, per: never }
+  - name: login
+    match: { path: /login }
+    limits: [ { name: user, key: "{header.x-user}", algorithm: fixed_window, limit: 5, per: 1h } ]
 """
 
 
@@ -89,12 +100,46 @@ class StructuredFields(ServerTest):
         _, left = self.fields("/banned", ["banned/0"])
         self.assertEqual(left, [{"name": "banned/0", "r": 0, "t": 0}])
 
+    def test_permits_have_their_unit(self):
+        policy, left = self.fields("/job", ["job/0"])
+        self.assertEqual(policy, [{"name": "job/0", "q": 4, "qu": "concurrent-requests", "w": 30}])
+        self.assertEqual(left, [{"name": "job/0", "r": 3, "t": 30}])
+
+    def test_a_budget_that_does_not_renew_has_no_times(self):
+        policy, left = self.fields("/spend", ["card", "day"])
+        self.assertEqual(policy, [{"name": "card", "q": 10},
+                                  {"name": "day", "q": 999999999999999, "w": 86400}])
+        self.assertEqual(left[0], {"name": "card", "r": 9})
+        self.assertEqual(left[1]["r"], 999999999999999)
+        self.assertLessEqual(left[1]["t"], 86400)
+
+    def test_a_block_without_an_end_has_no_time(self):
+        query = "rule=login&header.x-user=anna&for=forever"
+        blocked = self.sluice.admin_request("PUT", "/v1/blocks?" + query)
+        self.assertEqual(blocked.status, 200, blocked.body)
+        answer = self.sluice.check({"attributes": {"path": "/login", "header.x-user": "anna"}})
+        self.assertEqual(answer.status, 429)
+        self.assertEqual(understood("RateLimit-Policy", answer["RateLimit-Policy"]),
+                         [{"name": "user", "q": 5, "w": 3600}])
+        self.assertEqual(understood("RateLimit", answer["RateLimit"]), [{"name": "user", "r": 0}])
+
+    def test_the_parser_accepts_what_is_optional(self):
+        for name, value in (("RateLimit", '"user";r=1'),
+                            ("RateLimit", '"user";r=1;pk=:YQ==:;t=5'),
+                            ("RateLimit-Policy", '"user";q=1'),
+                            ("RateLimit-Policy", '"user";w=9;qu="content-bytes";q=1;pk=:YQ==:')):
+            with self.subTest(value=value):
+                understood(name, value)
+
     def test_the_parser_refuses_malformed_fields(self):
-        for value in ('user;r=1;t=1', '"user";r=1', '"user";r=-1;t=1', '"a";r=1;t=1.5',
+        for value in ('user;r=1;t=1', '"user";t=1', '"user";r=-1;t=1', '"a";r=1;t=1.5',
                       '"a";r=1;t=1,', '"用";r=1;t=1', '"a";r=1;t=1, "a";r=1;t=1',
-                      '"a";r=1000000000000000;t=1', ''):
+                      '"a";r=1000000000000000;t=1', '"a";r=1;w=1', '"a";r=1;pk="b"', ''):
             with self.subTest(value=value), self.assertRaises(AssertionError):
                 understood("RateLimit", value)
+        for value in ('"a";w=1', '"a";q=1;w=0', '"a";q=1;qu="seconds"', '"a";q=1;qu=requests'):
+            with self.subTest(value=value), self.assertRaises(AssertionError):
+                understood("RateLimit-Policy", value)
 
 
 if __name__ == "__main__":
