@@ -17,7 +17,7 @@ DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm/sluice"
 DOCKERFILE = (ROOT / "packaging/Dockerfile").read_text("utf-8")
 PROGRAM = os.environ.get("SLUICE_BINARY", "")
-SCHEMAS = os.environ.get("SLUICE_KUBERNETES", "")  # kubernetes-validate and what it needs
+SCHEMAS = os.environ.get("SLUICE_KUBERNETES", "")  # kubernetes-validate, check-jsonschema, and what they need
 UNIT_SECONDS = {"ms": 0.001, "s": 1, "m": 60}
 
 
@@ -43,6 +43,12 @@ def run_apart(script):
 
 def until(command):
     return f"until {command} >/dev/null 2>&1; do sleep 0.05; done\n"
+
+
+def live_page():
+    """The file of docs/install.md that publishes the live page."""
+    page = (ROOT / "docs/install.md").read_text("utf-8")
+    return yaml.safe_load(re.search(r"(?s)cat >live.yaml <<'END'\n(.*?)\nEND\n", page)[1])
 
 
 class Compose(ServerTest):
@@ -95,6 +101,24 @@ class Compose(ServerTest):
         data = yaml.safe_load(self.config("grafana", "/etc/grafana/provisioning/datasources/sluice.yaml"))
         self.assertEqual(data["datasources"][0]["url"], "http://sluice:9090")
         self.assertEqual(self.services["sluice"]["environment"]["SLUICE_STORE"], "redis://redis:6379")
+
+    def test_the_live_page_can_be_published(self):
+        live = live_page()
+        changes = live["services"]["sluice"]
+        folder = self.folder()
+        config = live["configs"]["sluice"]["content"]
+        (folder / "sluice.yaml").write_text(self.here("sluice", config), "utf-8")
+        before = yaml.safe_load(self.config("sluice", "/etc/sluice/sluice.yaml"))
+        self.assertEqual({**yaml.safe_load(config), **before}, yaml.safe_load(config))
+        (variable,) = changes["environment"]
+        (port,) = (entry.rsplit(":", 1)[1] for entry in changes["ports"])
+        answers = run_apart(
+            f"{variable}=0123456789abcdef {PROGRAM} serve --config {folder}/sluice.yaml >{folder}/log 2>&1 &\n"
+            + until(f"curl -sf http://127.0.0.1:{port}/readyz")
+            + f"for token in 0123456789abcdef 0123456789abcdee; do curl -s -o /dev/null -w '%{{http_code}} ' "
+            f"-H \"Authorization: Bearer $token\" http://127.0.0.1:{port}/v1/status; done\n"
+            f"curl -s http://127.0.0.1:{port}/ | grep -io '^<!doctype'\n")
+        self.assertEqual(answers.lower().split()[:3], ["200", "401", "<!doctype"])
 
     def test_a_container_may_drain(self):
         config = self.config("sluice", "/etc/sluice/sluice.yaml")
@@ -237,6 +261,29 @@ class Kubernetes(ServerTest):
             + f"{PROGRAM} key all ip=192.0.2.1 --set limit=5\ncat {state}/overrides.txt {state}/log\n")
         self.assertIn("192.0.2.1", said)
         self.assertNotIn(" warning ", said)
+
+
+@unittest.skipUnless(SCHEMAS, "needs the schema of check-jsonschema")
+class ComposeSchema(ServerTest):
+    CHECK = "import json, jsonschema, sys\njsonschema.validate(*map(json.load, map(open, sys.argv[1:])))"
+
+    def check(self, file):
+        made = pathlib.Path(self.folder()) / "compose.json"
+        made.write_text(json.dumps(file), "utf-8")
+        schema = f"{SCHEMAS}/check_jsonschema/builtin_schemas/vendor/compose-spec.json"
+        return subprocess.run([sys.executable, "-c", self.CHECK, made, schema], check=False,
+                              env={**os.environ, "PYTHONPATH": SCHEMAS}, capture_output=True, text=True)
+
+    def test_the_file_fits_the_schema_of_compose(self):
+        text = (DEPLOY / "compose.yaml").read_text("utf-8")
+        done = self.check(yaml.safe_load(text))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.check(live_page()).returncode, 0)
+        for right, wrong in (("depends_on:", "depend_on:"), ("cap_drop: [ALL]", "cap_drop: ALL"),
+                             ("condition: service_healthy", "condition: healthy")):
+            self.assertIn(right, text)
+            done = self.check(yaml.safe_load(text.replace(right, wrong)))
+            self.assertIn("jsonschema.exceptions.ValidationError", done.stderr, wrong)
 
 
 @unittest.skipUnless(SCHEMAS, "needs kubernetes-validate")
