@@ -659,7 +659,9 @@ TEST_F(Suggest, CountsTheBusiestHourOfLogsThatBeginAtAnyMinute) {
       EXPECT_LE(found, busiest_hour(requests[client], is_whole ? 0 : 1'000'000)) << log;
       std::uint64_t all = 0;
       for (const auto& [at, cost] : requests[client]) all += cost;
-      if (minutes <= 60) EXPECT_EQ(found, all) << log;
+      if (minutes <= 60) {
+        EXPECT_EQ(found, all) << log;
+      }
     }
   }
 }
