@@ -140,5 +140,18 @@ std::string did_you_mean(std::string_view mistaken, const std::vector<std::strin
   return nearest.empty() ? std::string() : "; did you mean '" + std::string(nearest) + "'?";
 }
 
+std::string full_width_hint(std::string_view text) {
+  std::size_t first = text.size();
+  std::string hint;
+  for (const auto& [wide, narrow] :
+       {std::pair("：", ':'), {"，", ','}, {"“", '"'}, {"”", '"'}, {"｛", '{'}, {"［", '['}}) {
+    const std::size_t at = text.find(wide);
+    if (at >= first) continue;
+    first = at;
+    hint = std::string("; did you mean '") + narrow + "' instead of the full-width '" + wide + "'?";
+  }
+  return hint;
+}
+
 }  // namespace rules
 }  // namespace sluice

@@ -58,4 +58,8 @@ std::string either(const std::vector<std::string_view>& names);
 // Returns "; did you mean 'limit'?" if one of the names is similar to `mistaken`, else "".
 std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names);
 
+// Returns "; did you mean ':' instead of the full-width '：'?" for the first full-width punctuation
+// in `text` that looks like that of YAML, else "".
+std::string full_width_hint(std::string_view text);
+
 }  // namespace sluice::rules

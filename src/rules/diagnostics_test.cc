@@ -92,6 +92,14 @@ TEST(DidYouMean, FindsTheNearestName) {
   EXPECT_EQ(did_you_mean("on-store-error", names), "; did you mean 'on_store_error'?");
 }
 
+TEST(FullWidthHint, NamesTheFirstPunctuation) {
+  EXPECT_EQ(full_width_hint("limit：5， per"),
+            "; did you mean ':' instead of the full-width '：'?");
+  EXPECT_EQ(full_width_hint("key: “{ip}”， limit"),
+            "; did you mean '\"' instead of the full-width '“'?");
+  EXPECT_EQ(full_width_hint("limit, 限制。"), "");
+}
+
 TEST(DidYouMean, IsSilentIfNoNameIsNear) {
   const std::vector<std::string_view> names{"limit", "per"};
   EXPECT_EQ(did_you_mean("", names), "");

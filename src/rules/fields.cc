@@ -275,8 +275,9 @@ void Fields::take(const Node& key, const Node& value, Diagnostics& diagnostics, 
     }
     return;
   }
-  diagnostics.add(key.at, "unknown key " + in_quotes(key.text),
-                  one_of(*map_) + did_you_mean(key.text, names_of(*map_)));
+  diagnostics.add(
+      key.at, "unknown key " + in_quotes(key.text),
+      one_of(*map_) + did_you_mean(key.text, names_of(*map_)) + full_width_hint(key.text));
 }
 
 std::size_t Fields::index(std::string_view name) const {

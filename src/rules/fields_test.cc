@@ -113,6 +113,9 @@ TEST(Fields, SuggestsTheNearestChoiceAndTheNearestKey) {
   EXPECT_EQ(Reading("cuont: 1\n").errors(),
             "f:1:1: error: unknown key 'cuont'; expected one of: count, colour, on, per, names, "
             "password, shapes, body; did you mean 'count'?");
+  EXPECT_TRUE(Reading("count：1: \n")
+                  .errors()
+                  .ends_with("body; did you mean ':' instead of the full-width '：'?"));
 }
 
 TEST(Fields, TreatsAWrongValueAsAbsentAndKeepsItsPosition) {

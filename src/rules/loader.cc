@@ -294,8 +294,9 @@ void MatchReader::read_scalar(const Place& place, const Node& node) {
     const bool is_network = place.kind == Kind::kNetwork;
     return diagnostics_->add(
         node.at, in_quotes(place.attribute) + " is " + describe(node),
-        is_network ? "expected an address or a network, or a list of them"
-                   : "expected a pattern of at most 4096 bytes, or a list of patterns");
+        (is_network ? "expected an address or a network, or a list of them"
+                    : "expected a pattern of at most 4096 bytes, or a list of patterns") +
+            full_width_hint(place.attribute));
   }
   if (place.kind == Kind::kText ? !looks_like_network(node.text) : !read_network(place, node)) {
     return read_pattern(place, node);

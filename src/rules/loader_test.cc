@@ -406,6 +406,8 @@ TEST(Loader, PointsAtWrongPatterns) {
             "case-sensitive");
   EXPECT_EQ(errors_of(rule("    match: { path: [] }\n" + limits)),
             "f:4:20: error: 'path' has no patterns; expected a pattern, or a list of patterns");
+  EXPECT_TRUE(errors_of(rule("    match: { path：/x }\n" + limits))
+                  .ends_with("; did you mean ':' instead of the full-width '：'?"));
   EXPECT_EQ(errors_of(rule("    match: { path: { a: b } }\n" + limits)),
             "f:4:22: error: unknown key 'a'; expected a pattern, a list of patterns, 'in: FILE' or "
             "'network: [...]'");

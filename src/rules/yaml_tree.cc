@@ -206,6 +206,17 @@ bool check_text(Diagnostics& diagnostics) {
   return true;
 }
 
+// Returns the line of that byte, and the line before, whose end yaml-cpp may miss.
+std::string_view line_and_one_before(std::string_view text, std::size_t at) {
+  const auto begin_of_line = [&](std::size_t end) {
+    const std::size_t newline = text.substr(0, end).rfind('\n');
+    return newline == text.npos ? 0 : newline + 1;
+  };
+  std::size_t begin = begin_of_line(at);
+  if (begin > 0) begin = begin_of_line(begin - 1);
+  return text.substr(begin, text.find('\n', at) - begin);
+}
+
 void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) {
   std::istringstream stream{std::string(diagnostics.text())};
   TreeBuilder builder(diagnostics, document, max_depth);
@@ -219,11 +230,12 @@ void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) 
     document.root = nullptr;
     // yaml-cpp 0.8 adds the name of the anchor.
     const bool unknown = error.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR);
-    diagnostics.add(error.mark.pos < 0 ? 0 : static_cast<std::size_t>(error.mark.pos),
-                    "not YAML: " + error.msg,
+    const std::size_t at = error.mark.pos < 0 ? 0 : static_cast<std::size_t>(error.mark.pos);
+    diagnostics.add(at, "not YAML: " + error.msg,
                     unknown ? "expected quotes around text that begins with '*'"
                             : "expected valid YAML; put quotes around text that begins with one of "
-                              "{ [ & * ! | > % @ ` or contains ': ' or ' #'");
+                              "{ [ & * ! | > % @ ` or contains ': ' or ' #'" +
+                                  full_width_hint(line_and_one_before(diagnostics.text(), at)));
   } catch (const std::exception& error) {
     document.root = nullptr;
     diagnostics.add(0, std::string("the file cannot be read: ") + error.what());

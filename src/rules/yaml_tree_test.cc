@@ -76,6 +76,10 @@ TEST(YamlTree, ReportsThePositionOfASyntaxError) {
   EXPECT_TRUE(alias.starts_with("f:1:7: error: not YAML: the referenced anchor is not defined"))
       << alias;
   EXPECT_TRUE(alias.ends_with("; expected quotes around text that begins with '*'")) << alias;
+  const std::string wide = "; did you mean ':' instead of the full-width '：'?";
+  EXPECT_TRUE(errors_of("version：1\nrules:\n").ends_with(wide)) << "in the line before";
+  EXPECT_TRUE(errors_of("rules:\n- name：a\n  b: 1").ends_with(wide));
+  EXPECT_FALSE(errors_of("version：1\n\na: b: c\n").ends_with(wide)) << "elsewhere";
 }
 
 TEST(YamlTree, RefusesInvalidUtf8AndReportsItsPosition) {
