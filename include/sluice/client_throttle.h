@@ -29,7 +29,7 @@ struct ServiceAnswer {
 //
 // An answer stops all requests
 //   - with status 429 or 503 and Retry-After: for that time, in seconds or until that date;
-//   - with RateLimit, if a policy has no units left (`r=0`): until it is reset (`t`). The spelling
+//   - with RateLimit, if a policy has no units left (`r=0`): for its time (`t`). The spelling
 //     of older drafts is understood too: "limit=10, remaining=0, reset=7".
 // An answer with both stops them as Retry-After says. The longest of the stops of several answers
 // holds. Stops are in the store, so they hold for all programs, and in

@@ -36,7 +36,7 @@ struct NamedDecision {
 int http_status(const Decision& decision) noexcept;
 
 // Writes decisions as the header fields of an HTTP response, as the server of Sluice does:
-// RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-10), X-RateLimit-Limit,
+// RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers-11), X-RateLimit-Limit,
 // X-RateLimit-Remaining and X-RateLimit-Reset, and Retry-After if the request is denied.
 //
 //   sluice::HttpFields fields;
@@ -48,8 +48,10 @@ int http_status(const Decision& decision) noexcept;
 //
 // In RateLimit-Policy `q` of permits has the unit (`qu`) "concurrent-requests", and `w` is the time
 // in which `q` units come back, so a bucket with a burst has a longer `w` than its period. In
-// RateLimit `t` is the time until the limit is fully replenished; if the request is denied, at most
-// Retry-After.
+// RateLimit `t` is the time in which the client can use no more than the remaining units: until the
+// next unit of a bucket comes back; of any other limit until it is fully replenished. If the
+// request is denied, it is at most Retry-After. X-RateLimit-Reset is the time until the limit is
+// fully replenished.
 //
 // Times are whole seconds, rounded up: a client that waits for Retry-After is admitted. The
 // tightest limit comes first, and the X-RateLimit fields are its own. A limit that was not read (a

@@ -11,8 +11,8 @@ namespace sluice {
 // which is compared with `now`. Absent if it is neither. Waits over 10^9 seconds count as these.
 std::optional<Duration> read_retry_after(std::string_view field, Instant now) noexcept;
 
-// Returns the longest time until a policy of a field RateLimit without remaining units is reset. 0
-// if there is none.
+// Returns the longest `t` of the policies of a field RateLimit that have no units left: how long
+// they have none. 0 if there is none.
 Duration read_rate_limit(std::string_view field) noexcept;
 
 }  // namespace sluice

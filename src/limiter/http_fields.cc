@@ -43,10 +43,44 @@ std::uint64_t retry_seconds(Duration wait) noexcept {
 }
 
 // Whether there is a time at which the counter is full again. A block without an end has none, even
-// if its counter is full, and neither has a budget that does not renew.
+// if its counter is full, and neither has a limit of 0, nor a budget that does not renew.
 bool has_reset(const Limit& limit, const Decision& decision) noexcept {
   const bool is_forever = decision.reason == Reason::kBlocked && !decision.retry_after;
-  return !is_forever && is_ever_full(limit, decision);
+  return !is_forever && limit.limit() > 0 && is_ever_full(limit, decision);
+}
+
+// Whether there is a time in which no more than the remaining units can be used. Nothing of a
+// budget that does not renew comes back, even if it is untouched.
+bool has_effective_window(const Limit& limit, const Decision& decision) noexcept {
+  return has_reset(limit, decision) &&
+         (limit.period() != kNeverEnds || decision.reset_after > Duration{0});
+}
+
+// Returns the time in which no more than the remaining units can be used. A bucket gets its next
+// unit back then. Of the other algorithms a decision does not say when the next unit comes back:
+// until they are full again (an untouched one: a period), but no later than a denied request would
+// pass.
+Duration effective_window(const Limit& limit, const Decision& decision) noexcept {
+  const Duration latest = std::min(decision.retry_after.value_or(Duration::max()),
+                                   std::max(decision.reset_after, Duration{1}));
+  const bool is_untouched = decision.reset_after <= Duration{0};
+  if (limit.state_kind() != StateKind::kBucket || decision.reason == Reason::kBlocked) {
+    return is_untouched ? window(limit) : latest;
+  }
+  const bool in_steps = limit.refill() == Refill::kInterval;
+  const auto period = static_cast<std::uint64_t>(limit.period().count());
+  if (is_untouched) {
+    return in_steps ? limit.period()
+                    : Duration{static_cast<Duration::rep>(core::ceil_div(period, limit.limit()))};
+  }
+  // What the bucket lacks, except for the next unit, comes back between then and reset_after.
+  const std::uint64_t capacity = limit.capacity();
+  const std::uint64_t lacks = capacity - std::min(decision.remaining, capacity);
+  const std::uint64_t more = std::max<std::uint64_t>(lacks, 1) - 1;
+  const std::uint64_t later =
+      in_steps ? more / limit.limit() * period : core::floor_mul_div(more, period, limit.limit());
+  const Duration next = decision.reset_after - Duration{static_cast<Duration::rep>(later)};
+  return std::clamp(next, Duration{1}, std::max(latest, Duration{1}));
 }
 
 }  // namespace
@@ -120,8 +154,8 @@ void HttpFields::Impl::put_policies(std::span<const NamedDecision> limits) {
   text_.put("\r\n");
 }
 
-// Retry-After does not point before `t`, as the draft demands: in a denial `t` is at most that
-// time.
+// Retry-After does not point before the end of `t`, as the draft demands: in a denial `t` is at
+// most that time.
 void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const Decision& request) {
   const bool retries = !request.allowed() && request.retry_after;
   const std::uint64_t latest = retries ? retry_seconds(*request.retry_after) : UINT64_MAX;
@@ -136,9 +170,9 @@ void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const D
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";r=");
     text_.put_number(std::min(decision.remaining, kMostInteger));
-    if (has_reset(limits[i].limit, decision)) {
+    if (has_effective_window(limits[i].limit, decision)) {
       text_.put(";t=");
-      text_.put_number(std::min(seconds(decision.reset_after), latest));
+      text_.put_number(std::min(seconds(effective_window(limits[i].limit, decision)), latest));
     }
     if (text_.size() - first > kMostListBytes) {
       text_.shorten(before);

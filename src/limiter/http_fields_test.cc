@@ -4,7 +4,11 @@
 
 #include <array>
 #include <chrono>
+#include <random>
 #include <string>
+
+#include "sluice/limiter.h"
+#include "sluice/memory_store.h"
 
 namespace sluice::http_fields_test {
 namespace {
@@ -89,8 +93,71 @@ TEST(HttpFields, OfADenialNeverHaveARetryAfterBeforeT) {
       << "without Retry-After";
 }
 
+std::string left_of(const Limit& limit, const Decision& decision) {
+  HttpFields fields;
+  return std::string(fields.of("a", limit, decision, HeaderFields::kDraft)[1].value);
+}
+
+TEST(HttpFields, SayWhenTheNextUnitOfABucketComesBack) {
+  constexpr Limit kTen = gcra(1).per(1h).burst(9);
+  const auto spent = [](std::uint64_t left, Duration reset) {
+    return Decision{.capacity = 10, .remaining = left, .reset_after = reset};
+  };
+  EXPECT_EQ(left_of(kTen, spent(0, 10h)), "\"a\";r=0;t=3600");
+  EXPECT_EQ(left_of(kTen, spent(0, 9h + 1us)), "\"a\";r=0;t=1");
+  EXPECT_EQ(left_of(kTen, spent(9, 59min)), "\"a\";r=9;t=3540");
+  EXPECT_EQ(left_of(kTen, spent(0, 12h)), "\"a\";r=0;t=10800") << "in debt";
+  EXPECT_EQ(left_of(kTen, spent(10, 0s)), "\"a\";r=10;t=3600") << "untouched";
+  EXPECT_EQ(left_of(kTen, spent(0, 5h)), "\"a\";r=0;t=1") << "of a lease: more has come back";
+  constexpr Limit kSteps = token_bucket(4).per(1h).burst(10).refilled_at_intervals();
+  EXPECT_EQ(left_of(kSteps, spent(0, 2h + 1min)), "\"a\";r=0;t=60");
+  EXPECT_EQ(left_of(kSteps, spent(10, 0s)), "\"a\";r=10;t=3600");
+}
+
+TEST(HttpFields, SayForHowLongAWindowHoldsNoMore) {
+  constexpr Limit kHour = fixed_window(3).per(1h);
+  EXPECT_EQ(left_of(kHour, {.capacity = 3, .remaining = 1, .reset_after = 7min}),
+            "\"a\";r=1;t=420");
+  EXPECT_EQ(left_of(kHour, {.capacity = 3, .remaining = 3}), "\"a\";r=3;t=3600") << "untouched";
+  EXPECT_EQ(left_of(kThree, denied(5s)), "\"a\";r=0;t=5") << "of a log that is full again later";
+}
+
+// An obedient client sends the remaining requests, waits for `t`, and sends the next one.
+TEST(HttpFields, OfABucketLetAClientThatObeysNeitherWaitTooLongNorBeDenied) {
+  const Limit limits[] = {gcra(1).per(1s).burst(9), token_bucket(3).per(10s).burst(7),
+                          leaky_bucket(7).per(1h).burst(20), fixed_window(5).per(60s),
+                          token_bucket(4).per(7s).burst(9).refilled_at_intervals()};
+  std::mt19937_64 random(1);
+  MemoryStore store;
+  Limiter limiter(store);
+  HttpFields fields;
+  int compared = 0;
+  for (const Limit& limit : limits) {
+    const std::string key = std::to_string(&limit - limits);
+    const auto period = static_cast<std::uint64_t>(limit.period().count());
+    Instant now{1'000'000s};
+    for (int i = 0; i < 1000; ++i) {
+      now += Duration{static_cast<Duration::rep>(random() % period)};
+      const Decision decision = limiter.try_acquire(key, limit, 1 + random() % 3, now);
+      const Decision next = limiter.peek(key, limit, decision.remaining + 1, now);
+      if (!next.retry_after) continue;  // the bucket is full
+      const auto wait = std::chrono::ceil<std::chrono::seconds>(*next.retry_after);
+      ASSERT_EQ(
+          fields.of("a", limit, decision, HeaderFields::kDraft)[1].value,
+          "\"a\";r=" + std::to_string(decision.remaining) + ";t=" + std::to_string(wait.count()));
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 3000);
+}
+
+TEST(HttpFields, SayNoTimeForALimitOfNothing) {
+  EXPECT_EQ(left_of(token_bucket(0).per(1s), denied({}, Reason::kNever)), "\"a\";r=0");
+}
+
 TEST(HttpFields, SayNoTimeForABudgetThatDoesNotRenew) {
   HttpFields fields;
+  EXPECT_EQ(left_of(budget(10).never(), {.capacity = 10, .remaining = 10}), "\"a\";r=10");
   const Decision spent{
       .capacity = 10, .remaining = 3, .reset_after = kNeverEnds - Duration{56 * 365 * 24h}};
   EXPECT_EQ(joined(fields.of("card", budget(10).never(), spent, HeaderFields::kBoth)),
@@ -119,7 +186,7 @@ TEST(HttpFields, PutTheTightestOfSeveralLimitsFirst) {
       NamedDecision{"user", kThree, {.capacity = 3, .remaining = 1, .reset_after = 5s}, "c"}};
   EXPECT_EQ(std::string(fields.lines(limits, denied(60s), HeaderFields::kDraft)),
             "RateLimit-Policy: \"a%2Fb/user\";q=3;w=90, \"c/user\";q=3;w=90, \"all\";q=100;w=1\r\n"
-            "RateLimit: \"a%2Fb/user\";r=0;t=60, \"c/user\";r=1;t=5, \"all\";r=7;t=0\r\n"
+            "RateLimit: \"a%2Fb/user\";r=0;t=60, \"c/user\";r=1;t=5, \"all\";r=7;t=1\r\n"
             "Retry-After: 60\r\n");
   EXPECT_EQ(fields.lines({}, denied(60s)), "Retry-After: 60\r\n");
   EXPECT_EQ(fields.lines({}, {}), "");

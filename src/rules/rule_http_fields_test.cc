@@ -58,19 +58,19 @@ TEST(RuleHttpFields, AreEmptyIfNoLimitApplied) {
 TEST(RuleHttpFields, RoundTimesUpToSeconds) {
   TestAnswer test;
   test.rule("r");
-  test.limit("a", token_bucket(10).per(1500ms), denied(0, 1s + 1us, 2s + 1us));
+  test.limit("a", sliding_window_log(10).per(1500ms), denied(0, 1s + 1us, 2s + 1us));
   EXPECT_EQ(value(test.answer, "RateLimit-Policy"), "\"a\";q=10;w=2");
   EXPECT_EQ(value(test.answer, "RateLimit"), "\"a\";r=0;t=2");
   EXPECT_EQ(value(test.answer, "X-RateLimit-Reset"), "2");
   EXPECT_EQ(value(test.answer, "Retry-After"), "3");
 }
 
-TEST(RuleHttpFields, ReportZeroForAnUntouchedLimitButNeverRetryAtOnce) {
+TEST(RuleHttpFields, NeverSayAtOnce) {
   TestAnswer test;
   test.rule("r");
   test.limit("a", token_bucket(10).per(1ms), denied(10, 0s, Duration{0}));
   EXPECT_EQ(value(test.answer, "RateLimit-Policy"), "\"a\";q=10;w=1");
-  EXPECT_EQ(value(test.answer, "RateLimit"), "\"a\";r=10;t=0");
+  EXPECT_EQ(value(test.answer, "RateLimit"), "\"a\";r=10;t=1");
   EXPECT_EQ(value(test.answer, "Retry-After"), "1");
 }
 
@@ -92,8 +92,8 @@ TEST(RuleHttpFields, PutDenyingLimitsFirstThenThoseWithTheLeastLeft) {
   test.limit("equal too", kTenASecond, allowed(3, 0s));
   test.limit("denies more", kTenASecond, denied(4, 0s, 1s));
   EXPECT_EQ(value(test.answer, "RateLimit"),
-            "\"denies more\";r=4;t=0, \"denies\";r=5;t=0, \"equal\";r=3;t=0, "
-            "\"equal too\";r=3;t=0, \"most\";r=7;t=0");
+            "\"denies more\";r=4;t=1, \"denies\";r=5;t=1, \"equal\";r=3;t=1, "
+            "\"equal too\";r=3;t=1, \"most\";r=7;t=1");
   EXPECT_EQ(value(test.answer, "X-RateLimit-Remaining"), "4");
 }
 
@@ -164,7 +164,7 @@ TEST(RuleHttpFields, SpellNamesAsStructuredStrings) {
   TestAnswer test;
   test.rule("r");
   test.limit("用\"\\%", kTenASecond, allowed(1, 0s));
-  EXPECT_EQ(value(test.answer, "RateLimit"), "\"%E7%94%A8\\\"\\\\%25\";r=1;t=0");
+  EXPECT_EQ(value(test.answer, "RateLimit"), "\"%E7%94%A8\\\"\\\\%25\";r=1;t=1");
 }
 
 TEST(RuleHttpFields, DistinguishLimitsOfTheSameNameByTheirRules) {
@@ -175,7 +175,7 @@ TEST(RuleHttpFields, DistinguishLimitsOfTheSameNameByTheirRules) {
   test.rule("b");
   test.limit("user", kTenASecond, allowed(3, 0s));
   EXPECT_EQ(value(test.answer, "RateLimit"),
-            "\"x%2Fy/user\";r=1;t=0, \"other\";r=2;t=0, \"b/user\";r=3;t=0");
+            "\"x%2Fy/user\";r=1;t=1, \"other\";r=2;t=1, \"b/user\";r=3;t=1");
 }
 
 TEST(RuleHttpFields, DistinguishANameFromARuleAndANameThatSpellIt) {
@@ -186,7 +186,7 @@ TEST(RuleHttpFields, DistinguishANameFromARuleAndANameThatSpellIt) {
   test.rule("b");
   test.limit("0", kTenASecond, allowed(3, 0s));
   EXPECT_EQ(value(test.answer, "RateLimit"),
-            "\"a/a%2F0\";r=1;t=0, \"a/0\";r=2;t=0, \"b/0\";r=3;t=0");
+            "\"a/a%2F0\";r=1;t=1, \"a/0\";r=2;t=1, \"b/0\";r=3;t=1");
 }
 
 TEST(RuleHttpFields, EndBeforeTheyBecomeTooLongForProxies) {

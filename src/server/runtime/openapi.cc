@@ -31,7 +31,7 @@ constexpr std::uint64_t kAnyNumber = std::numeric_limits<std::int64_t>::max();
 
 constexpr std::pair<std::string_view, std::string_view> kFields[] = {
     {"RateLimit-Policy", "The limits that applied (draft-ietf-httpapi-ratelimit-headers)"},
-    {"RateLimit", "What they have left"},
+    {"RateLimit", "What they have left, and for how many seconds no more can be used"},
     {"X-RateLimit-Limit", "The capacity of the tightest limit"},
     {"X-RateLimit-Remaining", "What it has left"},
     {"X-RateLimit-Reset", "Seconds until it is fully replenished"},
