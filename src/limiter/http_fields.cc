@@ -42,18 +42,13 @@ std::uint64_t retry_seconds(Duration wait) noexcept {
   return std::max<std::uint64_t>(seconds(wait), 1);
 }
 
-// Whether there is a time at which the counter is full again. A block without an end has none, even
-// if its counter is full, and neither has a limit of 0, nor a budget that does not renew.
+// Whether there is a time at which units come back. A block without an end has none, even if its
+// counter is full, and neither has a limit of 0, nor a budget that does not renew, even an
+// untouched one.
 bool has_reset(const Limit& limit, const Decision& decision) noexcept {
   const bool is_forever = decision.reason == Reason::kBlocked && !decision.retry_after;
-  return !is_forever && limit.limit() > 0 && is_ever_full(limit, decision);
-}
-
-// Whether there is a time in which no more than the remaining units can be used. Nothing of a
-// budget that does not renew comes back, even if it is untouched.
-bool has_effective_window(const Limit& limit, const Decision& decision) noexcept {
-  return has_reset(limit, decision) &&
-         (limit.period() != kNeverEnds || decision.reset_after > Duration{0});
+  const bool renews = limit.period() != kNeverEnds || decision.reset_after > Duration{0};
+  return !is_forever && renews && limit.limit() > 0 && is_ever_full(limit, decision);
 }
 
 // Returns the time in which no more than the remaining units can be used. A bucket gets its next
@@ -170,7 +165,7 @@ void HttpFields::Impl::put_limits(std::span<const NamedDecision> limits, const D
     put_policy_name(text_, limits[i].name, limits[i].group);
     text_.put(";r=");
     text_.put_number(std::min(decision.remaining, kMostInteger));
-    if (has_effective_window(limits[i].limit, decision)) {
+    if (has_reset(limits[i].limit, decision)) {
       text_.put(";t=");
       text_.put_number(std::min(seconds(effective_window(limits[i].limit, decision)), latest));
     }

@@ -157,7 +157,9 @@ TEST(HttpFields, SayNoTimeForALimitOfNothing) {
 
 TEST(HttpFields, SayNoTimeForABudgetThatDoesNotRenew) {
   HttpFields fields;
-  EXPECT_EQ(left_of(budget(10).never(), {.capacity = 10, .remaining = 10}), "\"a\";r=10");
+  EXPECT_EQ(joined(fields.of("card", budget(10).never(), {.capacity = 10, .remaining = 10})),
+            "RateLimit-Policy: \"card\";q=10\nRateLimit: \"card\";r=10\n"
+            "X-RateLimit-Limit: 10\nX-RateLimit-Remaining: 10\n");
   const Decision spent{
       .capacity = 10, .remaining = 3, .reset_after = kNeverEnds - Duration{56 * 365 * 24h}};
   EXPECT_EQ(joined(fields.of("card", budget(10).never(), spent, HeaderFields::kBoth)),
