@@ -95,6 +95,18 @@ class Java(Clients):
         maven(folder, "package")
         self.check(tool("java"), "-cp", "target/check.jar:target/dependency/*", "Check", cwd=folder)
 
+    def test_the_program_of_the_page_with_jedis_works(self):
+        folder = copied("java")
+        maven(folder, "package")
+
+        def run(text):
+            (folder / "Client.java").write_text(text)
+            return subprocess.run([tool("java"), "-cp", "target/dependency/*", "Client.java"], cwd=folder,
+                                  timeout=60, check=True, capture_output=True, text=True).stdout.split()
+
+        (text,) = programs("java")
+        check_program(self, text, run, ("timeoutMillis(100)", "timeoutMillis(60000)"))
+
 
 class Rust(Clients):
     def test_redis_rs_works(self):
