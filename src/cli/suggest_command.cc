@@ -202,8 +202,9 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
                      " matches --match and --exclude");
   }
   if (report.requests == 0) {
-    throw unreadable("none of " + replay::plural(report.keyless, "request") + " has the key " +
-                     arguments.key + "; name its attributes with --field");
+    throw unreadable(
+        "none of " + replay::plural(report.keyless, "request") + " has the key " + arguments.key +
+        "; name its attributes with --field, or count all requests together with --key all");
   }
   if (arguments.json) {
     std::cout << replay::suggest_json(report, harm);
@@ -229,7 +230,7 @@ int suggest_limits(const SuggestArguments& arguments) {
                          " is one of the inputs; expected another file");
   }
   const std::optional<double> harm = share_of(arguments.harm);
-  if (!harm) throw wrong_argument("--harm " + arguments.harm + ": expected 0% to 100%");
+  if (!harm) throw wrong_argument("--harm " + arguments.harm + ": expected 0% to 100%, such as 1%");
   ProgressLine progress;
   replay::SuggestOptions options;
   options.harm = *harm;

@@ -104,7 +104,11 @@ TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
   EXPECT_EQ(out_, "");
   EXPECT_EQ(err_,
             "sluice: none of 14 requests has the key {header.x-user}; name its attributes with "
-            "--field\n");
+            "--field, or count all requests together with --key all\n");
+  EXPECT_EQ(run_suggest({"--key", "all", "--json", log_}), 0) << err_;
+  EXPECT_EQ(boost::json::parse(out_).at("keys").to_number<int>(), 1);
+  EXPECT_EQ(run_suggest({"--harm", "1", log_}), 2);
+  EXPECT_NE(err_.find("--harm 1: expected 0% to 100%, such as 1%\n"), std::string::npos) << err_;
   const std::string some =
       files_.write("some", "time,ip,header.x-user\n1455926400,a,u\n1455926401,a,\n");
   EXPECT_EQ(run_suggest({"--key", "{header.x-user}", "--json", some}), 0);

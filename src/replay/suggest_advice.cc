@@ -578,7 +578,7 @@ const RouteDemand* main_route(const SuggestReport& report) {
 
 std::chrono::seconds SuggestReport::covered() const {
   const auto covered =
-      first ? std::chrono::round<std::chrono::seconds>(*last - *first) : std::chrono::seconds{0};
+      first ? std::chrono::floor<std::chrono::seconds>(*last - *first) : std::chrono::seconds{0};
   return std::max(covered, std::chrono::seconds{1});
 }
 
