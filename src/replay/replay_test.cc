@@ -144,10 +144,10 @@ rules:
   }
   const ReplayReport report = replay_text(text, rules);
   const std::string summary = text_report(report, false);
-  EXPECT_NE(
-      summary.find("denied 1 of 2 requests, 1 of 1 key\n    2 more requests have a cost that is "
-                   "no number of units\n"),
-      std::string::npos)
+  EXPECT_NE(summary.find("denied 1 of 2 requests, 1 of 1 key, 1 of 10 units\n    2 more requests "
+                         "have a cost that is "
+                         "no number of units\n"),
+            std::string::npos)
       << summary;
   EXPECT_NE(summary.find("note: the server refuses 2 requests with 400"), std::string::npos)
       << summary;

@@ -240,9 +240,9 @@ TEST_F(KeysPage, ReportsThatTheStoreDoesNotAnswer) {
     return answered.detail();
   };
   const std::string start = "the store could not answer for the limit 'login/0'";
-  EXPECT_EQ(refused("GET"),
-            start + ": store_timeout; meanwhile requests of the rule are decided by "
-                    "on_store_error: allow");
+  EXPECT_EQ(refused("GET"), start +
+                                ": store_timeout; meanwhile requests of the rule are decided by "
+                                "on_store_error: allow");
   EXPECT_EQ(refused("DELETE"), start + ", which may have been changed (repeat it): store_timeout");
   broken.reason = Reason::kStoreError;
   EXPECT_EQ(refused("DELETE"), start + ", which is not changed: store_error");
