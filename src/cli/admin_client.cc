@@ -67,6 +67,7 @@ AdminClient::AdminClient(const AdminFlags& flags) : is_of_config_(flags.admin.em
   if (is_tls_ && is_of_config_ && is_tcp) shown_.insert(0, kHttps);
   if (!is_tcp) host_ = "localhost";
   HttpClient::Options options;
+  options.answer = std::chrono::milliseconds(static_cast<std::int64_t>(flags.timeout * 1000));
   if (is_tls_) {
     has_certificate_ = !flags.cert_file.empty();
     base::ClientTls tls{flags.ca_file, flags.cert_file, flags.cert_file};
@@ -142,10 +143,13 @@ AdminClient::Answer AdminClient::ask(std::string_view method, std::string_view t
   if (!if_match.empty()) fields.push_back({"If-Match", if_match});
   Answer answer;
   if (const auto failed = connection_->ask(method, target, fields, std::move(body), answer)) {
-    throw Failed((failed->kind == Failure::Kind::kNoHttp
-                      ? strange()
-                      : "no answer of the administration at " + shown_ + ": " + failed->why) +
-                 hint(*failed));
+    // The server may have the request, and be busy or stopped.
+    const std::string_view effect =
+        method == "GET" ? "" : "; it may still take effect: look before you repeat it";
+    throw Failed(failed->kind == Failure::Kind::kNoHttp
+                     ? strange() + hint(*failed)
+                     : "no answer of the administration at " + shown_ + ": " + failed->why +
+                           hint(*failed) + std::string(effect));
   }
   return answer;
 }
@@ -188,6 +192,9 @@ std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config,
       .add_option("--cert-file", flags->cert_file,
                   "The file of a client certificate and its key for TLS, PEM")
       .type_name("FILE");
+  command.add_option("--timeout", flags->timeout, "The longest time to wait for each answer [10]")
+      .range(0.1, 3600.0)
+      .type_name("SECONDS");
   return flags;
 }
 

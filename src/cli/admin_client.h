@@ -21,16 +21,18 @@ struct AdminFlags {
   std::string token_file;
   std::string ca_file;    // of an https:// address
   std::string cert_file;  // a certificate and its key
+  double timeout = 10;    // seconds for an answer
 };
 
-// Adds --admin, --config, --token-file, --ca-file and --cert-file; not --config if the command has
-// it already. With `servers`, --admin may be repeated, and its addresses go there.
+// Adds --admin, --config, --token-file, --ca-file, --cert-file and --timeout; not --config if the
+// command has it already. With `servers`, --admin may be repeated, and its addresses go there.
 std::shared_ptr<AdminFlags> add_admin_flags(Command command, bool has_config = false,
                                             std::vector<std::string>* servers = nullptr);
 
 // A connection to the administration of a server, whose caller waits for every answer.
 //
-// Not thread-safe. Never repeats a request. An answer that takes longer than a minute is an error.
+// Not thread-safe. Never repeats a request. An answer that takes longer than the timeout is an
+// error.
 class AdminClient {
  public:
   struct Answer : server::net::HttpClient::Answer {

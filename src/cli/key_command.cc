@@ -434,6 +434,10 @@ int change_override(const KeyFlags& flags, std::string_view method) {
     std::cout << answer << '\n';
   } else {
     std::cout << (puts ? "" : "removed ") << line_of(answer) << '\n';
+    if (puts || !flags.counter.empty()) return 0;
+    // What was used with the override counts on.
+    const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
+    return print_limits(flags, client.ask_json("GET", keys), print_spent);
   }
   return 0;
 }

@@ -133,7 +133,8 @@ class Shell:
         self.done, write = os.pipe()
         os.set_blocking(self.done, False)
         environment = {"PATH": "/usr/local/docs:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                       "HOME": "/root", "USER": "root", "LANG": "C.UTF-8", "FAKETTY": "1", "TERM": "xterm"}
+                       "HOME": "/root", "USER": "root", "LANG": "C.UTF-8", "FAKETTY": "1", "TERM": "xterm",
+                       "SLUICE_TIMEOUT": "60"}
         self.bash = subprocess.Popen(["bash", "--norc"], stdin=subprocess.PIPE, pass_fds=[write],
                                      text=True, env=environment, cwd=TREE)
         # A second signal ends a server without its delay and its drain.

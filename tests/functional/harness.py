@@ -46,6 +46,7 @@ PACKAGES = {
     "zsh": "zsh",
 }
 PATIENCE = 60  # seconds: a test that waits for longer has failed
+os.environ.setdefault("SLUICE_TIMEOUT", str(PATIENCE))  # of commands that ask a server
 PORTS = range(12000, 22000)  # these, and those 10,000 above, are below the outgoing ports
 _port_locks = []
 

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -92,6 +93,11 @@ class Commands(ServerTest):
         self.assertIn("ip=::1: unlimited until 2100", self.run_ok("list", "a/b"))
         self.assertEqual(self.run_ok(*place, "--unset"), f"removed {COUNTER}a b\n")
         self.assertEqual(self.limit_of("a b"), 2)
+        self.run_ok(*place, "--set", "limit=100")
+        for _ in range(3):
+            self.sluice.check({"attributes": {"path": "/api/x", "header.x-customer": "a b"}})
+        self.assertRegex(self.run_ok(*place, "--unset"), f"removed {re.escape(COUNTER)}a b\n"
+                         "api/requests: nothing of 2 left.*; --reset fills it\n")
         again = key(self.sluice, *place, "--unset")
         self.assertEqual(again.returncode, 1)
         self.assertEqual(
@@ -223,6 +229,16 @@ class Commands(ServerTest):
         done = key(self.sluice, "list")
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"cannot connect to the administration at {address}: ", done.stderr)
+
+    def test_a_server_that_hangs_is_left_and_may_still_act(self):
+        self.sluice.signal(signal.SIGSTOP)
+        self.addCleanup(self.sluice.signal, signal.SIGCONT)
+        place = ("api/requests", "header.x-customer=7", "--timeout", "0.5")
+        done = key(self.sluice, *place, "--set", "limit=5")
+        self.assertEqual(done.returncode, 1)
+        may = "; it may still take effect: look before you repeat it"
+        self.assertTrue(done.stderr.endswith(may + "\n"), done.stderr)
+        self.assertNotIn(may, key(self.sluice, *place).stderr)
 
     def test_every_address_of_a_name_is_tried(self):
         hosts = self.sluice.folder / "hosts"
