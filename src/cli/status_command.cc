@@ -334,10 +334,13 @@ void print_rules(const object& rules) {
     }
     if (names.size() > kShown) sources += " and " + std::to_string(names.size() - kShown) + " more";
   }
-  std::cout << replay::printable(
-                   "rules" + sources + ", " + replay::plural(number_in(rules, "rules"), "rule") +
-                   " and " + replay::plural(number_in(rules, "limits"), "limit") + ", changed " +
-                   text_in(rules, "loaded_at") + " by " + text_in(rules, "by"))
+  // A change for a time is on top of what was pushed.
+  const std::string by = text_in(rules, "by"), source = text_in(rules, "source");
+  std::cout << replay::printable("rules" + sources + ", " +
+                                 replay::plural(number_in(rules, "rules"), "rule") + " and " +
+                                 replay::plural(number_in(rules, "limits"), "limit") +
+                                 ", changed " + text_in(rules, "loaded_at") + " by " + by +
+                                 (by.find(source) == by.npos ? "; source: " + source : ""))
             << '\n';
   if (const std::uint64_t warnings = number_in(rules, "warnings"); warnings > 0) {
     std::cout << replay::plural(warnings, "warning")

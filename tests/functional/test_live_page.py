@@ -345,10 +345,12 @@ class Canned(BrowserTest):
         return self.serve_page(rules)
 
     def test_an_outage_is_on_top_and_can_be_steered(self):
-        self.serve_canned(OUTAGE)
+        store = {"kind": "redis", "at": "127.0.0.1:6379", "breaker_open": False}
+        self.serve_canned({**OUTAGE, "store": store})  # without requests the breaker stays closed
         page = self.browser
         page.wait_for_text("#alert-outage", "Redis at 127.0.0.1:6379 refuses connections, since")
         page.wait_for_text("#alert-outage", "Let everything through: order, trial")
+        page.wait_for_text("#store-state", "does not answer")
         page.wait_for_text("#alert-outage", "Limit by this server's own counters: login")
         top = page.run("return document.querySelector('#alert-outage').getBoundingClientRect().top")
         self.assertEqual(top, 0)

@@ -299,6 +299,11 @@ class History(RedisTest):
                          "sluice:rules: version 4, 1 rule, 1 limit; before version 3\n", done)
         wait_for(lambda: RedisRules.limit_of(server) == 5, what="the rollback")
         self.assertEqual(self.history()[0]["by"], "ann (rollback to version 1)")
+        sluice = [binary(), "rules", "set", "a", "mode=shadow", "--for", "1h", "--admin", server.admin]
+        subprocess.run(sluice, check=True, capture_output=True, timeout=PATIENCE)
+        said = subprocess.run([binary(), "status", "--admin", server.admin], capture_output=True, text=True,
+                              check=True, timeout=PATIENCE).stdout
+        self.assertRegex(said, r"by \S+ \(PATCH .*\), for a time; source: push 4 to Redis by ann \(")
         by_id = self.run_rules("rollback", self.history()[-2]["id"])
         self.assertEqual(by_id.returncode, 0, by_id.stderr)
         wait_for(lambda: RedisRules.limit_of(server) == 6, what="the rollback by id")

@@ -97,9 +97,8 @@ std::optional<PublishedRules> kept_rules(const std::string& file, Log& log) {
 Expected<std::unique_ptr<PushedRules>> PushedRules::open(RedisRulesSource source, Log& log,
                                                          const RuleTerms& terms) {
   const auto opened = [&](const PublishedRules& rules) {
-    return RulesManager::open_source(
-        named(rules.texts), SystemClock::instance(), terms,
-        std::string(RulesManager::kStart).append(", with ").append(by_push(rules)));
+    return RulesManager::open_source(named(rules.texts), SystemClock::instance(), terms,
+                                     by_push(rules));
   };
   auto kept = kept_rules(source.cache, log);
   const auto at_most = kept ? kStartWithKept : kLongestStart;

@@ -204,7 +204,8 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
   std::unique_ptr<RulesManager> manager(
       new RulesManager(true, {}, clock, terms, *std::move(rules), texts));
   manager->brought_ = std::move(texts);
-  manager->past_.front().by = std::move(by);
+  if (!by.empty()) manager->past_.front().by.append(", with ").append(by);
+  manager->source_ = std::move(by);
   return manager;
 }
 
@@ -228,9 +229,13 @@ Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText>
     const std::lock_guard lock(mutex_);
     older_since_.reset();
   }
-  if (texts == brought_) return false;
+  const bool is_known = texts == brought_;
   brought_ = texts;
-  return adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, std::move(by));
+  Expected<bool, Errors> adopted = false;
+  if (!is_known) adopted = adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, by);
+  const std::lock_guard lock(mutex_);
+  if (adopted && read_ == brought_) source_ = std::move(by);
+  return adopted;
 }
 
 // Requires change_mutex_.
@@ -464,6 +469,7 @@ RulesStatus RulesManager::status() const {
                      .sources = {},
                      .loaded_at = loaded_at_,
                      .by = past_.front().by,
+                     .source = source_,
                      .rules = active_.rules.rules().size(),
                      .limits = count_limits(active_.rules),
                      .warnings = active_.rules.warnings().size(),

@@ -53,6 +53,9 @@ struct RulesStatus {
   std::vector<std::string> sources;
   Instant loaded_at{};
   std::string by = {};  // who or what has made them active
+  // What a source of other rules said that it is: "push 7 to Redis by alice@host". Empty: there is
+  // no such source.
+  std::string source = {};
   std::size_t rules = 0;
   std::size_t limits = 0;
   std::size_t warnings = 0;
@@ -114,17 +117,17 @@ class RulesManager {
   static Expected<std::unique_ptr<RulesManager>, Errors> open(
       std::vector<std::string> paths, const Clock& clock = SystemClock::instance(),
       const RuleTerms& terms = {});
-  // Opens the present rules of another source. `by`: what made them active. Errors: as above.
+  // Opens the present rules of another source. `by`: what they are there. Errors: as above.
   static Expected<std::unique_ptr<RulesManager>, Errors> open_source(
       std::vector<RulesText> texts, const Clock& clock = SystemClock::instance(),
-      const RuleTerms& terms = {}, std::string by = std::string(kStart));
+      const RuleTerms& terms = {}, std::string by = {});
 
   // Reads the files again, or the last texts of a source, and activates them if a text has changed.
   // Returns whether one had changed (never for built-in rules). Errors: all errors of the files;
   // they are also in status().
   Expected<bool, Errors> reload();
   // Takes the present rules of a source: as reload(), but does nothing if the texts are unchanged.
-  // `by` is for the history.
+  // `by` is for the history, and RulesStatus::source.
   Expected<bool, Errors> follow(std::vector<RulesText> texts, std::string by);
   // Validates `yaml`, named `name` in errors, and activates it instead of the rules of all files.
   // Errors: all errors of the text; empty if the active version is not `expected`.
@@ -239,8 +242,9 @@ class RulesManager {
   Lists refused_lists_;      // of the latest reading, if it was refused
   Picture known_;            // the files and lists when last read or reported
   Picture last_look_;
-  Texts read_;     // of the files or the source, as last taken
-  Texts brought_;  // the last texts of the source, valid or not
+  Texts read_;          // of the files or the source, as last taken
+  Texts brought_;       // the last texts of the source, valid or not
+  std::string source_;  // what those are that are active
 };
 
 }  // namespace sluice::server

@@ -515,6 +515,23 @@ TEST(RulesManager, KeepsItsRulesWhereTheSourceIsWrongAndSaysSoUntilItIsRight) {
   EXPECT_TRUE(manager.status().last_errors.empty());
 }
 
+TEST(RulesManager, NamesWhatItsSourceHasUnderChangesOfItsOwn) {
+  const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}},
+                                                SystemClock::instance(), {}, "push 1");
+  RulesManager& manager = **opened;
+  EXPECT_EQ(manager.status().by, "the start, with push 1");
+  EXPECT_EQ(manager.status().source, "push 1");
+  EXPECT_FALSE(*manager.follow({{"r.yaml", rules_named("one")}}, "push 2"));
+  EXPECT_EQ(manager.status().source, "push 2") << "the same text";
+  ASSERT_TRUE(manager.replace(rules_named("put"), "PUT /v1/rules"));
+  EXPECT_EQ(manager.status().by, "PUT /v1/rules");
+  EXPECT_EQ(manager.status().source, "push 2");
+  EXPECT_FALSE(manager.follow({{"r.yaml", "version: 1\nrules: 7\n"}}, "push 3"));
+  EXPECT_EQ(manager.status().source, "push 2") << "what is wrong is not active";
+  EXPECT_TRUE(*manager.follow({{"r.yaml", rules_named("four")}}, "push 4"));
+  EXPECT_EQ(manager.status().source, "push 4");
+}
+
 TEST(RulesManager, LostRulesAreAFailureUntilTheyAreFound) {
   testing::ManualClock clock;
   const auto opened = RulesManager::open_source({{"r.yaml", rules_named("one")}}, clock);

@@ -518,7 +518,7 @@ std::string forget_changes(const Call& call, const Subject& subject, const rules
       [&](const TemporaryChange& one) { return replaces(by, subject, one); });
   std::string note;
   for (const TemporaryChange& one : ended) {
-    note.append(note.empty() ? "this ends the change for a time of " : ", ");
+    note.append(note.empty() ? "on this server, this ends the change for a time of " : ", ");
     note.append(one.place()).append(": ").append(one.name()).append(" ").append(one.value);
   }
   return note;
@@ -804,7 +804,13 @@ void roll_back_rules(const Call& call) {
   const auto change = [&](const ActiveRules&) -> std::optional<Changed> {
     return Changed{*past->texts, past->texts->front().name};
   };
-  change_texts(call, {"version", name, "rollback to version " + name}, change);
+  // In Redis, another server has other numbers of its versions.
+  const std::size_t push = past->by.find("push ");
+  const std::string of =
+      call.admin.push && push != past->by.npos
+          ? " of a server, " + past->by.substr(push, past->by.find(' ', push + 5) - push)
+          : "";
+  change_texts(call, {"version", name, "rollback to version " + name + of}, change);
 }
 
 namespace {

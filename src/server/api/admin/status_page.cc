@@ -137,8 +137,9 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
   for (const std::string& source : rules.sources) json.value(source);
   json.end_array()
       .member("loaded_at", rules.loaded_at)
-      .member("by", rules.by)
-      .member("rules", std::uint64_t{rules.rules})
+      .member("by", rules.by);
+  if (!rules.source.empty()) json.member("source", rules.source);
+  json.member("rules", std::uint64_t{rules.rules})
       .member("limits", std::uint64_t{rules.limits})
       .member("warnings", std::uint64_t{rules.warnings})
       .member("reloads", rules.reloads)

@@ -224,9 +224,10 @@ const WORDS = {
 
 function showStore(event) {
   const { kind, at, breaker_open: open, ...numbers } = event.store;
+  const gone = open || Boolean(event.outage);  // without requests the breaker does not open
   const where = kind === "memory" ? "In the memory of this server" : at ? `Redis at ${visible(at)}` : visible(kind);
-  say(find("store-state"), where + (open === undefined ? "." : open ? " does not answer." : ", which answers."));
-  find("store-state").classList.toggle("error", Boolean(open));
+  say(find("store-state"), where + (open === undefined ? "." : gone ? " does not answer." : ", which answers."));
+  find("store-state").classList.toggle("error", open !== undefined && gone);
   showPairs(find("store"), Object.entries(numbers).map(([name, value]) =>
     [WORDS[name] ?? name.replaceAll("_", " "), value.toLocaleString("en")]));
   showPairs(find("listeners"), event.listeners.filter((one) => one.address !== "off").map((one) =>
