@@ -54,8 +54,9 @@ constexpr bool store_failed(Reason reason) noexcept {
          reason == Reason::kForeignValue || reason == Reason::kStoreFull;
 }
 
-// The answer to one charge, or to a request of several charges. Then `capacity`, `remaining` and
-// `reset_after` are those of the tightest limit; `retry_after` and `delay` are the longest.
+// The answer to one charge, or to a request of several charges. Then `capacity`, `remaining`,
+// `spent`, `held` and `reset_after` are those of the tightest limit; `retry_after` and `delay` are
+// the longest.
 //
 // A plain value that borrows nothing and allocates nothing: copy it freely, read it from any
 // thread. The compiler warns if a caller drops the decision of try_acquire(), peek() or check().
@@ -79,7 +80,7 @@ struct Decision {
   std::uint64_t remaining = 0;
   // kTakeAtMost only: the units that were taken from every charge.
   std::uint64_t taken = 0;
-  // budget: the units that are spent in its window, and those that open holds keep. Of a charge.
+  // budget: the units that are spent in its window, and those that open holds keep.
   std::uint64_t spent = 0;
   std::uint64_t held = 0;
   // The time until the limit is untouched again if nothing else arrives.

@@ -202,6 +202,8 @@ inline void combine(std::span<const Decision> each, Decision& all) noexcept {
   if (never) all.reason = Reason::kNever;
   all.capacity = tightest->capacity;
   all.remaining = tightest->remaining;
+  all.spent = tightest->spent;
+  all.held = tightest->held;
   all.reset_after = tightest->reset_after;
   all.retry_after.reset();
   if (retry_after != kNone && !never && !conflict) all.retry_after = retry_after;

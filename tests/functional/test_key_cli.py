@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from harness import PATIENCE, ServerTest, binary, wait_for
+from harness import PATIENCE, ServerTest, binary, request, wait_for
 from redis_harness import RedisTest
 
 RULES = """
@@ -43,9 +43,15 @@ def lines_of(numbers):
     )
 
 
-class Budgets(ServerTest):
+class Budgets(RedisTest):
     def test_what_is_spent_and_held_is_said_in_words(self):
-        sluice = self.serve(rules="""version: 1
+        self.expect_words({})
+
+    def test_what_is_spent_and_held_in_redis(self):
+        self.expect_words({"store": self.redis().url})
+
+    def expect_words(self, config):
+        sluice = self.serve(config=config, rules="""version: 1
 rules:
   - name: models
     limits: [ { name: team, key: "{header.x-team}", algorithm: budget, limit: 1000, per: never } ]
@@ -64,6 +70,10 @@ rules:
         self.assertEqual(spent(), [
             "models/team, key search: 251 of 1000 left",
             "  spent     49, and 700 are held by calls that are not settled"])
+        body = json.dumps({"attributes": attributes, "id": "call-1", "actual": 1200})
+        request(sluice.http, "POST", "/v1/settle", body, {"Content-Type": "application/json"})
+        self.assertEqual(spent(), ["models/team, key search: nothing of 1000 left",
+                                   "  spent     1249, and nothing is held"])
 
 
 class Commands(ServerTest):

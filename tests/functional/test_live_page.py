@@ -12,6 +12,7 @@ import unittest
 import test_quota
 from browser_harness import Browser
 from harness import ROOT, ServerTest, Sluice, binary, wait_for
+from redis_harness import Redis
 
 RULES = """
 version: 1
@@ -550,8 +551,17 @@ rules:
 
 class Budgets(BrowserTest):
     def test_what_is_spent_held_and_left_of_budgets(self):
-        server = Sluice(self.folder(), BUDGETS)
+        self.expect_budgets({})
+
+    def test_what_is_spent_held_and_left_of_budgets_in_redis(self):
+        redis = Redis(self.folder()).start()
+        self.addCleanup(redis.stop)
+        self.expect_budgets({"store": redis.url})
+
+    def expect_budgets(self, config):
+        server = Sluice(self.folder(), BUDGETS, config)
         self.addCleanup(server.stop)
+        self.addCleanup(self.browser.driver.get, "about:blank")  # or the page asks a stopped server
         self.browser.errors()
         teams = ({"header.x-team": "search"}, {"ip": "192.0.2.1"}, {"header.x-team": "<b>x</b>"})
         for attributes, tokens in zip(teams, ("250000", "1000000", "1")):

@@ -114,7 +114,8 @@ bool is_of_a_tightest(const Answer& expected, const sluice::Decision& request) {
   }
   return std::any_of(expected.limits.begin(), expected.limits.end(), [&](const LimitAnswer& limit) {
     return counts(limit) && limit.remaining == least && request.remaining == least &&
-           request.capacity == limit.limit && request.reset_after.count() == limit.reset_after_us;
+           request.capacity == limit.limit && request.spent == limit.spent &&
+           request.held == limit.held && request.reset_after.count() == limit.reset_after_us;
   });
 }
 
@@ -241,7 +242,9 @@ std::string difference(const Answer& expected, const Answered& actual) {
   if (!expected.limits.empty() && !is_of_a_tightest(expected, request)) {
     out.compare("numbers of the request", std::string("those of a tightest limit"),
                 "limit " + std::to_string(request.capacity) + ", remaining " +
-                    std::to_string(request.remaining) + ", reset_after " +
+                    std::to_string(request.remaining) + ", spent " +
+                    std::to_string(request.spent) + ", held " + std::to_string(request.held) +
+                    ", reset_after " +
                     std::to_string(request.reset_after.count()));
   }
   return out.text();

@@ -72,6 +72,7 @@ void expect_the_semantics_of_all_stores(Servers& servers) {
   const sluice::testing::StoreConformance conformance{.make = make,
                                                       .follows_clock = false,
                                                       .permits = true,
+                                                      .budgets = true,
                                                       .threads = 2,
                                                       .requests_per_thread = 100};
   for (const auto& failure : sluice::testing::check_store(conformance)) {

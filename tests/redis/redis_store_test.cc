@@ -42,6 +42,7 @@ void expect_conformance(Servers& servers, int protocol) {
   const sluice::testing::StoreConformance conformance{.make = make,
                                                       .follows_clock = false,
                                                       .permits = true,
+                                                      .budgets = true,
                                                       .threads = 4,
                                                       .requests_per_thread = 100};
   for (const auto& failure : sluice::testing::check_store(conformance)) {

@@ -95,7 +95,8 @@ inline std::string shown(const Decision& d) {
   return std::string(to_string(d.outcome)) + " (" + std::string(to_string(d.reason)) + ") limit " +
          std::to_string(d.capacity) + " remaining " + std::to_string(d.remaining) +
          " reset_after " + shown(std::optional(d.reset_after)) + " retry_after " +
-         shown(d.retry_after) + " delay " + shown(d.delay) + " taken " + std::to_string(d.taken);
+         shown(d.retry_after) + " delay " + shown(d.delay) + " taken " + std::to_string(d.taken) +
+         " spent " + std::to_string(d.spent) + " held " + std::to_string(d.held);
 }
 
 // The answers that a check expects.
@@ -622,11 +623,24 @@ inline void check_budget(Check& c) {
   const auto ask = [&](Action action, std::uint64_t cost, const PermitId* name = nullptr,
                        Duration later = Duration{0}) {
     const Charge charge{"k", budget(kMaxAmount).per(kBudgetPeriod), cost, {}, false, name};
-    return c.limiter().store().apply_one(action, charge, start + later);
+    Decision each;
+    c.limiter().apply(Verb::kPeek, {&charge, 1}, {&each, 1}, start + later);
+    const Decision peeked = c.limiter().store().apply_one(Verb::kPeek, charge, start + later);
+    c.expect_equal(peeked, each, "a peek at one charge");
+    const Decision all = c.limiter().apply(action, {&charge, 1}, {&each, 1}, start + later);
+    c.expect_equal(all, each, "a request with one charge");
+    return all;
+  };
+  const auto numbers = [&](std::uint64_t remaining, std::int64_t reset_after, std::uint64_t spent,
+                           std::uint64_t kept) {
+    Decision decision = ok(kMaxAmount, remaining, reset_after);
+    decision.spent = spent;
+    decision.held = kept;
+    return decision;
   };
   const Action hold{Verb::kHold, kHoldTime};
   const std::uint64_t left = kMaxAmount - 6;
-  Decision held = ok(kMaxAmount, left, hour);
+  Decision held = numbers(left, hour, 0, 6);
   held.ends_after = kHoldTime;
   c.expect_equal(ask(hold, 6, &id), held, "a hold");
   held.repeated = true;
@@ -637,18 +651,18 @@ inline void check_budget(Check& c) {
              what + " must not be answered with " + shown(said));
   };
   expect(ask(hold, 5, &id), Reason::kConflict, false, false, "a hold with another cost");
-  c.expect_equal(ask(Verb::kSettle, 4, &id), ok(kMaxAmount, left + 2, hour), "a settlement");
+  c.expect_equal(ask(Verb::kSettle, 4, &id), numbers(left + 2, hour, 4, 0), "a settlement");
   expect(ask(Verb::kSettle, 4, &id), Reason::kOk, true, false, "the same settlement");
   expect(ask(Verb::kSettle, 3, &id), Reason::kConflict, false, false, "another settlement");
   expect(ask({Verb::kExtend, kHoldTime}, 1, &id), Reason::kGone, false, false, "a settled hold");
   ask(hold, 1, &other);
   c.expect_equal(ask(Verb::kPeek, 0, nullptr, kHoldTime),
-                 ok(kMaxAmount, left + 1, hour - kHoldTime.count()), "a hold that has ended");
+                 numbers(left + 1, hour - kHoldTime.count(), 5, 0), "a hold that has ended");
   expect(ask(Verb::kSettle, 0, &other, kHoldTime), Reason::kOk, false, true, "a late settlement");
   const PermitId unheld = PermitId::named("c");
   expect(ask(Verb::kCancel, 0, &unheld, kHoldTime), Reason::kOk, false, true, "a cancellation");
   expect(ask(hold, 6, &unheld, kHoldTime), Reason::kConflict, false, false, "a cancelled id");
-  c.expect_equal(ask(Verb::kPeek, 0, nullptr, kBudgetPeriod), ok(kMaxAmount, kMaxAmount, 0),
+  c.expect_equal(ask(Verb::kPeek, 0, nullptr, kBudgetPeriod), numbers(kMaxAmount, 0, 0, 0),
                  "the next window");
   expect(ask(hold, 6), Reason::kInvalid, false, false, "a hold without an id");
 }

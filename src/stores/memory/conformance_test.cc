@@ -93,6 +93,14 @@ TEST(StoreConformance, FindsARetryAfterOffByATick) {
   }
 }
 
+TEST(StoreConformance, FindsAmountsThatOnlyTheChargeHas) {
+  EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
+    Decision decision = s.apply(v, charges, now, each);
+    decision.spent = 0;
+    return decision;
+  }));
+}
+
 TEST(StoreConformance, FindsKeysThatEndAtNul) {
   EXPECT_TRUE(is_found([](Store& s, Action v, auto charges, auto now, auto each) {
     for (Charge& c : charges) c.key = c.key.substr(0, c.key.find('\0'));

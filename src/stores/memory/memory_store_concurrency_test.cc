@@ -326,7 +326,7 @@ TEST(MemoryStoreConformance, PassesWithManyShards) {
   const auto make = [](const Clock& clock) {
     return std::make_unique<MemoryStore>(MemoryStoreOptions{}, clock);
   };
-  for (const auto& failure : testing::check_store({.make = make, .permits = true}))
+  for (const auto& failure : testing::check_store({.make = make, .permits = true, .budgets = true}))
     ADD_FAILURE() << failure;
 }
 
@@ -334,7 +334,7 @@ TEST(MemoryStoreConformance, PassesWithOneShard) {
   const auto make = [](const Clock& clock) {
     return std::make_unique<MemoryStore>(MemoryStoreOptions{.shards = 1}, clock);
   };
-  for (const auto& failure : testing::check_store({.make = make, .permits = true}))
+  for (const auto& failure : testing::check_store({.make = make, .permits = true, .budgets = true}))
     ADD_FAILURE() << failure;
 }
 
