@@ -41,7 +41,8 @@ struct HoldName {
 enum class IdKind : std::uint8_t { kUnknown, kOpen, kSettled, kCharged, kReleased, kCancelled };
 
 // An id in 24 bytes: its name, its kind and an amount; and 56 bits more: of kOpen the index of its
-// hold, of kSettled until when it is known and the check of its cost, else the end of its hold.
+// hold, of kSettled until when it is known, the check of its cost and whether it went beyond the
+// limit, else the end of its hold.
 class IdRecord {
  public:
   constexpr IdRecord() = default;
@@ -240,6 +241,8 @@ constexpr std::uint64_t kAnyCost = 0xFFFF;
 // A prime below it, so that large costs near a power of two differ from small ones.
 constexpr std::uint64_t kCheckModulus = 65521;
 constexpr std::uint64_t check_of(std::uint64_t cost) noexcept { return cost % kCheckModulus; }
+// In the rest of an id that is settled: the settlement went beyond the limit.
+constexpr std::uint64_t kWasOver = std::uint64_t{1} << 48;
 
 constexpr std::uint64_t plus(std::uint64_t spent, std::uint64_t cost) noexcept {
   return cost > kMaxAmount - spent ? kMaxAmount : spent + cost;
@@ -362,8 +365,14 @@ struct Asked {
   std::uint64_t amount = 0;  // of the id
   Ticks end = 0;             // of its hold, unless it is settled
   std::uint64_t check = kAnyCost;
+  bool was_over = false;
 
   bool is_decided() const noexcept { return budget::is_decided(kind); }
+  // Reads the rest of the record of an id that is settled or cancelled.
+  void read_decided(std::uint64_t rest) noexcept {
+    check = rest >> 32 & 0xFFFF;
+    was_over = (rest & kWasOver) != 0;
+  }
   // Whether the id was held or taken with the cost.
   bool had_cost(std::uint64_t cost) const noexcept {
     return is_decided() ? check == check_of(cost) : amount == cost;
@@ -391,7 +400,7 @@ inline void find_id(Asked& asked) noexcept {
   asked.amount = record.amount();
   if (asked.is_decided()) {
     until = static_cast<std::uint32_t>(record.rest());
-    asked.check = record.rest() >> 32;
+    asked.read_decided(record.rest());
   } else {
     const bool is_open = asked.kind == IdKind::kOpen;
     asked.end = is_open ? asked.budget.holds[record.rest()].end : static_cast<Ticks>(record.rest());
@@ -471,6 +480,7 @@ inline Made repeat(const Asked& asked) noexcept {
 inline Made repeat_end(const Asked& asked) noexcept {
   Made step = repeat(asked);
   step.answer.late = asked.check == kAnyCost;
+  step.answer.over = asked.was_over;
   return step;
 }
 inline Made conflict(const Asked& asked) noexcept {
@@ -519,6 +529,10 @@ inline Made settle_first(const Asked& asked, std::uint64_t actual, bool is_cut) 
   Made step = end_with(asked, plus(before, adds), actual, check, end);
   step.answer.over = is_cut || adds > kMaxAmount - before ||
                      step.next.spent + step.next.held > asked.limit.capacity();
+  if (step.answer.over) {
+    const IdRecord& record = step.next.record;
+    step.next.record = {asked.name, IdKind::kSettled, actual, record.rest() | kWasOver};
+  }
   step.answer.late = asked.kind != IdKind::kOpen;
   return step;
 }
@@ -553,7 +567,10 @@ inline Made take(Verb verb, const Asked& asked, std::uint64_t cost) noexcept {
     if (asked.kind == IdKind::kOpen && asked.amount == cost) return settle(asked, cost);
     const bool is_same = asked.kind == IdKind::kSettled && asked.amount == cost &&
                          (asked.check == kAnyCost || asked.had_cost(cost));
-    return is_same ? repeat(asked) : conflict(asked);
+    if (!is_same) return conflict(asked);
+    Made step = repeat_end(asked);
+    step.answer.late = false;
+    return step;
   }
   if (verb == Verb::kTakeAtMost) cost = units_at_most(asked.limit, asked.live.used(), cost);
   const Answer said = quote(asked, cost);

@@ -68,6 +68,22 @@ TEST(Budget, HoldsAndSettlesWithWhatWasUsed) {
   EXPECT_EQ(counter.take(2 * kSecond, 1), wait(58 * kSecond, 0, 58 * kSecond));
 }
 
+TEST(Budget, AnswersARepeatedSettlementAsTheFirst) {
+  BudgetCounter counter(kTen);
+  counter.hold(0, 1, 6, 10 * kSecond);
+  EXPECT_TRUE(counter.settle(0, 1, 15).over);
+  counter.refund(0, 12);  // from now on within the limit
+  const Answer again = counter.settle(kSecond, 1, 15);
+  EXPECT_TRUE(again.admitted && again.repeated && again.over);
+  EXPECT_EQ(again.remaining, 7u);
+  EXPECT_TRUE(counter.settle(kSecond, 2, 6).late);
+  EXPECT_TRUE(counter.settle(kSecond, 3, 2).over);
+  EXPECT_FALSE(counter.settle(kSecond, 2, 6).over) << "it was within the limit";
+  EXPECT_TRUE(counter.settle(kSecond, 3, 2).late) << "it never had a hold";
+  EXPECT_EQ(counter.settle(kSecond, 1, 14).conflict, true);
+  EXPECT_TRUE(counter.hold(kSecond, 1, 6, 10 * kSecond).repeated) << "the cost of its hold is known";
+}
+
 TEST(Budget, SaysWhatIsSpentAndHeldAlsoBeyondTheLimit) {
   BudgetCounter counter(kTen);
   counter.take(0, 2);
@@ -119,7 +135,7 @@ TEST(Budget, TakesWithAnIdOnce) {
   counter.hold(kMinute, 3, 2, 5 * kSecond);
   EXPECT_EQ(counter.take(kMinute, 3, 2), ok(1, kMinute));  // and settles its hold
   EXPECT_EQ(counter.charge(kMinute, 4, 4), core::over(kMinute));
-  EXPECT_EQ(counter.charge(kMinute, 4, 4), repeated(ok(0, kMinute)));
+  EXPECT_EQ(counter.charge(kMinute, 4, 4), repeated(core::over(kMinute)));
 }
 
 TEST(Budget, CancelsWithoutSpendingEvenBeforeTheHold) {

@@ -152,7 +152,7 @@ IdAnswer take_by_id(Counter& counter, std::int64_t instant, const IdCall& call) 
   if (ended == nullptr) return {.is_new = true};
   const bool is_same = ended->how == Ended::How::kSettled && ended->spent == call.units &&
                        ended->held.value_or(call.units) == call.units;
-  return {.denied = !is_same, .repeated = is_same};
+  return {.denied = !is_same, .repeated = is_same, .was_over = ended->over};
 }
 
 void open(Counter& counter, std::int64_t instant, const IdCall& call) {
@@ -185,7 +185,10 @@ IdAnswer settle(Counter& counter, std::int64_t instant, const IdCall& asked) {
   const Ended* const before = find(budget.ended, call.id);
   if (before != nullptr && before->how == Ended::How::kSettled) {
     const bool is_same = before->spent == call.units;
-    return {.denied = !is_same, .repeated = is_same, .late = is_same && !before->held};
+    return {.denied = !is_same,
+            .repeated = is_same,
+            .late = is_same && !before->held,
+            .was_over = before->over};
   }
   if (before != nullptr) ended.held = before->held;
   answer.is_cut = before != nullptr && before->charged
@@ -208,10 +211,15 @@ IdAnswer cancel(Counter& counter, std::int64_t instant, const IdCall& call) {
     budget.open.erase(call.id);
   }
   if (const Ended* const before = find(budget.ended, call.id)) {
-    if (before->how == Ended::How::kCancelled) return {.repeated = true, .late = !before->held};
+    if (before->how == Ended::How::kCancelled) {
+      return {.repeated = true, .late = !before->held, .was_over = before->over};
+    }
     if (before->how == Ended::How::kSettled) {
       const bool is_same = before->spent == 0;  // a settlement of nothing is a cancellation
-      return {.denied = !is_same, .repeated = is_same, .late = is_same && !before->held};
+      return {.denied = !is_same,
+              .repeated = is_same,
+              .late = is_same && !before->held,
+              .was_over = before->over};
     }
     ended.held = before->held;
     if (before->charged) correct(budget, counter, instant, *before, 0);
@@ -230,6 +238,10 @@ IdAnswer extend(Counter& counter, std::int64_t instant, const IdCall& call) {
   budget.latest = std::max(budget.latest, end);
   keep(counter, instant, std::move(budget));
   return {.end = end};
+}
+
+void note_over(Counter& counter, const std::string& id) {
+  std::get<Budget>(counter.state).ended.at(id).over = true;
 }
 
 bool knows_id(const Counter& counter, std::int64_t instant, const std::string& id) {

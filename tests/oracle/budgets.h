@@ -24,7 +24,7 @@ struct Ended {
   How how = How::kSettled;
   std::optional<Integer> held = {};  // absent if the id never had a hold
   Integer spent = {};                // kSettled: the actual amount
-  bool late = false;                 // kSettled: its hold had ended before
+  bool over = false;                 // kSettled, kCancelled: the answer was "over"
   bool charged = false;              // kExpired: its units were spent at `end`
   std::int64_t end = 0;              // kExpired
   std::int64_t until = 0;            // when it is forgotten
@@ -54,6 +54,7 @@ struct IdAnswer {
   bool late = false;      // a settlement whose hold had ended
   bool settles = false;   // and is not a repetition
   bool is_cut = false;    // a settlement of more units than can be stored
+  bool was_over = false;  // repeated: the first answer was "over"
   bool is_new = false;    // hold(), take_by_id(): the amount has to fit
   std::int64_t end = 0;   // hold(), extend(): when the hold ends
 };
@@ -72,6 +73,9 @@ void spend(Counter& counter, std::int64_t instant, const IdCall& call);
 IdAnswer settle(Counter& counter, std::int64_t instant, const IdCall& call);
 IdAnswer cancel(Counter& counter, std::int64_t instant, const IdCall& call);
 IdAnswer extend(Counter& counter, std::int64_t instant, const IdCall& call);
+
+// Notes that the answer to the settlement or the cancellation of an id is "over".
+void note_over(Counter& counter, const std::string& id);
 
 // Returns whether the id has a hold, or had one or was spent and is remembered.
 bool knows_id(const Counter& counter, std::int64_t instant, const std::string& id);

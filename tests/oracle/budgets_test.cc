@@ -69,6 +69,7 @@ TEST_F(OracleBudgets, CountLargeAmountsExactly) {
   EXPECT_EQ(hold("a", 0, 1).limits[0].remaining, 0u);
   EXPECT_EQ(settle("a", 0, 2).reason, "over");  // cannot be stored
   EXPECT_EQ(settle("a", 0, 2).repeated, true);
+  EXPECT_EQ(settle("a", 0, 2).reason, "over");
   EXPECT_EQ(ask(Verb::kRefund, 0, 1).limits[0].remaining, 1u);
 }
 
@@ -83,6 +84,10 @@ TEST_F(OracleBudgets, SettleAHoldOnce) {
   hold("b", 3 * kSecond, 80);
   EXPECT_EQ(settle("b", 3 * kSecond, 81).reason, "over");
   EXPECT_EQ(left(3 * kSecond), 0u);
+  ask(Verb::kRefund, 3 * kSecond, 50);
+  const Answer over = settle("b", 4 * kSecond, 81);
+  EXPECT_TRUE(over.repeated && over.reason == "over" && over.limits[0].remaining == 49);
+  EXPECT_EQ(settle("a", 4 * kSecond, 20).reason, "ok");
 }
 
 TEST_F(OracleBudgets, RepeatAHoldWithoutCounting) {

@@ -506,6 +506,12 @@ Answer Oracle::apply_by_id(const Action& action, const std::vector<Charge>& char
   for (auto& [name, share] : shares) {
     describe(action.verb, allowed, share);
     if (!allowed || !share.by_id) continue;
+    if (share.by_id->settles && share.answer.reason == "over") {
+      note_over(share.after, *action.id);
+      keep(name, share.after);
+    } else if (share.by_id->repeated && share.by_id->was_over) {
+      share.answer.reason = "over";
+    }
     share.answer.repeated = share.by_id->repeated;
     share.answer.late = share.by_id->late;
     share.answer.ends_after_us = std::max<std::int64_t>(share.by_id->end - share.instant, 0);

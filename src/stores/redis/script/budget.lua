@@ -338,7 +338,8 @@ local function budget(key, arg, now, verb)
       end
     end
   end
-  local check = (kind == kSettled or kind == kCancelled) and (rest - rest % 4294967296) / 4294967296
+  local check = (kind == kSettled or kind == kCancelled) and
+    (rest - rest % 4294967296) / 4294967296 % 65536
   local has_cost = kind == 0
   if check then
     has_cost = check == kAnyCost and does ~= kHolds or check == cost % kCheckModulus
@@ -359,7 +360,7 @@ local function budget(key, arg, now, verb)
   if verb == kTakeAtMost and left < cost then cost = left < 1 and 1 or left end
 
   -- Decides. Out: what happens to the id, if something does.
-  local opens_hold, settles, cancels, extends, until_known
+  local opens_hold, settles, cancels, extends, until_known, is_over
   if verb == kReset then
     with_ledger 'ledger_reset'
     return reply(), true
@@ -383,6 +384,7 @@ local function budget(key, arg, now, verb)
         actual = amount < actual and actual - amount or 0
       end
     end
+    is_over = not cancels and cost > kMaxAmount or actual > kMaxAmount - spent
     spent = actual < kMaxAmount - spent and spent + actual or kMaxAmount
     until_known = known_after(kind == kOpen and rest or at, remember)
   elseif verb == kCharge then
@@ -441,9 +443,11 @@ local function budget(key, arg, now, verb)
     local of = does == kTakesOnce and kind == 0 and cost % kCheckModulus or
       check or kind == 0 and kAnyCost or amount % kCheckModulus
     local units = cancels and 0 or cost < kMaxAmount and cost or kMaxAmount
-    put_record(cells, 'e', head,
-               record(id, cancels and kCancelled or kSettled, units, of * 4294967296 + until_known),
-               at, remember)
+    -- nil: it was admitted, as a take.
+    if is_over == false then is_over = spent + held > capacity end
+    local was_over = is_over and kWasOver or 0
+    put_record(cells, 'e', head, record(id, cancels and kCancelled or kSettled, units,
+                                        was_over + of * 4294967296 + until_known), at, remember)
     if until_known > known then known = until_known end
   end
   -- Some of the records of ended holds move, so that no call takes long: with each hold those of some

@@ -276,7 +276,7 @@ core::budget::Made Counter::decide_budget(Action action, std::uint64_t cost) con
   asked.kind = static_cast<core::IdKind>(budget_.kind);
   asked.amount = budget_.amount;
   if (asked.is_decided()) {
-    asked.check = budget_.rest >> 32;
+    asked.read_decided(budget_.rest);
   } else {
     asked.end = ticks(budget_.rest);
   }

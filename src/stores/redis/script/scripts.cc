@@ -126,6 +126,7 @@ constexpr Constant kConstants[] = {
     {"kCancelled", of(core::IdKind::kCancelled)},
     {"kAnyCost", core::budget::kAnyCost},
     {"kCheckModulus", core::budget::kCheckModulus},
+    {"kWasOver", core::budget::kWasOver},
     {"kLogKind", format::kLogKind},
     {"kHybridKind", format::kHybridKind},
     {"kLogHead", format::kLogHead},
