@@ -5,15 +5,20 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/civil_time.h"
@@ -34,13 +39,15 @@ namespace {
 
 using server::LedgerLine;
 using server::LedgerReplay;
+using server::LedgerRestarts;
 
 constexpr const char* kVerifyHelp =
     R"(Replays the entries of the files, the oldest file first, and compares every balance and every hold
 with the entries before. It says what is wrong, or where entries are missing, with file, line and
 counter. A start without a stop before it (a server that was killed), an unfinished last line, and a
-gap (a counter that began again, or a stream whose first entries are gone) are warnings. - is
-standard input.
+gap (a counter that began again, or a stream whose first entries are gone) are warnings. So are
+entries after the snapshot with which a server began after a crash: their changes were lost, and they
+do not count. - is standard input.
 
 Without FILE it reads the ledger of the configuration, or that in Redis, and compares the last balance
 of each key with its counter. Changes while it reads do not matter.
@@ -56,11 +63,11 @@ Examples:
 
 constexpr const char* kSumHelp =
     R"(Adds up what the entries of the files have spent, the oldest file first. A refund, a reset and a
-settlement below what was charged before count negative. A hold that nobody settled counts from its
-end on, as its limit says. --by is a list of key, rule, limit, day and month. Days and months are
-those of --zone. --from and --to are days (2026-11-01) or instants (RFC 3339); --to is the first that
-does not count. - is standard input. Without FILE it reads the ledger of the configuration, or that in
-Redis.
+settlement below what was charged before count negative; what a crash has undone does not count. A
+hold that nobody settled counts from its end on, as its limit says. --by is a list of key, rule, limit,
+day and month. Days and months are those of --zone. --from and --to are days (2026-11-01) or instants
+(RFC 3339); --to is the first that does not count. - is standard input. Without FILE it reads the
+ledger of the configuration, or that in Redis.
 
 Exit status: 0 printed, perhaps with warnings; 1 something is wrong or missing in the files (`sluice
 ledger verify`), or one cannot be read; 2 wrong usage.
@@ -114,8 +121,15 @@ class LedgerReader {
       }
       files.push_back(config.ledger.file);
     }
-    begin();
-    for (const std::string& file : files) read(file);
+    std::vector<std::string> texts(files.size());
+    LedgerRestarts restarts;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      read(files[i], texts[i], [&](const std::string& text) { restarts.add(text); });
+    }
+    begin(std::move(restarts));
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      read(files[i], texts[i], [this](const std::string& text) { add(text); });
+    }
     finish();
   }
   int status() const { return wrong_ > 0 ? kFailed : 0; }
@@ -123,10 +137,10 @@ class LedgerReader {
 
  private:
   // A replay of its own for each counter in Redis, and one for all files.
-  void begin() {
+  void begin(LedgerRestarts restarts = {}) {
     replay_.emplace(
         [this](LedgerReplay::Problem problem, const std::string& what) { say(problem, what); },
-        see_);
+        see_, std::move(restarts));
   }
   void finish() {
     if (end_) replay_->end(*end_);
@@ -225,32 +239,51 @@ class LedgerReader {
     });
   }
 
-  void read(const std::string& file) {
+  // Reads the lines of a file. Of what can be read only once, such as a pipe, `all` has the text.
+  template <typename Take>
+  void read(const std::string& file, std::string& all, const Take& take) {
     file_ = file;
     number_ = 0;
-    if (file == "-") return read(std::cin);
-    std::ifstream stream(file, std::ios::binary);
-    // A folder can be opened, but not read.
-    if (!stream || (stream.peek(), stream.bad())) {
-      throw Failed(replay::printable(file) + ": cannot be read: " + std::strerror(errno));
+    std::ifstream stream;
+    if (file != "-" && all.empty()) {
+      stream.open(file, std::ios::binary);
+      // A folder can be opened, but not read.
+      if (!stream || (stream.peek(), stream.bad())) {
+        throw Failed(replay::printable(file) + ": cannot be read: " + std::strerror(errno));
+      }
+      stream.clear();
     }
-    stream.clear();
-    read(stream);
+    std::error_code unknown;
+    if (all.empty() && (file == "-" || !std::filesystem::is_regular_file(file, unknown))) {
+      std::istream& once = file == "-" ? std::cin : stream;
+      all.assign(std::istreambuf_iterator<char>(once), {});
+    }
+    if (all.empty()) return read_lines(stream, take);
+    std::istringstream text(all);
+    read_lines(text, take);
   }
-  void read(std::istream& stream) {
+  // Gives each line, with its end if it has one.
+  template <typename Take>
+  void read_lines(std::istream& stream, const Take& take) {
     for (std::string text; std::getline(stream, text);) {
-      place_ = file_ + ":" + std::to_string(++number_);
-      if (stream.eof()) {
-        return say(LedgerReplay::Problem::kIncomplete,
-                   "the last line is not finished, so it does not count: " + text);
-      }
-      if (const auto line = server::parse_ledger_line(text)) {
-        replay_->add(*line);
-      } else {
-        say(LedgerReplay::Problem::kWrong, line.error());
-      }
+      ++number_;
+      if (!stream.eof()) text += '\n';
+      take(text);
     }
     if (stream.bad()) throw Failed(replay::printable(file_) + ": cannot be read");
+  }
+  void add(std::string text) {
+    place_ = file_ + ":" + std::to_string(number_);
+    if (!text.ends_with('\n')) {
+      return say(LedgerReplay::Problem::kIncomplete,
+                 "the last line is not finished, so it does not count: " + text);
+    }
+    text.pop_back();
+    if (const auto line = server::parse_ledger_line(text)) {
+      replay_->add(*line);
+    } else {
+      say(LedgerReplay::Problem::kWrong, line.error());
+    }
   }
   void say(LedgerReplay::Problem problem, const std::string& what) {
     const bool is_wrong = problem == LedgerReplay::Problem::kWrong;

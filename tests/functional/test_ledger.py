@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import threading
+import time
 import unittest
 
 from harness import PATIENCE, Raw, ServerTest, Sluice, binary, free_port, request, wait_for
@@ -215,6 +216,37 @@ class Ledger(Calls, ServerTest):
         self.assertEqual(self.entries()[-1]["spent_after"], 57)
         self.verify()
         self.assertEqual(self.sums("--by", "limit"), ["agent,57", "org,57"])
+
+    def test_what_a_crash_undoes_does_not_count(self):
+        snapshot = self.folder() / "counters"
+        memory = {"memory": {"snapshot": str(snapshot), "snapshot_interval": "20ms"}}
+        first = self.start_server(memory)
+        self.post(first, "/v1/check", tokens=1)
+        self.post(first, "/v1/check", org="quiet", tokens=3)
+        self.post(first, "/v1/check", id="call", hold_ms=3_600_000, tokens=5)
+        asked = time.time()
+        wait_for(lambda: first.metrics()["sluice_snapshot_timestamp_seconds"] > asked)
+        saved = snapshot.read_bytes()
+        self.post(first, "/v1/check", tokens=7)
+        self.post(first, "/v1/check", org="quiet", tokens=4)
+        self.post(first, "/v1/settle", id="call", actual=20)
+        wait_for(lambda: first.metrics()["sluice_ledger_entries_total"] == 12)
+        first.kill()
+        snapshot.write_bytes(saved)  # as if the server had made no other one
+        second = self.start_server(memory, folder=self.home)
+        settled = self.post(second, "/v1/settle", id="call", actual=20)
+        self.assertNotIn("repeated", settled)
+        self.assertEqual([1_000_000 - one["remaining"] for one in settled["limits"]], [21, 21])
+        wait_for(lambda: self.usage(second) == ({"acme": 21, "quiet": 3}, 24), what="the sums")
+        self.assertEqual(second.stop(), 0)
+        warnings = ["a start without a stop before it",
+                    "6 entries after the snapshot were undone by a crash"]  # fmt: skip
+        self.verify(warns=warnings)
+        self.assertEqual(self.sums("--by", "limit,key"), ["agent,acme a1,21", "agent,quiet a1,3",
+                                                          "org,acme,21", "org,quiet,3"])  # fmt: skip
+        piped = subprocess.run(f"cat {self.file} | {binary()} ledger sum --csv --by limit -", shell=True,
+                               capture_output=True, text=True, timeout=PATIENCE, check=True)  # fmt: skip
+        self.assertEqual(piped.stdout.splitlines()[1:], ["agent,24", "org,24"])
 
     def test_a_server_that_takes_over_goes_on_in_the_file(self):
         config = {"listen": {"http": f"127.0.0.1:{free_port()}"},

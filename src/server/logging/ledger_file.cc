@@ -308,7 +308,11 @@ Status read_ledger_file(const std::string& path, const LedgerReplay::See& see, I
     return Unexpected{path + " has " + std::to_string(size) + " bytes, more than " +
                       std::to_string(kMostReadBytes) + "; expected: sluice ledger sum"};
   }
-  LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
+  LedgerRestarts restarts;
+  for (std::string text; std::getline(stream, text) && !stream.eof();) restarts.add(text);
+  stream.clear();
+  stream.seekg(0);
+  LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see, std::move(restarts));
   for (std::string text; std::getline(stream, text) && !stream.eof();) {
     if (const auto line = parse_ledger_line(text)) replay.add(*line);
   }

@@ -194,6 +194,19 @@ Expected<LedgerLine> parse_ledger_line(std::string_view text) {
   return Unexpected{problem.message_by_path("it is no object; expected a line of a ledger")};
 }
 
+void LedgerRestarts::add(std::string_view text) {
+  if (text.find("\"start\"") == text.npos) return;
+  const auto line = parse_ledger_line(text);
+  if (!line || line->kind != "start") return;
+  restored_.push_back(line->rotated ? Instant::max() : line->restored.value_or(Instant::max()));
+}
+
+Instant LedgerRestarts::counts_until(std::size_t starts) const {
+  Instant least = Instant::max();
+  for (std::size_t i = starts; i < restored_.size(); ++i) least = std::min(least, restored_[i]);
+  return least;
+}
+
 void LedgerReplay::add(const LedgerLine& line) {
   if (last_.n != 0 && line.n != last_.n + 1) {
     wrong(line, "lines are missing or out of order; expected n " + amount(last_.n + 1) +
@@ -202,12 +215,17 @@ void LedgerReplay::add(const LedgerLine& line) {
   }
   if (line.kind == "start") {
     begin(line);
+    counts_until_ = restarts_.counts_until(++starts_);
   } else if (line.kind == "gap") {
     wrong(line, amount(line.lost) + " entries are missing, which could not be written");
     lose_all();
   } else if (line.is_entry()) {
     ++entries_;
-    follow(line);
+    if (line.at > counts_until_) {
+      ++undone_;
+    } else {
+      follow(line);
+    }
   }
   last_ = line;
 }
@@ -231,6 +249,11 @@ void LedgerReplay::begin(const LedgerLine& line) {
             "a start without a stop before it: that server was killed, so its last entries, of at "
             "most ledger.flush, may be missing");
   }
+  if (const std::uint64_t undone = std::exchange(undone_, 0); undone > 0) {
+    report_(Problem::kIncomplete,
+            amount(undone) + (undone == 1 ? " entry" : " entries") +
+                " after the snapshot were undone by a crash, so they do not count");
+  }
   if (line.rotated && has_stopped && last_.rotated) return;
   if (!line.rotated && !line.restored) {
     end(last_.at);
@@ -238,6 +261,7 @@ void LedgerReplay::begin(const LedgerLine& line) {
     is_whole_ = true;
   } else if (!has_stopped || !line.restored || *line.restored < last_.at) {
     lose_all();
+    if (line.restored) restored_era_ = era_;
   }
 }
 
@@ -300,11 +324,24 @@ void LedgerReplay::begin_again(Counter& counter, const LedgerLine& line) {
   counter = {.rule = line.rule, .limit = line.limit, .key = line.key, .era = counter.era};
 }
 
+// A snapshot is not made at one instant, and may have entries that were not written any more: what
+// the counter had spent before its first line after a restart says what of them counts.
+void LedgerReplay::correct(const Counter& counter, const LedgerLine& line, std::uint64_t spent) {
+  see_({.at = line.at,
+        .kind = "restored",
+        .rule = counter.rule,
+        .limit = counter.limit,
+        .key = counter.key,
+        .counter = line.counter,
+        .spent = static_cast<std::int64_t>(spent - counter.spent)});
+}
+
 // Compares a counter at the instant of a line with what it was before the line.
 void LedgerReplay::compare(Counter& counter, const LedgerLine& line) {
   const std::uint64_t spent = line.spent_after - static_cast<std::uint64_t>(line.spent);
   const std::uint64_t held = line.held_after - static_cast<std::uint64_t>(line.held);
   const bool is_other = std::exchange(counter.era, era_) != era_;
+  const bool is_restored = is_other && era_ == restored_era_ && counter.last > kFirstInstant;
   if (counter.last < line.window) counter.spent = 0;
   if (line.kind != "charged" && line.kind != "released") expire(counter, line.at, line.window);
   if (line.is_new && !is_other) begin_again(counter, line);
@@ -313,7 +350,7 @@ void LedgerReplay::compare(Counter& counter, const LedgerLine& line) {
                        (counter.unknown > 0 && held >= open && held <= plus(open, counter.unknown));
   if (!is_other && line.at < counter.last)
     wrong(line, "its instant is before that of its last line");
-  if (!is_other && counter.spent == spent && is_held) {
+  if ((!is_other || is_restored) && counter.spent == spent && is_held) {
     counter.unknown = held - std::min(held, open);
     return;
   }
@@ -322,6 +359,7 @@ void LedgerReplay::compare(Counter& counter, const LedgerLine& line) {
                     amount(counter.held) + ", found spent " + signed_amount(spent) + " and held " +
                     signed_amount(held));
   }
+  if (is_restored && counter.spent != spent) correct(counter, line, spent);
   counter.open.clear();
   counter.open_held = 0;
   counter.unknown = held;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/clock.h"
 #include "sluice/expected.h"
@@ -43,8 +44,21 @@ LedgerLine ledger_line(std::uint64_t n, const LedgerEntry& entry);
 // Errors: "WHAT; EXPECTED".
 Expected<LedgerLine> parse_ledger_line(std::string_view text);
 
+// The starts in the lines of a ledger, in order, and the instants at which the counters were saved
+// with which they began. A crash undoes what came after such an instant.
+class LedgerRestarts {
+ public:
+  // Takes the text of the next line, of any kind.
+  void add(std::string_view text);
+  // Returns the last instant whose entries count after this number of starts.
+  Instant counts_until(std::size_t starts) const;
+
+ private:
+  std::vector<Instant> restored_;  // Instant::max(): it undoes nothing
+};
+
 // Replays the lines of a ledger, in the order of its files, and finds what contradicts the lines
-// before. A hold that no line ends counts as ended after its time, as its limit says: if its
+// before. Entries that a restart has undone do not count. A hold that no line ends counts as ended after its time, as its limit says: if its
 // counter is forgotten before it changes again, no line says so.
 class LedgerReplay {
  public:
@@ -54,9 +68,13 @@ class LedgerReplay {
   // Receives each change of a counter, also those that no line reports.
   using See = std::function<void(const LedgerLine& line)>;
 
+  // `restarts` has seen all lines.
   explicit LedgerReplay(
-      Report report, See see = [](const LedgerLine&) {})
-      : report_(std::move(report)), see_(std::move(see)) {}
+      Report report, See see = [](const LedgerLine&) {}, LedgerRestarts restarts = {})
+      : report_(std::move(report)),
+        see_(std::move(see)),
+        restarts_(std::move(restarts)),
+        counts_until_(restarts_.counts_until(0)) {}
   // Takes the next line.
   void add(const LedgerLine& line);
   // Ends the holds whose time is over.
@@ -88,6 +106,7 @@ class LedgerReplay {
   void follow_hold(Counter& counter, const LedgerLine& line);
   void expire(Counter& counter, Instant at, Instant window);
   void lose_all() noexcept;
+  void correct(const Counter& counter, const LedgerLine& line, std::uint64_t spent);
   void begin_again(Counter& counter, const LedgerLine& line);
   void wrong(const LedgerLine& line, const std::string& what);
 
@@ -96,6 +115,12 @@ class LedgerReplay {
   std::map<std::string, Counter> counters_;
   bool is_whole_ = false;  // a counter without a line before is new
   std::uint64_t era_ = 0;  // a counter of an earlier one may have another balance
+  // That began with the counters of a snapshot, whose balances are known, or nearly.
+  std::optional<std::uint64_t> restored_era_ = {};
+  const LedgerRestarts restarts_;
+  std::size_t starts_ = 0;
+  Instant counts_until_;
+  std::uint64_t undone_ = 0;  // entries since the last start
   std::uint64_t entries_ = 0;
   LedgerLine last_;
 };

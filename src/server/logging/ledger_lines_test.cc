@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,14 +36,24 @@ class TextLedger final : public Ledger {
   std::string text_;
 };
 
+LedgerRestarts restarts_of(std::string_view text) {
+  LedgerRestarts restarts;
+  for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) {
+    restarts.add(text.substr(0, end));
+  }
+  return restarts;
+}
+
 // What a replay of the text says, one line each: "3 wrong: WHAT".
-std::string problems(std::string_view text) {
+std::string problems(
+    std::string_view text, const LedgerReplay::See& see = [](const LedgerLine&) {}) {
   std::string out;
   int number = 0;
-  LedgerReplay replay([&](LedgerReplay::Problem problem, const std::string& what) {
+  const auto report = [&](LedgerReplay::Problem problem, const std::string& what) {
     out += std::to_string(number) +
            (problem == LedgerReplay::Problem::kWrong ? " wrong: " : " incomplete: ") + what + '\n';
-  });
+  };
+  LedgerReplay replay(report, see, restarts_of(text));
   while (!text.empty()) {
     ++number;
     const std::size_t end = text.find('\n');
@@ -261,6 +273,74 @@ TEST_F(LedgerLines, FollowRestarts) {
   EXPECT_NE(problems(next + take(6, 1, 5)), "");
   EXPECT_EQ(problems(first + other(3, R"("gap","lost":7)") + take(4, 1, 9) + take(5, 1, 10)),
             "3 wrong: 7 entries are missing, which could not be written\n");
+}
+
+// Lines of a counter at a second of 1970. Members: kind, spent, spent_after, held, held_after.
+class TextLines {
+ public:
+  void add(int second, const std::string& members) {
+    const std::string at = "1970-01-01T00:01:" + std::to_string(second) + "Z";
+    text_ += R"({"n":)" + std::to_string(++n_) + R"(,"at":")" + at + R"(",)" + members + "}\n";
+  }
+  void change(int second, const std::string& kind, const std::string& key, int spent, int after,
+              int held = 0, int held_after = 0) {
+    std::string members = R"("kind":")" + kind + R"(","key":")" + key + R"(")";
+    if (held != 0) members += R"(,"hash":"aa","ends":"1970-01-01T00:02:00Z")";
+    for (const auto& [name, value] :
+         {std::pair("spent", spent), {"spent_after", after}, {"held", held}}) {
+      members += std::string(",\"") + name + "\":" + std::to_string(value);
+    }
+    add(second, members + R"(,"held_after":)" + std::to_string(held_after));
+  }
+  // Sums by key.
+  std::map<std::string, std::int64_t> sums() const {
+    std::map<std::string, std::int64_t> sums;
+    problems(text_, [&](const LedgerLine& line) { sums[line.key] += line.spent; });
+    return sums;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  int n_ = 0;
+  std::string text_;
+};
+
+TEST_F(LedgerLines, AfterTheSnapshotOfACrashDoNotCount) {
+  TextLines lines;
+  lines.add(10, R"("kind":"start")");
+  lines.change(11, "take", "quiet", 3, 3);
+  lines.change(12, "hold", "k", 0, 0, 5, 5);
+  lines.change(14, "take", "k", 7, 7, 0, 5);
+  lines.change(14, "take", "quiet", 4, 7);
+  lines.change(14, "take", "new", 9, 9);
+  lines.change(15, "settle", "k", 20, 27, -5, 0);
+  lines.add(20, R"("kind":"start","restored":"1970-01-01T00:01:13Z")");
+  lines.change(21, "settle", "k", 20, 20, -5, 0);
+  lines.change(22, "take", "k", 1, 21);
+  EXPECT_EQ(problems(lines.text()),
+            "8 incomplete: a start without a stop before it: that server was killed, so its last "
+            "entries, of at most ledger.flush, may be missing\n"
+            "8 incomplete: 4 entries after the snapshot were undone by a crash, so they do not "
+            "count\n");
+  EXPECT_EQ(lines.sums(), (std::map<std::string, std::int64_t>{{"k", 21}, {"quiet", 3}}));
+  // A crash before the next snapshot undoes all since the first one.
+  lines.add(30, R"("kind":"start","restored":"1970-01-01T00:01:13Z")");
+  EXPECT_EQ(lines.sums(), (std::map<std::string, std::int64_t>{{"k", 0}, {"quiet", 3}}));
+}
+
+// A snapshot has each counter as it was at some instant while it was made, and perhaps entries that
+// were not written any more.
+TEST_F(LedgerLines, AfterARestartSayWhatTheSnapshotHad) {
+  TextLines lines;
+  lines.add(10, R"("kind":"start")");
+  lines.change(11, "take", "k", 3, 3);
+  lines.change(14, "take", "k", 4, 7);
+  lines.add(20, R"("kind":"start","restored":"1970-01-01T00:01:13Z")");
+  lines.change(21, "take", "k", 1, 8);
+  EXPECT_EQ(lines.sums()["k"], 8);
+  lines.change(22, "take", "k", 1, 19);
+  EXPECT_NE(problems(lines.text()).find("6 wrong: 'k': its balance before"), std::string::npos);
+  EXPECT_EQ(lines.sums()["k"], 9) << "only the first line after a restart corrects";
 }
 
 // Nobody asks again for a counter that is forgotten, so nobody reports the end of its holds.
