@@ -277,6 +277,8 @@ class Ledger(Calls, ServerTest):
         self.assertEqual(server.stop(), 0)
         self.verify(f"{self.file}.1", self.file)
         self.verify(self.file)
+        usage = request(self.start_server(folder=self.home).admin, "GET", "/v1/usage?limit=org").json
+        self.assertEqual((usage["total"], usage["gap"]), (8, True))
         self.assertEqual(self.entries()[-1]["spent_after"], 15)
 
     def test_a_full_disk_stops_no_decision(self):
@@ -349,7 +351,7 @@ class InRedis(Calls, RedisTest):
         server = self.server(store, ledger="redis")
         for _ in range(3):
             self.post(server, "/v1/check", tokens=7)
-        stream = next(key for key in store.command("KEYS", "sluice:e*") if "org" in str(key))
+        stream = next(key for key in store.command("KEYS", "sluice:e*") if "|org|" in str(key))
         entries = store.command("XRANGE", stream, "-", "+")
         store.command("XDEL", stream, entries[1][0])
         self.assertIn("expected spent 7 and held 0, found spent 14 and held 0",
@@ -365,8 +367,12 @@ class InRedis(Calls, RedisTest):
         server = self.server(store, ledger="redis")
         for _ in range(3):
             self.post(server, "/v1/check", tokens=7)
-        stream = next(key for key in store.command("KEYS", "sluice:e*") if "org" in str(key))
+        stream = next(key for key in store.command("KEYS", "sluice:e*") if "|org|" in str(key))
+        self.assertNotIn("gap", request(server.admin, "GET", "/v1/usage").json)
         store.command("XTRIM", stream, "MAXLEN", 2)
+        answer = request(server.admin, "GET", "/v1/usage?limit=org").json
+        self.assertEqual((answer["total"], answer["more"], answer["gap"]), (14, False, True))
+        self.assertNotIn("gap", request(server.admin, "GET", "/v1/usage?limit=agent").json)
         ran = sluice("ledger", "verify", "--store", store.url)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertEqual(ran.stderr, "1 of 2 streams: warning: a gap: their first entries are gone, because a "

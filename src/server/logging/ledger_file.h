@@ -101,8 +101,9 @@ class LedgerFile final : public Ledger {
 };
 
 // Reads a file of a ledger: `see` receives each change of a counter, also holds that end before
-// `now` (LedgerReplay). Skips what is wrong, as an unfinished last line. Errors: it cannot be read,
-// or has more than kMostReadBytes. Cost: about a second for each 100 MB.
+// `now` (LedgerReplay), and a "gap" where entries before are missing. Skips what is wrong, as an
+// unfinished last line. Errors: it cannot be read, or has more than kMostReadBytes. Cost: about a
+// second for each 100 MB.
 inline constexpr std::uint64_t kMostReadBytes = std::uint64_t{256} << 20;
 Status read_ledger_file(const std::string& path, const LedgerReplay::See& see, Instant now);
 

@@ -58,8 +58,9 @@ class LedgerRestarts {
 };
 
 // Replays the lines of a ledger, in the order of its files, and finds what contradicts the lines
-// before. Entries that a restart has undone do not count. A hold that no line ends counts as ended after its time, as its limit says: if its
-// counter is forgotten before it changes again, no line says so.
+// before. Entries that a restart has undone do not count. A hold that no line ends counts as ended
+// after its time, as its limit says: if its counter is forgotten before it changes again, no line
+// says so.
 class LedgerReplay {
  public:
   enum class Problem : std::uint8_t { kWrong, kIncomplete };

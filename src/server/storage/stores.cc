@@ -521,6 +521,7 @@ class Search {
                      const LedgerReplay::See& see) {
     LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
     std::string from = "-";
+    bool is_first = true;
     for (bool more = true; more && !is_enough();) {
       more = false;
       const auto take = [&](const redis::Reply& reply) {
@@ -533,7 +534,11 @@ class Search {
           entry->is_of_rule = name.keyspace == Keyspace::kRules;
           entry->key = name.key;
           entry->tag = name.tag;
-          replay.add(ledger_line(0, *entry));
+          const LedgerLine line = ledger_line(0, *entry);
+          if (std::exchange(is_first, false) && !line.is_new) {
+            see({.at = line.at, .kind = "gap", .rule = line.rule, .limit = line.limit});
+          }
+          replay.add(line);
         }
       };
       const auto slot = redis::slot_of(key);

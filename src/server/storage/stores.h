@@ -122,7 +122,8 @@ class Stores {
   // one of its fibers; null if the store never waits. Errors: why Redis cannot say.
   virtual Expected<HeldBlocks> find_blocks(LoopStores* loop, std::size_t most) = 0;
 
-  // Reads the ledger of the budgets: `see` receives each change of a counter. `loop`: likewise.
+  // Reads the ledger of the budgets: `see` receives each change of a counter, and a "gap" where
+  // there are no entries any more before its instant, of all counters or of one. `loop`: likewise.
   // Errors: there is none, it is too large, or why it cannot be read; and what is expected.
   virtual Status read_ledger(LoopStores* loop, const LedgerReplay::See& see) = 0;
 

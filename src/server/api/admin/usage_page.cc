@@ -29,6 +29,12 @@ struct Wanted {
     return line.spent != 0 && (!rule || line.rule == *rule) && (!limit || line.limit == *limit) &&
            (!from || line.at >= *from) && (!to || line.at < *to);
   }
+  // Whether entries may be missing that it asks for, those before the instant of the gap.
+  bool misses(const LedgerLine& gap) const {
+    const bool is_of =
+        gap.rule.empty() || ((!rule || gap.rule == *rule) && (!limit || gap.limit == *limit));
+    return is_of && (!from || gap.at > *from);
+  }
 };
 
 // Reads an instant or a day of UTC into `out`. If it is neither, writes that into the answer, and
@@ -89,7 +95,9 @@ void show_usage(const Call& call) {
   if (!count) return;
   std::map<Counter, std::int64_t> spent;
   bool is_whole = true;
+  bool has_gap = false;
   const auto see = [&](const LedgerLine& line) {
+    if (line.kind == "gap") has_gap |= wanted->misses(line);
     if (!wanted->has(line)) return;
     const Counter counter(line.rule, line.limit, line.key);
     const auto at =
@@ -114,6 +122,7 @@ void show_usage(const Call& call) {
   if (wanted->from) json.member("from", *wanted->from);
   if (wanted->to) json.member("to", *wanted->to);
   write_rows(json, spent, *count);
+  if (has_gap) json.member("gap", true);
   answer(call.response, 200, json.end_object());
 }
 

@@ -59,6 +59,22 @@ TEST_F(UsagePage, IsOfARuleALimitAndATime) {
   EXPECT_EQ(get("/v1/usage?from=2026-11-02").json().at("from"), "2026-11-02T00:00:00.000000Z");
 }
 
+TEST_F(UsagePage, SaysThatEntriesAreMissing) {
+  spend("team", "a", 1, 24h);
+  EXPECT_FALSE(get("/v1/usage").json().as_object().contains("gap"));
+  lines_.push_back({.at = kDay + 24h, .kind = "gap", .rule = "llm", .limit = "team"});
+  EXPECT_TRUE(get("/v1/usage")
+                  .body.ends_with(R"("more":false,"gap":true})"
+                                  "\n"));
+  EXPECT_TRUE(
+      get("/v1/usage?rule=llm&limit=team&from=2026-11-01").json().as_object().contains("gap"));
+  EXPECT_FALSE(get("/v1/usage?limit=org").json().as_object().contains("gap"));
+  EXPECT_FALSE(get("/v1/usage?from=2026-11-02").json().as_object().contains("gap"))
+      << "they are before";
+  lines_.back() = {.at = kDay, .kind = "gap"};
+  EXPECT_TRUE(get("/v1/usage?limit=org").json().as_object().contains("gap")) << "of all";
+}
+
 TEST_F(UsagePage, SaysWhatIsWrong) {
   EXPECT_EQ(get("/v1/usage?from=today").status, 400);
   EXPECT_EQ(get("/v1/usage?from=today").detail(),
