@@ -180,7 +180,7 @@ class LedgerReader {
         command.append(std::uint64_t{kPage});
         command.slot = redis::slot_of(key);
       };
-      session.ask(fill, [&](const redis::Reply& reply) {
+      const auto take = [&](const redis::Reply& reply) {
         count = reply.count;
         for (const redis::Reply& one : reply) {
           if (!one.is_array_of(2)) continue;
@@ -188,7 +188,13 @@ class LedgerReader {
           from = next_id(one[0].string());
           add(one[1], name);
         }
-      });
+      };
+      try {
+        session.ask(fill, take);
+      } catch (const Failed& failed) {
+        throw Failed("the key " + base::in_quotes(key) +
+                     ", of a ledger by its name: " + failed.what());
+      }
     }
     finish();
     compare(session, prefix, key);

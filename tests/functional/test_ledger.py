@@ -362,6 +362,17 @@ class InRedis(Calls, RedisTest):
         said = self.verify(store, status=1)
         self.assertEqual(said.count("changed without its ledger; expected spent 7 "), 2, said)
 
+    def test_a_key_of_another_program_is_named(self):
+        store = self.redis()
+        server = self.server(store, ledger="redis")
+        self.post(server, "/v1/check", tokens=7)
+        store.command("SET", "sluice:eru{}mine", "1")
+        named = r"the key 'sluice:eru\{\}mine', of a ledger by its name: .*WRONGTYPE"
+        self.assertRegex(self.verify(store, status=1), named)
+        answer = request(server.admin, "GET", "/v1/usage")
+        self.assertEqual(answer.status, 409)
+        self.assertRegex(answer.json["detail"], named)
+
     def test_entries_that_are_gone_are_a_gap(self):
         store = self.redis()
         server = self.server(store, ledger="redis")

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "metrics/counts.h"
 #include "server/logging/ledger_file.h"
 #include "server/net/fiber.h"
@@ -543,7 +544,8 @@ class Search {
       };
       const auto slot = redis::slot_of(key);
       if (auto asked = ask(slot, {"XRANGE", key, from, "+", "COUNT", "1000"}, take); !asked) {
-        return asked;
+        return Unexpected{"the key " + base::in_quotes(key) +
+                          ", of a ledger by its name: " + asked.error()};
       }
       found_.more |= is_enough();
     }

@@ -297,7 +297,7 @@ constexpr Page kPages[] = {
       .about = "Who has spent what of budgets, by the ledger",
       .parameters = kOfUsage,
       .members = "usage total more",
-      .problems = "409"},
+      .problems = "404 409"},
      pages::show_usage},
     {{.method = "PATCH",
       .path = "/v1/rules/{rule}",

@@ -4,12 +4,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/civil_time.h"
 #include "base/quoted.h"
+#include "base/request_target.h"
+#include "rules/diagnostics.h"
 #include "server/api/admin/pages.h"
 #include "server/api/admin/rule_selection.h"
 
@@ -25,15 +28,15 @@ struct Wanted {
   std::optional<std::string> rule, limit;
   std::optional<Instant> from, to;
 
+  bool is_of(const LedgerLine& line) const {
+    return (!rule || line.rule == *rule) && (!limit || line.limit == *limit);
+  }
   bool has(const LedgerLine& line) const {
-    return line.spent != 0 && (!rule || line.rule == *rule) && (!limit || line.limit == *limit) &&
-           (!from || line.at >= *from) && (!to || line.at < *to);
+    return line.spent != 0 && is_of(line) && (!from || line.at >= *from) && (!to || line.at < *to);
   }
   // Whether entries may be missing that it asks for, those before the instant of the gap.
   bool misses(const LedgerLine& gap) const {
-    const bool is_of =
-        gap.rule.empty() || ((!rule || gap.rule == *rule) && (!limit || gap.limit == *limit));
-    return is_of && (!from || gap.at > *from);
+    return (gap.rule.empty() || is_of(gap)) && (!from || gap.at > *from);
   }
 };
 
@@ -52,7 +55,32 @@ bool read_bound(const Call& call, std::string_view name, std::optional<Instant>&
   return false;
 }
 
+// Returns what is wrong if the query has a parameter that the route lacks, or an empty text. A
+// mistaken name would answer for all rules.
+std::string find_unknown(const Call& call) {
+  std::vector<std::string_view> names;
+  for (const http::Parameter& parameter : call.route.parameters) names.push_back(parameter.name);
+  std::string_view query = call.query;
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const auto is_of = [&](std::string_view name) {
+      Buffers buffers;
+      return base::find_query(pair, name, buffers).has_value();
+    };
+    if (pair.empty() || std::any_of(names.begin(), names.end(), is_of)) continue;
+    const std::string_view name = pair.substr(0, pair.find('='));
+    return in_quotes(name) + " is no parameter of " + std::string(call.route.path) + "; expected " +
+           rules::either(names) + rules::did_you_mean(name, names);
+  }
+  return {};
+}
+
 std::optional<Wanted> wanted_in(const Call& call) {
+  if (const std::string unknown = find_unknown(call); !unknown.empty()) {
+    answer(call.response, {400, unknown});
+    return std::nullopt;
+  }
   Wanted wanted;
   if (!read_bound(call, "from", wanted.from) || !read_bound(call, "to", wanted.to)) {
     return std::nullopt;
@@ -61,6 +89,33 @@ std::optional<Wanted> wanted_in(const Call& call) {
   if (const auto rule = call.parameter("rule", buffers)) wanted.rule = *rule;
   if (const auto limit = call.parameter("limit", buffers)) wanted.limit = *limit;
   return wanted;
+}
+
+// Returns what is wrong if no rule has the name that was asked for, or an empty text. `seen`: the
+// ledger has the rule and the limit, of earlier rules perhaps.
+std::string find_missing(const Call& call, const Wanted& wanted, bool seen) {
+  if (seen) return {};
+  const RuleSet rules = call.admin.rules.current();
+  if (wanted.rule) {
+    const Rule* const rule = rules.find(*wanted.rule);
+    if (rule == nullptr) {
+      return "there is no rule " + in_quotes(*wanted.rule) +
+             ", and the ledger has none; expected " + one_of(rules.rules(), *wanted.rule);
+    }
+    const bool has_limit =
+        !wanted.limit ||
+        std::ranges::find(rule->limits, *wanted.limit, &RuleLimit::name) != rule->limits.end();
+    if (has_limit) return {};
+    return "rule " + in_quotes(rule->name) + " has no limit " + in_quotes(*wanted.limit) +
+           ", and the ledger has none; expected " + one_of(rule->limits, *wanted.limit);
+  }
+  if (!wanted.limit) return {};
+  for (const Rule& rule : rules.rules()) {
+    const auto& limits = rule.limits;
+    if (std::ranges::find(limits, *wanted.limit, &RuleLimit::name) != limits.end()) return {};
+  }
+  return "no rule has a limit " + in_quotes(*wanted.limit) +
+         ", and the ledger has none; expected the name of a limit";
 }
 
 using Counter = std::tuple<std::string, std::string, std::string>;  // rule, limit, key
@@ -96,8 +151,10 @@ void show_usage(const Call& call) {
   std::map<Counter, std::int64_t> spent;
   bool is_whole = true;
   bool has_gap = false;
+  bool is_seen = false;  // the rule and the limit
   const auto see = [&](const LedgerLine& line) {
     if (line.kind == "gap") has_gap |= wanted->misses(line);
+    is_seen |= wanted->is_of(line);
     if (!wanted->has(line)) return;
     const Counter counter(line.rule, line.limit, line.key);
     const auto at =
@@ -111,6 +168,9 @@ void show_usage(const Call& call) {
   const Status read = call.admin.read_ledger ? call.admin.read_ledger(see)
                                              : Status(Unexpected{std::string("no ledger")});
   if (!read) return answer(call.response, {409, read.error()});
+  if (const std::string missing = find_missing(call, *wanted, is_seen); !missing.empty()) {
+    return answer(call.response, {404, missing});
+  }
   if (!is_whole) {
     return answer(call.response, {409,
                                   "more than 100000 counters have spent something; expected "

@@ -15,7 +15,11 @@ class UsagePage : public TestAdmin {
       for (const LedgerLine& line : lines_) see(line);
       return Status();
     };
-    open({"version: 1\nrules: []\n"});
+    open({R"(version: 1
+rules:
+  - name: llm
+    limits: [{ name: team, key: "{ip}", algorithm: budget, limit: 9, per: never }]
+)"});
   }
   void spend(const std::string& limit, const std::string& key, std::int64_t units,
              Duration after = {}) {
@@ -51,7 +55,7 @@ TEST_F(UsagePage, IsOfARuleALimitAndATime) {
     return get("/v1/usage?" + query).json().at("total").to_number<std::int64_t>();
   };
   EXPECT_EQ(total("rule=llm"), 7);
-  EXPECT_EQ(total("rule=other"), 0);
+  EXPECT_EQ(total("rule=llm&limit=org"), 2) << "of earlier rules";
   EXPECT_EQ(total("rule=llm&limit=team"), 5);
   EXPECT_EQ(total("from=2026-11-02"), 4);
   EXPECT_EQ(total("to=2026-11-02"), 3) << "without the end";
@@ -68,10 +72,11 @@ TEST_F(UsagePage, SaysThatEntriesAreMissing) {
                                   "\n"));
   EXPECT_TRUE(
       get("/v1/usage?rule=llm&limit=team&from=2026-11-01").json().as_object().contains("gap"));
+  spend("org", "o", 1);
   EXPECT_FALSE(get("/v1/usage?limit=org").json().as_object().contains("gap"));
   EXPECT_FALSE(get("/v1/usage?from=2026-11-02").json().as_object().contains("gap"))
       << "they are before";
-  lines_.back() = {.at = kDay, .kind = "gap"};
+  lines_[1] = {.at = kDay, .kind = "gap"};
   EXPECT_TRUE(get("/v1/usage?limit=org").json().as_object().contains("gap")) << "of all";
 }
 
@@ -81,6 +86,21 @@ TEST_F(UsagePage, SaysWhatIsWrong) {
             "'from' is 'today'; expected an instant such as 2026-11-01T12:00:00Z, or a day such as "
             "2026-11-01");
   EXPECT_EQ(get("/v1/usage?count=0").status, 400);
+  EXPECT_EQ(get("/v1/usage?ruel=llm").status, 400);
+  EXPECT_EQ(get("/v1/usage?ruel=llm").detail(),
+            "'ruel' is no parameter of /v1/usage; expected from, to, rule, limit or count; did you "
+            "mean 'rule'?");
+  EXPECT_EQ(get("/v1/usage?%72ule=llm&&").status, 200);
+  EXPECT_EQ(get("/v1/usage?rule=lm").status, 404);
+  EXPECT_EQ(get("/v1/usage?rule=lm").detail(),
+            "there is no rule 'lm', and the ledger has none; expected one of: llm; did you mean "
+            "'llm'?");
+  EXPECT_EQ(
+      get("/v1/usage?rule=llm&limit=tam").detail(),
+      "rule 'llm' has no limit 'tam', and the ledger has none; expected one of: team; did you "
+      "mean 'team'?");
+  EXPECT_EQ(get("/v1/usage?limit=tam").status, 404);
+  EXPECT_EQ(get("/v1/usage?rule=llm&limit=team").status, 200);
   failure_ = "ledger.jsonl cannot be read: Permission denied";
   EXPECT_EQ(get("/v1/usage").status, 409);
   EXPECT_EQ(get("/v1/usage").detail(), failure_);
