@@ -1,6 +1,10 @@
 // `sluice ledger`: checks the ledger of budgets (docs/budgets.md), and adds up what was spent. The
 // ledger is in files, or in streams next to the counters in Redis.
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -47,7 +51,8 @@ with the entries before. It says what is wrong, or where entries are missing, wi
 counter. A start without a stop before it (a server that was killed), an unfinished last line, and a
 gap (a counter that began again, or a stream whose first entries are gone) are warnings. So are
 entries after the snapshot with which a server began after a crash: their changes were lost, and they
-do not count. - is standard input.
+do not count. If the last line is no stop, and no server writes the file, lines may be missing at its
+end. - is standard input.
 
 Without FILE it reads the ledger of the configuration, or that in Redis, and compares the last balance
 of each key with its counter. Changes while it reads do not matter.
@@ -131,6 +136,9 @@ class LedgerReader {
       read(files[i], texts[i], [this](const std::string& text) { add(text); });
     }
     finish();
+    if (is_cut_ || replay_->is_stopped() || is_written(files.back())) return;
+    say(LedgerReplay::Problem::kIncomplete,
+        "the last line is no stop: the server was killed, or later lines are missing");
   }
   int status() const { return wrong_ > 0 ? kFailed : 0; }
   std::uint64_t entries() const { return entries_; }
@@ -280,7 +288,8 @@ class LedgerReader {
   }
   void add(std::string text) {
     place_ = file_ + ":" + std::to_string(number_);
-    if (!text.ends_with('\n')) {
+    is_cut_ = !text.ends_with('\n');
+    if (is_cut_) {
       return say(LedgerReplay::Problem::kIncomplete,
                  "the last line is not finished, so it does not count: " + text);
     }
@@ -291,6 +300,15 @@ class LedgerReader {
       say(LedgerReplay::Problem::kWrong, line.error());
     }
   }
+  // Whether a server writes the file, which it has locked.
+  static bool is_written(const std::string& file) {
+    if (file == "-") return false;
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return false;
+    const bool is_locked = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    ::close(descriptor);
+    return is_locked;
+  }
   void say(LedgerReplay::Problem problem, const std::string& what) {
     const bool is_wrong = problem == LedgerReplay::Problem::kWrong;
     if (is_wrong) ++wrong_;
@@ -299,7 +317,8 @@ class LedgerReader {
 
   std::string file_;
   std::uint64_t number_ = 0;
-  std::string place_;  // of what is read now
+  std::string place_;    // of what is read now
+  bool is_cut_ = false;  // the last line
   std::uint64_t wrong_ = 0;
   std::uint64_t cut_ = 0;  // streams whose first entries are gone
   std::uint64_t entries_ = 0;

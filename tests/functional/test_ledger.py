@@ -156,6 +156,12 @@ class Ledger(Calls, ServerTest):
         self.verify(changed, warns=["'n'"], status=1)
         changed.write_text(text[:-5])
         self.verify(changed, warns=["warning: the last line is not finished"])
+        changed.write_text(text.replace('"key":"acme"', '"key":"other"'))
+        self.verify(changed, warns=["expected rule 'models', limit 'org' and key 'acme', found rule "
+                                    "'models', limit 'org' and key 'other'"], status=1)  # fmt: skip
+        changed.write_text("".join(text.splitlines(keepends=True)[:5]))
+        self.verify(changed, warns=["changed.jsonl:5: warning: the last line is no stop: the server was "
+                                    "killed, or later lines are missing"])  # fmt: skip
         self.assertEqual(sluice("ledger", "verify", "-", given=text).returncode, 0)
         self.assertIn("cannot be read", sluice("ledger", "verify", self.home / "none").stderr)
         self.assertEqual(sluice("ledger", "verify", self.home).returncode, 1)

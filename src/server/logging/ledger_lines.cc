@@ -11,6 +11,7 @@
 #include "core/budget.h"
 #include "core/limit.h"
 #include "rules/counter_key.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::server {
 namespace {
@@ -121,6 +122,22 @@ std::string name_of(const LedgerLine& line) {
   return base::in_quotes(line.counter.empty() ? line.key : line.counter);
 }
 
+// Sets the rule, the limit and the key of a counter of rules. Returns false if it is none.
+bool set_names(LedgerLine& line, std::string_view counter) {
+  const auto name = rules::parse_counter_key(counter);
+  if (!name) return false;
+  line.rule = name->rule;
+  line.limit = name->limit;
+  line.key.clear();
+  for (const auto& part : name->parts) line.key += part.has_value ? part.value : part.name;
+  return true;
+}
+
+std::string names_in_text(const LedgerLine& line) {
+  return "rule " + base::in_quotes(line.rule) + ", limit " + base::in_quotes(line.limit) +
+         " and key " + base::in_quotes(line.key);
+}
+
 }  // namespace
 
 std::string LedgerLine::text() const {
@@ -164,20 +181,11 @@ LedgerLine ledger_line(std::uint64_t n, const LedgerEntry& entry) {
   line.held_after = entry.held_after;
   line.limit_units = entry.limit;
   line.window = entry.window;
-  const auto name = entry.is_of_rule ? rules::parse_counter_key(entry.key)
-                                     : Expected<rules::CounterKey>(Unexpected{std::string()});
   line.counter = rules::utf8_counter_key(entry.key);
   line.key = line.counter;
   line.tag = entry.tag;
   line.id = entry.id;
-  if (name) {
-    line.rule = name->rule;
-    line.limit = name->limit;
-    line.key.clear();
-    for (const auto& part : name->parts) line.key += part.has_value ? part.value : part.name;
-  } else {
-    line.counter.clear();
-  }
+  if (!entry.is_of_rule || !set_names(line, entry.key)) line.counter.clear();
   if (entry.hash) line.hash = hex(*entry.hash);
   const bool is_hold = entry.kind == LedgerKind::kHold ||
                        (entry.kind == LedgerKind::kUndo && entry.ends != Instant{});
@@ -276,6 +284,7 @@ void LedgerReplay::follow(const LedgerLine& line) {
   if (is_new) {
     counter = {.rule = line.rule, .limit = line.limit, .key = line.key};
     counter.era = is_whole_ ? era_ : era_ - 1;
+    check_names(line);
   }
   compare(counter, line);
   counter.last = line.at;
@@ -283,6 +292,19 @@ void LedgerReplay::follow(const LedgerLine& line) {
   counter.held = line.held_after;
   follow_hold(counter, line);
   see_(line);
+}
+
+// A line names its counter, and again by rule, limit and key, by which `sum` groups. A key that is
+// not UTF-8 is different in the line.
+void LedgerReplay::check_names(const LedgerLine& line) {
+  LedgerLine named;
+  if (line.counter.empty() || !set_names(named, line.counter)) return;
+  const bool is_text = rules::find_invalid_utf8(named.key) == named.key.npos;
+  const bool agrees =
+      named.rule == line.rule && named.limit == line.limit && (named.key == line.key || !is_text);
+  if (agrees) return;
+  wrong(line, "it has another name than its counter; expected " + names_in_text(named) +
+                  ", found " + names_in_text(line));
 }
 
 // Ends the holds whose time is over at an instant of the window.

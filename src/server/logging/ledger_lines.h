@@ -82,6 +82,8 @@ class LedgerReplay {
   void end(Instant now);
 
   std::uint64_t entries() const noexcept { return entries_; }
+  // Whether the last line, if there is one, says that the server has stopped.
+  bool is_stopped() const noexcept { return last_.n == 0 || last_.kind == "stop"; }
 
  private:
   struct Hold {
@@ -103,6 +105,7 @@ class LedgerReplay {
 
   void begin(const LedgerLine& line);
   void follow(const LedgerLine& line);
+  void check_names(const LedgerLine& line);
   void compare(Counter& counter, const LedgerLine& line);
   void follow_hold(Counter& counter, const LedgerLine& line);
   void expire(Counter& counter, Instant at, Instant window);

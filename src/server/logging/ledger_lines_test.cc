@@ -181,6 +181,28 @@ TEST_F(LedgerLines, SayWhatIsWrong) {
             "spent 5 and held 15, found spent 4 and held 15\n");
 }
 
+// Every line says the same of the key, so no balance differs.
+TEST_F(LedgerLines, WithAnotherNameThanTheirCounterDoNotAgree) {
+  const auto changed = [&](std::string_view what, std::string_view to) {
+    std::string text = history();
+    for (std::size_t at = 0; (at = text.find(what, at)) != text.npos; at += to.size()) {
+      text.replace(at, what.size(), to);
+    }
+    return problems(text);
+  };
+  EXPECT_EQ(changed("none of this", ""), "");
+  EXPECT_NE(changed(R"("key":"a|b)", R"("key":"a|c)").find("it has another name than its counter"),
+            std::string::npos)
+      << history();
+  EXPECT_NE(
+      changed(R"("rule":"models")", R"("rule":"model")").find("expected rule 'models', limit"),
+      std::string::npos);
+  EXPECT_NE(changed(R"("limit":"org")", R"("limit":"agent")")
+                .find("found rule 'models', limit "
+                      "'agent'"),
+            std::string::npos);
+}
+
 // As a cluster does it: a hold, its extension, and its settlement.
 TEST_F(LedgerLines, SayWhatIsTakenBack) {
   const auto line = [](int n, std::string_view kind, int spent, int spent_after, int held,
