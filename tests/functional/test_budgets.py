@@ -364,6 +364,35 @@ class InRedis(RedisTest):
                 self.assertEqual((status, answer.get("repeated", False)), (200, repeated), answer)
             self.assertEqual(self.left(policy), 70, policy)
 
+    def test_two_servers_with_different_prices(self):
+        rules = """
+version: 1
+prices: {{ large: {{ input: {price} }} }}
+rules:
+  - name: priced
+    match: {{ path: /priced }}
+    limits:
+      - {{ key: "{{org}}", algorithm: budget, limit: 1000, per: never,
+          cost: "{{body.tokens}} * price.input", price: {{ of: "{{body.model}}", default: large }} }}
+"""
+        old, new = (self.serve(rules.format(price=price), {"store": self.server.url}) for price in (3, 4))
+
+        def post(server, path, **more):
+            body = {"attributes": {"path": "/priced", "org": "a", "body.tokens": "10"}, **more}
+            answer = request(server.http, "POST", path, json.dumps(body))
+            return answer.status, answer.json
+
+        status, held = post(old, "/v1/check", id="call", hold_ms=DAY_MS)
+        self.assertEqual((status, held["limits"][0]["remaining"]), (200, 970))
+        status, answer = post(new, "/v1/check", id="call", hold_ms=DAY_MS)
+        self.assertEqual((status, answer["reason"], answer["limits"][0]["remaining"]), (409, "conflict", 970))
+        self.assertTrue(post(old, "/v1/check", id="call", hold_ms=DAY_MS)[1]["repeated"])
+        self.assertEqual(post(new, "/v1/extend", id="call", hold_ms=DAY_MS)[0], 200)
+        status, settled = post(new, "/v1/settle", id="call", actual=35)
+        self.assertEqual((status, settled["limits"][0]["remaining"]), (200, 965))
+        self.assertNotIn("late", settled)
+        self.assertTrue(post(old, "/v1/settle", id="call", actual=35)[1]["repeated"])
+
     def test_redis_loses_a_hold(self):
         self.hold("deny", "call", 30)
         self.server.command("FLUSHALL")
