@@ -147,6 +147,22 @@ class Budgets(ServerTest):
             self.assertIn("Idempotency-Key is next to another verb; expected check, peek", problem["detail"])
         self.assertEqual(self.left("k")[1], LARGEST - 400)
 
+    def test_an_idempotency_key_does_not_replace_the_id_of_a_settlement(self):
+        fields = {"Idempotency-Key": "settled"}
+        body = {"attributes": self.attributes("key"), "cost": 10, "actual": 40}
+        for sent in (body, [body]):
+            status, problem = self.post("/v1/settle", sent, **fields)
+            self.assertEqual(status, 400, problem)
+            self.assertIn('the header Idempotency-Key does not make a settlement without "id" safe to repeat; '
+                          'expected "id"', problem["detail"])  # fmt: skip
+        self.assertEqual(self.left("key"), [100, LARGEST, 1000])
+        self.check("key", 10, id="call", hold_ms=60_000)
+        for repeated in (False, True):
+            body = {"attributes": self.attributes("key"), "id": "call", "actual": 40}
+            status, settled = self.post("/v1/settle", body, **fields)
+            self.assertEqual((status, settled.get("repeated", False)), (200, repeated))
+        self.assertEqual(self.left("key"), [99, LARGEST - 40, 960])
+
     def test_holds_of_a_limit_in_the_request(self):
         limit = {"key": "k", "algorithm": "budget", "limit": 100, "per": "never"}
         status, held = self.post("/v1/check", {"limit": limit, "id": "a", "hold_ms": 1000, "cost": 70})

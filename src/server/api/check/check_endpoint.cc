@@ -357,7 +357,7 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
   if (request.wait > Duration{0} && sleeps_ == nullptr) {
     return answer_problem(response, {400, std::string(kNoWaiting)});
   }
-  if (std::string wrong = find_id(request, alone); !wrong.empty()) {
+  if (std::string wrong = find_id(kind, request, alone); !wrong.empty()) {
     return answer_problem(response, {400, std::move(wrong)});
   }
   if (request.limit) return answer_limit(kind, request, response);
@@ -393,10 +393,14 @@ void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
 }
 
 // Finds the id of the request, or makes one for a hold. Returns what is wrong, or an empty text.
-std::string CheckEndpoint::find_id(const CheckRequest& request, bool alone) {
+std::string CheckEndpoint::find_id(CheckKind kind, const CheckRequest& request, bool alone) {
   const bool takes_key = key_ && !request.id;
+  if (takes_key && kind == CheckKind::kSettle) {
+    return "the header Idempotency-Key does not make a settlement without \"id\" safe to repeat; "
+           "expected \"id\", that of the hold or a new one, or no such header";
+  }
   id_ = request.id.value_or(takes_key ? *key_ : std::string_view());
-  if (key_ && !alone) {
+  if (key_ && !alone && kind == CheckKind::kCheck) {
     return "the header Idempotency-Key is for a single request; expected \"id\" in each of an "
            "array";
   }
@@ -450,8 +454,8 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
                            http::Response& response) {
   text_.clear();
   key_buffers_.clear();
-  key_ = kind == CheckKind::kCheck ? find_header(request.fields, "idempotency-key", key_buffers_)
-                                   : std::nullopt;
+  const bool reads_key = kind == CheckKind::kCheck || kind == CheckKind::kSettle;
+  key_ = reads_key ? find_header(request.fields, "idempotency-key", key_buffers_) : std::nullopt;
   const auto end = [](CheckEndpoint* of) {
     of->sleep_.reset();
     of->key_.reset();

@@ -164,7 +164,7 @@ class CheckEndpoint {
   void answer_limit(CheckKind kind, const CheckRequest& request, http::Response& response);
   const RuleAnswer& decide(CheckKind kind, const CheckRequest& request);
   const RuleAnswer& settle(CheckKind kind, const CheckRequest& request);
-  std::string find_id(const CheckRequest& request, bool alone);
+  std::string find_id(CheckKind kind, const CheckRequest& request, bool alone);
 
   Session& session_;
   net::FiberSleeps* const sleeps_;
