@@ -1,10 +1,11 @@
 """Sluice servers that find their Redis through Sentinels, while the master changes."""
 
+import json
 import time
 import unittest
 
-from harness import wait_for
-from redis_load import SHORT, Callers, FaultTest
+from harness import request, wait_for
+from redis_load import RULES, SHORT, Callers, FaultTest
 
 
 class FailoverTest(FaultTest):
@@ -40,6 +41,42 @@ class ReplicatedLimit(FailoverTest):
         self.wait_until_decided(server)
         self.assertEqual(self.take(server, "/refuse", "u", 20), 8)
 
+
+
+class Budgets(FaultTest):
+    def test_the_next_master_ends_replicated_holds_once(self):
+        redis_set = self.sentinels()
+        rules = RULES + """
+  - name: budget
+    match: { path: /budget }
+    on_store_error: deny
+    limits: [{ name: org, key: "{org}", algorithm: budget, limit: 1000, per: never }]
+"""
+        server = self.serve_store(redis_set.url, rules)
+
+        def post(path, call, **more):
+            body = {"attributes": {"path": "/budget", "org": "a"}, "id": call, **more}
+            answer = request(server.http, "POST", path, json.dumps(body))
+            self.assertEqual(answer.status, 200, answer.body)
+            said = answer.json
+            return said["limits"][0]["remaining"], said.get("repeated", False), said.get("late", False)
+
+        for call in ("open", "cancelled", "settled", "ended", "kept"):
+            post("/v1/check", call, cost=100, hold_ms=3_600_000)
+        self.assertEqual(post("/v1/settle", "settled", actual=70), (530, False, False))
+        self.assertEqual(post("/v1/cancel", "ended"), (630, False, False))
+        redis_set.wait_until_replicated()
+        master = redis_set.master()
+        master.kill()
+        redis_set.wait_for_master_other_than(master)
+        self.wait_until_decided(server)
+        self.assertEqual(post("/v1/settle", "settled", actual=70), (630, True, False))
+        self.assertEqual(post("/v1/cancel", "ended"), (630, True, False))
+        self.assertEqual(post("/v1/check", "kept", cost=100, hold_ms=3_600_000), (630, True, False))
+        self.assertEqual(post("/v1/settle", "open", actual=150), (580, False, False))
+        self.assertEqual(post("/v1/cancel", "cancelled"), (680, False, False))
+        self.assertEqual(post("/v1/settle", "open", actual=150), (680, True, False))
+        self.assertEqual(post("/v1/extend", "kept", hold_ms=3_600_000), (680, False, False))
 
 
 class FormerMaster(FailoverTest):
