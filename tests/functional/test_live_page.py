@@ -73,9 +73,9 @@ class BrowserTest(ServerTest):
         return float(text) if text not in ("", "–") else 0.0
 
     def assert_no_errors(self, *expected):
-        """A server that does not count keys answers 404 to the first question for them."""
+        """A server that does not count keys, or has no ledger, answers the first question with an error."""
         messages = [one["message"] for one in self.browser.errors()]
-        known = ("/v1/top?", *expected)
+        known = ("/v1/top?", "/v1/usage?", *expected)
         self.assertEqual([one for one in messages if not any(word in one for word in known)], [])
 
 
@@ -583,6 +583,29 @@ class Budgets(BrowserTest):
         page.set_size(1000, 900)
         page.click("search", "#budget-keys")
         page.wait_for_text("#key-result", "250000")
+        self.assert_no_errors()
+
+
+class Spenders(BrowserTest):
+    def test_the_keys_that_have_spent_most_by_the_ledger(self):
+        ledger = {"to": f"file:{self.folder() / 'ledger.jsonl'}", "flush": "20ms"}
+        server = Sluice(self.folder(), BUDGETS, {"ledger": ledger})
+        self.addCleanup(server.stop)
+        self.addCleanup(self.browser.driver.get, "about:blank")  # or the page asks a stopped server
+        self.browser.errors()
+        for i in range(6):
+            for _ in range(3):
+                server.check({"attributes": {"header.x-team": f"often-{i}", "body.tokens": str(i + 1)}})
+        server.check({"attributes": {"header.x-team": "once", "body.tokens": "700000"}})
+        usage = lambda: server.admin_request("GET", "/v1/usage").json["total"]
+        wait_for(lambda: usage() == 700_000 + 3 * sum(range(1, 7)), what="the entries")
+        top = lambda: server.admin_request("GET", "/v1/top?by=asked&over=day").json["limits"]
+        wait_for(lambda: top() and len(top()[0]["keys"]) == 7, what="the keys")
+        page = self.browser
+        page.open(server.admin)
+        page.wait_for_text("#budget-keys", "once")
+        rows = [row.text.split()[0] for row in page.all("#budget-keys tr")]
+        self.assertEqual(rows, ["once", "often-5", "often-4", "often-3", "often-2"])
         self.assert_no_errors()
 
 

@@ -1,14 +1,28 @@
-// The budgets: what the keys that ask most have spent, hold and have left.
+// The budgets: what the keys that have spent or ask most have spent, hold and have left.
 
 import { read } from "/page/api.js";
 import { element, find, keepRows, say, visible } from "/page/dom.js";
 import { openKey, partsOf, valuesIn } from "/page/key.js";
 
 const [LIMITS, KEYS] = [8, 5]; // of each limit
+const EVERY = 60_000; // the server reads the whole ledger for an answer
 let asking = 0; // the number of the latest question
+const ledger = { exists: true, readAt: -EVERY, rows: [] };
+
+// What keys have spent by the ledger, the largest first; nothing without one.
+async function spenders() {
+  if (!ledger.exists || performance.now() - ledger.readAt < EVERY) return ledger.rows;
+  ledger.readAt = performance.now();
+  try {
+    ledger.rows = (await read("/v1/usage?count=1000")).usage;
+  } catch (error) {
+    ledger.exists = error.status !== 409;
+  }
+  return ledger.rows;
+}
 
 // A key does not say which of several attributes it has: the counter is the one that is used.
-async function balance({ rule, limit }, { key }) {
+async function balance({ rule, limit }, key) {
   const parts = partsOf(limit.key);
   const choices = parts.flatMap((part) => (part.names ? [part.names] : []));
   const values = valuesIn(key, parts);
@@ -44,11 +58,13 @@ export async function showBudgets(rules, chosen) {
     limits.filter(({ algorithm }) => algorithm === "budget").map((limit) => ({ rule, limit }))).slice(0, LIMITS);
   try {
     const top = limits.length ? await read(`/v1/top?by=asked&over=day&n=${KEYS}`) : {};
+    const spent = limits.length && !top.hashed ? await spenders() : [];
     for (const of of top.hashed ? [] : limits) {
-      const asked = top.limits?.find((one) => one.rule === of.rule && one.limit === of.limit.name);
-      for (const key of asked?.keys ?? []) {
+      const isOf = (one) => one.rule === of.rule && one.limit === of.limit.name;
+      const asked = (top.limits?.find(isOf)?.keys ?? []).filter((one) => !one.cut && !one.not_utf8);
+      const keys = new Set([...spent.filter(isOf), ...asked].map((one) => one.key));
+      for (const key of [...keys].slice(0, KEYS)) {
         if (mine !== asking) return;
-        if (key.cut || key.not_utf8) continue;
         const row = await balance(of, key);
         if (!row.missing) rows.push(row);
       }
