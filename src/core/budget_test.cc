@@ -81,7 +81,8 @@ TEST(Budget, AnswersARepeatedSettlementAsTheFirst) {
   EXPECT_FALSE(counter.settle(kSecond, 2, 6).over) << "it was within the limit";
   EXPECT_TRUE(counter.settle(kSecond, 3, 2).late) << "it never had a hold";
   EXPECT_EQ(counter.settle(kSecond, 1, 14).conflict, true);
-  EXPECT_TRUE(counter.hold(kSecond, 1, 6, 10 * kSecond).repeated) << "the cost of its hold is known";
+  EXPECT_TRUE(counter.hold(kSecond, 1, 6, 10 * kSecond).repeated)
+      << "the cost of its hold is known";
 }
 
 TEST(Budget, SaysWhatIsSpentAndHeldAlsoBeyondTheLimit) {

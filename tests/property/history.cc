@@ -242,9 +242,8 @@ std::string difference(const Answer& expected, const Answered& actual) {
   if (!expected.limits.empty() && !is_of_a_tightest(expected, request)) {
     out.compare("numbers of the request", std::string("those of a tightest limit"),
                 "limit " + std::to_string(request.capacity) + ", remaining " +
-                    std::to_string(request.remaining) + ", spent " +
-                    std::to_string(request.spent) + ", held " + std::to_string(request.held) +
-                    ", reset_after " +
+                    std::to_string(request.remaining) + ", spent " + std::to_string(request.spent) +
+                    ", held " + std::to_string(request.held) + ", reset_after " +
                     std::to_string(request.reset_after.count()));
   }
   return out.text();

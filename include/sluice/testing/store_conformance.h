@@ -633,10 +633,9 @@ inline void check_budget(Check& c) {
   };
   const auto numbers = [&](std::uint64_t remaining, std::int64_t reset_after, std::uint64_t spent,
                            std::uint64_t kept) {
-    Decision decision = ok(kMaxAmount, remaining, reset_after);
-    decision.spent = spent;
-    decision.held = kept;
-    return decision;
+    Decision said = ok(kMaxAmount, remaining, reset_after);
+    said.spent = spent, said.held = kept;
+    return said;
   };
   const Action hold{Verb::kHold, kHoldTime};
   const std::uint64_t left = kMaxAmount - 6;

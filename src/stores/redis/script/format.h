@@ -264,8 +264,8 @@ inline constexpr Layout<BudgetHead, 13> kBudgetHead({{"kind", &BudgetHead::kind,
 
 // The numbers of an id: the low 48 bits of its amount, the high 5 bits and its kind, and the rest.
 // The rest of kSettled and kCancelled is until when it is known, as `forgotten`, and in the next 16
-// bits the cost of its hold modulo kCheckModulus, then kWasOver; that of the others is the end of the
-// hold.
+// bits the cost of its hold modulo kCheckModulus, then kWasOver; that of the others is the end of
+// the hold.
 struct IdNumbers {
   std::uint64_t amount, high, rest;
 };
