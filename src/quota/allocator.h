@@ -19,6 +19,9 @@ struct Claim {
   std::uint64_t asked = 0;  // its demand as a share; may be more than the whole, up to 2^50
   std::uint64_t weight = 1;
   std::uint64_t at_least = kWhole / 100;  // what it gets even if it asks for less
+  // What it uses of a part from before it was added, which is in use until it is sent a part. 0:
+  // there is none.
+  std::uint64_t uses = 0;
 
   friend bool operator==(const Claim&, const Claim&) = default;
 };
@@ -32,7 +35,7 @@ void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::u
 // The parts of one limit, and what may still be used of parts from before. A state machine without
 // I/O: what the subscribers hold never adds up to more than the total, unless the total falls.
 //
-// Thread-safety: one thread. Ownership: none. Cost: 128 bytes a subscriber.
+// Thread-safety: one thread. Ownership: none. Cost: 136 bytes a subscriber.
 class Allocator {
  public:
   using Id = std::uint64_t;
@@ -52,8 +55,12 @@ class Allocator {
   void report(Id id, const Claim& claim, Instant now);
   // Plans the parts of all. Returns whose part changes. Of what others ask for, all who ask for
   // less than their `at_least` get together at most that share of the total more; and there are no
-  // least parts if they do not fit.
-  std::vector<Id> plan(std::uint64_t total, Instant now);
+  // least parts if they do not fit. `has_others`: parts of the limit are in use that this allocator
+  // does not know.
+  std::vector<Id> plan(std::uint64_t total, Instant now, bool has_others = false);
+  // Whether it was planned no part, because it uses more of one from before: that is held by a
+  // subscriber that was removed, or elsewhere.
+  bool waits(Id id) const;
   // The part to send now. As assigned() if it does not change.
   std::uint64_t planned(Id id) const;
   // It was sent, and may be used for `ttl`. A raise may be left out.
@@ -85,6 +92,7 @@ class Allocator {
     Sent last = {};                         // ended: there is none
     std::forward_list<Sent> replaced = {};  // that may be used still, the newest first
     bool is_gone = false;
+    bool waits = false;
 
     std::uint64_t held() const noexcept;
   };

@@ -77,13 +77,14 @@ class Stream:
         else:
             self.latest[bucket] = action.quota_assignment_action
 
-    def report(self, requests=1, seconds=1, domain="shop", denied=0, **bucket):
+    def report(self, requests=1, seconds=1, domain="shop", denied=0, and_also=None, **bucket):
         message = rlqs.RateLimitQuotaUsageReports(domain=domain)
-        usage = message.bucket_quota_usages.add(
-            num_requests_allowed=requests, num_requests_denied=denied
-        )
-        usage.time_elapsed.FromMilliseconds(int(seconds * 1000))
-        usage.bucket_id.bucket.update(bucket)
+        for attributes in [bucket] + ([and_also] if and_also else []):
+            usage = message.bucket_quota_usages.add(
+                num_requests_allowed=requests, num_requests_denied=denied
+            )
+            usage.time_elapsed.FromMilliseconds(int(seconds * 1000))
+            usage.bucket_id.bucket.update(attributes)
         self.outgoing.put(message)
 
     def assignment(self, **bucket):
@@ -228,6 +229,20 @@ class Assignments(Quota):
             return [one["subscribers"] for one in counters] == [2]
 
         wait_for(shows_both, "two subscribers in /v1/quota")
+
+    def test_a_proxy_that_reconnects_keeps_its_assignment(self):
+        bucket = {"path": "/api", "user": "again"}
+        first = self.open()
+        first.wait_for_rate(95, 100, report=500, **bucket)
+        first.close()
+        again = self.open()
+        # One report for both buckets, so that both are answered at once.
+        again.report(500, 5, and_also={"path": "/refused"}, **bucket)
+        again.wait_for_rule(self.deny, path="/refused")
+        self.assertIsNone(again.assignment(**bucket))
+        restarted = self.open()
+        restarted.report(1, 0, **bucket)
+        restarted.wait_for_rule(self.deny, **bucket)
 
     def test_a_proxy_may_report_many_buckets_at_once(self):
         stream = self.open()
@@ -501,6 +516,22 @@ class TwoServers(redis_harness.RedisTest):
         wait_for(has_all, "the whole limit for the other server")
         # The parts of the killed server could be used for the time to live.
         self.assertGreater(time.monotonic() - killed, 2)
+
+    def test_a_proxy_of_a_server_that_ends_is_never_denied_by_the_other_one(self):
+        self.wait_for_rates((500, 10), lambda a, b: a >= 85 and 5 <= b <= 15)
+        self.assertEqual(self.servers[0].stop(), 0)
+        moved = Stream(self.servers[1])
+        self.addCleanup(moved.close)
+        answers = []
+
+        def has_part():
+            moved.report(85, **self.BUCKET)
+            self.proxies[1].report(10, **self.BUCKET)
+            answers.append(moved.rule(**self.BUCKET))
+            return (moved.rate(**self.BUCKET) or 0) >= 75
+
+        wait_for(has_part, "the part of the proxy at the other server")
+        self.assertEqual(set(answers), {None})
 
     def test_without_redis_nothing_is_renewed(self):
         self.wait_for_rates((500, 500), lambda a, b: a >= 45 and b >= 45)

@@ -144,6 +144,23 @@ class Envoys(redis_harness.RedisTest):
               f"(bound {BOUND:.0f}, {late:.0f} for slow answers)", flush=True)
         self.assertLessEqual(got, BOUND + late)
 
+    def test_an_envoy_goes_on_while_its_server_is_replaced(self):
+        _, load = self.envoy()
+        load.rate = 2 * LIMIT
+        self.measure("one proxy has the limit", lambda parts: sum(parts) >= 0.95 * LIMIT)
+        proxies = [document["proxies"] for document in self.documents()]
+        ended = time.monotonic()
+        self.assertEqual(self.servers[proxies.index(1)].stop(), 0)
+        self.measure("it has the limit from another server",
+                     lambda parts: sum(parts) >= 0.95 * LIMIT)
+        took = time.monotonic() - ended
+        times = [at for at in self.app.times if at > ended]
+        print(f"        {len(times)} requests of {LIMIT * took:.0f} in {took:.1f} s", flush=True)
+        # The old assignment lasted for 10 s more.
+        self.assertGreater(len([at for at in times if at < ended + 9]), 0.8 * 9 * LIMIT)
+        self.loads = [load]
+        self.check_bound("a server replaced", LIMIT)
+
     def test_the_application_never_gets_more_than_the_bound(self):
         (_, first), (_, second) = self.envoy(), self.envoy()
         self.loads = [first, second]

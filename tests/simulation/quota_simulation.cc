@@ -269,6 +269,15 @@ void Simulation::inject_fault() {
   move_clocks(now_);
 }
 
+void Simulation::reconnect() {
+  for (std::size_t i = 0; i < proxies_.size(); ++i) {
+    Proxy& proxy = proxies_[i];
+    servers_[proxy.server].running->service.close(std::exchange(proxy.stream, 0));
+    if (proxy.client) proxy.client->ended("lost");
+    connect(i);
+  }
+}
+
 void Simulation::heal() {
   is_healed_ = true;
   set_limit(kLimit);

@@ -64,6 +64,8 @@ class Simulation {
   // Requests per second.
   void set_demand(std::size_t proxy, double demand);
   void inject_fault();
+  // All proxies lose their connections, and connect again at once, to any server.
+  void reconnect();
   // Ends all faults: servers run, and reach the store. No call begins from then
   // on.
   void heal();

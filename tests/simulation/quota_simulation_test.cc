@@ -69,6 +69,31 @@ TEST(QuotaSimulation, KeepsItsPromisesWhateverFails) {
   EXPECT_GT(faults["assigned"], runs * 50);
 }
 
+// Then servers wait for messages that may be late, and divide the limit again.
+TEST(QuotaSimulation, ProxiesThatReconnectLoseNothingWhileTheirAssignmentsLast) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    std::mt19937_64 random(seed);
+    const std::size_t proxies = 1 + random() % 8;
+    const std::size_t servers = 1 + random() % 3;
+    Simulation simulation({.seed = seed, .servers = servers, .proxies = proxies, .interval = 5s});
+    for (std::size_t i = 0; i < proxies; ++i) {
+      simulation.set_demand(i, static_cast<double>(random() % (4 * kLimit / proxies)));
+    }
+    simulation.run(1min);
+    simulation.reconnect();
+    double lost = 0;  // seconds of the demand
+    for (Duration time{0}; time < 30s; time += 100ms) {
+      simulation.run(100ms);
+      const double part = simulation.usable() / simulation.wanted();
+      ASSERT_TRUE(part >= 0.9 || time > 9s) << "seed " << seed << ", " << time / 1ms << " ms";
+      lost += 0.1 * (1 - part);
+    }
+    EXPECT_LE(lost, 5) << seed;
+    simulation.check_rest();
+    EXPECT_EQ(simulation.failure(), "") << seed;
+  }
+}
+
 TEST(QuotaSimulation, OneOfAHundredProxiesWithMostOfTheDemandGetsItInThreePeriods) {
   Simulation simulation({.seed = 1, .servers = 1, .proxies = 100, .interval = 5s});
   for (std::size_t i = 0; i < 100; ++i) simulation.set_demand(i, 0.001 * kLimit);

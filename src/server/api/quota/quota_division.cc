@@ -152,7 +152,8 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon);
   counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
-  for (const auto id : counter.parts.plan(counter.total, now_)) {
+  const bool has_others = counter.share < kWhole;
+  for (const auto id : counter.parts.plan(counter.total, now_, has_others)) {
     const auto user = counter.place_of(id);
     if (user != counter.users.end() && (*user)->id == id) changed.push_back(*user);
   }
@@ -170,6 +171,7 @@ std::optional<Assignment> QuotaService::choose(Subscription& subscription) {
     for (const Link& link : subscription.links) {
       const Counter& counter = *link.counter;
       if (counter.planned < subscription.linked) return std::nullopt;  // in a later step
+      if (counter.parts.waits(subscription.id)) return std::nullopt;
       has_failed |= counter.failure.has_value();
       parts.push_back({.share = counter.parts.planned(subscription.id),
                        .limit = counter.of.numbers,
@@ -186,6 +188,11 @@ std::optional<Assignment> QuotaService::choose(Subscription& subscription) {
 // Whether the assignment must be renewed; also true if there was none.
 bool QuotaService::is_old(const Subscription& subscription) const {
   return now_ - subscription.sent_at >= Duration{subscription.ttl} / 3;
+}
+
+// Whether the proxy may use an assignment of an earlier stream, because it has none of this one.
+bool QuotaService::resumes(const Subscription& subscription) const {
+  return !subscription.sent && now_ < subscription.resumes_until;
 }
 
 // A proxy keeps the tokens that it has, up to those of the new bucket. Only a bucket without one
@@ -252,7 +259,7 @@ bool QuotaService::settle(Choice& choice) {
     is_raised |= parts.planned(subscription.id) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
-    if (subscription.sent) return false;
+    if (subscription.sent || resumes(subscription)) return false;
     choice.next = {.kind = Assignment::Kind::kDenyAll};
     return true;
   }

@@ -275,11 +275,14 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     divide(true);
   }
   void stop_accepting(net::Queued, std::function<void()> stopped) override { stopped(); }
+  // Shares are claimed once more, for as long as the parts of these proxies last and no longer:
+  // then the servers to which the proxies go have all.
   void drain(std::function<void()> drained) override {
     timer_.cancel();
     is_draining_ = true;
-    if (!is_running_) return drained();
     drained_ = std::move(drained);
+    service_.close_all();
+    end();
   }
 
   void post(std::function<void(QuotaService&)> event) {
@@ -298,7 +301,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     void done() override {
       of_.is_running_ = false;
       of_.publish();
-      if (of_.drained_) return of_.drained_();
+      if (of_.drained_) return boost::asio::post(of_.loop_, [&of = of_] { of.end(); });
       of_.divide_later();
     }
 
@@ -359,6 +362,13 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     is_running_ = true;
     fibers_->run(job_);
   }
+  // When it drains: goes on until nothing is left to claim.
+  void end() {
+    if (is_running_) return;
+    if (!fibers_ || !service_.has_news()) return std::exchange(drained_, nullptr)();
+    is_running_ = true;
+    fibers_->run(job_);
+  }
   // If there is more to do, after the events that have arrived already. A job goes on by itself.
   void divide_later() {
     if (is_running_ || !service_.has_news() || std::exchange(will_divide_, true)) return;
@@ -389,7 +399,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   Job job_{*this};
   bool is_running_ = false;
   bool is_draining_ = false;
-  std::function<void()> drained_;  // called when the fiber is done, unless it is empty
+  std::function<void()> drained_;  // called when nothing is left to do, unless it is empty
   bool divides_all_ = false;
   bool publishes_ = false;
   bool will_divide_ = false;

@@ -34,8 +34,10 @@ void QuotaService::open(ProxyId id, std::string domain, std::string peer,
                         std::shared_ptr<QuotaProxy> proxy) {
   auto opened = std::make_shared<Proxy>(
       Proxy{.domain = std::move(domain), .peer = std::move(peer), .to = std::move(proxy)});
-  now_or_later(
-      [this, id, opened] { proxies_.emplace(id, std::make_unique<Proxy>(std::move(*opened))); });
+  now_or_later([this, id, opened] {
+    opened->opened = now_;
+    proxies_.emplace(id, std::make_unique<Proxy>(std::move(*opened)));
+  });
 }
 
 void QuotaService::report(ProxyId id, std::vector<BucketReport> reports) {
@@ -52,6 +54,16 @@ void QuotaService::close(ProxyId id) {
     for (auto& [name, subscription] : found->second->buckets) unsubscribe(subscription);
     std::erase(told_, found->second.get());
     proxies_.erase(found);
+  });
+}
+
+void QuotaService::close_all() {
+  now_or_later([this] {
+    for (auto& [id, proxy] : proxies_) {
+      for (auto& [name, subscription] : proxy->buckets) unsubscribe(subscription);
+    }
+    told_.clear();
+    proxies_.clear();
   });
 }
 
@@ -81,10 +93,17 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   if (!is_first && report.elapsed <= since + kQuotaLatency) {
     subscription.interval = std::max(report.elapsed, since);
   }
+  // A report of a time from before the stream: the proxy had the bucket, and keeps the assignment
+  // of an earlier stream until another one arrives. (Envoy 1.40 reports a new bucket with 0 s.)
+  if (is_first && report.elapsed > now_ - proxy.opened) {
+    subscription.resumes_until =
+        now_ + ttl_of(subscription) + Duration{parts_.config.every} + kQuotaLatency;
+  }
   const Duration least = is_first ? Duration{parts_.config.every} : kLeastElapsed;
   subscription.elapsed = std::max({report.elapsed, subscription.interval, least});
   subscription.reported = now_;
   subscription.units = report.allowed + std::min(report.denied, ~report.allowed);
+  subscription.allowed = report.allowed;
   for (const Link& link : subscription.links) {
     Counter& counter = *link.counter;
     note(counter);
@@ -175,12 +194,18 @@ void QuotaService::link(Subscription& subscription) {
 
 // Claims parts of its limits by its latest demand, after a report or after the rules have changed.
 void QuotaService::ask(Subscription& subscription, bool has_reported) {
+  const auto share = [&](const Link& link, std::uint64_t requests) {
+    const std::uint64_t units = std::min(requests, kMaxAmount / link.cost) * link.cost;
+    return share_of(link.counter->of.numbers, units, subscription.elapsed);
+  };
   for (const Link& link : subscription.links) {
-    const Limit& limit = link.counter->of.numbers;
-    const std::uint64_t units = std::min(subscription.units, kMaxAmount / link.cost) * link.cost;
-    const quota::Claim claim{.asked = share_of(limit, units, subscription.elapsed),
-                             .weight = link.weight,
-                             .at_least = link.share_at_least()};
+    quota::Claim claim{.asked = share(link, subscription.units),
+                       .weight = link.weight,
+                       .at_least = link.share_at_least()};
+    // Less, because Envoy rounds 5 s down to 4 s.
+    if (resumes(subscription)) {
+      claim.uses = std::max<std::uint64_t>(share(link, subscription.allowed) / 4 * 3, 1);
+    }
     quota::Allocator& parts = link.counter->parts;
     has_reported ? parts.report(subscription.id, claim, now_) : parts.ask(subscription.id, claim);
   }

@@ -224,6 +224,8 @@ class QuotaService {
   void report(ProxyId id, std::vector<BucketReport> reports);
   // The stream has ended: its parts are free when they have expired.
   void close(ProxyId id);
+  // All streams have ended.
+  void close_all();
   // The rules have changed.
   void follow_rules();
 
@@ -276,6 +278,7 @@ class QuotaService {
   void plan(Counter& counter, std::vector<Subscription*>& changed);
   std::optional<Assignment> choose(Subscription& subscription);
   bool is_old(const Subscription& subscription) const;
+  bool resumes(const Subscription& subscription) const;
   void take_starts(const std::vector<Choice>& choices);
   void send(std::vector<Choice>& choices);
   bool settle(Choice& choice);

@@ -360,9 +360,88 @@ TEST_F(QuotaServiceTest, KeepsThePartOfALostProxyUntilItHasExpired) {
   EXPECT_NEAR(other->rate("/api"), 100, 2);
 }
 
+TEST_F(QuotaServiceTest, AProxyThatReconnectsIsSentNothingUntilItCanHaveWhatItUses) {
+  connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 500);
+    pass(5s);
+  }
+  service_->close(1);
+  const auto again = connect(2);
+  report(2, "/api", 500);
+  for (int i = 0; i < 10; ++i) {  // the old part was renewed at most 5 s ago, for 15 s
+    EXPECT_EQ(again->messages, 0) << i;
+    pass(1s);
+  }
+  pass(7s);
+  EXPECT_EQ(again->denials, 0);
+  EXPECT_NEAR(again->rate("/api"), 100, 2);
+}
+
+TEST_F(QuotaServiceTest, AProxyThatReconnectsIsSentAtOnceWhatItUsesIfThatIsFree) {
+  connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 200);
+    pass(5s);
+  }
+  service_->close(1);
+  const auto again = connect(2);
+  report(2, "/api", 200);
+  EXPECT_NEAR(again->rate("/api"), 40, 2);
+}
+
+TEST_F(QuotaServiceTest, ARestartedProxyIsDeniedUntilItsOldPartHasExpired) {
+  connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/api", 500);
+    pass(5s);
+  }
+  service_->close(1);
+  const auto restarted = connect(2);
+  report(2, "/api", 1, 0s);  // as Envoy reports a new bucket
+  EXPECT_EQ(restarted->kind("/api"), Assignment::Kind::kDenyAll);
+  pass(16s);
+  EXPECT_GT(restarted->rate("/api"), 0);
+}
+
+TEST_F(QuotaServiceTest, AProxyOfAnotherServerIsSentNothingWhileThatHasItsShare) {
+  shares_.share = quota::kWhole / 10;
+  const auto proxy = connect(1);
+  report(1, "/api", 250);
+  pass(5s);
+  EXPECT_EQ(proxy->messages, 0);
+  shares_.share = quota::kWhole / 2;
+  pass(1s);
+  EXPECT_NEAR(proxy->rate("/api"), 50, 1);
+}
+
+TEST_F(QuotaServiceTest, AProxyOfAnotherServerWaitsNoLongerThanAssignmentsLast) {
+  shares_.share = 0;
+  const auto proxy = connect(1);
+  for (int i = 0; i < 4; ++i) {
+    report(1, "/api", 250);
+    pass(5s);
+  }
+  report(1, "/api", 250);
+  EXPECT_EQ(proxy->kind("/api"), Assignment::Kind::kDenyAll);
+}
+
+TEST_F(QuotaServiceTest, AfterAllStreamsItAsksForNothingAndHoldsWhatIsInUse) {
+  connect(1);
+  report(1, "/api", 500);
+  pass(4s);
+  service_->close_all();
+  divide(false);
+  EXPECT_EQ(service_->stats().proxies, 0);
+  EXPECT_EQ(shares_.asked, 0);
+  EXPECT_EQ(shares_.held, quota::kWhole);
+  EXPECT_LE(shares_.ttl, 16s);
+}
+
 TEST_F(QuotaServiceTest, DividesItsShareAmongServers) {
   shares_.share = quota::kWhole / 4;
   const auto proxy = connect(1);
+  report(1, "/api", 1, 0s);
   for (int i = 0; i < 3; ++i) {
     report(1, "/api", 5000);
     pass(5s);

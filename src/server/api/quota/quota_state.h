@@ -48,14 +48,16 @@ struct QuotaService::Subscription {
   std::vector<Link> links = {};
   std::uint64_t linked = 0;  // that event
   Instant reported{};
-  Duration interval{0};     // of the reports; 0: not known
-  std::uint64_t units = 0;  // requests of the latest report
-  Duration elapsed{0};      // and their time
+  Duration interval{0};       // of the reports; 0: not known
+  std::uint64_t units = 0;    // requests of the latest report
+  std::uint64_t allowed = 0;  // of these
+  Duration elapsed{0};        // and their time
   std::optional<Assignment> sent = {};
   Instant sent_at{};
   std::chrono::milliseconds ttl{0};
-  bool is_fresh = true;    // it must be sent since it was linked
-  bool is_chosen = false;  // to be sent in this step
+  Instant resumes_until{};  // the proxy may have an assignment from before its stream until then
+  bool is_fresh = true;     // it must be sent since it was linked
+  bool is_chosen = false;   // to be sent in this step
 };
 
 // A counter of a limit, which is divided.
@@ -95,6 +97,7 @@ struct QuotaService::Proxy {
   std::string domain;
   std::string peer;
   std::shared_ptr<QuotaProxy> to;
+  Instant opened = {};
   std::map<std::string_view, Subscription> buckets = {};  // by name
   std::vector<BucketOrder> orders = {};                   // to be sent
   bool warned_of_buckets = false;
