@@ -144,6 +144,12 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now, boo
   fit_least(claims, left);
   std::vector<std::uint64_t> parts(claims.size());
   divide(claims, left, parts);
+  spare_ = left - std::min(left, std::accumulate(parts.begin(), parts.end(), std::uint64_t{0}));
+  level_ = kNoLevel;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] >= claims[i].asked || claims[i].weight == 0) continue;
+    level_ = std::min(level_, parts[i] / claims[i].weight);
+  }
   const std::uint64_t free = total > held ? total - held : 0;
   std::vector<Claim> raises(claims.size(), Claim{0, 1, 0});
   std::uint64_t wanted = 0;
@@ -203,6 +209,14 @@ void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
 
 void Allocator::remove(Id id) {
   if (const auto found = all_.find(id); found != all_.end()) found->second.is_gone = true;
+}
+
+std::uint64_t Allocator::available(Id id) const {
+  const auto found = all_.find(id);
+  if (found == all_.end()) return kNoLevel;
+  const Subscriber& one = found->second;
+  if (level_ < kNoLevel) return std::max(one.planned, level_ * one.claim.weight);
+  return std::min(std::max(one.planned, one.claim.asked) + spare_, kNoLevel);
 }
 
 std::uint64_t Allocator::asked(Id id) const {

@@ -68,6 +68,9 @@ class Allocator {
   // What it holds is free when it has expired, unless it reports again.
   void remove(Id id);
 
+  // About what it would get if it asked for all, by the latest plan; at most 2^50. That if there
+  // was none.
+  std::uint64_t available(Id id) const;
   std::uint64_t asked(Id id) const;     // smoothed
   std::uint64_t assigned(Id id) const;  // that was sent last
   std::uint64_t held(Id id) const;      // the largest part that it may use
@@ -101,6 +104,11 @@ class Allocator {
 
   const Options options_;
   std::map<Id, Subscriber> all_;
+  // Of the latest plan: what nobody asked for, and the least part for each weight of those who
+  // asked for more than they got. kNoLevel: all got what they asked for.
+  static constexpr std::uint64_t kNoLevel = std::uint64_t{1} << 50;
+  std::uint64_t spare_ = kNoLevel;
+  std::uint64_t level_ = kNoLevel;
 };
 
 }  // namespace sluice::quota

@@ -138,6 +138,23 @@ TEST_F(AllocatorTest, AShorterTimeOfTheSamePartDoesNotEndItEarlier) {
   EXPECT_EQ(parts_.last_use(), now_ + 11s);
 }
 
+TEST_F(AllocatorTest, SaysWhatASubscriberWouldGetIfItAskedForAll) {
+  const auto percent = [&](Allocator::Id id) {
+    return static_cast<double>(parts_.available(id)) * 100 / static_cast<double>(kWhole);
+  };
+  EXPECT_GT(percent(1), 100);  // there was no plan
+  report(1, kWhole / 10);
+  report(2, kWhole / 10 * 4);
+  send({1, 2});
+  EXPECT_NEAR(percent(1), 60, 0.01);
+  report(2, kWhole);
+  report(3, 2 * kWhole);
+  now_ += 5s;
+  send({1, 2, 3});
+  EXPECT_NEAR(percent(1), 45, 0.01);
+  EXPECT_NEAR(percent(3), 45, 0.01);
+}
+
 TEST_F(AllocatorTest, WhoComesBackWaitsWhileItUsesMoreThanAPartWouldBe) {
   report(1, kWhole / 2);
   report(2, kWhole / 2);

@@ -177,6 +177,20 @@ class Assignments(Quota):
         stream = self.open()
         stream.wait_for_rate(18, 20, report=500, path="/both", user="b")
 
+    def test_several_limits_leave_to_others_what_one_of_them_denies(self):
+        body = json.dumps({"attributes": {"user": "gold"}, "limit": 2000})
+        answer = self.server.admin_request("PUT", "/v1/overrides/both/user", body)
+        self.assertIn(answer.status, (200, 201))
+        stream = self.open()
+
+        def has_the_rest():
+            stream.report(20, denied=4980, path="/both", user="one")
+            stream.report(950, path="/both", user="gold")
+            return (stream.rate(path="/both", user="gold") or 0) >= 900
+
+        wait_for(has_the_rest, "what the limit of a user leaves of the limit of all")
+        stream.wait_for_rate(18, 20, path="/both", user="one")
+
     def test_a_plan_gives_its_numbers(self):
         stream = self.open()
         stream.wait_for_rate(900, 1000, report=5000, path="/planned", plan="gold", user="g")

@@ -236,14 +236,24 @@ void QuotaService::send(std::vector<Choice>& choices) {
     to.ttl = ttl_of(to);
     for (const Link& link : to.links) {
       quota::Allocator& parts = link.counter->parts;
-      const bool has_part = choice.next.kind == Assignment::Kind::kTokens;
-      parts.sent(to.id, has_part ? parts.planned(to.id) : 0, to.ttl, now_);
+      parts.sent(to.id, part_of(choice, link), to.ttl, now_);
     }
     order(*to.proxy, {.bucket = to.bucket->name, .assignment = choice.next, .ttl = to.ttl});
   }
   for (Proxy* const proxy : std::exchange(told_, {})) {
     proxy->to->send(std::exchange(proxy->orders, {}));
   }
+}
+
+// The part of the limit that the assignment uses: the planned one, or less if another limit is
+// stricter.
+std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) const {
+  if (choice.next.kind != Assignment::Kind::kTokens) return 0;
+  const std::uint64_t planned = link.counter->parts.planned(choice.to->id);
+  if (choice.to->links.size() == 1) return planned;
+  const std::uint64_t units =
+      std::min<std::uint64_t>(choice.next.tokens, kMaxAmount / link.cost) * link.cost;
+  return std::min(planned, share_of(link.counter->of.numbers, units, choice.next.interval) + 1);
 }
 
 // Pays for the tokens that the assignment begins with. Returns false if it is to wait for units,
@@ -256,7 +266,7 @@ bool QuotaService::settle(Choice& choice) {
   for (const Link& link : subscription.links) {
     const quota::Allocator& parts = link.counter->parts;
     has_units &= link.counter->ready >= start_of(choice, link.cost);
-    is_raised |= parts.planned(subscription.id) > parts.assigned(subscription.id);
+    is_raised |= part_of(choice, link) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
     if (subscription.sent || resumes(subscription)) return false;

@@ -192,16 +192,25 @@ void QuotaService::link(Subscription& subscription) {
   if (subscription.links.empty()) fresh_.emplace(subscription.id, &subscription);
 }
 
-// Claims parts of its limits by its latest demand, after a report or after the rules have changed.
+// Claims parts of its limits by its latest demand, after a report or after the rules have changed:
+// of each limit what the others let it use.
 void QuotaService::ask(Subscription& subscription, bool has_reported) {
+  const Duration time = subscription.elapsed;
   const auto share = [&](const Link& link, std::uint64_t requests) {
     const std::uint64_t units = std::min(requests, kMaxAmount / link.cost) * link.cost;
-    return share_of(link.counter->of.numbers, units, subscription.elapsed);
+    return share_of(link.counter->of.numbers, units, time);
   };
   for (const Link& link : subscription.links) {
-    quota::Claim claim{.asked = share(link, subscription.units),
-                       .weight = link.weight,
-                       .at_least = link.share_at_least()};
+    std::uint64_t requests = subscription.units;
+    for (const Link& other : subscription.links) {
+      if (&other == &link) continue;
+      const Counter& counter = *other.counter;
+      const std::uint64_t most = counter.parts.available(subscription.id);
+      const std::uint64_t units = ShareMeter().count(counter.of.numbers, most, time);
+      requests = std::min(requests, units / other.cost + 1);
+    }
+    quota::Claim claim{
+        .asked = share(link, requests), .weight = link.weight, .at_least = link.share_at_least()};
     // Less, because Envoy rounds 5 s down to 4 s.
     if (resumes(subscription)) {
       claim.uses = std::max<std::uint64_t>(share(link, subscription.allowed) / 4 * 3, 1);

@@ -281,6 +281,7 @@ class QuotaService {
   bool resumes(const Subscription& subscription) const;
   void take_starts(const std::vector<Choice>& choices);
   void send(std::vector<Choice>& choices);
+  std::uint64_t part_of(const Choice& choice, const Link& link) const;
   bool settle(Choice& choice);
   std::uint64_t start_of(const Choice& choice, std::uint64_t cost) const;
   std::chrono::milliseconds ttl_of(const Subscription& subscription) const;

@@ -34,6 +34,11 @@ rules:
     limits:
       - { name: requests, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s }
       - { name: cost, key: "{path}", algorithm: token_bucket, limit: 100, per: 1s, cost: 5 }
+  - name: users
+    match: { path: /users }
+    limits:
+      - { name: all, algorithm: token_bucket, limit: 1000, per: 1s }
+      - { name: user, key: "{user}", algorithm: token_bucket, limit: 20, per: 1s }
   - name: planned
     match: { path: /planned }
     plan: { from: "{plan}", default: gold }
@@ -230,6 +235,44 @@ TEST_F(QuotaServiceTest, GivesTheStrictestPartOfSeveralLimits) {
     pass(5s);
   }
   EXPECT_NEAR(proxy->rate("/both"), 20, 1);
+}
+
+TEST_F(QuotaServiceTest, ABucketHasOfALimitWhatAnotherLimitLetsItUse) {
+  ASSERT_TRUE(overrides_.set(
+      name_override(rules_->current(), "users", "user", Attributes{{"user", "gold"}}, {}).value(),
+      {.limit = 2000}));
+  const auto proxy = connect(1);
+  const auto report = [&](const std::string& user, std::uint64_t requests) {
+    service_->report(1, {{.bucket = user,
+                          .attributes = {{"path", "/users"}, {"user", user}},
+                          .elapsed = 5s,
+                          .allowed = requests}});
+    divide(false);
+  };
+  for (int i = 0; i < 4; ++i) {
+    report("x", 25'000);  // may use 20 a second, and asks for 5,000
+    report("gold", 4750);
+    pass(5s);
+  }
+  EXPECT_EQ(proxy->rate("x"), 20);
+  EXPECT_NEAR(proxy->rate("gold"), 950, 10);
+  // Both limits are used by others too. Then each lets `x` use its fair part, at once.
+  ASSERT_TRUE(overrides_.set(
+      name_override(rules_->current(), "users", "user", Attributes{{"user", "x"}}, {}).value(),
+      {.limit = 800}));
+  const auto other = connect(2);
+  for (int i = 0; i < 5; ++i) {
+    service_->report(2, {{.bucket = "x",
+                          .attributes = {{"path", "/users"}, {"user", "x"}},
+                          .elapsed = 5s,
+                          .allowed = 25'000}});
+    report("x", 25'000);
+    report("gold", 4750);
+    pass(5s);
+  }
+  EXPECT_NEAR(proxy->rate("gold"), 333, 10);
+  EXPECT_NEAR(proxy->rate("x"), 333, 10);
+  EXPECT_NEAR(other->rate("x"), 333, 10);
 }
 
 TEST_F(QuotaServiceTest, SharesByWeightAndKeepsALeastPart) {
