@@ -431,7 +431,8 @@ void Simulation::send(std::size_t index, std::uint64_t stream,
                       const std::vector<server::BucketOrder>& orders) {
   Proxy& proxy = proxies_[index];
   if (proxy.stream != stream) return;
-  proxy.last_down = arrival(proxy, proxy.last_down);
+  const Duration stalled = options_.stalled.count() > 0 && dice(2) == 0 ? options_.stalled : 0s;
+  proxy.last_down = std::max(proxy.last_down, arrival(proxy, now_) + stalled);
   for (int i = 0; i < (proxy.repeats ? 2 : 1); ++i) {
     after(proxy.last_down - now_, [this, index, stream, orders] {
       if (proxies_[index].stream != stream) return;
@@ -537,7 +538,10 @@ void Simulation::look() {
     sum += rate(proxy);
   }
   const auto ceiling = static_cast<double>(ceiling_);
-  if (sum > ceiling * 1.000001) {
+  most_ = std::max(most_, sum / ceiling);
+  // In each latency the parts add up to at most the limit, as the servers see them.
+  const double times = std::ceil(seconds(options_.stalled + kLatency / 2));
+  if (sum > ceiling * times * 1.000001) {
     fail("The proxies may use " + std::to_string(sum) + " of " + std::to_string(ceiling_));
   }
   excess_ = std::max(excess_ + admitted_ - ceiling * seconds(now_ - looked_), 0.);
@@ -545,7 +549,7 @@ void Simulation::look() {
   looked_ = now_;
   // docs/quota.md. While servers cannot count what is in use, and the store's clock does not move,
   // the parts still are at most the limit.
-  bool counts = true;
+  bool counts = options_.stalled.count() == 0;
   for (std::size_t i = 0; i < kFaults.size(); ++i) {
     counts &= (kinds_ >> i & 1) == 0 || !is_stop(kFaults[i]);
   }

@@ -35,7 +35,7 @@ inline constexpr std::uint64_t kLimit = 100'000;
 // its tokens when it changes, and full again after a time without one. Demand
 // flows evenly. A connection is as TCP: messages arrive in order, and each
 // takes at most half of the latency that the service allows, or the connection
-// breaks.
+// breaks, except that assignments may be stalled for longer in some runs.
 //
 // If a run is mixed, some proxies are programs with the real QuotaClient,
 // except for its connection; proxies have weights, and requests also ask the
@@ -53,6 +53,7 @@ class Simulation {
     std::size_t servers = 1;
     std::size_t proxies = 1;
     Duration interval{0};   // of the reports; 0: each proxy has another
+    Duration stalled{0};    // this longer is every other assignment on its way
     bool is_mixed = false;  // with weights, direct requests and QuotaClients
   };
 
@@ -92,6 +93,8 @@ class Simulation {
   std::uint64_t waited() const { return waited_; }
   // Requests that asked a server about the limit, and were admitted.
   std::uint64_t direct() const { return direct_; }
+  // The most that proxies could use at a moment, as a multiple of the limit.
+  double most() const { return most_; }
 
  private:
   class Stream;
@@ -189,6 +192,7 @@ class Simulation {
   std::uint64_t limit_changes_ = 0;
   std::vector<Proxy> proxies_;
   std::vector<Server> servers_;
+  double most_ = 0;
   double admitted_ = 0;  // since the last look
   double excess_ = 0;    // beyond the limit, in the worst time that ends now
   Instant looked_;
