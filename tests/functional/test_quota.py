@@ -3,6 +3,8 @@
 import json
 import os
 import queue
+import re
+import subprocess
 import threading
 import time
 import unittest
@@ -50,8 +52,10 @@ def setUpModule():
 class Stream:
     """A proxy: one stream, and the last assignment of each bucket."""
 
-    def __init__(self, server):
-        self.channel = envoy_harness.channel_to(server)
+    def __init__(self, server, channel=None):
+        # A connection of its own, as each proxy has.
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        self.channel = channel or grpc.insecure_channel(envoy_harness.address_of(server), own)
         self.outgoing = queue.Queue()
         self.latest, self.abandoned, self.error = {}, set(), None
         self.call = self.channel.stream_stream(
@@ -302,6 +306,24 @@ class Assignments(Quota):
         stream.report()
         self.assertEqual(stream.status(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertIn("bucket_id", stream.error.details())
+
+    def test_top_shows_the_part_of_each_proxy(self):
+        for demand in (40, 30):
+            self.open().report(demand, path="/api", user="top")
+
+        def rows():
+            done = subprocess.run(
+                [harness.binary(), "top", "--quota", "--once", "--interval", "0.1", "--admin",
+                 self.server.admin],
+                capture_output=True, text=True, timeout=harness.PATIENCE, check=True,
+            )
+            found = re.findall(r"^ +(\S+) +(\S+) +([0-9.]+) % +[0-9.]+ s  127\.0\.0\.1:([0-9]+) +"
+                               r"api/requests +top$", done.stdout, re.MULTILINE)
+            return found if len(found) == 2 else None
+
+        first, second = wait_for(rows, "two rows")
+        self.assertEqual((first[0], second[0]), ("40.0", "30.0"))  # the largest demand first
+        self.assertNotEqual(first[3], second[3])  # the ports
 
     def test_metrics_count(self):
         stream = self.open()

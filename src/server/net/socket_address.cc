@@ -76,7 +76,8 @@ std::string SocketAddress::text() const {
     return std::string("unix:") + reinterpret_cast<const sockaddr_un&>(storage_).sun_path;
   }
   const std::string end = ":" + std::to_string(port());
-  return family() == AF_INET6 ? "[" + host() + "]" + end : host() + end;
+  const std::string name = host();
+  return name.find(':') != name.npos ? "[" + name + "]" + end : name + end;
 }
 
 }  // namespace sluice::server::net

@@ -331,7 +331,11 @@ void QuotaService::write_counter(base::JsonWriter& json, const Counter& counter,
     const std::uint64_t id = user->id;
     const quota::Allocator& parts = counter.parts;
     const Duration left = std::max(parts.expires(id) - parts_.steady.now(), Duration{0});
-    json.begin_object().member("peer", user->proxy->peer).key("bucket").begin_object();
+    json.begin_object()
+        .member("id", id)
+        .member("peer", user->proxy->peer)
+        .key("bucket")
+        .begin_object();
     for (const auto& [name, value] : user->bucket->attributes) {
       json.key(name).visible_value(value);
     }

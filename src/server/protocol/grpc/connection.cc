@@ -165,7 +165,7 @@ Connection::Connection(Socket socket, net::Accepted& accepted, Role role, Shared
     : socket_(std::move(socket)),
       transport_(accepted.descriptor, std::move(accepted.tls)),
       shared_(shared),
-      state_(accepted.peer.host(), shared, [this] { has_output(); }, now, role) {}
+      state_(accepted.peer.text(), shared, [this] { has_output(); }, now, role) {}
 
 void Connection::act(Action action) {
   switch (send_all(action)) {

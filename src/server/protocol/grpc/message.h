@@ -43,7 +43,7 @@ enum class Code : std::uint8_t {
 struct Call {
   std::string_view path;                  // "/package.Service/Method"
   std::string_view message;               // decompressed, without its prefix; of a stream: empty
-  std::string_view peer;                  // the peer's address as text; empty on a Unix socket
+  std::string_view peer;                  // the peer's address as text, with its port
   std::string_view authorization;         // the client's metadata of that name; empty: none
   std::string_view traceparent;           // likewise
   Role certificate_role = Role::kNobody;  // of the client with this certificate, if one is known

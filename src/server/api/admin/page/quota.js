@@ -32,10 +32,10 @@ export async function showQuota() {
   if (!section.isConnected) find("budgets").after(section);
   const { proxies, buckets, counters } = await read("/v1/quota");
   const parts = counters.flatMap((of) => of.parts.map((one) => ({
-    ...of, peer: one.peer, bucket: JSON.stringify(one.bucket), demand: one.demand_per_second,
+    ...of, id: one.id, peer: one.peer, demand: one.demand_per_second,
     part: one.part_per_second, whole: of.units_per_second, expires: one.expires_ms,
   }))).sort((a, b) => b.demand - a.demand);
-  keepRows(body, parts.slice(0, ROWS), (one) => `${one.peer} ${one.rule}/${one.limit} ${one.key} ${one.bucket}`, makeRow, updateRow);
+  keepRows(body, parts.slice(0, ROWS), (one) => `${one.id} ${one.rule}/${one.limit}`, makeRow, updateRow);
   say(note, `In units a second; ${count(proxies, "proxy").replace("proxys", "proxies")} with ${count(buckets, "bucket")}` +
     `${parts.length > ROWS ? `, of which ${ROWS} are here` : ""}.`);
 }
