@@ -55,7 +55,7 @@ void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::u
   for (const Claim& claim : claims) floors += std::min(claim.at_least, total);
   std::vector<Mark> marks;
   for (std::size_t i = 0; i < claims.size(); ++i) {
-    const auto& [asked, weight, at_least, uses] = claims[i];
+    const auto& [asked, weight, at_least] = claims[i];
     parts[i] = std::min(at_least, total);
     if (floors > total) parts[i] = static_cast<std::uint64_t>(Wide{parts[i]} * total / floors);
     if (asked <= parts[i] || weight == 0) continue;
@@ -120,27 +120,27 @@ void Allocator::expire(Instant now) {
   }
 }
 
-std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now, bool has_others) {
+std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now) {
   expire(now);
   std::vector<Id> ids;
   std::vector<Subscriber*> subscribers;
   std::vector<Claim> claims;
   std::uint64_t held = 0;
   std::uint64_t gone = 0;
-  std::uint64_t used = 0;
+  std::uint64_t back = 0;
   for (auto& [id, one] : all_) {
     held += one.held();
     if (one.is_gone) {
       gone += one.held();
       continue;
     }
-    if (one.last.until == Instant{}) used += std::min(one.claim.uses, total);
+    if (one.is_back) back += std::min(one.claim.asked, total);
     ids.push_back(id);
     subscribers.push_back(&one);
     claims.push_back(one.claim);
   }
-  // What subscribers use that have come back is theirs already: nobody is lowered for them.
-  const std::uint64_t left = total - std::min(gone - std::min(gone, used), total);
+  has_gone_ = gone > 0;
+  const std::uint64_t left = total - std::min(gone - std::min(gone, back), total);
   fit_least(claims, left);
   std::vector<std::uint64_t> parts(claims.size());
   divide(claims, left, parts);
@@ -167,11 +167,6 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now, boo
     const std::uint64_t next = raises[i].asked > 0 ? one.held() + added[i] : parts[i];
     const std::uint64_t step = one.assigned / 32;
     const bool is_raise = next > one.assigned;
-    one.waits = one.last.until == Instant{} && next < one.claim.uses && (gone > 0 || has_others);
-    if (one.waits) {
-      one.planned = one.assigned;
-      continue;
-    }
     // A change costs the units that the other part begins with. A raise must be worth that; a part
     // is lowered as soon as another subscriber, or less total, needs it.
     const bool is_needed = is_raise ? next - one.assigned >= step
@@ -180,11 +175,6 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now, boo
     if (one.planned != one.assigned) changed.push_back(ids[i]);
   }
   return changed;
-}
-
-bool Allocator::waits(Id id) const {
-  const auto found = all_.find(id);
-  return found != all_.end() && found->second.waits;
 }
 
 std::uint64_t Allocator::planned(Id id) const {
@@ -197,6 +187,7 @@ void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
   if (found == all_.end()) return;
   Subscriber& one = found->second;
   one.assigned = one.planned = part;
+  one.is_back = false;
   // The same again only lasts longer. Its message may be lost, so it never lasts less long.
   const Instant until = now + ttl + options_.latency;
   if (one.last.until > now && one.last.part == part) {
@@ -205,6 +196,10 @@ void Allocator::sent(Id id, std::uint64_t part, Duration ttl, Instant now) {
   }
   if (one.last.until > now) one.replaced.push_front(one.last);
   one.last = {part, now, until};
+}
+
+void Allocator::come_back(Id id) {
+  if (const auto found = all_.find(id); found != all_.end()) found->second.is_back = true;
 }
 
 void Allocator::remove(Id id) {

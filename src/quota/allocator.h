@@ -19,9 +19,6 @@ struct Claim {
   std::uint64_t asked = 0;  // its demand as a share; may be more than the whole, up to 2^50
   std::uint64_t weight = 1;
   std::uint64_t at_least = kWhole / 100;  // what it gets even if it asks for less
-  // What it uses of a part from before it was added, which is in use until it is sent a part. 0:
-  // there is none.
-  std::uint64_t uses = 0;
 
   friend bool operator==(const Claim&, const Claim&) = default;
 };
@@ -35,7 +32,7 @@ void divide(std::span<const Claim> claims, std::uint64_t total, std::span<std::u
 // The parts of one limit, and what may still be used of parts from before. A state machine without
 // I/O: what the subscribers hold never adds up to more than the total, unless the total falls.
 //
-// Thread-safety: one thread. Ownership: none. Cost: 136 bytes a subscriber.
+// Thread-safety: one thread. Ownership: none. Cost: 128 bytes a subscriber.
 class Allocator {
  public:
   using Id = std::uint64_t;
@@ -55,16 +52,17 @@ class Allocator {
   void report(Id id, const Claim& claim, Instant now);
   // Plans the parts of all. Returns whose part changes. Of what others ask for, all who ask for
   // less than their `at_least` get together at most that share of the total more; and there are no
-  // least parts if they do not fit. `has_others`: parts of the limit are in use that this allocator
-  // does not know.
-  std::vector<Id> plan(std::uint64_t total, Instant now, bool has_others = false);
-  // Whether it was planned no part, because it uses more of one from before: that is held by a
-  // subscriber that was removed, or elsewhere.
-  bool waits(Id id) const;
+  // least parts if they do not fit.
+  std::vector<Id> plan(std::uint64_t total, Instant now);
   // The part to send now. As assigned() if it does not change.
   std::uint64_t planned(Id id) const;
   // It was sent, and may be used for `ttl`. A raise may be left out.
   void sent(Id id, std::uint64_t part, Duration ttl, Instant now);
+  // It was removed before, perhaps by another id, and may use what that one held, until it is sent
+  // a part: nobody is lowered for it.
+  void come_back(Id id);
+  // Whether something was held by those who were removed, at the latest plan.
+  bool has_gone() const noexcept { return has_gone_; }
   // What it holds is free when it has expired, unless it reports again.
   void remove(Id id);
 
@@ -95,7 +93,7 @@ class Allocator {
     Sent last = {};                         // ended: there is none
     std::forward_list<Sent> replaced = {};  // that may be used still, the newest first
     bool is_gone = false;
-    bool waits = false;
+    bool is_back = false;
 
     std::uint64_t held() const noexcept;
   };
@@ -107,6 +105,7 @@ class Allocator {
   // Of the latest plan: what nobody asked for, and the least part for each weight of those who
   // asked for more than they got. kNoLevel: all got what they asked for.
   static constexpr std::uint64_t kNoLevel = std::uint64_t{1} << 50;
+  bool has_gone_ = false;
   std::uint64_t spare_ = kNoLevel;
   std::uint64_t level_ = kNoLevel;
 };

@@ -155,35 +155,26 @@ TEST_F(AllocatorTest, SaysWhatASubscriberWouldGetIfItAskedForAll) {
   EXPECT_NEAR(percent(3), 45, 0.01);
 }
 
-TEST_F(AllocatorTest, WhoComesBackWaitsWhileItUsesMoreThanAPartWouldBe) {
+TEST_F(AllocatorTest, NobodyIsLoweredForOneWhoComesBack) {
   report(1, kWhole / 2);
   report(2, kWhole / 2);
   send({1, 2});
   parts_.remove(1);
-  const Claim back{.asked = kWhole / 2, .at_least = 0, .uses = kWhole / 2};
   for (int i = 0; i < 4; ++i) {  // 8 s
-    parts_.report(3, back, now_);
+    report(3, kWhole / 2);
+    parts_.come_back(3);
     report(2, kWhole / 2);
     send({2});
-    EXPECT_TRUE(parts_.waits(3));
-    EXPECT_EQ(parts_.assigned(2), kWhole / 2);  // it is not lowered for the one that waits
+    EXPECT_TRUE(parts_.has_gone());
+    EXPECT_EQ(parts_.assigned(2), kWhole / 2);
+    EXPECT_EQ(parts_.planned(3), 0);
     now_ += 2s;
   }
   now_ += 3s;  // the old part has expired
   report(2, kWhole / 2);
   send({2, 3});
-  EXPECT_FALSE(parts_.waits(3));
+  EXPECT_FALSE(parts_.has_gone());
   EXPECT_EQ(parts_.assigned(3), kWhole / 2);
-}
-
-TEST_F(AllocatorTest, WhoComesBackWaitsForNothingWithoutAnOldPart) {
-  const Claim back{.asked = kWhole, .at_least = 0, .uses = kWhole};
-  for (Allocator::Id id = 1; id <= 10; ++id) parts_.report(id, back, now_);
-  send({1});
-  EXPECT_FALSE(parts_.waits(1));
-  EXPECT_EQ(parts_.assigned(1), kWhole / 10);
-  static_cast<void>(parts_.plan(kWhole / 2, now_, true));  // others have the rest
-  EXPECT_TRUE(parts_.waits(2));
 }
 
 TEST_F(AllocatorTest, WhoAsksWithoutAReportConfirmsNothing) {

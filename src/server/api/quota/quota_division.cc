@@ -152,8 +152,7 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon);
   counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
-  const bool has_others = counter.share < kWhole;
-  for (const auto id : counter.parts.plan(counter.total, now_, has_others)) {
+  for (const auto id : counter.parts.plan(counter.total, now_)) {
     const auto user = counter.place_of(id);
     if (user != counter.users.end() && (*user)->id == id) changed.push_back(*user);
   }
@@ -171,7 +170,7 @@ std::optional<Assignment> QuotaService::choose(Subscription& subscription) {
     for (const Link& link : subscription.links) {
       const Counter& counter = *link.counter;
       if (counter.planned < subscription.linked) return std::nullopt;  // in a later step
-      if (counter.parts.waits(subscription.id)) return std::nullopt;
+      if (waits(subscription, link)) return std::nullopt;
       has_failed |= counter.failure.has_value();
       parts.push_back({.share = counter.parts.planned(subscription.id),
                        .limit = counter.of.numbers,
@@ -192,7 +191,22 @@ bool QuotaService::is_old(const Subscription& subscription) const {
 
 // Whether the proxy may use an assignment of an earlier stream, because it has none of this one.
 bool QuotaService::resumes(const Subscription& subscription) const {
-  return !subscription.sent && now_ < subscription.resumes_until;
+  const Duration longest = Duration{ttl_of(subscription)} + Duration{parts_.config.every};
+  return subscription.resumes && !subscription.sent &&
+         now_ < subscription.proxy->opened + longest + kQuotaLatency;
+}
+
+// Whether it uses more of an earlier assignment than it would get: of one that counts in the parts
+// of streams that have ended, or at another server.
+bool QuotaService::waits(const Subscription& subscription, const Link& link) const {
+  const Counter& counter = *link.counter;
+  if (!resumes(subscription)) return false;
+  if (!counter.parts.has_gone() && counter.share == kWhole) return false;
+  const std::uint64_t requests = std::min(subscription.allowed, kMaxAmount / link.cost);
+  const std::uint64_t used =
+      share_of(counter.of.numbers, requests * link.cost, subscription.elapsed);
+  // Less, because Envoy rounds 5 s down to 4 s.
+  return counter.parts.planned(subscription.id) < std::max<std::uint64_t>(used / 4 * 3, 1);
 }
 
 // A proxy keeps the tokens that it has, up to those of the new bucket. Only a bucket without one

@@ -95,10 +95,7 @@ void QuotaService::accept(ProxyId id, BucketReport& report) {
   }
   // A report of a time from before the stream: the proxy had the bucket, and keeps the assignment
   // of an earlier stream until another one arrives. (Envoy 1.40 reports a new bucket with 0 s.)
-  if (is_first && report.elapsed > now_ - proxy.opened) {
-    subscription.resumes_until =
-        now_ + ttl_of(subscription) + Duration{parts_.config.every} + kQuotaLatency;
-  }
+  if (is_first) subscription.resumes = report.elapsed > now_ - proxy.opened;
   const Duration least = is_first ? Duration{parts_.config.every} : kLeastElapsed;
   subscription.elapsed = std::max({report.elapsed, subscription.interval, least});
   subscription.reported = now_;
@@ -209,14 +206,11 @@ void QuotaService::ask(Subscription& subscription, bool has_reported) {
       const std::uint64_t units = ShareMeter().count(counter.of.numbers, most, time);
       requests = std::min(requests, units / other.cost + 1);
     }
-    quota::Claim claim{
+    const quota::Claim claim{
         .asked = share(link, requests), .weight = link.weight, .at_least = link.share_at_least()};
-    // Less, because Envoy rounds 5 s down to 4 s.
-    if (resumes(subscription)) {
-      claim.uses = std::max<std::uint64_t>(share(link, subscription.allowed) / 4 * 3, 1);
-    }
     quota::Allocator& parts = link.counter->parts;
     has_reported ? parts.report(subscription.id, claim, now_) : parts.ask(subscription.id, claim);
+    if (resumes(subscription)) parts.come_back(subscription.id);
   }
 }
 

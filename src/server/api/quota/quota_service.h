@@ -279,6 +279,7 @@ class QuotaService {
   std::optional<Assignment> choose(Subscription& subscription);
   bool is_old(const Subscription& subscription) const;
   bool resumes(const Subscription& subscription) const;
+  bool waits(const Subscription& subscription, const Link& link) const;
   void take_starts(const std::vector<Choice>& choices);
   void send(std::vector<Choice>& choices);
   std::uint64_t part_of(const Choice& choice, const Link& link) const;

@@ -55,9 +55,9 @@ struct QuotaService::Subscription {
   std::optional<Assignment> sent = {};
   Instant sent_at{};
   std::chrono::milliseconds ttl{0};
-  Instant resumes_until{};  // the proxy may have an assignment from before its stream until then
-  bool is_fresh = true;     // it must be sent since it was linked
-  bool is_chosen = false;   // to be sent in this step
+  bool resumes = false;    // the proxy had the bucket before its stream
+  bool is_fresh = true;    // it must be sent since it was linked
+  bool is_chosen = false;  // to be sent in this step
 };
 
 // A counter of a limit, which is divided.
