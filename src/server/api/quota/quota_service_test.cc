@@ -306,6 +306,30 @@ TEST_F(QuotaServiceTest, ReadsThePlan) {
   EXPECT_NEAR(proxy->rate("/planned"), 1000, 20);
 }
 
+// docs/quota.md has a table of what is lost.
+TEST_F(QuotaServiceTest, AWindowLosesLittleOfTheLimit) {
+  const std::map<std::string, double> least{
+      {"token_bucket", 99},           {"gcra", 99},
+      {"sliding_window_hybrid", 90},  {"sliding_window_log", 90},
+      {"sliding_window_counter", 75}, {"fixed_window", 90}};
+  for (const auto& [algorithm, percent] : least) {
+    load(
+        "version: 1\ndomain: shop\nrules: [ { name: api, limits: [ { limit: 100, per: 1s, "
+        "algorithm: " +
+        algorithm + " } ] } ]\n");
+    const auto proxy = connect(1);
+    report(1, "/api", 1, 0s);
+    double sum = 0;
+    for (int i = 0; i < 75; ++i) {
+      pass(1s);
+      clock_.advance(7ms);  // so that the steps of the service meet each part of the window
+      report(1, "/api", 1007, 1007ms);
+      if (i >= 15) sum += proxy->rate("/api");
+    }
+    EXPECT_GE(sum / 60, percent) << algorithm;
+  }
+}
+
 TEST_F(QuotaServiceTest, LeavesOutALimitThatCannotBeAssigned) {
   const auto proxy = connect(1);
   report(1, "/permits", 10);
