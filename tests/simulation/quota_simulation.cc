@@ -256,9 +256,13 @@ void Simulation::inject_fault() {
     servers_[server].reaches_store = now_ + up_to(30s);
     servers_[server].loses_answers = dice(2) == 0;
   }
-  if (fault == "restart" || fault == "kill") stop(server);
-  if (fault == "restart") start(server);
+  if (fault == "restart") {
+    drain(server);
+    stop(server);
+    start(server);
+  }
   if (fault == "kill") {
+    stop(server);
     after(up_to(30s), [this, server] { start(server); });
   }
   // A clock that steps forward ends what the store knows of servers too early: its operator must
@@ -311,6 +315,14 @@ void Simulation::start(std::size_t server) {
   if (servers_[server].running) return;
   servers_[server].running = std::make_unique<Running>(*this, server);
   after(up_to(1s), [this, server, life = servers_[server].running->life] { round(server, life); });
+}
+
+void Simulation::drain(std::size_t server) {
+  Running* const running = servers_[server].running.get();
+  if (running == nullptr) return;
+  running->leased.give_back(LeaseEnd::kAll);
+  running->service.close_all();
+  while (running->service.has_news()) running->service.divide(false);
 }
 
 void Simulation::stop(std::size_t server) {
@@ -591,6 +603,12 @@ void Simulation::check_rest() {
       demands.push_back({asked, proxy.weight, 0});
       floors.push_back({asked, proxy.weight, std::min(asked, limit_ / 100)});
       rates.push_back(rate(proxy));
+      // A part changes by at least 1/32, and has whole tokens.
+      const auto most = static_cast<double>(std::max(asked, limit_ / 100)) * 1.04 + 1;
+      if (rates.back() > most) {
+        fail("A proxy has " + std::to_string(rates.back()) + ", and asks for " +
+             std::to_string(asked));
+      }
     }
     // What the server has given out: what is owed makes it less than the share of the server, which
     // usable() bounds, and proxies with a least part lose nothing of that.

@@ -143,6 +143,7 @@ class Simulation {
   void set_limit(std::uint64_t limit);
 
   void start(std::size_t server);
+  void drain(std::size_t server);
   void stop(std::size_t server);
   void round(std::size_t server, std::uint64_t life);
   void divide(std::size_t server, std::uint64_t life, bool all);
