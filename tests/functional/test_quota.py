@@ -1,5 +1,6 @@
 """Envoy's rate limit quota service with gRPC's own client and the messages of proto/."""
 
+import copy
 import json
 import os
 import queue
@@ -10,6 +11,7 @@ import time
 import unittest
 
 import grpc
+import yaml
 
 import envoy_harness
 import harness
@@ -607,6 +609,68 @@ class TwoServersOnACluster(TwoServers):
             self.wait_for_rates(demands, lambda *rates: rates[most] >= 85)
         shares = self.store.owner(slot).command("GET", self.shares()).decode().splitlines()
         self.assertEqual(len(shares), 2, shares)
+
+
+class EnvoySettings(harness.ServerTest):
+    """What a real Envoy does when an assignment has expired, by its settings for that (the table
+    of docs/quota.md). Each user has other settings."""
+
+    DENY = {"fallback_rate_limit": {"blanket_rule": "DENY_ALL"}}
+    SETTINGS = {
+        "fallback": {**DENY, "expired_assignment_behavior_timeout": "600s"},
+        "untimed": DENY,
+        "reuse": {"reuse_last_assignment": {}, "expired_assignment_behavior_timeout": "600s"},
+        "short": {**DENY, "expired_assignment_behavior_timeout": "2s"},
+    }
+
+    def setUp(self):
+        rules = RULES.replace("limit: 100, per: 1s", "limit: 2, per: 1s, share: { at_least: 50% }")
+        config = {"listen": {"grpc": "127.0.0.1:0"}, "quota": {"ttl": "3s"}}
+        self.server = harness.Sluice(self.folder(), rules, config)
+        self.addCleanup(self.server.stop)  # it is killed
+        app = harness.Application()
+        self.addCleanup(app.stop)
+        self.port = harness.free_port()
+        config = yaml.safe_load((harness.ROOT / "deploy/envoy/quota.yaml").read_text("utf-8"))
+        ports = {9901: harness.free_port(), 8000: self.port,
+                 9000: int(app.address.rsplit(":", 1)[1]),
+                 8081: int(self.server.front_ends["grpc"].rsplit(":", 1)[1])}
+        self.change(config, ports)
+        folder = self.folder()
+        (folder / "envoy.yaml").write_text(yaml.safe_dump(config), "utf-8")
+        argv = [os.environ["ENVOY_BINARY"], "-c", "envoy.yaml", "--disable-hot-restart"]
+        self.start(argv, folder, "envoy", f"127.0.0.1:{self.port}")
+
+    def change(self, node, ports):
+        """Sets the ports, and a matcher for each user."""
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            if key == "port_value":
+                node[key] = ports[value]
+            elif key == "matchers":
+                node[key] = [self.matcher(value[0], user) for user in self.SETTINGS]
+            elif isinstance(value, (dict, list)):
+                self.change(value, ports)
+
+    def matcher(self, template, user):
+        made = copy.deepcopy(template)
+        made["predicate"]["single_predicate"]["value_match"] = {"exact": user}
+        settings = made["on_match"]["action"]["typed_config"]
+        settings["expired_assignment_behavior"] = self.SETTINGS[user]
+        return made
+
+    def admitted(self, user):
+        """How many of ten requests; an assignment admits one or two a second."""
+        return sum(harness.request(f"127.0.0.1:{self.port}", "GET", "/api",
+                                   headers={"x-user": user}).status == 200 for _ in range(10))
+
+    def test_the_settings_for_expired_assignments(self):
+        for user in self.SETTINGS:
+            wait_for(lambda user=user: self.admitted(user) < 5, f"an assignment of {user}")
+        self.server.kill()
+        wait_for(lambda: self.admitted("short") == 10, "the end of the timeout")
+        for user in ("untimed", "reuse"):
+            self.assertEqual(self.admitted(user), 10, user)
+        self.assertEqual(self.admitted("fallback"), 0)
 
 
 class Envoy(harness.ServerTest):
