@@ -93,7 +93,7 @@ class Simulation {
   std::uint64_t waited() const { return waited_; }
   // Requests that asked a server about the limit, and were admitted.
   std::uint64_t direct() const { return direct_; }
-  // The most that proxies could use at a moment, as a multiple of the limit.
+  // What proxies could use at the worst moment, as a multiple of the limit.
   double most() const { return most_; }
 
  private:
