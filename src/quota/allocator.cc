@@ -18,8 +18,9 @@ struct Mark {
 // Lowers the least parts of those who ask for less: of what others ask for, they get together at
 // most that share of the total more than they ask for. Else many of them would keep the limit from
 // those who need it. If the least parts do not fit even then, there are none, so that who asks for
-// little gets it.
-void fit_least(std::span<Claim> claims, std::uint64_t total) {
+// little gets it. `fits` is whether they did the last time: if not, they must fit with 1/16 left,
+// so that small changes of the total do not change all parts again and again.
+void fit_least(std::span<Claim> claims, std::uint64_t total, bool& fits) {
   Wide asked = 0;
   Wide idle = 0;
   std::uint64_t largest = 0;
@@ -39,7 +40,8 @@ void fit_least(std::span<Claim> claims, std::uint64_t total) {
     }
     least += claim.at_least;
   }
-  if (least <= total) return;
+  fits = least <= (fits ? total : total - total / 16);
+  if (fits) return;
   for (Claim& claim : claims) {
     claim.asked = std::max(claim.asked, claim.at_least);
     claim.at_least = 0;
@@ -141,7 +143,7 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now) {
   }
   has_gone_ = gone > 0;
   const std::uint64_t left = total - std::min(gone - std::min(gone, back), total);
-  fit_least(claims, left);
+  fit_least(claims, left, fits_);
   std::vector<std::uint64_t> parts(claims.size());
   divide(claims, left, parts);
   spare_ = left - std::min(left, std::accumulate(parts.begin(), parts.end(), std::uint64_t{0}));

@@ -106,6 +106,7 @@ class Allocator {
   // asked for more than they got. kNoLevel: all got what they asked for.
   static constexpr std::uint64_t kNoLevel = std::uint64_t{1} << 50;
   bool has_gone_ = false;
+  bool fits_ = true;  // the least parts did, in the latest plan
   std::uint64_t spare_ = kNoLevel;
   std::uint64_t level_ = kNoLevel;
 };

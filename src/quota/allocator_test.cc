@@ -131,6 +131,16 @@ TEST_F(AllocatorTest, GivesALittleToWhoAsksForThatIfLeastPartsDoNotFit) {
   EXPECT_GE(parts_.planned(1), kWhole / 100);
 }
 
+TEST_F(AllocatorTest, LeastPartsThatHardlyFitDoNotComeAndGo) {
+  for (Allocator::Id id = 1; id <= 10; ++id) {
+    parts_.report(id, {.asked = kWhole, .weight = id, .at_least = kWhole / 10}, now_);
+  }
+  static_cast<void>(parts_.plan(kWhole / 100 * 99, now_));
+  EXPECT_LT(parts_.planned(1), kWhole / 50);  // they do not fit: by weight
+  static_cast<void>(parts_.plan(kWhole, now_));
+  EXPECT_LT(parts_.planned(1), kWhole / 50);
+}
+
 TEST_F(AllocatorTest, AShorterTimeOfTheSamePartDoesNotEndItEarlier) {
   report(1, kWhole);
   send({1});
