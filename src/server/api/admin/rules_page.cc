@@ -804,7 +804,7 @@ void roll_back_rules(const Call& call) {
   const auto change = [&](const ActiveRules&) -> std::optional<Changed> {
     return Changed{*past->texts, past->texts->front().name};
   };
-  // In Redis, another server has other numbers of its versions.
+  // Each server counts its versions for itself, so the history in Redis needs the push.
   const std::size_t push = past->by.find("push ");
   const std::string of =
       call.admin.push && push != past->by.npos

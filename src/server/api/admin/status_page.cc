@@ -135,9 +135,7 @@ namespace {
 void write_rules(JsonWriter& json, const RulesStatus& rules) {
   json.key("rules").begin_object().member("version", rules.version).key("sources").begin_array();
   for (const std::string& source : rules.sources) json.value(source);
-  json.end_array()
-      .member("loaded_at", rules.loaded_at)
-      .member("by", rules.by);
+  json.end_array().member("loaded_at", rules.loaded_at).member("by", rules.by);
   if (!rules.source.empty()) json.member("source", rules.source);
   json.member("rules", std::uint64_t{rules.rules})
       .member("limits", std::uint64_t{rules.limits})

@@ -221,7 +221,7 @@ void AuthEndpoint::handle(const http::Request& request, http::Response& response
   const RuleAnswer& answer = *session_.decide({.attributes = attributes_, .costs = *costs});
   put_gateway_answer(answer, fields_, response);
   if (query.empty() || answer.decision.allowed()) return;
-  // 403 by a rule is no lack of quota, which the gateway cannot tell from 429 otherwise.
+  // Without this field, the gateway takes the 403 of a rule for a lack of quota.
   if (response.status == 403) response.fields.append("X-Sluice-Status: 403\r\n");
   response.status = 403;
 }

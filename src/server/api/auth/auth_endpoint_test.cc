@@ -109,7 +109,8 @@ class AuthEndpointTest : public ::testing::Test {
   Session session_{{limiter_, *manager_, registry_.make_recorder(), denials_}};
   const TrustedProxies trusted_ =
       TrustedProxies::parse(std::vector<std::string>{"10.0.0.0/8"}).value();
-  std::unique_ptr<AuthEndpoint> endpoint_ = std::make_unique<AuthEndpoint>(session_, trusted_, log_);
+  std::unique_ptr<AuthEndpoint> endpoint_ =
+      std::make_unique<AuthEndpoint>(session_, trusted_, log_);
   http::Response response_;
 };
 
