@@ -5,7 +5,8 @@ import { element, find, keepRows, say, visible } from "/page/dom.js";
 import { openKey, partsOf, valuesIn } from "/page/key.js";
 
 const [LIMITS, KEYS] = [8, 5]; // of each limit
-const EVERY = 60_000; // the server reads the whole ledger for an answer
+// The server reads the whole ledger for an answer.
+const EVERY = 60_000;
 let asking = 0; // the number of the latest question
 const ledger = { exists: true, readAt: -EVERY, rows: [] };
 

@@ -217,17 +217,19 @@ function showLatency(event) {
 
 const WORDS = {
   keys: "counters", max_keys: "room for counters", log_bytes: "bytes of exact logs", max_log_bytes: "room for exact logs, in bytes",
-  evictions: "counters given up for lack of room", swept: "expired counters removed", merged_logs: "logs made less exact to save room",
+  evictions: "counters given up", swept: "expired counters removed", merged_logs: "logs made less exact",
   under_way: "requests to Redis not answered yet", requests: "requests to Redis", timeouts: "of them too late", errors: "of them failed",
   gave_back: "units given back, because another Redis denied", deny_cache_hits: "denied without asking Redis",
 };
 
 function showStore(event) {
   const { kind, at, breaker_open: open, ...numbers } = event.store;
-  const gone = open || Boolean(event.outage);  // without requests the breaker does not open
+  // Without requests the breaker does not open.
+  const gone = Boolean(open || event.outage);
   const where = kind === "memory" ? "In the memory of this server" : at ? `Redis at ${visible(at)}` : visible(kind);
-  say(find("store-state"), where + (open === undefined ? "." : gone ? " does not answer." : ", which answers."));
-  find("store-state").classList.toggle("error", open !== undefined && gone);
+  const state = find("store-state");
+  say(state, where + (open === undefined ? "." : gone ? " does not answer." : ", which answers."));
+  state.classList.toggle("error", gone);
   showPairs(find("store"), Object.entries(numbers).map(([name, value]) =>
     [WORDS[name] ?? name.replaceAll("_", " "), value.toLocaleString("en")]));
   showPairs(find("listeners"), event.listeners.filter((one) => one.address !== "off").map((one) =>
