@@ -147,6 +147,19 @@ Failed unreadable(const std::string& text, int status) {
   return Failed(replay::printable(text), status);
 }
 
+void check_page(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  std::string start(9, '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(start.data(), static_cast<std::streamsize>(start.size()));
+  const bool is_empty = std::filesystem::file_size(path, ignored) == 0;
+  if (is_empty || start == "<!DOCTYPE" || start == "<!doctype") return;
+  throw unreadable(
+      "--html " + path + " is no HTML page, and would be overwritten; expected another file",
+      kUsage);
+}
+
 void write_page(const std::string& path, const std::string& page) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(page.data(), static_cast<std::streamsize>(page.size()));

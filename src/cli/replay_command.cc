@@ -53,12 +53,12 @@ top_denied has the most denied keys, and the most frequent agents, requests and 
 denied requests; more_denied is the number of the other denied keys.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
-warnings names the rules and limits that applied to no request, and the limits whose cost the log
-lacks.
+warnings names the rules and limits that applied to no request, the limits whose cost the log lacks,
+and says if a log is out of order.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
 (the report then covers what was read), or it has no line that could be read or no field that
---field names, or most requests of a log are out of order, or the logs have no request; 2 wrong
+--field names, or over 5 % of a log are out of order by a minute, or the logs have no request; 2 wrong
 usage.
 
 Examples:
@@ -155,6 +155,7 @@ int work(const Arguments& arguments) {
     throw unreadable("--html " + arguments.html + " is one of the inputs; expected another file",
                      kUsage);
   }
+  check_page(arguments.html);
   const auto rules = load_rules(arguments.rules);
   std::optional<RuleSet> against;
   if (!arguments.against.empty()) against = load_rules(arguments.against);

@@ -40,7 +40,7 @@ input once. A key takes about 100 bytes with three periods, besides the keys tha
 last two periods and those whose bucket is not full.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
-was read), is mostly out of order, has no line that could be read or no field that --field names, or no
+was read), has over 5 % of its lines out of order by a minute, has no line that could be read or no field that --field names, or no
 request matches; 2 wrong usage.
 
 Examples:
@@ -229,6 +229,7 @@ int suggest_limits(const SuggestArguments& arguments) {
     throw wrong_argument("--html " + arguments.html +
                          " is one of the inputs; expected another file");
   }
+  check_page(arguments.html);
   const std::optional<double> harm = share_of(arguments.harm);
   if (!harm) throw wrong_argument("--harm " + arguments.harm + ": expected 0% to 100%, such as 1%");
   ProgressLine progress;

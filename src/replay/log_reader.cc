@@ -876,13 +876,14 @@ void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
                 grouped(log.lines));
   }
   if (log.very_late * 20 <= log.parsed) return;
-  if (log.very_late * 2 > log.parsed) totals.disordered = true;
+  totals.disordered = true;
   const bool is_reversed = log.late * 10 > log.parsed * 9 && log.last < *log.first;
-  complain_of(": warning: " + percent(log.very_late, log.parsed) +
-              " of the requests are more than " + duration_text(kUsualLateness) +
-              " earlier than one before them" +
-              (is_reversed ? ", because the newest is first; reverse the log: tac LOG"
-                           : ", so the results are wrong; sort the log by time"));
+  complain_of(
+      ": warning: " + percent(log.very_late, log.parsed) + " of the requests are more than " +
+      duration_text(kUsualLateness) + " earlier than one before them" +
+      (is_reversed
+           ? ", because the newest is first; reverse the log: tac LOG"
+           : ", so the results are wrong; sort the log by time, or name the log of each server"));
 }
 
 // Says which logs have times without a zone, if others have one.

@@ -296,12 +296,17 @@ class LogReader {
 };
 
 // What was read.
+// Of a log whose lines are much earlier than others before them.
+inline constexpr std::string_view kDisordered =
+    "a log is not in order of time, so the numbers are wrong: sort it, or name the log of each "
+    "server";
+
 struct LogTotals {
   std::vector<std::string> logs;
   std::vector<LogFormat> formats;  // of the logs with lines, each once
   bool failed = false;             // whether a log could not be opened or read to its end, or has
                                    // no line that could be read
-  bool disordered = false;         // whether most requests of a log are much earlier than others
+  bool disordered = false;         // whether 5 % of a log are much earlier than others
                                    // before them
   std::vector<std::string> problems;  // what LogInput::complain said of whole logs
   std::string fault;                  // why the counts are of no use; empty: they are

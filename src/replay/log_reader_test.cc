@@ -153,7 +153,8 @@ TEST_F(LogReaderTest, WarnsOfALogThatIsNotInOrder) {
                               "LOG"});
   EXPECT_EQ(complaints_about(mixed),
             std::vector{log + ": warning: 9.5 % of the requests are more than 10 s earlier than "
-                              "one before them, so the results are wrong; sort the log by time"});
+                              "one before them, so the results are wrong; sort the log by time, or "
+                              "name the log of each server"});
 }
 
 TEST_F(LogReaderTest, NamesTheRequestOfEachLine) {

@@ -523,6 +523,7 @@ void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std
 
 std::vector<std::string> warnings_of(const ReplayReport& report) {
   std::vector<std::string> all;
+  if (report.disordered) all.emplace_back(kDisordered);
   add_warnings(report.tally, "", all);
   if (report.comparison) add_warnings(report.comparison->tally, report.against_name + ": ", all);
   return all;

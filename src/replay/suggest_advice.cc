@@ -499,21 +499,22 @@ std::string pace_note(const Advice& advice, const std::string& client) {
 }
 
 // Chooses the rate and the burst. `need`: what the limit should allow of the curve with this index.
-// `busiest`: units in an hour, of which the rate is no large multiple.
+// `busiest`: units in an hour, of which the rate is no large multiple. `times`: how often the
+// log would be an hour, if it is shorter.
 template <class Need>
-void choose_bucket(const Need& need, std::uint64_t busiest, Advice& advice) {
-  static constexpr std::uint64_t kMostPace = 10;  // times the busiest hour: more bounds nobody
-  static constexpr std::uint64_t kMinutes = 10;   // in which a bucket should be full again
+void choose_bucket(const Need& need, double busiest, double times, Advice& advice) {
+  static constexpr double kMostPace = 10;        // times the busiest hour: more bounds nobody
+  static constexpr std::uint64_t kMinutes = 10;  // in which a bucket should be full again
   const auto rank_of = [](std::uint64_t rate, std::uint64_t burst) {
     return std::pair(std::max(kMinutes, (burst - 1) / rate + 1), rate + burst);
   };
   const auto& curves = advice.route->demand.curves();
-  const double hour = need(0);
+  const double hour = need(0) * times;
   for (std::size_t i = advice.route->demand.first_bucket(); i < curves.size(); ++i) {
     const std::uint64_t rate = curves[i].rate;
     if (i + 1 < curves.size() && static_cast<double>(rate) * 60 < hour) continue;
     const bool is_first = advice.curve == nullptr;
-    if (!is_first && rate * 60 > kMostPace * busiest) break;
+    if (!is_first && static_cast<double>(rate) * 60 > kMostPace * busiest * times) break;
     const std::uint64_t burst = round_up(need(i));
     if (!is_first && rank_of(rate, burst) >= rank_of(advice.curve->rate, advice.burst)) continue;
     advice.curve = &curves[i];
@@ -542,7 +543,10 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   };
   Advice best;
   best.route = &route;
-  choose_bucket(need, needs[0].units(0), best);
+  constexpr std::chrono::seconds kHour{3600}, kLeast{60};  // a shorter log says nothing of a rate
+  const double times = static_cast<double>(kHour.count()) /
+                       static_cast<double>(std::clamp(report.covered(), kLeast, kHour).count());
+  choose_bucket(need, static_cast<double>(needs[0].units(0)), times, best);
   constexpr std::uint64_t kLeastBurst = 5;  // people click twice, and repeat what failed
   best.burst = std::clamp(best.burst, kLeastBurst, kMostUnits);
   best.keys_denied = best.curve->keys_over(best.burst);
@@ -609,6 +613,10 @@ std::vector<Advice> advise(const SuggestReport& report, double harm) {
     std::string& note = advice[0].note;
     note.insert(0, "the log covers " + duration_text(report.covered()) +
                        ", and rates are for hours: use a longer log" + (note.empty() ? "" : "; "));
+  }
+  if (!advice.empty() && report.disordered) {
+    std::string& note = advice[0].note;
+    note.insert(0, std::string(kDisordered) + (note.empty() ? "" : "; "));
   }
   return advice;
 }

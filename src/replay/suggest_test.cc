@@ -718,7 +718,7 @@ TEST_F(Suggest, SaysThatALogIsShorterThanTheHoursOfRates) {
   EXPECT_EQ(advice[0].note, note);
   EXPECT_NE(advised_rules(report, advice).find("## " + note), std::string::npos);
   const std::string text = suggest_text(report, 0, false);
-  EXPECT_NE(text.find("rate: 0.12 times the 1 min of 20 clients (2,440)"), std::string::npos)
+  EXPECT_NE(text.find("rate: 4.9 times the 1 min of 20 clients (2,440)"), std::string::npos)
       << text;
 }
 
