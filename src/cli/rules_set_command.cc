@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
+#include <chrono>
 #include <cstddef>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -247,6 +249,23 @@ void print_tried(const boost::json::object& answer) {
   });
 }
 
+// Asks for the change again while the server reads rules that were pushed a moment before, as by
+// the same command on another server. It has changed nothing then.
+boost::json::object change(AdminClient& client, const std::string& target, const std::string& body,
+                           const std::string& expect) {
+  constexpr int kAttempts = 10;  // a server looks at Redis each second
+  for (int i = 1;; ++i) {
+    const AdminClient::Answer answer = client.ask("PATCH", target, body, expect);
+    auto json = answer.json();
+    if (answer.status == 200 && json) return *std::move(json);
+    if (answer.status == 200) throw Failed(client.strange());
+    const std::string refusal = client.refusal(answer);
+    const bool is_late = expect.empty() && refusal.starts_with("other rules were pushed");
+    if (!is_late || i == kAttempts) throw Failed(refusal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+}
+
 int change_servers(const ChangeFlags& flags) {
   ChangePlace place = changed_place(flags.place, flags.values.empty());
   const bool lacks = lacks_limit(flags, place);
@@ -258,8 +277,7 @@ int change_servers(const ChangeFlags& flags) {
       place.limit = only_limit(client, "rule=" + place.rule, flags.place);
       body = change_body(flags, place);
     }
-    const auto answer =
-        client.ask_json("PATCH", place.target + "?" + by_query(flags.by), body, flags.expect);
+    const auto answer = change(client, place.target + "?" + by_query(flags.by), body, flags.expect);
     if (flags.dry_run) {
       print_tried(answer);
     } else if (flags.values.empty()) {  // --for 0s
@@ -269,7 +287,7 @@ int change_servers(const ChangeFlags& flags) {
     } else {
       print_changed(client, answer);
     }
-    if (denies_all) std::cerr << "sluice: rules set: a limit of 0 denies every request\n";
+    if (denies_all) std::cerr << "sluice: rules set: warning: a limit of 0 denies every request\n";
     return 0;
   });
 }

@@ -308,6 +308,17 @@ class History(RedisTest):
         self.assertEqual(by_id.returncode, 0, by_id.stderr)
         wait_for(lambda: RedisRules.limit_of(server) == 6, what="the rollback by id")
 
+    def test_a_change_by_two_servers_is_one(self):
+        self.push(5)
+        servers = [self.serve(config={"store": self.server.url, "rules": "redis"}) for _ in range(2)]
+        for limit in range(20, 26):
+            words = [binary(), "rules", "set", "a/all", f"limit={limit}"]
+            for server in servers:
+                words += ["--admin", server.admin]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+            self.assertIn(f"{servers[1].admin}:\nthe active rules say so already\n", done.stdout)
+
     def test_a_rollback_that_is_tried_shows_what_would_change(self):
         self.push(5)
         self.push(6)

@@ -77,7 +77,7 @@ class RunningServer(RulesOfAServer):
         none = self.run_rules("set", "a%2Fb/all", "limit=0", "--dry-run")
         self.assertEqual((none.returncode, none.stdout),
                          (0, "~ rule a/b, limit all: limit 1 -> 0\n"), none)
-        self.assertIn("sluice: rules set: a limit of 0 denies every request\n", none.stderr)
+        self.assertIn("sluice: rules set: warning: a limit of 0 denies every request\n", none.stderr)
         self.assertIn("rule 'a/b' has no limit 'every'",
                       self.refused("set", "a%2Fb/every", "limit=3", "--dry-run"))
         self.assertIn("expected it alone", self.refused("set", "a%2Fb", "--for", "0s", "--dry-run"))
