@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -252,7 +253,7 @@ have denied in shadow mode, and how many skipped it because an attribute was mis
 What is wrong comes first: an outage of the store, or one that is full, since when, and what each rule
 does meanwhile; rules that were lost or refused; overrides that Redis lost within the last hour; a
 server that drains or is not ready. Overrides, and at most 10,000 blocks that the store keeps, are
-counted.
+counted. Of several servers, the last line says whether their rules are the same.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.
 
@@ -418,7 +419,8 @@ void add_counts(object& status, const CountsByLimit& counts) {
   }
 }
 
-int show_status(const AdminFlags& flags, bool json) {
+// Appends the text of the rules to `rules`.
+int show_status(const AdminFlags& flags, bool json, std::vector<std::string>& rules) {
   AdminClient client(flags);
   object status = client.ask_json("GET", "/v1/status?limits=true");
   // A store without blocks, or one that fails, has none to show.
@@ -436,6 +438,7 @@ int show_status(const AdminFlags& flags, bool json) {
     for (const std::string& line : trouble) std::cout << line << '\n';
     print_status(status, counts);
   }
+  rules.push_back(client.ask("GET", "/v1/rules").body);
   return trouble.empty() ? 0 : kFailed;
 }
 
@@ -450,14 +453,22 @@ void add_status(Command app, int& status) {
   auto flags = add_admin_flags(command, false, servers.get());
   command.footer(kStatusHelp);
   command.run(status, "status", [flags, servers, json] {
-    return ask_servers(
+    std::vector<std::string> rules;
+    const int shown = ask_servers(
         *flags, *servers, "status",
         [&](const AdminFlags& one) {
-          const int shown = show_status(one, *json);
+          const int of_one = show_status(one, *json, rules);
           if (servers->size() > 1 && !*json) std::cout << '\n';
-          return shown;
+          return of_one;
         },
         *json);
+    if (rules.size() < 2 || *json) return shown;
+    const bool are_same = std::ranges::adjacent_find(rules, std::not_equal_to()) == rules.end();
+    std::cout << (are_same ? "all servers that answered have the same rules"
+                           : "the servers have different rules; sluice rules show --admin ADDR "
+                             "prints those of one")
+              << ", without changes for a time\n";
+    return shown;
   });
 }
 

@@ -116,6 +116,12 @@ class Status(ServerTest):
         self.assertTrue(first.startswith(f"{self.sluice.admin}:\nsluice "), first)
         self.assertTrue(second.startswith(f"{other.admin}:\nsluice "), second)
         self.assertIn(f"sluice: status: {gone}: cannot connect to the administration at ", done.stderr)
+        # The harness has the rules of each server in a file of its own.
+        said = done.stdout.splitlines()[-1]
+        self.assertIn("have the same rules, without changes for a time", said)
+        other.rules_file.write_text(RULES.replace("limit: ", "limit: 7", 1))
+        wait_for(lambda: show().stdout.splitlines()[-1].startswith("the servers have different rules; "),
+                 what="the other rules")
 
     def test_a_server_that_does_not_answer_is_a_failure(self):
         self.sluice.stop()
@@ -136,7 +142,8 @@ class Outage(RedisTest):
 
         def fails():
             server.check({"attributes": {"path": "/login"}})
-            return sluice(server, "status").returncode == 1
+            done = sluice(server, "status")  # first, that a connection broke
+            return done.returncode == 1 and "refuses connections" in done.stdout
 
         wait_for(fails, what="the outage")
         for words in (["status"], ["top", "--once", "--interval", "0.1"]):
