@@ -4,7 +4,7 @@ import re
 import socket
 import unittest
 
-from harness import ServerTest, exchange, request
+from harness import ServerTest, exchange, request, wait_for
 
 REJECTION = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
 RULES = f"""
@@ -225,8 +225,10 @@ class Stranger(ServerTest):
         self.assertEqual(statuses, [200, 429])
         # In the log once, or all clients would share one limit and nobody would know why.
         line = "the gateway is not in trusted_proxies, so that all its clients have its address"
+        wait_for(lambda: line in self.sluice.log(), what="the warning")
+        wait_for(lambda: "gateway=127.0.0.1 ignored=x-forwarded-for" in self.sluice.log(), what="its end")
+        wait_for(lambda: self.sluice.log().count("denied rule=send-code") == 1, what="the line of the denial")
         self.assertEqual(self.sluice.log().count(line), 1, self.sluice.log())
-        self.assertIn("gateway=127.0.0.1 ignored=x-forwarded-for", self.sluice.log())
 
 
 @unittest.skipUnless(socket.has_ipv6, "this Python has no IPv6")

@@ -118,10 +118,8 @@ class Actions(ServerTest):
             metrics[prefix + '{rule="closed",outcome="denied",reason="deny_rule"}'], 0
         )
         self.assertGreater(metrics[prefix + '{rule="office",outcome="allowed",reason="ok"}'], 0)
-        lines = [line for line in self.sluice.log().splitlines() if "deny_rule" in line]
-        self.assertTrue(
-            any("rule=closed key=192.0.2.7 " in line for line in lines), self.sluice.log()
-        )
+        wait_for(lambda: "denied rule=closed key=192.0.2.7 reason=deny_rule" in self.sluice.log(),
+                 what="the line of the denial")
 
     def test_replay(self):
         folder = self.folder()
