@@ -514,7 +514,9 @@ void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std
     }
     for (const LimitTally& limit : rule.limits) {
       const std::string text = warning_of(limit);
-      if (!text.empty()) all.push_back(name + ", limit " + limit.limit->name + ": " + text);
+      if (text.empty()) continue;
+      all.push_back(name);
+      all.back().append(", limit ").append(limit.limit->name).append(": ").append(text);
     }
   }
 }

@@ -24,9 +24,10 @@ void check_range(Duration wait) {
 void check_written(std::string_view name) {
   static sluice::HttpFields fields;
   const std::uint32_t remaining = name.size() % 2;
-  const Duration reset = std::chrono::seconds(name.size() * 7919 % 100'000);
+  const Duration reset = std::chrono::seconds(1 + name.size() * 7919 % 100'000);
   const sluice::Decision decision{.capacity = 5, .remaining = remaining, .reset_after = reset};
-  constexpr sluice::Limit kLimit = sluice::token_bucket(5).per(1min);
+  // Of a bucket, `t` is the time until its next unit.
+  constexpr sluice::Limit kLimit = sluice::fixed_window(5).per(1min);
   for (const auto& [field, value] : fields.of(name, kLimit, decision)) {
     if (field != "RateLimit") continue;
     if (sluice::read_rate_limit(value) != (remaining == 0 ? reset : 0s)) std::abort();
