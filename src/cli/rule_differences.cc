@@ -71,6 +71,18 @@ std::vector<server::TemporaryChange> temporary_in(const boost::json::object& ans
   return out;
 }
 
+std::vector<server::RulesText> texts_of(AdminClient& client, std::uint64_t version) {
+  const auto json = client.ask_json("GET", "/v1/rules/history?version=" + std::to_string(version));
+  const auto* const texts = json.if_contains("texts");
+  if (texts == nullptr || !texts->is_array()) throw Failed(client.strange());
+  std::vector<server::RulesText> out;
+  for (const boost::json::value& one : texts->as_array()) {
+    if (!one.is_object()) throw Failed(client.strange());
+    out.push_back({text_in(one.as_object(), "name"), text_in(one.as_object(), "text")});
+  }
+  return out;
+}
+
 std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,
                                           const std::vector<server::TemporaryChange>& changes) {
   for (server::TemporaryChange one : changes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/json/fwd.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ std::vector<rules::RuleDifference> differences_in(const boost::json::object& ans
 
 // Returns the `temporary` changes of an answer.
 std::vector<server::TemporaryChange> temporary_in(const boost::json::object& answer);
+
+// Returns the texts of a version of the rules of a server.
+std::vector<server::RulesText> texts_of(AdminClient& client, std::uint64_t version);
 
 // Returns the texts with the changes that fit them.
 std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,

@@ -313,29 +313,18 @@ class RulesSource {
   const std::vector<server::TemporaryChange>& temporary(const PastPush& push) {
     return temporary_[push.version];
   }
-  Texts past(const PastPush& push) { return redis_ ? redis_->past(push) : texts_of(push.version); }
+  Texts past(const PastPush& push) {
+    return redis_ ? redis_->past(push) : texts_of(*server_, push.version);
+  }
   // Returns the present rules.
   Texts now() {
-    if (!redis_) return texts_of(history().front().version);
+    if (!redis_) return texts_of(*server_, history().front().version);
     auto found = redis_->read();
     if (!found) throw Failed(server::no_rules_at(redis_->key()));
     return std::move(found->texts);
   }
 
  private:
-  Texts texts_of(std::uint64_t version) {
-    const auto json =
-        server_->ask_json("GET", "/v1/rules/history?version=" + std::to_string(version));
-    const auto* const texts = json.if_contains("texts");
-    if (texts == nullptr || !texts->is_array()) throw Failed(server_->strange());
-    Texts out;
-    for (const boost::json::value& one : texts->as_array()) {
-      if (!one.is_object()) throw Failed(server_->strange());
-      out.push_back({text_in(one.as_object(), "name"), text_in(one.as_object(), "text")});
-    }
-    return out;
-  }
-
   std::unique_ptr<RulesPlace> redis_;
   std::unique_ptr<AdminClient> server_;
   std::map<std::uint64_t, std::vector<server::TemporaryChange>> temporary_;

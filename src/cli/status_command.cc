@@ -419,8 +419,9 @@ void add_counts(object& status, const CountsByLimit& counts) {
   }
 }
 
-// Appends the text of the rules to `rules`.
-int show_status(const AdminFlags& flags, bool json, std::vector<std::string>& rules) {
+// Appends the texts of the rules to `rules`, if it is not null: in the order of the files, without
+// their names, which may differ.
+int show_status(const AdminFlags& flags, bool json, std::vector<std::vector<std::string>>* rules) {
   AdminClient client(flags);
   object status = client.ask_json("GET", "/v1/status?limits=true");
   // A store without blocks, or one that fails, has none to show.
@@ -438,7 +439,13 @@ int show_status(const AdminFlags& flags, bool json, std::vector<std::string>& ru
     for (const std::string& line : trouble) std::cout << line << '\n';
     print_status(status, counts);
   }
-  rules.push_back(client.ask("GET", "/v1/rules").body);
+  if (rules != nullptr) {
+    rules->emplace_back();
+    for (server::RulesText& one :
+         texts_of(client, number_in(object_in(status, "rules"), "version"))) {
+      rules->back().push_back(std::move(one.text));
+    }
+  }
   return trouble.empty() ? 0 : kFailed;
 }
 
@@ -453,21 +460,21 @@ void add_status(Command app, int& status) {
   auto flags = add_admin_flags(command, false, servers.get());
   command.footer(kStatusHelp);
   command.run(status, "status", [flags, servers, json] {
-    std::vector<std::string> rules;
+    const bool compares = servers->size() > 1 && !*json;
+    std::vector<std::vector<std::string>> rules;
     const int shown = ask_servers(
         *flags, *servers, "status",
         [&](const AdminFlags& one) {
-          const int of_one = show_status(one, *json, rules);
-          if (servers->size() > 1 && !*json) std::cout << '\n';
+          const int of_one = show_status(one, *json, compares ? &rules : nullptr);
+          if (compares) std::cout << '\n';
           return of_one;
         },
         *json);
-    if (rules.size() < 2 || *json) return shown;
+    if (rules.size() < 2) return shown;
     const bool are_same = std::ranges::adjacent_find(rules, std::not_equal_to()) == rules.end();
     std::cout << (are_same ? "all servers that answered have the same rules"
-                           : "the servers have different rules; sluice rules show --admin ADDR "
-                             "prints those of one")
-              << ", without changes for a time\n";
+                           : "the servers have different rules (sluice rules show --admin ADDR)")
+              << "; changes for a time are not compared\n";
     return shown;
   });
 }

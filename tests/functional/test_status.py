@@ -118,10 +118,26 @@ class Status(ServerTest):
         self.assertIn(f"sluice: status: {gone}: cannot connect to the administration at ", done.stderr)
         # The harness has the rules of each server in a file of its own.
         said = done.stdout.splitlines()[-1]
-        self.assertIn("have the same rules, without changes for a time", said)
+        self.assertEqual(said, "all servers that answered have the same rules; changes for a time are not compared")
         other.rules_file.write_text(RULES.replace("limit: ", "limit: 7", 1))
-        wait_for(lambda: show().stdout.splitlines()[-1].startswith("the servers have different rules; "),
+        wait_for(lambda: show().stdout.splitlines()[-1].startswith("the servers have different rules "),
                  what="the other rules")
+
+    def test_rules_in_several_files_are_compared(self):
+        def with_files(limit):
+            folder = self.folder()
+            for name in "ab":
+                (folder / f"{name}.yaml").write_text(
+                    f"version: 1\nrules: [ {{ name: {name}, limits: [ {{ algorithm: gcra, limit: {limit}, "
+                    "per: 1s } ] } ]\n")  # fmt: skip
+            return self.serve(config={"rules": [str(folder / "a.yaml"), str(folder / "b.yaml")]}).admin
+
+        one, same, other = with_files(5), with_files(5), with_files(6)
+        for second, said in ((same, "all servers that answered have the same rules; "),
+                             (other, "the servers have different rules (")):  # fmt: skip
+            done = subprocess.run([binary(), "status", "--admin", one, "--admin", second], timeout=PATIENCE,
+                                  capture_output=True, text=True, check=True)  # fmt: skip
+            self.assertTrue(done.stdout.splitlines()[-1].startswith(said), done.stdout)
 
     def test_a_server_that_does_not_answer_is_a_failure(self):
         self.sluice.stop()
