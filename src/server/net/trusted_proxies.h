@@ -30,11 +30,10 @@ class TrustedProxies {
   // `address` is a textual address, or empty for a Unix socket's peer.
   bool contains(std::string_view address) const noexcept;
   bool contains(const IpAddress& address) const noexcept;
-  // Whether this is the first call, on any thread and any copy: a warning of a peer that is not
-  // trusted is written once.
-  bool warns() const noexcept {
-    return !has_warned_->load(std::memory_order_relaxed) && !has_warned_->exchange(true);
-  }
+  // A warning of a peer that is not trusted is written once, by any thread and any copy: whether it
+  // has been, and whether the caller is to write it now.
+  bool has_warned() const noexcept { return has_warned_->load(std::memory_order_relaxed); }
+  bool warns() const noexcept { return !has_warned_->exchange(true); }
 
  private:
   struct Network {

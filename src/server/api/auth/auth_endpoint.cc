@@ -175,6 +175,7 @@ std::optional<RequestCosts> costs_of(const http::Request& request) {
 
 // Warns once if a gateway says who its client is, and is not trusted.
 void AuthEndpoint::warn_of_peer(const http::Request& request) {
+  if (trusted_.has_warned()) return;
   Buffers buffers;
   for (const std::string_view field : {"x-forwarded-for", "x-real-ip"}) {
     if (!find_header(request.fields, field, buffers) || !trusted_.warns()) continue;
