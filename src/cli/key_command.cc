@@ -38,7 +38,7 @@ constexpr const char* kKeyHelp =
     R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, what of
 a budget is spent and held, the override of the key, and its block. The attributes are those that the keys of the limits read. An
 option changes the key instead (docs/keys.md). An override replaces an earlier one of the key.
-Overrides and blocks count on all servers of one Redis; other servers are asked by an --admin each.
+Overrides and blocks count on all servers of one Redis; other servers need an --admin each.
 
 A change needs RULE/LIMIT if the rule has several limits; --reset, --block and --unblock accept
 RULE/* for all. A limit without a name has its index: login/0. A slash in the name of a rule is

@@ -250,18 +250,18 @@ void print_tried(const boost::json::object& answer) {
 }
 
 // Asks for the change again while the server reads rules that were pushed a moment before, as by
-// the same command on another server. It has changed nothing then.
+// the same command on another server. It has changed nothing then, and looks at Redis each second.
 boost::json::object change(AdminClient& client, const std::string& target, const std::string& body,
-                           const std::string& expect) {
-  constexpr int kAttempts = 10;  // a server looks at Redis each second
-  for (int i = 1;; ++i) {
+                           const std::string& expect, std::chrono::duration<double> most) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  while (true) {
     const AdminClient::Answer answer = client.ask("PATCH", target, body, expect);
     auto json = answer.json();
     if (answer.status == 200 && json) return *std::move(json);
     if (answer.status == 200) throw Failed(client.strange());
     const std::string refusal = client.refusal(answer);
     const bool is_late = expect.empty() && refusal.starts_with("other rules were pushed");
-    if (!is_late || i == kAttempts) throw Failed(refusal);
+    if (!is_late || std::chrono::steady_clock::now() > end) throw Failed(refusal);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
 }
@@ -277,7 +277,8 @@ int change_servers(const ChangeFlags& flags) {
       place.limit = only_limit(client, "rule=" + place.rule, flags.place);
       body = change_body(flags, place);
     }
-    const auto answer = change(client, place.target + "?" + by_query(flags.by), body, flags.expect);
+    const auto answer = change(client, place.target + "?" + by_query(flags.by), body, flags.expect,
+                               std::chrono::duration<double>(one.timeout));
     if (flags.dry_run) {
       print_tried(answer);
     } else if (flags.values.empty()) {  // --for 0s

@@ -339,6 +339,15 @@ class History(RedisTest):
         again = sluice("rules", "set", "a/all", "limit=8", "--admin", server.admin)
         self.assertEqual(again.stdout, "the active rules say so already\n", again)
 
+    def test_a_rollback_by_a_server_names_the_push(self):
+        self.push(5)
+        server = self.serve(config={"store": self.server.url, "rules": "redis"})
+        self.push(6)
+        wait_for(lambda: RedisRules.limit_of(server) == 6, what="the second push")
+        sluice("rules", "rollback", "1", "--by", "ann", "--admin", server.admin)
+        self.assertRegex(self.history()[0]["by"],
+                         r"\Aann \(rollback to version 1 of a server, push 1 from 127\.0\.0\.1\)\Z")
+
     def test_rules_that_redis_has_lost_are_published_again(self):
         self.push(5)
         server = self.serve(config={"store": self.server.url, "rules": "redis"})

@@ -62,7 +62,7 @@ class Top(TopTest):
         body = json.dumps({"attributes": {"path": "/order", "user": "user-7"}})
         for _ in range(3):
             request(other.http, "POST", "/v1/check", body)
-        words = [binary(), "top", "--once", "--interval", "0.2"]
+        words = [binary(), "top", "--once", "--interval", "0.2", "--over", "day"]
         for admin in (self.address(), other.admin):
             words += ["--admin", admin]
 
