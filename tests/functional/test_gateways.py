@@ -1,6 +1,7 @@
 """The files of deploy/, used as docs/gateway.md describes, with the real gateways and the real
 program. The tests replace only ports, sockets and temporary folders."""
 
+import base64
 import concurrent.futures
 import os
 import re
@@ -451,6 +452,56 @@ class NginxDegraded(NginxRecipe, Degraded, ServerTest):
     def configured(cls):
         include = "        include sluice.conf;\n"
         return ((include, include + block("docs/gateway.md", "nginx", "$sluice_model")),)
+
+
+class NginxAccess(NginxRecipe, Recipe, ServerTest):
+    """How other checks of nginx meet that of Sluice, as docs/gateway.md says."""
+
+    has_queue = False
+    is_patient = True
+
+    @classmethod
+    def configured(cls):
+        passwords = cls.folder() / "passwords"
+        passwords.write_text("ann:{PLAIN}right\n", "utf-8")
+        password = f"auth_basic shop; auth_basic_user_file {passwords}; "
+        verified = password + "set $sluice_user $remote_user; "
+        locations = "".join(
+            f"        location /api/order/{name} {{ {access}proxy_pass http://application; }}\n"
+            for name, access in (
+                ("own", "auth_request /own; "),
+                ("password", verified),
+                ("any", "satisfy any; " + password),
+                ("claimed", "set $sluice_user $remote_user; "),
+            )
+        )
+        include = "        set $sluice_user $http_x_user_id;\n        include sluice.conf;\n"
+        own = "        location = /own { internal; auth_request off; return 204; }\n"
+        return ((include, "        include sluice.conf;\n" + own + locations),)
+
+    def user_has_left(self, target, credentials=""):
+        """Returns the status, and what is left of the ten requests of the user, if Sluice was asked."""
+        fields = {}
+        if credentials:
+            fields["Authorization"] = "Basic " + base64.b64encode(credentials.encode()).decode()
+        answer = self.ask("GET", "/api/order/" + target, user="forged", **fields)
+        left = re.search(r'"user";r=(\d+)', answer["ratelimit"] or "")
+        return answer.status, int(left[1]) if left else None
+
+    def test_an_auth_request_of_a_location_replaces_that_of_sluice(self):
+        self.assertEqual([self.user_has_left("own") for _ in range(12)], [(200, None)] * 12)
+
+    def test_a_wrong_password_is_not_asked_about(self):
+        self.assertEqual([self.user_has_left("password", "ann:wrong")[0] for _ in range(12)], [401] * 12)
+        self.assertEqual(self.user_has_left("password", "ann:right"), (200, 9))
+        self.assertEqual(self.user_has_left("password", "ann:right"), (200, 8))
+
+    def test_satisfy_any_lets_in_whom_sluice_allows(self):
+        self.assertEqual(self.user_has_left("any")[0], 200)
+
+    def test_without_a_password_file_the_user_is_what_the_client_claims(self):
+        claims = [self.user_has_left("claimed", f"user{i}:x") for i in range(12)]
+        self.assertEqual(claims, [(200, 9)] * 12)
 
 
 class Nginx(NginxRecipe, Recipes, Waits, ServerTest):
