@@ -127,7 +127,7 @@ TopSample read_top(AdminClient& client, const insight::TopKeysQuery& query, bool
     sort_top(sample);
     return sample;
   }
-  const auto top = client.ask("GET", "/v1/top?n=100&by=" + std::string(name_of(query.by)) +
+  const auto top = client.ask("GET", "/v1/top?count=100&by=" + std::string(name_of(query.by)) +
                                          "&over=" + std::string(name_of(query.over)));
   if (top.status != 200) {
     sample.no_keys = client.refusal(top);

@@ -44,7 +44,7 @@ class Top(TopTest):
         self.check(EVIL, 3)
         wait_for(lambda: sum(self.keys("by=asked").values()) == 8, what="all requests")
         self.assertEqual(self.keys("by=denied"), {"user-7": 4, EVIL: 2})
-        self.assertEqual(self.keys("by=asked&over=day&rule=order&limit=user&n=1"), {"user-7": 5})
+        self.assertEqual(self.keys("by=asked&over=day&rule=order&limit=user&count=1"), {"user-7": 5})
 
     def test_prints_plain_text_without_a_terminal(self):
         self.check(EVIL, 3)

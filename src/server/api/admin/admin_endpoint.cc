@@ -139,7 +139,7 @@ constexpr Parameter kOfStatus[] = {
 constexpr Parameter kOfTop[] = {
     {.name = "by", .about = "Default: asked", .words = "asked denied"},
     {.name = "over", .about = "Default: minute", .words = "minute hour day"},
-    {.name = "n",
+    {.name = "count",
      .about = "Keys of each limit, at most",
      .least = 1,
      .most = insight::KeyFrame::kMostKeys},

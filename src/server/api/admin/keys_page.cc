@@ -72,7 +72,7 @@ std::optional<TopKeysQuery> read_query(const Call& call, const RuleSet& rules) {
                                    read_enum(call, "over", insight::read_span, out.over)}) {
     if (!wrong.empty()) return refuse(call, 400, wrong);
   }
-  const auto most = number_in(call, "n", out.most, 1, insight::KeyFrame::kMostKeys);
+  const auto most = number_in(call, "count", out.most, 1, insight::KeyFrame::kMostKeys);
   if (!most) return std::nullopt;
   out.most = *most;
   Buffers buffers;

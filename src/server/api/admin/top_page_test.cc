@@ -57,14 +57,14 @@ TEST_F(TopPage, ShowsTheKeysOfEachLimit) {
   ask("user-7", true);
   ask("user-7", true);
   ask("user-8");
-  EXPECT_EQ(get("/v1/top?rule=order&limit=user&by=denied&over=minute&n=20").body,
+  EXPECT_EQ(get("/v1/top?rule=order&limit=user&by=denied&over=minute&count=20").body,
             R"({"by":"denied","over":"minute","seconds":0,"hashed":false,"limits":[)"
             R"({"rule":"order","limit":"user","total":2,"keys":[)"
             R"({"key":"user-7","count":2,"error":0}]}]})"
             "\n");
   EXPECT_EQ(get("/v1/top").body,
-            get("/v1/top?rule=order&limit=user&by=denied&over=minute&n=20").body);
-  const auto asked = get("/v1/top?by=asked&over=day&n=1").json();
+            get("/v1/top?rule=order&limit=user&by=denied&over=minute&count=20").body);
+  const auto asked = get("/v1/top?by=asked&over=day&count=1").json();
   EXPECT_EQ(asked.at("over"), "day");
   EXPECT_EQ(asked.at_pointer("/limits/0/total"), 3);
   EXPECT_EQ(asked.at_pointer("/limits/0/keys").as_array().size(), 1U);
@@ -96,8 +96,8 @@ TEST_F(TopPage, SaysWhatAParameterShouldBe) {
   EXPECT_EQ(refusal("by=count"), "'by' is 'count'; expected asked or denied");
   EXPECT_EQ(refusal("over=week"), "'over' is 'week'; expected minute, hour or day");
   for (const std::string number : {"0", "257", "-1", "1x", ""}) {
-    EXPECT_EQ(refusal("n=" + number),
-              "'n' is '" + number + "'; expected a whole number from 1 to 256");
+    EXPECT_EQ(refusal("count=" + number),
+              "'count' is '" + number + "'; expected a whole number from 1 to 256");
   }
   EXPECT_EQ(refusal("limit=user"), "'limit' needs a rule; expected rule=NAME too");
   EXPECT_EQ(refusal("rule=none", 404), "there is no rule 'none'; expected one of: order");

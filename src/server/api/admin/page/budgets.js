@@ -58,7 +58,7 @@ export async function showBudgets(rules, chosen) {
   const limits = rules.filter(({ name }) => chosen === null || name === chosen).flatMap(({ name: rule, limits }) =>
     limits.filter(({ algorithm }) => algorithm === "budget").map((limit) => ({ rule, limit }))).slice(0, LIMITS);
   try {
-    const top = limits.length ? await read(`/v1/top?by=asked&over=day&n=${KEYS}`) : {};
+    const top = limits.length ? await read(`/v1/top?by=asked&over=day&count=${KEYS}`) : {};
     const spent = limits.length && !top.hashed ? await spenders() : [];
     for (const of of top.hashed ? [] : limits) {
       const isOf = (one) => one.rule === of.rule && one.limit === of.limit.name;

@@ -64,7 +64,7 @@ function showKeys() {
 }
 
 async function ask() {
-  const query = new URLSearchParams({ by: find("top-by").value, over: find("top-over").value, n: KEYS });
+  const query = new URLSearchParams({ by: find("top-by").value, over: find("top-over").value, count: KEYS });
   if (rule !== null) query.set("rule", rule);
   try {
     top = await read(`/v1/top?${query}`);
