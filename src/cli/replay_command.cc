@@ -54,7 +54,7 @@ denied requests; more_denied is the number of the other denied keys.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
 warnings names the rules and limits that applied to no request, the limits whose cost the log lacks,
-and says if a log is out of order.
+limits without cost next to a limit with one, and says if a log is out of order.
 
 Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
 (the report then covers what was read), or it has no line that could be read or no field that

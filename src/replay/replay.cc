@@ -163,6 +163,8 @@ std::vector<std::string> attributes_of_cost(std::string_view cost) {
   return names;
 }
 
+bool may_need_cost(const RuleLimit& limit) { return limit.cost.empty() && !limit.counts_responses; }
+
 }  // namespace
 
 Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
@@ -171,13 +173,15 @@ Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
     RuleTally& tally = rules.emplace_back();
     tally.rule = &rule;
     for (const RuleLimit& limit : rule.limits) {
-      auto attributes = attributes_of_cost(limit.cost);
-      const bool lacks_cost = limit.cost == "request" || !attributes.empty();
-      lack_costs_ += lacks_cost ? 1 : 0;
-      tally.limits.push_back(
-          {&limit, 0, 0, KeyTally(most_keys), 0, 0, 0, std::move(attributes), lacks_cost});
+      LimitTally& each =
+          tally.limits.emplace_back(LimitTally{.limit = &limit, .keys = KeyTally(most_keys)});
+      each.cost_from = attributes_of_cost(limit.cost);
+      each.lacks_cost = each.reads_cost();
+      lack_costs_ += each.lacks_cost ? 1 : 0;
+      without_cost_ += may_need_cost(limit) ? 1 : 0;
     }
   }
+  if (lack_costs_ == 0) without_cost_ = 0;
 }
 
 namespace {
@@ -259,6 +263,7 @@ LimitTally& Tally::tally_of(const LimitAnswer& answer) {
 
 void Tally::look_for_costs(const RuleAnswer& answer, const LogLine& line, const RequestCosts& costs,
                            const AttributeSource& attributes) {
+  if (without_cost_ > 0) look_for_missing_costs(answer);
   if (lack_costs_ == 0) return;
   for (const LimitAnswer& each : answer.limits) {
     LimitTally& limit = tally_of(each);
@@ -272,6 +277,22 @@ void Tally::look_for_costs(const RuleAnswer& answer, const LogLine& line, const 
     if (!is_found) continue;
     limit.lacks_cost = false;
     --lack_costs_;
+  }
+}
+
+void Tally::look_for_missing_costs(const RuleAnswer& answer) {
+  const auto costly =
+      std::find_if(answer.limits.begin(), answer.limits.end(), [&](const LimitAnswer& each) {
+        return each.cost > 1 && each.decision.reason != Reason::kInvalid &&
+               tally_of(each).reads_cost();
+      });
+  if (costly == answer.limits.end()) return;
+  for (const LimitAnswer& each : answer.limits) {
+    LimitTally& limit = tally_of(each);
+    if (limit.costly_limit != nullptr || each.cost != 1 || !may_need_cost(*each.limit)) continue;
+    limit.costly_rule = costly->rule;
+    limit.costly_limit = costly->limit;
+    --without_cost_;
   }
 }
 

@@ -133,6 +133,13 @@ struct LimitTally {
   std::vector<std::string> cost_from = {};  // the attributes that its cost reads
   // The cost of the limit is that of the request or of attributes, and no request had any of these.
   bool lacks_cost = false;
+  // The limit has no `cost`, and took 1 unit of a request of which this limit of this rule took its
+  // own cost, more than 1. Null: there is none.
+  const Rule* costly_rule = nullptr;
+  const RuleLimit* costly_limit = nullptr;
+
+  // Whether the cost is that of the request or of attributes.
+  bool reads_cost() const { return limit->cost == "request" || !cost_from.empty(); }
 };
 
 struct RuleTally {
@@ -181,10 +188,12 @@ class Tally {
 
  private:
   LimitTally& tally_of(const LimitAnswer& answer);
+  void look_for_missing_costs(const RuleAnswer& answer);
 
   std::span<const Rule> file_order_;
   TimeSeries series_;
-  std::size_t lack_costs_ = 0;  // limits
+  std::size_t lack_costs_ = 0;    // limits
+  std::size_t without_cost_ = 0;  // limits without `cost` that may need one
 };
 
 struct ReplayOptions : LogInput {
@@ -292,8 +301,8 @@ std::string invalid_text(const Tally& tally);
 // Says that requests have a wrong cost for the limit.
 std::string wrong_costs(const LimitTally& limit);
 
-// Says which rules and limits applied to no request, and which limits lack the costs of requests,
-// one sentence each: "rule a matched no request". With those of the rules to compare with.
+// Says which rules and limits applied to no request, and which limits lack the costs of requests
+// or a cost of their own, one sentence each: "rule a matched no request". With those of the rules to compare with.
 std::vector<std::string> warnings_of(const ReplayReport& report);
 
 // Names the formats of the logs: "JSON lines, CSV".

@@ -320,6 +320,46 @@ rules:
   EXPECT_EQ(warnings_of(replay_text(csv, rules)).at(3), "the second rules: " + lacks_total);
 }
 
+TEST_F(ReplayTest, WarnsAboutLimitsWithoutTheCostOfOthers) {
+  const RuleSet rules = rules_of(R"(version: 1
+rules:
+  - name: models
+    continue: true
+    limits:
+      - { name: calls, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h, cost: 1 }
+      - { name: hour, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1h, cost: "{body.n}" }
+      - { name: day, key: "{ip}", algorithm: fixed_window, limit: 9, per: 1d }
+  - name: all
+    match: { ip: a }
+    limits: [ { name: month, algorithm: fixed_window, limit: 9, per: month } ]
+  - name: others
+    limits: [ { name: every, algorithm: fixed_window, limit: 9, per: 1d } ]
+)");
+  const std::string day =
+      "rule models, limit day: it has no 'cost', so each request took 1 unit, and limit hour took "
+      "its own cost, {body.n}; expected the same cost, or 'cost: 1' to count requests";
+  const std::string month =
+      "rule all, limit month: it has no 'cost', so each request took 1 unit, and limit hour of "
+      "rule models took its own cost, {body.n}; expected the same cost, or 'cost: 1' to count "
+      "requests";
+  const auto warnings_of_log = [&](const std::string& name, const std::string& lines) {
+    fields_ = {{name, "n"}};
+    return warnings_of(replay_text("time,ip,n,m\n" + lines, rules));
+  };
+  const std::string lines = "1795428000,a,7,1\n1795428001,a,70,1\n1795428002,b,1,1\n";
+  EXPECT_EQ(warnings_of_log("body.n", lines), (std::vector{day, month}))
+      << "each once, and none for `every`, which saw no such request";
+  EXPECT_EQ(warnings_of_log("body.n", "1795428000,a,1,1\n1795428001,b,1,1\n"),
+            std::vector<std::string>());
+  EXPECT_EQ(warnings_of_log("costs.hour", lines), (std::vector{day, month}));
+  fields_ = {{"body.n", "n"}, {"cost", "m"}};
+  EXPECT_EQ(warnings_of(replay_text("time,ip,n,m\n1795428000,a,7,1\n1795428001,a,7,5\n"
+                                    "1795428002,b,1,2\n",
+                                    rules)),
+            std::vector<std::string>())
+      << "the requests have costs for limits without one";
+}
+
 TEST_F(ReplayTest, DoesNotCountTheHeaderOfColumns) {
   const std::string csv = "time,ip\n1795428000,a\n1795428001,a\n\n1795428002\n";
   const ReplayReport report =

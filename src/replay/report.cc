@@ -485,8 +485,18 @@ std::string wrong_costs(const LimitTally& limit) {
 
 namespace {
 
+// Says that a limit that has no cost counts requests next to one that counts something else.
+std::string missing_cost(const RuleTally& rule, const LimitTally& limit) {
+  const std::string& cost = limit.costly_limit->cost;
+  const std::string other =
+      "limit " + limit.costly_limit->name +
+      (limit.costly_rule == rule.rule ? "" : " of rule " + limit.costly_rule->name);
+  return "it has no 'cost', so each request took 1 unit, and " + other + " took its own cost, " +
+         cost + "; expected the same cost, or 'cost: 1' to count requests";
+}
+
 // Says that the limit applied to no request, or lacks the costs of requests; else empty.
-std::string warning_of(const LimitTally& limit) {
+std::string warning_of(const RuleTally& rule, const LimitTally& limit) {
   const std::string& key = limit.limit->key;
   if (limit.requests + limit.invalid == 0) {
     const std::string cost = "its cost" + (limit.cost_from.empty() ? "" : ", " + limit.limit->cost);
@@ -495,6 +505,8 @@ std::string warning_of(const LimitTally& limit) {
                                                                      ? key
                                                                      : key + " or " + cost);
   }
+  if (limit.costly_limit != nullptr && limit.units == limit.requests)
+    return missing_cost(rule, limit);
   if (!limit.lacks_cost) return "";
   if (limit.cost_from.empty()) {
     return "it has 'cost: request', and the log has no cost, so each request took 1 unit; "
@@ -513,7 +525,7 @@ void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std
       continue;
     }
     for (const LimitTally& limit : rule.limits) {
-      const std::string text = warning_of(limit);
+      const std::string text = warning_of(rule, limit);
       if (text.empty()) continue;
       all.push_back(name);
       all.back().append(", limit ").append(limit.limit->name).append(": ").append(text);
