@@ -35,7 +35,7 @@ the clock) and sliding_window_counter (one slice) the limit of each period, and 
 token_bucket the burst of a bucket that refills --rate units per period. A key is denied if one of its
 requests is. --all --yaml prints all of them as rules.
 
-Logs, formats and --field: see `sluice replay --help`. Files are read up to four times, standard
+Logs, formats and --field: see `sluice replay --help`. Files are read up to five times, standard
 input once. A key takes about 100 bytes with three periods, besides the keys that were active in the
 last two periods and those whose bucket is not full.
 
@@ -235,6 +235,8 @@ int suggest_limits(const SuggestArguments& arguments) {
   ProgressLine progress;
   replay::SuggestOptions options;
   options.harm = *harm;
+  options.counts_suggestions = arguments.json || !arguments.html.empty() ||
+                               (arguments.all && !arguments.yaml);
   set_requests(arguments, options);
   arguments.input.set(options, progress);
   for (const replay::FieldMapping& field : options.fields) {

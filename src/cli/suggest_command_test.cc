@@ -56,7 +56,7 @@ TEST_F(SuggestCommand, PrintsTheSmallestLimits) {
   EXPECT_EQ(limits[0].at("algorithm").as_string(), "fixed_window");
   EXPECT_EQ(limits[0].at("limit").to_number<int>(), 1);
   EXPECT_EQ(limits[0].at("keys_denied").to_number<int>(), 1);
-  EXPECT_EQ(limits[0].at("requests_denied_at_most").to_number<int>(), 4);
+  EXPECT_EQ(limits[0].at("requests_denied").to_number<int>(), 4);
   EXPECT_EQ(run_suggest({"--harm", "9.9%", "--all", log_}), 0);
   EXPECT_NE(out_.find("fixed_window            5 per 1s"), std::string::npos) << out_;
   EXPECT_EQ(err_, "");

@@ -17,6 +17,7 @@
 #include "base/json_writer.h"
 #include "core/period.h"
 #include "replay/log_attributes.h"
+#include "replay/replay.h"
 #include "replay/text.h"
 #include "rules/rule_set.h"
 
@@ -368,6 +369,11 @@ std::vector<Suggestion> suggestions(const SuggestReport& report, double harm) {
   for (const DemandCurve& each : report.curves) {
     const std::uint64_t limit = each.smallest(most);
     all.push_back({&each, limit, each.keys_over(limit), each.requests_over(limit)});
+  }
+  if (report.replayed.empty() || harm != report.options.harm) return all;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].requests_denied = report.replayed[i];
+    all[i].is_exact = true;
   }
   return all;
 }
@@ -721,6 +727,22 @@ CountedLimits limits_of(const SuggestReport& report, double harm) {
   return limits;
 }
 
+// Counts by a replay what each of the suggestions for the share of the options denies. Returns
+// nothing if they need too many counters.
+std::vector<std::uint64_t> replay_suggestions(const SuggestReport& report) {
+  const std::vector<Suggestion> all = suggestions(report, report.options.harm);
+  ReplayOptions options;
+  static_cast<LogInput&>(options) = report.options;
+  if (all.empty() || report.keys > options.max_keys / all.size()) return {};
+  const auto rules = RuleSet::parse(suggested_rules(report.options, all), "the suggestions");
+  if (!rules) return {};
+  const ReplayReport replayed = replay(*rules, options);
+  if (replayed.approximate() || replayed.tally.invalid > 0) return {};
+  std::vector<std::uint64_t> denied;
+  for (const RuleTally& rule : replayed.tally.rules) denied.push_back(rule.denied);
+  return denied;
+}
+
 }  // namespace
 
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
@@ -742,6 +764,10 @@ SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
   if (can_read && limits != CountedLimits{}) {
     report = {};
     measure(rules, again, choice, report, limits);
+  }
+  if (can_read && options.counts_suggestions && report.requests > 0) {
+    report.options = again;
+    report.replayed = replay_suggestions(report);
   }
   if (!can_read && next != choice && options.complain) {
     options.complain(

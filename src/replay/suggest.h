@@ -258,6 +258,8 @@ struct SuggestOptions : LogInput {
   double harm = 0;
   // What token buckets refill per period, for suggestions(). 0: no token buckets.
   std::uint32_t rate = 0;
+  // Count by a replay what the suggestions() for `harm` deny.
+  bool counts_suggestions = false;
 
   // What limits count: the field of the cost if it is a simple name, else "units". Empty: requests.
   std::string unit() const;
@@ -433,6 +435,9 @@ struct SuggestReport : LogTotals {
   std::chrono::milliseconds elapsed{0};
   std::vector<DemandCurve> curves;  // of all requests, by period, and by algorithm
   std::deque<RouteDemand> routes;   // in the order of RouteKind; each has requests
+  // The requests that the suggestions() for the share of the options deny, in their order. Empty:
+  // not counted.
+  std::vector<std::uint64_t> replayed;
 
   // The time between the first and the last request, at least a second.
   std::chrono::seconds covered() const;
@@ -485,7 +490,8 @@ struct Suggestion {
   const DemandCurve* curve = nullptr;
   std::uint64_t limit = 0;  // for token buckets the burst
   std::uint64_t keys_denied = 0;
-  std::uint64_t requests_denied = 0;
+  std::uint64_t requests_denied = 0;  // at most, unless is_exact
+  bool is_exact = false;
 };
 
 // Returns the comment of a rules file on where costs come from. Empty: limits count requests.
@@ -507,8 +513,8 @@ std::string advised_rules(const SuggestReport& report, const std::vector<Advice>
 
 // Measures the demand in the logs. `rules` is suggested_rules() without suggestions. A second
 // thread reads and parses. Memory depends only on the number of keys: see Peaks and Demand. Reads
-// files again if clients guess at paths that do not look like a login, or if routes are too small
-// for a rule.
+// files again if clients guess at paths that do not look like a login, if routes are too small for
+// a rule, and to count what limits deny.
 SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options);
 
 // Reports as text, JSON and HTML. Pure functions. `all`: with the limits of all algorithms.

@@ -86,9 +86,13 @@ std::string goal_text(const SuggestReport& report, double harm) {
          grouped(keys) + " of " + grouped(report.keys) + ")";
 }
 
-constexpr const char* kExactness =
-    "Keys denied are exact. Requests denied are exact for fixed_window with requests of one unit,\n"
-    "else upper bounds.";
+std::string exactness_text(const SuggestReport& report) {
+  if (!report.replayed.empty()) {
+    return "A replay of these limits denies exactly these keys and requests.";
+  }
+  return "Keys denied are exact. Requests denied are exact for fixed_window with requests of one "
+         "unit,\nelse upper bounds.";
+}
 
 // A chart of the share of keys that are denied (logarithmic) by the limit (logarithmic). Shares
 // below that of one key are zero, on a line of its own.
@@ -372,7 +376,7 @@ void add_table(const SuggestReport& report, double harm, std::string& out) {
            pad_left(grouped(each.requests_denied), 12) +
            pad_left(percent(each.requests_denied, report.requests), 10) + "\n";
   }
-  out += "\n" + std::string(kExactness) + "\n";
+  out += "\n" + exactness_text(report) + "\n";
 }
 
 }  // namespace
@@ -488,7 +492,8 @@ std::string suggest_json(const SuggestReport& report, double harm) {
     out.member("limit", bucket ? each.curve->rate : each.limit);
     if (bucket) out.member("burst", each.limit);
     out.member("keys_denied", each.keys_denied);
-    out.member("requests_denied_at_most", each.requests_denied).end_object();
+    out.member(each.is_exact ? "requests_denied" : "requests_denied_at_most", each.requests_denied)
+        .end_object();
   }
   out.end_array().member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count()));
   return std::string(out.end_object().view()) + "\n";
@@ -512,7 +517,7 @@ std::string suggest_html(const SuggestReport& report, double harm) {
   for (const Advice& each : advice) out += html_advice(report, each, harm, &each == advice.data());
   if (report.requests > 0) {
     out += "<section aria-labelledby=\"all\">\n<h2 id=\"all\">All algorithms</h2>\n<p>" +
-           goal_text(report, harm) + ". " + kExactness + "</p>\n</section>\n";
+           goal_text(report, harm) + ". " + exactness_text(report) + "</p>\n</section>\n";
     for (const Duration period : report.options.periods) out += html_section(report, harm, period);
   }
   return out + "</main>\n</body>\n</html>\n";

@@ -88,6 +88,28 @@ TEST_F(Suggest, LimitsDenyExactlyTheStatedKeysInAReplay) {
   }
 }
 
+TEST_F(Suggest, CountsWithAReplayWhatTheLimitsOfAllAlgorithmsDeny) {
+  options_.counts_suggestions = true;
+  options_.harm = 0.1;
+  const SuggestReport report = suggest_for(random_log(3, 100));
+  const auto limits = suggestions(report, 0.1);
+  const ReplayReport replayed = replay_with(rules_of(suggested_rules(options_, limits)));
+  bool is_below_bound = false;
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    EXPECT_TRUE(limits[i].is_exact);
+    EXPECT_EQ(limits[i].requests_denied, replayed.tally.rules[i].denied);
+    is_below_bound |= limits[i].requests_denied < limits[i].curve->requests_over(limits[i].limit);
+  }
+  EXPECT_TRUE(is_below_bound);
+  EXPECT_FALSE(suggestions(report, 0.2)[0].is_exact) << "only those for the share of the options";
+  EXPECT_NE(suggest_text(report, 0.1, true).find("denies exactly these keys and requests.\n"),
+            std::string::npos);
+  EXPECT_EQ(suggest_json(report, 0.1).find("\"requests_denied_at_most\""), std::string::npos);
+  options_.counts_suggestions = false;
+  EXPECT_NE(suggest_text(suggest_for(random_log(3, 100)), 0.1, true).find("else upper bounds.\n"),
+            std::string::npos);
+}
+
 TEST_F(Suggest, SmallerLimitsWouldDenyMoreKeys) {
   const SuggestReport report = suggest_for(random_log(4, 100));
   constexpr double kHarm = 0.05;
