@@ -468,6 +468,19 @@ struct Advice {
   std::uint64_t keys_measured = 0;
   std::uint64_t busiest_hour = 0;
   std::uint64_t burst_needed = 0;
+  // The needs that the limit is made for, without those that it may deny: the burst is `headroom`
+  // times `burst_needed`, rounded up, and at least Advice::kLeastBurst. The rate is at least
+  // `headroom` times `busiest_hour`, if there is one. `headroom` is 0 if the limit is what one
+  // person needs.
+  struct Basis {
+    double headroom = 0;
+    std::uint64_t keys = 0;  // of all_keys, which have these needs at most
+    std::uint64_t all_keys = 0;
+    std::uint64_t busiest_hour = 0;
+    std::uint64_t burst_needed = 0;
+  };
+  Basis basis;
+  static constexpr std::uint64_t kLeastBurst = 5;  // people click twice, and repeat what failed
   // The index of the curve.
   std::size_t bucket() const {
     return static_cast<std::size_t>(curve - route->demand.curves().data());

@@ -522,6 +522,15 @@ void choose_bucket(const Need& need, double busiest, double times, Advice& advic
   }
 }
 
+// Returns the needs of which the burst of the curve with this index is a multiple.
+Advice::Basis basis_of(const std::vector<Needs>& needs, std::size_t curve) {
+  const Needs& largest = *std::max_element(
+      needs.begin(), needs.end(),
+      [&](const Needs& a, const Needs& b) { return a.need(curve) < b.need(curve); });
+  return {largest.headroom, largest.keys - largest.most_denied, largest.keys, largest.units(0),
+          largest.units(curve)};
+}
+
 Advice advice_for(const SuggestReport& report, const RouteDemand& route, double harm,
                   const std::set<std::uint64_t>& robots = {}) {
   constexpr std::uint64_t kFewKeys = 20;      // fewer can all be robots
@@ -547,8 +556,8 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   const double times = static_cast<double>(kHour.count()) /
                        static_cast<double>(std::clamp(report.covered(), kLeast, kHour).count());
   choose_bucket(need, static_cast<double>(needs[0].units(0)), times, best);
-  constexpr std::uint64_t kLeastBurst = 5;  // people click twice, and repeat what failed
-  best.burst = std::clamp(best.burst, kLeastBurst, kMostUnits);
+  best.burst = std::clamp(best.burst, Advice::kLeastBurst, kMostUnits);
+  if (!is_capped) best.basis = basis_of(needs, best.bucket());
   best.keys_denied = best.curve->keys_over(best.burst);
   const auto exact = route.demand.denied(best.bucket(), best.burst);
   best.is_exact = exact.has_value();

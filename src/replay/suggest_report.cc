@@ -63,6 +63,25 @@ std::string headroom_text(const SuggestReport& report, const Advice& advice) {
          " times the need (" + grouped(advice.burst_needed) + ")";
 }
 
+// How the numbers of the limit follow from the needs of the clients that it is made for.
+std::string basis_text(const SuggestReport& report, const Advice& advice) {
+  const Advice::Basis& basis = advice.basis;
+  if (basis.headroom == 0 || basis.all_keys == 0) return "";
+  constexpr std::chrono::seconds kHour{3600}, kMinute{60};
+  const std::chrono::seconds span = std::clamp(report.covered(), kMinute, kHour);
+  const std::string times = ratio_text(static_cast<std::uint64_t>(basis.headroom * 10), 10);
+  const double least = basis.headroom * static_cast<double>(basis.busiest_hour);
+  const bool is_at_least =
+      static_cast<double>(advice.curve->rate) * static_cast<double>(span.count()) >= 60 * least;
+  const std::string hour = times + " times " + grouped(basis.busiest_hour) +
+                           (span == kHour ? " an hour" : " in " + duration_text(span));
+  return "made for " + grouped(basis.keys) + " of " +
+         plural(basis.all_keys, report.options.key == "{ip}" ? "client" : "key") + ": burst " + times + " times " +
+         grouped(basis.burst_needed) + ", rounded up" +
+         (advice.burst == Advice::kLeastBurst ? ", at least 5" : "") +
+         (is_at_least ? "; rate at least " + hour : "");
+}
+
 // What the route of an advice is, for people; empty if it is all requests.
 std::string route_text(const Advice& advice) {
   switch (advice.route->kind) {
@@ -295,8 +314,9 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
                     "\">" + (is_first ? "Take this: " : "Then: ") + name +
                     "</h2>\n<p class=\"take\">" + numbers_of(report, *advice.curve, advice.burst) +
                     "</p>\n<p>It " + denial_text(report, advice) + ".</p>\n";
-  const std::string room = headroom_text(report, advice);
-  if (!room.empty()) out += "<p>" + html_text(room) + ".</p>\n";
+  for (const std::string& each : {headroom_text(report, advice), basis_text(report, advice)}) {
+    if (!each.empty()) out += "<p>" + html_text(each) + ".</p>\n";
+  }
   if (!advice.note.empty()) out += "<p class=\"bad\">" + html_text(advice.note) + "</p>\n";
   if (!advice.route->match.empty()) {
     out +=
@@ -325,10 +345,11 @@ std::string html_advice(const SuggestReport& report, const Advice& advice, doubl
   return out + "</section>\n";
 }
 
-// The headroom of an advice and its note, a line each.
+// The headroom of an advice, where its numbers are from, and its note, a line each.
 std::string remarks(const SuggestReport& report, const Advice& advice) {
   std::string lines;
-  for (const std::string& each : {headroom_text(report, advice), advice.note}) {
+  for (const std::string& each :
+       {headroom_text(report, advice), basis_text(report, advice), advice.note}) {
     if (!each.empty()) lines += "  " + each + "\n";
   }
   return lines;
@@ -446,6 +467,10 @@ void write_advice(base::JsonWriter& out, const SuggestReport& report, double har
     out.member("keys_denied", advice.keys_denied);
     out.member("keys_measured", advice.keys_measured).member("busiest_hour", advice.busiest_hour);
     out.member("burst_needed", advice.burst_needed);
+    out.key("made_for").begin_object().member("headroom", advice.basis.headroom);
+    out.member("keys", advice.basis.keys).member("of_keys", advice.basis.all_keys);
+    out.member("busiest_hour", advice.basis.busiest_hour);
+    out.member("burst_needed", advice.basis.burst_needed).end_object();
     const bool is_exact = advice.is_exact || advice.keys_denied == 0;
     out.member(is_exact ? "requests_denied" : "requests_denied_at_most", advice.requests_denied);
     out.member("note", advice.note);

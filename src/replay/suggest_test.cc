@@ -592,7 +592,15 @@ TEST_F(Suggest, SaysWhatTheClientsNeededThatItAdmits) {
   const std::string text = suggest_text(report, options_.harm, false);
   const std::string room =
       "rate: 1.5 times the busiest hour of 203 clients (40); burst: 1 times the need (15)";
-  EXPECT_NE(text.find(room), std::string::npos) << text;
+  const std::string basis =
+      "made for 200 of 204 clients: burst 1.5 times 10, rounded up; rate at least 1.5 times 10 an "
+      "hour";
+  EXPECT_NE(text.find("\n  " + room + "\n  " + basis + "\n"), std::string::npos) << text;
+  EXPECT_NE(suggest_html(report, options_.harm).find("<p>" + basis + ".</p>"), std::string::npos);
+  EXPECT_NE(suggest_json(report, options_.harm)
+                .find(R"("made_for":{"headroom":1.5,"keys":200,"of_keys":204,"busiest_hour":10,)"
+                      R"("burst_needed":10})"),
+            std::string::npos);
   ASSERT_EQ(advice.clients.size(), 2u);
   EXPECT_EQ(advice.clients[1].label, "10.3.3.3");
   EXPECT_TRUE(advice.clients[1].needs_most);
