@@ -235,8 +235,8 @@ int suggest_limits(const SuggestArguments& arguments) {
   ProgressLine progress;
   replay::SuggestOptions options;
   options.harm = *harm;
-  options.counts_suggestions = arguments.json || !arguments.html.empty() ||
-                               (arguments.all && !arguments.yaml);
+  options.counts_suggestions =
+      arguments.json || !arguments.html.empty() || (arguments.all && !arguments.yaml);
   set_requests(arguments, options);
   arguments.input.set(options, progress);
   for (const replay::FieldMapping& field : options.fields) {

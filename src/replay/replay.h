@@ -302,7 +302,8 @@ std::string invalid_text(const Tally& tally);
 std::string wrong_costs(const LimitTally& limit);
 
 // Says which rules and limits applied to no request, and which limits lack the costs of requests
-// or a cost of their own, one sentence each: "rule a matched no request". With those of the rules to compare with.
+// or a cost of their own, one sentence each: "rule a matched no request". With those of the rules
+// to compare with.
 std::vector<std::string> warnings_of(const ReplayReport& report);
 
 // Names the formats of the logs: "JSON lines, CSV".

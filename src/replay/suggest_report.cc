@@ -76,8 +76,8 @@ std::string basis_text(const SuggestReport& report, const Advice& advice) {
   const std::string hour = times + " times " + grouped(basis.busiest_hour) +
                            (span == kHour ? " an hour" : " in " + duration_text(span));
   return "made for " + grouped(basis.keys) + " of " +
-         plural(basis.all_keys, report.options.key == "{ip}" ? "client" : "key") + ": burst " + times + " times " +
-         grouped(basis.burst_needed) + ", rounded up" +
+         plural(basis.all_keys, report.options.key == "{ip}" ? "client" : "key") + ": burst " +
+         times + " times " + grouped(basis.burst_needed) + ", rounded up" +
          (advice.burst == Advice::kLeastBurst ? ", at least 5" : "") +
          (is_at_least ? "; rate at least " + hour : "");
 }
