@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import csv
+import datetime
+import gzip
 import http.client
 import json
 import os
@@ -12,7 +14,7 @@ import sys
 import threading
 import unittest.mock
 
-from harness import ROOT, Clock, Process, ServerTest, Sluice, replaced, request, wait_for
+from harness import ROOT, Clock, Process, Raw, ServerTest, Sluice, binary, replaced, request, wait_for
 
 sys.path.insert(0, str(ROOT / "examples"))
 import llm_gateway  # noqa: E402
@@ -325,6 +327,126 @@ class Many(Gateways):
             self.assertLessEqual(by_team[team], TEAM + CREDITS)
         ended = [*self.budgets.settled.values(), *self.budgets.lost]
         self.assertEqual(sum(actual for _, actual in ended), sum(map(price_of, self.model.calls)))
+
+
+class Balances:
+    """The rules of the page without `degrade`, in this program."""
+
+    def __init__(self, limits):
+        self.limits, self.used, self.held = limits, {}, {}
+
+    def fits(self, name, key, units):
+        return self.used.get((name, key), 0) + units <= self.limits[name]
+
+    def hold(self, call, team, agent, units):
+        """Returns the budget of the team that admits the call, if there is one, and whether that of the
+        agent does. If both do, they are charged."""
+        first = next((name for name in ("team", "credits") if self.fits(name, team, units)), None)
+        agent_fits = self.fits("agent", agent, units)
+        if first and agent_fits:
+            self.held[call] = [(first, team), ("agent", agent)], units
+            self.add(call, units)
+        return first, agent_fits
+
+    def add(self, call, units):
+        for balance in self.held[call][0]:
+            self.used[balance] = self.used.get(balance, 0) + units
+
+    def settle(self, call, units):
+        self.add(call, units - self.held[call][1])
+
+
+class Hour(ServerTest):
+    """All 19,366 calls of an hour. Answers take 20 ms a token, so that calls overlap."""
+
+    TEAMS, AGENTS = ("search", "support"), ("a", "b")
+    MOST_TOKENS = 1000  # of an answer: no call of the log has more
+    LIMITS = {"team": 20_000_000, "credits": 30_000_000, "agent": 30_000_000}
+    RULES = replaced(RULES, ("500_000", "20_000_000"), (" 2_000_000", " 30_000_000"), (" 20_000,", " 30_000_000,"),
+                     ("    degrade: { at: 90%, headers: { x-model: gpt-small } }\n", ""))  # fmt: skip
+
+    def setUp(self):
+        with gzip.open(ROOT / "tests/functional/data/llm-requests.csv.gz", "rt", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.calls = []
+        for at, row in enumerate(rows):
+            begin = datetime.datetime.fromisoformat(row["TIMESTAMP"][:26])
+            team, agent = self.TEAMS[at % 2], self.AGENTS[at // 2 % 3 // 2]  # a has twice as many as b
+            self.calls.append((begin, team, agent, int(row["ContextTokens"]), int(row["GeneratedTokens"])))
+        self.assertEqual(len(self.calls), 19_366)
+
+    def events(self):
+        """Each call when it begins, and when it ends."""
+        answer = datetime.timedelta(milliseconds=20)
+        begins = [(call[0], 1, at) for at, call in enumerate(self.calls)]
+        ends = [(call[0] + answer * call[4], 0, at) for at, call in enumerate(self.calls)]
+        return sorted(begins + ends)
+
+    def test_holds_and_settlements_of_all_calls_are_counted_exactly(self):
+        server = self.serve(self.RULES, clock=self.stopped_clock())
+        balances, sent, expected = Balances(self.LIMITS), [], []
+        for _, begins, at in self.events():
+            _, team, agent, context, generated = self.calls[at]
+            attributes = {"path": PATH, "header.x-team": team, "header.x-agent": agent, "body.model": "gpt-large",
+                          "body.input_tokens": str(context), "body.max_tokens": str(self.MOST_TOKENS)}  # fmt: skip
+            body = {"attributes": attributes, "id": f"call-{at}"}
+            if begins:
+                most = 3 * context + 15 * self.MOST_TOKENS
+                expected.append(200 if all(balances.hold(at, team, (team, agent), most)) else 429)
+                sent.append(("/v1/check", {**body, "hold_ms": llm_gateway.HOLD_MS}))
+            elif at in balances.held:
+                balances.settle(at, 3 * context + 15 * generated)
+                expected.append(200)
+                sent.append(("/v1/settle", {**body, "actual": 3 * context + 15 * generated}))
+        denied = expected.count(429)
+        self.assertTrue(1000 < denied < 10_000, denied)
+        self.assertEqual({name for name, _ in balances.used}, {"team", "credits", "agent"})
+        with Raw(server.http) as connection:
+            statuses = []
+            for begin in range(0, len(sent), 100):
+                requests = sent[begin : begin + 100]
+                connection.send("".join(map(self.text, requests)))
+                statuses += [connection.answer().status for _ in requests]
+        wrong = [at for at, status in enumerate(statuses) if status != expected[at]]
+        self.assertEqual([(at, statuses[at], sent[at]) for at in wrong[:3]], [])
+        for team in self.TEAMS:
+            for agent in self.AGENTS:
+                attributes = {"path": PATH, "header.x-team": team, "header.x-agent": agent, "body.max_tokens": "0"}
+                spent = llm_gateway.Budgets(server.http).spending(attributes)
+                for name, key in (("team", team), ("credits", team), ("agent", (team, agent))):
+                    self.assertEqual(spent[name]["spent"], balances.used.get((name, key), 0), (team, agent, name))
+
+    @staticmethod
+    def text(message):
+        path, body = message[0], json.dumps(message[1])
+        return f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+
+    def test_a_replay_of_all_calls_counts_their_units_exactly(self):
+        folder = self.folder()
+        (folder / "rules.yaml").write_text(self.RULES, "utf-8")
+        balances, lines, denied = Balances(self.LIMITS), [], 0
+        limits = {name: dict.fromkeys(("requests", "denied", "units", "denied_units"), 0) for name in self.LIMITS}
+        for at, (begin, team, agent, context, generated) in enumerate(self.calls):
+            units = 3 * context + 15 * generated
+            first, agent_fits = balances.hold(at, team, (team, agent), units)
+            denied += not (first and agent_fits)
+            for name, is_denied in ((first or "team", not first), ("agent", not agent_fits)):
+                counts = (1, is_denied, units, units * is_denied)
+                for member, number in zip(limits[name], counts, strict=True):
+                    limits[name][member] += number
+            lines.append(f"{begin.isoformat()},POST,{PATH},{team},{agent},{context},{generated}\n")
+        self.assertTrue(all(limits[name]["denied"] > 1000 for name in ("team", "agent")), limits)
+        (folder / "calls.csv").write_text("time,method,path,team,agent,in,out\n" + "".join(lines), "utf-8")
+        names = {"header.x-team": "team", "header.x-agent": "agent", "body.input_tokens": "in",
+                 "body.max_tokens": "out"}  # fmt: skip
+        fields = [word for name, column in names.items() for word in ("--field", f"{name}={column}")]
+        argv = [binary(), "replay", "--rules", "rules.yaml", "--json", *fields, "calls.csv"]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["parsed"], report["denied"], report["warnings"]), (19_366, denied, []))
+        reported = {limit["name"]: limit for limit in report["rules"][0]["limits"]}
+        for name, counts in limits.items():
+            self.assertEqual({member: reported[name][member] for member in counts}, counts, name)
 
 
 @unittest.skipUnless("LLM_GATEWAY" in os.environ, "the gateway in C++ was not built")
