@@ -124,6 +124,24 @@ void print_text(const std::vector<RuleDifference>& all) {
 
 int print_same() { return std::cout << "the active rules say so already\n" ? 0 : 1; }
 
+void print_warnings(std::span<const RuleError> warnings) {
+  std::cout << std::flush;
+  for (const RuleError& one : warnings) std::cerr << replay::printable(one.to_string()) << '\n';
+}
+
+void print_warnings(const boost::json::object& answer) {
+  std::vector<RuleError> warnings;
+  each_object(answer, "warnings", [&](const boost::json::object& one) {
+    warnings.push_back({.file = text_in(one, "file"),
+                        .line = static_cast<int>(number_in(one, "line")),
+                        .column = static_cast<int>(number_in(one, "column")),
+                        .what = text_in(one, "what"),
+                        .expected = text_in(one, "expected"),
+                        .is_warning = true});
+  });
+  print_warnings(warnings);
+}
+
 int print_changed(AdminClient& client, const boost::json::object& answer) {
   const auto* const list = answer.if_contains("differences");
   if (list == nullptr || !list->is_array()) throw Failed(client.strange());
@@ -135,6 +153,7 @@ int print_changed(AdminClient& client, const boost::json::object& answer) {
             << (is_pushed ? " in Redis, active until " : " of this server, active until ")
             << text_in(answer, "active_until") << '\n';
   if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
+  print_warnings(answer);
   return 0;
 }
 

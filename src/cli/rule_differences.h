@@ -2,6 +2,7 @@
 
 #include <boost/json/fwd.hpp>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,12 @@ std::string until_of(const rules::RuleDifference& one,
 // Prints the differences, each as a line.
 void print_text(const std::vector<rules::RuleDifference>& all);
 
-// Prints the differences that the administration answers, and the version; or that nothing has
-// changed. Returns the exit status.
+// Print warnings to standard error, after what was printed before: these, or those of an answer.
+void print_warnings(std::span<const RuleError> warnings);
+void print_warnings(const boost::json::object& answer);
+
+// Prints the differences that the administration answers, the version, and the warnings that the
+// change causes; or that nothing has changed. Returns the exit status.
 int print_changed(AdminClient& client, const boost::json::object& answer);
 int print_same();
 

@@ -557,6 +557,12 @@ Examples:
   sluice rules rollback 7 --dry-run
   sluice rules rollback 7 --expect 9 --config /etc/sluice/sluice.yaml)";
 
+std::vector<RuleError> warnings_of(const Texts& texts) {
+  std::vector<RuleError> warnings;
+  static_cast<void>(rules::load_rules(views(texts), RuleTerms(), &warnings));
+  return warnings;
+}
+
 int roll_back_server(RulesSource& source, const PushFlags& flags, const std::string& id) {
   const auto past = source.history();
   const PastPush& push = find_push(past, id);
@@ -567,9 +573,16 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
       throw Failed("the server has version " + std::to_string(past.front().version) +
                    " of the rules; expected version " + expected + " there. Nothing was changed");
     }
-    const auto differences = compare(source.past(past.front()), source.past(push));
+    const Texts now = source.past(past.front());
+    const Texts then = source.past(push);
+    const auto differences = compare(now, then);
     std::cout << source.name() << '\n';
     print_text(differences);
+    auto warnings = warnings_of(then);
+    std::erase_if(warnings, [known = warnings_of(now)](const RuleError& one) {
+      return std::ranges::find(known, one.what, &RuleError::what) != known.end();
+    });
+    print_warnings(warnings);
     return differences.empty() ? print_same() : 0;
   }
   const std::string version = "?version=" + std::to_string(push.version) + "&";
@@ -590,6 +603,7 @@ int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std
   auto checked = check_texts({.picture = {}, .texts = source.past(push), .errors = {}},
                              server::rule_terms(config_of(place_of(source_flags))));
   if (!checked) return kFailed;
+  print_warnings(checked->warnings);
   return push_rules(*source.redis(), flags, *std::move(checked),
                     " (rollback to version " + std::to_string(push.version) + ")");
 }
@@ -646,7 +660,7 @@ int push(const StoreFlags& place_flags, const PushFlags& flags, const Files& fil
   redis_options_of(config);  // before the errors of the rules
   auto checked = check_texts(server::read_files(files), server::rule_terms(config));
   if (!checked) return kFailed;
-  for (const RuleError& warning : checked->warnings) std::cerr << warning.to_string() << '\n';
+  print_warnings(checked->warnings);
   if (flags.is_strict && !checked->warnings.empty()) return kFailed;
   RulesPlace place(place_flags, config);
   return push_rules(place, flags, *std::move(checked));

@@ -237,16 +237,30 @@ void print_tried(const boost::json::object& answer) {
   const auto differences = differences_in(answer);
   print_text(differences);
   if (differences.empty()) print_same();
-  std::cout << std::flush;
-  each_object(answer, "warnings", [](const boost::json::object& one) {
-    const RuleError warning{.file = text_in(one, "file"),
-                            .line = static_cast<int>(number_in(one, "line")),
-                            .column = static_cast<int>(number_in(one, "column")),
-                            .what = text_in(one, "what"),
-                            .expected = text_in(one, "expected"),
-                            .is_warning = true};
-    std::cerr << replay::printable(warning.to_string()) << '\n';
-  });
+  print_warnings(answer);
+}
+
+// Says how to undo a change to a limit of 0, which denies every request at once.
+void print_undo(const ChangeFlags& flags, const boost::json::object& answer) {
+  const auto differences = differences_in(answer);
+  const auto is = [](const rules::RuleDifference& one, const std::string& name) {
+    return one.key == name || (one.key.starts_with("plans.") && one.key.ends_with("." + name));
+  };
+  if (std::ranges::none_of(differences, [&](const rules::RuleDifference& one) {
+        return is(one, "limit") && one.after == "0";
+      })) {
+    return;
+  }
+  std::string undo = flags.place;
+  if (!flags.length.empty()) undo = undo.substr(0, undo.rfind('/')) + " --for 0s";
+  for (const std::string& text : flags.values) {
+    const std::string name = text.substr(0, text.find('='));
+    const auto found = std::ranges::find_if(
+        differences, [&](const rules::RuleDifference& one) { return is(one, name); });
+    if (!flags.length.empty() || found == differences.end() || found->before.empty()) continue;
+    undo.append(" ").append(name).append("=").append(found->before);
+  }
+  std::cerr << "undo: sluice rules set " << replay::printable(undo) << '\n';
 }
 
 // Asks for the change again while the server reads rules that were pushed a moment before, as by
@@ -270,7 +284,6 @@ int change_servers(const ChangeFlags& flags) {
   ChangePlace place = changed_place(flags.place, flags.values.empty());
   const bool lacks = lacks_limit(flags, place);
   std::string body = lacks ? std::string() : change_body(flags, place);
-  const bool denies_all = std::ranges::find(flags.values, "limit=0") != flags.values.end();
   return ask_servers(*flags.admin, flags.servers, "rules set", [&](const AdminFlags& one) {
     AdminClient client(one);
     if (lacks) {
@@ -288,7 +301,7 @@ int change_servers(const ChangeFlags& flags) {
     } else {
       print_changed(client, answer);
     }
-    if (denies_all) std::cerr << "sluice: rules set: warning: a limit of 0 denies every request\n";
+    if (!flags.dry_run) print_undo(flags, answer);
     return 0;
   });
 }

@@ -555,6 +555,7 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   if (!rule.plans.empty()) read_plan_prices(rule, limit.name, cost, price);
   if (!numbers) return;
   limit.limit = *numbers;
+  plans_.warn_of_zero(fields, rule, limit, warn_);
   auto count = read_count(fields, limit.limit);
   limit.counts_responses = count.has_value();
   std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);

@@ -99,6 +99,24 @@ void FilePlans::explain_lack(const Plan& plan, std::string_view rule, std::strin
       "expected " + std::string(limit) + ": { limit: ..., per: ... }" + did_you_mean(limit, known));
 }
 
+void FilePlans::warn_of_zero(const Fields& fields, const Rule& rule, const RuleLimit& limit,
+                             const Warn& warn) const {
+  if (rule.mode == RuleMode::kShadow || limit.alternative || fields.has("overflow")) return;
+  const std::string name = "limit " + in_quotes(limit.name) + " of rule " + in_quotes(rule.name);
+  if (limit.by_plan.empty() && limit.limit.limit() == 0) {
+    warn(fields.at("limit"), name + " is 0, which denies every request",
+         "expected at least 1, or a rule with 'action: deny'");
+  }
+  for (std::size_t i = 0; i < limit.by_plan.size(); ++i) {
+    if (limit.by_plan[i].limit() > 0) continue;
+    const Numbers* const numbers = plans_[i].find(limit.name);
+    warn((numbers == nullptr ? fields : numbers->fields).at("limit"),
+         name + " is 0 in plan " + in_quotes(plans_[i].name) +
+             ", which denies every request of the plan",
+         "expected at least 1");
+  }
+}
+
 std::optional<std::size_t> find_plan(const Rule& rule, std::string_view name) noexcept {
   const auto found = std::lower_bound(rule.plans.begin(), rule.plans.end(), name);
   if (found == rule.plans.end() || *found != name) return std::nullopt;

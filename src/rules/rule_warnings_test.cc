@@ -116,6 +116,35 @@ TEST(RuleWarnings, AKeyWithoutBracesIsTheSameForAll) {
   }
 }
 
+TEST(RuleWarnings, ALimitOfZeroDeniesEveryRequest) {
+  const auto with = [](const std::string& limit, const std::string& of_rule = {}) {
+    return warnings_of("rules:\n  - name: r\n" + of_rule + "    limits: [ { name: l, " + limit +
+                       " } ]\n");
+  };
+  const std::string zero = "algorithm: fixed_window, limit: 0, per: 1d";
+  EXPECT_EQ(with(zero), Texts{"f:4:58: warning: limit 'l' of rule 'r' is 0, which denies every "
+                              "request; expected at least 1, or a rule with 'action: deny'"});
+  EXPECT_EQ(with("algorithm: concurrency, limit: 0, lease: 1m").size(), 1U);
+  EXPECT_EQ(with("algorithm: fixed_window, limit: 1, per: 1d"), Texts{});
+  EXPECT_EQ(with(zero, "    mode: shadow\n"), Texts{});
+  EXPECT_EQ(with("algorithm: budget, limit: 0, per: 1d, overflow: { name: m, limit: 5, per: 1d }"),
+            Texts{});
+  EXPECT_EQ(with("algorithm: budget, limit: 5, per: 1d, overflow: { name: m, limit: 0, per: 1d }"),
+            Texts{});
+}
+
+TEST(RuleWarnings, ALimitOfZeroInAPlanDeniesThePlan) {
+  const std::string plans =
+      "plans:\n"
+      "  free: { l: { limit: 0, per: 1s } }\n"
+      "  pro: { l: { limit: 9, per: 1s } }\n";
+  EXPECT_EQ(
+      warnings_of(plans + "rules:\n  - name: r\n    plan: { from: \"{plan}\", default: pro }\n"
+                          "    limits: [ { name: l, algorithm: gcra } ]\n"),
+      Texts{"f:3:23: warning: limit 'l' of rule 'r' is 0 in plan 'free', which denies every "
+            "request of the plan; expected at least 1"});
+}
+
 TEST(RuleWarnings, APathIsNoUrlAndNoRegularExpression) {
   EXPECT_EQ(
       warnings_of_rule("path: \"^/users/.*\""),

@@ -308,6 +308,15 @@ class History(RedisTest):
         self.assertEqual(by_id.returncode, 0, by_id.stderr)
         wait_for(lambda: RedisRules.limit_of(server) == 6, what="the rollback by id")
 
+    def test_a_rollback_to_a_limit_of_0_says_that_it_denies(self):
+        (self.texts / "a.yaml").write_text(rules("a", 0))
+        said = r"\Aa.yaml:\d+:\d+: warning: limit 'all' of rule 'a' is 0, which denies every request; .*\n\Z"
+        self.assertRegex(self.run_rules("push", "a.yaml").stderr, said)
+        self.push(5)
+        for words in (("--dry-run",), ()):
+            self.assertRegex(self.run_rules("rollback", 1, *words).stderr, said)
+        self.assertEqual(self.run_rules("rollback", 2).stderr, "")
+
     def test_a_change_by_two_servers_is_one(self):
         self.push(5)
         servers = [self.serve(config={"store": self.server.url, "rules": "redis"}) for _ in range(2)]

@@ -77,11 +77,24 @@ class RunningServer(RulesOfAServer):
         none = self.run_rules("set", "a%2Fb/all", "limit=0", "--dry-run")
         self.assertEqual((none.returncode, none.stdout),
                          (0, "~ rule a/b, limit all: limit 1 -> 0\n"), none)
-        self.assertIn("sluice: rules set: warning: a limit of 0 denies every request\n", none.stderr)
+        self.assertEqual(none.stderr, "")  # a rule in shadow mode denies nothing
         self.assertIn("rule 'a/b' has no limit 'every'",
                       self.refused("set", "a%2Fb/every", "limit=3", "--dry-run"))
         self.assertIn("expected it alone", self.refused("set", "a%2Fb", "--for", "0s", "--dry-run"))
         self.assertIn("version 2", self.run_ok("history", "--max", 1))
+
+    def test_a_limit_of_0_is_said_and_how_to_undo_it(self):
+        said = r"\A\S+: warning: limit 'all' of rule 'a/b' is 0, which denies every request; .*\n"
+        self.assertRegex(self.run_rules("set", "a%2Fb/all", "limit=0", "--dry-run").stderr, said + r"\Z")
+        for words, undo in [(("limit=0", "burst=5"), "a%2Fb/all limit=1 burst=0"),
+                            (("limit=0", "--for", "1h"), "a%2Fb --for 0s")]:
+            done = self.run_rules("set", "a%2Fb/all", *words)
+            self.assertRegex(done.stderr, said + f"undo: sluice rules set {undo}\n\\Z")
+            self.assertIn("limit 1 -> 0\n", done.stdout)
+            self.assertEqual(self.run_rules("set", *undo.split()).stderr, "")
+        self.assertRegex(self.run_rules("rollback", "2", "--dry-run").stderr, said + r"\Z")
+        self.assertRegex(self.run_rules("rollback", "2").stderr, said + r"\Z")
+        self.assertEqual(self.run_rules("rollback", "1").stderr, "")
 
     def test_temporary_changes_are_ended(self):
         self.run_ok("set", "api", "mode=shadow", "--for", "1h")

@@ -399,11 +399,7 @@ void answer_changed(const Call& call, const ActiveRules& before,
   JsonWriter json;
   json.begin_object().member("version", now.version);
   json.member("changed", now.version != before.version);
-  if (effect.tried != nullptr) {
-    write_counts(json, *effect.tried, now.rules.warnings());
-  } else {
-    write_counts(json, now.rules);
-  }
+  write_counts(json, effect.tried != nullptr ? *effect.tried : now.rules, before.rules.warnings());
   if (effect.pushed > 0) json.member("pushed_version", effect.pushed);
   if (!effect.file.empty()) json.member("file", effect.file);
   json.member("active_until", effect.until).member("where", effect.where);
