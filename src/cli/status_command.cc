@@ -123,6 +123,21 @@ void add_refused(const object& rules, std::string_view what, const std::string& 
   });
 }
 
+// Adds which overrides are lost, as far as the server names them.
+void add_lost(const object& gone, std::vector<std::string>& lines) {
+  const auto* const counters = gone.if_contains("counters");
+  if (counters == nullptr || !counters->is_array() || counters->as_array().empty()) return;
+  std::string line;
+  for (const boost::json::value& one : counters->as_array()) {
+    if (!one.is_string()) continue;
+    line.append(line.empty() ? "  they are: " : ", ").append(std::string_view(one.as_string()));
+  }
+  const std::uint64_t named = counters->as_array().size();
+  const std::uint64_t all = number_in(gone, "count");
+  if (all > named) line += " and " + std::to_string(all - named) + " more";
+  lines.push_back(std::move(line));
+}
+
 // The metrics count a request that several rules allow for the first of them, and what a shadow
 // rule would have denied among the denials of its limits. A rule has what its limit says that was
 // asked, or would have denied, most.
@@ -210,6 +225,7 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
   if (const object& gone = object_in(status, "overrides_lost"); !gone.empty()) {
     lines.push_back("OVERRIDES LOST (" + std::to_string(number_in(gone, "count")) + ") " +
                     since_and_why(gone, now));
+    add_lost(gone, lines);
   }
   add_refused(object_in(status, "rules"), "RULES REFUSED: ", text_in(lost, "why"), lines);
   add_refused(object_in(status, "envoy"), "ENVOY'S FILES REFUSED: ", {}, lines);

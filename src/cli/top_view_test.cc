@@ -142,6 +142,7 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
                     R"([{"name":"api","does":"allow"},{"name":"login","does":"deny"}]},)"
                     R"("slow":{"since":"2026-11-26T23:12:16Z","why":"redis://a:1: 4.1 % of "})"
                     R"(,"overrides_lost":{"since":"2026-11-26T23:12:16Z","count":3,)"
+                    R"("counters":["default|api|user|k=a","default|api|user|k=b"],)"
                     R"("why":"import them"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
                     R"("why":"from a file","from_cache":true})"),
           now)),
@@ -150,7 +151,8 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
       "is denied: login\n"
       "STORE SLOW since 2026-11-26T23:12:16Z (1 min): redis://a:1: 4.1 % of \n"
       "RULES FROM CACHE since 2026-11-26T23:12:16Z (1 min): from a file\n"
-      "OVERRIDES LOST (3) since 2026-11-26T23:12:16Z (1 min): import them\n");
+      "OVERRIDES LOST (3) since 2026-11-26T23:12:16Z (1 min): import them\n"
+      "  they are: default|api|user|k=a, default|api|user|k=b and 1 more\n");
   EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"ready":false})").as_object(), now)),
             "NOT READY: /readyz says why\n");
   EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"draining":true})").as_object(), now)),

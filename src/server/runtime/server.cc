@@ -837,6 +837,7 @@ ServerStatus Server::Impl::status() {
                    .listeners = front_ends_.status(),
                    .store = std::move(store),
                    .overrides_lost = lost_overrides_.update(overrides_->all(), SystemClock().now()),
+                   .overrides_lost_first = lost_overrides_.first(),
                    .overrides_lost_at = lost_overrides_.at(),
                    .knows_overrides = overrides_->is_read(),
                    .proxies = quota_->stats().proxies};

@@ -5,6 +5,7 @@
 #include "base/civil_time.h"
 #include "base/request_target.h"
 #include "core/period.h"
+#include "rules/counter_key.h"
 #include "server/api/admin/live_page.h"
 #include "server/api/admin/pages.h"
 
@@ -107,6 +108,12 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
         .begin_object()
         .member("since", base::to_rfc3339(server.overrides_lost_at))
         .member("count", server.overrides_lost)
+        .key("counters")
+        .begin_array();
+    for (const std::string& counter : server.overrides_lost_first) {
+      json.value(rules::utf8_counter_key(counter));
+    }
+    json.end_array()
         .member("why",
                 "Redis came back without them; expected an import of the latest export: sluice key "
                 "import FILE")

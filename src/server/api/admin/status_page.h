@@ -23,6 +23,7 @@ class OverridesLost {
   static constexpr std::chrono::hours kShown{1};  // the time for which they are remembered
   // More are not remembered: update() looks at each, in the main thread.
   static constexpr std::size_t kMost = 10'000;
+  static constexpr std::size_t kNamed = 10;  // those that the status names
 
   void add(ServerOverrides::Entries lost, Instant now) {
     at_ = now;
@@ -40,6 +41,14 @@ class OverridesLost {
     return missing_.size();
   }
   Instant at() const noexcept { return at_; }
+  // The counters of the first that are missing, in their order.
+  std::vector<std::string> first() const {
+    std::vector<std::string> counters;
+    for (auto at = missing_.begin(); at != missing_.end() && counters.size() < kNamed; ++at) {
+      counters.push_back(at->first);
+    }
+    return counters;
+  }
 
  private:
   std::map<std::string, std::optional<Instant>, std::less<>> missing_;  // with their ends
@@ -62,6 +71,7 @@ struct ServerStatus {
   std::vector<Listener> listeners = {};
   StoreStatus store = {};
   std::size_t overrides_lost = 0;
+  std::vector<std::string> overrides_lost_first = {};  // their counters
   Instant overrides_lost_at{};
   bool knows_overrides = true;            // false: Redis could not be read since the start
   std::uint64_t proxies = 0;              // that have parts of limits (docs/quota.md)

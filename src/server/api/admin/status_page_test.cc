@@ -89,6 +89,7 @@ TEST_F(StatusPage, CountsTheLostOverridesThatAreMissing) {
   lost.add(entries, at);
   lost.add(entries, at);
   EXPECT_EQ(lost.update(all, at), 3U) << "each once";
+  EXPECT_EQ(lost.first(), (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_EQ(lost.update(all, at + 40s), 2U) << "one would have ended";
   ASSERT_TRUE(all.set("c", entries[2].given));
   EXPECT_EQ(lost.update(all, at + 41s), 1U) << "one is set again";
