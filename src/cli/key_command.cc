@@ -184,7 +184,7 @@ std::string given_text(const object& given) {
   std::string line;
   bool was_flag = false;
   for (const auto& [name, value] : given) {
-    if (name == "counter") continue;
+    if (name == "counter" || name == "was") continue;
     line.append(line.empty() ? "" : was_flag ? " " : ", ").append(name);
     was_flag = value.is_bool();
     if (value.is_string()) {
@@ -433,7 +433,9 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   if (flags.json) {
     std::cout << answer << '\n';
   } else {
-    std::cout << (puts ? "" : "removed ") << line_of(answer) << '\n';
+    const std::string was = flags.gives() ? text_in(answer, "was") : std::string();
+    std::cout << (puts ? "" : "removed ") << line_of(answer)
+              << replay::printable(was.empty() ? was : "; was " + was) << '\n';
     if (puts || !flags.counter.empty()) return 0;
     // What was used with the override counts on.
     const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);

@@ -93,7 +93,7 @@ class Commands(ServerTest):
         place = ("api/requests", "header.x-customer=a b")
         line = COUNTER + "a b: limit 100, per 2m, burst 7"
         set_one = (*place, "--set", "limit=100,per=2m", "--set", "burst=7")
-        self.assertEqual(self.run_ok(*set_one), line + "\n")
+        self.assertEqual(self.run_ok(*set_one), line + "; was 2 per 1h\n")
         self.assertEqual(self.limit_of("a b"), 7)
         self.assertEqual(self.run_ok("list"), line + "\n")
         self.assertEqual(self.run_ok("list", "a/b"), "")

@@ -371,10 +371,13 @@ void write_override(JsonWriter& json, std::string_view counter, const Override& 
 
 namespace {
 
-void answer_override(const Call& call, std::string_view counter, const Override& given) {
+// `was`: what the key had before, if the override is new.
+void answer_override(const Call& call, std::string_view counter, const Override& given,
+                     std::string_view was = {}) {
   JsonWriter json;
   json.begin_object();
   write_override(json, counter, given);
+  if (!was.empty()) json.member("was", was);
   answer(call.response, 200, json.end_object());
 }
 
@@ -414,6 +417,21 @@ std::string no_override_of(std::string_view counter) {
   return "there is no override of " + rules::utf8_counter_key(counter);
 }
 
+// Returns what a key has until now: "60 per 1m", "blocked" or "unlimited".
+std::string state_of(const Call& call, const Place& place, const AttributeSource& attributes) {
+  const RuleSet rules = call.admin.rules.current();
+  const Rule* const rule = rules.find(place.rule);
+  if (rule == nullptr) return {};
+  for (const RuleCounter& counter : counters_of(rules, *rule, attributes, call.overrides())) {
+    if (counter.limit->name != place.limit) continue;
+    const auto given = call.overrides()->find(counter.key);
+    if (given && given->kind == Override::Kind::kBlocked) return "blocked";
+    if (given && given->kind == Override::Kind::kUnlimited) return "unlimited";
+    return core::format_limit(counter.numbers);
+  }
+  return {};
+}
+
 void put(const Call& call, const Place& place) {
   const auto body = read_body(call.request.body, SystemClock().now());
   if (!body) return answer(call.response, {400, body.error()});
@@ -422,13 +440,14 @@ void put(const Call& call, const Place& place) {
   if (counter->size() > Overrides::kLongestKey) {
     return answer(call.response, {400, too_long(*counter)});
   }
+  const std::string was = state_of(call, place, body->attributes);
   const bool fits = call.overrides()->size() < call.overrides()->most() ||
                     call.overrides()->find(*counter).has_value();
   if (const auto set = call.admin.overrides->set(*counter, body->given); !set) {
     return answer(call.response, {fits ? 503 : 409, set.error()});
   }
   call.done(said_of(*counter, body->given));
-  answer_override(call, *counter, body->given);
+  answer_override(call, *counter, body->given, was);
 }
 
 void remove(const Call& call, const std::string& counter) {

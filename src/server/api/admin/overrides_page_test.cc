@@ -46,7 +46,7 @@ TEST_F(OverridesPage, SetsShowsAndRemovesOne) {
       R"({"counter":"default|api|requests|header.x-customer=7","limit":100,"per":"2m",)"
       R"("until":"2100-01-01T00:00:00.000000Z"})"
       "\n";
-  EXPECT_EQ(answered.body, shown);
+  EXPECT_EQ(answered.json().at("was"), "2 per 1m");
   EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").body, shown);
   EXPECT_EQ(done_.back(),
             "override set: default|api|requests|header.x-customer=7: limit 100 per 2m, until "
@@ -69,8 +69,11 @@ TEST_F(OverridesPage, ChangesTheNumbersOfKeys) {
   expect(keys + "&header.x-plan=pro", 5, "pro");
   EXPECT_EQ(set(R"("limit":9)").status, 200);
   expect(keys, 9, "free");
-  EXPECT_EQ(set(R"("plan":"pro")").status, 200);
+  EXPECT_EQ(set(R"("plan":"pro")").json().at("was"), "9 per 1m");
   expect(keys, 5, "pro");
+  EXPECT_EQ(set(R"("unlimited":true)").json().at("was"), "5 per 1m");
+  EXPECT_EQ(set(R"("blocked":true)").json().at("was"), "unlimited");
+  EXPECT_EQ(set(R"("limit":3)").json().at("was"), "blocked");
 }
 
 TEST_F(OverridesPage, EndsAfterAPeriod) {
