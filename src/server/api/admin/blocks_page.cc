@@ -174,7 +174,11 @@ void list_blocks(const Call& call) {
     if (!block.tag.empty()) json.member("tag", block.tag);
     json.member("until", block.until).end_object();
   }
-  answer(call.response, 200, json.end_array().member("more", found->more).end_object());
+  json.end_array().member("more", found->more);
+  if (call.overrides() != nullptr && call.overrides()->size() > 0) {
+    json.member("note", "without blocks by an override, which GET /v1/overrides lists");
+  }
+  answer(call.response, 200, json.end_object());
 }
 
 }  // namespace

@@ -173,6 +173,8 @@ TEST_F(BlocksPage, BlocksAKeyOfALimitWithoutABlockByAnOverride) {
   EXPECT_EQ(started.at("replaced").at("limit"), 7);
   EXPECT_EQ(overrides_->all().find(kCounter)->kind, Override::Kind::kBlocked);
   EXPECT_EQ(limit(get(kPlain)).at("blocked"), true);
+  EXPECT_EQ(get("/v1/blocks").json().at("note"),
+            "without blocks by an override, which GET /v1/overrides lists");
   EXPECT_EQ(limit(call("DELETE", kPlain)).at("blocked"), false);
   EXPECT_FALSE(overrides_->all().find(kCounter));
 }
