@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import unittest
@@ -18,6 +19,7 @@ CHART = DEPLOY / "helm/sluice"
 DOCKERFILE = (ROOT / "packaging/Dockerfile").read_text("utf-8")
 PROGRAM = os.environ.get("SLUICE_BINARY", "")
 SCHEMAS = os.environ.get("SLUICE_KUBERNETES", "")  # kubernetes-validate, check-jsonschema, and what they need
+HELM = os.environ.get("SLUICE_HELM", "")  # the program
 UNIT_SECONDS = {"ms": 0.001, "s": 1, "m": 60}
 
 
@@ -197,6 +199,23 @@ def render(text, values):
     return out
 
 
+# Values that together use each part of the chart.
+CHANGES = {
+    "none": {},
+    "a monitor": {"serviceMonitor": {"enabled": True}},
+    "three servers": {"replicas": 3, "store": "redis://redis:6379", "env": [{"name": "REDIS_PASSWORD", "value": "x"}]},
+    "all": {
+        "image": {"repository": "registry.example.com/sluice", "tag": "1.2", "pullPolicy": "Always"},
+        "replicas": 2, "store": "redis://redis:6379", "terminationGracePeriodSeconds": 60,
+        "config": "\nversion: 1\n\nlog: { format: json }   # '{{ x }}' and \"x\"\n\n",
+        "rules": "version: 1\nrules:\n  - name: all\n    match: { path: \"/**\" }\n",
+        "env": [{"name": "REDIS_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "redis", "key": "password"}}},
+                {"name": "ON", "value": "yes"}],
+        "resources": {"requests": {"cpu": 1, "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "serviceMonitor": {"enabled": True}},
+}
+
+
 def rendered(**changes):
     values = {**yaml.safe_load((CHART / "values.yaml").read_text("utf-8")), **changes}
     texts = (render(path.read_text("utf-8"), values) for path in sorted((CHART / "templates").iterdir()))
@@ -263,16 +282,56 @@ class Kubernetes(ServerTest):
         self.assertNotIn(" warning ", said)
 
 
+@unittest.skipUnless(HELM, "needs Helm")
+class Helm(ServerTest):
+    def helm(self, chart, command, changes):
+        folder = self.folder()
+        (folder / "values.yaml").write_text(yaml.safe_dump(changes), "utf-8")
+        return subprocess.run([HELM, *command, chart, "--values", folder / "values.yaml"], check=False,
+                              env={**os.environ, "HOME": str(folder)}, capture_output=True, text=True)
+
+    def test_it_makes_the_same_objects_as_the_tests(self):
+        for name, changes in CHANGES.items():
+            with self.subTest(name):
+                done = self.helm(CHART, ["template", "sluice"], changes)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                objects = list(yaml.safe_load_all(done.stdout))
+                made = {one["kind"]: one for one in objects}
+                self.assertEqual(made, rendered(**changes))
+                self.assertEqual(len(objects), len(made))
+
+    def test_it_finds_no_fault(self):
+        for name, changes in CHANGES.items():
+            with self.subTest(name):
+                done = self.helm(CHART, ["lint", "--strict"], changes)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_it_finds_faults(self):
+        for path, right, wrong in (("Chart.yaml", "version: 0.1.0", "version: one"),
+                                   ("templates/service.yaml", "kind: Service", "kind: [Service"),
+                                   ("templates/service.yaml", ".Release.Name", ".Release.Name.x")):
+            with self.subTest(wrong):
+                chart = self.folder() / "sluice"
+                shutil.copytree(CHART, chart)
+                text = (chart / path).read_text("utf-8")
+                self.assertIn(right, text)
+                (chart / path).write_text(text.replace(right, wrong, 1), "utf-8")
+                self.assertEqual(self.helm(chart, ["lint", "--strict"], {}).returncode, 1)
+
+
+def fits(test, made, schema):
+    """Compares an object with a schema of JSON."""
+    file = test.folder() / "made.json"
+    file.write_text(json.dumps(made), "utf-8")
+    check = "import json, jsonschema, sys\njsonschema.validate(*map(json.load, map(open, sys.argv[1:])))"
+    return subprocess.run([sys.executable, "-c", check, file, schema], check=False,
+                          env={**os.environ, "PYTHONPATH": SCHEMAS}, capture_output=True, text=True)
+
+
 @unittest.skipUnless(SCHEMAS, "needs the schema of check-jsonschema")
 class ComposeSchema(ServerTest):
-    CHECK = "import json, jsonschema, sys\njsonschema.validate(*map(json.load, map(open, sys.argv[1:])))"
-
     def check(self, file):
-        made = pathlib.Path(self.folder()) / "compose.json"
-        made.write_text(json.dumps(file), "utf-8")
-        schema = f"{SCHEMAS}/check_jsonschema/builtin_schemas/vendor/compose-spec.json"
-        return subprocess.run([sys.executable, "-c", self.CHECK, made, schema], check=False,
-                              env={**os.environ, "PYTHONPATH": SCHEMAS}, capture_output=True, text=True)
+        return fits(self, file, f"{SCHEMAS}/check_jsonschema/builtin_schemas/vendor/compose-spec.json")
 
     def test_the_file_fits_the_schema_of_compose(self):
         text = (DEPLOY / "compose.yaml").read_text("utf-8")
@@ -289,12 +348,26 @@ class ComposeSchema(ServerTest):
 @unittest.skipUnless(SCHEMAS, "needs kubernetes-validate")
 class KubernetesSchemas(ServerTest):
     def test_the_objects_fit_the_schemas_of_kubernetes(self):
-        made = pathlib.Path(self.folder()) / "changed.yaml"
-        changed = rendered(replicas=3, env=[{"name": "REDIS_PASSWORD", "value": "x"}])
-        made.write_text(yaml.safe_dump_all(changed.values()), "utf-8")
-        wrong = made.with_name("wrong.yaml")
+        made, wrong = self.folder() / "made.yaml", self.folder() / "wrong.yaml"
+        objects = [one for changes in CHANGES.values() for kind, one in rendered(**changes).items()
+                   if kind != "ServiceMonitor"]
+        self.assertEqual(len(objects), 4 * len(CHANGES))
+        made.write_text(yaml.safe_dump_all(objects), "utf-8")
         wrong.write_text(made.read_text("utf-8").replace("replicas: 3", "replicas: three"), "utf-8")
         for file, status in ((DEPLOY / "kubernetes/sluice.yaml", 0), (made, 0), (wrong, 1)):
             done = subprocess.run([sys.executable, "-m", "kubernetes_validate", "--strict", file], check=False,
                                   env={**os.environ, "PYTHONPATH": SCHEMAS}, capture_output=True, text=True)
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+
+    def test_the_monitor_fits_the_schema_of_the_operator_of_prometheus(self):
+        monitor = rendered(serviceMonitor={"enabled": True})["ServiceMonitor"]
+        schema = ROOT / "tests/functional/servicemonitor.schema.json"
+        done = fits(self, monitor, schema)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = json.dumps(monitor)
+        for right, wrong in (('"interval": "15s"', '"interval": "15 s"'), ('"path":', '"paths":'),
+                             ('"jobLabel":', '"job_label":'), ('"endpoints":', '"endpoint":'),
+                             ('"port": "http"', '"port": 8080')):
+            self.assertIn(right, text)
+            done = fits(self, json.loads(text.replace(right, wrong)), schema)
+            self.assertIn("jsonschema.exceptions.ValidationError", done.stderr, wrong)
