@@ -100,21 +100,14 @@ void FilePlans::explain_lack(const Plan& plan, std::string_view rule, std::strin
 }
 
 void FilePlans::warn_of_zero(const Fields& fields, const Rule& rule, const RuleLimit& limit,
-                             const Warn& warn) const {
+                             const Warn& warn) {
   if (rule.mode == RuleMode::kShadow || limit.alternative || fields.has("overflow")) return;
-  const std::string name = "limit " + in_quotes(limit.name) + " of rule " + in_quotes(rule.name);
-  if (limit.by_plan.empty() && limit.limit.limit() == 0) {
-    warn(fields.at("limit"), name + " is 0, which denies every request",
-         "expected at least 1, or a rule with 'action: deny'");
-  }
-  for (std::size_t i = 0; i < limit.by_plan.size(); ++i) {
-    if (limit.by_plan[i].limit() > 0) continue;
-    const Numbers* const numbers = plans_[i].find(limit.name);
-    warn((numbers == nullptr ? fields : numbers->fields).at("limit"),
-         name + " is 0 in plan " + in_quotes(plans_[i].name) +
-             ", which denies every request of the plan",
-         "expected at least 1");
-  }
+  const auto denies_all = [](const Limit& one) { return one.limit() == 0; };
+  if (!denies_all(limit.limit) || !std::ranges::all_of(limit.by_plan, denies_all)) return;
+  warn(fields.at("limit"),
+       "limit " + in_quotes(limit.name) + " of rule " + in_quotes(rule.name) +
+           " is 0, which denies every request",
+       "expected at least 1, or a rule with 'action: deny'");
 }
 
 std::optional<std::size_t> find_plan(const Rule& rule, std::string_view name) noexcept {

@@ -70,10 +70,10 @@ class FilePlans {
   // Reports that a plan lacks numbers for a limit that has none of its own.
   static void explain_lack(const Plan& plan, std::string_view rule, std::string_view limit,
                            Diagnostics& diagnostics);
-  // Warns about a limit of 0, of its own or of a plan, except in a row of budgets, where another
-  // one may allow the request.
-  void warn_of_zero(const Fields& fields, const Rule& rule, const RuleLimit& limit,
-                    const Warn& warn) const;
+  // Warns about a limit of 0, in every plan if there are plans. In a row of budgets another one may
+  // allow the request.
+  static void warn_of_zero(const Fields& fields, const Rule& rule, const RuleLimit& limit,
+                           const Warn& warn);
   // Notes that a limit of a rule with a plan has that name.
   void use(std::string_view limit) { used_.emplace(limit); }
   // Calls `report` with the place of the numbers of each other name, and what is wrong with them.
