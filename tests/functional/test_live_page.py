@@ -277,11 +277,13 @@ class Page(BrowserTest):
     def test_it_loads_little_nothing_from_elsewhere_and_runs_no_inline_script(self):
         server = self.serve_page()
         self.browser.wait_for_text("#state", "live")
+        self.browser.driver.execute_async_script("import('/page/quota.js').then(arguments[0])")
         found = "return performance.getEntriesByType('resource').map(r => [r.name, r.decodedBodySize])"
         sizes = dict(self.browser.run(found))
         self.assertGreater(len(sizes), 4)
         for name in sizes:
             self.assertTrue(name.startswith(f"http://{server.admin}/"), name)
+        self.assertIn(f"http://{server.admin}/page/quota.js", sizes)
         files = sum(size for name, size in sizes.items() if "/page/" in name)
         self.assertLessEqual(files + len(server.admin_request("GET", "/").body), 80_000)
         self.browser.run(

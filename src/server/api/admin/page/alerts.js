@@ -1,7 +1,7 @@
 // What is wrong, in bars at the top: an outage with its buttons, rules that are lost, a server that is gone.
 
 import { read } from "/page/api.js";
-import { age, clock, count, element, find, keepRows, say, visible } from "/page/dom.js";
+import { age, button, clock, count, element, find, keepRows, say, visible } from "/page/dom.js";
 
 const MOST_NAMES = 12;
 const DOES = {
@@ -39,9 +39,8 @@ function makeChange() {
   const rule = element("select", { ariaLabel: "Rule" });
   const what = element("select", { ariaLabel: "What it does" },
     ...Object.keys(CHANGES).map((text) => element("option", {}, text)));
-  const button = element("button", { type: "button", disabled: true }, "Do it for 1 hour");
   const said = element("span", { role: "status" });
-  button.onclick = async () => {
+  const change = async () => {
     say(said, "…");
     try {
       const body = JSON.stringify({ ...CHANGES[what.value], for: "1h" });
@@ -52,8 +51,9 @@ function makeChange() {
       say(said, visible(error.message));
     }
   };
-  const row = element("div", { className: "row" }, element("label", {}, "Rule ", rule), what, button, said);
-  row.onchange = () => { button.disabled = !rule.value || !CHANGES[what.value]; };
+  const start = button("Do it for 1 hour", change);
+  const row = element("div", { className: "row" }, element("label", {}, "Rule ", rule), what, start, said);
+  row.onchange = () => { start.disabled = !rule.value || !CHANGES[what.value]; };
   return row;
 }
 

@@ -1,7 +1,7 @@
 // The budgets: what the keys that have spent or ask most have spent, hold and have left.
 
 import { read } from "/page/api.js";
-import { element, find, keepRows, say, visible } from "/page/dom.js";
+import { amounts, button, digits, element, find, keepRows, say, visible } from "/page/dom.js";
 import { openKey, partsOf, valuesIn } from "/page/key.js";
 
 const [LIMITS, KEYS] = [8, 5]; // of each limit
@@ -37,15 +37,14 @@ async function balance({ rule, limit }, key) {
 }
 
 function makeRow({ rule, name, key }) {
-  const open = element("button", { type: "button" }, key === "" ? "(all requests)" : visible(key));
-  open.addEventListener("click", () => openKey(rule, name, key));
+  const open = button(key === "" ? "(all requests)" : visible(key), () => openKey(rule, name, key));
   return element("tr", {}, element("th", { scope: "row" }, open, element("small", {}, ` ${visible(rule)} / ${visible(name)}`),
-    element("i", { className: "used", ariaHidden: true })), ...[0, 1, 2].map(() => element("td", { className: "amount" })));
+    element("i", { className: "used", ariaHidden: true })), ...amounts(3));
 }
 
 function updateRow(row, { spent, held, remaining, used }) {
   const [first, ...cells] = row.children;
-  [spent, held, remaining].forEach((units, i) => say(cells[i], units.toLocaleString("en")));
+  [spent, held, remaining].forEach((units, i) => say(cells[i], digits(units)));
   cells[2].classList.toggle("bad", remaining === 0);
   first.lastChild.style.setProperty("--spent", `${spent * used}%`);
   first.lastChild.style.setProperty("--held", `${(spent + held) * used}%`);

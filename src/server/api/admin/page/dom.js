@@ -12,6 +12,11 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
+export const button = (text, onclick, properties) => element("button", { onclick, ...properties }, text);
+
+// Returns cells of a row for numbers.
+export const amounts = (cells) => Array.from({ length: cells }, () => element("td", { className: "amount" }));
+
 // Sets the text of an element, if it differs: a selection of the user stays.
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
@@ -30,11 +35,12 @@ export function visible(text) {
   return characters.length > LONGEST ? escaped + "…" : escaped;
 }
 
-export const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+export const digits = (number) => number.toLocaleString("en");
+export const count = (number, word) => `${digits(number)} ${word}${number === 1 ? "" : "s"}`;
 
 export function rate(value) {
   if (value === null || value === undefined) return "–";
-  if (value >= 100 || value === 0) return Math.round(value).toLocaleString("en");
+  if (value >= 100 || value === 0) return digits(Math.round(value));
   return value.toPrecision(2);
 }
 

@@ -2,7 +2,7 @@
 // requests would have met, make them active.
 
 import { request } from "/page/api.js";
-import { age, clock, count, element, find, say, visible } from "/page/dom.js";
+import { age, button, clock, count, digits, element, find, say, visible } from "/page/dom.js";
 
 const YAML = { "Content-Type": "application/yaml" };
 const SIGNS = { added: "+", removed: "−", changed: "~" };
@@ -73,9 +73,7 @@ function goTo(line, column) {
 
 function showError(one, className = "error") {
   const text = `${one.line}:${one.column}: ${visible(one.what)}; ${visible(one.expected)}`;
-  const button = element("button", { type: "button", className }, text);
-  button.addEventListener("click", () => goTo(one.line, one.column));
-  return element("li", {}, button);
+  return element("li", {}, button(text, () => goTo(one.line, one.column), { className }));
 }
 
 function showDifference({ change, rule, limit, key, old = "none", new: to = "none" }) {
@@ -89,18 +87,17 @@ function showDifference({ change, rule, limit, key, old = "none", new: to = "non
 function showReplay(of) {
   find("editor-replay").hidden = !of;
   if (!of) return "";
-  const number = (value) => value.toLocaleString("en");
   let text = "No request has arrived since somebody looks at this page, so nothing can be replayed yet.";
   if (of.requests) {
     const [since, until] = [of.since, of.until].map(Date.parse);
     text = `Of the last ${count(of.requests, "request")} (${age(Math.round((until - since) / 1000))} until ${clock(until)}` +
-      `${of.share < 100 ? `, of ${of.share} % of the clients` : ""}) the active rules deny ${number(of.active)}, ` +
-      `the new ones ${number(of.next)}.`;
+      `${of.share < 100 ? `, of ${of.share} % of the clients` : ""}) the active rules deny ${digits(of.active)}, ` +
+      `the new ones ${digits(of.next)}.`;
   }
   say(find("replay-text"), text);
   find("replay-limits").replaceChildren(...(of.limits ?? []).map((one) => element("tr", {},
     element("th", { scope: "row" }, [one.rule || "(no rule)", one.limit].filter(Boolean).map(visible).join(" / ") + (one.shadow ? " (shadow)" : "")),
-    ...[one.active, one.next, one.keys].map((value) => element("td", { className: "amount" }, number(value))))));
+    ...[one.active, one.next, one.keys].map((value) => element("td", { className: "amount" }, digits(value))))));
   find("replay-limits").parentElement.hidden = !of.limits?.length;
   say(find("replay-note"), "Both begin with empty counters." + (of.unknown?.length ?
     ` The requests were kept without ${of.unknown.map(visible).join(", ")}, which the active rules do not read; limits that need it were skipped.` : ""));
@@ -202,11 +199,11 @@ field.addEventListener("input", () => {
   mark([]);
 });
 field.addEventListener("scroll", moveMargins, { passive: true });
-find("editor-validate").addEventListener("click", validate);
-find("editor-replace").addEventListener("click", () => {
+find("editor-validate").onclick = validate;
+find("editor-replace").onclick = () => {
   say(find("confirm-text"), find("editor-message").textContent.replace(/:$/, "."));
   find("confirm").showModal();
-});
-find("editor-close").addEventListener("click", () => find("editor").close());
-find("confirm-yes").addEventListener("click", replace);
-find("confirm-no").addEventListener("click", () => find("confirm").close());
+};
+find("editor-close").onclick = () => find("editor").close();
+find("confirm-yes").onclick = replace;
+find("confirm-no").onclick = () => find("confirm").close();

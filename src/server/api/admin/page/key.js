@@ -131,18 +131,18 @@ find("key-form").addEventListener("submit", (submitted) => {
   submitted.preventDefault();
   act("", () => {});
 });
-find("key-reset").addEventListener("click", () =>
-  act("The counter is reset.", () => call("DELETE", `/v1/keys?${query()}`)));
-find("key-start").addEventListener("click", () =>
-  act("The key is blocked.", () => call("PUT", `/v1/blocks?${query({ for: find("key-for").value.trim() })}`)));
-find("key-end").addEventListener("click", () =>
-  act("The key is not blocked any more.", () => call("DELETE", `/v1/blocks?${query()}`)));
-find("key-override").addEventListener("click", () =>
-  act("The key has its own limit.", () => call("PUT", overrideTarget().place, overrideBody())));
-find("key-restore").addEventListener("click", () => act("The key has the limit of the rule again.", () => {
+find("key-reset").onclick = () =>
+  act("The counter is reset.", () => call("DELETE", `/v1/keys?${query()}`));
+find("key-start").onclick = () =>
+  act("The key is blocked.", () => call("PUT", `/v1/blocks?${query({ for: find("key-for").value.trim() })}`));
+find("key-end").onclick = () =>
+  act("The key is not blocked any more.", () => call("DELETE", `/v1/blocks?${query()}`));
+find("key-override").onclick = () =>
+  act("The key has its own limit.", () => call("PUT", overrideTarget().place, overrideBody()));
+find("key-restore").onclick = () => act("The key has the limit of the rule again.", () => {
   const { place, named } = overrideTarget();
   return call("DELETE", `${place}?${named}`);
-}));
+});
 find("key-kind").addEventListener("change", () => {
   find("key-numbers").hidden = find("key-kind").value !== "limit";
 });
@@ -151,7 +151,7 @@ find("key-rule").addEventListener("change", () => {
   showAttributes();
 });
 find("key-limit").addEventListener("change", () => showAttributes());
-find("key-close").addEventListener("click", () => find("key").close());
+find("key-close").onclick = () => find("key").close();
 
 // Opens the dialog, for a key of a limit or for any.
 export function openKey(rule, limit, key) {

@@ -2,7 +2,7 @@
 
 import { openKey } from "/page/key.js";
 import { read } from "/page/api.js";
-import { element, find, longTable, say, visible } from "/page/dom.js";
+import { amounts, button, digits, element, find, longTable, say, visible } from "/page/dom.js";
 
 const EVERY_MS = 3000;
 const LONGEST_MS = 15_000;
@@ -18,22 +18,19 @@ let rule = null; // null: of all rules
 function makeKey({ key, limit }) {
   const more = (key.cut ? "…" : "") + (key.not_utf8 ? " (not UTF-8)" : "");
   const text = key.key === "" ? "(all requests)" : visible(key.key) + more;
-  const action = element("td", { className: "amount" });
+  const [count, action] = amounts(2);
   if (!top.hashed && !key.cut && !key.not_utf8 && limit.rule !== "") {
-    const open = element("button", { type: "button", ariaLabel: `Open ${text}` }, "Open");
-    open.addEventListener("click", () => openKey(limit.rule, limit.limit, key.key));
-    action.append(open);
+    action.append(button("Open", () => openKey(limit.rule, limit.limit, key.key), { ariaLabel: `Open ${text}` }));
   }
   const where = `${limit.rule === "" ? "(no rule)" : visible(limit.rule)} / ${visible(limit.limit)}`;
   return element("tr", {}, element("td", { className: "key", title: text }, text),
-    element("td", { title: where }, where), element("td", { className: "amount" }),
-    element("td", { className: "optional" }), action);
+    element("td", { title: where }, where), count, element("td", { className: "optional" }), action);
 }
 
 function updateKey(row, { key }) {
   const [, , count, latest] = row.children;
-  say(count, key.count.toLocaleString("en"));
-  count.title = key.error > 0 ? `at most ${key.error.toLocaleString("en")} too many` : "";
+  say(count, digits(key.count));
+  count.title = key.error > 0 ? `at most ${digits(key.error)} too many` : "";
   const { client = "", agent = "", path = "" } = key.latest ?? {};
   const seen = [client !== key.key && client, path, agent].filter(Boolean).map(visible).join(" · ");
   say(latest, seen);

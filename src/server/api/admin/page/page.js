@@ -4,7 +4,7 @@ import { Failure, follow, read, token } from "/page/api.js";
 import { showAlerts, showGone } from "/page/alerts.js";
 import { showBudgets } from "/page/budgets.js";
 import { drawRates, followPointer, keepTip } from "/page/charts.js";
-import { age, count, element, find, keepRows, rate, say, seconds, share, showPairs, visible } from "/page/dom.js";
+import { age, amounts, count, digits, element, find, keepRows, rate, say, seconds, share, showPairs, visible } from "/page/dom.js";
 import { openEditor } from "/page/editor.js";
 import { openKey, useRules } from "/page/key.js";
 import { chooseRule, showTopKeys } from "/page/keys.js";
@@ -178,7 +178,7 @@ function showNumbers(event) {
   find("card-shadow").hidden = !table?.rules.some((rule) => rule.shadow);
   say(find("share-label"), `denied in ${RANGES[view.range].text}`);
   say(find("share-denied"), share(sums("denied"), sums("asked")));
-  const reasons = Object.entries(event.reasons).map(([name, number]) => `${name} ${number.toLocaleString("en")}`);
+  const reasons = Object.entries(event.reasons).map(([name, number]) => `${name} ${digits(number)}`);
   say(find("reasons"), reasons.length ? `Answers since these rules are active, by reason: ${reasons.join(", ")}.` : "");
 }
 
@@ -203,7 +203,7 @@ function showLatency(event) {
   const rows = event.latency.map((of) => [of.front_end, recentBuckets(of.front_end)]);
   keepRows(find("latency"), rows, ([name]) => name,
     ([name]) => element("tr", {}, element("th", { scope: "row" }, name),
-      ...[0, 1, 2, 3].map(() => element("td", { className: "amount" }))),
+      ...amounts(4)),
     (row, [, recent]) => {
       const [, amount, ...quantiles] = row.children;
       const sum = recent ? recent.grown.reduce((all, one) => all + one, 0) : 0;
@@ -231,7 +231,7 @@ function showStore(event) {
   say(state, where + (open === undefined ? "." : gone ? " does not answer." : ", which answers."));
   state.classList.toggle("error", gone);
   showPairs(find("store"), Object.entries(numbers).map(([name, value]) =>
-    [WORDS[name] ?? name.replaceAll("_", " "), value.toLocaleString("en")]));
+    [WORDS[name] ?? name.replaceAll("_", " "), digits(value)]));
   showPairs(find("listeners"), event.listeners.filter((one) => one.address !== "off").map((one) =>
     [one.name, `${one.address}, ${count(one.connections, "connection")}`]));
 }
@@ -281,7 +281,6 @@ function follows(name) {
   chooseRule(name);
   askPast();
 }
-
 
 function openPermalink() {
   if (!table || opened === location.hash) return;
@@ -348,16 +347,16 @@ find("login").addEventListener("submit", (submitted) => {
   setState("Connecting…");
   watch();
 });
-find("sign-out").addEventListener("click", () => {
+find("sign-out").onclick = () => {
   stream.abort();
   token.forget();
   askForToken("The token is forgotten.");
-});
-find("find-key").addEventListener("click", () => openKey(view.rule ?? undefined));
-find("edit-rules").addEventListener("click", openEditor);
-find("open-help").addEventListener("click", () => find("help").showModal());
-find("help-close").addEventListener("click", () => find("help").close());
-find("all-rules").addEventListener("click", () => choose(null));
+};
+find("find-key").onclick = () => openKey(view.rule ?? undefined);
+find("edit-rules").onclick = openEditor;
+find("open-help").onclick = () => find("help").showModal();
+find("help-close").onclick = () => find("help").close();
+find("all-rules").onclick = () => choose(null);
 onChoice(choose);
 find("range").addEventListener("change", (changed) => {
   view.range = changed.target.value;

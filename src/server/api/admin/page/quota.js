@@ -1,7 +1,7 @@
 // The parts of limits that proxies have. Loaded once a proxy has some.
 
 import { read } from "/page/api.js";
-import { count, element, find, keepRows, rate, say, share, visible } from "/page/dom.js";
+import { amounts, count, element, find, keepRows, rate, say, share, visible } from "/page/dom.js";
 
 const [ROWS, EVERY] = [50, 5000];
 let askedAt = -Infinity;
@@ -16,7 +16,7 @@ const section = element("section", { id: "quota", attributes: { "aria-labelledby
 function makeRow({ peer, rule, limit, key }) {
   return element("tr", {}, element("th", { scope: "row" }, visible(peer),
     element("small", {}, ` ${visible(rule)} / ${visible(limit)}${key === "" ? "" : `, ${visible(key)}`}`)),
-    ...[0, 1, 2, 3].map(() => element("td", { className: "amount" })));
+    ...amounts(4));
 }
 
 function updateRow(row, { demand, part, whole, expires, failure }) {

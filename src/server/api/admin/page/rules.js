@@ -1,7 +1,7 @@
 // The table of rules, with a row for each limit, and the facts of the rule that is chosen.
 
 import { drawSmall } from "/page/charts.js";
-import { count, element, find, longTable, rate, say, share, showPairs, visible } from "/page/dom.js";
+import { button, count, digits, element, find, longTable, rate, say, share, showPairs, visible } from "/page/dom.js";
 
 let table = { rules: [], most: 1 }; // the latest answer of GET /v1/history for all rules
 let rates = new Map(); // a second, by rule, and by rule and limit
@@ -12,8 +12,8 @@ const order = { by: "asked", up: false };
 
 const limitText = (limit) => {
   if (limit.plans) return `by plan (${limit.plans})`;
-  const burst = limit.burst === undefined ? "" : `, burst ${limit.burst.toLocaleString("en")}`;
-  return `${limit.limit.toLocaleString("en")}${limit.per && limit.algorithm !== "concurrency" ? ` per ${limit.per}` : " at once"}${burst}`;
+  const burst = limit.burst === undefined ? "" : `, burst ${digits(limit.burst)}`;
+  return `${digits(limit.limit)}${limit.per && limit.algorithm !== "concurrency" ? ` per ${limit.per}` : " at once"}${burst}`;
 };
 const ACTIONS = { allow: "lets everything through", deny: "denies everything" };
 const COLUMNS = [
@@ -32,13 +32,11 @@ function makeHead() {
   find("rules-head").replaceChildren(...COLUMNS.map((column) => {
     const cell = element("th", { scope: "col", className: `${column.amount ? "amount" : ""} ${column.className ?? ""}` });
     if (!column.value) return element("th", { scope: "col", className: column.className }, column.title);
-    const button = element("button", { type: "button" }, column.title);
-    button.addEventListener("click", () => {
+    cell.append(button(column.title, () => {
       order.up = order.by === column.name ? !order.up : !column.amount;
       order.by = column.name;
       show();
-    });
-    cell.append(button);
+    }));
     cell.column = column.name;
     return cell;
   }));
@@ -53,9 +51,9 @@ function rows() {
 }
 
 function makeRule({ rule, limit }) {
-  const name = element("button", { type: "button", title: visible(rule.name) }, visible(rule.name));
-  name.addEventListener("click", () => choose(chosen === rule.name ? null : rule.name));
-  const head = element("th", { scope: "row" }, name);
+  const title = visible(rule.name);
+  const head = element("th", { scope: "row" },
+    button(title, () => choose(chosen === rule.name ? null : rule.name), { title }));
   if (rule.shadow) head.append(" ", element("span", { className: "badge" }, "shadow"));
   head.append(element("small"));
   const chart = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -90,7 +88,7 @@ function updateRule(row, { rule, limit, sums, now }) {
   denied.style.setProperty("--part", `${(100 * (sums.denied ?? 0)) / (sums.asked || 1)}%`);
   ["near", "skipped", "failed", "would_deny"].forEach((of, i) => {
     const value = sums[of] ?? 0;
-    say(others[i], value ? value.toLocaleString("en") : "");
+    say(others[i], value ? digits(value) : "");
     others[i].classList.toggle({ failed: "failed", near: "", skipped: "bad", would_deny: "trial" }[of] || "near", value > 0);
   });
 }
@@ -121,7 +119,7 @@ function showFacts() {
   const rule = table.rules.find((one) => one.name === chosen);
   find("rule-facts").hidden = !rule;
   if (!rule) return;
-  const sums = (of) => Object.entries(of.sums).map(([name, value]) => `${name.replace("failed", "errors").replace("_", " ")} ${value.toLocaleString("en")}`).join(", ") || "nothing counted";
+  const sums = (of) => Object.entries(of.sums).map(([name, value]) => `${name.replace("failed", "errors").replace("_", " ")} ${digits(value)}`).join(", ") || "nothing counted";
   showPairs(find("rule-facts"), [
     ["match", rule.match.map(visible).join(", ") || "every request"],
     ["mode", rule.shadow ? "shadow: denies nothing" : "enforced"],
