@@ -366,8 +366,10 @@ class Canned(BrowserTest):
         page.choose("#alert-outage select", "order")
         self.assertTrue(page.run(disabled), "only the rule is chosen")
         page.choose("#alert-outage label + select", "deny everything")
-        page.click("Do it for 1 hour")
-        page.wait_for_text("#alert-outage", "Rule order: deny everything until")
+        command = "sluice rules set order on_store_error=deny --for 1h --admin A --admin B"
+        page.wait_for_text("#alert-outage", f"on all: {command}")
+        page.click("Do it on this server for 1 hour")
+        page.wait_for_text("#alert-outage", "Rule order of this server: deny everything until")
         expected = ["/v1/rules/order", {"on_store_error": "deny", "for": "1h"}]
         self.assertEqual(page.run("return window.sent"), [expected])
         left = {"outage": {**OUTAGE["outage"], "rules": OUTAGE["outage"]["rules"][:1]}}
@@ -383,7 +385,7 @@ class Canned(BrowserTest):
         page = self.browser
         page.wait_for_text("#alert-full", "Meanwhile, for keys without a counter (new clients):")
         page.wait_for_text("#alert-full", "Let everything through: order, trial")
-        page.wait_for_text("#alert-full", "Do it for 1 hour")
+        page.wait_for_text("#alert-full", "Do it on this server for 1 hour")
 
     def test_changes_for_a_time_are_shown(self):
         change = {"rule": "login", "key": "on_store_error", "value": "deny"}

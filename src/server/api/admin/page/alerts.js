@@ -46,14 +46,20 @@ function makeChange() {
       const body = JSON.stringify({ ...CHANGES[what.value], for: "1h" });
       await read(`/v1/rules/${encodeURIComponent(rule.value)}`, { method: "PATCH", body });
       const until = clock(Date.now() + 3600_000).slice(0, 5);
-      say(said, `Rule ${visible(rule.value)}: ${what.value} until ${until}.`);
+      say(said, `Rule ${visible(rule.value)} of this server: ${what.value} until ${until}.`);
     } catch (error) {
       say(said, visible(error.message));
     }
   };
-  const start = button("Do it for 1 hour", change);
-  const row = element("div", { className: "row" }, element("label", {}, "Rule ", rule), what, start, said);
-  row.onchange = () => { start.disabled = !rule.value || !CHANGES[what.value]; };
+  const start = button("Do it on this server for 1 hour", change);
+  const fleet = element("code");
+  const row = element("div", { className: "row" }, element("label", {}, "Rule ", rule), what, start, fleet, said);
+  row.onchange = () => {
+    const [change] = Object.entries(CHANGES[what.value] ?? {});
+    start.disabled = !rule.value || !change;
+    say(fleet, start.disabled ? "" :
+      `on all: sluice rules set ${encodeURIComponent(rule.value)} ${change.join("=")} --for 1h --admin A --admin B`);
+  };
   return row;
 }
 
