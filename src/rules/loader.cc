@@ -19,7 +19,6 @@
 
 #include "core/calendar.h"
 #include "core/limit.h"
-#include "core/log.h"
 #include "core/period.h"
 #include "limiter/answer.h"
 #include "limiter/without_scripts.h"
@@ -399,8 +398,6 @@ class Loader {
   Duration read_period(const NumberFields& fields, std::optional<Algorithm> algorithm);
   std::chrono::milliseconds read_lease(const Fields& fields, Algorithm algorithm);
   void check_terms(const Fields& fields, const Limit& limit);
-  void check_memory(const NumberFields& fields, const Limit& limit);
-  void check_redis(const NumberFields& fields, const Limit& limit);
   void check_cost(const Fields& fields, const CompiledLimit& compiled, std::size_t plan,
                   const Limit& limit);
   void check_skips(const Fields& fields, const CompiledRule& rule, const RuleLimit& limit,
@@ -640,8 +637,7 @@ std::optional<Limit> Loader::read_numbers(const NumberFields& from) {
   const auto limit = Limit::make(spec);
   if (!limit) return std::nullopt;
   check_terms(fields, *limit);
-  check_memory(from, *limit);
-  check_redis(from, *limit);
+  warn_of_sizes(*limit, terms_, from.at("limit"), warn_);
   return *limit;
 }
 
@@ -688,44 +684,6 @@ std::chrono::milliseconds Loader::read_lease(const Fields& fields, Algorithm alg
          "expected a store in Redis, or no 'lease'");
   }
   return lease;
-}
-
-// Warns about a limit whose log can need more than a log gets: the half that all shards share.
-void Loader::check_memory(const NumberFields& fields, const Limit& limit) {
-  const std::size_t needed = core::most_log_bytes(limit);
-  const std::size_t given = terms_.max_log_bytes / 2;
-  if (given == 0 || needed <= given) return;
-  warn(fields.at("limit"),
-       "a log of " + std::to_string(limit.limit()) + " units can need " + std::to_string(needed) +
-           " bytes, and max_log_bytes allows " + std::to_string(given) +
-           " for one; a longer log counts by slices, which is stricter",
-       "expected fewer units, 'sliding_window_counter', or max_log_bytes of at least " +
-           std::to_string(2 * needed));
-}
-
-// Warns about a limit whose requests can block Redis: see docs/reference/state-format.md, "Long
-// values".
-void Loader::check_redis(const NumberFields& fields, const Limit& limit) {
-  constexpr std::uint64_t kMostPermits = 5'000;
-  constexpr std::uint64_t kMostLogUnits = 100'000;
-  if (!terms_.in_redis) return;
-  const std::string units = std::to_string(limit.limit());
-  if (holds_permits(limit.algorithm()) && limit.limit() > kMostPermits) {
-    warn(fields.at("limit"),
-         "a release looks at all permits of a key, and " + units +
-             " of them can block Redis for longer than 1 ms (docs/reference/state-format.md, Long "
-             "values)",
-         "expected at most " + std::to_string(kMostPermits) +
-             " permits for each key, or Redis with the module of Sluice");
-  }
-  if (limit.algorithm() == Algorithm::kSlidingWindowLog && limit.limit() > kMostLogUnits) {
-    warn(fields.at("limit"),
-         "a log is copied when it grows, and one of " + units +
-             " units can block Redis for longer than 10 ms (docs/reference/state-format.md, Long "
-             "values)",
-         "expected at most " + std::to_string(kMostLogUnits) +
-             " units, 'sliding_window_hybrid' or 'sliding_window_counter'");
-  }
 }
 
 void Loader::check_terms(const Fields& fields, const Limit& limit) {

@@ -221,6 +221,9 @@ std::string_view field_of(LimitError error, const LimitSpec& spec);
 void check_share(const Fields& limit, const RuleLimit& read, const RuleTerms& terms,
                  Diagnostics& diagnostics);
 
+// Warns about a limit whose log may not fit into the memory store, or that can block Redis.
+void warn_of_sizes(const Limit& limit, const RuleTerms& terms, std::size_t at, const Warn& warn);
+
 // Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                                 Diagnostics& diagnostics);
