@@ -373,6 +373,8 @@ class Loader {
 
   // Reads the next file.
   void read(const Node& root, Diagnostics& diagnostics);
+  // Completes the warnings, after the last file.
+  void finish_warnings(bool is_valid);
   std::vector<RuleError> take_list_errors() { return lists_.take_errors(); }
   std::shared_ptr<const RuleSet::Impl> finish();
 
@@ -404,6 +406,7 @@ class Loader {
                    const CompiledLimit& compiled);
   void check_plan(const Fields& fields, const KeyTemplate& from);
   void check_reach(const Fields& fields);
+  void check_match(const Fields& fields);
   std::string of_client(const std::vector<std::uint32_t>& attributes) const;
   std::optional<ResponseCount> read_count(const Fields& fields, const Limit& limit);
   void warn(std::size_t at, std::string what, std::string expected);
@@ -432,12 +435,20 @@ class Loader {
   };
   std::unordered_set<std::string> trusted_;  // attributes that no client chooses
   std::size_t reach_steps_ = kMostReachSteps;
+  // Conditions of rules that a client avoids, unless another rule has its requests then.
+  struct Avoidable {
+    Diagnostics* file;
+    std::size_t at, rule, condition;  // by index
+  };
+  std::vector<Avoidable> avoidable_;
+  std::unordered_map<std::string, std::size_t> file_order_;
   ListFiles lists_{terms_.on_list};
   MatchReader match_{set_->attributes, terms_, lists_, warn_};
 };
 
 void Loader::read(const Node& root, Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
+  file_order_.emplace(diagnostics.file(), file_order_.size());
   settings_ = {};
   plans_ = {};
   plan_numbers_ = 0;
@@ -455,15 +466,10 @@ void Loader::read(const Node& root, Diagnostics& diagnostics) {
   const Node* rules = file.node("rules");
   if (rules == nullptr) return;
   set_->rules.reserve(set_->rules.size() + rules->items.size());
-  const auto first = static_cast<std::ptrdiff_t>(set_->warnings.size());
   for (const Node* rule : rules->items) read_rule(*rule, *file.key("rules").map);
   plans_.each_unused([this](std::size_t at, std::string what) {
     warn(at, std::move(what), "expected the name of a limit of a rule with 'plan'");
   });
-  std::stable_sort(set_->warnings.begin() + first, set_->warnings.end(),
-                   [](const RuleError& a, const RuleError& b) {
-                     return std::tie(a.line, a.column) < std::tie(b.line, b.column);
-                   });
 }
 
 void Loader::read_trusted(const Node& node) {
@@ -507,6 +513,7 @@ void Loader::read_rule(const Node& node, const schema::Map& keys) {
   set_->rules.push_back(std::move(rule));
   set_->compiled.push_back(std::move(compiled));
   check_reach(fields);
+  if (fields.node("match") != nullptr) check_match(fields);
 }
 
 void Loader::read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled) {
@@ -796,6 +803,45 @@ void Loader::check_reach(const Fields& fields) {
            ("'continue: true' in " + first));
 }
 
+// Warns about the latest rule if it matches nothing, and notes a condition that a client avoids.
+void Loader::check_match(const Fields& fields) {
+  const std::size_t rule = set_->rules.size() - 1;
+  const std::vector<Condition>& conditions = set_->compiled[rule].conditions;
+  const auto& names = set_->attributes.names();
+  if (const Condition* excluded = find_contradiction(*set_, rule, reach_steps_)) {
+    return warn(fields.at("match"),
+                "the rule " + in_quotes(set_->rules[rule].name) + " matches no request: 'not' " +
+                    "excludes all that it demands of " + in_quotes(names[excluded->attribute]),
+                "expected other values in 'not'");
+  }
+  if (set_->rules[rule].limits.empty()) return;
+  for (std::size_t i = 0; i < conditions.size(); ++i) {
+    const Condition& each = conditions[i];
+    const bool is_of_all = each.is_presence() || !each.texts.empty() || !each.networks.empty();
+    if (of_client({each.attribute}).empty() || !(each.negated || is_of_all)) continue;
+    avoidable_.push_back({diagnostics_, fields.at("match"), rule, i});
+  }
+}
+
+void Loader::finish_warnings(bool is_valid) {
+  if (!is_valid) avoidable_.clear();  // what wrong rules match is not known
+  for (const Avoidable& each : avoidable_) {
+    const Condition& condition = set_->compiled[each.rule].conditions[each.condition];
+    if (has_rest(*set_, each.rule, condition, reach_steps_) || reach_steps_ == 0) continue;
+    diagnostics_ = each.file;
+    warn(each.at,
+         "a client avoids the rule " + in_quotes(set_->rules[each.rule].name) + " by " +
+             (condition.negated ? "sending " : "leaving out ") +
+             set_->attributes.names()[condition.attribute] + ", and no other rule has its requests",
+         "expected a rule after it without this condition, or 'trusted' with what a gateway sets");
+  }
+  const auto place = [&](const RuleError& warning) {
+    return std::tuple(file_order_[warning.file], warning.line, warning.column);
+  };
+  std::stable_sort(set_->warnings.begin(), set_->warnings.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+}
+
 // Reads which prices the cost of a limit reads.
 PriceChoice Loader::read_price(const Fields& fields, const CostTemplate& cost) {
   PriceChoice price{.of = {}, .table = prices_};
@@ -926,6 +972,8 @@ Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rule
     const Document document = read_yaml(diagnostics.back());
     if (document.root != nullptr) loader.read(*document.root, diagnostics.back());
   }
+  loader.finish_warnings(std::all_of(diagnostics.begin(), diagnostics.end(),
+                                     [](const Diagnostics& each) { return each.empty(); }));
   std::vector<RuleError> errors;
   for (Diagnostics& of_file : diagnostics) {
     if (of_file.empty()) continue;

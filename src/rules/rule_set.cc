@@ -68,18 +68,20 @@ const Condition* CompiledRule::mismatch(AttributeValues& values) const {
 
 namespace {
 
-// Whether all requests of the rule `narrow` are of `wide` too.
-bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std::size_t& steps) {
+// Whether all requests of the rule `narrow` are of `wide` too, if this condition of `narrow` were
+// the opposite.
+bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std::size_t& steps,
+            const Condition* opposite = nullptr) {
   if (set.rules[wide].domain != set.rules[narrow].domain) return false;
   const CompiledRule& covered = set.compiled[narrow];
   const auto& names = set.attributes.names();
-  // A request with a header, a query and the like has a path.
+  // A request with a header, a query and the like has a path, and so has one without it.
   const auto has_path = [&] {
     return take(steps, covered.conditions.size()) &&
-           std::any_of(covered.conditions.begin(), covered.conditions.end(),
-                       [&](const Condition& each) {
-                         return !each.negated && is_of_client(names[each.attribute]);
-                       });
+           std::any_of(
+               covered.conditions.begin(), covered.conditions.end(), [&](const Condition& each) {
+                 return (!each.negated || &each == opposite) && is_of_client(names[each.attribute]);
+               });
   };
   const auto implies = [&](const Condition& condition) {
     const bool of_path = names[condition.attribute] == "path";
@@ -87,8 +89,8 @@ bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std:
                                condition.any_of.front().covers_all(true);
     if (is_every_path && has_path()) return true;
     const auto is_narrower = [&](const Condition& narrow) {
-      if (narrow.attribute != condition.attribute || narrow.negated != condition.negated)
-        return false;
+      const bool negated = narrow.negated != (&narrow == opposite);
+      if (narrow.attribute != condition.attribute || negated != condition.negated) return false;
       return condition.negated ? narrow.covers(condition, of_path, steps)
                                : condition.covers(narrow, of_path, steps);
     };
@@ -113,6 +115,28 @@ const Rule* find_trial(const RuleSet::Impl& set, std::size_t rule, std::size_t& 
     const Rule& earlier = set.rules[i];
     const bool is_trial = earlier.mode == RuleMode::kShadow && !lets_others_match(earlier);
     if (is_trial && covers(set, rule, i, steps)) return &earlier;
+  }
+  return nullptr;
+}
+
+bool has_rest(const RuleSet::Impl& set, std::size_t rule, const Condition& condition,
+              std::size_t& steps) {
+  for (std::size_t i = 0; i < set.rules.size() && take(steps, 1); ++i) {
+    if (i != rule && covers(set, i, rule, steps, &condition)) return true;
+  }
+  return false;
+}
+
+const Condition* find_contradiction(const RuleSet::Impl& set, std::size_t rule,
+                                    std::size_t& steps) {
+  const auto& conditions = set.compiled[rule].conditions;
+  for (const Condition& excluded : conditions) {
+    if (!excluded.negated) continue;
+    const bool of_path = set.attributes.names()[excluded.attribute] == "path";
+    for (const Condition& demanded : conditions) {
+      const bool is_same = demanded.attribute == excluded.attribute && !demanded.negated;
+      if (is_same && excluded.covers(demanded, of_path, steps)) return &excluded;
+    }
   }
   return nullptr;
 }

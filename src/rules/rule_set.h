@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -109,6 +110,12 @@ struct Condition {
     if (expressions > 0 && value && !values.may_read(attribute, expressions)) return false;
     return matches(value) != negated;
   }
+  // Whether it holds for every value that is there.
+  bool is_presence() const {
+    return !negated && std::any_of(any_of.begin(), any_of.end(), [](const Pattern& pattern) {
+      return pattern.covers_all(false);
+    });
+  }
   // Whether every value that `other` lists is listed here. False if that is hard to find out.
   // Reduces `steps` by the work, and returns false once none is left.
   bool covers(const Condition& other, bool of_path, std::size_t& steps) const;
@@ -162,6 +169,15 @@ const Rule* find_cover(const RuleSet::Impl& set, std::size_t rule, std::size_t& 
 // Returns an earlier shadow rule that keeps this one from deciding all requests of the shadow rule,
 // likewise.
 const Rule* find_trial(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps);
+
+// Returns whether another rule has all requests that this one would match if this condition of it
+// did not hold, and all of its others did. Nothing is found with no `steps` left, likewise.
+bool has_rest(const RuleSet::Impl& set, std::size_t rule, const Condition& condition,
+              std::size_t& steps);
+
+// Returns the condition of a rule that excludes all values that another one demands, so that the
+// rule matches nothing. Null: there is none, or it is hard to find, likewise.
+const Condition* find_contradiction(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps);
 
 // Returns "domain|rule|limit", escaped.
 std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);

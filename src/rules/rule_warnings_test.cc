@@ -210,7 +210,9 @@ TEST(RuleWarnings, AClientAvoidsALimitByLeavingOutAHeader) {
                   "query.b" +
                   advice});
   EXPECT_EQ(warnings_of_rule("", "\"{header.x-user|ip}\""), Texts{});
-  EXPECT_EQ(warnings_of_rule("header.x-user: \"*\"", "\"{header.x-user}\""), Texts{})
+  EXPECT_EQ(warnings_of("rules:\n" + rule("a", "header.x-user: \"*\"", "\"{header.x-user}\"") +
+                        rule("b", "")),
+            Texts{})
       << "the rule is about requests with it";
   EXPECT_EQ(warnings_of_rule("", "\"{user}\""), Texts{}) << "a program sends it";
   EXPECT_EQ(warnings_of_rule("", "\"{header.x-user}\", on_missing: deny"), Texts{});
@@ -219,6 +221,81 @@ TEST(RuleWarnings, AClientAvoidsALimitByLeavingOutAHeader) {
             Texts{"f:4:45: warning: a client avoids the limit 'l' by leaving out body.units; "
                   "expected a default such as |1, 'on_missing: deny', or 'trusted' with what a "
                   "gateway sets"});
+}
+
+TEST(RuleWarnings, AClientAvoidsARuleByLeavingOutWhatItMatches) {
+  const std::string api = "path: \"/api/**\", header.x-key: \"*\"";
+  const Texts warned{
+      "f:4:12: warning: a client avoids the rule 'r' by leaving out header.x-key, and no other "
+      "rule "
+      "has its requests; expected a rule after it without this condition, or 'trusted' with what a "
+      "gateway sets"};
+  const auto with = [](const std::string& match, const std::string& others) {
+    return warnings_of("rules:\n" + rule("r", match) + others);
+  };
+  EXPECT_EQ(with(api, ""), warned);
+  EXPECT_EQ(with(api, rule("b", "path: \"/api/v1/**\"")), warned) << "a part of them";
+  EXPECT_EQ(with(api, rule("b", "path: \"/api/**\", method: GET")), warned);
+  EXPECT_EQ(with(api, rule("b", "path: \"/api/**\"")), Texts{});
+  EXPECT_EQ(with(api, rule("b", "path: \"/**\"")), Texts{});
+  EXPECT_EQ(with(api, rule("b", "")), Texts{});
+  EXPECT_EQ(with(api, "  - { name: b, match: { path: \"/api/**\" }, action: allow }\n"), Texts{});
+  EXPECT_EQ(with(api, rule("b", "path: \"/api/**\", not: { header.x-key: \"*\" }")), Texts{});
+  EXPECT_EQ(with("header.x-key: \"*\"", rule("b", "path: \"/**\"")), Texts{})
+      << "a request without the header has a path, too";
+  EXPECT_EQ(warnings_of("rules:\n" + rule("a", "") + "    continue: true\n" + rule("r", api)),
+            Texts{});
+  EXPECT_EQ(warnings_of("trusted: header.x-key\nrules:\n" + rule("r", api)), Texts{});
+  EXPECT_EQ(warnings_of_rule("user: \"*\""), Texts{}) << "a program sends it";
+  EXPECT_EQ(warnings_of_rule("header.x-key: abc, body.model: \"large*\""), Texts{})
+      << "the rule is about requests with these values";
+  EXPECT_EQ(warnings_of("rules: [ { name: r, match: { query.a: \"*\" }, action: deny } ]\n"),
+            Texts{});
+}
+
+TEST(RuleWarnings, AClientAvoidsARuleBySendingWhatItExcludes) {
+  const std::string match = "path: /a, not: { header.x-internal: \"yes\" }";
+  EXPECT_EQ(
+      warnings_of_rule(match),
+      Texts{"f:4:12: warning: a client avoids the rule 'r' by sending header.x-internal, and "
+            "no other rule has its requests; expected a rule after it without this condition, "
+            "or 'trusted' with what a gateway sets"});
+  EXPECT_EQ(warnings_of("rules:\n" + rule("r", match) + rule("b", "path: /a")), Texts{});
+  EXPECT_EQ(
+      warnings_of("rules:\n" + rule("r", match) + rule("b", "path: /a, header.x-internal: \"y*\"")),
+      Texts{});
+  EXPECT_EQ(
+      warnings_of("rules:\n" + rule("r", match) + rule("b", "path: /a, header.x-internal: no"))
+          .size(),
+      1U);
+  EXPECT_EQ(warnings_of_rule("path: /a, not: { ip: 10.0.0.0/8 }"), Texts{});
+}
+
+TEST(RuleWarnings, ARuleWithAContradictionMatchesNothing) {
+  EXPECT_EQ(warnings_of_rule("path: /x, not: { path: /x }"),
+            Texts{"f:4:12: warning: the rule 'r' matches no request: 'not' excludes all that it "
+                  "demands of 'path'; expected other values in 'not'"});
+  EXPECT_EQ(warnings_of_rule("path: [/x/a, /x/b/*], not: { path: \"/x/**\" }").size(), 1U);
+  EXPECT_EQ(warnings_of_rule("ip: 10.1.0.0/16, not: { ip: 10.0.0.0/8 }").size(), 1U);
+  EXPECT_EQ(warnings_of_rule("header.a: \"*\", not: { header.a: \"*\" }").size(), 1U);
+  EXPECT_EQ(warnings_of_rule("path: \"/x/**\", not: { path: /x/a }"), Texts{});
+  EXPECT_EQ(warnings_of_rule("path: /x, not: { host: /x }"), Texts{});
+}
+
+TEST(RuleWarnings, ALaterFileHasTheOtherRequests) {
+  const std::string with_key = "version: 1\nrules:\n" + rule("r", "header.x-key: \"*\"");
+  const std::string others = "version: 1\nrules:\n" + rule("b", "path: login") + rule("c", "");
+  const std::vector<RuleText> both{{"f", with_key}, {"g", others}};
+  const auto rules = load_rules(both, {});
+  ASSERT_TRUE(rules);
+  ASSERT_EQ((*rules)->warnings.size(), 1U);
+  EXPECT_EQ((*rules)->warnings[0].file, "g");
+  const std::string slip = "version: 1\nrules:\n" + rule("b", "path: login");
+  const std::vector<RuleText> first{{"f", with_key}, {"g", slip}};
+  const auto warned = load_rules(first, {});
+  ASSERT_TRUE(warned);
+  ASSERT_EQ((*warned)->warnings.size(), 2U);
+  EXPECT_EQ((*warned)->warnings[0].file, "f") << "in the order of the files";
 }
 
 TEST(RuleWarnings, AClientChoosesItsPlan) {
