@@ -56,7 +56,8 @@ denied_only_by_against have the requests that only one of them denies.
 warnings names the rules and limits that applied to no request, the limits whose cost the log lacks,
 limits without cost next to a limit with one, and says if a log is out of order.
 
-Exit status: 0 success; 1 the rules are wrong, or a log could not be opened or read to its end
+Exit status: 0 success; 1 the rules are wrong, or have warnings with --strict (nothing is replayed
+then), or a log could not be opened or read to its end
 (the report then covers what was read), or it has no line that could be read or no field that
 --field names, or over 5 % of a log are out of order by a minute, or the logs have no request; 2 wrong
 usage.
@@ -75,6 +76,7 @@ struct Arguments {
   std::string against;
   std::string overrides;
   LogFlags input;
+  bool strict = false;
   bool json = false;
   std::string html;
   std::size_t max_keys = replay::ReplayOptions{}.max_keys;
@@ -116,8 +118,9 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   return status;
 }
 
-// Prints the warnings about the rules, or their errors, and returns nothing then.
-std::optional<RuleSet> load_rules(const std::string& path) {
+// Prints the warnings about the rules, or their errors. Returns nothing if they have errors, or
+// warnings that count as errors.
+std::optional<RuleSet> load_rules(const std::string& path, bool is_strict) {
   const auto rules = RuleSet::load(
       path, {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
   const auto print = [](const RuleError& error) { std::cerr << error.to_string() << "\n"; };
@@ -126,6 +129,7 @@ std::optional<RuleSet> load_rules(const std::string& path) {
     return {};
   }
   std::for_each(rules->warnings().begin(), rules->warnings().end(), print);
+  if (is_strict && !rules->warnings().empty()) return {};
   return *rules;
 }
 
@@ -156,9 +160,9 @@ int work(const Arguments& arguments) {
                      kUsage);
   }
   check_page(arguments.html);
-  const auto rules = load_rules(arguments.rules);
+  const auto rules = load_rules(arguments.rules, arguments.strict);
   std::optional<RuleSet> against;
-  if (!arguments.against.empty()) against = load_rules(arguments.against);
+  if (!arguments.against.empty()) against = load_rules(arguments.against, arguments.strict);
   if (!rules || (!arguments.against.empty() && !against)) return kFailed;
   Overrides overrides;
   if (!arguments.overrides.empty()) {
@@ -193,6 +197,7 @@ void add_replay(Command app, int& status) {
                      "Another rules file: report who is denied by one and not by the other");
   command.add_option("--overrides", arguments->overrides,
                      "The file of overrides of a server (overrides.txt)");
+  command.add_flag("--strict", arguments->strict, "Warnings about the rules count as errors");
   arguments->input.add_to(command);
   Option json = command.add_flag("--json", arguments->json, "Print one JSON object");
   command

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -60,6 +61,21 @@ TEST_F(ReplayCommand, PrintsASummaryWithoutColours) {
   EXPECT_NE(out_.find("denied 1 of 3 requests, 1 of 1 key\n"), std::string::npos) << out_;
   EXPECT_EQ(out_.find('\x1b'), std::string::npos);
   EXPECT_EQ(err_, "");
+}
+
+TEST_F(ReplayCommand, TakesWarningsForErrorsIfStrict) {
+  EXPECT_EQ(run_replay({"--strict", log_}), 0);
+  const std::string right = rules_;
+  rules_ = files_.write("warned.yaml", std::string(kRules) + "    match: { path: login }\n");
+  EXPECT_EQ(run_replay({log_}), 0);
+  const std::string warning = err_;
+  EXPECT_NE(warning.find("warning: the path 'login'"), std::string::npos) << warning;
+  EXPECT_EQ(run_replay({"--strict", log_}), 1);
+  EXPECT_EQ(err_, warning);
+  EXPECT_EQ(out_, "");
+  const std::string warned = std::exchange(rules_, right);
+  EXPECT_EQ(run_replay({"--strict", "--against", warned, log_}), 1);
+  EXPECT_EQ(out_, "");
 }
 
 TEST_F(ReplayCommand, RefusesRulesWithPermits) {
