@@ -21,6 +21,18 @@ Response http_get(int number) {
   return {};
 }
 
+// [start get]
+Response get(sluice::ClientThrottle& throttle, int number, int tries = 4) {
+  for (;;) {
+    if (!throttle.wait_to_send(30s)) return {429, "", ""};
+    const Response answer = http_get(number);
+    throttle.record({answer.status, answer.retry_after, answer.rate_limit});
+    const bool is_denied = answer.status == 429 || answer.status == 503;
+    if (!is_denied || answer.retry_after.empty() || --tries == 0) return answer;
+  }
+}
+// [end get]
+
 }  // namespace
 
 int main() {
@@ -39,5 +51,6 @@ int main() {
     std::printf("request %d: %d\n", i, response.status);
   }
   // [end throttle]
+  std::printf("request 6: %d\n", get(throttle, 6).status);
   std::puts(throttle.stopped_for() > 50s ? "stopped for a minute" : "not stopped");
 }
