@@ -215,6 +215,19 @@ TEST(AlertRules, EachHaveASectionOfThePageOfAlertsAndItsAddress) {
   EXPECT_EQ(found, alerts.size());
 }
 
+TEST(AlertRules, EachSectionSaysWhatItMeansWhereToLookAndWhatToDo) {
+  const std::string page = read("docs/reference/alerts.md");
+  std::string name, text;
+  std::size_t found = 0;
+  const RE2 section("### (Sluice\\w+)\n([^#]*(?:#[^#]+)*)");
+  for (re2::StringPiece rest(page); RE2::FindAndConsume(&rest, section, &name, &text); ++found) {
+    for (const char* part : {"- **Means.** ", "\n- **Look here.** ", "\n- **Do this.** "}) {
+      EXPECT_NE(text.find(part), text.npos) << name << ": " << part;
+    }
+  }
+  EXPECT_EQ(found, matches(page, "\n### (Sluice\\w+)\n").size());
+}
+
 TEST(Dashboard, IsJsonThatShowsEachMetric) {
   const std::string dashboard = read("deploy/prometheus/grafana/sluice.json");
   const auto json = boost::json::parse(dashboard);
