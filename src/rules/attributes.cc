@@ -104,6 +104,9 @@ bool is_of_client(std::string_view name) noexcept {
 // Programs and Envoy send names of their own, so the first letter must be right, and a name of two
 // letters all but the case.
 std::string did_you_mean_attribute(std::string_view name) {
+  if (const std::string narrow = half_width(name); narrow != name) {
+    return "; did you mean " + in_quotes(narrow) + "?";
+  }
   if (name.starts_with("header.") && name.find('_') != name.npos) {
     std::string own(name);
     std::replace(own.begin(), own.end(), '_', '-');
@@ -139,6 +142,10 @@ void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn
   if (key == "{method}") {
     return warn(at, "the key '{method}' is the same for all clients",
                 "expected an attribute that differs between clients; did you mean '{ip}'?");
+  }
+  if (key.find("｛") != key.npos || key.find("｝") != key.npos) {
+    return warn(at, "the key " + in_quotes(key) + " has full-width braces, which are plain text",
+                "expected ASCII braces; did you mean " + in_quotes(half_width(key)) + "?");
   }
   std::string_view name = key;
   if (name.starts_with("{{") && name.ends_with("}}")) name = name.substr(2, name.size() - 4);

@@ -128,7 +128,7 @@ std::string full_name(std::string_view rule, std::string_view limit) {
 std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names) {
   if (mistaken.empty() || mistaken.size() > kLongestName) return {};
   const std::string typed = lower(mistaken);
-  std::size_t best = typed.size() <= 3 ? 1 : 2;
+  std::size_t best = typed.size() <= 4 ? 1 : 2;
   std::string_view nearest;
   for (const std::string_view name : names) {
     if (name.size() > kLongestName) continue;
@@ -143,14 +143,40 @@ std::string did_you_mean(std::string_view mistaken, const std::vector<std::strin
 std::string full_width_hint(std::string_view text) {
   std::size_t first = text.size();
   std::string hint;
-  for (const auto& [wide, narrow] :
-       {std::pair("：", ':'), {"，", ','}, {"“", '"'}, {"”", '"'}, {"｛", '{'}, {"［", '['}}) {
+  for (const auto& [wide, narrow] : {std::pair("：", ':'),
+                                     {"，", ','},
+                                     {"“", '"'},
+                                     {"”", '"'},
+                                     {"｛", '{'},
+                                     {"［", '['},
+                                     {"　", ' '}}) {
     const std::size_t at = text.find(wide);
     if (at >= first) continue;
     first = at;
     hint = std::string("; did you mean '") + narrow + "' instead of the full-width '" + wide + "'?";
   }
   return hint;
+}
+
+std::string half_width(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string_view three = text.substr(i, 3);
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(three[at]); };
+    char narrow = 0;
+    for (const auto& [wide, ascii] :
+         {std::pair("　", ' '), {"、", ','}, {"。", '.'}, {"【", '['}, {"】", ']'}}) {
+      if (three == wide) narrow = ascii;
+    }
+    // U+FF01 to U+FF5E are '!' to '~'.
+    if (three.size() == 3 && byte(0) == 0xEF && (byte(1) == 0xBC || byte(1) == 0xBD)) {
+      const int code = (byte(1) - 0xBC) * 0x40 + byte(2) - 0x80 + 0x20;
+      if (code > 0x20 && code < 0x7F) narrow = static_cast<char>(code);
+    }
+    out += narrow == 0 ? text[i] : narrow;
+    if (narrow != 0) i += 2;
+  }
+  return out;
 }
 
 }  // namespace rules

@@ -100,6 +100,13 @@ TEST(FullWidthHint, NamesTheFirstPunctuation) {
   EXPECT_EQ(full_width_hint("limit, 限制。"), "");
 }
 
+TEST(HalfWidth, ReplacesWhatAnInputMethodWrites) {
+  EXPECT_EQ(half_width("／ｌｏｇｉｎ／＊＊"), "/login/**");
+  EXPECT_EQ(half_width("【ＧＥＴ、ＰＯＳＴ】，～！　。"), "[GET,POST],~! .");
+  EXPECT_EQ(half_width("/商品/é/\xEF\xBC"), "/商品/é/\xEF\xBC");
+  EXPECT_EQ(half_width("｠￥"), "｠￥");
+}
+
 TEST(DidYouMean, IsSilentIfNoNameIsNear) {
   const std::vector<std::string_view> names{"limit", "per"};
   EXPECT_EQ(did_you_mean("", names), "");

@@ -243,6 +243,15 @@ void warn_of_expression(bool of_path, std::string_view text, const Pattern& patt
 void warn_of_pattern(std::string_view attribute, std::string_view text, const Pattern& pattern,
                      std::size_t at, const Warn& warn) {
   const bool of_path = attribute == "path";
+  // The name of a file may have others, such as full-width parentheses.
+  const bool is_wide = of_path ? text.find("／") != text.npos || text.find("＊") != text.npos
+                               : attribute == "method" || attribute == "host";
+  if (const std::string narrow = half_width(text); is_wide && narrow != text) {
+    return warn(at,
+                "the " + std::string(attribute) + " " + in_quotes(text) +
+                    " has full-width characters and matches no request",
+                "expected ASCII characters; did you mean " + in_quotes(narrow) + "?");
+  }
   if (pattern.is_expression() && text.starts_with('~')) {
     return warn_of_expression(of_path, text, pattern, at, warn);
   }
@@ -263,7 +272,9 @@ void warn_of_pattern(std::string_view attribute, std::string_view text, const Pa
   if (text.starts_with('^') || text.ends_with('$')) {
     return warn(at, "the path " + in_quotes(text) + " seems to be a regular expression",
                 "expected a pattern such as /users/**, or '~' before an expression; did you mean " +
-                    in_quotes("~" + std::string(text)) + "?");
+                    in_quotes("~" + std::string(text) +
+                              (text.ends_with('$') || text.ends_with(".*") ? "" : ".*")) +
+                    "?");
   }
   if (text.starts_with('/')) {
     if (const auto path = base::normalized_path(text, buffer); path != text) {

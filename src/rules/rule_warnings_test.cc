@@ -148,6 +148,23 @@ TEST(RuleWarnings, ALimitOfZeroInOnePlanIsWhatThePlanIsFor) {
   EXPECT_EQ(with("0").size(), 1U);
 }
 
+TEST(RuleWarnings, FullWidthCharactersAreThoseOfNoRequest) {
+  EXPECT_EQ(
+      warnings_of_rule("path: ／login/＊＊"),
+      Texts{"f:4:20: warning: the path '／login/＊＊' has full-width characters and matches no "
+            "request; expected ASCII characters; did you mean '/login/**'?"});
+  for (const char* match : {"method: ＰＯＳＴ", "method: [GET、POST]", "host: shop。example"}) {
+    EXPECT_EQ(warnings_of_rule(match).size(), 1U) << match;
+  }
+  EXPECT_EQ(warnings_of_rule("path: /商品（新）/**"), Texts{});
+  EXPECT_EQ(
+      warnings_of_rule("path: /", "\"｛ip/64｝\""),
+      Texts{"f:5:31: warning: the key '｛ip/64｝' has full-width braces, which are plain text; "
+            "expected ASCII braces; did you mean '{ip/64}'?"});
+  EXPECT_EQ(warnings_of_rule("path: /", "\"{ip／64}\"").size(), 1U);
+  EXPECT_EQ(warnings_of_rule("path: /", "\"用户：{ip}\""), Texts{});
+}
+
 TEST(RuleWarnings, APathIsNoUrlAndNoRegularExpression) {
   EXPECT_EQ(
       warnings_of_rule("path: \"^/users/.*\""),
