@@ -61,7 +61,8 @@ std::vector<server::TemporaryChange> temporary_in(const boost::json::object& ans
     server::TemporaryChange one{.rule = text_in(row, "rule"),
                                 .key = text_in(row, "key"),
                                 .value = text_in(row, "value"),
-                                .until = base::parse_rfc3339(text_in(row, "until"))};
+                                .until = base::parse_rfc3339(text_in(row, "until")),
+                                .has_effect = !row.contains("effective")};
     if (const std::size_t dot = one.key.rfind('.'); dot != one.key.npos) {
       one.limit = one.key.substr(0, dot);
       one.key.erase(0, dot + 1);
@@ -105,6 +106,26 @@ std::string until_of(const RuleDifference& one,
     return change.until ? ", until " + base::to_rfc3339(*change.until) : "";
   }
   return {};
+}
+
+std::string temporary_text(const std::vector<server::TemporaryChange>& changes) {
+  std::string text;
+  for (const server::TemporaryChange& one : changes) {
+    const std::string key = one.limit.empty() ? one.key : one.limit + "." + one.key;
+    const std::string until = one.until ? base::to_rfc3339(*one.until) : "other rules are active";
+    const bool is_plan = one.rule.starts_with(kPlanPlace);
+    text += replay::printable("temporary: " + std::string(is_plan ? "" : "rule ") + one.rule +
+                              " has " + key + " " + one.value + " until " + until +
+                              (one.has_effect ? "" : ", without effect on the active rules"));
+    text += '\n';
+  }
+  return text;
+}
+
+std::string on_top_text(const std::vector<server::TemporaryChange>& changes) {
+  if (changes.empty()) return {};
+  return "changes for a time stay on top; sluice rules set RULE --for 0s ends them\n" +
+         temporary_text(changes);
 }
 
 std::string who() {

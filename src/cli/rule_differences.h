@@ -33,6 +33,13 @@ std::vector<server::RulesText> texts_with(std::vector<server::RulesText> texts,
 std::string until_of(const rules::RuleDifference& one,
                      const std::vector<server::TemporaryChange>& changes);
 
+// Returns a line for each of the changes: "temporary: rule a/b has all.limit 20 until INSTANT".
+std::string temporary_text(const std::vector<server::TemporaryChange>& changes);
+
+// Returns lines that say that the changes stay active with other rules, or nothing if there are
+// none.
+std::string on_top_text(const std::vector<server::TemporaryChange>& changes);
+
 // Prints the differences, each as a line.
 void print_text(const std::vector<rules::RuleDifference>& all);
 

@@ -264,6 +264,14 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
   return 0;
 }
 
+// Rules with the changes for a time on top of them, which only those of a server have.
+struct VersionRules {
+  Texts texts;
+  std::vector<server::TemporaryChange> temporary;
+
+  Texts with_temporary() const { return texts_with(texts, temporary); }
+};
+
 // The rules of the present and of the past, from Redis or from a server.
 class RulesSource {
  public:
@@ -316,12 +324,14 @@ class RulesSource {
   Texts past(const PastPush& push) {
     return redis_ ? redis_->past(push) : texts_of(*server_, push.version);
   }
+  // Returns the rules of a version, and the changes for a time on top of them.
+  VersionRules version(const PastPush& push) { return {past(push), temporary(push)}; }
   // Returns the present rules.
-  Texts now() {
-    if (!redis_) return texts_of(*server_, history().front().version);
+  VersionRules now() {
+    if (!redis_) return version(history().front());
     auto found = redis_->read();
     if (!found) throw Failed(server::no_rules_at(redis_->key()));
-    return std::move(found->texts);
+    return {std::move(found->texts), {}};
   }
 
  private:
@@ -359,6 +369,9 @@ this, and this has changed since a version. As for history, they are in Redis wi
 the environment or the configuration says so; otherwise the administration of a server (--admin) is
 asked.
 
+A version of a server has the changes for a time that it had then (sluice rules set --for). A file does
+not end those of the active rules: they are left out, and named on standard error.
+
 Exit status: 0 equal; 1 different; 2 wrong usage, or rules that cannot be read.
 
 Examples:
@@ -380,12 +393,12 @@ bool is_version(const std::string& text) {
 }
 
 // Returns the rules of one side, or prints their errors.
-Texts read(const DiffFlags& flags, const std::string& from) {
+VersionRules read(const DiffFlags& flags, const std::string& from) {
   server::FilesRead read;
   RuleTerms terms;
   if (is_version(from)) {
     RulesSource source(flags.source);
-    return source.past(find_push(source.history(), from));
+    return source.version(find_push(source.history(), from));
   }
   if (from == "redis") {
     RulesPlace place(*flags.source.store);
@@ -401,28 +414,42 @@ Texts read(const DiffFlags& flags, const std::string& from) {
   }
   auto checked = check_texts(std::move(read), terms);
   if (!checked) throw Failed("the rules of '" + from + "' are wrong");
-  return std::move(checked->texts);
+  return {std::move(checked->texts), {}};
+}
+
+// The differences of two sets of rules, and the changes for a time of the later ones.
+struct Differences {
+  std::vector<RuleDifference> list;
+  std::vector<server::TemporaryChange> temporary;
+};
+
+Differences compare(const VersionRules& before, const VersionRules& after) {
+  return {compare(before.with_temporary(), after.with_temporary()), after.temporary};
 }
 
 // Returns the differences of the arguments.
-std::vector<RuleDifference> differences_of(const DiffFlags& flags) try {
-  if (flags.after) return compare(read(flags, flags.before), read(flags, *flags.after));
-  const Texts given = read(flags, flags.before);
-  const Texts now = RulesSource(flags.source).now();
-  return is_version(flags.before) ? compare(given, now) : compare(now, given);
+Differences differences_of(const DiffFlags& flags) try {
+  const VersionRules given = read(flags, flags.before);
+  if (flags.after) return compare(given, read(flags, *flags.after));
+  const VersionRules now = RulesSource(flags.source).now();
+  if (is_version(flags.before)) return compare(given, now);
+  std::cerr << on_top_text(now.temporary);
+  return {compare(now.texts, given.texts), {}};
 } catch (const Failed& failed) {
   throw Failed(failed.what(), kTrouble);
 }
 
 int diff(const DiffFlags& flags) {
-  const auto found = differences_of(flags);
+  const auto [found, temporary] = differences_of(flags);
   if (flags.json) {
     base::JsonWriter json;
     json.begin_object().member("equal", found.empty()).key("differences").begin_array();
     for (const RuleDifference& one : found) rules::write_json(one, json);
     std::cout << json.end_array().end_object().view() << '\n';
   } else {
-    print_text(found);
+    for (const RuleDifference& one : found) {
+      std::cout << text_of(one) << until_of(one, temporary) << '\n';
+    }
   }
   return found.empty() ? 0 : 1;
 }
@@ -513,7 +540,7 @@ int history(const HistoryFlags& flags) {
   const auto texts_of = [&](std::size_t i) -> std::optional<Texts> {
     if (i >= pushes.size()) return std::nullopt;
     try {
-      return texts_with(source.past(pushes[i]), source.temporary(pushes[i]));
+      return source.version(pushes[i]).with_temporary();
     } catch (const Failed&) {
       return std::nullopt;  // Redis has dropped them
     }
@@ -583,15 +610,15 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
       return std::ranges::find(known, one.what, &RuleError::what) != known.end();
     });
     print_warnings(warnings);
-    return differences.empty() ? print_same() : 0;
+    const int status = differences.empty() ? print_same() : 0;
+    std::cout << on_top_text(source.temporary(past.front()));
+    return status;
   }
   const std::string version = "?version=" + std::to_string(push.version) + "&";
   const int status = print_changed(
       server,
       server.ask_json("POST", "/v1/rules/rollback" + version + by_query(flags.by), {}, expected));
-  if (server.ask_json("GET", "/v1/status").contains("temporary")) {
-    std::cout << "changes for a time stay on top (sluice status): sluice rules set RULE --for 0s\n";
-  }
+  std::cout << on_top_text(temporary_in(server.ask_json("GET", "/v1/status")));
   return status;
 }
 

@@ -389,18 +389,7 @@ void print_status(const object& status, const CountsByLimit& counts) {
                      "; " + decided_without(number_in(past, "decided_without")))
               << '\n';
   }
-  each_object(status, "temporary", [](const object& one) {
-    const std::string until = text_in(one, "until");
-    const std::string_view effect =
-        one.contains("effective") ? ", without effect on the active rules" : "";
-    const std::string rule = text_in(one, "rule");
-    const std::string_view kind = rule.starts_with("plans/") ? "" : "rule ";
-    std::cout << replay::printable("temporary: " + std::string(kind) + rule + " has " +
-                                   text_in(one, "key") + " " + text_in(one, "value") + " until " +
-                                   (until.empty() ? "other rules are active" : until) +
-                                   std::string(effect))
-              << '\n';
-  });
+  std::cout << temporary_text(temporary_in(status));
   std::string changed;
   for (const auto& [name, one] : {std::pair("overrides", "override"), {"blocks", "block"}}) {
     const std::uint64_t count = number_in(status, name);

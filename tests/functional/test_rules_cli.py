@@ -225,6 +225,33 @@ class RunningServer(RulesOfAServer):
         self.assertIn("the history has no push '7'; expected a version from 1 to 3",
                       self.refused("diff", 7, status=2))
 
+    def test_changes_for_a_time_are_compared(self):
+        self.run_ok("set", "a%2Fb", "mode=shadow", "--for", "1h")
+        self.run_ok("set", "a%2Fb/all", "limit=20", "--for", "1h")
+        shadow, limit = "~ rule a/b: mode enforce -> shadow, until ", "~ rule a/b, limit all: limit 1 -> 20, until "
+        for words, begins in [((1, 2), [shadow]), ((1, 3), [shadow, limit]), ((1,), [shadow, limit]), ((2,), [limit])]:
+            done = self.run_rules("diff", *words)
+            self.assertEqual((done.returncode, done.stderr), (1, ""), words)
+            self.assertEqual([re.sub(r"20\d\d-\S+Z$", "", line) for line in done.stdout.splitlines()], begins, words)
+        self.assertEqual(self.run_rules("diff", 3, 2).stdout, "~ rule a/b, limit all: limit 20 -> 1\n")
+        self.assertFalse(json.loads(self.run_rules("diff", 1, 3, "--json").stdout)["equal"])
+        self.assertEqual(self.run_rules("diff", 3, self.sluice.rules_file).stdout.splitlines(),
+                         ["~ rule a/b: mode shadow -> enforce", "~ rule a/b, limit all: limit 20 -> 1"])
+
+    def test_rules_from_a_file_or_a_rollback_leave_changes_for_a_time(self):
+        self.run_ok("set", "a%2Fb/all", "limit=20", "--for", "1h")
+        on_top = (r"changes for a time stay on top; sluice rules set RULE --for 0s ends them\n"
+                  r"temporary: rule a/b has all\.limit 20 until 20\S+Z\n\Z")
+        path = self.folder() / "rules.yaml"
+        for text, status, out in ((RULES, 0, ""), (RULES.replace("limit: 1,", "limit: 5,"), 1,
+                                                   "~ rule a/b, limit all: limit 1 -> 5\n")):
+            path.write_text(text)
+            done = self.run_rules("diff", path)
+            self.assertEqual((done.returncode, done.stdout), (status, out), done)
+            self.assertRegex(done.stderr, r"\A" + on_top)
+        self.assertRegex(self.run_ok("rollback", 1, "--dry-run"), "\nthe active rules say so already\n" + on_top)
+        self.assertRegex(self.run_ok("rollback", 1), r"\Athe active rules say so already\n" + on_top)
+
     def test_an_earlier_version_is_made_active_again(self):
         self.run_ok("set", "a%2Fb/all", "limit=20")
         self.assertIn("expected version 2",
