@@ -87,7 +87,7 @@ std::string since_and_why(const object& what, Instant now) {
   return text + ": " + text_in(what, "why");
 }
 
-// "everything passes: api, search; local limits: login", of an outage or a full store.
+// "everything passes: api, search; local limits: login", of an outage, or of a full or slow store.
 std::string meanwhile(const object& outage) {
   constexpr std::size_t kShown = 10;
   std::string text;
@@ -209,6 +209,9 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
   }
   if (const object& slow = object_in(status, "slow"); !slow.empty()) {
     lines.push_back("STORE SLOW " + since_and_why(slow, now));
+    if (const std::string what = meanwhile(slow); !what.empty()) {
+      lines.push_back("  meanwhile, for requests that it does not answer in time, " + what);
+    }
   }
   const object& lost = object_in(status, "rules_lost");
   if (is_true(lost, "from_cache")) {
@@ -266,8 +269,8 @@ limit what it is in words, and since the start of the server how many requests a
 denied, how many the store failed to decide (the rule's `on_store_error` answered), how many it would
 have denied in shadow mode, and how many skipped it because an attribute was missing.
 
-What is wrong comes first: an outage of the store, or one that is full, since when, and what each rule
-does meanwhile; rules that were lost or refused; overrides that Redis lost within the last hour; a
+What is wrong comes first: a store that fails, is full or is slow, since when, and what each rule does
+meanwhile; rules that were lost or refused; overrides that Redis lost within the last hour; a
 server that drains or is not ready. Overrides, and at most 10,000 blocks that the store keeps, are
 counted. Of several servers, the last line says whether their rules are the same.
 

@@ -138,18 +138,20 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
       "RULES REFUSED: r.yaml:3: it is wrong; the rules before stay active\n");
   EXPECT_EQ(
       text_of(trouble_of(
-          status_of(R"("full":{"since":"2026-11-26T23:12:16Z","why":"it is","rules":)"
-                    R"([{"name":"api","does":"allow"},{"name":"login","does":"deny"}]},)"
-                    R"("slow":{"since":"2026-11-26T23:12:16Z","why":"redis://a:1: 4.1 % of "})"
-                    R"(,"overrides_lost":{"since":"2026-11-26T23:12:16Z","count":3,)"
-                    R"("counters":["default|api|user|k=a","default|api|user|k=b"],)"
-                    R"("why":"import them"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
-                    R"("why":"from a file","from_cache":true})"),
+          status_of(
+              R"("full":{"since":"2026-11-26T23:12:16Z","why":"it is","rules":)"
+              R"([{"name":"api","does":"allow"},{"name":"login","does":"deny"}]},)"
+              R"("slow":{"since":"2026-11-26T23:12:16Z","why":"redis://a:1: 4.1 % of ","rules":)"
+              R"([{"name":"api","does":"deny"}]})"
+              R"(,"overrides_lost":{"since":"2026-11-26T23:12:16Z","count":3,)"
+              R"("why":"import them"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
+              R"("why":"from a file","from_cache":true})"),
           now)),
       "STORE FULL since 2026-11-26T23:12:16Z (1 min): it is\n"
       "  meanwhile, for keys without a counter (new clients), everything passes: api; everything "
       "is denied: login\n"
       "STORE SLOW since 2026-11-26T23:12:16Z (1 min): redis://a:1: 4.1 % of \n"
+      "  meanwhile, for requests that it does not answer in time, everything is denied: api\n"
       "RULES FROM CACHE since 2026-11-26T23:12:16Z (1 min): from a file\n"
       "OVERRIDES LOST (3) since 2026-11-26T23:12:16Z (1 min): import them\n"
       "  they are: default|api|user|k=a, default|api|user|k=b and 1 more\n");

@@ -378,14 +378,16 @@ class Canned(BrowserTest):
         page.run("window.canned = null")
         wait_for(lambda: page.text("#alerts") == "", what="the end of the outage")
 
-    def test_a_full_store_is_shown_as_an_outage_is(self):
+    def test_a_full_and_a_slow_store_are_shown_as_an_outage_is(self):
         rules = OUTAGE["outage"]["rules"]
         full = {"since": "2026-11-26T23:10:04Z", "why": "its memory is full", "rules": rules}
-        self.serve_canned({"full": full})
+        self.serve_canned({"full": full, "slow": {**full, "why": "4 % of the requests take longer"}})
         page = self.browser
         page.wait_for_text("#alert-full", "Meanwhile, for keys without a counter (new clients):")
         page.wait_for_text("#alert-full", "Let everything through: order, trial")
         page.wait_for_text("#alert-full", "Do it on this server for 1 hour")
+        page.wait_for_text("#alert-slow", "Meanwhile, without an answer in time:")
+        page.wait_for_text("#alert-slow", "Limit by this server's own counters: login")
 
     def test_changes_for_a_time_are_shown(self):
         change = {"rule": "login", "key": "on_store_error", "value": "deny"}

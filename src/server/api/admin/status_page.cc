@@ -90,7 +90,9 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
   }
   if (server.store.slow_since) {
     json.key("slow").begin_object().member("since", base::to_rfc3339(*server.store.slow_since));
-    json.member("why", server.store.why_slow).end_object();
+    json.member("why", server.store.why_slow);
+    write_meanwhile(json, rules, most);
+    json.end_object();
   }
   if (status.lost_since) {
     json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));

@@ -59,6 +59,8 @@ TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFailsOrIsFull) {
   const auto does = answered.json().at("outage").at("rules");
   status_.store = {.kind = "redis",
                    .address = "redis://a:1",
+                   .slow_since = Instant{std::chrono::seconds{1'700'000'000}},
+                   .why_slow = "4 % of the requests take longer",
                    .full_since = Instant{std::chrono::seconds{1'700'000'000}},
                    .last_outage = PastOutage{Instant{std::chrono::seconds{1'600'000'000}},
                                              Instant{std::chrono::milliseconds{1'600'000'011'500}},
@@ -66,6 +68,7 @@ TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFailsOrIsFull) {
   const auto full = get("/v1/status").json();
   EXPECT_FALSE(full.as_object().contains("outage"));
   EXPECT_EQ(full.at("full").at("rules"), does);
+  EXPECT_EQ(full.at("slow").at("rules"), does);
   EXPECT_EQ(boost::json::serialize(full.at("last_outage")),
             R"({"from":"2020-09-13T12:26:40Z","to":"2020-09-13T12:26:51Z","seconds":12,)"
             R"("why":"it was gone"})");

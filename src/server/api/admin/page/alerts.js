@@ -90,21 +90,18 @@ function show() {
 
 // Shows what an event says is wrong. `missing`: the rule of the address, if there is none.
 export function showAlerts(event, missing) {
-  bars = [];
-  if (missing) {
-    bars.push({ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." });
-  }
+  bars = missing ? [{ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." }] : [];
   const { outage, full, slow, rules_lost: lost, rules_older: older, overrides_lost: gone, rules, temporary = [] } = event;
   if (!outage && event.store.breaker_open) {
     bars.push({ name: "outage", title: "The store fails.", text: "Each rule does what its on_store_error says." });
   }
-  for (const [name, title, what, more] of [
+  for (const [name, title, what, more = ""] of [
     ["outage", "The store fails.", outage, " Meanwhile:"],
     ["full", "The store is full.", full, " Meanwhile, for keys without a counter (new clients):"],
-    ["slow", "The store is slow.", slow, ""],
+    ["slow", "The store is slow.", slow, " Meanwhile, without an answer in time:"],
     ["rules-lost", "The rules cannot be read.", lost, " The last rules stay active here; a server that starts now may have none."],
-    ["rules-older", "The rules went back.", older, ""],
-    ["overrides-lost", "Overrides are lost.", gone, ""],
+    ["rules-older", "The rules went back.", older],
+    ["overrides-lost", "Overrides are lost.", gone],
   ]) {
     if (!what) continue;
     const without = what.decided_without ? ` ${count(what.decided_without, "request")} decided without it.` : "";
@@ -130,10 +127,9 @@ export function showAlerts(event, missing) {
 
 // Shows that the server does not answer; `at` is when it last did.
 export function showGone(why, at) {
-  bars = bars.filter((bar) => bar.name !== "gone");
-  bars.unshift({
+  bars = [{
     name: "gone", title: `${why[0].toUpperCase()}${why.slice(1)}.`,
-    text: at ? `Everything below is as of ${clock(at)}. Trying again.` : "Trying again.",
-  });
+    text: `${at ? `Everything below is as of ${clock(at)}. ` : ""}Trying again.`,
+  }, ...bars.filter((bar) => bar.name !== "gone")];
   show();
 }
