@@ -217,6 +217,24 @@ std::string_view line_and_one_before(std::string_view text, std::size_t at) {
   return text.substr(begin, text.find('\n', at) - begin);
 }
 
+// Whether one of these lines is indented with a tab, as "\tlimit: 1" and "-\tname: api".
+bool has_tab_as_indent(std::string_view lines) {
+  bool is_indent = true;
+  for (const char c : lines) {
+    if (is_indent && c == '\t') return true;
+    is_indent = c == '\n' || (is_indent && (c == ' ' || c == '-'));
+  }
+  return false;
+}
+
+// Says what is expected instead of text that is not YAML.
+std::string expected_yaml(std::string_view lines) {
+  if (has_tab_as_indent(lines)) return "YAML has no tabs there; indent with spaces";
+  return "expected valid YAML; put quotes around text that begins with one of { [ & * ! | > % @ ` "
+         "or contains ': ' or ' #'" +
+         full_width_hint(lines);
+}
+
 void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) {
   std::istringstream stream{std::string(diagnostics.text())};
   TreeBuilder builder(diagnostics, document, max_depth);
@@ -233,9 +251,7 @@ void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) 
     const std::size_t at = error.mark.pos < 0 ? 0 : static_cast<std::size_t>(error.mark.pos);
     diagnostics.add(at, "not YAML: " + error.msg,
                     unknown ? "expected quotes around text that begins with '*'"
-                            : "expected valid YAML; put quotes around text that begins with one of "
-                              "{ [ & * ! | > % @ ` or contains ': ' or ' #'" +
-                                  full_width_hint(line_and_one_before(diagnostics.text(), at)));
+                            : expected_yaml(line_and_one_before(diagnostics.text(), at)));
   } catch (const std::exception& error) {
     document.root = nullptr;
     diagnostics.add(0, std::string("the file cannot be read: ") + error.what());

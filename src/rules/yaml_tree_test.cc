@@ -68,6 +68,16 @@ TEST(YamlTree, SaysThatNothingIsThere) {
   }
 }
 
+TEST(YamlTree, NamesATabThatIndents) {
+  for (const char* text :
+       {"a:\n\tb: 1\n", "a:\n  b: 1\n  \tc: 1\n", "a:\n  -\tb: 1\n", "a:\n  - b: 1\n\t  c: 1\n"}) {
+    const std::string error = errors_of(text);
+    EXPECT_TRUE(error.ends_with("; YAML has no tabs there; indent with spaces")) << error;
+  }
+  const std::string inside = errors_of("a:\tb: c: d\n");
+  EXPECT_TRUE(inside.ends_with("or contains ': ' or ' #'")) << inside;
+}
+
 TEST(YamlTree, ReportsThePositionOfASyntaxError) {
   EXPECT_EQ(errors_of("a: [1\n").substr(0, 50),
             "f:2:1: error: not YAML: end of sequence flow not f");
