@@ -487,6 +487,11 @@ void add_ledger(Command app, int& status) {
   };
   add("verify", "Check every balance of a ledger", kVerifyHelp, verify, false);
   add("sum", "Add up who has spent what", kSumHelp, sum, true);
+  // Last, because subcommands inherit the footer of their parent.
+  command.footer(
+      "Exit status: 0 done; 1 something is wrong or missing; 2 wrong usage.\n\n"
+      "Examples:\n  sluice ledger verify ledger.jsonl\n  sluice ledger sum --by rule,key "
+      "ledger.jsonl");
 }
 
 }  // namespace sluice::cli

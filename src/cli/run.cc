@@ -97,6 +97,11 @@ void add_config(Command app, int& status) {
             {.files = "configuration files",
              .example = "config check /etc/sluice/sluice.yaml",
              .check = check_config});
+  // Last, because subcommands inherit the footer of their parent.
+  command.footer(
+      "Exit status: 0 the files are valid; 1 a file has errors, or cannot be read; 2 wrong "
+      "usage.\n\n"
+      "Examples:\n  sluice config check /etc/sluice/sluice.yaml");
 }
 
 constexpr const char* kDocsHelp =
@@ -163,9 +168,11 @@ constexpr Renamed kRenamed[] = {
     {"blocks set", "sluice key RULE/LIMIT NAME=VALUE --block TIME"},
     {"blocks unset", "sluice key RULE/LIMIT NAME=VALUE --unblock"},
     {"commands", "sluice docs commands"},
+    {"completion", "packaging/manual PROGRAM SHARE"},
     {"config docs", "sluice docs config"},
     {"config schema", "sluice docs config --schema"},
     {"keys", "sluice key dump"},
+    {"manual", "man sluice"},
     {"overrides", "sluice key"},
     {"overrides export", "sluice key export"},
     {"overrides import", "sluice key import"},

@@ -55,11 +55,8 @@ std::size_t check_help(const std::vector<std::string>& words) {
   EXPECT_EQ(ended.err, "") << name;
   EXPECT_NE(ended.out.find("Usage: " + name), std::string::npos) << ended.out;
   const auto below = commands_in(ended.out);
-  const bool is_leaf = below.empty();
-  if (is_leaf || words.empty()) {
-    EXPECT_NE(ended.out.find("\nExit status: 0 "), std::string::npos) << name;
-    EXPECT_NE(ended.out.find("\nExamples:\n  sluice "), std::string::npos) << name;
-  }
+  EXPECT_NE(ended.out.find("\nExit status: 0 "), std::string::npos) << name;
+  EXPECT_NE(ended.out.find("\nExamples:\n  " + name), std::string::npos) << name;
   std::size_t count = 1;
   for (const std::string& word : below) {
     auto longer = words;
@@ -206,6 +203,9 @@ TEST(Run, NamesTheNewWordOfAnEarlierOne) {
   EXPECT_EQ(run_with({"replay", "--rules", "r", "--max-keys=5", "log"}).err,
             "sluice: 'replay --max-keys' is now `sluice replay --max`; see `sluice replay "
             "--help`\n");
+  EXPECT_EQ(run_with({"manual"}).err, "sluice: 'manual' is now `man sluice`\n");
+  EXPECT_EQ(run_with({"completion", "bash"}).err,
+            "sluice: 'completion' is now `packaging/manual PROGRAM SHARE`\n");
 }
 
 TEST(Run, NeverRepeatsAUrlThatMayHoldAPassword) {
