@@ -79,6 +79,22 @@ TEST_F(Access, HeadIsAnsweredAsGet) {
   EXPECT_EQ(head.body, get("/v1/rules").body);
 }
 
+TEST_F(Access, UnknownParametersAreRefused) {
+  EXPECT_EQ(get("/v1/top?max=1").status, 400);
+  EXPECT_EQ(get("/v1/status?limit=true").detail(),
+            "'limit' is no parameter of GET /v1/status; expected limits; did you mean 'limits'?");
+  EXPECT_EQ(call("POST", "/v1/rules/reload?x").detail(),
+            "'x' is no parameter of POST /v1/rules/reload; expected no parameters");
+  EXPECT_EQ(call("PUT", "/v1/rules?If-Match=1", {}, "").detail(),
+            "'If-Match' is no parameter of PUT /v1/rules; expected file or strict");
+  EXPECT_EQ(call("DELETE", "/v1/rules?x=1").status, 405) << "first the method";
+  EXPECT_EQ(get("/v1/status?").status, 200);
+  EXPECT_EQ(get("/v1/status?&limits=false&").status, 200);
+  EXPECT_EQ(get("/v1/status?%6cimits=true").status, 200);
+  EXPECT_NE(get("/v1/keys?rule=none&any=1").detail().find("there is no rule"), std::string::npos)
+      << "an attribute has any name";
+}
+
 TEST_F(Access, AnswersAreNotCached) {
   EXPECT_TRUE(get("/v1/status").has("Cache-Control", "no-store"));
 }

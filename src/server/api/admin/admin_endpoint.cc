@@ -99,7 +99,9 @@ constexpr Parameter kIfMatch{
 
 constexpr Parameter kOfFile[] = {{.name = "file", .about = "The file of the rules, if several"}};
 constexpr Parameter kOfReplacement[] = {
-    {.name = "file", .about = "* confirms that rules of several files are replaced"}, kIfMatch};
+    {.name = "file", .about = "* confirms that rules of several files are replaced"},
+    {.name = "strict", .about = "Refuse rules with warnings", .words = "true false"},
+    kIfMatch};
 constexpr Parameter kOfHistory[] = {
     {.name = "version", .about = "Only this version, with its texts"}};
 constexpr Parameter kOfRollback[] = {
@@ -350,6 +352,32 @@ constexpr Page kPages[] = {
      pages::remove_override},
 };
 
+// Returns which parameter of the query the route lacks, or an empty text: a mistaken name would
+// answer for all rules, or change what was not meant.
+std::string find_unknown(const Call& call) {
+  std::vector<std::string_view> names;
+  for (const Parameter& parameter : call.route.parameters) {
+    if (parameter.name == kAttributes.name) return {};  // of any name
+    if (!parameter.is_header) names.push_back(parameter.name);
+  }
+  std::string_view query = call.query;
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const auto is_of = [&](std::string_view name) {
+      Buffers buffers;
+      return base::find_query(pair, name, buffers).has_value();
+    };
+    if (pair.empty() || std::any_of(names.begin(), names.end(), is_of)) continue;
+    const std::string_view name = pair.substr(0, pair.find('='));
+    return base::in_quotes(name) + " is no parameter of " + std::string(call.route.method) + " " +
+           std::string(call.route.path) + "; expected " +
+           (names.empty() ? "no parameters" : rules::either(names)) +
+           rules::did_you_mean(name, names);
+  }
+  return {};
+}
+
 // Returns which parameter has none of its words, "'dry_run' is 'x'; expected true or false", or an
 // empty text.
 std::string find_other_word(const Call& call) {
@@ -434,7 +462,8 @@ void AdminEndpoint::handle(const http::Request& request, http::Response& respons
     const auto name = route.method == method ? routes::rest_of(target.path, route) : std::nullopt;
     if (!name) continue;
     const pages::Call call{*this, request, target.query, response, route, *name};
-    const std::string wrong = routes::find_other_word(call);
+    std::string wrong = routes::find_unknown(call);
+    if (wrong.empty()) wrong = routes::find_other_word(call);
     return wrong.empty() ? answer(call) : pages::answer(response, {400, wrong});
   }
   answer_no_route(target.path, request, response);

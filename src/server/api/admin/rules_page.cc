@@ -904,6 +904,14 @@ void replace_rules(const Call& call) {
     if (!meets_condition(call, now)) return answer_other_version(call);
     expected = now.version;
   }
+  Buffers buffers;
+  if (call.parameter("strict", buffers) == "true") {
+    const auto rules = call.admin.rules.validate(std::string(call.request.body), "PUT /v1/rules");
+    if (rules && !rules->warnings().empty()) {
+      const auto warnings = rules->warnings();
+      return answer_errors(400, {warnings.begin(), warnings.end()}, call.response);
+    }
+  }
   const auto replaced =
       call.admin.rules.replace(std::string(call.request.body), "PUT /v1/rules", expected,
                                Subject{"rules", "", "PUT /v1/rules"}.by(call));

@@ -64,6 +64,26 @@ TEST_F(RulesPage, PutReplacesTheRulesAndReturnsTheirNumbers) {
   EXPECT_EQ(done_, std::vector<std::string>{"rules replaced: version 2 by 127.0.0.1"});
 }
 
+TEST_F(RulesPage, PutRefusesWarningsIfItIsStrict) {
+  open({rules_named("r")});
+  const std::string warned =
+      "version: 1\nrules:\n  - name: w\n    match: { path: /a%20b }\n"
+      "    limits: [{ key: \"{ip}\", algorithm: gcra, limit: 1, per: 1s }]\n";
+  const Answered refused = call("PUT", "/v1/rules?strict=true", {}, warned);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.detail().find("PUT /v1/rules:4:"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.detail().find(": warning: "), std::string::npos) << refused.body;
+  EXPECT_EQ(refused.json().at("errors").as_array().size(), 1U);
+  EXPECT_EQ(manager_->version(), 1U);
+  EXPECT_NE(call("PUT", "/v1/rules?strict=true", {}, "rules: 1\n").detail().find("error: "),
+            std::string::npos);
+  EXPECT_EQ(call("PUT", "/v1/rules?strict=yes", {}, warned).status, 400);
+  EXPECT_EQ(call("PUT", "/v1/rules?strict=true", {}, rules_named("new")).status, 200);
+  const Answered taken = call("PUT", "/v1/rules?strict=false", {}, warned);
+  EXPECT_EQ(taken.status, 200);
+  EXPECT_EQ(taken.json().at("warnings").as_array().size(), 1U);
+}
+
 TEST_F(RulesPage, CountersContinueUnderNewNumbers) {
   open({rules_named("r", 5)});
   const Limit limit = manager_->current().find("r")->limits[0].limit;

@@ -55,32 +55,7 @@ bool read_bound(const Call& call, std::string_view name, std::optional<Instant>&
   return false;
 }
 
-// Returns what is wrong if the query has a parameter that the route lacks, or an empty text. A
-// mistaken name would answer for all rules.
-std::string find_unknown(const Call& call) {
-  std::vector<std::string_view> names;
-  for (const http::Parameter& parameter : call.route.parameters) names.push_back(parameter.name);
-  std::string_view query = call.query;
-  while (!query.empty()) {
-    const std::string_view pair = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(pair.size() + 1, query.size()));
-    const auto is_of = [&](std::string_view name) {
-      Buffers buffers;
-      return base::find_query(pair, name, buffers).has_value();
-    };
-    if (pair.empty() || std::any_of(names.begin(), names.end(), is_of)) continue;
-    const std::string_view name = pair.substr(0, pair.find('='));
-    return in_quotes(name) + " is no parameter of " + std::string(call.route.path) + "; expected " +
-           rules::either(names) + rules::did_you_mean(name, names);
-  }
-  return {};
-}
-
 std::optional<Wanted> wanted_in(const Call& call) {
-  if (const std::string unknown = find_unknown(call); !unknown.empty()) {
-    answer(call.response, {400, unknown});
-    return std::nullopt;
-  }
   Wanted wanted;
   if (!read_bound(call, "from", wanted.from) || !read_bound(call, "to", wanted.to)) {
     return std::nullopt;

@@ -88,8 +88,8 @@ TEST_F(UsagePage, SaysWhatIsWrong) {
   EXPECT_EQ(get("/v1/usage?count=0").status, 400);
   EXPECT_EQ(get("/v1/usage?ruel=llm").status, 400);
   EXPECT_EQ(get("/v1/usage?ruel=llm").detail(),
-            "'ruel' is no parameter of /v1/usage; expected from, to, rule, limit or count; did you "
-            "mean 'rule'?");
+            "'ruel' is no parameter of GET /v1/usage; expected from, to, rule, limit or count; did "
+            "you mean 'rule'?");
   EXPECT_EQ(get("/v1/usage?%72ule=llm&&").status, 200);
   EXPECT_EQ(get("/v1/usage?rule=lm").status, 404);
   EXPECT_EQ(get("/v1/usage?rule=lm").detail(),
