@@ -59,7 +59,8 @@ lost overrides, unless they are set again. To keep an export, write another file
 Exit status: 0 printed; 1 overrides or blocks could not be read, or there is no such rule; 2 wrong usage.
 
 Examples:
-  sluice key export --csv > overrides.csv)";
+  sluice key export --csv > overrides.csv
+  sluice key export api > api.jsonl)";
 
 struct ImportFlags {
   std::shared_ptr<AdminFlags> admin;
@@ -283,7 +284,7 @@ void add_key_import(Command key, int& status) {
 void add_key_export(Command key, int& status) {
   const Command command = key.add_subcommand("export", "Print the overrides for a file");
   auto flags = std::make_shared<ExportFlags>();
-  command.add_option("--rule", flags->rule, "Only those of this rule").type_name("NAME");
+  command.add_option("RULE", flags->rule, "Only those of this rule");
   command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
   flags->admin = add_admin_flags(command);
   command.footer(kExportHelp);

@@ -171,6 +171,7 @@ constexpr Renamed kRenamed[] = {
     {"completion", "packaging/manual PROGRAM SHARE"},
     {"config docs", "sluice docs config"},
     {"config schema", "sluice docs config --schema"},
+    {"key export --rule", "sluice key export RULE"},
     {"keys", "sluice key dump"},
     {"manual", "man sluice"},
     {"overrides", "sluice key"},
@@ -188,6 +189,7 @@ constexpr Renamed kRenamed[] = {
     {"rules show --key", "sluice rules show --rules-key"},
     {"replay --max-keys", "sluice replay --max"},
     {"top --by", "sluice top --sort"},
+    {"top -n", "sluice top --reports"},
 };
 
 int parse_and_work(int argc, const char* const* argv) {

@@ -200,6 +200,11 @@ TEST(Run, NamesTheNewWordOfAnEarlierOne) {
             "--help`\n");
   EXPECT_EQ(run_with({"top", "--by", "asked"}).err,
             "sluice: 'top --by' is now `sluice top --sort`; see `sluice top --help`\n");
+  EXPECT_EQ(run_with({"top", "-n", "3"}).err,
+            "sluice: 'top -n' is now `sluice top --reports`; see `sluice top --help`\n");
+  EXPECT_EQ(run_with({"key", "export", "--rule", "api"}).err,
+            "sluice: 'key export --rule' is now `sluice key export RULE`; see `sluice key export "
+            "--help`\n");
   EXPECT_EQ(run_with({"replay", "--rules", "r", "--max-keys=5", "log"}).err,
             "sluice: 'replay --max-keys' is now `sluice replay --max`; see `sluice replay "
             "--help`\n");

@@ -551,7 +551,7 @@ a running server: requests, denials, requests that the store failed to decide, a
 skipped because an attribute was missing. A rule in shadow mode is marked (would deny), and its
 denials are those that it would have made; its keys are marked (now shadow). With --quota, instead of
 keys the parts of limits that proxies have (docs/quota.md). An outage is in the first lines. If standard
-output is no terminal, or with --once or -n, the output is plain text. Several --admin show the sum of
+output is no terminal, or with --once or --reports, the output is plain text. Several --admin show the sum of
 these servers; one that does not answer is named.
 
 Keys: q quits; s sorts rules by denials, requests or name; b shows denied or asked keys; w selects
@@ -683,8 +683,8 @@ void add_top(Command app, int& status) {
   const Command top =
       app.add_subcommand("top", "Show the rates of a server, and its most denied keys");
   auto flags = std::make_shared<TopFlags>();
-  top.add_flag("--once", flags->once, "Print one report and exit; the same as -n 1");
-  top.add_option("-n", flags->reports, "Print this number of reports and exit")
+  top.add_flag("--once", flags->once, "Print one report and exit; the same as --reports 1");
+  top.add_option("--reports", flags->reports, "Print this number of reports and exit")
       .range(1, 1'000'000'000);
   top.add_flag("--quota", flags->quota, "Show the parts of limits that proxies have, not keys");
   top.add_option("--interval", flags->interval, "The seconds between two reports [2]")
