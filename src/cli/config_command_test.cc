@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -46,6 +48,32 @@ TEST(ConfigCommand, ReportsWhetherAFileIsValid) {
             "digits\n");
   EXPECT_EQ(run_config({"check", "/nonexistent/sluice.yaml"}).status, 1);
   EXPECT_EQ(run_config({}).status, 2);
+}
+
+TEST(ConfigCommand, ReportsTheErrorsOfTheRulesThatItNames) {
+  const std::string folder = ::testing::TempDir() + "sluice_config_check";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder + "/" + name) << text;
+  };
+  write("sluice.yaml", "version: 1\nrules: ruls.yaml\nenvoy: { files: [envoy.yaml] }\n");
+  const Outcome missing = run_config({"check", folder + "/sluice.yaml"});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.err.find(folder + "/ruls.yaml"), std::string::npos) << missing.err;
+  EXPECT_NE(missing.err.find(folder + "/envoy.yaml"), std::string::npos) << missing.err;
+  write("ruls.yaml", "version: 1\nrules: []\nlimt: 1\n");
+  write("envoy.yaml",
+        "domain: a\n"
+        "descriptors: [{ key: b, rate_limit: { unit: hour, requests_per_unit: 1 } }]\n");
+  const Outcome wrong = run_config({"check", folder + "/sluice.yaml"});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_TRUE(wrong.err.starts_with(folder + "/ruls.yaml:3:1: error: ")) << wrong.err;
+  write("ruls.yaml", "version: 1\nrules: []\n");
+  const Outcome right = run_config({"check", folder + "/sluice.yaml"});
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_EQ(right.out, folder + "/sluice.yaml: ok\n");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ConfigCommand, ReportsKeysThatDoNotFitEachOther) {

@@ -20,6 +20,8 @@
 #include "server/api/resp/command.h"
 #include "server/config/config.h"
 #include "server/config/schema.h"
+#include "server/rules/envoy_manager.h"
+#include "server/rules/rules_manager.h"
 #include "server/runtime/openapi.h"
 
 namespace sluice::cli {
@@ -87,6 +89,17 @@ Expected<std::string, std::vector<RuleError>> check_config(std::string_view text
         .file = file, .what = conflict.substr(0, end), .expected = conflict.substr(end + 2)};
     return Unexpected{std::vector{std::move(error)}};
   }
+  // The files of rules as the server reads them; those in Redis may be pushed later.
+  const RuleTerms terms = server::rule_terms(*config);
+  std::vector<RuleError> errors;
+  const auto add = [&](const auto& opened) {
+    if (!opened) errors.insert(errors.end(), opened.error().begin(), opened.error().end());
+  };
+  if (!config->rules_in_redis) {
+    add(server::RulesManager::open(config->rules, SystemClock::instance(), terms));
+  }
+  add(server::EnvoyManager::open(config->envoy.files, {}, terms));
+  if (!errors.empty()) return Unexpected{std::move(errors)};
   return std::string();
 }
 
