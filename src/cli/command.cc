@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -46,11 +47,28 @@ bool check_file(const std::string& file, const FileKind& kind, bool is_strict) {
   return true;
 }
 
-// The flags of all commands that say which store and which server, and so may be environment
-// variables. Those of `serve` may all be, those of `init`, which asks no server, none.
-constexpr std::array<std::string_view, 9> kWhere{"store",      "config",        "prefix",
-                                                 "tls-ca",     "password-file", "admin",
-                                                 "token-file", "ca-file",       "cert-file"};
+// The flags of all commands that say which store and which server is asked, and how long.
+constexpr std::array<std::string_view, 10> kWhere{
+    "store", "config",     "prefix",  "tls-ca",    "password-file",
+    "admin", "token-file", "ca-file", "cert-file", "timeout"};
+
+// Flags with a value that says what one call changes, expects or writes.
+constexpr std::array<std::string_view, 3> kOfOneCall{"expect", "for", "html"};
+
+bool has(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Whether an environment variable may be the flag. Those of `init`, which writes files, have none;
+// nor have flags that are on or off, and those that say what one call does, such as all of `key`: a
+// variable that somebody forgot would change, replace or overwrite something.
+bool has_variable(const CLI::App& app, const CLI::Option& option, const std::string& flag) {
+  const std::string& command = app.get_name();
+  if (command == "init" || flag == "help") return false;
+  if (command == "serve" || has(kWhere, flag)) return true;
+  if (option.get_items_expected_max() == 0 || has(kOfOneCall, flag)) return false;
+  return command != "key" && !(command == "sum" && flag == "by");  // SLUICE_BY is a person
+}
 
 std::string lower_case(std::string_view text) {
   std::string out(text);
@@ -71,9 +89,7 @@ std::string variable_of(std::string_view flag) {
 void use_environment(CLI::App& app, bool on, std::set<std::string>& names) {
   for (CLI::Option* option : app.get_options()) {
     const std::vector<std::string>& flags = option->get_lnames();
-    if (flags.empty() || flags.front() == "help") continue;
-    const bool is_where = std::find(kWhere.begin(), kWhere.end(), flags.front()) != kWhere.end();
-    if (app.get_name() == "init" || (!is_where && app.get_name() != "serve")) continue;
+    if (flags.empty() || !has_variable(app, *option, flags.front())) continue;
     option->envname(on ? variable_of(flags.front()) : "");
     names.insert(variable_of(flags.front()));
   }
@@ -91,6 +107,7 @@ void warn_about_variables(const std::set<std::string>& names) {
   for (char** one = environ; *one != nullptr; ++one) {
     const std::string_view variable(*one, std::strcspn(*one, "="));
     if (!variable.starts_with(kPrefix) || names.contains(std::string(variable))) continue;
+    if (variable == "SLUICE_PORT") continue;  // is almost SLUICE_SORT
     const std::string meant =
         rules::did_you_mean(lower_case(variable.substr(kPrefix.size())), known);
     if (meant.empty()) continue;
@@ -253,7 +270,8 @@ std::string find_renamed(const std::string& words, std::span<const Renamed> rena
   const std::string is_now = base::in_quotes(found->before) + " is now `" + std::string(now) + "`";
   if (!now.starts_with("sluice ")) return is_now;
   const std::string_view command = now.substr(0, now.find_first_of("-ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
-  return is_now + "; see `" + std::string(command) + (command.ends_with(' ') ? "" : " ") + "--help`";
+  return is_now + "; see `" + std::string(command) + (command.ends_with(' ') ? "" : " ") +
+         "--help`";
 }
 
 Words known_words(const CLI::App& app, bool options) {

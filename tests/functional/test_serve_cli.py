@@ -311,12 +311,44 @@ class Surroundings(ServerTest):
             text = self.sluice(self.folder(), *words, "--help").stdout
             known = re.findall(r"^  --([a-z-]+) [A-Z]", text, re.M)
             where = {"store", "config", "prefix", "tls-ca", "password-file", "admin", "token-file",
-                     "ca-file", "cert-file"}  # fmt: skip
+                     "ca-file", "cert-file", "timeout"}  # fmt: skip
             flags |= {flag for flag in known if words == ("serve",) or flag in where}
         self.assertEqual(listed, {"SLUICE_" + flag.upper().replace("-", "_") for flag in flags})
 
+    def test_a_flag_with_a_value_may_be_a_variable(self):
+        folder = self.folder()
+        (folder / "rules.yaml").write_text(RULES)
+        words = ("try", "rules.yaml", "GET /page ip=192.0.2.1")
+        self.assertIn("\n2  +3 s  allowed", self.sluice(folder, *words, SLUICE_EVERY="3s", SLUICE_COUNT="2").stdout)
+        self.assertEqual(self.sluice(folder, *words, "--every", "1s", SLUICE_EVERY="x").returncode, 0)
+        done = self.sluice(folder, "status", "--admin", "127.0.0.1:1", SLUICE_TIMEOUT="x")
+        self.assertIn("sluice: status: --timeout: Value x not in range", done.stderr)
+        sluice = self.serve(RULES)
+        changed = self.sluice(folder, "rules", "set", "page/0", "limit=6", SLUICE_ADMIN=sluice.admin, SLUICE_BY="ann")
+        self.assertEqual(changed.returncode, 0, changed)
+        history = self.sluice(folder, "rules", "history", SLUICE_ADMIN=sluice.admin, SLUICE_MAX="1")
+        self.assertRegex(history.stdout, r"\A.*\nversion 2, \S+, by ann .*\n.*limit 5 -> 6\n\Z")
+
+    def test_no_variable_changes_or_writes_something(self):
+        folder = self.folder()
+        sluice = self.serve(RULES)
+        variables = {"SLUICE_" + name: value for name, value in {
+            "ADMIN": sluice.admin, "SET": "limit=1", "BLOCK": "1h", "RESET": "true", "UNSET": "true", "FOR": "1h",
+            "EXPECT": "7", "DRY_RUN": "true", "HTML": "page.html", "FORCE": "true"}.items()}
+        self.assertIn("5 of 5 left", self.sluice(folder, "key", "page", "ip=192.0.2.1", **variables).stdout)
+        changed = self.sluice(folder, "rules", "set", "page/0", "limit=6", **variables)
+        self.assertIn("version 2 of this server, active until the rules files", changed.stdout)
+        (folder / "rules.yaml").write_text(RULES)
+        (folder / "log").write_text('192.0.2.1 - - [20/Nov/2026:10:00:00 +0000] "GET /page HTTP/1.1" 200 1\n')
+        replayed = self.sluice(folder, "replay", "--rules", "rules.yaml", "log", **variables)
+        self.assertEqual(replayed.returncode, 0, replayed)
+        self.assertEqual(sorted(file.name for file in folder.iterdir()), ["log", "rules.yaml"])
+        summed = self.sluice(folder, "ledger", "sum", "/dev/null", SLUICE_BY="ann")
+        self.assertEqual(summed.returncode, 0, summed)
+
     def test_a_variable_that_is_almost_one_gives_a_warning(self):
-        done = self.sluice(self.folder(), "docs", SLUICE_STOER="memory", SLUICE_SERVICE_HOST="::1")
+        done = self.sluice(self.folder(), "docs", SLUICE_STOER="memory", SLUICE_SERVICE_HOST="::1",
+                           SLUICE_PORT="tcp://[::1]:6070")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(
             done.stderr,
