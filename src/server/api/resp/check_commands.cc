@@ -226,12 +226,22 @@ void put_degraded(Reply& reply, const std::vector<const RejectHeader*>& headers)
   }
 }
 
+// Writes the names of the limits that did not apply, because the request lacks an attribute.
+void put_skipped(Reply& reply, const RuleAnswer& answer) {
+  reply.bulk("skipped");
+  reply.array(answer.skipped.size());
+  for (const RuleAnswer::Skipped& one : answer.skipped) {
+    reply.bulk(one.rule == answer.rule ? one.limit->name : one.rule->name + "/" + one.limit->name);
+  }
+}
+
 void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::string_view id) {
   const bool has_permit = !answer.permit.empty();
   const bool degraded = answer.degraded();
   const LimitAnswer* const charged = answer.charged();
   reply.map(kAnswerPairs + (with_taken ? 1 : 0) + (has_permit ? 1 : 0) + (degraded ? 2 : 0) +
-            (charged != nullptr ? 1 : 0) + id_pairs(answer.decision, id));
+            (charged != nullptr ? 1 : 0) + (answer.skipped.empty() ? 0 : 1) +
+            id_pairs(answer.decision, id));
   put_id(reply, answer.decision, id);
   if (with_taken) put_taken(reply, answer.decision);
   if (has_permit) put_permit(reply, answer.permit);
@@ -250,6 +260,7 @@ void put_answer(Reply& reply, const RuleAnswer& answer, bool with_taken, std::st
   reply.bulk("limits");
   reply.array(answer.limits.size());
   for (const LimitAnswer& limit : answer.limits) put_limit(reply, limit);
+  if (!answer.skipped.empty()) put_skipped(reply, answer);
 }
 
 // The numbers of the COSTs of a request.

@@ -289,6 +289,15 @@ TEST(Check, DecidesByTheRulesThatMatch) {
   EXPECT_EQ(value_of(reply, "limit"), "$-1");
 }
 
+TEST(Check, NamesTheLimitsThatDidNotApply) {
+  TestCommands handler;
+  const std::string reply = handler.ask({"RL.CHECK", "login", "foo", "x"});
+  EXPECT_EQ(value_of(reply, "outcome"), "allowed");
+  EXPECT_TRUE(reply.ends_with("$6\r\nlimits\r\n*0\r\n$7\r\nskipped\r\n*1\r\n$2\r\nip\r\n"))
+      << reply;
+  EXPECT_EQ(value_of(handler.ask({"RL.CHECK", "login", "ip", "a"}), "skipped"), "absent");
+}
+
 TEST(Check, SaysWhetherALimitWithWarnIsNear) {
   TestCommands handler;
   const std::vector<std::string_view> words{"RL.CHECK", "*", "path", "/warn"};
