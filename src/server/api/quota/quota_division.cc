@@ -272,7 +272,7 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
 
 // Pays for the tokens that the assignment begins with. Returns false if it is to wait for units,
 // until the limit is divided again: a raise does. A part that others need is lowered at once, and
-// its tokens are owed; a new bucket gets nothing until there are units.
+// its tokens are owed; a bucket that is new, or had no limit, gets nothing until there are units.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;
@@ -283,7 +283,9 @@ bool QuotaService::settle(Choice& choice) {
     is_raised |= part_of(choice, link) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
-    if (subscription.sent || resumes(subscription)) return false;
+    constexpr auto kAllowAll = Assignment::Kind::kAllowAll;
+    const bool has_limit = subscription.sent && subscription.sent->kind != kAllowAll;
+    if (has_limit || resumes(subscription)) return false;
     choice.next = {.kind = Assignment::Kind::kDenyAll};
     return true;
   }

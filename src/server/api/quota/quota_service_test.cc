@@ -228,6 +228,24 @@ TEST_F(QuotaServiceTest, CountsWhatAShadowRuleWouldHaveSeen) {
   EXPECT_EQ(memory_.apply_one(Verb::kPeek, charge, {}).remaining, 2);
 }
 
+TEST_F(QuotaServiceTest, ARuleThatLeavesShadowModeLimitsEvenIfDirectRequestsTakeAllUnits) {
+  std::string shadow(kRules);
+  shadow.replace(shadow.find("{ path: /api }"), 14, "{ path: /api }\n    mode: shadow");
+  load(shadow);
+  const auto proxy = connect(1);
+  report(1, "/api", 500);
+  ASSERT_EQ(proxy->kind("/api"), Assignment::Kind::kAllowAll);
+  ASSERT_TRUE(rules_->replace(std::string(kRules), "rules"));
+  const std::string key = counter_of("api", "/api");
+  const Charge all = charge_of(key, token_bucket(100).per(1s), 100);
+  memory_.apply_one(Verb::kTakeAtMost, all, {});
+  service_->follow_rules();
+  divide(true);
+  EXPECT_EQ(proxy->kind("/api"), Assignment::Kind::kDenyAll);
+  pass(2s);
+  EXPECT_GT(proxy->rate("/api"), 0);
+}
+
 TEST_F(QuotaServiceTest, GivesTheStrictestPartOfSeveralLimits) {
   const auto proxy = connect(1);
   for (int i = 0; i < 3; ++i) {
