@@ -10,6 +10,7 @@
 namespace sluice::server {
 namespace {
 
+using Wide = unsigned __int128;
 constexpr std::uint64_t kWhole = quota::kWhole;
 // Before the interval of a proxy's reports is known: Envoy reports every 5 s.
 constexpr Duration kFirstTtl = std::chrono::seconds{15};
@@ -96,16 +97,52 @@ std::uint64_t QuotaService::take(Counter& counter, std::uint64_t units) {
   return taken;
 }
 
-// Counts the units of all parts since the last time.
+// What to charge for these units, so that direct requests are kept out for as many. A log forgets
+// them a period later, when direct requests may be faster than the next charge: the worst case is
+// a charge in each `every`. 0: a fixed window forgets all at its end.
+std::uint64_t QuotaService::charged_for(const Limit& limit, std::uint64_t units) const {
+  const bool is_log = limit.algorithm() == Algorithm::kSlidingWindowLog ||
+                      limit.algorithm() == Algorithm::kSlidingWindowHybrid;
+  const Duration every = parts_.config.every;
+  if (limit.algorithm() == Algorithm::kFixedWindow || (is_log && every > limit.period())) return 0;
+  if (!is_log) return units;
+  const auto more = static_cast<std::uint64_t>(every.count());
+  const auto of = static_cast<std::uint64_t>((2 * limit.period() - every).count());
+  return units + static_cast<std::uint64_t>((Wide{units} * more + of - 1) / of);
+}
+
+// Counts units, also beyond the limit, which keep direct requests out until there is room again.
+std::uint64_t QuotaService::charge(Counter& counter, std::uint64_t units) {
+  units = std::min(units, counter.of.numbers.capacity());
+  const std::uint64_t cost = parts_.charges ? charged_for(counter.of.numbers, units) : 0;
+  if (cost == 0 || counter.is_blocked || counter.failure) return 0;
+  const Charge charge = counter.of.charge(cost);
+  Decision each;
+  const Decision said = parts_.limiter.apply(Verb::kCharge, {&charge, 1}, {&each, 1}, std::nullopt);
+  if (store_failed(said.reason) || said.reason == Reason::kFallback) fail(counter, said.reason);
+  if (!said.allowed() || counter.failure) return 0;
+  stats_.assigned += units;
+  return units;
+}
+
+// Counts the units of all parts since the last time. Half of the limit is counted even if direct
+// requests have taken all.
 void QuotaService::count(Counter& counter) {
   fail(counter, std::nullopt);
+  const Limit& limit = counter.of.numbers;
+  const Duration time = now_ - counter.counted;
   const std::uint64_t held = counter.parts.held(now_);
-  counter.owed += counter.meter.count(counter.of.numbers, held, now_ - counter.counted);
+  counter.owed += counter.meter.count(limit, held, time);
+  const std::uint64_t half = counter.share / 2;
+  counter.due = counter.due_meter.count(limit, half - std::min(half, held), time);
   counter.counted = now_;
-  const std::uint64_t spare = std::min(counter.owed, counter.ready);
+  const bool keeps_ready = std::exchange(counter.is_awaited, false) && half > held;
+  const std::uint64_t spare = keeps_ready ? 0 : std::min(counter.owed, counter.ready);
   counter.owed -= spare;
   counter.ready -= spare;
   counter.owed -= take(counter, counter.owed);
+  const std::uint64_t most = ShareMeter().count(limit, half, horizon_of(counter));
+  if (counter.owed > most) counter.owed -= charge(counter, counter.owed - most);
   // When it is back, it admits what was used meanwhile, except for the units of a full limit.
   if (counter.failure) counter.owed = std::min(counter.owed, counter.of.numbers.capacity());
   // What shadow rules only count.
@@ -141,15 +178,18 @@ void QuotaService::claim(Counter& counter) {
   counter.share = share.value_or(counter.share);
 }
 
-// What is owed is paid back by smaller parts.
-void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
-  counter.planned = ++last_event_;
+// The time in which smaller parts pay back what is owed.
+Duration QuotaService::horizon_of(const Counter& counter) const {
   Duration interval{0};
   for (const Subscription* const user : counter.users) {
     interval = std::max(interval, user->interval);
   }
-  const Duration horizon = 4 * Duration{parts_.config.every} + 2 * interval;
-  const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon);
+  return 4 * Duration{parts_.config.every} + 2 * interval;
+}
+
+void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
+  counter.planned = ++last_event_;
+  const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon_of(counter));
   counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
   for (const auto id : counter.parts.plan(counter.total, now_)) {
@@ -233,9 +273,9 @@ void QuotaService::take_starts(const std::vector<Choice>& choices) {
   }
   ask_store({asked.begin(), asked.end()}, [this](Counter& counter) {
     const std::uint64_t wanted = std::exchange(counter.wanted, 0);
-    const std::uint64_t spare = std::min(counter.ready, wanted);
-    const std::uint64_t taken = take(counter, wanted - spare);
-    counter.ready += taken;
+    counter.ready += take(counter, wanted - std::min(counter.ready, wanted));
+    const std::uint64_t lacking = wanted - std::min(counter.ready, wanted);
+    counter.ready += charge(counter, std::min(lacking, std::exchange(counter.due, 0)));
   });
 }
 
@@ -279,7 +319,9 @@ bool QuotaService::settle(Choice& choice) {
   bool is_raised = false;
   for (const Link& link : subscription.links) {
     const quota::Allocator& parts = link.counter->parts;
-    has_units &= link.counter->ready >= start_of(choice, link.cost);
+    const bool lacks = link.counter->ready < start_of(choice, link.cost);
+    link.counter->is_awaited |= lacks;
+    has_units &= !lacks;
     is_raised |= part_of(choice, link) > parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {

@@ -205,6 +205,7 @@ class QuotaService {
     Log& log;
     const QuotaConfig& config;
     QuotaShares* shares = nullptr;  // null: no other server has the store
+    bool charges = true;            // the store counts units beyond a limit (Verb::kCharge)
     // With several calls that wait for the store at once. Empty: one call after the other.
     ForEach for_each = {};
     const Clock& steady = SteadyClock::instance();
@@ -273,8 +274,11 @@ class QuotaService {
   void order(Proxy& proxy, BucketOrder order);
   void ask_store(const std::vector<Counter*>& all, const std::function<void(Counter&)>& ask);
   std::uint64_t take(Counter& counter, std::uint64_t units);
+  std::uint64_t charged_for(const Limit& limit, std::uint64_t units) const;
+  std::uint64_t charge(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
   void claim(Counter& counter);
+  Duration horizon_of(const Counter& counter) const;
   void plan(Counter& counter, std::vector<Subscription*>& changed);
   std::optional<Assignment> choose(Subscription& subscription);
   bool is_old(const Subscription& subscription) const;

@@ -390,6 +390,48 @@ TEST_F(QuotaServiceTest, SharesTheLimitWithRequestsThatAskDirectly) {
   EXPECT_LT(proxy->rate("/api"), 100);
 }
 
+// Direct requests that take all units as they come back. One proxy has the limit before, another
+// comes later. Both keep half of the limit, and the rest is for direct requests.
+TEST_F(QuotaServiceTest, ProxiesKeepHalfOfALimitThatDirectRequestsWouldUseAlone) {
+  const std::map<std::string, Limit> limits{
+      {"token_bucket", token_bucket(100).per(1s)},
+      {"gcra", gcra(100).per(1s)},
+      {"fixed_window", fixed_window(100).per(1s)},
+      {"sliding_window_log", sliding_window_log(100).per(1s)},
+      {"sliding_window_hybrid", sliding_window_hybrid(100).per(1s)},
+      {"sliding_window_counter", sliding_window_counter(100).per(1s)}};
+  for (const auto& [algorithm, limit] : limits) {
+    std::string rules(kRules);
+    const std::size_t at = rules.rfind("token_bucket");
+    load(rules.replace(at, std::string("token_bucket").size(), algorithm));
+    clock_.advance(1min);
+    const auto proxy = connect(1);
+    const auto late = connect(2);
+    const std::string key = counter_of("api", "/api");
+    const Charge one = charge_of(key, limit, 1);
+    double used = 0;
+    double direct = 0;
+    double most = 0;
+    for (int i = 0; i < 12'000; ++i) {
+      clock_.advance(10ms);
+      const bool is_loaded = i >= 1500;
+      while (is_loaded && memory_.apply_one(Verb::kTake, one, {}).allowed()) ++direct;
+      const double rate = std::max(proxy->rate("/api"), 0.) + std::max(late->rate("/api"), 0.);
+      if (is_loaded) used += rate / 100;
+      if (is_loaded) most = std::max(most, used + direct - (i - 1500) + 1);
+      if (i % 100 == 99) divide(true);
+      if (i % 100 == 50) report(1, "/api", 500, 1s);
+      if (i % 100 == 50 && i > 6000) report(2, "/api", 500, 1s);
+    }
+    // The full counter, what is owed, and what the parts use until they are lowered.
+    EXPECT_LE(most, 100 + 300 + 300) << algorithm;
+    EXPECT_GE(direct, 3500) << algorithm;
+    if (limit.algorithm() == Algorithm::kFixedWindow) continue;  // docs/quota.md
+    EXPECT_GE(proxy->rate("/api"), 18) << algorithm;
+    EXPECT_GE(late->rate("/api"), 18) << algorithm;
+  }
+}
+
 TEST_F(QuotaServiceTest, NeverAssignsMoreThanTheLimitAndTheStatedBound) {
   std::vector<std::shared_ptr<Told>> proxies;
   for (std::uint64_t id = 1; id <= 10; ++id) proxies.push_back(connect(id));

@@ -69,11 +69,13 @@ struct QuotaService::Counter {
   BucketLimit of;
   quota::Allocator parts;
   std::vector<Subscription*> users = {};  // by their ids
-  ShareMeter meter = {};
+  ShareMeter meter = {}, due_meter = {};
   Instant counted;                      // until when its units are in `owed`
   std::uint64_t owed = 0;               // units to take that may be in use already
   std::uint64_t wanted = 0;             // units for the starts of new assignments
   std::uint64_t ready = 0;              // of these, taken
+  std::uint64_t due = 0;                // for starts, whatever direct requests have taken
+  bool is_awaited = false;              // an assignment waits until more is `ready`
   std::uint64_t share = quota::kWhole;  // of this server
   std::uint64_t total = quota::kWhole;  // without what is owed
   std::optional<Reason> failure = {};   // why the store cannot decide
