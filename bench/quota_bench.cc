@@ -86,7 +86,7 @@ class Upstream {
     auto listening = server::net::listen_at(server::parse_address("127.0.0.1:0").value(), 1);
     if (!listening) fail(listening.error());
     address_ = listening->name;
-    running_ = service_->start(loop_, store_, nullptr, nullptr);
+    running_ = service_->start(loop_, store_, server::StoreKind::kMemory, nullptr, nullptr);
     front_end_ = std::make_unique<server::grpc::FrontEnd>(
         server::grpc::Options{
             .bounds = bounds_,

@@ -418,6 +418,8 @@ rules:
         self.above = harness.Sluice(self.folder(), self.RULES, config)
         self.addCleanup(self.above.stop)
         store = {
+            "listen": {"grpc": "127.0.0.1:0"},
+            "quota": {"every": "100ms", "ttl": "3s"},
             "store": f"quota://{self.above.front_ends['grpc']}",
             "upstream": {"deadline": "30s"},
         }
@@ -450,6 +452,22 @@ rules:
         bound = self.LIMIT * (took + 1 + (self.EVERY + 1) + 1) + 2
         self.assertLessEqual(allowed, bound)
         self.assertEqual(self.status(self.zones[0])["kind"], "quota")
+
+    def test_proxies_of_zones_have_the_limit(self):
+        bucket = {"path": "/api", "user": "proxies"}
+        proxies = [Stream(zone) for zone in self.zones]
+        for proxy in proxies:
+            self.addCleanup(proxy.close)
+        # Nobody else asks, and then the proxy of the other zone.
+        proxies[0].wait_for_rate(0.9 * self.LIMIT, self.LIMIT, report=5 * self.LIMIT, **bucket)
+
+        def is_fair():
+            for proxy in proxies:
+                proxy.report(5 * self.LIMIT, **bucket)
+            rates = [proxy.rate(**bucket) or 0 for proxy in proxies]
+            return min(rates) >= 0.4 * self.LIMIT and sum(rates) <= 1.1 * self.LIMIT
+
+        wait_for(is_fair, "parts of the limit for the proxies of two zones")
 
     def test_a_denied_request_says_when_to_come_back(self):
         def is_denied():

@@ -87,7 +87,7 @@ struct Service {
 void check(const Service& service, MemoryStore& store, server::Log& log, std::string_view input) {
   boost::asio::io_context loop;
   const auto server = std::make_shared<server::QuotaServer>(service.config, *service.rules, log);
-  const auto running = server->start(loop, store, nullptr, nullptr);
+  const auto running = server->start(loop, store, server::StoreKind::kMemory, nullptr, nullptr);
   Client client;
   server::grpc::Call call;
   call.path = server::kQuotaPath;

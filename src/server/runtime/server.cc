@@ -704,11 +704,12 @@ void Server::Impl::start_quota(Loop& loop) {
   const Session::Parts parts = services.session();
   Store& store = parts.stores.shadow != nullptr ? *parts.stores.shadow : parts.limiter.store();
   std::unique_ptr<QuotaShares> shares;
-  if (kind_of(config_) == StoreKind::kRedis) {
+  const StoreKind kind = kind_of(config_);
+  if (kind == StoreKind::kRedis) {
     shares = std::make_unique<RedisShares>(services.redis, config_.redis.options.prefix,
                                            PermitId::random_text());
   }
-  loop.add(quota_->start(services.context, store, &overrides_->all(), std::move(shares)));
+  loop.add(quota_->start(services.context, store, kind, &overrides_->all(), std::move(shares)));
 }
 
 void Server::Impl::start_administration() {

@@ -179,6 +179,12 @@ Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
       break;
     }
   }
+  // What was asked for beyond the most is demand too. Nothing is taken, even if units came back
+  // now.
+  for (std::size_t i = 0; verb == Verb::kTakeAtMost && i < charges.size(); ++i) {
+    const auto rest = static_cast<std::uint32_t>(units_of(charges[i]) - most);
+    if (rest > 0 && buckets[i]->try_take(rest)) buckets[i]->give_back(rest);
+  }
   if (denier < charges.size()) {  // another loop was faster
     for (std::size_t i = 0; i < denier; ++i) {
       buckets[i]->give_back(verb == Verb::kTakeAtMost ? static_cast<std::uint32_t>(most)

@@ -246,7 +246,7 @@ class QuotaStream final : public grpc::StreamIn {
 // The service in its loop.
 class QuotaServer::Running final : public net::LoopFrontEnd {
  public:
-  Running(QuotaServer& server, boost::asio::io_context& loop, Store& store,
+  Running(QuotaServer& server, boost::asio::io_context& loop, Store& store, StoreKind kind,
           const Overrides* overrides, std::unique_ptr<QuotaShares> shares)
       : server_(server.shared_from_this()),
         loop_(loop),
@@ -258,11 +258,13 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
                   .log = server.log_,
                   .config = server.config_,
                   .shares = shares_.get(),
-                  .for_each = shares_
+                  .charges = kind != StoreKind::kQuota,
+                  .for_each = kind != StoreKind::kMemory
                                   ? QuotaService::ForEach(std::bind_front(&Running::for_each, this))
                                   : nullptr}),
         timer_(loop) {
-    if (shares_) fibers_.emplace(net::FiberPool::Options{.most = 1 + kMostAsking});
+    const net::FiberPool::Options fibers{.most = 1 + kMostAsking};
+    if (kind != StoreKind::kMemory) fibers_.emplace(fibers);  // others may wait
     wait();
   }
   ~Running() override {
@@ -406,9 +408,9 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
 };
 
 std::unique_ptr<net::LoopFrontEnd> QuotaServer::start(boost::asio::io_context& loop, Store& store,
-                                                      const Overrides* overrides,
+                                                      StoreKind kind, const Overrides* overrides,
                                                       std::unique_ptr<QuotaShares> shares) {
-  auto running = std::make_unique<Running>(*this, loop, store, overrides, std::move(shares));
+  auto running = std::make_unique<Running>(*this, loop, store, kind, overrides, std::move(shares));
   const std::scoped_lock lock(mutex_);
   running_ = running.get();
   return running;

@@ -28,10 +28,10 @@ class QuotaServer : public std::enable_shared_from_this<QuotaServer> {
   QuotaServer(const QuotaConfig& config, const RulesManager& rules, Log& log)
       : config_(config), rules_(rules), log_(log) {}
 
-  // Runs the service in this loop until the result is destroyed. `shares`: those of
-  // the servers of a store that may wait; null: it never waits, and there are no others.
+  // Runs the service in this loop until the result is destroyed. `kind` is that of the store, and
+  // `shares` those of the servers that have it too; null: there are no others.
   std::unique_ptr<net::LoopFrontEnd> start(boost::asio::io_context& loop, Store& store,
-                                           const Overrides* overrides,
+                                           StoreKind kind, const Overrides* overrides,
                                            std::unique_ptr<QuotaShares> shares);
   // Opens a stream of the gRPC front end of a loop.
   std::unique_ptr<grpc::StreamIn> open_stream(const grpc::Call& call, grpc::StreamOut& out,
