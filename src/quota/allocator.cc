@@ -216,6 +216,10 @@ std::uint64_t Allocator::available(Id id) const {
   return std::min(std::max(one.planned, one.claim.asked) + spare_, kNoLevel);
 }
 
+std::optional<std::uint64_t> Allocator::level() const noexcept {
+  return level_ < kNoLevel ? std::optional(level_) : std::nullopt;
+}
+
 std::uint64_t Allocator::asked(Id id) const {
   const auto found = all_.find(id);
   return found == all_.end() ? 0 : found->second.claim.asked;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <forward_list>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -69,6 +70,9 @@ class Allocator {
   // About what it would get if it asked for all, by the latest plan; at most 2^50. That if there
   // was none.
   std::uint64_t available(Id id) const;
+  // The part for each weight of those who ask for more than they get, by the latest plan. Absent:
+  // there are none.
+  std::optional<std::uint64_t> level() const noexcept;
   std::uint64_t asked(Id id) const;     // smoothed
   std::uint64_t assigned(Id id) const;  // that was sent last
   std::uint64_t held(Id id) const;      // the largest part that it may use

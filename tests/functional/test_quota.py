@@ -560,6 +560,16 @@ class TwoServers(redis_harness.RedisTest):
         self.wait_for_rates((500, 10), lambda a, b: a >= 85 and 5 <= b <= 15)
         self.wait_for_rates((10, 500), lambda a, b: b >= 85 and 5 <= a <= 15)
 
+    def test_proxies_have_the_parts_that_one_server_would_give(self):
+        for server in (0, 1, 1):
+            self.proxies.append(Stream(self.servers[server]))
+            self.addCleanup(self.proxies[-1].close)
+        # The third one needs 5, and the others 95 together: one at the first server, three at the
+        # second one.
+        demands = (500, 500, 5, 500, 500)
+        self.wait_for_rates(demands, lambda a, b, small, c, d: small >= 5 and all(
+            0.9 * 95 / 4 <= rate <= 1.1 * 95 / 4 for rate in (a, b, c, d)))
+
     def test_the_share_of_a_killed_server_is_free_when_its_parts_have_expired(self):
         self.wait_for_rates((500, 10), lambda a, b: a >= 85)
         self.servers[0].kill()
@@ -598,6 +608,8 @@ class TwoServers(redis_harness.RedisTest):
 
 class TwoServersOnACluster(TwoServers):
     """The same with a Redis Cluster of three masters."""
+
+    test_proxies_have_the_parts_that_one_server_would_give = None  # the script is the same
 
     def start_store(self):
         return self.cluster(replicas=0)

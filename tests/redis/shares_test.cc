@@ -54,7 +54,8 @@ class RedisSharesTest : public ::testing::Test {
   }
 
   std::optional<std::uint64_t> claim(const std::string& name, const std::string& key,
-                                     std::uint64_t asked, std::uint64_t held, milliseconds ttl) {
+                                     const sluice::quota::Claim& asked, std::uint64_t held,
+                                     milliseconds ttl) {
     std::optional<std::uint64_t> share;
     Job job([&] {
       sluice::server::RedisShares shares([this] { return probe_.client.get(); },
@@ -74,7 +75,9 @@ class RedisSharesTest : public ::testing::Test {
     std::istringstream text(RedisConnection::text(redis_.run({"GET", name_of_key})));
     std::string name;
     for (Model::Kept one{}; text >> name >> one.asked >> one.keeps >> one.until;) {
-      out.all[name] = one;
+      const std::size_t star = name.find('*');
+      one.weight = std::stoull(name.substr(star + 1));
+      out.all[name.substr(0, star)] = one;
     }
     return out;
   }
@@ -103,7 +106,9 @@ TEST_F(RedisSharesTest, TheScriptAndTheModelOfTheSimulationGiveTheSameShares) {
     Model& model = models[key];
     const bool is_anchor = !model.all.contains("anchor") || random() % 64 == 0;
     const std::string name = is_anchor ? "anchor" : "server-" + std::to_string(random() % 6);
-    const std::uint64_t asked = is_anchor ? 0 : amount(random);
+    const std::array<std::uint64_t, 4> weights{1, 1024, 3072, 1 + random() % 10'000'000'000};
+    const sluice::quota::Claim asked{.asked = is_anchor ? 0 : amount(random),
+                                     .weight = weights[random() % weights.size()]};
     // What it was given before, or more: of parts from before its claim had ended.
     const auto before = model.all.find(name);
     const std::uint64_t kept = before != model.all.end() ? before->second.keeps : 0;
@@ -120,17 +125,37 @@ TEST_F(RedisSharesTest, TheScriptAndTheModelOfTheSimulationGiveTheSameShares) {
     for (const auto& [other, one] : model.all) expired += one.until <= now ? 1 : 0;
     ASSERT_EQ(*share, model.claim(name, asked, held, ttl.count(), now)) << i;
     ASSERT_EQ(after.all, model.all) << i;
-    partial += *share > 0 && *share < asked ? 1 : 0;
+    partial += *share > 0 && *share < asked.asked ? 1 : 0;
   }
   EXPECT_GT(expired, claims / 10);
   EXPECT_GT(partial, claims / 10);
+}
+
+TEST_F(RedisSharesTest, DividesByWeightWhatOthersDoNotAskFor) {
+  const auto hour = std::chrono::hours(1);
+  for (int round = 0; round < 3; ++round) {
+    claim("small", "counter", {.asked = kWhole / 5, .weight = 1024}, 0, hour);
+    const auto three = claim("three", "counter", {.asked = kWhole, .weight = 3072}, 0, hour);
+    const auto one = claim("one", "counter", {.asked = kWhole, .weight = 1024}, 0, hour);
+    if (round < 2) continue;  // the first servers have had all until then
+    EXPECT_NEAR(static_cast<double>(*three), 0.6 * kWhole, 2);
+    EXPECT_NEAR(static_cast<double>(*one), 0.2 * kWhole, 2);
+  }
+}
+
+// A server of an older version has written its line.
+TEST_F(RedisSharesTest, AServerWithoutAWeightCountsAsOneProxy) {
+  redis_.run({"SET", std::string(kPrefix) + "q{}counter",
+              "old " + std::to_string(kWhole) + " 0 99999999999999"});
+  const auto share = claim("new", "counter", {.asked = kWhole, .weight = 3072}, 0, milliseconds(0));
+  EXPECT_EQ(share, kWhole / 4 * 3);
 }
 
 TEST_F(RedisSharesTest, ServersThatAskForAllHaveTheWholeTogether) {
   for (int round = 0; round < 3; ++round) {
     std::uint64_t sum = 0;
     for (const char* const name : {"a", "b", "c"}) {
-      sum += claim(name, "counter", kWhole, 0, std::chrono::hours(1)).value();
+      sum += claim(name, "counter", {.asked = kWhole}, 0, std::chrono::hours(1)).value();
     }
     EXPECT_EQ(sum, kWhole) << round;
   }

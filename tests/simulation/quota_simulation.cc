@@ -92,13 +92,13 @@ class Simulation::Shares final : public server::QuotaShares {
  public:
   Shares(Simulation& of, std::size_t server, std::uint64_t life)
       : of_(of), server_(server), life_(std::to_string(life)) {}
-  std::optional<std::uint64_t> claim(const Charge&, std::uint64_t asked, std::uint64_t held,
+  std::optional<std::uint64_t> claim(const Charge&, const quota::Claim& claim, std::uint64_t held,
                                      Duration ttl) override {
     const bool fails = !of_.reaches_store(server_);
     if (fails && !of_.servers_[server_].loses_answers) return std::nullopt;
     const auto now = of_.store_clock_.now().time_since_epoch();
     const std::uint64_t given = of_.shares_.claim(
-        life_, asked, held, std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
+        life_, claim, held, std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
         std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
     if (of_.shares_.kept() > kWhole) of_.fail("The servers keep more than the limit");
     if (fails) return std::nullopt;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,29 +18,41 @@ namespace sluice::quota_simulation {
 // with the script.
 struct SharesModel {
   struct Kept {
-    std::uint64_t asked, keeps;
+    std::uint64_t asked, weight, keeps;
     std::int64_t until;  // milliseconds, as all times here
 
     friend bool operator==(const Kept&, const Kept&) = default;
   };
 
-  std::uint64_t claim(const std::string& server, std::uint64_t asked, std::uint64_t held,
+  // With the floating-point numbers of Redis.
+  std::uint64_t claim(const std::string& server, const quota::Claim& claim, std::uint64_t held,
                       std::int64_t ttl, std::int64_t now) {
     std::erase_if(all, [&](const auto& one) { return one.second.until <= now; });
-    all.erase(server);
-    std::vector<std::pair<std::uint64_t, std::string>> claims{{asked, server}};
-    for (const auto& [name, other] : all) claims.emplace_back(other.asked, name);
-    std::sort(claims.begin(), claims.end());
-    std::uint64_t left = quota::kWhole;
-    std::uint64_t fair = 0;
-    for (std::size_t i = 0; i < claims.size(); ++i) {
-      const std::uint64_t part = std::min(claims[i].first, left / (claims.size() - i));
-      left -= part;
-      if (claims[i].second == server) fair = part;
+    const std::uint64_t most = quota::kWhole - std::min(kept_but(server), quota::kWhole);
+    all[server] = {claim.asked, claim.weight, 0, now + ttl};
+    std::vector<std::pair<double, std::string>> order;
+    double weights = 0;
+    for (const auto& [name, one] : all) {
+      order.emplace_back(static_cast<double>(one.asked) / static_cast<double>(one.weight), name);
+      weights += static_cast<double>(one.weight);
     }
-    const std::uint64_t share = std::min(fair, quota::kWhole - std::min(kept(), quota::kWhole));
-    all[server] = {asked, std::max(share, held), now + ttl};
+    std::sort(order.begin(), order.end());
+    std::uint64_t left = quota::kWhole;
+    for (const auto& [level, name] : order) {
+      const auto weight = static_cast<double>(all[name].weight);
+      const double fair = std::floor(static_cast<double>(left) * weight / weights);
+      const std::uint64_t part =
+          std::min({all[name].asked, left, static_cast<std::uint64_t>(fair)});
+      left -= part;
+      weights -= weight;
+      if (name == server) all[server].keeps = std::min(part, most);
+    }
+    const std::uint64_t share = all[server].keeps;
+    all[server].keeps = std::max(share, held);
     return share;
+  }
+  std::uint64_t kept_but(const std::string& server) const {
+    return kept() - (all.contains(server) ? all.at(server).keeps : 0);
   }
   std::uint64_t kept() const {
     std::uint64_t sum = 0;

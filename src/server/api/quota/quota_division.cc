@@ -160,22 +160,43 @@ void QuotaService::claim(Counter& counter) {
   Duration ttl =
       std::max(Duration{parts_.config.every} + kQuotaLatency, counter.parts.last_use() - now_);
   for (const Subscription* const user : counter.users) {
-    const auto link = std::find_if(user->links.begin(), user->links.end(),
-                                   [&](const Link& one) { return one.counter == &counter; });
     const std::uint64_t one = counter.parts.asked(user->id);
     asked = std::min(asked + one, kWhole);
     ttl = std::max(ttl, Duration{ttl_of(*user)} + Duration{parts_.config.every} + kQuotaLatency);
-    const std::uint64_t least = link->share_at_least();
+    const std::uint64_t least = user->link_of(counter).share_at_least();
     if (one >= least) continue;
     idle += least - one;
     const bool is_new = user->interval.count() == 0;
     largest = std::max(largest, is_new ? least : least / 4);
   }
-  asked = std::min(asked + std::min(idle, largest), kWhole);
+  idle = std::min(idle, largest);
+  const quota::Claim claim{.asked = std::min(asked + idle, kWhole),
+                           .weight = weight_of(counter, idle)};
   const std::uint64_t held = counter.parts.held(now_);
-  const auto share = parts_.shares->claim(counter.of.charge(0), asked, held, ttl);
+  const auto share = parts_.shares->claim(counter.of.charge(0), claim, held, ttl);
   if (!share) fail(counter, Reason::kStoreError);
   counter.share = share.value_or(counter.share);
+}
+
+// The weights of those who ask for more than they get, in 1/1024; and for what the others ask for,
+// and for what is `idle`, what that is of a part of such a weight. Then servers divide a limit as
+// one server would.
+std::uint64_t QuotaService::weight_of(const Counter& counter, std::uint64_t idle) const {
+  constexpr Wide kOne = 1024;
+  Wide level = 0;
+  Wide all = 0;
+  for (const Subscription* const user : counter.users) {
+    const std::uint32_t weight = user->link_of(counter).weight;
+    level = std::max<Wide>(level, counter.parts.asked(user->id) / std::max(weight, 1U));
+    all += kOne * weight;
+  }
+  level = std::max<Wide>(counter.parts.level().value_or(static_cast<std::uint64_t>(level)), 1);
+  Wide sum = idle * kOne / level;
+  for (const Subscription* const user : counter.users) {
+    const Wide asked = counter.parts.asked(user->id) * kOne / level;
+    sum += std::min(kOne * user->link_of(counter).weight, asked);
+  }
+  return static_cast<std::uint64_t>(std::clamp<Wide>(sum, 1, std::max<Wide>(all, 1)));
 }
 
 // The time in which smaller parts pay back what is owed.

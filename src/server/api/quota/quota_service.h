@@ -164,10 +164,10 @@ class QuotaShares {
  public:
   virtual ~QuotaShares() = default;
   // Returns the share of a counter that this server may divide for `ttl`: a fair one, of which the
-  // others hold nothing any more. It asks for `asked`, and its proxies may still use `held`, which
-  // nobody else gets before it is lower, or `ttl` has passed. Absent: the store cannot say. May
-  // wait on a fiber.
-  virtual std::optional<std::uint64_t> claim(const Charge& counter, std::uint64_t asked,
+  // others hold nothing any more. What is beyond the claims of others goes to it by weight, at
+  // least 1. Its proxies may still use `held`, which nobody else gets before it is lower, or `ttl`
+  // has passed. Absent: the store cannot say. May wait on a fiber.
+  virtual std::optional<std::uint64_t> claim(const Charge& counter, const quota::Claim& claim,
                                              std::uint64_t held, Duration ttl) = 0;
 };
 
@@ -278,6 +278,7 @@ class QuotaService {
   std::uint64_t charge(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
   void claim(Counter& counter);
+  std::uint64_t weight_of(const Counter& counter, std::uint64_t idle) const;
   Duration horizon_of(const Counter& counter) const;
   void plan(Counter& counter, std::vector<Subscription*>& changed);
   std::optional<Assignment> choose(Subscription& subscription);

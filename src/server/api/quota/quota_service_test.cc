@@ -87,16 +87,18 @@ class Told final : public QuotaProxy {
 // What other servers leave of a limit.
 class Left final : public QuotaShares {
  public:
-  std::optional<std::uint64_t> claim(const Charge&, std::uint64_t wants, std::uint64_t uses,
+  std::optional<std::uint64_t> claim(const Charge&, const quota::Claim& claim, std::uint64_t uses,
                                      Duration time) override {
     ++claims;
-    asked = wants;
+    asked = claim.asked;
+    weight = claim.weight;
     held = uses;
     ttl = time;
     return share;
   }
   std::optional<std::uint64_t> share = quota::kWhole;
   std::uint64_t asked = 0;
+  std::uint64_t weight = 0;
   std::uint64_t held = 0;
   Duration ttl{0};
   int claims = 0;
@@ -580,6 +582,27 @@ TEST_F(QuotaServiceTest, DividesItsShareAmongServers) {
   pass(1s);
   EXPECT_NEAR(proxy->rate("/api"), 10, 1);
   EXPECT_EQ(shares_.held, quota::kWhole / 4);  // until the proxy has confirmed
+}
+
+TEST_F(QuotaServiceTest, ItsWeightIsThatOfTheProxiesThatAskForMore) {
+  for (std::uint64_t id = 1; id <= 3; ++id) connect(id);
+  for (int i = 0; i < 5; ++i) {
+    for (std::uint64_t id = 1; id <= 3; ++id) report(id, "/api", id == 3 ? 50 : 5000);
+    pass(5s);
+  }
+  // Two that ask for more, which have 45 each. The third one needs 10, which is 10/45 of that.
+  EXPECT_NEAR(static_cast<double>(shares_.weight) / 1024, 2 + 10. / 45, 0.02);
+  report(3, "/api", 5000);
+  pass(5s);
+  EXPECT_EQ(shares_.weight, 3 * 1024);
+  for (std::uint64_t id = 1; id <= 3; ++id) service_->close(id);
+  connect(4);
+  service_->report(4, {{.bucket = "w",
+                        .attributes = {{"path", "/weighted"}, {"x-weight", "7"}},
+                        .elapsed = 5s,
+                        .allowed = 5000}});
+  divide(false);
+  EXPECT_EQ(shares_.weight, 7 * 1024);
 }
 
 TEST_F(QuotaServiceTest, RenewsNothingWithoutAStore) {

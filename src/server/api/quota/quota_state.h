@@ -58,6 +58,10 @@ struct QuotaService::Subscription {
   bool resumes = false;    // the proxy had the bucket before its stream
   bool is_fresh = true;    // it must be sent since it was linked
   bool is_chosen = false;  // to be sent in this step
+
+  const Link& link_of(const Counter& counter) const {
+    return *std::ranges::find(links, &counter, &Link::counter);
+  }
 };
 
 // A counter of a limit, which is divided.

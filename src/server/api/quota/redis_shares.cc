@@ -9,43 +9,49 @@
 namespace sluice::server {
 namespace {
 
-// KEYS[1]: the text, a line "SERVER ASKED KEEPS UNTIL" for each server: the share it asks for, the
-// largest that it may use, and until when, in milliseconds. ARGV: the server, what it asks for,
-// what is in use there, the time to live, the whole. Returns the share to divide. A server keeps
-// what is in use until it is lower, so that the sum of what they keep is at most the whole.
+// KEYS[1]: the text, a line "SERVER*WEIGHT ASKED KEEPS UNTIL" for each server: the share it asks
+// for, the largest that it may use, and until when, in milliseconds; without a weight, that is
+// 1024. ARGV: the server, what it asks for, what is in use there, the time to live, the whole, the
+// weight. Returns the share to divide. A server keeps what is in use until it is lower, so that the
+// sum of what they keep is at most the whole.
 constexpr std::string_view kShareText = R"(local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local asked, held, whole = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
-local all, lines, kept, last = {{ARGV[1], asked}}, {}, 0, now
+local weight = tonumber(ARGV[6])
+local all, lines, kept, last = {{ARGV[1], asked, weight}}, {}, 0, now
+local weights = weight
 for line in string.gmatch(redis.call('GET', KEYS[1]) or '', '[^\n]+') do
-  local name, wants, keeps, till = string.match(line, '^(%S+) (%d+) (%d+) (%d+)$')
+  local server, wants, keeps, till = string.match(line, '^(%S+) (%d+) (%d+) (%d+)$')
+  local name, heavy = string.match(server or '', '^([^*]+)%*?(%d*)$')
   if name and name ~= ARGV[1] and tonumber(till) > now then
-    all[#all + 1] = {name, tonumber(wants)}
+    all[#all + 1] = {name, tonumber(wants), tonumber(heavy) or 1024}
+    weights = weights + all[#all][3]
     lines[#lines + 1] = line
     kept = kept + tonumber(keeps)
     last = math.max(last, tonumber(till))
   end
 end
-table.sort(all, function(a, b) return a[2] < b[2] or a[2] == b[2] and a[1] < b[1] end)
+for _, one in ipairs(all) do one[4] = one[2] / one[3] end
+table.sort(all, function(a, b) return a[4] < b[4] or a[4] == b[4] and a[1] < b[1] end)
 local left, fair = whole, 0
-for i, one in ipairs(all) do
-  local part = math.min(one[2], math.floor(left / (#all - i + 1)))
-  left = left - part
+for _, one in ipairs(all) do
+  local part = math.min(one[2], left, math.floor(left * one[3] / weights))
+  left, weights = left - part, weights - one[3]
   if one[1] == ARGV[1] then fair = part end
 end
 local share = math.max(math.min(fair, whole - kept), 0)
 local keeps = math.max(share, held)
 local till = now + tonumber(ARGV[4])
-lines[#lines + 1] = string.format('%s %.0f %.0f %.0f', ARGV[1], asked, keeps, till)
+lines[#lines + 1] = string.format('%s*%.0f %.0f %.0f %.0f', ARGV[1], weight, asked, keeps, till)
 redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', math.max(last, till) - now)
 return string.format('%.0f', share)
 )";
 constexpr redis::Script kShare{"quota_share", kShareText,
-                               "b4850b3668ca594d871be10bcac44c0ccd54a1c5"};
+                               "049ef630842b4a95b84e9062af5511296fdd80da"};
 
 }  // namespace
 
-std::optional<std::uint64_t> RedisShares::claim(const Charge& counter, std::uint64_t asked,
+std::optional<std::uint64_t> RedisShares::claim(const Charge& counter, const quota::Claim& claim,
                                                 std::uint64_t held, Duration ttl) {
   redis::Client* const client = client_();
   if (client == nullptr || net::current_fiber() == nullptr) return std::nullopt;
@@ -69,7 +75,7 @@ std::optional<std::uint64_t> RedisShares::claim(const Charge& counter, std::uint
   command.append(server_);
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(ttl).count();
   for (const std::uint64_t number :
-       {asked, held, static_cast<std::uint64_t>(milliseconds), quota::kWhole}) {
+       {claim.asked, held, static_cast<std::uint64_t>(milliseconds), quota::kWhole, claim.weight}) {
     command.append(number);
   }
   client->submit(command);
