@@ -16,6 +16,7 @@ import yaml
 import envoy_harness
 import harness
 import redis_harness
+import tls_harness
 from harness import wait_for
 
 RULES = """
@@ -507,6 +508,82 @@ rules:
         )
         with self.assertRaisesRegex(AssertionError, "cannot be divided among servers"):
             self.serve(rules, {"store": "quota://127.0.0.1:1"})
+
+
+class ZoneWithCertificates(harness.ServerTest):
+    """A server whose limits another one divides, over TLS."""
+
+    def setUp(self):
+        self.certificates = self.folder()
+        for name in ("ca", "other"):
+            tls_harness.authority(self.certificates, name)
+        tls_harness.certificate(self.certificates, "server", names="IP:127.0.0.1")
+        tls_harness.certificate(self.certificates, "client", names="DNS:zone")
+        tls_harness.certificate(self.certificates, "stranger", by="other", names="DNS:zone")
+        tls = {"cert_file": self.file("server.crt"), "key_file": self.file("server.key"),
+               "client_ca_file": self.file("ca.crt")}
+        self.above = self.serve(RULES, {
+            "listen": {"grpc": "127.0.0.1:0"},
+            "grpc": {"tls": tls},
+            "clients": [{"name": "zone", "certificate": "zone", "role": "operate"}],
+        })
+
+    def file(self, name):
+        return str(self.certificates / name)
+
+    def zone(self, own, authority="ca", deadline="30s"):
+        upstream = {"ca_file": self.file(f"{authority}.crt"), "deadline": deadline}
+        if own:
+            upstream.update(cert_file=self.file(f"{own}.crt"), key_file=self.file(f"{own}.key"))
+        store = f"quotas://{self.above.front_ends['grpc']}"
+        rules = RULES.replace("{ path: /api }", "{ path: /api }\n    on_store_error: deny")
+        return self.serve(rules, {"store": store, "upstream": upstream})
+
+    def test_a_zone_with_a_certificate_has_a_part(self):
+        zone = self.zone("client")
+        wait_for(lambda: Zones.status(zone)["connections"] == 1, "the connection")
+        answer = Zones.ask(zone, path="/api", user="tls")
+        self.assertEqual((answer["outcome"], answer["reason"]), ("allowed", "ok"))
+
+    def test_the_status_of_a_zone_says_why_it_has_no_connection(self):
+        expected = {
+            (None, "ca"): "certificate",
+            ("stranger", "ca"): "unknown ca",
+            ("client", "other"): "certificate",
+        }
+        for (own, authority), why in expected.items():
+            # A client learns only after the handshake that its certificate is not accepted.
+            zone = self.zone(own, authority, deadline="100ms")
+            line = "the server above is not connected"
+            wait_for(lambda zone=zone, line=line: line in zone.log(), line)
+            [said] = [one for one in zone.log().splitlines() if line in one]
+            self.assertIn(why, said)
+            answer = Zones.ask(zone, path="/api", user="tls")
+            self.assertEqual((answer["outcome"], answer["reason"]), ("denied", "fallback"))
+
+
+class Handover(harness.ServerTest):
+    """A process that another one succeeds, with a store of its own."""
+
+    def test_the_new_process_assigns_after_the_stream_has_ended(self):
+        bucket = {"path": "/api", "user": "handover"}
+        config = {
+            "listen": {"grpc": f"127.0.0.1:{harness.free_port()}"},
+            "drain": {"handover": str(self.folder() / "handover.sock")},
+        }
+        old = self.serve(RULES, config)
+        proxy = Stream(old)
+        self.addCleanup(proxy.close)
+        proxy.wait_for_rate(95, 100, report=500, **bucket)
+        new = self.serve(RULES, config)
+        self.assertEqual(proxy.status(), grpc.StatusCode.UNAVAILABLE)
+        again = Stream(new)
+        self.addCleanup(again.close)
+        # Of a time before the stream: the proxy goes on with its assignment until it has another.
+        again.report(500, 5, **bucket)
+        wait_for(lambda: again.assignment(**bucket) is not None, "an assignment")
+        self.assertGreaterEqual(again.rate(**bucket) or 0, 95)
+        wait_for(lambda: new.admin_request("GET", "/v1/quota").json["proxies"] == 1, "the proxy")
 
 
 class TwoServers(redis_harness.RedisTest):
