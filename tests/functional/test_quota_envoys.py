@@ -1,5 +1,5 @@
-"""Three Envoys whose quotas two servers on one Redis assign, while load moves and parts are killed.
-The requests that reach the application are counted there, and never exceed the bound of
+"""Three Envoys whose quotas one server in memory assigns, or two servers on one Redis, while load
+moves and parts are killed. The requests that reach the application are counted there, and never exceed the bound of
 docs/quota.md. Prints what it measured."""
 
 import http.client
@@ -74,20 +74,19 @@ class Load:
         self.thread.join()
 
 
-class Envoys(redis_harness.RedisTest):
-    def setUp(self):
-        self.store = self.redis()
+class EnvoyTest(redis_harness.RedisTest):
+    def start_servers(self, number, **store):
         self.rules = self.folder() / "rules.yaml"
         self.write_limit(LIMIT)
         config = {
             "listen": {"grpc": "127.0.0.1:0"},
             "rules": str(self.rules),
-            "store": self.store.url,
             "quota": {"every": f"{int(EVERY * 1000)}ms"},
+            **store,
         }
-        self.servers = [harness.Sluice(self.folder(), None, config) for _ in range(2)]
+        self.servers = [harness.Sluice(self.folder(), None, config) for _ in range(number)]
         for server in self.servers:
-            self.addCleanup(server.stop)  # one of them is killed
+            self.addCleanup(server.stop)  # one of them may be killed
         self.app = harness.Application()
         self.addCleanup(self.app.stop)
 
@@ -143,6 +142,29 @@ class Envoys(redis_harness.RedisTest):
         print(f"        {what}: {len(times)} requests, at most {got:.0f} beyond the limit "
               f"(bound {BOUND:.0f}, {late:.0f} for slow answers)", flush=True)
         self.assertLessEqual(got, BOUND + late)
+
+
+class OneServer(EnvoyTest):
+    """Its store is in memory."""
+
+    def test_the_application_never_gets_more_than_the_bound(self):
+        self.start_servers(1)
+        self.loads = [self.envoy()[1] for _ in range(3)]
+        first, second, third = self.loads
+        first.rate, second.rate, third.rate = 150, 6, 6
+        self.measure("three proxies have 95 % of the limit, by their demand",
+                     lambda parts: sum(parts) >= 0.95 * LIMIT and parts[0] >= 0.7 * LIMIT)
+        self.check_bound("one server", LIMIT)
+        second.rate = third.rate = 150
+        self.measure("each of them has a third",
+                     lambda parts: len(parts) == 3 and parts[2] >= 0.3 * LIMIT)
+        self.check_bound("one server, three loads", LIMIT)
+
+
+class Envoys(EnvoyTest):
+    def setUp(self):
+        self.store = self.redis()
+        self.start_servers(2, store=self.store.url)
 
     def test_an_envoy_goes_on_while_its_server_is_replaced(self):
         _, load = self.envoy()
