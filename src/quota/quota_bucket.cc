@@ -19,8 +19,8 @@ void QuotaBucket::assign(const Assignment& assignment) noexcept {
   if (assignment.kind == Kind::kTokens) keep_tokens(before, assignment);
 }
 
-// The bucket keeps its tokens when its numbers change, up to the new maximum, as Envoy's does: the
-// service counts the tokens that are added. After a blanket rule it is full.
+// The bucket keeps its tokens when its numbers change, up to the new maximum, as Envoy's does: only
+// time adds tokens, which the service counts. After a blanket rule it is full.
 void QuotaBucket::keep_tokens(const Assignment& before, const Assignment& now) noexcept {
   if (before.interval == now.interval && before.tolerance == now.tolerance &&
       before.kind == Kind::kTokens) {

@@ -270,17 +270,16 @@ bool QuotaService::waits(const Subscription& subscription, const Link& link) con
   return counter.parts.planned(subscription.id) < std::max<std::uint64_t>(used / 4 * 3, 1);
 }
 
-// A proxy keeps the tokens that it has, up to those of the new bucket. Only a bucket without one
-// before it begins with all of its tokens. (Envoy 1.40 does this; a client that begins with a full
-// bucket at each change uses more.)
+// A proxy that has a token bucket keeps the tokens that it has, and time alone adds more, which
+// count() counts. Only a bucket without one before it begins with all of its tokens. (Envoy 1.40
+// does this; a client that begins with a full bucket at each change uses more.)
 std::uint64_t QuotaService::start_of(const Choice& choice, std::uint64_t cost) const {
   const Subscription& subscription = *choice.to;
-  std::uint64_t kept = 0;
-  const bool is_in_force = now_ - subscription.sent_at < Duration{subscription.ttl};
-  if (subscription.sent && is_in_force) kept = subscription.sent->tokens;
-  const std::uint64_t tokens = choice.next.tokens;
-  const std::uint64_t added = tokens - std::min(tokens, kept);
-  return std::min(added, kMaxAmount / cost) * cost;
+  // The old one may expire while the new one is on its way.
+  const bool is_active = now_ + kQuotaLatency < subscription.sent_at + Duration{subscription.ttl};
+  const auto kind = subscription.sent ? subscription.sent->kind : Assignment::Kind::kDenyAll;
+  if (is_active && kind == Assignment::Kind::kTokens) return 0;
+  return std::min<std::uint64_t>(choice.next.tokens, kMaxAmount / cost) * cost;
 }
 
 void QuotaService::take_starts(const std::vector<Choice>& choices) {
@@ -332,8 +331,8 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
 }
 
 // Pays for the tokens that the assignment begins with. Returns false if it is to wait for units,
-// until the limit is divided again: a raise does. A part that others need is lowered at once, and
-// its tokens are owed; a bucket that is new, or had no limit, gets nothing until there are units.
+// until the limit is divided again: one that replaces an expired one does, if it is a raise. Else
+// its tokens are owed. A bucket that is new, or had no limit, gets nothing until there are units.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;
