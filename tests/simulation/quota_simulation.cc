@@ -34,13 +34,15 @@ constexpr const char* kStops[] = {"partition", "restart", "kill", "clock"};
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
-std::string rules_of(std::uint64_t limit) {
+// `limit`: per second.
+std::string rules_of(std::uint64_t limit, const Simulation::Options& options) {
+  const auto seconds = static_cast<std::uint64_t>(options.period.count());
   return "version: 1\ndomain: shop\nrules:\n  - name: api\n    match: { path: "
          "/api }\n    limits: "
          "[ "
-         "{ name: requests, key: \"{path}\", algorithm: token_bucket, per: 1s, "
-         "limit: " +
-         std::to_string(limit) + ", share: { weight: \"{x-weight|1}\" } } ]\n";
+         "{ name: requests, key: \"{path}\", algorithm: " +
+         options.algorithm + ", per: " + std::to_string(seconds) +
+         "s, limit: " + std::to_string(limit * seconds) + ", share: { weight: \"{x-weight|1}\" } } ]\n";
 }
 
 PermitId permit_of(std::uint64_t caller) {
@@ -159,6 +161,7 @@ struct Simulation::Running {
   ~Running() { waits->close(); }
 
   const std::uint64_t life;
+  Instant wakes = Instant::max();  // when the store has more units for a limit
   Connection connection;
   Limiter limiter;
   Leases leases;
@@ -181,11 +184,12 @@ Simulation::Simulation(const Options& options)
       store_clock_(now_),
       store_({.max_keys = 128, .max_log_bytes = 1 << 20, .shards = 1}, store_clock_),
       rules_(std::move(
-          *server::RulesManager::open_source({{.name = "rules", .text = rules_of(kLimit)}}))),
+          *server::RulesManager::open_source({{.name = "rules", .text = rules_of(kLimit, options)}}))),
       step_(dice(2) == 0 ? 1 + dice(16) : 2000),
       proxies_(options.proxies),
       servers_(options.servers),
       looked_(now_) {
+  config_.every = options.every;
   // Not all kinds in each run, because some hide what others break. In some runs, none that stop
   // the count of what is in use.
   const bool stops = dice(2) == 0;
@@ -301,7 +305,7 @@ void Simulation::set_limit(std::uint64_t limit) {
   after(kLongestPart, [this, change = ++limit_changes_] {
     if (change == limit_changes_) ceiling_ = limit_;
   });
-  if (!rules_->replace(rules_of(limit), "rules")) fail("The rules are refused");
+  if (!rules_->replace(rules_of(limit, options_), "rules")) fail("The rules are refused");
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     if (!servers_[i].running) continue;
     servers_[i].running->service.follow_rules();
@@ -345,8 +349,19 @@ void Simulation::divide(std::size_t server, std::uint64_t life, bool all) {
   Running* const running = servers_[server].running.get();
   if (running == nullptr || running->life != life) return;
   running->service.divide(all);
+  if (const Instant next = running->service.next(); next < running->wakes) {
+    running->wakes = next;
+    after(std::max(next - now_, Duration{0}), [this, server, life] { wake(server, life); });
+  }
   if (!running->service.has_news()) return;
   after(up_to(1ms), [this, server, life] { divide(server, life, false); });
+}
+
+void Simulation::wake(std::size_t server, std::uint64_t life) {
+  Running* const running = servers_[server].running.get();
+  if (running == nullptr || running->life != life) return;
+  running->wakes = Instant::max();
+  divide(server, life, false);
 }
 
 bool Simulation::reaches_store(std::size_t server) const {
@@ -557,6 +572,7 @@ void Simulation::look() {
     fail("The proxies may use " + std::to_string(sum) + " of " + std::to_string(ceiling_));
   }
   excess_ = std::max(excess_ + admitted_ - ceiling * seconds(now_ - looked_), 0.);
+  used_ += admitted_;
   admitted_ = 0;
   looked_ = now_;
   // docs/quota.md. While servers cannot count what is in use, and the store's clock does not move,
@@ -667,7 +683,8 @@ void Simulation::ask_directly(Running& running) {
   const Attributes attributes{{"path", kBucket}};
   const auto key = name_override(rules_->current(), "api", "requests", attributes, {});
   for (std::uint64_t i = dice(8); key && i > 0; --i) {
-    Charge charge{*key, token_bucket(limit_).per(1s), 1 + dice(limit_ / 4)};
+    const Limit& limit = rules_->current().rules()[0].limits[0].limit;
+    Charge charge{*key, limit, 1 + dice(limit_ / 4)};
     charge.rule.keyspace = Keyspace::kRules;
     if (!running.connection.apply_one(Verb::kTake, charge, {}).allowed()) continue;
     admitted_ += static_cast<double>(charge.cost);

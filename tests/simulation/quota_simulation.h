@@ -55,6 +55,9 @@ class Simulation {
     Duration interval{0};   // of the reports; 0: each proxy has another
     Duration stalled{0};    // this longer is every other assignment on its way
     bool is_mixed = false;  // with weights, direct requests and QuotaClients
+    std::string algorithm = "token_bucket";  // of the limit that is divided, with its options
+    std::chrono::seconds period{1};          // of this limit
+    std::chrono::milliseconds every{1000};   // `quota.every`
   };
 
   explicit Simulation(const Options& options);
@@ -95,6 +98,8 @@ class Simulation {
   std::uint64_t direct() const { return direct_; }
   // What proxies could use at the worst moment, as a multiple of the limit.
   double most() const { return most_; }
+  // Requests of the limit that were admitted, until the last look.
+  double used() const { return used_; }
 
  private:
   class Stream;
@@ -147,6 +152,7 @@ class Simulation {
   void stop(std::size_t server);
   void round(std::size_t server, std::uint64_t life);
   void divide(std::size_t server, std::uint64_t life, bool all);
+  void wake(std::size_t server, std::uint64_t life);
   bool reaches_store(std::size_t server) const;
 
   void disconnect(std::size_t proxy);
@@ -195,6 +201,7 @@ class Simulation {
   std::vector<Server> servers_;
   double most_ = 0;
   double admitted_ = 0;  // since the last look
+  double used_ = 0;      // before it
   double excess_ = 0;    // beyond the limit, in the worst time that ends now
   Instant looked_;
   std::uint64_t direct_ = 0, leased_ = 0;  // requests that were admitted

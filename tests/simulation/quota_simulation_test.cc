@@ -119,5 +119,37 @@ TEST(QuotaSimulation, OneOfAHundredProxiesWithMostOfTheDemandGetsItInThreePeriod
   EXPECT_EQ(simulation.failure(), "");
 }
 
+// docs/quota.md has a table. With each seed the division meets another phase of the window.
+TEST(QuotaSimulation, AllAlgorithmsLetProxiesUseMostOfTheLimit) {
+  for (const char* const algorithm :
+       {"token_bucket", "fixed_window", "sliding_window_log", "sliding_window_hybrid",
+        "sliding_window_counter", "sliding_window_counter, slices: 10"}) {
+    for (const auto& [period, every] :
+         {std::pair{1s, 1000ms}, std::pair{1s, 100ms}, std::pair{10s, 1000ms}}) {
+      for (const std::size_t servers : {1, 3}) {
+        const std::size_t seeds = sluice::testing::random_cases(4, 100);
+        double mean = 0;
+        for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+          const std::size_t proxies = 1 + seed % 4;
+          Simulation simulation({.seed = seed,
+                                 .servers = servers,
+                                 .proxies = proxies,
+                                 .interval = 5s,
+                                 .algorithm = algorithm,
+                                 .period = period,
+                                 .every = every});
+          for (std::size_t i = 0; i < proxies; ++i) simulation.set_demand(i, 10. * kLimit);
+          simulation.run(1min);
+          const double before = simulation.used();
+          simulation.run(1min);
+          mean += (simulation.used() - before) / 60 / kLimit / static_cast<double>(seeds);
+        }
+        EXPECT_GE(mean, 0.93) << algorithm << " of " << period / 1s << " s, every "
+                              << every / 1ms << " ms, " << servers << " servers";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::quota_simulation

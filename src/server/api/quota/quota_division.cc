@@ -15,6 +15,8 @@ constexpr std::uint64_t kWhole = quota::kWhole;
 // Before the interval of a proxy's reports is known: Envoy reports every 5 s.
 constexpr Duration kFirstTtl = std::chrono::seconds{15};
 constexpr Duration kLongestTtl = std::chrono::seconds{60};
+// Until the store is asked again about a limit, and before the end of a slice.
+constexpr Duration kShortestWait = std::chrono::milliseconds{10};
 
 }  // namespace
 
@@ -143,10 +145,35 @@ void QuotaService::count(Counter& counter) {
   counter.owed -= take(counter, counter.owed);
   const std::uint64_t most = ShareMeter().count(limit, half, horizon_of(counter));
   if (counter.owed > most) counter.owed -= charge(counter, counter.owed - most);
+  if (counter.owed > 0 && !counter.failure) ask_again(counter);
   // When it is back, it admits what was used meanwhile, except for the units of a full limit.
   if (counter.failure) counter.owed = std::min(counter.owed, counter.of.numbers.capacity());
   // What shadow rules only count.
   take(counter, std::exchange(counter.wanted, 0));
+}
+
+// Finds out when the store has the units that are owed, if that is before the next division of all:
+// a window that opens, or has more units, between two divisions would lose them.
+void QuotaService::ask_again(Counter& counter) {
+  const Duration every = parts_.config.every;
+  // A denial counts for a block.
+  if (counter.again > now_ || counter.is_blocked || counter.of.block != nullptr) return;
+  const Limit& limit = counter.of.numbers;
+  const Charge charge = counter.of.charge(std::min(counter.owed, limit.capacity()));
+  Decision each;
+  const Decision said = parts_.limiter.apply(Verb::kPeek, {&charge, 1}, {&each, 1}, std::nullopt);
+  Duration time = said.retry_after.value_or(Duration{0});
+  if (limit.algorithm() == Algorithm::kSlidingWindowCounter) {
+    // The counter assumes that a slice was used evenly, so what is taken late in it counts for the
+    // shortest time: all of a window can be used by who asks last at the end of each slice.
+    const Duration slice = limit.period() / limit.slices();
+    time = said.reset_after % slice - std::max<Duration>(slice / 50, kShortestWait);
+    if (time < every / 20) time += slice;
+  }
+  time = std::max({time, every / 20, kShortestWait});
+  if (time >= every) return;
+  counter.again = now_ + time;
+  again_.emplace(counter.again, Key{counter.of.tag, counter.of.key});
 }
 
 // Asks for a share of the limit, for as long as its parts may be used.

@@ -262,7 +262,8 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
                   .for_each = kind != StoreKind::kMemory
                                   ? QuotaService::ForEach(std::bind_front(&Running::for_each, this))
                                   : nullptr}),
-        timer_(loop) {
+        timer_(loop),
+        again_(loop) {
     const net::FiberPool::Options fibers{.most = 1 + kMostAsking};
     if (kind != StoreKind::kMemory) fibers_.emplace(fibers);  // others may wait
     wait();
@@ -281,6 +282,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   // then the servers to which the proxies go have all.
   void drain(std::function<void()> drained) override {
     timer_.cancel();
+    again_.cancel();
     is_draining_ = true;
     drained_ = std::move(drained);
     service_.close_all();
@@ -352,6 +354,17 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
       divide(true);
     });
   }
+  // Until the store has more units for a limit.
+  void wait_again() {
+    if (is_running_ || is_draining_ || service_.next() >= wakes_) return;
+    wakes_ = service_.next();
+    again_.expires_after(wakes_ - SteadyClock::instance().now());
+    again_.async_wait([this](const boost::system::error_code& why) {
+      if (why) return;
+      wakes_ = Instant::max();
+      if (!is_running_) divide(false);
+    });
+  }
   void divide(bool all) {
     if (is_draining_) return;
     publishes_ |= all;
@@ -380,6 +393,7 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
     });
   }
   void publish() {
+    wait_again();
     base::JsonWriter json;
     const bool writes = std::exchange(publishes_, false);
     if (writes) service_.write(json, kMostShown);
@@ -397,6 +411,8 @@ class QuotaServer::Running final : public net::LoopFrontEnd {
   const std::unique_ptr<QuotaShares> shares_;
   QuotaService service_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer again_;
+  Instant wakes_ = Instant::max();  // when `again_` ends
   std::optional<net::FiberPool> fibers_;
   Job job_{*this};
   bool is_running_ = false;

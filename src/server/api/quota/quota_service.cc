@@ -264,6 +264,10 @@ void QuotaService::divide(bool all) {
   is_dividing_ = true;
   now_ = parts_.steady.now();
   has_news_ = false;
+  for (; next() <= now_; again_.erase(again_.begin())) {
+    const auto found = counters_.find(again_.begin()->second);
+    if (found != counters_.end()) note(*found->second);
+  }
   divide_some();
   now_ = parts_.steady.now();
   const auto events = std::exchange(events_, {});

@@ -237,6 +237,8 @@ class QuotaService {
   void divide(bool all);
   // Whether there is news for divide(), or more to do.
   bool has_news() const noexcept { return has_news_; }
+  // When to call divide(false) even without news, because the store has more units then.
+  Instant next() const noexcept { return again_.empty() ? Instant::max() : again_.begin()->first; }
 
   QuotaStats stats() const;
   // {"counters":[...],"buckets":...}, at most `most` subscribers in all.
@@ -277,6 +279,7 @@ class QuotaService {
   std::uint64_t charged_for(const Limit& limit, std::uint64_t units) const;
   std::uint64_t charge(Counter& counter, std::uint64_t units);
   void count(Counter& counter);
+  void ask_again(Counter& counter);
   void claim(Counter& counter);
   std::uint64_t weight_of(const Counter& counter, std::uint64_t idle) const;
   Duration horizon_of(const Counter& counter) const;
@@ -314,6 +317,7 @@ class QuotaService {
   std::uint64_t visit_began_ = 0;
   std::pair<ProxyId, std::string> next_bucket_;
   Key next_counter_;
+  std::multimap<Instant, Key> again_;  // counters by Counter::again
   bool is_dividing_ = false;
   bool has_news_ = false;
   bool divides_all_ = false;                     // when the last division of all has ended

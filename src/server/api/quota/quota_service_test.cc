@@ -169,7 +169,12 @@ class QuotaServiceTest : public ::testing::Test {
   }
   void pass(Duration time) {
     for (Duration step{0}; step < time; step += 1s) {
-      clock_.advance(1s);
+      const Instant end = clock_.now() + 1s;
+      while (service_->next() < end) {
+        clock_.set(service_->next());
+        divide(false);
+      }
+      clock_.set(end);
       divide(true);
     }
   }
@@ -331,7 +336,7 @@ TEST_F(QuotaServiceTest, AWindowLosesLittleOfTheLimit) {
   const std::map<std::string, double> least{
       {"token_bucket", 99},           {"gcra", 99},
       {"sliding_window_hybrid", 90},  {"sliding_window_log", 90},
-      {"sliding_window_counter", 65}, {"fixed_window", 90}};
+      {"sliding_window_counter", 90}, {"fixed_window", 90}};
   for (const auto& [algorithm, percent] : least) {
     load(
         "version: 1\ndomain: shop\nrules: [ { name: api, limits: [ { limit: 100, per: 1s, "

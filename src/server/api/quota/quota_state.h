@@ -76,6 +76,7 @@ struct QuotaService::Counter {
   ShareMeter meter = {}, due_meter = {};
   Instant counted;                      // until when its units are in `owed`
   std::uint64_t owed = 0;               // units to take that may be in use already
+  Instant again = {};                   // when the store is asked for them again
   std::uint64_t wanted = 0;             // units for the starts of new assignments
   std::uint64_t ready = 0;              // of these, taken
   std::uint64_t due = 0;                // for starts, whatever direct requests have taken
