@@ -144,7 +144,7 @@ TEST(QuotaSimulation, AllAlgorithmsLetProxiesUseMostOfTheLimit) {
           simulation.run(1min);
           mean += (simulation.used() - before) / 60 / kLimit / static_cast<double>(seeds);
         }
-        EXPECT_GE(mean, 0.93) << algorithm << " of " << period / 1s << " s, every "
+        EXPECT_GE(mean, 0.95) << algorithm << " of " << period / 1s << " s, every "
                               << every / 1ms << " ms, " << servers << " servers";
       }
     }

@@ -15,6 +15,8 @@ constexpr std::uint64_t kWhole = quota::kWhole;
 // Before the interval of a proxy's reports is known: Envoy reports every 5 s.
 constexpr Duration kFirstTtl = std::chrono::seconds{15};
 constexpr Duration kLongestTtl = std::chrono::seconds{60};
+// That much of a limit may be owed, at least.
+constexpr Duration kLeastTolerated = std::chrono::seconds{1};
 // Until the store is asked again about a limit, and before the end of a slice.
 constexpr Duration kShortestWait = std::chrono::milliseconds{10};
 
@@ -235,9 +237,15 @@ Duration QuotaService::horizon_of(const Counter& counter) const {
   return 4 * Duration{parts_.config.every} + 2 * interval;
 }
 
+// What is owed is paid back by smaller parts, except for the units of the time between two
+// divisions: a window that is full for a moment takes them later. Parts that follow each such moment
+// would lose more of the limit.
 void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   counter.planned = ++last_event_;
-  const std::uint64_t owed = share_of(counter.of.numbers, counter.owed, horizon_of(counter));
+  const Duration late = std::max<Duration>(parts_.config.every, kLeastTolerated);
+  const std::uint64_t tolerated = ShareMeter().count(counter.of.numbers, counter.share, late);
+  const std::uint64_t owed = share_of(
+      counter.of.numbers, counter.owed - std::min(counter.owed, tolerated), horizon_of(counter));
   counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
   for (const auto id : counter.parts.plan(counter.total, now_)) {

@@ -333,11 +333,9 @@ TEST_F(QuotaServiceTest, ReadsThePlan) {
 
 // docs/quota.md has a table of what is lost.
 TEST_F(QuotaServiceTest, AWindowLosesLittleOfTheLimit) {
-  const std::map<std::string, double> least{
-      {"token_bucket", 99},           {"gcra", 99},
-      {"sliding_window_hybrid", 90},  {"sliding_window_log", 90},
-      {"sliding_window_counter", 90}, {"fixed_window", 90}};
-  for (const auto& [algorithm, percent] : least) {
+  for (const std::string algorithm :
+       {"token_bucket", "gcra", "sliding_window_hybrid", "sliding_window_log",
+        "sliding_window_counter", "fixed_window"}) {
     load(
         "version: 1\ndomain: shop\nrules: [ { name: api, limits: [ { limit: 100, per: 1s, "
         "algorithm: " +
@@ -351,7 +349,7 @@ TEST_F(QuotaServiceTest, AWindowLosesLittleOfTheLimit) {
       report(1, "/api", 1007, 1007ms);
       if (i >= 15) sum += proxy->rate("/api");
     }
-    EXPECT_GE(sum / 60, percent) << algorithm;
+    EXPECT_GE(sum / 60, 97) << algorithm;
   }
 }
 
