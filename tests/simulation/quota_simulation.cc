@@ -42,7 +42,14 @@ std::string rules_of(std::uint64_t limit, const Simulation::Options& options) {
          "[ "
          "{ name: requests, key: \"{path}\", algorithm: " +
          options.algorithm + ", per: " + std::to_string(seconds) +
-         "s, limit: " + std::to_string(limit * seconds) + ", share: { weight: \"{x-weight|1}\" } } ]\n";
+         "s, limit: " + std::to_string(limit * seconds) +
+         ", share: { weight: \"{x-weight|1}\" } }" +
+         (options.has_tiers
+              ? ", { name: tier, key: \"{x-weight}\", algorithm: token_bucket, per: 1s, "
+                "limit: " +
+                    std::to_string(kTier) + " }"
+              : "") +
+         " ]\n";
 }
 
 PermitId permit_of(std::uint64_t caller) {
@@ -94,20 +101,22 @@ class Simulation::Shares final : public server::QuotaShares {
  public:
   Shares(Simulation& of, std::size_t server, std::uint64_t life)
       : of_(of), server_(server), life_(std::to_string(life)) {}
-  std::optional<std::uint64_t> claim(const Charge&, const quota::Claim& claim, std::uint64_t held,
+  std::optional<std::uint64_t> claim(const Charge& counter, const quota::Claim& claim,
+                                     std::uint64_t held,
                                      Duration ttl) override {
     const bool fails = !of_.reaches_store(server_);
     if (fails && !of_.servers_[server_].loses_answers) return std::nullopt;
     const auto now = of_.store_clock_.now().time_since_epoch();
-    const std::uint64_t given = of_.shares_.claim(
-        life_, claim, held, std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
-        std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
-    if (of_.shares_.kept() > kWhole) of_.fail("The servers keep more than the limit");
+    SharesModel& shares = of_.shares_[std::string(counter.key)];
+    const std::uint64_t given =
+        shares.claim(life_, claim, held, std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
+                     std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
+    if (shares.kept() > kWhole) of_.fail("The servers keep more than the limit");
     if (fails) return std::nullopt;
     return share = given;
   }
 
-  std::uint64_t share = 0;  // as the server knows it
+  std::uint64_t share = 0;  // as the server knows it, of the counter that it asked for last
 
  private:
   Simulation& of_;
@@ -183,8 +192,8 @@ Simulation::Simulation(const Options& options)
       clock_(now_),
       store_clock_(now_),
       store_({.max_keys = 128, .max_log_bytes = 1 << 20, .shards = 1}, store_clock_),
-      rules_(std::move(
-          *server::RulesManager::open_source({{.name = "rules", .text = rules_of(kLimit, options)}}))),
+      rules_(std::move(*server::RulesManager::open_source(
+          {{.name = "rules", .text = rules_of(kLimit, options)}}))),
       step_(dice(2) == 0 ? 1 + dice(16) : 2000),
       proxies_(options.proxies),
       servers_(options.servers),
@@ -204,7 +213,7 @@ Simulation::Simulation(const Options& options)
     proxy.interval = options.interval;
     if (!options.interval.count()) proxy.interval = 1s + up_to(4s);
     proxy.counted = proxy.reported = now_;
-    proxy.weight = options.is_mixed ? 1 + dice(5) : 1;
+    proxy.weight = options.is_mixed || options.has_tiers ? 1 + dice(5) : 1;
     proxy.bucket = kBucket + std::to_string(proxy.weight);
     if (options.is_mixed && dice(2) == 0) {
       proxy.client = std::make_unique<QuotaClient::Buckets>(client_options_, [] {}, &clock_);
@@ -560,9 +569,11 @@ void Simulation::set_demand(std::size_t index, double demand) {
 
 void Simulation::look() {
   double sum = 0;
+  std::map<std::uint64_t, double> tiers;
   for (Proxy& proxy : proxies_) {
     use(proxy);
     sum += rate(proxy);
+    tiers[proxy.weight] += rate(proxy);
   }
   const auto ceiling = static_cast<double>(ceiling_);
   most_ = std::max(most_, sum / ceiling);
@@ -570,6 +581,10 @@ void Simulation::look() {
   const double times = std::ceil(seconds(options_.stalled + kLatency / 2));
   if (sum > ceiling * times * 1.000001) {
     fail("The proxies may use " + std::to_string(sum) + " of " + std::to_string(ceiling_));
+  }
+  for (const auto& [weight, used] : tiers) {
+    if (!options_.has_tiers || used <= static_cast<double>(kTier) * times * 1.000001) continue;
+    fail("Proxies of one weight may use " + std::to_string(used) + " of " + std::to_string(kTier));
   }
   excess_ = std::max(excess_ + admitted_ - ceiling * seconds(now_ - looked_), 0.);
   used_ += admitted_;
@@ -607,7 +622,7 @@ double Simulation::wanted() const {
 }
 
 void Simulation::check_rest() {
-  if (usable() < wanted() * 0.95) {
+  if (!options_.has_tiers && usable() < wanted() * 0.95) {
     fail("Only " + std::to_string(usable()) + " of " + std::to_string(wanted()) + " are usable");
   }
   for (std::size_t i = 0; i < servers_.size(); ++i) {
@@ -637,7 +652,7 @@ void Simulation::check_rest() {
     for (std::size_t k = 0; k < rates.size(); ++k) {
       // A part changes if the change is more than 1/32 of it.
       const auto least = static_cast<double>(std::min(fair[k], with_floors[k])) * 0.9 - 1;
-      if (rates[k] < least) {
+      if (!options_.has_tiers && rates[k] < least) {
         fail("A proxy has " + std::to_string(rates[k]) + " instead of " +
              sluice_oracle::round_down(fair[k]).str());
       }

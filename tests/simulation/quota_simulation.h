@@ -24,6 +24,8 @@ inline constexpr std::array kFaults = {"lost", "late",  "repeated", "partition",
 
 // Requests per second of the limit at first, and at most.
 inline constexpr std::uint64_t kLimit = 100'000;
+// Of the other limit of buckets, for each weight.
+inline constexpr std::uint64_t kTier = kLimit / 4;
 
 // Proxies, servers with the real QuotaService, and one real MemoryStore of all
 // servers. Their clocks and the network are simulated: an event happens at an
@@ -36,6 +38,8 @@ inline constexpr std::uint64_t kLimit = 100'000;
 // flows evenly. A connection is as TCP: messages arrive in order, and each
 // takes at most half of the latency that the service allows, or the connection
 // breaks, except that assignments may be stalled for longer in some runs.
+//
+// In some runs a bucket has two limits: that of all, and that of the proxies of its weight.
 //
 // If a run is mixed, some proxies are programs with the real QuotaClient,
 // except for its connection; proxies have weights, and requests also ask the
@@ -52,9 +56,10 @@ class Simulation {
     std::uint64_t seed = 0;
     std::size_t servers = 1;
     std::size_t proxies = 1;
-    Duration interval{0};   // of the reports; 0: each proxy has another
-    Duration stalled{0};    // this longer is every other assignment on its way
-    bool is_mixed = false;  // with weights, direct requests and QuotaClients
+    Duration interval{0};                    // of the reports; 0: each proxy has another
+    Duration stalled{0};                     // this longer is every other assignment on its way
+    bool is_mixed = false;                   // with weights, direct requests and QuotaClients
+    bool has_tiers = false;                  // another limit for all proxies of a weight
     std::string algorithm = "token_bucket";  // of the limit that is divided, with its options
     std::chrono::seconds period{1};          // of this limit
     std::chrono::milliseconds every{1000};   // `quota.every`
@@ -79,7 +84,8 @@ class Simulation {
   // proxies may use is checked all the time.
   const std::string& failure() const { return failure_; }
   // After the time that faults need to pass: demand is met, as fairly as the
-  // oracle says, and all calls are settled once.
+  // oracle says, and all calls are settled once. With two limits for a bucket
+  // only that no proxy starves: there is no oracle for them.
   void check_rest();
   // Requests per second that the proxies can use for their demand, and what
   // they could use at best.
@@ -186,7 +192,7 @@ class Simulation {
   std::uint64_t last_event_ = 0;
 
   MemoryStore store_;
-  SharesModel shares_;  // in the store, by life of a server
+  std::map<std::string, SharesModel, std::less<>> shares_;  // in the store, by counter
   std::unique_ptr<server::RulesManager> rules_;
   server::Log log_{{.level = server::LogLevel::kOff}};
   server::QuotaConfig config_;

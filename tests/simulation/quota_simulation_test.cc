@@ -21,7 +21,8 @@ Simulation::Options options_of(std::uint64_t seed) {
   return {.seed = seed,
           .servers = 1 + random() % 5,
           .proxies = 1 + random() % most,
-          .is_mixed = random() % 2 == 0};
+          .is_mixed = random() % 2 == 0,
+          .has_tiers = random() % 4 == 0};
 }
 
 std::string run_of(std::uint64_t seed, std::map<std::string, std::size_t>& faults) {
@@ -144,8 +145,8 @@ TEST(QuotaSimulation, AllAlgorithmsLetProxiesUseMostOfTheLimit) {
           simulation.run(1min);
           mean += (simulation.used() - before) / 60 / kLimit / static_cast<double>(seeds);
         }
-        EXPECT_GE(mean, 0.95) << algorithm << " of " << period / 1s << " s, every "
-                              << every / 1ms << " ms, " << servers << " servers";
+        EXPECT_GE(mean, 0.95) << algorithm << " of " << period / 1s << " s, every " << every / 1ms
+                              << " ms, " << servers << " servers";
       }
     }
   }

@@ -238,8 +238,8 @@ Duration QuotaService::horizon_of(const Counter& counter) const {
 }
 
 // What is owed is paid back by smaller parts, except for the units of the time between two
-// divisions: a window that is full for a moment takes them later. Parts that follow each such moment
-// would lose more of the limit.
+// divisions: a window that is full for a moment takes them later. Parts that follow each such
+// moment would lose more of the limit.
 void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   counter.planned = ++last_event_;
   const Duration late = std::max<Duration>(parts_.config.every, kLeastTolerated);
