@@ -102,8 +102,7 @@ class Simulation::Shares final : public server::QuotaShares {
   Shares(Simulation& of, std::size_t server, std::uint64_t life)
       : of_(of), server_(server), life_(std::to_string(life)) {}
   std::optional<std::uint64_t> claim(const Charge& counter, const quota::Claim& claim,
-                                     std::uint64_t held,
-                                     Duration ttl) override {
+                                     std::uint64_t held, Duration ttl) override {
     const bool fails = !of_.reaches_store(server_);
     if (fails && !of_.servers_[server_].loses_answers) return std::nullopt;
     const auto now = of_.store_clock_.now().time_since_epoch();
