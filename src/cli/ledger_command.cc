@@ -49,10 +49,10 @@ constexpr const char* kVerifyHelp =
     R"(Replays the entries of the files, the oldest file first, and compares every balance and every hold
 with the entries before. It says what is wrong, or where entries are missing, with file, line and
 counter. A start without a stop before it (a server that was killed), an unfinished last line, and a
-gap (a counter that began again, or a stream whose first entries are gone) are warnings. So are
-entries after the snapshot with which a server began after a crash: their changes were lost, and they
-do not count. If the last line is no stop, and no server writes the file, lines may be missing at its
-end. - is standard input.
+gap (a first line whose n is not 1, a counter that began again, or a stream whose first entries are
+gone) are warnings. So are entries after the snapshot with which a server began after a crash: their
+changes were lost, and they do not count. If the last line is no stop, and no server writes the file,
+lines may be missing at its end. - is standard input.
 
 Without FILE it reads the ledger of the configuration, or that in Redis, and compares the last balance
 of each key with its counter. Changes while it reads do not matter.
@@ -138,7 +138,9 @@ class LedgerReader {
     finish();
     if (is_cut_ || replay_->is_stopped() || is_written(files.back())) return;
     say(LedgerReplay::Problem::kIncomplete,
-        "the last line is no stop: the server was killed, or later lines are missing");
+        replay_->has_begun()
+            ? "the last line is no stop: the server was killed, or later lines are missing"
+            : "there is no line of a ledger");
   }
   int status() const { return wrong_ > 0 ? kFailed : 0; }
   std::uint64_t entries() const { return entries_; }
@@ -257,6 +259,7 @@ class LedgerReader {
   template <typename Take>
   void read(const std::string& file, std::string& all, const Take& take) {
     file_ = file;
+    place_ = file;
     number_ = 0;
     std::ifstream stream;
     if (file != "-" && all.empty()) {
@@ -289,6 +292,9 @@ class LedgerReader {
   void add(std::string text) {
     place_ = file_ + ":" + std::to_string(number_);
     is_cut_ = !text.ends_with('\n');
+    if (is_cut_ && !text.starts_with(std::string_view("{\"n\":").substr(0, text.size()))) {
+      return say(LedgerReplay::Problem::kWrong, "it is no line of a ledger: " + text);
+    }
     if (is_cut_) {
       return say(LedgerReplay::Problem::kIncomplete,
                  "the last line is not finished, so it does not count: " + text);
@@ -331,8 +337,13 @@ int verify(const LedgerFlags& flags) {
   std::map<std::string, bool> counters;
   LedgerReader reader([&](const LedgerLine& line) { counters[line.counter + '\n' + line.key]; });
   reader.read(flags);
-  std::cout << reader.entries() << " entries of " << counters.size() << " counters: "
-            << (reader.status() == 0 ? "every balance agrees" : "not every balance agrees") << '\n';
+  if (reader.entries() == 0) {
+    std::cout << "no entry\n";
+  } else {
+    std::cout << reader.entries() << " entries of " << counters.size() << " counters: "
+              << (reader.status() == 0 ? "every balance agrees" : "not every balance agrees")
+              << '\n';
+  }
   return reader.status();
 }
 

@@ -164,6 +164,11 @@ class Ledger(Calls, ServerTest):
         changed.write_text("".join(text.splitlines(keepends=True)[:5]))
         self.verify(changed, warns=["changed.jsonl:5: warning: the last line is no stop: the server was "
                                     "killed, or later lines are missing"])  # fmt: skip
+        lines = text.splitlines(keepends=True)
+        changed.write_text("".join(lines[3:]))
+        gap = "changed.jsonl:1: warning: a gap: lines before n 4 are in an earlier file, or missing"
+        self.verify(changed, warns=[gap])
+        self.assertIn(gap, sluice("ledger", "sum", changed).stderr)
         self.assertEqual(sluice("ledger", "verify", "-", given=text).returncode, 0)
         self.assertIn("cannot be read", sluice("ledger", "verify", self.home / "none").stderr)
         self.assertEqual(sluice("ledger", "verify", self.home).returncode, 1)
@@ -173,6 +178,19 @@ class Ledger(Calls, ServerTest):
                       "'key'?", wrong.stderr)  # fmt: skip
         self.assertEqual(sluice("ledger", "sum", "--zone", "Mars", self.file).returncode, 2)
         self.assertEqual(sluice("ledger", "sum", "--from", "soon", self.file).returncode, 2)
+
+    def test_a_file_without_entries_says_so(self):
+        server = self.start_server()
+        server.stop()
+        self.assertEqual(self.verify(), "no entry\n")
+        self.file.write_text("")
+        nothing = "ledger.jsonl: warning: there is no line of a ledger"
+        self.assertEqual(self.verify(warns=[nothing]), "no entry\n")
+        self.file.write_text('{"n":1,"at"')
+        self.assertEqual(self.verify(warns=["the last line is not finished"]), "no entry\n")
+        self.file.write_bytes(bytes(range(11, 256)))
+        self.assertEqual(self.verify(warns=["ledger.jsonl:1: it is no line of a ledger"], status=1), "no entry\n")
+        self.assertEqual(sluice("ledger", "sum", self.file).returncode, 1)
 
     def test_complete_after_sigterm_with_many_clients(self):
         server = self.start_server()
@@ -284,7 +302,7 @@ class Ledger(Calls, ServerTest):
         self.post(server, "/v1/check", tokens=8)
         self.assertEqual(server.stop(), 0)
         self.verify(f"{self.file}.1", self.file)
-        self.verify(self.file)
+        self.verify(self.file, warns=["a gap: lines before n 5 are in an earlier file"])
         usage = request(self.start_server(folder=self.home).admin, "GET", "/v1/usage?limit=org").json
         self.assertEqual((usage["total"], usage["gap"]), (8, True))
         self.assertEqual(self.entries()[-1]["spent_after"], 15)

@@ -313,12 +313,10 @@ Status read_ledger_file(const std::string& path, const LedgerReplay::See& see, I
   stream.clear();
   stream.seekg(0);
   LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see, std::move(restarts));
-  bool is_first = true;
   for (std::string text; std::getline(stream, text) && !stream.eof();) {
     const auto line = parse_ledger_line(text);
     if (!line) continue;
-    const bool is_later_file = std::exchange(is_first, false) && line->n > 1;
-    if (is_later_file || line->kind == "gap") see({.at = line->at, .kind = "gap"});
+    if (replay.is_after_gap(*line)) see({.at = line->at, .kind = "gap"});
     replay.add(*line);
   }
   replay.end(now);

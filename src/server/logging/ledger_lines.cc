@@ -220,6 +220,10 @@ void LedgerReplay::add(const LedgerLine& line) {
     wrong(line, "lines are missing or out of order; expected n " + amount(last_.n + 1) +
                     ", found " + amount(line.n));
     lose_all();
+  } else if (!has_begun() && line.n > 1) {
+    report_(Problem::kIncomplete, "a gap: lines before n " + amount(line.n) +
+                                      " are in an earlier file, or missing; what they have spent "
+                                      "does not count");
   }
   if (line.kind == "start") {
     begin(line);

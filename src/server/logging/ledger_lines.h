@@ -82,8 +82,14 @@ class LedgerReplay {
   void end(Instant now);
 
   std::uint64_t entries() const noexcept { return entries_; }
-  // Whether the last line, if there is one, says that the server has stopped.
-  bool is_stopped() const noexcept { return last_.n == 0 || last_.kind == "stop"; }
+  // Whether lines before this one, which is the next, are not there: they could not be written, or
+  // are in an earlier file.
+  bool is_after_gap(const LedgerLine& line) const noexcept {
+    return line.kind == "gap" || (!has_begun() && line.n > 1);
+  }
+  bool has_begun() const noexcept { return last_.n > 0; }
+  // Whether the last line says that the server has stopped.
+  bool is_stopped() const noexcept { return last_.kind == "stop"; }
 
  private:
   struct Hold {
