@@ -142,6 +142,7 @@ class Ledger(Calls, ServerTest):
         server = self.start_server()
         for i in range(4):
             self.post(server, "/v1/check", tokens=5 + i)
+        self.post(server, "/v1/check", id="call")
         server.stop()
         text = self.file.read_text()
         changed = self.home / "changed.jsonl"
@@ -164,6 +165,8 @@ class Ledger(Calls, ServerTest):
         changed.write_text("".join(text.splitlines(keepends=True)[:5]))
         self.verify(changed, warns=["changed.jsonl:5: warning: the last line is no stop: the server was "
                                     "killed, or later lines are missing"])  # fmt: skip
+        changed.write_text(text.replace('"id":"call"', '"id":"other"', 1))
+        self.verify(changed, warns=["its id 'other' has another hash; expected "], status=1)
         lines = text.splitlines(keepends=True)
         changed.write_text("".join(lines[3:]))
         gap = "changed.jsonl:1: warning: a gap: lines before n 4 are in an earlier file, or missing"

@@ -290,6 +290,7 @@ void LedgerReplay::follow(const LedgerLine& line) {
     counter.era = is_whole_ ? era_ : era_ - 1;
     check_names(line);
   }
+  check_id(line);
   compare(counter, line);
   counter.last = line.at;
   counter.spent = line.spent_after;
@@ -309,6 +310,15 @@ void LedgerReplay::check_names(const LedgerLine& line) {
   if (agrees) return;
   wrong(line, "it has another name than its counter; expected " + names_in_text(named) +
                   ", found " + names_in_text(line));
+}
+
+// A counter knows an id by its hash. In a line, U+FFFD replaces what is not UTF-8.
+void LedgerReplay::check_id(const LedgerLine& line) {
+  if (line.id.empty() || line.hash.empty() || line.id.find("\uFFFD") != line.id.npos) return;
+  const std::string hash = hex(core::HoldName(PermitId::named(line.id)).bytes());
+  if (hash == line.hash) return;
+  wrong(line, "its id " + base::in_quotes(line.id) + " has another hash; expected " + hash +
+                  ", found " + line.hash);
 }
 
 // Ends the holds whose time is over at an instant of the window.

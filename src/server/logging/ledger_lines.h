@@ -112,6 +112,7 @@ class LedgerReplay {
   void begin(const LedgerLine& line);
   void follow(const LedgerLine& line);
   void check_names(const LedgerLine& line);
+  void check_id(const LedgerLine& line);
   void compare(Counter& counter, const LedgerLine& line);
   void follow_hold(Counter& counter, const LedgerLine& line);
   void expire(Counter& counter, Instant at, Instant window);

@@ -78,6 +78,7 @@ class LedgerLines : public ::testing::Test {
                       .limit = budget(100).per(1min),
                       .cost = cost,
                       .permit = id.empty() ? nullptr : &name,
+                      .id_text = id,
                       .rule = {.keyspace = Keyspace::kRules}},
                      Instant{at});
   }
@@ -111,7 +112,7 @@ TEST_F(LedgerLines, NameTheCounterAndTheCall) {
       ledger_.take(),
       R"({"n":1,"at":"1970-01-01T00:01:01.000001Z","kind":"hold","rule":"models","limit":"org",)"
       R"("key":"a|b v1","counter":"default|models|org|header.x-org=a%7Cb| |v1",)"
-      R"("hash":"a94ac6529aed34580774","spent":0,"spent_after":0,"held":7,"held_after":7,)"
+      R"("id":"call-1","hash":"a94ac6529aed34580774","spent":0,"spent_after":0,"held":7,"held_after":7,)"
       R"("limit_units":100,"window":"1970-01-01T00:01:00.000000Z",)"
       R"("ends":"1970-01-01T00:01:11.000001Z","on_expiry":"charge","new":true})"
       "\n");
@@ -201,6 +202,28 @@ TEST_F(LedgerLines, WithAnotherNameThanTheirCounterDoNotAgree) {
                 .find("found rule 'models', limit "
                       "'agent'"),
             std::string::npos);
+}
+
+// The hash names the hold, so no balance differs.
+TEST_F(LedgerLines, WithAnotherIdThanTheirHashDoNotAgree) {
+  std::string text = history();
+  const std::size_t at = text.find(R"("id":"b")");
+  ASSERT_NE(at, text.npos) << text;
+  text.replace(at, 8, R"("id":"zz")");
+  EXPECT_NE(problems(text).find("|v1': its id 'zz' has another hash; expected "), std::string::npos)
+      << problems(text);
+}
+
+// An id may have any bytes, and a line only text.
+TEST_F(LedgerLines, OfIdsOfAnyBytesAgree) {
+  using namespace std::string_view_literals;
+  for (const std::string_view id :
+       {"a\0b"sv, "\0"sv, "a|b"sv, "a\nb"sv, "a\xff"sv, "\uFFFD"sv, "\"\\"sv, "\u00fc"sv}) {
+    one({Verb::kHold, 10s}, 7, id, 100s);
+    one(Verb::kSettle, 6, id, 101s);
+    one(Verb::kReset, 0, "", 102s);
+  }
+  EXPECT_EQ(problems(ledger_.take()), "");
 }
 
 // As a cluster does it: a hold, its extension, and its settlement.
