@@ -99,10 +99,11 @@ struct CounterVerb {
   Verb verb = Verb::kTake;
   bool settles =
       false;  // charges or gives back the difference to the ACTUAL cost; `verb` is kCharge
-  bool reports = false;  // charges what the response costs; `verb` is kCharge
+  bool reports = false;      // charges what the response costs; `verb` is kCharge
+  bool may_have_id = false;  // with an ID, budgets count the request once
 
   // Whether it has an option ID, of budgets; and one TTL.
-  constexpr bool has_id() const noexcept { return settles || needs_id(verb); }
+  constexpr bool has_id() const noexcept { return may_have_id || settles || needs_id(verb); }
   constexpr bool has_ttl() const noexcept { return verb == Verb::kHold || verb == Verb::kExtend; }
   // Whether it has a cost.
   constexpr bool has_cost() const noexcept {
@@ -125,7 +126,7 @@ struct LimitArguments {
   std::uint64_t cost = 1;
   std::uint64_t actual = 1;  // of a command that settles
   Duration max_wait{0};      // of a reservation; of a hold and an extension how long they last
-  std::string_view id = {};  // of a hold
+  std::string_view id = {};  // of a budget
 };
 
 // Parses the words after the key, at least three: "algorithm limit period [option value]...".

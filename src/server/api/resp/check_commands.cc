@@ -346,6 +346,11 @@ bool has_all(std::span<const std::string_view> words, const CounterVerb& verb,
   return false;
 }
 
+// Returns whether a word is the option ID. If a command needs none, `id` is an attribute.
+bool is_id(std::string_view name, const CounterVerb& verb) {
+  return name == "ID" || (verb.has_id() && !verb.may_have_id && same_word(name, "ID"));
+}
+
 // Reads the options at the end of the words, in any order, and removes them. Returns false if the
 // reply has become an error.
 bool read_options(std::span<const std::string_view>& words, const CounterVerb& verb,
@@ -354,7 +359,11 @@ bool read_options(std::span<const std::string_view>& words, const CounterVerb& v
     const std::string_view name = words[words.size() - 2];
     const bool is_required = !verb.required().empty() && same_word(name, verb.required());
     options.has_required |= is_required;
-    if (verb.has_id() && same_word(name, "ID")) {
+    if (is_id(name, verb)) {
+      if (!verb.has_id()) {
+        reply.error("ERR this command has no ID; expected RL.CHECK, RL.CHARGE or RL.HOLD");
+        return false;
+      }
       if (!read_once("ID", words.back(), options, reply)) return false;
     } else if (verb.has_cost() && same_word(name, verb.cost_word())) {
       if (!read_cost(verb.cost_word(), words.back(), options.costs, reply)) return false;

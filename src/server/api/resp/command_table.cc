@@ -70,6 +70,7 @@ constexpr auto rule_syntax(std::string_view options) {
 }
 constexpr auto kRuleSyntax = rule_syntax(kRuleCosts);
 constexpr std::string_view kRuleAddress = kRuleSyntax.view();
+constexpr auto kCountByRule = rule_syntax("[COST units] [COST limit=units]... [ID id]");
 
 // The syntax of a limit, with the options of the table.
 constexpr auto limit_syntax(std::string_view options) {
@@ -88,6 +89,7 @@ constexpr auto limit_syntax(std::string_view options) {
 }
 constexpr auto kLimitSyntax = limit_syntax(kCosts);
 constexpr std::string_view kLimitAddress = kLimitSyntax.view();
+constexpr auto kCountByLimit = limit_syntax("[COST units] [ID id]");
 
 // The syntaxes of the verbs with options of their own.
 constexpr auto kTakeByRule = rule_syntax("ATMOST units [ATMOST limit=units]...");
@@ -148,15 +150,17 @@ constexpr Command change(CounterVerb verb) {
 }
 constexpr Command kChange = change({});
 
-constexpr auto kPeek = forms({.verb = {Verb::kPeek}}, "Returns what RL.CHECK would reply.",
-                             "Returns what RL.LIMIT would reply.");
+constexpr auto kPeek = forms(
+    {.verb = {.verb = Verb::kPeek, .may_have_id = true}}, "Returns what RL.CHECK would reply.",
+    "Returns what RL.LIMIT would reply.", kCountByRule.view(), kCountByLimit.view());
 constexpr auto kRefund = forms(change({Verb::kRefund}), "Refunds units that RL.CHECK took.",
                                "Refunds units that RL.LIMIT took.");
 constexpr auto kReset =
     forms(change({Verb::kReset}), "Deletes the counters that RL.CHECK would use.",
           "Deletes the counter that RL.LIMIT would use.");
-constexpr auto kCharge = forms(change({Verb::kCharge}), "Charges the limits of rules.",
-                               "Charges a limit in the arguments.");
+constexpr auto kCharge =
+    forms(change({.verb = Verb::kCharge, .may_have_id = true}), "Charges the limits of rules.",
+          "Charges a limit in the arguments.", kCountByRule.view(), kCountByLimit.view());
 constexpr auto kTake = forms(
     {.writes = true, .verb = {Verb::kTakeAtMost}}, "Takes what the limits of rules have left.",
     "Takes what a limit in the arguments has left.", kTakeByRule.view(), kTakeByLimit.view());
@@ -225,11 +229,11 @@ constexpr std::array<Command, 32> kAll{
     limits("throttle", 5, 6, "key max_burst count period_seconds [quantity]",
            "Decides like CL.THROTTLE, with the arguments and the reply of throttlecrab.",
            commands::throttle_like_crab, {.has_key = true, .writes = true}),
-    limits("rl.check", 2, 0, kRuleAddress, "Decides a request by the rules.", commands::check,
-           {.writes = true}),
-    limits("rl.limit", 5, 0, kLimitAddress,
+    limits("rl.check", 2, 0, kCountByRule.view(), "Decides a request by the rules.",
+           commands::check, {.writes = true, .verb = {.may_have_id = true}}),
+    limits("rl.limit", 5, 0, kCountByLimit.view(),
            "Decides a request by a limit of any algorithm in the arguments.", commands::limit,
-           {.has_key = true, .writes = true}),
+           {.has_key = true, .writes = true, .verb = {.may_have_id = true}}),
     limits("rl.block", 5, 0, "rule limit [attribute value]... FOR period|UNTIL unix-time-ms",
            "Blocks a key of a limit.", commands::block, {.role = Role::kOperate, .writes = true}),
     limits("rl.charge", 2, 0, "", "Counts work that is already done.", nullptr,

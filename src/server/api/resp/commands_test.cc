@@ -209,6 +209,20 @@ TEST(Limit, HoldsAndSettlesBudgets) {
             "-ERR algorithm: only budget has holds\r\n");
 }
 
+TEST(Limit, CountsAnIdOnce) {
+  TestCommands handler;
+  const auto ask = [&](std::vector<std::string_view> words) {
+    words.insert(words.end(), {"k", "budget", "100", "never", "COST", "7", "ID", "a"});
+    return handler.ask(words);
+  };
+  EXPECT_EQ(value_of(ask({"RL.LIMIT"}), "repeated"), "absent");
+  EXPECT_EQ(value_of(ask({"RL.LIMIT"}), "repeated"), ":1");
+  EXPECT_EQ(value_of(ask({"RL.CHARGE", "LIMIT"}), "remaining"), ":93");
+  EXPECT_TRUE(ask({"RL.REFUND", "LIMIT"}).starts_with("-ERR there is no option 'ID'"));
+  EXPECT_EQ(handler.ask({"RL.LIMIT", "k", "gcra", "1", "1s", "ID", "a"}),
+            "-ERR algorithm: only budget has holds\r\n");
+}
+
 TEST(Limit, AnUnknownOptionIsAnsweredWithThoseOfTheCommand) {
   TestCommands handler;
   const auto expected = [&](std::string_view command) {
@@ -383,6 +397,40 @@ TEST(Check, ChargesTakesAtMostReservesAndSettles) {
   EXPECT_EQ(ask("RL.TAKE", {}), "-ERR ATMOST is missing; expected it at the end\r\n");
   EXPECT_EQ(ask("RL.RESERVE", {"COST", "1"}),
             "-ERR MAXWAIT is missing; expected it at the end\r\n");
+}
+
+TEST(Check, CountsAnIdOnce) {
+  TestCommands handler;
+  const auto ask = [&](std::vector<std::string_view> command,
+                       const std::vector<std::string_view>& options) {
+    command.insert(command.end(), {"*", "path", "/money", "org", "a"});
+    command.insert(command.end(), options.begin(), options.end());
+    return handler.ask(command);
+  };
+  const std::string first = ask({"RL.CHECK"}, {"COST", "7", "ID", "x"});
+  EXPECT_EQ(value_of(first, "id"), "x");
+  EXPECT_EQ(value_of(first, "repeated"), "absent");
+  EXPECT_EQ(value_of(ask({"RL.PEEK", "CHECK"}, {"COST", "7", "ID", "x"}), "repeated"), ":1");
+  const std::string again = ask({"RL.CHECK"}, {"ID", "x", "COST", "7"});
+  EXPECT_EQ(value_of(again, "repeated"), ":1");
+  EXPECT_EQ(value_of(again, "remaining"), ":93");
+  EXPECT_EQ(value_of(ask({"RL.CHECK"}, {"COST", "8", "ID", "x"}), "reason"), "conflict");
+  for (const std::string_view repeated : {"absent", ":1"}) {
+    const std::string charged = ask({"RL.CHARGE", "CHECK"}, {"COST", "200", "ID", "y"});
+    EXPECT_EQ(value_of(charged, "repeated"), repeated);
+    EXPECT_EQ(value_of(charged, "reason"), "over");
+  }
+  // A key of a limit may read an attribute `id`.
+  EXPECT_EQ(value_of(ask({"RL.PEEK", "CHECK"}, {"id", "x"}), "id"), "absent");
+  EXPECT_EQ(ask({"RL.CHECK"}, {"ID", "x", "tokens", "1"}),
+            "-ERR ID must come after the attributes\r\n");
+  for (const std::vector<std::string_view>& command :
+       {std::vector<std::string_view>{"RL.REFUND", "CHECK"},
+        {"RL.RESET", "CHECK"},
+        {"RL.REPORT"}}) {
+    EXPECT_EQ(ask(command, {"status", "200", "ID", "x"}),
+              "-ERR this command has no ID; expected RL.CHECK, RL.CHARGE or RL.HOLD\r\n");
+  }
 }
 
 TEST(Check, HasTheOptionsOfBudgetsInAnyOrder) {
