@@ -245,7 +245,7 @@ void draw_box(Picture& picture, const std::string& kind, int x, int y, int width
 bool draw_choice(Language language, const std::string& file) {
   constexpr int kLeft = 20, kQuestion = 300, kMiddle = 390, kRight = 700, kAnswer = 250;
   constexpr int kNext = 104;
-  Picture picture(language, kRight + kAnswer + 20, 20 + 5 * kNext + kBoxHeight + 24,
+  Picture picture(language, kRight + kAnswer + 20, 20 + 6 * kNext + kBoxHeight + 24,
                   {"How to choose an algorithm", "怎样选择算法"});
   const auto y = [](int level) { return 20 + level * kNext; };
   const auto yes = [&](int level, int from, int to) {
@@ -262,35 +262,40 @@ bool draw_choice(Language language, const std::string& file) {
   draw_box(picture, "answer", kMiddle, y(0), kAnswer,
            {"concurrency", {"a permit, until it is released", "持有许可，用完释放"}});
   draw_box(picture, "box", kLeft, y(1), kQuestion,
+           {{"Is the cost known only after the call,", "用量要等调用结束才知道，"},
+            {"such as tokens or money?", "例如 token 或费用？"}});
+  draw_box(picture, "answer", kMiddle, y(1), kAnswer,
+           {"budget", {"hold an estimate, then settle", "先预留估计值，再结算"}});
+  draw_box(picture, "box", kLeft, y(2), kQuestion,
            {{"Must requests leave evenly spaced,", "请求必须匀速离开，"},
             {"to protect what comes next?", "以保护下游？"}});
-  draw_box(picture, "answer", kMiddle, y(1), kAnswer,
+  draw_box(picture, "answer", kMiddle, y(2), kAnswer,
            {"leaky_bucket", {"mode: queue to delay requests", "mode: queue 让请求排队"}});
-  draw_box(picture, "box", kLeft, y(2), kQuestion,
+  draw_box(picture, "box", kLeft, y(3), kQuestion,
            {{"Is it a quota, such as 1000 a day,", "是每天 1000 次这样的配额，"},
             {"that may double at a boundary?", "边界上多放行一倍也没关系？"}});
-  draw_box(picture, "answer", kMiddle, y(2), kAnswer,
+  draw_box(picture, "answer", kMiddle, y(3), kAnswer,
            {"fixed_window", {"per: day or month of a time zone", "per: day、month，可以指定时区"}});
-  draw_box(picture, "box", kLeft, y(3), kQuestion,
+  draw_box(picture, "box", kLeft, y(4), kQuestion,
            {{"Must the limit hold in every window,", "任意一段时间内都不能超，"},
             {"such as 3 in any 60 seconds?", "例如任意 60 秒内 3 次？"}});
-  draw_box(picture, "box", kMiddle, y(3), kAnswer,
-           {{"Is the limit small,", "额度小，"}, {"up to about 100?", "不超过 100 左右？"}});
-  draw_box(picture, "answer", kRight, y(3), kAnswer,
-           {"sliding_window_log", {"exact, 12 bytes per request", "精确，每个请求 12 字节"}});
   draw_box(picture, "box", kMiddle, y(4), kAnswer,
-           {{"Must the newest requests", "最近的请求"}, {"count exactly?", "必须精确计数？"}});
+           {{"Is the limit small,", "额度小，"}, {"up to about 100?", "不超过 100 左右？"}});
   draw_box(picture, "answer", kRight, y(4), kAnswer,
+           {"sliding_window_log", {"exact, 12 bytes per request", "精确，每个请求 12 字节"}});
+  draw_box(picture, "box", kMiddle, y(5), kAnswer,
+           {{"Must the newest requests", "最近的请求"}, {"count exactly?", "必须精确计数？"}});
+  draw_box(picture, "answer", kRight, y(5), kAnswer,
            {"sliding_window_hybrid", {"estimates older requests", "较早的请求用估计值"}});
-  draw_box(picture, "answer", kLeft, y(4), kQuestion,
+  draw_box(picture, "answer", kLeft, y(5), kQuestion,
            {"token_bucket", {"a rate with bursts: the usual choice", "限速率，允许突发：最常用"}});
-  draw_box(picture, "answer", kMiddle, y(5), kAnswer,
+  draw_box(picture, "answer", kMiddle, y(6), kAnswer,
            {"sliding_window_counter", {"an estimate in fixed memory", "估计值，内存固定"}});
-  for (const int level : {0, 1, 2, 3}) yes(level, kLeft + kQuestion, kMiddle);
-  for (const int level : {3, 4}) yes(level, kMiddle + kAnswer, kRight);
-  for (const int level : {0, 1, 2, 3}) no(level, kLeft + kQuestion / 2);
-  for (const int level : {3, 4}) no(level, kMiddle + kAnswer / 2);
-  picture.text(kLeft, y(4) + kBoxHeight + 22,
+  for (const int level : {0, 1, 2, 3, 4}) yes(level, kLeft + kQuestion, kMiddle);
+  for (const int level : {4, 5}) yes(level, kMiddle + kAnswer, kRight);
+  for (const int level : {0, 1, 2, 3, 4}) no(level, kLeft + kQuestion / 2);
+  for (const int level : {4, 5}) no(level, kMiddle + kAnswer / 2);
+  picture.text(kLeft, y(5) + kBoxHeight + 22,
                {"gcra decides like token_bucket, with burst + 1 tokens.",
                 "gcra 与容量为 burst + 1 的 token_bucket 判断相同。"},
                "soft", 12);
