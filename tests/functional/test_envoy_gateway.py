@@ -237,5 +237,46 @@ class Plans(Gateway):
         self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_User_Id="b"), (6000, 5998))
 
 
+REMOVES = """                  - name: envoy.filters.http.lua
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
+                      default_source_code:
+                        inline_string: |
+                          function envoy_on_request(handle)
+                            handle:headers():remove("x-model")
+                          end
+"""
+
+
+class Degraded(Gateway):
+    """The header of `degrade` on its way to the application, as docs/gateway.md describes."""
+
+    @classmethod
+    def start_sluice(cls):
+        rules = """
+version: 1
+domain: shop
+rules:
+  - name: chat
+    match: { path: /chat }
+    limits: [{ algorithm: fixed_window, limit: 6, per: 1h }]
+    degrade: { at: 50%, headers: { x-model: small } }
+"""
+        listen = {"grpc": f"127.0.0.1:{cls.grpc_port}"}
+        cls.sluice = cls.serve(rules, config={"listen": listen}, clock=cls.clock)
+
+    @classmethod
+    def configuration(cls):
+        begin = "                http_filters:\n"
+        return replaced(super().configuration(), (begin, begin + REMOVES))
+
+    def test_the_application_sees_the_header_of_sluice_and_not_that_of_the_client(self):
+        models = []
+        for _ in range(3):
+            self.assertEqual(self.ask("/chat", X_Model="huge").status, 200)
+            models.append(self.app.seen[-1][2].get("x-model"))
+        self.assertEqual(models, [None, None, "small"])
+
+
 if __name__ == "__main__":
     unittest.main()
