@@ -348,9 +348,24 @@ class Ledger(Calls, ServerTest):
         self.assertIn("another server writes the ledger", refused("--ledger", f"file:{self.file}"))
 
 
+def pairs(reply):
+    """The pairs of a decision in RESP2."""
+    texts = [part.decode() if isinstance(part, bytes) else part for part in reply]
+    return dict(zip(texts[::2], texts[1::2]))
+
+
+def spends(command, reply):
+    """What a command of Crashes has spent, by its own words, if its reply says that it counted."""
+    said = pairs(reply)
+    if said["outcome"] != "allowed" or "repeated" in said:
+        return 0
+    word = {"RL.SETTLE": "ACTUAL", "RL.CHECK": "COST"}.get(command[0])
+    return command[command.index(word) + 1] if word else 0
+
+
 class Crashes(ServerTest):
     """A server in memory that is killed again and again, with snapshots and a ledger: after each
-    start, what a budget has spent is what the ledger adds up to."""
+    start, what a budget has spent is what the ledger adds up to, and what the answers add up to."""
 
     RULES = """
 version: 1
@@ -381,11 +396,46 @@ rules:
             of, name = self.held.pop(random.randrange(len(self.held)))
             command = ("RL.CANCEL", *of, "ID", name)
         else:
-            command = ("RL.CHECK", *of[1:], "COST", random.randrange(1, 100))
+            self.number += 1
+            command = ("RL.CHECK", *of[1:], "COST", random.randrange(1, 100), "ID", f"call-{self.number}")
         if len(self.sent) > 4000:
             del self.sent[:2000]
         self.sent.append(command)
         return command
+
+    def spent(self, server):
+        found = {}
+        for org in self.ORGS:
+            keys = request(server.admin, "GET", f"/v1/keys?rule=models&attribute.header.x-org={org}")
+            found[org] = keys.json["limits"][0]["spent"]
+        return found
+
+    def ask(self, client, commands):
+        """Sends the commands at once. Returns what their answers have spent: (org, id) to amount."""
+        commands = list(commands)
+        client.send(b"".join(frame(*command) for command in commands))
+        answered = {}
+        for command in commands:
+            reply = client.reply()
+            self.assertNotIsInstance(reply, RespError)
+            amount = spends(command, reply)
+            if amount:
+                org = command[command.index("header.x-org") + 1]
+                self.assertNotIn((org, command[-1]), answered)
+                answered[org, command[-1]] = amount
+        return answered
+
+    def last_server(self, file):
+        """What the lines of the last server say: (org, id) to amount."""
+        found = {}
+        for text in file.read_text("utf-8").splitlines():
+            line = json.loads(text)
+            if line["kind"] == "start":
+                found = {}
+            elif line.get("spent") and "id" in line:
+                self.assertNotIn((line["key"], line["id"]), found)
+                found[line["key"], line["id"]] = line["spent"]
+        return found
 
     def test_balances_are_sums_after_a_million_calls_and_crashes(self):
         random = Random(7)
@@ -397,21 +447,22 @@ rules:
         for start in range(self.STARTS):
             server = Sluice(self.folder(), self.RULES, config)
             self.addCleanup(server.stop)
+            before, answered = self.spent(server), {}
             with Resp(config["listen"]["resp"]) as client:
                 for _ in range(self.CALLS // 500):
-                    client.send(b"".join(frame(*self.command(random)) for _ in range(500)))
-                    for _ in range(500):
-                        reply = client.reply()
-                        self.assertNotIsInstance(reply, RespError)
+                    answers = self.ask(client, (self.command(random) for _ in range(500)))
+                    self.assertFalse(answers.keys() & answered.keys(), "counted twice")
+                    answered.update(answers)
                 # What came while the last snapshot was made is known at the next change of a key.
                 for org in self.ORGS:
                     client.ask("RL.CHECK", "models", "header.x-org", org, "COST", 1)
-            spent = {}
+            spent = self.spent(server)
             for org in self.ORGS:
-                keys = request(server.admin, "GET", f"/v1/keys?rule=models&attribute.header.x-org={org}")
-                spent[org] = keys.json["limits"][0]["spent"]
+                before[org] += 1 + sum(amount for (of, _), amount in answered.items() if of == org)
+            self.assertEqual(spent, before)
             if start % 4 == 3:
                 self.assertEqual(server.stop(), 0)
+                self.assertEqual(self.last_server(file), answered)
                 said = sluice("ledger", "sum", "--csv", "--by", "key", file).stdout.splitlines()[1:]
                 self.assertEqual({key: int(sum) for key, sum in (line.split(",") for line in said)}, spent)
                 continue
@@ -422,6 +473,110 @@ rules:
                 server.kill()
         verified = sluice("ledger", "verify", file)
         self.assertEqual(verified.returncode, 0, verified.stderr)
+
+
+class RedisCrashes(RedisTest):
+    """A Redis that stores each change at once and is killed again and again. Clients repeat a call
+    with its id until it is answered: each counts once, and the ledger agrees."""
+
+    RULES = """
+version: 1
+rules:
+  - name: models
+    on_store_error: deny
+    limits:
+      - { name: org, key: "{header.x-org}", algorithm: budget, limit: 9007199254740991, per: never, holds: 65535 }
+"""
+    ORGS = [f"org-{i}" for i in range(4)]
+    KILLS = 60 if os.environ.get("SLUICE_LONG_TESTS") else 4
+
+    def repeat(self, client, command, *words):
+        """Sends a command until Redis has answered. Returns the answer."""
+        while True:
+            reply = client.ask(command, "CHECK", "models", *words)
+            if isinstance(reply, RespError):
+                self.repeated += 1
+                continue
+            said = pairs(reply)
+            if said["reason"] in ("ok", "over", "conflict"):
+                return said
+            self.assertEqual(said["outcome"], "denied", said)
+            self.repeated += 1
+
+    def call(self, client, random, number):
+        org, name = random.choice(self.ORGS), f"{threading.get_ident()}-{number}"
+        of, cost, kind = ("header.x-org", org), random.randrange(1, 1000), random.random()
+        # A hold may end before the answer to it comes: then the same id is a conflict, and has counted.
+        ends = kind < 0.1
+        held = self.repeat(client, "RL.HOLD", *of, "COST", cost, "TTL", "1s" if ends else "24h", "ID", name)
+        if held["outcome"] != "allowed":
+            self.assertTrue(ends, held)
+        if ends or kind < 0.2:
+            return org, cost if ends else 0, 0 if ends else cost
+        actual = random.randrange(2000)
+        last = ("RL.CANCEL",) if kind < 0.3 else ("RL.SETTLE", "ACTUAL", actual)
+        for _ in range(2 if kind > 0.9 else 1):  # an answer that is lost
+            said = self.repeat(client, last[0], *of, *last[1:], "ID", name)
+            self.assertEqual((said["outcome"], said.get("late")), ("allowed", None), said)
+        return org, actual if len(last) > 1 else 0, 0
+
+    def client(self, address, seed, ends):
+        random, number = Random(seed), 0
+        try:
+            with Resp(address) as client:
+                while not ends.is_set():
+                    number += 1
+                    org, spent, held = self.call(client, random, number)
+                    with self.lock:
+                        self.calls += 1
+                        self.expected[org][0] += spent
+                        self.expected[org][1] += held
+        except Exception as why:  # also a failed assertion
+            self.failures.append(repr(why))
+
+    def test_each_call_counts_once(self):
+        store = self.redis({"appendonly": "yes", "appendfsync": "always"})
+        address = f"127.0.0.1:{free_port()}"
+        server = self.serve(self.RULES, {"store": store.url, "ledger": "redis", "listen": {"resp": address}})
+        self.lock, self.calls, self.repeated, self.failures = threading.Lock(), 0, 0, []
+        self.expected = {org: [0, 0] for org in self.ORGS}
+        ends = threading.Event()
+        threads = [threading.Thread(target=self.client, args=(address, i, ends)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(self.KILLS):
+                seen = self.calls
+                wait_for(lambda seen=seen: self.calls > seen + 50 or self.failures, what="answers")
+                store.kill()
+                store.start()
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join(PATIENCE)
+        self.assertEqual(self.failures, [])
+        self.assertGreater(self.repeated, 0)
+
+        def balances():
+            found = {}
+            for org in self.ORGS:
+                answer = request(server.admin, "GET", f"/v1/keys?rule=models&attribute.header.x-org={org}")
+                if answer.status != 200:  # Redis was killed just now
+                    return None
+                found[org] = [answer.json["limits"][0][name] for name in ("spent", "held")]
+            return found
+
+        def ended():  # the last holds of a second
+            found = balances()
+            held = {org: held for org, (_, held) in self.expected.items()}
+            return found and {org: held for org, (_, held) in found.items()} == held and found
+
+        self.assertEqual(wait_for(ended, what="the end of holds"), self.expected)
+        ran = sluice("ledger", "verify", "--store", store.url)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        ran = sluice("ledger", "sum", "--csv", "--by", "key", "--store", store.url)
+        sums = dict(line.split(",") for line in ran.stdout.splitlines()[1:])
+        self.assertEqual(sums, {org: str(spent) for org, (spent, _) in self.expected.items()})
 
 
 class InRedis(Calls, RedisTest):
