@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "rules/rule_set.h"
 #include "sluice/rule_set.h"
 
 namespace sluice::rules::cost_template_test {
@@ -239,6 +240,12 @@ TEST(RuleCostFiles, HavePricesOfModels) {
             "\"{body.model}\"");
   EXPECT_EQ(errors_with_prices("cost: 5, price: { of: '{size}' }"),
             "f:5:80: warning: the cost reads no price; expected price.NAME in 'cost'");
+  std::vector<RuleError> warnings;
+  const std::string misspelt =
+      kPrices + limit("cost: 'price.inn', price: { of: 'b', default: large }");
+  const RuleText file{misspelt, "f"};
+  EXPECT_FALSE(load_rules({&file, 1}, {}, &warnings));
+  for (const RuleError& warning : warnings) ADD_FAILURE() << warning.to_string();
 }
 
 TEST(RuleCostFiles, HavePricesOfPlans) {

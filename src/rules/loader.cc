@@ -538,6 +538,11 @@ void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compil
   }
 }
 
+// Returns whether the cost of a limit has an error.
+bool has_wrong_cost(const Fields& fields, const CostTemplate& cost) {
+  return fields.node("cost") != nullptr && cost.kind() == CostTemplate::Kind::kUnset;
+}
+
 // Reads a limit, and the budgets after it in its row.
 void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
                          CompiledRule& compiled, const InRow& place) {
@@ -556,7 +561,9 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   auto weight = read_template<CostTemplate>(share != nullptr ? share->node("weight") : nullptr);
   if (!node.is_map()) return;
   const auto numbers = read_limit(fields, rule, limit);
-  if (!rule.plans.empty()) read_plan_prices(rule, limit.name, cost, price);
+  if (!rule.plans.empty() && !has_wrong_cost(fields, cost)) {
+    read_plan_prices(rule, limit.name, cost, price);
+  }
   if (!numbers) return;
   limit.limit = *numbers;
   plans_.warn_of_zero(fields, rule, limit, warn_);
@@ -852,7 +859,7 @@ PriceChoice Loader::read_price(const Fields& fields, const CostTemplate& cost) {
                       "expected 'price:' such as { of: \"{body.model}\", default: MODEL }");
     return price;
   }
-  if (cost.prices().empty()) {
+  if (!has_wrong_cost(fields, cost) && cost.prices().empty()) {
     warn(fields.at("price"), "the cost reads no price", "expected price.NAME in 'cost'");
   }
   price.of = read_template<KeyTemplate>(given->node("of"));
