@@ -225,6 +225,7 @@ class Ledger(Calls, ServerTest):
         with open(self.file, "a", encoding="utf-8") as file:
             file.write('{"n":4,"at"')
         again = self.start_server(folder=self.home)
+        self.assertIn("without memory.snapshot each budget begins at 0 after a restart", again.log())
         self.post(again, "/v1/check")
         self.assertEqual(again.stop(), 0)
         self.assertIn("the ledger does not say that its server has stopped", again.log())
@@ -242,6 +243,7 @@ class Ledger(Calls, ServerTest):
         second = self.start_server(memory, folder=self.home)
         self.post(second, "/v1/settle", id="call", actual=50)
         self.assertEqual(second.stop(), 0)
+        self.assertNotIn("without memory.snapshot", second.log())
         self.assertEqual(self.entries()[-1]["spent_after"], 57)
         self.verify()
         self.assertEqual(self.sums("--by", "limit"), ["agent,57", "org,57"])

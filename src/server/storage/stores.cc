@@ -827,7 +827,14 @@ class InMemory final : public Stores {
   }
   void begin_files() override {
     const auto restored = snapshots_ ? snapshots_->read() : std::nullopt;
-    if (ledger_) ledger_->start(restored);
+    if (!ledger_) return;
+    if (!snapshots_) {
+      log_.warning(
+          "without memory.snapshot each budget begins at 0 after a restart, and the sums of the "
+          "ledger go on",
+          {{"file", ledger_file_}});
+    }
+    ledger_->start(restored);
   }
   bool end_files() override {
     if (ledger_) ledger_->stop();
