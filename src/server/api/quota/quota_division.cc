@@ -357,6 +357,7 @@ void QuotaService::send(std::vector<Choice>& choices) {
 // The part of the limit that the assignment uses: the planned one, or less if another limit is
 // stricter.
 std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) const {
+  if (choice.renews) return link.counter->parts.assigned(choice.to->id);
   if (choice.next.kind != Assignment::Kind::kTokens) return 0;
   const std::uint64_t planned = link.counter->parts.planned(choice.to->id);
   if (choice.to->links.size() == 1) return planned;
@@ -366,8 +367,9 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
 }
 
 // Pays for the tokens that the assignment begins with. Returns false if it is to wait for units,
-// until the limit is divided again: one that replaces an expired one does, if it is a raise. Else
-// its tokens are owed. A bucket that is new, or had no limit, gets nothing until there are units.
+// until the limit is divided again: one that replaces an expired one does, if it is a raise, and one
+// that replaces a last third is renewed meanwhile. Else its tokens are owed. A bucket that is new,
+// or had no limit, gets nothing until there are units.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;
@@ -382,6 +384,12 @@ bool QuotaService::settle(Choice& choice) {
   if (!has_units && is_raised) {
     constexpr auto kAllowAll = Assignment::Kind::kAllowAll;
     const bool has_limit = subscription.sent && subscription.sent->kind != kAllowAll;
+    const Duration age = now_ - subscription.sent_at;
+    const Duration ttl{subscription.ttl};
+    if (has_limit && age < ttl && age >= ttl / 3 * 2) {
+      choice = {.to = choice.to, .next = *subscription.sent, .renews = true};
+      return true;
+    }
     if (has_limit || resumes(subscription)) return false;
     choice.next = {.kind = Assignment::Kind::kDenyAll};
     return true;

@@ -451,6 +451,31 @@ TEST_F(QuotaServiceTest, ProxiesKeepHalfOfALimitThatDirectRequestsWouldUseAlone)
   }
 }
 
+// What a proxy does after its assignment has expired is its own affair: Envoy may allow all.
+TEST_F(QuotaServiceTest, AnAssignmentDoesNotExpireWhileALargerOneWaitsForUnits) {
+  std::string rules(kRules);
+  rules.replace(rules.rfind("token_bucket"), std::string("token_bucket").size(), "fixed_window");
+  load(rules);
+  const auto proxy = connect(1);
+  for (int i = 0; i < 10; ++i) {
+    report(1, "/api", 10, 1s);
+    pass(1s);
+  }
+  const std::string key = counter_of("api", "/api");
+  const Charge all = charge_of(key, fixed_window(100).per(1s), 100);
+  Instant sent = clock_.now();
+  for (int i = 0; i < 60; ++i) {
+    clock_.advance(1s);
+    memory_.apply_one(Verb::kTakeAtMost, all, {});
+    const int before = proxy->messages;
+    report(1, "/api", 500, 1s);
+    divide(true);
+    if (proxy->messages > before) sent = clock_.now();
+    ASSERT_LT(clock_.now() - sent, Duration{proxy->latest.at("/api").ttl}) << i;
+    EXPECT_LE(proxy->rate("/api"), 11) << i;
+  }
+}
+
 TEST_F(QuotaServiceTest, NeverAssignsMoreThanTheLimitAndTheStatedBound) {
   std::vector<std::shared_ptr<Told>> proxies;
   for (std::uint64_t id = 1; id <= 10; ++id) proxies.push_back(connect(id));

@@ -98,6 +98,7 @@ struct QuotaService::Counter {
 struct QuotaService::Choice {
   Subscription* to;
   Assignment next;
+  bool renews = false;  // `next` is the latest again, and its part too
 };
 
 struct QuotaService::Proxy {
