@@ -367,9 +367,9 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
 }
 
 // Pays for the tokens that the assignment begins with. Returns false if it is to wait for units,
-// until the limit is divided again: one that replaces an expired one does, if it is a raise, and one
-// that replaces a last third is renewed meanwhile. Else its tokens are owed. A bucket that is new,
-// or had no limit, gets nothing until there are units.
+// until the limit is divided again: one that replaces an expired one does, if it is a raise, and
+// one that replaces a last third is renewed meanwhile. Else its tokens are owed. A bucket that is
+// new, or had no limit, gets nothing until there are units.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;
