@@ -141,10 +141,12 @@ void QuotaService::count(Counter& counter) {
   counter.due = counter.due_meter.count(limit, half - std::min(half, held), time);
   counter.counted = now_;
   const bool keeps_ready = std::exchange(counter.is_awaited, false) && half > held;
-  const std::uint64_t spare = keeps_ready ? 0 : std::min(counter.owed, counter.ready);
-  counter.owed -= spare;
-  counter.ready -= spare;
-  counter.owed -= take(counter, counter.owed);
+  if (!keeps_ready) {
+    const std::uint64_t spare = std::min(counter.owed, counter.ready);
+    counter.owed -= spare;
+    counter.ready -= spare;
+    counter.owed -= take(counter, counter.owed);
+  }
   const std::uint64_t most = ShareMeter().count(limit, half, horizon_of(counter));
   if (counter.owed > most) counter.owed -= charge(counter, counter.owed - most);
   if (counter.owed > 0 && !counter.failure) ask_again(counter);
@@ -228,13 +230,13 @@ std::uint64_t QuotaService::weight_of(const Counter& counter, std::uint64_t idle
   return static_cast<std::uint64_t>(std::clamp<Wide>(sum, 1, std::max<Wide>(all, 1)));
 }
 
-// The time in which smaller parts pay back what is owed.
+// The time in which smaller parts pay back what is owed: more than it takes until they are in use.
 Duration QuotaService::horizon_of(const Counter& counter) const {
   Duration interval{0};
   for (const Subscription* const user : counter.users) {
     interval = std::max(interval, user->interval);
   }
-  return 4 * Duration{parts_.config.every} + 2 * interval;
+  return 4 * std::max(Duration{parts_.config.every}, kQuotaLatency) + 2 * interval;
 }
 
 // What is owed is paid back by smaller parts, except for the units of the time between two

@@ -451,6 +451,26 @@ TEST_F(QuotaServiceTest, ProxiesKeepHalfOfALimitThatDirectRequestsWouldUseAlone)
   }
 }
 
+// A part that is lowered is in use for a second more, however often limits are divided.
+TEST_F(QuotaServiceTest, PartsThatDirectRequestsLowerDoNotComeAndGo) {
+  config_.every = 100ms;
+  load(kRules);
+  const auto proxy = connect(1);
+  const std::string key = counter_of("api", "/api");
+  const Charge one = charge_of(key, token_bucket(100).per(1s), 1);
+  for (int i = 0; i < 6000; ++i) {
+    clock_.advance(10ms);
+    while (i >= 1000 && memory_.apply_one(Verb::kTake, one, {}).allowed()) {
+    }
+    if (i % 10 == 9) divide(true);
+    if (i % 10 == 5) report(1, "/api", 50, 100ms);
+    if (i >= 3000) {
+      ASSERT_GE(proxy->rate("/api"), 40) << i;
+      ASSERT_LE(proxy->rate("/api"), 60) << i;
+    }
+  }
+}
+
 // What a proxy does after its assignment has expired is its own affair: Envoy may allow all.
 TEST_F(QuotaServiceTest, AnAssignmentDoesNotExpireWhileALargerOneWaitsForUnits) {
   std::string rules(kRules);
