@@ -15,8 +15,6 @@ constexpr std::uint64_t kWhole = quota::kWhole;
 // Before the interval of a proxy's reports is known: Envoy reports every 5 s.
 constexpr Duration kFirstTtl = std::chrono::seconds{15};
 constexpr Duration kLongestTtl = std::chrono::seconds{60};
-// That much of a limit may be owed, at least.
-constexpr Duration kLeastTolerated = std::chrono::seconds{1};
 // Until the store is asked again about a limit, and before the end of a slice.
 constexpr Duration kShortestWait = std::chrono::milliseconds{10};
 
@@ -147,7 +145,8 @@ void QuotaService::count(Counter& counter) {
     counter.ready -= spare;
     counter.owed -= take(counter, counter.owed);
   }
-  const std::uint64_t most = ShareMeter().count(limit, half, horizon_of(counter));
+  const std::uint64_t most =
+      tolerated_in(counter) + ShareMeter().count(limit, half, horizon_of(counter));
   if (counter.owed > most) counter.owed -= charge(counter, counter.owed - most);
   if (counter.owed > 0 && !counter.failure) ask_again(counter);
   // When it is back, it admits what was used meanwhile, except for the units of a full limit.
@@ -239,15 +238,19 @@ Duration QuotaService::horizon_of(const Counter& counter) const {
   return 4 * std::max(Duration{parts_.config.every}, kQuotaLatency) + 2 * interval;
 }
 
-// What is owed is paid back by smaller parts, except for the units of the time between two
-// divisions: a window that is full for a moment takes them later. Parts that follow each such
-// moment would lose more of the limit.
+// What may be owed before parts are lowered: the units of the time between two divisions. A window
+// that is full for a moment takes them later. Parts that follow each such moment would lose more of
+// the limit.
+std::uint64_t QuotaService::tolerated_in(const Counter& counter) const {
+  const Duration time = std::max(Duration{parts_.config.every}, kQuotaLatency);
+  return ShareMeter().count(counter.of.numbers, counter.share, time);
+}
+
+// What is owed beyond that is paid back by smaller parts.
 void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   counter.planned = ++last_event_;
-  const Duration late = std::max<Duration>(parts_.config.every, kLeastTolerated);
-  const std::uint64_t tolerated = ShareMeter().count(counter.of.numbers, counter.share, late);
-  const std::uint64_t owed = share_of(
-      counter.of.numbers, counter.owed - std::min(counter.owed, tolerated), horizon_of(counter));
+  const std::uint64_t late = counter.owed - std::min(counter.owed, tolerated_in(counter));
+  const std::uint64_t owed = share_of(counter.of.numbers, late, horizon_of(counter));
   counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
   for (const auto id : counter.parts.plan(counter.total, now_)) {
