@@ -812,9 +812,12 @@ struct TakenLog {
   LogBatch* batch = nullptr;  // the current one
   std::size_t line = 0;       // of it
   std::uint64_t lines = 0, parsed = 0, late = 0, very_late = 0;
+  // To recognize a log whose newest line is first: lines that are much later than one before them,
+  // and those that are later and earlier than the line before.
+  std::uint64_t very_early = 0, rises = 0, falls = 0;
   std::uint64_t bytes_read = 0;
   std::optional<Instant> first;
-  Instant last{};
+  Instant lowest = Instant::max(), previous = Instant::max();
   bool has_zone = true;  // of the first line
 };
 
@@ -850,7 +853,17 @@ void count(TakenLog& log, LogTotals& totals) {
     log.first = batch.lines.front().at;
     log.has_zone = batch.lines.front().has_zone;
   }
-  log.last = batch.lines.back().at;
+}
+
+// Counts whether the line at this time comes late.
+void count_order(TakenLog& log, Instant own, Instant latest) {
+  log.late += own < latest ? 1 : 0;
+  log.very_late += latest - own > kUsualLateness ? 1 : 0;
+  log.lowest = std::min(log.lowest, own);
+  log.very_early += own - log.lowest > kUsualLateness ? 1 : 0;
+  log.rises += own > log.previous ? 1 : 0;
+  log.falls += own < log.previous ? 1 : 0;
+  log.previous = own;
 }
 
 // Says what is wrong with a log that has ended.
@@ -877,7 +890,7 @@ void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
   }
   if (log.very_late * 20 <= log.parsed) return;
   totals.disordered = true;
-  const bool is_reversed = log.late * 10 > log.parsed * 9 && log.last < *log.first;
+  const bool is_reversed = log.very_early * 20 <= log.parsed && log.rises < log.falls;
   complain_of(
       ": warning: " + percent(log.very_late, log.parsed) + " of the requests are more than " +
       duration_text(kUsualLateness) + " earlier than one before them" +
@@ -917,8 +930,7 @@ void read_logs(const LogInput& input, LogTotals& totals,
       const Instant own = batch.lines[log.line].at;
       at = std::max(at, own);
       if (!queue.empty() && queue.top() < std::pair(at, index)) break;
-      log.late += own < at ? 1 : 0;
-      log.very_late += at - own > kUsualLateness ? 1 : 0;
+      count_order(log, own, at);
       take(batch, log.line, at);
     }
     if (log.line < batch.lines.size() || !batch.last) queue.emplace(at, index);

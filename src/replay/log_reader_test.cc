@@ -129,13 +129,17 @@ TEST_F(MergedLogs, AreInOrderWhateverTheBlocksAndTheirStarts) {
 }
 
 TEST_F(LogReaderTest, WarnsOfALogThatIsNotInOrder) {
-  std::string forward, backward, mixed, jitter;
+  std::string forward, backward, mixed, jitter, shuffled, rotated;
   for (int i = 0; i < 200; ++i) {
     forward += line_at(i, "a");
     backward = line_at(i, "a") + backward;
     mixed += line_at(i % 10 == 0 ? i : i + 1000, "a");
     jitter += line_at(i % 2 == 0 ? i : i + 9, "a");
+    shuffled += line_at(199 - i * 77 % 200, "a");  // the latest is first, an early one is last
+    rotated += line_at(i / 50 * 50 + 49 - i % 50, "a");
   }
+  std::string backward_with_jitter;
+  for (int i = 200; i-- > 0;) backward_with_jitter += line_at(i % 3 == 0 ? i + 4 : i, "a");
   const auto complaints_about = [&](const std::string& text) {
     std::vector<std::string> complaints;
     LogInput input{.logs = {files_.write("log", text)}};
@@ -155,6 +159,12 @@ TEST_F(LogReaderTest, WarnsOfALogThatIsNotInOrder) {
             std::vector{log + ": warning: 9.5 % of the requests are more than 10 s earlier than "
                               "one before them, so the results are wrong; sort the log by time, or "
                               "name the log of each server"});
+  EXPECT_NE(complaints_about(backward_with_jitter).at(0).find("the newest is first"), log.npos);
+  for (const std::string& text : {shuffled, rotated}) {
+    const std::string complaint = complaints_about(text).at(0);
+    EXPECT_NE(complaint.find("sort the log by time"), complaint.npos) << complaint;
+    EXPECT_EQ(complaint.find("newest"), complaint.npos) << complaint;
+  }
 }
 
 TEST_F(LogReaderTest, NamesTheRequestOfEachLine) {
