@@ -53,8 +53,9 @@ top_denied has the most denied keys, and the most frequent agents, requests and 
 denied requests; more_denied is the number of the other denied keys.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
-warnings names the rules and limits that applied to no request, the limits whose cost the log lacks,
-limits without cost next to a limit with one, and says if a log is out of order.
+warnings says which logs are cut off, out of order or mostly skipped, and names the rules and limits that
+applied to no request, the limits whose cost the log lacks, and limits without cost next to a limit
+with one.
 
 Exit status: 0 success; 1 the rules are wrong, or have warnings with --strict (nothing is replayed
 then), or a log could not be opened or read to its end

@@ -71,7 +71,7 @@ TEST_F(SuggestCommand, FailsIfALogIsOutOfOrderAndSaysSoInTheRules) {
   const std::string wrong = " of the requests are more than 10 s earlier than one before them";
   EXPECT_EQ(run_suggest({"--yaml", files_.write("reversed", reversed)}), 1);
   EXPECT_TRUE(out_.starts_with("# /")) << out_;
-  EXPECT_NE(out_.substr(0, out_.find('\n')).find("warning: 97.5 %" + wrong), std::string::npos);
+  EXPECT_NE(out_.substr(0, out_.find('\n')).find("reversed: 97.5 %" + wrong), std::string::npos);
   EXPECT_TRUE(RuleSet::parse(out_, "rules")) << out_;
   // A tenth of them, in the rules of --all, too.
   EXPECT_EQ(
@@ -79,10 +79,13 @@ TEST_F(SuggestCommand, FailsIfALogIsOutOfOrderAndSaysSoInTheRules) {
   EXPECT_NE(out_.find(wrong), std::string::npos) << out_;
   EXPECT_EQ(run_suggest({"--json", files_.write("late", ordered + ordered.substr(0, 300))}), 1);
   EXPECT_NE(out_.find("\"note\":\"a log is not in order of time"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("\"warnings\":[\"" + files_.path("late") + ": 9.1 %" + wrong),
+            std::string::npos)
+      << out_;
   EXPECT_EQ(run_suggest({"--yaml", files_.write("skipped", ordered + std::string(50, '\n'))}), 0);
-  EXPECT_NE(out_.find(": warning: most lines are skipped, 50 of 90\n"), std::string::npos) << out_;
+  EXPECT_NE(out_.find(": most lines are skipped, 50 of 90\n"), std::string::npos) << out_;
   EXPECT_EQ(run_suggest({"--yaml", files_.write("ordered", ordered)}), 0);
-  EXPECT_EQ(out_.find("warning"), std::string::npos) << out_;
+  EXPECT_TRUE(out_.starts_with("# Limits for past traffic")) << out_;
 }
 
 TEST_F(SuggestCommand, BeginsWithTheLimitToTake) {
@@ -248,8 +251,14 @@ TEST_F(SuggestCommand, SaysThatALogIsCutOff) {
   EXPECT_NE(out_.find("note: some logs could not be read to the end"), std::string::npos) << out_;
   EXPECT_NE(replay::TemporaryFiles::read(page).find("Some logs could not be read to the end."),
             std::string::npos);
+  EXPECT_EQ(run_suggest({"--json", files_.path("cut.gz")}), 1);
+  EXPECT_EQ(boost::json::parse(out_).at("warnings"),
+            boost::json::array{files_.path("cut.gz") +
+                               ": the gzip data is cut off; what was read before it is counted"});
   EXPECT_EQ(run_suggest({log_}), 0);
   EXPECT_EQ(out_.find("note: "), std::string::npos);
+  EXPECT_EQ(run_suggest({"--json", log_}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("warnings"), boost::json::array{});
 }
 
 TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {

@@ -774,6 +774,12 @@ void complain(const LogInput& input, const std::string& path, const std::string&
   if (input.complain) input.complain(path + what);
 }
 
+void warn(const LogInput& input, LogTotals& totals, const std::string& path,
+          const std::string& what) {
+  complain(input, path, ": warning: " + what);
+  totals.problems.push_back(path + ": " + what);
+}
+
 }  // namespace
 
 std::string LogTotals::skipped_text() const {
@@ -869,34 +875,35 @@ void count_order(TakenLog& log, Instant own, Instant latest) {
 // Says what is wrong with a log that has ended.
 void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
   totals.late += log.late;
+  const std::string& path = input.logs[log.batch->log];
   const auto complain_of = [&](const std::string& problem) {
-    const std::string& path = input.logs[log.batch->log];
-    complain(input, path, problem);
-    totals.problems.push_back(path + problem);
+    complain(input, path, ": " + problem);
+    totals.problems.push_back(path + ": " + problem);
   };
   if (!log.batch->error.empty()) {
     totals.failed = true;
-    return complain_of(": " + log.batch->error);
+    return complain_of(log.batch->error);
   }
-  if (log.lines == 0) return complain_of(": is empty");
+  if (log.lines == 0) return complain_of("is empty");
   if (log.parsed == 0) {
     totals.failed = true;
-    return complain_of(": no line could be read as " + std::string(title_of(log.batch->format)) +
+    return complain_of("no line could be read as " + std::string(title_of(log.batch->format)) +
                        "; is it an access log? --format and --field say what it is");
   }
   if (log.parsed * 2 < log.lines) {
-    complain_of(": warning: most lines are skipped, " + grouped(log.lines - log.parsed) + " of " +
-                grouped(log.lines));
+    warn(
+        input, totals, path,
+        "most lines are skipped, " + grouped(log.lines - log.parsed) + " of " + grouped(log.lines));
   }
   if (log.very_late * 20 <= log.parsed) return;
   totals.disordered = true;
   const bool is_reversed = log.very_early * 20 <= log.parsed && log.rises < log.falls;
-  complain_of(
-      ": warning: " + percent(log.very_late, log.parsed) + " of the requests are more than " +
-      duration_text(kUsualLateness) + " earlier than one before them" +
-      (is_reversed
-           ? ", because the newest is first; reverse the log: tac LOG"
-           : ", so the results are wrong; sort the log by time, or name the log of each server"));
+  warn(input, totals, path,
+       percent(log.very_late, log.parsed) + " of the requests are more than " +
+           duration_text(kUsualLateness) + " earlier than one before them" +
+           (is_reversed ? ", because the newest is first; reverse the log: tac LOG"
+                        : ", so the results are wrong; sort the log by time, or name the log of "
+                          "each server"));
 }
 
 // Says which logs have times without a zone, if others have one.
@@ -905,10 +912,8 @@ void compare_zones(const LogInput& input, const std::vector<TakenLog>& logs, Log
   if (std::none_of(logs.begin(), logs.end(), has_zone)) return;
   for (std::size_t i = 0; i < logs.size(); ++i) {
     if (!logs[i].first || logs[i].has_zone) continue;
-    const std::string problem =
-        ": warning: its times have no zone and are read as UTC, and other logs have a zone";
-    complain(input, input.logs[i], problem);
-    totals.problems.push_back(input.logs[i] + problem);
+    warn(input, totals, input.logs[i],
+         "its times have no zone and are read as UTC, and other logs have a zone");
   }
 }
 

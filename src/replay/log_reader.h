@@ -296,11 +296,6 @@ class LogReader {
 };
 
 // What was read.
-// Of a log whose lines are much earlier than others before them.
-inline constexpr std::string_view kDisordered =
-    "a log is not in order of time, so the numbers are wrong: sort it, or name the log of each "
-    "server";
-
 struct LogTotals {
   std::vector<std::string> logs;
   std::vector<LogFormat> formats;  // of the logs with lines, each once
@@ -308,7 +303,7 @@ struct LogTotals {
                                    // no line that could be read
   bool disordered = false;         // whether 5 % of a log are much earlier than others
                                    // before them
-  std::vector<std::string> problems;  // what LogInput::complain said of whole logs
+  std::vector<std::string> problems;  // of whole logs: "LOG: what"
   std::string fault;                  // why the counts are of no use; empty: they are
   std::uint64_t lines = 0;            // parsed + skipped + without_rules
   std::uint64_t skipped = 0;        // lines that are not of the log's format, or have a wrong cost

@@ -410,8 +410,7 @@ class TextReport {
     const auto caution = [this](const std::string& text) { line(yellow("note: ") + text); };
     const auto warnings = warnings_of(report_);
     const Tally& tally = report_.tally;
-    if (report_.approximate() || tally.undecided + tally.invalid > 0 || report_.failed ||
-        !warnings.empty()) {
+    if (report_.approximate() || tally.undecided + tally.invalid > 0 || !warnings.empty()) {
       line("");
     }
     if (tally.invalid > 0) caution(invalid_text(tally));
@@ -427,8 +426,6 @@ class TextReport {
           grouped(report_.tally.undecided) +
           " requests could not be counted because memory ran out; the failure policy decided them");
     }
-    if (report_.failed)
-      caution("some logs could not be read to the end; the report covers what was read");
   }
 
   const ReplayReport& report_;
@@ -536,8 +533,7 @@ void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std
 }  // namespace
 
 std::vector<std::string> warnings_of(const ReplayReport& report) {
-  std::vector<std::string> all;
-  if (report.disordered) all.emplace_back(kDisordered);
+  std::vector<std::string> all = report.problems;
   add_warnings(report.tally, "", all);
   if (report.comparison) add_warnings(report.comparison->tally, report.against_name + ": ", all);
   return all;

@@ -337,8 +337,6 @@ class Page {
       caution(plural(report_.tally.undecided, "request") +
               " could not be counted because memory ran out; the failure policy decided them.");
     }
-    if (report_.failed)
-      caution("Some logs could not be read to the end. The report covers what was read.");
     for (const std::string& each : warnings_of(report_)) {
       caution("Warning: " + html_text(each) + ".");
     }

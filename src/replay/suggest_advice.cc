@@ -625,7 +625,10 @@ std::vector<Advice> advise(const SuggestReport& report, double harm) {
   }
   if (!advice.empty() && report.disordered) {
     std::string& note = advice[0].note;
-    note.insert(0, std::string(kDisordered) + (note.empty() ? "" : "; "));
+    note.insert(0,
+                "a log is not in order of time, so the numbers are wrong: sort it, or name the "
+                "log of each server" +
+                    std::string(note.empty() ? "" : "; "));
   }
   return advice;
 }

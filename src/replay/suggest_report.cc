@@ -520,6 +520,10 @@ std::string suggest_json(const SuggestReport& report, double harm) {
     out.member(each.is_exact ? "requests_denied" : "requests_denied_at_most", each.requests_denied)
         .end_object();
   }
+  out.end_array().key("warnings").begin_array();
+  for (const auto* const warnings : {&report.problems, &report.unmet}) {
+    for (const std::string& each : *warnings) out.value(each);
+  }
   out.end_array().member("elapsed_ms", static_cast<std::uint64_t>(report.elapsed.count()));
   return std::string(out.end_object().view()) + "\n";
 }
