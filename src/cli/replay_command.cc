@@ -50,7 +50,8 @@ requests that this limit denied; several limits may deny one request. keys is th
 counters of the limit.
 denied_by_hour and would_deny_by_hour have the requests of the 24 hours of the day, UTC.
 top_denied has the most denied keys, and the most frequent agents, requests and statuses of their
-denied requests; more_denied is the number of the other denied keys.
+denied requests; more_denied is the number of the other denied keys. A rule with action: deny has
+keys_denied, top_denied and more_denied itself, by {ip}.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
 warnings says which logs are cut off, out of order or mostly skipped, and names the rules and limits that

@@ -172,6 +172,7 @@ Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
   for (const Rule& rule : rule_set.rules()) {
     RuleTally& tally = rules.emplace_back();
     tally.rule = &rule;
+    if (rule.action == RuleAction::kDeny) tally.clients.emplace(most_keys);
     for (const RuleLimit& limit : rule.limits) {
       LimitTally& each =
           tally.limits.emplace_back(LimitTally{.limit = &limit, .keys = KeyTally(most_keys)});
@@ -207,6 +208,19 @@ bool is_invalid(const RuleAnswer& answer, const Rule* rule) {
 
 }  // namespace
 
+namespace {
+
+// Counts a request that a rule with `action: deny` denies.
+void count_denial(KeyTally& clients, const LogLine& line, Instant at) {
+  LimitAnswer answer;
+  answer.label = line.client.empty() ? "(no address)" : line.client;
+  answer.counter = answer.label;
+  answer.decision.outcome = Outcome::kDenied;
+  clients.count(answer, line, at);
+}
+
+}  // namespace
+
 void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
   series_.advance(at);
   series_.add(kRequests);
@@ -231,6 +245,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
     series_.add(rule_channel(index));
     if (!matched.denied || is_invalid(answer, matched.rule)) continue;
     ++tally.denied;
+    if (tally.clients) count_denial(*tally.clients, line, at);
     series_.add(rule_channel(index) + 1);
     would_deny = would_deny || matched.rule->mode == RuleMode::kShadow;
   }
@@ -299,7 +314,8 @@ void Tally::look_for_missing_costs(const RuleAnswer& answer) {
 bool Tally::overflowed() const noexcept {
   const auto limit_overflowed = [](const LimitTally& limit) { return limit.keys.overflowed(); };
   return std::any_of(rules.begin(), rules.end(), [&](const RuleTally& rule) {
-    return std::any_of(rule.limits.begin(), rule.limits.end(), limit_overflowed);
+    return (rule.clients && rule.clients->overflowed()) ||
+           std::any_of(rule.limits.begin(), rule.limits.end(), limit_overflowed);
   });
 }
 

@@ -147,6 +147,8 @@ struct RuleTally {
   std::uint64_t matched = 0;
   std::uint64_t denied = 0;  // by this rule; in shadow mode: would have been denied
   std::vector<LimitTally> limits;
+  // The addresses of the requests. Null: the rule has no `action: deny`.
+  std::optional<KeyTally> clients = {};
 };
 
 // All counts of a replay. Not thread-safe; borrows the rules.

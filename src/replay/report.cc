@@ -34,18 +34,14 @@ void write_values(JsonWriter& out, std::string_view name, const FrequentValues& 
 }
 
 // Keys that the limit denies besides the `shown` ones with most denials.
-std::uint64_t more_denied(const LimitTally& limit, std::size_t shown) {
-  return limit.keys.keys_denied() - std::min<std::uint64_t>(limit.keys.keys_denied(), shown);
+std::uint64_t more_denied(const KeyTally& keys, std::size_t shown) {
+  return keys.keys_denied() - std::min<std::uint64_t>(keys.keys_denied(), shown);
 }
 
-void write_limit(JsonWriter& out, const LimitTally& limit) {
-  out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
-  out.member("requests", limit.requests);
-  out.member("denied", limit.denied).member("invalid", limit.invalid);
-  out.member("units", limit.units).member("denied_units", limit.denied_units);
-  out.member("keys_denied", limit.keys.keys_denied());
+void write_denied_keys(JsonWriter& out, const KeyTally& keys) {
+  out.member("keys_denied", keys.keys_denied());
   out.key("top_denied").begin_array();
-  for (const DeniedKey& key : limit.keys.most_denied(kTopDenied)) {
+  for (const DeniedKey& key : keys.most_denied(kTopDenied)) {
     out.begin_object().member("key", key.label).member("denied", key.denied);
     if (key.traits != nullptr) {
       write_values(out, "agents", key.traits->agents);
@@ -54,7 +50,16 @@ void write_limit(JsonWriter& out, const LimitTally& limit) {
     }
     out.end_object();
   }
-  out.end_array().member("more_denied", more_denied(limit, kTopDenied)).end_object();
+  out.end_array().member("more_denied", more_denied(keys, kTopDenied));
+}
+
+void write_limit(JsonWriter& out, const LimitTally& limit) {
+  out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
+  out.member("requests", limit.requests);
+  out.member("denied", limit.denied).member("invalid", limit.invalid);
+  out.member("units", limit.units).member("denied_units", limit.denied_units);
+  write_denied_keys(out, limit.keys);
+  out.end_object();
 }
 
 void write_rule(JsonWriter& out, const RuleTally& rule) {
@@ -62,7 +67,9 @@ void write_rule(JsonWriter& out, const RuleTally& rule) {
   out.member("allowed", rule.matched - rule.denied).member("denied", rule.denied);
   out.key("limits").begin_array();
   for (const LimitTally& limit : rule.limits) write_limit(out, limit);
-  out.end_array().end_object();
+  out.end_array();
+  if (rule.clients) write_denied_keys(out, *rule.clients);
+  out.end_object();
 }
 
 void write_rules(JsonWriter& out, const Tally& tally) {
@@ -293,6 +300,16 @@ class TextReport {
           (rule.denied > 0 ? red(share) : share) + "  of matched requests");
     if (rule.denied > 0) bars("when", Tally::rule_channel(index) + 1, true);
     for (const LimitTally& each : rule.limits) limit(each, shadow ? "would deny" : "denied");
+    if (rule.clients) clients(rule, shadow ? "would deny" : "denied");
+  }
+
+  // Who sent the requests that a rule with `action: deny` denies.
+  void clients(const RuleTally& rule, const std::string& denied) {
+    line("");
+    line("  action: deny; {ip}");
+    line("    " + denied + " " + plural(rule.denied, "request") + " of " + at_least(*rule.clients) +
+         plural(rule.clients->keys(), "key"));
+    denied_keys(*rule.clients, denied, true);
   }
 
   void comparison() {
@@ -332,6 +349,7 @@ class TextReport {
       for (const LimitTally& each : rule.limits) {
         if (each.denied > 0) limit(each, "denied", true);
       }
+      if (rule.clients) clients(rule, "denied");
     }
   }
 
@@ -356,11 +374,15 @@ class TextReport {
            (units.empty() ? "" : ", " + units));
     }
     if (limit.invalid > 0) line(yellow("    " + wrong_costs(limit)));
-    const auto most = limit.keys.most_denied(kShownKeys);
+    denied_keys(limit.keys, denied, is_difference);
+  }
+
+  void denied_keys(const KeyTally& keys, const std::string& denied, bool is_difference) {
+    const auto most = keys.most_denied(kShownKeys);
     if (most.empty()) return;
     key_table(most, denied, is_difference);
-    if (const std::uint64_t more = more_denied(limit, most.size()); more > 0) {
-      line(dim("    and " + at_least(limit.keys) + grouped(more) +
+    if (const std::uint64_t more = more_denied(keys, most.size()); more > 0) {
+      line(dim("    and " + at_least(keys) + grouped(more) +
                (more == 1 ? " more key" : " more keys")));
     }
   }

@@ -378,6 +378,7 @@ class Page {
       for (const LimitTally& limit : rule.limits) {
         (limit.denied > 0 ? rows : quiet).push_back(overview_row(rule, limit));
       }
+      if (rule.clients) (rule.denied > 0 ? rows : quiet).push_back(overview_row(rule));
     }
     const std::size_t denying = rows.size();
     rows.insert(rows.end(), quiet.begin(), quiet.end());
@@ -457,18 +458,28 @@ class Page {
       for (const LimitTally& each : rule.limits) {
         if (each.denied > 0) limit(each, false, true);
       }
+      if (rule.clients) clients(*rule.clients, false);
     }
   }
 
   static std::string overview_row(const RuleTally& rule, const LimitTally& limit) {
+    return overview_row(rule, rules::full_name(rule.rule->name, limit.limit->name),
+                        limit_text(limit.limit->limit), limit.requests, limit.denied, limit.keys);
+  }
+  // Of a rule with `action: deny`.
+  static std::string overview_row(const RuleTally& rule) {
+    return overview_row(rule, rule.rule->name, "action: deny", rule.matched, rule.denied,
+                        *rule.clients);
+  }
+  static std::string overview_row(const RuleTally& rule, const std::string& name,
+                                  const std::string& what, std::uint64_t requests,
+                                  std::uint64_t denied, const KeyTally& keys) {
     const std::string would = rule.rule->mode == RuleMode::kShadow ? "would deny " : "";
-    return "<tr><th scope=\"row\"><strong>" +
-           html_text(rules::full_name(rule.rule->name, limit.limit->name)) + "</strong>" +
-           shadow_badge(*rule.rule) + "<br><span class=\"soft\">" +
-           html_text(limit_text(limit.limit->limit)) + "</span></th>" +
-           cell(grouped(limit.requests)) + cell(would + grouped(limit.denied)) +
-           share_cell(limit.denied, limit.requests) + cell(key_count(limit.keys)) +
-           cell(would + grouped(limit.keys.keys_denied())) + "</tr>\n";
+    return "<tr><th scope=\"row\"><strong>" + html_text(name) + "</strong>" +
+           shadow_badge(*rule.rule) + "<br><span class=\"soft\">" + html_text(what) +
+           "</span></th>" + cell(grouped(requests)) + cell(would + grouped(denied)) +
+           share_cell(denied, requests) + cell(key_count(keys)) +
+           cell(would + grouped(keys.keys_denied())) + "</tr>\n";
   }
 
   static std::string key_count(const KeyTally& keys) {
@@ -502,8 +513,15 @@ class Page {
       chart.low = true;
       out_ += chart_html(chart);
       for (const LimitTally& each : rule.limits) limit(each, shadow);
+      if (rule.clients && rule.denied > 0) clients(*rule.clients, shadow);
     }
     out_ += "</section>\n";
+  }
+
+  // Who sent the requests that a rule with `action: deny` denies.
+  void clients(const KeyTally& keys, bool shadow) {
+    out_ += "<p class=\"soft small\"><code>action: deny</code>; by <code>{ip}</code>.</p>\n";
+    denied_keys(keys, shadow, true);
   }
 
   // `is_difference`: all requests of the tally were denied, so their share says nothing.
@@ -517,8 +535,7 @@ class Page {
              : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +
         (units.empty() || is_difference ? "" : (shadow ? ". Would deny " : ". Denied ") + units) +
         (limit.invalid > 0 ? ". " + wrong_costs(limit) : "") + ".</p>\n";
-    const auto keys = limit.keys.most_denied(kMostKeys);
-    if (keys.empty()) {
+    if (limit.keys.keys_denied() == 0) {
       out_ += limit.requests + limit.invalid == 0
                   ? "<p class=\"small bad\">Applied to no request.</p>\n"
                   : "<p class=\"small\">" + std::string(shadow ? "Would deny" : "Denied") +
@@ -526,16 +543,22 @@ class Page {
                         (limit.keys.keys() == 1 ? " key" : " keys") + ".</p>\n";
       return;
     }
+    denied_keys(limit.keys, shadow, is_difference);
+  }
+
+  void denied_keys(const KeyTally& tally, bool shadow, bool is_difference) {
+    const auto keys = tally.most_denied(kMostKeys);
     std::vector<std::string> rows;
     for (const DeniedKey& key : keys) rows.push_back(key_row(key, is_difference));
-    const std::string denied = plural(limit.keys.keys_denied(), shadow ? "key" : "denied key") +
+    const std::string denied = plural(tally.keys_denied(), shadow ? "key" : "denied key") +
                                (shadow ? " that it would deny" : "");
-    table(keys.size() < limit.keys.keys_denied()
+    table(keys.size() < tally.keys_denied()
               ? "The " + grouped(keys.size()) + " most denied of " + denied
-              : denied + (is_difference ? "" : " of " + key_count(limit.keys)),
-          is_difference ? std::vector<const char*>{"Key", "Denied", "First", "Last"}
-                        : std::vector<const char*>{"Key", shadow ? "Would deny" : "Denied", "Of",
-                                                   "Share", "First", "Last"},
+              : denied + (is_difference ? "" : " of " + key_count(tally)),
+          is_difference
+              ? std::vector<const char*>{"Key", shadow ? "Would deny" : "Denied", "First", "Last"}
+              : std::vector<const char*>{"Key", shadow ? "Would deny" : "Denied", "Of", "Share",
+                                         "First", "Last"},
           rows, kOpenRows, "keys");
   }
 

@@ -240,6 +240,41 @@ TEST_F(Comparison, ShowsTheDifferenceAsAPicture) {
   EXPECT_EQ(page.find("<b>"), std::string::npos);
 }
 
+TEST(Reports, SayWhoIsDeniedByARuleWithoutLimits) {
+  const auto deny = [](const std::string& mode) {
+    return *RuleSet::parse("version: 1\nrules: [ { name: robots, mode: " + mode +
+                               ", action: deny, match: { header.user-agent: '*Bot*' } } ]\n",
+                           "test.yaml");
+  };
+  const RuleSet rules = deny("enforce");
+  const ReplayReport report = report_of(rules, {"EvilBot/1", "curl/8"});
+  const std::string text = text_report(report, false);
+  EXPECT_NE(text.find("\n  action: deny; {ip}\n    denied 10 requests of 1 key\n"), text.npos)
+      << text;
+  EXPECT_NE(text.find("\n    10.0.0.1          10  2016-02-20 00:00\n      GET /; status 200; "
+                      "EvilBot/1\n"),
+            text.npos)
+      << text;
+  const auto json = boost::json::parse(json_report(report));
+  const auto& rule = json.at("rules").at(0);
+  EXPECT_EQ(rule.at("keys_denied").to_number<int>(), 1);
+  EXPECT_EQ(rule.at("more_denied").to_number<int>(), 0);
+  const auto& top = rule.at("top_denied").at(0);
+  EXPECT_EQ(top.at("key").as_string(), "10.0.0.1");
+  EXPECT_EQ(top.at("denied").to_number<int>(), 10);
+  EXPECT_EQ(top.at("agents").at(0).at("value").as_string(), "EvilBot/1");
+  const std::string page = html_report(report);
+  for (const char* shown :
+       {"<strong>robots</strong><br><span class=\"soft\">action: deny</span></th><td>10</td>",
+        "<caption>1 denied key</caption>", "<span class=\"mono\">10.0.0.1</span>",
+        "<span class=\"soft small\">EvilBot/1</span>"}) {
+    EXPECT_NE(page.find(shown), page.npos) << shown;
+  }
+  const RuleSet shadow = deny("shadow");
+  const std::string would = text_report(report_of(shadow, {"EvilBot/1"}), false);
+  EXPECT_NE(would.find("\n    would deny 10 requests of 1 key\n"), would.npos) << would;
+}
+
 TEST(TextReport, WarnsAboutLimitsThatAppliedToNoRequest) {
   auto rules = RuleSet::parse(R"(version: 1
 rules:
