@@ -41,9 +41,10 @@ parsed = allowed + denied + invalid. invalid counts requests that a server refus
 with 400, such as for a cost that is no number; no limit counts them. without_rules counts recorded
 requests that name their limits themselves, or have one of Envoy's files: they are not replayed.
 Unmatched requests are allowed, and so are the would_deny requests that a shadow rule would deny.
-units has the costs of the requests that are not invalid, 1 each if the log has no cost; denied_units
-and would_deny_units are those of the requests that are denied or that a shadow rule would deny. The
-units of a limit are what requests asked of this limit, and denied_units what it denied.
+units has the costs (cost) of the requests that are not invalid; denied_units and would_deny_units are
+those of the requests that are denied or that a shadow rule would deny. They are absent if requests
+have 1 unit each, whatever the costs of single limits (costs.LIMIT). The units of a limit are what
+requests asked of this limit, and denied_units what it denied.
 Within a rule, matched = allowed + denied, and invalid ones count as allowed; for a shadow rule (mode:
 shadow), denied counts the requests that it would have denied. The denied of a limit counts the
 requests that this limit denied; several limits may deny one request. keys is the number of distinct

@@ -264,6 +264,16 @@ TEST_F(ReplayTest, CountsUnitsThatAreAllowedAndDenied) {
   EXPECT_EQ(number(json.at("denied_units")), 2040u);
   EXPECT_EQ(number(json.at("rules").at(0).at("limits").at(1).at("denied_units")), 2040u);
 
+  fields_ = {{"costs.tokens", "n"}};
+  const ReplayReport single = replay_text(csv, enforced);
+  const auto without_total = boost::json::parse(json_report(single)).as_object();
+  for (const char* member : {"units", "denied_units", "would_deny_units"}) {
+    EXPECT_FALSE(without_total.contains(member)) << member;
+  }
+  EXPECT_EQ(number(without_total.at("rules").at(0).at("limits").at(1).at("units")), 2210u);
+  EXPECT_EQ(text_report(single, false).find("\n  units "), std::string::npos);
+  fields_ = {{"cost", "n"}};
+
   const ReplayReport trial = replay_text(csv, shadow);
   EXPECT_NE(text_report(trial, false).find("0 (0.0 %) denied, 2,040 (92.3 %) would be denied\n"),
             std::string::npos)

@@ -53,6 +53,9 @@ void write_denied_keys(JsonWriter& out, const KeyTally& keys) {
   out.end_array().member("more_denied", more_denied(keys, kTopDenied));
 }
 
+// Whether requests have costs for all limits. Costs of single limits are no units of a total.
+bool has_units(const Tally& tally) { return tally.units != tally.requests - tally.invalid; }
+
 void write_limit(JsonWriter& out, const LimitTally& limit) {
   out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
   out.member("requests", limit.requests);
@@ -111,8 +114,10 @@ std::string json_report(const ReplayReport& report) {
   out.member("allowed", report.tally.allowed()).member("denied", report.tally.denied);
   out.member("would_deny", report.tally.would_deny);
   out.member("invalid", report.tally.invalid).member("unmatched", report.tally.unmatched);
-  out.member("units", report.tally.units).member("denied_units", report.tally.denied_units);
-  out.member("would_deny_units", report.tally.would_deny_units);
+  if (has_units(report.tally)) {
+    out.member("units", report.tally.units).member("denied_units", report.tally.denied_units);
+    out.member("would_deny_units", report.tally.would_deny_units);
+  }
   const auto write_hours = [&](const char* name, const Tally::ByHour& hours) {
     out.key(name).begin_array();
     for (const std::uint64_t denied : hours) out.value(denied);
@@ -478,7 +483,7 @@ std::string units_text(const Tally& tally) {
   const auto share = [&](std::uint64_t units) {
     return grouped(units) + " (" + percent(units, tally.units) + ")";
   };
-  if (tally.units == tally.requests - tally.invalid) return "";
+  if (!has_units(tally)) return "";
   return share(tally.units - tally.denied_units) + " allowed, " + share(tally.denied_units) +
          " denied" +
          (tally.would_deny == 0 ? "" : ", " + share(tally.would_deny_units) + " would be denied");
