@@ -81,9 +81,9 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; white-space:
   overflow-wrap: anywhere; min-width: 9rem; }
 td:last-child, th:last-child { padding-right: 0; }
 tbody tr:last-child > * { border-bottom: 0; }
-.share { min-width: 6rem;
+.share { min-width: 9rem;
   background: linear-gradient(to right, var(--bar) var(--part), transparent 0)
-  no-repeat left .3rem / 100% 1.6em; }
+  no-repeat left .3rem / calc(100% - 5.5rem) 1.6em; }
 details { margin: .25rem 0 0; } summary { cursor: pointer; font-size: .875rem; color: var(--soft); }
 footer { margin-top: 1.5rem; color: var(--soft); font-size: .8125rem; }
 @media (max-width: 40rem) {
