@@ -56,8 +56,8 @@ keys_denied, top_denied and more_denied itself, by {ip}.
 With --against, against has the counts of these rules, and denied_only_by_rules and
 denied_only_by_against have the requests that only one of them denies.
 warnings says which logs are cut off, out of order or mostly skipped, and names the rules and limits that
-applied to no request, the limits whose cost the log lacks, and limits without cost next to a limit
-with one.
+applied to no request, the limits of concurrency, which are skipped, the limits whose cost the log
+lacks, and limits without cost next to a limit with one.
 
 Exit status: 0 success; 1 the rules are wrong, or have warnings with --strict (nothing is replayed
 then), or a log could not be opened or read to its end
@@ -121,11 +121,25 @@ int report_on(const Arguments& arguments, const replay::ReplayReport& report) {
   return status;
 }
 
+// Whether the rules have nothing but limits with permits, which a replay skips.
+bool has_only_permits(const RuleSet& rules) {
+  const auto only = [](const Rule& rule) {
+    return rule.action == RuleAction::kLimit &&
+           std::all_of(rule.limits.begin(), rule.limits.end(), [](const RuleLimit& limit) {
+             return holds_permits(limit.limit.algorithm());
+           });
+  };
+  return std::all_of(rules.rules().begin(), rules.rules().end(), only);
+}
+
 // Prints the warnings about the rules, or their errors. Returns nothing if they have errors, or
 // warnings that count as errors.
 std::optional<RuleSet> load_rules(const std::string& path, bool is_strict) {
-  const auto rules = RuleSet::load(
-      path, {.no_permits = "which a replay does not hold: a log does not say when a request ends"});
+  auto rules = RuleSet::load(path);
+  if (rules && has_only_permits(*rules)) {
+    rules = RuleSet::load(path, {.no_permits = "which a replay does not hold: a log does not say "
+                                               "when a request ends"});
+  }
   const auto print = [](const RuleError& error) { std::cerr << error.to_string() << "\n"; };
   if (!rules) {
     std::for_each(rules.error().begin(), rules.error().end(), print);

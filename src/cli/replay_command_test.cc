@@ -89,6 +89,30 @@ TEST_F(ReplayCommand, RefusesRulesWithPermits) {
       << err_;
 }
 
+TEST_F(ReplayCommand, SkipsLimitsWithPermitsNextToOthers) {
+  rules_ = files_.write("mixed.yaml", std::string(kRules) +
+                                          "      - { name: at once, key: \"{ip}\", algorithm: "
+                                          "concurrency, limit: 1, lease: 1h }\n");
+  const std::string costs =
+      files_.write("csv", "time,ip,n\n1455926400,a,1\n1455926401,a,1\n1455926402,a,2\n");
+  for (const std::vector<std::string>& log :
+       {std::vector{log_}, {costs}, {"--field", "costs.client=n", costs}}) {
+    std::vector<std::string> arguments = log;
+    arguments.emplace_back("--json");
+    EXPECT_EQ(run_replay(arguments), 0) << err_;
+    const auto json = boost::json::parse(out_);
+    const auto& limits = json.at("rules").at(0).at("limits");
+    EXPECT_EQ(limits.at(0).at("denied").to_number<int>(), 1);
+    EXPECT_EQ(limits.at(1).at("requests").to_number<int>(), 0);
+    EXPECT_EQ(
+        json.at("warnings"),
+        boost::json::array{"rule clients, limit at once: 'concurrency' is skipped: a log does "
+                           "not say when a request ends"});
+  }
+  EXPECT_EQ(run_replay({log_}), 0);
+  EXPECT_NE(out_.find("limit at once: 'concurrency' is skipped"), std::string::npos) << out_;
+}
+
 TEST_F(ReplayCommand, PrintsOneJsonObject) {
   EXPECT_EQ(run_replay({"--json", log_, files_.write("2.gz", gzip_stored(three_))}), 0);
   const auto json = boost::json::parse(out_);

@@ -347,8 +347,7 @@ class RuleReplay {
         counts_responses_(counts_responses(rules)),
         store_(store_options(options.max_keys)),
         names_(rules, options.overrides),
-        requests_(limiter_, rules, {.overrides = options.overrides}),
-        decider_(limiter_, {.overrides = options.overrides}) {}
+        requests_(limiter_, rules, {.overrides = options.overrides}) {}
 
   rules::RequestNames& names() { return names_; }
   std::uint64_t evictions() const { return store_.stats().evictions; }
@@ -357,14 +356,14 @@ class RuleReplay {
   const RuleAnswer& decide(std::string_view name, const LogAttributes& attributes,
                            const RequestCosts& costs, Instant now) {
     if (costs.units == 1 && costs.limits.empty()) return requests_.decide(name, attributes, now);
-    const RuleAnswer& answer = decider_.decide(rules_, attributes, costs, now);
+    const RuleAnswer& answer = requests_.decider().decide(rules_, attributes, costs, now);
     const bool has_unknown = answer.decision.reason == Reason::kInvalid && answer.matched.empty();
     return has_unknown ? decide_without_unknown(attributes, costs, now) : answer;
   }
 
   // Reports the response of a request that was allowed.
   void report_response(const LogAttributes& attributes, Instant now) {
-    if (counts_responses_) decider_.report(rules_, attributes, attributes, 1, now);
+    if (counts_responses_) requests_.decider().report(rules_, attributes, attributes, 1, now);
   }
 
  private:
@@ -372,13 +371,13 @@ class RuleReplay {
   // gives each line this cost, whatever rules match, so it is left out for the others.
   const RuleAnswer& decide_without_unknown(const LogAttributes& attributes, RequestCosts costs,
                                            Instant now) {
-    const RuleAnswer& looked = decider_.decide(rules_, attributes, 1, now, Verb::kPeek);
+    const RuleAnswer& looked = requests_.decider().decide(rules_, attributes, 1, now, Verb::kPeek);
     known_costs_.clear();
     for (const LimitCost& cost : costs.limits) {
       if (is_limit_of(looked, cost.limit)) known_costs_.push_back(cost);
     }
     costs.limits = known_costs_;
-    return decider_.decide(rules_, attributes, costs, now);
+    return requests_.decider().decide(rules_, attributes, costs, now);
   }
 
   static bool is_limit_of(const RuleAnswer& answer, std::string_view name) {
@@ -394,7 +393,6 @@ class RuleReplay {
   Limiter limiter_{store_};
   rules::RequestNames names_;
   rules::RememberedRequests requests_;
-  RuleDecider decider_;
   std::vector<LimitCost> known_costs_;
 };
 

@@ -522,6 +522,9 @@ std::string missing_cost(const RuleTally& rule, const LimitTally& limit) {
 // Says that the limit applied to no request, or lacks the costs of requests; else empty.
 std::string warning_of(const RuleTally& rule, const LimitTally& limit) {
   const std::string& key = limit.limit->key;
+  if (holds_permits(limit.limit->limit.algorithm())) {
+    return "'concurrency' is skipped: a log does not say when a request ends";
+  }
   if (limit.requests + limit.invalid == 0) {
     const std::string cost = "its cost" + (limit.cost_from.empty() ? "" : ", " + limit.limit->cost);
     return "applied to no request; the log has no value for " + (key.empty() ? cost

@@ -16,7 +16,9 @@ RememberedRequests::RememberedRequests(Limiter& limiter, const RuleSet& rules,
       rules_(rules),
       stores_(stores),
       decider_(limiter, stores),
-      remembered_(kRemembered) {}
+      remembered_(kRemembered) {
+  decider_.impl_->leave_permits();
+}
 
 const RuleAnswer& RememberedRequests::decide(std::string_view name,
                                              const AttributeSource& attributes, Instant now) {
@@ -32,7 +34,10 @@ const RuleAnswer& RememberedRequests::decide(std::string_view name,
 RememberedRequests::Remembered& RememberedRequests::place_of(std::string_view name) {
   std::optional<Remembered>& place =
       remembered_[XXH3_64bits(name.data(), name.size()) % kRemembered];
-  if (!place) place.emplace(Remembered{{}, RuleDecider(limiter_, stores_)});
+  if (!place) {
+    place.emplace(Remembered{{}, RuleDecider(limiter_, stores_)});
+    place->decider.impl_->leave_permits();
+  }
   return *place;
 }
 

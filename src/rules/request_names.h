@@ -19,7 +19,7 @@ namespace sluice::rules {
 // Decides takes of one unit by one set of rules, as a RuleDecider does, and remembers requests by
 // their RequestNames: the charges and the answer of a remembered request are those of the earlier
 // one, at another time. That saves about half of the time. For logs, in which a client has many
-// requests.
+// requests. Limits with permits do not apply: a log does not say when a request ends.
 //
 // Thread-safety: one thread. Ownership: borrows the limiter and the stores, shares the rules. Cost:
 // about 12 KB for each of up to kRemembered requests.
@@ -30,6 +30,8 @@ class RememberedRequests {
   // Decides the request with this name, or with an empty name if it has none. The answer is valid
   // until the next call. The overrides must be those of the name.
   const RuleAnswer& decide(std::string_view name, const AttributeSource& attributes, Instant now);
+  // Decides other requests by the same limits.
+  RuleDecider& decider() noexcept { return decider_; }
 
  private:
   static constexpr std::size_t kRemembered = 256;

@@ -234,7 +234,8 @@ Reason RuleDecider::Impl::name_limit(const rules::CompiledLimit& compiled,
                                      const RequestCosts& costs) {
   NamedLimit& named = limits_.back();
   const RuleLimit& limit = *named.limit;
-  const bool is_left = request_.leaves_permits && holds_permits(limit.limit.algorithm());
+  const bool is_left =
+      (request_.leaves_permits || leaves_permits_) && holds_permits(limit.limit.algorithm());
   if (is_left || !applies(limit.limit, compiled) || (changes_block(verb_) && !limit.block)) {
     limits_.pop_back();
     return Reason::kOk;

@@ -103,6 +103,8 @@ class RuleDecider::Impl {
   Decision change_permit(Verb verb, const RuleSet* rules, std::string_view permit,
                          std::optional<Instant> now);
   void refuse_permits(bool refuse) noexcept { refuses_permits_ = refuse; }
+  // Leaves out limits with permits from now on.
+  void leave_permits() noexcept { leaves_permits_ = true; }
   void decide_array(bool is_array) noexcept { values_.read_for_array(is_array); }
 
  private:
@@ -150,6 +152,7 @@ class RuleDecider::Impl {
   Store* store_;
   RuleStores stores_;
   bool refuses_permits_ = false;
+  bool leaves_permits_ = false;
 
   // The latest request.
   const RuleSet::Impl* set_ = nullptr;
