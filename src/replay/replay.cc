@@ -266,6 +266,7 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
     ++limit.requests;
     limit.units += each.cost;
     limit.denied += is_denied ? 1 : 0;
+    limit.blocked += each.decision.reason == Reason::kBlocked ? 1 : 0;
     limit.denied_units += is_denied ? each.cost : 0;
     if (!each.counter.empty()) limit.keys.count(each, line, at);
   }

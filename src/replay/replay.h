@@ -127,6 +127,7 @@ struct LimitTally {
   std::uint64_t requests = 0;  // to which the limit applied
   std::uint64_t denied = 0;    // by this limit
   KeyTally keys;
+  std::uint64_t blocked = 0;       // of `denied`: the key was blocked
   std::uint64_t invalid = 0;       // requests whose cost for this limit is none; not in `requests`
   std::uint64_t units = 0;         // that `requests` asked for
   std::uint64_t denied_units = 0;  // of those that this limit denied
@@ -297,6 +298,8 @@ std::string limit_text(const Limit& limit);
 std::string units_text(const Tally& tally);
 // Returns "3,000 of 12,000 units" that a limit denied. Empty: requests have one each.
 std::string denied_units_text(const LimitTally& limit);
+// Returns "3 blocked, 2 limited": the denials of a limit with `block`. Empty: it has none.
+std::string blocked_text(const LimitTally& limit);
 
 // Says how many requests are invalid, and why the first one is.
 std::string invalid_text(const Tally& tally);

@@ -59,7 +59,8 @@ bool has_units(const Tally& tally) { return tally.units != tally.requests - tall
 void write_limit(JsonWriter& out, const LimitTally& limit) {
   out.begin_object().member("name", limit.limit->name).member("keys", limit.keys.keys());
   out.member("requests", limit.requests);
-  out.member("denied", limit.denied).member("invalid", limit.invalid);
+  out.member("denied", limit.denied).member("blocked", limit.blocked);
+  out.member("invalid", limit.invalid);
   out.member("units", limit.units).member("denied_units", limit.denied_units);
   write_denied_keys(out, limit.keys);
   out.end_object();
@@ -377,6 +378,9 @@ class TextReport {
       line("    " + denied + " " + grouped(limit.denied) + " of " + grouped(limit.requests) +
            " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys +
            (units.empty() ? "" : ", " + units));
+      if (const std::string blocked = blocked_text(limit); !blocked.empty()) {
+        line("    " + blocked);
+      }
     }
     if (limit.invalid > 0) line(yellow("    " + wrong_costs(limit)));
     denied_keys(limit.keys, denied, is_difference);
@@ -492,6 +496,11 @@ std::string units_text(const Tally& tally) {
 std::string denied_units_text(const LimitTally& limit) {
   if (limit.units == limit.requests) return "";
   return grouped(limit.denied_units) + " of " + plural(limit.units, "unit");
+}
+
+std::string blocked_text(const LimitTally& limit) {
+  if (!limit.limit->block || limit.denied == 0) return "";
+  return grouped(limit.blocked) + " blocked, " + grouped(limit.denied - limit.blocked) + " limited";
 }
 
 std::string invalid_text(const Tally& tally) {

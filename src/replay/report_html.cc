@@ -527,6 +527,7 @@ class Page {
   // `is_difference`: all requests of the tally were denied, so their share says nothing.
   void limit(const LimitTally& limit, bool shadow, bool is_difference = false) {
     const std::string units = denied_units_text(limit);
+    const std::string blocked = blocked_text(limit);
     out_ +=
         "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
         html_text(limit_text(limit.limit->limit)) + "; " +
@@ -534,6 +535,7 @@ class Page {
              ? "one counter for all requests"
              : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +
         (units.empty() || is_difference ? "" : (shadow ? ". Would deny " : ". Denied ") + units) +
+        (blocked.empty() || is_difference ? "" : ". Of the denials: " + blocked) +
         (limit.invalid > 0 ? ". " + wrong_costs(limit) : "") + ".</p>\n";
     if (limit.keys.keys_denied() == 0) {
       out_ += limit.requests + limit.invalid == 0

@@ -86,6 +86,25 @@ TEST(Reports, SayWhatRulesInShadowModeWouldDeny) {
   }
 }
 
+TEST(Reports, TellBlockedRequestsFromLimitedOnes) {
+  const auto rules = RuleSet::parse(
+      "version: 1\nrules: [ { name: r, limits: [ { key: '{ip}', algorithm: fixed_window, limit: 4, "
+      "per: 1d, block: { after: 3, within: 1m, for: 1h } } ] } ]\n",
+      "test.yaml");
+  ASSERT_TRUE(rules);
+  const ReplayReport report = report_of(*rules, {"a"});  // of six, the third blocks
+  const std::string text = text_report(report, false);
+  EXPECT_NE(text.find("denied 6 of 10 requests, 1 of 1 key\n    4 blocked, 2 limited\n"), text.npos)
+      << text;
+  const auto json = boost::json::parse(json_report(report));
+  const auto& limit = json.at("rules").at(0).at("limits").at(0);
+  EXPECT_EQ(limit.at("denied").to_number<int>(), 6);
+  EXPECT_EQ(limit.at("blocked").to_number<int>(), 4);
+  EXPECT_NE(html_report(report).find(". Of the denials: 4 blocked, 2 limited.</p>"), text.npos);
+  const RuleSet without = agent_rules();
+  EXPECT_EQ(text_report(report_of(without, {"a"}), false).find("limited"), text.npos);
+}
+
 TEST(Reports, NameTheKeyOfALimitWithoutOne) {
   auto rules = RuleSet::parse(
       "version: 1\nrules:\n  - name: r\n    limits: [ { algorithm: fixed_window, limit: 4, per: 1d "
