@@ -109,7 +109,7 @@ class CircuitBreaker {
   void forget_counts() noexcept;
   void end_probe(std::uint64_t seen, Reason reason) noexcept;
   Duration next_wait(std::uint32_t probes_failed) noexcept;
-  void report(StoreEventKind kind, const char* why) const noexcept;
+  void report(StoreEventKind kind, const char* why, Duration lasted = {}) const noexcept;
 
   const CircuitBreakerOptions options_;
   StoreObserver* const observer_;
@@ -119,9 +119,9 @@ class CircuitBreaker {
   std::atomic<bool> watching_{false};     // there was a failure, so that successes are counted
   std::atomic<std::uint32_t> successes_{0};
   std::atomic<std::uint32_t> in_row_{0};  // failures
-  std::mutex mutex_;                      // guards failed_ and window_start_
+  std::mutex mutex_;                      // guards the next
   std::uint32_t failed_ = 0;
-  Instant window_start_{};
+  Instant window_start_{}, row_start_{}, last_failed_{};
   std::atomic<std::uint32_t> probes_failed_{0};
   std::atomic<std::uint64_t> random_;
   std::unique_ptr<policy::SpreadCount> refusals_;

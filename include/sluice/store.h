@@ -147,6 +147,7 @@ struct StoreEvent {
   StoreEventKind kind = StoreEventKind::kConnected;
   std::string_view endpoint;  // "127.0.0.1:6379", "/run/redis.sock"; empty if there is none
   std::string_view why;       // the reason, for the log; empty if there is none
+  Duration lasted{};          // kBreakerOpened: since the first of the failures that opened it
 };
 
 // Receives the events of stores, for logs and metrics.

@@ -210,6 +210,26 @@ class Outage(RedisTest):
         for one in (server, idle):
             wait_for(lambda one=one: "outage" not in status(one), "its end")
 
+    def test_an_outage_counts_the_requests_before_the_breaker_opens(self):
+        server = self.follow(deadline="50ms")
+        total = lambda: server.admin_request("GET", "/v1/history").json["total"].get("failed", [])
+        wait_for(lambda: ask(server, CUSTOMER) == (429, "limited"), "the limit")
+        self.server.pause()
+        failed = 4
+        for _ in range(failed):
+            self.assertEqual(ask(server, CUSTOMER), (200, "fallback"))
+        # They are in a second that has ended when the breaker opens.
+        wait_for(lambda: sum(total()) == failed, "the count")
+        for _ in range(6):
+            self.assertEqual(ask(server, CUSTOMER), (200, "fallback"))
+        failed += 6
+        self.assertIn("event=breaker_opened", server.log())
+        count = lambda name: status(server).get(name, {}).get("decided_without")
+        wait_for(lambda: count("outage") == failed, "the count during the outage")
+        self.server.resume()
+        wait_for(lambda: "outage" not in status(server), "the end of the outage")
+        self.assertEqual(count("last_outage"), failed)
+
     def test_a_full_redis_is_on_top(self):
         server = self.follow()
         self.server.command("CONFIG", "SET", "maxmemory", "1mb")

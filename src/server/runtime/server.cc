@@ -408,7 +408,6 @@ namespace {
 
 using boost::system::error_code;
 
-constexpr auto kSilent = std::chrono::seconds(2);  // an answer that Redis owes for longer is late
 constexpr auto kChangeCheck = std::chrono::milliseconds(500);
 constexpr auto kCollectKeys = std::chrono::milliseconds(500);
 constexpr std::size_t kKeysAtOnce = 64;  // limits and loops: some ms
@@ -800,6 +799,7 @@ void Server::Impl::check_for_changes() {
   follow_overrides();
   events_.tick();
   recent_.want(events_.is_watched());
+  stores_->owe(overrides_->waits_since());
   stores_->look();
   if (admin_stores_) admin_stores_->probe();
   change_timer_.expires_after(kChangeCheck);
@@ -823,20 +823,13 @@ ServerRules::Reloaded Server::Impl::reload() {
 
 ServerStatus Server::Impl::status() {
   const auto up = clock_.now() - started_;
-  StoreStatus store = stores_->status();
-  // Without requests, nobody else notices that Redis hangs.
-  const Instant since = overrides_->waits_since().value_or(Instant::max());
-  if (since < store.failing_since.value_or(SystemClock().now() - kSilent)) {
-    if (!store.failing_since) store.why_failing = store.address + " does not answer";
-    store.failing_since = since;
-  }
   ServerStatus out{.version = SLUICE_VERSION,
                    .uptime = std::chrono::duration_cast<std::chrono::seconds>(up),
                    .ready = ready_,
                    .draining = is_ending_,
                    .threads = loops_.size(),
                    .listeners = front_ends_.status(),
-                   .store = std::move(store),
+                   .store = stores_->status(),
                    .overrides_lost = lost_overrides_.update(overrides_->all(), SystemClock().now()),
                    .overrides_lost_first = lost_overrides_.first(),
                    .overrides_lost_at = lost_overrides_.at(),

@@ -375,10 +375,26 @@ constexpr std::chrono::minutes kFullFor{1};
 constexpr std::chrono::seconds kShortest{1};  // of outages that have not opened the breaker
 constexpr std::chrono::seconds kApart{10};    // sooner after its end, a failure continues an outage
 
-void StoreLog::begin() {
-  if (failing_since_) return;
+Instant StoreLog::from(Instant start) const {
+  const bool continues = last_outage_ && start - last_outage_->to < kApart;
+  return continues ? std::min(start, last_outage_->from) : start;
+}
+
+void StoreLog::begin(Duration lasted) {
+  const Instant start = std::min(date_.now() - lasted, owes_since_.value_or(Instant::max()));
+  failing_since_ = std::min(from(start), failing_since_.value_or(Instant::max()));
+}
+
+void StoreLog::owe(std::optional<Instant> since) {
+  const std::lock_guard lock(mutex_);
+  const auto before = std::exchange(owes_since_, since);
+  if (since && failing_since_) failing_since_ = std::min(*failing_since_, *since);
+  if (since || !before || failing_since_) return;
   const Instant now = date_.now();
-  failing_since_ = last_outage_ && now - last_outage_->to < kApart ? last_outage_->from : now;
+  if (now - *before < kSilent) return;
+  // Where it ends an outage that events have noted, only the end is new.
+  const bool is_known = last_outage_ && *before <= last_outage_->to;
+  last_outage_ = {from(*before), now, is_known ? last_outage_->why : silent_};
 }
 
 // Returns the cause of a breaker that has opened, else an empty text. Sets how long the store
@@ -404,7 +420,7 @@ std::string StoreLog::note(const StoreEvent& event, std::optional<Duration>& las
       is_open_ = true;
       // Without a connection that failed, requests that got no answer have opened it.
       if (!failing_since_ && event.why.ends_with(to_string(Reason::kStoreTimeout))) cause_.clear();
-      begin();
+      begin(event.lasted);
       if (cause_.empty()) cause_ = silent_;
       return cause_;
     case kBreakerClosed: is_open_ = false; [[fallthrough]];
@@ -440,8 +456,10 @@ std::optional<PastOutage> StoreLog::last_outage() const {
 
 std::optional<StoreLog::Failing> StoreLog::failing() const {
   const std::lock_guard lock(mutex_);
-  if (!failing_since_) return std::nullopt;
-  return Failing{*failing_since_, cause_};
+  const bool is_silent = owes_since_ && date_.now() - *owes_since_ > kSilent;
+  if (failing_since_) return Failing{*failing_since_, cause_, is_silent};
+  if (!is_silent) return std::nullopt;
+  return Failing{from(*owes_since_), silent_, true};
 }
 
 void StoreLog::on(const StoreEvent& event) noexcept {

@@ -102,11 +102,13 @@ class StoreLog final : public StoreObserver {
  public:
   static constexpr std::uint32_t kLines = 5;
   static constexpr std::chrono::seconds kEvery{10};
+  static constexpr std::chrono::seconds kSilent{2};
 
   // What the events say of a store that fails. A plain value.
   struct Failing {
     Instant since{};
-    std::string why;  // "Redis at 127.0.0.1:6379 refuses connections"
+    std::string why;         // "Redis at 127.0.0.1:6379 refuses connections"
+    bool is_silent = false;  // it has owed an answer for kSilent, whatever its connections do
   };
 
   // `silent`: why a store fails that does not answer, "Redis at ADDRESS does not answer".
@@ -116,11 +118,15 @@ class StoreLog final : public StoreObserver {
       : log_(log), clock_(clock), date_(date), silent_(std::move(silent)) {}
 
   void on(const StoreEvent& event) noexcept override;
+  // Says since when the store has owed an answer to the server itself, if it does. Call it often:
+  // without requests, nobody else notices that the store hangs.
+  void owe(std::optional<Instant> since);
   // Returns the number of events of that kind so far, whether written or not.
   std::uint64_t count(StoreEventKind kind) const noexcept;
-  // Since when, and why as known last: from the first connection that failed, or the breaker that
-  // opened, until the breaker is closed, or, if it has not opened, a connection is made. Nothing:
-  // no event says so.
+  // Since when, and why as known last: from the first connection that failed, the first of the
+  // failures that opened the breaker, or the question that has no answer, whichever is earliest;
+  // until the breaker is closed, or, if it has not opened, a connection is made or the answer
+  // comes. Nothing: neither events nor a question say so.
   std::optional<Failing> failing() const;
   // The latest failure that is over, if it has opened the breaker or lasted at least one second.
   // Failures less than ten seconds apart are one: after an outage, connections that are not back
@@ -136,7 +142,9 @@ class StoreLog final : public StoreObserver {
     std::atomic<std::uint64_t> suppressed{0};
   };
   bool admit(Kind& kind) noexcept;
-  void begin();  // notes a failure, with mutex_ held
+  // Notes a failure that has lasted so long, with mutex_ held.
+  void begin(Duration lasted = {});
+  Instant from(Instant start) const;  // of the outage before, if it continues that one
   std::string note(const StoreEvent& event, std::optional<Duration>& lasted);
 
   Log& log_;
@@ -145,7 +153,7 @@ class StoreLog final : public StoreObserver {
   const std::string silent_;
   std::array<Kind, kStoreEventKinds> kinds_;
   mutable std::mutex mutex_;  // protects the next
-  std::optional<Instant> failing_since_;
+  std::optional<Instant> failing_since_, owes_since_;
   std::string cause_;
   bool is_open_ = false;  // the breaker
   std::optional<PastOutage> last_outage_;

@@ -140,6 +140,61 @@ TEST_F(StoreOutage, GoesOnIfTheStoreFailsAgainSoon) {
   EXPECT_EQ(events_.last_outage()->to, start + 4s);
 }
 
+TEST_F(StoreOutage, BeginsWithTheFirstFailureThatOpenedTheBreaker) {
+  const Instant start = clock_.now();
+  clock_.advance(1500ms);
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_timeout", 1500ms});
+  EXPECT_EQ(events_.failing()->since, start);
+  clock_.advance(1s);
+  events_.on({kBreakerOpened, "", "the probe failed: store_timeout"});
+  events_.on({kBreakerClosed, "", ""});
+  EXPECT_EQ(events_.last_outage()->from, start);
+}
+
+TEST_F(StoreOutage, BeginsWithAnEarlierQuestionOfTheServer) {
+  const Instant start = clock_.now();
+  events_.owe(start);
+  EXPECT_EQ(why(), "works") << "an answer takes a moment";
+  clock_.advance(3s);
+  EXPECT_EQ(why(), "Redis at a:1 does not answer within 50 ms");
+  EXPECT_TRUE(events_.failing()->is_silent);
+  EXPECT_EQ(events_.failing()->since, start);
+  events_.on({kBreakerOpened, "", "5 failures in a row, the last store_timeout", 200ms});
+  EXPECT_EQ(events_.failing()->since, start);
+  events_.owe(start - 1s);
+  events_.on({kBreakerClosed, "", ""});
+  EXPECT_EQ(events_.last_outage()->from, start - 1s) << "as it was shown";
+}
+
+TEST_F(StoreOutage, OfAServerThatNobodyAsksEndsWithTheAnswer) {
+  const Instant start = clock_.now();
+  events_.owe(start);
+  clock_.advance(1s);
+  events_.owe({});
+  EXPECT_FALSE(events_.last_outage()) << "that is late, but no outage";
+  events_.owe(start + 1s);
+  clock_.advance(3s);
+  events_.owe({});
+  EXPECT_EQ(why(), "works");
+  ASSERT_TRUE(events_.last_outage());
+  EXPECT_EQ(events_.last_outage()->from, start + 1s);
+  EXPECT_EQ(events_.last_outage()->to, start + 4s);
+  EXPECT_EQ(events_.last_outage()->why, "Redis at a:1 does not answer within 50 ms");
+}
+
+TEST_F(StoreOutage, KeepsItsCauseIfTheAnswerComesAfterItsEnd) {
+  const Instant start = clock_.now();
+  events_.owe(start);
+  events_.on({kConnectFailed, "a:1", "Connection refused"});
+  clock_.advance(3s);
+  events_.on({kConnected, "a:1", ""});
+  clock_.advance(1s);
+  events_.owe({});
+  EXPECT_EQ(events_.last_outage()->from, start);
+  EXPECT_EQ(events_.last_outage()->to, start + 4s);
+  EXPECT_EQ(events_.last_outage()->why, "Redis at a:1 refuses connections");
+}
+
 TEST_F(StoreOutage, SaysForAMinuteThatTheStoreIsFull) {
   EXPECT_EQ(events_.full_since(), std::nullopt);
   const Instant start = clock_.now();

@@ -908,11 +908,10 @@ StoreStatus RedisStores::status() const {
                                  {"gave_back", stats.gave_back},
                                  {"breaker_open", asks ? 0U : 1U}}};
   // Without requests the breaker stays closed.
-  if (!asks || stats.connected == 0) {
-    if (auto failing = events_.failing()) {
-      status.failing_since = failing->since;
-      status.why_failing = std::move(failing->why);
-    }
+  auto failing = events_.failing();
+  if (failing && (!asks || stats.connected == 0 || failing->is_silent)) {
+    status.failing_since = failing->since;
+    status.why_failing = std::move(failing->why);
   }
   status.full_since = events_.full_since();
   status.last_outage = events_.last_outage();

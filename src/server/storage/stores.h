@@ -142,6 +142,8 @@ class Stores {
   virtual void begin_files() {}  // before the first request, after the end of the other process
   virtual bool end_files() { return true; }  // after the last request. false: counters are lost
 
+  // Says since when the store has owed an answer to the server itself, if it does. Call it often.
+  virtual void owe(std::optional<Instant> /*since*/) {}
   // Says in the log, in memory at most once a minute, that blocked keys were freed because blocks
   // have reached their bound, and in Redis that it is slow. Call it often, in one thread.
   virtual void look() {}
@@ -176,6 +178,7 @@ class RedisStores final : public Stores {
   Status read_ledger(LoopStores* loop, const LedgerReplay::See& see) override;
   void follow(boost::asio::io_context& loop) override { health_.start(loop); }
   void stop_following() noexcept override { health_.stop(); }
+  void owe(std::optional<Instant> since) override { events_.owe(since); }
   void look() override;
   void add_metrics(metrics::Registry& registry) override;
   StoreStatus status() const override;

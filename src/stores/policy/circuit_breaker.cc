@@ -13,6 +13,8 @@ namespace {
 constexpr Duration kLeastOpen = std::chrono::milliseconds{1};
 // The number of successes since the first failure of a window that ends the counting.
 constexpr std::uint32_t kWellAgain = 1000;
+// Failures further apart are not of one outage, although they count as a row.
+constexpr Duration kApart = std::chrono::seconds{10};
 
 constexpr bool is_failure(Reason reason) noexcept {
   return reason == Reason::kStoreTimeout || reason == Reason::kStoreError;
@@ -85,6 +87,7 @@ void CircuitBreaker::count_success(std::uint64_t seen) noexcept {
 
 void CircuitBreaker::count_failure(std::uint64_t seen, Reason reason) noexcept {
   Why why{};
+  Duration lasted{};
   {
     const std::lock_guard lock(mutex_);
     if (state_.load(std::memory_order_relaxed) != seen) return;
@@ -92,14 +95,18 @@ void CircuitBreaker::count_failure(std::uint64_t seen, Reason reason) noexcept {
     begin_window(now);
     ++failed_;
     const std::uint32_t in_row = in_row_.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (in_row == 1 || now - last_failed_ > kApart) row_start_ = now;
+    last_failed_ = now;
     const std::uint32_t all = failed_ + successes_.load(std::memory_order_relaxed);
     if (in_row >= options_.failures) {
       std::snprintf(why.data(), why.size(), "%u failures in a row, the last %s", in_row,
                     to_string(reason).data());
+      lasted = now - row_start_;
     } else if (options_.failed_percent > 0 && all >= options_.least_requests &&
                std::uint64_t{failed_} * 100 >= std::uint64_t{all} * options_.failed_percent) {
       std::snprintf(why.data(), why.size(), "%u of %u requests failed, the last %s", failed_, all,
                     to_string(reason).data());
+      lasted = now - std::min(row_start_, window_start_);
     } else {
       return;
     }
@@ -107,7 +114,7 @@ void CircuitBreaker::count_failure(std::uint64_t seen, Reason reason) noexcept {
     forget_counts();
     state_.store(word_of(State::kOpen, now + next_wait(0)));
   }
-  report(StoreEventKind::kBreakerOpened, why.data());
+  report(StoreEventKind::kBreakerOpened, why.data(), lasted);
 }
 
 void CircuitBreaker::begin_window(Instant now) noexcept {
@@ -172,8 +179,9 @@ Duration CircuitBreaker::next_wait(std::uint32_t probes_failed) noexcept {
   return whole - Duration{static_cast<Duration::rep>(draw % (half + 1))};
 }
 
-void CircuitBreaker::report(StoreEventKind kind, const char* why) const noexcept {
-  if (observer_ != nullptr) observer_->on({.kind = kind, .endpoint = {}, .why = why});
+void CircuitBreaker::report(StoreEventKind kind, const char* why, Duration lasted) const noexcept {
+  if (observer_ == nullptr) return;
+  observer_->on({.kind = kind, .endpoint = {}, .why = why, .lasted = lasted});
 }
 
 std::uint64_t CircuitBreaker::refused() const noexcept { return refusals_->get(); }

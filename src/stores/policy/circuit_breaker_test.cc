@@ -53,6 +53,32 @@ TEST_F(CircuitBreakerTest, CountsConsecutiveFailuresAtAnyDistance) {
   EXPECT_NE(breaker_.state(), State::kClosed);
 }
 
+TEST_F(CircuitBreakerTest, SaysHowLongTheStoreHasFailedWhenItOpens) {
+  ask_times(3, Reason::kStoreTimeout);
+  ask_times(1, Reason::kOk);
+  clock_.advance(100ms);
+  for (int i = 0; i < 5; ++i) {
+    clock_.advance(50ms);
+    ask_times(1, Reason::kStoreTimeout);
+  }
+  EXPECT_EQ(observer_.kinds(), std::vector{kBreakerOpened});
+  EXPECT_EQ(observer_.last_lasted(), 200ms) << "since the first of the row";
+  clock_.advance(1s);
+  ask_times(1, Reason::kStoreTimeout);
+  EXPECT_EQ(observer_.last_lasted(), 0s) << "a probe is one failure";
+}
+
+TEST_F(CircuitBreakerTest, AFailureLongBeforeTheRowIsNotOfTheOutage) {
+  ask_times(1, Reason::kStoreTimeout);
+  clock_.advance(11s);
+  for (int i = 0; i < 4; ++i) {
+    ask_times(1, Reason::kStoreTimeout);
+    clock_.advance(9s);
+  }
+  EXPECT_EQ(observer_.kinds(), std::vector{kBreakerOpened});
+  EXPECT_EQ(observer_.last_lasted(), 27s);
+}
+
 TEST_F(CircuitBreakerTest, ResetsTheCountOfFailuresAfterAnAnswer) {
   for (const Reason answer :
        {Reason::kOk, Reason::kLimited, Reason::kForeignValue, Reason::kStoreFull}) {

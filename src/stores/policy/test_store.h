@@ -40,6 +40,7 @@ class TestObserver final : public StoreObserver {
   void on(const StoreEvent& event) noexcept override {
     const std::lock_guard lock(mutex_);
     events_.push_back({event.kind, std::string(event.why)});
+    last_lasted_ = event.lasted;
   }
   std::vector<StoreEventKind> kinds() const {
     const std::lock_guard lock(mutex_);
@@ -51,10 +52,15 @@ class TestObserver final : public StoreObserver {
     const std::lock_guard lock(mutex_);
     return events_.empty() ? "" : events_.back().second;
   }
+  Duration last_lasted() const {
+    const std::lock_guard lock(mutex_);
+    return last_lasted_;
+  }
 
  private:
   mutable std::mutex mutex_;
   std::vector<std::pair<StoreEventKind, std::string>> events_;
+  Duration last_lasted_{};
 };
 
 }  // namespace sluice
