@@ -80,6 +80,14 @@ class Others(RedisTest):
         self.assertEqual(sluice.check({"attributes": {"ip": "192.0.2.1"}}).json["reason"], "ok")
         wait_for(lambda: redis.info("errorstats").get("errorstat_NOPERM"))
         self.assertEqual(health_of(sluice), {})
+        said = "warning Redis refuses to say how it is; the metrics sluice_redis_* are missing"
+        wait_for(lambda: said in sluice.log(), what="the warning")
+        self.assertRegex(sluice.log(), said.replace("*", r"\*") + r' store=\S+ why="NOPERM .*info')
+        asked = redis.info("errorstats")["errorstat_NOPERM"]
+        again = lambda: redis.info("errorstats")["errorstat_NOPERM"] != asked
+        wait_for(again, what="the next question")
+        self.assertEqual(sluice.log().count(said), 1, "at most one in an hour")
+        self.assertNotIn("secret", sluice.log())
         self.assertNotIn("secret", sluice.get("/metrics").body.decode())
 
     def test_each_master_of_a_cluster(self):

@@ -71,9 +71,9 @@ ServerInfo ServerInfo::read(std::string_view text) {
   return info;
 }
 
-RedisHealth::RedisHealth(std::shared_ptr<const redis::Target> target,
+RedisHealth::RedisHealth(std::shared_ptr<const redis::Target> target, Log& log,
                          std::chrono::milliseconds every)
-    : target_(std::move(target)), every_(every) {}
+    : target_(std::move(target)), log_(log), every_(every) {}
 
 RedisHealth::~RedisHealth() { stop(); }
 
@@ -98,6 +98,7 @@ void RedisHealth::submit(std::optional<std::uint16_t> slot,
   redis::AskCommand& one =
       asks_.emplace_back([this, see = std::move(see)](const redis::Answer& answer) {
         if (timer_ == nullptr) return;  // stopped
+        if (answer.failure == redis::Failure::kError) refuse(answer.text);
         see(answer.failure == redis::Failure::kNone ? answer.reply : nullptr);
         if (--pending_ == 0) finish();
       });
@@ -128,6 +129,15 @@ void RedisHealth::ask(const std::vector<redis::SlotMaster>& masters) {
     });
   }
   if (--pending_ == 0) finish();
+}
+
+void RedisHealth::refuse(std::string_view why) {
+  const auto now = std::chrono::steady_clock::now();
+  if (why == refused_ && now < next_line_) return;
+  refused_ = why;
+  next_line_ = now + kWarnEvery;
+  log_.warning("Redis refuses to say how it is; the metrics sluice_redis_* are missing",
+               {{"store", target_->shown}, {"why", why}});
 }
 
 // Waits for the next round.

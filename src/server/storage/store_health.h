@@ -48,16 +48,18 @@ struct ServerInfo {
 };
 
 // Asks each master of a Redis store every five seconds how it is, on connections of its own, which
-// may wait longer for an answer than requests do.
+// may wait longer for an answer than requests do. Logs a warning if one refuses to answer.
 //
 // Thread-safety: start() and stop() in the loop's thread, servers() from any. Ownership: borrows
-// the loop until stop().
+// the log, and the loop until stop().
 class RedisHealth {
  public:
   static constexpr std::size_t kMostServers = 100;  // of a cluster; the others are not asked
 
-  explicit RedisHealth(std::shared_ptr<const redis::Target> target,
-                       std::chrono::milliseconds every = std::chrono::seconds(5));
+  static constexpr std::chrono::hours kWarnEvery{1};  // of an error that it answers each time
+
+  RedisHealth(std::shared_ptr<const redis::Target> target, Log& log,
+              std::chrono::milliseconds every = std::chrono::seconds(5));
   ~RedisHealth();
   RedisHealth(const RedisHealth&) = delete;
   RedisHealth& operator=(const RedisHealth&) = delete;
@@ -73,10 +75,14 @@ class RedisHealth {
   void ask(const std::vector<redis::SlotMaster>& masters);
   void submit(std::optional<std::uint16_t> slot, std::initializer_list<std::string_view> words,
               std::function<void(const redis::Reply* reply)> see);
+  void refuse(std::string_view why);
   void finish();
 
   const std::shared_ptr<const redis::Target> target_;
+  Log& log_;
   const std::chrono::milliseconds every_;
+  std::string refused_;                                // the latest error of an answer
+  std::chrono::steady_clock::time_point next_line_{};  // about it
   std::unique_ptr<boost::asio::steady_timer> timer_;
   std::unique_ptr<redis::Client> client_;
   std::deque<redis::AskCommand> asks_;  // of this round

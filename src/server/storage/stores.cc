@@ -378,7 +378,7 @@ RedisStores::RedisStores(const Config& config, std::shared_ptr<const redis::Targ
       has_ledger_(config.ledger.in_redis),
       log_(log),
       events_(log, SteadyClock::instance(), SystemClock::instance(), silence_of(*target_)),
-      health_(target_),
+      health_(target_, log),
       shared_(config.redis.breaker,
               config.redis.deny_cache_enabled ? config.redis.deny_cache
                                               : DenyCacheOptions{.longest = Duration{0}},
