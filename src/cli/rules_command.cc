@@ -212,16 +212,6 @@ std::shared_ptr<PushFlags> add_push_flags(Command command) {
 
 using Texts = std::vector<RulesText>;
 
-std::vector<RuleText> views(const Texts& texts) {
-  std::vector<RuleText> out;
-  for (const RulesText& text : texts) out.push_back({text.name, text.text});
-  return out;
-}
-
-std::vector<RuleDifference> compare(const Texts& before, const Texts& after) {
-  return rules::compare_rules(views(before), views(after));
-}
-
 // Pushes the rules and prints their version and what they change. A rollback has a `note`, which
 // follows the name of who pushes in the history, and prints the version last. Returns the exit
 // status.
@@ -244,9 +234,9 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
   const std::string done =
       std::to_string(rules->version) + ", " + checked.summary + "; before " + there;
   // The rules before may be of a version that this one cannot read.
-  const auto was = RuleSet::parse(views(old ? old->texts : Texts()), RuleTerms());
+  const auto was = RuleSet::parse(views_of(old ? old->texts : Texts()), RuleTerms());
   const auto differences =
-      old && was ? compare(old->texts, rules->texts) : std::vector<RuleDifference>();
+      old && was ? compare_texts(old->texts, rules->texts) : std::vector<RuleDifference>();
   if (!flags.dry_run && !place.put(*rules, old ? old->id : "")) {
     throw Failed(place.key() +
                  ": other rules were pushed at the same time. Your rules were not pushed. Check "
@@ -424,7 +414,7 @@ struct Differences {
 };
 
 Differences compare(const VersionRules& before, const VersionRules& after) {
-  return {compare(before.with_temporary(), after.with_temporary()), after.temporary};
+  return {compare_texts(before.with_temporary(), after.with_temporary()), after.temporary};
 }
 
 // Returns the differences of the arguments.
@@ -434,7 +424,7 @@ Differences differences_of(const DiffFlags& flags) try {
   const VersionRules now = RulesSource(flags.source).now();
   if (is_version(flags.before)) return compare(given, now);
   std::cerr << on_top_text(now.temporary);
-  return {compare(now.texts, given.texts), {}};
+  return {compare_texts(now.texts, given.texts), {}};
 } catch (const Failed& failed) {
   throw Failed(failed.what(), kTrouble);
 }
@@ -549,7 +539,8 @@ int history(const HistoryFlags& flags) {
   if (!flags.json) std::cout << source.name() << '\n';
   for (std::size_t i = 0; i < std::min<std::size_t>(pushes.size(), flags.most); ++i) {
     auto before = texts_of(i + 1);
-    const Changes changes = texts && before ? Changes(compare(*before, *texts)) : std::nullopt;
+    const Changes changes =
+        texts && before ? Changes(compare_texts(*before, *texts)) : std::nullopt;
     flags.json ? print_json(pushes[i], changes)
                : print_version(pushes[i], changes, source.temporary(pushes[i]));
     texts = std::move(before);
@@ -586,7 +577,7 @@ Examples:
 
 std::vector<RuleError> warnings_of(const Texts& texts) {
   std::vector<RuleError> warnings;
-  static_cast<void>(rules::load_rules(views(texts), RuleTerms(), &warnings));
+  static_cast<void>(rules::load_rules(views_of(texts), RuleTerms(), &warnings));
   return warnings;
 }
 
@@ -602,7 +593,7 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
     }
     const Texts now = source.past(past.front());
     const Texts then = source.past(push);
-    const auto differences = compare(now, then);
+    const auto differences = compare_texts(now, then);
     std::cout << source.name() << '\n';
     print_text(differences);
     auto warnings = warnings_of(then);

@@ -5,7 +5,6 @@
 #include <boost/json.hpp>
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -427,9 +426,9 @@ void add_counts(object& status, const CountsByLimit& counts) {
   }
 }
 
-// Appends the texts of the rules to `rules`, if it is not null: in the order of the files, without
-// their names, which may differ.
-int show_status(const AdminFlags& flags, bool json, std::vector<std::vector<std::string>>* rules) {
+// Appends the texts of the rules to `rules`, if it is not null.
+int show_status(const AdminFlags& flags, bool json,
+                std::vector<std::vector<server::RulesText>>* rules) {
   AdminClient client(flags);
   object status = client.ask_json("GET", "/v1/status?limits=true");
   // A store without blocks, or one that fails, has none to show.
@@ -448,11 +447,7 @@ int show_status(const AdminFlags& flags, bool json, std::vector<std::vector<std:
     print_status(status, counts);
   }
   if (rules != nullptr) {
-    rules->emplace_back();
-    for (server::RulesText& one :
-         texts_of(client, number_in(object_in(status, "rules"), "version"))) {
-      rules->back().push_back(std::move(one.text));
-    }
+    rules->push_back(texts_of(client, number_in(object_in(status, "rules"), "version")));
   }
   return trouble.empty() ? 0 : kFailed;
 }
@@ -469,7 +464,7 @@ void add_status(Command app, int& status) {
   command.footer(kStatusHelp);
   command.run(status, "status", [flags, servers, json] {
     const bool compares = servers->size() > 1 && !*json;
-    std::vector<std::vector<std::string>> rules;
+    std::vector<std::vector<server::RulesText>> rules;
     const int shown = ask_servers(
         *flags, *servers, "status",
         [&](const AdminFlags& one) {
@@ -479,7 +474,8 @@ void add_status(Command app, int& status) {
         },
         *json);
     if (rules.size() < 2) return shown;
-    const bool are_same = std::ranges::adjacent_find(rules, std::not_equal_to()) == rules.end();
+    const bool are_same = std::ranges::all_of(
+        rules, [&](const auto& one) { return compare_texts(rules.front(), one).empty(); });
     std::cout << (are_same ? "all servers that answered have the same rules"
                            : "the servers have different rules (sluice rules show --admin ADDR)")
               << "; changes for a time are not compared\n";

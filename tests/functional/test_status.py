@@ -119,6 +119,10 @@ class Status(ServerTest):
         # The harness has the rules of each server in a file of its own.
         said = done.stdout.splitlines()[-1]
         self.assertEqual(said, "all servers that answered have the same rules; changes for a time are not compared")
+        other.rules_file.write_text("# Only a comment, and another spelling.\n" + RULES.replace("per: 1h", "per: 60m"))
+        show_status = lambda: other.admin_request("GET", "/v1/status").json["rules"]
+        wait_for(lambda: show_status()["version"] == 2, what="the other texts")
+        self.assertEqual(show().stdout.splitlines()[-1], said)
         other.rules_file.write_text(RULES.replace("limit: ", "limit: 7", 1))
         wait_for(lambda: show().stdout.splitlines()[-1].startswith("the servers have different rules "),
                  what="the other rules")
