@@ -362,8 +362,15 @@ void print_rules(const object& rules) {
                                  (by.find(source) == by.npos ? "; source: " + source : ""))
             << '\n';
   if (const std::uint64_t warnings = number_in(rules, "warnings"); warnings > 0) {
-    std::cout << replay::plural(warnings, "warning")
-              << " about the rules (in the log; sluice rules check FILE prints them)\n";
+    std::string first;
+    each_object(rules, "first_warnings", [&](const object& one) {
+      if (!first.empty()) return;
+      first = ": " + text_in(one, "file") + ":" + std::to_string(number_in(one, "line")) + ": " +
+              text_in(one, "what");
+    });
+    std::cout << replay::printable(replay::plural(warnings, "warning") + " about the rules" +
+                                   (warnings > 1 && !first.empty() ? ", the first" : "") + first)
+              << "\n  all of them: sluice rules show | sluice rules check -\n";
   }
 }
 

@@ -94,6 +94,20 @@ class Status(ServerTest):
         self.assertEqual(api["limits"][0]["denied"], 1)
         self.assertTrue(status["ready"])
 
+    def test_the_first_warning_about_the_rules_is_shown(self):
+        limit = 'limits: [ { name: x, key: "{ip}", algorithm: fixed_window, limit: 0, per: 1h } ]'
+        names = ["a", "b"]
+        server = self.serve("version: 1\nrules:\n" + "".join(
+            f"  - {{ name: {name}, continue: true, {limit} }}\n" for name in names))  # fmt: skip
+        said = sluice(server, "status").stdout
+        self.assertIn(f"\n2 warnings about the rules, the first: {server.rules_file}:3: limit 'x' of rule 'a' is 0, "
+                      "which denies every request\n  all of them: sluice rules show | sluice rules check -\n", said)
+        shown = sluice(server, "rules", "show").stdout
+        checked = subprocess.run([binary(), "rules", "check", "-"], input=shown, capture_output=True, text=True,
+                                 timeout=PATIENCE, check=True)  # fmt: skip
+        for name in names:
+            self.assertIn(f"limit 'x' of rule '{name}' is 0, which denies", checked.stdout + checked.stderr)
+
     def test_refused_rules_are_a_failure(self):
         self.sluice.rules_file.write_text("version: 9\nrules: []\n")
         wait_for(lambda: self.sluice.admin_request("GET", "/v1/status").json["rules"]["last_errors"],

@@ -486,6 +486,9 @@ RulesStatus RulesManager::status() const {
                      .differences = differences_,
                      .differ_by = differ_by_,
                      .undone = undone_};
+  const auto warnings = active_.rules.warnings();
+  const auto first = warnings.first(std::min(warnings.size(), RulesStatus::kFirst));
+  status.first_warnings.assign(first.begin(), first.end());
   if (older_since_ && clock_->now() - *older_since_ >= kShown) status.older_since.reset();
   if (lost_since_) status.last_errors.push_back(why_lost_);
   for (const RulesText& text : *active_.texts) status.sources.push_back(text.name);

@@ -59,10 +59,12 @@ struct RulesStatus {
   std::size_t rules = 0;
   std::size_t limits = 0;
   std::size_t warnings = 0;
-  std::uint64_t reloads = 0;           // reloads of files that changed the rules
-  std::uint64_t failures = 0;          // reloads of files that were refused
-  std::vector<RuleError> last_errors;  // of the latest reading; empty if it succeeded
-  Instant last_failure_at{};           // only meaningful if failures > 0
+  static constexpr std::size_t kFirst = 3;
+  std::vector<RuleError> first_warnings = {};  // at most kFirst
+  std::uint64_t reloads = 0;                   // reloads of files that changed the rules
+  std::uint64_t failures = 0;                  // reloads of files that were refused
+  std::vector<RuleError> last_errors;          // of the latest reading; empty if it succeeded
+  Instant last_failure_at{};                   // only meaningful if failures > 0
   // Set while the rules of a source cannot be read, so that those from before are active.
   std::optional<Instant> lost_since = {};
   std::string why_lost = {};

@@ -148,9 +148,9 @@ void write_rules(JsonWriter& json, const RulesStatus& rules) {
   if (!rules.source.empty()) json.member("source", rules.source);
   json.member("rules", std::uint64_t{rules.rules})
       .member("limits", std::uint64_t{rules.limits})
-      .member("warnings", std::uint64_t{rules.warnings})
-      .member("reloads", rules.reloads)
-      .member("failures", rules.failures);
+      .member("warnings", std::uint64_t{rules.warnings});
+  if (!rules.first_warnings.empty()) write_errors(json.key("first_warnings"), rules.first_warnings);
+  json.member("reloads", rules.reloads).member("failures", rules.failures);
   if (rules.failures > 0) json.member("last_failure_at", rules.last_failure_at);
   write_errors(json.key("last_errors"), rules.last_errors);
   if (!rules.differences.empty()) {

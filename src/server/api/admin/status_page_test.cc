@@ -32,6 +32,23 @@ TEST_F(StatusPage, ReportsTheServerAndItsRules) {
           "\n");
 }
 
+TEST_F(StatusPage, NamesTheFirstWarnings) {
+  std::string rules = "version: 1\nrules:\n";
+  for (const char name : std::string("abcd")) {
+    rules += std::string("  - { name: ") + name +
+             ", continue: true, limits: [{ name: x, key: '{ip}', algorithm: gcra, limit: 0, "
+             "per: 1s }] }\n";
+  }
+  open({rules});
+  const auto found = get("/v1/status").json().at("rules");
+  EXPECT_EQ(found.at("warnings").as_int64(), 4);
+  const auto& first = found.at("first_warnings").as_array();
+  ASSERT_EQ(first.size(), 3U);
+  EXPECT_EQ(first.at(0).at("what").as_string(),
+            "limit 'x' of rule 'a' is 0, which denies every request");
+  EXPECT_EQ(first.at(2).at("line").as_int64(), 5);
+}
+
 TEST_F(StatusPage, SaysWhatEachRuleDoesWhileTheStoreFailsOrIsFull) {
   open(
       {"version: 1\nrules:\n"
