@@ -378,6 +378,10 @@ void print_status(const object& status, const CountsByLimit& counts) {
   std::cout << server_line(status) << '\n';
   const object& rules = object_in(status, "rules");
   print_rules(rules);
+  if (const std::string warning = text_in(object_in(status, "store"), "warning");
+      !warning.empty()) {
+    std::cout << replay::printable("warning about the store: " + warning) << '\n';
+  }
   if (rules.contains("differences")) {
     std::cout << replay::printable(
                      "the active rules differ from those that were read; latest change by " +

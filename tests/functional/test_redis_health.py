@@ -1,9 +1,10 @@
 """/metrics contains the health of Redis, and nothing about servers that do not answer."""
 
 import re
+import subprocess
 import unittest
 
-from harness import wait_for
+from harness import PATIENCE, binary, wait_for
 from redis_harness import RedisTest
 
 RULES = """
@@ -89,6 +90,19 @@ class Others(RedisTest):
         self.assertEqual(sluice.log().count(said), 1, "at most one in an hour")
         self.assertNotIn("secret", sluice.log())
         self.assertNotIn("secret", sluice.get("/metrics").body.decode())
+
+    def test_a_server_that_evicts_counters(self):
+        redis = self.redis({"maxmemory-policy": "allkeys-lru"})
+        sluice = self.serve(RULES, {"store": redis.url})
+        said = (f"{redis.url} deletes counters in use when its memory is full: maxmemory-policy is "
+                "allkeys-lru; expected noeviction")  # fmt: skip
+        wait_for(lambda: f"warning {said}\n" in sluice.log(), what="the warning")
+        show = lambda: subprocess.run([binary(), "status", "--admin", sluice.admin], text=True,
+                                      capture_output=True, timeout=PATIENCE, check=True).stdout  # fmt: skip
+        self.assertIn(f"\nwarning about the store: {said}\n", show())
+        redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        wait_for(lambda: "warning about the store" not in show(), what="the end of the trouble")
+        self.assertEqual(sluice.log().count(said), 1)
 
     def test_each_master_of_a_cluster(self):
         cluster = self.cluster(replicas=0)

@@ -36,6 +36,7 @@ struct StoreStatus {
   // Set while it decides, but slowly: see SlowRequests.
   std::optional<Instant> slow_since = {};
   std::string why_slow = {};
+  std::string warning = {};                    // empty: none
   std::optional<Instant> full_since = {};      // set while it takes no new counters
   std::optional<PastOutage> last_outage = {};  // since the start of the server
 };

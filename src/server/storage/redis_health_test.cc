@@ -24,6 +24,19 @@ TEST(ServerInfo, HasWhatTheServerSays) {
   EXPECT_EQ(info.lag_seconds, 1u);
 }
 
+TEST(ServerInfo, SaysThatCountersInUseMayBeDeleted) {
+  const auto trouble = [](const std::string& text) {
+    ServerInfo info = ServerInfo::read(text);
+    info.name = "a:1";
+    return info.trouble();
+  };
+  EXPECT_EQ(trouble("maxmemory:0\r\n"), "") << "it does not say";
+  EXPECT_EQ(trouble("maxmemory_policy:noeviction\r\n"), "");
+  EXPECT_EQ(trouble("maxmemory_policy:volatile-ttl\r\n"),
+            "a:1 deletes counters in use when its memory is full: maxmemory-policy is "
+            "volatile-ttl; expected noeviction");
+}
+
 TEST(ServerInfo, LacksWhatIsAbsentOrMalformed) {
   for (const std::string text :
        {"", "used_memory:", "used_memory:-1\r\nslave0:\r\nslave:offset=1,lag=1",

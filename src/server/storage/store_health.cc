@@ -51,6 +51,7 @@ ServerInfo ServerInfo::read(std::string_view text) {
     if (is_replica(name)) replicas.push_back(value);
     if (name == "used_memory") info.used_memory = number_of(value);
     if (name == "maxmemory") info.max_memory = number_of(value);
+    if (name == "maxmemory_policy") info.policy = value;
     if (name == "total_commands_processed") info.commands = number_of(value);
     if (name == "evicted_keys") info.evicted_keys = number_of(value);
     if (name == "connected_slaves") info.replicas = number_of(value);
@@ -69,6 +70,12 @@ ServerInfo ServerInfo::read(std::string_view text) {
     }
   }
   return info;
+}
+
+std::string ServerInfo::trouble() const {
+  if (policy.empty() || policy == "noeviction") return {};
+  return name + " deletes counters in use when its memory is full: maxmemory-policy is " + policy +
+         "; expected noeviction";
 }
 
 RedisHealth::RedisHealth(std::shared_ptr<const redis::Target> target, Log& log,
@@ -146,6 +153,10 @@ void RedisHealth::finish() {
     const std::lock_guard lock(mutex_);
     servers_.swap(seen_);
   }
+  if (std::string found = trouble(); !found.empty() && found != warned_) {
+    log_.warning(found);
+    warned_ = std::move(found);
+  }
   timer_->expires_after(every_);
   timer_->async_wait([this](const boost::system::error_code& why) {
     if (!why) look();
@@ -155,6 +166,14 @@ void RedisHealth::finish() {
 std::vector<ServerInfo> RedisHealth::servers() const {
   const std::lock_guard lock(mutex_);
   return servers_;
+}
+
+std::string RedisHealth::trouble() const {
+  const std::lock_guard lock(mutex_);
+  for (const ServerInfo& server : servers_) {
+    if (std::string found = server.trouble(); !found.empty()) return found;
+  }
+  return {};
 }
 
 void add_health_metrics(metrics::Registry& registry, const RedisHealth& health) {

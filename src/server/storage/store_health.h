@@ -36,6 +36,7 @@ struct ServerInfo {
   std::string name;  // "host:port" in a cluster, else the URL of the store without passwords
   std::optional<std::uint64_t> used_memory;  // bytes
   std::optional<std::uint64_t> max_memory;   // bytes; 0: no maximum
+  std::string policy;                        // maxmemory-policy; empty: unknown
   std::optional<std::uint64_t> commands;     // since its start, as the next
   std::optional<std::uint64_t> evicted_keys;
   std::optional<std::uint64_t> replicas;  // that are connected
@@ -45,10 +46,13 @@ struct ServerInfo {
 
   // Reads the text of INFO, which has no name. Ignores what it does not know.
   static ServerInfo read(std::string_view text);
+  // Says that it may delete counters in use, or nothing.
+  std::string trouble() const;
 };
 
 // Asks each master of a Redis store every five seconds how it is, on connections of its own, which
-// may wait longer for an answer than requests do. Logs a warning if one refuses to answer.
+// may wait longer for an answer than requests do. Logs a warning if one refuses to answer, and once
+// for each trouble.
 //
 // Thread-safety: start() and stop() in the loop's thread, servers() from any. Ownership: borrows
 // the log, and the loop until stop().
@@ -69,6 +73,8 @@ class RedisHealth {
 
   // The servers that answered when they were asked last.
   std::vector<ServerInfo> servers() const;
+  // The first trouble of one of them, or nothing.
+  std::string trouble() const;
 
  private:
   void look();
@@ -88,6 +94,7 @@ class RedisHealth {
   std::deque<redis::AskCommand> asks_;  // of this round
   std::size_t pending_ = 0;             // of them
   std::vector<ServerInfo> seen_;        // in this round
+  std::string warned_;                  // the latest trouble
   mutable std::mutex mutex_;            // protects the next
   std::vector<ServerInfo> servers_;
 };

@@ -913,6 +913,7 @@ StoreStatus RedisStores::status() const {
     status.failing_since = failing->since;
     status.why_failing = std::move(failing->why);
   }
+  status.warning = health_.trouble();
   status.full_since = events_.full_since();
   status.last_outage = events_.last_outage();
   const std::lock_guard lock(mutex_);

@@ -28,6 +28,7 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
   }
   json.end_array().key("store").begin_object().member("kind", status.store.kind);
   if (!status.store.address.empty()) json.member("at", status.store.address);
+  if (!status.store.warning.empty()) json.member("warning", status.store.warning);
   for (const auto& [name, number] : status.store.numbers) json.member(name, number);
   json.end_object();
 }

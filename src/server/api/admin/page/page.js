@@ -223,12 +223,13 @@ const WORDS = {
 };
 
 function showStore(event) {
-  const { kind, at, breaker_open: open, ...numbers } = event.store;
+  const { kind, at, warning, breaker_open: open, ...numbers } = event.store;
   // Without requests the breaker does not open.
   const gone = Boolean(open || event.outage);
   const where = kind === "memory" ? "In the memory of this server" : at ? `Redis at ${visible(at)}` : visible(kind);
   const state = find("store-state");
-  say(state, where + (open === undefined ? "." : gone ? " does not answer." : ", which answers."));
+  say(state, where + (open === undefined ? "." : gone ? " does not answer." : ", which answers.")
+    + (warning ? ` Warning: ${visible(warning)}.` : ""));
   state.classList.toggle("error", gone);
   showPairs(find("store"), Object.entries(numbers).map(([name, value]) =>
     [WORDS[name] ?? name.replaceAll("_", " "), digits(value)]));
