@@ -82,7 +82,7 @@ void LogFlags::set(replay::LogInput& input, ProgressLine& progress) const {
     if (equals == 0 || equals == field.npos || equals + 1 == field.size()) {
       throw unreadable("--field " + field + ": expected NAME=SOURCE", kUsage);
     }
-    input.fields.push_back({field.substr(0, equals), field.substr(equals + 1)});
+    input.fields.push_back({rules::normalized(field.substr(0, equals)), field.substr(equals + 1)});
   }
   input.complain = [&progress](std::string_view text) {
     progress.clear();

@@ -33,7 +33,8 @@ Formats: the Common and Combined Log Format, Envoy's default text format, JSON l
 escape=json, Envoy, Caddy, recorded traffic) and CSV with a header line. Each log has one format,
 which its first lines show. Of JSON and CSV logs, the usual names of fields are known. --field
 NAME=SOURCE names others: NAME is an attribute, time, cost (the units for all limits) or
-costs.LIMIT (the units for one limit); SOURCE is a column, or the path of a JSON field.
+costs.LIMIT (the units for one limit); SOURCE is a column, or the path of a JSON field. The source
+remote_user is the third field of a Common or Combined log, the user.
 
 JSON: lines = parsed + skipped + without_rules; wrong_costs of the skipped lines have a cost that is
 no whole number. late counts lines that are earlier than one before them in their log.

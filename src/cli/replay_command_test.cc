@@ -261,10 +261,58 @@ TEST_F(ReplayCommand, SaysThatNoColumnIsTheTime) {
 }
 
 TEST_F(ReplayCommand, RefusesToNameFieldsOfALogWithoutThem) {
+  const std::string lacks =
+      "sluice: " + log_ +
+      ": --field names fields of JSON and CSV logs, and the user of Common and Combined ones; the "
+      "log has no field ";
   EXPECT_EQ(run_replay({"--field", "cost=tokens", log_}), 1);
-  EXPECT_EQ(err_, "sluice: " + log_ +
+  EXPECT_EQ(err_, lacks + "'tokens'; expected one of: remote_user\n");
+  EXPECT_EQ(run_replay({"--field", "header.x-user=remote_usr", log_}), 1);
+  EXPECT_EQ(err_, lacks +
+                      "'remote_usr'; expected one of: remote_user; did you mean "
+                      "'remote_user'?\n");
+  for (const char* field : {"cost=remote_user", "ip=remote_user", "time=Remote_User"}) {
+    EXPECT_EQ(run_replay({"--field", field, log_}), 1);
+    EXPECT_EQ(err_, "sluice: " + log_ +
+                        ": --field: the user of an access log can be an attribute that the log "
+                        "lacks, such as header.x-user=remote_user\n");
+  }
+  const std::string envoy = files_.write(
+      "envoy", R"([2026-11-23T10:00:00Z] "GET / HTTP/2" 200 - 0 0 1 1 "-" "-" "-" "-" "-")");
+  EXPECT_EQ(run_replay({"--field", "header.x-user=remote_user", envoy}), 1);
+  EXPECT_EQ(err_, "sluice: " + envoy +
                       ": --field names fields of JSON and CSV logs, and the format of this log is "
-                      "Common or Combined Log Format\n");
+                      "Envoy's text format\n");
+}
+
+TEST_F(ReplayCommand, CountsByTheUserOfAnAccessLog) {
+  files_.write("rules.yaml", R"(version: 1
+rules:
+  - name: users
+    limits:
+      - { name: user, key: "{header.x-user}", algorithm: token_bucket, limit: 1, per: 1h }
+)");
+  std::string text;
+  for (const char* user : {"ann", "bob", "ann", "-"}) {
+    std::string line = line_at(0, "10.0.0.1");
+    text += line.replace(line.find("- ["), 1, user);
+  }
+  const std::string log = files_.write("users.log", text);
+  for (const char* field : {"header.x-user=remote_user", "header.X-User=REMOTE_USER"}) {
+    EXPECT_EQ(run_replay({"--json", "--field", field, log}), 0) << err_;
+    const auto limit = boost::json::parse(out_).at("rules").at(0).at("limits").at(0);
+    EXPECT_EQ(limit.at("requests").to_number<int>(), 3);
+    EXPECT_EQ(limit.at("keys").to_number<int>(), 2);
+    EXPECT_EQ(limit.at("denied").to_number<int>(), 1);
+  }
+  const std::string json = files_.write("json", R"({"ts":1,"path":"/","who":"eve"})"
+                                                "\n");
+  EXPECT_EQ(run_replay({"--json", "--field", "header.x-user=remote_user", "--field",
+                        "header.x-user=who", json, log}),
+            0)
+      << err_;
+  const auto limit = boost::json::parse(out_).at("rules").at(0).at("limits").at(0);
+  EXPECT_EQ(limit.at("keys").to_number<int>(), 3);
 }
 
 TEST_F(ReplayCommand, RefusesTheCostOfALimitThatNoRuleHas) {

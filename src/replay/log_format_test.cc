@@ -55,6 +55,8 @@ class LogFormats : public ::testing::Test {
   std::string time() const { return base::to_rfc3339(line_.at); }
 
   FieldMap map_{std::vector<FieldMapping>{{"user", "user.id"},
+                                          {"header.x-user", "Remote_User"},
+                                          {"host", "remote_user"},
                                           {"costs.tokens", "ContextTokens"},
                                           {"body.max_tokens", "ContextTokens"},
                                           {"header.referer", "from"}}};
@@ -120,6 +122,19 @@ TEST_F(LogFormats, ReadTheRequestsOfCaddy) {
   EXPECT_EQ(get("header.server"), "(none)");
   EXPECT_EQ(read(R"({"level":"info","ts":1795428000.5,"msg":"serving"})"),
             LineFault::kNoRequestFields);
+}
+
+TEST_F(LogFormats, NameTheUserOfAnAccessLog) {
+  constexpr std::string_view kRest = R"( [23/Nov/2026:10:00:00 +0000] "GET /a HTTP/1.1" 200 1)";
+  const std::string named = R"(10.0.0.1 - a\x22\\nn)" + std::string(kRest);
+  ASSERT_EQ(read_as(LogFormat::kCommon, named), LineFault::kNone);
+  EXPECT_EQ(get("header.x-user") + " " + get("host"), R"(a"\nn a"\nn)");
+  EXPECT_EQ(get("ip") + get("path"), "10.0.0.1/a");
+  ASSERT_EQ(read(kAccessLine), LineFault::kNone);
+  EXPECT_EQ(get("header.x-user"), "(none)");
+  ASSERT_EQ(read_as(LogFormat::kJson, R"({"ts":1,"path":"/","remote_user":"bob"})"),
+            LineFault::kNone);
+  EXPECT_EQ(get("header.x-user"), "bob") << "as nginx names it in JSON";
 }
 
 TEST_F(LogFormats, ReadRecordedAttributesAsTheyAre) {

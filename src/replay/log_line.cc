@@ -115,9 +115,9 @@ bool looks_like_address(std::string_view word) noexcept {
          std::all_of(word.begin(), word.end(), part_of_address);
 }
 
-// Skips the words between the client and the timestamp: ident and user. The user may contain spaces
+// Reads the words between the client and the timestamp: ident and user. The user may contain spaces
 // and brackets. Leaves the cursor after the timestamp's bracket.
-LineFault skip_to_timestamp(LineCursor& cursor) noexcept {
+LineFault read_user(LineCursor& cursor, LogLine& out) noexcept {
   if (cursor.eat("- - [")) return LineFault::kNone;
   const std::string_view ident = cursor.word();
   const std::string_view rest = cursor.rest();
@@ -128,6 +128,8 @@ LineFault skip_to_timestamp(LineCursor& cursor) noexcept {
     bracket = rest.find(" [", bracket + 2);  // this bracket is part of the user's name
     if (bracket == rest.npos) return LineFault::kMalformedTimestamp;
   }
+  out.user = unless_dash(rest.substr(0, bracket));
+  if (out.user == "\"\"") out.user = {};  // Apache, of an empty name
   cursor.skip(bracket + 2);
   return looks_like_address(ident) ? LineFault::kVirtualHost : LineFault::kNone;
 }
@@ -255,7 +257,7 @@ LineFault read_access_line(std::string_view line, LogTimeReader& times, LogLine&
     return LineFault::kNoClient;
   }
   out.client = unless_dash(client);
-  if (const auto fault = skip_to_timestamp(cursor); fault != LineFault::kNone) return fault;
+  if (const auto fault = read_user(cursor, out); fault != LineFault::kNone) return fault;
   constexpr std::size_t kLength = LogTimeReader::kAccessLength;
   if (cursor.left() <= kLength || cursor.rest()[kLength] != ']') {
     return LineFault::kMalformedTimestamp;

@@ -116,6 +116,7 @@ inline std::string_view unless_dash(std::string_view field) noexcept {
 struct LogLine {
   Instant at;
   std::string_view client;  // an address or a host name
+  std::string_view user;  // the third field of an access log, $remote_user; no attribute by itself
   std::string_view method;
   std::string_view path;   // of the target; LogParser normalizes it as the server does
   std::string_view query;  // of the target, without '?'

@@ -55,6 +55,19 @@ TEST(AccessLine, ReadsTheCommonFormat) {
   EXPECT_TRUE(absent(parsed.line.user_agent));
 }
 
+TEST(AccessLine, ReadsTheUser) {
+  const auto user_of = [](const std::string& words) {
+    const Parsed parsed("10.0.0.1 " + words + " " + kAt + " \"GET / HTTP/1.1\" 200 187");
+    EXPECT_EQ(parsed.fault, LineFault::kNone) << words;
+    return absent(parsed.line.user) ? "(none)" : std::string(parsed.line.user);
+  };
+  EXPECT_EQ(user_of("- ann"), "ann");
+  EXPECT_EQ(user_of("ident ann [a] b"), "ann [a] b");
+  EXPECT_EQ(user_of("- -"), "(none)");
+  EXPECT_EQ(user_of("ident -"), "(none)");
+  EXPECT_EQ(user_of("- \"\""), "(none)") << "an empty name, as Apache writes it";
+}
+
 TEST(AccessLine, TakesADashForAbsentAndNothingForEmpty) {
   const Parsed parsed("- - - " + kAt + " \"-\" - - \"-\" \"\"");
   ASSERT_EQ(parsed.fault, LineFault::kNone);

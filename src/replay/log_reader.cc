@@ -367,6 +367,26 @@ LogFormat detect_format(std::string_view text, const FieldMap& map) {
   return has_header(text, map) ? LogFormat::kCsv : LogFormat::kCommon;
 }
 
+void LogParser::begin(LogFormat format) {
+  format_ = format;
+  if (format != LogFormat::kCommon) return;
+  user_ = map_.find(kUserField);
+  if (user_ != nullptr) map_.note(kUserField);
+}
+
+void LogParser::add_user(LogLine& out, LogExtras& extras) {
+  std::string_view user = out.user;
+  if (user.find('\\') != user.npos) {
+    undo_log_escapes(user, user_text_);
+    user = extras.copy(user_text_);
+  }
+  out.fields_at = static_cast<std::uint32_t>(extras.fields.size());
+  for (const FieldTarget* target = user_; target != nullptr; target = target->also) {
+    extras.fields.push_back({target->name, user});
+    ++out.fields_size;
+  }
+}
+
 LineFault LogParser::read_other(std::string_view line, LogLine& out, LogExtras& extras) {
   if (format_ == LogFormat::kEnvoy) return read_envoy_line(line, times_, out, extras);
   return format_ == LogFormat::kJson ? read_json(line, out, extras) : read_csv(line, out, extras);
@@ -515,6 +535,24 @@ namespace {
 constexpr std::size_t kBatches = 4;
 constexpr std::size_t kExcerpt = 60;
 
+// Says which field that a person names a log of this format never has; else empty.
+std::string lack_of(LogFormat format, const FieldMap& map) {
+  if (format == LogFormat::kEnvoy && map.has_names()) {
+    return "--field names fields of JSON and CSV logs, and the format of this log is " +
+           std::string(title_of(format));
+  }
+  if (format != LogFormat::kCommon) return "";
+  for (const FieldTarget* user = map.find(kUserField); user != nullptr; user = user->also) {
+    if (user->kind == FieldKind::kAttribute) continue;
+    return "--field: the user of an access log can be an attribute that the log lacks, such as "
+           "header.x-user=remote_user";
+  }
+  return map.lack(
+      "--field names fields of JSON and CSV logs, and the user of Common and Combined ones; "
+      "the log has no field",
+      std::array{std::string(kUserField)});
+}
+
 }  // namespace
 
 // Splits one log's text into lines across its blocks.
@@ -545,7 +583,7 @@ class LogReader::Splitter {
 
   // Call this at the log's end, after the last split(). Parses the remaining text as the last line.
   void finish(LogBatch& batch) {
-    if (number_ == 0) parser_.begin(batch.format = format_of(rest_));
+    if (number_ == 0) set_format(batch.format = format_of(rest_));
     if (!rest_.empty() || too_long_) take(batch, rest_);
   }
 
@@ -556,11 +594,16 @@ class LogReader::Splitter {
 
   // Decides about the format of the log at its first complete line.
   void begin(LogBatch& batch, std::string_view text) {
-    if (number_ == 0 && text.find('\n') != text.npos) parser_.begin(format_of(text));
+    if (number_ == 0 && text.find('\n') != text.npos) set_format(format_of(text));
     batch.format = parser_.format();
   }
   LogFormat format_of(std::string_view text) const {
     return input_.format ? *input_.format : detect_format(text, fields_);
+  }
+
+  void set_format(LogFormat format) {
+    parser_.begin(format);
+    lack_ = lack_of(format, fields_);
   }
 
   void take(LogBatch& batch, std::string_view line) {
@@ -571,7 +614,7 @@ class LogReader::Splitter {
     if (!dropped) {
       LogLine& read = batch.lines.emplace_back();
       fault = parser_.read(line, read, batch.extras);
-      if (fault == LineFault::kNone && !lacks_names()) return name(batch, read);
+      if (fault == LineFault::kNone && lack_.empty()) return name(batch, read);
       batch.lines.pop_back();
       if (fault == LineFault::kNone || !parser_.error().empty()) return refuse(batch);
       if (fault == LineFault::kHeader) return;
@@ -587,20 +630,10 @@ class LogReader::Splitter {
     if (!line.empty()) what += ": " + printable(line.substr(0, kExcerpt));
   }
 
-  // Whether a person names fields of a log that has none.
-  bool lacks_names() const {
-    const LogFormat format = parser_.format();
-    return !input_.fields.empty() && (format == LogFormat::kCommon || format == LogFormat::kEnvoy);
-  }
-
   // Ends the log at this line.
   void refuse(LogBatch& batch) {
     refused_ = true;
-    batch.error =
-        !parser_.error().empty()
-            ? parser_.error()
-            : "--field names fields of JSON and CSV logs, and the format of this log is " +
-                  std::string(title_of(parser_.format()));
+    batch.error = parser_.error().empty() ? lack_ : parser_.error();
   }
 
   void name(LogBatch& batch, LogLine& line) {
@@ -628,6 +661,7 @@ class LogReader::Splitter {
   const LogInput& input_;
   FieldMap& fields_;
   LogParser parser_;
+  std::string lack_;  // why the log may not be read: a person names fields that its format lacks
   LogAttributes attributes_;
   std::string_view rest_;  // the unfinished line at the end of the last split's text
   std::string carried_;    // the same, for the next block

@@ -50,6 +50,9 @@ std::string_view title_of(LogFormat format) noexcept;
 // CSV if the first line has names of columns, else kCommon.
 LogFormat detect_format(std::string_view text, const FieldMap& map);
 
+// The source of --field that an access log has: its third field.
+inline constexpr std::string_view kUserField = "remote_user";
+
 // Reads the lines of one log.
 //
 // JSON lines are objects. A field of an object in an object has the path of their names,
@@ -57,6 +60,8 @@ LogFormat detect_format(std::string_view text, const FieldMap& map);
 //
 // The first line of a CSV log (RFC 4180) has the names of the columns and says which of ',' ';' and
 // tab separates them. Fields may be quoted, but not contain line breaks.
+//
+// An access log has the field kUserField, which is an attribute if a person has named it so.
 //
 // Not thread-safe. Borrows the map; a LogLine borrows the line and the extras. Cost: one pass over
 // the line; copies what has escapes, or quotes in quotes.
@@ -68,7 +73,7 @@ class LogParser {
   LogParser& operator=(const LogParser&) = delete;
 
   // Call this once, before the first line.
-  void begin(LogFormat format) noexcept { format_ = format; }
+  void begin(LogFormat format);
   LogFormat format() const noexcept { return format_; }
 
   // Why no line of the log may be read, after its first one. Empty: they may.
@@ -80,13 +85,18 @@ class LogParser {
     const bool is_common = format_ == LogFormat::kCommon;
     const LineFault fault =
         is_common ? read_access_line(line, times_, out) : read_other(line, out, extras);
-    if (is_common && fault == LineFault::kNone) extras.normalize_path(out);
+    if (is_common && fault == LineFault::kNone) finish_access_line(out, extras);
     return fault == LineFault::kNone ? fault : look_again(line, fault);
   }
 
  private:
   class JsonHandler;
 
+  void finish_access_line(LogLine& out, LogExtras& extras) {
+    extras.normalize_path(out);
+    if (user_ != nullptr && out.user.data() != nullptr) add_user(out, extras);
+  }
+  void add_user(LogLine& out, LogExtras& extras);
   LineFault read_other(std::string_view line, LogLine& out, LogExtras& extras);
   LineFault read_json(std::string_view line, LogLine& out, LogExtras& extras);
   LineFault read_csv(std::string_view line, LogLine& out, LogExtras& extras);
@@ -97,6 +107,8 @@ class LogParser {
   FieldMap& map_;
   LogRecord record_;
   std::string error_;
+  const FieldTarget* user_ = nullptr;  // what the user of an access log is; null: nothing
+  std::string user_text_;
   std::optional<std::vector<std::string>> columns_;  // of a CSV log, after its first line
   char separator_ = ',';
   std::unique_ptr<boost::json::basic_parser<JsonHandler>> json_;

@@ -67,6 +67,8 @@ class FieldMap {
   // Returns the meaning of a field, or null. Valid as long as the map.
   const FieldTarget* find(std::string_view source) const noexcept;
 
+  // Whether a person has named fields.
+  bool has_names() const noexcept { return !mappings_.empty(); }
   // Remembers that the logs have a field of this name.
   void note(std::string_view source);
   // Returns "the logs have no field 'tokns'; expected one of: ..." for the first field that a
