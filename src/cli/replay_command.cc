@@ -59,7 +59,7 @@ With --against, against has the counts of these rules, and denied_only_by_rules 
 denied_only_by_against have the requests that only one of them denies.
 warnings says which logs are cut off, out of order or mostly skipped, and names the rules and limits that
 applied to no request, the limits of concurrency, which are skipped, the limits whose cost the log
-lacks, and limits without cost next to a limit with one.
+lacks, the attributes of keys that no request has, and limits without cost next to a limit with one.
 
 Exit status: 0 success; 1 the rules are wrong, or have warnings with --strict (nothing is replayed
 then), or a log could not be opened or read to its end

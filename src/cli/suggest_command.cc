@@ -219,9 +219,10 @@ int print_report(const SuggestArguments& arguments, const replay::SuggestReport&
                      " matches --match and --exclude");
   }
   if (report.requests == 0) {
-    throw unreadable(
-        "none of " + replay::plural(report.keyless, "request") + " has the key " + arguments.key +
-        "; name its attributes with --field, or count all requests together with --key all");
+    throw unreadable("none of " + replay::plural(report.keyless, "request") + " has the key " +
+                     arguments.key +
+                     (report.key_source.empty() ? "; expected" : report.key_source + ", or") +
+                     " --key all, which counts all requests together");
   }
   if (arguments.json) {
     std::cout << replay::suggest_json(report, harm);

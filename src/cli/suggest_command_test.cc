@@ -107,9 +107,20 @@ TEST_F(SuggestCommand, CountsTheRequestsThatMatch) {
   EXPECT_EQ(json.at("unmatched").to_number<int>(), 5);
   EXPECT_EQ(run_suggest({"--key", "{header.x-user}", "--yaml", log_}), 1);
   EXPECT_EQ(out_, "");
+  EXPECT_EQ(
+      err_,
+      "sluice: none of 14 requests has the key {header.x-user}; expected --field "
+      "header.x-user=remote_user, or a log of JSON lines with this value, or --key all, which "
+      "counts all requests together\n");
+  EXPECT_EQ(run_suggest({"--key", "{query.user}", log_}), 1);
+  EXPECT_EQ(
+      err_,
+      "sluice: none of 14 requests has the key {query.user}; expected --key all, which counts "
+      "all requests together\n");
+  EXPECT_EQ(run_suggest({"--key", "{header.x-user|ip}", "--yaml", log_}), 0);
   EXPECT_EQ(err_,
-            "sluice: none of 14 requests has the key {header.x-user}; name its attributes with "
-            "--field, or count all requests together with --key all\n");
+            "sluice: warning: no request has header.x-user; all 14 were counted by ip; expected "
+            "--field header.x-user=remote_user, or a log of JSON lines with this value\n");
   EXPECT_EQ(run_suggest({"--key", "all", "--json", log_}), 0) << err_;
   EXPECT_EQ(boost::json::parse(out_).at("keys").to_number<int>(), 1);
   EXPECT_EQ(run_suggest({"--harm", "1", log_}), 2);

@@ -823,6 +823,21 @@ std::string LogTotals::skipped_text() const {
          (wrong_costs == 0 ? "" : ", and " + grouped(wrong_costs) + " with " + costs);
 }
 
+std::string LogTotals::expected_source(std::string_view name) const {
+  const auto has = [&](LogFormat format) {
+    return std::find(formats.begin(), formats.end(), format) != formats.end();
+  };
+  const std::string option = "; expected --field " + std::string(name) + "=";
+  if (has(LogFormat::kJson) || has(LogFormat::kCsv)) return option + "COLUMN";
+  if (name.starts_with("query.")) return "";  // part of each request in every format
+  const bool may_be_user =
+      has(LogFormat::kCommon) && !has_user &&
+      target_of_name(name, 0).kind == FieldKind::kAttribute &&
+      (name.starts_with("header.") || (name.find('.') == name.npos && name != "host"));
+  return (may_be_user ? option + std::string(kUserField) + ", or " : "; expected ") +
+         "a log of JSON lines with this value";
+}
+
 std::vector<Instant> starts_of(const LogInput& input) {
   std::vector<Instant> starts(input.logs.size(), kFirstInstant);
   for (std::size_t log = 0; log < starts.size(); ++log) {
@@ -956,6 +971,7 @@ void compare_zones(const LogInput& input, const std::vector<TakenLog>& logs, Log
 void read_logs(const LogInput& input, LogTotals& totals,
                const std::function<void(const LogBatch&, std::size_t, Instant)>& take) {
   totals.logs = input.logs;
+  totals.has_user = FieldMap(input.fields).find(kUserField) != nullptr;
   LogReader reader(input);
   std::vector<TakenLog> logs(input.logs.size());
   Progress progress{0, size_of(input), {}, 0, 0};

@@ -311,6 +311,7 @@ class LogReader {
 struct LogTotals {
   std::vector<std::string> logs;
   std::vector<LogFormat> formats;  // of the logs with lines, each once
+  bool has_user = false;           // whether a person has named the user of access logs
   bool failed = false;             // whether a log could not be opened or read to its end, or has
                                    // no line that could be read
   bool disordered = false;         // whether 5 % of a log are much earlier than others
@@ -327,6 +328,9 @@ struct LogTotals {
   std::uint64_t parsed() const noexcept { return lines - skipped - without_rules; }
   // Says what is wrong with the skipped lines.
   std::string skipped_text() const;
+  // Returns "; expected --field ..." or another source of an attribute or a cost that the logs
+  // lack. Empty: there is none.
+  std::string expected_source(std::string_view name) const;
 };
 
 // Returns the times of the first requests of logs. The first instant of all for what is no file, or

@@ -7,7 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "replay/log_attributes.h"
 #include "rules/request_names.h"
 #include "sluice/limiter.h"
 #include "sluice/memory_store.h"
@@ -180,6 +179,8 @@ Tally::Tally(const RuleSet& rule_set, std::size_t most_keys)
       each.lacks_cost = each.reads_cost();
       lack_costs_ += each.lacks_cost ? 1 : 0;
       without_cost_ += may_need_cost(limit) ? 1 : 0;
+      each.key_from = parts_of_key(limit.key);
+      lack_keys_ += each.key_from.size();
     }
   }
   if (lack_costs_ == 0) without_cost_ = 0;
@@ -277,8 +278,9 @@ LimitTally& Tally::tally_of(const LimitAnswer& answer) {
   return rule.limits[static_cast<std::size_t>(answer.limit - answer.rule->limits.data())];
 }
 
-void Tally::look_for_costs(const RuleAnswer& answer, const LogLine& line, const RequestCosts& costs,
-                           const AttributeSource& attributes) {
+void Tally::look_for_attributes(const RuleAnswer& answer, const LogLine& line,
+                                const RequestCosts& costs, const AttributeSource& attributes) {
+  if (lack_keys_ > 0) look_for_keys(answer, attributes);
   if (without_cost_ > 0) look_for_missing_costs(answer);
   if (lack_costs_ == 0) return;
   for (const LimitAnswer& each : answer.limits) {
@@ -293,6 +295,17 @@ void Tally::look_for_costs(const RuleAnswer& answer, const LogLine& line, const 
     if (!is_found) continue;
     limit.lacks_cost = false;
     --lack_costs_;
+  }
+}
+
+void Tally::look_for_keys(const RuleAnswer& answer, const AttributeSource& attributes) {
+  for (const RuleAnswer::Matched& matched : answer.matched) {
+    const auto index = static_cast<std::size_t>(matched.rule - file_order_.data());
+    for (LimitTally& limit : rules[index].limits) {
+      for (KeyPart& part : limit.key_from) {
+        if (part.absent > 0 && part.look_for(attributes)) --lack_keys_;
+      }
+    }
   }
 }
 
@@ -439,12 +452,12 @@ ReplayReport replay(const RuleSet& rules, const ReplayOptions& options) {
     const RuleAnswer& first = first_rules.decide(batch.name(i), attributes, costs, clock);
     const bool is_allowed = first.decision.allowed();
     report.tally.count(first, line, clock);
-    report.tally.look_for_costs(first, line, costs, attributes);
+    report.tally.look_for_attributes(first, line, costs, attributes);
     if (second_rules) {
       const RuleAnswer& second =
           second_rules->decide(batch.second_name(i), attributes, costs, clock);
       compare(first, second, line, clock, *report.comparison);
-      report.comparison->tally.look_for_costs(second, line, costs, attributes);
+      report.comparison->tally.look_for_attributes(second, line, costs, attributes);
       if (second.decision.allowed()) second_rules->report_response(attributes, clock);
     }
     if (is_allowed) first_rules.report_response(attributes, clock);

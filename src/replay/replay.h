@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "replay/log_attributes.h"
 #include "replay/log_reader.h"
 #include "replay/text.h"
 #include "replay/traits.h"
@@ -134,6 +135,8 @@ struct LimitTally {
   std::vector<std::string> cost_from = {};  // the attributes that its cost reads
   // The cost of the limit is that of the request or of attributes, and no request had any of these.
   bool lacks_cost = false;
+  // The parts of its key that have attributes, and which of these the requests of the rule lack.
+  std::vector<KeyPart> key_from = {};
   // The limit has no `cost`, and took 1 unit of a request of which this limit of this rule took its
   // own cost, more than 1. Null: there is none.
   const Rule* costly_rule = nullptr;
@@ -166,9 +169,10 @@ class Tally {
 
   // Counts the request of a line that was decided at `at`. Times never go back.
   void count(const RuleAnswer& answer, const LogLine& line, Instant at);
-  // Finds the limits whose costs the request has. Cheap when each of them has been found.
-  void look_for_costs(const RuleAnswer& answer, const LogLine& line, const RequestCosts& costs,
-                      const AttributeSource& attributes);
+  // Finds the limits whose costs the request has, and the attributes of keys. Cheap when each of
+  // them has been found.
+  void look_for_attributes(const RuleAnswer& answer, const LogLine& line, const RequestCosts& costs,
+                           const AttributeSource& attributes);
   // Returns whether a limit ignored keys.
   bool overflowed() const noexcept;
   std::uint64_t allowed() const noexcept { return requests - denied - invalid; }
@@ -191,11 +195,13 @@ class Tally {
 
  private:
   LimitTally& tally_of(const LimitAnswer& answer);
+  void look_for_keys(const RuleAnswer& answer, const AttributeSource& attributes);
   void look_for_missing_costs(const RuleAnswer& answer);
 
   std::span<const Rule> file_order_;
   TimeSeries series_;
   std::size_t lack_costs_ = 0;    // limits
+  std::size_t lack_keys_ = 0;     // parts of keys whose first attribute no request has had
   std::size_t without_cost_ = 0;  // limits without `cost` that may need one
 };
 

@@ -330,6 +330,72 @@ rules:
   EXPECT_EQ(warnings_of(replay_text(csv, rules)).at(3), "the second rules: " + lacks_total);
 }
 
+TEST_F(ReplayTest, WarnsAboutKeysThatNoRequestHas) {
+  const RuleSet rules = rules_of(R"(version: 1
+defaults: { on_missing: deny }
+rules:
+  - name: users
+    match: { path: /a }
+    continue: true
+    limits:
+      - { name: user, key: "{header.x-user|header.x-team|ip}", algorithm: gcra, limit: 9, per: 1h }
+      - { name: query, key: "{ip} {query.q|ip}", algorithm: gcra, limit: 9, per: 1h }
+      - { name: client, key: "{ip/24/64|header.x-user}", algorithm: gcra, limit: 9, per: 1h }
+  - name: trial
+    mode: shadow
+    limits:
+      - { name: user, key: "{header.x-user}", algorithm: gcra, limit: 9, per: 1h }
+)");
+  const std::string user =
+      "rule users, limit user: no request has header.x-user or header.x-team; all 2 were counted "
+      "by ip";
+  const std::string query =
+      "rule users, limit query: no request has query.q; all 2 were counted by ip";
+  const std::string strict =
+      "rule strict, limit user: no request has header.x-user; all 3 were denied by 'on_missing: "
+      "deny'";
+  const std::string trial =
+      "rule trial, limit user: no request has header.x-user; all 3 would be denied by 'on_missing: "
+      "deny'";
+  const std::string common =
+      "; expected --field header.x-user=remote_user, or a log of JSON lines with this value";
+  const std::string text =
+      line_at(0, "x", "GET /a") + line_at(1, "x", "GET /a") + line_at(2, "x", "GET /b?q=1");
+  const ReplayReport report = replay_text(text, rules);
+  EXPECT_EQ(warnings_of(report), (std::vector{user + common, query, trial + common}))
+      << "another rule had a request with query.q";
+  EXPECT_EQ(boost::json::parse(json_report(report)).at("warnings").as_array().size(), 3u);
+  fields_ = {{"header.x-user", "remote_user"}};
+  const std::string json = "; expected a log of JSON lines with this value";
+  EXPECT_EQ(warnings_of(replay_text(text, rules)), (std::vector{user + json, query, trial + json}))
+      << "no line has a user";
+  std::string named = text;
+  named.replace(named.find("- ["), 1, "ann");
+  EXPECT_EQ(warnings_of(replay_text(named, rules)), std::vector{query}) << "one has a user";
+  fields_ = {};
+  const std::string line = R"({"ts":1,"path":"/a?q=1","ip":"1.2.3.4"})"
+                           "\n";
+  EXPECT_EQ(warnings_of(replay_text(line, rules)).at(0),
+            "rule users, limit user: no request has header.x-user or header.x-team; the only one "
+            "was counted by ip; expected --field header.x-user=COLUMN");
+  const std::string team = R"({"ts":1,"path":"/a?q=1","ip":"1.2.3.4","http_x_team":"t"})"
+                           "\n";
+  EXPECT_EQ(warnings_of(replay_text(team, rules)).at(0),
+            "rule users, limit user: no request has header.x-user; the only one was counted by "
+            "header.x-team or ip; expected --field header.x-user=COLUMN");
+  const RuleSet strict_rules = rules_of(R"(version: 1
+rules:
+  - name: strict
+    limits:
+      - { name: user, key: "{query.q|ip} {header.x-user}", algorithm: gcra, limit: 9, per: 1h,
+          on_missing: deny }
+      - { name: client, key: "{ip}", algorithm: gcra, limit: 9, per: 1h }
+)");
+  EXPECT_EQ(warnings_of(replay_text(text, strict_rules)),
+            (std::vector<std::string>{strict + common,
+                                      "rule strict, limit client: applied to no request"}));
+}
+
 TEST_F(ReplayTest, WarnsAboutLimitsWithoutTheCostOfOthers) {
   const RuleSet rules = rules_of(R"(version: 1
 rules:

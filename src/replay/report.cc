@@ -528,31 +528,44 @@ std::string missing_cost(const RuleTally& rule, const LimitTally& limit) {
          cost + "; expected the same cost, or 'cost: 1' to count requests";
 }
 
+// Says that the requests lack what the key is read from, and how they were decided; else empty.
+std::string missing_key(const RuleTally& rule, const LimitTally& limit, const LogTotals& logs) {
+  const KeyPart* const part = limit.requests > 0 ? lacking_part(limit.key_from) : nullptr;
+  if (part == nullptr) return "";
+  return lack_text(*part, limit.requests, rule.rule->mode == RuleMode::kShadow) +
+         logs.expected_source(part->names[0]);
+}
+
 // Says that the limit applied to no request, or lacks the costs of requests; else empty.
-std::string warning_of(const RuleTally& rule, const LimitTally& limit) {
+std::string warning_of(const RuleTally& rule, const LimitTally& limit, const LogTotals& logs) {
   const std::string& key = limit.limit->key;
   if (holds_permits(limit.limit->limit.algorithm())) {
     return "'concurrency' is skipped: a log does not say when a request ends";
   }
   if (limit.requests + limit.invalid == 0) {
+    const KeyPart* const part = lacking_part(limit.key_from);
+    const bool has_key = part == nullptr || part->absent < part->names.size();
+    if (has_key && !key.empty() && limit.cost_from.empty()) return "applied to no request";
     const std::string cost = "its cost" + (limit.cost_from.empty() ? "" : ", " + limit.limit->cost);
-    return "applied to no request; the log has no value for " + (key.empty() ? cost
-                                                                 : limit.cost_from.empty()
-                                                                     ? key
-                                                                     : key + " or " + cost);
+    return "applied to no request; the log has no value for " +
+           (key.empty()               ? cost
+            : limit.cost_from.empty() ? key
+                                      : key + " or " + cost) +
+           (has_key ? "" : logs.expected_source(part->names[0]));
   }
   if (limit.costly_limit != nullptr && limit.units == limit.requests)
     return missing_cost(rule, limit);
   if (!limit.lacks_cost) return "";
   if (limit.cost_from.empty()) {
-    return "it has 'cost: request', and the log has no cost, so each request took 1 unit; "
-           "expected --field cost=COLUMN";
+    return "it has 'cost: request', and the log has no cost, so each request took 1 unit" +
+           logs.expected_source("cost");
   }
-  return "the log has no attribute of its cost, " + limit.limit->cost +
-         ", so the default counted; expected --field " + limit.cost_from[0] + "=COLUMN";
+  return "the log has no attribute of its cost, " + limit.limit->cost + ", so the default counted" +
+         logs.expected_source(limit.cost_from[0]);
 }
 
-void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std::string>& all) {
+void add_warnings(const Tally& tally, const LogTotals& logs, const std::string& prefix,
+                  std::vector<std::string>& all) {
   if (tally.requests == 0) return;
   for (const RuleTally& rule : tally.rules) {
     const std::string name = prefix + "rule " + rule.rule->name;
@@ -561,10 +574,12 @@ void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std
       continue;
     }
     for (const LimitTally& limit : rule.limits) {
-      const std::string text = warning_of(rule, limit);
-      if (text.empty()) continue;
-      all.push_back(name);
-      all.back().append(", limit ").append(limit.limit->name).append(": ").append(text);
+      for (const std::string& text :
+           {missing_key(rule, limit, logs), warning_of(rule, limit, logs)}) {
+        if (text.empty()) continue;
+        all.push_back(name);
+        all.back().append(", limit ").append(limit.limit->name).append(": ").append(text);
+      }
     }
   }
 }
@@ -573,8 +588,10 @@ void add_warnings(const Tally& tally, const std::string& prefix, std::vector<std
 
 std::vector<std::string> warnings_of(const ReplayReport& report) {
   std::vector<std::string> all = report.problems;
-  add_warnings(report.tally, "", all);
-  if (report.comparison) add_warnings(report.comparison->tally, report.against_name + ": ", all);
+  add_warnings(report.tally, report, "", all);
+  if (report.comparison) {
+    add_warnings(report.comparison->tally, report, report.against_name + ": ", all);
+  }
   return all;
 }
 

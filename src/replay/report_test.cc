@@ -312,7 +312,8 @@ rules:
   EXPECT_EQ(
       warnings_of(report),
       (std::vector<std::string>{"rule users, limit user: applied to no request; the log has no "
-                                "value for {header.x-user}",
+                                "value for {header.x-user}; expected --field "
+                                "header.x-user=remote_user, or a log of JSON lines with this value",
                                 "rule login matched no request"}));
   EXPECT_NE(text_report(report, false).find("warning: rule login matched no request\n"),
             std::string::npos);

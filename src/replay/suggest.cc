@@ -517,6 +517,7 @@ class Measurement {
   std::set<std::string, std::less<>> matched_;  // the first paths that match
   std::array<std::optional<RouteDemand>, kRoutes> routes_;
   std::vector<BucketRate> rates_;  // of the routes
+  std::vector<KeyPart> key_from_ = parts_of_key(options_.key);
   LogAttributes attributes_;
   rules::AttributeValues values_;
   std::string text_, scratch_;
@@ -537,6 +538,9 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
     if (!is_met_[i]) is_met_[i] = set_.compiled[i].matches(values_);
   }
   if (!rule_.matches(values_)) return add_unmatched(line);
+  for (KeyPart& part : key_from_) {
+    if (part.absent > 0) part.look_for(attributes_);
+  }
   const auto label = rule_.limits[0].key.fill(values_, text_, end, scratch_);
   if (!label) return static_cast<void>(++keyless_);
   if (!first_) first_ = clock_;
@@ -642,6 +646,12 @@ void Measurement::finish(SuggestReport& report) {
 
 void Measurement::add_unmet(SuggestReport& report) const {
   if (report.requests + report.unmatched + report.keyless == 0) return;
+  if (const KeyPart* const part = lacking_part(key_from_)) {
+    report.key_source = report.expected_source(part->names[0]);
+    if (report.requests > 0) {
+      report.unmet.push_back(lack_text(*part, report.requests, false) + report.key_source);
+    }
+  }
   std::size_t rule = 1;
   for (const auto* const conditions : {&options_.match, &options_.exclude}) {
     for (const auto& [name, pattern] : *conditions) {

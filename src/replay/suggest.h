@@ -429,8 +429,12 @@ struct SuggestReport : LogTotals {
   std::uint64_t unmatched = 0;  // that do not match
   std::uint64_t keyless = 0;    // without an attribute of the key
   std::uint64_t keys = 0;
-  std::size_t key_bytes = 0;       // memory for the keys
-  std::vector<std::string> unmet;  // what is wrong with conditions that no request met
+  std::size_t key_bytes = 0;  // memory for the keys
+  // What is wrong with conditions that no request met, and with a key whose first choice no request
+  // has.
+  std::vector<std::string> unmet;
+  // LogTotals::expected_source() of the attribute of the key that no request has; else empty.
+  std::string key_source;
   std::optional<Instant> first, last;
   std::chrono::milliseconds elapsed{0};
   std::vector<DemandCurve> curves;  // of all requests, by period, and by algorithm

@@ -141,6 +141,35 @@ class Actions(ServerTest):
         self.assertEqual((rules["closed"]["matched"], rules["closed"]["denied"]), (1, 1))
         self.assertEqual((rules["all"]["matched"], rules["all"]["denied"]), (3, 1))
 
+    def test_replay_by_the_user_of_an_access_log(self):
+        folder = self.folder()
+        (folder / "rules.yaml").write_text("""
+version: 1
+rules:
+  - name: users
+    limits:
+      - { name: user, key: "{header.x-user-id|ip}", algorithm: fixed_window, limit: 1, per: 1h }
+""")
+        rest = '[21/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "curl"'
+        (folder / "access.log").write_text(
+            "".join(f"10.0.0.8 - {user} {rest}\n" for user in ("ann", "bob", "-", "ann"))
+        )
+
+        def replay(*options):
+            out = subprocess.run(
+                [binary(), "replay", "--rules", "rules.yaml", "--json", *options, "access.log"],
+                cwd=folder, check=True, capture_output=True,
+            ).stdout
+            report = json.loads(out)
+            return report["rules"][0]["limits"][0]["keys"], report["denied"], report["warnings"]
+
+        option = "--field header.x-user-id=remote_user"
+        keys, denied, warnings = replay()
+        self.assertEqual((keys, denied, len(warnings)), (1, 3, 1))
+        self.assertIn("no request has header.x-user-id; all 4 were counted by ip", warnings[0])
+        self.assertIn(option, warnings[0])
+        self.assertEqual(replay(*option.split()), (3, 1, []))
+
 
 LISTS = """
 version: 1
