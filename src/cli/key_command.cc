@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,7 +38,8 @@ using boost::json::object;
 constexpr const char* kKeyHelp =
     R"(Show a key of a rule: the numbers of each limit, what remains, when the next request passes, what of
 a budget is spent and held, the override of the key, and its block. The attributes are those that the keys of the limits read. An
-option changes the key instead (docs/keys.md). An override replaces an earlier one of the key.
+option changes the key instead (docs/keys.md). An override replaces an earlier one of the key, which
+does not come back by itself: stderr says how to set it again.
 Overrides and blocks count on all servers of one Redis; other servers need an --admin each.
 
 A change needs RULE/LIMIT if the rule has several limits; --reset, --block and --unblock accept
@@ -172,11 +174,11 @@ std::string instant_in(const object& json, std::string_view name) {
   return at ? in_seconds(*at) : text_in(json, name);
 }
 
-// "blocked until 2026-12-01T00:00:00Z"
-std::string blocked_text(const object& limit) {
+std::optional<Instant> end_of_block(const object& limit) {
+  if (!limit.contains("blocked_for_ms")) return std::nullopt;
   const std::chrono::milliseconds left(
       static_cast<std::int64_t>(number_in(limit, "blocked_for_ms")));
-  return "blocked until " + in_seconds(SystemClock::instance().now() + left);
+  return SystemClock::instance().now() + left;
 }
 
 // "limit 100, per 1m, until 2026-12-01T00:00:00Z": what an override says, without its counter.
@@ -184,7 +186,7 @@ std::string given_text(const object& given) {
   std::string line;
   bool was_flag = false;
   for (const auto& [name, value] : given) {
-    if (name == "counter" || name == "was") continue;
+    if (name == "counter" || name == "was" || name == "replaced") continue;
     line.append(line.empty() ? "" : was_flag ? " " : ", ").append(name);
     was_flag = value.is_bool();
     if (value.is_string()) {
@@ -206,7 +208,7 @@ std::string state_text(const object& limit) {
   const auto* const given = limit.if_contains("override");
   const object override = given != nullptr && given->is_object() ? given->as_object() : object();
   if (is_true(override, "blocked")) return given_text(override);
-  if (limit.contains("blocked_for_ms")) return blocked_text(limit);
+  if (const auto end = end_of_block(limit)) return "blocked until " + in_seconds(*end);
   if (is_true(override, "unlimited")) return given_text(override);
   const std::string whole = std::to_string(number_in(limit, "limit"));
   if (number_in(limit, "remaining") > 0) {
@@ -302,16 +304,62 @@ int show(const KeyFlags& flags, std::string_view method) {
   return print_limits(flags, answer, print_limit);
 }
 
-void print_block(const std::string& /*rule*/, const object& limit) {
+// A word as a shell reads it.
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/=:,@%+";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return std::string(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+// " --set limit=100,per=1m --until 2026-12-01T00:00:00Z": the flags that set the override.
+std::string flags_that_set(const object& given) {
+  const std::string until = given.contains("until") ? instant_in(given, "until") : "";
+  if (is_true(given, "blocked")) return " --block " + (until.empty() ? "forever" : until);
+  std::string flags = " --unlimited";
+  if (given.contains("plan")) flags = " --plan " + shell_word(text_in(given, "plan"));
+  if (given.contains("limit")) {
+    flags = " --set limit=" + std::to_string(number_in(given, "limit"));
+    if (given.contains("per")) flags += ",per=" + text_in(given, "per");
+    if (given.contains("burst")) flags += ",burst=" + std::to_string(number_in(given, "burst"));
+  }
+  return flags + (until.empty() ? "" : " --until " + until);
+}
+
+// Says how to set an override again that was removed, or replaced by another one until `end`, and
+// that it does not come back by itself if it would last longer.
+void print_undo(const KeyFlags& flags, const std::string& place, const object& before,
+                std::optional<Instant> end) {
+  const auto earlier_end = base::parse_rfc3339(text_in(before, "until"));
+  if (end && (!earlier_end || *end < *earlier_end)) {
+    std::cerr << "This replaces an override "
+              << (before.contains("until") ? "until " + instant_in(before, "until")
+                                           : "without an end")
+              << ". When this ends, the rule's numbers count again.\n";
+  }
+  std::string undo = "sluice key " + shell_word(place);
+  for (const std::string& one : flags.attributes) undo += " " + shell_word(one);
+  undo += flags_that_set(before);
+  if (!flags.admin.admin.empty()) undo += " --admin " + shell_word(flags.admin.admin);
+  std::cerr << "undo: " << replay::printable(undo) << '\n';
+}
+
+void print_block(const KeyFlags& flags, const object& limit) {
   std::string line = text_in(limit, "counter");
   if (line.empty()) return;
-  line += limit.contains("blocked_for_ms") ? ": " + blocked_text(limit)
-          : is_true(limit, "blocked")      ? ": blocked"
-                                           : ": not blocked";
-  if (const auto* const replaced = limit.if_contains("replaced")) {
-    line += "; this replaced: " + given_text(replaced->as_object());
-  }
-  std::cout << replay::printable(line) << '\n';
+  const auto end = end_of_block(limit);
+  line += end                         ? ": blocked until " + in_seconds(*end)
+          : is_true(limit, "blocked") ? ": blocked"
+                                      : ": not blocked";
+  const auto* const replaced = limit.if_contains("replaced");
+  if (replaced != nullptr) line += "; this replaced: " + given_text(replaced->as_object());
+  std::cout << replay::printable(line) << std::endl;
+  if (replaced == nullptr) return;
+  std::string place = flags.place;
+  if (place.ends_with("/*")) place.replace(place.size() - 1, 1, text_in(limit, "name"));
+  print_undo(flags, place, replaced->as_object(), end);
 }
 
 std::string blocks_of(const KeyFlags& flags) {
@@ -335,7 +383,8 @@ int unblock(const KeyFlags& flags) {
   AdminClient client(flags.admin);
   const bool was_blocked = is_blocked(client.ask_json("GET", blocks_of(flags)));
   const object answer = client.ask_json("DELETE", blocks_of(flags));
-  print_limits(flags, answer, print_block);
+  print_limits(flags, answer,
+               [&](const std::string&, const object& limit) { print_block(flags, limit); });
   if (!was_blocked) throw Failed("the key was not blocked; expected one of sluice key list");
   if (flags.json) return 0;
   const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
@@ -435,7 +484,13 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   } else {
     const std::string was = flags.gives() ? text_in(answer, "was") : std::string();
     std::cout << (puts ? "" : "removed ") << line_of(answer)
-              << replay::printable(was.empty() ? was : "; was " + was) << '\n';
+              << replay::printable(was.empty() ? was : "; was " + was) << std::endl;
+    if (const auto* const replaced = answer.if_contains("replaced")) {
+      print_undo(flags, flags.place, replaced->as_object(),
+                 base::parse_rfc3339(text_in(answer, "until")));
+    }
+    const bool says_what = !puts && flags.counter.empty() && answer.size() > 1;
+    if (says_what) print_undo(flags, flags.place, answer, {});
     if (puts || !flags.counter.empty()) return 0;
     // What was used with the override counts on.
     const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
@@ -451,7 +506,7 @@ int start_block(const KeyFlags& flags) {
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
   const std::string length = (is_instant ? "&until=" : "&for=") + url_encoded(flags.block);
   return print_limits(flags, AdminClient(flags.admin).ask_json("PUT", blocks_of(flags) + length),
-                      print_block);
+                      [&](const std::string&, const object& limit) { print_block(flags, limit); });
 }
 
 void check(const KeyFlags& flags) {

@@ -97,22 +97,67 @@ class Commands(ServerTest):
         self.assertEqual(self.limit_of("a b"), 7)
         self.assertEqual(self.run_ok("list"), line + "\n")
         self.assertEqual(self.run_ok("list", "a/b"), "")
-        self.run_ok(*place, "--plan", "pro")
+        self.change(*place, "--plan", "pro")
         self.assertEqual(self.limit_of("a b"), 5)
         self.run_ok("a%2Fb/all", "ip=::1", "--unlimited", "--until", "2100-01-01T00:00:00Z")
         self.assertIn("ip=::1: unlimited until 2100", self.run_ok("list", "a/b"))
-        self.assertEqual(self.run_ok(*place, "--unset"), f"removed {COUNTER}a b\n")
+        self.assertEqual(self.change(*place, "--unset")[0], f"removed {COUNTER}a b: plan pro\n")
         self.assertEqual(self.limit_of("a b"), 2)
         self.run_ok(*place, "--set", "limit=100")
         for _ in range(3):
             self.sluice.check({"attributes": {"path": "/api/x", "header.x-customer": "a b"}})
-        self.assertRegex(self.run_ok(*place, "--unset"), f"removed {re.escape(COUNTER)}a b\n"
+        self.assertRegex(self.change(*place, "--unset")[0],
+                         f"removed {re.escape(COUNTER)}a b: limit 100\n"
                          "api/requests: nothing of 2 left.*; --reset fills it\n")
         again = key(self.sluice, *place, "--unset")
         self.assertEqual(again.returncode, 1)
         self.assertEqual(
             again.stderr, f"sluice: key: there is no override of {COUNTER}a b\n"
         )
+
+    def change(self, *words):
+        done = key(self.sluice, *words)
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout, done.stderr
+
+    def test_an_earlier_override_can_be_set_again(self):
+        place = ("api", "header.x-customer=it's 4")
+        admin = f" --admin {self.sluice.admin}\n"
+        undo = "undo: sluice key api 'header.x-customer=it'\\''s 4' "
+        lost = "This replaces an override without an end. When this ends, the rule's numbers count again.\n"
+
+        def undone(stderr):
+            command = stderr.splitlines()[-1].removeprefix("undo: ")
+            subprocess.run(["sh", "-c", command.replace("sluice", binary(), 1)], check=True,
+                           capture_output=True, timeout=PATIENCE)
+            return self.run_ok("list").removeprefix(COUNTER + "it's 4: ")
+
+        self.run_ok(*place, "--set", "limit=200,per=2m,burst=9")
+        given = "--set limit=200,per=2m,burst=9"
+        for words in (("--set", "limit=500", "--for", "1h"), ("--plan", "pro", "--for", "1h"),
+                      ("--unlimited", "--for", "1h"), ("--block", "15m")):
+            _, stderr = self.change(*place, *words)
+            self.assertEqual(stderr, lost + undo + given + admin)
+            self.assertEqual(undone(stderr), "limit 200, per 2m, burst 9\n")
+        for words in (("--block", "forever"), ("--unset",)):
+            _, stderr = self.change(*place, *words)
+            self.assertEqual(stderr, undo + given + admin)
+            self.assertEqual(undone(stderr), "limit 200, per 2m, burst 9\n")
+        for before, text in ((("--plan", "pro", "--until", "2100-01-01T00:00:00Z"),
+                              "plan pro, until 2100-01-01T00:00:00Z\n"),
+                             (("--unlimited",), "unlimited\n"),
+                             (("--block", "forever"), "blocked\n")):
+            self.change(*place, *before)
+            _, stderr = self.change(*place, "--set", "limit=3", "--for", "1h")
+            self.assertIn("until 2100" if "until" in text else "without an end", stderr)
+            self.assertEqual(undone(stderr), text)
+        # A shorter block replaces a longer one; a longer one loses nothing.
+        _, stderr = self.change("api/*", *place[1:], "--block", "15m")
+        self.assertEqual(stderr, lost + undo.replace("api", "api/requests") + "--block forever" + admin)
+        self.run_ok(*place, "--block", "1h")
+        # An end after that of the earlier one is no loss.
+        self.change(*place, "--set", "limit=3", "--for", "1h")
+        self.assertNotIn("replaces", self.change(*place, "--set", "limit=4", "--for", "2h")[1])
 
     def test_a_key_is_shown_and_reset(self):
         place = ("api", "header.x-customer=a b")
@@ -138,7 +183,7 @@ class Commands(ServerTest):
         place = ("api", "header.x-customer=c")
         body = {"attributes": {"header.x-customer": "c"}}
         self.run_ok(*place, "--set", "limit=7")
-        self.assertRegex(self.run_ok(*place, "--block", "15m"),
+        self.assertRegex(self.change(*place, "--block", "15m")[0],
                          f"^{re.escape(COUNTER)}c: blocked until 20[-0-9T:]+Z; this "
                          "replaced: limit 7\n$")
         answer = self.sluice.check(body).json
@@ -154,7 +199,7 @@ class Commands(ServerTest):
                          "the next passes in [0-9ms ]+; --reset fills it\n$")
         self.run_ok(*place, "--block", "2100-01-01T00:00:00Z")
         self.assertIn("blocked until 2100", self.run_ok("list"))
-        self.assertEqual(self.run_ok(*place, "--block", "forever"), f"{COUNTER}c: blocked\n")
+        self.assertEqual(self.change(*place, "--block", "forever")[0], f"{COUNTER}c: blocked\n")
         self.assertIn(", key c: blocked\n", self.run_ok(*place))
         self.run_ok(*place, "--unblock")
         self.assertEqual(self.run_ok("list"), "")
@@ -357,7 +402,7 @@ class Commands(ServerTest):
             "-: set 1 overrides, 0 of them new; 1 left out, of rules or limits that are not there "
             "(line 1)\n",
         )
-        self.assertEqual(self.run_ok("--unset", "--counter", gone), f"removed {gone}\n")
+        self.assertEqual(self.run_ok("--unset", "--counter", gone), f"removed {gone}: unlimited\n")
         self.assertEqual(len(self.run_ok("list").splitlines()), 1)
 
     def test_keys_that_are_not_utf8_survive_an_export(self):
@@ -370,7 +415,8 @@ class Commands(ServerTest):
             self.assertIn(counter, exported)
             self.assertEqual(self.run_ok("import", "-", *flags, text=exported),
                              "-: set 1 overrides, 0 of them new\n")
-        self.assertEqual(self.run_ok("--unset", "--counter", counter), f"removed {counter}\n")
+        self.assertEqual(self.run_ok("--unset", "--counter", counter),
+                         f"removed {counter}: limit 7\n")
         self.assertEqual(self.sluice.admin_request("DELETE", path + "x").status, 400)
 
     def test_an_empty_file_is_refused(self):

@@ -70,6 +70,7 @@ class KeyBlock {
   bool start(const Length& given) {
     const bool has_block = counter_.limit->block.has_value();
     if (has_block && given.length && *given.length <= kMaxPeriod) {
+      if (is_blocked()) replaced_ = override_;
       return did({Verb::kBlock, *given.length}) && end_override();
     }
     if (call_.overrides() == nullptr) {
@@ -83,10 +84,13 @@ class KeyBlock {
       answer(call_.response, {404, detail});
       return false;
     }
-    if (override_ && !is_blocked()) replaced_ = override_;
-    override_ = Override{.kind = Override::Kind::kBlocked};
-    if (given.length) override_->until = given.now + *given.length;
-    return set(call_.admin.overrides->set(counter_.key, *override_));
+    Override next{.kind = Override::Kind::kBlocked};
+    if (given.length) next.until = given.now + *given.length;
+    const bool is_longer =
+        is_blocked() && (!next.until || (override_->until && *override_->until <= *next.until));
+    if (!is_longer) replaced_ = override_;
+    override_ = next;
+    return set(call_.admin.overrides->set(counter_.key, next));
   }
   bool end() {
     if (counter_.limit->block && !did(Verb::kUnblock)) return false;

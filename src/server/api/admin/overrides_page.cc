@@ -371,13 +371,18 @@ void write_override(JsonWriter& json, std::string_view counter, const Override& 
 
 namespace {
 
-// `was`: what the key had before, if the override is new.
+// `was`: what the key had before, if the override is new; `replaced`: its earlier override.
 void answer_override(const Call& call, std::string_view counter, const Override& given,
-                     std::string_view was = {}) {
+                     std::string_view was = {}, const std::optional<Override>& replaced = {}) {
   JsonWriter json;
   json.begin_object();
   write_override(json, counter, given);
   if (!was.empty()) json.member("was", was);
+  if (replaced) {
+    json.key("replaced").begin_object();
+    write_override(json, *replaced);
+    json.end_object();
+  }
   answer(call.response, 200, json.end_object());
 }
 
@@ -441,20 +446,22 @@ void put(const Call& call, const Place& place) {
     return answer(call.response, {400, too_long(*counter)});
   }
   const std::string was = state_of(call, place, body->attributes);
-  const bool fits = call.overrides()->size() < call.overrides()->most() ||
-                    call.overrides()->find(*counter).has_value();
+  const auto replaced = call.overrides()->find(*counter);
+  const bool fits = call.overrides()->size() < call.overrides()->most() || replaced;
   if (const auto set = call.admin.overrides->set(*counter, body->given); !set) {
     return answer(call.response, {fits ? 503 : 409, set.error()});
   }
   call.done(said_of(*counter, body->given));
-  answer_override(call, *counter, body->given, was);
+  answer_override(call, *counter, body->given, was, replaced);
 }
 
 void remove(const Call& call, const std::string& counter) {
+  const auto removed = call.overrides()->find(counter);
   const auto was_there = call.admin.overrides->unset(counter);
   if (!was_there) return answer(call.response, {503, was_there.error()});
   if (!*was_there) return answer(call.response, {404, no_override_of(counter)});
   call.done("override removed: " + counter);
+  if (removed) return answer_override(call, counter, *removed);
   JsonWriter json;
   json.begin_object().member("counter", rules::utf8_counter_key(counter));
   answer(call.response, 200, json.end_object());

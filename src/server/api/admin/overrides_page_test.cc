@@ -52,7 +52,8 @@ TEST_F(OverridesPage, SetsShowsAndRemovesOne) {
             "override set: default|api|requests|header.x-customer=7: limit 100 per 2m, until "
             "2100-01-01T00:00:00Z by 127.0.0.1");
   EXPECT_EQ(get("/v1/status").json().at("overrides"), 1);
-  EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").status, 200);
+  EXPECT_FALSE(answered.json().as_object().contains("replaced"));
+  EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").body, shown);
   EXPECT_EQ(get(std::string(kPath) + "?header.x-customer=7").status, 404);
   EXPECT_EQ(call("DELETE", std::string(kPath) + "?header.x-customer=7").detail(),
             "there is no override of default|api|requests|header.x-customer=7");
@@ -69,7 +70,9 @@ TEST_F(OverridesPage, ChangesTheNumbersOfKeys) {
   expect(keys + "&header.x-plan=pro", 5, "pro");
   EXPECT_EQ(set(R"("limit":9)").status, 200);
   expect(keys, 9, "free");
-  EXPECT_EQ(set(R"("plan":"pro")").json().at("was"), "9 per 1m");
+  const auto answer = set(R"("plan":"pro")").json();
+  EXPECT_EQ(answer.at("was"), "9 per 1m");
+  EXPECT_EQ(boost::json::serialize(answer.at("replaced")), R"({"limit":9})");
   expect(keys, 5, "pro");
   EXPECT_EQ(set(R"("unlimited":true)").json().at("was"), "5 per 1m");
   EXPECT_EQ(set(R"("blocked":true)").json().at("was"), "unlimited");
@@ -121,7 +124,7 @@ TEST_F(OverridesPage, ListsAndRemovesThoseOfARuleThatIsGone) {
     return call("DELETE", "/v1/overrides" + query);
   };
   EXPECT_EQ(remove("?counter=default%7Cold%7Cl%7C%256b=1").body,
-            "{\"counter\":\"default|old|l|k=1\"}\n");
+            "{\"counter\":\"default|old|l|k=1\",\"limit\":9}\n");
   EXPECT_EQ(done_.back(), "override removed: default|old|l|k=1 by 127.0.0.1");
   EXPECT_EQ(remove("?counter=default|old|l|k=1").detail(),
             "there is no override of default|old|l|k=1");
