@@ -333,6 +333,7 @@ Expected<PublishedRules> RedisRules::wait_for(
   boost::asio::io_context loop{1};
   std::optional<PublishedRules> rules;
   std::string why;
+  bool is_lost = false;
   const RedisRules follower(
       loop, source, {},
       [&](PublishedRules found) {
@@ -341,12 +342,19 @@ Expected<PublishedRules> RedisRules::wait_for(
       },
       [&](const std::optional<Trouble>& trouble) {
         why = trouble ? trouble->why : "";
+        is_lost = trouble && trouble->is_lost;
         if (trouble) waiting(why);
       });
   loop.run_for(at_most);
   if (rules) return *std::move(rules);
   if (why.empty()) why = "no answer";
-  return Unexpected{"no rules could be read from " + source.target->shown + ": " + why};
+  std::string error = "no rules could be read from " + source.target->shown + ": " + why;
+  if (!is_lost) {
+    error +=
+        "; expected Redis, or --rules FILE with the rules of a server that runs (sluice rules show "
+        "--admin ADDR prints them)";
+  }
+  return Unexpected{std::move(error)};
 }
 
 }  // namespace sluice::server
