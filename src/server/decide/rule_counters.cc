@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/civil_time.h"
 #include "rules/override_text.h"
 #include "rules/rule_set.h"
 
@@ -66,6 +67,21 @@ Charge RuleCounter::charge(std::uint64_t cost) const {
           .tag = tag,
           .block = limit->block_of_charges(),
           .rule = {Keyspace::kRules, id}};
+}
+
+std::string override_text(const Override& given) {
+  using Kind = Override::Kind;
+  std::string text;
+  switch (given.kind) {
+    case Kind::kNumbers: text = "limit " + std::to_string(given.limit); break;
+    case Kind::kPlan: text = "plan " + given.plan; break;
+    case Kind::kUnlimited: text = "unlimited"; break;
+    case Kind::kBlocked: text = "blocked"; break;
+  }
+  if (given.per || given.calendar) text += " per " + rules::period_of(given);
+  if (given.burst) text += " burst " + std::to_string(*given.burst);
+  if (given.until) text += ", until " + base::to_rfc3339(*given.until);
+  return text;
 }
 
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,

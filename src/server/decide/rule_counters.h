@@ -25,6 +25,9 @@ struct RuleCounter {
   std::string missing_names() const;  // "ip, header.x-user-id or ip"
 };
 
+// "limit 100 per 2m burst 5, until 2100-01-01T00:00:00Z": an override, for people.
+std::string override_text(const Override& given);
+
 // Returns the counters of all limits of the rule, whether it matches the attributes or not. The
 // rule must be in the set. `overrides` may be null.
 std::vector<RuleCounter> counters_of(const RuleSet& rules, const Rule& rule,

@@ -150,10 +150,31 @@ std::string why_skipped(const RuleSet& rules, const WrittenRequest& request,
   return "the request lacks an attribute of its cost";
 }
 
+// The limits that do not apply because an override says `unlimited`.
+std::string explain_unlimited(const RuleSet& rules, const WrittenRequest& request,
+                              const RuleAnswer& answer, const Overrides* overrides) {
+  std::string out;
+  if (overrides == nullptr) return out;
+  for (const RuleAnswer::Matched& matched : answer.matched) {
+    for (const RuleCounter& counter : counters_of(rules, *matched.rule, request)) {
+      const bool applies =
+          std::ranges::any_of(answer.limits, [&](const LimitAnswer& one) {
+            return one.limit == counter.limit;
+          });
+      const auto given = overrides->find(counter.key);
+      if (applies || !given || given->kind != Override::Kind::kUnlimited) continue;
+      out += "limit " + rules::full_name(matched.rule->name, counter.limit->name);
+      if (!counter.label.empty()) out += ": key " + rules::in_quotes(counter.label);
+      out += ", override: " + override_text(*given) + "\n";
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string explain_limits(const RuleSet& rules, const WrittenRequest& request,
-                           const RuleAnswer& answer) {
+                           const RuleAnswer& answer, const Overrides* overrides) {
   std::string out;
   if (!answer.mistake.empty()) {
     out.append("the request is invalid: ").append(answer.mistake).append("\n");
@@ -167,8 +188,11 @@ std::string explain_limits(const RuleSet& rules, const WrittenRequest& request,
     if (limit.limit->alternative) out += ", after " + (limit.limit - 1)->name;
     if (!limit.label.empty()) out += ", key " + rules::in_quotes(limit.label);
     if (limit.cost != 1) out += ", cost " + std::to_string(limit.cost);
+    const auto given = overrides != nullptr ? overrides->find(limit.counter) : std::nullopt;
+    if (given) out += ", override: " + override_text(*given);
     out += '\n';
   }
+  out += explain_unlimited(rules, request, answer, overrides);
   for (const RuleAnswer::Skipped& one : answer.skipped) {
     out += "limit " + rules::full_name(one.rule->name, one.limit->name) + ": skipped, because " +
            why_skipped(rules, request, one) + "\n";

@@ -11,6 +11,7 @@
 #include "sluice/attributes.h"
 #include "sluice/clock.h"
 #include "sluice/expected.h"
+#include "sluice/overrides.h"
 #include "sluice/rule_answer.h"
 #include "sluice/rule_set.h"
 
@@ -44,9 +45,10 @@ class WrittenRequest final : public AttributeSource {
 std::string explain_unread(const RuleSet& rules, const WrittenRequest& request);
 // Which rules match, and why the others do not.
 std::string explain_rules(const RuleSet& rules, const WrittenRequest& request);
-// The limits that apply, with their keys and numbers, and those that do not.
+// The limits that apply, with their keys, numbers and overrides, and those that do not. `overrides`
+// may be null.
 std::string explain_limits(const RuleSet& rules, const WrittenRequest& request,
-                           const RuleAnswer& answer);
+                           const RuleAnswer& answer, const Overrides* overrides = nullptr);
 // The decision of one request: "denied  limited, again after 40 s; address 0 of 2 left".
 std::string explain_decision(const RuleAnswer& answer);
 // What /v1/auth answers.

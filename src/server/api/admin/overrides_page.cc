@@ -403,19 +403,10 @@ std::optional<std::string> name_it(const Call& call, const Place& place,
 
 // "override set: COUNTER: limit 100 per 2m burst 5, until 2100-01-01T00:00:00Z", for the log.
 std::string said_of(std::string_view counter, const Override& given) {
-  using Kind = Override::Kind;
-  std::string text = given.kind == Kind::kBlocked ? "key blocked: " : "override set: ";
-  text += counter;
-  switch (given.kind) {
-    case Kind::kNumbers: text += ": limit " + std::to_string(given.limit); break;
-    case Kind::kPlan: text += ": plan " + given.plan; break;
-    case Kind::kUnlimited: text += ": unlimited"; break;
-    case Kind::kBlocked: break;
-  }
-  if (given.per || given.calendar) text += " per " + rules::period_of(given);
-  if (given.burst) text += " burst " + std::to_string(*given.burst);
-  if (given.until) text += ", until " + base::to_rfc3339(*given.until);
-  return text;
+  const std::string text = override_text(given);
+  constexpr std::string_view kBlocked = "blocked";
+  if (!text.starts_with(kBlocked)) return "override set: " + std::string(counter) + ": " + text;
+  return "key blocked: " + std::string(counter) + text.substr(kBlocked.size());
 }
 
 std::string no_override_of(std::string_view counter) {

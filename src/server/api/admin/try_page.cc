@@ -44,7 +44,7 @@ void try_request(const Call& call) {
   const Action action = count > 0 ? Verb::kTake : Verb::kPeek;
   for (std::uint64_t i = 1; i <= std::max<std::uint64_t>(count, 1); ++i) {
     const RuleAnswer& decided = decider.decide(active.rules, *request, {*cost}, {}, action);
-    if (i == 1) text += explain_limits(active.rules, *request, decided) + "\n";
+    if (i == 1) text += explain_limits(active.rules, *request, decided, call.overrides()) + "\n";
     text += count > 0 ? std::to_string(i) + "  " : "would be ";
     text += explain_decision(decided);
     if (i >= count) text += "\n" + explain_response(decided, SystemClock::instance());

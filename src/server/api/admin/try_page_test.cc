@@ -45,6 +45,25 @@ TEST_F(TryPage, LooksAndCountsNothing) {
   EXPECT_TRUE(done_.empty());
 }
 
+TEST_F(TryPage, NamesOverrides) {
+  overrides_ = std::move(ServerOverrides::open("").value());
+  open({kRules});
+  constexpr const char* kCounter = "default|sign-in|address|ip=192.0.2.1";
+  const auto expect = [&](const std::string& line, const std::string& decision) {
+    const std::string body = ask("", "POST /login ip=192.0.2.1").body;
+    EXPECT_NE(body.find("\nlimit sign-in/address: " + line + "\n\n" + decision), body.npos) << body;
+  };
+  const Instant until = *base::parse_rfc3339("2100-01-01T00:00:00Z");
+  ASSERT_TRUE(overrides_->set(kCounter, {.limit = 7, .per = 2min, .until = until}));
+  expect("7 per 2m (fixed_window), key '192.0.2.1', override: limit 7 per 2m, until 2100-01-01T00:00:00Z",
+         "would be allowed  ok; address ");
+  ASSERT_TRUE(overrides_->set(kCounter, {.kind = Override::Kind::kBlocked}));
+  expect("2 per 1m (fixed_window), key '192.0.2.1', override: blocked", "would be denied  blocked");
+  ASSERT_TRUE(overrides_->set(kCounter, {.kind = Override::Kind::kUnlimited}));
+  expect("key '192.0.2.1', override: unlimited", "would be allowed  ok\n");
+  EXPECT_EQ(ask("", "POST /login ip=192.0.2.2").body.find("override"), std::string::npos);
+}
+
 // A store that cannot decide.
 class Away final : public Store {
   Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
