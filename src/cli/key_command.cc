@@ -366,8 +366,11 @@ std::string blocks_of(const KeyFlags& flags) {
   return "/v1/blocks?" + names_in(flags.place).query() + query_of(flags);
 }
 
-bool is_blocked(const object& answer) {
-  const auto& limits = answer.at("limits").as_array();
+// A failure is for the change that follows to report.
+bool is_blocked_or_unknown(const AdminClient::Answer& read) {
+  const auto answer = read.json();
+  if (read.status != 200 || !answer) return true;
+  const auto& limits = answer->at("limits").as_array();
   return std::any_of(limits.begin(), limits.end(),
                      [](const auto& one) { return is_true(one.as_object(), "blocked"); });
 }
@@ -381,7 +384,7 @@ void print_spent(const std::string& rule, const object& limit) {
 
 int unblock(const KeyFlags& flags) {
   AdminClient client(flags.admin);
-  const bool was_blocked = is_blocked(client.ask_json("GET", blocks_of(flags)));
+  const bool was_blocked = is_blocked_or_unknown(client.ask("GET", blocks_of(flags)));
   const object answer = client.ask_json("DELETE", blocks_of(flags));
   print_limits(flags, answer,
                [&](const std::string&, const object& limit) { print_block(flags, limit); });

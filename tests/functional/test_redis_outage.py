@@ -14,7 +14,8 @@ version: 1
 rules:
   - name: login
     match: { path: /login }
-    limits: [ { name: address, key: "{ip}", algorithm: fixed_window, limit: 3, per: 1h } ]
+    limits:
+      - { name: address, key: "{ip}", algorithm: fixed_window, limit: 3, per: 1h, block: { after: 99, within: 1m, for: 1m } }
   - name: api
     limits: [ { name: customer, key: "{header.x-customer}", algorithm: gcra, limit: 2, per: 1h } ]
 """
@@ -111,6 +112,13 @@ class Outage(RedisTest):
         for _ in range(10):  # the breaker is open now
             ask(servers[0], CUSTOMER)
         wait_for(lambda: "event=breaker_opened" in servers[0].log(), "the breaker")
+        for change in (("--unblock",), ("--block", "1h"), ("--reset",), ("--set", "limit=9")):
+            done = subprocess.run(
+                [binary(), "key", "login", "ip=192.0.2.9", *change, *admins[:2]],
+                capture_output=True, text=True, timeout=PATIENCE, check=False,
+            )
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("Redis cannot be reached, and nothing is changed", done.stderr)
         wait_for(lambda: status(servers[0])["outage"]["decided_without"] >= 10, "the count")
         self.assertRegex(
             servers[0].log(), rf'event=breaker_opened .*cause="Redis at {address} refuses connections"'

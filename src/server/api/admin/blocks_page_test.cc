@@ -78,6 +78,25 @@ TEST_F(BlocksPage, SaysThatAKeyIsBlockedIfItsStateCannotBeRead) {
             "the store could not answer for the limit 'address': store_error");
 }
 
+TEST_F(BlocksPage, SaysThatNothingIsChangedWhileRedisIsAway) {
+  class Away final : public Store {
+    Decision apply(Action, std::span<const Charge>, std::optional<Instant>,
+                   std::span<Decision> each) noexcept override {
+      for (Decision& one : each) one = Decision::refused(Reason::kStoreError);
+      return Decision::refused(Reason::kStoreError);
+    }
+  };
+  Away away;
+  limiter_ = Limiter(away);
+  status_.store.failing_since = SystemClock().now();
+  status_.store.why_failing = "Redis at a:1 refuses connections";
+  const std::string why = " of the limit 'address': Redis at a:1 refuses connections";
+  EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=1h", 503),
+            "Redis cannot be reached, and nothing is changed" + why);
+  EXPECT_EQ(refused("DELETE", kLogin, 503), "Redis cannot be reached, and nothing is changed" + why);
+  EXPECT_EQ(refused("GET", kLogin, 503), "Redis cannot be reached, so nothing is known" + why);
+}
+
 TEST_F(BlocksPage, BlocksAKeyUntilAnInstant) {
   const auto then = std::chrono::floor<std::chrono::seconds>(SystemClock().now()) + 2h;
   base::JsonWriter json;

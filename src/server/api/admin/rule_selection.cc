@@ -136,6 +136,9 @@ bool write_key(JsonWriter& json, const RuleCounter& counter) {
 void answer_failed(const Call& call, const RuleCounter& counter, const Decision& decision,
                    bool is_changed, const Rule* rule) {
   const bool only_reads = call.route.method == "GET";
+  const StoreStatus store = call.admin.status ? call.admin.status().store : StoreStatus();
+  const bool is_away = decision.reason == Reason::kStoreError && store.failing_since &&
+                       (only_reads || !is_changed);
   const std::string_view effect = only_reads   ? ""
                                   : is_changed ? ", which is changed"
                                   : decision.reason == Reason::kStoreTimeout
@@ -144,8 +147,14 @@ void answer_failed(const Call& call, const RuleCounter& counter, const Decision&
   const std::string_view what = decision.reason == Reason::kStoreFull
                                     ? "the store is full, and has no room for the limit "
                                     : "the store could not answer for the limit ";
-  std::string detail = std::string(what) + in_quotes(counter.limit->name) + std::string(effect) +
-                       ": " + std::string(to_string(decision.reason));
+  const std::string limit = in_quotes(counter.limit->name);
+  std::string detail =
+      std::string(what) + limit + std::string(effect) + ": " + std::string(to_string(decision.reason));
+  if (is_away) {
+    detail = "Redis cannot be reached" +
+             std::string(only_reads ? ", so nothing is known" : ", and nothing is changed") +
+             " of the limit " + limit + ": " + store.why_failing;
+  }
   if (only_reads && rule != nullptr && decision.reason != Reason::kStoreFull) {
     detail.append("; meanwhile requests of the rule are decided by ")
         .append(rule->mode == RuleMode::kShadow ? "mode: shadow" : "on_store_error: ")
