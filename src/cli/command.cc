@@ -15,8 +15,10 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "replay/text.h"
 #include "rules/diagnostics.h"
 #include "rules/yaml_tree.h"
+#include "server/net/address.h"
 
 namespace sluice::cli {
 namespace {
@@ -304,7 +306,12 @@ std::string unknown_word(const Named& command, const Words& rest,
   const bool names_option = !names_command && option != rest.end();
   const std::string word = names_option ? option->substr(0, option->find('=')) : rest.front();
   if (!names_command && !names_option) {
-    return begin + "the argument " + base::in_quotes(word) + " is one too many; see " + help;
+    const auto options = known_words(*command.app, true);
+    const bool is_address = word.find(':') != word.npos && server::parse_address(word) &&
+                            std::ranges::find(options, "--admin") != options.end();
+    return begin + "the argument " + base::in_quotes(word) + " is one too many; " +
+           (is_address ? "did you mean --admin " + replay::printable(word) + "? See " : "see ") +
+           help;
   }
   const Words known = known_words(*command.app, names_option);
   const std::string hint = rules::did_you_mean(word, {known.begin(), known.end()});

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/civil_time.h"
-#include "base/ip_address.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "cli/admin_client.h"
@@ -125,24 +124,8 @@ std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts)
       throw Failed("the attribute " + in_quotes(one.name) + " is given twice; expected it once",
                    kUsage);
     }
-    // Programs may send other names as `ip`, but no address with a slip in it.
-    const bool may_be_address =
-        one.value.find_first_of(".:") != one.value.npos &&
-        one.value.find_first_not_of("0123456789abcdefABCDEF.:") == one.value.npos;
-    if (one.name == "ip" && may_be_address && !base::IpAddress::parse(one.value)) {
-      throw Failed(in_quotes(one.value) + " is not an address; expected one such as 192.0.2.1",
-                   kUsage);
-    }
-    const std::size_t slash = std::min(one.value.find('/'), one.value.size());
-    if (one.name == "ip" && slash < one.value.size() &&
-        base::IpAddress::parse(one.value.substr(0, slash))) {
-      throw Failed(
-          in_quotes(one.value) +
-              " is a network, and a request has one address; expected an address such as " +
-              std::string(one.value.substr(0, slash)) +
-              ", or a rule with `match: { ip: " + std::string(one.value) + " }` and `action: deny`",
-          kUsage);
-    }
+    const auto wrong = one.name == "ip" ? rules::find_address_error(one.value) : std::nullopt;
+    if (wrong) throw Failed(*wrong, kUsage);
     attributes.push_back(one);
   }
   return attributes;

@@ -276,6 +276,15 @@ TEST_F(RulesCommand, TryRefusesWhatIsNoRequest) {
             "such as /login, or NAME=VALUE such as ip=192.0.2.1\n");
   EXPECT_EQ(run({"try", path, "GET /a path=/b"}), 2);
   EXPECT_EQ(err_, "sluice: try: the request has path twice; expected it once\n");
+  EXPECT_EQ(run({"try", path, "GET /a ip=192.0.2.1/24"}), 2);
+  EXPECT_EQ(err_,
+            "sluice: try: '192.0.2.1/24' is a network, and a request has one address; expected an "
+            "address such as 192.0.2.1, or a rule with `match: { ip: 192.0.2.1/24 }` and `action: "
+            "deny`\n");
+  EXPECT_EQ(run({"try", path, "GET /a ip=192.0.2.256"}), 2);
+  EXPECT_EQ(err_,
+            "sluice: try: '192.0.2.256' is not an address; expected one such as 192.0.2.1\n");
+  EXPECT_EQ(run({"try", path, "GET /a ip=unknown"}), 0) << err_;
   EXPECT_EQ(run({"try", path, "GET /a", "--at", "noon"}), 2);
   EXPECT_EQ(run({"try", path, "GET /a", "--every", "1x"}), 2);
   EXPECT_EQ(run({"try", path, "GET /a", "-n", "0"}), 2);

@@ -219,8 +219,11 @@ std::string change_body(const ChangeFlags& flags, const ChangePlace& place) {
     }
     if (members.contains(name))
       throw Failed("'" + name + "' is given twice; expected it once", kUsage);
-    const bool is_number =
-        (name == "limit" || name == "burst") && is_digits(value) && value.size() < 19;
+    const bool is_number = name == "limit" || name == "burst";
+    if (is_number && (!is_digits(value) || value.size() > 18)) {
+      throw Failed(base::in_quotes(text) + "; expected a whole number from 0 to 9007199254740991",
+                   kUsage);
+    }
     members[name] = is_number ? boost::json::value(std::stoull(value)) : boost::json::value(value);
   }
   if (!place.limit.empty()) {

@@ -180,6 +180,9 @@ TEST(Run, SaysWhichWordWasMeantAndWhichHelpDescribesIt) {
             "`sluice top --help`\n");
   EXPECT_EQ(error_of({"top", "\x1b"}),
             "sluice: top: the argument '\\x1B' is one too many; see `sluice top --help`\n");
+  EXPECT_EQ(error_of({"status", "127.0.0.1:6071"}),
+            "sluice: status: the argument '127.0.0.1:6071' is one too many; did you mean --admin "
+            "127.0.0.1:6071? See `sluice status --help`\n");
   EXPECT_TRUE(error_of({"rules"}).starts_with(
       "sluice: rules: a command is missing; expected one of: push, "));
   EXPECT_EQ(error_of({"rules", "push", "--store", "redis://a"}),

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/ip_address.h"
 #include "rules/diagnostics.h"
 #include "sluice/attributes.h"
 
@@ -159,6 +160,21 @@ void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn
   warn(at, "the key " + in_quotes(key) + " is the same for all requests",
        "expected an attribute in braces; did you mean " +
            in_quotes("{" + (own.empty() ? std::string(name) : own) + "}") + "?");
+}
+
+std::optional<std::string> find_address_error(std::string_view address) {
+  const bool is_like_one =
+      address.find_first_of(".:") != address.npos &&
+      address.find_first_not_of("0123456789abcdefABCDEF.:") == address.npos;
+  if (is_like_one && !base::IpAddress::parse(address)) {
+    return in_quotes(address) + " is not an address; expected one such as 192.0.2.1";
+  }
+  const std::size_t slash = std::min(address.find('/'), address.size());
+  const std::string first(address.substr(0, slash));
+  if (slash == address.size() || !base::IpAddress::parse(first)) return std::nullopt;
+  return in_quotes(address) +
+         " is a network, and a request has one address; expected an address such as " + first +
+         ", or a rule with `match: { ip: " + std::string(address) + " }` and `action: deny`";
 }
 
 std::optional<std::string> find_name_error(std::string_view name) {

@@ -138,12 +138,14 @@ class RunningServer(RulesOfAServer):
             (("a%2Fb/all", "limt=3"), "did you mean 'limit'?"),
             (("a%2Fb/all", "limit"), "'limit' is no change; expected NAME=VALUE"),
             (("a%2Fb/all", "limit=3", "limit=4"), "'limit' is given twice; expected it once"),
+            (("a%2Fb/all", "limit=-1"),
+             "set: 'limit=-1'; expected a whole number from 0 to 9007199254740991\n"),
+            (("a%2Fb/all", "burst=x"), "'burst=x'; expected a whole number from 0"),
             (("/all", "limit=3"), "'/all' names no rule; expected RULE, RULE/LIMIT"),
         ]:
             self.assertIn(error, self.refused("set", *words, status=2))
         for words, error in [
             (("api", "limit=3"), "such as sluice rules set plans/free/requests limit=3"),
-            (("a%2Fb/all", "limit=x"), "'limits.all.limit' is text; expected a whole number"),
             (("a%2Fb/every", "limit=3"), "rule 'a/b' has no limit 'every'; expected all or a/b/1"),
             (("apo/all", "limit=3"), "there is no rule 'apo'; expected one of: api, a/b"),
             (("a%2Fb/all", "per=1min"), "has an unknown unit 'min'"),

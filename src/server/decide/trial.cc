@@ -78,7 +78,9 @@ std::string WrittenRequest::add_word(const std::string& word) {
     std::string buffer;
     value = std::string(base::host_name(value, buffer));
   }
-  return add(rules::normalized(name), std::move(value));
+  std::string known = rules::normalized(name);
+  const auto wrong = known == "ip" ? rules::find_address_error(value) : std::nullopt;
+  return wrong ? *wrong : add(known, std::move(value));
 }
 
 std::string WrittenRequest::add(const std::string& name, std::string value) {
