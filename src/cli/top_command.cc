@@ -589,23 +589,29 @@ struct TopFlags {
 class TopServers {
  public:
   explicit TopServers(const TopFlags& flags) {
-    if (flags.servers.empty()) servers_.push_back({*flags.admin, nullptr});
+    if (flags.servers.empty()) servers_.push_back({*flags.admin, nullptr, {}});
     for (const std::string& address : flags.servers) {
-      servers_.push_back({flags_of(*flags.admin, flags.servers, address), nullptr});
+      servers_.push_back({flags_of(*flags.admin, flags.servers, address), nullptr, {}});
     }
   }
 
-  // Throws Failed: why none of them answers.
-  TopSample ask(const TopView& view) {
+  // `all`: also those that did not answer the last time. Throws Failed: why none of them answers.
+  TopSample ask(const TopView& view, bool all = true) {
     if (servers_.size() == 1) return ask(servers_.front(), view);
     std::optional<Failed> failed;
     std::size_t answers = 0;
     for (Server& one : servers_) {
+      if (!all && !one.failure.empty()) {
+        sum_.fail(one.flags.admin, one.failure);
+        continue;
+      }
+      one.failure.clear();
       try {
         sum_.add(one.flags.admin, ask(one, view));
         ++answers;
       } catch (const Failed& why) {
-        sum_.fail(one.flags.admin, why.what());
+        one.failure = why.what();
+        sum_.fail(one.flags.admin, one.failure);
         failed = why;
       }
     }
@@ -618,6 +624,7 @@ class TopServers {
   struct Server {
     AdminFlags flags;
     std::unique_ptr<AdminClient> client;
+    std::string failure;  // of the last time
   };
 
   // A server may have been started again since the last time.
@@ -637,7 +644,7 @@ int print_reports(const TopFlags& flags, std::uint64_t reports) {
   TopServers servers(flags);
   TopView view(flags.query(), flags.quota);
   for (std::uint64_t i = 0; reports == 0 || i <= reports; ++i) {
-    view.add(servers.ask(view));
+    view.add(servers.ask(view, i != 1));  // one report does not wait twice for the same server
     if (i > 0) {
       for (const std::string& line : view.report(kReportColumns)) std::cout << line << '\n';
       std::cout << std::endl;

@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import socket
 import subprocess
+import threading
 import unittest
 
 from harness import PATIENCE, ServerTest, binary, request, tool, wait_for
@@ -75,6 +77,31 @@ class Top(TopTest):
                  "the sum of 4 and 2 denials")
         self.assertIn(f"servers: {self.address()}, {other.admin}\n", said(words))
         self.assertIn("127.0.0.1:1: cannot connect", said(words + ["--admin", "127.0.0.1:1"]))
+
+    def test_asks_a_server_that_does_not_answer_once_for_a_report(self):
+        asked = []
+
+        def refuse(listener):
+            while True:
+                try:
+                    connection = listener.accept()[0]
+                except OSError:
+                    return
+                asked.append(connection)
+                connection.close()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=refuse, args=(listener,))
+            thread.start()
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            done = subprocess.run([binary(), "top", "--once", "--interval", "0.2", "--admin", address,
+                                   "--admin", self.address()],
+                                  capture_output=True, text=True, timeout=PATIENCE, check=False)
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f"{address}: no answer of the administration", done.stdout)
+        self.assertEqual(len(asked), 1)
 
     def test_marks_only_keys_of_a_rule_that_would_deny(self):
         def once():
