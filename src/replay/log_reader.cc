@@ -816,13 +816,6 @@ void warn(const LogInput& input, LogTotals& totals, const std::string& path,
 
 }  // namespace
 
-std::string LogTotals::skipped_text() const {
-  const std::string costs = "a cost that is no whole number";
-  if (wrong_costs == skipped) return "lines with " + costs;
-  return "lines that are not access log lines" +
-         (wrong_costs == 0 ? "" : ", and " + grouped(wrong_costs) + " with " + costs);
-}
-
 std::string LogTotals::expected_source(std::string_view name) const {
   const auto has = [&](LogFormat format) {
     return std::find(formats.begin(), formats.end(), format) != formats.end();

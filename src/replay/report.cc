@@ -586,6 +586,13 @@ void add_warnings(const Tally& tally, const LogTotals& logs, const std::string& 
 
 }  // namespace
 
+std::string LogTotals::skipped_text() const {
+  const std::string costs = "a cost that is no whole number";
+  if (wrong_costs == skipped) return "lines with " + costs;
+  return "lines that are not access log lines" +
+         (wrong_costs == 0 ? "" : ", and " + grouped(wrong_costs) + " with " + costs);
+}
+
 std::vector<std::string> warnings_of(const ReplayReport& report) {
   std::vector<std::string> all = report.problems;
   add_warnings(report.tally, report, "", all);
