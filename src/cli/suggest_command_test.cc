@@ -284,8 +284,13 @@ TEST_F(SuggestCommand, PrintsRulesThatCheckAccepts) {
   check({}, "1 rule, 1 limit");
   check({"--key", "{header.x-user|ip}", "--match", "path=/**"}, "1 rule, 1 limit");
   check({"--key", "{header.user-agent}"}, "1 rule, 1 limit");
-  check({"--exclude", "path=/b", "--exclude", "header.user-agent=*bot*"}, "1 rule, 1 limit");
+  check({"--exclude", "path=/b"}, "1 rule, 1 limit");
   check({"--all", "--rate", "10", "--match", "path=/**"}, "9 rules, 9 limits");
+
+  EXPECT_EQ(run_suggest({"--yaml", "--exclude", "header.user-agent=*bot*", log_}), 0);
+  EXPECT_EQ(run_sluice("rules", {"check", files_.write("rules.yaml", out_)}), 0);
+  EXPECT_NE(err_.find("avoids the rule 'pages' by sending header.user-agent"), std::string::npos)
+      << "any client can say that it is the robot: " << err_;
 }
 
 TEST_F(SuggestCommand, PrintsRulesThatTakeTheCostOfARequest) {

@@ -144,6 +144,7 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
               R"("slow":{"since":"2026-11-26T23:12:16Z","why":"redis://a:1: 4.1 % of ","rules":)"
               R"([{"name":"api","does":"deny"}]})"
               R"(,"overrides_lost":{"since":"2026-11-26T23:12:16Z","count":3,)"
+              R"("counters":["default|api|user|k=a","default|api|user|k=b"],)"
               R"("why":"import them"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
               R"("why":"from a file","from_cache":true})"),
           now)),

@@ -127,7 +127,6 @@ TEST_F(ModuleCommands, RefuseArgumentsAsTheFrontEndDoes) {
                                   {"gcra", "10", "1h", "SLICES", "3"},
                                   {"gcra", "10", "1h", "COST", "1", "cost", "2"},
                                   {"gcra", "10", "1h", "COST", "-1"},
-                                  {"gcra", "10", "1h", "FOO", "1"},
                                   {"gcra", "10", "1h", "ZONE", "UTC"},
                                   {"fixed_window", "10", "day", "ZONE", "../../etc/passwd"},
                                   {"fixed_window", "10", "day", "STARTS", "3"},
@@ -140,6 +139,11 @@ TEST_F(ModuleCommands, RefuseArgumentsAsTheFrontEndDoes) {
     EXPECT_TRUE(expected.starts_with("ERR ")) << limit[0] << ": " << expected;
     EXPECT_EQ(by_module(words), expected);
   }
+  const Words strange = {"RL.LIMIT", "key", "gcra", "10", "1h", "FOO", "1"};
+  const std::string refusal = by_module(strange);
+  EXPECT_TRUE(refusal.starts_with("ERR there is no option 'FOO'; expected BURST, ")) << refusal;
+  EXPECT_TRUE(refusal.ends_with(" or COST")) << refusal;
+  EXPECT_TRUE(by_front_end(strange).ends_with(", COST or ID")) << "the module takes no ids";
   EXPECT_EQ(by_module({"RL.LIMIT", "key", "concurrency", "3", "1h"}),
             "ERR algorithm: the module has no permits; sluice serve has");
   EXPECT_EQ(by_module({"RL.PEEK", "CHECK", "rule", "a", "b", "c"}),
