@@ -282,8 +282,7 @@ TEST_F(RulesCommand, TryRefusesWhatIsNoRequest) {
             "address such as 192.0.2.1, or a rule with `match: { ip: 192.0.2.1/24 }` and `action: "
             "deny`\n");
   EXPECT_EQ(run({"try", path, "GET /a ip=192.0.2.256"}), 2);
-  EXPECT_EQ(err_,
-            "sluice: try: '192.0.2.256' is not an address; expected one such as 192.0.2.1\n");
+  EXPECT_EQ(err_, "sluice: try: '192.0.2.256' is not an address; expected one such as 192.0.2.1\n");
   EXPECT_EQ(run({"try", path, "GET /a ip=unknown"}), 0) << err_;
   EXPECT_EQ(run({"try", path, "GET /a", "--at", "noon"}), 2);
   EXPECT_EQ(run({"try", path, "GET /a", "--every", "1x"}), 2);

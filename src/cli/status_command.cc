@@ -370,7 +370,7 @@ void print_rules(const object& rules) {
     });
     std::cout << replay::printable(replay::plural(warnings, "warning") + " about the rules" +
                                    (warnings > 1 && !first.empty() ? ", the first" : "") + first)
-              << "\n  all of them: sluice rules show | sluice rules check -\n";
+              << "\n  sluice rules show | sluice rules check - prints all\n";
   }
 }
 

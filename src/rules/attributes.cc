@@ -163,9 +163,8 @@ void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn
 }
 
 std::optional<std::string> find_address_error(std::string_view address) {
-  const bool is_like_one =
-      address.find_first_of(".:") != address.npos &&
-      address.find_first_not_of("0123456789abcdefABCDEF.:") == address.npos;
+  const bool is_like_one = address.find_first_of(".:") != address.npos &&
+                           address.find_first_not_of("0123456789abcdefABCDEF.:") == address.npos;
   if (is_like_one && !base::IpAddress::parse(address)) {
     return in_quotes(address) + " is not an address; expected one such as 192.0.2.1";
   }

@@ -33,8 +33,8 @@ std::string normalized(std::string_view name);
 // Returns what is wrong with the name of an attribute as "WHAT; EXPECTED", or nothing.
 std::optional<std::string> find_name_error(std::string_view name);
 
-// Returns what is wrong with an address as the attribute `ip`, as "WHAT; EXPECTED", or nothing: it is
-// a network, or has the characters of an address and is none. Programs may send other names.
+// Returns what is wrong with an address as the attribute `ip`, as "WHAT; EXPECTED", or nothing: it
+// is a network, or has the characters of an address and is none. Programs may send other names.
 std::optional<std::string> find_address_error(std::string_view address);
 
 // Whether a client chooses the value of the attribute, or leaves it out: a header, or a part of the

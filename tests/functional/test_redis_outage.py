@@ -221,7 +221,7 @@ class Outage(RedisTest):
     def test_an_outage_counts_the_requests_before_the_breaker_opens(self):
         server = self.follow(deadline="50ms")
         total = lambda: server.admin_request("GET", "/v1/history").json["total"].get("failed", [])
-        wait_for(lambda: ask(server, CUSTOMER) == (429, "limited"), "the limit")
+        self.assertEqual(ask(server, CUSTOMER), (200, "ok"))
         self.server.pause()
         failed = 4
         for _ in range(failed):
@@ -231,7 +231,7 @@ class Outage(RedisTest):
         for _ in range(6):
             self.assertEqual(ask(server, CUSTOMER), (200, "fallback"))
         failed += 6
-        self.assertIn("event=breaker_opened", server.log())
+        wait_for(lambda: "event=breaker_opened" in server.log(), "the breaker")
         count = lambda name: status(server).get(name, {}).get("decided_without")
         wait_for(lambda: count("outage") == failed, "the count during the outage")
         self.server.resume()

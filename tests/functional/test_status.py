@@ -101,7 +101,7 @@ class Status(ServerTest):
             f"  - {{ name: {name}, continue: true, {limit} }}\n" for name in names))  # fmt: skip
         said = sluice(server, "status").stdout
         self.assertIn(f"\n2 warnings about the rules, the first: {server.rules_file}:3: limit 'x' of rule 'a' is 0, "
-                      "which denies every request\n  all of them: sluice rules show | sluice rules check -\n", said)
+                      "which denies every request\n  sluice rules show | sluice rules check - prints all\n", said)
         shown = sluice(server, "rules", "show").stdout
         checked = subprocess.run([binary(), "rules", "check", "-"], input=shown, capture_output=True, text=True,
                                  timeout=PATIENCE, check=True)  # fmt: skip

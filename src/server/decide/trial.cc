@@ -159,10 +159,8 @@ std::string explain_unlimited(const RuleSet& rules, const WrittenRequest& reques
   if (overrides == nullptr) return out;
   for (const RuleAnswer::Matched& matched : answer.matched) {
     for (const RuleCounter& counter : counters_of(rules, *matched.rule, request)) {
-      const bool applies =
-          std::ranges::any_of(answer.limits, [&](const LimitAnswer& one) {
-            return one.limit == counter.limit;
-          });
+      const bool applies = std::ranges::any_of(
+          answer.limits, [&](const LimitAnswer& one) { return one.limit == counter.limit; });
       const auto given = overrides->find(counter.key);
       if (applies || !given || given->kind != Override::Kind::kUnlimited) continue;
       out += "limit " + rules::full_name(matched.rule->name, counter.limit->name);

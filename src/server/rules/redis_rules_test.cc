@@ -164,8 +164,9 @@ TEST(RedisRules, SayWhyThereAreNone) {
   wait_until_error("sluice:rules: WRONGTYPE");
   server.kill_now();
   wait_until_error(server.socket());
-  wait_until_error("; expected Redis, or --rules FILE with the rules of a server that runs (sluice "
-                   "rules show --admin ADDR prints them)");
+  wait_until_error(
+      "; expected Redis, or --rules FILE with the rules of a server that runs (sluice "
+      "rules show --admin ADDR prints them)");
 }
 
 TEST(RedisRules, AreFollowedFromPushToPush) {

@@ -93,7 +93,8 @@ TEST_F(BlocksPage, SaysThatNothingIsChangedWhileRedisIsAway) {
   const std::string why = " of the limit 'address': Redis at a:1 refuses connections";
   EXPECT_EQ(refused("PUT", std::string(kLogin) + "&for=1h", 503),
             "Redis cannot be reached, and nothing is changed" + why);
-  EXPECT_EQ(refused("DELETE", kLogin, 503), "Redis cannot be reached, and nothing is changed" + why);
+  EXPECT_EQ(refused("DELETE", kLogin, 503),
+            "Redis cannot be reached, and nothing is changed" + why);
   EXPECT_EQ(refused("GET", kLogin, 503), "Redis cannot be reached, so nothing is known" + why);
 }
 

@@ -137,8 +137,8 @@ void answer_failed(const Call& call, const RuleCounter& counter, const Decision&
                    bool is_changed, const Rule* rule) {
   const bool only_reads = call.route.method == "GET";
   const StoreStatus store = call.admin.status ? call.admin.status().store : StoreStatus();
-  const bool is_away = decision.reason == Reason::kStoreError && store.failing_since &&
-                       (only_reads || !is_changed);
+  const bool is_away =
+      decision.reason == Reason::kStoreError && store.failing_since && (only_reads || !is_changed);
   const std::string_view effect = only_reads   ? ""
                                   : is_changed ? ", which is changed"
                                   : decision.reason == Reason::kStoreTimeout
@@ -148,8 +148,8 @@ void answer_failed(const Call& call, const RuleCounter& counter, const Decision&
                                     ? "the store is full, and has no room for the limit "
                                     : "the store could not answer for the limit ";
   const std::string limit = in_quotes(counter.limit->name);
-  std::string detail =
-      std::string(what) + limit + std::string(effect) + ": " + std::string(to_string(decision.reason));
+  std::string detail = std::string(what) + limit + std::string(effect) + ": " +
+                       std::string(to_string(decision.reason));
   if (is_away) {
     detail = "Redis cannot be reached" +
              std::string(only_reads ? ", so nothing is known" : ", and nothing is changed") +

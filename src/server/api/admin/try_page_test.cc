@@ -55,8 +55,10 @@ TEST_F(TryPage, NamesOverrides) {
   };
   const Instant until = *base::parse_rfc3339("2100-01-01T00:00:00Z");
   ASSERT_TRUE(overrides_->set(kCounter, {.limit = 7, .per = 2min, .until = until}));
-  expect("7 per 2m (fixed_window), key '192.0.2.1', override: limit 7 per 2m, until 2100-01-01T00:00:00Z",
-         "would be allowed  ok; address ");
+  expect(
+      "7 per 2m (fixed_window), key '192.0.2.1', override: limit 7 per 2m, until "
+      "2100-01-01T00:00:00Z",
+      "would be allowed  ok; address ");
   ASSERT_TRUE(overrides_->set(kCounter, {.kind = Override::Kind::kBlocked}));
   expect("2 per 1m (fixed_window), key '192.0.2.1', override: blocked", "would be denied  blocked");
   ASSERT_TRUE(overrides_->set(kCounter, {.kind = Override::Kind::kUnlimited}));
