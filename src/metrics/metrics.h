@@ -37,8 +37,9 @@ enum class Event : std::uint8_t {
   kBadRequest,        // the parser answered a malformed request with 400 or a similar status
   kTimedOut,          // a client was too slow to send or to read
   kTlsFailed,         // a TLS handshake failed, or the client does not use TLS
+  kNotAccepted,       // a wrong or forbidden request was answered with 4xx instead of a decision
 };
-inline constexpr std::size_t kEvents = 7;
+inline constexpr std::size_t kEvents = 8;
 
 // The counts of one event loop.
 //

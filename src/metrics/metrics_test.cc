@@ -350,6 +350,7 @@ TEST_F(Metrics, CountConnectionsAndTheirEvents) {
   recorder_.add(Event::kBadRequest, 4);
   recorder_.add(Event::kTimedOut, 7);
   recorder_.add(Event::kTlsFailed, 8);
+  recorder_.add(Event::kNotAccepted, 9);
   EXPECT_EQ(value("sluice_connections_accepted_total"), "6");
   EXPECT_EQ(value("sluice_connections"), "4");
   EXPECT_EQ(value("sluice_connections_refused_total{reason=\"cap\"}"), "1");
@@ -357,6 +358,7 @@ TEST_F(Metrics, CountConnectionsAndTheirEvents) {
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"bad_request\"}"), "4");
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"timed_out\"}"), "7");
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"tls_failed\"}"), "8");
+  EXPECT_EQ(value("sluice_request_errors_total{reason=\"not_accepted\"}"), "9");
 }
 
 }  // namespace

@@ -306,8 +306,9 @@ void write_events(Text& text, const Totals& totals) {
       .add({{"reason", "cap"}}, of(Event::kRefused))
       .add({{"reason", "out_of_descriptors"}}, of(Event::kOutOfDescriptors));
   text.begin("counter", "sluice_request_errors_total",
-             "Malformed requests, requests of slow clients, failed handshakes.")
+             "Requests without a decision: wrong ones, those of slow clients, failed handshakes.")
       .add({{"reason", "bad_request"}}, of(Event::kBadRequest))
+      .add({{"reason", "not_accepted"}}, of(Event::kNotAccepted))
       .add({{"reason", "timed_out"}}, of(Event::kTimedOut))
       .add({{"reason", "tls_failed"}}, of(Event::kTlsFailed));
 }

@@ -382,6 +382,7 @@ def block(page, language, begin):
 
 class NginxRecipe:
     has_queue = True  # which needs nginx's Lua module
+    changed = {}  # replacements in the files of Sluice, by their names
 
     @classmethod
     def configured(cls):
@@ -392,7 +393,8 @@ class NginxRecipe:
     def start_gateway(cls):
         folder = cls.folder()
         for file in (DEPLOY / "nginx").glob("*.conf"):
-            (folder / file.name).write_text(file.read_text("utf-8"), "utf-8")
+            text = replaced(file.read_text("utf-8"), *cls.changed.get(file.name, ()))
+            (folder / file.name).write_text(text, "utf-8")
         asked = folder / "sluice_request.conf"
         timeouts = cls.patient(("timeout 250ms;", "timeout 20s;"), ("timeout 500ms;", "timeout 20s;"))
         asked.write_text(replaced(asked.read_text("utf-8"), *timeouts), "utf-8")
@@ -423,6 +425,40 @@ class NginxRecipe:
             "nginx",
             cls.gateway,
         )
+
+
+class NotAccepted(NginxRecipe, Recipe):
+    """Requests of nginx that Sluice answers with 4xx."""
+
+    has_queue = False
+    is_patient = True
+
+    def test_the_answer_the_log_and_the_metrics_say_so(self):
+        for target in "/api/order/1", "/other":
+            answer = self.ask("GET", target)
+            self.assertEqual(answer.status, 503)
+            self.assertEqual(answer["content-type"], "application/problem+json")
+            self.assertEqual(answer.json["detail"], "the rate limiter did not accept the request")
+        errors = 'sluice_request_errors_total{reason="not_accepted"}'
+        wait_for(lambda: self.sluice.metrics()[errors] == 2, what="the count of two requests")
+        wait_for(lambda: self.sluice.log().count(self.line) == 2, what="two lines in the log")
+
+
+class NginxWithoutUri(NotAccepted, ServerTest):
+    changed = {"sluice_request.conf": [("proxy_set_header X-Original-URI $request_uri;\n", "")]}
+    line = (
+        'warning a request was not accepted method=GET target="/v1/auth?deny=403" status=400 '
+        'detail="X-Original-URI and X-Forwarded-Uri are both missing; expected a gateway that sets '
+        'one of them" peer=127.0.0.1'
+    )
+
+
+class NginxWithWrongPath(NotAccepted, ServerTest):
+    changed = {"sluice.conf": [("/v1/auth?deny=403", "/v1/aut?deny=403")]}
+    line = (
+        'warning a request was not accepted method=GET target="/v1/aut?deny=403" status=404 '
+        'detail="unknown path; expected /v1/check, /v1/auth, '
+    )
 
 
 class NginxHangs(NginxRecipe, Hangs, ServerTest):

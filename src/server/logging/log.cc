@@ -141,6 +141,39 @@ void Log::access(std::string_view method, std::string_view target, int status,
   }
 }
 
+void Log::refused(std::string_view method, std::string_view target, int status,
+                  std::string_view detail, std::string_view peer) noexcept {
+  try {
+    std::uint64_t suppressed = 0;
+    {
+      const Instant now = steady_.now();
+      const std::lock_guard lock(mutex_);
+      if (refusals_ == 0 || now - refusals_since_ >= std::chrono::minutes{1}) {
+        refusals_since_ = now;
+        refusals_ = 0;
+      }
+      if (refusals_ == kRefusals) {
+        ++suppressed_refusals_;
+        return;
+      }
+      ++refusals_;
+      suppressed = std::exchange(suppressed_refusals_, 0);
+    }
+    const std::string shown_method = cut(method, kLongestMethod);
+    const std::string shown_target = cut(without_tokens(target), kLongestTarget);
+    const LogField fields[] = {{"method", shown_method},
+                               {"target", shown_target},
+                               {"status", status},
+                               {"detail", detail},
+                               {"peer", peer.empty() ? "unix" : peer},
+                               {"suppressed", suppressed}};
+    const std::size_t shown = std::size(fields) - (suppressed == 0 ? 1 : 0);
+    write_all(LogLevel::kWarning, "a request was not accepted", {fields, shown});
+  } catch (...) {
+    count_dropped();
+  }
+}
+
 // If too many lines wait, drops the oldest.
 void Log::push(std::string line) {
   {

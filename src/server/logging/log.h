@@ -118,6 +118,12 @@ class Log {
   // its query; values of tokens are masked. A Unix socket has no `peer`.
   void access(std::string_view method, std::string_view target, int status, std::string_view peer,
               std::chrono::nanoseconds took, std::string_view front_end) noexcept;
+  // Writes a warning about a request that was not accepted, at most kRefusals in a minute: method,
+  // target and status as in access(), detail, peer, and suppressed, the number of such requests
+  // without a line since the last line.
+  static constexpr std::uint32_t kRefusals = 5;
+  void refused(std::string_view method, std::string_view target, int status,
+               std::string_view detail, std::string_view peer) noexcept;
 
   const LogOptions& options() const noexcept { return options_; }
   // Returns the number of lines that were not written.
@@ -137,8 +143,11 @@ class Log {
   const Clock& steady_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> waiting_;  // under the lock, as is the next
+  std::deque<std::string> waiting_;  // under the lock, as are the next four
   bool ending_ = false;
+  Instant refusals_since_ = Instant::min();  // when the minute of `refusals_` began
+  std::uint64_t refusals_ = 0;
+  std::uint64_t suppressed_refusals_ = 0;
   std::atomic<std::uint64_t> dropped_{0};
   std::uint64_t reported_ = 0;                     // of these; the thread's own
   std::atomic<Instant> deadline_{Instant::max()};  // to write the last lines

@@ -134,6 +134,32 @@ TEST(Log, CutsLongTargets) {
                                       "… status=200 peer=::1 duration_us=0 front_end=auth"}));
 }
 
+TEST(Log, WarnsOfRefusedRequestsAFewTimesInAMinute) {
+  testing::ManualClock time;
+  TestingPipe pipe;
+  {
+    Log log({}, pipe.writing(), SystemClock::instance(), time);
+    const auto refuse = [&] {
+      log.refused("GET", "/v1/aut?token=secret", 404, "unknown path", "192.0.2.7");
+    };
+    for (std::uint32_t i = 0; i < Log::kRefusals + 3; ++i) refuse();
+    time.advance(std::chrono::seconds{60} - Duration{1});
+    refuse();
+    time.advance(Duration{1});
+    refuse();
+    log.refused("GET", "/", 404, "unknown path", "");
+  }
+  const std::string line =
+      "warning a request was not accepted method=GET target=\"/v1/aut?token=***\" status=404 "
+      "detail=\"unknown path\" peer=192.0.2.7";
+  std::vector<std::string> expected(Log::kRefusals, line);
+  expected.push_back(line + " suppressed=4");
+  expected.push_back(
+      "warning a request was not accepted method=GET target=/ status=404 detail=\"unknown path\" "
+      "peer=unix");
+  EXPECT_EQ(lines_of(pipe), expected);
+}
+
 TEST(Log, DropsTheOldestAndTellsHowManyWhileItsReaderIsStuck) {
   constexpr std::uint64_t kLines = 5000;
   const testing::ManualClock still;  // the log waits for its reader as long as it takes

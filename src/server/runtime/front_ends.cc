@@ -589,7 +589,7 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
   request_ = &request;
   if (endpoint.find_refusal != nullptr) {
     if (const auto refusal = (access_.*endpoint.find_refusal)(request)) {
-      return answer_problem(response, *refusal);
+      return refuse_request(response, *refusal);
     }
   }
   bool may_operate = false;
@@ -597,14 +597,14 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     const auto role = access_.role_of(request);
     if (!role) {
       response.add("WWW-Authenticate", "Bearer realm=\"sluice\"");
-      return answer_problem(response, {401, kUnknownToken});
+      return refuse_request(response, {401, kUnknownToken});
     }
-    if (*role < endpoint.role) return answer_problem(response, {403, kNeedsOperate});
+    if (*role < endpoint.role) return refuse_request(response, {403, kNeedsOperate});
     may_operate = *role >= Role::kOperate;
   }
   if (endpoint.route.method == "POST" && request.method != "POST") {
     response.add("Allow", "POST");
-    return answer_problem(response, {405, std::string(endpoint.route.path) +
+    return refuse_request(response, {405, std::string(endpoint.route.path) +
                                               " accepts only POST, with JSON as its body"});
   }
   switch (endpoint.answer) {
@@ -624,7 +624,7 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
     case Answer::kAuth: return auth_.handle(request, response);
     case Answer::kJson: return answer_json(rls_, request, may_operate, response);
     case Answer::kOperations:
-      if (endpoint.route.path.empty()) return answer_problem(response, {404, about_paths()});
+      if (endpoint.route.path.empty()) return refuse_request(response, {404, about_paths()});
       return operations_.handle(target.path, request, response);
   }
 }
@@ -632,6 +632,10 @@ void PublicHandler::handle(const http::Request& request, http::Response& respons
 void PublicHandler::finished(const http::Request& request, const http::Response& response,
                              std::chrono::nanoseconds took) {
   recorder_.observe(endpoint_, took);
+  if (!response.refusal.empty()) {
+    recorder_.add(metrics::Event::kNotAccepted);
+    log_.refused(request.method, request.target, response.status, response.refusal, request.peer);
+  }
   if (!log_.options().access) return;
   log_.access(request.method, request.target, response.status, request.peer, took,
               metrics::to_string(endpoint_));

@@ -188,7 +188,7 @@ void AuthEndpoint::warn_of_peer(const http::Request& request) {
 std::optional<RequestCosts> AuthEndpoint::read(const http::Request& request,
                                                http::Response& response) {
   const auto fail = [&](std::string_view problem) {
-    answer_problem(response, {400, problem});
+    refuse_request(response, {400, problem});
     return std::nullopt;
   };
   if (const std::string_view wrong = attributes_.begin(request); !wrong.empty()) return fail(wrong);
@@ -203,7 +203,7 @@ std::optional<RequestCosts> AuthEndpoint::read(const http::Request& request,
 
 void AuthEndpoint::report(const http::Request& request, http::Response& response) {
   std::string_view status = base::split_target(request.target).query;
-  if (!status.starts_with(kStatusIs)) return answer_problem(response, {400, kWrongReport});
+  if (!status.starts_with(kStatusIs)) return refuse_request(response, {400, kWrongReport});
   status.remove_prefix(kStatusIs.size());
   const auto costs = read(request, response);
   if (!costs) return;
@@ -216,7 +216,7 @@ void AuthEndpoint::report(const http::Request& request, http::Response& response
 
 void AuthEndpoint::handle(const http::Request& request, http::Response& response) {
   const std::string_view query = base::split_target(request.target).query;
-  if (!query.empty() && query != kDenyBy403) return answer_problem(response, {400, kWrongQuery});
+  if (!query.empty() && query != kDenyBy403) return refuse_request(response, {400, kWrongQuery});
   const auto costs = read(request, response);
   if (!costs) return;
   const RuleAnswer& answer = *session_.decide({.attributes = attributes_, .costs = *costs});

@@ -300,10 +300,10 @@ void answer_permit(bool releases, Session& session, const http::Request& request
   base::JsonReader<std::string_view> reader;
   std::string_view permit;
   if (const std::string wrong = read_permit(reader, request.body, permit); !wrong.empty()) {
-    return answer_problem(response, {400, wrong});
+    return refuse_request(response, {400, wrong});
   }
   if (const auto text = PermitText::parse(permit); !text) {
-    return answer_problem(response, {400, "at permit: " + text.error()});
+    return refuse_request(response, {400, "at permit: " + text.error()});
   }
   const Decision decision = releases ? session.release(permit) : session.extend(permit);
   if (decision.allowed()) {
@@ -355,10 +355,10 @@ void CheckEndpoint::answer(CheckKind kind, const CheckRequest& request, bool alo
                            http::Response& response) {
   if (!alone && !std::exchange(is_in_array_, true)) session_.decide_array(true);
   if (request.wait > Duration{0} && sleeps_ == nullptr) {
-    return answer_problem(response, {400, std::string(kNoWaiting)});
+    return refuse_request(response, {400, std::string(kNoWaiting)});
   }
   if (std::string wrong = find_id(kind, request, alone); !wrong.empty()) {
-    return answer_problem(response, {400, std::move(wrong)});
+    return refuse_request(response, {400, std::move(wrong)});
   }
   if (request.limit) return answer_limit(kind, request, response);
   const RuleAnswer& answer = decide(kind, request);
@@ -378,7 +378,7 @@ void CheckEndpoint::answer_limit(CheckKind kind, const CheckRequest& request,
   std::string permit;
   const Limit& limit = *request.limit;
   if (!id_.empty() && !holds_amounts(limit.algorithm())) {
-    return answer_problem(response,
+    return refuse_request(response,
                           {400, "at limit.algorithm: " + std::string(to_string(limit.algorithm())) +
                                     " has no ids and holds nothing; expected budget"});
   }
@@ -466,8 +466,8 @@ void CheckEndpoint::handle(CheckKind kind, const http::Request& request, bool ma
     if (response.content_type.empty()) answer(kind, one, alone, response);
   };
   const std::string error = reader_.read(kind, request.body, may_operate, std::ref(pass));
-  if (reader_.needs_operate()) return answer_problem(response, {403, error});
-  if (!error.empty()) return answer_problem(response, {400, error});
+  if (reader_.needs_operate()) return refuse_request(response, {403, error});
+  if (!error.empty()) return refuse_request(response, {400, error});
   if (!response.content_type.empty()) {
     return response.answer_text(response.status, response.content_type);
   }

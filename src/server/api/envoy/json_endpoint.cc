@@ -91,12 +91,12 @@ void answer_json(RlsService& service, const http::Request& request, bool may_ope
   const google::protobuf::LogSilencer quiet;  // no log lines about a client's input
   std::string message, reply;
   if (const std::string error = read_message(request.body, message); !error.empty()) {
-    return answer_problem(response, {400, error});
+    return refuse_request(response, {400, error});
   }
   Buffers buffers;
   const auto trace = find_header(request.fields, "traceparent", buffers).value_or("");
   const RlsStatus status = service.call(message, may_operate, reply, trace);
-  if (status.forbidden) return answer_problem(response, {403, status.message});
+  if (status.forbidden) return refuse_request(response, {403, status.message});
   if (status.reason != Reason::kOk) {
     return answer_problem(response, {report_of(status.reason).http, status.message});
   }

@@ -52,6 +52,7 @@ struct Response {
   // Content-Length, and its connection serves no other request.
   Broadcast* broadcast = nullptr;
   bool closes = false;  // the connection serves no other request
+  std::string refusal;  // why the request was not accepted; empty: it was
 
   void add(std::string_view name, std::string_view value) {
     fields.append(name).append(": ").append(value).append("\r\n");
@@ -71,6 +72,7 @@ struct Response {
     shared_text.reset();
     broadcast = nullptr;
     closes = false;
+    refusal.clear();
   }
 };
 

@@ -53,4 +53,9 @@ void answer_problem(http::Response& response, const Problem& problem) {
   response.answer_text(problem.status, kProblemType);
 }
 
+void refuse_request(http::Response& response, const Problem& problem) {
+  answer_problem(response, problem);
+  response.refusal = problem.detail;
+}
+
 }  // namespace sluice::server

@@ -25,5 +25,8 @@ void append_problem(std::string& out, const Problem& problem, std::string_view m
 
 // Answers a request with the problem as the body.
 void answer_problem(http::Response& response, const Problem& problem);
+// Answers a request that is not accepted, because it is wrong or its client may not send it. The
+// handler counts and logs it.
+void refuse_request(http::Response& response, const Problem& problem);
 
 }  // namespace sluice::server
