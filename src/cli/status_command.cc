@@ -221,6 +221,9 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
   if (const object& older = object_in(status, "rules_older"); !older.empty()) {
     lines.push_back("RULES WENT BACK " + since_and_why(older, now));
   }
+  if (const object& gateway = object_in(status, "gateway_not_trusted"); !gateway.empty()) {
+    lines.push_back("GATEWAY NOT TRUSTED " + since_and_why(gateway, now));
+  }
   if (is_true(status, "overrides_unknown")) {
     lines.emplace_back("OVERRIDES UNKNOWN: Redis could not be read since the start of the server");
   }
@@ -269,8 +272,8 @@ denied, how many the store failed to decide (the rule's `on_store_error` answere
 have denied in shadow mode, and how many skipped it because an attribute was missing.
 
 What is wrong comes first: a store that fails, is full or is slow, since when, and what each rule does
-meanwhile; rules that were lost or refused; overrides that Redis lost within the last hour; a
-server that drains or is not ready. Overrides, and at most 10,000 blocks that the store keeps, are
+meanwhile; rules that were lost or refused; a gateway that is missing in trusted_proxies; overrides
+that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most 10,000 blocks that the store keeps, are
 counted. Of several servers, the last line says whether their rules are the same.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.

@@ -145,7 +145,8 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
               R"([{"name":"api","does":"deny"}]})"
               R"(,"overrides_lost":{"since":"2026-11-26T23:12:16Z","count":3,)"
               R"("counters":["default|api|user|k=a","default|api|user|k=b"],)"
-              R"("why":"import them"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
+              R"("why":"import them"},"gateway_not_trusted":{"since":"2026-11-26T23:12:16Z",)"
+              R"("peer":"10.0.0.7","why":"10.0.0.7 says"},"rules_lost":{"since":"2026-11-26T23:12:16Z",)"
               R"("why":"from a file","from_cache":true})"),
           now)),
       "STORE FULL since 2026-11-26T23:12:16Z (1 min): it is\n"
@@ -154,6 +155,7 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
       "STORE SLOW since 2026-11-26T23:12:16Z (1 min): redis://a:1: 4.1 % of \n"
       "  meanwhile, for requests that it does not answer in time, everything is denied: api\n"
       "RULES FROM CACHE since 2026-11-26T23:12:16Z (1 min): from a file\n"
+      "GATEWAY NOT TRUSTED since 2026-11-26T23:12:16Z (1 min): 10.0.0.7 says\n"
       "OVERRIDES LOST (3) since 2026-11-26T23:12:16Z (1 min): import them\n"
       "  they are: default|api|user|k=a, default|api|user|k=b and 1 more\n");
   EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"ready":false})").as_object(), now)),

@@ -2,9 +2,10 @@
 
 import re
 import socket
+import subprocess
 import unittest
 
-from harness import ServerTest, exchange, request, wait_for
+from harness import PATIENCE, ServerTest, binary, exchange, request, wait_for
 
 REJECTION = '{"code":429,"message":"请求过于频繁,请稍后再试","data":null}'
 RULES = f"""
@@ -229,6 +230,13 @@ class Stranger(ServerTest):
         wait_for(lambda: "gateway=127.0.0.1 ignored=x-forwarded-for" in self.sluice.log(), what="its end")
         wait_for(lambda: self.sluice.log().count("denied rule=send-code") == 1, what="the line of the denial")
         self.assertEqual(self.sluice.log().count(line), 1, self.sluice.log())
+        found = self.sluice.admin_request("GET", "/v1/status").json["gateway_not_trusted"]
+        self.assertEqual(found["peer"], "127.0.0.1")
+        command = [binary(), "status", "--admin", self.sluice.admin]
+        status = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(status.returncode, 1, status)
+        said = r"\AGATEWAY NOT TRUSTED since .*: 127\.0\.0\.1 says who its clients are; add it to trusted_proxies"
+        self.assertRegex(status.stdout, said)
 
 
 @unittest.skipUnless(socket.has_ipv6, "this Python has no IPv6")

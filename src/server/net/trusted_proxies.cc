@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <mutex>
 #include <system_error>
+#include <utility>
 
 #include "base/quoted.h"
 
@@ -96,6 +98,29 @@ bool TrustedProxies::contains(std::string_view address) const noexcept {
   if (networks_.empty()) return false;
   const auto parsed = IpAddress::parse(address);
   return parsed && contains(*parsed);
+}
+
+bool TrustedProxies::knows_stranger(Instant now) const noexcept {
+  const Instant seen = strangers_->seen.load(std::memory_order_relaxed);
+  return seen != Instant::min() && now >= seen && now - seen < std::chrono::seconds{1};
+}
+
+bool TrustedProxies::add_stranger(std::string_view peer, Instant now) const {
+  if (peer.empty()) peer = "unix";
+  const std::lock_guard lock(strangers_->mutex);
+  Stranger& latest = strangers_->latest;
+  const bool is_over = now - strangers_->seen.load(std::memory_order_relaxed) >= kShown;
+  const bool is_first = !std::exchange(strangers_->has_any, true);
+  if (is_first || is_over || latest.peer != peer) latest = {std::string(peer), now};
+  strangers_->seen.store(now, std::memory_order_relaxed);
+  return is_first;
+}
+
+std::optional<TrustedProxies::Stranger> TrustedProxies::stranger(Instant now) const {
+  const std::lock_guard lock(strangers_->mutex);
+  const Instant seen = strangers_->seen.load(std::memory_order_relaxed);
+  if (!strangers_->has_any || now - seen >= kShown) return std::nullopt;
+  return strangers_->latest;
 }
 
 // A short prefix of IPv6 does not contain IPv4 addresses, although these are stored as IPv6.

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/ip_address.h"
+#include "sluice/clock.h"
 #include "sluice/expected.h"
 
 namespace sluice::server {
@@ -19,7 +23,9 @@ std::string_view without_port(std::string_view text) noexcept;
 
 // The networks of proxies that may report the client's address. None by default.
 //
-// Thread-safety: const, so any thread. Cost: linear in the networks; nothing is allocated.
+// Also remembers a gateway that should be one of them.
+//
+// Thread-safety: any thread. Cost: linear in the networks; nothing is allocated.
 class TrustedProxies {
  public:
   TrustedProxies() = default;
@@ -30,12 +36,28 @@ class TrustedProxies {
   // `address` is a textual address, or empty for a Unix socket's peer.
   bool contains(std::string_view address) const noexcept;
   bool contains(const IpAddress& address) const noexcept;
-  // A warning of a peer that is not trusted is written once, by any thread and any copy: whether it
-  // has been, and whether the caller is to write it now.
-  bool has_warned() const noexcept { return has_warned_->load(std::memory_order_relaxed); }
-  bool warns() const noexcept { return !has_warned_->exchange(true); }
+
+  // A peer that is not trusted and says who its clients are.
+  struct Stranger {
+    std::string peer;  // an address, or "unix"
+    Instant since{};
+  };
+  // Whether add_stranger() was called within the last second, in any thread, of any copy.
+  bool knows_stranger(Instant now) const noexcept;
+  // Remembers the peer for kShown. Returns whether it is the first one ever.
+  static constexpr std::chrono::hours kShown{1};
+  bool add_stranger(std::string_view peer, Instant now) const;
+  // Returns the latest stranger if it asked within kShown.
+  std::optional<Stranger> stranger(Instant now) const;
 
  private:
+  // What all copies share.
+  struct Strangers {
+    std::atomic<Instant> seen{Instant::min()};  // when the latest was added
+    std::mutex mutex;                           // of the next two
+    Stranger latest;
+    bool has_any = false;
+  };
   struct Network {
     IpAddress address;
     unsigned bits;  // of the 128
@@ -45,7 +67,7 @@ class TrustedProxies {
 
   std::vector<Network> networks_;
   bool unix_ = false;
-  std::shared_ptr<std::atomic<bool>> has_warned_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Strangers> strangers_ = std::make_shared<Strangers>();
 };
 
 }  // namespace sluice::server

@@ -49,6 +49,31 @@ TEST(TrustedProxies, OnAUnixSocketAreTrustedByName) {
   EXPECT_FALSE(proxies({"unix"}).contains("127.0.0.1"));
 }
 
+TEST(TrustedProxies, RememberTheLatestStrangerForAnHour) {
+  const TrustedProxies all = proxies({"10.0.0.1"});
+  const TrustedProxies copy = all;
+  const Instant start{std::chrono::hours{1}};
+  EXPECT_FALSE(all.stranger(start));
+  EXPECT_FALSE(all.knows_stranger(start));
+
+  EXPECT_TRUE(copy.add_stranger("10.0.0.7", start));
+  EXPECT_TRUE(all.knows_stranger(start + std::chrono::milliseconds{999}));
+  EXPECT_FALSE(all.knows_stranger(start + std::chrono::seconds{1}));
+  const Instant later = start + std::chrono::minutes{40};
+  EXPECT_FALSE(all.add_stranger("10.0.0.7", later));
+  const Instant end = later + TrustedProxies::kShown;
+  ASSERT_TRUE(all.stranger(end - Duration{1}));
+  EXPECT_EQ(all.stranger(end - Duration{1})->peer, "10.0.0.7");
+  EXPECT_EQ(all.stranger(end - Duration{1})->since, start);
+  EXPECT_FALSE(all.stranger(end));
+
+  EXPECT_FALSE(all.add_stranger("10.0.0.7", end));  // after an hour, it begins again
+  EXPECT_EQ(all.stranger(end)->since, end);
+  EXPECT_FALSE(all.add_stranger("", end + Duration{1}));
+  EXPECT_EQ(all.stranger(end + Duration{1})->peer, "unix");
+  EXPECT_EQ(all.stranger(end + Duration{1})->since, end + Duration{1});
+}
+
 TEST(TrustedProxies, ErrorsSayWhatIsExpected) {
   EXPECT_EQ(error_of("localhost"),
             "'localhost' is not an address; expected one such as 10.0.0.1, a network such as "

@@ -834,6 +834,7 @@ ServerStatus Server::Impl::status() {
                    .overrides_lost_first = lost_overrides_.first(),
                    .overrides_lost_at = lost_overrides_.at(),
                    .knows_overrides = overrides_->is_read(),
+                   .stranger = trusted_.stranger(SystemClock().now()),
                    .proxies = quota_->stats().proxies};
   if (rules_.envoy().has_files()) out.envoy = rules_.envoy().status();
   return out;

@@ -76,9 +76,9 @@ void write_server(JsonWriter& json, const ServerStatus& status);
 // meanwhile, and by the history, which may be null, how many requests were decided without it;
 // "last_outage", the latest one that is over; "full" while it takes no new counters,
 // with the same members; "slow" while it answers slowly; "rules_lost" while the rules cannot be
-// read from their source; "rules_older" after it came back with older ones; "overrides_lost" for an
-// hour after Redis has lost some; and "temporary", the changes of rules for a time, if there are
-// some.
+// read from their source; "rules_older" after it came back with older ones; "gateway_not_trusted"
+// while a gateway is missing in trusted_proxies; "overrides_lost" for an hour after Redis has lost
+// some; and "temporary", the changes of rules for a time, if there are some.
 void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatus& status,
                   const RuleSet& rules, std::size_t most, const History* history);
 // "temporary", if there are some.

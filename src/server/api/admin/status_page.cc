@@ -105,6 +105,16 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     json.key("rules_older").begin_object().member("since", base::to_rfc3339(*status.older_since));
     json.member("why", status.why_older).end_object();
   }
+  if (server.stranger) {
+    json.key("gateway_not_trusted")
+        .begin_object()
+        .member("since", base::to_rfc3339(server.stranger->since))
+        .member("peer", server.stranger->peer)
+        .member("why", server.stranger->peer +
+                           " says who its clients are; add it to trusted_proxies, or all of them "
+                           "have its address")
+        .end_object();
+  }
   if (!server.knows_overrides) json.member("overrides_unknown", true);
   if (server.overrides_lost > 0) {
     json.key("overrides_lost")

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/net/trusted_proxies.h"
 #include "server/rules/envoy_manager.h"
 #include "server/rules/server_overrides.h"
 #include "server/storage/loop_stores.h"
@@ -73,7 +74,8 @@ struct ServerStatus {
   std::size_t overrides_lost = 0;
   std::vector<std::string> overrides_lost_first = {};  // their counters
   Instant overrides_lost_at{};
-  bool knows_overrides = true;            // false: Redis could not be read since the start
+  bool knows_overrides = true;  // false: Redis could not be read since the start
+  std::optional<TrustedProxies::Stranger> stranger = {};
   std::uint64_t proxies = 0;              // that have parts of limits (docs/quota.md)
   std::optional<EnvoyStatus> envoy = {};  // set if there are files of Envoy's configuration
 };

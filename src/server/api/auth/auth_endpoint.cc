@@ -11,6 +11,7 @@
 #include "server/protocol/http/access.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/problem.h"
+#include "sluice/clock.h"
 
 namespace sluice::server {
 namespace {
@@ -173,14 +174,17 @@ std::optional<RequestCosts> costs_of(const http::Request& request) {
 
 }  // namespace
 
-// Warns once if a gateway says who its client is, and is not trusted.
+// Remembers a gateway that says who its client is and is not trusted. Warns of the first.
 void AuthEndpoint::warn_of_peer(const http::Request& request) {
-  if (trusted_.has_warned()) return;
+  const Instant now = SystemClock::instance().now();
+  if (trusted_.knows_stranger(now)) return;
   Buffers buffers;
   for (const std::string_view field : {"x-forwarded-for", "x-real-ip"}) {
-    if (!find_header(request.fields, field, buffers) || !trusted_.warns()) continue;
+    if (!find_header(request.fields, field, buffers)) continue;
+    if (!trusted_.add_stranger(request.peer, now)) return;
     log_.warning("the gateway is not in trusted_proxies, so that all its clients have its address",
                  {{"gateway", request.peer.empty() ? "unix" : request.peer}, {"ignored", field}});
+    return;
   }
 }
 

@@ -91,7 +91,7 @@ function show() {
 // Shows what an event says is wrong. `missing`: the rule of the address, if there is none.
 export function showAlerts(event, missing) {
   bars = missing ? [{ name: "link", mild: true, title: `There is no rule ${visible(missing)}.`, text: "Only the address names it." }] : [];
-  const { outage, full, slow, rules_lost: lost, rules_older: older, overrides_lost: gone, rules, temporary = [] } = event;
+  const { outage, full, slow, rules_lost: lost, rules_older: older, overrides_lost: gone, gateway_not_trusted: gateway, rules, temporary = [] } = event;
   if (!outage && event.store.breaker_open) {
     bars.push({ name: "outage", title: "The store fails.", text: "Each rule does what its on_store_error says." });
   }
@@ -102,6 +102,7 @@ export function showAlerts(event, missing) {
     ["rules-lost", "The rules cannot be read.", lost, " The last rules stay active here; a server that starts now may have none."],
     ["rules-older", "The rules went back.", older],
     ["overrides-lost", "Overrides are lost.", gone],
+    ["gateway", "A gateway is not trusted.", gateway],
   ]) {
     if (!what) continue;
     const without = what.decided_without ? ` ${count(what.decided_without, "request")} decided without it.` : "";
