@@ -39,11 +39,14 @@ constexpr std::array<std::string_view, 4> kGroups{"header.", "query.", "cookie."
 
 // The names of attributes in other programs, in lower case with _ for -. `remote_address` is one of
 // Envoy's descriptors, which rules may read.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kForeign{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kForeign{{
     {"user_agent", "header.user-agent"},
     {"authorization", "header.authorization"},
     {"referer", "header.referer"},
+    {"remote_user", "header.x-user-id"},
     {"remote_addr", "ip"},
+    {"binary_remote_addr", "ip"},
+    {"ip_address", "ip"},
     {"client_ip", "ip"},
     {"clientip", "ip"},
     {"real_ip", "ip"},

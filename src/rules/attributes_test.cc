@@ -37,6 +37,18 @@ TEST(AttributeTable, KnowsHeaderNamesInAnyCase) {
   EXPECT_EQ(table.names().front(), "header.x-user");
 }
 
+TEST(DidYouMeanAttribute, KnowsTheNamesOfNginx) {
+  using rules::did_you_mean_attribute;
+  for (const char* name : {"remote_addr", "binary_remote_addr", "ip_address", "client_ip"}) {
+    EXPECT_EQ(did_you_mean_attribute(name), "; did you mean 'ip'?") << name;
+  }
+  EXPECT_EQ(did_you_mean_attribute("remote_user"), "; did you mean 'header.x-user-id'?");
+  // What programs and Envoy send.
+  for (const char* name : {"user", "remote_address"}) {
+    EXPECT_EQ(did_you_mean_attribute(name), "") << name;
+  }
+}
+
 // Counts how often it is asked.
 class Counting final : public AttributeSource {
  public:
