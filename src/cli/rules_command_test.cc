@@ -290,6 +290,10 @@ TEST_F(RulesCommand, TryRefusesWhatIsNoRequest) {
   EXPECT_EQ(run({"try", path}), 2);
   EXPECT_EQ(err_.rfind("sluice: try: expected RULES and REQUEST, such as rules.yaml ", 0), 0U);
   EXPECT_EQ(run({"try", path, "GET /a", "--consume"}), 2);
+  EXPECT_EQ(run({"try", "--server", "127.0.0.1:8080", "GET /a"}), 2);
+  EXPECT_EQ(err_,
+            "sluice: try: --server takes no address; expected that of the administration after "
+            "--admin, such as --admin 127.0.0.1:6070, instead of '127.0.0.1:8080'\n");
   EXPECT_EQ(run({"try", "--server", "GET /a", "--every", "1s"}), 2);
   EXPECT_EQ(run({"try", "--server", "GET /a", "-n", "2"}), 2);
   EXPECT_EQ(

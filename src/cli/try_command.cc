@@ -59,10 +59,26 @@ struct GivenTime final : Clock {
   Instant at{};
 };
 
+// Whether the word is HOST:PORT.
+bool is_address(std::string_view word) {
+  const std::size_t colon = word.rfind(':');
+  if (colon == word.npos || colon == 0 || word.find_first_of("/=") != word.npos) return false;
+  const std::string_view port = word.substr(colon + 1);
+  return !port.empty() && port.find_first_not_of("0123456789") == port.npos;
+}
+
 // Asks a server, which explains its decision in text.
 int ask_server(const TryFlags& arguments) {
   std::vector<std::string> words = arguments.request;
   if (!arguments.rules.empty()) words.insert(words.begin(), arguments.rules);
+  for (const std::string& word : words) {
+    if (!is_address(word)) continue;
+    throw Failed(
+        "--server takes no address; expected that of the administration after --admin, "
+        "such as --admin 127.0.0.1:6070, instead of " +
+            rules::in_quotes(word),
+        kUsage);
+  }
   const auto request = server::WrittenRequest::read(words);
   if (!request) throw Failed(request.error(), kUsage);
   if (!arguments.at.empty() || arguments.every != "0s") {

@@ -128,7 +128,8 @@ std::string full_name(std::string_view rule, std::string_view limit) {
 std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names) {
   if (mistaken.empty() || mistaken.size() > kLongestName) return {};
   const std::string typed = lower(mistaken);
-  std::size_t best = typed.size() <= 4 ? 1 : 2;
+  // The plural of a long name may differ in three letters: trusted_proxy, trusted_proxies.
+  std::size_t best = typed.size() <= 4 ? 1 : typed.size() <= 11 ? 2 : 3;
   std::string_view nearest;
   for (const std::string_view name : names) {
     if (name.size() > kLongestName) continue;

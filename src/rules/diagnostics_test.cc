@@ -90,6 +90,8 @@ TEST(DidYouMean, FindsTheNearestName) {
   EXPECT_EQ(did_you_mean("mtch", names), "; did you mean 'match'?");
   EXPECT_EQ(did_you_mean("Match", names), "; did you mean 'match'?");
   EXPECT_EQ(did_you_mean("on-store-error", names), "; did you mean 'on_store_error'?");
+  EXPECT_EQ(did_you_mean("trusted_proxy", {"threads", "trusted_proxies"}),
+            "; did you mean 'trusted_proxies'?");
 }
 
 TEST(FullWidthHint, NamesTheFirstPunctuation) {

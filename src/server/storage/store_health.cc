@@ -325,7 +325,7 @@ Line line_of(StoreEventKind kind) noexcept {
     case StoreEventKind::kRequestFailed:
       return {LogLevel::kWarning, "the store answered with an error"};
     case StoreEventKind::kScriptLoaded:
-      return {LogLevel::kInfo, "a script was sent to the store again"};
+      return {LogLevel::kInfo, "a script was sent to the store, which did not have it"};
     case StoreEventKind::kBreakerOpened:
       return {LogLevel::kError,
               "the circuit breaker has opened; policies decide without the store"};
