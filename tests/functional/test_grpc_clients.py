@@ -230,14 +230,14 @@ class EnvoysCall(harness.ServerTest):
         (":authority", "sluice"),
         (":scheme", "http"),
         ("te", "trailers"),
-        ("grpc-timeout", "50m"),
+        ("grpc-timeout", "60000m"),
         ("content-type", "application/grpc"),
         ("x-request-id", "5e0d8a0c-6a2b-9d8c-b1a6-6a3f9b7d4c11"),
         ("traceparent", "00-80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-01"),
         ("user-agent", "grpc-envoy/1.31.0"),
         ("x-envoy-internal", "true"),
         ("x-forwarded-for", "10.1.2.3"),
-        ("x-envoy-expected-rq-timeout-ms", "50"),
+        ("x-envoy-expected-rq-timeout-ms", "60000"),
     ]
 
     @classmethod

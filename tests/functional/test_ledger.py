@@ -225,7 +225,8 @@ class Ledger(Calls, ServerTest):
         with open(self.file, "a", encoding="utf-8") as file:
             file.write('{"n":4,"at"')
         again = self.start_server(folder=self.home)
-        self.assertIn("without memory.snapshot each budget begins at 0 after a restart", again.log())
+        said = "without memory.snapshot each budget begins at 0 after a restart"
+        wait_for(lambda: said in again.log(), said)
         self.post(again, "/v1/check")
         self.assertEqual(again.stop(), 0)
         self.assertIn("the ledger does not say that its server has stopped", again.log())
