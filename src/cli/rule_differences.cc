@@ -125,10 +125,11 @@ std::string temporary_text(const std::vector<server::TemporaryChange>& changes) 
     const std::string key = one.limit.empty() ? one.key : one.limit + "." + one.key;
     const std::string until = one.until ? base::to_rfc3339(*one.until) : "other rules are active";
     const bool is_plan = one.rule.starts_with(kPlanPlace);
-    text += replay::printable("temporary: " + std::string(is_plan ? "" : "rule ") + one.rule +
-                              " has " + key + " " + one.value + " until " + until +
-                              (one.has_effect ? "" : ", without effect on the active rules"));
-    text += '\n';
+    std::string line = "temporary: ";
+    line.append(is_plan ? "" : "rule ").append(one.rule).append(" has ").append(key);
+    line.append(" ").append(one.value).append(" until ").append(until);
+    if (!one.has_effect) line.append(", without effect on the active rules");
+    text += replay::printable(line) + '\n';
   }
   return text;
 }

@@ -131,6 +131,26 @@ Decision whole_of(std::span<const Decision> each) {
   return out;
 }
 
+using Buckets = std::vector<std::shared_ptr<QuotaBucket>>;
+
+// What was asked for beyond the most is demand too. Nothing is taken, even if units came back now.
+void ask_for_rest(std::span<const Charge> charges, const Buckets& buckets, std::uint64_t most) {
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const auto rest = static_cast<std::uint32_t>(units_of(charges[i]) - most);
+    if (rest > 0 && buckets[i]->try_take(rest)) buckets[i]->give_back(rest);
+  }
+}
+
+// Returns how many units of each charge are there.
+std::uint64_t most_of(std::span<const Charge> charges, const Buckets& buckets) {
+  std::uint64_t most = kMaxUnits;
+  for (std::size_t i = 0; i < charges.size(); ++i) {
+    const QuotaBucket::Tokens tokens = buckets[i]->tokens();
+    most = std::min({most, charges[i].cost, tokens.admits_all ? charges[i].cost : tokens.left});
+  }
+  return most;
+}
+
 Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
                             std::span<Decision> each) {
   const Verb verb = action.verb;
@@ -139,7 +159,7 @@ Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
   if (!is_known || charges.empty() || charges.size() > kMaxCharges) {
     return fail(Reason::kInvalid, each);
   }
-  std::vector<std::shared_ptr<QuotaBucket>> buckets;
+  Buckets buckets;
   for (const Charge& charge : charges) {
     // Another server divides only what its rules name.
     if (charge.rule.keyspace != Keyspace::kRules) return fail(Reason::kStoreError, each);
@@ -152,15 +172,10 @@ Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
     }
   }
   // A request of several charges takes all or nothing: those that were taken are given back.
-  std::uint64_t most = kMaxUnits;  // kTakeAtMost
+  const std::uint64_t most = verb == Verb::kTakeAtMost ? most_of(charges, buckets) : kMaxUnits;
   bool admits_all = true;
-  for (std::size_t i = 0; i < charges.size(); ++i) {
-    const QuotaBucket::Tokens tokens = buckets[i]->tokens();
-    if (verb == Verb::kTakeAtMost) {
-      most = std::min({most, charges[i].cost, tokens.admits_all ? charges[i].cost : tokens.left});
-    } else {
-      admits_all &= admits(charges[i], *buckets[i]);
-    }
+  for (std::size_t i = 0; i < charges.size() && verb != Verb::kTakeAtMost; ++i) {
+    admits_all &= admits(charges[i], *buckets[i]);
   }
   const bool takes_all = verb == Verb::kTake || (verb == Verb::kTakeAtMost && most > 0);
   std::size_t denier = charges.size();
@@ -179,12 +194,7 @@ Decision QuotaStore::decide(Action action, std::span<const Charge> charges,
       break;
     }
   }
-  // What was asked for beyond the most is demand too. Nothing is taken, even if units came back
-  // now.
-  for (std::size_t i = 0; verb == Verb::kTakeAtMost && i < charges.size(); ++i) {
-    const auto rest = static_cast<std::uint32_t>(units_of(charges[i]) - most);
-    if (rest > 0 && buckets[i]->try_take(rest)) buckets[i]->give_back(rest);
-  }
+  if (verb == Verb::kTakeAtMost) ask_for_rest(charges, buckets, most);
   if (denier < charges.size()) {  // another loop was faster
     for (std::size_t i = 0; i < denier; ++i) {
       buckets[i]->give_back(verb == Verb::kTakeAtMost ? static_cast<std::uint32_t>(most)

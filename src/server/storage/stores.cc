@@ -523,6 +523,16 @@ class Search {
     LedgerReplay replay([](LedgerReplay::Problem, const std::string&) {}, see);
     std::string from = "-";
     bool is_first = true;
+    const auto add = [&](auto& entry) {
+      entry.is_of_rule = name.keyspace == Keyspace::kRules;
+      entry.key = name.key;
+      entry.tag = name.tag;
+      const LedgerLine line = ledger_line(0, entry);
+      if (std::exchange(is_first, false) && !line.is_new) {
+        see({.at = line.at, .kind = "gap", .rule = line.rule, .limit = line.limit});
+      }
+      replay.add(line);
+    };
     for (bool more = true; more && !is_enough();) {
       more = false;
       const auto take = [&](const redis::Reply& reply) {
@@ -530,16 +540,7 @@ class Search {
           if (!one.is_array_of(2)) continue;
           more = true;
           from = "(" + std::string(one[0].string());
-          auto entry = redis::read_ledger_entry(one[1]);
-          if (!entry) continue;
-          entry->is_of_rule = name.keyspace == Keyspace::kRules;
-          entry->key = name.key;
-          entry->tag = name.tag;
-          const LedgerLine line = ledger_line(0, *entry);
-          if (std::exchange(is_first, false) && !line.is_new) {
-            see({.at = line.at, .kind = "gap", .rule = line.rule, .limit = line.limit});
-          }
-          replay.add(line);
+          if (auto entry = redis::read_ledger_entry(one[1])) add(*entry);
         }
       };
       const auto slot = redis::slot_of(key);

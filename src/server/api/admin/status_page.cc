@@ -59,6 +59,37 @@ void write_meanwhile(JsonWriter& json, const RuleSet& rules, std::size_t most) {
   json.end_array();
 }
 
+// Writes which rules and overrides Redis has lost.
+void write_lost(JsonWriter& json, const ServerStatus& server, const RulesStatus& status) {
+  if (status.lost_since) {
+    json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));
+    json.member("why", status.why_lost);
+    if (status.from_cache) json.member("from_cache", true);
+    json.end_object();
+  }
+  if (status.older_since) {
+    json.key("rules_older").begin_object().member("since", base::to_rfc3339(*status.older_since));
+    json.member("why", status.why_older).end_object();
+  }
+  if (!server.knows_overrides) json.member("overrides_unknown", true);
+  if (server.overrides_lost > 0) {
+    json.key("overrides_lost")
+        .begin_object()
+        .member("since", base::to_rfc3339(server.overrides_lost_at))
+        .member("count", server.overrides_lost)
+        .key("counters")
+        .begin_array();
+    for (const std::string& counter : server.overrides_lost_first) {
+      json.value(rules::utf8_counter_key(counter));
+    }
+    json.end_array()
+        .member("why",
+                "Redis came back without them; expected an import of the latest export: sluice key "
+                "import FILE")
+        .end_object();
+  }
+}
+
 }  // namespace
 
 void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatus& status,
@@ -95,16 +126,7 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
     write_meanwhile(json, rules, most);
     json.end_object();
   }
-  if (status.lost_since) {
-    json.key("rules_lost").begin_object().member("since", base::to_rfc3339(*status.lost_since));
-    json.member("why", status.why_lost);
-    if (status.from_cache) json.member("from_cache", true);
-    json.end_object();
-  }
-  if (status.older_since) {
-    json.key("rules_older").begin_object().member("since", base::to_rfc3339(*status.older_since));
-    json.member("why", status.why_older).end_object();
-  }
+  write_lost(json, server, status);
   if (server.stranger) {
     json.key("gateway_not_trusted")
         .begin_object()
@@ -113,23 +135,6 @@ void write_outage(JsonWriter& json, const ServerStatus& server, const RulesStatu
         .member("why", server.stranger->peer +
                            " says who its clients are; add it to trusted_proxies, or all of them "
                            "have its address")
-        .end_object();
-  }
-  if (!server.knows_overrides) json.member("overrides_unknown", true);
-  if (server.overrides_lost > 0) {
-    json.key("overrides_lost")
-        .begin_object()
-        .member("since", base::to_rfc3339(server.overrides_lost_at))
-        .member("count", server.overrides_lost)
-        .key("counters")
-        .begin_array();
-    for (const std::string& counter : server.overrides_lost_first) {
-      json.value(rules::utf8_counter_key(counter));
-    }
-    json.end_array()
-        .member("why",
-                "Redis came back without them; expected an import of the latest export: sluice key "
-                "import FILE")
         .end_object();
   }
   write_temporary(json, status.temporary);
