@@ -109,7 +109,7 @@ bool TrustedProxies::add_stranger(std::string_view peer, Instant now) const {
   if (peer.empty()) peer = "unix";
   const std::lock_guard lock(strangers_->mutex);
   Stranger& latest = strangers_->latest;
-  const bool is_over = now - strangers_->seen.load(std::memory_order_relaxed) >= kShown;
+  const bool is_over = strangers_->seen.load(std::memory_order_relaxed) <= now - kShown;
   const bool is_first = !std::exchange(strangers_->has_any, true);
   if (is_first || is_over || latest.peer != peer) latest = {std::string(peer), now};
   strangers_->seen.store(now, std::memory_order_relaxed);
@@ -119,7 +119,7 @@ bool TrustedProxies::add_stranger(std::string_view peer, Instant now) const {
 std::optional<TrustedProxies::Stranger> TrustedProxies::stranger(Instant now) const {
   const std::lock_guard lock(strangers_->mutex);
   const Instant seen = strangers_->seen.load(std::memory_order_relaxed);
-  if (!strangers_->has_any || now - seen >= kShown) return std::nullopt;
+  if (!strangers_->has_any || seen <= now - kShown) return std::nullopt;
   return strangers_->latest;
 }
 
