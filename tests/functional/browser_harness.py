@@ -2,9 +2,10 @@
 
 import os
 import pathlib
+import subprocess
 import tempfile
 
-from harness import tool, wait_for
+from harness import ROOT, binary, tool, wait_for
 
 try:
     from selenium import webdriver
@@ -26,6 +27,17 @@ FLAGS = (
     "--no-first-run",
     "--lang=en",
 )
+
+
+def replay_example(folder):
+    """Replays the example log. Returns the path of its report."""
+    report = folder / "replay.html"
+    subprocess.run(
+        [binary(), "replay", "--rules", "examples/rules/access-log.yaml", "--html", str(report),
+         "examples/logs/access.log.gz"],
+        cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return report
 
 
 class Browser:

@@ -10,8 +10,8 @@ import time
 import unittest
 
 import test_quota
-from browser_harness import Browser
-from harness import ROOT, ServerTest, Sluice, binary, wait_for
+from browser_harness import Browser, replay_example
+from harness import ServerTest, Sluice, wait_for
 from redis_harness import Redis
 
 RULES = """
@@ -956,13 +956,7 @@ rules:
         self.browser.find("#budgets").screenshot(f"{os.environ['SLUICE_SCREENSHOTS']}/live-page-budgets.png")
 
     def test_the_report_of_a_replay(self):
-        report = self.folder() / "replay.html"
-        subprocess.run(
-            [binary(), "replay", "--rules", "examples/rules/access-log.yaml", "--html", str(report),
-             "examples/logs/access.log.gz"],
-            cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.browser.driver.get(report.as_uri())
+        self.browser.driver.get(replay_example(self.folder()).as_uri())
         self.save("replay.png", 960, 570)
 
 

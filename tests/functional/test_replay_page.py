@@ -1,9 +1,7 @@
 """The page of a replay, in a browser."""
 
-import subprocess
-
-from browser_harness import Browser
-from harness import ROOT, ServerTest, binary
+from browser_harness import Browser, replay_example
+from harness import ServerTest
 
 # The ends of bars of 100 %, and where the numbers next to them begin.
 BARS = """
@@ -19,15 +17,9 @@ return [...document.querySelectorAll(".share")].map((cell) => {
 
 class Report(ServerTest):
     def test_bars_end_before_their_numbers(self):
-        page = self.folder() / "replay.html"
-        subprocess.run(
-            [binary(), "replay", "--rules", "examples/rules/access-log.yaml", "--html", str(page),
-             "examples/logs/access.log.gz"],
-            cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
         browser = Browser(self.folder())
         self.addCleanup(browser.close)
-        browser.driver.get(page.as_uri())
+        browser.driver.get(replay_example(self.folder()).as_uri())
         for width in (400, 960):
             browser.set_size(width, 900)
             bars = browser.run(BARS)
