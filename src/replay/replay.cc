@@ -207,10 +207,6 @@ bool is_invalid(const RuleAnswer& answer, const Rule* rule) {
   });
 }
 
-}  // namespace
-
-namespace {
-
 // Counts a request that a rule with `action: deny` denies.
 void count_denial(KeyTally& clients, const LogLine& line, Instant at) {
   LimitAnswer answer;
