@@ -64,7 +64,7 @@ lacks, the attributes of keys that no request has, and limits without cost next 
 Exit status: 0 success; 1 the rules are wrong, or have warnings with --strict (nothing is replayed
 then), or a log could not be opened or read to its end
 (the report then covers what was read), or it has no line that could be read or no field that
---field names, or over 5 % of a log are out of order by a minute, or the logs have no request; 2 wrong
+--field names, or over 5 % of a log are more than 10 s out of order, or the logs have no request; 2 wrong
 usage.
 
 Examples:

@@ -43,22 +43,22 @@ JSON: lines, parsed, skipped, wrong_costs, without_rules and late are those of `
 parsed = requests + unmatched + keyless: requests match and have a key, unmatched ones do not match
 --match and --exclude, keyless ones lack the key. keys is the number of distinct keys, and key_bytes
 the memory for them. unit is what limits count: requests, or the field of --field cost.
-advice has the limits to take, the first one first: the rule, its match, the numbers of the limit, and
+advice has the limits in the order to take them: the rule, its match, the numbers of the limit, and
 the requests and keys that it applies to. keys_denied and requests_denied are those that it denies;
 requests_denied_at_most has an upper bound instead. busiest_hour and burst_needed are the largest
 needs of the keys_measured keys that it admits (of writes, those that look legitimate).
-made_for has the needs that the limit is made for: those of keys, of of_keys. of_keys lacks keys that
-look like robots: most requests of a route that writes fail, or the limit of the login denies them.
+made_for has the needs that the limit is made for: those of `keys` keys. of_keys counts all keys except
+for those that look like robots: most requests of a route that writes fail, or the limit of the login denies them.
 burst is at least headroom times this burst_needed, and the rate headroom times this busiest_hour;
 headroom is 0 if the limit is what one person needs. note says what is uncertain.
 clients has at most ten keys: denied ones, the one that needs_most of the others, and those with a
 large share of the requests; more_denied is the number of the other denied keys.
 suggestions has the limits of --all. warnings says which logs are cut off, out of order or mostly
-skipped, and which conditions no request meets.
+skipped, which conditions no request meets, and which attributes of the key no request has.
 
 Exit status: 0 success; 1 a log could not be opened or read to its end (the output then covers what
-was read), has over 5 % of its lines out of order by a minute, has no line that could be read or no field that --field names, or no
-request matches; 2 wrong usage.
+was read), has over 5 % of its lines more than 10 s out of order, has no line that could be read or no
+field that --field names, or no request matches; 2 wrong usage.
 
 Examples:
   sluice suggest access.log.gz

@@ -47,14 +47,15 @@ struct KeyPart {
   std::vector<std::string> names;  // of its attributes; the first that a request has counts
   std::size_t absent = 0;          // the number of the first of them that no request has had
 
-  // Counts the attributes that a request has. Returns whether the first one is the news.
+  // Lowers `absent` if a request has one of these attributes. Returns whether it is the first
+  // request with the first of them.
   bool look_for(const AttributeSource& attributes);
 };
 
 // Returns the parts of a key, as if no request had any of their attributes.
 std::vector<KeyPart> parts_of_key(std::string_view key);
-// Returns a part that decides about all requests because they lack its first attributes: all of
-// them, so that no request has the key, else some. Null: there is none.
+// Returns the first part of which no request has an attribute, else the first part whose first
+// attribute no request has. Null: there is none.
 const KeyPart* lacking_part(std::span<const KeyPart> parts);
 // Says what the requests lack, and that they were counted by a fallback or denied.
 std::string lack_text(const KeyPart& part, std::uint64_t requests, bool is_shadow);

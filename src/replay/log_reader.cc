@@ -535,7 +535,7 @@ namespace {
 constexpr std::size_t kBatches = 4;
 constexpr std::size_t kExcerpt = 60;
 
-// Says which field that a person names a log of this format never has; else empty.
+// Returns the error if --field names a field that a log of this format never has; else empty.
 std::string lack_of(LogFormat format, const FieldMap& map) {
   if (format == LogFormat::kEnvoy && map.has_names()) {
     return "--field names fields of JSON and CSV logs, and the format of this log is " +
@@ -809,8 +809,8 @@ void complain(const LogInput& input, const std::string& path, const std::string&
 }
 
 void warn(const LogInput& input, LogTotals& totals, const std::string& path,
-          const std::string& what) {
-  complain(input, path, ": warning: " + what);
+          const std::string& what, const char* kind = "warning: ") {
+  complain(input, path, std::string(": ") + kind + what);
   totals.problems.push_back(path + ": " + what);
 }
 
@@ -919,8 +919,7 @@ void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
   totals.late += log.late;
   const std::string& path = input.logs[log.batch->log];
   const auto complain_of = [&](const std::string& problem) {
-    complain(input, path, ": " + problem);
-    totals.problems.push_back(path + ": " + problem);
+    warn(input, totals, path, problem, "");
   };
   if (!log.batch->error.empty()) {
     totals.failed = true;

@@ -314,7 +314,7 @@ struct LogTotals {
   bool has_user = false;           // whether a person has named the user of access logs
   bool failed = false;             // whether a log could not be opened or read to its end, or has
                                    // no line that could be read
-  bool disordered = false;         // whether 5 % of a log are much earlier than others
+  bool disordered = false;         // whether over 5 % of a log are much earlier than others
                                    // before them
   std::vector<std::string> problems;  // of whole logs: "LOG: what"
   std::string fault;                  // why the counts are of no use; empty: they are

@@ -299,7 +299,7 @@ void Tally::look_for_keys(const RuleAnswer& answer, const AttributeSource& attri
     const auto index = static_cast<std::size_t>(matched.rule - file_order_.data());
     for (LimitTally& limit : rules[index].limits) {
       for (KeyPart& part : limit.key_from) {
-        if (part.absent > 0 && part.look_for(attributes)) --lack_keys_;
+        if (part.look_for(attributes)) --lack_keys_;
       }
     }
   }

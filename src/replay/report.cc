@@ -33,7 +33,7 @@ void write_values(JsonWriter& out, std::string_view name, const FrequentValues& 
   out.end_array();
 }
 
-// Keys that the limit denies besides the `shown` ones with most denials.
+// The number of denied keys besides the `shown` ones with most denials.
 std::uint64_t more_denied(const KeyTally& keys, std::size_t shown) {
   return keys.keys_denied() - std::min<std::uint64_t>(keys.keys_denied(), shown);
 }
@@ -309,7 +309,7 @@ class TextReport {
     if (rule.clients) clients(rule, shadow ? "would deny" : "denied");
   }
 
-  // Who sent the requests that a rule with `action: deny` denies.
+  // Writes the addresses that a rule with `action: deny` denies.
   void clients(const RuleTally& rule, const std::string& denied) {
     line("");
     line("  action: deny; {ip}");

@@ -518,7 +518,7 @@ class Page {
     out_ += "</section>\n";
   }
 
-  // Who sent the requests that a rule with `action: deny` denies.
+  // Writes the addresses that a rule with `action: deny` denies.
   void clients(const KeyTally& keys, bool shadow) {
     out_ += "<p class=\"soft small\"><code>action: deny</code>; by <code>{ip}</code>.</p>\n";
     denied_keys(keys, shadow, true);

@@ -259,6 +259,18 @@ TEST_F(Comparison, ShowsTheDifferenceAsAPicture) {
   EXPECT_EQ(page.find("<b>"), std::string::npos);
 }
 
+TEST_F(Comparison, SaysWhoIsDeniedByARuleWithoutLimits) {
+  against_ = *RuleSet::parse("version: 1\nrules: [ { name: all, action: deny } ]\n", "test.yaml");
+  const std::string text = text_report(compare(), false);
+  EXPECT_NE(text.find("only new<b>.yaml, rule all: denied 9 requests\n\n  action: deny; {ip}\n"
+                      "    denied 9 requests of 1 key\n"),
+            std::string::npos)
+      << text;
+  const std::string page = html_report(compare());
+  const std::size_t at = page.find("</code>, rule all: 9 requests</h3>");
+  EXPECT_NE(page.find("<span class=\"mono\">10.0.0.1</span>", at), std::string::npos);
+}
+
 TEST(Reports, SayWhoIsDeniedByARuleWithoutLimits) {
   const auto deny = [](const std::string& mode) {
     return *RuleSet::parse("version: 1\nrules: [ { name: robots, mode: " + mode +

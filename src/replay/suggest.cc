@@ -539,7 +539,7 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
   }
   if (!rule_.matches(values_)) return add_unmatched(line);
   for (KeyPart& part : key_from_) {
-    if (part.absent > 0) part.look_for(attributes_);
+    part.look_for(attributes_);
   }
   const auto label = rule_.limits[0].key.fill(values_, text_, end, scratch_);
   if (!label) return static_cast<void>(++keyless_);
@@ -743,6 +743,7 @@ std::vector<std::uint64_t> replay_suggestions(const SuggestReport& report) {
   const std::vector<Suggestion> all = suggestions(report, report.options.harm);
   ReplayOptions options;
   static_cast<LogInput&>(options) = report.options;
+  options.complain = {};  // of lines for the second time
   if (all.empty() || report.keys > options.max_keys / all.size()) return {};
   const auto rules = RuleSet::parse(suggested_rules(report.options, all), "the suggestions");
   if (!rules) return {};
@@ -776,7 +777,6 @@ SuggestReport suggest(const RuleSet& rules, const SuggestOptions& options) {
     measure(rules, again, choice, report, limits);
   }
   if (can_read && options.counts_suggestions && report.requests > 0) {
-    report.options = again;
     report.replayed = replay_suggestions(report);
   }
   if (!can_read && next != choice && options.complain) {

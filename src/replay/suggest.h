@@ -445,6 +445,8 @@ struct SuggestReport : LogTotals {
 
   // The time between the first and the last request, at least a second.
   std::chrono::seconds covered() const;
+  // The same, from a minute to an hour: of less, a log says nothing of a rate.
+  std::chrono::seconds rate_span() const;
 };
 
 // A client that a limit denies, the one that needed most of the others (if it needed more than all

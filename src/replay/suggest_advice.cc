@@ -499,8 +499,8 @@ std::string pace_note(const Advice& advice, const std::string& client) {
 }
 
 // Chooses the rate and the burst. `need`: what the limit should allow of the curve with this index.
-// `busiest`: units in an hour, of which the rate is no large multiple. `times`: how often the
-// log would be an hour, if it is shorter.
+// `busiest`: units in an hour, of which the rate is no large multiple. `times`: an hour
+// divided by the time of the log; 1 for longer logs.
 template <class Need>
 void choose_bucket(const Need& need, double busiest, double times, Advice& advice) {
   static constexpr double kMostPace = 10;        // times the busiest hour: more bounds nobody
@@ -552,9 +552,7 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
   };
   Advice best;
   best.route = &route;
-  constexpr std::chrono::seconds kHour{3600}, kLeast{60};  // a shorter log says nothing of a rate
-  const double times = static_cast<double>(kHour.count()) /
-                       static_cast<double>(std::clamp(report.covered(), kLeast, kHour).count());
+  const double times = 3600 / static_cast<double>(report.rate_span().count());
   choose_bucket(need, static_cast<double>(needs[0].units(0)), times, best);
   best.burst = std::clamp(best.burst, Advice::kLeastBurst, kMostUnits);
   if (!is_capped) best.basis = basis_of(needs, best.bucket());
@@ -593,6 +591,11 @@ std::chrono::seconds SuggestReport::covered() const {
   const auto covered =
       first ? std::chrono::floor<std::chrono::seconds>(*last - *first) : std::chrono::seconds{0};
   return std::max(covered, std::chrono::seconds{1});
+}
+
+std::chrono::seconds SuggestReport::rate_span() const {
+  return std::clamp<std::chrono::seconds>(covered(), std::chrono::minutes{1},
+                                          std::chrono::hours{1});
 }
 
 bool has_advice(const SuggestReport& report, const RouteDemand& route) {

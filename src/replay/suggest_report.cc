@@ -67,18 +67,18 @@ std::string headroom_text(const SuggestReport& report, const Advice& advice) {
 std::string basis_text(const SuggestReport& report, const Advice& advice) {
   const Advice::Basis& basis = advice.basis;
   if (basis.headroom == 0 || basis.all_keys == 0) return "";
-  constexpr std::chrono::seconds kHour{3600}, kMinute{60};
-  const std::chrono::seconds span = std::clamp(report.covered(), kMinute, kHour);
+  const std::chrono::seconds span = report.rate_span();
   const std::string times = ratio_text(static_cast<std::uint64_t>(basis.headroom * 10), 10);
   const double least = basis.headroom * static_cast<double>(basis.busiest_hour);
   const bool is_at_least =
       static_cast<double>(advice.curve->rate) * static_cast<double>(span.count()) >= 60 * least;
-  const std::string hour = times + " times " + grouped(basis.busiest_hour) +
-                           (span == kHour ? " an hour" : " in " + duration_text(span));
+  const std::string hour =
+      times + " times " + grouped(basis.busiest_hour) +
+      (span == std::chrono::hours{1} ? " an hour" : " in " + duration_text(span));
   return "made for " + grouped(basis.keys) + " of " +
          plural(basis.all_keys, report.options.key == "{ip}" ? "client" : "key") + ": burst " +
          times + " times " + grouped(basis.burst_needed) + ", rounded up" +
-         (advice.burst == Advice::kLeastBurst ? ", at least 5" : "") +
+         (advice.burst == Advice::kLeastBurst ? ", at least " + grouped(Advice::kLeastBurst) : "") +
          (is_at_least ? "; rate at least " + hour : "");
 }
 

@@ -144,17 +144,11 @@ std::string did_you_mean(std::string_view mistaken, const std::vector<std::strin
 std::string full_width_hint(std::string_view text) {
   std::size_t first = text.size();
   std::string hint;
-  for (const auto& [wide, narrow] : {std::pair("：", ':'),
-                                     {"，", ','},
-                                     {"“", '"'},
-                                     {"”", '"'},
-                                     {"｛", '{'},
-                                     {"［", '['},
-                                     {"　", ' '}}) {
+  for (const std::string wide : {"：", "，", "“", "”", "｛", "［", "　"}) {
     const std::size_t at = text.find(wide);
     if (at >= first) continue;
     first = at;
-    hint = std::string("; did you mean '") + narrow + "' instead of the full-width '" + wide + "'?";
+    hint = "; did you mean '" + half_width(wide) + "' instead of the full-width '" + wide + "'?";
   }
   return hint;
 }
@@ -165,8 +159,13 @@ std::string half_width(std::string_view text) {
     const std::string_view three = text.substr(i, 3);
     const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(three[at]); };
     char narrow = 0;
-    for (const auto& [wide, ascii] :
-         {std::pair("　", ' '), {"、", ','}, {"。", '.'}, {"【", '['}, {"】", ']'}}) {
+    for (const auto& [wide, ascii] : {std::pair("　", ' '),
+                                      {"、", ','},
+                                      {"。", '.'},
+                                      {"【", '['},
+                                      {"】", ']'},
+                                      {"“", '"'},
+                                      {"”", '"'}}) {
       if (three == wide) narrow = ascii;
     }
     // U+FF01 to U+FF5E are '!' to '~'.

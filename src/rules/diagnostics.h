@@ -62,7 +62,7 @@ std::string did_you_mean(std::string_view mistaken, const std::vector<std::strin
 // in `text` that looks like that of YAML, else "".
 std::string full_width_hint(std::string_view text);
 
-// Returns the text with ASCII characters in place of full-width ones and of Chinese punctuation.
+// Returns the text with full-width characters and Chinese punctuation replaced by ASCII.
 std::string half_width(std::string_view text);
 
 }  // namespace sluice::rules

@@ -824,8 +824,7 @@ void Loader::check_match(const Fields& fields) {
   if (set_->rules[rule].limits.empty()) return;
   for (std::size_t i = 0; i < conditions.size(); ++i) {
     const Condition& each = conditions[i];
-    const bool is_of_all = each.is_presence() || !each.texts.empty() || !each.networks.empty();
-    if (of_client({each.attribute}).empty() || !(each.negated || is_of_all)) continue;
+    if (of_client({each.attribute}).empty() || !(each.negated || each.is_presence())) continue;
     avoidable_.push_back({diagnostics_, fields.at("match"), rule, i});
   }
 }

@@ -68,8 +68,8 @@ const Condition* CompiledRule::mismatch(AttributeValues& values) const {
 
 namespace {
 
-// Whether all requests of the rule `narrow` are of `wide` too, if this condition of `narrow` were
-// the opposite.
+// Whether `wide` would match all requests of the rule `narrow` if this condition of `narrow` were
+// negated.
 bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std::size_t& steps,
             const Condition* opposite = nullptr) {
   if (set.rules[wide].domain != set.rules[narrow].domain) return false;
