@@ -18,7 +18,6 @@
 #include "replay/text.h"
 #include "rules/diagnostics.h"
 #include "rules/yaml_tree.h"
-#include "server/net/address.h"
 
 namespace sluice::cli {
 namespace {
@@ -121,6 +120,22 @@ void warn_about_variables(const std::set<std::string>& names) {
 }
 
 }  // namespace
+
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/=:,@%+";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return std::string(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+bool is_address(std::string_view word) {
+  const std::size_t colon = word.rfind(':');
+  if (colon == word.npos || colon == 0 || word.find_first_of("/=") != word.npos) return false;
+  const std::string_view port = word.substr(colon + 1);
+  return !port.empty() && port.find_first_not_of("0123456789") == port.npos;
+}
 
 void add_check(Command app, int& status, const FileKind& kind) {
   const Command command =
@@ -307,10 +322,10 @@ std::string unknown_word(const Named& command, const Words& rest,
   const std::string word = names_option ? option->substr(0, option->find('=')) : rest.front();
   if (!names_command && !names_option) {
     const auto options = known_words(*command.app, true);
-    const bool is_address = word.find(':') != word.npos && server::parse_address(word) &&
-                            std::ranges::find(options, "--admin") != options.end();
+    const bool is_of_server =
+        is_address(word) && std::ranges::find(options, "--admin") != options.end();
     return begin + "the argument " + base::in_quotes(word) + " is one too many; " +
-           (is_address ? "did you mean --admin " + replay::printable(word) + "? See " : "see ") +
+           (is_of_server ? "did you mean --admin " + replay::printable(word) + "? See " : "see ") +
            help;
   }
   const Words known = known_words(*command.app, names_option);

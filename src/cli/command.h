@@ -76,6 +76,12 @@ class Command {
   CLI::App* app_;
 };
 
+// Returns the word as a shell reads it, in quotes if it needs them.
+std::string shell_word(std::string_view word);
+
+// Whether the word is HOST:PORT.
+bool is_address(std::string_view word);
+
 // The words of an earlier version, "keys" or "top --by", and those that have replaced them.
 struct Renamed {
   std::string_view before, now;

@@ -287,16 +287,6 @@ int show(const KeyFlags& flags, std::string_view method) {
   return print_limits(flags, answer, print_limit);
 }
 
-// A word as a shell reads it.
-std::string shell_word(std::string_view word) {
-  constexpr std::string_view kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/=:,@%+";
-  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return std::string(word);
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 // " --set limit=100,per=1m --until 2026-12-01T00:00:00Z": the flags that set the override.
 std::string flags_that_set(const object& given) {
   const std::string until = given.contains("until") ? instant_in(given, "until") : "";
@@ -345,6 +335,12 @@ void print_block(const KeyFlags& flags, const object& limit) {
   print_undo(flags, place, replaced->as_object(), end);
 }
 
+int print_blocks(const KeyFlags& flags, const object& answer) {
+  return print_limits(flags, answer, [&](const std::string& /*rule*/, const object& limit) {
+    print_block(flags, limit);
+  });
+}
+
 std::string blocks_of(const KeyFlags& flags) {
   return "/v1/blocks?" + names_in(flags.place).query() + query_of(flags);
 }
@@ -369,8 +365,7 @@ int unblock(const KeyFlags& flags) {
   AdminClient client(flags.admin);
   const bool was_blocked = is_blocked_or_unknown(client.ask("GET", blocks_of(flags)));
   const object answer = client.ask_json("DELETE", blocks_of(flags));
-  print_limits(flags, answer,
-               [&](const std::string&, const object& limit) { print_block(flags, limit); });
+  print_blocks(flags, answer);
   if (!was_blocked) throw Failed("the key was not blocked; expected one of sluice key list");
   if (flags.json) return 0;
   const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
@@ -491,8 +486,7 @@ int start_block(const KeyFlags& flags) {
   if (flags.block == "forever" && is_one) return change_override(flags, "PUT");
   const bool is_instant = base::parse_rfc3339(flags.block).has_value();
   const std::string length = (is_instant ? "&until=" : "&for=") + url_encoded(flags.block);
-  return print_limits(flags, AdminClient(flags.admin).ask_json("PUT", blocks_of(flags) + length),
-                      [&](const std::string&, const object& limit) { print_block(flags, limit); });
+  return print_blocks(flags, AdminClient(flags.admin).ask_json("PUT", blocks_of(flags) + length));
 }
 
 void check(const KeyFlags& flags) {

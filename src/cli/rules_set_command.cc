@@ -243,8 +243,9 @@ void print_tried(const boost::json::object& answer) {
   print_warnings(answer);
 }
 
-// Says how to undo a change to a limit of 0, which denies every request at once.
-void print_undo(const ChangeFlags& flags, const boost::json::object& answer) {
+// Says how to undo a change of this server to a limit of 0, which denies every request at once.
+void print_undo(const ChangeFlags& flags, const AdminFlags& server,
+                const boost::json::object& answer) {
   const auto differences = differences_in(answer);
   const auto is = [](const rules::RuleDifference& one, const std::string& name) {
     return one.key == name || (one.key.starts_with("plans.") && one.key.ends_with("." + name));
@@ -254,15 +255,18 @@ void print_undo(const ChangeFlags& flags, const boost::json::object& answer) {
       })) {
     return;
   }
-  std::string undo = flags.place;
-  if (!flags.length.empty()) undo = undo.substr(0, undo.rfind('/')) + " --for 0s";
+  const bool is_temporary = !flags.length.empty();
+  std::string undo =
+      shell_word(is_temporary ? flags.place.substr(0, flags.place.rfind('/')) : flags.place);
+  if (is_temporary) undo += " --for 0s";
   for (const std::string& text : flags.values) {
     const std::string name = text.substr(0, text.find('='));
     const auto found = std::ranges::find_if(
         differences, [&](const rules::RuleDifference& one) { return is(one, name); });
-    if (!flags.length.empty() || found == differences.end() || found->before.empty()) continue;
-    undo.append(" ").append(name).append("=").append(found->before);
+    if (is_temporary || found == differences.end() || found->before.empty()) continue;
+    undo += " " + shell_word(name + "=" + found->before);
   }
+  if (!server.admin.empty()) undo += " --admin " + shell_word(server.admin);
   std::cerr << "undo: sluice rules set " << replay::printable(undo) << '\n';
 }
 
@@ -304,7 +308,7 @@ int change_servers(const ChangeFlags& flags) {
     } else {
       print_changed(client, answer);
     }
-    if (!flags.dry_run) print_undo(flags, answer);
+    if (!flags.dry_run) print_undo(flags, one, answer);
     return 0;
   });
 }

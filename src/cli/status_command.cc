@@ -273,8 +273,8 @@ have denied in shadow mode, and how many skipped it because an attribute was mis
 
 What is wrong comes first: a store that fails, is full or is slow, since when, and what each rule does
 meanwhile; rules that were lost or refused; a gateway that is missing in trusted_proxies; overrides
-that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most 10,000 blocks that the store keeps, are
-counted. Of several servers, the last line says whether their rules are the same.
+that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most
+10,000 blocks that the store keeps, are counted. Of several servers, the last line says whether their rules are the same.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.
 
@@ -373,7 +373,7 @@ void print_rules(const object& rules) {
     });
     std::cout << replay::printable(replay::plural(warnings, "warning") + " about the rules" +
                                    (warnings > 1 && !first.empty() ? ", the first" : "") + first)
-              << "\n  sluice rules show | sluice rules check - prints all\n";
+              << (warnings > 1 ? "; the log has all\n" : "\n");
   }
 }
 

@@ -59,14 +59,6 @@ struct GivenTime final : Clock {
   Instant at{};
 };
 
-// Whether the word is HOST:PORT.
-bool is_address(std::string_view word) {
-  const std::size_t colon = word.rfind(':');
-  if (colon == word.npos || colon == 0 || word.find_first_of("/=") != word.npos) return false;
-  const std::string_view port = word.substr(colon + 1);
-  return !port.empty() && port.find_first_not_of("0123456789") == port.npos;
-}
-
 // Asks a server, which explains its decision in text.
 int ask_server(const TryFlags& arguments) {
   std::vector<std::string> words = arguments.request;

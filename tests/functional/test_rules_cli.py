@@ -89,7 +89,7 @@ class RunningServer(RulesOfAServer):
         for words, undo in [(("limit=0", "burst=5"), "a%2Fb/all limit=1 burst=0"),
                             (("limit=0", "--for", "1h"), "a%2Fb --for 0s")]:
             done = self.run_rules("set", "a%2Fb/all", *words)
-            self.assertRegex(done.stderr, said + f"undo: sluice rules set {undo}\n\\Z")
+            self.assertRegex(done.stderr, said + rf"undo: sluice rules set {undo} --admin \S+\n\Z")
             self.assertIn("limit 1 -> 0\n", done.stdout)
             self.assertEqual(self.run_rules("set", *undo.split()).stderr, "")
         self.assertRegex(self.run_rules("rollback", "2", "--dry-run").stderr, said + r"\Z")
