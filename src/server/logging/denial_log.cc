@@ -97,7 +97,7 @@ bool DenialLog::report_near(const LimitAnswer& limit) noexcept {
   }
 }
 
-bool DenialLog::admits(PerSecond& per_second) noexcept {
+bool DenialLog::admits(LineRate& per_second) noexcept {
   if (!wanted_) return false;
   const auto now = std::chrono::floor<std::chrono::seconds>(clock_.now());
   return per_second.admit(now.time_since_epoch().count());
@@ -122,7 +122,7 @@ void DenialLog::write_near(const LimitAnswer& limit) {
   log_.write_all(LogLevel::kInfo, "near", fields);
 }
 
-void DenialLog::write_line(std::string_view message, PerSecond& per_second, std::string_view rule,
+void DenialLog::write_line(std::string_view message, LineRate& per_second, std::string_view rule,
                            std::string_view limit, std::string_view key, const Decision& decision,
                            const TraceSource& trace) {
   const std::uint64_t suppressed = per_second.take_suppressed();

@@ -17,7 +17,6 @@
 #include "sluice/clock.h"
 #include "sluice/decision.h"
 #include "sluice/rule_answer.h"
-#include "stores/policy/spread_count.h"
 
 namespace sluice::server {
 
@@ -48,33 +47,6 @@ class NearKeys {
   std::once_flag allocated_;
   std::unique_ptr<Entry[]> entries_;
   std::array<std::mutex, kLocks> locks_;  // of the set with the same index modulo kLocks
-};
-
-// Admits up to a maximum in each second of a clock, and counts what it does not admit.
-class PerSecond {
- public:
-  explicit PerSecond(std::uint32_t most) : most_(most) {}
-
-  bool admit(std::int64_t second) noexcept {
-    const auto now = static_cast<std::uint64_t>(second) << 32;
-    auto state = state_.load(std::memory_order_relaxed);
-    for (;;) {
-      const bool same = state >> 32 == now >> 32;
-      if (same && static_cast<std::uint32_t>(state) >= most_) {
-        suppressed_.add_one();
-        return false;
-      }
-      const auto next = same ? state + 1 : now + 1;
-      if (state_.compare_exchange_weak(state, next, std::memory_order_relaxed)) return true;
-    }
-  }
-  // Returns how many were not admitted since the last call.
-  std::uint64_t take_suppressed() noexcept { return suppressed_.take(); }
-
- private:
-  std::uint32_t most_;
-  std::atomic<std::uint64_t> state_{~std::uint64_t{0} << 32};  // the second, and how many in it
-  policy::SpreadCount suppressed_;
 };
 
 // A denied request that the log has a line for. A plain value; texts are cut.
@@ -123,9 +95,9 @@ class DenialLog {
 
  private:
   // Returns whether to write a line now.
-  bool admits(PerSecond& per_second) noexcept;
+  bool admits(LineRate& per_second) noexcept;
   void write_near(const LimitAnswer& limit);
-  void write_line(std::string_view message, PerSecond& per_second, std::string_view rule,
+  void write_line(std::string_view message, LineRate& per_second, std::string_view rule,
                   std::string_view limit, std::string_view key, const Decision& decision,
                   const TraceSource& trace);
   void remember(std::string_view rule, std::string_view limit, std::string_view key,
@@ -134,9 +106,9 @@ class DenialLog {
   Log& log_;
   const Clock& clock_;
   const Clock& windows_;
-  PerSecond per_second_;
-  PerSecond shadow_per_second_;
-  PerSecond near_per_second_;
+  LineRate per_second_;
+  LineRate shadow_per_second_;
+  LineRate near_per_second_;
   const bool wanted_;
   NearKeys near_;
   const insight::KeyHash hash_;

@@ -144,21 +144,9 @@ void Log::access(std::string_view method, std::string_view target, int status,
 void Log::refused(std::string_view method, std::string_view target, int status,
                   std::string_view detail, std::string_view peer) noexcept {
   try {
-    std::uint64_t suppressed = 0;
-    {
-      const Instant now = steady_.now();
-      const std::lock_guard lock(mutex_);
-      if (refusals_ == 0 || now - refusals_since_ >= std::chrono::minutes{1}) {
-        refusals_since_ = now;
-        refusals_ = 0;
-      }
-      if (refusals_ == kRefusals) {
-        ++suppressed_refusals_;
-        return;
-      }
-      ++refusals_;
-      suppressed = std::exchange(suppressed_refusals_, 0);
-    }
+    const auto now = std::chrono::floor<std::chrono::minutes>(steady_.now().time_since_epoch());
+    if (!refusals_.admit(now.count())) return;
+    const std::uint64_t suppressed = refusals_.take_suppressed();
     const std::string shown_method = cut(method, kLongestMethod);
     const std::string shown_target = cut(without_tokens(target), kLongestTarget);
     const LogField fields[] = {{"method", shown_method},

@@ -19,6 +19,7 @@
 #include <variant>
 
 #include "sluice/clock.h"
+#include "stores/policy/spread_count.h"
 
 namespace sluice::server {
 
@@ -36,6 +37,34 @@ struct TraceParent {
 // Finds the trace of a request when a line about it is written: returns the text of `traceparent`,
 // which may be wrong, or nothing. The text is valid until the next call. Thread-safety: one thread.
 using TraceSource = std::function<std::optional<std::string_view>()>;
+
+// Admits up to a maximum in each second, or other period, of a clock, and counts what it does not
+// admit. Thread-safety: any thread, without a lock.
+class LineRate {
+ public:
+  explicit LineRate(std::uint32_t most) : most_(most) {}
+
+  bool admit(std::int64_t period) noexcept {
+    const auto now = static_cast<std::uint64_t>(period) << 32;
+    auto state = state_.load(std::memory_order_relaxed);
+    for (;;) {
+      const bool same = state >> 32 == now >> 32;
+      if (same && static_cast<std::uint32_t>(state) >= most_) {
+        suppressed_.add_one();
+        return false;
+      }
+      const auto next = same ? state + 1 : now + 1;
+      if (state_.compare_exchange_weak(state, next, std::memory_order_relaxed)) return true;
+    }
+  }
+  // Returns how many were not admitted since the last call.
+  std::uint64_t take_suppressed() noexcept { return suppressed_.take(); }
+
+ private:
+  std::uint32_t most_;
+  std::atomic<std::uint64_t> state_{~std::uint64_t{0} << 32};  // the period, and how many in it
+  policy::SpreadCount suppressed_;
+};
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 enum class LogFormat : std::uint8_t { kText, kJson };
@@ -143,11 +172,9 @@ class Log {
   const Clock& steady_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> waiting_;  // under the lock, as are the next four
+  std::deque<std::string> waiting_;  // under the lock, as is the next
   bool ending_ = false;
-  Instant refusals_since_ = Instant::min();  // when the minute of `refusals_` began
-  std::uint64_t refusals_ = 0;
-  std::uint64_t suppressed_refusals_ = 0;
+  LineRate refusals_{kRefusals};
   std::atomic<std::uint64_t> dropped_{0};
   std::uint64_t reported_ = 0;                     // of these; the thread's own
   std::atomic<Instant> deadline_{Instant::max()};  // to write the last lines
