@@ -28,7 +28,8 @@ struct SharesModel {
   std::uint64_t claim(const std::string& server, const quota::Claim& claim, std::uint64_t held,
                       std::int64_t ttl, std::int64_t now) {
     std::erase_if(all, [&](const auto& one) { return one.second.until <= now; });
-    const std::uint64_t most = quota::kWhole - std::min(kept_but(server), quota::kWhole);
+    all.erase(server);
+    const std::uint64_t most = quota::kWhole - std::min(kept(), quota::kWhole);
     all[server] = {claim.asked, claim.weight, 0, now + ttl};
     std::vector<std::pair<double, std::string>> order;
     double weights = 0;
@@ -50,9 +51,6 @@ struct SharesModel {
     const std::uint64_t share = all[server].keeps;
     all[server].keeps = std::max(share, held);
     return share;
-  }
-  std::uint64_t kept_but(const std::string& server) const {
-    return kept() - (all.contains(server) ? all.at(server).keeps : 0);
   }
   std::uint64_t kept() const {
     std::uint64_t sum = 0;

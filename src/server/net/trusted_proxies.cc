@@ -102,24 +102,21 @@ bool TrustedProxies::contains(std::string_view address) const noexcept {
 
 bool TrustedProxies::knows_stranger(Instant now) const noexcept {
   const Instant seen = strangers_->seen.load(std::memory_order_relaxed);
-  return seen != Instant::min() && now >= seen && now - seen < std::chrono::seconds{1};
+  return seen <= now && seen > now - std::chrono::seconds{1};
 }
 
 bool TrustedProxies::add_stranger(std::string_view peer, Instant now) const {
   if (peer.empty()) peer = "unix";
   const std::lock_guard lock(strangers_->mutex);
   Stranger& latest = strangers_->latest;
-  const bool is_over = strangers_->seen.load(std::memory_order_relaxed) <= now - kShown;
-  const bool is_first = !std::exchange(strangers_->has_any, true);
-  if (is_first || is_over || latest.peer != peer) latest = {std::string(peer), now};
-  strangers_->seen.store(now, std::memory_order_relaxed);
-  return is_first;
+  const Instant seen = strangers_->seen.exchange(now, std::memory_order_relaxed);
+  if (seen <= now - kShown || latest.peer != peer) latest = {std::string(peer), now};
+  return seen == Instant::min();
 }
 
 std::optional<TrustedProxies::Stranger> TrustedProxies::stranger(Instant now) const {
   const std::lock_guard lock(strangers_->mutex);
-  const Instant seen = strangers_->seen.load(std::memory_order_relaxed);
-  if (!strangers_->has_any || seen <= now - kShown) return std::nullopt;
+  if (strangers_->seen.load(std::memory_order_relaxed) <= now - kShown) return std::nullopt;
   return strangers_->latest;
 }
 

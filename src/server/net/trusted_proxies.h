@@ -54,9 +54,8 @@ class TrustedProxies {
   // What all copies share.
   struct Strangers {
     std::atomic<Instant> seen{Instant::min()};  // when the latest was added
-    std::mutex mutex;                           // of the next two
+    std::mutex mutex;                           // of the next
     Stranger latest;
-    bool has_any = false;
   };
   struct Network {
     IpAddress address;

@@ -88,7 +88,7 @@ class RedisHealth {
   Log& log_;
   const std::chrono::milliseconds every_;
   std::string refused_;                                // the latest error of an answer
-  std::chrono::steady_clock::time_point next_line_{};  // about it
+  std::chrono::steady_clock::time_point next_line_{};  // about the same error
   std::unique_ptr<boost::asio::steady_timer> timer_;
   std::unique_ptr<redis::Client> client_;
   std::deque<redis::AskCommand> asks_;  // of this round

@@ -371,7 +371,7 @@ void write_override(JsonWriter& json, std::string_view counter, const Override& 
 
 namespace {
 
-// `was`: what the key had before, if the override is new; `replaced`: its earlier override.
+// `was`: what the key had before, if the override was just set; `replaced`: its earlier override.
 void answer_override(const Call& call, std::string_view counter, const Override& given,
                      std::string_view was = {}, const std::optional<Override>& replaced = {}) {
   JsonWriter json;
@@ -405,7 +405,8 @@ std::optional<std::string> name_it(const Call& call, const Place& place,
 std::string said_of(std::string_view counter, const Override& given) {
   const std::string text = override_text(given);
   constexpr std::string_view kBlocked = "blocked";
-  if (!text.starts_with(kBlocked)) return "override set: " + std::string(counter) + ": " + text;
+  if (given.kind != Override::Kind::kBlocked)
+    return "override set: " + std::string(counter) + ": " + text;
   return "key blocked: " + std::string(counter) + text.substr(kBlocked.size());
 }
 

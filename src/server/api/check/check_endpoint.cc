@@ -15,6 +15,7 @@
 #include "core/decision.h"
 #include "limiter/answer.h"
 #include "limiter/reason_report.h"
+#include "rules/diagnostics.h"
 #include "server/decide/rejection.h"
 #include "server/protocol/http/fields.h"
 #include "server/protocol/http/problem.h"
@@ -79,7 +80,7 @@ void put_skipped(TextBuffer& out, const RuleAnswer& answer) {
   for (const RuleAnswer::Skipped& one : answer.skipped) {
     if (&one != answer.skipped.data()) out.put(',');
     out.put_json(one.rule == answer.rule ? one.limit->name
-                                         : one.rule->name + "/" + one.limit->name);
+                                         : rules::full_name(one.rule->name, one.limit->name));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/period.h"
 #include "rules/counter_key.h"
+#include "rules/diagnostics.h"
 #include "rules/override_text.h"
 #include "rules/rule_set.h"
 #include "server/api/quota/quota_service.h"
@@ -107,7 +108,7 @@ BucketRules BucketResolver::resolve(const RuleSet& rules, std::string_view domai
   for (const LimitAnswer& limit : answer.limits) {
     const Charge* const charge = asked_->charge_of(limit);
     if (!can_be_assigned(limit.numbers, *limit.limit)) {
-      out.not_assigned.push_back(limit.rule->name + "/" + limit.limit->name);
+      out.not_assigned.push_back(rules::full_name(limit.rule->name, limit.limit->name));
     } else if (charge != nullptr && charge->cost > 0) {
       auto& kind = limit.rule->mode == RuleMode::kShadow ? out.shadow : out.limits;
       kind.push_back({.rule = limit.rule,

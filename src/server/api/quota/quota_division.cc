@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "core/step.h"
 #include "server/api/quota/quota_service.h"
 #include "server/api/quota/quota_state.h"
 
@@ -110,7 +111,7 @@ std::uint64_t QuotaService::charged_for(const Limit& limit, std::uint64_t units)
   if (!is_log) return units;
   const auto more = static_cast<std::uint64_t>(every.count());
   const auto of = static_cast<std::uint64_t>((2 * limit.period() - every).count());
-  return units + static_cast<std::uint64_t>((Wide{units} * more + of - 1) / of);
+  return units + core::ceil_mul_div(units, more, 0, of);
 }
 
 // Counts units, also beyond the limit, which keep direct requests out until there is room again.
@@ -138,6 +139,7 @@ void QuotaService::count(Counter& counter) {
   const std::uint64_t half = counter.share / 2;
   counter.due = counter.due_meter.count(limit, half - std::min(half, held), time);
   counter.counted = now_;
+  // Keeps the units of a start that waits; what is owed is paid later.
   const bool keeps_ready = std::exchange(counter.is_awaited, false) && half > held;
   if (!keeps_ready) {
     const std::uint64_t spare = std::min(counter.owed, counter.ready);
@@ -168,7 +170,7 @@ void QuotaService::ask_again(Counter& counter) {
   Duration time = said.retry_after.value_or(Duration{0});
   if (limit.algorithm() == Algorithm::kSlidingWindowCounter) {
     // The counter assumes that a slice was used evenly, so what is taken late in it counts for the
-    // shortest time: all of a window can be used by who asks last at the end of each slice.
+    // shortest time: requests at the end of each slice could use the whole window.
     const Duration slice = limit.period() / limit.slices();
     time = said.reset_after % slice - std::max<Duration>(slice / 50, kShortestWait);
     if (time < every / 20) time += slice;
@@ -208,19 +210,19 @@ void QuotaService::claim(Counter& counter) {
   counter.share = share.value_or(counter.share);
 }
 
-// The weights of those who ask for more than they get, in 1/1024; and for what the others ask for,
-// and for what is `idle`, what that is of a part of such a weight. Then servers divide a limit as
-// one server would.
+// Returns the weight of this server, in 1/1024: the weights of those who ask for more than they
+// get. What the others ask for, and what is `idle`, count as the weight that would get that part.
+// Then servers divide a limit as one server would.
 std::uint64_t QuotaService::weight_of(const Counter& counter, std::uint64_t idle) const {
   constexpr Wide kOne = 1024;
-  Wide level = 0;
+  std::uint64_t level = 0;
   Wide all = 0;
   for (const Subscription* const user : counter.users) {
     const std::uint32_t weight = user->link_of(counter).weight;
-    level = std::max<Wide>(level, counter.parts.asked(user->id) / std::max(weight, 1U));
+    level = std::max(level, counter.parts.asked(user->id) / std::max(weight, 1U));
     all += kOne * weight;
   }
-  level = std::max<Wide>(counter.parts.level().value_or(static_cast<std::uint64_t>(level)), 1);
+  level = std::max<std::uint64_t>(counter.parts.level().value_or(level), 1);
   Wide sum = idle * kOne / level;
   for (const Subscription* const user : counter.users) {
     const Wide asked = counter.parts.asked(user->id) * kOne / level;
@@ -246,7 +248,7 @@ std::uint64_t QuotaService::tolerated_in(const Counter& counter) const {
   return ShareMeter().count(counter.of.numbers, counter.share, time);
 }
 
-// What is owed beyond that is paid back by smaller parts.
+// What is owed beyond tolerated_in() is paid back by smaller parts.
 void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   counter.planned = ++last_event_;
   const std::uint64_t late = counter.owed - std::min(counter.owed, tolerated_in(counter));
@@ -371,10 +373,10 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
   return std::min(planned, share_of(link.counter->of.numbers, units, choice.next.interval) + 1);
 }
 
-// Pays for the tokens that the assignment begins with. Returns false if it is to wait for units,
-// until the limit is divided again: one that replaces an expired one does, if it is a raise, and
-// one that replaces a last third is renewed meanwhile. Else its tokens are owed. A bucket that is
-// new, or had no limit, gets nothing until there are units.
+// Pays for the tokens that the assignment begins with. If units are missing for a raise, it waits
+// until the limit is divided again: returns false, or renews the latest assignment in the last
+// third of its time. A bucket that is new, or had no limit, gets DENY_ALL meanwhile. Else the
+// missing tokens are owed.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;

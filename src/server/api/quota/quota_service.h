@@ -164,9 +164,9 @@ class QuotaShares {
  public:
   virtual ~QuotaShares() = default;
   // Returns the share of a counter that this server may divide for `ttl`: a fair one, of which the
-  // others hold nothing any more. What is beyond the claims of others goes to it by weight, at
-  // least 1. Its proxies may still use `held`, which nobody else gets before it is lower, or `ttl`
-  // has passed. Absent: the store cannot say. May wait on a fiber.
+  // others hold nothing any more. Servers that ask for more share the
+  // rest by weight, at least 1. Its proxies may still use `held`, which nobody else gets before it
+  // is lower, or `ttl` has passed. Absent: the store cannot say. May wait on a fiber.
   virtual std::optional<std::uint64_t> claim(const Charge& counter, const quota::Claim& claim,
                                              std::uint64_t held, Duration ttl) = 0;
 };

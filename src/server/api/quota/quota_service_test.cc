@@ -334,8 +334,8 @@ TEST_F(QuotaServiceTest, ReadsThePlan) {
 // docs/quota.md has a table of what is lost.
 TEST_F(QuotaServiceTest, AWindowLosesLittleOfTheLimit) {
   for (const std::string algorithm :
-       {"token_bucket", "gcra", "sliding_window_hybrid", "sliding_window_log",
-        "sliding_window_counter", "fixed_window"}) {
+       {"token_bucket", "gcra", "leaky_bucket, mode: queue", "sliding_window_hybrid",
+        "sliding_window_log", "sliding_window_counter", "fixed_window"}) {
     load(
         "version: 1\ndomain: shop\nrules: [ { name: api, limits: [ { limit: 100, per: 1s, "
         "algorithm: " +
@@ -444,10 +444,10 @@ TEST_F(QuotaServiceTest, ProxiesKeepHalfOfALimitThatDirectRequestsWouldUseAlone)
     }
     // The full counter, what is owed, and what the parts use until they are lowered.
     EXPECT_LE(most, 100 + 300 + 300) << algorithm;
-    EXPECT_GE(direct, 3500) << algorithm;
+    EXPECT_GE(direct, 5000) << algorithm;
     if (limit.algorithm() == Algorithm::kFixedWindow) continue;  // docs/quota.md
-    EXPECT_GE(proxy->rate("/api"), 18) << algorithm;
-    EXPECT_GE(late->rate("/api"), 18) << algorithm;
+    EXPECT_GE(proxy->rate("/api"), 24) << algorithm;
+    EXPECT_GE(late->rate("/api"), 24) << algorithm;
   }
 }
 
@@ -492,7 +492,8 @@ TEST_F(QuotaServiceTest, AnAssignmentDoesNotExpireWhileALargerOneWaitsForUnits) 
     divide(true);
     if (proxy->messages > before) sent = clock_.now();
     ASSERT_LT(clock_.now() - sent, Duration{proxy->latest.at("/api").ttl}) << i;
-    if (i >= 20) EXPECT_LE(proxy->rate("/api"), 11) << i;
+    if (i < 20) continue;
+    EXPECT_LE(proxy->rate("/api"), 11) << i;
   }
 }
 

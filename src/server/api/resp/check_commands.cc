@@ -7,6 +7,7 @@
 
 #include "limiter/limit_arguments.h"
 #include "limiter/reason_report.h"
+#include "rules/diagnostics.h"
 #include "server/api/resp/command.h"
 #include "server/api/resp/command_handler.h"
 #include "server/decide/rejection.h"
@@ -231,7 +232,8 @@ void put_skipped(Reply& reply, const RuleAnswer& answer) {
   reply.bulk("skipped");
   reply.array(answer.skipped.size());
   for (const RuleAnswer::Skipped& one : answer.skipped) {
-    reply.bulk(one.rule == answer.rule ? one.limit->name : one.rule->name + "/" + one.limit->name);
+    reply.bulk(one.rule == answer.rule ? one.limit->name
+                                       : rules::full_name(one.rule->name, one.limit->name));
   }
 }
 
