@@ -13,6 +13,12 @@ def frame(*words):
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
 
 
+def pairs(reply):
+    """Returns the pairs of a decision in RESP2 as a dict."""
+    texts = [part.decode() if isinstance(part, bytes) else part for part in reply]
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
 class Resp:
     """A connection that reads replies of either protocol and returns errors as RespError."""
 

@@ -14,7 +14,7 @@ from random import Random
 
 from harness import PATIENCE, Raw, ServerTest, Sluice, binary, free_port, request, wait_for
 from redis_harness import RedisTest
-from resp_harness import Resp, RespError, frame
+from resp_harness import Resp, RespError, frame, pairs
 
 RULES = """
 version: 1
@@ -349,12 +349,6 @@ class Ledger(Calls, ServerTest):
         server = self.start_server()
         self.post(server, "/v1/check")
         self.assertIn("another server writes the ledger", refused("--ledger", f"file:{self.file}"))
-
-
-def pairs(reply):
-    """The pairs of a decision in RESP2."""
-    texts = [part.decode() if isinstance(part, bytes) else part for part in reply]
-    return dict(zip(texts[::2], texts[1::2]))
 
 
 def spends(command, reply):

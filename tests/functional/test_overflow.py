@@ -6,6 +6,7 @@ import unittest
 
 from harness import PATIENCE, ServerTest, binary, request
 from redis_harness import RedisTest, Resp
+from resp_harness import pairs
 
 RULES = """
 version: 1
@@ -146,11 +147,6 @@ class Tests:
         self.assertEqual(request(sluice.admin, "PUT", "/v1/rules", RULES).status, 200)
         answer = self.post("/v1/check", "r", sluice, verb="peek")
         self.assertEqual(answer["limits"][2]["remaining"], 30)
-
-
-def pairs(reply):
-    texts = [part.decode() if isinstance(part, bytes) else part for part in reply]
-    return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 class Memory(Tests, ServerTest):

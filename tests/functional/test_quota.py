@@ -556,7 +556,7 @@ class ZoneWithCertificates(harness.ServerTest):
             zone = self.zone(own, authority, deadline="100ms")
             line = "the server above is not connected"
             wait_for(lambda zone=zone, line=line: line in zone.log(), line)
-            [said] = [one for one in zone.log().splitlines() if line in one]
+            said = next(one for one in zone.log().splitlines() if line in one)
             self.assertIn(why, said)
             answer = Zones.ask(zone, path="/api", user="tls")
             self.assertEqual((answer["outcome"], answer["reason"]), ("denied", "fallback"))

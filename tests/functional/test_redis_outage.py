@@ -219,7 +219,7 @@ class Outage(RedisTest):
             wait_for(lambda one=one: "outage" not in status(one), "its end")
 
     def test_an_outage_counts_the_requests_before_the_breaker_opens(self):
-        server = self.follow(deadline="50ms")
+        server = self.follow(deadline="500ms")
         total = lambda: server.admin_request("GET", "/v1/history").json["total"].get("failed", [])
         self.assertEqual(ask(server, CUSTOMER), (200, "ok"))
         self.server.pause()
