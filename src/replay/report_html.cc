@@ -205,8 +205,8 @@ class Drawing {
       if (drawn(i) == 0) continue;
       out_ += "<rect class=\"hit\" x=\"" + number(x(i)) + "\" y=\"0\" width=\"" +
               number(x(i + 1) - x(i)) + "\" height=\"100\"><title>" + plain_time(begin_of(i)) +
-              " UTC, " + duration_text(series_.width()) + "\n" + grouped(requests(i)) +
-              " requests\n" + grouped(denied(i)) + " " + chart_.denied_name + " (" +
+              " UTC, " + duration_text(series_.width()) + "\n" + plural(requests(i), "request") +
+              "\n" + grouped(denied(i)) + " " + chart_.denied_name + " (" +
               percent(denied(i), requests(i)) + ")" +
               (chart_.would_deny ? "\n" + grouped(would_deny(i)) + " would be denied" : "") +
               "</title></rect>\n";
