@@ -742,7 +742,8 @@ CountedLimits limits_of(const SuggestReport& report, double harm) {
 std::vector<std::uint64_t> replay_suggestions(const SuggestReport& report) {
   const std::vector<Suggestion> all = suggestions(report, report.options.harm);
   ReplayOptions options;
-  static_cast<LogInput&>(options) = report.options;
+  const LogInput& input = report.options;
+  static_cast<LogInput&>(options) = input;
   options.complain = {};  // of lines for the second time
   if (all.empty() || report.keys > options.max_keys / all.size()) return {};
   const auto rules = RuleSet::parse(suggested_rules(report.options, all), "the suggestions");
