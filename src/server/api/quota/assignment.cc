@@ -67,10 +67,12 @@ std::uint64_t share_of(const Limit& limit, std::uint64_t units, Duration time) {
   const std::uint64_t during = ticks(time);
   if (units == 0) return 0;
   if (during == 0 || limit.limit() == 0) return kMost;
-  // In two steps, because the product has more than 128 bits: units of a period first.
-  const Wide of_period = Wide{units} * ticks(limit.period()) / during;
-  if (of_period >= Wide{limit.limit()} << 10) return kMost;
-  return static_cast<std::uint64_t>(of_period * quota::kWhole / limit.limit());
+  // In two steps, because the product has more than 128 bits: whole units of a period first.
+  const Wide product = Wide{units} * ticks(limit.period());
+  if (product / during >= Wide{limit.limit()} << 10) return kMost;
+  const Wide of_period =
+      product / during * quota::kWhole + product % during * quota::kWhole / during;
+  return static_cast<std::uint64_t>(of_period / limit.limit());
 }
 
 std::uint64_t ShareMeter::count(const Limit& limit, std::uint64_t share, Duration time) {

@@ -80,6 +80,7 @@ TEST(ShareOf, IsTheDemandInTheUnitOfTheLimit) {
   EXPECT_EQ(share_of(token_bucket(100).per(1s), 500, 5s), kWhole);
   EXPECT_EQ(share_of(token_bucket(100).per(1s), 50, 1s), kWhole / 2);
   EXPECT_EQ(share_of(token_bucket(100).per(1s), 0, 0s), 0);
+  EXPECT_EQ(share_of(token_bucket(100).per(1s), 13, 3s), kWhole * 13 / 300);  // 4.33 a second
   EXPECT_EQ(share_of(token_bucket(1).per(1h), 1'000'000, 1s), std::uint64_t{1} << 50);
 }
 
