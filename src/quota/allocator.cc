@@ -122,7 +122,8 @@ void Allocator::expire(Instant now) {
   }
 }
 
-std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now) {
+std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now,
+                                           std::uint64_t unclaimed) {
   expire(now);
   std::vector<Id> ids;
   std::vector<Subscriber*> subscribers;
@@ -147,10 +148,15 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now) {
   std::vector<std::uint64_t> parts(claims.size());
   divide(claims, left, parts);
   spare_ = left - std::min(left, std::accumulate(parts.begin(), parts.end(), std::uint64_t{0}));
+  spare_ += unclaimed;
   level_ = kNoLevel;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i] >= claims[i].asked || claims[i].weight == 0) continue;
     level_ = std::min(level_, parts[i] / claims[i].weight);
+  }
+  could_be_ = level_;
+  if (level_ < kNoLevel && total > 0) {
+    could_be_ = static_cast<std::uint64_t>(Wide{level_} * (total + unclaimed) / total);
   }
   const std::uint64_t free = total > held ? total - held : 0;
   std::vector<Claim> raises(claims.size(), Claim{0, 1, 0});
@@ -212,7 +218,7 @@ std::uint64_t Allocator::available(Id id) const {
   const auto found = all_.find(id);
   if (found == all_.end()) return kNoLevel;
   const Subscriber& one = found->second;
-  if (level_ < kNoLevel) return std::max(one.planned, level_ * one.claim.weight);
+  if (level_ < kNoLevel) return std::max(one.planned, could_be_ * one.claim.weight);
   return std::min(std::max(one.planned, one.claim.asked) + spare_, kNoLevel);
 }
 

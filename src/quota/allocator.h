@@ -53,8 +53,8 @@ class Allocator {
   void report(Id id, const Claim& claim, Instant now);
   // Plans the parts of all. Returns whose part changes. Of what others ask for, all who ask for
   // less than their `at_least` get together at most that share of the total more; and there are no
-  // least parts if they do not fit.
-  std::vector<Id> plan(std::uint64_t total, Instant now);
+  // least parts if they do not fit. `unclaimed` would be added to the total if they asked for more.
+  std::vector<Id> plan(std::uint64_t total, Instant now, std::uint64_t unclaimed = 0);
   // The part to send now. As assigned() if it does not change.
   std::uint64_t planned(Id id) const;
   // It was sent, and may be used for `ttl`. A raise may be left out.
@@ -113,6 +113,7 @@ class Allocator {
   bool fits_ = true;  // the least parts did, in the latest plan
   std::uint64_t spare_ = kNoLevel;
   std::uint64_t level_ = kNoLevel;
+  std::uint64_t could_be_ = kNoLevel;  // the level, with what nobody has claimed
 };
 
 }  // namespace sluice::quota

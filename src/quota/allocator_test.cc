@@ -163,6 +163,13 @@ TEST_F(AllocatorTest, SaysWhatASubscriberWouldGetIfItAskedForAll) {
   send({1, 2, 3});
   EXPECT_NEAR(percent(1), 45, 0.01);
   EXPECT_NEAR(percent(3), 45, 0.01);
+  // A third more than the total would be there for those who ask for it.
+  static_cast<void>(parts_.plan(kWhole * 3 / 4, now_, kWhole / 4));
+  EXPECT_NEAR(percent(3), (75 - 10) / 2. * 4 / 3, 0.1);
+  for (const Allocator::Id id : {2, 3}) report(id, kWhole / 10);
+  now_ += 5s;
+  static_cast<void>(parts_.plan(kWhole * 3 / 4, now_, kWhole / 4));
+  EXPECT_GT(percent(1), 45);
 }
 
 TEST_F(AllocatorTest, NobodyIsLoweredForOneWhoComesBack) {

@@ -54,4 +54,34 @@ std::vector<Rational> fair_parts(const std::vector<Demand>& demands, const Ratio
   return parts;
 }
 
+std::vector<Rational> fair_rates(const std::vector<Flow>& flows,
+                                 const std::vector<Rational>& limits) {
+  std::vector<Rational> rates(flows.size());
+  std::vector<Rational> left = limits;
+  while (true) {
+    std::vector<Rational> weights(limits.size());
+    std::vector<std::size_t> rising;
+    std::optional<Rational> rise;
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      const auto& [asked, weight, places] = flows[i];
+      const auto is_used_up = [&](std::size_t at) { return left[at] <= 0; };
+      if (weight == 0 || rates[i] >= asked) continue;
+      if (std::any_of(places.begin(), places.end(), is_used_up)) continue;
+      rising.push_back(i);
+      for (const std::size_t at : places) weights[at] += weight;
+      const Rational most = (asked - rates[i]) / weight;
+      if (!rise || most < *rise) rise = most;
+    }
+    if (!rise) return rates;
+    for (std::size_t at = 0; at < limits.size(); ++at) {
+      if (weights[at] > 0) rise = std::min<Rational>(*rise, left[at] / weights[at]);
+    }
+    for (const std::size_t i : rising) {
+      const Rational more = *rise * flows[i].weight;
+      rates[i] += more;
+      for (const std::size_t at : flows[i].limits) left[at] -= more;
+    }
+  }
+}
+
 }  // namespace sluice_oracle

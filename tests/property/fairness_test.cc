@@ -47,5 +47,15 @@ TEST(FairnessOracle, GivesTheExampleOfTheTextbook) {
             (std::vector<Rational>{2, Rational(26, 10), Rational(27, 10), Rational(27, 10)}));
 }
 
+// Two limits of 1 and 2: one flow through both, and one through each.
+TEST(FairnessOracle, AFlowThroughSeveralLimitsHasTheSmallestPart) {
+  using sluice_oracle::Rational;
+  const auto rates = sluice_oracle::fair_rates({{9, 1, {0, 1}}, {9, 1, {0}}, {9, 1, {1}}}, {1, 2});
+  EXPECT_EQ(rates, (std::vector<Rational>{Rational(1, 2), Rational(1, 2), Rational(3, 2)}));
+  const auto weighted =
+      sluice_oracle::fair_rates({{Rational(1, 4), 1, {0, 1}}, {9, 3, {0}}, {9, 1, {0}}}, {1, 2});
+  EXPECT_EQ(weighted, (std::vector<Rational>{Rational(1, 5), Rational(3, 5), Rational(1, 5)}));
+}
+
 }  // namespace
 }  // namespace sluice::quota::fairness_test

@@ -53,15 +53,15 @@ class RedisSharesTest : public ::testing::Test {
     probe_.run_until_ready();
   }
 
-  std::optional<std::uint64_t> claim(const std::string& name, const std::string& key,
-                                     const sluice::quota::Claim& asked, std::uint64_t held,
-                                     milliseconds ttl) {
-    std::optional<std::uint64_t> share;
+  std::optional<Model::Share> claim(const std::string& name, const std::string& key,
+                                    const sluice::quota::Claim& asked, std::uint64_t held,
+                                    milliseconds ttl, std::uint64_t most_weight = 1024) {
+    std::optional<Model::Share> share;
     Job job([&] {
       sluice::server::RedisShares shares([this] { return probe_.client.get(); },
                                          std::string(kPrefix), name);
       share = shares.claim({key, sluice::token_bucket(1).per(std::chrono::seconds(1)), 0}, asked,
-                           held, ttl);
+                           most_weight, held, ttl);
     });
     EXPECT_TRUE(fibers_.run(job));
     probe_.run_until("the claim is answered", [&] { return job.is_done; });
@@ -100,6 +100,7 @@ TEST_F(RedisSharesTest, TheScriptAndTheModelOfTheSimulationGiveTheSameShares) {
   std::map<std::string, Model> models;
   std::size_t expired = 0;
   std::size_t partial = 0;
+  std::size_t has_more = 0;
   const std::size_t claims = sluice::testing::random_cases(2'000, 20'000);
   for (std::size_t i = 0; i < claims; ++i) {
     const std::string key = "counter-" + std::to_string(random() % 3);
@@ -117,18 +118,22 @@ TEST_F(RedisSharesTest, TheScriptAndTheModelOfTheSimulationGiveTheSameShares) {
                                             milliseconds(1000), milliseconds(3'600'000)};
     const milliseconds ttl = is_anchor ? times[3] : times[random() % times.size()];
 
-    const auto share = claim(name, key, asked, held, ttl);
+    const std::uint64_t most_weight = std::max(asked.weight, weights[random() % weights.size()]);
+
+    const auto share = claim(name, key, asked, held, ttl, most_weight);
     ASSERT_TRUE(share) << i;
     const Model after = stored(key);
     ASSERT_TRUE(after.all.contains(name)) << i;
     const std::int64_t now = after.all.at(name).until - ttl.count();
     for (const auto& [other, one] : model.all) expired += one.until <= now ? 1 : 0;
-    ASSERT_EQ(*share, model.claim(name, asked, held, ttl.count(), now)) << i;
+    ASSERT_EQ(*share, model.claim(name, asked, most_weight, held, ttl.count(), now)) << i;
     ASSERT_EQ(after.all, model.all) << i;
-    partial += *share > 0 && *share < asked.asked ? 1 : 0;
+    partial += share->part > 0 && share->part < asked.asked ? 1 : 0;
+    has_more += share->most > share->part ? 1 : 0;
   }
   EXPECT_GT(expired, claims / 10);
   EXPECT_GT(partial, claims / 10);
+  EXPECT_GT(has_more, claims / 10);
 }
 
 TEST_F(RedisSharesTest, DividesByWeightWhatOthersDoNotAskFor) {
@@ -138,8 +143,8 @@ TEST_F(RedisSharesTest, DividesByWeightWhatOthersDoNotAskFor) {
     const auto three = claim("three", "counter", {.asked = kWhole, .weight = 3072}, 0, hour);
     const auto one = claim("one", "counter", {.asked = kWhole, .weight = 1024}, 0, hour);
     if (round < 2) continue;  // the first servers have had all until then
-    EXPECT_NEAR(static_cast<double>(*three), 0.6 * kWhole, 2);
-    EXPECT_NEAR(static_cast<double>(*one), 0.2 * kWhole, 2);
+    EXPECT_NEAR(static_cast<double>(three->part), 0.6 * kWhole, 2);
+    EXPECT_NEAR(static_cast<double>(one->part), 0.2 * kWhole, 2);
   }
 }
 
@@ -148,14 +153,14 @@ TEST_F(RedisSharesTest, AServerWithoutAWeightCountsAsOneProxy) {
   redis_.run({"SET", std::string(kPrefix) + "q{}counter",
               "old " + std::to_string(kWhole) + " 0 99999999999999"});
   const auto share = claim("new", "counter", {.asked = kWhole, .weight = 3072}, 0, milliseconds(0));
-  EXPECT_EQ(share, kWhole / 4 * 3);
+  EXPECT_EQ(share->part, kWhole / 4 * 3);
 }
 
 TEST_F(RedisSharesTest, ServersThatAskForAllHaveTheWholeTogether) {
   for (int round = 0; round < 3; ++round) {
     std::uint64_t sum = 0;
     for (const char* const name : {"a", "b", "c"}) {
-      sum += claim(name, "counter", {.asked = kWhole}, 0, std::chrono::hours(1)).value();
+      sum += claim(name, "counter", {.asked = kWhole}, 0, std::chrono::hours(1)).value().part;
     }
     EXPECT_EQ(sum, kWhole) << round;
   }

@@ -101,21 +101,22 @@ class Simulation::Shares final : public server::QuotaShares {
  public:
   Shares(Simulation& of, std::size_t server, std::uint64_t life)
       : of_(of), server_(server), life_(std::to_string(life)) {}
-  std::optional<std::uint64_t> claim(const Charge& counter, const quota::Claim& claim,
-                                     std::uint64_t held, Duration ttl) override {
+  std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
+                             std::uint64_t most_weight, std::uint64_t held, Duration ttl) override {
     const bool fails = !of_.reaches_store(server_);
     if (fails && !of_.servers_[server_].loses_answers) return std::nullopt;
     const auto now = of_.store_clock_.now().time_since_epoch();
     SharesModel& shares = of_.shares_[std::string(counter.key)];
-    const std::uint64_t given =
-        shares.claim(life_, claim, held, std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
-                     std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
+    const Share given = shares.claim(life_, claim, most_weight, held,
+                                     std::chrono::ceil<std::chrono::milliseconds>(ttl) / 1ms,
+                                     std::chrono::floor<std::chrono::milliseconds>(now) / 1ms);
     if (shares.kept() > kWhole) of_.fail("The servers keep more than the limit");
     if (fails) return std::nullopt;
-    return share = given;
+    if (counter.key.find("|tier|") == counter.key.npos) share = given.part;
+    return given;
   }
 
-  std::uint64_t share = 0;  // as the server knows it, of the counter that it asked for last
+  std::uint64_t share = 0;  // of the limit of all, as the server knows it
 
  private:
   Simulation& of_;
@@ -620,10 +621,35 @@ double Simulation::wanted() const {
   return std::min(sum, static_cast<double>(limit_));
 }
 
+// Servers divide each limit as if it were the only one, by what the other one lets proxies use.
+void Simulation::check_tiers() {
+  std::vector<sluice_oracle::Flow> flows;
+  std::vector<sluice_oracle::Rational> limits(6, kTier);
+  limits[0] = limit_;
+  for (const Proxy& proxy : proxies_) {
+    const auto asked = static_cast<std::uint64_t>(proxy.demand);
+    flows.push_back({asked, proxy.weight, {0, std::size_t{proxy.weight}}});
+  }
+  const auto fair = sluice_oracle::fair_rates(flows, limits);
+  double sum = 0;
+  for (std::size_t i = 0; i < fair.size(); ++i) {
+    const auto part = fair[i].convert_to<double>();
+    sum += part;
+    // With more servers or proxies, parts of all that are less fair.
+    if (servers_.size() > 1 || proxies_.size() > 8) continue;
+    const double usable = std::min(rate(proxies_[i]), proxies_[i].demand);
+    if (usable >= part * 0.9 - 1) continue;
+    fail("A proxy has " + std::to_string(usable) + " instead of " + std::to_string(part));
+  }
+  if (usable() >= sum * 0.8) return;
+  fail("Only " + std::to_string(usable()) + " of " + std::to_string(sum) + " are usable");
+}
+
 void Simulation::check_rest() {
   if (!options_.has_tiers && usable() < wanted() * 0.95) {
     fail("Only " + std::to_string(usable()) + " of " + std::to_string(wanted()) + " are usable");
   }
+  if (options_.has_tiers) check_tiers();
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     std::vector<sluice_oracle::Demand> demands, floors;
     std::vector<double> rates;

@@ -84,8 +84,8 @@ class Simulation {
   // proxies may use is checked all the time.
   const std::string& failure() const { return failure_; }
   // After the time that faults need to pass: demand is met, as fairly as the
-  // oracle says, and all calls are settled once. With two limits for a bucket
-  // only that no proxy starves: there is no oracle for them.
+  // oracle says, and all calls are settled once. With two limits for a bucket,
+  // that is less exact if there are several servers or many proxies.
   void check_rest();
   // Requests per second that the proxies can use for their demand, and what
   // they could use at best.
@@ -173,6 +173,7 @@ class Simulation {
   Instant arrival(const Proxy& proxy, Instant last);
   double rate(const Proxy& proxy) const;
 
+  void check_tiers();
   void look();
   void request();
   void ask_directly(Running& running);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "quota/allocator.h"
+#include "server/api/quota/quota_service.h"
 
 namespace sluice::quota_simulation {
 
@@ -24,13 +25,23 @@ struct SharesModel {
     friend bool operator==(const Kept&, const Kept&) = default;
   };
 
-  // With the floating-point numbers of Redis.
-  std::uint64_t claim(const std::string& server, const quota::Claim& claim, std::uint64_t held,
-                      std::int64_t ttl, std::int64_t now) {
+  using Share = server::QuotaShares::Share;
+
+  Share claim(const std::string& server, const quota::Claim& claim, std::uint64_t most_weight,
+              std::uint64_t held, std::int64_t ttl, std::int64_t now) {
     std::erase_if(all, [&](const auto& one) { return one.second.until <= now; });
     all.erase(server);
     const std::uint64_t most = quota::kWhole - std::min(kept(), quota::kWhole);
-    all[server] = {claim.asked, claim.weight, 0, now + ttl};
+    Kept& own = all[server] = {quota::kWhole, most_weight, 0, now + ttl};
+    Share share{0, fair(server)};
+    own.asked = claim.asked;
+    own.weight = claim.weight;
+    share.part = std::min(fair(server), most);
+    own.keeps = std::max(share.part, held);
+    return share;
+  }
+  // With the floating-point numbers of Redis.
+  std::uint64_t fair(const std::string& server) const {
     std::vector<std::pair<double, std::string>> order;
     double weights = 0;
     for (const auto& [name, one] : all) {
@@ -40,17 +51,15 @@ struct SharesModel {
     std::sort(order.begin(), order.end());
     std::uint64_t left = quota::kWhole;
     for (const auto& [level, name] : order) {
-      const auto weight = static_cast<double>(all[name].weight);
+      const auto weight = static_cast<double>(all.at(name).weight);
       const double fair = std::floor(static_cast<double>(left) * weight / weights);
       const std::uint64_t part =
-          std::min({all[name].asked, left, static_cast<std::uint64_t>(fair)});
+          std::min({all.at(name).asked, left, static_cast<std::uint64_t>(fair)});
       left -= part;
       weights -= weight;
-      if (name == server) all[server].keeps = std::min(part, most);
+      if (name == server) return part;
     }
-    const std::uint64_t share = all[server].keeps;
-    all[server].keeps = std::max(share, held);
-    return share;
+    return 0;
   }
   std::uint64_t kept() const {
     std::uint64_t sum = 0;

@@ -136,7 +136,7 @@ void QuotaService::count(Counter& counter) {
   const Duration time = now_ - counter.counted;
   const std::uint64_t held = counter.parts.held(now_);
   counter.owed += counter.meter.count(limit, held, time);
-  const std::uint64_t half = counter.share / 2;
+  const std::uint64_t half = counter.share.part / 2;
   counter.due = counter.due_meter.count(limit, half - std::min(half, held), time);
   counter.counted = now_;
   // Keeps the units of a start that waits; what is owed is paid later.
@@ -202,18 +202,19 @@ void QuotaService::claim(Counter& counter) {
     largest = std::max(largest, is_new ? least : least / 4);
   }
   idle = std::min(idle, largest);
-  const quota::Claim claim{.asked = std::min(asked + idle, kWhole),
-                           .weight = weight_of(counter, idle)};
+  const auto [weight, most_weight] = weights_of(counter, idle);
+  const quota::Claim claim{.asked = std::min(asked + idle, kWhole), .weight = weight};
   const std::uint64_t held = counter.parts.held(now_);
-  const auto share = parts_.shares->claim(counter.of.charge(0), claim, held, ttl);
+  const auto share = parts_.shares->claim(counter.of.charge(0), claim, most_weight, held, ttl);
   if (!share) fail(counter, Reason::kStoreError);
   counter.share = share.value_or(counter.share);
 }
 
 // Returns the weight of this server, in 1/1024: the weights of those who ask for more than they
 // get. What the others ask for, and what is `idle`, count as the weight that would get that part.
-// Then servers divide a limit as one server would.
-std::uint64_t QuotaService::weight_of(const Counter& counter, std::uint64_t idle) const {
+// Then servers divide a limit as one server would. The second is its weight if all asked for more.
+std::pair<std::uint64_t, std::uint64_t> QuotaService::weights_of(const Counter& counter,
+                                                                 std::uint64_t idle) const {
   constexpr Wide kOne = 1024;
   std::uint64_t level = 0;
   Wide all = 0;
@@ -228,7 +229,9 @@ std::uint64_t QuotaService::weight_of(const Counter& counter, std::uint64_t idle
     const Wide asked = counter.parts.asked(user->id) * kOne / level;
     sum += std::min(kOne * user->link_of(counter).weight, asked);
   }
-  return static_cast<std::uint64_t>(std::clamp<Wide>(sum, 1, std::max<Wide>(all, 1)));
+  all = std::max<Wide>(all, 1);
+  return {static_cast<std::uint64_t>(std::clamp<Wide>(sum, 1, all)),
+          static_cast<std::uint64_t>(all)};
 }
 
 // The time in which smaller parts pay back what is owed: more than it takes until they are in use.
@@ -245,7 +248,7 @@ Duration QuotaService::horizon_of(const Counter& counter) const {
 // the limit.
 std::uint64_t QuotaService::tolerated_in(const Counter& counter) const {
   const Duration time = std::max(Duration{parts_.config.every}, kQuotaLatency);
-  return ShareMeter().count(counter.of.numbers, counter.share, time);
+  return ShareMeter().count(counter.of.numbers, counter.share.part, time);
 }
 
 // What is owed beyond tolerated_in() is paid back by smaller parts.
@@ -253,9 +256,11 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   counter.planned = ++last_event_;
   const std::uint64_t late = counter.owed - std::min(counter.owed, tolerated_in(counter));
   const std::uint64_t owed = share_of(counter.of.numbers, late, horizon_of(counter));
-  counter.total = counter.is_blocked || owed > counter.share ? 0 : counter.share - owed;
+  counter.total = counter.is_blocked || owed > counter.share.part ? 0 : counter.share.part - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
-  for (const auto id : counter.parts.plan(counter.total, now_)) {
+  const auto [part, most] = counter.share;
+  const std::uint64_t unclaimed = counter.total == 0 ? 0 : most - std::min(part, most);
+  for (const auto id : counter.parts.plan(counter.total, now_, unclaimed)) {
     const auto user = counter.place_of(id);
     if (user != counter.users.end() && (*user)->id == id) changed.push_back(*user);
   }
@@ -304,7 +309,7 @@ bool QuotaService::resumes(const Subscription& subscription) const {
 bool QuotaService::waits(const Subscription& subscription, const Link& link) const {
   const Counter& counter = *link.counter;
   if (!resumes(subscription)) return false;
-  if (!counter.parts.has_gone() && counter.share == kWhole) return false;
+  if (!counter.parts.has_gone() && counter.share.part == kWhole) return false;
   const std::uint64_t requests = std::min(subscription.allowed, kMaxAmount / link.cost);
   const std::uint64_t used =
       share_of(counter.of.numbers, requests * link.cost, subscription.elapsed);
@@ -447,7 +452,7 @@ void QuotaService::write_counter(base::JsonWriter& json, const Counter& counter,
       .key("key")
       .visible_value(counter.of.label)
       .member("units_per_second", per_second(kWhole))
-      .member("share_per_second", per_second(counter.share))
+      .member("share_per_second", per_second(counter.share.part))
       .member("available_per_second", per_second(counter.total))
       .member("owed", counter.owed);
   if (counter.failure) json.member("failure", to_string(*counter.failure));

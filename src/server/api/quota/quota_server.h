@@ -74,8 +74,8 @@ class RedisShares final : public QuotaShares {
   RedisShares(std::function<redis::Client*()> client, std::string prefix, std::string server)
       : client_(std::move(client)), prefix_(std::move(prefix)), server_(std::move(server)) {}
 
-  std::optional<std::uint64_t> claim(const Charge& counter, const quota::Claim& claim,
-                                     std::uint64_t held, Duration ttl) override;
+  std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
+                             std::uint64_t most_weight, std::uint64_t held, Duration ttl) override;
 
  private:
   const std::function<redis::Client*()> client_;

@@ -163,12 +163,20 @@ class QuotaProxy {
 class QuotaShares {
  public:
   virtual ~QuotaShares() = default;
-  // Returns the share of a counter that this server may divide for `ttl`: a fair one, of which the
-  // others hold nothing any more. Servers that ask for more share the
-  // rest by weight, at least 1. Its proxies may still use `held`, which nobody else gets before it
-  // is lower, or `ttl` has passed. Absent: the store cannot say. May wait on a fiber.
-  virtual std::optional<std::uint64_t> claim(const Charge& counter, const quota::Claim& claim,
-                                             std::uint64_t held, Duration ttl) = 0;
+  struct Share {
+    std::uint64_t part = quota::kWhole;  // that this server may divide
+    std::uint64_t most = quota::kWhole;  // about its part if it asked for all
+
+    friend bool operator==(const Share&, const Share&) = default;
+  };
+
+  // Returns the share of a counter for `ttl`: a fair part, of which the others hold nothing any
+  // more. Servers that ask for more share the rest by weight, at least 1; this one would have
+  // `most_weight` if it asked for all. Its proxies may still use `held`, which nobody else gets
+  // before it is lower, or `ttl` has passed. Absent: the store cannot say. May wait on a fiber.
+  virtual std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
+                                     std::uint64_t most_weight, std::uint64_t held,
+                                     Duration ttl) = 0;
 };
 
 // What the service has done since the start. A plain value.
@@ -281,7 +289,8 @@ class QuotaService {
   void count(Counter& counter);
   void ask_again(Counter& counter);
   void claim(Counter& counter);
-  std::uint64_t weight_of(const Counter& counter, std::uint64_t idle) const;
+  std::pair<std::uint64_t, std::uint64_t> weights_of(const Counter& counter,
+                                                     std::uint64_t idle) const;
   Duration horizon_of(const Counter& counter) const;
   std::uint64_t tolerated_in(const Counter& counter) const;
   void plan(Counter& counter, std::vector<Subscription*>& changed);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "rules/counter_key.h"
 #include "server/rules/test_folder.h"
 #include "sluice/memory_store.h"
 #include "sluice/testing/manual_clock.h"
@@ -87,18 +88,25 @@ class Told final : public QuotaProxy {
 // What other servers leave of a limit.
 class Left final : public QuotaShares {
  public:
-  std::optional<std::uint64_t> claim(const Charge&, const quota::Claim& claim, std::uint64_t uses,
-                                     Duration time) override {
+  std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,
+                             std::uint64_t most_weight, std::uint64_t uses,
+                             Duration time) override {
+    const auto key = rules::parse_counter_key(counter.key);
+    if (key) asks[key->limit] = claim.asked;
     ++claims;
     asked = claim.asked;
     weight = claim.weight;
+    heaviest = most_weight;
     held = uses;
     ttl = time;
-    return share;
+    return share ? std::optional(Share{*share, most.value_or(*share)}) : std::nullopt;
   }
   std::optional<std::uint64_t> share = quota::kWhole;
+  std::optional<std::uint64_t> most;  // absent: as the share
   std::uint64_t asked = 0;
+  std::map<std::string, std::uint64_t> asks;  // by limit
   std::uint64_t weight = 0;
+  std::uint64_t heaviest = 0;
   std::uint64_t held = 0;
   Duration ttl{0};
   int claims = 0;
@@ -260,6 +268,27 @@ TEST_F(QuotaServiceTest, GivesTheStrictestPartOfSeveralLimits) {
     pass(5s);
   }
   EXPECT_NEAR(proxy->rate("/both"), 20, 1);
+}
+
+// Its share of the one is small because it asked for no more.
+TEST_F(QuotaServiceTest, AsksOfALimitWhatTheOtherOneCouldLetItUse) {
+  shares_.share = quota::kWhole / 10;  // of `requests` 10 requests, of `cost` 2
+  connect(1);
+  for (int i = 0; i < 3; ++i) {
+    report(1, "/both", 5000);
+    pass(5s);
+  }
+  const auto asked = [&](std::string_view limit) {
+    return static_cast<double>(shares_.asks[std::string(limit)]) / quota::kWhole;
+  };
+  EXPECT_NEAR(asked("cost"), 0.5, 0.06);
+  EXPECT_NEAR(asked("requests"), 0.02, 0.01);
+  shares_.most = quota::kWhole;  // 100 requests, and 20
+  report(1, "/both", 5000);
+  pass(5s);
+  report(1, "/both", 5000);
+  EXPECT_EQ(asked("cost"), 1);
+  EXPECT_NEAR(asked("requests"), 0.2, 0.02);
 }
 
 TEST_F(QuotaServiceTest, ABucketHasOfALimitWhatAnotherLimitLetsItUse) {
@@ -655,6 +684,7 @@ TEST_F(QuotaServiceTest, ItsWeightIsThatOfTheProxiesThatAskForMore) {
   }
   // Two that ask for more, which have 45 each. The third one needs 10, which is 10/45 of that.
   EXPECT_NEAR(static_cast<double>(shares_.weight) / 1024, 2 + 10. / 45, 0.02);
+  EXPECT_EQ(shares_.heaviest, 3 * 1024);  // if the third one asked for more
   report(3, "/api", 5000);
   pass(5s);
   EXPECT_EQ(shares_.weight, 3 * 1024);

@@ -12,60 +12,74 @@ namespace {
 // KEYS[1]: the text, a line "SERVER*WEIGHT ASKED KEEPS UNTIL" for each server: the share it asks
 // for, the largest that it may use, and until when, in milliseconds; without a weight, that is
 // 1024. ARGV: the server, what it asks for, what is in use there, the time to live, the whole, the
-// weight. Returns the share to divide. A server keeps what is in use until it is lower, so that the
+// weight, and the weight if it asked for all. Returns "PART MOST": the share to divide, and what
+// would be fair if it asked for all. A server keeps what is in use until it is lower, so that the
 // sum of what they keep is at most the whole.
 constexpr std::string_view kShareText = R"(local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local asked, held, whole = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
-local weight = tonumber(ARGV[6])
-local all, lines, kept, last = {{ARGV[1], asked, weight}}, {}, 0, now
-local weights = weight
+local held, whole = tonumber(ARGV[3]), tonumber(ARGV[5])
+local own = {ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6])}
+local all, lines, kept, last = {own}, {}, 0, now
 for line in string.gmatch(redis.call('GET', KEYS[1]) or '', '[^\n]+') do
   local server, wants, keeps, till = string.match(line, '^(%S+) (%d+) (%d+) (%d+)$')
   local name, heavy = string.match(server or '', '^([^*]+)%*?(%d*)$')
   if name and name ~= ARGV[1] and tonumber(till) > now then
     all[#all + 1] = {name, tonumber(wants), tonumber(heavy) or 1024}
-    weights = weights + all[#all][3]
     lines[#lines + 1] = line
     kept = kept + tonumber(keeps)
     last = math.max(last, tonumber(till))
   end
 end
-for _, one in ipairs(all) do one[4] = one[2] / one[3] end
-table.sort(all, function(a, b) return a[4] < b[4] or a[4] == b[4] and a[1] < b[1] end)
-local left, fair = whole, 0
-for _, one in ipairs(all) do
-  local part = math.min(one[2], left, math.floor(left * one[3] / weights))
-  left, weights = left - part, weights - one[3]
-  if one[1] == ARGV[1] then fair = part end
+local function fair()
+  local left, weights, fair = whole, 0, 0
+  for _, one in ipairs(all) do
+    one[4] = one[2] / one[3]
+    weights = weights + one[3]
+  end
+  table.sort(all, function(a, b) return a[4] < b[4] or a[4] == b[4] and a[1] < b[1] end)
+  for _, one in ipairs(all) do
+    local part = math.min(one[2], left, math.floor(left * one[3] / weights))
+    left, weights = left - part, weights - one[3]
+    if one == own then fair = part end
+  end
+  return fair
 end
-local share = math.max(math.min(fair, whole - kept), 0)
-local keeps = math.max(share, held)
+local share = math.max(math.min(fair(), whole - kept), 0)
 local till = now + tonumber(ARGV[4])
-lines[#lines + 1] = string.format('%s*%.0f %.0f %.0f %.0f', ARGV[1], weight, asked, keeps, till)
+lines[#lines + 1] = string.format('%s*%.0f %.0f %.0f %.0f', ARGV[1], own[3], own[2],
+  math.max(share, held), till)
 redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', math.max(last, till) - now)
-return string.format('%.0f', share)
+own[2], own[3] = whole, tonumber(ARGV[7])
+return string.format('%.0f %.0f', share, fair())
 )";
 constexpr redis::Script kShare{"quota_share", kShareText,
-                               "049ef630842b4a95b84e9062af5511296fdd80da"};
+                               "6f3eb4b6b34a185865fcf9f9e6a6a2247a56aad3"};
+
+// Reads "PART MOST".
+std::optional<QuotaShares::Share> read_share(std::string_view text) {
+  QuotaShares::Share share;
+  const char* const end = text.data() + text.size();
+  const auto part = std::from_chars(text.data(), end, share.part);
+  if (part.ec != std::errc() || part.ptr == end || *part.ptr != ' ') return std::nullopt;
+  const auto most = std::from_chars(part.ptr + 1, end, share.most);
+  if (most.ec != std::errc() || most.ptr != end) return std::nullopt;
+  return share;
+}
 
 }  // namespace
 
-std::optional<std::uint64_t> RedisShares::claim(const Charge& counter, const quota::Claim& claim,
-                                                std::uint64_t held, Duration ttl) {
+std::optional<QuotaShares::Share> RedisShares::claim(const Charge& counter,
+                                                     const quota::Claim& claim,
+                                                     std::uint64_t most_weight, std::uint64_t held,
+                                                     Duration ttl) {
   redis::Client* const client = client_();
   if (client == nullptr || net::current_fiber() == nullptr) return std::nullopt;
   const std::string key =
       prefix_ + "q{" + std::string(counter.tag) + "}" + std::string(counter.key);
   net::FiberWait wait;
-  std::optional<std::uint64_t> share;
+  std::optional<Share> share;
   redis::AskCommand command([&](const redis::Answer& answer) {
-    if (answer.failure == redis::Failure::kNone) {
-      const std::string_view text = answer.reply->string();
-      std::uint64_t number = 0;
-      const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (read.ec == std::errc() && read.ptr == text.data() + text.size()) share = number;
-    }
+    if (answer.failure == redis::Failure::kNone) share = read_share(answer.reply->string());
     wait.finish();
   });
   command.slot = redis::slot_of(key);
@@ -74,8 +88,8 @@ std::optional<std::uint64_t> RedisShares::claim(const Charge& counter, const quo
   command.append(key);
   command.append(server_);
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(ttl).count();
-  for (const std::uint64_t number :
-       {claim.asked, held, static_cast<std::uint64_t>(milliseconds), quota::kWhole, claim.weight}) {
+  for (const std::uint64_t number : {claim.asked, held, static_cast<std::uint64_t>(milliseconds),
+                                     quota::kWhole, claim.weight, most_weight}) {
     command.append(number);
   }
   client->submit(command);
