@@ -470,6 +470,20 @@ rules:
 
         wait_for(is_fair, "parts of the limit for the proxies of two zones")
 
+    def test_each_proxy_of_a_zone_has_a_part(self):
+        bucket = {"path": "/api", "user": "several"}
+        proxies = [Stream(zone) for zone in [self.zones[0]] * 3 + [self.zones[1]]]
+        for proxy in proxies:
+            self.addCleanup(proxy.close)
+
+        def is_fair():
+            for proxy in proxies:
+                proxy.report(5 * self.LIMIT, **bucket)
+            *zone, other = [proxy.rate(**bucket) or 0 for proxy in proxies]
+            return min(zone) >= 0.14 * self.LIMIT and other >= 0.4 * self.LIMIT
+
+        wait_for(is_fair, "parts of the limit for three proxies of one zone")
+
     def test_a_denied_request_says_when_to_come_back(self):
         def is_denied():
             answer = self.ask(self.zones[0], path="/both", user="slow")

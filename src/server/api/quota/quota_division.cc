@@ -147,8 +147,7 @@ void QuotaService::count(Counter& counter) {
     counter.ready -= spare;
     counter.owed -= take(counter, counter.owed);
   }
-  const std::uint64_t most =
-      tolerated_in(counter) + ShareMeter().count(limit, half, horizon_of(counter));
+  const std::uint64_t most = owed_by(counter, half);
   if (counter.owed > most) counter.owed -= charge(counter, counter.owed - most);
   if (counter.owed > 0 && !counter.failure) ask_again(counter);
   // When it is back, it admits what was used meanwhile, except for the units of a full limit.
@@ -249,6 +248,11 @@ Duration QuotaService::horizon_of(const Counter& counter) const {
 std::uint64_t QuotaService::tolerated_in(const Counter& counter) const {
   const Duration time = std::max(Duration{parts_.config.every}, kQuotaLatency);
   return ShareMeter().count(counter.of.numbers, counter.share.part, time);
+}
+
+// What may be owed if that share of the limit pays it back.
+std::uint64_t QuotaService::owed_by(const Counter& counter, std::uint64_t share) const {
+  return tolerated_in(counter) + ShareMeter().count(counter.of.numbers, share, horizon_of(counter));
 }
 
 // What is owed beyond tolerated_in() is paid back by smaller parts.
@@ -379,32 +383,38 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
 }
 
 // Pays for the tokens that the assignment begins with. If units are missing for a raise, it waits
-// until the limit is divided again: returns false, or renews the latest assignment in the last
-// third of its time. A bucket that is new, or had no limit, gets DENY_ALL meanwhile. Else the
-// missing tokens are owed.
+// until the limit is divided again: returns false. A bucket that is new, or had no limit, gets
+// DENY_ALL meanwhile. In the last third of its latest assignment the missing tokens are owed, as if
+// it were no raise, or that is renewed if too much is owed.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;
+  bool may_owe = true;
   bool is_raised = false;
   for (const Link& link : subscription.links) {
-    const quota::Allocator& parts = link.counter->parts;
-    const bool lacks = link.counter->ready < start_of(choice, link.cost);
-    link.counter->is_awaited |= lacks;
+    Counter& counter = *link.counter;
+    const std::uint64_t start = start_of(choice, link.cost);
+    const bool lacks = counter.ready < start;
+    counter.is_awaited |= lacks;
     has_units &= !lacks;
-    is_raised |= part_of(choice, link) > parts.assigned(subscription.id);
+    may_owe &= !lacks || counter.owed + start <= owed_by(counter, counter.share.part);
+    is_raised |= part_of(choice, link) > counter.parts.assigned(subscription.id);
   }
   if (!has_units && is_raised) {
     constexpr auto kAllowAll = Assignment::Kind::kAllowAll;
     const bool has_limit = subscription.sent && subscription.sent->kind != kAllowAll;
     const Duration age = now_ - subscription.sent_at;
     const Duration ttl{subscription.ttl};
-    if (has_limit && age < ttl && age >= ttl / 3 * 2) {
-      choice = {.to = choice.to, .next = *subscription.sent, .renews = true};
+    const bool is_late = has_limit && age >= ttl / 3 * 2;
+    if (!is_late || !may_owe) {
+      if (is_late && age < ttl) {
+        choice = {.to = choice.to, .next = *subscription.sent, .renews = true};
+        return true;
+      }
+      if (has_limit || resumes(subscription)) return false;
+      choice.next = {.kind = Assignment::Kind::kDenyAll};
       return true;
     }
-    if (has_limit || resumes(subscription)) return false;
-    choice.next = {.kind = Assignment::Kind::kDenyAll};
-    return true;
   }
   for (const Link& link : subscription.links) {
     const std::uint64_t start = start_of(choice, link.cost);

@@ -293,6 +293,7 @@ class QuotaService {
                                                      std::uint64_t idle) const;
   Duration horizon_of(const Counter& counter) const;
   std::uint64_t tolerated_in(const Counter& counter) const;
+  std::uint64_t owed_by(const Counter& counter, std::uint64_t share) const;
   void plan(Counter& counter, std::vector<Subscription*>& changed);
   std::optional<Assignment> choose(Subscription& subscription);
   bool is_old(const Subscription& subscription) const;

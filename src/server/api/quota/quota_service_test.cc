@@ -134,7 +134,7 @@ class Redis final : public Store {
 class QuotaServiceTest : public ::testing::Test {
  protected:
   void SetUp() override { load(kRules); }
-  void load(std::string_view yaml, std::size_t step = 2000) {
+  void load(std::string_view yaml, std::size_t step = 2000, bool charges = true) {
     auto rules = RulesManager::open({folder_.write("rules.yaml", yaml)});
     ASSERT_TRUE(rules) << rules.error().front().to_string();
     rules_ = std::move(*rules);
@@ -144,6 +144,7 @@ class QuotaServiceTest : public ::testing::Test {
                                                                   .log = log_,
                                                                   .config = config_,
                                                                   .shares = &shares_,
+                                                                  .charges = charges,
                                                                   .steady = clock_,
                                                                   .step = step});
   }
@@ -380,6 +381,28 @@ TEST_F(QuotaServiceTest, AWindowLosesLittleOfTheLimit) {
     }
     EXPECT_GE(sum / 60, 97) << algorithm;
   }
+}
+
+// The server of a zone, whose part is half of the limit. What two proxies owe takes all units that
+// there are, so that none are left for the start of the third one.
+TEST_F(QuotaServiceTest, EachProxyHasAPartWhereTheStoreGivesLessThanTheLimit) {
+  load(kRules, 2000, false);
+  const std::string key = counter_of("api", "/api");
+  const Charge half = charge_of(key, token_bucket(100).per(1s), 50);
+  std::vector<std::shared_ptr<Told>> proxies;
+  for (std::uint64_t id = 1; id <= 3; ++id) proxies.push_back(connect(id));
+  for (int i = 0; i < 60; ++i) {
+    clock_.advance(1s);
+    static_cast<void>(memory_.apply_one(Verb::kTake, half, {}));
+    for (std::uint64_t id = 1; id <= 3; ++id) report(id, "/api", 500, 1s);
+    divide(true);
+  }
+  double sum = 0;
+  for (const auto& proxy : proxies) {
+    EXPECT_GE(proxy->rate("/api"), 14);
+    sum += proxy->rate("/api");
+  }
+  EXPECT_NEAR(sum, 50, 5);
 }
 
 TEST_F(QuotaServiceTest, LeavesOutALimitThatCannotBeAssigned) {
