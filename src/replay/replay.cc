@@ -162,7 +162,10 @@ std::vector<std::string> attributes_of_cost(std::string_view cost) {
   return names;
 }
 
-bool may_need_cost(const RuleLimit& limit) { return limit.cost.empty() && !limit.counts_responses; }
+// A budget that `overflow` adds has the cost of the first one.
+bool may_need_cost(const RuleLimit& limit) {
+  return limit.cost.empty() && !limit.counts_responses && !limit.alternative;
+}
 
 }  // namespace
 
@@ -277,7 +280,7 @@ LimitTally& Tally::tally_of(const LimitAnswer& answer) {
 void Tally::look_for_attributes(const RuleAnswer& answer, const LogLine& line,
                                 const RequestCosts& costs, const AttributeSource& attributes) {
   if (lack_keys_ > 0) look_for_keys(answer, attributes);
-  if (without_cost_ > 0) look_for_missing_costs(answer);
+  if (without_cost_ > 0) look_for_missing_costs(answer, line, costs);
   if (lack_costs_ == 0) return;
   for (const LimitAnswer& each : answer.limits) {
     LimitTally& limit = tally_of(each);
@@ -305,16 +308,20 @@ void Tally::look_for_keys(const RuleAnswer& answer, const AttributeSource& attri
   }
 }
 
-void Tally::look_for_missing_costs(const RuleAnswer& answer) {
+void Tally::look_for_missing_costs(const RuleAnswer& answer, const LogLine& line,
+                                   const RequestCosts& costs) {
   const auto costly =
       std::find_if(answer.limits.begin(), answer.limits.end(), [&](const LimitAnswer& each) {
-        return each.cost > 1 && each.decision.reason != Reason::kInvalid &&
+        return (each.cost > 1 || line.units > 1) && each.decision.reason != Reason::kInvalid &&
                tally_of(each).reads_cost();
       });
   if (costly == answer.limits.end()) return;
   for (const LimitAnswer& each : answer.limits) {
     LimitTally& limit = tally_of(each);
-    if (limit.costly_limit != nullptr || each.cost != 1 || !may_need_cost(*each.limit)) continue;
+    const bool has_own =
+        std::any_of(costs.limits.begin(), costs.limits.end(),
+                    [&](const LimitCost& cost) { return cost.limit == each.limit->name; });
+    if (limit.costly_limit != nullptr || has_own || !may_need_cost(*each.limit)) continue;
     limit.costly_rule = costly->rule;
     limit.costly_limit = costly->limit;
     --without_cost_;

@@ -137,8 +137,9 @@ struct LimitTally {
   bool lacks_cost = false;
   // The parts of its key that have attributes, and which of these the requests of the rule lack.
   std::vector<KeyPart> key_from = {};
-  // The limit has no `cost`, and took 1 unit of a request of which this limit of this rule took its
-  // own cost, more than 1. Null: there is none.
+  // The limit has no `cost`, and took the cost that the log gives, else 1 unit, of a request of
+  // which this limit of this rule took a cost of its own. One of the two is more than 1. Null:
+  // there is none.
   const Rule* costly_rule = nullptr;
   const RuleLimit* costly_limit = nullptr;
 
@@ -196,7 +197,8 @@ class Tally {
  private:
   LimitTally& tally_of(const LimitAnswer& answer);
   void look_for_keys(const RuleAnswer& answer, const AttributeSource& attributes);
-  void look_for_missing_costs(const RuleAnswer& answer);
+  void look_for_missing_costs(const RuleAnswer& answer, const LogLine& line,
+                              const RequestCosts& costs);
 
   std::span<const Rule> file_order_;
   TimeSeries series_;

@@ -428,12 +428,42 @@ rules:
   EXPECT_EQ(warnings_of_log("body.n", "1795428000,a,1,1\n1795428001,b,1,1\n"),
             std::vector<std::string>());
   EXPECT_EQ(warnings_of_log("costs.hour", lines), (std::vector{day, month}));
-  fields_ = {{"body.n", "n"}, {"cost", "m"}};
-  EXPECT_EQ(warnings_of(replay_text("time,ip,n,m\n1795428000,a,7,1\n1795428001,a,7,5\n"
-                                    "1795428002,b,1,2\n",
-                                    rules)),
-            std::vector<std::string>())
-      << "the requests have costs for limits without one";
+  fields_ = {{"body.n", "n"}, {"costs.day", "m"}};
+  EXPECT_EQ(warnings_of(replay_text("time,ip,n,m\n1795428000,a,7,1\n1795428001,b,1,5\n", rules)),
+            std::vector{month})
+      << "the requests have a cost for the other one";
+}
+
+TEST_F(ReplayTest, WarnsAboutLimitsWithoutCostThatTookTheCostOfTheLog) {
+  const auto rules_with = [](const std::string& calls, const std::string& tokens) {
+    return rules_of("version: 1\nrules:\n  - name: models\n    limits:\n      - { name: tokens, " +
+                    tokens + "algorithm: fixed_window, limit: 1000, per: 1h }\n      - { name: " +
+                    "calls, algorithm: fixed_window, limit: 30, per: 1h" + calls + " }\n");
+  };
+  const std::string csv = "time,n\n1795428000,20\n1795428001,20\n1795428002,1\n";
+  const std::string warning =
+      "rule models, limit calls: it has no 'cost', so it took the cost that the log gives, and at "
+      "a gateway it takes 1 unit of each request; expected 'cost: 1' to count requests, or 'cost: "
+      "request'";
+  fields_ = {{"cost", "n"}};
+  const RuleSet rules = rules_with("", "cost: request, ");
+  const ReplayReport report = replay_text(csv, rules);
+  EXPECT_EQ(report.tally.rules[0].limits[1].denied, 1u) << "the second";
+  EXPECT_EQ(warnings_of(report), std::vector{warning});
+  EXPECT_NE(text_report(report, false).find("\nwarning: " + warning + "\n"), std::string::npos);
+  EXPECT_EQ(boost::json::parse(json_report(report)).at("warnings").at(0).as_string(), warning);
+  EXPECT_NE(html_report(report).find("Warning: rule models, limit calls: it has no"),
+            std::string::npos);
+  const auto count_of_warnings = [&](const std::string& calls, const std::string& tokens) {
+    const RuleSet others = rules_with(calls, tokens);
+    return warnings_of(replay_text(csv, others)).size();
+  };
+  EXPECT_EQ(count_of_warnings("", "cost: '{body.n|1}', "), 2u) << "and that its default counted";
+  EXPECT_EQ(count_of_warnings(", cost: 1", "cost: request, "), 0u);
+  EXPECT_EQ(count_of_warnings(", cost: request", "cost: request, "), 0u);
+  EXPECT_EQ(count_of_warnings("", ""), 0u) << "no limit has a cost";
+  fields_.push_back({"costs.calls", "n"});
+  EXPECT_EQ(count_of_warnings("", "cost: request, "), 0u) << "this column is for this limit";
 }
 
 TEST_F(ReplayTest, DoesNotCountTheHeaderOfColumns) {

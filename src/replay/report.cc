@@ -518,8 +518,12 @@ std::string wrong_costs(const LimitTally& limit) {
 
 namespace {
 
-// Says that a limit that has no cost counts requests next to one that counts something else.
+// Says what a limit without `cost` counts next to one that counts something else.
 std::string missing_cost(const RuleTally& rule, const LimitTally& limit) {
+  if (limit.units != limit.requests) {
+    return "it has no 'cost', so it took the cost that the log gives, and at a gateway it takes 1 "
+           "unit of each request; expected 'cost: 1' to count requests, or 'cost: request'";
+  }
   const std::string& cost = limit.costly_limit->cost;
   const std::string other =
       "limit " + limit.costly_limit->name +
@@ -553,8 +557,7 @@ std::string warning_of(const RuleTally& rule, const LimitTally& limit, const Log
                                       : key + " or " + cost) +
            (has_key ? "" : logs.expected_source(part->names[0]));
   }
-  if (limit.costly_limit != nullptr && limit.units == limit.requests)
-    return missing_cost(rule, limit);
+  if (limit.costly_limit != nullptr) return missing_cost(rule, limit);
   if (!limit.lacks_cost) return "";
   if (limit.cost_from.empty()) {
     return "it has 'cost: request', and the log has no cost, so each request took 1 unit" +
