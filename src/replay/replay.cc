@@ -256,8 +256,11 @@ void Tally::count(const RuleAnswer& answer, const LogLine& line, Instant at) {
     series_.add(kWouldDeny);
   }
   for (const LimitAnswer& each : answer.limits) {
-    if (each.decision.passed_over) continue;
     LimitTally& limit = tally_of(each);
+    if (each.decision.passed_over) {
+      ++limit.passed_over;
+      continue;
+    }
     if (each.decision.reason == Reason::kInvalid) {
       ++limit.invalid;
       continue;
@@ -277,6 +280,17 @@ LimitTally& Tally::tally_of(const LimitAnswer& answer) {
   return rule.limits[static_cast<std::size_t>(answer.limit - answer.rule->limits.data())];
 }
 
+namespace {
+
+// A budget that `overflow` adds takes the cost of one before it, too.
+bool is_cost_of(const RuleLimit& limit, const LimitCost& cost) {
+  const RuleLimit* named = &limit;
+  while (named->name != cost.limit && named->alternative) --named;
+  return named->name == cost.limit;
+}
+
+}  // namespace
+
 void Tally::look_for_attributes(const RuleAnswer& answer, const LogLine& line,
                                 const RequestCosts& costs, const AttributeSource& attributes) {
   if (lack_keys_ > 0) look_for_keys(answer, attributes);
@@ -288,7 +302,7 @@ void Tally::look_for_attributes(const RuleAnswer& answer, const LogLine& line,
     const bool is_found =
         (line.has_cost && limit.cost_from.empty()) ||
         std::any_of(costs.limits.begin(), costs.limits.end(),
-                    [&](const LimitCost& cost) { return cost.limit == limit.limit->name; }) ||
+                    [&](const LimitCost& cost) { return is_cost_of(*limit.limit, cost); }) ||
         std::any_of(limit.cost_from.begin(), limit.cost_from.end(),
                     [&](const std::string& name) { return attributes.find(name).has_value(); });
     if (!is_found) continue;

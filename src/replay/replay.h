@@ -130,6 +130,7 @@ struct LimitTally {
   KeyTally keys;
   std::uint64_t blocked = 0;       // of `denied`: the key was blocked
   std::uint64_t invalid = 0;       // requests whose cost for this limit is none; not in `requests`
+  std::uint64_t passed_over = 0;   // requests that another budget of the row answered
   std::uint64_t units = 0;         // that `requests` asked for
   std::uint64_t denied_units = 0;  // of those that this limit denied
   std::vector<std::string> cost_from = {};  // the attributes that its cost reads
@@ -311,6 +312,9 @@ std::string blocked_text(const LimitTally& limit);
 
 // Says how many requests are invalid, and why the first one is.
 std::string invalid_text(const Tally& tally);
+// Says that another budget of the row (`overflow`) answered each request to which the limit could
+// apply. Empty: the limit answered one, or there was none.
+std::string spared_text(const LimitTally& limit);
 // Says that requests have a wrong cost for the limit.
 std::string wrong_costs(const LimitTally& limit);
 

@@ -814,6 +814,52 @@ TEST_F(ReplayTest, SpendsBudgetsAtTheTimesOfTheLog) {
   EXPECT_EQ(report.tally.rules[0].limits[0].keys.keys_denied(), 1u);
 }
 
+// A budget of a day with an overflow, for requests of 30 units.
+class RowReplay : public ReplayTest {
+ protected:
+  ReplayReport replay_row(const std::string& day, const std::string& credits,
+                          const std::string& cost) {
+    rules_of_row_ = rules_of(
+        "version: 1\nrules:\n  - name: r\n    limits:\n      - { name: day, algorithm: budget, "
+        "limit: " +
+        day + ", per: day, zone: UTC, cost: " + cost +
+        ", overflow: { name: credits, limit: " + credits + ", per: never } }\n");
+    return replay_text("time,n\n1795428000,30\n1795428001,30\n1795428002,30\n1795428003,30\n",
+                       *rules_of_row_);
+  }
+  static bool shows(const std::string& report, const std::string& text) {
+    return report.find(text) != report.npos;
+  }
+
+  std::optional<RuleSet> rules_of_row_;
+};
+
+TEST_F(RowReplay, SaysThatABudgetWasNeverNeeded) {
+  for (const std::string cost : {"request", "'{body.n|500}'"}) {
+    fields_ = {{"cost", "n"}, {"body.n", "n"}};
+    const ReplayReport report = replay_row("120", "60", cost);
+    EXPECT_EQ(warnings_of(report), std::vector<std::string>()) << cost;
+    EXPECT_TRUE(shows(text_report(report, false),
+                      "    never needed: the budgets before it had room for every request\n"));
+    EXPECT_TRUE(shows(html_report(report), "The limit was never needed: the budgets before it"));
+    EXPECT_FALSE(shows(html_report(report), "Applied to no request"));
+  }
+  const ReplayReport report = replay_row("60", "10", "request");
+  EXPECT_EQ(report.tally.denied, 2u);
+  EXPECT_TRUE(shows(text_report(report, false), "    charged for no request\n"));
+  EXPECT_FALSE(shows(text_report(report, false), "never needed"));
+}
+
+TEST_F(RowReplay, TakesTheCostOfTheFirstBudget) {
+  fields_ = {{"costs.day", "n"}};
+  const ReplayReport report = replay_row("60", "60", "request");
+  EXPECT_EQ(report.tally.denied, 0u);
+  EXPECT_EQ(report.tally.rules[0].limits[1].units, 60u);
+  EXPECT_EQ(warnings_of(report), std::vector<std::string>());
+  fields_ = {};
+  EXPECT_EQ(warnings_of(replay_row("2", "2", "request")).size(), 2u) << "the log has no cost";
+}
+
 TEST_F(ReplayTest, HasNoTimesWithoutRequests) {
   const ReplayReport report = replay_text("", rules_);
   EXPECT_FALSE(report.failed);

@@ -373,7 +373,8 @@ class TextReport {
       line("    denied " + grouped(limit.denied) +
            (limit.denied == 1 ? " request of " : " requests of ") + keys);
     } else if (limit.requests + limit.invalid == 0) {
-      line(yellow("    applied to no request"));
+      const std::string spared = spared_text(limit);
+      line(spared.empty() ? yellow("    applied to no request") : "    " + spared);
     } else {
       line("    " + denied + " " + grouped(limit.denied) + " of " + grouped(limit.requests) +
            " requests, " + grouped(limit.keys.keys_denied()) + " of " + keys +
@@ -503,6 +504,25 @@ std::string blocked_text(const LimitTally& limit) {
   return grouped(limit.blocked) + " blocked, " + grouped(limit.denied - limit.blocked) + " limited";
 }
 
+namespace {
+
+// Returns the first budget of the row, whose denials are those of the row.
+const LimitTally& first_of_row(const LimitTally& limit) {
+  const LimitTally* first = &limit;
+  while (first->limit->alternative) --first;
+  return *first;
+}
+
+}  // namespace
+
+std::string spared_text(const LimitTally& limit) {
+  if (limit.requests + limit.invalid > 0 || limit.passed_over == 0) return "";
+  const bool has_denied = first_of_row(limit).denied > 0;
+  return limit.limit->alternative && !has_denied
+             ? "never needed: the budgets before it had room for every request"
+             : "charged for no request";
+}
+
 std::string invalid_text(const Tally& tally) {
   const std::string mistake = tally.mistake.empty() ? "" : "; the first: " + tally.mistake;
   return "the server refuses " + plural(tally.invalid, "request") +
@@ -547,6 +567,7 @@ std::string warning_of(const RuleTally& rule, const LimitTally& limit, const Log
     return "'concurrency' is skipped: a log does not say when a request ends";
   }
   if (limit.requests + limit.invalid == 0) {
+    if (limit.passed_over > 0) return "";
     const KeyPart* const part = lacking_part(limit.key_from);
     const bool has_key = part == nullptr || part->absent < part->names.size();
     if (has_key && !key.empty() && limit.cost_from.empty()) return "applied to no request";

@@ -538,7 +538,9 @@ class Page {
         (blocked.empty() || is_difference ? "" : ". Of the denials: " + blocked) +
         (limit.invalid > 0 ? ". " + wrong_costs(limit) : "") + ".</p>\n";
     if (limit.keys.keys_denied() == 0) {
-      out_ += limit.requests + limit.invalid == 0
+      const std::string spared = spared_text(limit);
+      out_ += !spared.empty() ? "<p class=\"small\">The limit was " + spared + ".</p>\n"
+              : limit.requests + limit.invalid == 0
                   ? "<p class=\"small bad\">Applied to no request.</p>\n"
                   : "<p class=\"small\">" + std::string(shadow ? "Would deny" : "Denied") +
                         " no request; " + key_count(limit.keys) +
