@@ -49,8 +49,8 @@ requests asked of this limit, and denied_units what it denied.
 Within a rule, matched = allowed + denied, and invalid ones count as allowed; for a shadow rule (mode:
 shadow), denied counts the requests that it would have denied. The denied of a limit counts the
 requests that this limit denied, blocked those of them whose key was blocked (block); several limits
-may deny one request. keys is the number of distinct
-counters of the limit.
+may deny one request. Of budgets in a row (overflow), the first has the denials. keys is the
+number of distinct counters of the limit.
 denied_by_hour and would_deny_by_hour have the requests of the 24 hours of the day, UTC.
 top_denied has the most denied keys, and the most frequent agents, requests and statuses of their
 denied requests; more_denied is the number of the other denied keys. A rule with action: deny has

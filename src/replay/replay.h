@@ -315,6 +315,9 @@ std::string invalid_text(const Tally& tally);
 // Says that another budget of the row (`overflow`) answered each request to which the limit could
 // apply. Empty: the limit answered one, or there was none.
 std::string spared_text(const LimitTally& limit);
+// Says which limit has the denials of the row, if the limit is a later budget of it. Empty: it is
+// none, or the row denied nothing.
+std::string row_text(const LimitTally& limit);
 // Says that requests have a wrong cost for the limit.
 std::string wrong_costs(const LimitTally& limit);
 

@@ -850,6 +850,19 @@ TEST_F(RowReplay, SaysThatABudgetWasNeverNeeded) {
   EXPECT_FALSE(shows(text_report(report, false), "never needed"));
 }
 
+TEST_F(RowReplay, SaysWhichLimitHasTheDenialsOfARow) {
+  const std::string row = "denials of the row are listed at limit day";
+  fields_ = {{"cost", "n"}};
+  const ReplayReport report = replay_row("60", "30", "request");
+  EXPECT_EQ(report.tally.rules[0].limits[0].denied, 1u) << "the last";
+  const std::string text = text_report(report, false);
+  EXPECT_TRUE(
+      shows(text, "    denied 0 of 1 requests, 0 of 1 key, 0 of 30 units\n    " + row + "\n"))
+      << text;
+  EXPECT_TRUE(shows(html_report(report), "one counter for all requests; " + row + ". Denied 0"));
+  EXPECT_FALSE(shows(text_report(replay_row("60", "60", "request"), false), row));
+}
+
 TEST_F(RowReplay, TakesTheCostOfTheFirstBudget) {
   fields_ = {{"costs.day", "n"}};
   const ReplayReport report = replay_row("60", "60", "request");

@@ -383,6 +383,7 @@ class TextReport {
         line("    " + blocked);
       }
     }
+    if (const std::string row = row_text(limit); !row.empty()) line("    " + printable(row));
     if (limit.invalid > 0) line(yellow("    " + wrong_costs(limit)));
     denied_keys(limit.keys, denied, is_difference);
   }
@@ -521,6 +522,12 @@ std::string spared_text(const LimitTally& limit) {
   return limit.limit->alternative && !has_denied
              ? "never needed: the budgets before it had room for every request"
              : "charged for no request";
+}
+
+std::string row_text(const LimitTally& limit) {
+  const LimitTally& first = first_of_row(limit);
+  if (!limit.limit->alternative || first.denied == 0) return "";
+  return "denials of the row are listed at limit " + first.limit->name;
 }
 
 std::string invalid_text(const Tally& tally) {

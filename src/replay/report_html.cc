@@ -528,12 +528,14 @@ class Page {
   void limit(const LimitTally& limit, bool shadow, bool is_difference = false) {
     const std::string units = denied_units_text(limit);
     const std::string blocked = blocked_text(limit);
+    const std::string row = row_text(limit);
     out_ +=
         "<h3>Limit " + html_text(limit.limit->name) + "</h3>\n<p class=\"soft small\">" +
         html_text(limit_text(limit.limit->limit)) + "; " +
         (limit.limit->key.empty()
              ? "one counter for all requests"
              : "a counter for each <code>" + html_text(limit.limit->key) + "</code>") +
+        (row.empty() ? "" : "; " + html_text(row)) +
         (units.empty() || is_difference ? "" : (shadow ? ". Would deny " : ". Denied ") + units) +
         (blocked.empty() || is_difference ? "" : ". Of the denials: " + blocked) +
         (limit.invalid > 0 ? ". " + wrong_costs(limit) : "") + ".</p>\n";
