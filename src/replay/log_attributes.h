@@ -42,7 +42,7 @@ class LogAttributes final : public AttributeSource {
   mutable base::Buffers decoded_;
 };
 
-// A part of a key, such as "{header.x-user|ip}".
+// A part of a key or of a cost, such as "{header.x-user|ip}".
 struct KeyPart {
   std::vector<std::string> names;  // of its attributes; the first that a request has counts
   std::size_t absent = 0;          // the number of the first of them that no request has had

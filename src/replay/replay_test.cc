@@ -330,6 +330,24 @@ rules:
   EXPECT_EQ(warnings_of(replay_text(csv, rules)).at(3), "the second rules: " + lacks_total);
 }
 
+TEST_F(ReplayTest, SaysThatRequestsWithoutACostWereDenied) {
+  const auto warnings_with = [&](const std::string& cost) {
+    const RuleSet rules = rules_of(
+        "version: 1\nrules:\n  - name: models\n    limits:\n      - { name: tokens, key: '{ip}', "
+        "algorithm: fixed_window, limit: 9, per: 1h, on_missing: deny, cost: '" +
+        cost + "' }\n");
+    return warnings_of(replay_text("time,ip,n\n1795428000,a,1\n1795428001,a,1\n", rules));
+  };
+  EXPECT_EQ(warnings_with("{body.in|body.out}"),
+            std::vector<std::string>{"rule models, limit tokens: no request has body.in or "
+                                     "body.out; all 2 were denied by 'on_missing: deny'; "
+                                     "expected --field body.in=COLUMN"});
+  EXPECT_EQ(warnings_with("{body.in|5}"),
+            std::vector<std::string>{"rule models, limit tokens: the log has no attribute of its "
+                                     "cost, {body.in|5}, so the default counted; expected --field "
+                                     "body.in=COLUMN"});
+}
+
 TEST_F(ReplayTest, WarnsAboutKeysThatNoRequestHas) {
   const RuleSet rules = rules_of(R"(version: 1
 defaults: { on_missing: deny }

@@ -591,8 +591,13 @@ std::string warning_of(const RuleTally& rule, const LimitTally& limit, const Log
     return "it has 'cost: request', and the log has no cost, so each request took 1 unit" +
            logs.expected_source("cost");
   }
+  const std::string source = logs.expected_source(limit.cost_from[0]);
+  if (limit.limit->on_missing == OnMissing::kDeny && limit.keys.keys() == 0) {
+    const KeyPart part{limit.cost_from, limit.cost_from.size()};
+    return lack_text(part, limit.requests, rule.rule->mode == RuleMode::kShadow) + source;
+  }
   return "the log has no attribute of its cost, " + limit.limit->cost + ", so the default counted" +
-         logs.expected_source(limit.cost_from[0]);
+         source;
 }
 
 void add_warnings(const Tally& tally, const LogTotals& logs, const std::string& prefix,
