@@ -473,7 +473,8 @@ std::string options_text(const Limit& limit) {
   const LimitSpec spec = core::spec_of(limit);
   const bool has_default_burst = limit.capacity() == limit.limit() && spec.burst == spec.limit;
   if (spec.burst && !has_default_burst) return ", burst " + grouped(*spec.burst);
-  return spec.align == Align::kClock ? ", aligned to the clock" : "";
+  if (!spec.align) return "";
+  return spec.align == Align::kClock ? ", aligned to the clock" : ", from the first request";
 }
 
 }  // namespace

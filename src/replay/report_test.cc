@@ -353,7 +353,11 @@ TEST(LimitText, NamesTheNumbers) {
   EXPECT_EQ(limit_text(token_bucket(1000).per(1s).burst(2000)),
             "token_bucket, 1,000 per 1 s, burst 2,000");
   EXPECT_EQ(limit_text(gcra(30).per(60s).burst(15)), "gcra, 30 per 1 min, burst 15");
-  EXPECT_EQ(limit_text(fixed_window(5).per(250ms)), "fixed_window, 5 per 250 ms");
+  EXPECT_EQ(limit_text(fixed_window(5).per(250ms)),
+            "fixed_window, 5 per 250 ms, from the first request");
+  EXPECT_EQ(limit_text(fixed_window(5).per(1s).aligned_to_clock()),
+            "fixed_window, 5 per 1 s, aligned to the clock");
+  EXPECT_EQ(limit_text(sliding_window_log(5).per(1s)), "sliding_window_log, 5 per 1 s");
   EXPECT_EQ(limit_text(gcra(0).per(1s)), "gcra, 0 per 1 s, denies every request");
 }
 
