@@ -816,21 +816,6 @@ void warn(const LogInput& input, LogTotals& totals, const std::string& path,
 
 }  // namespace
 
-std::string LogTotals::expected_source(std::string_view name) const {
-  const auto has = [&](LogFormat format) {
-    return std::find(formats.begin(), formats.end(), format) != formats.end();
-  };
-  const std::string option = "; expected --field " + std::string(name) + "=";
-  if (has(LogFormat::kJson) || has(LogFormat::kCsv)) return option + "COLUMN";
-  if (name.starts_with("query.")) return "";  // part of each request in every format
-  const bool may_be_user =
-      has(LogFormat::kCommon) && !has_user &&
-      target_of_name(name, 0).kind == FieldKind::kAttribute &&
-      (name.starts_with("header.") || (name.find('.') == name.npos && name != "host"));
-  return (may_be_user ? option + std::string(kUserField) + ", or " : "; expected ") +
-         "a log of JSON lines with this value";
-}
-
 std::vector<Instant> starts_of(const LogInput& input) {
   std::vector<Instant> starts(input.logs.size(), kFirstInstant);
   for (std::size_t log = 0; log < starts.size(); ++log) {
@@ -863,6 +848,7 @@ struct TakenLog {
   // To recognize a log whose newest line is first: lines that are much later than one before them,
   // and those that are later and earlier than the line before.
   std::uint64_t very_early = 0, rises = 0, falls = 0;
+  std::uint64_t without_cost = 0;  // lines
   std::uint64_t bytes_read = 0;
   std::optional<Instant> first;
   Instant lowest = Instant::max(), previous = Instant::max();
@@ -903,8 +889,10 @@ void count(TakenLog& log, LogTotals& totals) {
   }
 }
 
-// Counts whether the line at this time comes late.
-void count_order(TakenLog& log, Instant own, Instant latest) {
+// Counts whether the line comes late, and whether it lacks a cost.
+void count(TakenLog& log, const LogLine& line, Instant latest) {
+  const Instant own = line.at;
+  log.without_cost += line.has_cost || line.costs_size > 0 ? 0 : 1;
   log.late += own < latest ? 1 : 0;
   log.very_late += latest - own > kUsualLateness ? 1 : 0;
   log.lowest = std::min(log.lowest, own);
@@ -935,6 +923,12 @@ void judge(const LogInput& input, const TakenLog& log, LogTotals& totals) {
     warn(
         input, totals, path,
         "most lines are skipped, " + grouped(log.lines - log.parsed) + " of " + grouped(log.lines));
+  }
+  if (log.without_cost > 0 && log.without_cost < log.parsed) {
+    warn(input, totals, path,
+         grouped(log.without_cost) + " of " + grouped(log.parsed) + " requests" +
+             (log.without_cost == 1 ? " has no cost; it counts" : " have no cost; each counts") +
+             " as 1 unit, or as the 'cost' of a limit says");
   }
   if (log.very_late * 20 <= log.parsed) return;
   totals.disordered = true;
@@ -977,7 +971,7 @@ void read_logs(const LogInput& input, LogTotals& totals,
       const Instant own = batch.lines[log.line].at;
       at = std::max(at, own);
       if (!queue.empty() && queue.top() < std::pair(at, index)) break;
-      count_order(log, own, at);
+      count(log, batch.lines[log.line], at);
       take(batch, log.line, at);
     }
     if (log.line < batch.lines.size() || !batch.last) queue.emplace(at, index);

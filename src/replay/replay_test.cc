@@ -177,6 +177,30 @@ TEST_F(ReplayTest, SaysWhichLinesHaveACostThatIsNoNumber) {
             "lines that are not access log lines, and 2 with a cost that is no whole number");
 }
 
+TEST_F(ReplayTest, SaysHowManyRequestsOfALogWithCostsHaveNone) {
+  const RuleSet rules = rules_of(
+      "version: 1\nrules:\n  - name: models\n    limits:\n      - { name: tokens, algorithm: "
+      "fixed_window, limit: 90, per: 1h, cost: request }\n");
+  const auto warnings_with = [&](const std::string& name, const std::string& lines) {
+    fields_ = {{name, "n"}};
+    return warnings_of(replay_text("time,n\n1795428000,7\n" + lines, rules));
+  };
+  const std::string problem =
+      "1 of 3 requests has no cost; it counts as 1 unit, or as the 'cost' of a limit says";
+  const std::vector<std::string> one = {files_.path("log") + ": " + problem};
+  EXPECT_EQ(warnings_with("cost", "1795428001,\n1795428002,0\n"), one);
+  EXPECT_EQ(complaints_, std::vector{files_.path("log") + ": warning: " + problem});
+  EXPECT_EQ(warnings_with("costs.tokens", "1795428001,-\n1795428002,9\n"), one);
+  EXPECT_EQ(warnings_with("cost", "1795428001,\n1795428002,\n").at(0),
+            files_.path("log") +
+                ": 2 of 3 requests have no cost; each counts as 1 unit, or as the 'cost' of a "
+                "limit says");
+  EXPECT_EQ(warnings_with("cost", "1795428001,1\n"), std::vector<std::string>());
+  fields_ = {};
+  EXPECT_EQ(warnings_of(replay_text("time,n\n1795428000,7\n", rules)).size(), 1u)
+      << "the log has no cost at all";
+}
+
 TEST_F(ReplayTest, CountsTheResponsesOfTheLog) {
   const RuleSet rules = rules_of(R"(version: 1
 rules:

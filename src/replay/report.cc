@@ -630,6 +630,21 @@ std::string LogTotals::skipped_text() const {
          (wrong_costs == 0 ? "" : ", and " + grouped(wrong_costs) + " with " + costs);
 }
 
+std::string LogTotals::expected_source(std::string_view name) const {
+  const auto has = [&](LogFormat format) {
+    return std::find(formats.begin(), formats.end(), format) != formats.end();
+  };
+  const std::string option = "; expected --field " + std::string(name) + "=";
+  if (has(LogFormat::kJson) || has(LogFormat::kCsv)) return option + "COLUMN";
+  if (name.starts_with("query.")) return "";  // part of each request in every format
+  const bool may_be_user =
+      has(LogFormat::kCommon) && !has_user &&
+      target_of_name(name, 0).kind == FieldKind::kAttribute &&
+      (name.starts_with("header.") || (name.find('.') == name.npos && name != "host"));
+  return (may_be_user ? option + std::string(kUserField) + ", or " : "; expected ") +
+         "a log of JSON lines with this value";
+}
+
 std::vector<std::string> warnings_of(const ReplayReport& report) {
   std::vector<std::string> all = report.problems;
   add_warnings(report.tally, report, "", all);
