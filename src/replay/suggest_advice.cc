@@ -687,8 +687,11 @@ std::string advised_rules(const SuggestReport& report, const std::vector<Advice>
       "# Limits for past traffic, found by sluice suggest. The rule that is not a comment is the "
       "one\n"
       "# to begin with. Each rule is in shadow mode: it denies nothing, and counts what it would "
-      "deny.\n"
-      "version: 1\n";
+      "deny.\n";
+  if (advice.size() > 1) {
+    yaml += "# This command makes rules of the comments: sed 's/^  # /  /' THIS_FILE > NEW_FILE\n";
+  }
+  yaml += "version: 1\n";
   if (const std::string trusted = trusted_of(report.options.key); !trusted.empty()) {
     yaml += "# Clients must not be able to choose these; a gateway sets them.\ntrusted: [" +
             trusted + "]\n";

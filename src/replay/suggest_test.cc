@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <regex>
 #include <stdexcept>
 
 #include "replay/replay.h"
@@ -144,12 +145,10 @@ TEST_F(Suggest, FollowsATimeThatGoesBack) {
 }
 
 // The rules of the advice, with those that are comments.
-std::string all_rules(std::string yaml) {
-  for (std::size_t at = 0; (at = yaml.find("\n  # ", at)) != yaml.npos;) {
-    const char next = yaml[at + 5];
-    next == '-' || next == ' ' ? yaml.erase(at + 3, 2) : (++at, yaml);
-  }
-  return yaml;
+std::string all_rules(const std::string& yaml) {
+  const std::string command = "sed 's/^  # /  /' THIS_FILE > NEW_FILE\n";
+  EXPECT_NE(yaml.find(command), yaml.npos) << yaml;
+  return std::regex_replace(yaml, std::regex("\n  # "), "\n  ");
 }
 
 // Requests of a site: pages with their pictures, an API, a form, and one client that guesses
@@ -833,6 +832,11 @@ TEST_F(Suggest, PrintsOneRuleAndTheOthersAsComments) {
   EXPECT_TRUE(rules.warnings().empty());
   EXPECT_TRUE(rules_of(all_rules(yaml)).warnings().empty()) << all_rules(yaml);
   EXPECT_EQ(rules_of(all_rules(yaml)).rules().size(), 5u) << all_rules(yaml);
+  for (const Rule& rule : rules_of(all_rules(yaml)).rules()) {
+    EXPECT_TRUE(rule.mode == RuleMode::kShadow && rule.continues) << rule.name;
+  }
+  const SuggestReport one = suggest_for("time,ip,path\n1,a,/\n2,a,/\n");
+  EXPECT_EQ(advised_rules(one, advise(one, 0)).find("sed"), std::string::npos) << "no comments";
 }
 
 // A site with a few requests of an API, of pictures, of a form, and many to a login below an API.
