@@ -220,6 +220,19 @@ TEST_F(SuggestCommand, RefusesCostsThatItCannotCount) {
   EXPECT_NE(err_.find("the logs have no field 'tokns'"), std::string::npos) << err_;
 }
 
+TEST_F(SuggestCommand, WarnsThatSeveralCostsAreNotAdded) {
+  const std::string csv = files_.write("csv", "time,ip,in,out\n1455926400,a,700,90\n");
+  const std::string warning =
+      "--field cost has several sources, in, out: the first in a line that has a value counts, not "
+      "their sum; expected one source, such as a column with the sum";
+  EXPECT_EQ(run_suggest({"--field", "cost=in", "--field", "cost=out", csv}), 0);
+  EXPECT_EQ(err_, "sluice: warning: " + warning + "\n");
+  EXPECT_EQ(run_suggest({"--field", "cost=in", "--field", "cost=out", "--json", csv}), 0);
+  EXPECT_EQ(boost::json::parse(out_).at("warnings"), boost::json::array{warning});
+  EXPECT_EQ(run_suggest({"--field", "cost=in", "--field", "header.x-out=out", csv}), 0);
+  EXPECT_EQ(err_, "");
+}
+
 TEST_F(SuggestCommand, SaysThatAPipeCannotBeReadAgainForASmallRoute) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += line_at(i, "10.0.0.1", "GET /a");

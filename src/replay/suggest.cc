@@ -652,6 +652,16 @@ void Measurement::add_unmet(SuggestReport& report) const {
       report.unmet.push_back(lack_text(*part, report.requests, false) + report.key_source);
     }
   }
+  std::string sources;
+  std::size_t costs = 0;
+  for (const FieldMapping& field : options_.fields) {
+    if (field.name == "cost") sources += (costs++ == 0 ? "" : ", ") + field.source;
+  }
+  if (costs > 1) {
+    report.unmet.push_back("--field cost has several sources, " + sources +
+                           ": the first in a line that has a value counts, not their sum; expected "
+                           "one source, such as a column with the sum");
+  }
   std::size_t rule = 1;
   for (const auto* const conditions : {&options_.match, &options_.exclude}) {
     for (const auto& [name, pattern] : *conditions) {

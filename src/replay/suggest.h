@@ -430,8 +430,8 @@ struct SuggestReport : LogTotals {
   std::uint64_t keyless = 0;    // without an attribute of the key
   std::uint64_t keys = 0;
   std::size_t key_bytes = 0;  // memory for the keys
-  // What is wrong with conditions that no request met, and with a key whose first choice no request
-  // has.
+  // What is wrong with conditions that no request met, with a key whose first choice no request
+  // has, and with several sources of the cost.
   std::vector<std::string> unmet;
   // LogTotals::expected_source() of the attribute of the key that no request has; else empty.
   std::string key_source;
