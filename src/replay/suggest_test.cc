@@ -830,9 +830,10 @@ TEST_F(Suggest, PrintsOneRuleAndTheOthersAsComments) {
   EXPECT_EQ(rules.rules()[0].name, "pages");
   EXPECT_EQ(rules.rules()[0].mode, RuleMode::kShadow);
   EXPECT_TRUE(rules.warnings().empty());
-  EXPECT_TRUE(rules_of(all_rules(yaml)).warnings().empty()) << all_rules(yaml);
-  EXPECT_EQ(rules_of(all_rules(yaml)).rules().size(), 5u) << all_rules(yaml);
-  for (const Rule& rule : rules_of(all_rules(yaml)).rules()) {
+  const RuleSet all = rules_of(all_rules(yaml));
+  EXPECT_TRUE(all.warnings().empty()) << all_rules(yaml);
+  EXPECT_EQ(all.rules().size(), 5u) << all_rules(yaml);
+  for (const Rule& rule : all.rules()) {
     EXPECT_TRUE(rule.mode == RuleMode::kShadow && rule.continues) << rule.name;
   }
   const SuggestReport one = suggest_for("time,ip,path\n1,a,/\n2,a,/\n");
