@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -82,6 +84,64 @@ TEST(ConfigCommand, ReportsKeysThatDoNotFitEachOther) {
   EXPECT_EQ(wrong.err,
             "-:1:1: error: rules in Redis need a store in Redis, but the store is memory; expected "
             "--store URL, or rules files\n");
+}
+
+TEST(ConfigCommand, ReportsWhatTheServerCannotReadAtItsStart) {
+  constexpr const char* kMissing = " cannot be read: No such file or directory";
+  const auto errors_of = [](const std::string& yaml) {
+    const Outcome outcome = run_config({"check", "-"}, "version: 1\n" + yaml + "\n");
+    EXPECT_EQ(outcome.status, 1) << yaml;
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  };
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"listen: { admin: '0.0.0.0:6075' }",
+       "-:1:1: error: administration at 0.0.0.0:6075 needs a token because other machines can "
+       "connect; set admin.token_file or admin.token_env in the configuration file, or listen on "
+       "127.0.0.1\n"},
+      {"listen: { resp: '[::]:6380' }", "RESP at [::]:6380 needs users with passwords"},
+      {"admin: { token_file: /nowhere/a }", std::string("admin: token file /nowhere/a") + kMissing},
+      {"clients: [{ name: a, token_file: /nowhere/a }]",
+       std::string("clients: token file /nowhere/a") + kMissing},
+      {"resp: { users: [{ name: a, password_file: /nowhere/a }] }",
+       std::string("resp.users: password file /nowhere/a") + kMissing},
+      {"store: redis://127.0.0.1\nredis: { password_file: /nowhere/a }",
+       std::string("redis: password file /nowhere/a") + kMissing},
+      {"store: rediss://127.0.0.1\nredis: { tls: { ca_file: /nowhere/ca } }", "/nowhere/ca"},
+      {"store: quota://127.0.0.1:1\nupstream: { token_file: /nowhere/a }",
+       std::string("upstream.token: token file /nowhere/a") + kMissing},
+      {"store: quotas://127.0.0.1:1\nupstream: { ca_file: /nowhere/ca }", "/nowhere/ca"},
+      {"http: { tls: { cert_file: /nowhere/a.crt, key_file: /nowhere/a.key } }",
+       "http.tls: cannot use the certificate in /nowhere/a.crt"},
+      {"otlp: { endpoint: 'https://127.0.0.1', ca_file: /nowhere/ca }", "/nowhere/ca"},
+  };
+  for (const auto& [yaml, text] : wrong) {
+    EXPECT_NE(errors_of(yaml).find(text), std::string::npos) << errors_of(yaml);
+  }
+  // What no listener or store uses is not read.
+  const Outcome unused =
+      run_config({"check", "-"},
+                 "version: 1\nlisten: { http: off }\nredis: { password_file: /nowhere/a }\n"
+                 "http: { tls: { cert_file: /nowhere/a.crt, key_file: /nowhere/a.key } }\n");
+  EXPECT_EQ(unused.status, 0) << unused.err;
+}
+
+TEST(ConfigCommand, NamesTheVariablesThatItDoesNotHave) {
+  const std::string yaml =
+      "version: 1\nstore: redis://127.0.0.1\nredis: { password_env: SLUICE_TEST_NOT_SET }\n"
+      "listen: { admin: '0.0.0.0:6070' }\nadmin: { token_env: SLUICE_TEST_TOKEN }\n";
+  ::setenv("SLUICE_TEST_TOKEN", "a token with spaces", 1);
+  const Outcome wrong = run_config({"check", "-"}, yaml);
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_NE(wrong.err.find("SLUICE_TEST_TOKEN is not a token"), std::string::npos) << wrong.err;
+  ::setenv("SLUICE_TEST_TOKEN", "token-of-the-administration", 1);
+  const Outcome right = run_config({"check", "-"}, yaml);
+  EXPECT_EQ(right.status, 0);
+  EXPECT_EQ(right.out, "-: ok\n");
+  EXPECT_EQ(right.err,
+            "-:1:1: warning: redis: environment variable SLUICE_TEST_NOT_SET is not set here; "
+            "expected it where the server starts\n");
+  ::unsetenv("SLUICE_TEST_TOKEN");
 }
 
 }  // namespace

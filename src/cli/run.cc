@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -80,14 +81,17 @@ int flush_output(int status) {
 
 Expected<std::string, std::vector<RuleError>> check_config(std::string_view text,
                                                            const std::string& file,
-                                                           std::vector<RuleError>& /*warnings*/) {
+                                                           std::vector<RuleError>& warnings) {
   auto config = server::parse_config(text, file);
   if (!config) return Unexpected{std::move(config.error())};
+  const auto error_of = [&file](const std::string& text) {
+    const std::size_t end = std::min(text.find("; "), text.size());
+    return RuleError{.file = file,
+                     .what = text.substr(0, end),
+                     .expected = text.substr(std::min(end + 2, text.size()))};
+  };
   if (const std::string conflict = server::find_conflict(*config); !conflict.empty()) {
-    const std::size_t end = conflict.find("; ");
-    RuleError error{
-        .file = file, .what = conflict.substr(0, end), .expected = conflict.substr(end + 2)};
-    return Unexpected{std::vector{std::move(error)}};
+    return Unexpected{std::vector{error_of(conflict)}};
   }
   // The files of rules as the server reads them; those in Redis may be pushed later.
   const RuleTerms terms = server::rule_terms(*config);
@@ -99,6 +103,14 @@ Expected<std::string, std::vector<RuleError>> check_config(std::string_view text
     add(server::RulesManager::open(config->rules, SystemClock::instance(), terms));
   }
   add(server::EnvoyManager::open(config->envoy.files, {}, terms));
+  std::vector<std::string> not_set;
+  for (const std::string& wrong : server::find_start_errors(*config, not_set)) {
+    errors.push_back(error_of(wrong));
+  }
+  for (const std::string& variable : not_set) {
+    warnings.push_back(error_of(variable));
+    warnings.back().is_warning = true;
+  }
   if (!errors.empty()) return Unexpected{std::move(errors)};
   return std::string();
 }
@@ -112,6 +124,8 @@ void add_config(Command app, int& status) {
              .check = check_config});
   // Last, because subcommands inherit the footer of their parent.
   command.footer(
+      "check also reads the rules, secrets and certificates that a file names, and warns about\n"
+      "variables of secrets that are not set. It binds no ports, and asks no Redis.\n\n"
       "Exit status: 0 the files are valid; 1 a file has errors, or cannot be read; 2 wrong "
       "usage.\n\n"
       "Examples:\n  sluice config check /etc/sluice/sluice.yaml");

@@ -12,11 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/client_tls.h"
 #include "rules/fields.h"
 #include "rules/yaml_tree.h"
 #include "server/config/schema.h"
 #include "server/config/secret.h"
 #include "server/net/address.h"
+#include "server/net/listening_socket.h"
 #include "stores/redis/client/target.h"
 
 namespace sluice::server {
@@ -343,6 +345,72 @@ std::string find_conflict(const Config& config) {
            "; expected --store URL, or ledger: file:PATH";
   }
   return find_shared_file(config);
+}
+
+std::string find_unprotected(const Config& config, const ListenAddress& listener,
+                             std::string_view address) {
+  if (listener.key == "admin" && !config.admin_token.is_set()) {
+    return "administration at " + std::string(address) +
+           " needs a token because other machines can connect; set admin.token_file or "
+           "admin.token_env in the configuration file, or listen on 127.0.0.1";
+  }
+  if (listener.key == "resp" && config.resp_users.empty()) {
+    return "RESP at " + std::string(address) +
+           " needs users with passwords because other machines can connect; set resp.users in the "
+           "configuration file, or listen on 127.0.0.1";
+  }
+  return {};
+}
+
+std::vector<std::string> find_start_errors(const Config& config,
+                                           std::vector<std::string>& not_set) {
+  std::vector<std::string> errors;
+  const auto check = [&errors](const std::string& of, const auto& result) {
+    if (!result) errors.push_back(of + (of.empty() ? "" : ": ") + result.error());
+    return result.has_value();
+  };
+  // Returns whether there is no secret, or it can be read.
+  const auto check_secret = [&](const std::string& of, const SecretSource& source, auto read) {
+    if (source.file.empty() && !source.variable.empty() &&
+        std::getenv(source.variable.c_str()) == nullptr) {  // NOLINT: nobody sets it meanwhile
+      not_set.push_back(of + ": environment variable " + source.variable +
+                        " is not set here; expected it where the server starts");
+      return false;
+    }
+    return !source.is_set() || check(of, read(source));
+  };
+  for (const ListenAddress& listener : kListenAddresses) {
+    const auto address = parse_address(config.*listener.address);
+    if (!address || address->kind == Address::Kind::kOff) continue;
+    if (const net::TlsFiles& files = config.*listener.tls; !files.cert_file.empty()) {
+      check(std::string(listener.key) + ".tls", net::TlsContext::open(files, {}));
+    }
+    if (address->kind == Address::Kind::kUnix) continue;
+    const auto resolved = net::resolve(*address);
+    if (!check({}, resolved) || resolved->is_loopback()) continue;
+    const std::string wrong = find_unprotected(config, listener, resolved->text());
+    if (!wrong.empty()) errors.push_back(wrong);
+  }
+  check_secret("admin", config.admin_token, read_token);
+  for (const ClientConfig& one : config.clients) check_secret("clients", one.secret, read_token);
+  for (const ClientConfig& one : config.resp_users) {
+    check_secret("resp.users", one.secret, read_password);
+  }
+  if (kind_of(config) == StoreKind::kRedis) {
+    const bool first = check_secret("redis", config.redis.password, read_password);
+    if (check_secret("redis", config.redis.sentinel_password, read_password) && first) {
+      check("redis", redis_options(config));
+    }
+  }
+  if (kind_of(config) == StoreKind::kQuota) {
+    const UpstreamConfig& upstream = config.upstream;
+    check_secret("upstream.token", upstream.token, read_token);
+    if (config.store.starts_with("quotas://")) {
+      check("upstream", base::make_tls({upstream.ca_file, upstream.cert_file, upstream.key_file}));
+    }
+  }
+  if (!config.otlp.endpoint.empty()) check("otlp", OtlpExporter::make_post(otlp_options(config)));
+  return errors;
 }
 
 Expected<Config, std::vector<RuleError>> parse_config(std::string_view yaml,

@@ -175,6 +175,16 @@ std::string set_ledger(std::string_view text, LedgerOptions& ledger);
 // text.
 std::string find_conflict(const Config& config);
 
+// Returns why a listener that other machines can reach at `address` must not open, or an empty
+// text.
+std::string find_unprotected(const Config& config, const ListenAddress& listener,
+                             std::string_view address);
+
+// Reads the secrets and certificates that a server reads at its start, and resolves the names of
+// its listeners. Returns what would make it fail, and adds to `not_set` the variables of secrets
+// that this process does not have.
+std::vector<std::string> find_start_errors(const Config& config, std::vector<std::string>& not_set);
+
 // Returns the options of a Redis store: the URL, and the passwords from their files and variables.
 // Errors: the source and the reason; also those of redis::make_target(). Errors never contain a
 // password.

@@ -16,8 +16,6 @@
 #include <memory>
 #include <utility>
 
-#include "server/net/socket_address.h"
-
 namespace sluice::server::net {
 namespace {
 
@@ -46,19 +44,6 @@ void set_flag(int descriptor, int level, int option) {
 // Returns 0 or the error.
 int bind_to(int descriptor, const SocketAddress& address) {
   return ::bind(descriptor, address.get(), address.size()) == 0 ? 0 : errno;
-}
-
-Expected<SocketAddress> resolve(const Address& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
-  if (status != 0) return failed(to_text(address), ::gai_strerror(status));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, ::freeaddrinfo);
-  SocketAddress out(found->ai_addr, found->ai_addrlen);
-  out.set_port(address.port);
-  return out;
 }
 
 // Binds and listens. With `shared`, other sockets of this process may listen at the same address.
@@ -179,6 +164,19 @@ Expected<Listening> listen_at_unix(const Address& wanted, std::size_t loops,
 }
 
 }  // namespace
+
+Expected<SocketAddress> resolve(const Address& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int status = ::getaddrinfo(address.host.c_str(), nullptr, &hints, &found);
+  if (status != 0) return failed(to_text(address), ::gai_strerror(status));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, ::freeaddrinfo);
+  SocketAddress out(found->ai_addr, found->ai_addrlen);
+  out.set_port(address.port);
+  return out;
+}
 
 ListeningSocket::~ListeningSocket() {
   if (descriptor_ >= 0) ::close(descriptor_);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/net/address.h"
+#include "server/net/socket_address.h"
 #include "sluice/expected.h"
 
 namespace sluice::server::net {
@@ -42,6 +43,9 @@ struct Listening {
   bool removes_unix_path = false;  // when the server ends; not that of a service manager
   bool loopback = false;           // only this machine can connect
 };
+
+// Returns the first address of a host name, or the IP address. Errors: as listen_at().
+Expected<SocketAddress> resolve(const Address& address);
 
 // Listens at `address` with `loops` sockets. With TCP, the kernel distributes connections over the
 // sockets (SO_REUSEPORT); with a Unix socket, all loops share one. Port 0 picks a free port.

@@ -57,6 +57,10 @@ Status FrontEnd::open(std::size_t loops, std::span<const KnownClient> clients,
                                                     : Access::Reach::kNetwork;
   share_ = &parts_.descriptors.add_listener(is_administration());
   access_.emplace(reach, clients, parts_.config.hosts);
+  if (const auto wrong = find_unprotected(config, address_, listening_->name);
+      reach == Access::Reach::kNetwork && !wrong.empty()) {
+    return Unexpected{wrong};
+  }
   return check();
 }
 
@@ -130,19 +134,12 @@ Bounds bounds_for_rules(Bounds bounds) {
 
 class AdminFrontEnd final : public FrontEnd {
  public:
-  AdminFrontEnd(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin)
+  AdminFrontEnd(const FrontEndParts& parts, MakeAdmin admin)
       : FrontEnd(listen_address("admin"), "http/1.1", parts),
-        token_(token),
         admin_(std::move(admin)),
         bounds_(bounds_for_rules(parts.config.bounds)) {}
 
  protected:
-  Status check() override {
-    if (listening().loopback || token_.is_set()) return {};
-    return Unexpected{"administration at " + listening().name +
-                      " needs a token because other machines can connect; set admin.token_file or "
-                      "admin.token_env in the configuration file, or listen on 127.0.0.1"};
-  }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
                                           net::ListeningSocket socket) override {
@@ -159,7 +156,6 @@ class AdminFrontEnd final : public FrontEnd {
   bool is_administration() const override { return true; }
 
  private:
-  const AdminToken& token_;
   const MakeAdmin admin_;
   const Bounds bounds_;
 };
@@ -295,11 +291,7 @@ class RespFrontEnd final : public FrontEnd {
                                "the password of the RESP user", parts().log);
     if (!users) return Unexpected{users.error()};
     users_ = resp::Users(std::move(*users));
-    if (listening().loopback || !users_.none()) return {};
-    return Unexpected{
-        "RESP at " + listening().name +
-        " needs users with passwords because other machines can connect; set resp.users in "
-        "the configuration file, or listen on 127.0.0.1"};
+    return {};
   }
   std::unique_ptr<net::LoopFrontEnd> make(const LoopServices& loop,
                                           const net::Acceptor::Parts& accept,
@@ -657,10 +649,10 @@ void AdminHandler::finished(const http::Request& request, const http::Response& 
   log_.access(request.method, request.target, response.status, request.peer, took, "admin");
 }
 
-FrontEnds::FrontEnds(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin)
+FrontEnds::FrontEnds(const FrontEndParts& parts, MakeAdmin admin)
     : config_(parts.config),
       log_(parts.log),
-      admin_(std::make_unique<AdminFrontEnd>(parts, token, std::move(admin))) {
+      admin_(std::make_unique<AdminFrontEnd>(parts, std::move(admin))) {
   all_.push_back(std::make_unique<HttpFrontEnd>(parts));
   all_.push_back(std::make_unique<GrpcFrontEnd>(parts));
   all_.push_back(std::make_unique<RespFrontEnd>(parts));

@@ -205,8 +205,7 @@ class AdminHandler final : public http::Handler {
 // Thread-safety and ownership: as FrontEnd.
 class FrontEnds {
  public:
-  // Borrows the token of the administration.
-  FrontEnds(const FrontEndParts& parts, const AdminToken& token, MakeAdmin admin);
+  FrontEnds(const FrontEndParts& parts, MakeAdmin admin);
 
   // Reads the clients' tokens, warns of weak ones, and listens: the front ends with a socket for
   // each loop, the administration with one. Errors: the first, as one line.

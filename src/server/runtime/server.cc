@@ -545,7 +545,7 @@ Server::Impl::Impl(const Config& config, ServerRules rules,
                    &top_keys_,
                    quota_.get(),
                    &main_},
-                  token_, [this](Limiter& limiter) { return admin_parts(limiter); }) {
+                  [this](Limiter& limiter) { return admin_parts(limiter); }) {
   if (!config_.found_file.empty()) {
     log_.info("the configuration is a file of the current folder, because there is no --config",
               {{"file", config_.found_file}});
