@@ -285,7 +285,8 @@ TEST(RuleCostFiles, HavePricesOfPlans) {
 TEST(RuleCostFiles, SayWhoAvoidsALimitWithPrices) {
   EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{body.model}' }"),
             "f:5:89: warning: a client avoids the limit 'r/0' by leaving out body.model; expected "
-            "a 'default', 'on_missing: deny', or 'trusted' with what a gateway sets");
+            "a 'default', 'on_missing: deny' if only programs ask (no gateway sends the body), or "
+            "'trusted' with what they set");
   EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{body.model}', default: large }"),
             "ok");
   EXPECT_EQ(errors_with_prices("cost: 'price.in', price: { of: '{model}' }"), "ok");

@@ -775,7 +775,11 @@ void Loader::check_skips(const Fields& fields, const CompiledRule& rule, const R
     if (names.empty() || std::any_of(attributes.begin(), attributes.end(), is_in_match)) return;
     warn(fields.at(key),
          "a client avoids the limit " + in_quotes(limit.name) + " by leaving out " + names,
-         "expected " + right + ", 'on_missing: deny', or 'trusted' with what a gateway sets");
+         "expected " + right +
+             (names.find("body.") == names.npos
+                  ? ", 'on_missing: deny', or 'trusted' with what a gateway sets"
+                  : ", 'on_missing: deny' if only programs ask (no gateway sends the body), or "
+                    "'trusted' with what they set"));
   };
   for (const auto& one_of : compiled.key.needs())
     check("key", one_of, "another choice such as |ip");

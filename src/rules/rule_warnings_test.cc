@@ -236,8 +236,8 @@ TEST(RuleWarnings, AClientAvoidsALimitByLeavingOutAHeader) {
   EXPECT_EQ(warnings_of_rule("", "\"{ip}\", cost: \"{body.units|1}\""), Texts{});
   EXPECT_EQ(warnings_of_rule("", "\"{ip}\", cost: \"{body.units}\""),
             Texts{"f:4:45: warning: a client avoids the limit 'l' by leaving out body.units; "
-                  "expected a default such as |1, 'on_missing: deny', or 'trusted' with what a "
-                  "gateway sets"});
+                  "expected a default such as |1, 'on_missing: deny' if only programs ask (no "
+                  "gateway sends the body), or 'trusted' with what they set"});
 }
 
 TEST(RuleWarnings, AClientAvoidsARuleByLeavingOutWhatItMatches) {
