@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <string>
+#include <thread>
 
 using namespace std::chrono_literals;
 
@@ -23,12 +24,13 @@ Response http_get(int number) {
 
 // [start get]
 Response get(sluice::ClientThrottle& throttle, int number, int tries = 4) {
-  for (;;) {
+  for (auto pause = 1s;; pause *= 2) {
     if (!throttle.wait_to_send(30s)) return {429, "", ""};
     const Response answer = http_get(number);
     throttle.record({answer.status, answer.retry_after, answer.rate_limit});
     const bool is_denied = answer.status == 429 || answer.status == 503;
-    if (!is_denied || answer.retry_after.empty() || --tries == 0) return answer;
+    if (!is_denied || --tries == 0) return answer;
+    if (answer.retry_after.empty()) std::this_thread::sleep_for(pause);
   }
 }
 // [end get]

@@ -94,9 +94,15 @@ class Program(NginxRecipe, Recipe):
         self.assertGreaterEqual(asked[2] - asked[1], 1)
 
     def test_it_does_not_try_again_where_that_does_not_help(self):
-        for answer in ((429, {}), (429, {"Retry-After": "31"}), (503, {}), (404, {"Retry-After": "0"})):
+        for answer in ((429, {"Retry-After": "31"}), (404, {"Retry-After": "0"}), (500, {})):
             printed, asked = self.given(answer)
             self.assertEqual((printed, len(asked)), ([str(answer[0])], 1), answer)
+
+    def test_it_waits_longer_each_time_if_an_answer_does_not_say_how_long(self):
+        printed, asked = self.given((429, {}), (503, {}), (200, {}))
+        self.assertEqual((printed, len(asked)), (["200"], 3))
+        self.assertGreaterEqual(asked[1] - asked[0], 1)
+        self.assertGreaterEqual(asked[2] - asked[1], 2)
 
     def test_it_stops_after_four_tries(self):
         printed, asked = self.given(*[(429, {"Retry-After": "0"})] * 4)

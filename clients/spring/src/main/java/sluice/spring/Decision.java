@@ -15,7 +15,8 @@ import reactor.core.publisher.Mono;
  * @param limit the units that the tightest limit holds, or -1 if no limit applied
  * @param remaining the units that would pass now, or -1 if no limit applied
  * @param resetAfter the time until the limit is fully replenished
- * @param retryAfter if denied: the time until the same request would pass; empty if it never passes
+ * @param retryAfter if denied: the time until the same request would pass; empty if it never passes, or if
+ *     the store failed
  * @param delay the time to wait before the request is processed: with a leaky bucket in queue mode
  */
 public record Decision(boolean allowed, String reason, long limit, long remaining,

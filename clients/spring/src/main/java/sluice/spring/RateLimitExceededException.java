@@ -19,7 +19,7 @@ public class RateLimitExceededException extends RuntimeException {
     return rule;
   }
 
-  /** Returns the time until the same request would pass; empty if it can never pass. */
+  /** Returns the time until the same request would pass; empty if it can never pass, or if the store failed. */
   public Optional<Duration> getRetryAfter() {
     return decision.retryAfter();
   }
