@@ -227,10 +227,23 @@ bool has_tab_as_indent(std::string_view lines) {
   return false;
 }
 
+// Whether the error is at the first word of its line, so that its indentation is wrong.
+bool is_at_indent(std::string_view text, std::size_t at) {
+  const std::string_view before = text.substr(0, at);
+  const std::string_view line = before.substr(before.rfind('\n') + 1);
+  const std::string_view word = line.substr(std::min(line.find_first_not_of(' '), line.size()));
+  return line.size() < before.size() && word.find_first_of(" :\"'{[#") == word.npos;
+}
+
 // Says what is expected instead of text that is not YAML.
-std::string expected_yaml(std::string_view lines) {
+std::string expected_yaml(std::string_view text, std::size_t at) {
+  const std::string_view lines = line_and_one_before(text, at);
   if (has_tab_as_indent(lines)) return "YAML has no tabs there; indent with spaces";
-  return "expected valid YAML; put quotes around text that begins with one of { [ & * ! | > % @ ` "
+  return std::string("expected valid YAML; ") +
+         (is_at_indent(text, at) ? "begin the line in the column of the others in its map or list, "
+                                   "or "
+                                 : "") +
+         "put quotes around text that begins with one of { [ & * ! | > % @ ` "
          "or contains ': ' or ' #'" +
          full_width_hint(lines);
 }
@@ -251,7 +264,7 @@ void parse(Diagnostics& diagnostics, Document& document, std::size_t max_depth) 
     const std::size_t at = error.mark.pos < 0 ? 0 : static_cast<std::size_t>(error.mark.pos);
     diagnostics.add(at, "not YAML: " + error.msg,
                     unknown ? "expected quotes around text that begins with '*'"
-                            : expected_yaml(line_and_one_before(diagnostics.text(), at)));
+                            : expected_yaml(diagnostics.text(), at));
   } catch (const std::exception& error) {
     document.root = nullptr;
     diagnostics.add(0, std::string("the file cannot be read: ") + error.what());

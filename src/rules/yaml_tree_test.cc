@@ -68,6 +68,20 @@ TEST(YamlTree, SaysThatNothingIsThere) {
   }
 }
 
+TEST(YamlTree, NamesTheIndentationOfALine) {
+  constexpr std::string_view kIndent =
+      "expected valid YAML; begin the line in the column of the others in its map or list, or put "
+      "quotes around";
+  for (const char* text : {"a:\n  - b: 1\n   c: { d: 1 }\n", "a:\n  - b: 1\n     c: { d: 1 }\n",
+                           "a:\n  b: 1\n c: 1\n", "a:\n  - 1\n - 2\n"}) {
+    EXPECT_NE(errors_of(text).find(kIndent), std::string::npos) << errors_of(text);
+  }
+  for (const char* text : {"a: b: c\n", "a: 1\nb: c: d\n", "a: {b: 1} c\n"}) {
+    const std::string error = errors_of(text);
+    EXPECT_NE(error.find("expected valid YAML; put quotes around"), std::string::npos) << error;
+  }
+}
+
 TEST(YamlTree, NamesATabThatIndents) {
   for (const char* text :
        {"a:\n\tb: 1\n", "a:\n  b: 1\n  \tc: 1\n", "a:\n  -\tb: 1\n", "a:\n  - b: 1\n\t  c: 1\n"}) {
