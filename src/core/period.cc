@@ -52,13 +52,15 @@ Expected<Duration> parse_limit_period(std::string_view text) {
   return parse_period(text);
 }
 
-Expected<Duration> parse_period(std::string_view text) {
+Expected<Duration> parse_period(std::string_view text, std::string_view usual_unit) {
   std::size_t size = 0;
   while (size < text.size() && text[size] >= '0' && text[size] <= '9') ++size;
   const std::string_view digits = text.substr(0, size);
   const std::string_view name = text.substr(size);
   if (digits.empty()) return no_period(text, " is not a period", "60s");
-  if (name.empty()) return no_period(text, " has no unit", std::string(digits.substr(0, 12)) + "s");
+  if (name.empty()) {
+    return no_period(text, " has no unit", std::string(digits.substr(0, 12)).append(usual_unit));
+  }
   for (const Unit& unit : kUnits) {
     if (unit.name != name) continue;
     const std::int64_t most = std::numeric_limits<std::int64_t>::max() / unit.ticks;

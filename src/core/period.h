@@ -12,8 +12,9 @@ namespace sluice::core {
 // Parses a period as rules and front ends write it: a whole number and its unit, ms, s, m, h or d
 // ("500ms", "60s", "7d"). Does not check whether a limit can have such a period.
 //
-// Errors: "WHAT IS WRONG; WHAT WOULD BE RIGHT", with the text in question cut short.
-Expected<Duration> parse_period(std::string_view text);
+// Errors: "WHAT IS WRONG; WHAT WOULD BE RIGHT", with the text in question cut short. That of a
+// number without a unit suggests `usual_unit`.
+Expected<Duration> parse_period(std::string_view text, std::string_view usual_unit = "s");
 
 // The period of a budget that does not renew, as rules and front ends write it.
 inline constexpr std::string_view kNever = "never";

@@ -114,7 +114,8 @@ class Checker {
   bool check_period(const Node& node) {
     if (!node.is_scalar()) return wrong(node);
     if (std::count(key_.values.begin(), key_.values.end(), node.text) > 0) return true;
-    const auto period = core::parse_period(node.text);
+    // A number that lacks a unit is one of the default's size.
+    const auto period = core::parse_period(node.text, key_.otherwise.ends_with("ms") ? "ms" : "s");
     if (!period) {
       diagnostics_.add_message(
           node.at, "'" + std::string(key_.name) + "': " + period.error() +
