@@ -243,29 +243,28 @@ void print_tried(const boost::json::object& answer) {
   print_warnings(answer);
 }
 
-// Says how to undo a change of this server to a limit of 0, which denies every request at once.
+// Says how to undo a change of this server, unless a value that it had cannot be set.
 void print_undo(const ChangeFlags& flags, const AdminFlags& server,
                 const boost::json::object& answer) {
   const auto differences = differences_in(answer);
-  const auto is = [](const rules::RuleDifference& one, const std::string& name) {
-    return one.key == name || (one.key.starts_with("plans.") && one.key.ends_with("." + name));
-  };
-  if (std::ranges::none_of(differences, [&](const rules::RuleDifference& one) {
-        return is(one, "limit") && one.after == "0";
-      })) {
-    return;
-  }
+  if (flags.values.empty() || differences.empty()) return;
   const bool is_temporary = !flags.length.empty();
   std::string undo =
       shell_word(is_temporary ? flags.place.substr(0, flags.place.rfind('/')) : flags.place);
   if (is_temporary) undo += " --for 0s";
+  bool has_value = is_temporary;
   for (const std::string& text : flags.values) {
     const std::string name = text.substr(0, text.find('='));
-    const auto found = std::ranges::find_if(
-        differences, [&](const rules::RuleDifference& one) { return is(one, name); });
-    if (is_temporary || found == differences.end() || found->before.empty()) continue;
+    const auto found = std::ranges::find_if(differences, [&](const rules::RuleDifference& one) {
+      return one.key == name ||
+             (one.key.find('.') != one.key.npos && one.key.ends_with("." + name));
+    });
+    if (is_temporary || found == differences.end()) continue;
+    if (found->before.empty()) return;
     undo += " " + shell_word(name + "=" + found->before);
+    has_value = true;
   }
+  if (!has_value) return;
   if (!server.admin.empty()) undo += " --admin " + shell_word(server.admin);
   std::cerr << "undo: sluice rules set " << replay::printable(undo) << '\n';
 }

@@ -320,12 +320,13 @@ class History(RedisTest):
     def test_a_change_by_two_servers_is_one(self):
         self.push(5)
         servers = [self.serve(config={"store": self.server.url, "rules": "redis"}) for _ in range(2)]
-        for limit in range(20, 26):
+        for before, limit in enumerate(range(6, 12), 5):
             words = [binary(), "rules", "set", "a/all", f"limit={limit}"]
             for server in servers:
                 words += ["--admin", server.admin]
             done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
-            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+            undo = f"undo: sluice rules set a/all limit={before} --admin {servers[0].admin}\n"
+            self.assertEqual((done.returncode, done.stderr), (0, undo), done)
             self.assertIn(f"{servers[1].admin}:\nthe active rules say so already\n", done.stdout)
 
     def test_a_rollback_that_is_tried_shows_what_would_change(self):

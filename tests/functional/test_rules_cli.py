@@ -38,7 +38,8 @@ class RulesOfAServer(ServerTest):
 
     def run_ok(self, *words):
         done = self.run_rules(*words)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        said = re.sub(r"\Aundo: .*\n\Z", "", done.stderr) if words[0] == "set" else done.stderr
+        self.assertEqual((done.returncode, said), (0, ""), done)
         return done.stdout
 
     def refused(self, *words, status=1):
@@ -91,10 +92,26 @@ class RunningServer(RulesOfAServer):
             done = self.run_rules("set", "a%2Fb/all", *words)
             self.assertRegex(done.stderr, said + rf"undo: sluice rules set {undo} --admin \S+\n\Z")
             self.assertIn("limit 1 -> 0\n", done.stdout)
-            self.assertEqual(self.run_rules("set", *undo.split()).stderr, "")
+            self.run_ok("set", *undo.split())
         self.assertRegex(self.run_rules("rollback", "2", "--dry-run").stderr, said + r"\Z")
         self.assertRegex(self.run_rules("rollback", "2").stderr, said + r"\Z")
         self.assertEqual(self.run_rules("rollback", "1").stderr, "")
+
+    def test_each_change_says_how_to_undo_it(self):
+        for place, change, undo in [("a%2Fb/all", "limit=30", "a%2Fb/all limit=1"),
+                                    ("a%2Fb", "mode=shadow", "a%2Fb mode=enforce"),
+                                    ("api", "on_store_error=deny", "api on_store_error=allow"),
+                                    ("plans/free/requests", "limit=20", None)]:
+            said = self.run_rules("set", place, change)
+            undo = undo or f"{place} limit={re.search(r'limit ([0-9]+) ->', said.stdout)[1]}"
+            self.assertRegex(said.stderr, rf"undo: sluice rules set {undo} --admin \S+\n\Z")
+            self.assertEqual(self.run_rules("set", place, change).stderr, "")  # it changes nothing
+            changed = re.search(r": \S+ (\S+) -> (\S+)\n", said.stdout)
+            self.assertIn(f"{changed[2]} -> {changed[1]}\n", self.run_ok("set", *undo.split()))
+        said = self.run_rules("set", "a%2Fb/all", "limit=30", "--for", "1h").stderr
+        self.assertRegex(said, r"undo: sluice rules set a%2Fb --for 0s --admin \S+\n\Z")
+        for words in (("a%2Fb", "--for", "0s"), ("a%2Fb/all", "limit=40", "--dry-run")):
+            self.assertEqual(self.run_rules("set", *words).stderr, "")
 
     def test_temporary_changes_are_ended(self):
         self.run_ok("set", "api", "mode=shadow", "--for", "1h")
