@@ -25,4 +25,6 @@ def check_program(test, text, run, *pairs):
     printed = [run(text) for _ in range(4)]
     took = math.ceil(1000 * (time.monotonic() - start))
     test.assertEqual([words[0] for words in printed], ["allowed"] * 3 + ["denied"])
+    # A mistyped attribute never passes.
+    test.assertEqual(run(replaced(text, ('"key"', '"keyy"')))[0], "denied")
     test.assertTrue(60_000 - took <= int(printed[3][1]) <= 60_000, (printed, took))
