@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -141,7 +142,12 @@ void add_check(Command app, int& status, const FileKind& kind) {
   const Command command =
       app.add_subcommand("check", "Check " + kind.files + " and print every error");
   auto files = std::make_shared<std::vector<std::string>>();
-  command.add_option("FILE", *files, "The files; - is standard input").required();
+  const std::string about = "The files; - is standard input";
+  if (kind.otherwise.empty()) {
+    command.add_option("FILE", *files, about).required();
+  } else {
+    command.add_option("FILE", *files, about + " [./" + kind.otherwise + "]");
+  }
   auto strict = std::make_shared<bool>(false);
   if (kind.add_options) {
     command.add_flag("--strict", *strict, "Warnings count as errors");
@@ -152,6 +158,12 @@ void add_check(Command app, int& status, const FileKind& kind) {
                  ", or a file cannot be read; 2 wrong usage.\n\nExamples:\n  sluice " +
                  kind.example);
   command.run(status, {}, [files, strict, kind] {
+    if (files->empty() && !std::filesystem::is_regular_file(kind.otherwise)) {
+      throw Failed("there is no file " + kind.otherwise + "; expected FILE after " +
+                       kind.example.substr(0, kind.example.rfind(' ')),
+                   kUsage);
+    }
+    if (files->empty()) files->push_back(kind.otherwise);
     bool are_valid = true;
     for (const std::string& file : *files) are_valid = check_file(file, kind, *strict) && are_valid;
     return are_valid ? 0 : kFailed;
@@ -329,7 +341,9 @@ std::string unknown_word(const Named& command, const Words& rest,
            help;
   }
   const Words known = known_words(*command.app, names_option);
-  const std::string hint = rules::did_you_mean(word, {known.begin(), known.end()});
+  const bool is_port = word == "--port" && std::ranges::find(known, "--http") != known.end();
+  const std::string hint = is_port ? "; did you mean --http HOST:PORT?"
+                                   : rules::did_you_mean(word, {known.begin(), known.end()});
   return begin + "there is no " + std::string(names_option ? "option " : "command ") +
          base::in_quotes(word) + (hint.empty() ? "; see " : hint + " See ") + help;
 }

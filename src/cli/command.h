@@ -105,6 +105,7 @@ struct FileKind {
       check;
   // Adds options to the subcommand; may be empty.
   std::function<void(Command)> add_options = {};
+  std::string otherwise = {};  // the file if none is named and it exists; empty: one must be named
 };
 
 // Adds the subcommand check for this kind to `command`.

@@ -86,6 +86,23 @@ TEST(ConfigCommand, ReportsKeysThatDoNotFitEachOther) {
             "--store URL, or rules files\n");
 }
 
+TEST(ConfigCommand, ChecksTheFileOfTheCurrentFolder) {
+  const auto before = std::filesystem::current_path();
+  const std::string folder = ::testing::TempDir() + "sluice_config_check_here";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::filesystem::current_path(folder);
+  const Outcome none = run_config({"check"});
+  std::ofstream("sluice.yaml") << "version: 1\n";
+  const Outcome found = run_config({"check"});
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(none.status, 2);
+  EXPECT_EQ(none.err, "sluice: there is no file sluice.yaml; expected FILE after config check\n");
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(found.out, "sluice.yaml: ok\n");
+}
+
 TEST(ConfigCommand, ReportsWhatTheServerCannotReadAtItsStart) {
   constexpr const char* kMissing = " cannot be read: No such file or directory";
   const auto errors_of = [](const std::string& yaml) {

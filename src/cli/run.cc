@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/store_flags.h"
 #include "rules/diagnostics.h"
 #include "rules/schema.h"
 #include "server/api/resp/command.h"
@@ -121,14 +122,15 @@ void add_config(Command app, int& status) {
   add_check(command, status,
             {.files = "configuration files",
              .example = "config check /etc/sluice/sluice.yaml",
-             .check = check_config});
+             .check = check_config,
+             .otherwise = kLocalConfig});
   // Last, because subcommands inherit the footer of their parent.
   command.footer(
       "check also reads the rules, secrets and certificates that a file names, and warns about\n"
       "variables of secrets that are not set. It binds no ports, and asks no Redis.\n\n"
       "Exit status: 0 the files are valid; 1 a file has errors, or cannot be read; 2 wrong "
       "usage.\n\n"
-      "Examples:\n  sluice config check /etc/sluice/sluice.yaml");
+      "Examples:\n  sluice config check\n  sluice config check /etc/sluice/sluice.yaml");
 }
 
 constexpr const char* kDocsHelp =

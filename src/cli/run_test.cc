@@ -178,6 +178,9 @@ TEST(Run, SaysWhichWordWasMeantAndWhichHelpDescribesIt) {
   EXPECT_EQ(error_of({"top", "--intervall=3", "x"}),
             "sluice: top: there is no option '--intervall'; did you mean '--interval'? See "
             "`sluice top --help`\n");
+  EXPECT_EQ(error_of({"serve", "--port", "80"}),
+            "sluice: serve: there is no option '--port'; did you mean --http HOST:PORT? See "
+            "`sluice serve --help`\n");
   EXPECT_EQ(error_of({"top", "\x1b"}),
             "sluice: top: the argument '\\x1B' is one too many; see `sluice top --help`\n");
   EXPECT_EQ(error_of({"status", "127.0.0.1:6071"}),
