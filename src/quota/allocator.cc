@@ -154,9 +154,8 @@ std::vector<Allocator::Id> Allocator::plan(std::uint64_t total, Instant now,
     if (parts[i] >= claims[i].asked || claims[i].weight == 0) continue;
     level_ = std::min(level_, parts[i] / claims[i].weight);
   }
-  could_be_ = level_;
   if (level_ < kNoLevel && total > 0) {
-    could_be_ = static_cast<std::uint64_t>(Wide{level_} * (total + unclaimed) / total);
+    level_ = static_cast<std::uint64_t>(Wide{level_} * (total + unclaimed) / total);
   }
   const std::uint64_t free = total > held ? total - held : 0;
   std::vector<Claim> raises(claims.size(), Claim{0, 1, 0});
@@ -218,12 +217,8 @@ std::uint64_t Allocator::available(Id id) const {
   const auto found = all_.find(id);
   if (found == all_.end()) return kNoLevel;
   const Subscriber& one = found->second;
-  if (level_ < kNoLevel) return std::max(one.planned, could_be_ * one.claim.weight);
+  if (level_ < kNoLevel) return std::max(one.planned, level_ * one.claim.weight);
   return std::min(std::max(one.planned, one.claim.asked) + spare_, kNoLevel);
-}
-
-std::optional<std::uint64_t> Allocator::level() const noexcept {
-  return level_ < kNoLevel ? std::optional(level_) : std::nullopt;
 }
 
 std::uint64_t Allocator::asked(Id id) const {

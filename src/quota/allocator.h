@@ -70,9 +70,6 @@ class Allocator {
   // About what it would get if it asked for all, by the latest plan; at most 2^50. That if there
   // was none.
   std::uint64_t available(Id id) const;
-  // The part for each weight of those who ask for more than they get, by the latest plan. Absent:
-  // there are none.
-  std::optional<std::uint64_t> level() const noexcept;
   std::uint64_t asked(Id id) const;     // smoothed
   std::uint64_t assigned(Id id) const;  // that was sent last
   std::uint64_t held(Id id) const;      // the largest part that it may use
@@ -106,14 +103,13 @@ class Allocator {
 
   const Options options_;
   std::map<Id, Subscriber> all_;
-  // Of the latest plan: what nobody asked for, and the least part for each weight of those who
-  // asked for more than they got. kNoLevel: all got what they asked for.
+  // Of the latest plan, with what is unclaimed: what nobody asked for, and the least part for each
+  // weight of those who asked for more than they got. kNoLevel: all got what they asked for.
   static constexpr std::uint64_t kNoLevel = std::uint64_t{1} << 50;
   bool has_gone_ = false;
   bool fits_ = true;  // the least parts did, in the latest plan
   std::uint64_t spare_ = kNoLevel;
   std::uint64_t level_ = kNoLevel;
-  std::uint64_t could_be_ = kNoLevel;  // the level, with what nobody has claimed
 };
 
 }  // namespace sluice::quota

@@ -112,12 +112,33 @@ TEST(QuotaSimulation, LateAssignmentsAddUpToTheLimitForEachSecondOfTheirWay) {
 }
 
 TEST(QuotaSimulation, OneOfAHundredProxiesWithMostOfTheDemandGetsItInThreePeriods) {
-  Simulation simulation({.seed = 1, .servers = 1, .proxies = 100, .interval = 5s});
-  for (std::size_t i = 0; i < 100; ++i) simulation.set_demand(i, 0.001 * kLimit);
-  simulation.set_demand(7, 0.9 * kLimit);
-  simulation.run(18s);  // 3 * (1 s + 5 s)
-  simulation.check_rest();
-  EXPECT_EQ(simulation.failure(), "");
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulation simulation({.seed = seed, .servers = 1 + seed % 5, .proxies = 100, .interval = 5s});
+    for (std::size_t i = 0; i < 100; ++i) simulation.set_demand(i, 0.001 * kLimit);
+    simulation.set_demand(7, 0.9 * kLimit);
+    simulation.run(18s);  // 3 * (1 s + 5 s)
+    simulation.check_rest();
+    EXPECT_EQ(simulation.failure(), "") << seed;
+  }
+}
+
+// The part of the other one is lowered by half first. Many proxies that ask for little, at both
+// servers, must not count as much as those two.
+TEST(QuotaSimulation, OneThatBeginsToAskForAllTakesNoMoreThanItsPartOfAnotherServer) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Simulation simulation({.seed = seed, .servers = 2, .proxies = 32, .interval = 1s});
+    for (std::size_t i = 0; i < 32; ++i) simulation.set_demand(i, 0.001 * kLimit);
+    simulation.set_demand(1, kLimit);
+    simulation.run(1min);
+    simulation.set_demand(0, 2. * kLimit);
+    for (int i = 1; i <= 20; ++i) {
+      simulation.run(1s);
+      const double part = simulation.usable() / simulation.wanted();
+      ASSERT_GE(part, i <= 6 ? 0.5 : 0.95) << "seed " << seed << ", " << i << " s";
+    }
+    simulation.check_rest();
+    EXPECT_EQ(simulation.failure(), "") << seed;
+  }
 }
 
 // Returns what proxies with too much demand use of the limit in a minute, as the mean of several

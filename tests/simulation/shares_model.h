@@ -33,10 +33,11 @@ struct SharesModel {
     all.erase(server);
     const std::uint64_t most = quota::kWhole - std::min(kept(), quota::kWhole);
     Kept& own = all[server] = {quota::kWhole, most_weight, 0, now + ttl};
-    Share share{0, fair(server)};
+    Share share{.most = fair(server)};
     own.asked = claim.asked;
     own.weight = claim.weight;
-    share.part = std::min(fair(server), most);
+    share.fair = fair(server);
+    share.part = std::min(share.fair, most);
     own.keeps = std::max(share.part, held);
     return share;
   }

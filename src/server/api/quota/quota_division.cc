@@ -209,26 +209,42 @@ void QuotaService::claim(Counter& counter) {
   counter.share = share.value_or(counter.share);
 }
 
-// Returns the weight of this server, in 1/1024: the weights of those who ask for more than they
-// get. What the others ask for, and what is `idle`, count as the weight that would get that part.
-// Then servers divide a limit as one server would. The second is its weight if all asked for more.
+// Returns the weight of this server, in 1/1024: the weights of those who ask for more than their
+// part of its fair share. What the others ask for, and what is `idle`, count as the weight that
+// would get that part. Then servers divide a limit as one server would. The second is its weight if
+// all asked for more.
 std::pair<std::uint64_t, std::uint64_t> QuotaService::weights_of(const Counter& counter,
                                                                  std::uint64_t idle) const {
   constexpr Wide kOne = 1024;
-  std::uint64_t level = 0;
-  Wide all = 0;
+  struct Ask {
+    std::uint64_t asked;
+    std::uint32_t weight;
+  };
+  std::vector<Ask> asks;
+  std::uint64_t weights = 0;
   for (const Subscription* const user : counter.users) {
-    const std::uint32_t weight = user->link_of(counter).weight;
-    level = std::max(level, counter.parts.asked(user->id) / std::max(weight, 1U));
-    all += kOne * weight;
+    asks.push_back({counter.parts.asked(user->id), user->link_of(counter).weight});
+    weights += asks.back().weight;
   }
-  level = std::max<std::uint64_t>(counter.parts.level().value_or(level), 1);
+  const Wide all = std::max<Wide>(kOne * weights, 1);
+  std::ranges::sort(asks, [](const Ask& a, const Ask& b) {
+    return Wide{a.asked} * b.weight < Wide{b.asked} * a.weight;
+  });
+  // The part for each weight of those who ask for more; of all the largest, if they get it.
+  std::uint64_t level = 1;
+  std::uint64_t left = counter.share.fair;
+  for (const auto& [asked, weight] : asks) {
+    if (weight == 0) continue;
+    level = std::max<std::uint64_t>(asked / weight, 1);
+    if (Wide{level} * weights > left) {
+      level = std::max<std::uint64_t>(left / weights, 1);
+      break;
+    }
+    left -= asked;
+    weights -= weight;
+  }
   Wide sum = idle * kOne / level;
-  for (const Subscription* const user : counter.users) {
-    const Wide asked = counter.parts.asked(user->id) * kOne / level;
-    sum += std::min(kOne * user->link_of(counter).weight, asked);
-  }
-  all = std::max<Wide>(all, 1);
+  for (const auto& [asked, weight] : asks) sum += std::min(kOne * weight, asked * kOne / level);
   return {static_cast<std::uint64_t>(std::clamp<Wide>(sum, 1, all)),
           static_cast<std::uint64_t>(all)};
 }
@@ -262,8 +278,8 @@ void QuotaService::plan(Counter& counter, std::vector<Subscription*>& changed) {
   const std::uint64_t owed = share_of(counter.of.numbers, late, horizon_of(counter));
   counter.total = counter.is_blocked || owed > counter.share.part ? 0 : counter.share.part - owed;
   if (counter.of.numbers.limit() == 0) counter.total = 0;
-  const auto [part, most] = counter.share;
-  const std::uint64_t unclaimed = counter.total == 0 ? 0 : most - std::min(part, most);
+  const std::uint64_t more = counter.share.most - std::min(counter.share.part, counter.share.most);
+  const std::uint64_t unclaimed = counter.total == 0 ? 0 : more;
   for (const auto id : counter.parts.plan(counter.total, now_, unclaimed)) {
     const auto user = counter.place_of(id);
     if (user != counter.users.end() && (*user)->id == id) changed.push_back(*user);
@@ -317,6 +333,8 @@ bool QuotaService::waits(const Subscription& subscription, const Link& link) con
   const std::uint64_t requests = std::min(subscription.allowed, kMaxAmount / link.cost);
   const std::uint64_t used =
       share_of(counter.of.numbers, requests * link.cost, subscription.elapsed);
+  // Who used far more than the limit had no assignment. (Envoy rounds its time down to seconds.)
+  if (used > 2 * kWhole) return false;
   // Less, because Envoy rounds 5 s down to 4 s.
   return counter.parts.planned(subscription.id) < std::max<std::uint64_t>(used / 4 * 3, 1);
 }

@@ -164,14 +164,15 @@ class QuotaShares {
  public:
   virtual ~QuotaShares() = default;
   struct Share {
-    std::uint64_t part = quota::kWhole;  // that this server may divide
-    std::uint64_t most = quota::kWhole;  // about its part if it asked for all
+    std::uint64_t part = quota::kWhole;  // that this server may divide now
+    std::uint64_t fair = quota::kWhole;  // when the others have lowered theirs
+    std::uint64_t most = quota::kWhole;  // if it asked for all
 
     friend bool operator==(const Share&, const Share&) = default;
   };
 
-  // Returns the share of a counter for `ttl`: a fair part, of which the others hold nothing any
-  // more. Servers that ask for more share the rest by weight, at least 1; this one would have
+  // Returns the share of a counter for `ttl`: of a fair part what the others do not hold any more.
+  // Servers that ask for more share the rest by weight, at least 1; this one would have
   // `most_weight` if it asked for all. Its proxies may still use `held`, which nobody else gets
   // before it is lower, or `ttl` has passed. Absent: the store cannot say. May wait on a fiber.
   virtual std::optional<Share> claim(const Charge& counter, const quota::Claim& claim,

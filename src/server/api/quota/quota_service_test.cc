@@ -99,7 +99,8 @@ class Left final : public QuotaShares {
     heaviest = most_weight;
     held = uses;
     ttl = time;
-    return share ? std::optional(Share{*share, most.value_or(*share)}) : std::nullopt;
+    if (!share) return std::nullopt;
+    return Share{*share, *share, most.value_or(*share)};
   }
   std::optional<std::uint64_t> share = quota::kWhole;
   std::optional<std::uint64_t> most;  // absent: as the share
@@ -657,6 +658,13 @@ TEST_F(QuotaServiceTest, AProxyOfAnotherServerIsSentNothingWhileThatHasItsShare)
   shares_.share = quota::kWhole / 2;
   pass(1s);
   EXPECT_NEAR(proxy->rate("/api"), 50, 1);
+}
+
+TEST_F(QuotaServiceTest, AProxyThatUsedMoreThanTheLimitHadNoAssignmentAndWaitsForNone) {
+  shares_.share = quota::kWhole / 10;
+  const auto proxy = connect(1);
+  report(1, "/api", 1500);  // 300 a second
+  EXPECT_NEAR(proxy->rate("/api"), 10, 1);
 }
 
 TEST_F(QuotaServiceTest, AProxyOfAnotherServerWaitsNoLongerThanAssignmentsLast) {

@@ -12,9 +12,9 @@ namespace {
 // KEYS[1]: the text, a line "SERVER*WEIGHT ASKED KEEPS UNTIL" for each server: the share it asks
 // for, the largest that it may use, and until when, in milliseconds; without a weight, that is
 // 1024. ARGV: the server, what it asks for, what is in use there, the time to live, the whole, the
-// weight, and the weight if it asked for all. Returns "PART MOST": the share to divide, and what
-// would be fair if it asked for all. A server keeps what is in use until it is lower, so that the
-// sum of what they keep is at most the whole.
+// weight, and the weight if it asked for all. Returns "PART FAIR MOST": the share to divide, what
+// is fair, and what would be fair if it asked for all. A server keeps what is in use until it is
+// lower, so that the sum of what they keep is at most the whole.
 constexpr std::string_view kShareText = R"(local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local held, whole = tonumber(ARGV[3]), tonumber(ARGV[5])
@@ -44,26 +44,30 @@ local function fair()
   end
   return fair
 end
-local share = math.max(math.min(fair(), whole - kept), 0)
+local part = fair()
+local share = math.max(math.min(part, whole - kept), 0)
 local till = now + tonumber(ARGV[4])
 lines[#lines + 1] = string.format('%s*%.0f %.0f %.0f %.0f', ARGV[1], own[3], own[2],
   math.max(share, held), till)
 redis.call('SET', KEYS[1], table.concat(lines, '\n'), 'PX', math.max(last, till) - now)
 own[2], own[3] = whole, tonumber(ARGV[7])
-return string.format('%.0f %.0f', share, fair())
+return string.format('%.0f %.0f %.0f', share, part, fair())
 )";
 constexpr redis::Script kShare{"quota_share", kShareText,
-                               "6f3eb4b6b34a185865fcf9f9e6a6a2247a56aad3"};
+                               "4ddf79c41c48c10f55d67f1560deb930cacfa9f2"};
 
-// Reads "PART MOST".
+// Reads "PART FAIR MOST".
 std::optional<QuotaShares::Share> read_share(std::string_view text) {
   QuotaShares::Share share;
   const char* const end = text.data() + text.size();
-  const auto part = std::from_chars(text.data(), end, share.part);
-  if (part.ec != std::errc() || part.ptr == end || *part.ptr != ' ') return std::nullopt;
-  const auto most = std::from_chars(part.ptr + 1, end, share.most);
-  if (most.ec != std::errc() || most.ptr != end) return std::nullopt;
-  return share;
+  const char* at = text.data();
+  for (std::uint64_t* const number : {&share.part, &share.fair, &share.most}) {
+    if (number != &share.part && (at == end || *at++ != ' ')) return std::nullopt;
+    const auto read = std::from_chars(at, end, *number);
+    if (read.ec != std::errc()) return std::nullopt;
+    at = read.ptr;
+  }
+  return at == end ? std::optional(share) : std::nullopt;
 }
 
 }  // namespace
