@@ -29,6 +29,9 @@ rules:
     match: { path: /counted }
     mode: shadow
     limits: [ { name: requests, key: "{path}", algorithm: fixed_window, limit: 100, per: 1d } ]
+  - name: daily
+    match: { path: /daily }
+    limits: [ { name: requests, algorithm: fixed_window, limit: 864, per: 1d } ]
   - name: planned
     match: { path: /planned }
     plan: { from: "{plan}", default: free }
@@ -197,6 +200,13 @@ class Assignments(Quota):
 
         wait_for(has_the_rest, "what the limit of a user leaves of the limit of all")
         stream.wait_for_rate(18, 20, path="/both", user="one")
+
+    def test_a_limit_of_a_day_is_an_even_rate_and_the_log_warns(self):
+        self.open().wait_for_rate(0.009, 0.01, report=50, path="/daily")
+        wait_for(
+            lambda: re.search(r"as an even rate.* limit=daily/requests", self.server.log()),
+            "the warning",
+        )
 
     def test_a_plan_gives_its_numbers(self):
         stream = self.open()

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/period.h"
+#include "rules/diagnostics.h"
 #include "server/api/quota/quota_state.h"
 
 namespace sluice::server {
@@ -234,6 +236,16 @@ QuotaService::Counter& QuotaService::counter_of(const BucketLimit& limit) {
 
 // Once for each limit and version of the rules.
 void QuotaService::warn_of(const BucketRules& rules) {
+  constexpr Duration kLongPeriod = std::chrono::minutes{1};
+  for (const BucketLimit& limit : rules.limits) {
+    if (limit.numbers.period() <= kLongPeriod) continue;
+    const std::string name = rules::full_name(limit.rule->name, limit.limit->name);
+    if (std::exchange(warned_[name], version_) == version_) continue;
+    parts_.log.warning(
+        "the quota service assigns a limit of a long period as an even rate: requests that come "
+        "together are denied although it is not used up, unless they ask the server",
+        {{"limit", name}, {"numbers", core::format_limit(limit.numbers)}});
+  }
   for (const std::string& limit : rules.not_assigned) {
     // Keys of counters may be many, so only their number is bounded.
     if (warned_.size() >= kMostBuckets && !warned_.contains(limit)) return;
