@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/civil_time.h"
+#include "base/ip_address.h"
 #include "base/json_writer.h"
 #include "base/quoted.h"
 #include "cli/admin_client.h"
@@ -129,6 +130,27 @@ std::vector<GivenAttribute> attributes_in(const std::vector<std::string>& texts)
     attributes.push_back(one);
   }
   return attributes;
+}
+
+// Writes the attribute `ip` as gateways and /v1/auth do, and says so. Warns of a text that is no
+// address, which they never send.
+void use_canonical_address(KeyFlags& flags) {
+  for (std::string& text : flags.attributes) {
+    const std::string_view value = std::string_view(text).substr(text.find('=') + 1);
+    if (!text.starts_with("ip=") || value.empty()) continue;
+    const auto address = base::IpAddress::parse(value);
+    if (!address) {
+      std::cerr << "warning: " << replay::printable(in_quotes(text))
+                << " is not an address: it is the key only of requests to /v1/check with exactly "
+                   "this text\n";
+      continue;
+    }
+    std::string canonical = "ip=" + std::string(address->network({}).view());
+    if (canonical == text) continue;
+    std::cerr << text << " is " << canonical.substr(3)
+              << " at a gateway, and is used so (docs/keys.md)\n";
+    text = std::move(canonical);
+  }
 }
 
 // "&attribute.ip=192.0.2.1&attribute.header.x-user=7"
@@ -623,6 +645,8 @@ void add_key(Command app, int& status) {
   command.footer(kKeyHelp);  // last, because subcommands inherit the footer of their parent
   command.run(status, "key", [flags, admin, servers] {
     check(*flags);
+    attributes_in(flags->attributes);  // throws before the server is asked
+    use_canonical_address(*flags);
     const auto ask = [&](const AdminFlags& one) {
       flags->admin = one;
       return work(*flags);

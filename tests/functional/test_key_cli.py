@@ -370,6 +370,37 @@ class Commands(ServerTest):
             "sluice: key: '127.0.0.300' is not an address; expected one such as 192.0.2.1\n",
         )
 
+    def test_an_address_is_that_of_a_gateway(self):
+        rules = """version: 1
+rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra, limit: 9, per: 1h,
+                                    block: { after: 9, within: 1m, for: 1m } } ] } ]
+"""
+        server = self.serve(rules=rules, config={"trusted_proxies": ["127.0.0.1"]})
+
+        def status(address):
+            return server.auth("GET", "/", ip=address).status
+
+        for written, address in (("2001:DB8:0::5", "2001:db8::5"), ("::ffff:192.0.2.55", "192.0.2.55")):
+            said = f"ip={written} is {address} at a gateway, and is used so (docs/keys.md)\n"
+            for words, expected in ((("--block", "5m"), 429), (("--unblock",), 200)):
+                done = key(server, "login", "ip=" + written, *words)
+                self.assertEqual((done.returncode, done.stderr), (0, said), done)
+                self.assertIn(f"default|login|address|ip={address}: ", done.stdout)
+                self.assertEqual(status(address), expected)
+            looked = key(server, "login", "ip=" + written)
+            self.assertIn(f"login/address, key {address}: 8 of 9 left", looked.stdout)
+            self.assertIn(": 9 of 9 left", key(server, "login", "ip=" + written, "--reset").stdout)
+            changed = key(server, "login", "ip=" + written, "--set", "limit=1")
+            self.assertIn(f"ip={address}: limit 1", changed.stdout)
+            self.assertEqual([status(address), status(address)], [200, 429])
+            self.assertIn(f"ip={address}: limit 1", key(server, "login", "ip=" + written, "--unset").stdout)
+        for other in ("notanip", "192.0.2.1 "):
+            done = key(server, "login", "ip=" + other, "--block", "5m")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(done.stderr, f"warning: 'ip={other}' is not an address: it is the key "
+                             "only of requests to /v1/check with exactly this text\n")
+        self.assertEqual(key(server, "login", "ip=2001:db8::5").stderr, "")
+
     def test_the_time_of_a_block_is_checked(self):
         self.assertEqual(
             self.error_of("api/requests", "header.x-customer=1", "--block", "15min", status=2),

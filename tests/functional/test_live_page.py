@@ -504,6 +504,10 @@ rules:
         page.click("Unblock")
         page.wait_for_text("#key-message", "not blocked any more")
         self.assertEqual(self.check(server, path="/login", ip="192.0.2.1"), 200)
+        for written, address in (("2001:DB8:0::5", "2001:db8::5"), ("::ffff:192.0.2.7", "192.0.2.7")):
+            page.fill("#key-attributes input", written)
+            page.click("Look up")
+            page.wait_for_text("#key-result", f"ip={address}")  # as a gateway writes it
         page.fill("#key-for", "soon")
         page.click("Block")
         page.wait_for_text("#key-message.error", "soon")

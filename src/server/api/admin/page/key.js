@@ -33,11 +33,22 @@ export function valuesIn(key, parts) {
 const chosenRule = () => rules.find((rule) => rule.name === find("key-rule").value);
 const chosenLimit = () => chosenRule()?.limits.find((limit) => limit.name === find("key-limit").value);
 
+// Returns an address as gateways write it.
+function canonical(text) {
+  if (!URL.canParse(`http://[${text}]`)) return text;
+  const address = new URL(`http://[${text}]`).hostname.slice(1, -1);
+  const mapped = /^::ffff:(\w+):(\w+)$/.exec(address);
+  return mapped ? new URL(`http://0x${mapped[1]}${mapped[2].padStart(4, "0")}`).hostname : address;
+}
+
 function makeAttribute(names, value) {
   const input = element("input", { value, spellcheck: false, required: true });
   const name = names.length > 1 ?
     element("select", { ariaLabel: "Attribute" }, ...names.map((one) => element("option", { value: one }, visible(one)))) :
     element("span", { value: names[0] }, visible(names[0]));
+  input.onchange = () => {
+    if (name.value === "ip") input.value = canonical(input.value);
+  };
   const row = element("label", { className: "attribute" }, name, " ", input);
   row.attribute = () => [name.value, input.value];
   return row;
