@@ -239,6 +239,13 @@ std::vector<std::string> trouble_of(const object& status, Instant now) {
   } else if (status.contains("ready") && !is_true(status, "ready") && lines.empty()) {
     lines.emplace_back("NOT READY: /readyz says why");
   }
+  each_object(status, "listeners", [&](const object& one) {
+    const std::uint64_t count = number_in(one, "connections"), most = number_in(one, "max");
+    if (most == 0 || count * 5 <= most * 4) return;
+    lines.push_back("CONNECTIONS NEAR THE MAXIMUM: " + text_in(one, "name") + " " +
+                    replay::grouped(count) + " of " + replay::grouped(most) +
+                    " (bounds.connections); further ones are refused");
+  });
   for (std::string& line : lines) line = replay::printable(line);
   return lines;
 }
@@ -273,7 +280,8 @@ have denied in shadow mode, and how many skipped it because an attribute was mis
 
 What is wrong comes first: a store that fails, is full or is slow, since when, and what each rule does
 meanwhile; rules that were lost or refused; a gateway that is missing in trusted_proxies; overrides
-that Redis lost within the last hour; a server that drains or is not ready. Overrides, and at most
+that Redis lost within the last hour; a server that drains or is not ready; a listener with over 80 %
+of its connections. Overrides, and at most
 10,000 blocks that the store keeps, are counted. Of several servers, the last line says whether their rules are the same.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.

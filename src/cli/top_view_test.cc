@@ -164,6 +164,18 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
             "DRAINING: the server ends\n");
 }
 
+TEST(Trouble, IsAListenerNearItsMaximum) {
+  const auto trouble = [](const std::string& listeners) {
+    return text_of(trouble_of(status_of(R"("listeners":[)" + listeners + "]"), Instant{}));
+  };
+  EXPECT_EQ(trouble(R"({"name":"http","connections":9,"max":10},)"
+                    R"({"name":"admin","connections":8,"max":10})"),
+            "CONNECTIONS NEAR THE MAXIMUM: http 9 of 10 (bounds.connections); further ones are "
+            "refused\n");
+  EXPECT_EQ(trouble(R"({"name":"http","connections":9})"), "") << "of an older server";
+  EXPECT_EQ(trouble(R"({"name":"grpc","connections":0,"max":0})"), "");
+}
+
 TEST(Trouble, SaysOneCauseOnce) {
   EXPECT_EQ(
       text_of(trouble_of(

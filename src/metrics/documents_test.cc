@@ -20,8 +20,7 @@ namespace sluice::metrics {
 namespace {
 
 // What the server adds to the registry.
-constexpr std::array kServerGauges = {"sluice_connections_max",
-                                      "sluice_store_keys",
+constexpr std::array kServerGauges = {"sluice_store_keys",
                                       "sluice_store_log_bytes",
                                       "sluice_store_breaker_open",
                                       "sluice_store_connections",
@@ -65,6 +64,7 @@ constexpr std::array kServerCounters = {
 constexpr std::array kRedisGauges = {
     "sluice_redis_memory_used_bytes", "sluice_redis_memory_max_bytes", "sluice_redis_replicas",
     "sluice_redis_replication_lag_bytes", "sluice_redis_replication_lag_seconds"};
+constexpr std::array kListenerGauges = {"sluice_connections", "sluice_connections_max"};
 constexpr std::array kRedisCounters = {"sluice_redis_commands_total",
                                        "sluice_redis_evicted_keys_total"};
 
@@ -125,6 +125,9 @@ std::string exercised_text() {
   const auto rows = [] { return std::vector<Registry::Row>{{{"a:6379"}, 1.}}; };
   for (const char* name : kRedisGauges)
     registry.add_gauges(name, "Of the server.", {"server"}, rows);
+  for (const char* name : kListenerGauges) {
+    registry.add_gauges(name, "Of the server.", {"listener"}, rows);
+  }
   for (const char* name : kRedisCounters) {
     registry.add_counters(name, "Of the server.", {"server"}, rows);
   }

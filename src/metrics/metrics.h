@@ -30,9 +30,8 @@ constexpr std::string_view to_string(FrontEnd front_end) noexcept {
 
 // Events of listeners.
 enum class Event : std::uint8_t {
-  kAccepted,  // a connection was accepted; kClosed follows
-  kClosed,    // an accepted connection was closed
-  kRefused,   // a connection was refused because of the maximum: neither kAccepted nor kClosed
+  kAccepted,          // a connection was accepted
+  kRefused,           // a connection was refused because of the maximum, so not kAccepted
   kOutOfDescriptors,  // a connection could not be accepted because no file descriptor was free
   kBadRequest,        // the parser answered a malformed request with 400 or a similar status
   kTimedOut,          // a client was too slow to send or to read

@@ -344,7 +344,6 @@ TEST_F(Metrics, CountRequestsThatArrivedTogetherAsEqualParts) {
 TEST_F(Metrics, CountConnectionsAndTheirEvents) {
   recorder_.add(Event::kAccepted, 5);
   registry_.make_recorder().add(Event::kAccepted);
-  recorder_.add(Event::kClosed, 2);
   recorder_.add(Event::kRefused);
   recorder_.add(Event::kOutOfDescriptors, 3);
   recorder_.add(Event::kBadRequest, 4);
@@ -352,7 +351,6 @@ TEST_F(Metrics, CountConnectionsAndTheirEvents) {
   recorder_.add(Event::kTlsFailed, 8);
   recorder_.add(Event::kNotAccepted, 9);
   EXPECT_EQ(value("sluice_connections_accepted_total"), "6");
-  EXPECT_EQ(value("sluice_connections"), "4");
   EXPECT_EQ(value("sluice_connections_refused_total{reason=\"cap\"}"), "1");
   EXPECT_EQ(value("sluice_connections_refused_total{reason=\"out_of_descriptors\"}"), "3");
   EXPECT_EQ(value("sluice_request_errors_total{reason=\"bad_request\"}"), "4");

@@ -295,12 +295,8 @@ void write_durations(Text& text, const Totals& totals) {
 
 void write_events(Text& text, const Totals& totals) {
   const auto of = [&](Event event) { return totals.events[static_cast<std::size_t>(event)]; };
-  const auto accepted = of(Event::kAccepted);
-  // A recorder that counts at the same time can make the number of closed connections larger.
-  const auto closed = std::min(of(Event::kClosed), accepted);
   text.begin("counter", "sluice_connections_accepted_total", "Accepted connections.")
-      .add({}, accepted);
-  text.begin("gauge", "sluice_connections", "Open connections.").add({}, accepted - closed);
+      .add({}, of(Event::kAccepted));
   text.begin("counter", "sluice_connections_refused_total",
              "Refused connections: over the maximum, or no file descriptor was free.")
       .add({{"reason", "cap"}}, of(Event::kRefused))

@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from harness import PATIENCE, Raw, ServerTest, exchange, tool, wait_for
+from harness import PATIENCE, Raw, ServerTest, binary, exchange, tool, wait_for
 
 RULES = """
 version: 1
@@ -20,6 +20,8 @@ rules:
     match: { path: /count }
     limits: [{ name: all, key: "{ip}", algorithm: fixed_window, limit: 50, per: 1h }]
 """
+OPEN = 'sluice_connections{listener="http"}'
+MOST = 'sluice_connections_max{listener="http"}'
 HEALTH = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -207,7 +209,7 @@ class Messages(ServerTest):
             with Raw(self.sluice.http) as raw:
                 raw.send(data).socket.shutdown(socket.SHUT_WR)
                 self.assertTrue(raw.ended())
-        wait_for(lambda: self.sluice.metrics()["sluice_connections"] == 1, what="one connection")
+        wait_for(lambda: self.sluice.metrics()[OPEN] == 1, what="one connection")
 
     def test_a_client_that_closes_its_half_is_still_answered(self):
         with Raw(self.sluice.http) as raw:
@@ -393,7 +395,7 @@ class OtherBounds(ServerTest):
             self.assertTrue(raw.ended())
 
     def test_connections_over_the_cap_are_refused_at_once_and_others_continue(self):
-        wait_for(lambda: self.sluice.metrics()["sluice_connections"] <= 1, what="a free connection")
+        wait_for(lambda: self.sluice.metrics()[OPEN] <= 1, what="a free connection")
         held = [Raw(self.sluice.http) for _ in range(20)]
         try:
             for raw in held:
@@ -407,6 +409,15 @@ class OtherBounds(ServerTest):
                     pass  # closed without a response
             for raw in held:
                 self.assertEqual(raw.send(HEALTH).answer().status, 200)
+            # The metrics and the status say so of this listener; /metrics is also at the other one.
+            answer = self.sluice.admin_request("GET", "/metrics").body.decode().splitlines()
+            for line in (f"{OPEN} 20", f"{MOST} 20", f"{MOST.replace('http', 'admin')} 20"):
+                self.assertIn(line, answer)
+            done = subprocess.run([binary(), "status", "--admin", self.sluice.admin],
+                                  capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stdout.splitlines()[0], "CONNECTIONS NEAR THE MAXIMUM: http 20 of "
+                             "20 (bounds.connections); further ones are refused")
         finally:
             for raw in held:
                 raw.close()

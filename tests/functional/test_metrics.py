@@ -106,7 +106,7 @@ class Metrics(ServerTest):
             other.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()
             raw.send("NONSENSE\r\n\r\n").answer()
             during = self.sluice.metrics()
-            self.assertGreaterEqual(during["sluice_connections"], 2)
+            self.assertGreaterEqual(during['sluice_connections{listener="http"}'], 2)
             self.assertEqual(
                 during["sluice_connections_accepted_total"],
                 before["sluice_connections_accepted_total"] + 3,

@@ -142,7 +142,6 @@ void Acceptor::give_back_descriptor() {
 void Acceptor::closed() {
   parts_.connections.fetch_sub(1);
   give_back_descriptor();
-  parts_.recorder.add(Event::kClosed);
 }
 
 void Acceptor::complain(std::string_view what, int error) {

@@ -55,9 +55,14 @@ class DescriptorBudget {
     const std::size_t rest = most > reserve ? most - reserve : 0;
     for (Share& one : shares_) one.own_ = one.administration_ ? reserve : rest / (2 * others);
   }
-  std::size_t most() const {
+  // The most connections that this listener can have while the others have what they have now.
+  std::size_t most(const Share& share) const {
     const std::lock_guard lock(mutex_);
-    return most_;
+    std::size_t left = most_;
+    for (const Share& one : shares_) {
+      if (&one != &share) left -= std::min(left, std::max(one.own_, one.taken_));
+    }
+    return std::max(share.own_, left);
   }
 
   // Returns false if no descriptor is left for a connection. Otherwise call give_back() after it is

@@ -742,11 +742,29 @@ std::size_t FrontEnds::most_connections() const {
 std::vector<ServerStatus::Listener> FrontEnds::status() const {
   std::vector<ServerStatus::Listener> out;
   const auto add = [&](const FrontEnd& one) {
-    out.push_back({std::string(one.name()), one.address(), one.connections()});
+    out.push_back(
+        {std::string(one.name()), one.address(), one.connections(), one.most_connections()});
   };
   for (const auto& one : all_) add(*one);
   add(*admin_);
   return out;
+}
+
+void FrontEnds::add_metrics(metrics::Registry& registry) const {
+  const auto rows_of = [this](std::size_t ServerStatus::Listener::* number) {
+    return [this, number] {
+      std::vector<metrics::Registry::Row> rows;
+      for (const ServerStatus::Listener& one : status()) {
+        if (one.most > 0) rows.push_back({{one.name}, static_cast<double>(one.*number)});
+      }
+      return rows;
+    };
+  };
+  registry.add_gauges("sluice_connections", "Open connections of each listener.", {"listener"},
+                      rows_of(&ServerStatus::Listener::connections));
+  registry.add_gauges("sluice_connections_max",
+                      "Maximum number of open connections of each listener.", {"listener"},
+                      rows_of(&ServerStatus::Listener::most));
 }
 
 }  // namespace sluice::server

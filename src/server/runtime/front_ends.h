@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -92,7 +93,10 @@ class FrontEnd {
   // "127.0.0.1:8080", "unix:/run/sluice.sock" or "off".
   std::string address() const { return listening_ ? listening_->name : "off"; }
   std::size_t connections() const noexcept { return connections_; }
-  std::size_t most_connections() const { return is_open() ? bounds().connections : 0; }
+  // The maximum; 0 if it is off.
+  std::size_t most_connections() const {
+    return is_open() ? std::min(bounds().connections, parts_.descriptors.most(*share_)) : 0;
+  }
 
  protected:
   // Reads what the front end needs, and checks the address that it listens at.
@@ -234,6 +238,8 @@ class FrontEnds {
   // The sum of the maximums of all that listen, the administration among them.
   std::size_t most_connections() const;
   std::vector<ServerStatus::Listener> status() const;
+  // Adds the gauges of connections, by the listeners that are on.
+  void add_metrics(metrics::Registry& registry) const;
 
  private:
   const Config& config_;

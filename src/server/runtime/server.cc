@@ -601,9 +601,7 @@ void Server::Impl::add_metrics() {
   add_rule_metrics(registry_, rules_.manager(), rules_.envoy());
   registry_.add_counter("sluice_log_lines_dropped_total", "Log lines that were not written.",
                         [this] { return number(log_.dropped()); });
-  registry_.add_gauge(
-      "sluice_connections_max", "Maximum number of connections of all listeners together.",
-      [this] { return number(std::min(front_ends_.most_connections(), descriptors_.most())); });
+  front_ends_.add_metrics(registry_);
   registry_.add_gauge("sluice_waiting_requests", "Requests that wait for units (wait_ms).",
                       [this] { return number(waits_.waiting()); });
   add_quota_metrics(registry_, *quota_);

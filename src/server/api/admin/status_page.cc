@@ -24,6 +24,7 @@ void write_server(JsonWriter& json, const ServerStatus& status) {
         .member("name", listener.name)
         .member("address", listener.address)
         .member("connections", std::uint64_t{listener.connections})
+        .member("max", std::uint64_t{listener.most})
         .end_object();
   }
   json.end_array().key("store").begin_object().member("kind", status.store.kind);

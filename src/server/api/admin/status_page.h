@@ -62,6 +62,7 @@ struct ServerStatus {
     std::string name;     // "http"
     std::string address;  // "127.0.0.1:8080"
     std::size_t connections = 0;
+    std::size_t most = 0;  // connections; 0 if it is off
   };
 
   std::string version;

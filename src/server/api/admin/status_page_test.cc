@@ -15,7 +15,7 @@ TEST_F(StatusPage, ReportsTheServerAndItsRules) {
              .ready = true,
              .draining = false,
              .threads = 2,
-             .listeners = {{"http", "127.0.0.1:8080", 3}},
+             .listeners = {{"http", "127.0.0.1:8080", 3, 10}},
              .store = {.kind = "memory", .numbers = {{"keys", 12}, {"evictions", 0}}}};
   const Answered answered = get("/v1/status");
   EXPECT_EQ(answered.status, 200);
@@ -23,7 +23,7 @@ TEST_F(StatusPage, ReportsTheServerAndItsRules) {
   EXPECT_EQ(
       answered.body,
       R"({"version":"1.2.3","uptime_s":7,"ready":true,"draining":false,"threads":2,)"
-      R"("listeners":[{"name":"http","address":"127.0.0.1:8080","connections":3}],)"
+      R"("listeners":[{"name":"http","address":"127.0.0.1:8080","connections":3,"max":10}],)"
       R"("store":{"kind":"memory","keys":12,"evictions":0},)"
       R"("rules":{"version":1,"sources":[")" +
           folder_ / "0.yaml" +
