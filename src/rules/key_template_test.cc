@@ -81,6 +81,11 @@ TEST(KeyTemplate, GroupsAddressesByNetwork) {
   EXPECT_EQ(fill("{ip/24/48}", v4).key, "|ip/24/48=192.0.2.0/24");
   EXPECT_EQ(fill("{ip/24/48}", v6).label, "2001:db8::/48");
   EXPECT_EQ(fill("{header.x|ip/64}", v6).label, "2001:db8::/64");
+  EXPECT_EQ(fill("{ip/64}", Attributes{{"ip", "2001:DB8:0::1"}}).label, "2001:db8::/64");
+  const Attributes mapped{{"ip", "::ffff:192.0.2.77"}};
+  EXPECT_EQ(fill("{ip/64}", mapped).label, "192.0.2.77");
+  EXPECT_EQ(fill("{ip/24/64}", mapped).label, "192.0.2.0/24");
+  EXPECT_EQ(fill("{ip}", mapped).label, "::ffff:192.0.2.77") << "front ends write it as IPv4";
 }
 
 TEST(KeyTemplate, KeepsTextThatIsNotAnAddressAndDistinguishesItFromNetworks) {
