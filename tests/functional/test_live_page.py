@@ -400,16 +400,22 @@ class Canned(BrowserTest):
             page.text("#alert-temporary"),
             r"Rule login: on_store_error deny until 2026-11-2\d \d\d:\d\d:04",
         )
-        self.assertIn(
-            "Rule old: mode shadow until other rules are active, without effect on the active rules",
-            page.text("#alert-temporary"),
-        )
+        old = "Rule old: mode shadow until other rules are active, without effect on the active rules"
+        self.assertIn(old, page.text("#alert-temporary"))
         self.assertFalse(page.driver.title.startswith("⚠"))
 
     def test_lost_rules_are_on_top(self):
         lost = {"since": "2026-11-26T23:10:04Z", "why": "there are no rules at sluice:rules"}
-        self.serve_canned({"rules_lost": lost})
-        self.browser.wait_for_text("#alert-rules-lost", "there are no rules at sluice:rules, since")
+        gone = {**lost, "why": "import", "count": 12, "counters": [f"default|api|user|k={i}" for i in range(10)]}
+        rules = {"version": 1, "sources": [], "busiest": [], "last_errors": [
+            {"file": "a", "line": 1, "column": 1, "what": what} for what in (lost["why"], "it is wrong")]}
+        page = self.browser
+        self.serve_canned({"rules_lost": lost, "overrides_lost": gone, "rules": rules})
+        page.wait_for_text("#alert-rules-errors", "Rules were refused; the earlier rules stay active.")
+        self.assertEqual(page.text("#alert-rules-errors ul"), "a:1:1: it is wrong", "the other bar has one")
+        page.wait_for_text("#alert-rules-lost", "there are no rules at sluice:rules, since")
+        page.wait_for_text("#alert-overrides-lost", "Overrides are lost (12). import, since")
+        self.assertRegex(page.text("#alert-overrides-lost ul"), r"(?s)^default\|api\|user\|k=0\n.*k=9\nand 2 more$")
 
     # Scrolls often within one task. The result: how many frames were asked for, and rows put in.
     SCROLL = """
@@ -504,10 +510,10 @@ rules:
         page.click("Unblock")
         page.wait_for_text("#key-message", "not blocked any more")
         self.assertEqual(self.check(server, path="/login", ip="192.0.2.1"), 200)
-        for written, address in (("2001:DB8:0::5", "2001:db8::5"), ("::ffff:192.0.2.7", "192.0.2.7")):
-            page.fill("#key-attributes input", written)
+        for typed, written in (("2001:DB8:0::5", "ip=2001:db8::5"), ("::ffff:192.0.2.7", "ip=192.0.2.7")):
+            page.fill("#key-attributes input", typed)
             page.click("Look up")
-            page.wait_for_text("#key-result", f"ip={address}")  # as a gateway writes it
+            page.wait_for_text("#key-result", written)  # as a gateway writes it
         page.fill("#key-for", "soon")
         page.click("Block")
         page.wait_for_text("#key-message.error", "soon")

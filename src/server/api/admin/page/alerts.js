@@ -28,6 +28,13 @@ function doesTexts(rules) {
   }).filter(Boolean);
 }
 
+// The counters of overrides that are lost.
+function lostTexts({ counters, count: all }) {
+  const texts = counters.map(visible);
+  if (all > texts.length) texts.push(`and ${all - texts.length} more`);
+  return texts.map((text) => ({ name: text, text }));
+}
+
 // "Rule login: on_store_error deny until 2026-11-27 01:10:04"
 function temporaryText({ rule, key, value, until, effective }) {
   const end = until ? new Date(until).toLocaleString("sv-SE") : "other rules are active";
@@ -101,18 +108,20 @@ export function showAlerts(event, missing) {
     ["slow", "The store is slow.", slow, " Meanwhile, without an answer in time:"],
     ["rules-lost", "The rules cannot be read.", lost, " The last rules stay active here; a server that starts now may have none."],
     ["rules-older", "The rules went back.", older],
-    ["overrides-lost", "Overrides are lost.", gone],
+    ["overrides-lost", `Overrides are lost (${gone?.count}).`, gone],
     ["gateway", "A gateway is not trusted.", gateway],
   ]) {
     if (!what) continue;
     const without = what.decided_without ? ` ${count(what.decided_without, "request")} decided without it.` : "";
     const text = `${visible(what.why)}, ${sinceText(what.since)}.${without}${more}`;
-    bars.push({ name, title, text, list: doesTexts(what.rules ?? []), change: what.rules?.map((rule) => rule.name) });
+    const list = what.counters ? lostTexts(what) : doesTexts(what.rules ?? []);
+    bars.push({ name, title, text, list, change: what.rules?.map((rule) => rule.name) });
   }
-  if (rules.last_errors.length) {
+  const errors = rules.last_errors.filter((one) => one.what !== lost?.why);
+  if (errors.length) {
     bars.push({
-      name: "rules-errors", mild: true, title: "The rules files have errors; the earlier rules stay active.", text: "",
-      list: rules.last_errors.map((one) =>
+      name: "rules-errors", mild: true, title: "Rules were refused; the earlier rules stay active.", text: "",
+      list: errors.map((one) =>
         ({ name: `${one.file}:${one.line}:${one.what}`, text: `${visible(one.file)}:${one.line}:${one.column}: ${visible(one.what)}` })),
     });
   }
