@@ -25,9 +25,10 @@ void add_key_export(Command key, int& status);
 void add_key_dump(Command key, int& status);
 
 // Calls `take` with each override of a server, as GET /v1/overrides answers it, until it returns
-// false; of one rule if `rule` is not empty.
+// false; of one rule if `rule` is not empty; with `lost`, those that Redis has lost.
 void for_each_override(AdminClient& client, const std::string& rule,
-                       const std::function<bool(const boost::json::object&)>& take);
+                       const std::function<bool(const boost::json::object&)>& take,
+                       bool lost = false);
 
 // The same with the blocks that the store keeps, as GET /v1/blocks answers them: at most 10,000.
 // Returns whether there may be more.

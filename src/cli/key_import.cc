@@ -56,11 +56,16 @@ While Redis is away, servers know the overrides, but not these blocks: the overr
 stderr says that others are missing, and the exit status is 1. So it is for an hour after Redis has
 lost overrides, unless they are set again. To keep an export, write another file and rename it.
 
+With --lost, it prints instead what the server knew when Redis came back without its data: at most
+10,000 overrides, for an hour, except for those that are set again or were removed by --unset. Each
+server has what it knew itself, until it restarts. The blocks that only Redis knew are in no server.
+
 Exit status: 0 printed; 1 overrides or blocks could not be read, or there is no such rule; 2 wrong usage.
 
 Examples:
   sluice key export --csv > overrides.csv
-  sluice key export api > api.jsonl)";
+  sluice key export api > api.jsonl
+  sluice key export --lost | sluice key import -)";
 
 struct ImportFlags {
   std::shared_ptr<AdminFlags> admin;
@@ -222,6 +227,7 @@ struct ExportFlags {
   std::shared_ptr<AdminFlags> admin;
   std::string rule;
   bool csv = false;
+  bool lost = false;
 };
 
 // Prints the blocks as overrides. Returns why the export lacks some, or an empty text.
@@ -238,7 +244,7 @@ std::string print_blocks(AdminClient& client, const std::string& rule,
   const auto* const lost = status.if_contains("overrides_lost");
   if (lost == nullptr) return {};
   return "Redis has lost overrides (" + std::to_string(number_in(lost->as_object(), "count")) +
-         ") within the last hour; expected an import of an earlier export";
+         ") within the last hour; sluice key export --lost has them";
 } catch (const Failed& failed) {
   return failed.what();
 }
@@ -259,7 +265,8 @@ int print_all(const ExportFlags& flags) {
     ++count;
     return true;
   };
-  for_each_override(client, flags.rule, print);
+  for_each_override(client, flags.rule, print, flags.lost);
+  if (flags.lost) return 0;
   const std::string missing = print_blocks(client, flags.rule, print);
   if (missing.empty()) return 0;
   throw Failed(missing + "; " + std::to_string(count) +
@@ -286,6 +293,8 @@ void add_key_export(Command key, int& status) {
   auto flags = std::make_shared<ExportFlags>();
   command.add_option("RULE", flags->rule, "Only those of this rule");
   command.add_flag("--csv", flags->csv, "Print CSV instead of JSON lines");
+  command.add_flag("--lost", flags->lost,
+                   "Print those that the server knew and Redis has lost instead");
   flags->admin = add_admin_flags(command);
   command.footer(kExportHelp);
   command.run(status, "key export", [flags] { return print_all(*flags); });
@@ -489,9 +498,9 @@ void append_csv(const boost::json::object& one, std::string& out) {
 }
 
 void for_each_override(AdminClient& client, const std::string& rule,
-                       const std::function<bool(const boost::json::object&)>& take) {
-  const std::string target =
-      "/v1/overrides?count=10000" + (rule.empty() ? "" : "&rule=" + url_encoded(rule)) + "&cursor=";
+                       const std::function<bool(const boost::json::object&)>& take, bool lost) {
+  const std::string target = "/v1/overrides?count=10000" + std::string(lost ? "&lost=true" : "") +
+                             (rule.empty() ? "" : "&rule=" + url_encoded(rule)) + "&cursor=";
   std::string cursor = "0";
   while (!cursor.empty()) {
     const boost::json::object page = client.ask_json("GET", target + cursor);

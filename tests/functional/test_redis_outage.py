@@ -263,18 +263,33 @@ class Outage(RedisTest):
         command = ("key", "api", "header.x-customer=42", "--set", "limit=100", *admin)
         wait_for(lambda: subprocess.run([binary(), *command], capture_output=True, timeout=PATIENCE,
                                         check=False).returncode == 0, "the override")
-        kept = sluice("key", "export", *admin)
+        sluice("key", "api", "header.x-customer=43", "--block", "2100-01-01T00:00:00Z", *admin)
+        sluice("key", "api", "header.x-customer=44", "--unlimited", *admin)
+        kept = sorted(sluice("key", "export", *admin).splitlines())
+        self.assertEqual(sluice("key", "export", "--lost", *admin), "")
         self.server.kill()
         self.server.start()
         wait_for(lambda: "overrides_lost" in status(server), "the loss")
         self.push()
         self.assertRegex(sluice("status", *admin, ends_with=1),
-                         r"OVERRIDES LOST \(1\) since .*\n  they are: default\|api\|customer\|header.x-customer=42\n")
+                         r"OVERRIDES LOST \(3\) since .*: Redis came back without them; to set them again: "
+                         r"sluice key export --lost \| sluice key import -\n"
+                         r"  they are: default\|api\|customer\|header.x-customer=42, ")
         sluice("key", "export", *admin, ends_with=1)  # it would replace a good one
-        (self.texts / "kept.jsonl").write_text(kept)
-        sluice("key", "import", self.texts / "kept.jsonl", *admin)
+        self.assertEqual(sluice("key", "export", "--lost", *admin).splitlines(), kept)
+        # One is set again, another one is not wanted any more.
+        sluice("key", "api", "header.x-customer=42", "--set", "limit=7", *admin)
+        lost = "default|api|customer|header.x-customer=44"
+        self.assertEqual(sluice("key", "--unset", "--counter", lost, *admin), f"removed {lost}: unlimited\n")
+        wait_for(lambda: f"lost override forgotten: {lost}" in server.log(), "the line in the log")
+        sluice("key", "--unset", "--counter", lost, *admin, ends_with=1)
+        self.assertEqual(status(server)["overrides_lost"]["count"], 1)
+        (self.texts / "lost.jsonl").write_text(sluice("key", "export", "api", "--lost", *admin))
+        self.assertEqual(sluice("key", "export", "other", "--lost", *admin), "")
+        sluice("key", "import", self.texts / "lost.jsonl", *admin)
         self.assertNotIn("overrides_lost", status(server))
-        self.assertEqual(sluice("key", "export", *admin), kept)
+        self.assertEqual(sorted(sluice("key", "export", *admin).splitlines()),
+                         [kept[0].replace("100", "7"), kept[1]])
 
     def test_a_change_for_a_time_ends_by_itself_and_the_log_says_so(self):
         server = self.follow()

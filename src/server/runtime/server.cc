@@ -579,6 +579,7 @@ AdminEndpoint Server::Impl::admin_parts(Limiter& limiter) {
           .reload = [this] { return reload(); },
           .done = done,
           .overrides = overrides_.get(),
+          .lost = &lost_overrides_,
           .local = admin_stores_ ? admin_stores_->local() : nullptr,
           .push = push,
           .find_blocks = find_blocks,

@@ -112,6 +112,9 @@ constexpr Parameter kOfList[] = {kOneRule,
                                  {.name = "cursor",
                                   .about = "Where the list continues: next of the answer before",
                                   .most = std::numeric_limits<std::uint64_t>::max()},
+                                 {.name = "lost",
+                                  .about = "Those that Redis has lost instead, within an hour",
+                                  .words = "true false"},
                                  kCount};
 constexpr Parameter kOfImport[] = {
     {.name = "skip_unknown",

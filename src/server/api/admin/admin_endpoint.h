@@ -77,7 +77,8 @@ struct AdminEndpoint {
   std::function<void(std::string_view what, std::string_view peer)> done = {};
   // Null: the server has none.
   ServerOverrides* overrides = nullptr;
-  Store* local = nullptr;  // see RuleStores
+  OverridesLost* lost = nullptr;  // null: none can be lost
+  Store* local = nullptr;         // see RuleStores
   // Empty: rules are not in Redis.
   Push push = {};
   // Finds at most `most` blocks that hold now. Errors: why the store cannot say.

@@ -451,9 +451,10 @@ void remove(const Call& call, const std::string& counter) {
   const auto removed = call.overrides()->find(counter);
   const auto was_there = call.admin.overrides->unset(counter);
   if (!was_there) return answer(call.response, {503, was_there.error()});
-  if (!*was_there) return answer(call.response, {404, no_override_of(counter)});
-  call.done("override removed: " + counter);
-  if (removed) return answer_override(call, counter, *removed);
+  const auto lost = call.admin.lost != nullptr ? call.admin.lost->forget(counter) : std::nullopt;
+  if (!*was_there && !lost) return answer(call.response, {404, no_override_of(counter)});
+  call.done((*was_there ? "override removed: " : "lost override forgotten: ") + counter);
+  if (removed || lost) return answer_override(call, counter, removed ? *removed : *lost);
   JsonWriter json;
   json.begin_object().member("counter", rules::utf8_counter_key(counter));
   answer(call.response, 200, json.end_object());
@@ -498,6 +499,25 @@ Overrides::Page list_unknown(const Overrides& overrides, std::uint64_t from, std
   return found;
 }
 
+// Lists those that Redis has lost: at most OverridesLost::kMost, so that one page has room for all.
+Overrides::Page list_lost(const Call& call, std::size_t most) {
+  Overrides::Page page;
+  OverridesLost* const lost = call.admin.lost;
+  if (lost == nullptr) return page;
+  lost->update(*call.overrides(), SystemClock().now());
+  Buffers buffers;
+  std::string marked = "|";
+  if (const auto name = call.parameter("rule", buffers)) {
+    rules::append_escaped(marked, *name, rules::Escape::kName);
+    marked += '|';
+  }
+  for (const auto& [counter, given] : lost->missing()) {
+    if (page.entries.size() == most) break;
+    if (is_of(counter, marked)) page.entries.push_back({counter, given});
+  }
+  return page;
+}
+
 // Lists overrides of the rule in the query, or of all rules. Answers that there is no such rule and
 // that it has no overrides, and returns nothing.
 std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::size_t most) {
@@ -539,10 +559,12 @@ void list_overrides(const Call& call) {
   if (!cursor) return;
   const auto count = count_in(call);
   if (!count) return;
-  const auto page = list(call, *cursor, *count);
+  const bool are_lost = has_flag(call, "lost");
+  const auto page = are_lost ? list_lost(call, *count) : list(call, *cursor, *count);
   if (!page) return;
   JsonWriter json;
-  json.begin_object().member("total", std::uint64_t{call.overrides()->size()});
+  const std::size_t total = are_lost ? page->entries.size() : call.overrides()->size();
+  json.begin_object().member("total", std::uint64_t{total});
   json.key("overrides").begin_array();
   for (const auto& [counter, given] : page->entries) {
     json.begin_object();

@@ -84,9 +84,10 @@ void write_lost(JsonWriter& json, const ServerStatus& server, const RulesStatus&
       json.value(rules::utf8_counter_key(counter));
     }
     json.end_array()
-        .member("why",
-                "Redis came back without them; expected an import of the latest export: sluice key "
-                "import FILE")
+        .member(
+            "why",
+            "Redis came back without them; to set them again: sluice key export --lost | sluice "
+            "key import -")
         .end_object();
   }
 }

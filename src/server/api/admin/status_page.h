@@ -18,7 +18,7 @@
 namespace sluice::server {
 
 // Overrides that a Redis without its data has lost, while this server knew them, and that are
-// missing since.
+// missing since. It keeps them, so that they can be set again.
 class OverridesLost {
  public:
   static constexpr std::chrono::hours kShown{1};  // the time for which they are remembered
@@ -29,19 +29,25 @@ class OverridesLost {
   void add(ServerOverrides::Entries lost, Instant now) {
     at_ = now;
     for (const auto& [counter, given] : lost) {
-      if (missing_.size() < kMost) missing_[counter] = given.until;
+      if (missing_.size() < kMost) missing_[counter] = given;
     }
+  }
+  // Forgets one that is not wanted any more. Returns it.
+  std::optional<Override> forget(const std::string& counter) {
+    auto found = missing_.extract(counter);
+    return found ? std::optional(std::move(found.mapped())) : std::nullopt;
   }
   // Forgets those that were set again or would have ended, and after an hour all. Returns how many
   // are missing.
   std::size_t update(const Overrides& all, Instant now) {
     std::erase_if(missing_, [&](const auto& one) {
-      const auto& [counter, until] = one;
-      return now - at_ >= kShown || (until && *until <= now) || all.find(counter, now);
+      const auto& [counter, given] = one;
+      return now - at_ >= kShown || (given.until && *given.until <= now) || all.find(counter, now);
     });
     return missing_.size();
   }
   Instant at() const noexcept { return at_; }
+  const auto& missing() const noexcept { return missing_; }
   // The counters of the first that are missing, in their order.
   std::vector<std::string> first() const {
     std::vector<std::string> counters;
@@ -52,8 +58,8 @@ class OverridesLost {
   }
 
  private:
-  std::map<std::string, std::optional<Instant>, std::less<>> missing_;  // with their ends
-  Instant at_{};                                                        // of the latest loss
+  std::map<std::string, Override, std::less<>> missing_;  // by their counters
+  Instant at_{};                                          // of the latest loss
 };
 
 // The part of GET /v1/status that is not about rules.

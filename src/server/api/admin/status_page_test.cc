@@ -117,6 +117,11 @@ TEST_F(StatusPage, CountsTheLostOverridesThatAreMissing) {
   EXPECT_EQ(lost.update(all, at + 42s), 1U) << "somebody has removed it since";
   ASSERT_TRUE(all.set("d", entries[0].given));
   EXPECT_EQ(lost.update(all, at + 43s), 1U) << "another one does not replace it";
+  EXPECT_EQ(lost.missing().at("a"), entries[0].given);
+  EXPECT_EQ(lost.forget("a"), entries[0].given);
+  EXPECT_FALSE(lost.forget("a"));
+  EXPECT_EQ(lost.update(all, at + 44s), 0U);
+  lost.add(entries, at);
   EXPECT_EQ(lost.update(all, at + 1h), 0U);
 }
 
