@@ -47,7 +47,7 @@ RULE/* for all. A limit without a name has its index: login/0. A slash in the na
 written as %2F; a rule that is called like a subcommand needs its limit.
 
 Exit status: 0 shown or done; 1 there is no such rule or limit, every limit lacks an attribute, there
-was nothing to --unset or --unblock, or the server refused or did not answer; 2 wrong usage.
+was nothing to --unset, or on no server to --unblock, or the server refused or did not answer; 2 wrong usage.
 
 Examples:
   sluice key login ip=192.0.2.1
@@ -76,6 +76,7 @@ struct KeyFlags {
   std::vector<std::string> numbers;
   std::string plan, length, until, block, counter;
   bool reset = false, unset = false, unlimited = false, unblock = false, json = false;
+  bool was_blocked = false;  // --unblock: in one of the servers
 
   bool gives() const { return !numbers.empty() || !plan.empty() || unlimited; }
   int actions() const {
@@ -383,13 +384,13 @@ void print_spent(const std::string& rule, const object& limit) {
             << state_text(limit) << "; --reset fills it\n";
 }
 
-int unblock(const KeyFlags& flags) {
+int unblock(KeyFlags& flags) {
   AdminClient client(flags.admin);
   const bool was_blocked = is_blocked_or_unknown(client.ask("GET", blocks_of(flags)));
   const object answer = client.ask_json("DELETE", blocks_of(flags));
   print_blocks(flags, answer);
-  if (!was_blocked) throw Failed("the key was not blocked; expected one of sluice key list");
-  if (flags.json) return 0;
+  flags.was_blocked = flags.was_blocked || was_blocked;
+  if (!was_blocked || flags.json) return 0;
   const std::string keys = "/v1/keys?" + names_in(flags.place).query() + query_of(flags);
   return print_limits(flags, client.ask_json("GET", keys), print_spent);
 }
@@ -547,7 +548,7 @@ void check(const KeyFlags& flags) {
   if (flags.counter.empty()) names_in(flags.place);  // throws before the server is asked
 }
 
-int work(const KeyFlags& flags) {
+int work(KeyFlags& flags) {
   if (flags.reset) return show(flags, "DELETE");
   if (flags.gives()) return change_override(flags, "PUT");
   if (flags.unset) return change_override(flags, "DELETE");
@@ -651,7 +652,12 @@ void add_key(Command app, int& status) {
       flags->admin = one;
       return work(*flags);
     };
-    return ask_servers(*admin, *servers, "key", ask, flags->json);
+    const int done = ask_servers(*admin, *servers, "key", ask, flags->json);
+    // Of servers with one Redis, the first ends the block for all.
+    if (flags->unblock && !flags->was_blocked && done == 0) {
+      throw Failed("the key was not blocked; expected one of sluice key list");
+    }
+    return done;
   });
 }
 

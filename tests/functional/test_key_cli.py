@@ -513,6 +513,34 @@ rules: [ { name: login, limits: [ { name: address, key: "{ip}", algorithm: gcra,
 
 
 class Fleet(RedisTest):
+    def test_a_block_ends_once_for_all_servers_of_a_redis(self):
+        rules = """version: 1
+rules:
+  - name: shared
+    match: { path: /shared }
+    limits: [ { name: hour, key: "{ip}", algorithm: fixed_window, limit: 1, per: 1d } ]
+  - name: login
+    limits: [ { name: hour, key: "{ip}", algorithm: fixed_window, limit: 1, per: 1d,
+                block: { after: 9, within: 1m, for: 1m } } ]
+"""
+        store = {"store": self.redis().url}
+        first, second = (self.serve(rules=rules, config=store) for _ in range(2))
+        both = ("--admin", second.admin)  # and the first, which is asked last
+        spent = "/hour: nothing of 1 left; the next passes in "
+        for rule in ("shared", "login"):
+            first.check({"attributes": {"path": "/" + rule, "ip": "192.0.2.1"}})
+            line = f"default|{rule}|hour|ip=192.0.2.1: not blocked\n"
+            key(first, rule, "ip=192.0.2.1", "--block", "5m", *both)
+            done = key(first, rule, "ip=192.0.2.1", "--unblock", *both)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+            self.assertNotIn("blocked until", done.stdout)
+            self.assertEqual(done.stdout.count(line), 2, done)
+            self.assertIn(f"{second.admin}:\n{line}{rule}{spent}", done.stdout)
+            again = key(first, rule, "ip=192.0.2.1", "--unblock", *both)
+            self.assertEqual(again.returncode, 1)
+            self.assertEqual(again.stderr, "sluice: key: the key was not blocked; expected one of "
+                             "sluice key list\n")
+
     def test_every_server_follows_an_import(self):
         redis = self.redis()
         first, second = (self.serve(rules=RULES, config={"store": redis.url}) for _ in range(2))

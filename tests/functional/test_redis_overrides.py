@@ -83,6 +83,15 @@ class RedisOverrides(RedisTest):
             self.assertEqual(self.limit_of(successor, str(customer)), customer + 100)
         self.wait_for_limit("19", 119)
 
+    def test_what_another_server_has_removed_ends_at_once_with_a_removal(self):
+        self.set("1", limit=10)
+        self.wait_for_limit("1", 10)
+        # As before the second server has read a removal by the first.
+        self.redis_server.command("HDEL", ALL, "default|api|requests|header.x-customer=1")
+        answer = self.second.admin_request("DELETE", PATH + "?header.x-customer=1")
+        self.assertEqual(answer.status, 404)
+        self.assertEqual(self.limit_of(self.second, "1"), 2)
+
     def test_a_lost_follower_reads_everything_again(self):
         self.set("1", limit=10)
         self.set("2", limit=10)

@@ -609,9 +609,16 @@ Expected<bool> RedisOverrides::set_through(redis::Client* client, std::string_vi
 
 Expected<bool> RedisOverrides::unset_through(redis::Client* client, std::string_view counter) {
   const std::uint64_t before = scans();
+  const OverrideHead at = known();
   const auto number = change_override(client, keys_, counter, {});
   if (!number) return Unexpected{number.error()};
   apply_own(before, static_cast<std::uint64_t>(*number), [&] { return overrides_.unset(counter); });
+  if (*number == 0) {
+    // Another server has removed it, and the follower may not have read that. If it has read
+    // nothing meanwhile, it has yet to read a later change of this counter too.
+    const std::lock_guard lock(mutex_);
+    if (before == scans_ && at == known_) overrides_.unset(counter);
+  }
   return *number > 0;
 }
 
