@@ -124,7 +124,14 @@ std::string AdminClient::refusal(const Answer& answer) const {
   if (detail == nullptr || !detail->is_string()) {  // what expects TLS may answer 400, too
     return strange() + (answer.status == 400 ? hint({Failure::Kind::kNoHttp, {}}) : "");
   }
-  if (answer.status != 401) return std::string(detail->as_string());
+  if (answer.status != 401) {
+    constexpr std::string_view kHistory = "GET /v1/rules/history";
+    std::string text(detail->as_string());
+    if (const std::size_t at = text.find(kHistory); at != text.npos) {
+      text.replace(at, kHistory.size(), "sluice rules history --admin " + shown_);
+    }
+    return text;
+  }
   return "the administration at " + shown_ +
          (token_.empty() ? " requires a token" : " refused the token") +
          "; expected --token-file with the file of its token, or --config with the configuration "

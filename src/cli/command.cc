@@ -364,6 +364,16 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
       what.append(what.ends_with(':') ? " " : ", ").append(name);
     }
   }
+  constexpr std::string_view kRepeated = ": At Most 1 required but received ";
+  if (const std::size_t at = what.find(kRepeated); at != what.npos) {
+    const std::string option = what.substr(0, at);
+    what = option + " is given " + what.substr(at + kRepeated.size()) + " times; expected it once";
+    if (option == "--admin") {
+      what +=
+          ": repeat the command for another server, unless they share these rules or overrides "
+          "in Redis";
+    }
+  }
   return last.path + (last.path.empty() ? "" : ": ") + what + "; see " + see_help(last.path);
 }
 

@@ -186,6 +186,17 @@ TEST(Run, SaysWhichWordWasMeantAndWhichHelpDescribesIt) {
   EXPECT_EQ(error_of({"status", "127.0.0.1:6071"}),
             "sluice: status: the argument '127.0.0.1:6071' is one too many; did you mean --admin "
             "127.0.0.1:6071? See `sluice status --help`\n");
+  for (const char* command : {"history", "diff", "rollback"}) {
+    EXPECT_EQ(
+        error_of({"rules", command, "--admin", "a:1", "--admin", "b:2"}),
+        "sluice: rules " + std::string(command) +
+            ": --admin is given 2 times; expected it once: repeat the command for another "
+            "server, unless they share these rules or overrides in Redis; see `sluice rules " +
+            command + " --help`\n");
+  }
+  EXPECT_EQ(error_of({"rules", "history", "--max", "1", "--max", "2"}),
+            "sluice: rules history: --max is given 2 times; expected it once; see `sluice rules "
+            "history --help`\n");
   EXPECT_TRUE(error_of({"rules"}).starts_with(
       "sluice: rules: a command is missing; expected one of: push, "));
   EXPECT_EQ(error_of({"rules", "push", "--store", "redis://a"}),

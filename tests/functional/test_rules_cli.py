@@ -1,9 +1,11 @@
 """`sluice rules set`, `history`, `diff` and `rollback` of a server with rules from files."""
 
+import http.server
 import json
 import os
 import re
 import subprocess
+import threading
 import unittest
 
 from harness import PATIENCE, ServerTest, binary, wait_for
@@ -325,6 +327,28 @@ class RunningServer(RulesOfAServer):
         ):
             done = run(folder, {"SLUICE_ADMIN": self.sluice.admin}, *words, "--config", "other.yaml")
             self.assertIn(out, done.stdout, done)
+
+    def test_a_refusal_names_the_command_that_shows_the_history(self):
+        class Server(http.server.BaseHTTPRequestHandler):  # whose Redis does not answer
+            def do_PATCH(self):
+                detail = "it is not known ...; expected a look at GET /v1/rules/history, which has the change"
+                self.send_response(503)
+                self.send_header("Content-Type", "application/problem+json")
+                self.end_headers()
+                self.wfile.write(json.dumps({"status": 503, "detail": detail}).encode())
+
+            def log_message(self, *_):
+                pass
+
+        peer = http.server.HTTPServer(("127.0.0.1", 0), Server)
+        threading.Thread(target=peer.handle_request).start()
+        address = f"127.0.0.1:{peer.server_address[1]}"
+        done = subprocess.run([binary(), "rules", "set", "r/l", "limit=2", "--admin", address],
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
+        peer.server_close()
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "sluice: rules set: it is not known ...; expected a look at sluice rules history "
+                             f"--admin {address}, which has the change\n"))
 
     def test_without_a_server_the_error_names_its_address(self):
         for words in (("history",), ("show",), ("rollback", "1"), ("diff", "1"), ("set", "a/b", "limit=1")):
