@@ -320,9 +320,31 @@ std::vector<TopView::Rates> TopView::rates() const {
   return all;
 }
 
-std::vector<std::string> TopView::head() const {
+// Breaks a line between words. What follows the first part is indented; after four parts it is cut.
+std::vector<std::string> parts_of(const std::string& line, std::size_t width) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> parts(1);
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t end = std::min(line.find(' ', at + 1), line.size());
+    const std::string word = line.substr(at, end - at);  // with the space before it
+    const bool fits = replay::columns_of(parts.back()) + replay::columns_of(word) <= width;
+    if (fits || parts.size() == kMost || parts.back().find_first_not_of(' ') == word.npos) {
+      parts.back() += word;
+    } else {
+      parts.push_back("   " + word);
+    }
+    at = end;
+  }
+  return parts;
+}
+
+std::vector<std::string> TopView::head(std::size_t width) const {
   std::vector<std::string> lines;
-  if (last_) lines = last_->trouble;
+  if (last_) {
+    for (const std::string& line : last_->trouble) {
+      std::ranges::move(parts_of(line, width), std::back_inserter(lines));
+    }
+  }
   lines.push_back((is_paused_ ? "[paused]  " : "") + (last_ ? last_->server : "sluice top"));
   if (!error_.empty()) lines.push_back("error: " + replay::printable(error_));
   return lines;
@@ -400,7 +422,7 @@ std::vector<std::string> TopView::key_lines(std::size_t width) const {
 }
 
 std::vector<std::string> TopView::report(std::size_t width) const {
-  std::vector<std::string> lines = head();
+  std::vector<std::string> lines = head(std::string::npos);
   for (auto& line : rule_lines()) lines.push_back(std::move(line));
   for (auto& line : key_lines(width)) lines.push_back(std::move(line));
   return lines;
@@ -408,7 +430,7 @@ std::vector<std::string> TopView::report(std::size_t width) const {
 
 // The rules get at most half of the screen. The last line is for the keyboard.
 std::vector<std::string> TopView::screen(std::size_t width, std::size_t height) const {
-  std::vector<std::string> lines = head();
+  std::vector<std::string> lines = head(width);
   lines.emplace_back();
   const auto add = [&](std::vector<std::string> some, std::size_t most) {
     for (std::size_t i = 0; i < std::min(most, some.size()); ++i) lines.push_back(some[i]);

@@ -131,7 +131,8 @@ class TopView {
   Pressed type(char key);
   std::vector<Rates> rates() const;
   bool is_shown(std::string_view text) const;
-  std::vector<std::string> head() const;
+  // What is wrong is on several lines if it is wider.
+  std::vector<std::string> head(std::size_t width) const;
   std::vector<std::string> rule_lines() const;
   std::vector<std::string> key_lines(std::size_t width) const;
   std::vector<std::string> part_lines(std::size_t width) const;

@@ -197,6 +197,29 @@ TEST(TopView, BeginsWithWhatIsWrong) {
   EXPECT_EQ(lines[2], "sluice 1.2.3, up 5 s, store memory");
 }
 
+TEST(TopView, ShowsTheWholeCauseOfWhatIsWrong) {
+  TopSum sum;
+  TopSample one;
+  one.server = "sluice";
+  one.trouble = {
+      "OUTAGE since 2026-11-26T23:10:04Z (3 min 12 s): Redis at 127.0.0.1:26379 refuses "
+      "connections",
+      "  meanwhile everything passes: api, search; local limits: login"};
+  sum.add("127.0.0.1:6070", one);
+  TopView view({});
+  view.add(sum.take());
+  const auto lines = view.screen(80, 24);
+  EXPECT_EQ(lines[0], "127.0.0.1:6070: OUTAGE since 2026-11-26T23:10:04Z (3 min 12 s): Redis at");
+  EXPECT_EQ(lines[1], "    127.0.0.1:26379 refuses connections");
+  EXPECT_EQ(lines[2], "  meanwhile everything passes: api, search; local limits: login");
+  EXPECT_EQ(lines[3], "servers: 127.0.0.1:6070");
+  EXPECT_EQ(view.report(80)[0], "127.0.0.1:6070: " + one.trouble[0]) << "for a file";
+  one.trouble = {std::string(1000, 'x') + std::string(999, ' ')};
+  for (int i = 0; i < 999; ++i) one.trouble[0] += " x";
+  view.add(one);
+  EXPECT_EQ(view.screen(80, 24)[4], "sluice") << "a long one takes four lines";
+}
+
 TEST(TopView, ShowsRatesBetweenSamples) {
   TopView view({});
   view.add(sample_at(0s, 100, 10));
