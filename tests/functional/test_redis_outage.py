@@ -255,6 +255,11 @@ class Outage(RedisTest):
             done = subprocess.run([binary(), *words, "--admin", server.admin], capture_output=True, text=True,
                                   timeout=PATIENCE, check=True)
             self.assertRegex(done.stdout, r"\ASTORE FULL since .*\n  meanwhile, for keys without a counter")
+        blocks = ("key", "login", "ip=192.0.2.1", "--block", "5m", "--admin", server.admin)
+        for words, why in ((blocks, "the store is full"), (blocks[:3] + ("--set", "limit=9") + blocks[5:], "OOM")):
+            done = subprocess.run([binary(), *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(why, done.stderr)
         self.server.command("CONFIG", "SET", "maxmemory", "0")
 
     def test_lost_overrides_are_on_top_until_they_are_set_again(self):
