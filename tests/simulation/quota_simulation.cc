@@ -635,13 +635,13 @@ void Simulation::check_tiers() {
   for (std::size_t i = 0; i < fair.size(); ++i) {
     const auto part = fair[i].convert_to<double>();
     sum += part;
-    // With more servers or proxies, parts of all that are less fair.
+    // With more servers or proxies parts are less fair.
     if (servers_.size() > 1 || proxies_.size() > 8) continue;
     const double usable = std::min(rate(proxies_[i]), proxies_[i].demand);
     if (usable >= part * 0.9 - 1) continue;
     fail("A proxy has " + std::to_string(usable) + " instead of " + std::to_string(part));
   }
-  if (usable() >= sum * 0.8) return;
+  if (usable() >= sum * 0.9) return;
   fail("Only " + std::to_string(usable()) + " of " + std::to_string(sum) + " are usable");
 }
 

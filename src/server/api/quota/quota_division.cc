@@ -213,7 +213,7 @@ void QuotaService::claim(Counter& counter) {
 // part of its fair share. What the others ask for, and what is `idle`, count as the weight that
 // would get that part. Then servers divide a limit as one server would. The second is its weight if
 // all asked for more.
-std::pair<std::uint64_t, std::uint64_t> QuotaService::weights_of(const Counter& counter,
+std::pair<std::uint64_t, std::uint64_t> QuotaService::weights_of(Counter& counter,
                                                                  std::uint64_t idle) const {
   constexpr Wide kOne = 1024;
   struct Ask {
@@ -243,6 +243,9 @@ std::pair<std::uint64_t, std::uint64_t> QuotaService::weights_of(const Counter& 
     left -= asked;
     weights -= weight;
   }
+  // A larger level makes the weight smaller, and that the next level: it falls by half the way, so
+  // that it does not go up and down.
+  level = counter.level = std::max(level, counter.level / 2 + level / 2);
   Wide sum = idle * kOne / level;
   for (const auto& [asked, weight] : asks) sum += std::min(kOne * weight, asked * kOne / level);
   return {static_cast<std::uint64_t>(std::clamp<Wide>(sum, 1, all)),

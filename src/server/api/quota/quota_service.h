@@ -290,8 +290,7 @@ class QuotaService {
   void count(Counter& counter);
   void ask_again(Counter& counter);
   void claim(Counter& counter);
-  std::pair<std::uint64_t, std::uint64_t> weights_of(const Counter& counter,
-                                                     std::uint64_t idle) const;
+  std::pair<std::uint64_t, std::uint64_t> weights_of(Counter& counter, std::uint64_t idle) const;
   Duration horizon_of(const Counter& counter) const;
   std::uint64_t tolerated_in(const Counter& counter) const;
   std::uint64_t owed_by(const Counter& counter, std::uint64_t share) const;

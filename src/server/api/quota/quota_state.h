@@ -82,6 +82,7 @@ struct QuotaService::Counter {
   std::uint64_t due = 0;                // for starts, whatever direct requests have taken
   bool is_awaited = false;              // an assignment waits until more is `ready`
   QuotaShares::Share share = {};        // of this server
+  std::uint64_t level = 0;              // by which it was weighed last
   std::uint64_t total = quota::kWhole;  // without what is owed
   std::optional<Reason> failure = {};   // why the store cannot decide
   bool is_blocked = false;
