@@ -359,19 +359,20 @@ class TextReport {
     }
   }
 
-  // `is_difference`: all requests of the tally were denied, so their share says nothing.
+  // `is_difference`: all requests of the tally were denied, some only by other limits, so shares
+  // say nothing.
   void limit(const LimitTally& limit, const std::string& denied, bool is_difference = false) {
     const std::string key =
         limit.limit->key.empty() ? "one counter for all requests" : limit.limit->key;
-    const std::string keys = at_least(limit.keys) + grouped(limit.keys.keys()) +
-                             (limit.keys.keys() == 1 ? " key" : " keys");
+    const std::string keys =
+        at_least(limit.keys) +
+        plural(is_difference ? limit.keys.keys_denied() : limit.keys.keys(), "key");
     const std::string units = denied_units_text(limit);
     line("");
     line("  limit " + bold(printable(limit.limit->name)) + "  " + limit_text(limit.limit->limit) +
          "; " + printable(key));
     if (is_difference) {
-      line("    denied " + grouped(limit.denied) +
-           (limit.denied == 1 ? " request of " : " requests of ") + keys);
+      line("    denied " + plural(limit.denied, "request") + " of " + keys);
     } else if (limit.requests + limit.invalid == 0) {
       const std::string spared = spared_text(limit);
       line(spared.empty() ? yellow("    applied to no request") : "    " + spared);

@@ -242,6 +242,37 @@ TEST_F(Comparison, NamesTheFilesAndLeavesOutWhatIsAlwaysAll) {
   EXPECT_EQ(text.find("100.0 %"), std::string::npos) << text;
 }
 
+// One limit denies the fourth request of 10.0.0.1, and the limit of all requests the last two, of
+// other addresses.
+TEST_F(Comparison, CountsOnlyTheKeysThatEachLimitDenies) {
+  const auto rules_with = [](const std::string& limit, const std::string& all) {
+    return *RuleSet::parse(
+        "version: 1\nrules:\n  - name: pages\n    limits:\n"
+        "      - { name: all, algorithm: fixed_window, per: 1h, limit: " +
+            all +
+            " }\n      - { name: ip, key: \"{ip}\", algorithm: fixed_window, per: 1h, limit: " +
+            limit + " }\n",
+        "test.yaml");
+  };
+  const RuleSet rules = rules_with("9", "9"), against = rules_with("3", "6");
+  std::string text;
+  for (const char* ip : {"1", "1", "1", "1", "2", "2", "2", "3", "4"}) {
+    text += line_at(0, std::string("10.0.0.") + ip, "GET /a");
+  }
+  ReplayOptions options;
+  options.logs = {files_.write("log", text)};
+  options.against = &against;
+  const ReplayReport report = replay(rules, options);
+  const std::string shown = text_report(report, false);
+  EXPECT_NE(shown.find("{ip}\n    denied 1 request of 1 key\n"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("all requests\n    denied 2 requests of 1 key\n"), std::string::npos)
+      << shown;
+  const auto json = boost::json::parse(json_report(report));
+  const auto& limits = json.at("denied_only_by_against").at("rules").at(0).at("limits");
+  EXPECT_EQ(limits.at(1).at("keys").to_number<int>(), 3);
+  EXPECT_EQ(limits.at(1).at("keys_denied").to_number<int>(), 1);
+}
+
 TEST_F(Comparison, SaysWhatRulesInShadowModeWouldDeny) {
   rules_ = rules_of("9", "shadow");
   against_ = rules_of("4", "shadow");
