@@ -345,16 +345,16 @@ struct Needs {
 // What the limit of a route is made for: the larger of these needs. The first are those of clients
 // that look legitimate. Where passwords are guessed, many of the other clients are robots, and
 // people need little, so the second leaves more room above what most clients need. `robots`: the
-// hashes of clients that do not count.
+// hashes of clients that do not count. `is_shared`: all clients count.
 std::vector<Needs> needs_of(const RouteDemand& route, double harm,
-                            const std::set<std::uint64_t>& robots) {
+                            const std::set<std::uint64_t>& robots, bool is_shared) {
   constexpr double kGuessingShare = 0.25;
   const auto share_of = [](std::uint64_t keys, double share) {
     return static_cast<std::uint64_t>(std::floor(static_cast<double>(keys) * share));
   };
   const Demand& demand = route.demand;
   std::vector<Needs> all(1);
-  if (is_of_writes(route.kind) || !robots.empty()) {
+  if (!is_shared && (is_of_writes(route.kind) || !robots.empty())) {
     for (const DemandCurve& each : demand.curves()) {
       all[0].curves.emplace_back(each.algorithm, each.period, each.rate);
     }
@@ -366,7 +366,9 @@ std::vector<Needs> needs_of(const RouteDemand& route, double harm,
       }
     }
     all[0].most_denied = share_of(all[0].keys, harm);
-  } else {
+  }
+  // A limit that is made for nobody would deny all.
+  if (all[0].curves.empty() || (all[0].keys == 0 && !is_of_writes(route.kind))) {
     all[0] = {demand.curves(), demand.keys(), share_of(demand.keys(), harm), kHeadroom};
   }
   if (route.kind == RouteKind::kLogin) {
@@ -532,11 +534,11 @@ Advice::Basis basis_of(const std::vector<Needs>& needs, std::size_t curve) {
 }
 
 Advice advice_for(const SuggestReport& report, const RouteDemand& route, double harm,
-                  const std::set<std::uint64_t>& robots = {}) {
+                  const std::set<std::uint64_t>& robots, bool is_shared) {
   constexpr std::uint64_t kFewKeys = 20;      // fewer can all be robots
   constexpr std::uint64_t kPersonRate = 6;    // logins of a person in a minute,
   constexpr std::uint64_t kPersonBurst = 10;  // and one after the other
-  const std::vector<Needs> needs = needs_of(route, harm, robots);
+  const std::vector<Needs> needs = needs_of(route, harm, robots, is_shared);
   const auto& curves = route.demand.curves();
   // Of units: the slowest bucket has one a minute.
   const std::uint64_t scale = curves[route.demand.first_bucket()].rate;
@@ -546,7 +548,7 @@ Advice advice_for(const SuggestReport& report, const RouteDemand& route, double 
     double largest = 0;
     for (const Needs& each : needs) largest = std::max(largest, each.need(curve));
     const auto most = static_cast<double>((curve == 0 ? kPersonRate * 60 : kPersonBurst) * scale);
-    if (route.kind != RouteKind::kLogin || !is_few || largest <= most) return largest;
+    if (route.kind != RouteKind::kLogin || !is_few || is_shared || largest <= most) return largest;
     is_capped = true;
     return most;
   };
@@ -606,19 +608,59 @@ bool has_advice(const SuggestReport& report, const RouteDemand& route) {
          (is_of_writes(route.kind) || requests * 100 >= report.requests);
 }
 
-std::vector<Advice> advise(const SuggestReport& report, double harm) {
+namespace {
+
+// Returns the limits of advise(). `is_shared`: no clients are robots, as people share them.
+std::vector<Advice> advice_for_routes(const SuggestReport& report, double harm, bool is_shared) {
   std::vector<Advice> advice;
   // That the limit of a login, which is the first route, denies and that do not look legitimate.
   std::set<std::uint64_t> robots;
   const RouteDemand* const main = main_route(report);
   for (const RouteDemand& route : report.routes) {
     if (!has_advice(report, route)) continue;
-    const Advice each = advice_for(report, route, harm, robots);
+    const Advice each = advice_for(report, route, harm, robots, is_shared);
     advice.insert(&route == main ? advice.begin() : advice.end(), each);
-    if (route.kind != RouteKind::kLogin) continue;
+    if (route.kind != RouteKind::kLogin || is_shared) continue;
     for (std::uint32_t key = 0; key < route.demand.keys(); ++key) {
       const bool denied = route.demand.peak_of(key, each.bucket()) > each.burst;
       if (denied && !looks_legitimate(route, key)) robots.insert(route.demand.hash_of(key));
+    }
+  }
+  return advice;
+}
+
+// Returns how many clients a limit of writes denies that request other routes at least as much:
+// most robots do not.
+std::uint64_t denied_readers(const std::vector<Advice>& advice) {
+  std::set<std::uint64_t> denied;
+  for (const Advice& each : advice) {
+    const RouteDemand& route = *each.route;
+    if (!is_of_writes(route.kind)) continue;
+    for (std::uint32_t key = 0; key < route.behaviour.size(); ++key) {
+      const bool reads = route.behaviour[key].elsewhere >= route.demand.requests_of(key);
+      const bool is_denied = route.demand.peak_of(key, each.bucket()) > each.burst;
+      if (is_denied && reads) denied.insert(route.demand.hash_of(key));
+    }
+  }
+  return denied.size();
+}
+
+}  // namespace
+
+std::vector<Advice> advise(const SuggestReport& report, double harm) {
+  std::vector<Advice> advice = advice_for_routes(report, harm, false);
+  // Proxies, or other keys that people share: not that many clients are robots that read.
+  const std::uint64_t shared = denied_readers(advice);
+  if (static_cast<double>(shared) > std::max(harm, 0.5) * static_cast<double>(report.keys)) {
+    advice = advice_for_routes(report, harm, true);
+    const std::string& key = report.options.key;
+    if (key.find("{ip") != key.npos || key.find("|ip") != key.npos) {
+      std::string& note = advice[0].note;
+      note.insert(0,
+                  grouped(shared) + " of " + plural(report.keys, "client") +
+                      " log in or fail too often for one person, and look like proxies: expected "
+                      "the address of the client in the log, such as by real_ip_header in nginx" +
+                      (note.empty() ? "" : "; "));
     }
   }
   if (!advice.empty() && report.covered() < std::chrono::hours{1}) {

@@ -434,6 +434,50 @@ TEST_F(Suggest, DoesNotLetTheFewClientsThatAreLeftSetTheLimitOfALogin) {
   for (const Advice& each : advise(suggest_for(editor_log()), 0)) EXPECT_EQ(each.note, "");
 }
 
+// Five proxies: robots behind each guess 30 passwords within a minute, and write to no path.
+TEST_F(Suggest, DeniesNoProxiesAndSaysThatTheyAre) {
+  std::string log = "time,ip,method,path,status\n";
+  for (int i = 0; i < 150; ++i) {
+    const std::string at = std::to_string(1'700'000'000 + i / 30 * 3000 + i % 30);
+    const std::string ip = ",10.0.0." + std::to_string(i / 30);
+    log += at + ip + ",POST,/login,403\n";
+    for (const char* path : {"/", "/topic", "/a.png", "/b.png"}) {
+      log += at + ip + ",GET," + path + ",200\n";
+    }
+    log += at + ip + ",POST,/form,404\n";
+  }
+  const SuggestReport report = suggest_for(log);
+  for (const double harm : {0.0, 0.01}) {
+    const auto advice = advise(report, harm);
+    EXPECT_EQ(advice.size(), 4u);
+    for (const Advice& each : advice) EXPECT_EQ(each.keys_denied, 0u) << each.route->name;
+    EXPECT_TRUE(advice[0].note.starts_with(
+        "5 of 5 clients log in or fail too often for one person, and look like proxies: expected"))
+        << advice[0].note;
+  }
+  options_.key = "{host|method}";
+  for (const Advice& each : advise(suggest_for(log), 0)) {
+    EXPECT_EQ(each.note.find("proxies"), std::string::npos) << each.note;
+  }
+  options_.key = "{ip}";
+  // Readers, of whom there are more: the five are robots.
+  for (int i = 0; i < 20; ++i) log += "1700020000,10.1.1." + std::to_string(i) + ",GET,/,200\n";
+  const auto advice = advise(suggest_for(log), 0);
+  EXPECT_EQ(advice_of(advice, RouteKind::kLogin)->keys_denied, 5u);
+  EXPECT_EQ(advice[0].note.find("proxies"), std::string::npos) << advice[0].note;
+}
+
+// The limit of static files cannot be made for others than the robots, which are all clients there.
+TEST_F(Suggest, MakesALimitForRobotsIfARouteHasNoOtherClients) {
+  std::string log = editor_log();
+  for (int i = 0; i < 60; ++i) log += "1700003000,10.4.4.4,GET,/a.png,200\n";
+  const auto advice = advise(suggest_for(log), 0);
+  EXPECT_EQ(advice_of(advice, RouteKind::kLogin)->keys_denied, 1u);
+  EXPECT_EQ(advice_of(advice, RouteKind::kStatic)->keys_denied, 0u);
+  EXPECT_EQ(advice_of(advice, RouteKind::kStatic)->note,
+            "only 1 client: the limit is what the heaviest of them needs");
+}
+
 TEST_F(Suggest, SaysThatFewClientsSetTheSmallestLimit) {
   const Advice advice = advise(suggest_for("time,ip,path\n0,a,/\n9000,a,/\n"), 0)[0];
   EXPECT_EQ(advice.burst, 5u);
