@@ -19,6 +19,7 @@
 #include "replay/log_attributes.h"
 #include "replay/replay.h"
 #include "replay/text.h"
+#include "rules/networks.h"
 #include "rules/rule_set.h"
 
 namespace sluice::replay {
@@ -515,6 +516,9 @@ class Measurement {
   // paths that match.
   boost::unordered_flat_map<std::uint64_t, std::uint32_t> elsewhere_;
   std::set<std::string, std::less<>> matched_;  // the first paths that match
+  // With the key {ip}: IPv6 addresses, by their first 64 bits.
+  boost::unordered_flat_map<std::uint64_t, std::uint64_t> networks_;
+  std::uint64_t network_keys_ = 0;
   std::array<std::optional<RouteDemand>, kRoutes> routes_;
   std::vector<BucketRate> rates_;  // of the routes
   std::vector<KeyPart> key_from_ = parts_of_key(options_.key);
@@ -558,6 +562,12 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
     }
   }
   const std::string_view readable = std::string_view(text_).substr(*label);
+  if (added.requests == 1 && options_.key == "{ip}" && readable.find(':') != readable.npos) {
+    const auto address = rules::parse_address(readable);
+    if (address && !address->is_v4) {
+      network_keys_ = std::max(network_keys_, ++networks_[address->v6.high]);
+    }
+  }
   add_to_route(line, kind, added.key, hash, readable);
   if (kind == RouteKind::kLogin) {
     if (finder_.is_in_api()) add_to_route(line, RouteKind::kApi, added.key, hash, readable);
@@ -603,8 +613,10 @@ void Measurement::finish(SuggestReport& report) {
   report.unmatched = unmatched_;
   report.keyless = keyless_;
   report.keys = all_.keys();
-  report.key_bytes =
-      all_.bytes() + guesses_.bytes() + elsewhere_.size() * (sizeof(std::uint64_t) + 4);
+  report.network_keys = network_keys_;
+  report.key_bytes = all_.bytes() + guesses_.bytes() +
+                     elsewhere_.size() * (sizeof(std::uint64_t) + 4) +
+                     networks_.size() * 2 * sizeof(std::uint64_t);
   add_unmet(report);
   report.first = first_;
   if (first_) report.last = clock_;

@@ -430,6 +430,8 @@ struct SuggestReport : LogTotals {
   std::uint64_t keyless = 0;    // without an attribute of the key
   std::uint64_t keys = 0;
   std::size_t key_bytes = 0;  // memory for the keys
+  // With the key {ip}: the most IPv6 addresses of one network of 64 bits.
+  std::uint64_t network_keys = 0;
   // What is wrong with conditions that no request met, with a key whose first choice no request
   // has, and with several sources of the cost.
   std::vector<std::string> unmet;

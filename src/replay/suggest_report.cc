@@ -416,6 +416,11 @@ std::string suggest_text(const SuggestReport& report, double harm, bool all, std
     out += plain_time(*report.first) + " to " + plain_time(*report.last) + " UTC, " +
            rough_duration_text(*report.last - *report.first) + "\n";
   }
+  constexpr std::uint64_t kManyOfNetwork = 10;  // a device can have a few
+  if (report.network_keys >= kManyOfNetwork) {
+    out += grouped(report.network_keys) +
+           " clients are IPv6 addresses of one /64: --key '{ip/64}' counts them together\n";
+  }
   if (const std::string unit = report.options.unit(); !unit.empty()) {
     out += "limits and bursts count " + unit + ", shares are of requests\n";
   }

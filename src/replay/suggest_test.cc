@@ -950,6 +950,25 @@ TEST_F(Suggest, SaysNothingAboutAnEmptyLog) {
   EXPECT_TRUE(suggest_html(report, 0.1).starts_with("<!DOCTYPE html>"));
 }
 
+TEST_F(Suggest, SaysThatManyClientsAreAddressesOfOneNetwork) {
+  const auto shown = [&](int clients) {
+    std::string log = "time,ip,path\n";
+    for (int i = 0; i < clients; ++i) {
+      const std::string at = std::to_string(1'700'000'000 + 600 * i) + ",";
+      for (int repeat = 0; repeat < 2; ++repeat)
+        log += at + "2001:db8::" + std::to_string(i) + ",/\n";
+      log += at + "2001:db8:0:" + std::to_string(i) + "9::1,/\n" + at + "10.0.0.7,/\n";
+    }
+    return suggest_text(suggest_for(log), 0, false);
+  };
+  const std::string hint =
+      "\n10 clients are IPv6 addresses of one /64: --key '{ip/64}' counts them together\n";
+  EXPECT_NE(shown(10).find(hint), std::string::npos) << shown(10);
+  EXPECT_EQ(shown(9).find("/64"), std::string::npos) << shown(9);
+  options_.key = "{ip/64}";
+  EXPECT_EQ(shown(10).find("counts them together"), std::string::npos);
+}
+
 TEST_F(Suggest, ShowsMarkupOfKeysAsText) {
   options_.key = "<b>{ip}";
   const SuggestReport report = suggest_for("time,ip\n1,a\n");
