@@ -238,7 +238,8 @@ class TextReport {
       total("not replayed", report_.without_rules,
             "requests that name their limits themselves, or have one of Envoy's files");
     if (report_.late > 0)
-      total("late", report_.late, "out-of-order lines, decided at the latest time read so far");
+      total("late", report_.late,
+            "out-of-order lines, decided at the latest time read so far: sort the log to be exact");
   }
 
   void chart() {
