@@ -462,7 +462,8 @@ TEST_F(Suggest, DeniesNoProxiesAndSaysThatTheyAre) {
   options_.key = "{ip}";
   // Readers, of whom there are more: the five are robots.
   for (int i = 0; i < 20; ++i) log += "1700020000,10.1.1." + std::to_string(i) + ",GET,/,200\n";
-  const auto advice = advise(suggest_for(log), 0);
+  const SuggestReport with_readers = suggest_for(log);
+  const auto advice = advise(with_readers, 0);
   EXPECT_EQ(advice_of(advice, RouteKind::kLogin)->keys_denied, 5u);
   EXPECT_EQ(advice[0].note.find("proxies"), std::string::npos) << advice[0].note;
 }
@@ -471,7 +472,8 @@ TEST_F(Suggest, DeniesNoProxiesAndSaysThatTheyAre) {
 TEST_F(Suggest, MakesALimitForRobotsIfARouteHasNoOtherClients) {
   std::string log = editor_log();
   for (int i = 0; i < 60; ++i) log += "1700003000,10.4.4.4,GET,/a.png,200\n";
-  const auto advice = advise(suggest_for(log), 0);
+  const SuggestReport report = suggest_for(log);
+  const auto advice = advise(report, 0);
   EXPECT_EQ(advice_of(advice, RouteKind::kLogin)->keys_denied, 1u);
   EXPECT_EQ(advice_of(advice, RouteKind::kStatic)->keys_denied, 0u);
   EXPECT_EQ(advice_of(advice, RouteKind::kStatic)->note,
