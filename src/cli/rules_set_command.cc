@@ -35,7 +35,8 @@ changed and the new version. Counters stay. The rules files stay as they are, an
 reload: change them too. With rules in Redis all servers follow.
 
 With --for, rules and plans change on that server only, and the change ends by itself; --for 0s
-after RULE or plans/PLAN ends all such changes of it now. mode and on_store_error change even while
+after RULE or plans/PLAN ends all such changes of it now, and if there are none, those that a server
+made without --for while Redis was gone. mode and on_store_error change even while
 Redis is gone, one server at a time: repeat --admin.
 
 --admin says which server, else SLUICE_ADMIN, else the configuration (--config).
@@ -247,8 +248,8 @@ void print_tried(const boost::json::object& answer) {
 void print_undo(const ChangeFlags& flags, const AdminFlags& server,
                 const boost::json::object& answer) {
   const auto differences = differences_in(answer);
-  if (flags.values.empty() || differences.empty()) return;
   const bool is_temporary = !flags.length.empty();
+  if (flags.values.empty() || (differences.empty() && !is_temporary)) return;
   std::string undo =
       shell_word(is_temporary ? flags.place.substr(0, flags.place.rfind('/')) : flags.place);
   if (is_temporary) undo += " --for 0s";
@@ -304,7 +305,11 @@ int change_servers(const ChangeFlags& flags) {
       std::cout << "temporary changes of " << (flags.place.starts_with(kPlans) ? "" : "rule ")
                 << replay::printable(flags.place) << " ended: version "
                 << number_in(answer, "version") << '\n';
+      if (answer.contains("note")) std::cout << text_in(answer, "note") << '\n';
     } else {
+      if (!flags.length.empty() && differences_in(answer).empty()) {
+        std::cout << "the rules have these values already, and keep them for that time\n";
+      }
       print_changed(client, answer);
     }
     if (!flags.dry_run) print_undo(flags, one, answer);

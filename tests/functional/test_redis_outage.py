@@ -129,6 +129,11 @@ class Outage(RedisTest):
         self.assertIn("refuses connections", changed["note"])
         self.assertEqual(changed["active_until"], "other rules are active, or the server stops")
 
+        # A change for a time is on top of it, and it counts again afterwards.
+        patch(servers[0], "api", on_store_error="deny", **{"for": "1s"})
+        wait_for(lambda: "has ended rule=api" in servers[0].log(), "the end of the change")
+        self.assertEqual(status(servers[0])["outage"]["rules"][1], {"name": "api", "does": "local"})
+
         # Redis is back, and has lost everything.
         self.server.start()
         for server in servers:

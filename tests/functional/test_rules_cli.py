@@ -112,6 +112,10 @@ class RunningServer(RulesOfAServer):
             self.assertIn(f"{changed[2]} -> {changed[1]}\n", self.run_ok("set", *undo.split()))
         said = self.run_rules("set", "a%2Fb/all", "limit=30", "--for", "1h").stderr
         self.assertRegex(said, r"undo: sluice rules set a%2Fb --for 0s --admin \S+\n\Z")
+        again = self.run_rules("set", "a%2Fb/all", "limit=30", "--for", "2h")
+        self.assertRegex(again.stdout, r"\Athe rules have these values already, and keep them for that time\n"
+                                       r"version \d+ of this server, active until 20.*Z\n\Z")
+        self.assertEqual(again.stderr, said)
         for words in (("a%2Fb", "--for", "0s"), ("a%2Fb/all", "limit=40", "--dry-run")):
             self.assertEqual(self.run_rules("set", *words).stderr, "")
 

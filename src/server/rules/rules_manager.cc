@@ -332,7 +332,8 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
   std::vector<TemporaryChange> all = temporary_;
   for (const TemporaryChange& change : changes) {
     std::erase_if(all, [&](const TemporaryChange& old) {
-      return old.place() == change.place() && old.name() == change.name();
+      return (old.until || !change.until) && old.place() == change.place() &&
+             old.name() == change.name();
     });
     all.push_back(change);
   }

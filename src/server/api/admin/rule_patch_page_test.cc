@@ -573,6 +573,32 @@ TEST_F(PushedPatch, TheRulesThemselvesEndAChangeWhileRedisFails) {
   EXPECT_EQ(patch(R"({"mode":"enforce"})").json().at("changed"), false);
 }
 
+TEST_F(PushedPatch, AChangeForATimeIsOnTopOfOneWithoutAnEnd) {
+  open_with(Outcome::kPushed);
+  status_.store = {.failing_since = Instant{}, .why_failing = "Redis at a:1 refuses connections"};
+  patch(kDeny);
+  for (const bool is_asked : {false, true}) {
+    const auto json = patch(R"({"on_store_error":"local","for":"1h"})").json();
+    EXPECT_EQ(json.at("differences").at(0).at("old"), "deny");
+    EXPECT_EQ(policy_of("api"), FailurePolicy::kLocal);
+    EXPECT_EQ(manager_->status().temporary.size(), 2U);
+    if (is_asked) {
+      EXPECT_EQ(patch(R"({"for":"0s"})").json().at("note"),
+                "this server still has on_store_error deny until other rules are active; the same "
+                "request again ends that");
+    } else {
+      manager_->end_changes([](const TemporaryChange& one) { return one.until.has_value(); });
+    }
+    EXPECT_EQ(policy_of("api"), FailurePolicy::kDeny) << "the change without an end counts again";
+  }
+  patch(R"({"on_store_error":"local","for":"1h"})");
+  patch(R"({"on_store_error":"allow"})");
+  EXPECT_TRUE(manager_->status().temporary.empty()) << "a change without an end ends both";
+  patch(kDeny);
+  EXPECT_FALSE(patch(R"({"for":"0s"})").json().as_object().contains("note"));
+  EXPECT_EQ(policy_of("api"), FailurePolicy::kAllow);
+}
+
 TEST_F(PushedPatch, ChangesNothingIfThePushMayBeDone) {
   open_with(Unexpected{PushFailure{"no answer within 5 s", true}});
   const std::string unknown =

@@ -599,10 +599,15 @@ void change_for_now(const Call& call, const ActiveRules& before, const Subject& 
   answer_changed(call, was, after, effect);
 }
 
-// Ends the temporary changes of a rule or a plan, which may be gone.
+// Ends the changes for a time of a rule or a plan, which may be gone. If there are none, ends those
+// without an end.
 void end_changes(const Call& call, const ActiveRules& before, const Subject& subject) {
-  const auto ended =
-      call.admin.rules.end_changes([&](const TemporaryChange& one) { return is_of(one, subject); });
+  auto ended = call.admin.rules.end_changes(
+      [&](const TemporaryChange& one) { return one.until && is_of(one, subject); });
+  if (ended.empty()) {
+    ended = call.admin.rules.end_changes(
+        [&](const TemporaryChange& one) { return is_of(one, subject); });
+  }
   if (ended.empty() && subject.kind == "rule" && before.rules.find(subject.name) == nullptr) {
     return answer_no_rule(call, subject.name, before.rules);
   }
@@ -615,7 +620,15 @@ void end_changes(const Call& call, const ActiveRules& before, const Subject& sub
   const ActiveRules now = call.admin.rules.active();
   call.done("temporary changes of " + subject.kind + " " + subject.name + " ended: version " +
             std::to_string(now.version));
-  answer_changed(call, before, *before.texts, {.file = {}, .until = "its next change"});
+  std::string note;
+  for (const TemporaryChange& one : call.admin.rules.status().temporary) {
+    if (!is_of(one, subject)) continue;
+    note.append(note.empty() ? "this server still has " : ", ")
+        .append(one.name() + " " + one.value);
+  }
+  if (!note.empty()) note += " until other rules are active; the same request again ends that";
+  answer_changed(call, before, *before.texts,
+                 {.file = {}, .until = "its next change", .note = note});
 }
 
 // Why the rules in Redis cannot be changed now. Empty: nothing is known, or they are not there.
