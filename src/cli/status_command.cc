@@ -282,7 +282,8 @@ What is wrong comes first: a store that fails, is full or is slow, since when, a
 meanwhile; rules that were lost or refused; a gateway that is missing in trusted_proxies; overrides
 that Redis lost within the last hour; a server that drains or is not ready; a listener with over 80 %
 of its connections. Overrides, and at most
-10,000 blocks that the store keeps, are counted. Of several servers, the last line says whether their rules are the same.
+10,000 blocks that the store keeps, are counted. Of several servers, the last line says whether their rules are the same,
+and names changes of one server: one without an end needs attention, too.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.
 
@@ -448,9 +449,23 @@ void add_counts(object& status, const CountsByLimit& counts) {
   }
 }
 
-// Appends the texts of the rules to `rules`, if it is not null.
+// "10.0.0.1:6070: login (mode shadow)", of the changes of one server that have an effect. Returns
+// an empty text if there are none.
+std::string own_changes(const std::string& address,
+                        const std::vector<server::TemporaryChange>& changes) {
+  std::string text;
+  for (const server::TemporaryChange& one : changes) {
+    if (!one.has_effect) continue;
+    text.append(text.empty() ? address + ": " : ", ").append(one.place() + " (" + one.name() + " ");
+    text.append(one.value).append(one.until ? " until " + base::to_rfc3339(*one.until) : "") += ')';
+  }
+  return replay::printable(text);
+}
+
+// Appends the texts of the rules to `rules`, and what the server has of its own to `own`. With
+// them, a change of its own without an end is a failure. Both may be null.
 int show_status(const AdminFlags& flags, bool json,
-                std::vector<std::vector<server::RulesText>>* rules) {
+                std::vector<std::vector<server::RulesText>>* rules, std::string* own) {
   AdminClient client(flags);
   object status = client.ask_json("GET", "/v1/status?limits=true");
   // A store without blocks, or one that fails, has none to show.
@@ -468,10 +483,14 @@ int show_status(const AdminFlags& flags, bool json,
     for (const std::string& line : trouble) std::cout << line << '\n';
     print_status(status, counts);
   }
-  if (rules != nullptr) {
-    rules->push_back(texts_of(client, number_in(object_in(status, "rules"), "version")));
-  }
-  return trouble.empty() ? 0 : kFailed;
+  if (rules == nullptr) return trouble.empty() ? 0 : kFailed;
+  rules->push_back(texts_of(client, number_in(object_in(status, "rules"), "version")));
+  const auto changes = temporary_in(status);
+  const std::string text = own_changes(client.address(), changes);
+  if (!text.empty()) own->append(own->empty() ? "" : "; ").append(text);
+  const bool lasts = std::ranges::any_of(
+      changes, [](const server::TemporaryChange& one) { return one.has_effect && !one.until; });
+  return trouble.empty() && !lasts ? 0 : kFailed;
 }
 
 }  // namespace
@@ -487,10 +506,11 @@ void add_status(Command app, int& status) {
   command.run(status, "status", [flags, servers, json] {
     const bool compares = servers->size() > 1 && !*json;
     std::vector<std::vector<server::RulesText>> rules;
+    std::string own;
     const int shown = ask_servers(
         *flags, *servers, "status",
         [&](const AdminFlags& one) {
-          const int of_one = show_status(one, *json, compares ? &rules : nullptr);
+          const int of_one = show_status(one, *json, compares ? &rules : nullptr, &own);
           if (compares) std::cout << '\n';
           return of_one;
         },
@@ -499,8 +519,9 @@ void add_status(Command app, int& status) {
     const bool are_same = std::ranges::all_of(
         rules, [&](const auto& one) { return compare_texts(rules.front(), one).empty(); });
     std::cout << (are_same ? "all servers that answered have the same rules"
-                           : "the servers have different rules (sluice rules show --admin ADDR)")
-              << "; changes for a time are not compared\n";
+                           : "the servers have different rules (sluice rules show --admin ADDR)");
+    if (!own.empty()) std::cout << (are_same ? ", except " : "; on top of them ") << own;
+    std::cout << '\n';
     return shown;
   });
 }

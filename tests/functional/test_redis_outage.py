@@ -133,6 +133,11 @@ class Outage(RedisTest):
         patch(servers[0], "api", on_store_error="deny", **{"for": "1s"})
         wait_for(lambda: "has ended rule=api" in servers[0].log(), "the end of the change")
         self.assertEqual(status(servers[0])["outage"]["rules"][1], {"name": "api", "does": "local"})
+        said = sluice("status", *admins, ends_with=1).splitlines()[-1]
+        until = status(servers[1])["temporary"][0]["until"]
+        self.assertIn(f"have the same rules, except {servers[0].admin}: login (on_store_error deny until ", said)
+        self.assertIn(f"), api (on_store_error local); {servers[1].admin}: login "
+                      f"(on_store_error deny until {until})", said)
 
         # Redis is back, and has lost everything.
         self.server.start()
@@ -223,6 +228,21 @@ class Outage(RedisTest):
         # Nobody asks, and the server sees nevertheless that Redis is back.
         for one in (server, idle):
             wait_for(lambda one=one: "outage" not in status(one), "its end")
+
+    def test_a_change_of_one_server_without_an_end_needs_attention(self):
+        servers = [self.follow(deadline="50ms"), self.follow(deadline="50ms")]
+        admins = [word for server in servers for word in ("--admin", server.admin)]
+        self.server.pause()
+        wait_for(lambda: "outage" in status(servers[0]), "the outage")
+        self.assertIn("note", patch(servers[0], "api", mode="shadow"))
+        self.server.resume()
+        for one in servers:
+            wait_for(lambda one=one: "outage" not in status(one), "its end")
+        said = sluice("status", *admins, ends_with=1).splitlines()[-1]
+        same = "all servers that answered have the same rules"
+        self.assertEqual(said, f"{same}, except {servers[0].admin}: api (mode shadow)")
+        sluice("rules", "set", "api", "--for", "0s", *admins[:2])
+        self.assertEqual(sluice("status", *admins).splitlines()[-1], same)
 
     def test_an_outage_counts_the_requests_before_the_breaker_opens(self):
         server = self.follow(deadline="500ms")

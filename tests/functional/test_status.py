@@ -130,11 +130,15 @@ class Status(ServerTest):
         self.assertIn(f"sluice: status: {gone}: cannot connect to the administration at ", done.stderr)
         # The harness has the rules of each server in a file of its own.
         said = done.stdout.splitlines()[-1]
-        self.assertEqual(said, "all servers that answered have the same rules; changes for a time are not compared")
+        self.assertEqual(said, "all servers that answered have the same rules")
         other.rules_file.write_text("# Only a comment, and another spelling.\n" + RULES.replace("per: 1h", "per: 60m"))
         show_status = lambda: other.admin_request("GET", "/v1/status").json["rules"]
         wait_for(lambda: show_status()["version"] == 2, what="the other texts")
         self.assertEqual(show().stdout.splitlines()[-1], said)
+        sluice(other, "rules", "set", "login", "mode=shadow", "--for", "1h")
+        self.assertRegex(show().stdout.splitlines()[-1],
+                         rf"\A{said}, except {other.admin}: login \(mode shadow until 20.*Z\)\Z")
+        sluice(other, "rules", "set", "login", "--for", "0s")
         other.rules_file.write_text(RULES.replace("limit: ", "limit: 7", 1))
         wait_for(lambda: show().stdout.splitlines()[-1].startswith("the servers have different rules "),
                  what="the other rules")
@@ -149,7 +153,7 @@ class Status(ServerTest):
             return self.serve(config={"rules": [str(folder / "a.yaml"), str(folder / "b.yaml")]}).admin
 
         one, same, other = with_files(5), with_files(5), with_files(6)
-        for second, said in ((same, "all servers that answered have the same rules; "),
+        for second, said in ((same, "all servers that answered have the same rules"),
                              (other, "the servers have different rules (")):  # fmt: skip
             done = subprocess.run([binary(), "status", "--admin", one, "--admin", second], timeout=PATIENCE,
                                   capture_output=True, text=True, check=True)  # fmt: skip
