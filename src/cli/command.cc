@@ -142,11 +142,14 @@ void add_check(Command app, int& status, const FileKind& kind) {
   const Command command =
       app.add_subcommand("check", "Check " + kind.files + " and print every error");
   auto files = std::make_shared<std::vector<std::string>>();
+  auto config = std::make_shared<std::string>();  // also of the environment, as for serve
   const std::string about = "The files; - is standard input";
   if (kind.otherwise.empty()) {
     command.add_option("FILE", *files, about).required();
   } else {
     command.add_option("FILE", *files, about + " [./" + kind.otherwise + "]");
+    command.add_option("--config", *config, "Check this file, if no other is named")
+        .type_name("FILE");
   }
   auto strict = std::make_shared<bool>(false);
   if (kind.add_options) {
@@ -157,7 +160,8 @@ void add_check(Command app, int& status, const FileKind& kind) {
                  (kind.add_options ? ", or warnings with --strict" : "") +
                  ", or a file cannot be read; 2 wrong usage.\n\nExamples:\n  sluice " +
                  kind.example);
-  command.run(status, {}, [files, strict, kind] {
+  command.run(status, {}, [files, config, strict, kind] {
+    if (files->empty() && !config->empty()) files->push_back(*config);
     if (files->empty() && !std::filesystem::is_regular_file(kind.otherwise)) {
       throw Failed("there is no file " + kind.otherwise + "; expected FILE after " +
                        kind.example.substr(0, kind.example.rfind(' ')),

@@ -103,6 +103,25 @@ TEST(ConfigCommand, ChecksTheFileOfTheCurrentFolder) {
   EXPECT_EQ(found.out, "sluice.yaml: ok\n");
 }
 
+TEST(ConfigCommand, ChecksTheFileOfTheOptionOrOfTheEnvironment) {
+  const std::string named = ::testing::TempDir() + "sluice_config_named.yaml";
+  const std::string wrong = ::testing::TempDir() + "sluice_config_wrong.yaml";
+  std::ofstream(named) << "version: 1\n";
+  std::ofstream(wrong) << "version: 2\n";
+  EXPECT_EQ(run_config({"check", "--config", named}).out, named + ": ok\n");
+  ::setenv("SLUICE_CONFIG", wrong.c_str(), 1);
+  const Outcome of_variable = run_config({"check"});
+  const Outcome of_option = run_config({"check", "--config", named});
+  const Outcome of_file = run_config({"check", named});
+  ::unsetenv("SLUICE_CONFIG");
+  EXPECT_EQ(of_variable.status, 1);
+  EXPECT_TRUE(of_variable.err.starts_with(wrong + ":1:")) << of_variable.err;
+  EXPECT_EQ(of_option.out, named + ": ok\n");
+  EXPECT_EQ(of_file.out, named + ": ok\n");
+  std::filesystem::remove(named);
+  std::filesystem::remove(wrong);
+}
+
 TEST(ConfigCommand, ReportsWhatTheServerCannotReadAtItsStart) {
   constexpr const char* kMissing = " cannot be read: No such file or directory";
   const auto errors_of = [](const std::string& yaml) {
