@@ -105,6 +105,7 @@ class RulesPlace {
         scripting_(config.redis.options.scripting) {}
 
   const std::string& key() const noexcept { return key_; }
+  const std::string& address() const noexcept { return session_.shown(); }
   std::string name() const { return "rules in Redis, " + key_ + " at " + session_.shown(); }
   // Return nothing, or none, if nothing was pushed.
   std::optional<PublishedRules> read() {
@@ -212,11 +213,22 @@ std::shared_ptr<PushFlags> add_push_flags(Command command) {
 
 using Texts = std::vector<RulesText>;
 
+// Prints the command that makes the rules before a rollback active again. `options` say where.
+void print_undo(std::uint64_t before, const std::string& options) {
+  std::cout << std::flush;
+  std::cerr << "undo: sluice rules rollback " << before << replay::printable(options) << '\n';
+}
+
+// " --admin 10.0.0.1:6070"; nothing without a value.
+std::string option_text(std::string_view name, std::string_view value) {
+  return value.empty() ? "" : " " + std::string(name) + " " + shell_word(value);
+}
+
 // Pushes the rules and prints their version and what they change. A rollback has a `note`, which
-// follows the name of who pushes in the history, and prints the version last. Returns the exit
-// status.
+// follows the name of who pushes in the history, prints the version last, and how to undo it with
+// these `options`. Returns the exit status.
 int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
-               const std::string& note = {}) {
+               const std::string& note = {}, const std::string& options = {}) {
   const auto old = place.read();
   const std::string there = version_of(old);
   if (flags.expect && *flags.expect != (old ? old->version : 0)) {
@@ -251,6 +263,7 @@ int push_rules(RulesPlace& place, const PushFlags& flags, CheckedRules checked,
   if (limits > 0 && checked.limits == 0) {
     std::cout << "these rules have no limit; before there were " << limits << '\n';
   }
+  if (!note.empty() && !flags.dry_run && old) print_undo(old->version, options);
   return 0;
 }
 
@@ -566,8 +579,9 @@ constexpr const char* kRollbackHelp =
     R"(Make the rules of an earlier version active again, as a new version. ID is a version or an id of
 `sluice rules history`. The output is what changes, and the new version. With --store, or if the
 environment or the configuration says so, as for history, the rules are pushed to Redis; otherwise the
-administration of a server (--admin) does it, until its files change. A server counts its versions from
-its start, Redis its pushes: --dry-run prints whose version ID is, and what would change.
+administration of a server (--admin) does it, until its files change. stderr says how to undo it.
+A server counts its versions from its start, Redis its pushes: --dry-run prints whose version ID is,
+and what would change.
 
 Exit status: 0 done; 1 the rules are wrong or could not be changed; 2 wrong usage.
 
@@ -581,7 +595,8 @@ std::vector<RuleError> warnings_of(const Texts& texts) {
   return warnings;
 }
 
-int roll_back_server(RulesSource& source, const PushFlags& flags, const std::string& id) {
+int roll_back_server(RulesSource& source, const PushFlags& flags, const std::string& id,
+                     const std::string& options) {
   const auto past = source.history();
   const PastPush& push = find_push(past, id);
   AdminClient& server = source.server();
@@ -606,24 +621,34 @@ int roll_back_server(RulesSource& source, const PushFlags& flags, const std::str
     return status;
   }
   const std::string version = "?version=" + std::to_string(push.version) + "&";
-  const int status = print_changed(
-      server,
-      server.ask_json("POST", "/v1/rules/rollback" + version + by_query(flags.by), {}, expected));
+  const auto answer =
+      server.ask_json("POST", "/v1/rules/rollback" + version + by_query(flags.by), {}, expected);
+  const int status = print_changed(server, answer);
   std::cout << on_top_text(temporary_in(server.ask_json("GET", "/v1/status")));
+  const std::uint64_t before = past.front().version;
+  const bool is_changed = is_true(answer, "changed") || answer.contains("pushed_version");
+  if (is_changed && before != push.version) print_undo(before, options);
   return status;
 }
 
 int roll_back(const SourceFlags& source_flags, const PushFlags& flags, const std::string& id) {
   RulesSource source(source_flags);
-  if (source.redis() == nullptr) return roll_back_server(source, flags, id);
+  const std::string config = option_text("--config", source_flags.store->config);
+  if (source.redis() == nullptr) {
+    return roll_back_server(source, flags, id,
+                            option_text("--admin", source_flags.admin->admin) + config);
+  }
   const auto pushes = source.history();
   const PastPush& push = find_push(pushes, id);
   auto checked = check_texts({.picture = {}, .texts = source.past(push), .errors = {}},
                              server::rule_terms(config_of(place_of(source_flags))));
   if (!checked) return kFailed;
   print_warnings(checked->warnings);
+  const bool has_store = source_flags.command.names("--store");
   return push_rules(*source.redis(), flags, *std::move(checked),
-                    " (rollback to version " + std::to_string(push.version) + ")");
+                    " (rollback to version " + std::to_string(push.version) + ")",
+                    option_text("--store", has_store ? source.redis()->address() : "") +
+                        option_text("--rules-key", source_flags.store->rules_key) + config);
 }
 
 // Adds the subcommand rollback to `rules`: makes an earlier version active again.

@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import re
 import subprocess
 
 from harness import PATIENCE, Sluice, binary, free_port, wait_for
@@ -299,6 +300,7 @@ class History(RedisTest):
                          "sluice:rules: version 4, 1 rule, 1 limit; before version 3\n", done)
         wait_for(lambda: RedisRules.limit_of(server) == 5, what="the rollback")
         self.assertEqual(self.history()[0]["by"], "ann (rollback to version 1)")
+        self.assertEqual(done.stderr, f"undo: sluice rules rollback 3 --store {self.server.url}\n")
         sluice = [binary(), "rules", "set", "a", "mode=shadow", "--for", "1h", "--admin", server.admin]
         subprocess.run(sluice, check=True, capture_output=True, timeout=PATIENCE)
         said = subprocess.run([binary(), "status", "--admin", server.admin], capture_output=True, text=True,
@@ -313,9 +315,10 @@ class History(RedisTest):
         said = r"\Aa.yaml:\d+:\d+: warning: limit 'all' of rule 'a' is 0, which denies every request; .*\n\Z"
         self.assertRegex(self.run_rules("push", "a.yaml").stderr, said)
         self.push(5)
-        for words in (("--dry-run",), ()):
-            self.assertRegex(self.run_rules("rollback", 1, *words).stderr, said)
-        self.assertEqual(self.run_rules("rollback", 2).stderr, "")
+        undo = rf"undo: sluice rules rollback %d --store {re.escape(self.server.url)}\n\Z"
+        self.assertRegex(self.run_rules("rollback", 1, "--dry-run").stderr, said)
+        self.assertRegex(self.run_rules("rollback", 1).stderr, said.removesuffix(r"\Z") + undo % 2)
+        self.assertRegex(self.run_rules("rollback", 2).stderr, r"\A" + undo % 3)
 
     def test_a_change_by_two_servers_is_one(self):
         self.push(5)
@@ -354,7 +357,8 @@ class History(RedisTest):
         server = self.serve(config={"store": self.server.url, "rules": "redis"})
         self.push(6)
         wait_for(lambda: RedisRules.limit_of(server) == 6, what="the second push")
-        sluice("rules", "rollback", "1", "--by", "ann", "--admin", server.admin)
+        done = sluice("rules", "rollback", "1", "--by", "ann", "--admin", server.admin)
+        self.assertEqual(done.stderr, f"undo: sluice rules rollback 2 --admin {server.admin}\n")
         self.assertRegex(self.history()[0]["by"],
                          r"\Aann \(rollback to version 1 of a server, push 1 from 127\.0\.0\.1\)\Z")
 
@@ -367,6 +371,7 @@ class History(RedisTest):
         done = sluice("rules", "rollback", "1", "--admin", server.admin)
         self.assertEqual(done.stdout,
                          "version 2 in Redis, active until other rules are pushed\n", done)
+        self.assertEqual(done.stderr, "")  # the same rules were active
         wait_for(lambda: "RULES LOST" not in sluice(*status).stdout, what="the rules in Redis")
         self.assertEqual(self.history()[0]["version"], 2)
 

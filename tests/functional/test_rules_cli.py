@@ -40,7 +40,8 @@ class RulesOfAServer(ServerTest):
 
     def run_ok(self, *words):
         done = self.run_rules(*words)
-        said = re.sub(r"\Aundo: .*\n\Z", "", done.stderr) if words[0] == "set" else done.stderr
+        undoes = words[0] in ("set", "rollback")
+        said = re.sub(r"\Aundo: .*\n\Z", "", done.stderr) if undoes else done.stderr
         self.assertEqual((done.returncode, said), (0, ""), done)
         return done.stdout
 
@@ -96,8 +97,11 @@ class RunningServer(RulesOfAServer):
             self.assertIn("limit 1 -> 0\n", done.stdout)
             self.run_ok("set", *undo.split())
         self.assertRegex(self.run_rules("rollback", "2", "--dry-run").stderr, said + r"\Z")
-        self.assertRegex(self.run_rules("rollback", "2").stderr, said + r"\Z")
-        self.assertEqual(self.run_rules("rollback", "1").stderr, "")
+        self.assertRegex(self.run_rules("rollback", "2").stderr,
+                         said + r"undo: sluice rules rollback 5 --admin \S+\n\Z")
+        self.assertRegex(self.run_rules("rollback", "1").stderr,
+                         r"\Aundo: sluice rules rollback 6 --admin \S+\n\Z")
+        self.assertEqual(self.run_rules("rollback", "1").stderr, "")  # it changes nothing
 
     def test_each_change_says_how_to_undo_it(self):
         for place, change, undo in [("a%2Fb/all", "limit=30", "a%2Fb/all limit=1"),
