@@ -483,6 +483,10 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   } catch (const Failed& failed) {
     throw Failed(with_flags(failed.what()));
   }
+  if (puts && answer.contains("limit") && number_in(answer, "limit") == 0) {
+    std::cerr << "warning: the limit 0 denies every request of this key; expected at least 1, or "
+                 "--block TIME\n";
+  }
   if (flags.json) {
     std::cout << answer << '\n';
   } else {

@@ -115,6 +115,14 @@ class Commands(ServerTest):
             again.stderr, f"sluice: key: there is no override of {COUNTER}a b\n"
         )
 
+    def test_a_limit_of_0_is_said(self):
+        place = ("api/requests", "header.x-customer=7")
+        said = key(self.sluice, *place, "--set", "limit=0")
+        self.assertEqual(said.stdout, f"{COUNTER}7: limit 0; was 2 per 1h\n")
+        self.assertEqual(said.stderr, "warning: the limit 0 denies every request of this key; expected at "
+                                      "least 1, or --block TIME\n")
+        self.assertNotIn("warning", self.change(*place, "--set", "limit=1")[1])
+
     def change(self, *words):
         done = key(self.sluice, *words)
         self.assertEqual(done.returncode, 0, done)
