@@ -222,6 +222,7 @@ int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers
   if (servers.empty()) return ask(flags);
   const bool are_several = servers.size() > 1;
   int status = 0;
+  std::size_t done = 0;
   for (const std::string& address : servers) {
     if (are_several && !is_json) std::cout << address << ":\n";
     try {
@@ -230,10 +231,14 @@ int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers
       if (!are_several) throw;
       std::cout << std::flush;
       std::cerr << "sluice: " << command << ": " << address << ": " << failed.what() << '\n';
-      status = std::max(status, kFailed);
+      if (failed.is_done) {
+        ++done;
+      } else {
+        status = std::max(status, kFailed);
+      }
     }
   }
-  return status;
+  return done == servers.size() ? kFailed : status;
 }
 
 std::string only_limit(AdminClient& client, const std::string& query, std::string_view rule) {

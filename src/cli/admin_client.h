@@ -74,7 +74,8 @@ AdminFlags flags_of(const AdminFlags& flags, const std::vector<std::string>& ser
 
 // Runs `ask` for each of these servers, or for that of the flags if there are none. Of several,
 // each has its address above what is printed, except for JSON, and one that fails does not keep the
-// others from being asked. Returns the largest exit status. Throws Failed: the only server fails.
+// others from being asked. Returns the largest exit status; that of Failed::is_done only if all
+// have it. Throws Failed: the only server fails.
 int ask_servers(const AdminFlags& flags, const std::vector<std::string>& servers,
                 std::string_view command, const std::function<int(const AdminFlags&)>& ask,
                 bool is_json = false);

@@ -24,10 +24,13 @@ inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;
 
 // Thrown where the work of a command cannot go on: what to print, and the exit status.
+// `is_done`: the state is the wanted one already, so that it is no failure if another server has
+// changed.
 struct Failed : std::runtime_error {
   explicit Failed(const std::string& what, int exit_status = kFailed)
       : std::runtime_error(what), status(exit_status) {}
   int status;
+  bool is_done = false;
 };
 
 // The parser of the arguments. Its own header takes seconds to compile; only command.cc includes

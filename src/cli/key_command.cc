@@ -46,8 +46,8 @@ A change needs RULE/LIMIT if the rule has several limits; --reset, --block and -
 RULE/* for all. A limit without a name has its index: login/0. A slash in the name of a rule is
 written as %2F; a rule that is called like a subcommand needs its limit.
 
-Exit status: 0 shown or done; 1 there is no such rule or limit, every limit lacks an attribute, there
-was nothing to --unset, or on no server to --unblock, or the server refused or did not answer; 2 wrong usage.
+Exit status: 0 shown or done; 1 there is no such rule or limit, every limit lacks an attribute, on no
+server was anything to --unset or --unblock, or a server refused or did not answer; 2 wrong usage.
 
 Examples:
   sluice key login ip=192.0.2.1
@@ -481,7 +481,10 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   try {
     answer = client.ask_json(method, target, std::move(body));
   } catch (const Failed& failed) {
-    throw Failed(with_flags(failed.what()));
+    Failed named(with_flags(failed.what()));
+    named.is_done =
+        !puts && std::string_view(failed.what()).starts_with("there is no override of ");
+    throw named;
   }
   if (puts && answer.contains("limit") && number_in(answer, "limit") == 0) {
     std::cerr << "warning: the limit 0 denies every request of this key; expected at least 1, or "

@@ -36,8 +36,8 @@ reload: change them too. With rules in Redis all servers follow.
 
 With --for, rules and plans change on that server only, and the change ends by itself; --for 0s
 after RULE or plans/PLAN ends all such changes of it now, and if there are none, those that a server
-made without --for while Redis was gone. mode and on_store_error change even while
-Redis is gone, one server at a time: repeat --admin.
+made without --for while Redis was gone. mode and on_store_error change even while Redis is gone, one
+server at a time: repeat --admin.
 
 --admin says which server, else SLUICE_ADMIN, else the configuration (--config).
 
@@ -46,7 +46,8 @@ on_store_error, plans/PLAN/LIMIT for the numbers of a plan and for its own price
 prices/MODEL for the prices of a model by their names. A limit without a name is RULE/INDEX, such as api/0; a slash within a name is written as %2F.
 A rule whose name is `plans` or `prices` is written %70lans or %70rices.
 
-Exit status: 0 changed, or the rules say so already; 1 refused, or no server answers; 2 wrong usage.
+Exit status: 0 changed, or the rules say so already; 1 refused, a server does not answer, or none
+has a change for --for 0s to end; 2 wrong usage.
 
 Examples:
   sluice rules set api/requests limit=20 burst=40 --dry-run
@@ -282,7 +283,11 @@ boost::json::object change(AdminClient& client, const std::string& target, const
     if (answer.status == 200) throw Failed(client.strange());
     const std::string refusal = client.refusal(answer);
     const bool is_late = expect.empty() && refusal.starts_with("other rules were pushed");
-    if (!is_late || std::chrono::steady_clock::now() > end) throw Failed(refusal);
+    if (!is_late || std::chrono::steady_clock::now() > end) {
+      Failed failed(refusal);
+      failed.is_done = refusal.ends_with("of 'temporary' in GET /v1/status");
+      throw failed;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
 }

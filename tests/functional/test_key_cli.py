@@ -114,6 +114,12 @@ class Commands(ServerTest):
         self.assertEqual(
             again.stderr, f"sluice: key: there is no override of {COUNTER}a b\n"
         )
+        other = self.serve(rules=RULES)
+        self.run_ok(*place, "--set", "limit=100")
+        for status in (0, 1):  # the second time, both have none
+            done = key(self.sluice, *place, "--unset", "--admin", other.admin)
+            self.assertEqual(done.returncode, status, done)
+            self.assertIn(f"sluice: key: {other.admin}: there is no override of ", done.stderr)
 
     def test_a_limit_of_0_is_said(self):
         place = ("api/requests", "header.x-customer=7")

@@ -129,6 +129,12 @@ class RunningServer(RulesOfAServer):
                          "temporary changes of rule api ended: version 3\n")
         self.assertIn("rule 'api' has no temporary change; expected a rule of 'temporary' in GET ",
                       self.refused("set", "api", "--for", "0s"))
+        other = self.serve(rules=self.rules)
+        self.run_ok("set", "api", "mode=shadow", "--for", "1h")
+        for status in (0, 1):  # the second time, there is nothing to end on both
+            done = self.run_rules("set", "api", "--for", "0s", "--admin", other.admin)
+            self.assertEqual(done.returncode, status, done)
+            self.assertIn(f"{other.admin}: rule 'api' has no temporary change; ", done.stderr)
         self.assertIn("nothing is changed; expected NAME=VALUE after api, or --for 0s to end ",
                       self.refused("set", "api", status=2))
 
