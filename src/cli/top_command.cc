@@ -404,19 +404,27 @@ std::vector<std::string> TopView::key_lines(std::size_t width) const {
   if (!last_) return {title};
   if (!last_->no_keys.empty()) return {title, replay::printable(last_->no_keys)};
   title += " (" + std::to_string(last_->seconds) + " s)";
-  const std::size_t key_columns = std::max<std::size_t>(width, 70) - 30 - 28;
-  std::vector<std::string> lines = {
-      title, "       COUNT     ERROR    PER S  " + replay::pad_right("RULE/LIMIT", 24) + "  KEY"};
+  // A narrow screen keeps the keys, not the columns that follow from COUNT.
+  const bool is_narrow = width < 80;
+  const std::size_t places = is_narrow ? std::clamp<std::size_t>(width, 24, 64) / 2 - 8 : 24;
+  const std::size_t key_columns =
+      is_narrow ? std::max<std::size_t>(width, 24) - 16 - places : width - 59;
+  std::vector<std::string> lines = {title, std::string("       COUNT") +
+                                               (is_narrow ? "" : "     ERROR    PER S") + "  " +
+                                               replay::pad_right("RULE/LIMIT", places) + "  KEY"};
   for (const TopRow& row : last_->keys) {
     const std::string place = rules::full_name(shown_name(row.rule), row.limit);
     if (!is_shown(place) && !is_shown(row.key)) continue;
     const double seconds = static_cast<double>(std::max<std::uint64_t>(last_->seconds, 1));
     const std::string mark = row.is_shadow ? "(now shadow) " : "";
-    lines.push_back(replay::pad_left(replay::grouped(row.count), 12) +
-                    replay::pad_left(replay::grouped(row.error), 10) +
-                    replay::pad_left(rate_text(static_cast<double>(row.count) / seconds), 9) +
-                    "  " + replay::pad_right(replay::printable(place, 24), 24) + "  " + mark +
-                    replay::printable(row.key, key_columns - mark.size()));
+    std::string line = replay::pad_left(replay::grouped(row.count), 12);
+    if (!is_narrow) {
+      line += replay::pad_left(replay::grouped(row.error), 10) +
+              replay::pad_left(rate_text(static_cast<double>(row.count) / seconds), 9);
+    }
+    line += "  " + replay::pad_right(replay::printable(place, places), places) + "  " + mark;
+    lines.push_back(
+        line + replay::printable(row.key, key_columns - std::min(key_columns - 1, mark.size())));
   }
   return lines;
 }
@@ -437,8 +445,12 @@ std::vector<std::string> TopView::screen(std::size_t width, std::size_t height) 
   };
   const std::vector<std::string> keys = key_lines(width);
   const std::size_t room = height > lines.size() + 3 ? height - lines.size() - 3 : 0;
-  add(rule_lines(), std::max(room / 2, room > keys.size() ? room - keys.size() : 0));
-  lines.emplace_back();
+  const std::vector<std::string> of_rules = rule_lines();
+  const std::size_t most = std::max(room / 2, room > keys.size() ? room - keys.size() : 0);
+  add(of_rules, most);
+  const std::size_t shown = std::max<std::size_t>(most, 2);  // the names of the columns, and (all)
+  lines.push_back(
+      of_rules.size() > shown ? "... " + replay::plural(of_rules.size() - shown, "more rule") : "");
   add(keys, height > lines.size() + 1 ? height - lines.size() - 1 : 0);
   lines.resize(std::max<std::size_t>(height, 1) - 1);
   std::string last = "q quit  s sort: " + std::string(kSortNames[static_cast<std::size_t>(sort_)]) +

@@ -317,6 +317,34 @@ TEST(TopView, ChangesTheQuery) {
   EXPECT_EQ(view.query().over, insight::Span::kHour);
 }
 
+TEST(TopView, SaysHowManyRulesASmallScreenLeavesOut) {
+  TopView view({});
+  TopSample sample = sample_at(0s, 0, 0);
+  for (const char* name : {"a", "b", "c", "d"}) sample.counts[{name, ""}] = {};
+  view.add(sample);
+  sample.at += 1s;
+  view.add(sample);
+  const auto small = view.screen(100, 12);
+  EXPECT_TRUE(small[2].starts_with("RULE ")) << text_of(small);
+  EXPECT_TRUE(small[4].starts_with("a ")) << text_of(small);
+  EXPECT_EQ(small[5], "... 5 more rules") << text_of(small);
+  EXPECT_TRUE(small[6].starts_with("MOST DENIED KEYS")) << text_of(small);
+  EXPECT_EQ(text_of(view.screen(100, 24)).find("more rule"), std::string::npos);
+}
+
+TEST(TopView, KeepsTheKeyOnANarrowScreen) {
+  TopView view({});
+  view.add(sample_at(0s, 0, 0));
+  const std::string at_60 = text_of(view.screen(60, 24));
+  EXPECT_NE(at_60.find("       COUNT  RULE/LIMIT              KEY\n"), std::string::npos) << at_60;
+  EXPECT_NE(at_60.find("       1,234  order/user              user-7\n"), std::string::npos)
+      << at_60;
+  const std::string at_30 = text_of(view.screen(30, 24));
+  EXPECT_NE(at_30.find("  user-7\n"), std::string::npos) << at_30;
+  const std::string at_80 = text_of(view.screen(80, 24));
+  EXPECT_NE(at_80.find("     ERROR    PER S  RULE/LIMIT"), std::string::npos) << at_80;
+}
+
 TEST(TopView, FitsAnyScreenAndHasNoControlCharacters) {
   TopView view({});
   TopSample sample = sample_at(0s, 1, 1);
