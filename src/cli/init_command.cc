@@ -287,7 +287,9 @@ std::vector<Written> nginx_files(const InitFlags& flags) {
           (flags.key == "user"
                ? std::string("# The user. nginx verifies it only with `auth_basic`: without it, or "
                              "your own check,\n# $remote_user is any name that the client "
-                             "writes.\nset $sluice_user $remote_user;\n\n")
+                             "writes. An application that reads the header\n# needs "
+                             "`proxy_set_header X-User-Id $sluice_user;` in its location.\nset "
+                             "$sluice_user $remote_user;\n\n")
                : std::string("set $sluice_user \"\";\n\n")));
   server.replace("auth_request_set $sluice_delay", "\ninclude sluice_fields.conf");
   server.replace("# For sluice_report.conf.", "location @sluice_gone");
@@ -308,10 +310,11 @@ std::vector<Written> caddy_files(const InitFlags& flags) {
                "# Caddy on port 8000, Sluice on port 8080, an application on port 9000.\n"
                "#   caddy run --adapter caddyfile --config sluice.caddy\n\n");
   const bool has_user = flags.key == "user";
-  file.replace("\t\t# The user. This example", "\t\t# The plan",
-               has_user ? "\t\t# The user that Caddy has verified, such as with `basic_auth`.\n"
-                          "\t\theader_up X-User-Id {http.auth.user.id}\n"
-                        : "\t\theader_up -X-User-Id\n");
+  file.replace("\t# The user, for Sluice", "\t# The plan",
+               has_user ? "\t# The user that Caddy has verified, such as with `basic_auth`.\n"
+                          "\trequest_header X-User-Id {http.auth.user.id}\n"
+                        : "\t# Neither Sluice nor the application gets this header of a client.\n"
+                          "\trequest_header -X-User-Id\n");
   file.replace("# Reports the status of a response", "(application) {");
   file.replace("\thandle /api/order/* {", "\thandle_errors {",
                "\thandle {\n\t\timport sluice\n\t\timport application\n\t}\n\n");

@@ -349,6 +349,29 @@ class Plans(Recipe):
         self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_Plan="free"), (6000, 5999))
         self.assertEqual(self.limit(X_Api_Key="key-of-anna", X_User_Id="b"), (6000, 5998))
 
+    def test_the_application_gets_the_plan_and_the_user_of_the_gateway(self):
+        anna = {"X_Api_Key": "key-of-anna"}
+        for claimed in {}, {"X_Plan": "pro", "X_User_Id": "bob"}:
+            for headers, expected in ((anna, ("pro", "anna")), ({}, ("free", ""))):
+                self.assertEqual(self.ask("GET", "/api/order/1", **headers, **claimed).status, 200)
+                self.assertEqual(self.application_got(), expected)
+
+    def test_without_sluice_the_application_gets_no_header_of_the_client(self):
+        self.assertEqual(self.sluice.stop(), 0)
+        try:
+            wait_for(lambda: not self.ask("GET", "/api/order/1")["ratelimit"], what="no limits")
+            claimed = {"X_Plan": "pro", "X_User_Id": "bob"}
+            self.assertEqual(self.ask("GET", "/api/order/1", **claimed).status, 200)
+            self.assertEqual(self.application_got(), ("free", ""))
+        finally:
+            type(self).start_sluice()
+            self.settle()
+
+    def application_got(self):
+        """Returns the plan (by default `free`) and the user that the application last got."""
+        fields = self.app.seen[-1][2]
+        return fields.get("x-plan") or "free", fields.get("x-user-id") or ""
+
 
 class Degraded(Recipe):
     """Tests of the header of `degrade` on its way to the application."""
@@ -642,9 +665,9 @@ class CaddyForwardAuth(ServerTest):
     def setUpClass(cls):
         cls.app = Application()
         cls.addClassCleanup(cls.app.stop)
-        cls.sluice = cls.serve(rules(), {"trusted_proxies": ["127.0.0.1"]})
+        cls.sluice = cls.serve(rules(), {"trusted_proxies": ["127.0.0.1"]}, clock=cls.stopped_clock())
         page = (ROOT / "docs/gateway.md").read_text("utf-8")
-        directive = re.search(r"^forward_auth .*?^}$", page, re.M | re.S).group(0)
+        directive = re.search(r"^request_header .*?^forward_auth .*?^}$", page, re.M | re.S).group(0)
         cls.gateway = f"127.0.0.1:{free_port()}"
         folder = cls.folder()
         (folder / "Caddyfile").write_text(
@@ -679,8 +702,16 @@ class CaddyForwardAuth(ServerTest):
         ]
         self.assertEqual([answer.status for answer in answers][:2], [200, 200])
         self.assertEqual(answers[3].status, 429)
-        self.assertTrue(50 <= int(answers[3]["retry-after"]) <= 60)
-        self.assertEqual(self.app.seen[0][3], b"body")
+        self.assertEqual(answers[3]["retry-after"], "60")
+        self.assertIn(b"body", [one[3] for one in self.app.seen])
+
+    def test_a_client_cannot_choose_its_plan_or_user(self):
+        for i in range(11):
+            claimed = {"X-Plan": "pro", "X-User-Id": f"user{i}"}
+            answer = request(self.gateway, "GET", "/api/order/1", headers=claimed)
+        self.assertEqual(answer.status, 429, "all share the limit of their address")
+        fields = self.app.seen[-1][2]
+        self.assertEqual((fields.get("x-plan"), fields.get("x-user-id")), (None, None))
 
 
 class HaProxyRecipe:

@@ -289,6 +289,7 @@ http {{
         self.run_gateway(["env", *home, tool("caddy"), "run", "--adapter", "caddyfile", "--config",
                           "sluice.caddy"], folder, "caddy")
         self.check()
+        self.assertEqual({one[2].get("x-user-id") for one in self.app.seen}, {None})
 
     def asked(self, entries):
         body = {"domain": "default",
