@@ -155,6 +155,9 @@ class Check(ServerTest):
         def left(**more):
             return self.sluice.check(page("192.0.2.4", **more)).json["limits"][0]["remaining"]
 
+        self.assertEqual(left(verb="peek"), 4)  # as the check would
+        self.assertEqual(left(verb="peek", cost=0), 5)
+        self.assertEqual(left(cost=0), 5)
         self.assertEqual(left(cost=3), 2)
         self.assertEqual(left(verb="peek"), 1)
         self.assertEqual(left(verb="peek"), 1)
