@@ -245,14 +245,28 @@ void print_tried(const boost::json::object& answer) {
   print_warnings(answer);
 }
 
-// Says how to undo a change of this server, unless a value that it had cannot be set.
+// Whether the rule or the plan has changes for a time. `--for 0s` would end them, too. A failure is
+// for the change that follows to report.
+bool has_temporary(AdminClient& client, const ChangePlace& place) {
+  const auto status = client.ask("GET", "/v1/status").json();
+  return status && std::ranges::any_of(temporary_in(*status), [&](const auto& one) {
+           return place.rule.empty()
+                      ? one.rule.starts_with(kPlans) &&
+                            place.target ==
+                                "/v1/plans/" + url_encoded(one.rule.substr(kPlans.size()))
+                      : place.rule == url_encoded(one.rule);
+         });
+}
+
+// Says how to undo a change of this server, unless a value that it had cannot be set. `ends_more`:
+// that ends earlier changes for a time, too.
 void print_undo(const ChangeFlags& flags, const AdminFlags& server,
-                const boost::json::object& answer) {
+                const boost::json::object& answer, bool ends_more) {
   const auto differences = differences_in(answer);
   const bool is_temporary = !flags.length.empty();
   if (flags.values.empty() || (differences.empty() && !is_temporary)) return;
-  std::string undo =
-      shell_word(is_temporary ? flags.place.substr(0, flags.place.rfind('/')) : flags.place);
+  const std::string whole = flags.place.substr(0, flags.place.rfind('/'));
+  std::string undo = shell_word(is_temporary ? whole : flags.place);
   if (is_temporary) undo += " --for 0s";
   bool has_value = is_temporary;
   for (const std::string& text : flags.values) {
@@ -268,7 +282,10 @@ void print_undo(const ChangeFlags& flags, const AdminFlags& server,
   }
   if (!has_value) return;
   if (!server.admin.empty()) undo += " --admin " + shell_word(server.admin);
-  std::cerr << "undo: sluice rules set " << replay::printable(undo) << '\n';
+  std::cerr << "undo"
+            << (ends_more ? " (ends all changes for a time of " + replay::printable(whole) + ")"
+                          : "")
+            << ": sluice rules set " << replay::printable(undo) << '\n';
 }
 
 // Asks for the change again while the server reads rules that were pushed a moment before, as by
@@ -302,6 +319,7 @@ int change_servers(const ChangeFlags& flags) {
       place.limit = only_limit(client, "rule=" + place.rule, flags.place);
       body = change_body(flags, place);
     }
+    const bool ends_more = !flags.length.empty() && has_temporary(client, place);
     const auto answer = change(client, place.target + "?" + by_query(flags.by), body, flags.expect,
                                std::chrono::duration<double>(one.timeout));
     if (flags.dry_run) {
@@ -317,7 +335,7 @@ int change_servers(const ChangeFlags& flags) {
       }
       print_changed(client, answer);
     }
-    if (!flags.dry_run) print_undo(flags, one, answer);
+    if (!flags.dry_run) print_undo(flags, one, answer, ends_more);
     return 0;
   });
 }

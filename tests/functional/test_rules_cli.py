@@ -41,7 +41,7 @@ class RulesOfAServer(ServerTest):
     def run_ok(self, *words):
         done = self.run_rules(*words)
         undoes = words[0] in ("set", "rollback")
-        said = re.sub(r"\Aundo: .*\n\Z", "", done.stderr) if undoes else done.stderr
+        said = re.sub(r"\Aundo[^:]*: .*\n\Z", "", done.stderr) if undoes else done.stderr
         self.assertEqual((done.returncode, said), (0, ""), done)
         return done.stdout
 
@@ -122,6 +122,19 @@ class RunningServer(RulesOfAServer):
         self.assertEqual(again.stderr, said)
         for words in (("a%2Fb", "--for", "0s"), ("a%2Fb/all", "limit=40", "--dry-run")):
             self.assertEqual(self.run_rules("set", *words).stderr, "")
+
+    def test_the_undo_of_a_change_for_a_time_says_that_it_ends_earlier_ones(self):
+        self.run_ok("set", "api", "mode=shadow", "--for", "1h")
+        for place, number in ("a%2Fb/all", 30), ("plans/free/requests", 20):
+            whole = place[:place.rindex("/")]
+            undo = rf": sluice rules set {whole} --for 0s --admin \S+\n\Z"
+            first = self.run_rules("set", place, f"limit={number}", "--for", "1h")
+            self.assertRegex(first.stderr, r"\Aundo" + undo)
+            second = self.run_rules("set", place, f"limit={number + 1}", "--for", "2h")
+            self.assertRegex(second.stderr, rf"\Aundo \(ends all changes for a time of {whole}\)" + undo)
+            self.run_ok("set", whole, "--for", "0s")
+            again = self.run_rules("set", place, f"limit={number}", "--for", "1h")
+            self.assertRegex(again.stderr, r"\Aundo" + undo)
 
     def test_temporary_changes_are_ended(self):
         self.run_ok("set", "api", "mode=shadow", "--for", "1h")
