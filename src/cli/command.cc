@@ -319,6 +319,31 @@ Words known_words(const CLI::App& app, bool options) {
   return words;
 }
 
+// Suggests the option that an argument is the value of, or returns an empty text.
+std::string option_for(const std::string& word, const Words& options) {
+  const auto has = [&](std::string_view option) {
+    return std::ranges::find(options, option) != options.end();
+  };
+  const std::string shown = replay::printable(word);
+  if (is_address(word) && has("--admin")) return "--admin " + shown;
+  if (word.ends_with("sluice.yaml") && has("--config")) return "--config " + shown;
+  const bool is_yaml = word.ends_with(".yaml") || word.ends_with(".yml");
+  return is_yaml && has("--rules") ? "--rules " + shown : "";
+}
+
+// Suggests the commands that have the word as a command, such as `rules check` for `check`, or
+// else a similar word.
+std::string meant_for(const CLI::App& app, const std::string& word, const Words& known) {
+  std::string meant;
+  for (const CLI::App* one : app.get_subcommands({})) {
+    const Words inner = known_words(*one, false);
+    if (std::ranges::find(inner, word) == inner.end()) continue;
+    meant += (meant.empty() ? "`sluice " : " or `sluice ") + one->get_name() + " " + word + "`";
+  }
+  if (!meant.empty()) return "; did you mean " + meant + "?";
+  return rules::did_you_mean(word, {known.begin(), known.end()});
+}
+
 // Says which of the words is not known to the command, which was meant, and which help says more.
 std::string unknown_word(const Named& command, const Words& rest,
                          std::span<const Renamed> renamed) {
@@ -337,17 +362,15 @@ std::string unknown_word(const Named& command, const Words& rest,
   const bool names_option = !names_command && option != rest.end();
   const std::string word = names_option ? option->substr(0, option->find('=')) : rest.front();
   if (!names_command && !names_option) {
-    const auto options = known_words(*command.app, true);
-    const bool is_of_server =
-        is_address(word) && std::ranges::find(options, "--admin") != options.end();
+    const std::string meant = option_for(word, known_words(*command.app, true));
     return begin + "the argument " + base::in_quotes(word) + " is one too many; " +
-           (is_of_server ? "did you mean --admin " + replay::printable(word) + "? See " : "see ") +
-           help;
+           (meant.empty() ? "see " : "did you mean " + meant + "? See ") + help;
   }
   const Words known = known_words(*command.app, names_option);
   const bool is_port = word == "--port" && std::ranges::find(known, "--http") != known.end();
-  const std::string hint = is_port ? "; did you mean --http HOST:PORT?"
-                                   : rules::did_you_mean(word, {known.begin(), known.end()});
+  const std::string hint = is_port        ? "; did you mean --http HOST:PORT?"
+                           : names_option ? rules::did_you_mean(word, {known.begin(), known.end()})
+                                          : meant_for(*command.app, word, known);
   return begin + "there is no " + std::string(names_option ? "option " : "command ") +
          base::in_quotes(word) + (hint.empty() ? "; see " : hint + " See ") + help;
 }
@@ -367,6 +390,9 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error,
     for (const std::string& name : known_words(*last.app, false)) {
       what.append(what.ends_with(':') ? " " : ", ").append(name);
     }
+  }
+  if (last.path == "rules diff" && what == "OLD is required") {
+    what += ": `sluice status` says how the active rules differ from the files of the server";
   }
   constexpr std::string_view kRepeated = ": At Most 1 required but received ";
   if (const std::size_t at = what.find(kRepeated); at != what.npos) {

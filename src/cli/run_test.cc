@@ -186,6 +186,21 @@ TEST(Run, SaysWhichWordWasMeantAndWhichHelpDescribesIt) {
   EXPECT_EQ(error_of({"status", "127.0.0.1:6071"}),
             "sluice: status: the argument '127.0.0.1:6071' is one too many; did you mean --admin "
             "127.0.0.1:6071? See `sluice status --help`\n");
+  EXPECT_EQ(
+      error_of({"serve", "all.yaml"}),
+      "sluice: serve: the argument 'all.yaml' is one too many; did you mean --rules all.yaml? "
+      "See `sluice serve --help`\n");
+  EXPECT_EQ(error_of({"serve", "a/sluice.yaml"}),
+            "sluice: serve: the argument 'a/sluice.yaml' is one too many; did you mean --config "
+            "a/sluice.yaml? See `sluice serve --help`\n");
+  EXPECT_EQ(error_of({"serve", "rules"}),
+            "sluice: serve: the argument 'rules' is one too many; see `sluice serve --help`\n");
+  EXPECT_EQ(error_of({"check", "all.yaml"}),
+            "sluice: there is no command 'check'; did you mean `sluice config check` or `sluice "
+            "rules check`? See `sluice --help`\n");
+  EXPECT_EQ(error_of({"rules", "diff"}),
+            "sluice: rules diff: OLD is required: `sluice status` says how the active rules differ "
+            "from the files of the server; see `sluice rules diff --help`\n");
   for (const char* command : {"history", "diff", "rollback"}) {
     EXPECT_EQ(
         error_of({"rules", command, "--admin", "a:1", "--admin", "b:2"}),
