@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/civil_time.h"
+#include "core/limit.h"
 #include "rules/override_text.h"
 #include "rules/rule_set.h"
 
@@ -67,6 +68,15 @@ Charge RuleCounter::charge(std::uint64_t cost) const {
           .tag = tag,
           .block = limit->block_of_charges(),
           .rule = {Keyspace::kRules, id}};
+}
+
+Charge RuleCounter::block_charge() const {
+  Charge out = charge(1);
+  if (out.block == nullptr || numbers.capacity() > 0) return out;
+  LimitSpec spec = core::spec_of(numbers);
+  spec.limit = 1;
+  if (const auto asked = Limit::make(spec)) out.limit = *asked;
+  return out;
 }
 
 std::string override_text(const Override& given) {

@@ -22,6 +22,9 @@ struct RuleCounter {
   std::uint32_t id;                  // RuleCharge::limit_id
 
   Charge charge(std::uint64_t cost) const;
+  // The charge whose peek says whether the key is blocked. A limit of 0 denies each request for
+  // ever, and says nothing of blocks, so this one is of a limit of 1.
+  Charge block_charge() const;
   std::string missing_names() const;  // "ip, header.x-user-id or ip"
 };
 

@@ -100,7 +100,7 @@ class KeyBlock {
   bool write(JsonWriter& json) const {
     std::optional<Duration> left;
     if (counter_.limit->block) {
-      const Decision said = store().apply_one(Verb::kPeek, counter_.charge(1), {});
+      const Decision said = store().apply_one(Verb::kPeek, counter_.block_charge(), {});
       if (said.outcome == Outcome::kFailed) return fail(said, true);
       if (said.reason == Reason::kBlocked) left = said.retry_after.value_or(Duration{0});
     }

@@ -136,6 +136,23 @@ TEST_F(BlocksPage, ShowsABlockThatDenialsHaveStarted) {
             900'000);
 }
 
+TEST_F(BlocksPage, ShowsTheBlockOfALimitThatIsNow0) {
+  ask();
+  EXPECT_EQ(ask().reason, Reason::kBlocked);
+  std::string rules = kRules;
+  rules.replace(rules.find("limit: 1,"), 9, "limit: 0,");
+  open({rules});
+  EXPECT_EQ(get(kLogin).json().at("limits").at(0).at("blocked"), true);
+  constexpr const char* kKey = "/v1/keys?rule=login&ip=192.0.2.1";
+  const boost::json::value limit = get(kKey).json().at("limits").at(0);
+  EXPECT_EQ(limit.at("limit"), 0);
+  EXPECT_EQ(limit.at("blocked_for_ms"), 900'000);
+  EXPECT_EQ(call("DELETE", kLogin).json().at("limits").at(0).at("blocked"), false);
+  const boost::json::value ended = get(kKey).json().at("limits").at(0);
+  EXPECT_FALSE(ended.as_object().contains("blocked_for_ms"));
+  EXPECT_FALSE(ended.as_object().contains("retry_after_ms")) << "no request passes";
+}
+
 TEST_F(BlocksPage, UnblocksAKeyWhoseCounterIsReset) {
   ask();
   ask();

@@ -160,12 +160,12 @@ void write_exceptions(const Call& call, const RuleCounter& counter, std::uint64_
   const bool is_limited = !given || given->kind != Override::Kind::kUnlimited;
   const bool may_deny = remaining == 0 || counter.limit->block || given;
   const Decision next =
-      may_deny ? call.admin.limiter.store().apply_one(Verb::kPeek, counter.charge(1), {})
+      may_deny ? call.admin.limiter.store().apply_one(Verb::kPeek, counter.block_charge(), {})
                : Decision{};
   const std::uint64_t wait = milliseconds(next.retry_after.value_or(Duration{0}));
   if (next.reason == Reason::kBlocked) {
     json.member("blocked_for_ms", wait);
-  } else if (is_limited && next.retry_after) {
+  } else if (is_limited && next.retry_after && counter.numbers.capacity() > 0) {
     json.member("retry_after_ms", wait);
   }
   if (!given) return;
