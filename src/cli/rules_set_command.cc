@@ -249,13 +249,13 @@ void print_tried(const boost::json::object& answer) {
 // for the change that follows to report.
 bool has_temporary(AdminClient& client, const ChangePlace& place) {
   const auto status = client.ask("GET", "/v1/status").json();
-  return status && std::ranges::any_of(temporary_in(*status), [&](const auto& one) {
-           return place.rule.empty()
-                      ? one.rule.starts_with(kPlans) &&
-                            place.target ==
-                                "/v1/plans/" + url_encoded(one.rule.substr(kPlans.size()))
-                      : place.rule == url_encoded(one.rule);
-         });
+  if (!status) return false;
+  return std::ranges::any_of(temporary_in(*status), [&](const server::TemporaryChange& one) {
+    if (!one.until) return false;
+    if (!place.rule.empty()) return place.rule == url_encoded(one.rule);
+    return one.rule.starts_with(kPlans) &&
+           place.target == "/v1/plans/" + url_encoded(one.rule.substr(kPlans.size()));
+  });
 }
 
 // Says how to undo a change of this server, unless a value that it had cannot be set. `ends_more`:

@@ -119,7 +119,8 @@ class RunningServer(RulesOfAServer):
         again = self.run_rules("set", "a%2Fb/all", "limit=30", "--for", "2h")
         self.assertRegex(again.stdout, r"\Athe rules have these values already, and keep them for that time\n"
                                        r"version \d+ of this server, active until 20.*Z\n\Z")
-        self.assertEqual(again.stderr, said)
+        all_of = "undo (ends all changes for a time of a%2Fb):"
+        self.assertEqual(again.stderr, said.replace("undo:", all_of))
         for words in (("a%2Fb", "--for", "0s"), ("a%2Fb/all", "limit=40", "--dry-run")):
             self.assertEqual(self.run_rules("set", *words).stderr, "")
 
