@@ -359,7 +359,7 @@ Waits::Next Requests::follow(WaitingRequest& last, WaitingRequest& request, cons
   auto node = lines_.extract(&last);
   node.value() = &request;
   lines_.insert(std::move(node));
-  request.decision = said;
+  request.decision = after(said, said.delay.value_or(Duration{0}));
   request.turn = turn;
   request.state = State::kSleeps;
   request.before = &last;

@@ -163,7 +163,7 @@ Waits::Next Waits::sleep(Waiter& one, const Decision& said,
   }
   if (!one.is_counted && is_full()) return end(one, refused(said, Reason::kTooManyWaiters));
   one.gives_back = false;
-  one.decision = said;
+  one.decision = after(said, delay);
   one.state = State::kSleeps;
   count_in(one);
   return Next::kWaits;

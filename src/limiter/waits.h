@@ -54,6 +54,13 @@ class WaitingThread : public WaitingCall {
   bool is_woken_ = false;
 };
 
+// Returns what was decided as it is after this delay, for a caller that has waited for it.
+inline Decision after(Decision decision, Duration delay) noexcept {
+  decision.delay.reset();
+  decision.reset_after = std::max(decision.reset_after - delay, Duration{0});
+  return decision;
+}
+
 // Whether the store can reserve units of the limit ahead.
 inline bool is_reservable(const Limit& limit) noexcept {
   return limit.state_kind() == StateKind::kBucket;

@@ -491,6 +491,7 @@ const RuleAnswer& RuleDecider::Impl::repeat(Instant now) {
 }
 
 const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, const Action& action) {
+  const Duration waited = answer_.decision.delay.value_or(Duration{0});
   answer_.decision = enforced;
   if (matched_.empty() || is_invalid_) return answer_;
   if (enforced.reason != Reason::kInvalid) batch_.decide_shadow(action);
@@ -498,6 +499,10 @@ const RuleAnswer& RuleDecider::Impl::decide_shadow(const Decision& enforced, con
   answer_.matched.clear();
   name_limits();
   fill_limits(enforced);
+  for (LimitAnswer& limit : answer_.limits) {
+    const bool is_enforced = limit.rule->mode == RuleMode::kEnforce;
+    if (enforced.allowed() && is_enforced) limit.decision = detail::after(limit.decision, waited);
+  }
   fill_decision(enforced);
   answer_.permit.clear();
   fill_permit(enforced);

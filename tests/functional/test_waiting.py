@@ -91,6 +91,10 @@ class Tests:
                 status, answer = check(self.sluice, path, "a", wait_ms=60_000)
                 self.assertEqual((status, answer["reason"]), (200, "ok"))
                 self.assertNotIn("delay_ms", answer)
+                for limit in answer["limits"]:  # as they are when the wait has ended
+                    self.assertNotIn("delay_ms", limit)
+                if path == "/bucket":
+                    self.assertLessEqual(answer["limits"][0]["reset_after_ms"], 100)
             self.assertGreaterEqual(time.monotonic() - begin, least, path)
 
     def test_a_wait_that_would_be_too_long_is_denied_at_once(self):
