@@ -135,6 +135,9 @@ void add_lost(const object& gone, std::vector<std::string>& lines) {
   const std::uint64_t all = number_in(gone, "count");
   if (all > named) line += " and " + std::to_string(all - named) + " more";
   lines.push_back(std::move(line));
+  lines.emplace_back(
+      "  blocks by 'block' of a limit are lost, too, and no server knows them: import an earlier "
+      "export");
 }
 
 // The metrics count a request that several rules allow for the first of them, and what a shadow
@@ -407,7 +410,9 @@ void print_status(const object& status, const CountsByLimit& counts) {
     listeners.append(" ").append(text_in(one, "address"));
   });
   std::cout << replay::printable(listeners) << '\n';
-  if (const object& past = object_in(status, "last_outage"); !past.empty()) {
+  const object& past = object_in(status, "last_outage");
+  // An outage soon after another one goes on with it.
+  if (!past.empty() && text_in(past, "from") != text_in(object_in(status, "outage"), "since")) {
     std::cout << replay::printable(
                      "last outage: " + text_in(past, "from") + " to " + text_in(past, "to") + " (" +
                      std::to_string(number_in(past, "seconds")) + " s): " + text_in(past, "why") +

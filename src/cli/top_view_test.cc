@@ -157,7 +157,9 @@ TEST(Trouble, IsWhatIsWrongAndWhatHappensMeanwhile) {
       "RULES FROM CACHE since 2026-11-26T23:12:16Z (1 min): from a file\n"
       "GATEWAY NOT TRUSTED since 2026-11-26T23:12:16Z (1 min): 10.0.0.7 says\n"
       "OVERRIDES LOST (3) since 2026-11-26T23:12:16Z (1 min): import them\n"
-      "  they are: default|api|user|k=a, default|api|user|k=b and 1 more\n");
+      "  they are: default|api|user|k=a, default|api|user|k=b and 1 more\n"
+      "  blocks by 'block' of a limit are lost, too, and no server knows them: import an earlier "
+      "export\n");
   EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"ready":false})").as_object(), now)),
             "NOT READY: /readyz says why\n");
   EXPECT_EQ(text_of(trouble_of(boost::json::parse(R"({"draining":true})").as_object(), now)),

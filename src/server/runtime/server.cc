@@ -741,7 +741,7 @@ void Server::Impl::follow_shared_overrides() {
   const auto on_lost = [this](ServerOverrides::Entries lost) {
     overrides_lost_ += lost.size();
     lost_overrides_.add(lost, SystemClock().now());
-    log_.warning("overrides and blocks that this server knew are not in Redis any more",
+    log_.warning("overrides that this server knew are not in Redis any more, nor are blocks",
                  {{"count", lost.size()}});
   };
   overrides_->follow(main_, on_trouble, on_lost);
