@@ -300,7 +300,7 @@ std::string find_renamed(const std::string& words, std::span<const Renamed> rena
   }
   if (found == nullptr) return {};
   const std::string_view now = found->now;
-  const std::string is_now = base::in_quotes(found->before) + " is now `" + std::string(now) + "`";
+  std::string is_now = base::in_quotes(found->before) + " is now `" + std::string(now) + "`";
   if (!now.starts_with("sluice ")) return is_now;
   const std::string_view command = now.substr(0, now.find_first_of("-ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
   return is_now + "; see `" + std::string(command) + (command.ends_with(' ') ? "" : " ") +

@@ -27,10 +27,10 @@ inline constexpr int kUsage = 2;
 // `is_done`: the state is the wanted one already, so that it is no failure if another server has
 // changed.
 struct Failed : std::runtime_error {
-  explicit Failed(const std::string& what, int exit_status = kFailed)
-      : std::runtime_error(what), status(exit_status) {}
+  explicit Failed(const std::string& what, int exit_status = kFailed, bool done = false)
+      : std::runtime_error(what), status(exit_status), is_done(done) {}
   int status;
-  bool is_done = false;
+  bool is_done;
 };
 
 // The parser of the arguments. Its own header takes seconds to compile; only command.cc includes

@@ -481,10 +481,9 @@ int change_override(const KeyFlags& flags, std::string_view method) {
   try {
     answer = client.ask_json(method, target, std::move(body));
   } catch (const Failed& failed) {
-    Failed named(with_flags(failed.what()));
-    named.is_done =
+    const bool is_done =
         !puts && std::string_view(failed.what()).starts_with("there is no override of ");
-    throw named;
+    throw Failed(with_flags(failed.what()), kFailed, is_done);
   }
   if (puts && answer.contains("limit") && number_in(answer, "limit") == 0) {
     std::cerr << "warning: the limit 0 denies every request of this key; expected at least 1, or "

@@ -301,9 +301,7 @@ boost::json::object change(AdminClient& client, const std::string& target, const
     const std::string refusal = client.refusal(answer);
     const bool is_late = expect.empty() && refusal.starts_with("other rules were pushed");
     if (!is_late || std::chrono::steady_clock::now() > end) {
-      Failed failed(refusal);
-      failed.is_done = refusal.ends_with("of 'temporary' in GET /v1/status");
-      throw failed;
+      throw Failed(refusal, kFailed, refusal.ends_with("of 'temporary' in GET /v1/status"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
