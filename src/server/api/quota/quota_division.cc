@@ -403,10 +403,10 @@ std::uint64_t QuotaService::part_of(const Choice& choice, const Link& link) cons
   return std::min(planned, share_of(link.counter->of.numbers, units, choice.next.interval) + 1);
 }
 
-// Pays for the tokens that the assignment begins with. If units are missing for a raise, it waits
-// until the limit is divided again: returns false. A bucket that is new, or had no limit, gets
-// DENY_ALL meanwhile. In the last third of its latest assignment the missing tokens are owed, as if
-// it were no raise, or that is renewed if too much is owed.
+// Pays for the tokens that the assignment begins with; those that are missing are owed, except for
+// a raise. That waits until the limit is divided again: returns false, or assigns DENY_ALL to a
+// bucket that is new or had no limit. In the last third of the latest assignment the tokens of a
+// raise are owed, too, or the latest is renewed if too much is owed.
 bool QuotaService::settle(Choice& choice) {
   const Subscription& subscription = *choice.to;
   bool has_units = true;
@@ -421,28 +421,26 @@ bool QuotaService::settle(Choice& choice) {
     may_owe &= !lacks || counter.owed + start <= owed_by(counter, counter.share.part);
     is_raised |= part_of(choice, link) > counter.parts.assigned(subscription.id);
   }
-  if (!has_units && is_raised) {
-    constexpr auto kAllowAll = Assignment::Kind::kAllowAll;
-    const bool has_limit = subscription.sent && subscription.sent->kind != kAllowAll;
-    const Duration age = now_ - subscription.sent_at;
-    const Duration ttl{subscription.ttl};
-    const bool is_late = has_limit && age >= ttl / 3 * 2;
-    if (!is_late || !may_owe) {
-      if (is_late && age < ttl) {
-        choice = {.to = choice.to, .next = *subscription.sent, .renews = true};
-        return true;
-      }
-      if (has_limit || resumes(subscription)) return false;
-      choice.next = {.kind = Assignment::Kind::kDenyAll};
-      return true;
+  constexpr auto kAllowAll = Assignment::Kind::kAllowAll;
+  const bool has_limit = subscription.sent && subscription.sent->kind != kAllowAll;
+  const Duration age = now_ - subscription.sent_at;
+  const Duration ttl{subscription.ttl};
+  const bool is_late = has_limit && age >= ttl / 3 * 2;
+  if (has_units || !is_raised || (is_late && may_owe)) {
+    for (const Link& link : subscription.links) {
+      const std::uint64_t start = start_of(choice, link.cost);
+      const std::uint64_t paid = std::min(link.counter->ready, start);
+      link.counter->ready -= paid;
+      link.counter->owed += start - paid;
     }
+    return true;
   }
-  for (const Link& link : subscription.links) {
-    const std::uint64_t start = start_of(choice, link.cost);
-    const std::uint64_t paid = std::min(link.counter->ready, start);
-    link.counter->ready -= paid;
-    link.counter->owed += start - paid;
+  if (is_late && age < ttl) {
+    choice = {.to = choice.to, .next = *subscription.sent, .renews = true};
+    return true;
   }
+  if (has_limit || resumes(subscription)) return false;
+  choice.next = {.kind = Assignment::Kind::kDenyAll};
   return true;
 }
 
