@@ -317,7 +317,8 @@ int change_servers(const ChangeFlags& flags) {
       place.limit = only_limit(client, "rule=" + place.rule, flags.place);
       body = change_body(flags, place);
     }
-    const bool ends_more = !flags.length.empty() && has_temporary(client, place);
+    const bool is_for_a_time = !flags.length.empty() && !flags.values.empty();
+    const bool ends_more = is_for_a_time && !flags.dry_run && has_temporary(client, place);
     const auto answer = change(client, place.target + "?" + by_query(flags.by), body, flags.expect,
                                std::chrono::duration<double>(one.timeout));
     if (flags.dry_run) {
