@@ -284,9 +284,9 @@ have denied in shadow mode, and how many skipped it because an attribute was mis
 What is wrong comes first: a store that fails, is full or is slow, since when, and what each rule does
 meanwhile; rules that were lost or refused; a gateway that is missing in trusted_proxies; overrides
 that Redis lost within the last hour; a server that drains or is not ready; a listener with over 80 %
-of its connections. Overrides, and at most
-10,000 blocks that the store keeps, are counted. Of several servers, the last line says whether their rules are the same,
-and names changes of one server: one without an end needs attention, too.
+of its connections. Overrides, and at most 10,000 blocks that the store keeps, are counted. Of several
+servers, the last line says whether their rules are the same, and names changes of one server: one
+without an end needs attention, too.
 
 Exit status: 0 nothing is wrong; 1 something is wrong, or the server does not answer; 2 wrong usage.
 

@@ -48,8 +48,9 @@ the requests and keys that it applies to. keys_denied and requests_denied are th
 requests_denied_at_most has an upper bound instead. busiest_hour and burst_needed are the largest
 needs of the keys_measured keys that it admits (of writes, those that look legitimate).
 made_for has the needs that the limit is made for: those of `keys` keys. of_keys counts all keys except
-for those that look like robots: most requests of a route that writes fail, or the limit of the login denies them. It
-counts all if most keys of the log would be denied: these are shared, such as the addresses of proxies.
+for those that look like robots: most requests of a route that writes fail, or the limit of the login
+denies them. It counts all if most keys of the log would be denied: these are shared, such as the
+addresses of proxies.
 burst is at least headroom times this burst_needed, and the rate headroom times this busiest_hour;
 headroom is 0 if the limit is what one person needs. note says what is uncertain.
 clients has at most ten keys: denied ones, the one that needs_most of the others, and those with a
