@@ -151,8 +151,8 @@ class RulesManager {
   // Puts the changes on top of the active rules, in place of earlier ones of the same keys. Those
   // with an end also hold for later rules that have the rule, and leave those without an end below
   // them, which count again afterwards. Reads files only for numbers of limits: the lists of the
-  // rules, which are parsed again. Errors: the rules are wrong with the numbers; nothing has changed
-  // then.
+  // rules, which are parsed again. Errors: the rules are wrong with the numbers; nothing has
+  // changed then.
   Expected<ActiveRules, Errors> change_for_now(const std::vector<TemporaryChange>& changes,
                                                std::string by);
   // Ends temporary changes, and returns those that have ended. Reads files as above, if numbers of
