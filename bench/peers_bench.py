@@ -67,7 +67,7 @@ def run(argv, **environment):
 
 
 def rust(cache):
-    """The programs with governor and throttlecrab, and the module redis-cell."""
+    """The programs with governor, quota and throttlecrab, and the module redis-cell."""
     target = os.path.join(cache, "cargo")
     run(["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", f"{HERE}/rust/Cargo.toml",
          "--target-dir", target])
@@ -329,6 +329,7 @@ def in_process(options, peers, operations, rounds):
     commands = {"Sluice, token_bucket": [program, "token_bucket"], "Sluice, gcra": [program, "gcra"]}
     if "rust" in peers:
         commands["governor"] = [peers["rust"], "governor"]
+        commands["quota"] = [peers["rust"], "quota"]
         commands["throttlecrab (no lock)"] = [peers["rust"], "throttlecrab"]
     if "go" in peers:
         commands["golang.org/x/time/rate in a map"] = [peers["go"], "rate"]

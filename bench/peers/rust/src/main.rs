@@ -2,6 +2,7 @@
 //! share of denied decisions.
 
 use governor::{Quota, RateLimiter};
+use quota::{QuotaPolicy, QuotaPool, RefillRate};
 use std::num::NonZeroU32;
 use std::time::SystemTime;
 
@@ -54,6 +55,12 @@ fn main() {
             Quota::per_second(number(1)).allow_burst(number(1_000_000))
         });
         measure(&keys, operations, |key| limiter.check_key(key).is_ok());
+    } else if arguments[1] == "quota" {
+        let (capacity, rate) =
+            if many_denied { (2, RefillRate::per_hour(2)) } else { (1_000_000, RefillRate::per_sec(1)) };
+        let policy = QuotaPolicy::new().set_capacity(capacity as f64).set_refill_rate(rate);
+        let pool: QuotaPool = QuotaPool::new(policy, capacity);
+        measure(&keys, operations, |key| pool.consume(key.as_str(), 1).is_ok());
     } else {
         let mut limiter = throttlecrab::RateLimiter::new(throttlecrab::PeriodicStore::new());
         let (burst, count, period) = if many_denied { (2, 2, 3600) } else { (1_000_000, 1, 1) };
