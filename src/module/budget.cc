@@ -245,15 +245,15 @@ class Ids {
 // The bounds of the windows that a request brings, and before them those of holds that have ended.
 std::vector<Ticks> bounds_of(const Asked& asked) {
   std::vector<Ticks> bounds;
-  const auto add = [&](const format::BudgetWindows& windows, std::uint64_t end) {
+  const auto add = [&](const format::Windows& windows, std::uint64_t end) {
     for (const std::uint64_t bound :
          {windows.open, windows.close, windows.second, windows.third, windows.fourth}) {
       if (bound < end) bounds.push_back(static_cast<Ticks>(bound));
     }
   };
-  if (!asked.budget_windows) return bounds;
-  if (asked.ledger && asked.ledger->past) add(*asked.ledger->past, asked.budget_windows->open);
-  add(*asked.budget_windows, 2 * format::kEndOfInstants);
+  if (!asked.windows) return bounds;
+  if (asked.past) add(*asked.past, asked.windows->open);
+  add(*asked.windows, 2 * format::kEndOfInstants);
   return bounds;
 }
 
@@ -350,7 +350,7 @@ class BudgetCall {
     const Ticks at = core::effective(now, before_.last);
     outcome_.at = at;
     // The scripts need the instant in one of the first two windows.
-    const auto& windows = asked_.budget_windows;
+    const auto& windows = asked_.windows;
     if (windows && (number(at) < windows->open || number(at) >= windows->second)) {
       outcome_.result = Result::kWindow;
       return false;
@@ -469,7 +469,7 @@ class BudgetCall {
     }
     Entries entries(before_.holds.size() + 1);
     core::budget::record(verb, limit_, before_, made_.next, made_.at,
-                         {.is_new = ids_.is_new(), .id = asked_.ledger->id}, entries);
+                         {.is_new = ids_.is_new(), .id = *asked_.ledger}, entries);
     for (const LedgerEntry& entry : entries.all()) {
       outcome_.entries.push_back(redis::fields_of(entry));
     }

@@ -82,7 +82,7 @@ void decide_calendar(Action action, const Asked& asked, std::uint64_t cost, std:
   outcome.at = at;
   const bool is_next = static_cast<std::uint64_t>(at) >= windows.close;
   const auto open = static_cast<Ticks>(is_next ? windows.close : windows.open);
-  const auto close = static_cast<Ticks>(is_next ? windows.next_close : windows.close);
+  const auto close = static_cast<Ticks>(is_next ? windows.second : windows.close);
   if (at < open || at >= close) {
     outcome.result = Result::kWindow;
     return;
@@ -546,6 +546,7 @@ void Outcome::clear() noexcept {
   fields.clear();
   replaces_fields = false;
   knows_id = false;
+  follows = false;
   entries.clear();
   unknown_end = 0;
 }

@@ -526,37 +526,15 @@ Result Decider::decide_counter(Action action, const Asked& asked, std::uint64_t 
   return outcomes_[i].result;
 }
 
-namespace {
-
-// One of budgets in a row, for choose_in_row().
-struct InRow {
-  const Asked* asked;
-  Outcome* outcome;
-
-  bool is_alternative() const noexcept { return asked->is_alternative; }
-  bool chooses(Verb /*verb*/) const noexcept { return true; }  // else the request has no rows
-  bool knows_id() const noexcept { return outcome->knows_id; }
-  bool admits() const noexcept { return outcome->answer.admitted; }
-  void pass_over() noexcept {
-    outcome->answer.admitted = true;
-    outcome->change = core::Change::kNone;
-    outcome->entries.clear();
-  }
-  void wait_less(const InRow& /*other*/) noexcept {}  // the client computes the waits
-};
-
-}  // namespace
-
 void Decider::choose_in_rows(const Request& request) {
-  std::vector<InRow> all;
-  for (std::size_t i = 0; i < request.counters.size(); ++i) {
-    all.push_back({&request.counters[i], &outcomes_[i]});
+  const std::span all = std::span(outcomes_).first(request.counters.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].follows = request.counters[i].is_alternative;
   }
-  for (std::size_t i = 0; i < all.size();) {
-    const auto rest = std::span(all).subspan(i);
-    const std::size_t size = row_size(std::span<const InRow>(rest));
+  for (std::span<Outcome> rest = all; !rest.empty();) {
+    const std::size_t size = row_size(std::span<const Outcome>(rest));
     choose_in_row(request.action.verb, rest.first(size));
-    i += size;
+    rest = rest.subspan(size);
   }
 }
 
@@ -686,9 +664,8 @@ void append_reply(const Decider& decider, const Request& request, std::string& o
 int reply_window(RedisModuleCtx* context, const Decider& decider, const Request& request) {
   const Asked& asked = request.counters[decider.failed()];
   const Outcome& outcome = decider.outcome(decider.failed());
-  const std::uint64_t number = asked.windows ? asked.windows->number : asked.budget_windows->number;
-  std::string text = "WINDOW " + std::to_string(number) + " " + std::to_string(outcome.at) + " " +
-                     std::to_string(decider.now());
+  std::string text = "WINDOW " + std::to_string(asked.windows->number) + " " +
+                     std::to_string(outcome.at) + " " + std::to_string(decider.now());
   if (outcome.unknown_end > 0) text += " " + std::to_string(outcome.unknown_end);
   return abi().ReplyWithSimpleString(context, text.c_str());
 }

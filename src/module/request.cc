@@ -91,8 +91,8 @@ std::optional<Limit> read_calendar(std::string_view& rest, Asked& asked) noexcep
   if (!windows) return std::nullopt;
   asked.cost = read->cost;
   // A year has less than 2^45 ticks. The last window of all has no next one.
-  if (windows->open >= windows->close || windows->close > windows->next_close ||
-      windows->next_close - windows->open >= 2 * format::kEndOfSpans ||
+  if (windows->open >= windows->close || windows->close > windows->second ||
+      windows->second - windows->open >= 2 * format::kEndOfSpans ||
       windows->open >= format::kEndOfInstants) {
     return std::nullopt;
   }
@@ -145,7 +145,7 @@ std::optional<Limit> read_permits(std::string_view& rest, Asked& asked) noexcept
 }
 
 // Takes windows of the calendar that follow each other, or are the last one of all.
-std::optional<format::BudgetWindows> take_budget_windows(std::string_view& rest) noexcept {
+std::optional<format::Windows> take_budget_windows(std::string_view& rest) noexcept {
   const auto read = take(rest, format::kBudgetWindows);
   const bool is_right = read && read->open < read->close && read->close <= read->second &&
                         read->second <= read->third && read->third <= read->fourth &&
@@ -176,8 +176,8 @@ std::optional<Limit> read_budget(std::string_view& rest, Asked& asked) noexcept 
   const bool has_time = read->does == format::kHolds || read->does == format::kExtends;
   if (has_time && (ttl < kMinHold || ttl > kMaxHold)) return std::nullopt;
   if (read->period == 0) {
-    asked.budget_windows = take_budget_windows(rest);
-    if (!asked.budget_windows) return std::nullopt;
+    asked.windows = take_budget_windows(rest);
+    if (!asked.windows) return std::nullopt;
   } else if (!is_period(read->period) && read->period != kNever) {
     return std::nullopt;
   }
@@ -289,10 +289,10 @@ bool read_ledgers(std::string_view& rest, Request& request) noexcept {
     const auto id = take_text(rest);
     auto windows = take_text(rest);
     if (!index || index->value != i + 1 || !windows) return false;
-    asked.ledger = AskedLedger{.id = *id, .past = {}};
+    asked.ledger = id;
     if (!windows->empty()) {
-      asked.ledger->past = take_budget_windows(*windows);
-      if (!asked.ledger->past || !windows->empty()) return false;
+      asked.past = take_budget_windows(*windows);
+      if (!asked.past || !windows->empty()) return false;
     }
     // Without a hold both do the same.
     const bool is_charge = *kind == kLedgerKinds[static_cast<std::size_t>(LedgerKind::kCharge)];

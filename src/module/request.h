@@ -18,13 +18,7 @@
 
 namespace sluice::redis_module {
 
-// What the ledger of a budget needs. Borrows the request.
-struct AskedLedger {
-  std::string_view id;                               // its text
-  std::optional<redis::format::BudgetWindows> past;  // windows of holds that have ended
-};
-
-// What a request asks of one counter.
+// What a request asks of one counter. Borrows the request.
 struct Asked {
   Limit limit;
   std::uint64_t cost = 0;
@@ -32,13 +26,13 @@ struct Asked {
   bool must_exist = false;    // the charge must not create the counter
   bool gives_back = false;    // of a kCharge: it is a refund
   PermitId permit = {};
-  std::optional<redis::format::Windows> windows = {};  // the limit is a window of the calendar
+  std::optional<redis::format::Windows> windows = {};  // the limit is one of the calendar
 
   // Of a budget: what it does with the id, whose name is `permit`; absent: it has none.
   std::optional<Action> with_id = {};
-  bool is_alternative = false;                                      // to the budget before it
-  std::optional<redis::format::BudgetWindows> budget_windows = {};  // as `windows`
-  std::optional<AskedLedger> ledger = {};
+  bool is_alternative = false;                      // to the budget before it
+  std::optional<std::string_view> ledger = {};      // it has one: the text of the id
+  std::optional<redis::format::Windows> past = {};  // for it: windows of holds that have ended
 };
 
 inline bool is_budget(const Asked& asked) noexcept {
@@ -113,10 +107,22 @@ struct Outcome {
   std::vector<Field> fields;
   bool replaces_fields = false;
   bool knows_id = false;
+  bool follows = false;                           // an alternative to the budget before it
   std::vector<std::vector<std::string>> entries;  // of the ledger: names and values
   core::Ticks unknown_end = 0;  // kWindow: of a hold, whose window the ledger needs
 
   void clear() noexcept;
+
+  // For choose_in_row(). The client computes the waits.
+  bool is_alternative() const noexcept { return follows; }
+  bool chooses(Verb /*verb*/) const noexcept { return true; }  // else the request has no rows
+  bool admits() const noexcept { return answer.admitted; }
+  void pass_over() noexcept {
+    answer.admitted = true;
+    change = core::Change::kNone;
+    entries.clear();
+  }
+  void wait_less(const Outcome& /*other*/) noexcept {}
 };
 
 // Decides for one counter with the step of its algorithm. `found`: the value, empty if the key does

@@ -420,8 +420,10 @@ inline constexpr std::uint64_t kCostBeyondAll = std::uint64_t{1} << 40;
 
 // The charge and the limit. The argument of each family has some of these numbers.
 struct Argument {
-  std::uint64_t cost = 0, capacity = 0, rate_units = 0, rate_ticks = 0, limit = 0, period = 0;
+  std::uint64_t cost = 0, cost_high = 0, capacity = 0;
+  std::uint64_t rate_units = 0, rate_ticks = 0, limit = 0, period = 0;
   std::uint64_t checksum = 0, by_clock = 0, slices = 0, oldest_whole = 0;
+  std::uint64_t remember = 0, holds = 0, does = 0, releases = 0, ttl = 0;  // of budgets
 };
 inline constexpr Layout<Argument, 5> kBucketArgument({{"cost", &Argument::cost, 6},
                                                       {"capacity", &Argument::capacity, 4},
@@ -459,19 +461,15 @@ inline constexpr Layout<Argument, 3> kPermitsArgument({{"cost", &Argument::cost,
                                                        {"lease", &Argument::period, 6}});
 
 // The name of the id follows, and windows if the period is 0.
-struct BudgetArgument {
-  std::uint64_t cost, cost_high, capacity, remember, holds, does, releases, ttl, period;
-};
-inline constexpr Layout<BudgetArgument, 9> kBudgetArgument(
-    {{"cost", &BudgetArgument::cost, 6},
-     {"cost_high", &BudgetArgument::cost_high, 1},
-     {"capacity", &BudgetArgument::capacity, 7},
-     {"remember", &BudgetArgument::remember, 6},
-     {"holds", &BudgetArgument::holds, 2},
-     {"does", &BudgetArgument::does, 1},
-     {"releases", &BudgetArgument::releases, 1},
-     {"ttl", &BudgetArgument::ttl, 6},
-     {"period", &BudgetArgument::period, 7}});
+inline constexpr Layout<Argument, 9> kBudgetArgument({{"cost", &Argument::cost, 6},
+                                                      {"cost_high", &Argument::cost_high, 1},
+                                                      {"capacity", &Argument::capacity, 7},
+                                                      {"remember", &Argument::remember, 6},
+                                                      {"holds", &Argument::holds, 2},
+                                                      {"does", &Argument::does, 1},
+                                                      {"releases", &Argument::releases, 1},
+                                                      {"ttl", &Argument::ttl, 6},
+                                                      {"period", &Argument::period, 7}});
 
 // What a charge does with its id.
 inline constexpr std::uint64_t kWithoutId = 0;
@@ -484,16 +482,22 @@ inline constexpr std::uint64_t kExtends = 5;
 // More than a charge of kTakeAtMostOfAll takes, whose cost has 6 bytes for any number of charges.
 inline constexpr std::uint64_t kMostOfAll = std::uint64_t{1} << 42;
 
-// Four windows of a calendar that follow each other, for holds of a day.
-struct BudgetWindows {
-  std::uint64_t number, open, close, second, third, fourth;
+// Windows of a calendar that follow each other: when the first opens, and when each closes. The
+// number is that of the counter, for a reply that asks for other windows. A budget has four
+// windows, for holds of a day; other limits have two.
+struct Windows {
+  std::uint64_t number = 0, open = 0, close = 0, second = 0, third = 0, fourth = 0;
 };
-inline constexpr Layout<BudgetWindows, 6> kBudgetWindows({{"number", &BudgetWindows::number, 1},
-                                                          {"open", &BudgetWindows::open, 7},
-                                                          {"close", &BudgetWindows::close, 7},
-                                                          {"second", &BudgetWindows::second, 7},
-                                                          {"third", &BudgetWindows::third, 7},
-                                                          {"fourth", &BudgetWindows::fourth, 7}});
+inline constexpr Layout<Windows, 4> kWindows({{"number", &Windows::number, 1},
+                                              {"open", &Windows::open, 7},
+                                              {"close", &Windows::close, 7},
+                                              {"next_close", &Windows::second, 7}});
+inline constexpr Layout<Windows, 6> kBudgetWindows({{"number", &Windows::number, 1},
+                                                    {"open", &Windows::open, 7},
+                                                    {"close", &Windows::close, 7},
+                                                    {"second", &Windows::second, 7},
+                                                    {"third", &Windows::third, 7},
+                                                    {"fourth", &Windows::fourth, 7}});
 
 // Ends the argument to give back what a budget has taken: the id as it was, units that were given
 // back, and the instant.
@@ -514,16 +518,6 @@ struct LedgerArgument {
 inline constexpr Layout<LedgerArgument, 2> kLedgerArgument(
     {{"keep", &LedgerArgument::keep, 4}, {"after_ms", &LedgerArgument::after_ms, 6}});
 inline constexpr std::uint64_t kLedgerAfterMs = std::uint64_t{62} * 86'400'000;
-
-// Two windows of a calendar that follow each other. The number is that of the counter, for a reply
-// that asks for other windows.
-struct Windows {
-  std::uint64_t number, open, close, next_close;
-};
-inline constexpr Layout<Windows, 4> kWindows({{"number", &Windows::number, 1},
-                                              {"open", &Windows::open, 7},
-                                              {"close", &Windows::close, 7},
-                                              {"next_close", &Windows::next_close, 7}});
 
 // The arguments of all blocks are one argument.
 struct KeyBlockArgument {
@@ -620,13 +614,15 @@ inline format::Windows windows_of(const Calendar& calendar, core::Ticks of, std:
 }
 
 // As above, with two more windows.
-inline format::BudgetWindows budget_windows_of(const Calendar& calendar, core::Ticks of,
-                                               std::uint64_t number) {
-  const format::Windows first = windows_of(calendar, of, number);
+inline format::Windows budget_windows_of(const Calendar& calendar, core::Ticks of,
+                                         std::uint64_t number) {
+  format::Windows windows = windows_of(calendar, of, number);
   const core::Ticks last =
-      std::min(static_cast<core::Ticks>(first.next_close), kLastInstant.time_since_epoch().count());
+      std::min(static_cast<core::Ticks>(windows.second), kLastInstant.time_since_epoch().count());
   const format::Windows rest = windows_of(calendar, last, number);
-  return {number, first.open, first.close, first.next_close, rest.close, rest.next_close};
+  windows.third = rest.close;
+  windows.fourth = rest.second;
+  return windows;
 }
 
 }  // namespace sluice::redis

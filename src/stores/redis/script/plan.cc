@@ -84,12 +84,12 @@ void Counter::append_budget(int number, Action action, std::uint64_t cost, std::
       {.cost = cost % format::kAmountHigh,
        .cost_high = cost / format::kAmountHigh,
        .capacity = limit().capacity(),
+       .period = limit().calendar() == nullptr ? ticks_of(limit().period()) : 0,
        .remember = ticks_of(limit().remember()),
        .holds = limit().holds(),
        .does = has_id() && !gives_back_ ? does_with_id(action.verb, cost) : format::kWithoutId,
        .releases = limit().on_expiry() == OnExpiry::kRelease ? std::uint64_t{1} : 0,
-       .ttl = std::min(ticks_of(action.max_wait), ticks_of(kMaxHold)),
-       .period = limit().calendar() == nullptr ? ticks_of(limit().period()) : 0},
+       .ttl = std::min(ticks_of(action.max_wait), ticks_of(kMaxHold))},
       out);
   const PermitId::Bytes id = permit_.bytes();
   for (std::size_t i = 0; i < format::kHoldIdSize; ++i) out += static_cast<char>(id[i]);
