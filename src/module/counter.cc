@@ -319,74 +319,63 @@ bool begins_slice(const Limit& limit, const LiveLog& live) noexcept {
 // --- the next value ---
 
 // The log after a change: entries of the old one from `first` on, then `added`.
-struct NextValue {
-  std::size_t first = 0;
-  std::size_t kept = 0;
-  std::optional<LogValue::Entry> added = {};
-  std::uint32_t before = 0;
-  std::vector<Summary> older;
-
-  std::size_t count() const noexcept { return kept + (added ? 1 : 0); }
-};
-
-void give_back(std::vector<Summary>& older, std::uint64_t units) {
-  while (units > 0 && !older.empty()) {
-    const auto given =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(older.back().units, units));
-    older.back().units -= given;
-    units -= given;
-    if (older.back().units == 0) older.pop_back();
-  }
-}
-
-NextValue without(const LiveLog& live, std::uint64_t units) {
-  NextValue next{.first = live.expired, .before = live.before, .older = live.older};
-  if (units >= live.units) {
-    give_back(next.older, units - live.units);
-    return next;
-  }
-  const std::size_t newest = live.log.first_with(live.expired, live.before, live.units - units);
-  next.kept = newest - live.expired;
-  next.added = {live.log.entry(newest).at, live.log.after() - static_cast<std::uint32_t>(units)};
-  return next;
-}
-
-NextValue with(const LiveLog& live, const core::NextLog& change) {
-  NextValue next{
-      .first = live.expired, .kept = live.count(), .before = live.before, .older = live.older};
-  next.added = {live.at, live.log.after() + change.added};
-  if (change.summarizes) {
-    next.older.push_back({live.log.entry(live.expired).at, live.log.newest().at,
-                          static_cast<std::uint32_t>(live.units)});
-    next.kept = 0;
-    next.before = live.log.after();
-  } else if (next.kept > 0 && (change.moves_newest || live.log.newest().at == live.at)) {
-    --next.kept;  // charges of one instant share an entry
-  }
-  return next;
-}
-
-class LogWriter {
+class NextLogValue {
  public:
-  LogWriter(const Limit& limit, const LiveLog& live, const NextValue& next, Ticks now,
-            Outcome& outcome)
-      : limit_(limit), live_(live), next_(next), now_(now), outcome_(outcome) {}
+  // As the old one: what counts of it.
+  NextLogValue(const Limit& limit, const LiveLog& live)
+      : limit_(limit),
+        live_(live),
+        first_(live.expired),
+        kept_(live.count()),
+        before_(live.before),
+        older_(live.older) {}
 
-  void write(core::Forgotten forgotten) {
+  void give_back(std::uint64_t units) {
+    if (units >= live_.units) {
+      kept_ = 0;
+      return give_back_older(units - live_.units);
+    }
+    const std::size_t newest = live_.log.first_with(first_, before_, live_.units - units);
+    kept_ = newest - first_;
+    added_ = {live_.log.entry(newest).at, live_.log.after() - static_cast<std::uint32_t>(units)};
+  }
+
+  void add(const core::NextLog& change) {
+    added_ = {live_.at, live_.log.after() + change.added};
+    if (change.summarizes) {
+      older_.push_back({live_.log.entry(first_).at, live_.log.newest().at,
+                        static_cast<std::uint32_t>(live_.units)});
+      kept_ = 0;
+      before_ = live_.log.after();
+    } else if (kept_ > 0 && (change.moves_newest || live_.log.newest().at == live_.at)) {
+      --kept_;  // charges of one instant share an entry
+    }
+  }
+
+  void write(core::Forgotten forgotten, Ticks now, Outcome& outcome) {
     const auto ends = static_cast<Ticks>(forgotten.multiple() * format::kForgottenUnit);
     head_.kind = limit_.state_kind() == StateKind::kLog ? format::kLogKind : format::kHybridKind;
     head_.changed = static_cast<std::uint64_t>(live_.at);
     head_.forgotten = forgotten.multiple();
-    head_.count = next_.count();
-    head_.summaries = next_.older.size();
-    head_.before = next_.before;
+    head_.count = kept_ + (added_ ? 1 : 0);
+    head_.summaries = older_.size();
+    head_.before = before_;
     set_ends();
-    fits_in_place() ? write_in_place(ends) : write_anew(ends);
+    fits_in_place() ? write_in_place(ends, now, outcome) : write_anew(ends, outcome);
   }
 
  private:
+  void give_back_older(std::uint64_t units) {
+    while (units > 0 && !older_.empty()) {
+      Summary& newest = older_.back();
+      const auto given = static_cast<std::uint32_t>(std::min<std::uint64_t>(newest.units, units));
+      newest.units -= given;
+      units -= given;
+      if (newest.units == 0) older_.pop_back();
+    }
+  }
   LogValue::Entry entry(std::size_t i) const noexcept {
-    return i < next_.kept ? live_.log.entry(next_.first + i) : *next_.added;
+    return i < kept_ ? live_.log.entry(first_ + i) : *added_;
   }
   void set_ends() noexcept {
     head_.after = head_.before;
@@ -407,7 +396,7 @@ class LogWriter {
   }
 
   void append_summaries(std::string& out) const {
-    for (const Summary& summary : next_.older) {
+    for (const Summary& summary : older_) {
       format::kSummary.append({low_bits(summary.first), low_bits(summary.last), summary.units},
                               out);
     }
@@ -417,33 +406,33 @@ class LogWriter {
     format::kLogEntry.append({low_bits(written.at), written.sum}, out);
   }
 
-  void write_in_place(Ticks ends) {
+  void write_in_place(Ticks ends, Ticks now, Outcome& outcome) {
     const format::LogHead& held = live_.log.head();
     const std::size_t in_ring = held.count - held.back;
     head_.space = held.space;
     head_.room = held.room;
     head_.blocks = held.blocks;
-    head_.head = (held.head + std::min(next_.first, in_ring)) % held.room;
-    outcome_.is_kept = static_cast<Ticks>(held.kept_until) >= ends;
+    head_.head = (held.head + std::min(first_, in_ring)) % held.room;
+    outcome.is_kept = static_cast<Ticks>(held.kept_until) >= ends;
     // An eighth longer, so that the next requests need not set it.
-    const Ticks longer = ends + std::max<Ticks>(ends - now_, 0) / 8;
-    head_.kept_until = outcome_.is_kept ? held.kept_until : static_cast<std::uint64_t>(longer);
-    outcome_.keep_until = static_cast<Ticks>(head_.kept_until);
-    Piece& head = outcome_.pieces.emplace_back();
+    const Ticks longer = ends + std::max<Ticks>(ends - now, 0) / 8;
+    head_.kept_until = outcome.is_kept ? held.kept_until : static_cast<std::uint64_t>(longer);
+    outcome.keep_until = static_cast<Ticks>(head_.kept_until);
+    Piece& head = outcome.pieces.emplace_back();
     format::kLogHead.append(head_, head.bytes);
     append_summaries(head.bytes);
     // The entries of the ring that stay are in their places.
-    std::size_t i = std::min(next_.kept, in_ring - std::min(next_.first, in_ring));
+    std::size_t i = std::min(kept_, in_ring - std::min(first_, in_ring));
     while (i < head_.count) {
       const std::size_t slot = (head_.head + i) % head_.room;
-      Piece& piece = outcome_.pieces.emplace_back();
+      Piece& piece = outcome.pieces.emplace_back();
       piece.at = live_.log.base() + slot * format::kLogEntry.size();
       const std::size_t end = std::min(head_.count, i + (head_.room - slot));
       for (; i < end; ++i) append_entry(i, piece.bytes);
     }
   }
 
-  void write_anew(Ticks ends) {
+  void write_anew(Ticks ends, Outcome& outcome) {
     head_.space = head_.summaries;
     head_.room = head_.count;
     const std::size_t whole = format::kLogHead.size() + head_.summaries * format::kSummary.size() +
@@ -455,19 +444,21 @@ class LogWriter {
       head_.blocks = limit_.state_kind() == StateKind::kLog ? 1 : 0;
     }
     head_.kept_until = static_cast<std::uint64_t>(ends);
-    outcome_.keep_until = ends;
-    format::kLogHead.append(head_, outcome_.value);
-    outcome_.value.append(head_.blocks * format::kBlocksSize, '\0');
-    append_summaries(outcome_.value);
-    for (std::size_t i = 0; i < head_.count; ++i) append_entry(i, outcome_.value);
-    outcome_.value.append((head_.room - head_.count) * format::kLogEntry.size(), '\0');
+    outcome.keep_until = ends;
+    format::kLogHead.append(head_, outcome.value);
+    outcome.value.append(head_.blocks * format::kBlocksSize, '\0');
+    append_summaries(outcome.value);
+    for (std::size_t i = 0; i < head_.count; ++i) append_entry(i, outcome.value);
+    outcome.value.append((head_.room - head_.count) * format::kLogEntry.size(), '\0');
   }
 
   const Limit& limit_;
   const LiveLog& live_;
-  const NextValue& next_;
-  Ticks now_;
-  Outcome& outcome_;
+  std::size_t first_;
+  std::size_t kept_;
+  std::optional<LogValue::Entry> added_ = {};
+  std::uint32_t before_;
+  std::vector<Summary> older_;
   format::LogHead head_{};
 };
 
@@ -519,8 +510,9 @@ void decide_log(Action action, const Limit& limit, std::uint64_t cost, std::stri
   outcome.at = step.at;
   outcome.change = step.change;
   if (step.change == core::Change::kWrite) {
-    const NextValue next = is_refunded ? without(*live, cost) : with(*live, step.next);
-    LogWriter(limit, *live, next, now, outcome).write(step.forgotten());
+    NextLogValue next(limit, *live);
+    is_refunded ? next.give_back(cost) : next.add(step.next);
+    next.write(step.forgotten(), now, outcome);
   }
   if (!is_known) return;
   const std::uint64_t stored = action.verb == Verb::kCharge && cost > 0 ? stored_units(*live) : 0;
