@@ -24,27 +24,21 @@ Diagnostics::Diagnostics(std::string_view bytes, std::string_view file)
   }
 }
 
-Place Diagnostics::place(std::size_t at) const {
+RuleError Diagnostics::error(std::size_t at, std::string what, std::string expected) const {
   at = std::min(at, text_.size());
-  const auto after = std::upper_bound(lines_.begin(), lines_.end(), at);
+  const auto after = std::ranges::upper_bound(lines_, at);
   const std::string_view before = text_.substr(*(after - 1), at - *(after - 1));
-  const auto more = std::count_if(before.begin(), before.end(), continues);
-  return {static_cast<int>(after - lines_.begin()),
-          static_cast<int>(static_cast<std::ptrdiff_t>(before.size()) - more + 1)};
+  const auto more = std::ranges::count_if(before, continues);
+  return {file_, static_cast<int>(after - lines_.begin()),
+          static_cast<int>(static_cast<std::ptrdiff_t>(before.size()) - more + 1), std::move(what),
+          std::move(expected)};
 }
 
-}  // namespace sluice::rules
-
-namespace sluice {
-
-std::string RuleError::to_string() const {
-  std::string out = file + ":" + std::to_string(line) + ":" + std::to_string(column) +
-                    (is_warning ? ": warning: " : ": error: ") + what;
-  if (!expected.empty()) out.append("; ").append(expected);
-  return out;
+std::string Diagnostics::place(std::size_t at) const {
+  const RuleError there = error(at);
+  return "line " + std::to_string(there.line) + ", column " + std::to_string(there.column);
 }
 
-namespace rules {
 namespace {
 
 constexpr std::size_t kLongestName = 32;
@@ -70,24 +64,20 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '-') c = '_';
-  }
+std::string comparable(std::string_view text) {
+  std::string out = lower_case(text);
+  std::ranges::replace(out, '-', '_');
   return out;
 }
 
 }  // namespace
 
 void Diagnostics::add(std::size_t at, std::string what, std::string expected) {
-  if (found_.size() >= kMost) {
+  if (found_.size() < kMost) {
+    found_.push_back(error(at, std::move(what), std::move(expected)));
+  } else {
     ++left_out_;
-    return;
   }
-  const auto [line, column] = place(at);
-  found_.push_back({file_, line, column, std::move(what), std::move(expected)});
 }
 
 void Diagnostics::add_message(std::size_t at, std::string_view message) {
@@ -100,8 +90,8 @@ std::vector<RuleError> Diagnostics::take() {
   const auto key = [](const RuleError& one) {
     return std::tie(one.line, one.column, one.what, one.expected);
   };
-  std::stable_sort(found_.begin(), found_.end(),
-                   [&](const RuleError& a, const RuleError& b) { return key(a) < key(b); });
+  std::ranges::stable_sort(found_,
+                           [&](const RuleError& a, const RuleError& b) { return key(a) < key(b); });
   const auto last =
       std::unique(found_.begin(), found_.end(),
                   [&](const RuleError& a, const RuleError& b) { return key(a) == key(b); });
@@ -127,13 +117,13 @@ std::string full_name(std::string_view rule, std::string_view limit) {
 
 std::string did_you_mean(std::string_view mistaken, const std::vector<std::string_view>& names) {
   if (mistaken.empty() || mistaken.size() > kLongestName) return {};
-  const std::string typed = lower(mistaken);
+  const std::string typed = comparable(mistaken);
   // The plural of a long name may differ in three letters: trusted_proxy, trusted_proxies.
   std::size_t best = typed.size() <= 4 ? 1 : typed.size() <= 11 ? 2 : 3;
   std::string_view nearest;
   for (const std::string_view name : names) {
     if (name.size() > kLongestName) continue;
-    const std::size_t edits = distance(typed, lower(name));
+    const std::size_t edits = distance(typed, comparable(name));
     if (edits > best || (edits == best && !nearest.empty())) continue;
     best = edits;
     nearest = name;
@@ -151,6 +141,19 @@ std::string full_width_hint(std::string_view text) {
     hint = "; did you mean '" + half_width(wide) + "' instead of the full-width '" + wide + "'?";
   }
   return hint;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+bool has_control(std::string_view text) noexcept {
+  return std::ranges::any_of(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
 
 std::string half_width(std::string_view text) {
@@ -179,5 +182,11 @@ std::string half_width(std::string_view text) {
   return out;
 }
 
-}  // namespace rules
-}  // namespace sluice
+}  // namespace sluice::rules
+
+std::string sluice::RuleError::to_string() const {
+  std::string out = file + ":" + std::to_string(line) + ":" + std::to_string(column) +
+                    (is_warning ? ": warning: " : ": error: ") + what;
+  if (!expected.empty()) out.append("; ").append(expected);
+  return out;
+}

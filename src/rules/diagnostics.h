@@ -10,12 +10,6 @@
 
 namespace sluice::rules {
 
-// A position in a file. Both numbers start at 1; columns count characters, not bytes.
-struct Place {
-  int line = 1;
-  int column = 1;
-};
-
 using base::find_invalid_utf8;
 using base::in_quotes;
 
@@ -26,10 +20,12 @@ class Diagnostics {
   Diagnostics(std::string_view bytes, std::string_view file);
 
   std::string_view text() const noexcept { return text_; }
-  // Returns the position of the byte at that offset of text(), at most the position of its end.
-  Place place(std::size_t at) const;
+  // Returns an error at the byte with that offset of text(), or at its end.
+  RuleError error(std::size_t at, std::string what = {}, std::string expected = {}) const;
+  // "line 3, column 8": the position of that error.
+  std::string place(std::size_t at) const;
 
-  // Adds an error at a byte of the text. After kMost errors, only counts them.
+  // Adds such an error. After kMost errors, only counts them.
   void add(std::size_t at, std::string what, std::string expected = {});
   // The same for a message of the form "WHAT; EXPECTED".
   void add_message(std::size_t at, std::string_view message);
@@ -49,6 +45,12 @@ class Diagnostics {
   std::size_t left_out_ = 0;
 };
 
+// A byte of a file.
+struct Place {
+  const Diagnostics* file;
+  std::size_t at;
+};
+
 // "RULE/LIMIT", as commands name a limit. That is the name of a limit without one: "RULE/0".
 std::string full_name(std::string_view rule, std::string_view limit);
 
@@ -61,6 +63,12 @@ std::string did_you_mean(std::string_view mistaken, const std::vector<std::strin
 // Returns "; did you mean ':' instead of the full-width '：'?" for the first full-width punctuation
 // in `text` that looks like that of YAML, else "".
 std::string full_width_hint(std::string_view text);
+
+// Returns the text with ASCII letters in lower case.
+std::string lower_case(std::string_view text);
+
+// Whether a byte of the text is a control character.
+bool has_control(std::string_view text) noexcept;
 
 // Returns the text with full-width characters and Chinese punctuation replaced by ASCII.
 std::string half_width(std::string_view text);

@@ -13,20 +13,20 @@ constexpr std::string_view kText = "first\nsecond\nthird\n";
 
 TEST(Diagnostics, CountsLinesAndCharactersFromOne) {
   const Diagnostics source("ab\nçé: x\n", "f");
-  EXPECT_EQ(source.place(0).line, 1);
-  EXPECT_EQ(source.place(0).column, 1);
-  EXPECT_EQ(source.place(1).column, 2);
-  EXPECT_EQ(source.place(3).line, 2);
-  EXPECT_EQ(source.place(3).column, 1);
-  EXPECT_EQ(source.place(7).column, 3);
-  EXPECT_EQ(source.place(1000).line, 3);
-  EXPECT_EQ(source.place(1000).column, 1);
+  EXPECT_EQ(source.error(0).line, 1);
+  EXPECT_EQ(source.error(0).column, 1);
+  EXPECT_EQ(source.error(1).column, 2);
+  EXPECT_EQ(source.error(3).line, 2);
+  EXPECT_EQ(source.error(3).column, 1);
+  EXPECT_EQ(source.error(7).column, 3);
+  EXPECT_EQ(source.error(1000).line, 3);
+  EXPECT_EQ(source.error(1000).column, 1);
 }
 
 TEST(Diagnostics, LeavesTheByteOrderMarkOut) {
   const Diagnostics source("\xEF\xBB\xBFversion", "f");
   EXPECT_EQ(source.text(), "version");
-  EXPECT_EQ(source.place(0).column, 1);
+  EXPECT_EQ(source.error(0).column, 1);
 }
 
 TEST(Diagnostics, ReturnsErrorsInFileOrderWithoutRepetitions) {

@@ -75,8 +75,8 @@ void check_share(const Fields& limit, const RuleLimit& read, const RuleTerms& te
   }
 }
 
-bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
-                    const RuleTerms& terms, Diagnostics& diagnostics) {
+bool check_overflow(const Fields& limit, const Rule& rule, const RuleTerms& terms,
+                    Diagnostics& diagnostics) {
   bool is_right = true;
   const auto refuse = [&](std::string_view key, std::string what, std::string expected) {
     diagnostics.add(limit.at(key), std::move(what), std::move(expected));
@@ -92,7 +92,9 @@ bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
     refuse(key, in_quotes(key) + " and 'overflow' in one limit",
            "expected a limit of its own with " + in_quotes(key));
   }
-  if (place.number == kMostInRow) {
+  std::size_t in_row = 1;  // with the latest one
+  for (auto at = rule.limits.rbegin(); at->alternative; ++at) ++in_row;
+  if (in_row == kMostInRow) {
     refuse("overflow", "more than 4 budgets in a row",
            "expected at most 4, with the first; leave out this 'overflow'");
   }

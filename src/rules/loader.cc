@@ -23,6 +23,7 @@
 #include "limiter/answer.h"
 #include "limiter/without_scripts.h"
 #include "rules/attributes.h"
+#include "rules/counter_key.h"
 #include "rules/diagnostics.h"
 #include "rules/fields.h"
 #include "rules/list_files.h"
@@ -34,6 +35,7 @@
 #include "sluice/rule_set.h"
 
 namespace sluice::rules {
+namespace {
 
 // Reads the `match` of rules:
 //
@@ -53,32 +55,31 @@ class MatchReader {
   std::vector<Condition> read(const Node& match);
 
  private:
-  // Whether values are compared as text, as networks if they are some (`ip`), or only as networks.
-  enum class Kind { kText, kAddressOrText, kNetwork };
-  struct Place {
-    Condition* condition;
-    std::string_view attribute;
-    Kind kind;
-  };
-
   void read_conditions(const Node& map, bool negated, std::vector<Condition>& out);
-  void read_value(const Place& place, const Node& node);
-  void read_map(const Place& place, const Node& node);
-  void read_file(const Place& place, const Node& node);
-  void read_scalar(const Place& place, const Node& node);
-  bool read_network(const Place& place, const Node& node);
-  void read_pattern(const Place& place, const Node& node);
+  // `of_networks`: values below `network`, which are compared as networks only. Those of `ip` are
+  // if they are some, and all others as text.
+  void read_value(const Node& node, bool of_networks);
+  void read_map(const Node& node, bool of_networks);
+  void read_file(const Node& node, bool of_networks);
+  void read_scalar(const Node& node, bool of_networks);
+  bool read_network(const Node& node, bool of_networks);
+  void read_pattern(const Node& node);
   void check_method(const Node& node);
+  bool is_text(bool of_networks) const { return !of_networks && attribute_ != "ip"; }
 
   AttributeTable& attributes_;
   const RuleTerms& terms_;
   ListFiles& lists_;
   const Warn warn_;
   Diagnostics* diagnostics_ = nullptr;
+  Condition condition_;  // that is read
+  std::string_view attribute_;
   std::size_t expressions_ = 0;
   std::size_t instructions_ = 0;  // of the expressions
 };
 
+// Reads the calendar of a limit: `per` of its numbers, `zone` and `starts` of the limit itself.
+// Returns null if `per` is a period, or if something is wrong, which is reported.
 const Calendar* read_calendar(const Fields& numbers, const Fields& limit,
                               Diagnostics& diagnostics) {
   const auto unit = core::calendar_unit_from(numbers.text("per"));
@@ -103,8 +104,9 @@ const Calendar* read_calendar(const Fields& numbers, const Fields& limit,
   return nullptr;
 }
 
-namespace {
-
+// What an `overflow` has from the first budget of its row if it does not say it.
+constexpr std::array<std::string_view, 8> kInherited{
+    "algorithm", "cost", "price", "on_expiry", "holds", "remember", "warn", "on_missing"};
 // Keys that count, or name counters.
 constexpr std::array<std::string_view, 5> kOfCounters{"limits", "plan", "tag", "max_new_keys",
                                                       "degrade"};
@@ -117,8 +119,8 @@ void refuse(const Fields& rule, std::string_view key, std::string_view action,
                   "expected a rule without '" + std::string(key) + "'");
 }
 
-}  // namespace
-
+// Reads `action` of a rule, and reports keys of the rule that contradict it: `limits` is missing
+// without an action, and most keys mean nothing with one.
 RuleAction read_action(const Fields& rule, Diagnostics& diagnostics) {
   if (rule.node("action") == nullptr) {
     if (!rule.has("limits") && !rule.has("action")) {
@@ -139,8 +141,6 @@ RuleAction read_action(const Fields& rule, Diagnostics& diagnostics) {
   }
   return RuleAction::kAllow;
 }
-
-namespace {
 
 // Appends the patterns of a condition for people: at most about a line.
 void append_written(const Node& node, std::string& out) {
@@ -180,8 +180,6 @@ std::string as_expression(std::string_view text) {
   return out;
 }
 
-}  // namespace
-
 void MatchReader::begin(Diagnostics& diagnostics) {
   diagnostics_ = &diagnostics;
   expressions_ = 0;
@@ -215,57 +213,53 @@ void MatchReader::read_conditions(const Node& map, bool negated, std::vector<Con
       warn_(key->at, "no front end sends the attribute 'status' with a request",
             "expected 'count: { on: ... }' of a limit, for the status of a response");
     }
-    Condition condition;
-    condition.attribute = attributes_.number(key->text);
-    condition.negated = negated;
-    append_written(*value, condition.written);
-    const auto [first, is_new] = seen.try_emplace(condition.attribute, key->at);
+    condition_ = {};
+    condition_.attribute = attributes_.number(key->text);
+    condition_.negated = negated;
+    append_written(*value, condition_.written);
+    const auto [first, is_new] = seen.try_emplace(condition_.attribute, key->at);
     if (!is_new) {
-      const auto [line, column] = diagnostics_->place(first->second);
       diagnostics_->add(
-          key->at, "duplicate attribute " + in_quotes(attributes_.names()[condition.attribute]),
-          "expected a name other than that of line " + std::to_string(line) + ", column " +
-              std::to_string(column));
+          key->at, "duplicate attribute " + in_quotes(attributes_.names()[condition_.attribute]),
+          "expected a name other than that of " + diagnostics_->place(first->second));
     }
-    const Kind kind = key->text == "ip" ? Kind::kAddressOrText : Kind::kText;
-    read_value({&condition, key->text, kind}, *value);
-    condition.own_networks.build();
-    condition.has_networks = !condition.own_networks.empty() || !condition.networks.empty();
-    out.push_back(std::move(condition));
+    attribute_ = key->text;
+    read_value(*value, false);
+    condition_.own_networks.build();
+    condition_.has_networks = !condition_.own_networks.empty() || !condition_.networks.empty();
+    out.push_back(std::move(condition_));
   }
 }
 
-void MatchReader::read_value(const Place& place, const Node& node) {
-  if (node.is_map()) return read_map(place, node);
-  if (!node.is_sequence()) return read_scalar(place, node);
+void MatchReader::read_value(const Node& node, bool of_networks) {
+  if (node.is_map()) return read_map(node, of_networks);
+  if (!node.is_sequence()) return read_scalar(node, of_networks);
   if (node.items.empty()) {
-    diagnostics_->add(node.at, in_quotes(place.attribute) + " has no patterns",
+    diagnostics_->add(node.at, in_quotes(attribute_) + " has no patterns",
                       "expected a pattern, or a list of patterns");
   }
   for (const Node* item : node.items) {
-    item->is_map() ? read_map(place, *item) : read_scalar(place, *item);
+    item->is_map() ? read_map(*item, of_networks) : read_scalar(*item, of_networks);
   }
 }
 
-void MatchReader::read_map(const Place& place, const Node& node) {
-  const bool is_network = place.kind == Kind::kNetwork;
-  const std::string expected = is_network ? "expected 'in: FILE'"
-                                          : "expected a pattern, a list of patterns, 'in: FILE' or "
-                                            "'network: [...]'";
+void MatchReader::read_map(const Node& node, bool of_networks) {
+  const std::string expected = of_networks
+                                   ? "expected 'in: FILE'"
+                                   : "expected a pattern, a list of patterns, 'in: FILE' or "
+                                     "'network: [...]'";
   if (node.pairs.size() != 1) {
     const std::string what = node.pairs.empty() ? " is an empty map" : " is a map of several keys";
-    return diagnostics_->add(node.at, in_quotes(place.attribute) + what, expected);
+    return diagnostics_->add(node.at, in_quotes(attribute_) + what, expected);
   }
   const auto& [key, value] = node.pairs.front();
-  if (key->text == "in") return read_file(place, *value);
-  if (key->text == "network" && !is_network) {
-    return read_value({place.condition, place.attribute, Kind::kNetwork}, *value);
-  }
+  if (key->text == "in") return read_file(*value, of_networks);
+  if (key->text == "network" && !of_networks) return read_value(*value, true);
   diagnostics_->add(key->at, "unknown key " + in_quotes(key->text),
-                    expected + (is_network ? "" : did_you_mean(key->text, {"in", "network"})));
+                    expected + (of_networks ? "" : did_you_mean(key->text, {"in", "network"})));
 }
 
-void MatchReader::read_file(const Place& place, const Node& node) {
+void MatchReader::read_file(const Node& node, bool of_networks) {
   if (!node.is_scalar() || node.text.empty() || node.text.find('\0') != node.text.npos) {
     return diagnostics_->add(node.at, "'in' is " + describe(node), "expected the path of a file");
   }
@@ -280,51 +274,49 @@ void MatchReader::read_file(const Place& place, const Node& node) {
     if (list) sets.push_back(*list);
     return list ? std::string() : list.error();
   };
-  const std::string problem = place.kind == Kind::kText
-                                  ? add(place.condition->texts, lists_.texts(path))
-                                  : add(place.condition->networks, lists_.networks(path));
+  const std::string problem = is_text(of_networks)
+                                  ? add(condition_.texts, lists_.texts(path))
+                                  : add(condition_.networks, lists_.networks(path));
   if (problem.empty()) return;
   diagnostics_->add(node.at, "the list " + in_quotes(path) + " cannot be read: " + problem,
                     "expected the path of a file, relative to the folder of the rules file");
 }
 
-void MatchReader::read_scalar(const Place& place, const Node& node) {
+void MatchReader::read_scalar(const Node& node, bool of_networks) {
   if (!node.is_scalar() || node.text.size() > kLongestPattern) {
-    const bool is_network = place.kind == Kind::kNetwork;
     return diagnostics_->add(
-        node.at, in_quotes(place.attribute) + " is " + describe(node),
-        (is_network ? "expected an address or a network, or a list of them"
-                    : "expected a pattern of at most 4096 bytes, or a list of patterns") +
-            full_width_hint(place.attribute));
+        node.at, in_quotes(attribute_) + " is " + describe(node),
+        (of_networks ? "expected an address or a network, or a list of them"
+                     : "expected a pattern of at most 4096 bytes, or a list of patterns") +
+            full_width_hint(attribute_));
   }
-  if (place.kind == Kind::kText ? !looks_like_network(node.text) : !read_network(place, node)) {
-    return read_pattern(place, node);
+  if (is_text(of_networks) ? !looks_like_network(node.text) : !read_network(node, of_networks)) {
+    return read_pattern(node);
   }
-  if (place.kind != Kind::kText) return;
-  diagnostics_->add(node.at,
-                    in_quotes(node.text) + " is a network, and " + in_quotes(place.attribute) +
-                        " is compared as text",
-                    "expected { network: " + node.text + " } if " + in_quotes(place.attribute) +
-                        " is an address, or '" + as_expression(node.text) + "' for this text");
+  if (!is_text(of_networks)) return;
+  diagnostics_->add(
+      node.at,
+      in_quotes(node.text) + " is a network, and " + in_quotes(attribute_) + " is compared as text",
+      "expected { network: " + node.text + " } if " + in_quotes(attribute_) +
+          " is an address, or '" + as_expression(node.text) + "' for this text");
 }
 
 // Returns whether the text is an address or a network, right or wrong.
-bool MatchReader::read_network(const Place& place, const Node& node) {
+bool MatchReader::read_network(const Node& node, bool of_networks) {
   const auto network = parse_network(node.text);
   if (!network) {
     diagnostics_->add_message(node.at, network.error());
     return true;
   }
   if (*network) {
-    place.condition->own_networks.add(**network);
+    condition_.own_networks.add(**network);
     return true;
   }
   // Such a text would match no address.
   const bool is_wrong =
-      place.kind == Kind::kNetwork ||
-      (node.text.find_first_of("*~") == node.text.npos &&
-       node.text.find_first_of("0123456789") != node.text.npos &&
-       node.text.find_first_not_of("0123456789abcdefABCDEF.:/") == node.text.npos);
+      of_networks || (node.text.find_first_of("*~") == node.text.npos &&
+                      node.text.find_first_of("0123456789") != node.text.npos &&
+                      node.text.find_first_not_of("0123456789abcdefABCDEF.:/") == node.text.npos);
   if (is_wrong) {
     diagnostics_->add(node.at, in_quotes(node.text) + " is not an address",
                       "expected an address or a network, such as 192.0.2.0/24");
@@ -332,7 +324,7 @@ bool MatchReader::read_network(const Place& place, const Node& node) {
   return is_wrong;
 }
 
-void MatchReader::read_pattern(const Place& place, const Node& node) {
+void MatchReader::read_pattern(const Node& node) {
   if (expressions_ > kMaxExpressions || instructions_ > kMaxInstructions) return;
   auto pattern = Pattern::compile(node.text);
   if (!pattern) return diagnostics_->add_message(node.at, pattern.error());
@@ -349,10 +341,10 @@ void MatchReader::read_pattern(const Place& place, const Node& node) {
         "expected at most " + std::to_string(kMaxInstructions) +
             " in a file, so that no request takes long; repetitions such as {1,1000} cost most");
   }
-  if (place.attribute == "method") check_method(node);
-  warn_of_pattern(place.attribute, node.text, *pattern, node.at, warn_);
-  if (pattern->is_expression()) ++place.condition->expressions;
-  place.condition->any_of.push_back(std::move(pattern.value()));
+  if (attribute_ == "method") check_method(node);
+  warn_of_pattern(attribute_, node.text, *pattern, node.at, warn_);
+  if (pattern->is_expression()) ++condition_.expressions;
+  condition_.any_of.push_back(std::move(pattern.value()));
 }
 
 void MatchReader::check_method(const Node& node) {
@@ -364,8 +356,6 @@ void MatchReader::check_method(const Node& node) {
                       "expected '" + upper + "': methods are case-sensitive");
   }
 }
-
-namespace {
 
 class Loader {
  public:
@@ -379,19 +369,15 @@ class Loader {
   std::shared_ptr<const RuleSet::Impl> finish();
 
  private:
-  struct Seen {
-    const Diagnostics* file;
-    std::size_t at;
-  };
-  // Names that must differ, and the position of the first use of each.
-  using Names = std::unordered_map<std::string, Seen>;
+  // Names that must differ, and the place of the first use of each.
+  using Names = std::unordered_map<std::string, Place>;
 
   void read_trusted(const Node& node);
   void read_rule(const Node& node, const schema::Map& keys);
   void read_plan(const Fields& fields, Rule& rule, CompiledRule& compiled);
   void read_limits(const Fields& fields, Rule& rule, CompiledRule& compiled);
-  void read_in_row(const Node& node, const schema::Map& keys, Rule& rule, CompiledRule& compiled,
-                   const InRow& place);
+  void read_in_row(const Node& node, const Node& first, std::string name, const schema::Map& keys,
+                   Rule& rule, CompiledRule& compiled);
   std::optional<Limit> read_limit(const Fields& fields, const Rule& rule, RuleLimit& limit);
   std::vector<Limit> read_plans(const Fields& fields, const Rule& rule, std::string_view name,
                                 bool has_own);
@@ -527,8 +513,8 @@ void Loader::read_limits(const Fields& of_rule, Rule& rule, CompiledRule& compil
   const Node* const node = of_rule.node("limits");
   limit_names_.clear();
   for (std::size_t i = 0; node != nullptr && i < node->items.size(); ++i) {
-    read_in_row(*node->items[i], *of_rule.key("limits").map, rule, compiled,
-                {rule.name + "/" + std::to_string(i), node->items[i]});
+    read_in_row(*node->items[i], *node->items[i], rule.name + "/" + std::to_string(i),
+                *of_rule.key("limits").map, rule, compiled);
   }
   if (rule.limits.size() > kMaxCharges && node->items.size() <= kMaxCharges) {
     diagnostics_->add(
@@ -543,14 +529,15 @@ bool has_wrong_cost(const Fields& fields, const CostTemplate& cost) {
   return fields.node("cost") != nullptr && cost.kind() == CostTemplate::Kind::kUnset;
 }
 
-// Reads a limit, and the budgets after it in its row.
-void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
-                         CompiledRule& compiled, const InRow& place) {
-  RuleLimit limit{.name = place.name,
+// Reads a limit, and the budgets after it in the row that begins with `first`. `name`: if the file
+// has none.
+void Loader::read_in_row(const Node& node, const Node& first, std::string name,
+                         const schema::Map& keys, Rule& rule, CompiledRule& compiled) {
+  RuleLimit limit{.name = std::move(name),
                   .key = {},
                   .limit = token_bucket(1).per(std::chrono::seconds{1}),
                   .on_missing = settings_.on_missing};
-  limit.alternative = place.number > 1;
+  limit.alternative = &node != &first;
   const Fields fields = Fields::read(node, keys, *diagnostics_, &limit);
   check_name(limit_names_, limit.name, fields.at("name"), "limit");
   KeyTemplate key = read_template<KeyTemplate>(fields.node("key"));
@@ -569,7 +556,7 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   plans_.warn_of_zero(fields, rule, limit, warn_);
   auto count = read_count(fields, limit.limit);
   limit.counts_responses = count.has_value();
-  std::string prefix = counter_prefix(rule.domain, rule.name, limit.name);
+  std::string prefix = CounterKey{rule.domain, rule.name, limit.name, {}}.text();
   const std::uint32_t id = limit_id_of(prefix);
   check_share(fields, limit, terms_, *diagnostics_);
   compiled.limits.push_back({std::move(prefix), id, std::move(key), std::move(cost),
@@ -578,11 +565,11 @@ void Loader::read_in_row(const Node& node, const schema::Map& keys, Rule& rule,
   check_skips(fields, compiled, limit, compiled.limits.back());
   rule.limits.push_back(std::move(limit));
   const Node* const overflow = fields.node("overflow");
-  if (overflow == nullptr || !check_overflow(fields, rule, place, terms_, *diagnostics_)) return;
+  if (overflow == nullptr || !check_overflow(fields, rule, terms_, *diagnostics_)) return;
   const schema::Map& own_keys = *fields.key("overflow").map;
   Fields::read(*overflow, own_keys, *diagnostics_);
-  merged_.push_back(inheriting(*overflow, own_keys, *place.first, kInherited));
-  read_in_row(merged_.back(), keys, rule, compiled, {"", place.first, place.number + 1});
+  merged_.push_back(inheriting(*overflow, own_keys, first, kInherited));
+  read_in_row(merged_.back(), first, {}, keys, rule, compiled);
 }
 
 // Reads the numbers of a limit, those of its plans, and its block.
@@ -613,7 +600,7 @@ std::vector<Limit> Loader::read_plans(const Fields& fields, const Rule& rule, st
   const auto has_numbers = [&](const FilePlans::Plan& plan) { return plan.find(name) != nullptr; };
   const auto& plans = plans_.all();
   plans_.use(name);
-  if (has_own && std::none_of(plans.begin(), plans.end(), has_numbers)) return by_plan;
+  if (has_own && std::ranges::none_of(plans, has_numbers)) return by_plan;
   for (const FilePlans::Plan& plan : plans) {
     const FilePlans::Numbers* numbers = plan.find(name);
     if (numbers == nullptr && !has_own) {
@@ -765,14 +752,14 @@ void Loader::check_skips(const Fields& fields, const CompiledRule& rule, const R
                          const CompiledLimit& compiled) {
   if (limit.on_missing != OnMissing::kSkip || limit.alternative) return;
   const auto is_in_match = [&](std::uint32_t attribute) {
-    return std::any_of(rule.conditions.begin(), rule.conditions.end(), [&](const Condition& one) {
+    return std::ranges::any_of(rule.conditions, [&](const Condition& one) {
       return one.attribute == attribute && !one.negated;
     });
   };
   const auto check = [&](const char* key, const std::vector<std::uint32_t>& attributes,
                          const std::string& right) {
     const std::string names = of_client(attributes);
-    if (names.empty() || std::any_of(attributes.begin(), attributes.end(), is_in_match)) return;
+    if (names.empty() || std::ranges::any_of(attributes, is_in_match)) return;
     warn(fields.at(key),
          "a client avoids the limit " + in_quotes(limit.name) + " by leaving out " + names,
          "expected " + right +
@@ -848,8 +835,8 @@ void Loader::finish_warnings(bool is_valid) {
   const auto place = [&](const RuleError& warning) {
     return std::tuple(file_order_[warning.file], warning.line, warning.column);
   };
-  std::stable_sort(set_->warnings.begin(), set_->warnings.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  std::ranges::stable_sort(set_->warnings,
+                           [&](const auto& a, const auto& b) { return place(a) < place(b); });
 }
 
 // Reads which prices the cost of a limit reads.
@@ -929,9 +916,9 @@ std::optional<ResponseCount> Loader::read_count(const Fields& fields, const Limi
 
 void Loader::warn(std::size_t at, std::string what, std::string expected) {
   if (set_->warnings.size() >= Diagnostics::kMost) return;
-  const auto [line, column] = diagnostics_->place(at);
-  set_->warnings.push_back(
-      {diagnostics_->file(), line, column, std::move(what), std::move(expected), true});
+  RuleError warning = diagnostics_->error(at, std::move(what), std::move(expected));
+  warning.is_warning = true;
+  set_->warnings.push_back(std::move(warning));
 }
 
 template <typename Template>
@@ -943,30 +930,25 @@ Template Loader::read_template(const Node* node, const auto&... names) {
     warn_of_attribute(set_->attributes.names()[i], node->at, warn_);
   }
   if (key) return std::move(key.value());
-  const std::string_view text = diagnostics_->text();
-  const std::size_t begin = node->at + (node->quoted ? 1 : 0);
-  const bool verbatim = text.substr(std::min(begin, text.size())).starts_with(node->text);
-  diagnostics_->add_message(verbatim ? begin + key.error().at : node->at, key.error().message);
+  diagnostics_->add_message(position_in(*node, key.error().at, *diagnostics_), key.error().message);
   return {};
 }
 
 void Loader::check_name(Names& names, std::string_view name, std::size_t at, std::string_view of) {
-  const auto [first, is_new] = names.try_emplace(std::string(name), Seen{diagnostics_, at});
+  const auto [first, is_new] = names.try_emplace(std::string(name), Place{diagnostics_, at});
   if (is_new) return;
-  const Seen& seen = first->second;
-  const auto [line, column] = seen.file->place(seen.at);
-  const std::string where =
-      seen.file == diagnostics_
-          ? "line " + std::to_string(line) + ", column " + std::to_string(column)
-          : seen.file->file() + ":" + std::to_string(line) + ":" + std::to_string(column);
+  const auto [file, seen_at] = first->second;
+  const RuleError seen = file->error(seen_at);
   diagnostics_->add(at, "duplicate " + std::string(of) + " " + in_quotes(name),
-                    "expected a name other than that of " + where);
+                    "expected a name other than that of " +
+                        (file == diagnostics_ ? file->place(seen_at)
+                                              : seen.file + ":" + std::to_string(seen.line) + ":" +
+                                                    std::to_string(seen.column)));
 }
 
 std::shared_ptr<const RuleSet::Impl> Loader::finish() {
   if (set_->domain.empty()) set_->domain = "default";
-  for (std::size_t i = 0; i < set_->rules.size(); ++i)
-    set_->by_name.emplace(set_->rules[i].name, i);
+  set_->index_names();
   return std::move(set_);
 }
 
@@ -982,8 +964,8 @@ Expected<std::shared_ptr<const RuleSet::Impl>, std::vector<RuleError>> load_rule
     const Document document = read_yaml(diagnostics.back());
     if (document.root != nullptr) loader.read(*document.root, diagnostics.back());
   }
-  loader.finish_warnings(std::all_of(diagnostics.begin(), diagnostics.end(),
-                                     [](const Diagnostics& each) { return each.empty(); }));
+  loader.finish_warnings(
+      std::ranges::all_of(diagnostics, [](const Diagnostics& each) { return each.empty(); }));
   std::vector<RuleError> errors;
   for (Diagnostics& of_file : diagnostics) {
     if (of_file.empty()) continue;

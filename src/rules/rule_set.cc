@@ -48,15 +48,14 @@ bool Condition::covers(const Condition& other, bool of_path, std::size_t& steps)
   if (!take(steps, any_of.size() + other.own_networks.bytes() / sizeof(std::uint64_t)))
     return false;
   const auto matches_all = [&](const Pattern& pattern) { return pattern.covers_all(of_path); };
-  if (std::any_of(any_of.begin(), any_of.end(), matches_all)) return true;
+  if (std::ranges::any_of(any_of, matches_all)) return true;
   if (!other.texts.empty() || !other.networks.empty()) return false;
   const auto is_covered = [&](const Pattern& of_other) {
-    return std::any_of(any_of.begin(), any_of.end(), [&](const Pattern& pattern) {
+    return std::ranges::any_of(any_of, [&](const Pattern& pattern) {
       return take(steps, pattern.work_to_cover(of_other)) && pattern.covers(of_other);
     });
   };
-  return own_networks.contains(other.own_networks) &&
-         std::all_of(other.any_of.begin(), other.any_of.end(), is_covered);
+  return own_networks.contains(other.own_networks) && std::ranges::all_of(other.any_of, is_covered);
 }
 
 const Condition* CompiledRule::mismatch(AttributeValues& values) const {
@@ -78,10 +77,9 @@ bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std:
   // A request with a header, a query and the like has a path, and so has one without it.
   const auto has_path = [&] {
     return take(steps, covered.conditions.size()) &&
-           std::any_of(
-               covered.conditions.begin(), covered.conditions.end(), [&](const Condition& each) {
-                 return (!each.negated || &each == opposite) && is_of_client(names[each.attribute]);
-               });
+           std::ranges::any_of(covered.conditions, [&](const Condition& each) {
+             return (!each.negated || &each == opposite) && is_of_client(names[each.attribute]);
+           });
   };
   const auto implies = [&](const Condition& condition) {
     const bool of_path = names[condition.attribute] == "path";
@@ -94,10 +92,10 @@ bool covers(const RuleSet::Impl& set, std::size_t wide, std::size_t narrow, std:
       return condition.negated ? narrow.covers(condition, of_path, steps)
                                : condition.covers(narrow, of_path, steps);
     };
-    return std::any_of(covered.conditions.begin(), covered.conditions.end(), is_narrower);
+    return std::ranges::any_of(covered.conditions, is_narrower);
   };
   const auto& conditions = set.compiled[wide].conditions;
-  return std::all_of(conditions.begin(), conditions.end(), implies);
+  return std::ranges::all_of(conditions, implies);
 }
 
 }  // namespace
@@ -141,14 +139,6 @@ const Condition* find_contradiction(const RuleSet::Impl& set, std::size_t rule,
   return nullptr;
 }
 
-std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit) {
-  std::string out;
-  append_escaped(out, domain, Escape::kName);
-  append_escaped(out += '|', rule, Escape::kName);
-  append_escaped(out += '|', limit, Escape::kName);
-  return out;
-}
-
 std::uint32_t limit_id_of(std::string_view name) noexcept {
   return static_cast<std::uint32_t>(std::hash<std::string_view>()(name)) | 1;
 }
@@ -189,6 +179,11 @@ Result RuleSet::load(std::span<const std::string> paths, const RuleTerms& terms)
   if (errors.empty()) return rules;
   if (!rules) std::move(rules.error().begin(), rules.error().end(), std::back_inserter(errors));
   return Unexpected{std::move(errors)};
+}
+
+void RuleSet::Impl::index_names() {
+  by_name.clear();
+  for (std::size_t i = 0; i < rules.size(); ++i) by_name.emplace(rules[i].name, i);
 }
 
 const std::string& RuleSet::domain() const noexcept { return impl_->domain; }

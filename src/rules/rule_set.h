@@ -112,7 +112,7 @@ struct Condition {
   }
   // Whether it holds for every value that is there.
   bool is_presence() const {
-    return !negated && std::any_of(any_of.begin(), any_of.end(), [](const Pattern& pattern) {
+    return !negated && std::ranges::any_of(any_of, [](const Pattern& pattern) {
       return pattern.covers_all(false);
     });
   }
@@ -179,9 +179,6 @@ bool has_rest(const RuleSet::Impl& set, std::size_t rule, const Condition& condi
 // rule matches nothing. Null: there is none, or it is hard to find, likewise.
 const Condition* find_contradiction(const RuleSet::Impl& set, std::size_t rule, std::size_t& steps);
 
-// Returns "domain|rule|limit", escaped.
-std::string counter_prefix(std::string_view domain, std::string_view rule, std::string_view limit);
-
 // Returns the RuleCharge::limit_id of a limit with this name. It differs between processes.
 std::uint32_t limit_id_of(std::string_view name) noexcept;
 
@@ -198,6 +195,16 @@ class RuleSet::Impl {
   std::vector<rules::CompiledRule> compiled;  // by index of the rule
   rules::AttributeTable attributes;
   std::unordered_map<std::string_view, std::size_t> by_name;  // views into `rules`
+
+  // The compiled parts of a rule of this set.
+  const rules::CompiledRule& compiled_of(const Rule& rule) const noexcept {
+    return compiled[static_cast<std::size_t>(&rule - rules.data())];
+  }
+  const rules::CompiledLimit& compiled_of(const Rule& rule, const RuleLimit& limit) const noexcept {
+    return compiled_of(rule).limits[static_cast<std::size_t>(&limit - rule.limits.data())];
+  }
+  // Fills in `by_name`, again after a copy.
+  void index_names();
 };
 
 // Opens a RuleSet for this library.
@@ -212,23 +219,10 @@ struct rules::Access {
 
 namespace sluice::rules {
 
-// Reads the calendar of a limit: `per` of its numbers, `zone` and `starts` of the limit itself.
-// Returns null if `per` is a period, or if something is wrong, which is reported.
-const Calendar* read_calendar(const Fields& numbers, const Fields& limit, Diagnostics& diagnostics);
-
-// A limit of a rule by its place among budgets in a row.
-struct InRow {
-  std::string name = {};        // if the file has none
-  const Node* first = nullptr;  // of the row
-  std::size_t number = 1;       // in it, from 1
-};
-// What an `overflow` has from the first budget of its row if it does not say it.
-inline constexpr std::array<std::string_view, 8> kInherited{
-    "algorithm", "cost", "price", "on_expiry", "holds", "remember", "warn", "on_missing"};
 // Checks the `overflow` of the latest limit of the rule. Returns false if something is wrong, which
 // is reported.
-bool check_overflow(const Fields& limit, const Rule& rule, const InRow& place,
-                    const RuleTerms& terms, Diagnostics& diagnostics);
+bool check_overflow(const Fields& limit, const Rule& rule, const RuleTerms& terms,
+                    Diagnostics& diagnostics);
 // Returns the schema key that the error of a limit is about.
 std::string_view field_of(LimitError error, const LimitSpec& spec);
 
@@ -243,18 +237,11 @@ void warn_of_sizes(const Limit& limit, const RuleTerms& terms, std::size_t at, c
 // Reads the block of a limit. Returns nothing if it has none, or if that is wrong.
 std::optional<Block> read_block(const Fields& limit, const RuleTerms& terms,
                                 Diagnostics& diagnostics);
-// Reads `action` of a rule, and reports keys of the rule that contradict it: `limits` is missing
-// without an action, and most keys mean nothing with one.
-RuleAction read_action(const Fields& rule, Diagnostics& diagnostics);
 
 // Completes Rule::reject and Rule::degrade from the keys of the rule, which are read into it
 // already with its action. Reports wrong values, and warns about names in braces that it does not
 // know.
 void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn);
-
-// The names that a number replaces, in the order of RejectPart::Kind.
-inline constexpr std::array<std::string_view, 4> kRejectNames{"retry_after", "limit", "remaining",
-                                                              "reset_at"};
 
 // Returns the names in braces of a text for a rejection (docs/rules.md, Rejections). Calls
 // `unknown` with the place and the name of each part that looks like one; it is sent as it is.

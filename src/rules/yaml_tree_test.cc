@@ -37,7 +37,7 @@ TEST(YamlTree, KeepsValuesAndTheirPlaces) {
   EXPECT_EQ(root.pairs[1].second->at, 8u);
   ASSERT_EQ(root.pairs[2].second->items.size(), 2u);
   EXPECT_TRUE(root.pairs[2].second->flow);
-  EXPECT_EQ(diagnostics.place(root.pairs[2].second->items[1]->at).column, 8);
+  EXPECT_EQ(diagnostics.error(root.pairs[2].second->items[1]->at).column, 8);
 }
 
 TEST(YamlTree, RefusesAKeyTwiceInAMap) {
@@ -175,8 +175,8 @@ TEST(YamlTree, NamesThePlaceOfNothingByItsKeyOrDash) {
   ASSERT_TRUE(diagnostics.empty());
   EXPECT_EQ(document.root->pairs[0].second->at, 0u);
   const Node& empty_item = *document.root->pairs[1].second->items[0];
-  EXPECT_EQ(diagnostics.place(empty_item.at).line, 3);
-  EXPECT_EQ(diagnostics.place(empty_item.at).column, 3);
+  EXPECT_EQ(diagnostics.error(empty_item.at).line, 3);
+  EXPECT_EQ(diagnostics.error(empty_item.at).column, 3);
 }
 
 TEST(Diagnostics, StopListingAtAThousandAndSaySo) {
