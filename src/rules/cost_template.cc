@@ -113,7 +113,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 // Whether the text is meant as a number, right or wrong.
 bool is_numeric(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
-  return std::any_of(text.begin(), text.end(), is_digit) &&
+  return std::ranges::any_of(text, is_digit) &&
          text.find_first_not_of("0123456789.,_eE") == text.npos && !text.starts_with('e') &&
          !text.starts_with('E');
 }
@@ -140,7 +140,7 @@ std::optional<std::uint64_t> units_from(std::string_view text) noexcept {
 namespace {
 
 bool is_price_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
+  return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
   });
 }
@@ -164,7 +164,7 @@ std::vector<std::string> names_of_prices(const Node& node, const PriceTable* of_
                       "expected a map of names and numbers, such as { input: 3, output: 15 }");
     }
     for (const auto& [name, number] : prices->pairs) {
-      if (std::count(names.begin(), names.end(), name->text) > 0) continue;
+      if (std::ranges::count(names, name->text) > 0) continue;
       if (of_file != nullptr) {
         diagnostics.add(name->at, "there is no price " + in_quotes(name->text),
                         PriceTable::expected(names, name->text));
@@ -204,7 +204,7 @@ PriceTable PriceTable::read(const Node& node, Diagnostics& diagnostics, const Pr
     table.models.emplace_back(model);
     table.numbers.resize(first + table.names.size());
     for (const auto& [name, number] : prices->pairs) {
-      const auto place = std::find(table.names.begin(), table.names.end(), name->text);
+      const auto place = std::ranges::find(table.names, name->text);
       std::uint64_t price = kMaxAmount + 1;
       if (number->is_scalar() && !number->quoted) {
         price = grouped_number(number->text).value_or(price);
@@ -222,7 +222,7 @@ PriceTable PriceTable::read(const Node& node, Diagnostics& diagnostics, const Pr
 }
 
 const std::optional<std::uint64_t>* PriceTable::find(std::string_view model) const noexcept {
-  const auto found = std::lower_bound(models.begin(), models.end(), model);
+  const auto found = std::ranges::lower_bound(models, model);
   if (found == models.end() || *found != model) return nullptr;
   return numbers.data() + static_cast<std::size_t>(found - models.begin()) * names.size();
 }
@@ -256,9 +256,9 @@ class CostTemplate::Parser {
       if (sign != '+' && sign != '*') return Unexpected{wrong(at_ - 1, "text after a number")};
       begins_product = sign == '+';
     }
-    const bool is_constant = std::all_of(
-        cost_.factors_.begin(), cost_.factors_.end(),
-        [](const Factor& factor) { return factor.attributes.empty() && !factor.price; });
+    const bool is_constant = std::ranges::all_of(cost_.factors_, [](const Factor& factor) {
+      return factor.attributes.empty() && !factor.price;
+    });
     cost_.kind_ = is_constant ? Kind::kUnits : Kind::kComputed;
     return std::move(cost_);
   }
@@ -289,7 +289,7 @@ class CostTemplate::Parser {
   std::optional<TemplateError> read_price(Factor& factor, std::size_t begin,
                                           std::string_view written) {
     const std::string_view name = written.substr(kPricePrefix.size());
-    const auto found = std::find(prices_.begin(), prices_.end(), name);
+    const auto found = std::ranges::find(prices_, name);
     factor.price = static_cast<std::size_t>(found - prices_.begin());
     if (found != prices_.end()) return std::nullopt;
     return TemplateError{begin, "there is no price " + in_quotes(name) + "; " +

@@ -30,8 +30,6 @@ class ResponseCount {
   // Reports what is wrong with the node to the diagnostics.
   static ResponseCount read(const Node& node, Diagnostics& diagnostics);
 
-  // Whether responses count by their status.
-  bool reads_status() const noexcept { return statuses_.any(); }
   // The units of a response, if the limit's cost is `cost`. Errors: "WHAT; EXPECTED".
   Expected<std::uint64_t, std::string> units(const AttributeSource& response,
                                              std::uint64_t cost) const;

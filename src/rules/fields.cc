@@ -1,7 +1,6 @@
 #include "rules/fields.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "core/period.h"
@@ -12,134 +11,126 @@ namespace {
 using schema::Key;
 using schema::Type;
 
-bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+// Each check_* returns whether the value is valid, and reports the error if it is not.
+
+bool wrong(const Key& key, const Node& node, Diagnostics& diagnostics, std::string_view hint = {}) {
+  const std::string found = key.is_secret && node.is_scalar() ? "not valid" : describe(node);
+  diagnostics.add(node.at, "'" + std::string(key.name) + "' is " + found,
+                  "expected " + schema::expectation(key).append(hint));
+  return false;
 }
 
-// Each check_* returns whether the value is valid, and reports the error if it is not.
-class Checker {
- public:
-  Checker(const Key& key, Diagnostics& diagnostics) : key_(key), diagnostics_(diagnostics) {}
-
-  bool check(const Node& node) {
-    switch (key_.type) {
-      case Type::kText: return check_text(node);
-      case Type::kTexts: return check_texts(node);
-      case Type::kTemplate: return check_template(node);
-      case Type::kInteger: return check_integer(node);
-      case Type::kCost: return check_cost(node);
-      case Type::kFlag: return node.is_plain("true") || node.is_plain("false") || wrong(node);
-      case Type::kChoice: return check_choice(node);
-      case Type::kPeriod: return check_period(node);
-      case Type::kPercent: return (node.is_scalar() && whole_percent(node.text)) || wrong(node);
-      case Type::kShare:
-        return (node.is_scalar() && !node.quoted && share_of(node.text)) || wrong(node);
-      case Type::kDay: return node.is_scalar() || wrong(node);
-      case Type::kCount:
-      case Type::kMatch:
-      case Type::kHeaders:
-      case Type::kPlans:
-      case Type::kPrices: return node.is_map() || wrong(node);
-      case Type::kMap:
-        return node.is_map() || (node.is_scalar() && key_.map->is_short) || wrong(node);
-      case Type::kList: return check_list(node);
-    }
-    return false;
+bool check_text(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_scalar()) return wrong(key, node, diagnostics, node.flow ? ", in quotes" : "");
+  if (node.text.size() < key.least || node.text.size() > key.most)
+    return wrong(key, node, diagnostics);
+  if (key.name != "body" && has_control(node.text)) {
+    return wrong(key, node, diagnostics, " without control characters");
   }
+  return true;
+}
 
- private:
-  bool wrong(const Node& node, std::string_view hint = {}) {
-    const std::string found = key_.is_secret && node.is_scalar() ? "not valid" : describe(node);
-    diagnostics_.add(node.at, "'" + std::string(key_.name) + "' is " + found,
-                     "expected " + schema::expectation(key_).append(hint));
-    return false;
-  }
+bool check_texts(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_sequence()) return check_text(key, node, diagnostics);
+  bool right = true;
+  for (const Node* item : node.items) right = check_text(key, *item, diagnostics) && right;
+  return right;
+}
 
-  bool check_text(const Node& node) {
-    if (!node.is_scalar()) return wrong(node, node.flow ? ", in quotes" : "");
-    if (node.text.size() < key_.least || node.text.size() > key_.most) return wrong(node);
-    if (key_.name != "body" && has_control(node.text)) {
-      return wrong(node, " without control characters");
-    }
+bool check_template(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_scalar()) return wrong(key, node, diagnostics);
+  if (node.text.size() <= key.most) return true;
+  return wrong(key, node, diagnostics, " of at most " + std::to_string(key.most) + " bytes");
+}
+
+bool check_integer(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_scalar()) return wrong(key, node, diagnostics);
+  if (node.quoted) return wrong(key, node, diagnostics, " without quotes");
+  const auto value = grouped_number(node.text);
+  if (value && *value >= key.least && *value <= key.most) return true;
+  const bool is_fraction = key.name == "limit" && node.text.find('.') != node.text.npos &&
+                           node.text.find_first_not_of("0123456789.") == node.text.npos;
+  return wrong(key, node, diagnostics,
+               value         ? ""
+               : is_fraction ? ", in plain digits; 0.5 per second is 'limit: 1, per: 2s'"
+                             : ", in plain digits");
+}
+
+// The loader compiles attributes.
+bool check_cost(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_scalar()) return wrong(key, node, diagnostics, node.is_map() ? ", in quotes" : "");
+  const auto value = whole_number(node.text);
+  if (value && node.quoted) return wrong(key, node, diagnostics, "; a number is without quotes");
+  if (value ? *value <= key.most : node.text == "request") return true;
+  const bool is_computed =
+      node.text.find_first_of("{*+") != node.text.npos || node.text.starts_with("price.");
+  if (is_computed && node.text.size() <= 1024) return true;
+  return wrong(key, node, diagnostics);
+}
+
+bool check_choice(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (node.is_scalar() && std::ranges::count(key.values, node.text) > 0) {
     return true;
   }
+  return wrong(
+      key, node, diagnostics,
+      node.is_scalar() ? did_you_mean(node.text, {key.values.begin(), key.values.end()}) : "");
+}
 
-  bool check_texts(const Node& node) {
-    if (!node.is_sequence()) return check_text(node);
-    bool right = true;
-    for (const Node* item : node.items) right = check_text(*item) && right;
-    return right;
+bool check_period(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_scalar()) return wrong(key, node, diagnostics);
+  if (std::ranges::count(key.values, node.text) > 0) return true;
+  // A number that lacks a unit is one of the default's size.
+  const auto period = core::parse_period(node.text, key.otherwise.ends_with("ms") ? "ms" : "s");
+  if (!period) {
+    diagnostics.add_message(node.at,
+                            "'" + std::string(key.name) + "': " + period.error() +
+                                did_you_mean(node.text, {key.values.begin(), key.values.end()}));
   }
+  if (!period || key.most == 0) return period.has_value();
+  return (*period >= schema::milliseconds(key.least) &&
+          *period <= schema::milliseconds(key.most)) ||
+         wrong(key, node, diagnostics);
+}
 
-  bool check_template(const Node& node) {
-    if (!node.is_scalar()) return wrong(node);
-    if (node.text.size() <= key_.most) return true;
-    return wrong(node, " of at most " + std::to_string(key_.most) + " bytes");
+bool check_list(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  if (!node.is_sequence()) return wrong(key, node, diagnostics);
+  const std::size_t size = node.items.size();
+  if (size >= key.least && size <= key.most) return true;
+  diagnostics.add(node.at, "'" + std::string(key.name) + "' has " + std::to_string(size) + " items",
+                  "expected " + std::to_string(key.least) + " to " + std::to_string(key.most));
+  return size > 0;
+}
+
+bool check(const Key& key, const Node& node, Diagnostics& diagnostics) {
+  switch (key.type) {
+    case Type::kText: return check_text(key, node, diagnostics);
+    case Type::kTexts: return check_texts(key, node, diagnostics);
+    case Type::kTemplate: return check_template(key, node, diagnostics);
+    case Type::kInteger: return check_integer(key, node, diagnostics);
+    case Type::kCost: return check_cost(key, node, diagnostics);
+    case Type::kFlag:
+      return node.is_plain("true") || node.is_plain("false") || wrong(key, node, diagnostics);
+    case Type::kChoice: return check_choice(key, node, diagnostics);
+    case Type::kPeriod: return check_period(key, node, diagnostics);
+    case Type::kPercent:
+      return (node.is_scalar() && whole_percent(node.text)) || wrong(key, node, diagnostics);
+    case Type::kShare:
+      return (node.is_scalar() && !node.quoted && share_of(node.text)) ||
+             wrong(key, node, diagnostics);
+    case Type::kDay: return node.is_scalar() || wrong(key, node, diagnostics);
+    case Type::kCount:
+    case Type::kMatch:
+    case Type::kHeaders:
+    case Type::kPlans:
+    case Type::kPrices: return node.is_map() || wrong(key, node, diagnostics);
+    case Type::kMap:
+      return node.is_map() || (node.is_scalar() && key.map->is_short) ||
+             wrong(key, node, diagnostics);
+    case Type::kList: return check_list(key, node, diagnostics);
   }
-
-  bool check_integer(const Node& node) {
-    if (!node.is_scalar()) return wrong(node);
-    if (node.quoted) return wrong(node, " without quotes");
-    const auto value = grouped_number(node.text);
-    if (value && *value >= key_.least && *value <= key_.most) return true;
-    const bool is_fraction = key_.name == "limit" && node.text.find('.') != node.text.npos &&
-                             node.text.find_first_not_of("0123456789.") == node.text.npos;
-    return wrong(node, value         ? ""
-                       : is_fraction ? ", in plain digits; 0.5 per second is 'limit: 1, per: 2s'"
-                                     : ", in plain digits");
-  }
-
-  // The loader compiles attributes.
-  bool check_cost(const Node& node) {
-    if (!node.is_scalar()) return wrong(node, node.is_map() ? ", in quotes" : "");
-    const auto value = whole_number(node.text);
-    if (value && node.quoted) return wrong(node, "; a number is without quotes");
-    if (value ? *value <= key_.most : node.text == "request") return true;
-    const bool is_computed =
-        node.text.find_first_of("{*+") != node.text.npos || node.text.starts_with("price.");
-    if (is_computed && node.text.size() <= 1024) return true;
-    return wrong(node);
-  }
-
-  bool check_choice(const Node& node) {
-    if (node.is_scalar() && std::count(key_.values.begin(), key_.values.end(), node.text) > 0) {
-      return true;
-    }
-    return wrong(node, node.is_scalar()
-                           ? did_you_mean(node.text, {key_.values.begin(), key_.values.end()})
-                           : "");
-  }
-
-  bool check_period(const Node& node) {
-    if (!node.is_scalar()) return wrong(node);
-    if (std::count(key_.values.begin(), key_.values.end(), node.text) > 0) return true;
-    // A number that lacks a unit is one of the default's size.
-    const auto period = core::parse_period(node.text, key_.otherwise.ends_with("ms") ? "ms" : "s");
-    if (!period) {
-      diagnostics_.add_message(
-          node.at, "'" + std::string(key_.name) + "': " + period.error() +
-                       did_you_mean(node.text, {key_.values.begin(), key_.values.end()}));
-    }
-    if (!period || key_.most == 0) return period.has_value();
-    return (*period >= schema::milliseconds(key_.least) &&
-            *period <= schema::milliseconds(key_.most)) ||
-           wrong(node);
-  }
-
-  bool check_list(const Node& node) {
-    if (!node.is_sequence()) return wrong(node);
-    const std::size_t size = node.items.size();
-    if (size >= key_.least && size <= key_.most) return true;
-    diagnostics_.add(node.at,
-                     "'" + std::string(key_.name) + "' has " + std::to_string(size) + " items",
-                     "expected " + std::to_string(key_.least) + " to " + std::to_string(key_.most));
-    return size > 0;
-  }
-
-  const Key& key_;
-  Diagnostics& diagnostics_;
-};
+  return false;
+}
 
 std::vector<std::string_view> names_of(const schema::Map& map) {
   std::vector<std::string_view> names;
@@ -155,18 +146,23 @@ std::string one_of(const schema::Map& map) {
 
 }  // namespace
 
+std::size_t position_in(const Node& scalar, std::size_t offset, const Diagnostics& diagnostics) {
+  const std::string_view text = diagnostics.text();
+  const std::size_t begin = std::min(scalar.at + (scalar.quoted ? 1 : 0), text.size());
+  return text.substr(begin).starts_with(scalar.text) ? begin + offset : scalar.at;
+}
+
 Node inheriting(const Node& map, const schema::Map& keys, const Node& from,
                 std::span<const std::string_view> inherited) {
   Node out = map;
   const std::vector<std::string_view> known = names_of(keys);
   const auto has = [](const auto& names, std::string_view name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+    return std::ranges::find(names, name) != names.end();
   };
   std::erase_if(out.pairs, [&](const auto& pair) { return !has(known, pair.first->text); });
   for (const auto& pair : from.pairs) {
-    const bool is_own = std::any_of(out.pairs.begin(), out.pairs.end(), [&](const auto& own) {
-      return own.first->text == pair.first->text;
-    });
+    const bool is_own = std::ranges::any_of(
+        out.pairs, [&](const auto& own) { return own.first->text == pair.first->text; });
     if (!is_own && has(inherited, pair.first->text)) out.pairs.push_back(pair);
   }
   return out;
@@ -200,12 +196,8 @@ std::optional<std::uint64_t> grouped_number(std::string_view text) {
 }
 
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
-  if (text.empty() || (text.size() > 1 && text[0] == '0')) return std::nullopt;
-  std::uint64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
-  return value;
+  const bool has_zeros = text.size() > 1 && text[0] == '0';
+  return has_zeros ? std::nullopt : base::read_number<std::uint64_t>(text);
 }
 
 std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept {
@@ -216,18 +208,15 @@ std::optional<std::uint8_t> whole_percent(std::string_view text) noexcept {
 }
 
 std::optional<double> share_of(std::string_view text) noexcept {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  const bool is_share = read.ec == std::errc() && read.ptr == end && value >= 0 && value <= 1;
-  return is_share ? std::optional(value) : std::nullopt;
+  const auto value = base::read_number<double>(text);
+  return value && *value >= 0 && *value <= 1 ? value : std::nullopt;
 }
 
 std::uint64_t schema::number_of(const Key& key, const Node& value) {
   switch (key.type) {
     case Type::kFlag: return value.text == "true" ? 1 : 0;
     case Type::kChoice: {
-      const auto word = std::find(key.values.begin(), key.values.end(), value.text);
+      const auto word = std::ranges::find(key.values, value.text);
       return static_cast<std::uint64_t>(word - key.values.begin());
     }
     case Type::kPercent: return *whole_percent(value.text);
@@ -266,7 +255,7 @@ void Fields::take(const Node& key, const Node& value, Diagnostics& diagnostics, 
     const Key& row = map_->keys[i];
     if (row.name != key.text) continue;
     values_[i].given = &value;
-    values_[i].valid = Checker(row, diagnostics).check(value);
+    values_[i].valid = check(row, value, diagnostics);
     if (!values_[i].valid) return;
     if (row.part != nullptr) {
       values_[i].map =

@@ -69,6 +69,10 @@ class Fields {
   std::vector<Value> values_;
 };
 
+// Returns the position of an offset of a scalar in its file. If the text is not written there as it
+// is, returns that of its begin.
+std::size_t position_in(const Node& scalar, std::size_t offset, const Diagnostics& diagnostics);
+
 // Returns a map with the keys of its schema, and with those of `inherited` that only the other has.
 Node inheriting(const Node& map, const schema::Map& keys, const Node& from,
                 std::span<const std::string_view> inherited);

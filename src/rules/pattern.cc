@@ -256,7 +256,7 @@ void warn_of_pattern(std::string_view attribute, std::string_view text, const Pa
     return warn_of_expression(of_path, text, pattern, at, warn);
   }
   std::string buffer;
-  if (attribute == "host" && std::count(text.begin(), text.end(), ':') <= 1) {
+  if (attribute == "host" && std::ranges::count(text, ':') <= 1) {
     if (const auto host = base::host_name(text, buffer); host != text) {
       warn(at, "the host " + in_quotes(text) + " matches no request of a gateway",
            "expected a host in lower case and without its port; did you mean " + in_quotes(host) +

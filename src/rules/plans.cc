@@ -40,18 +40,17 @@ FilePlans::Plan read_plan(const Node& name, const Node& node, const schema::Map&
 }  // namespace
 
 bool NumberFields::is_number(std::string_view name) {
-  return std::find(kNumbers.begin(), kNumbers.end(), name) != kNumbers.end();
+  return std::ranges::find(kNumbers, name) != kNumbers.end();
 }
 
 std::string_view NumberFields::first_given(const Fields& limit) {
-  const auto* const given = std::find_if(kNumbers.begin(), kNumbers.end(),
-                                         [&](std::string_view name) { return limit.has(name); });
+  const auto* const given =
+      std::ranges::find_if(kNumbers, [&](std::string_view name) { return limit.has(name); });
   return given == kNumbers.end() ? std::string_view() : *given;
 }
 
 const FilePlans::Numbers* FilePlans::Plan::find(std::string_view limit) const {
-  const auto found = std::find_if(limits.begin(), limits.end(),
-                                  [&](const auto& numbers) { return numbers.limit == limit; });
+  const auto found = std::ranges::find(limits, limit, &Numbers::limit);
   return found == limits.end() ? nullptr : &*found;
 }
 
@@ -65,8 +64,7 @@ FilePlans FilePlans::read(const Node& node, const schema::Map& keys, const Price
     }
     plans.plans_.push_back(read_plan(*name, *numbers, keys, prices, diagnostics));
   }
-  std::sort(plans.plans_.begin(), plans.plans_.end(),
-            [](const Plan& a, const Plan& b) { return a.name < b.name; });
+  std::ranges::sort(plans.plans_, {}, &Plan::name);
   return plans;
 }
 
@@ -81,7 +79,7 @@ void FilePlans::choose(const Fields& fields, Rule& rule, const KeyTemplate& from
   const auto names = plan_names(plans_);
   rule.plans.assign(names.begin(), names.end());
   if (otherwise == nullptr) return;
-  if (std::find(names.begin(), names.end(), otherwise->text) != names.end()) return;
+  if (std::ranges::find(names, otherwise->text) != names.end()) return;
   diagnostics.add(otherwise->at, "there is no plan " + in_quotes(otherwise->text),
                   names.empty()
                       ? "expected 'plans:' in this file, with numbers for each plan"
@@ -111,7 +109,7 @@ void FilePlans::warn_of_zero(const Fields& fields, const Rule& rule, const RuleL
 }
 
 std::optional<std::size_t> find_plan(const Rule& rule, std::string_view name) noexcept {
-  const auto found = std::lower_bound(rule.plans.begin(), rule.plans.end(), name);
+  const auto found = std::ranges::lower_bound(rule.plans, name);
   if (found == rule.plans.end() || *found != name) return std::nullopt;
   return static_cast<std::size_t>(found - rule.plans.begin());
 }

@@ -52,11 +52,11 @@ std::optional<std::vector<std::uint32_t>> key_attributes(const Rule& rule,
     return limit.cost.kind() == CostTemplate::Kind::kComputed || limit.count.has_value();
   };
   const std::vector<CompiledLimit>& limits = compiled.limits;
-  if (!rule.plans.empty() || std::any_of(limits.begin(), limits.end(), depends_on_more)) return {};
+  if (!rule.plans.empty() || std::ranges::any_of(limits, depends_on_more)) return {};
   std::vector<std::uint32_t> out;
   for (std::uint32_t attribute = 0; attribute < attributes; ++attribute) {
     const auto reads = [&](const CompiledLimit& limit) { return limit.key.reads(attribute); };
-    if (compiled.tag.reads(attribute) || std::any_of(limits.begin(), limits.end(), reads)) {
+    if (compiled.tag.reads(attribute) || std::ranges::any_of(limits, reads)) {
       out.push_back(attribute);
     }
   }

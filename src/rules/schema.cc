@@ -309,7 +309,7 @@ std::string value_column(const Key& key) {
 
 // Writes the table of a map and of those below it, each map once.
 void write_table(std::string& out, const Map& map, std::vector<const Map*>& written) {
-  if (std::find(written.begin(), written.end(), &map) != written.end()) return;
+  if (std::ranges::find(written, &map) != written.end()) return;
   written.push_back(&map);
   out.append("### ").append(map.name).append("\n\nThe keys of ").append(map.where).append(".\n\n");
   out += "| key | value | default | meaning |\n|---|---|---|---|\n";
