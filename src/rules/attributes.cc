@@ -66,18 +66,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kForeign
 
 // Returns what a name of nginx, a framework or a field of HTTP is here, or an empty text.
 std::string translated(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  std::string lower = lower_case(name);
   std::string plain = lower;
-  std::replace(plain.begin(), plain.end(), '-', '_');
+  std::ranges::replace(plain, '-', '_');
   for (const auto& [foreign, own] : kForeign) {
     if (plain == foreign) return std::string(own);
   }
   if (lower.starts_with("x-")) return "header." + lower;
   if (!lower.starts_with("http_")) return {};
-  std::replace(lower.begin(), lower.end(), '_', '-');
+  std::ranges::replace(lower, '_', '-');
   return "header." + lower.substr(5);
 }
 
@@ -92,17 +89,12 @@ std::uint32_t AttributeTable::number(std::string_view name) {
 }
 
 std::string normalized(std::string_view name) {
-  std::string out(name);
-  if (!name.starts_with("header.")) return out;
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
+  return name.starts_with("header.") ? lower_case(name) : std::string(name);
 }
 
 bool is_of_client(std::string_view name) noexcept {
-  return std::any_of(kGroups.begin(), kGroups.end(),
-                     [&](std::string_view group) { return name.starts_with(group); });
+  return std::ranges::any_of(kGroups,
+                             [&](std::string_view group) { return name.starts_with(group); });
 }
 
 // Programs and Envoy send names of their own, so the first letter must be right, and a name of two
@@ -113,7 +105,7 @@ std::string did_you_mean_attribute(std::string_view name) {
   }
   if (name.starts_with("header.") && name.find('_') != name.npos) {
     std::string own(name);
-    std::replace(own.begin(), own.end(), '_', '-');
+    std::ranges::replace(own, '_', '-');
     return "; did you mean " + in_quotes(own) + "?";
   }
   if (name.empty() || is_of_client(name)) return {};
@@ -121,7 +113,7 @@ std::string did_you_mean_attribute(std::string_view name) {
     return "; did you mean " + in_quotes(own) + "?";
   }
   std::vector<std::string> sent{"ip", "path", "host", "method"};
-  if (std::find(sent.begin(), sent.end(), name) != sent.end()) return {};
+  if (std::ranges::find(sent, name) != sent.end()) return {};
   const std::size_t dot = name.find('.');
   if (dot != name.npos) sent.assign(kGroups.begin(), kGroups.end());
   std::vector<std::string_view> similar;
@@ -157,8 +149,8 @@ void warn_of_constant_key(std::string_view key, std::size_t at, const Warn& warn
   if (name.starts_with('$')) name.remove_prefix(1);
   constexpr std::array<std::string_view, 4> kSent{"ip", "path", "host", "method"};
   const std::string own = translated(name);
-  const bool is_name = is_of_client(name) ||
-                       std::find(kSent.begin(), kSent.end(), name) != kSent.end() || !own.empty();
+  const bool is_name =
+      is_of_client(name) || std::ranges::find(kSent, name) != kSent.end() || !own.empty();
   if (!is_name) return;
   warn(at, "the key " + in_quotes(key) + " is the same for all requests",
        "expected an attribute in braces; did you mean " +
@@ -181,8 +173,7 @@ std::optional<std::string> find_address_error(std::string_view address) {
 
 std::optional<std::string> find_name_error(std::string_view name) {
   if (name.empty()) return "an attribute without a name; expected one such as ip or header.host";
-  for (const char c : name) {
-    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F) continue;
+  if (has_control(name)) {
     return "a control character in the attribute " + in_quotes(name) +
            "; expected a name such as ip";
   }

@@ -87,13 +87,10 @@ class AttributeValues {
     if (size <= kLong && !is_array_) return true;
     return count(number, size > kLong ? size * expressions : 0, (size + kEachRead) * expressions);
   }
-  // What expressions could not read.
-  struct TooMuch {
-    std::uint32_t attribute = 0;
-    bool of_array = false;  // a request of its own could have read it
-  };
-  // That of the reads since the last call.
-  std::optional<TooMuch> take_too_much() noexcept { return std::exchange(too_much_, {}); }
+  // The attribute that expressions could not read since the last call.
+  std::optional<std::uint32_t> take_too_much() noexcept { return std::exchange(too_much_, {}); }
+  // Whether a request of its own could have read it.
+  bool is_too_much_of_array() const noexcept { return is_of_array_; }
 
   const std::optional<std::string_view>& get(std::uint32_t number) {
     Known& known = known_[number];
@@ -121,7 +118,8 @@ class AttributeValues {
     const bool fits_array = long_bytes <= kMostLongBytes - read.array_long &&
                             bytes <= kMostArrayBytes - read.array_bytes;
     if (!fits_request || (is_array_ && !fits_array)) {
-      too_much_ = {number, fits_request};
+      too_much_ = number;
+      is_of_array_ = fits_request;
       return false;
     }
     read.long_bytes += long_bytes;
@@ -143,7 +141,8 @@ class AttributeValues {
   std::array<Read, 2> read_;  // by expressions of rules that are enforced, and in shadow mode
   bool is_shadow_ = false;
   bool is_array_ = false;
-  std::optional<TooMuch> too_much_;
+  std::optional<std::uint32_t> too_much_;
+  bool is_of_array_ = false;
 };
 
 }  // namespace sluice::rules

@@ -11,6 +11,7 @@
 #include <limits>
 #include <system_error>
 
+#include "limiter/replacement_file.h"
 #include "rules/diagnostics.h"
 
 namespace sluice::rules {
@@ -77,65 +78,36 @@ constexpr std::size_t kBlock = std::size_t{1} << 20;
 
 std::string reason_of(int error) { return std::system_category().message(error); }
 
-// Gives each line of a file to a function. The bytes of a line that is too long are cut.
-class Lines {
- public:
-  explicit Lines(const std::string& path)
-      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    struct stat found{};
-    if (file_ < 0 || ::fstat(file_, &found) != 0) {
-      problem_ = reason_of(errno);
-    } else if (!S_ISREG(found.st_mode)) {
-      problem_ = "it is no regular file";
-    } else if (static_cast<std::size_t>(found.st_size) > kMostBytes) {
-      problem_ = "it has over 512 MiB";
-    }
-  }
-  ~Lines() {
-    if (file_ >= 0) ::close(file_);
-  }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-
-  // Returns why the file cannot be read; empty if it was.
-  template <typename Take>
-  std::string read(const Take& take) {
-    std::size_t bytes = 0;
-    while (problem_.empty()) {
-      const std::size_t kept = text_.size();
-      text_.resize(kept + kBlock);
-      const ssize_t got = ::read(file_, text_.data() + kept, kBlock);
-      if (got < 0) problem_ = reason_of(errno);
-      text_.resize(kept + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-      bytes += text_.size() - kept;
-      if (bytes > kMostBytes) problem_ = "it has over 512 MiB";
-      if (!problem_.empty()) break;
-      take_lines(take);
-      if (got > 0) continue;
-      if (!text_.empty()) take(text_);
-      break;
-    }
-    return problem_;
-  }
-
- private:
-  template <typename Take>
-  void take_lines(const Take& take) {
-    std::string_view rest = text_;
+// Gives each line of a file to a function. The bytes of a line that is too long are cut. Returns
+// why the file cannot be read; empty if it was.
+std::string read_lines(const std::string& path, const std::function<void(std::string_view)>& take) {
+  const detail::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat found{};
+  if (file.get() < 0 || ::fstat(file.get(), &found) != 0) return reason_of(errno);
+  if (!S_ISREG(found.st_mode)) return "it is no regular file";
+  auto bytes = static_cast<std::size_t>(found.st_size);
+  std::string text;
+  for (std::size_t read = 0; bytes <= kMostBytes; bytes = read) {
+    const std::size_t kept = text.size();
+    text.resize(kept + kBlock);
+    const ssize_t got = ::read(file.get(), text.data() + kept, kBlock);
+    if (got < 0) return reason_of(errno);
+    text.resize(kept + static_cast<std::size_t>(got));
+    read += static_cast<std::size_t>(got);
+    if (read > kMostBytes) break;
+    std::string_view rest = text;
     for (std::size_t end = rest.find('\n'); end != rest.npos; end = rest.find('\n')) {
       take(rest.substr(0, end));
       rest.remove_prefix(end + 1);
     }
-    const std::size_t most = 2 * kLongestEntry;
-    const std::size_t kept = std::min(rest.size(), most);
-    text_.erase(0, text_.size() - rest.size());
-    text_.resize(kept);
+    text.erase(0, text.size() - rest.size());
+    text.resize(std::min(text.size(), 2 * kLongestEntry));
+    if (got > 0) continue;
+    if (!text.empty()) take(text);
+    return {};
   }
-
-  int file_;
-  std::string problem_;
-  std::string text_;
-};
+  return "it has over 512 MiB";
+}
 
 bool is_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -150,11 +122,6 @@ std::string_view entry_of(std::string_view line) noexcept {
   while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
   while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
   return line;
-}
-
-bool has_control_character(std::string_view text) noexcept {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
 }
 
 }  // namespace
@@ -173,17 +140,16 @@ Expected<bool> ListFiles::read(const std::string& path, const Add& add) {
   if (before_) before_(path);
   errors_of_file_ = 0;
   std::size_t number = 0;
-  const std::string problem = Lines(path).read([&](std::string_view line) {
+  const std::string problem = read_lines(path, [&](std::string_view line) {
     constexpr std::string_view kMark = "\xEF\xBB\xBF";  // a byte order mark
     if (++number == 1 && line.starts_with(kMark)) line.remove_prefix(kMark.size());
     const std::string_view entry = entry_of(line);
     if (entry.empty()) return;
-    const std::string wrong =
-        entry.size() > kLongestEntry
-            ? "an entry of over 4096 bytes; expected one entry in each line"
-        : has_control_character(entry)
-            ? "a control character in " + in_quotes(entry) + "; expected one entry in each line"
-            : add(entry);
+    const std::string wrong = entry.size() > kLongestEntry
+                                  ? "an entry of over 4096 bytes; expected one entry in each line"
+                              : has_control(entry) ? "a control character in " + in_quotes(entry) +
+                                                         "; expected one entry in each line"
+                                                   : add(entry);
     if (wrong.empty()) return;
     add_error(path, number, static_cast<std::size_t>(entry.data() - line.data()) + 1, wrong);
   });

@@ -19,6 +19,9 @@ namespace {
 constexpr std::size_t kMostHeaders = 16;
 constexpr std::size_t kLongestHeaderName = 64;
 constexpr std::size_t kLongestValue = 1024;
+// The names that a number replaces, in the order of RejectPart::Kind.
+constexpr std::array<std::string_view, 4> kRejectNames{"retry_after", "limit", "remaining",
+                                                       "reset_at"};
 constexpr std::string_view kNamesToUse = "{retry_after}, {limit}, {remaining} or {reset_at}";
 
 // Fields that belong to the connection or describe the body, and those that Sluice writes.
@@ -27,16 +30,8 @@ constexpr std::array<std::string_view, 13> kReserved{
     "keep-alive",        "proxy-connection", "retry-after",       "te",           "trailer",
     "transfer-encoding", "upgrade",          "proxy-authenticate"};
 
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
 bool is_printable(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 // Returns whether a header field can carry the text and it has the form TYPE/SUBTYPE.
@@ -63,15 +58,14 @@ bool is_token(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            kMarks.find(c) != kMarks.npos;
   };
-  return !name.empty() && name.size() <= kLongestHeaderName &&
-         std::all_of(name.begin(), name.end(), is_right);
+  return !name.empty() && name.size() <= kLongestHeaderName && std::ranges::all_of(name, is_right);
 }
 
 // Returns what Sluice does with a field of this name, so that a rule cannot set it; empty: nothing.
 std::string_view reservation_of(std::string_view name, HeaderFields written) {
   const bool draft = written == HeaderFields::kDraft || written == HeaderFields::kBoth;
   const bool legacy = written == HeaderFields::kLegacy || written == HeaderFields::kBoth;
-  if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end()) {
+  if (std::ranges::find(kReserved, name) != kReserved.end()) {
     return name == "content-type" ? "expected 'content_type' of 'reject'"
                                   : "expected another name: the server sets this header itself";
   }
@@ -80,135 +74,107 @@ std::string_view reservation_of(std::string_view name, HeaderFields written) {
   return is_written ? "expected another name, or 'headers: none' in the rule" : "";
 }
 
-class RejectReader {
- public:
-  RejectReader(Rule& rule, Diagnostics& diagnostics, const Warn& warn)
-      : rule_(rule), reject_(rule.reject), diagnostics_(diagnostics), warn_(warn) {}
+// Finds the names in braces of a text for a rejection, and warns about those that it does not know.
+std::vector<RejectPart> read_names(const Node& node, std::string_view where, bool json,
+                                   const Diagnostics& diagnostics, const Warn& warn) {
+  return parse_reject_text(node.text, json, [&](std::size_t at, std::string_view name) {
+    const std::vector<std::string_view> names(kRejectNames.begin(), kRejectNames.end());
+    warn(position_in(node, at, diagnostics),
+         std::string(where) + " has the unknown name " + in_quotes("{" + std::string(name) + "}") +
+             ", which is sent as it is",
+         "expected " + std::string(kNamesToUse) + did_you_mean(name, names));
+  });
+}
 
-  void read(const Fields& fields) {
-    read_type(fields);
-    if (const Node* body = fields.node("body")) {
-      reject_.parts = read_names(*body, "'body'", is_json(reject_.content_type));
-    }
-    if (const Node* headers = fields.node("headers")) {
-      read_headers(*headers, reject_.headers);
-      for (const auto& [name, value] : headers->pairs) name_parts(*name, *value);
-    }
+bool is_right_name(const Node& name, HeaderFields written, const std::vector<RejectHeader>& headers,
+                   Diagnostics& diagnostics) {
+  const std::string lowered = lower_case(name.text);
+  if (!is_token(name.text)) {
+    diagnostics.add(name.at, in_quotes(name.text) + " is not a header name",
+                    "expected 1 to " + std::to_string(kLongestHeaderName) +
+                        " letters, digits and '-', such as X-Reason");
+    return false;
   }
-
-  // Reads the headers of `degrade`, which are sent as they are.
-  void read_degrade(const Node& node) {
-    read_headers(node, rule_.degrade.headers);
-    for (const auto& [name, value] : node.pairs) {
-      if (value->text.find_first_of("{}") == value->text.npos) continue;
-      diagnostics_.add(value->at, in_quotes(name->text) + " has braces",
-                       "expected text without '{' and '}': only headers of 'reject' have names");
-    }
+  if (const auto expected = reservation_of(lowered, written); !expected.empty()) {
+    diagnostics.add(name.at, "a rule cannot set the header " + in_quotes(name.text),
+                    std::string(expected));
+    return false;
   }
+  const auto is_same = [&](const RejectHeader& other) { return lower_case(other.name) == lowered; };
+  if (std::ranges::none_of(headers, is_same)) return true;
+  diagnostics.add(name.at, "duplicate header " + in_quotes(name.text),
+                  "expected each header once; upper and lower case do not differ");
+  return false;
+}
 
- private:
-  // Reads the headers that are right.
-  void read_headers(const Node& node, std::vector<RejectHeader>& headers) {
-    if (node.pairs.size() > kMostHeaders) {
-      diagnostics_.add(node.at, "'headers' has " + std::to_string(node.pairs.size()) + " headers",
-                       "expected at most " + std::to_string(kMostHeaders));
-    }
-    for (const auto& [name, value] : node.pairs) {
-      if (!is_right_name(*name, headers) || !is_right_value(*name, *value)) continue;
+bool is_right_value(const Node& name, const Node& value, Diagnostics& diagnostics) {
+  const std::string_view text = value.text;
+  const bool is_right = value.is_scalar() && text.size() <= kLongestValue && is_printable(text) &&
+                        !text.starts_with(' ') && !text.ends_with(' ');
+  if (is_right) return true;
+  diagnostics.add(value.at, in_quotes(name.text) + " is " + describe(value),
+                  "expected text of at most " + std::to_string(kLongestValue) +
+                      " printable ASCII characters without blanks at its ends");
+  return false;
+}
+
+// Reads the headers that are right. `written`: those that Sluice writes.
+std::vector<RejectHeader> read_headers(const Node& node, HeaderFields written,
+                                       Diagnostics& diagnostics) {
+  std::vector<RejectHeader> headers;
+  if (node.pairs.size() > kMostHeaders) {
+    diagnostics.add(node.at, "'headers' has " + std::to_string(node.pairs.size()) + " headers",
+                    "expected at most " + std::to_string(kMostHeaders));
+  }
+  for (const auto& [name, value] : node.pairs) {
+    if (is_right_name(*name, written, headers, diagnostics) &&
+        is_right_value(*name, *value, diagnostics)) {
       headers.push_back({name->text, value->text});
     }
   }
+  return headers;
+}
 
-  // Finds the names in the value of a header that was read.
-  void name_parts(const Node& name, const Node& value) {
-    for (RejectHeader& header : reject_.headers) {
-      if (header.name != name.text) continue;
-      header.parts = read_names(value, in_quotes(name.text), false);
-    }
+void read_type(const Fields& fields, Reject& reject, Diagnostics& diagnostics) {
+  const Node* given = fields.node("content_type");
+  if (given != nullptr && !is_media_type(given->text)) {
+    diagnostics.add(given->at, "'content_type' is " + describe(*given),
+                    "expected a media type in ASCII, such as text/html; charset=utf-8");
+  } else if (given != nullptr && reject.body.empty()) {
+    diagnostics.add(given->at, "'content_type' without 'body'", "expected also a 'body'");
   }
-
-  void read_type(const Fields& fields) {
-    const Node* given = fields.node("content_type");
-    if (given != nullptr && !is_media_type(given->text)) {
-      diagnostics_.add(given->at, "'content_type' is " + describe(*given),
-                       "expected a media type in ASCII, such as text/html; charset=utf-8");
-    } else if (given != nullptr && reject_.body.empty()) {
-      diagnostics_.add(given->at, "'content_type' without 'body'", "expected also a 'body'");
-    }
-    if (reject_.body.empty()) return;
-    reject_.content_type =
-        given != nullptr ? std::string_view(given->text) : guess_type(reject_.body);
-  }
-
-  std::vector<RejectPart> read_names(const Node& node, std::string_view where, bool json) {
-    const auto warn = [&](std::size_t at, std::string_view name) {
-      const std::vector<std::string_view> names(kRejectNames.begin(), kRejectNames.end());
-      warn_(position(node, at),
-            std::string(where) + " has the unknown name " +
-                in_quotes("{" + std::string(name) + "}") + ", which is sent as it is",
-            "expected " + std::string(kNamesToUse) + did_you_mean(name, names));
-    };
-    return parse_reject_text(node.text, json, warn);
-  }
-
-  // Returns the position in the file of an offset of the text. If the text is not written there as
-  // it is, returns that of its begin.
-  std::size_t position(const Node& node, std::size_t offset) const {
-    const std::string_view source = diagnostics_.text();
-    const std::size_t begin = std::min(node.at + (node.quoted ? 1 : 0), source.size());
-    return source.substr(begin).starts_with(node.text) ? begin + offset : node.at;
-  }
-
-  bool is_right_name(const Node& name, const std::vector<RejectHeader>& headers) {
-    const std::string lowered = lower_case(name.text);
-    if (!is_token(name.text)) {
-      diagnostics_.add(name.at, in_quotes(name.text) + " is not a header name",
-                       "expected 1 to " + std::to_string(kLongestHeaderName) +
-                           " letters, digits and '-', such as X-Reason");
-      return false;
-    }
-    if (const auto expected = reservation_of(lowered, rule_.headers); !expected.empty()) {
-      diagnostics_.add(name.at, "a rule cannot set the header " + in_quotes(name.text),
-                       std::string(expected));
-      return false;
-    }
-    const auto is_same = [&](const RejectHeader& other) {
-      return lower_case(other.name) == lowered;
-    };
-    if (std::none_of(headers.begin(), headers.end(), is_same)) return true;
-    diagnostics_.add(name.at, "duplicate header " + in_quotes(name.text),
-                     "expected each header once; upper and lower case do not differ");
-    return false;
-  }
-
-  bool is_right_value(const Node& name, const Node& value) {
-    const std::string_view text = value.text;
-    const bool is_right = value.is_scalar() && text.size() <= kLongestValue && is_printable(text) &&
-                          !text.starts_with(' ') && !text.ends_with(' ');
-    if (is_right) return true;
-    diagnostics_.add(value.at, in_quotes(name.text) + " is " + describe(value),
-                     "expected text of at most " + std::to_string(kLongestValue) +
-                         " printable ASCII characters without blanks at its ends");
-    return false;
-  }
-
-  Rule& rule_;
-  Reject& reject_;
-  Diagnostics& diagnostics_;
-  const Warn& warn_;
-};
+  if (reject.body.empty()) return;
+  reject.content_type = given != nullptr ? std::string_view(given->text) : guess_type(reject.body);
+}
 
 }  // namespace
 
 void read_reject(const Fields& fields, Rule& rule, Diagnostics& diagnostics, const Warn& warn) {
-  const Fields* const reject = fields.map("reject");
-  const bool has_status = reject != nullptr && reject->node("status") != nullptr;
-  if (rule.action == RuleAction::kDeny && !has_status) rule.reject.status = 403;
-  RejectReader reader(rule, diagnostics, warn);
-  if (reject != nullptr) reader.read(*reject);
+  Reject& reject = rule.reject;
+  const Fields* const given = fields.map("reject");
+  const bool has_status = given != nullptr && given->node("status") != nullptr;
+  if (rule.action == RuleAction::kDeny && !has_status) reject.status = 403;
+  if (given != nullptr) read_type(*given, reject, diagnostics);
+  if (const Node* body = given != nullptr ? given->node("body") : nullptr) {
+    reject.parts = read_names(*body, "'body'", is_json(reject.content_type), diagnostics, warn);
+  }
+  if (const Node* headers = given != nullptr ? given->node("headers") : nullptr) {
+    reject.headers = read_headers(*headers, rule.headers, diagnostics);
+    for (const auto& [name, value] : headers->pairs) {
+      const auto header = std::ranges::find(reject.headers, name->text, &RejectHeader::name);
+      if (header == reject.headers.end()) continue;
+      header->parts = read_names(*value, in_quotes(name->text), false, diagnostics, warn);
+    }
+  }
   const Fields* const degrade = fields.map("degrade");
-  const Node* const headers = degrade != nullptr ? degrade->node("headers") : nullptr;
-  if (headers != nullptr) reader.read_degrade(*headers);
+  const Node* const sent = degrade != nullptr ? degrade->node("headers") : nullptr;
+  if (sent == nullptr) return;
+  rule.degrade.headers = read_headers(*sent, rule.headers, diagnostics);  // sent as they are
+  for (const auto& [name, value] : sent->pairs) {
+    if (value->text.find_first_of("{}") == value->text.npos) continue;
+    diagnostics.add(value->at, in_quotes(name->text) + " has braces",
+                    "expected text without '{' and '}': only headers of 'reject' have names");
+  }
 }
 
 }  // namespace sluice::rules
@@ -233,7 +199,7 @@ std::string_view name_at_start(std::string_view text) {
 }
 
 std::optional<Kind> kind_of(std::string_view name) {
-  const auto* const found = std::find(kRejectNames.begin(), kRejectNames.end(), name);
+  const auto* const found = std::ranges::find(kRejectNames, name);
   if (found == kRejectNames.end()) return std::nullopt;
   return static_cast<Kind>(found - kRejectNames.begin());
 }
