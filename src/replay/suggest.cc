@@ -564,8 +564,9 @@ void Measurement::add(const LogBatch& batch, const LogLine& line, Instant at) {
   const std::string_view readable = std::string_view(text_).substr(*label);
   if (added.requests == 1 && options_.key == "{ip}" && readable.find(':') != readable.npos) {
     const auto address = rules::parse_address(readable);
-    if (address && !address->is_v4) {
-      network_keys_ = std::max(network_keys_, ++networks_[address->v6.high]);
+    if (address && !rules::is_v4(*address)) {
+      network_keys_ =
+          std::max(network_keys_, ++networks_[static_cast<std::uint64_t>(*address >> 64)]);
     }
   }
   add_to_route(line, kind, added.key, hash, readable);

@@ -10,15 +10,8 @@ namespace {
 
 // Returns the last address of the network with that many bits.
 Address last_of(Address address, unsigned bits) noexcept {
-  if (address.is_v4) {
-    address.v4 |= static_cast<std::uint32_t>(~std::uint64_t{0} >> 32 >> bits);
-    return address;
-  }
-  if (bits < 64) address.v6.high |= ~std::uint64_t{0} >> bits;
-  address.v6.low |= bits <= 64   ? ~std::uint64_t{0}
-                    : bits < 128 ? ~std::uint64_t{0} >> (bits - 64)
-                                 : 0;
-  return address;
+  const unsigned all = is_v4(address) ? bits + base::IpAddress::kMappedBits : bits;
+  return all < 128 ? address | ~Address{0} >> all : address;
 }
 
 }  // namespace
@@ -26,13 +19,12 @@ Address last_of(Address address, unsigned bits) noexcept {
 std::optional<Address> parse_address(std::string_view text) noexcept {
   const auto parsed = base::IpAddress::parse(text);
   if (!parsed) return std::nullopt;
-  Address out{.is_v4 = parsed->is_v4()};
+  std::uint64_t high = 0, low = 0;
   for (std::size_t i = 0; i < 8; ++i) {
-    out.v6.high = out.v6.high << 8 | parsed->bytes[i];
-    out.v6.low = out.v6.low << 8 | parsed->bytes[i + 8];
+    high = high << 8 | parsed->bytes[i];
+    low = low << 8 | parsed->bytes[i + 8];
   }
-  if (out.is_v4) return Address{.is_v4 = true, .v4 = static_cast<std::uint32_t>(out.v6.low)};
-  return out;
+  return Address{high} << 64 | low;
 }
 
 Expected<std::optional<Network>> parse_network(std::string_view text) {
@@ -42,18 +34,19 @@ Expected<std::optional<Network>> parse_network(std::string_view text) {
   if (!address) return std::optional<Network>();
   if (slash == text.npos) return std::optional(Network{*address, *address});
   const auto whole = base::network_of(written, {});
-  const std::uint8_t most = address->is_v4 ? 32 : 128;
+  const bool has_v4 = is_v4(*address);
+  const std::uint8_t most = has_v4 ? 32 : 128;
   std::uint8_t bits = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + slash + 1, end, bits);
   // IPv4-mapped IPv6 addresses are IPv4 addresses here, so their networks are IPv4, too.
-  const bool is_mapped = address->is_v4 && written.find(':') != written.npos;
+  const bool is_mapped = has_v4 && written.find(':') != written.npos;
   if (error != std::errc() || rest != end || bits > most || is_mapped) {
     return Unexpected{"the network " + in_quotes(text) + " is wrong; expected '" +
                       std::string(whole->view()) + "/' and a number from 0 to " +
                       std::to_string(most)};
   }
-  const auto bits_of = address->is_v4 ? base::PrefixBits{.v4 = bits} : base::PrefixBits{.v6 = bits};
+  const auto bits_of = has_v4 ? base::PrefixBits{.v4 = bits} : base::PrefixBits{.v6 = bits};
   const auto network = base::network_of(written, bits_of);
   const std::string_view first = network->view().substr(0, network->view().find('/'));
   if (first != whole->view()) {
@@ -72,12 +65,14 @@ bool looks_like_network(std::string_view text) noexcept {
 }
 
 void NetworkSet::add(const Network& network) {
-  if (network.first.is_v4) {
-    v4_.add(network.first.v4, network.last.v4);
-  } else if (network.first.v6.low == 0 && network.last.v6.low == ~std::uint64_t{0}) {
-    wide_v6_.add(network.first.v6.high, network.last.v6.high);
+  const auto [first, last] = network;
+  const auto high = [](Address of) { return static_cast<std::uint64_t>(of >> 64); };
+  if (is_v4(first)) {
+    v4_.add(static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last));
+  } else if (first << 64 == 0 && ~last << 64 == 0) {
+    wide_v6_.add(high(first), high(last));
   } else {
-    narrow_v6_.add(network.first.v6, network.last.v6);
+    narrow_v6_.add(first, last);
   }
 }
 

@@ -14,6 +14,13 @@
 
 namespace sluice::rules {
 
+// The numbers from `first` to `last`.
+template <typename Number>
+struct Interval {
+  Number first, last;
+  friend constexpr auto operator<=>(const Interval&, const Interval&) = default;
+};
+
 // A set of numbers, given by intervals.
 //
 // The intervals are in one sorted array. Above their first numbers are levels of samples, each a
@@ -24,13 +31,13 @@ namespace sluice::rules {
 template <typename Number>
 class IntervalSet {
  public:
-  void add(const Number& first, const Number& last) { intervals_.push_back({first, last}); }
+  void add(Number first, Number last) { intervals_.push_back({first, last}); }
 
   // Call it after the last add() and before the first contains().
   void build() {
-    std::sort(intervals_.begin(), intervals_.end());
+    std::ranges::sort(intervals_);
     std::size_t kept = 0;
-    for (const Interval& next : intervals_) {
+    for (const auto& next : intervals_) {
       if (kept > 0 && next.first <= intervals_[kept - 1].last) {
         intervals_[kept - 1].last = std::max(intervals_[kept - 1].last, next.last);
       } else {
@@ -50,7 +57,7 @@ class IntervalSet {
     }
   }
 
-  bool contains(const Number& number) const noexcept {
+  bool contains(Number number) const noexcept {
     std::size_t begin = 0;
     for (std::size_t level = samples_.size(); level > 0; --level) {
       const std::vector<Number>& samples = samples_[level - 1];
@@ -59,17 +66,16 @@ class IntervalSet {
       if (up_to == 0) return false;
       begin = (begin + up_to - 1) * kFan;
     }
-    const Interval* const at = intervals_.data() + begin;
+    const Interval<Number>* const at = intervals_.data() + begin;
     const std::size_t up_to = count_up_to(at, intervals_.size() - begin, number);
     return up_to > 0 && number <= at[up_to - 1].last;
   }
 
   // Whether every number of `other` is in this set.
   bool contains(const IntervalSet& other) const noexcept {
-    return std::all_of(other.intervals_.begin(), other.intervals_.end(), [&](const Interval& of) {
-      const auto above = std::upper_bound(
-          intervals_.begin(), intervals_.end(), of.first,
-          [](const Number& first, const Interval& interval) { return first < interval.first; });
+    return std::ranges::all_of(other.intervals_, [&](const auto& of) {
+      const auto above =
+          std::ranges::upper_bound(intervals_, of.first, {}, &Interval<Number>::first);
       return above != intervals_.begin() && of.last <= std::prev(above)->last;
     });
   }
@@ -81,23 +87,14 @@ class IntervalSet {
   }
 
  private:
-  struct Interval {
-    Number first;
-    Number last;
-    friend constexpr bool operator==(const Interval&, const Interval&) = default;
-    friend constexpr auto operator<=>(const Interval& a, const Interval& b) noexcept {
-      return a.first != b.first ? a.first <=> b.first : a.last <=> b.last;
-    }
-  };
   static constexpr std::size_t kFan = 16;
 
-  static const Number& first_of(const Interval& interval) noexcept { return interval.first; }
-  static const Number& first_of(const Number& sample) noexcept { return sample; }
+  static Number first_of(const Interval<Number>& interval) noexcept { return interval.first; }
+  static Number first_of(Number sample) noexcept { return sample; }
 
   // Returns how many of the next kFan, or of the `left` that there are, are not above `number`.
   template <typename Entry>
-  static std::size_t count_up_to(const Entry* sorted, std::size_t left,
-                                 const Number& number) noexcept {
+  static std::size_t count_up_to(const Entry* sorted, std::size_t left, Number number) noexcept {
     std::size_t count = 0;
     const std::size_t most = std::min(kFan, left);
     for (std::size_t i = 0; i < most; ++i) {
@@ -106,34 +103,20 @@ class IntervalSet {
     return count;
   }
 
-  std::vector<Interval> intervals_;
+  std::vector<Interval<Number>> intervals_;
   std::vector<std::vector<Number>> samples_;  // from the largest to the smallest
 };
 
-// The number of an IPv6 address.
-struct V6Number {
-  std::uint64_t high = 0;
-  std::uint64_t low = 0;
-  friend constexpr bool operator==(const V6Number&, const V6Number&) = default;
-  friend constexpr auto operator<=>(const V6Number& a, const V6Number& b) noexcept {
-    return a.high != b.high ? a.high <=> b.high : a.low <=> b.low;
-  }
-};
+// The number of an address. That of an IPv4 address is that of the IPv4-mapped IPv6 address
+// (::ffff:192.0.2.1).
+using Address = unsigned __int128;
 
-// An address. An IPv4-mapped IPv6 address (::ffff:192.0.2.1) is an IPv4 address.
-struct Address {
-  bool is_v4 = true;
-  std::uint32_t v4 = 0;
-  V6Number v6 = {};
-};
 // Returns nothing if the text is not an address.
 std::optional<Address> parse_address(std::string_view text) noexcept;
+constexpr bool is_v4(Address address) noexcept { return address >> 32 == 0xFFFF; }
 
-// The addresses from `first` to `last`, of one kind.
-struct Network {
-  Address first;
-  Address last;
-};
+// The addresses of a network, of one kind.
+using Network = Interval<Address>;
 // Reads an address, or a network in CIDR notation. Returns nothing if the text before a slash is
 // not an address. Errors: "WHAT; EXPECTED", for a network with a wrong prefix or with bits after
 // it.
@@ -151,9 +134,10 @@ class NetworkSet {
   void add(const Network& network);
   // Call it after the last add() and before the first contains().
   void build();
-  bool contains(const Address& address) const noexcept {
-    if (address.is_v4) return v4_.contains(address.v4);
-    return wide_v6_.contains(address.v6.high) || narrow_v6_.contains(address.v6);
+  bool contains(Address address) const noexcept {
+    if (is_v4(address)) return v4_.contains(static_cast<std::uint32_t>(address));
+    return wide_v6_.contains(static_cast<std::uint64_t>(address >> 64)) ||
+           narrow_v6_.contains(address);
   }
   // Whether each network of `other` is in one network of this set.
   bool contains(const NetworkSet& other) const noexcept {
@@ -166,7 +150,7 @@ class NetworkSet {
  private:
   IntervalSet<std::uint32_t> v4_;
   IntervalSet<std::uint64_t> wide_v6_;  // of at most 64 bits: the high halves
-  IntervalSet<V6Number> narrow_v6_;
+  IntervalSet<Address> narrow_v6_;
 };
 
 }  // namespace sluice::rules
