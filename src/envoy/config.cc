@@ -79,8 +79,8 @@ bool matches_wildcard(std::string_view pattern, std::string_view text) noexcept 
   return true;
 }
 
-using rules::append_escaped;
-using rules::Escape;
+using rules::append_name;
+using rules::append_value;
 
 bool Level::add(const Descriptor& descriptor) {
   if (twin_of(descriptor) != nullptr) return false;
@@ -137,13 +137,13 @@ const Descriptor* match(const Domain& domain, std::span<const Entry> entries) {
 namespace {
 
 void append_entry(std::string& out, std::string_view key, std::string_view value) {
-  append_escaped(out += '|', key, Escape::kName);
-  append_escaped(out += '=', value, Escape::kValue);
+  append_name(out += '|', key);
+  append_value(out += '=', value);
 }
 
 // In native rules, the part of the name after the domain is never empty.
 void append_domain(std::string& out, const Domain& domain) {
-  append_escaped(out, domain.name, Escape::kName);
+  append_name(out, domain.name);
   out += '|';
 }
 

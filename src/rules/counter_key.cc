@@ -22,9 +22,40 @@ constexpr Table make_table(std::string_view special) {
 
 constexpr Table kNameTable = make_table("%|{}=");
 constexpr Table kValueTable = make_table("%|{}");
+constexpr Table kWordTable = make_table("% ");
 constexpr std::string_view kHex = "0123456789ABCDEF";
 
-// Returns the text without escapes. Errors: an escape is wrong.
+// Escapes the bytes of a table.
+bool append_escaped(std::string& out, std::string_view text, const Table& table) {
+  std::size_t clean = 0;
+  bool changed = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (!table[byte]) continue;
+    out.append(text.substr(clean, i - clean));
+    const char escaped[3] = {'%', kHex[byte >> 4], kHex[byte & 15]};
+    out.append(escaped, sizeof escaped);
+    clean = i + 1;
+    changed = true;
+  }
+  out.append(text.substr(clean));
+  return changed;
+}
+
+}  // namespace
+
+bool append_name(std::string& out, std::string_view text) {
+  return append_escaped(out, text, kNameTable);
+}
+
+bool append_value(std::string& out, std::string_view text) {
+  return append_escaped(out, text, kValueTable);
+}
+
+bool append_word(std::string& out, std::string_view text) {
+  return append_escaped(out, text, kWordTable);
+}
+
 Expected<std::string> unescaped(std::string_view text) {
   std::string out;
   for (std::size_t at = text.find('%'); at != text.npos; at = text.find('%')) {
@@ -42,33 +73,14 @@ Expected<std::string> unescaped(std::string_view text) {
   return out.append(text);
 }
 
-}  // namespace
-
-bool append_escaped(std::string& out, std::string_view text, Escape escape) {
-  const Table& table = escape == Escape::kName ? kNameTable : kValueTable;
-  std::size_t clean = 0;
-  bool changed = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (!table[byte]) continue;
-    out.append(text.substr(clean, i - clean));
-    const char escaped[3] = {'%', kHex[byte >> 4], kHex[byte & 15]};
-    out.append(escaped, sizeof escaped);
-    clean = i + 1;
-    changed = true;
-  }
-  out.append(text.substr(clean));
-  return changed;
-}
-
 std::string CounterKey::text() const {
   std::string out;
-  append_escaped(out, domain, Escape::kName);
-  append_escaped(out += '|', rule, Escape::kName);
-  append_escaped(out += '|', limit, Escape::kName);
+  append_name(out, domain);
+  append_name(out += '|', rule);
+  append_name(out += '|', limit);
   for (const Part& part : parts) {
-    append_escaped(out += '|', part.name, Escape::kName);
-    if (part.has_value) append_escaped(out += '=', part.value, Escape::kValue);
+    append_name(out += '|', part.name);
+    if (part.has_value) append_value(out += '=', part.value);
   }
   return out;
 }

@@ -19,10 +19,13 @@
 // are not part of its key.
 namespace sluice::rules {
 
-enum class Escape : unsigned char { kName, kValue };  // kName also escapes '='
-
-// Appends `text`, escaped. Returns whether escaping changed it.
-bool append_escaped(std::string& out, std::string_view text, Escape escape);
+// Append a name or a value, escaped. Return whether escaping changed it.
+bool append_name(std::string& out, std::string_view text);
+bool append_value(std::string& out, std::string_view text);
+// The same for a word in a text of words: '%', spaces and control bytes.
+bool append_word(std::string& out, std::string_view text);
+// Returns the text without escapes. Errors: an escape is wrong.
+Expected<std::string> unescaped(std::string_view text);
 
 // A key without escapes.
 struct CounterKey {

@@ -1,7 +1,6 @@
 #include "rules/key_template.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "rules/counter_key.h"
 #include "rules/diagnostics.h"
@@ -11,18 +10,14 @@ namespace {
 
 std::string part_name(std::string_view name, char end) {
   std::string out = "|";
-  append_escaped(out, name, Escape::kName);
+  rules::append_name(out, name);
   if (end != 0) out += end;
   return out;
 }
 
 // Parses a number of bits of at most three digits.
 std::optional<unsigned> bits_of(std::string_view text) {
-  unsigned value = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (text.empty() || text.size() > 3 || result.ec != std::errc{} || result.ptr != end) return {};
-  return value;
+  return text.size() > 3 ? std::nullopt : base::read_number<unsigned>(text);
 }
 
 // Errors: "WHAT; EXPECTED".
@@ -104,24 +99,18 @@ Expected<KeyTemplate::Alternative, TemplateError> KeyTemplate::parse_alternative
   return out;
 }
 
-std::optional<KeyTemplate::Filled> KeyTemplate::fill_part(const Part& part, AttributeValues& values,
-                                                          std::string& text,
-                                                          base::AddressText& address) {
+std::optional<std::string_view> KeyTemplate::append_name(const Part& part, AttributeValues& values,
+                                                         std::string& text,
+                                                         base::AddressText& address) {
   for (const Alternative& alternative : part.alternatives) {
     const auto& value = values.get(alternative.attribute);
     if (!value || value->empty()) continue;
-    Filled filled;
-    filled.value = *value;
     const auto network =
         alternative.grouped.empty() ? std::nullopt : base::network_of(*value, alternative.bits);
-    if (network) {
-      address = *network;
-      filled.value = address.view();
-    }
     text.append(network ? alternative.grouped : alternative.whole);
-    filled.at = text.size();
-    filled.as_is = !append_escaped(text, filled.value, Escape::kValue);
-    return filled;
+    if (!network) return value;
+    address = *network;
+    return address.view();
   }
   return std::nullopt;
 }
@@ -136,13 +125,15 @@ std::optional<std::size_t> KeyTemplate::fill(AttributeValues& values, std::strin
       scratch.append(part.literal);
       continue;
     }
-    const auto filled = fill_part(part, values, text, address);
-    if (!filled) return std::nullopt;
-    if (parts_.size() == 1 && filled->as_is) {
+    const auto value = append_name(part, values, text, address);
+    if (!value) return std::nullopt;
+    const std::size_t at = text.size();
+    const bool is_changed = append_value(text, *value);
+    if (parts_.size() == 1 && !is_changed) {
       key_end = text.size();
-      return filled->at;
+      return at;
     }
-    scratch.append(filled->value);
+    scratch.append(*value);
   }
   key_end = text.size();
   text.append(scratch);
@@ -155,7 +146,9 @@ void KeyTemplate::fill_tag(AttributeValues& values, std::string& text) const {
   for (const Part& part : parts_) {
     if (part.alternatives.empty()) {
       text.append(part.encoded_literal);
-    } else if (!fill_part(part, values, text, address)) {
+    } else if (const auto value = append_name(part, values, text, address)) {
+      append_value(text, *value);
+    } else {
       text.append(part.alternatives.front().whole);
     }
   }
@@ -164,14 +157,14 @@ void KeyTemplate::fill_tag(AttributeValues& values, std::string& text) const {
 
 bool KeyTemplate::is_one_value() const noexcept {
   return parts_.size() == 1 && !parts_.front().alternatives.empty() &&
-         std::all_of(parts_.front().alternatives.begin(), parts_.front().alternatives.end(),
-                     [](const Alternative& one) { return one.grouped.empty(); });
+         std::ranges::all_of(parts_.front().alternatives,
+                             [](const Alternative& one) { return one.grouped.empty(); });
 }
 
 bool KeyTemplate::reads(std::uint32_t attribute) const noexcept {
-  return std::any_of(parts_.begin(), parts_.end(), [&](const Part& part) {
-    return std::any_of(part.alternatives.begin(), part.alternatives.end(),
-                       [&](const Alternative& one) { return one.attribute == attribute; });
+  return std::ranges::any_of(parts_, [&](const Part& part) {
+    return std::ranges::any_of(part.alternatives,
+                               [&](const Alternative& one) { return one.attribute == attribute; });
   });
 }
 

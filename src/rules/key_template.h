@@ -66,18 +66,14 @@ class KeyTemplate {
     std::string encoded_literal;            // "|text"
     std::vector<Alternative> alternatives;  // empty for a literal
   };
-  // The text that the part of an attribute appended.
-  struct Filled {
-    std::size_t at = 0;  // offset of its value in the text
-    bool as_is = false;  // the value needed no escaping
-    std::string_view value;
-  };
 
   static Expected<Alternative, TemplateError> parse_alternative(std::size_t at,
                                                                 std::string_view written,
                                                                 AttributeTable& attributes);
-  static std::optional<Filled> fill_part(const Part& part, AttributeValues& values,
-                                         std::string& text, base::AddressText& address);
+  // Appends the name of the first attribute of the part that has a value, and returns the value,
+  // which may be in `address`.
+  static std::optional<std::string_view> append_name(const Part& part, AttributeValues& values,
+                                                     std::string& text, base::AddressText& address);
 
   std::vector<Part> parts_;
 };

@@ -180,7 +180,7 @@ TEST(CounterKey, ReadsBackInOneWayOnly) {
     const bool has_first = !attributes.find("a").value_or("").empty();
 
     const auto filled = fill("{a|b|c}" + doubled_braces(text) + "{b|c}", attributes,
-                             counter_prefix(domain, rule, limit));
+                             CounterKey{domain, rule, limit, {}}.text());
     RC_ASSERT(filled.present);
     const std::pair<std::string, std::optional<std::string>> b =
         second.empty() ? std::pair{"c", std::optional<std::string>("always")}
@@ -240,9 +240,9 @@ TEST(Tag, ReadsBackInOneWayOnly) {
 TEST(CounterKey, HasNeitherBracesNorControlBytes) {
   std::string every;
   for (int byte = 0; byte < 256; ++byte) every += static_cast<char>(byte);
-  for (const Escape escape : {Escape::kName, Escape::kValue}) {
+  for (const auto append : {append_name, append_value}) {
     std::string out;
-    EXPECT_TRUE(append_escaped(out, every, escape));
+    EXPECT_TRUE(append(out, every));
     for (const char c : out) {
       EXPECT_FALSE(c == '{' || c == '}' || c == '|' || c == 0x7F ||
                    static_cast<unsigned char>(c) < 0x20);

@@ -79,39 +79,26 @@ std::string find_term_problem(const Rule& rule, const RuleLimit& limit, const Ov
   return error == LimitError::kNone ? std::string() : explain(error, *spec);
 }
 
-struct Found {
-  const Rule* rule;
-  const RuleLimit* limit;
-};
-
-Expected<Found> find_limit(const RuleSet& rules, std::string_view rule_name,
-                           std::string_view limit_name) {
+Expected<const RuleLimit*> find_limit(const RuleSet& rules, std::string_view rule_name,
+                                      std::string_view limit_name) {
   const Rule* rule = rules.find(rule_name);
   if (rule == nullptr) {
     return Unexpected{expected_one_of("there is no rule " + in_quotes(rule_name), rules.rules())};
   }
-  const auto limit = std::find_if(rule->limits.begin(), rule->limits.end(),
-                                  [&](const RuleLimit& one) { return one.name == limit_name; });
+  const auto limit = std::ranges::find(rule->limits, limit_name, &RuleLimit::name);
   if (limit == rule->limits.end()) {
     return Unexpected{expected_one_of(
         "the rule " + in_quotes(rule_name) + " has no limit " + in_quotes(limit_name),
         rule->limits)};
   }
-  return Found{rule, &*limit};
-}
-
-const rules::CompiledLimit& compiled_of(const RuleSet& rules, const Found& found) {
-  const RuleSet::Impl& set = rules::Access::impl(rules);
-  const auto at = static_cast<std::size_t>(found.rule - set.rules.data());
-  return set.compiled[at].limits[static_cast<std::size_t>(found.limit - found.rule->limits.data())];
+  return &*limit;
 }
 
 // Returns the counter of the limit, or nothing if an attribute of its key is missing.
-std::optional<std::string> fill_key(const RuleSet& rules, const Found& found,
+std::optional<std::string> fill_key(const RuleSet& rules, const rules::CompiledLimit& compiled,
                                     const AttributeSource& attributes) {
   rules::AttributeValues values;
   values.begin(rules::Access::impl(rules).attributes, attributes);
-  const rules::CompiledLimit& compiled = compiled_of(rules, found);
   std::string counter = compiled.prefix;
   std::string scratch;
   std::size_t end = 0;
@@ -121,12 +108,12 @@ std::optional<std::string> fill_key(const RuleSet& rules, const Found& found,
 }
 
 // Returns the names of the attributes that the key of the limit reads.
-std::vector<std::string_view> names_read(const RuleSet& rules, const Found& found) {
+std::vector<std::string_view> names_read(const RuleSet& rules,
+                                         const rules::CompiledLimit& compiled) {
   const auto& names = rules::Access::impl(rules).attributes.names();
-  const rules::KeyTemplate& key = compiled_of(rules, found).key;
   std::vector<std::string_view> read;
   for (std::uint32_t i = 0; i < names.size(); ++i) {
-    if (key.reads(i)) read.push_back(names[i]);
+    if (compiled.key.reads(i)) read.push_back(names[i]);
   }
   return read;
 }
@@ -146,9 +133,8 @@ Attributes attributes_of(const rules::CounterKey& key) {
     if (end != part.value.npos) {
       std::from_chars(part.value.data() + end + 1, part.value.data() + part.value.size(), bits);
     }
-    const bool is_less = std::any_of(bits_of.begin(), bits_of.end(), [&](const auto& known) {
-      return known.first == name && known.second >= bits;
-    });
+    const bool is_less = std::ranges::any_of(
+        bits_of, [&](const auto& known) { return known.first == name && known.second >= bits; });
     if (is_less) continue;
     bits_of.emplace_back(name, bits);
     attributes.set(name, std::string_view(part.value).substr(0, end));
@@ -156,19 +142,15 @@ Attributes attributes_of(const rules::CounterKey& key) {
   return attributes;
 }
 
-// Every attribute, with the same value.
-class AnyAttributes final : public AttributeSource {
- public:
-  std::optional<std::string_view> find(std::string_view) const override { return "VALUE"; }
-};
-
 // Returns the counter of requests with the attributes of the key, if it is the same one. Errors:
 // what the counter should be.
-Expected<std::string> named_again(const RuleSet& rules, const Found& found,
+Expected<std::string> named_again(const RuleSet& rules, const rules::CompiledLimit& compiled,
                                   const rules::CounterKey& key) {
-  auto filled = fill_key(rules, found, attributes_of(key));
+  auto filled = fill_key(rules, compiled, attributes_of(key));
   if (filled && *filled == key.text()) return *std::move(filled);
-  if (!filled) filled = fill_key(rules, found, AnyAttributes());
+  Attributes any;
+  for (const std::string_view name : names_read(rules, compiled)) any.set(name, "VALUE");
+  if (!filled) filled = fill_key(rules, compiled, any);
   return Unexpected{"the counter does not have the key of its limit; expected '" +
                     filled.value_or("") + "'"};
 }
@@ -179,13 +161,14 @@ std::optional<rules::OverrideError> rules::find_place_error(const RuleSet& rules
                                                             std::string_view rule_name,
                                                             std::string_view limit_name,
                                                             std::span<const std::string> names) {
-  const auto found = find_limit(rules, rule_name, limit_name);
-  if (!found) return OverrideError{found.error(), true};
-  const auto read = names_read(rules, *found);
+  const auto limit = find_limit(rules, rule_name, limit_name);
+  if (!limit) return OverrideError{limit.error(), true};
+  const auto read =
+      names_read(rules, Access::impl(rules).compiled_of(*rules.find(rule_name), **limit));
   for (const std::string& name : names) {
-    if (std::find(read.begin(), read.end(), name) != read.end()) continue;
+    if (std::ranges::find(read, name) != read.end()) continue;
     const auto& known = Access::impl(rules).attributes.names();
-    const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+    const bool is_known = std::ranges::find(known, name) != known.end();
     // A program may send all attributes of a request. For a counter of all requests that would
     // look like an override of one key.
     if (is_known && !read.empty()) continue;
@@ -202,18 +185,18 @@ Expected<std::string, rules::OverrideError> rules::check_counter(const RuleSet& 
                                                                  const Override& given) {
   const auto key = parse_counter_key(counter);
   if (!key) return Unexpected{OverrideError{key.error()}};
-  const auto found = find_limit(rules, key->rule, key->limit);
-  if (!found) return Unexpected{OverrideError{found.error(), true}};
-  const auto [rule, limit] = *found;
-  if (rule->domain != key->domain) {
+  const auto limit = find_limit(rules, key->rule, key->limit);
+  if (!limit) return Unexpected{OverrideError{limit.error(), true}};
+  const Rule& rule = *rules.find(key->rule);
+  if (rule.domain != key->domain) {
     return Unexpected{OverrideError{"the rule " + in_quotes(key->rule) + " is not of the domain " +
                                         in_quotes(key->domain) + "; expected " +
-                                        in_quotes(rule->domain),
+                                        in_quotes(rule.domain),
                                     true}};
   }
-  auto named = named_again(rules, *found, *key);
+  auto named = named_again(rules, Access::impl(rules).compiled_of(rule, **limit), *key);
   if (!named) return Unexpected{OverrideError{std::move(named.error())}};
-  if (std::string problem = find_term_problem(*rule, *limit, given); !problem.empty()) {
+  if (std::string problem = find_term_problem(rule, **limit, given); !problem.empty()) {
     return Unexpected{OverrideError{std::move(problem)}};
   }
   return *std::move(named);
@@ -222,15 +205,15 @@ Expected<std::string, rules::OverrideError> rules::check_counter(const RuleSet& 
 Expected<std::string> name_override(const RuleSet& rules, std::string_view rule_name,
                                     std::string_view limit_name, const AttributeSource& attributes,
                                     const Override& given) {
-  const auto found = find_limit(rules, rule_name, limit_name);
-  if (!found) return Unexpected{found.error()};
-  if (std::string problem = find_term_problem(*found->rule, *found->limit, given);
-      !problem.empty()) {
+  const auto limit = find_limit(rules, rule_name, limit_name);
+  if (!limit) return Unexpected{limit.error()};
+  const Rule& rule = *rules.find(rule_name);
+  if (std::string problem = find_term_problem(rule, **limit, given); !problem.empty()) {
     return Unexpected{std::move(problem)};
   }
-  auto counter = fill_key(rules, *found, attributes);
+  auto counter = fill_key(rules, rules::Access::impl(rules).compiled_of(rule, **limit), attributes);
   if (counter) return std::move(*counter);
-  return Unexpected{"an attribute of the key " + in_quotes(found->limit->key) + " of the limit " +
+  return Unexpected{"an attribute of the key " + in_quotes((*limit)->key) + " of the limit " +
                     in_quotes(limit_name) + " is missing; expected all of them"};
 }
 
@@ -271,36 +254,6 @@ namespace {
 constexpr std::string_view kWords =
     "expected limit=NUMBER, plan=NAME, blocked or unlimited, then per=, burst= and until=";
 
-void append_plan(std::string_view plan, std::string& out) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  for (const char c : plan) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte > 0x20 && byte != 0x7F && c != '%') {
-      out += c;
-    } else {
-      out.append({'%', kHex[byte >> 4], kHex[byte & 15]});
-    }
-  }
-}
-
-std::optional<std::string> parse_plan(std::string_view text) {
-  std::string plan;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      plan += text[i];
-      continue;
-    }
-    unsigned byte = 0;
-    const std::string_view digits = text.substr(i + 1, 2);
-    const char* end = digits.data() + digits.size();
-    const auto read = std::from_chars(digits.data(), end, byte, 16);
-    if (digits.size() != 2 || read.ptr != end || read.ec != std::errc{}) return std::nullopt;
-    plan += static_cast<char>(byte);
-    i += 2;
-  }
-  return plan;
-}
-
 // Reads "NAME=VALUE" or "NAME" into the override. Returns whether it is right.
 bool read_word(std::string_view name, std::string_view value, Override& given) {
   if (name == "blocked" || name == "unlimited") {
@@ -308,7 +261,7 @@ bool read_word(std::string_view name, std::string_view value, Override& given) {
     return value.empty();
   }
   if (name == "plan") {
-    auto plan = parse_plan(value);
+    auto plan = unescaped(value);
     given.kind = Override::Kind::kPlan;
     if (plan) given.plan = std::move(*plan);
     return plan && !given.plan.empty();
@@ -336,7 +289,7 @@ bool read_word(std::string_view name, std::string_view value, Override& given) {
 void append_text(const Override& given, std::string& out) {
   switch (given.kind) {
     case Override::Kind::kNumbers: out.append("limit=").append(std::to_string(given.limit)); break;
-    case Override::Kind::kPlan: append_plan(given.plan, out += "plan="); break;
+    case Override::Kind::kPlan: append_word(out += "plan=", given.plan); break;
     case Override::Kind::kBlocked: out += "blocked"; break;
     case Override::Kind::kUnlimited: out += "unlimited"; break;
   }

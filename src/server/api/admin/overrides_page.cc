@@ -508,7 +508,7 @@ Overrides::Page list_lost(const Call& call, std::size_t most) {
   Buffers buffers;
   std::string marked = "|";
   if (const auto name = call.parameter("rule", buffers)) {
-    rules::append_escaped(marked, *name, rules::Escape::kName);
+    rules::append_name(marked, *name);
     marked += '|';
   }
   for (const auto& [counter, given] : lost->missing()) {
@@ -525,12 +525,12 @@ std::optional<Overrides::Page> list(const Call& call, std::uint64_t from, std::s
   const auto name = call.parameter("rule", buffers);
   if (!name) return call.overrides()->list(from, most);
   std::string marked = "|";
-  rules::append_escaped(marked, *name, rules::Escape::kName);
+  rules::append_name(marked, *name);
   marked += '|';
   const RuleSet rules = call.admin.rules.current();
   if (const Rule* rule = rules.find(*name)) {
     std::string prefix;
-    rules::append_escaped(prefix, rule->domain, rules::Escape::kName);
+    rules::append_name(prefix, rule->domain);
     return call.overrides()->list(from, most, prefix + marked);
   }
   Overrides::Page page = list_unknown(*call.overrides(), from, most, marked);
