@@ -75,6 +75,7 @@ class OverrideTable {
   void write(Entry& entry, std::string_view key, const Override& given);
   void remove(std::size_t slot);
   void grow_index();
+  void take_slot(std::uint32_t number);
   void drop_waste();
 
   std::vector<char> records_;
@@ -88,14 +89,60 @@ class OverrideTable {
   Instant soonest_ = Instant::max();        // no override ends earlier
 };
 
+namespace {
+
+// Bits of the first byte, above the kind.
+constexpr unsigned kHasPer = 4, kHasBurst = 8, kHasUntil = 16, kHasCalendar = 32;
+
+void put(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(0x80 | (value & 0x7F));
+  out += static_cast<char>(value);
+}
+
+std::uint64_t take(std::string_view& bytes) {
+  std::uint64_t value = 0;
+  for (unsigned shift = 0; !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    value |= std::uint64_t{byte & 0x7FU} << shift;
+    if (byte < 0x80) break;
+  }
+  return value;
+}
+
 // Appends an override as a few bytes: a byte that says what follows, and numbers in groups of seven
 // bits.
-void pack(const Override& given, std::string& out);
+void pack(const Override& given, std::string& out) {
+  const unsigned flags = (given.per ? kHasPer : 0) | (given.burst ? kHasBurst : 0) |
+                         (given.until ? kHasUntil : 0) | (given.calendar ? kHasCalendar : 0);
+  out += static_cast<char>(static_cast<unsigned>(given.kind) | flags);
+  if (given.kind == Override::Kind::kNumbers) put(out, given.limit);
+  if (given.per) put(out, static_cast<std::uint64_t>(given.per->count()));
+  if (given.calendar) put(out, static_cast<std::uint64_t>(*given.calendar));
+  if (given.burst) put(out, *given.burst);
+  if (given.until) put(out, static_cast<std::uint64_t>(given.until->time_since_epoch().count()));
+  if (given.kind != Override::Kind::kPlan) return;
+  put(out, given.plan.size());
+  out += given.plan;
+}
 
-// Reads what pack() has written at the begin of `bytes`, and removes it.
-Override unpack(std::string_view& bytes);
-
-namespace {
+// Reads what pack() has written at the begin of `bytes`.
+Override unpack(std::string_view bytes) {
+  const auto first = static_cast<unsigned char>(bytes.front());
+  bytes.remove_prefix(1);
+  Override given{.kind = static_cast<Override::Kind>(first & 3)};
+  const auto ticks = [&] { return Duration{static_cast<Duration::rep>(take(bytes))}; };
+  if (given.kind == Override::Kind::kNumbers) given.limit = take(bytes);
+  if ((first & kHasPer) != 0) given.per = ticks();
+  if ((first & kHasCalendar) != 0) given.calendar = static_cast<CalendarUnit>(take(bytes));
+  if ((first & kHasBurst) != 0) given.burst = take(bytes);
+  if ((first & kHasUntil) != 0) given.until = Instant{ticks()};
+  if (given.kind == Override::Kind::kPlan) {
+    const std::size_t size = take(bytes);
+    given.plan = bytes.substr(0, size);
+  }
+  return given;
+}
 
 // The size of "domain|rule|limit". Names contain no '|' (counter_key.h).
 std::size_t prefix_size(std::string_view counter) {
@@ -124,8 +171,7 @@ bool OverrideTable::is(const Entry& entry, std::string_view counter) const {
 }
 
 Override OverrideTable::read(const Entry& entry) const {
-  std::string_view record(records_.data() + entry.at, entry.size);
-  return unpack(record);
+  return unpack({records_.data() + entry.at, entry.size});
 }
 
 std::optional<std::size_t> OverrideTable::slot_of(std::string_view counter,
@@ -162,11 +208,7 @@ bool OverrideTable::set(std::string_view counter, std::uint32_t hash, const Over
   entry.group = group_of(counter.substr(0, counter.size() - key.size()));
   entry.hash = hash;
   write(entry, key, given);
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = hash & mask;
-  while (slots_[slot] != kEmpty) slot = (slot + 1) & mask;
-  slots_[slot] = tag_of(hash) | (number + 1);
-  ++used_slots_;
+  take_slot(number);
   return true;
 }
 
@@ -224,12 +266,17 @@ void OverrideTable::grow_index() {
   slots_.assign(size, kEmpty);
   used_slots_ = 0;
   for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].size == 0) continue;
-    std::size_t slot = entries_[i].hash & (size - 1);
-    while (slots_[slot] != kEmpty) slot = (slot + 1) & (size - 1);
-    slots_[slot] = tag_of(entries_[i].hash) | (i + 1);
-    ++used_slots_;
+    if (entries_[i].size > 0) take_slot(i);
   }
+}
+
+void OverrideTable::take_slot(std::uint32_t number) {
+  const std::uint32_t hash = entries_[number].hash;
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t slot = hash & mask;
+  while (slots_[slot] != kEmpty) slot = (slot + 1) & mask;
+  slots_[slot] = tag_of(hash) | (number + 1);
+  ++used_slots_;
 }
 
 void OverrideTable::drop_waste() {
@@ -286,61 +333,6 @@ std::size_t OverrideTable::bytes() const noexcept {
          (slots_.capacity() + free_.capacity()) * sizeof(std::uint32_t) + names;
 }
 
-namespace {
-
-// Bits of the first byte, above the kind.
-constexpr unsigned kHasPer = 4, kHasBurst = 8, kHasUntil = 16, kHasCalendar = 32;
-
-void put(std::string& out, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(0x80 | (value & 0x7F));
-  out += static_cast<char>(value);
-}
-
-std::uint64_t take(std::string_view& bytes) {
-  std::uint64_t value = 0;
-  for (unsigned shift = 0; !bytes.empty(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(bytes.front());
-    bytes.remove_prefix(1);
-    value |= std::uint64_t{byte & 0x7FU} << shift;
-    if (byte < 0x80) break;
-  }
-  return value;
-}
-
-}  // namespace
-
-void pack(const Override& given, std::string& out) {
-  const unsigned flags = (given.per ? kHasPer : 0) | (given.burst ? kHasBurst : 0) |
-                         (given.until ? kHasUntil : 0) | (given.calendar ? kHasCalendar : 0);
-  out += static_cast<char>(static_cast<unsigned>(given.kind) | flags);
-  if (given.kind == Override::Kind::kNumbers) put(out, given.limit);
-  if (given.per) put(out, static_cast<std::uint64_t>(given.per->count()));
-  if (given.calendar) put(out, static_cast<std::uint64_t>(*given.calendar));
-  if (given.burst) put(out, *given.burst);
-  if (given.until) put(out, static_cast<std::uint64_t>(given.until->time_since_epoch().count()));
-  if (given.kind != Override::Kind::kPlan) return;
-  put(out, given.plan.size());
-  out += given.plan;
-}
-
-Override unpack(std::string_view& bytes) {
-  const auto first = static_cast<unsigned char>(bytes.front());
-  bytes.remove_prefix(1);
-  Override given{.kind = static_cast<Override::Kind>(first & 3)};
-  const auto ticks = [&] { return Duration{static_cast<Duration::rep>(take(bytes))}; };
-  if (given.kind == Override::Kind::kNumbers) given.limit = take(bytes);
-  if ((first & kHasPer) != 0) given.per = ticks();
-  if ((first & kHasCalendar) != 0) given.calendar = static_cast<CalendarUnit>(take(bytes));
-  if ((first & kHasBurst) != 0) given.burst = take(bytes);
-  if ((first & kHasUntil) != 0) given.until = Instant{ticks()};
-  if (given.kind == Override::Kind::kPlan) {
-    const std::size_t size = take(bytes);
-    given.plan = bytes.substr(0, size);
-    bytes.remove_prefix(given.plan.size());
-  }
-  return given;
-}
-
 }  // namespace sluice::rules
 
 namespace sluice {
@@ -371,43 +363,37 @@ void write_all(detail::ReplacementFile& file, const Overrides& from) {
 }
 
 // Reads the lines of a file up to its end.
-class Reader {
- public:
-  Reader(const std::string& path, Overrides& into) : path_(path), into_(into), file_(path) {}
-
-  Status read() {
-    if (!next() || line_ != kFirstLine) return wrong("is no file of overrides", kFirstLine);
-    std::size_t count = 0;
-    for (; next(); ++count) {
-      const std::size_t tab = line_.find('\t');
-      if (tab == line_.npos) break;
-      const auto given = rules::parse_override(std::string_view(line_).substr(0, tab));
-      if (!given) return Unexpected{place() + given.error()};
-      const auto set = into_.set(std::string_view(line_).substr(tab + 1), *given);
-      if (!set) return Unexpected{place() + set.error()};
-    }
-    const std::string last = "end " + std::to_string(count);
-    if (line_ != last || next()) return wrong("the file is damaged", last);
-    return {};
+Status read_all(const std::string& path, Overrides& into) {
+  std::ifstream file(path);
+  std::string line;
+  std::size_t number = 0;
+  const auto next = [&] {
+    ++number;
+    line.clear();
+    return static_cast<bool>(std::getline(file, line));
+  };
+  const auto wrong = [&](std::string_view what) {
+    return Unexpected{path + ":" + std::to_string(number) + ": " + std::string(what)};
+  };
+  const auto expected = [](std::string_view one) {
+    return "; expected the line '" + std::string(one) + "'";
+  };
+  if (!next() || line != kFirstLine) {
+    return wrong("is no file of overrides" + expected(kFirstLine));
   }
-
- private:
-  bool next() {
-    ++number_;
-    line_.clear();
-    return static_cast<bool>(std::getline(file_, line_));
+  std::size_t count = 0;
+  for (; next(); ++count) {
+    const std::size_t tab = line.find('\t');
+    if (tab == line.npos) break;
+    const auto given = rules::parse_override(std::string_view(line).substr(0, tab));
+    if (!given) return wrong(given.error());
+    const auto set = into.set(std::string_view(line).substr(tab + 1), *given);
+    if (!set) return wrong(set.error());
   }
-  std::string place() const { return path_ + ":" + std::to_string(number_) + ": "; }
-  Unexpected<std::string> wrong(std::string_view what, std::string_view line) const {
-    return {place() + std::string(what) + "; expected the line '" + std::string(line) + "'"};
-  }
-
-  const std::string& path_;
-  Overrides& into_;
-  std::ifstream file_;
-  std::string line_;
-  std::size_t number_ = 0;
-};
+  const std::string last = "end " + std::to_string(count);
+  if (line != last || next()) return wrong("the file is damaged" + expected(last));
+  return {};
+}
 
 }  // namespace
 
@@ -418,7 +404,7 @@ Expected<bool> read_overrides(const std::string& path, Overrides& into) {
     return Unexpected{"cannot read " + path + ": " + std::strerror(errno)};
   }
   Overrides next(into.most());
-  if (auto read = Reader(path, next).read(); !read) return Unexpected{read.error()};
+  if (auto read = read_all(path, next); !read) return Unexpected{read.error()};
   into.replace(std::move(next));
   return true;
 }
