@@ -37,22 +37,31 @@ struct Meaning {
   std::vector<Meaning> limits = {};  // of a rule
 };
 
-const Pair* find(const Node& map, std::string_view key) {
-  const auto has_key = [&](const Pair& pair) { return pair.first->text == key; };
-  const auto found = std::find_if(map.pairs.begin(), map.pairs.end(), has_key);
-  return found == map.pairs.end() ? nullptr : &*found;
+// The members of a map and the items of a list: none if it is null.
+std::span<const Pair> pairs_of(const Node* map) {
+  return map == nullptr ? std::span<const Pair>() : std::span(map->pairs);
+}
+std::span<const Node* const> items_of(const Node* list) {
+  return list == nullptr ? std::span<const Node* const>() : std::span(list->items);
 }
 
-const Node* value_of(const Node& map, std::string_view key) {
+const Pair* find(const Node* map, std::string_view key) {
+  for (const Pair& pair : pairs_of(map)) {
+    if (pair.first->text == key) return &pair;
+  }
+  return nullptr;
+}
+
+const Node* value_of(const Node* map, std::string_view key) {
   const Pair* const pair = find(map, key);
   return pair == nullptr ? nullptr : pair->second;
 }
+const Node* value_of(const Node& map, std::string_view key) { return value_of(&map, key); }
 
 // Returns the row of a key. Null: there is none, or no schema.
 const Key* row_of(const schema::Map* map, std::string_view key) {
   if (map == nullptr) return nullptr;
-  const auto found = std::find_if(map->keys.begin(), map->keys.end(),
-                                  [&](const Key& row) { return row.name == key; });
+  const auto found = std::ranges::find(map->keys, key, &Key::name);
   return found == map->keys.end() ? nullptr : &*found;
 }
 
@@ -75,14 +84,11 @@ std::vector<std::string> names_in_row(const Node& limit, std::string name) {
 std::string with_lower_headers(std::string text) {
   constexpr std::string_view kHeader = "header.";
   for (std::size_t at = text.find(kHeader); at != text.npos; at = text.find(kHeader, at + 1)) {
-    for (std::size_t i = at + kHeader.size(); i < text.size(); ++i) {
-      const char c = text[i];
-      const bool is_upper = c >= 'A' && c <= 'Z';
-      const bool is_lower = c >= 'a' && c <= 'z';
-      const bool is_digit = c >= '0' && c <= '9';
-      if (!is_upper && !is_lower && !is_digit && c != '-' && c != '_') break;
-      if (is_upper) text[i] = static_cast<char>(c - 'A' + 'a');
-    }
+    constexpr std::string_view kOfName =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    const std::size_t begin = at + kHeader.size();
+    const std::size_t end = std::min(text.find_first_not_of(kOfName, begin), text.size());
+    text.replace(begin, end - begin, lower_case(text.substr(begin, end - begin)));
   }
   return text;
 }
@@ -102,7 +108,7 @@ std::string shown(const Key* row, const std::string& text) {
 std::string joined(const Node& list) {
   std::vector<std::string_view> texts;
   for (const Node* item : list.items) texts.push_back(item->text);
-  std::sort(texts.begin(), texts.end());
+  std::ranges::sort(texts);
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   std::string out;
   for (const std::string_view text : texts) out.append(out.empty() ? "" : ", ").append(text);
@@ -130,8 +136,7 @@ std::string default_of(const Node& file, const Key& row) {
   if (row.otherwise.starts_with('`')) {
     return std::string(row.otherwise.substr(1, row.otherwise.size() - 2));
   }
-  const Node* const defaults = value_of(file, "defaults");
-  const Node* const given = defaults == nullptr ? nullptr : value_of(*defaults, row.name);
+  const Node* const given = value_of(value_of(file, "defaults"), row.name);
   if (given != nullptr) return given->text;
   return default_of(file, *row_of(row_of(&schema::file(), "defaults")->map, row.name));
 }
@@ -185,10 +190,9 @@ Meaning read_limit(const Node& file, const Node& node, std::string name, bool ha
   Meaning limit = read_map(file, node, *row_of(&rules, "limits")->map);
   limit.values["name"] = name;
   limit.name = std::move(name);
-  const Node* const plans = value_of(file, "plans");
+  const auto plans = pairs_of(value_of(file, "plans"));
   const Key* const row = row_of(&schema::file(), "plans");
-  for (std::size_t i = 0; plans != nullptr && has_plan && i < plans->pairs.size(); ++i) {
-    const auto& [plan, limits] = plans->pairs[i];
+  for (const auto& [plan, limits] : has_plan ? plans : std::span<const Pair>()) {
     std::string prefix;  // of the budgets after it in its row, which have names
     for (const std::string& in_row : names_in_row(node, limit.name)) {
       const Node* const numbers = value_of(*limits, in_row);
@@ -196,14 +200,12 @@ Meaning read_limit(const Node& file, const Node& node, std::string name, bool ha
       prefix += "overflow.";
     }
   }
-  const Pair* const prices = find(file, "prices");
-  if (prices != nullptr && find(node, "price") != nullptr) {
-    collect(*prices->second, row_of(&schema::file(), "prices"), "prices", limit.values);
+  const Node* const prices = value_of(file, "prices");
+  if (prices != nullptr && value_of(node, "price") != nullptr) {
+    collect(*prices, row_of(&schema::file(), "prices"), "prices", limit.values);
   }
   add_defaults("", limit);
-  for (std::size_t i = 0; plans != nullptr && i < plans->pairs.size(); ++i) {
-    add_defaults("plans." + plans->pairs[i].first->text + ".", limit);
-  }
+  for (const auto& [plan, limits] : plans) add_defaults("plans." + plan->text + ".", limit);
   return limit;
 }
 
@@ -214,10 +216,9 @@ Meaning read_rule(const Node& file, const Node& node) {
   rule.values["domain"] =
       domain != nullptr ? domain->text : default_of(file, *row_of(&schema::file(), "domain"));
   const bool has_plan = value_of(node, "plan") != nullptr;
-  const Node* const limits = value_of(node, "limits");
-  for (std::size_t i = 0; limits != nullptr && i < limits->items.size(); ++i) {
-    const Node& limit = *limits->items[i];
-    rule.limits.push_back(read_limit(file, limit, limit_name(limit, rule.name, i), has_plan));
+  for (const Node* limit : items_of(value_of(node, "limits"))) {
+    std::string name = limit_name(*limit, rule.name, rule.limits.size());
+    rule.limits.push_back(read_limit(file, *limit, std::move(name), has_plan));
   }
   return rule;
 }
@@ -227,10 +228,9 @@ std::vector<Meaning> read(std::span<const RuleText> files) {
   for (const RuleText& file : files) {
     Diagnostics diagnostics(file.yaml, file.file);
     const Document document = read_yaml(diagnostics);
-    const Node* const rules =
-        document.root == nullptr ? nullptr : value_of(*document.root, "rules");
-    if (rules == nullptr) continue;
-    for (const Node* rule : rules->items) out.push_back(read_rule(*document.root, *rule));
+    for (const Node* rule : items_of(value_of(document.root, "rules"))) {
+      out.push_back(read_rule(*document.root, *rule));
+    }
   }
   return out;
 }
@@ -356,14 +356,16 @@ std::optional<Span> find_span(std::string_view text, const Node& scalar) {
   return Span{at, end, quoted};
 }
 
-// Changes values in a text, and in a copy of its tree: what the new text must mean.
+// Changes values in the text of a file, and in a copy of its tree: what the new text must mean.
+// Borrows the text.
 class Editor {
  public:
-  Editor(std::string_view text, const Node* root) : text_(text), root_(root) {}
+  explicit Editor(const RuleText& file)
+      : bytes_(file.yaml), diagnostics_(file.yaml, file.file), document_(read_yaml(diagnostics_)) {}
 
-  const Node* root() const noexcept { return root_; }
+  const Node* root() const noexcept { return document_.root; }
   // Return a copy of a value, in its place, whose members may be changed.
-  Node& own_root() { return own(root_); }
+  Node& own_root() { return own(document_.root); }
   Node& own(Node& map, std::string_view key) {
     for (Pair& pair : map.pairs) {
       if (pair.first->text == key) return own(pair.second);
@@ -375,6 +377,10 @@ class Editor {
   // whether the text has such a place.
   bool set(Node& map, std::string_view key, const std::string& value, std::string_view neighbour);
   std::string text() const;
+  RuleEdit done(std::size_t index) const {
+    const std::string_view mark = bytes_.substr(0, bytes_.size() - text_.size());
+    return {index, std::string(mark) + text()};
+  }
 
  private:
   struct Edit {
@@ -384,12 +390,12 @@ class Editor {
   };
 
   Node& own(const Node*& place) {
-    copies_.nodes.push_back(*place);
-    place = &copies_.nodes.back();
-    return copies_.nodes.back();
+    Node& copy = document_.nodes.emplace_back(*place);
+    place = &copy;
+    return copy;
   }
   const Node* make_scalar(std::string_view text) {
-    Node& node = copies_.nodes.emplace_back();
+    Node& node = document_.nodes.emplace_back();
     node.kind = Node::Kind::kScalar;
     node.text = text;
     return &node;
@@ -398,9 +404,10 @@ class Editor {
               std::string_view neighbour);
   std::optional<Span> span_of(const Node& scalar) const;
 
-  std::string_view text_;
-  const Node* root_;
-  Document copies_;
+  const std::string_view bytes_;
+  Diagnostics diagnostics_;
+  Document document_;  // and the copies
+  const std::string_view text_ = diagnostics_.text();
   std::vector<Edit> edits_;
   std::vector<std::pair<const Node*, Span>> changed_;  // scalars with another value than the text
 };
@@ -427,7 +434,7 @@ std::optional<Span> Editor::span_of(const Node& scalar) const {
 
 bool Editor::insert(Node& map, std::string_view key, const std::string& value,
                     std::string_view neighbour) {
-  const Pair* const before = find(map, neighbour);
+  const Pair* const before = find(&map, neighbour);
   const auto span = before == nullptr ? std::nullopt : span_of(*before->second);
   if (!span) return false;
   const std::string added = std::string(key) + ": " + value;
@@ -450,8 +457,7 @@ bool Editor::insert(Node& map, std::string_view key, const std::string& value,
 // Two insertions at one place: the later one comes first, as in the tree.
 std::string Editor::text() const {
   std::vector<Edit> edits(edits_.rbegin(), edits_.rend());
-  std::stable_sort(edits.begin(), edits.end(),
-                   [](const Edit& a, const Edit& b) { return a.at < b.at; });
+  std::ranges::stable_sort(edits, {}, &Edit::at);
   std::string out;
   std::size_t done = 0;
   for (const Edit& edit : edits) {
@@ -464,9 +470,9 @@ std::string Editor::text() const {
 
 EditError unknown_limit(const Node* limits, std::string_view rule, const std::string& name) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; limits != nullptr && i < limits->items.size(); ++i) {
-    const Node& limit = *limits->items[i];
-    for (std::string& one : names_in_row(limit, limit_name(limit, rule, i))) {
+  std::size_t index = 0;
+  for (const Node* limit : items_of(limits)) {
+    for (std::string& one : names_in_row(*limit, limit_name(*limit, rule, index++))) {
       names.push_back(std::move(one));
     }
   }
@@ -485,9 +491,7 @@ EditError no_place(std::string_view key, std::string_view of) {
 
 EditError no_own_numbers(const Node& file, std::string_view of, const RuleChanges::Number& change) {
   std::string plan = "PLAN";
-  const Node* const plans = value_of(file, "plans");
-  for (std::size_t i = 0; plans != nullptr && i < plans->pairs.size(); ++i) {
-    const auto& [name, limits] = plans->pairs[i];
+  for (const auto& [name, limits] : pairs_of(value_of(file, "plans"))) {
     if (value_of(*limits, change.limit) == nullptr) continue;
     plan = name->text;
     break;
@@ -511,11 +515,9 @@ std::optional<EditError> change_plan_price(Editor& editor, Node& numbers, std::s
   const std::string_view model = name.substr(0, dot);
   const std::string_view price = name.substr(std::min(dot + 1, name.size()));
   const Node* const models = value_of(numbers, "prices");
-  const Node* const prices = models == nullptr ? nullptr : value_of(*models, model);
-  if (prices == nullptr || value_of(*prices, price) == nullptr) {
+  if (value_of(value_of(models, model), price) == nullptr) {
     std::vector<std::string> known;
-    for (std::size_t i = 0; models != nullptr && i < models->pairs.size(); ++i) {
-      const auto& [one, its] = models->pairs[i];
+    for (const auto& [one, its] : pairs_of(models)) {
       for (const Pair& pair : its->pairs) known.push_back(one->text + "." + pair.first->text);
     }
     known.push_back("sluice rules set prices/" + std::string(model) + " " + std::string(price) +
@@ -535,12 +537,11 @@ std::optional<EditError> change_number(Editor& editor, Node& rule, std::string_v
   const Node* const limits = value_of(rule, "limits");
   std::size_t index = 0;
   std::size_t in_row = 0;
-  const std::size_t count = limits == nullptr ? 0 : limits->items.size();
+  const std::size_t count = items_of(limits).size();
   for (; index < count; ++index) {
     const Node& first = *limits->items[index];
     const auto names = names_in_row(first, limit_name(first, rule_name, index));
-    in_row = static_cast<std::size_t>(std::find(names.begin(), names.end(), change.limit) -
-                                      names.begin());
+    in_row = static_cast<std::size_t>(std::ranges::find(names, change.limit) - names.begin());
     if (in_row < names.size()) break;
   }
   if (index == count) return unknown_limit(limits, rule_name, change.limit);
@@ -589,19 +590,10 @@ std::optional<EditError> change(Editor& editor, std::size_t index, std::string_v
   return check_text(editor, changed, of);
 }
 
-// The words for each kind of Shared.
-struct SharedWords {
-  std::string_view key;    // of the file
-  std::string_view whole;  // one of them
-  std::string_view part;   // what it has by name
-};
-constexpr std::array<SharedWords, 2> kSharedWords{
-    {{"plans", "plan", "limit"}, {"prices", "model", "price"}}};
-
-std::optional<EditError> change_shared(Editor& editor, const SharedWords& words,
-                                       std::string_view name, const RuleChanges& changes) {
-  Node& whole = editor.own(editor.own(editor.own_root(), words.key), name);
-  const std::string of_whole = std::string(words.whole) + " " + in_quotes(name);
+std::optional<EditError> change_shared(Editor& editor, const Shared& kind, std::string_view name,
+                                       const RuleChanges& changes) {
+  Node& whole = editor.own(editor.own(editor.own_root(), kind.key), name);
+  const std::string of_whole = std::string(kind.whole) + " " + in_quotes(name);
   for (const RuleChanges::Number& number : changes.numbers) {
     const bool is_price = number.limit.empty();
     Node& numbers = is_price ? whole : editor.own(whole, number.limit);
@@ -613,39 +605,17 @@ std::optional<EditError> change_shared(Editor& editor, const SharedWords& words,
       return no_place(number.key, of_limit);
     }
   }
-  return check_text(editor, std::string(words.part) + "s", of_whole);
+  return check_text(editor, std::string(kind.part) + "s", of_whole);
 }
 
 // Returns the index of the rule in a file.
-std::optional<std::size_t> find_rule(const Document& document, std::string_view name) {
-  if (document.root == nullptr) return std::nullopt;
-  const Node* const rules = value_of(*document.root, "rules");
-  if (rules == nullptr) return std::nullopt;
-  const auto found = std::find_if(rules->items.begin(), rules->items.end(),
-                                  [&](const Node* rule) { return has_name(*rule, name); });
-  if (found == rules->items.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - rules->items.begin());
+std::optional<std::size_t> find_rule(const Node* file, std::string_view name) {
+  const auto rules = items_of(value_of(file, "rules"));
+  const auto found =
+      std::ranges::find_if(rules, [&](const Node* rule) { return has_name(*rule, name); });
+  if (found == rules.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - rules.begin());
 }
-
-}  // namespace
-
-namespace {
-
-// A file whose text is changed. Borrows the text.
-struct EditedFile {
-  explicit EditedFile(const RuleText& file)
-      : bytes(file.yaml), diagnostics(file.yaml, file.file), document(read_yaml(diagnostics)) {}
-
-  Editor editor() const { return Editor(diagnostics.text(), document.root); }
-  RuleEdit done(std::size_t index, const Editor& edited) const {
-    const std::string_view mark = bytes.substr(0, bytes.size() - diagnostics.text().size());
-    return {index, std::string(mark) + edited.text()};
-  }
-
-  std::string_view bytes;
-  Diagnostics diagnostics;
-  Document document;
-};
 
 // Returns the first limit, or price, that the plan or the model does not have, or an empty text.
 std::string_view lacking_part(const Node& whole, const RuleChanges& changes) {
@@ -655,20 +625,6 @@ std::string_view lacking_part(const Node& whole, const RuleChanges& changes) {
   }
   return {};
 }
-
-}  // namespace
-
-RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>& change) {
-  auto changed = std::make_shared<RuleSet::Impl>(Access::impl(rules));
-  changed->by_name.clear();  // views into the rules that were copied
-  for (std::size_t i = 0; i < changed->rules.size(); ++i) {
-    change(changed->rules[i]);
-    changed->by_name.emplace(changed->rules[i].name, i);
-  }
-  return Access::rules(std::move(changed));
-}
-
-namespace {
 
 // For how long an id can be known: by a hold, and after it.
 constexpr Duration kLongestKnown = 2 * kMaxHold;
@@ -707,31 +663,29 @@ std::optional<std::size_t> find_limit(const Rule& rule, std::string_view name) {
   return static_cast<std::size_t>(found - rule.limits.begin());
 }
 
-// A budget that has left its row: its index in the rule, and that of one which has stayed.
-struct Removed {
-  std::size_t limit = 0;
-  std::size_t stays = 0;
-};
-
-std::vector<Removed> find_removed(const Rule& before, const Rule& after) {
-  std::vector<Removed> out;
-  for (std::size_t i = 0; i < before.limits.size(); ++i) {
-    if (!holds_amounts(before.limits[i].limit.algorithm()) ||
-        find_limit(after, before.limits[i].name)) {
-      continue;
-    }
-    const auto [first, last] = row_around(before, i);
-    for (std::size_t other = first; other < last; ++other) {
-      const auto stays = find_limit(after, before.limits[other].name);
-      if (!stays || !holds_amounts(after.limits[*stays].limit.algorithm())) continue;
-      out.push_back({i, other});
-      break;
+// Returns a budget that stays in the row of the one at an index, which has left it. Null: that one
+// stays too or is no budget, or there is none.
+const RuleLimit* find_stay(const Rule& before, std::size_t index, const Rule& after) {
+  const RuleLimit& left = before.limits[index];
+  if (!holds_amounts(left.limit.algorithm()) || find_limit(after, left.name)) return nullptr;
+  const auto [first, last] = row_around(before, index);
+  for (std::size_t other = first; other < last; ++other) {
+    const auto stays = find_limit(after, before.limits[other].name);
+    if (stays && holds_amounts(after.limits[*stays].limit.algorithm())) {
+      return &before.limits[other];
     }
   }
-  return out;
+  return nullptr;
 }
 
 }  // namespace
+
+RuleSet change_rules(const RuleSet& rules, const std::function<void(Rule& rule)>& change) {
+  auto changed = std::make_shared<RuleSet::Impl>(Access::impl(rules));
+  for (Rule& rule : changed->rules) change(rule);
+  changed->index_names();
+  return Access::rules(std::move(changed));
+}
 
 RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
   const RuleSet::Impl& old = Access::impl(before);
@@ -739,14 +693,16 @@ RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
   for (std::size_t i = 0; i < after.rules().size(); ++i) {
     const Rule* const was = before.find(after.rules()[i].name);
     if (was == nullptr || was->domain != after.rules()[i].domain) continue;
-    const CompiledRule& its = old.compiled[static_cast<std::size_t>(was - old.rules.data())];
-    for (const Removed& one : find_removed(*was, after.rules()[i])) {
-      const Instant since = its.limits[one.limit].removed.value_or(now);
+    const CompiledRule& its = old.compiled_of(*was);
+    for (std::size_t left = 0; left < was->limits.size(); ++left) {
+      const RuleLimit* const stays = find_stay(*was, left, after.rules()[i]);
+      if (stays == nullptr) continue;
+      const Instant since = its.limits[left].removed.value_or(now);
       if (now - since >= kLongestKnown) continue;
       if (!kept) kept = std::make_shared<RuleSet::Impl>(Access::impl(after));
       Rule& rule = kept->rules[i];
       std::vector<CompiledLimit>& compiled = kept->compiled[i].limits;
-      const auto [first, last] = row_around(rule, *find_limit(rule, was->limits[one.stays].name));
+      const auto [first, last] = row_around(rule, *find_limit(rule, stays->name));
       const auto in_row =
           std::count_if(compiled.begin() + static_cast<std::ptrdiff_t>(first),
                         compiled.begin() + static_cast<std::ptrdiff_t>(last),
@@ -755,54 +711,46 @@ RuleSet keep_removed(const RuleSet& before, const RuleSet& after, Instant now) {
         continue;
       }
       const auto at = static_cast<std::ptrdiff_t>(last);
-      RuleLimit limit = was->limits[one.limit];
+      RuleLimit limit = was->limits[left];
       limit.alternative = true;
       limit.by_plan.clear();
       compiled
           .insert(compiled.begin() + at,
-                  compiled_again(limit, its.limits[one.limit], old.attributes, kept->attributes))
+                  compiled_again(limit, its.limits[left], old.attributes, kept->attributes))
           ->removed = since;
       rule.limits.insert(rule.limits.begin() + at, std::move(limit));
     }
   }
   if (!kept) return after;
-  kept->by_name.clear();  // views into the rules that were copied
-  for (std::size_t i = 0; i < kept->rules.size(); ++i)
-    kept->by_name.emplace(kept->rules[i].name, i);
+  kept->index_names();
   return Access::rules(std::move(kept));
 }
 
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
                                         const RuleChanges& changes) {
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const EditedFile file(files[i]);
-    const auto index = find_rule(file.document, rule);
+    Editor editor(files[i]);
+    const auto index = find_rule(editor.root(), rule);
     if (!index) continue;
-    Editor editor = file.editor();
     if (auto error = change(editor, *index, rule, changes)) return Unexpected{std::move(*error)};
-    return file.done(i, editor);
+    return editor.done(i);
   }
   return Unexpected{EditError{EditError::Unknown::kWhole, "there is no rule " + in_quotes(rule)}};
 }
 
-Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, Shared kind,
+Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, const Shared& kind,
                                           std::string_view name, const RuleChanges& changes) {
-  const SharedWords& words = kSharedWords[static_cast<std::size_t>(kind)];
-  const std::string of_name = std::string(words.whole) + " " + in_quotes(name);
+  const std::string of_name = std::string(kind.whole) + " " + in_quotes(name);
   std::optional<RuleEdit> done;
   std::string_view lacking;
   std::vector<std::string> known;  // parts, or while no file has the whole, the wholes
   bool is_known = false;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const EditedFile file(files[i]);
-    const Node* const all =
-        file.document.root == nullptr ? nullptr : value_of(*file.document.root, words.key);
-    const Node* const whole = all == nullptr ? nullptr : value_of(*all, name);
+    Editor editor(files[i]);
+    const Node* const all = value_of(editor.root(), kind.key);
+    const Node* const whole = value_of(all, name);
     if (whole != nullptr && !std::exchange(is_known, true)) known.clear();
-    const Node* const names = whole == nullptr && !is_known ? all : whole;
-    if (names != nullptr) {
-      for (const Pair& pair : names->pairs) known.push_back(pair.first->text);
-    }
+    for (const Pair& pair : pairs_of(is_known ? whole : all)) known.push_back(pair.first->text);
     if (whole == nullptr) continue;
     if (const std::string_view part = lacking_part(*whole, changes); !part.empty()) {
       lacking = part;
@@ -812,26 +760,25 @@ Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, Share
       return Unexpected{EditError{{},
                                   "the " + of_name + " of " + in_quotes(files[done->file].file) +
                                       " and of " + in_quotes(files[i].file) + " has these " +
-                                      std::string(words.part) +
+                                      std::string(kind.part) +
                                       "s; expected a change of the files"}};
     }
-    Editor editor = file.editor();
-    if (auto wrong = change_shared(editor, words, name, changes)) {
+    if (auto wrong = change_shared(editor, kind, name, changes)) {
       return Unexpected{std::move(*wrong)};
     }
-    done = file.done(i, editor);
+    done = editor.done(i);
   }
   if (done) return *std::move(done);
   const std::string expected =
-      "; expected " + (known.empty() ? "'" + std::string(words.key) + "' in the rules"
+      "; expected " + (known.empty() ? "'" + std::string(kind.key) + "' in the rules"
                                      : either({known.begin(), known.end()}));
   using Unknown = EditError::Unknown;
-  const std::string of_rule = kind == Shared::kModel
+  const std::string of_rule = kind.key == kSharedPrices.key
                                   ? ""
                                   : ", or sluice rules set RULE/" + std::string(lacking) +
                                         " for numbers that the limit has in its rule";
   return Unexpected{
-      is_known ? EditError{Unknown::kPart, "the " + of_name + " has no " + std::string(words.part) +
+      is_known ? EditError{Unknown::kPart, "the " + of_name + " has no " + std::string(kind.part) +
                                                " " + in_quotes(lacking) + expected + of_rule}
                : EditError{Unknown::kWhole, "there is no " + of_name + expected}};
 }

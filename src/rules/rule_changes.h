@@ -85,13 +85,19 @@ struct EditError {
 // numbers come from plans, or an anchor shares the value with another place.
 Expected<RuleEdit, EditError> edit_rule(std::span<const RuleText> files, std::string_view rule,
                                         const RuleChanges& changes);
-// What the limits of a file share.
-enum class Shared : std::uint8_t { kPlan, kModel };
+// What the limits of a file share, in words.
+struct Shared {
+  std::string_view key;    // of the file
+  std::string_view whole;  // one of them
+  std::string_view part;   // what it has by name
+};
+inline constexpr Shared kSharedPlans{"plans", "plan", "limit"},
+    kSharedPrices{"prices", "model", "price"};
 
 // The same for the numbers of limits in a plan, or for the prices of a model. They belong to a
 // file: those of several files are changed in the only one that has the limits or prices. Errors:
 // as above, or several files have them.
-Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, Shared kind,
+Expected<RuleEdit, EditError> edit_shared(std::span<const RuleText> files, const Shared& kind,
                                           std::string_view name, const RuleChanges& changes);
 
 }  // namespace sluice::rules

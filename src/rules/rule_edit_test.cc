@@ -117,7 +117,7 @@ constexpr std::string_view kPlans =
 
 // Changes the plan "free" of files, and returns the new text of one or the error.
 std::string edited_plan(const std::vector<std::string_view>& texts, const Numbers& numbers,
-                        std::string_view plan = "free", Shared kind = Shared::kPlan) {
+                        std::string_view plan = "free", const Shared& kind = kSharedPlans) {
   std::vector<RuleText> files;
   for (const std::string_view text : texts) {
     files.push_back({std::string_view("abc").substr(files.size(), 1), text});
@@ -162,7 +162,7 @@ TEST(RuleEdit, ChangesPricesOfAModel) {
       "rules: []\n";
   const auto edited_model = [](const std::vector<std::string_view>& texts, const Numbers& numbers,
                                std::string_view model) {
-    return edited_plan(texts, numbers, model, Shared::kModel);
+    return edited_plan(texts, numbers, model, kSharedPrices);
   };
   EXPECT_EQ(edited_model({prices}, {{"", "out", "16"}, {"", "in", "4"}}, "large"),
             replaced(prices, "in: 1_000, out: 15", "in: 4, out: 16"));

@@ -54,8 +54,7 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
     return "there is no rule " + double_quoted(needs.rule) + "; expected one of: " + listed(names);
   }
   for (const std::string& name : needs.costs) {
-    const auto has_name = [&](const RuleLimit& limit) { return limit.name == name; };
-    if (std::any_of(rule->limits.begin(), rule->limits.end(), has_name)) continue;
+    if (std::ranges::find(rule->limits, name, &RuleLimit::name) != rule->limits.end()) continue;
     return "rule " + double_quoted(rule->name) + " has no limit " + double_quoted(name) +
            "; expected .costing(LIMIT, UNITS) with the name of one of its limits";
   }
@@ -66,10 +65,8 @@ std::optional<std::string> find_problem(const RuleSet& rules, const RuleNeeds& n
   values.begin(set.attributes, given);
   for (std::size_t i = 0; i < rule->limits.size(); ++i) {
     const RuleLimit& limit = rule->limits[i];
-    const auto& compiled =
-        set.compiled[static_cast<std::size_t>(rule - set.rules.data())].limits[i];
-    const bool has_cost =
-        std::find(needs.costs.begin(), needs.costs.end(), limit.name) != needs.costs.end();
+    const auto& compiled = set.compiled_of(*rule, limit);
+    const bool has_cost = std::ranges::find(needs.costs, limit.name) != needs.costs.end();
     const std::string which =
         "rule " + double_quoted(rule->name) + ", limit " + double_quoted(limit.name);
     if (!has_attributes(compiled, has_cost, values)) {
@@ -169,8 +166,8 @@ RuleDeciders::RuleDeciders(LiveRules rules, Limiter& limiter, const RuleStores& 
       slots_(std::make_unique<Slot[]>(slot_count_)) {
   for (std::string& name : needs.attributes) name = rules::normalized(name);
   std::vector<std::string> names = needs.attributes;
-  std::sort(names.begin(), names.end());
-  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
     throw std::invalid_argument("the guard provides the attribute " + double_quoted(*twice) +
                                 " twice; expected it once");
   }

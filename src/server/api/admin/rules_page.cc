@@ -735,7 +735,7 @@ void change_plan(const Call& call) {
     }
     return edited(
         call, now,
-        rules::edit_shared(views_of(*now.texts), rules::Shared::kPlan, name, patch->changes));
+        rules::edit_shared(views_of(*now.texts), rules::kSharedPlans, name, patch->changes));
   };
   change_texts(call, subject, change, &*patch);
 }
@@ -747,7 +747,7 @@ void change_prices(const Call& call) {
   const auto change = [&](const ActiveRules& now) {
     return edited(
         call, now,
-        rules::edit_shared(views_of(*now.texts), rules::Shared::kModel, model, patch->changes));
+        rules::edit_shared(views_of(*now.texts), rules::kSharedPrices, model, patch->changes));
   };
   change_texts(call, {"prices of", model, "PATCH /v1/prices/" + model}, change);
 }
