@@ -25,7 +25,7 @@ bool wants_values(const Descriptor& descriptor) {
 
 // Appends a value of a request in a form that is valid for a label.
 void append_value(std::string& out, std::string_view value) {
-  out += base::as_utf8(value.substr(0, EnvoyCounts::kLongestValue), "?");
+  out += base::as_utf8(value.substr(0, EnvoyFiles::kLongestValue), "?");
 }
 
 // Appends the name as in Descriptor::rule, with the request's values if the descriptor asks for it.
@@ -48,21 +48,21 @@ void append_name(std::string& out, const Descriptor& descriptor, std::span<const
 
 }  // namespace
 
-std::string_view EnvoyCounts::to_string(Cell cell) noexcept {
+std::string_view EnvoyFiles::to_string(Cell cell) noexcept {
   static constexpr std::array<std::string_view, 3> kNames = {"within_limit", "over_limit",
                                                              "shadow_mode"};
   return kNames[cell];
 }
 
-EnvoyCounts::EnvoyCounts(const envoy::Config& config) : config_(config) {
+EnvoyFiles::EnvoyFiles(envoy::Config config) : config_(std::move(config)) {
   for (auto& stripe : stripes_) stripe = std::make_unique<Tally[]>(config_.limited().size());
   for (const Descriptor* limited : config_.limited()) {
     by_values_.push_back(wants_values(*limited));
   }
 }
 
-void EnvoyCounts::count(const envoy::Status& status, std::span<const Entry> entries,
-                        std::size_t stripe) {
+void EnvoyFiles::count(const envoy::Status& status, std::span<const Entry> entries,
+                       std::size_t stripe) {
   if (status.descriptor == nullptr || (!status.limit && !status.unlimited)) return;
   const Descriptor& descriptor = *status.descriptor;
   const bool over = !status.decision.allowed();
@@ -72,8 +72,8 @@ void EnvoyCounts::count(const envoy::Status& status, std::span<const Entry> entr
   tally[cell].fetch_add(1, std::memory_order_relaxed);
 }
 
-void EnvoyCounts::count_by_value(const Descriptor& descriptor, std::span<const Entry> entries,
-                                 Cell cell) {
+void EnvoyFiles::count_by_value(const Descriptor& descriptor, std::span<const Entry> entries,
+                                Cell cell) {
   std::string name = descriptor.rule.domain + "/";
   append_name(name, descriptor, entries, descriptor.detailed_metric);
   const std::lock_guard lock(mutex_);
@@ -86,7 +86,7 @@ void EnvoyCounts::count_by_value(const Descriptor& descriptor, std::span<const E
   ++found->second[cell];
 }
 
-void EnvoyCounts::add_to(Sums& sums) const {
+void EnvoyFiles::add_to(Sums& sums) const {
   for (const Descriptor* limited : config_.limited()) {
     if (by_values_[limited->number]) continue;
     Cells& cells = sums[limited->rule.name];
@@ -128,9 +128,9 @@ Expected<bool, EnvoyManager::Errors> EnvoyManager::reload() {
   if (!has_files()) return false;
   auto changed = adopt(read_files(paths_));
   const std::lock_guard lock(mutex_);
-  last_errors_ = changed ? Errors() : changed.error();
-  if (!changed) ++failures_;
-  if (changed && *changed) ++reloads_;
+  status_.last_errors = changed ? Errors() : changed.error();
+  if (!changed) ++status_.failures;
+  if (changed && *changed) ++status_.reloads;
   return changed;
 }
 
@@ -142,7 +142,7 @@ Expected<bool, EnvoyManager::Errors> EnvoyManager::adopt(FilesRead read) {
   for (const RulesText& text : read.texts) files.push_back({text.name, text.text});
   auto config = envoy::Config::parse(files, terms_, options_.merge_domains);
   if (!config) return Unexpected{std::move(config.error())};
-  auto next = std::make_shared<ActiveEnvoyFiles>(std::move(*config));
+  auto next = std::make_shared<EnvoyFiles>(std::move(*config));
   texts_ = std::move(read.texts);
   {
     const std::lock_guard lock(mutex_);
@@ -155,36 +155,33 @@ Expected<bool, EnvoyManager::Errors> EnvoyManager::adopt(FilesRead read) {
 bool EnvoyManager::changed_on_disk() {
   const std::lock_guard changing(change_mutex_);
   if (!has_files()) return false;
-  Picture look = look_at(paths_);
-  const bool still = look == last_look_;
-  last_look_ = std::move(look);
-  if (!still || last_look_ == known_) return false;
-  known_ = last_look_;
-  return true;
+  return has_settled(look_at(paths_), last_look_, known_);
 }
 
-std::shared_ptr<ActiveEnvoyFiles> EnvoyManager::current() const {
+std::shared_ptr<EnvoyFiles> EnvoyManager::current() const {
   const std::lock_guard lock(mutex_);
   return active_;
 }
 
 EnvoyStatus EnvoyManager::status() const {
   const std::lock_guard lock(mutex_);
-  const envoy::Config& config = active_->config;
-  return {paths_,      config.domains().size(), config.limited().size(), reloads_, failures_,
-          last_errors_};
+  EnvoyStatus status = status_;
+  status.sources = paths_;
+  status.domains = active_->config().domains().size();
+  status.limits = active_->config().limited().size();
+  return status;
 }
 
-EnvoyCounts::Sums EnvoyManager::counted() const {
+EnvoyFiles::Sums EnvoyManager::counted() const {
   const std::lock_guard lock(mutex_);
-  std::erase_if(retired_, [this](const std::shared_ptr<ActiveEnvoyFiles>& one) {
+  std::erase_if(retired_, [this](const std::shared_ptr<EnvoyFiles>& one) {
     if (one.use_count() > 1) return false;
-    one->counts.add_to(kept_);
+    one->add_to(kept_);
     return true;
   });
-  EnvoyCounts::Sums sums = kept_;
-  for (const auto& one : retired_) one->counts.add_to(sums);
-  active_->counts.add_to(sums);
+  EnvoyFiles::Sums sums = kept_;
+  for (const auto& one : retired_) one->add_to(sums);
+  active_->add_to(sums);
   return sums;
 }
 

@@ -21,14 +21,14 @@
 
 namespace sluice::server {
 
-// Counts the answers of the limits of Envoy's files by limit name (Descriptor::rule). Limits with
-// `detailed_metric` or `value_to_metric` are also counted by the values of requests: a bounded
+// The files of Envoy. Counts the answers of their limits by limit name (Descriptor::rule). Limits
+// with `detailed_metric` or `value_to_metric` are also counted by the values of requests: a bounded
 // number of values per limit, and "other" for the rest. The values of an entry with
 // `share_threshold` count together, under its pattern.
 //
 // Thread-safety: any member from any thread. Cost of count(): one atomic addition to memory that
 // few threads share; with values, also a lock.
-class EnvoyCounts {
+class EnvoyFiles {
  public:
   enum Cell : std::size_t { kWithinLimit, kOverLimit, kShadow };
   using Cells = std::array<std::uint64_t, 3>;
@@ -37,7 +37,9 @@ class EnvoyCounts {
   static constexpr std::size_t kMostValues = 100;  // per limit
   static constexpr std::size_t kLongestValue = 64;
 
-  explicit EnvoyCounts(const envoy::Config& config);
+  explicit EnvoyFiles(envoy::Config config);
+
+  const envoy::Config& config() const noexcept { return config_; }
 
   // `entries` are the entries that matched the descriptor of the status.
   void count(const envoy::Status& status, std::span<const envoy::Entry> entries,
@@ -83,14 +85,6 @@ struct EnvoyOptions {
   bool request_metadata = false;  // add the request itself to dynamic_metadata
 };
 
-// The active files of Envoy, with their counts.
-struct ActiveEnvoyFiles {
-  explicit ActiveEnvoyFiles(envoy::Config read) : config(std::move(read)), counts(config) {}
-
-  envoy::Config config;
-  EnvoyCounts counts;
-};
-
 // Holds Envoy's files and replaces them: a set is validated as a whole and swapped at once; an
 // invalid file leaves the active files unchanged.
 //
@@ -116,14 +110,14 @@ class EnvoyManager {
   // See RulesManager::changed_on_disk().
   bool changed_on_disk();
 
-  std::shared_ptr<ActiveEnvoyFiles> current() const;
+  std::shared_ptr<EnvoyFiles> current() const;
   EnvoyStatus status() const;
   std::uint64_t version() const noexcept { return version_.load(std::memory_order_acquire); }
   const EnvoyOptions& options() const noexcept { return options_; }
   bool has_files() const noexcept { return !paths_.empty(); }
 
   // Returns the counts since the start, including those of files that are no longer active.
-  EnvoyCounts::Sums counted() const;
+  EnvoyFiles::Sums counted() const;
   // Returns a different number for each service, so that services count in different memory.
   std::size_t next_stripe() noexcept { return stripes_.fetch_add(1); }
 
@@ -139,13 +133,10 @@ class EnvoyManager {
   std::atomic<std::size_t> stripes_{0};
 
   mutable std::mutex mutex_;  // held briefly
-  std::uint64_t reloads_ = 0;
-  std::uint64_t failures_ = 0;
-  Errors last_errors_;
-  std::shared_ptr<ActiveEnvoyFiles> active_ = std::make_shared<ActiveEnvoyFiles>(envoy::Config());
-  mutable std::vector<std::shared_ptr<ActiveEnvoyFiles>>
-      retired_;                     // files that are still in use somewhere
-  mutable EnvoyCounts::Sums kept_;  // counts of files that are no longer used
+  EnvoyStatus status_;        // what status() fills in is not kept here
+  std::shared_ptr<EnvoyFiles> active_ = std::make_shared<EnvoyFiles>(envoy::Config());
+  mutable std::vector<std::shared_ptr<EnvoyFiles>> retired_;  // that are still in use somewhere
+  mutable EnvoyFiles::Sums kept_;  // counts of files that are no longer used
 
   std::mutex change_mutex_;  // held while files are read; locked before mutex_
   Picture known_;            // the files when last read or reported

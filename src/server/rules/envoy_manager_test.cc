@@ -14,7 +14,7 @@ std::string domain_of(std::string_view name) {
 TEST(EnvoyManager, HasNoDomainsWithoutFiles) {
   const auto manager = EnvoyManager::open({});
   ASSERT_TRUE(manager);
-  EXPECT_TRUE((*manager)->current()->config.domains().empty());
+  EXPECT_TRUE((*manager)->current()->config().domains().empty());
   EXPECT_FALSE(*(*manager)->reload());
   EXPECT_FALSE((*manager)->changed_on_disk());
 }
@@ -26,7 +26,7 @@ TEST(EnvoyManager, ReadsADirectoryOneDomainAFile) {
   folder.write("c.txt", "not read");
   const auto manager = EnvoyManager::open({folder.path()});
   ASSERT_TRUE(manager);
-  EXPECT_EQ((*manager)->current()->config.domains().size(), 2U);
+  EXPECT_EQ((*manager)->current()->config().domains().size(), 2U);
 }
 
 TEST(EnvoyManager, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
@@ -38,7 +38,7 @@ TEST(EnvoyManager, RefusesADirectoryInWhichTwoFilesHaveOneDomain) {
   EXPECT_EQ(manager.error()[0].file, folder / "b.yaml");
   const auto merged = EnvoyManager::open({folder.path()}, {.merge_domains = true});
   ASSERT_TRUE(merged);
-  EXPECT_EQ((*merged)->current()->config.domains().size(), 1U);
+  EXPECT_EQ((*merged)->current()->config().domains().size(), 1U);
 }
 
 TEST(EnvoyManager, KeepsWhatIsInForceWhereNewFilesAreWrong) {
@@ -48,7 +48,7 @@ TEST(EnvoyManager, KeepsWhatIsInForceWhereNewFilesAreWrong) {
   ASSERT_TRUE(manager);
   folder.write("a.yaml", "domain: ''\n");
   EXPECT_FALSE((*manager)->reload());
-  EXPECT_NE((*manager)->current()->config.find("a"), nullptr);
+  EXPECT_NE((*manager)->current()->config().find("a"), nullptr);
   EXPECT_EQ((*manager)->version(), 2U);
   EXPECT_EQ((*manager)->status().failures, 1U);
   EXPECT_EQ((*manager)->status().last_errors.size(), 1U);
@@ -69,7 +69,7 @@ TEST(EnvoyManager, SeesFilesThatChangeOnceTheyHaveStoodStill) {
   EXPECT_FALSE((*manager)->changed_on_disk());
   EXPECT_TRUE(*(*manager)->reload());
   EXPECT_FALSE(*(*manager)->reload());
-  EXPECT_NE((*manager)->current()->config.find("b"), nullptr);
+  EXPECT_NE((*manager)->current()->config().find("b"), nullptr);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ void look_into(FileLook directory, Picture& picture) {
       paths.push_back(path.native());
     }
   }
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   const std::size_t before = picture.size();
   for (std::string& path : paths) {
     FileLook look = look_at_file(std::move(path));
@@ -100,6 +100,20 @@ Picture look_at(const std::vector<std::string>& paths) {
     }
   }
   return picture;
+}
+
+Picture look_again(const Picture& files) {
+  Picture picture;
+  for (const FileLook& look : files) picture.push_back(look_at_file(look.path));
+  return picture;
+}
+
+bool has_settled(Picture now, Picture& latest, Picture& known) {
+  const bool is_still = now == latest;
+  latest = std::move(now);
+  if (!is_still || latest == known) return false;
+  known = latest;
+  return true;
 }
 
 FilesRead read_files(const std::vector<std::string>& paths) {

@@ -38,6 +38,13 @@ FileLook look_at_file(std::string path);
 // files and folders are skipped, so each file of a Kubernetes ConfigMap appears once.
 Picture look_at(const std::vector<std::string>& paths);
 
+// Examines the files of a picture again, and no others.
+Picture look_again(const Picture& files);
+
+// Returns whether the files `now` differ from the known ones and have not changed since the latest
+// look, so that no file that is half-written is read. They are the known ones then.
+bool has_settled(Picture now, Picture& latest, Picture& known);
+
 // The contents of the files of one picture.
 struct FilesRead {
   Picture picture;

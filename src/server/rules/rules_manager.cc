@@ -97,7 +97,7 @@ bool write_change(std::vector<RulesText>& texts, const TemporaryChange& change) 
     (change.key == "mode" ? values.mode : values.on_store_error) = change.value;
   }
   const std::vector<RuleText> files = views_of(texts);
-  auto edit = change.of_plan ? rules::edit_shared(files, rules::Shared::kPlan, change.rule, values)
+  auto edit = change.of_plan ? rules::edit_shared(files, rules::kSharedPlans, change.rule, values)
                              : rules::edit_rule(files, change.rule, values);
   if (!edit) return false;
   texts[edit->file].text = std::move(edit->text);
@@ -134,7 +134,7 @@ Expected<RuleSet, RulesManager::Errors> RulesManager::with_changes(
     one.has_effect = with_numbers && !one.limit.empty() && write_change(changed, one);
     has_numbers = has_numbers || one.has_effect;
   }
-  Lists lists;
+  Picture lists;
   auto out = has_numbers ? parse_again(std::move(changed), lists) : rules;
   if (!out || changes.empty()) return out;
   return rules::change_rules(*out, [&](Rule& rule) {
@@ -144,16 +144,12 @@ Expected<RuleSet, RulesManager::Errors> RulesManager::with_changes(
   });
 }
 
-// Parses the rules of files, and their lists.
 Expected<RuleSet, RulesManager::Errors> RulesManager::parse_files(FilesRead& read,
                                                                   const RuleTerms& terms,
-                                                                  Lists& lists) {
+                                                                  Picture& lists) {
   RuleTerms with_lists = terms;
   with_lists.reads_lists = true;
-  with_lists.on_list = [&lists](const std::string& path) {
-    lists.paths.push_back(path);
-    lists.picture = joined(std::move(lists.picture), look_at({path}));
-  };
+  with_lists.on_list = [&lists](const std::string& path) { lists.push_back(look_at_file(path)); };
   return parse(read, with_lists);
 }
 
@@ -176,8 +172,7 @@ RulesManager::RulesManager(bool from_source, std::vector<std::string> paths, con
       clock_(&clock),
       terms_(terms),
       active_{1, std::move(rules), std::make_shared<const Texts>(std::move(texts))},
-      loaded_at_(clock.now()),
-      past_{{1, loaded_at_, std::string(kStart), {}, active_.texts}},
+      past_{{1, clock.now(), std::string(kStart), {}, active_.texts}},
       unchanged_(active_.rules),
       read_(*active_.texts) {}
 
@@ -186,12 +181,12 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
   FilesRead read = read_files(paths);
   if (paths.empty())
     read.texts.push_back({std::string(kBuiltInName), std::string(built_in_rules())});
-  Lists lists;
+  Picture lists;
   auto rules = parse_files(read, terms, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
   std::unique_ptr<RulesManager> manager(new RulesManager(false, std::move(paths), clock, terms,
                                                          *std::move(rules), std::move(read.texts)));
-  manager->known_ = joined(std::move(read.picture), lists.picture);
+  manager->known_ = joined(std::move(read.picture), lists);
   manager->last_look_ = manager->known_;
   manager->lists_ = std::move(lists);
   return manager;
@@ -205,7 +200,7 @@ Expected<std::unique_ptr<RulesManager>, RulesManager::Errors> RulesManager::open
       new RulesManager(true, {}, clock, terms, *std::move(rules), texts));
   manager->brought_ = std::move(texts);
   if (!by.empty()) manager->past_.front().by.append(", with ").append(by);
-  manager->source_ = std::move(by);
+  manager->status_.source = std::move(by);
   return manager;
 }
 
@@ -216,8 +211,8 @@ Expected<bool, RulesManager::Errors> RulesManager::reload() {
   FilesRead read = read_files(paths_);
   Picture files = read.picture;
   auto adopted = adopt(std::move(read), "the rules files");
-  files = joined(std::move(files), adopted ? lists_.picture : look_at(lists_.paths));
-  known_ = joined(std::move(files), refused_lists_.picture);
+  files = joined(std::move(files), adopted ? lists_ : look_again(lists_));
+  known_ = joined(std::move(files), refused_lists_);
   last_look_ = known_;
   return adopted;
 }
@@ -227,29 +222,29 @@ Expected<bool, RulesManager::Errors> RulesManager::follow(std::vector<RulesText>
   const std::lock_guard changing(change_mutex_);
   {
     const std::lock_guard lock(mutex_);
-    older_since_.reset();
+    status_.older_since.reset();
   }
   const bool is_known = texts == brought_;
   brought_ = texts;
   Expected<bool, Errors> adopted = false;
   if (!is_known) adopted = adopt({.picture = {}, .texts = std::move(texts), .errors = {}}, by);
   const std::lock_guard lock(mutex_);
-  if (adopted && read_ == brought_) source_ = std::move(by);
+  if (adopted && read_ == brought_) status_.source = std::move(by);
   return adopted;
 }
 
 // Requires change_mutex_.
 Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read, std::string by) {
   const bool is_same = read.errors.empty() && *active().texts == read.texts;
-  if (is_same && !has_changed_lists()) {
+  if (is_same && look_again(lists_) == lists_) {
     refused_lists_ = {};
     read_ = std::move(read.texts);
     const std::lock_guard lock(mutex_);
-    last_errors_.clear();
-    differences_.clear();
+    status_.last_errors.clear();
+    status_.differences.clear();
     return false;
   }
-  Lists lists;
+  Picture lists;
   auto rules = paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
   if (!rules) {
     refused_lists_ = std::move(lists);
@@ -258,17 +253,14 @@ Expected<bool, RulesManager::Errors> RulesManager::adopt(FilesRead read, std::st
   lists_ = std::move(lists);
   refused_lists_ = {};
   read_ = read.texts;
-  Differences undone = lost_of(differences_, *active_.texts, read_);
+  Differences undone = lost_of(status_.differences, *active_.texts, read_);
   static_cast<void>(activate(*std::move(rules), std::move(read.texts), std::move(by)));
   const std::lock_guard lock(mutex_);
-  undone_ = std::move(undone);
-  last_errors_.clear();
-  ++reloads_;
+  status_.undone = std::move(undone);
+  status_.last_errors.clear();
+  ++status_.reloads;
   return true;
 }
-
-// Whether the active rules have other entries of lists than their files. Requires change_mutex_.
-bool RulesManager::has_changed_lists() const { return look_at(lists_.paths) != lists_.picture; }
 
 Expected<ActiveRules, RulesManager::Errors> RulesManager::replace(
     std::string yaml, std::string name, std::optional<std::uint64_t> expected, std::string by) {
@@ -288,26 +280,26 @@ Expected<RuleSet, RulesManager::Errors> RulesManager::validate(std::string yaml,
 }
 
 Expected<RuleSet, RulesManager::Errors> RulesManager::check(std::vector<RulesText> texts) const {
-  Lists lists;
+  Picture lists;
   return parse_again(std::move(texts), lists);
 }
 
-Expected<RuleSet, RulesManager::Errors> RulesManager::parse_again(Texts texts, Lists& lists) const {
+Expected<RuleSet, RulesManager::Errors> RulesManager::parse_again(Texts texts,
+                                                                  Picture& lists) const {
   FilesRead read{.picture = {}, .texts = std::move(texts), .errors = {}};
   return paths_.empty() ? parse(read, terms_) : parse_files(read, terms_, lists);
 }
 
 // Watches more lists, until files are read. A change that was not reported yet is reported still.
 // Requires change_mutex_.
-void RulesManager::watch(const Lists& more) {
+void RulesManager::watch(const Picture& more) {
   const Picture files = look_at(paths_);
-  const Picture refused = look_at(refused_lists_.paths);
-  Picture lists = look_at(lists_.paths);
+  const Picture refused = look_again(refused_lists_);
+  Picture lists = look_again(lists_);
   const bool is_known = joined(joined(files, lists), refused) == known_;
-  for (const FileLook& look : more.picture) {
-    if (std::ranges::find(lists_.paths, look.path) != lists_.paths.end()) continue;
-    lists_.paths.push_back(look.path);
-    lists_.picture.push_back(look);
+  for (const FileLook& look : more) {
+    if (std::ranges::find(lists_, look.path, &FileLook::path) != lists_.end()) continue;
+    lists_.push_back(look);
     lists.push_back(look);
   }
   if (is_known) known_ = joined(joined(files, lists), refused);
@@ -319,7 +311,7 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
   const std::lock_guard changing(change_mutex_);
   if (expected != version()) return Unexpected{Errors{}};
   if (ActiveRules now = active(); *now.texts == texts) return now;
-  Lists lists;
+  Picture lists;
   auto rules = parse_again(texts, lists);
   if (!rules) return Unexpected{std::move(rules.error())};
   watch(lists);
@@ -329,7 +321,7 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::revise(std::vector<Rul
 Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
     const std::vector<TemporaryChange>& changes, std::string by) {
   const std::lock_guard changing(change_mutex_);
-  std::vector<TemporaryChange> all = temporary_;
+  std::vector<TemporaryChange> all = status_.temporary;
   for (const TemporaryChange& change : changes) {
     std::erase_if(all, [&](const TemporaryChange& old) {
       return (old.until || !change.until) && old.place() == change.place() &&
@@ -345,7 +337,7 @@ Expected<ActiveRules, RulesManager::Errors> RulesManager::change_for_now(
 std::vector<TemporaryChange> RulesManager::end_changes(
     const std::function<bool(const TemporaryChange&)>& has_ended) {
   const std::lock_guard changing(change_mutex_);
-  std::vector<TemporaryChange> left = temporary_;
+  std::vector<TemporaryChange> left = status_.temporary;
   const auto end = std::stable_partition(left.begin(), left.end(), std::not_fn(has_ended));
   std::vector<TemporaryChange> ended(end, left.end());
   left.erase(end, left.end());
@@ -362,11 +354,11 @@ ActiveRules RulesManager::activate(RuleSet rules, Texts texts, std::string by) {
   if (texts != read_) differences = rules::compare_rules(views_of(read_), views_of(texts));
   {
     const std::lock_guard lock(mutex_);
-    differences_ = std::move(differences);
-    differ_by_ = by;
-    undone_.clear();
+    status_.differences = std::move(differences);
+    status_.differ_by = by;
+    status_.undone.clear();
   }
-  std::vector<TemporaryChange> lasting = temporary_;
+  std::vector<TemporaryChange> lasting = status_.temporary;
   std::erase_if(lasting, [](const TemporaryChange& change) { return !change.until; });
   return swap(std::move(rules), std::make_shared<const Texts>(std::move(texts)), std::move(lasting),
               std::move(by));
@@ -383,10 +375,9 @@ ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts
                    std::move(texts)};
   ActiveRules old = next;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
-  temporary_ = std::move(temporary);
+  status_.temporary = std::move(temporary);
   std::swap(old, active_);
-  loaded_at_ = clock_->now();
-  past_.push_front({next.version, loaded_at_, std::move(by), temporary_, next.texts});
+  past_.push_front({next.version, clock_->now(), std::move(by), status_.temporary, next.texts});
   std::size_t bytes = 0;
   for (std::size_t i = 1; i < past_.size(); ++i) {
     bytes += past_[i].bytes();
@@ -399,42 +390,38 @@ ActiveRules RulesManager::swap(RuleSet rules, std::shared_ptr<const Texts> texts
 
 Unexpected<RulesManager::Errors> RulesManager::refuse(Errors errors) {
   const std::lock_guard lock(mutex_);
-  last_errors_ = errors;
-  last_failure_at_ = clock_->now();
-  ++failures_;
+  status_.last_errors = errors;
+  status_.last_failure_at = clock_->now();
+  ++status_.failures;
   return {std::move(errors)};
 }
 
 void RulesManager::lose(RuleError why, bool from_cache) {
   const std::lock_guard lock(mutex_);
-  if (!lost_since_) lost_since_ = clock_->now();
+  if (!status_.lost_since) status_.lost_since = clock_->now();
   why_lost_ = std::move(why);
-  from_cache_ = from_cache;
-  last_failure_at_ = clock_->now();
-  ++failures_;
+  status_.from_cache = from_cache;
+  status_.last_failure_at = clock_->now();
+  ++status_.failures;
 }
 
 void RulesManager::found() {
   const std::lock_guard lock(mutex_);
-  lost_since_.reset();
+  status_.lost_since.reset();
+  status_.from_cache = false;
 }
 
 void RulesManager::go_back(std::string why) {
   const std::lock_guard lock(mutex_);
-  older_since_ = clock_->now();
-  why_older_ = std::move(why);
+  status_.older_since = clock_->now();
+  status_.why_older = std::move(why);
 }
 
 bool RulesManager::changed_on_disk() {
   if (paths_.empty()) return false;
   const std::lock_guard changing(change_mutex_);
-  Picture now = joined(look_at(paths_), look_at(lists_.paths));
-  now = joined(std::move(now), look_at(refused_lists_.paths));
-  const bool still = now == last_look_;
-  last_look_ = std::move(now);
-  if (!still || last_look_ == known_) return false;
-  known_ = last_look_;
-  return true;
+  const Picture lists = joined(look_again(lists_), look_again(refused_lists_));
+  return has_settled(joined(look_at(paths_), lists), last_look_, known_);
 }
 
 RuleSet RulesManager::current() const {
@@ -466,32 +453,23 @@ std::vector<std::string> RulesManager::new_warnings() {
 
 RulesStatus RulesManager::status() const {
   const std::lock_guard lock(mutex_);
-  RulesStatus status{.version = active_.version,
-                     .sources = {},
-                     .loaded_at = loaded_at_,
-                     .by = past_.front().by,
-                     .source = source_,
-                     .rules = active_.rules.rules().size(),
-                     .limits = count_limits(active_.rules),
-                     .warnings = active_.rules.warnings().size(),
-                     .reloads = reloads_,
-                     .failures = failures_,
-                     .last_errors = last_errors_,
-                     .last_failure_at = last_failure_at_,
-                     .lost_since = lost_since_,
-                     .why_lost = lost_since_ ? why_lost_.what : std::string(),
-                     .older_since = older_since_,
-                     .why_older = why_older_,
-                     .from_cache = lost_since_ && from_cache_,
-                     .temporary = temporary_,
-                     .differences = differences_,
-                     .differ_by = differ_by_,
-                     .undone = undone_};
+  RulesStatus status = status_;
+  status.version = active_.version;
+  status.loaded_at = past_.front().at;
+  status.by = past_.front().by;
+  status.rules = active_.rules.rules().size();
+  status.limits = count_limits(active_.rules);
   const auto warnings = active_.rules.warnings();
+  status.warnings = warnings.size();
   const auto first = warnings.first(std::min(warnings.size(), RulesStatus::kFirst));
   status.first_warnings.assign(first.begin(), first.end());
-  if (older_since_ && clock_->now() - *older_since_ >= kShown) status.older_since.reset();
-  if (lost_since_) status.last_errors.push_back(why_lost_);
+  if (status.older_since && clock_->now() - *status.older_since >= kShown) {
+    status.older_since.reset();
+  }
+  if (status.lost_since) {
+    status.why_lost = why_lost_.what;
+    status.last_errors.push_back(why_lost_);
+  }
   for (const RulesText& text : *active_.texts) status.sources.push_back(text.name);
   return status;
 }

@@ -192,20 +192,16 @@ class RulesManager {
 
  private:
   using Texts = std::vector<RulesText>;
-  // The list files of rules (`in: FILE`), and how they looked before they were read.
-  struct Lists {
-    std::vector<std::string> paths;
-    Picture picture;
-  };
 
+  // Parses the rules of files. `lists`: how their list files (`in: FILE`) looked before they were
+  // read.
   static Expected<RuleSet, Errors> parse_files(FilesRead& read, const RuleTerms& terms,
-                                               Lists& lists);
+                                               Picture& lists);
   RulesManager(bool from_source, std::vector<std::string> paths, const Clock& clock,
                const RuleTerms& terms, RuleSet rules, Texts texts);
   Expected<bool, Errors> adopt(FilesRead read, std::string by);
-  bool has_changed_lists() const;
-  Expected<RuleSet, Errors> parse_again(Texts texts, Lists& lists) const;
-  void watch(const Lists& more);
+  Expected<RuleSet, Errors> parse_again(Texts texts, Picture& lists) const;
+  void watch(const Picture& more);
   Expected<RuleSet, Errors> with_changes(const RuleSet& rules, const Texts& texts,
                                          std::vector<TemporaryChange>& changes,
                                          bool with_numbers = true) const;
@@ -222,32 +218,20 @@ class RulesManager {
 
   mutable std::mutex mutex_;  // held briefly; guards what readers see
   ActiveRules active_;
-  Instant loaded_at_;
   std::deque<PastRules> past_;  // the active rules first
-  std::uint64_t reloads_ = 0;
-  std::uint64_t failures_ = 0;
-  Errors last_errors_;
-  Instant last_failure_at_{};
-  std::optional<Instant> lost_since_;
+  // What status() fills in is not kept here. `temporary` changes with both locks.
+  RulesStatus status_;
   RuleError why_lost_;
-  bool from_cache_ = false;
-  std::optional<Instant> older_since_;
-  std::string why_older_;
-  std::vector<TemporaryChange> temporary_;  // changes with both locks
-  std::vector<rules::RuleDifference> differences_;
-  std::string differ_by_;
-  std::vector<rules::RuleDifference> undone_;
   std::set<std::string> warned_;
 
   std::mutex change_mutex_;  // held while rules change or files are examined; locked before mutex_
   RuleSet unchanged_;        // the active rules without temporary changes
-  Lists lists_;              // of the active rules
-  Lists refused_lists_;      // of the latest reading, if it was refused
+  Picture lists_;            // the list files of the active rules
+  Picture refused_lists_;    // those of the latest reading, if it was refused
   Picture known_;            // the files and lists when last read or reported
   Picture last_look_;
-  Texts read_;          // of the files or the source, as last taken
-  Texts brought_;       // the last texts of the source, valid or not
-  std::string source_;  // what those are that are active
+  Texts read_;     // of the files or the source, as last taken
+  Texts brought_;  // the last texts of the source, valid or not
 };
 
 }  // namespace sluice::server

@@ -158,7 +158,7 @@ std::vector<metrics::Registry::Row> envoy_rows(const EnvoyManager& envoy) {
   std::vector<metrics::Registry::Row> rows;
   for (const auto& [name, cells] : envoy.counted()) {
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      const auto outcome = EnvoyCounts::to_string(static_cast<EnvoyCounts::Cell>(i));
+      const auto outcome = EnvoyFiles::to_string(static_cast<EnvoyFiles::Cell>(i));
       rows.push_back({{name, std::string(outcome)}, static_cast<double>(cells[i])});
     }
   }
