@@ -11,24 +11,20 @@
 #include <utility>
 
 #include "base/quoted.h"
+#include "rules/diagnostics.h"
 
 namespace sluice::server {
-namespace {
 
-void begin(redis::Command& command, std::string_view key) {
+void begin_command(redis::Command& command, std::string_view key,
+                   std::initializer_list<std::string_view> words) {
   command.script = nullptr;
   command.elements = 0;
   command.tail.clear();
   command.slot = redis::slot_of(key);
+  for (const std::string_view word : words) command.append(word);
 }
 
-void begin_read(redis::Command& command, std::string_view key, std::string_view field) {
-  const std::string history = history_key(key);
-  begin(command, key);
-  command.append("HGET");
-  command.append(history);
-  command.append(field);
-}
+namespace {
 
 // Removes the text before the first `end`, and `end`.
 std::string_view take_until(std::string_view& rest, char end) {
@@ -62,58 +58,6 @@ std::optional<std::string> take_text(std::string_view& rest) {
   return text;
 }
 
-}  // namespace
-
-std::string history_key(std::string_view key) {
-  std::string history = std::string(key) + ":history";
-  if (redis::slot_of(history) != redis::slot_of(key)) {
-    history.append("{").append(key).append("}");
-  }
-  if (redis::slot_of(history) != redis::slot_of(key)) history.clear();
-  return history;
-}
-
-std::string entry_of(const PublishedRules& rules) {
-  std::string entry = rules.id + " " + std::to_string(rules.version) + " " +
-                      (rules.pushed_at.empty() ? "-" : rules.pushed_at) + " " +
-                      std::to_string(rules.texts.size()) + " " +
-                      std::to_string(encode_texts(rules.texts).size()) + " " + rules.by;
-  std::replace(entry.begin(), entry.end(), '\n', ' ');
-  return entry;
-}
-
-std::string encode_texts(const std::vector<RulesText>& texts) {
-  std::string all;
-  for (const RulesText& text : texts) {
-    for (const std::string* part : {&text.name, &text.text}) {
-      all.append(std::to_string(part->size())).append(":").append(*part);
-    }
-  }
-  return all;
-}
-
-void fill_in_read_history(redis::Command& command, std::string_view key) {
-  begin_read(command, key, "entries");
-}
-
-void fill_in_read_past(redis::Command& command, std::string_view key, std::string_view id) {
-  begin_read(command, key, "rules." + std::string(id));
-}
-
-Expected<std::vector<PastPush>> read_history(const redis::Reply& reply) {
-  std::vector<PastPush> pushes;
-  if (reply.type == redis::Reply::kNil) return pushes;
-  if (reply.type != redis::Reply::kString) return Unexpected{"the reply is not text"};
-  std::string_view rest = reply.text;
-  while (!rest.empty()) {
-    auto push = read_entry(take_until(rest, '\n'));
-    if (push) pushes.push_back(std::move(*push));  // else something else has written the line
-  }
-  return pushes;
-}
-
-namespace {
-
 // Errors: these are not the texts of the push.
 Expected<PublishedRules> decode_texts(std::string_view rest, const PastPush& push) {
   std::vector<RulesText> texts;
@@ -132,29 +76,6 @@ Expected<PublishedRules> decode_texts(std::string_view rest, const PastPush& pus
 }
 
 constexpr std::string_view kKept = "sluice rules 1";
-
-}  // namespace
-
-Expected<std::vector<RulesText>> read_past(const redis::Reply& reply, const PastPush& push) {
-  if (reply.type != redis::Reply::kString) return Unexpected{"the rules are no longer there"};
-  auto rules = decode_texts(reply.text, push);
-  if (!rules) return Unexpected{rules.error()};
-  return std::move(rules->texts);
-}
-
-std::string kept_text(const PublishedRules& rules) {
-  std::string text(kKept);
-  return text.append("\n").append(entry_of(rules)).append("\n").append(encode_texts(rules.texts));
-}
-
-Expected<PublishedRules> read_kept_text(std::string_view text) {
-  if (take_until(text, '\n') != kKept) return Unexpected{"it does not contain kept rules"};
-  const auto push = read_entry(take_until(text, '\n'));
-  if (!push) return Unexpected{"its second line is damaged"};
-  return decode_texts(text, *push);
-}
-
-namespace {
 
 constexpr std::string_view kFormat = "1";
 
@@ -233,6 +154,73 @@ std::optional<std::uint64_t> find_number(const redis::Reply& hash, std::string_v
 
 }  // namespace
 
+std::string history_key(std::string_view key) {
+  std::string history = std::string(key) + ":history";
+  if (redis::slot_of(history) != redis::slot_of(key)) {
+    history.append("{").append(key).append("}");
+  }
+  if (redis::slot_of(history) != redis::slot_of(key)) history.clear();
+  return history;
+}
+
+std::string entry_of(const PublishedRules& rules) {
+  std::string entry = rules.id + " " + std::to_string(rules.version) + " " +
+                      (rules.pushed_at.empty() ? "-" : rules.pushed_at) + " " +
+                      std::to_string(rules.texts.size()) + " " +
+                      std::to_string(encode_texts(rules.texts).size()) + " " + rules.by;
+  std::ranges::replace(entry, '\n', ' ');
+  return entry;
+}
+
+std::string encode_texts(const std::vector<RulesText>& texts) {
+  std::string all;
+  for (const RulesText& text : texts) {
+    for (const std::string* part : {&text.name, &text.text}) {
+      all.append(std::to_string(part->size())).append(":").append(*part);
+    }
+  }
+  return all;
+}
+
+void fill_in_read_history(redis::Command& command, std::string_view key) {
+  begin_command(command, key, {"HGET", history_key(key), "entries"});
+}
+
+void fill_in_read_past(redis::Command& command, std::string_view key, std::string_view id) {
+  begin_command(command, key, {"HGET", history_key(key), "rules." + std::string(id)});
+}
+
+Expected<std::vector<PastPush>> read_history(const redis::Reply& reply) {
+  std::vector<PastPush> pushes;
+  if (reply.type == redis::Reply::kNil) return pushes;
+  if (reply.type != redis::Reply::kString) return Unexpected{"the reply is not text"};
+  std::string_view rest = reply.text;
+  while (!rest.empty()) {
+    auto push = read_entry(take_until(rest, '\n'));
+    if (push) pushes.push_back(std::move(*push));  // else something else has written the line
+  }
+  return pushes;
+}
+
+Expected<std::vector<RulesText>> read_past(const redis::Reply& reply, const PastPush& push) {
+  if (reply.type != redis::Reply::kString) return Unexpected{"the rules are no longer there"};
+  auto rules = decode_texts(reply.text, push);
+  if (!rules) return Unexpected{rules.error()};
+  return std::move(rules->texts);
+}
+
+std::string kept_text(const PublishedRules& rules) {
+  std::string text(kKept);
+  return text.append("\n").append(entry_of(rules)).append("\n").append(encode_texts(rules.texts));
+}
+
+Expected<PublishedRules> read_kept_text(std::string_view text) {
+  if (take_until(text, '\n') != kKept) return Unexpected{"it does not contain kept rules"};
+  const auto push = read_entry(take_until(text, '\n'));
+  if (!push) return Unexpected{"its second line is damaged"};
+  return decode_texts(text, *push);
+}
+
 Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
                                  std::vector<RulesText> texts) {
   std::size_t bytes = 0;
@@ -251,10 +239,7 @@ Expected<PublishedRules> publish(std::uint64_t version, std::string pushed_at,
 }
 
 std::string find_wrong_by(const std::string& by) {
-  const bool has_control = std::any_of(by.begin(), by.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  if (!by.empty() && by.size() <= 128 && !has_control) return {};
+  if (!by.empty() && by.size() <= 128 && !rules::has_control(by)) return {};
   return "expected 1 to 128 bytes without control characters";
 }
 
@@ -268,16 +253,11 @@ std::string pushed_now() {
 }
 
 void fill_in_read_id(redis::Command& command, std::string_view key) {
-  begin(command, key);
-  command.append("HGET");
-  command.append(key);
-  command.append("id");
+  begin_command(command, key, {"HGET", key, "id"});
 }
 
 void fill_in_read_rules(redis::Command& command, std::string_view key) {
-  begin(command, key);
-  command.append("HGETALL");
-  command.append(key);
+  begin_command(command, key, {"HGETALL", key});
 }
 
 Expected<std::optional<PublishedRules>> read_rules(const redis::Reply& reply) {
@@ -312,7 +292,7 @@ Expected<std::optional<PublishedRules>> read_rules(const redis::Reply& reply) {
 
 void fill_in_push(redis::Command& command, std::string_view key, const PublishedRules& rules,
                   std::string_view expected) {
-  begin(command, key);
+  begin_command(command, key, {});
   command.script = &kPush;
   const std::string history = history_key(key);
   command.append(history.empty() ? 1 : 2);
@@ -325,9 +305,7 @@ void fill_in_push(redis::Command& command, std::string_view key, const Published
 }
 
 void fill_in_overwrite(redis::Command& command, std::string_view key, const PublishedRules& rules) {
-  begin(command, key);
-  command.append("HSET");
-  command.append(key);
+  begin_command(command, key, {"HSET", key});
   append_fields(command, rules);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ std::string find_wrong_by(const std::string& by);
 // Returns the present instant as PublishedRules::pushed_at.
 std::string pushed_now();
 
+// Begins a command with these words and without a script, in the slot of the key.
+void begin_command(redis::Command& command, std::string_view key,
+                   std::initializer_list<std::string_view> words);
 // Fill in a command: the first asks for the id of the rules (the reply is nil if there are none),
 // the second for the rules themselves.
 void fill_in_read_id(redis::Command& command, std::string_view key);

@@ -56,10 +56,6 @@ std::string lines_of(const RulesManager::Errors& errors) {
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 // The error of rules that cannot be read from Redis.
 RuleError lost_rules(const RedisRulesSource& source, std::string_view why) {
   return {source.key, 1, 1, std::string(why),
@@ -90,6 +86,18 @@ std::optional<PublishedRules> kept_rules(const std::string& file, Log& log) {
   if (rules) return std::move(*rules);
   log.error("the kept rules cannot be used", {{"file", file}, {"why", rules.error()}});
   return std::nullopt;
+}
+
+Expected<bool, PushFailure> result_of_push(const redis::Answer& answer) {
+  if (answer.failure == redis::Failure::kNone) {
+    const auto pushed = read_pushed(*answer.reply);
+    if (!pushed) return Unexpected{PushFailure{pushed.error(), true}};
+    return *pushed;
+  }
+  const bool may_be_done =
+      answer.failure == redis::Failure::kTimeout || answer.failure == redis::Failure::kLost;
+  return Unexpected{
+      PushFailure{std::string(answer.text.empty() ? "no answer" : answer.text), may_be_done}};
 }
 
 }  // namespace
@@ -141,17 +149,18 @@ void PushedRules::follow(boost::asio::io_context& loop, RulesManager& manager, L
   changed_ = std::move(changed);
   rules_ = std::make_unique<RedisRules>(
       loop, source_, latest_.id, [this](PublishedRules rules) { activate(std::move(rules)); },
-      [this](const auto& trouble) { report(trouble); }, manager.status().lost_since.has_value());
+      [this](std::string_view why, bool is_lost, bool is_new) { report(why, is_lost, is_new); },
+      manager.status().lost_since.has_value());
 }
 
-void PushedRules::report(const std::optional<RedisRules::Trouble>& trouble) {
-  if (!trouble) {
+void PushedRules::report(std::string_view why, bool is_lost, bool is_new) {
+  if (why.empty()) {
     manager_->found();
     return log_->info("the rules in Redis can be read again");
   }
   log_->warning("the rules in Redis cannot be read; the active rules are unchanged",
-                {{"why", trouble->why}});
-  if (trouble->is_lost && trouble->is_new) manager_->lose(lost_rules(source_, trouble->why));
+                {{"why", why}});
+  if (is_lost && is_new) manager_->lose(lost_rules(source_, why));
 }
 
 Expected<PushedRules::Pushed, PushFailure> PushedRules::push(const std::vector<RulesText>& before,
@@ -206,22 +215,6 @@ void PushedRules::activate(PublishedRules rules) {
   }
   changed_();
 }
-
-namespace {
-
-Expected<bool, PushFailure> result_of_push(const redis::Answer& answer) {
-  if (answer.failure == redis::Failure::kNone) {
-    const auto pushed = read_pushed(*answer.reply);
-    if (!pushed) return Unexpected{PushFailure{pushed.error(), true}};
-    return *pushed;
-  }
-  const bool may_be_done =
-      answer.failure == redis::Failure::kTimeout || answer.failure == redis::Failure::kLost;
-  return Unexpected{
-      PushFailure{std::string(answer.text.empty() ? "no answer" : answer.text), may_be_done}};
-}
-
-}  // namespace
 
 std::shared_ptr<const redis::Target> patient(const redis::Target& target) {
   auto copy = std::make_shared<redis::Target>(target);
@@ -288,7 +281,7 @@ void RedisRules::looked(const redis::Answer& answer) {
   if (answer.failure == redis::Failure::kError) {
     trouble(State::kWrong, source_.key + ": " + std::string(answer.text));
   } else if (answer.failure != redis::Failure::kNone) {
-    trouble(State::kUnreachable, answer.text);
+    trouble(State::kUnreachable, answer.text.empty() ? "no answer" : answer.text);
   } else if (!reading_) {
     see_id(*answer.reply);
     if (reading_) return client_->submit(look_);
@@ -320,11 +313,11 @@ void RedisRules::trouble(State state, std::string_view why) {
   const bool is_new = std::exchange(state_, state) != state;
   if (!is_new && now < remind_at_) return;
   remind_at_ = now + source_.remind;
-  on_trouble_(Trouble{why, state != State::kUnreachable, is_new});
+  on_trouble_(why, state != State::kUnreachable, is_new);
 }
 
 void RedisRules::fine() {
-  if (std::exchange(state_, State::kFine) != State::kFine) on_trouble_(std::nullopt);
+  if (std::exchange(state_, State::kFine) != State::kFine) on_trouble_({}, false, false);
 }
 
 Expected<PublishedRules> RedisRules::wait_for(
@@ -340,10 +333,10 @@ Expected<PublishedRules> RedisRules::wait_for(
         rules = std::move(found);
         loop.stop();
       },
-      [&](const std::optional<Trouble>& trouble) {
-        why = trouble ? trouble->why : "";
-        is_lost = trouble && trouble->is_lost;
-        if (trouble) waiting(why);
+      [&](std::string_view trouble, bool lost, bool) {
+        why = trouble;
+        is_lost = lost;
+        if (!why.empty()) waiting(why);
       });
   loop.run_for(at_most);
   if (rules) return *std::move(rules);

@@ -45,15 +45,10 @@ class RedisRules {
  public:
   // Called with other rules, which are not yet validated.
   using OnRules = std::function<void(PublishedRules rules)>;
-  // Why rules cannot be read. A plain value that borrows the text.
-  struct Trouble {
-    std::string_view why;
-    bool is_lost = false;  // Redis answers, but does not have rules that can be read
-    bool is_new = true;    // not reported before
-  };
-  // Called with a problem when it begins and at intervals, and with nothing when rules can be read
-  // again.
-  using OnTrouble = std::function<void(const std::optional<Trouble>& trouble)>;
+  // Called when rules cannot be read, at first and at intervals, and with an empty text when they
+  // can be again. `is_lost`: Redis answers, but does not have rules that can be read. `is_new`: the
+  // problem was not reported before.
+  using OnTrouble = std::function<void(std::string_view why, bool is_lost, bool is_new)>;
 
   // `known`: the id of the active rules. `lost`: no rules could be read before, which was reported.
   RedisRules(boost::asio::io_context& loop, RedisRulesSource source, std::string known,
@@ -140,7 +135,7 @@ class PushedRules final {
       : source_(std::move(source)), latest_(std::move(rules)), opened_(std::move(manager)) {}
 
   void activate(PublishedRules rules);
-  void report(const std::optional<RedisRules::Trouble>& trouble);
+  void report(std::string_view why, bool is_lost, bool is_new);
 
   const RedisRulesSource source_;
   PublishedRules latest_;  // valid or not

@@ -85,9 +85,9 @@ class Follower final {
       : rules_(
             loop_, {target_of(server), kKey, milliseconds(10), remind}, std::move(known),
             [this](const PublishedRules& rules) { seen.push_back(rules.version); },
-            [this](const std::optional<RedisRules::Trouble>& trouble) {
-              troubles.emplace_back(trouble ? trouble->why : "");
-              if (trouble && trouble->is_lost && trouble->is_new) ++lost;
+            [this](std::string_view why, bool is_lost, bool is_new) {
+              troubles.emplace_back(why);
+              if (is_lost && is_new) ++lost;
             }) {}
 
   // Runs the loop until the condition holds: see wait_until().

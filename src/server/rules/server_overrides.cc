@@ -11,7 +11,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -23,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quoted.h"
 #include "rules/override_text.h"
 #include "server/net/fiber.h"
 #include "server/rules/redis_rules.h"
@@ -33,9 +33,15 @@
 
 namespace sluice::server {
 
-constexpr std::size_t kOverrideGroup = 1600;  // overrides in one call of change_overrides()
+struct OverrideChange {
+  std::uint64_t number = 0;
+  std::string_view counter;
+  std::string_view text;  // empty: it was removed
+};
 
 namespace {
+
+constexpr std::size_t kOverrideGroup = 1600;  // overrides in one call of change_overrides()
 
 constexpr std::uint64_t kPage = 1000;
 
@@ -75,80 +81,43 @@ return number
 constexpr redis::Script kChanges{"change_overrides", kChangesText,
                                  "06d1db049aea9c988fcb7e24ba3668beb43a55c7"};
 
-void begin_script(redis::Command& command, const OverrideKeys& keys) {
-  command.script = nullptr;
-  command.elements = 0;
-  command.tail.clear();
-  command.slot = redis::slot_of(keys.all);
-}
-
-std::optional<std::uint64_t> parsed_number(std::string_view text) noexcept {
-  std::uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  if (read.ec != std::errc{} || read.ptr == text.data()) return std::nullopt;
-  return number;
-}
-
 // [ID, [c, COUNTER, t, TEXT]]
 std::optional<OverrideChange> read_change(const redis::Reply& entry) {
   if (!entry.is_array_of(2) || !entry[1].is_array_of(4)) return std::nullopt;
-  const auto number = parsed_number(entry[0].string());
+  const std::string_view id = entry[0].string();
+  const auto number = base::read_number<std::uint64_t>(id.substr(0, id.find('-')));
   if (!number) return std::nullopt;
   const redis::Reply& fields = entry[1];
   return OverrideChange{*number, fields[1].string(), fields[3].string()};
 }
 
-}  // namespace
-
 void fill_in_read_head(redis::Command& command, const OverrideKeys& keys) {
-  begin_script(command, keys);
-  for (const std::string_view word : {std::string_view("HMGET"), std::string_view(keys.head),
-                                      std::string_view("epoch"), std::string_view("number")}) {
-    command.append(word);
-  }
+  begin_command(command, keys.all, {"HMGET", keys.head, "epoch", "number"});
 }
 
 void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std::uint64_t after) {
-  begin_script(command, keys);
-  command.append("XRANGE");
-  command.append(keys.changes);
-  command.append(std::to_string(after + 1) + "-0");
-  command.append("+");
-  command.append("COUNT");
-  command.append(kPage);
+  const std::string first = std::to_string(after + 1) + "-0";
+  begin_command(command, keys.all,
+                {"XRANGE", keys.changes, first, "+", "COUNT", std::to_string(kPage)});
 }
 
 void fill_in_scan(redis::Command& command, const OverrideKeys& keys, std::string_view cursor) {
-  begin_script(command, keys);
-  command.append("HSCAN");
-  command.append(keys.all);
-  command.append(cursor);
-  command.append("COUNT");
-  command.append(kPage);
+  begin_command(command, keys.all, {"HSCAN", keys.all, cursor, "COUNT", std::to_string(kPage)});
 }
 
+// With an empty text: removes it.
 void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
                     std::string_view counter, std::string_view text, std::size_t most) {
-  begin_script(command, keys);
+  begin_command(command, keys.all, {"3", keys.all, keys.changes, keys.head, epoch, counter, text});
   command.script = &kChange;
-  command.append(std::uint64_t{3});
-  for (const std::string_view word : {std::string_view(keys.all), std::string_view(keys.changes),
-                                      std::string_view(keys.head), epoch, counter, text}) {
-    command.append(word);
-  }
   command.append(std::uint64_t{most});
 }
 
+// Sets at most 1000 of them in one step. Each has a text.
 void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
                         std::span<const OverrideChange> changes, std::size_t most) {
-  begin_script(command, keys);
+  begin_command(command, keys.all, {"3", keys.all, keys.changes, keys.head, epoch});
   command.script = &kChanges;
-  command.append(std::uint64_t{3});
-  for (const std::string_view word : {std::string_view(keys.all), std::string_view(keys.changes),
-                                      std::string_view(keys.head), epoch}) {
-    command.append(word);
-  }
   command.append(std::uint64_t{most});
   for (const OverrideChange& change : changes) {
     command.append(change.counter);
@@ -156,10 +125,13 @@ void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::
   }
 }
 
+// Each read_* returns nothing for a reply that is none. What it returns borrows the reply.
+
 std::optional<OverrideHead> read_head(const redis::Reply& reply) {
   if (!reply.is_array_of(2)) return std::nullopt;
   OverrideHead head{std::string(reply[0].string()), 0};
-  if (!head.epoch.empty()) head.number = parsed_number(reply[1].string()).value_or(0);
+  if (!head.epoch.empty())
+    head.number = base::read_number<std::uint64_t>(reply[1].string()).value_or(0);
   return head;
 }
 
@@ -174,18 +146,18 @@ std::optional<std::vector<OverrideChange>> read_changes(const redis::Reply& repl
   return changes;
 }
 
-std::optional<OverrideScan> read_scan(const redis::Reply& reply) {
-  if (!reply.is_array_of(2) || !reply[1].is_array_of(0)) return std::nullopt;
-  OverrideScan scan{std::string(reply[0].string()), {}};
+// Sets the cursor of the next page; "0": this is the last one.
+std::optional<std::vector<OverrideChange>> read_page(const redis::Reply& reply,
+                                                     std::string& cursor) {
+  if (!reply.is_array_of(2) || !reply[1].is_array_of(0) || reply[0].string().empty()) return {};
+  cursor = reply[0].string();
+  std::vector<OverrideChange> entries;
   const redis::Reply& pairs = reply[1];
   for (std::size_t i = 0; i + 1 < pairs.count; i += 2) {
-    scan.entries.push_back({0, pairs[i].string(), pairs[i + 1].string()});
+    entries.push_back({0, pairs[i].string(), pairs[i + 1].string()});
   }
-  if (scan.cursor.empty()) return std::nullopt;
-  return scan;
+  return entries;
 }
-
-namespace {
 
 // A script call with this many changes takes Redis less than a millisecond.
 constexpr std::size_t kChangesPerCall = 200;
@@ -235,8 +207,6 @@ Expected<bool> check(const redis::Client* client) {
   if (client != nullptr && net::current_fiber() != nullptr) return true;
   return Unexpected{"the server is not connected to Redis, and nothing is changed"};
 }
-
-}  // namespace
 
 // Changes the override of a counter in Redis, or removes it if the text is empty. Returns the
 // number of the change, or 0 if there was nothing to remove. Waits, on a fiber of the client's
@@ -298,10 +268,9 @@ Expected<std::vector<std::uint64_t>> change_overrides(
   return numbers;
 }
 
-namespace {
-
 constexpr std::chrono::seconds kFirstAnswer{1};
 constexpr std::chrono::seconds kLongestScan{30};
+constexpr std::chrono::milliseconds kLook{5};  // between two tries to lock the file
 
 std::uint64_t hash_of(std::string_view counter) noexcept {
   return XXH3_64bits(counter.data(), counter.size());
@@ -466,13 +435,12 @@ void RedisOverrides::scan(OverrideHead head) {
 }
 
 bool RedisOverrides::see_page(const redis::Reply& reply) {
-  auto page = read_scan(reply);
+  const auto page = read_page(reply, cursor_);
   if (!page) return false;
-  for (const OverrideChange& entry : page->entries) {
+  for (const OverrideChange& entry : *page) {
     apply(entry);
     seen_.push_back(hash_of(entry.counter));
   }
-  cursor_ = std::move(page->cursor);
   if (cursor_ == "0") {
     finish_scan();
     look(Step::kHead);
@@ -490,11 +458,11 @@ void RedisOverrides::finish_scan() {
                               (!epoch.empty() && epoch != scanned_.epoch);
   std::vector<Overrides::Page::Entry> lost;
   overrides_.drop_ended(SystemClock().now());
-  std::sort(seen_.begin(), seen_.end());
+  std::ranges::sort(seen_);
   for (std::optional<std::uint64_t> at = 0; at;) {
     Overrides::Page page = overrides_.list(*at, kPage);
     for (auto& entry : page.entries) {
-      const bool is_there = std::binary_search(seen_.begin(), seen_.end(), hash_of(entry.counter));
+      const bool is_there = std::ranges::binary_search(seen_, hash_of(entry.counter));
       if (!is_there && overrides_.unset(entry.counter)) lost.push_back(std::move(entry));
     }
     at = page.next;
@@ -640,12 +608,6 @@ Status RedisOverrides::set_all(Entries entries, bool) {
   return {};
 }
 
-namespace {
-
-constexpr std::chrono::milliseconds kLook{5};  // between two tries to lock the file
-
-}  // namespace
-
 Expected<std::unique_ptr<ServerOverrides>> ServerOverrides::open(std::string path,
                                                                  std::size_t most) {
   std::unique_ptr<ServerOverrides> made(new ServerOverrides(std::move(path), most));
@@ -721,48 +683,39 @@ void ServerOverrides::put_back(std::string_view counter, const std::optional<Ove
   }
 }
 
-Expected<bool> ServerOverrides::set(std::string_view counter, const Override& given,
-                                    std::chrono::milliseconds patience) {
-  const auto change = begin(patience);
-  if (!change) return Unexpected{change.error()};
+// Sets the override, or removes it if `given` is null.
+Expected<bool> ServerOverrides::change(std::string_view counter, const Override* given,
+                                       std::chrono::milliseconds patience) {
+  const auto right = begin(patience);
+  if (!right) return Unexpected{right.error()};
   const auto before = overrides_.find(counter);
-  auto is_new = overrides_.set(counter, given);
-  if (!is_new) return is_new;
+  if (given == nullptr) {
+    if (!overrides_.unset(counter)) return false;
+  } else if (auto set = overrides_.set(counter, *given); !set) {
+    return set;
+  }
   if (auto saved = save(); !saved) {
     put_back(counter, before);
     return Unexpected{saved.error()};
   }
-  return !before;
-}
-
-Expected<bool> ServerOverrides::unset(std::string_view counter,
-                                      std::chrono::milliseconds patience) {
-  const auto change = begin(patience);
-  if (!change) return Unexpected{change.error()};
-  const auto before = overrides_.find(counter);
-  if (!overrides_.unset(counter)) return false;
-  if (auto saved = save(); !saved) {
-    put_back(counter, before);
-    return Unexpected{saved.error()};
-  }
-  return before.has_value();
+  return before.has_value() == (given == nullptr);
 }
 
 Expected<bool> ServerOverrides::set(std::string_view counter, const Override& given) {
-  return set(counter, given, kPatience);
+  return change(counter, &given, kPatience);
 }
 
 Expected<bool> ServerOverrides::unset(std::string_view counter) {
-  return unset(counter, kPatience);
+  return change(counter, nullptr, kPatience);
 }
 
 Expected<bool> ServerOverrides::set_through(redis::Client*, std::string_view counter,
                                             const Override& given) {
-  return set(counter, given, {});
+  return change(counter, &given, {});
 }
 
 Expected<bool> ServerOverrides::unset_through(redis::Client*, std::string_view counter) {
-  return unset(counter, {});
+  return change(counter, nullptr, {});
 }
 
 Status ServerOverrides::set_all(Entries entries, bool more) {

@@ -95,9 +95,8 @@ class ServerOverrides {
   // Begins a change, with the overrides in the file. Errors: why there can be none.
   Expected<Change> begin(std::chrono::milliseconds patience);
   Expected<std::optional<Change>> try_begin();
-  Expected<bool> set(std::string_view counter, const Override& given,
-                     std::chrono::milliseconds patience);
-  Expected<bool> unset(std::string_view counter, std::chrono::milliseconds patience);
+  Expected<bool> change(std::string_view counter, const Override* given,
+                        std::chrono::milliseconds patience);
   Status save();
   Expected<bool> read_if_changed();
   void put_back(std::string_view counter, const std::optional<Override>& before);
@@ -129,31 +128,7 @@ struct OverrideHead {
   friend bool operator==(const OverrideHead&, const OverrideHead&) = default;
 };
 
-struct OverrideChange {
-  std::uint64_t number = 0;
-  std::string_view counter;
-  std::string_view text;  // empty: it was removed
-};
-
-struct OverrideScan {
-  std::string cursor;  // of the next page; "0": it was the last one
-  std::vector<OverrideChange> entries;
-};
-
-void fill_in_read_head(redis::Command& command, const OverrideKeys& keys);
-void fill_in_read_changes(redis::Command& command, const OverrideKeys& keys, std::uint64_t after);
-void fill_in_scan(redis::Command& command, const OverrideKeys& keys, std::string_view cursor);
-// With an empty text: removes it.
-void fill_in_change(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
-                    std::string_view counter, std::string_view text, std::size_t most);
-// Sets at most 1000 of them in one step. Each has a text.
-void fill_in_change_all(redis::Command& command, const OverrideKeys& keys, std::string_view epoch,
-                        std::span<const OverrideChange> changes, std::size_t most);
-
-// Return nothing for replies that are none. What they return borrows the reply.
-std::optional<OverrideHead> read_head(const redis::Reply& reply);
-std::optional<std::vector<OverrideChange>> read_changes(const redis::Reply& reply);
-std::optional<OverrideScan> read_scan(const redis::Reply& reply);
+struct OverrideChange;
 
 // The overrides of a fleet, which are in Redis. Follows their changes: polls the number of the
 // latest change every 250 ms, and reads the changes since the known one. If these are not all there
